@@ -1,0 +1,73 @@
+# Everything a contributor runs. Needs make, a C++ compiler and Python 3.10; the rest is fetched
+# into .venv. `make` alone lists the targets.
+
+PYTHON ?= python3
+CXX ?= g++
+VENV := .venv
+READY := $(VENV)/.ready
+HELPER := reachscan/_native/reachscan-helper
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+CMAKE := cmake -G Ninja -S native -DCMAKE_CXX_COMPILER=$(CXX)
+PYTHON_SOURCES := reachscan tests benchmarks
+NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name '*.[ch]pp')
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test lint format bench clean prerequisites
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+build: $(READY)  ## build the native helper and install reachscan into .venv
+	@$(CMAKE) -B build/native -DCMAKE_BUILD_TYPE=Release \
+	  -DREACHSCAN_DEV_OUTPUT=$(CURDIR)/reachscan/_native >build/cmake.log || { cat build/cmake.log; exit 1; }
+	@cmake --build build/native
+	@test -x $(HELPER)
+
+demo: build  ## start a server that leaks, and scan it
+	@CXX=$(CXX) sh fixtures/demo.sh
+
+test: build  ## run all tests: hosted native ones under sanitizers, then Python
+	@$(CMAKE) -B build/hosted -DCMAKE_BUILD_TYPE=Debug \
+	  -DREACHSCAN_HOSTED_TESTS=ON -DREACHSCAN_SANITIZE=ON >build/cmake.log || { cat build/cmake.log; exit 1; }
+	@cmake --build build/hosted
+	ctest --test-dir build/hosted --output-on-failure
+	python -m pytest $(PYTEST_ARGUMENTS)
+
+lint: $(READY)  ## check style, types and formatting
+	ruff check $(PYTHON_SOURCES)
+	ruff format --check $(PYTHON_SOURCES)
+	mypy $(PYTHON_SOURCES)
+	@command -v clang-format >/dev/null || { echo "clang-format is missing: apt install clang-format"; exit 1; }
+	clang-format --dry-run -Werror $(NATIVE_SOURCES)
+
+format: $(READY)  ## rewrite sources the way lint wants them
+	ruff check --fix $(PYTHON_SOURCES)
+	ruff format $(PYTHON_SOURCES)
+	clang-format -i $(NATIVE_SOURCES)
+
+bench: build  ## how long is the target stopped, compared with its own fork()?
+	python benchmarks/pause.py
+
+clean:  ## remove everything that was built (fetched C libraries stay in .cache)
+	rm -rf build dist $(VENV) reachscan/_native
+
+# CMake builds the helper in place (above), so the editable install leaves it out.
+$(READY): pyproject.toml | prerequisites
+	@mkdir -p build
+	$(PYTHON) -m venv $(VENV)
+	pip install --quiet --disable-pip-version-check -C wheel.cmake=false -e '.[dev]'
+	@command -v cmake >/dev/null || pip install --quiet --disable-pip-version-check 'cmake>=3.20'
+	@command -v ninja >/dev/null || pip install --quiet --disable-pip-version-check ninja
+	@touch $@
+
+prerequisites:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: apt install python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "$(PYTHON) is older than 3.10: make PYTHON=python3.x"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "Python cannot make virtual environments: apt install python3-venv"; exit 1; }
+	@command -v $(CXX) >/dev/null || { echo "$(CXX) is missing: apt install g++"; exit 1; }
+	@printf '#include <vector>\n#include <linux/futex.h>\nint main() {}\n' \
+	  | $(CXX) -static -x c++ - -o /dev/null 2>/dev/null \
+	  || { echo "$(CXX) cannot link statically: apt install g++ libc6-dev linux-libc-dev"; exit 1; }

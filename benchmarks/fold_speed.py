@@ -1,0 +1,98 @@
+"""How long a saved scan of many leaks takes to decode, fold and print, and how much memory.
+
+    python benchmarks/fold_speed.py [LEAKS [KINDS [BELOW]]]
+
+Makes a stream of LEAKS leaked blocks of KINDS kinds, BELOW of them hanging below each direct one,
+then runs `reachscan report` on it for each format, as a person would.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from reachscan import model, wire
+
+HEAP, HEAP_SIZE = 0x5555_0000_0000, 1 << 40
+LIBRARY, LIBRARY_SIZE = 0x7F00_0000_0000, 1 << 24
+CHUNK = 500_000
+
+
+def main() -> None:
+    leaks, kinds, below = ([int(word) for word in sys.argv[1:]] + [1_000_000, 10_000, 0])[:3]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "many.rsc"
+        # In a process of its own: peak memory of a child never reads lower than its parent's.
+        writer = multiprocessing.Process(target=write_stream, args=(path, leaks, kinds, below))
+        writer.start()
+        writer.join()
+        print(f"{leaks} leaks, {kinds} kinds, {below} below each head: {path.stat().st_size} bytes")
+        for options in ([], ["--json"], ["--format", "logfmt"], ["--json", "--all"]):
+            seconds, peak = run(path, options)
+            print(f"  report {' '.join(options):<16} {seconds:6.2f} s  {peak / 1024:6.0f} MB")
+
+
+def run(path: Path, options: list[str]) -> tuple[float, int]:
+    """Return wall-clock seconds and peak resident memory (KiB) of one report."""
+    command = [sys.executable, "-m", "reachscan", "report", str(path), *options]
+    begin = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.monotonic() - begin
+    if os.waitstatus_to_exitcode(status) not in (0, 1):
+        raise SystemExit(f"{command} failed")
+    return seconds, usage.ru_maxrss
+
+
+def write_stream(path: Path, leaks: int, kinds: int, below: int) -> None:
+    """Write a stream whose heads differ in size and in the code their first word points to."""
+    chance = np.random.default_rng(1)
+    parent = np.arange(leaks) // (below + 1) * (below + 1)
+    is_head = parent == np.arange(leaks)
+    kind = chance.integers(0, kinds, leaks)
+    size = (24 + 16 * (kind % 100)).astype("<u8")
+    words = chance.integers(0, 1 << 62, (leaks, 8)).astype("<u8")
+    words[:, 0] = LIBRARY + 16 * (kind // 100)
+    words[:, 1] = HEAP + chance.integers(0, HEAP_SIZE, leaks)
+    columns = wire.LeakColumns(
+        (HEAP + 2048 * np.arange(leaks)).astype("<u8"),
+        size,
+        np.where(is_head, model.DIRECT, parent).astype("<u4"),
+        words,
+    )
+    with path.open("wb") as file:
+        file.write(wire.hello_bytes())
+        file.writelines(facts())
+        for i in range(0, leaks, CHUNK):
+            part = columns.slice(i, i + CHUNK)
+            file.write(wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(part))))
+        totals = {"allocations": leaks, "bytes": int(size.sum())}
+        totals |= {"leaked": leaks, "leaked_bytes": int(size.sum())}
+        totals |= {"direct": int(is_head.sum()), "direct_bytes": int(size[is_head].sum())}
+        file.write(wire.encode(wire.FINAL, totals))
+
+
+def facts() -> list[bytes]:
+    """Return the records about a process with one library and one heap."""
+    target = {"pid": 1, "threads": 1, "started": 0, "name": "many", "exe": "/many", "command": []}
+    places = {"inode": 1, "offset": 0, "path": "/usr/lib/libmany.so"}
+    code = {"start": LIBRARY, "end": LIBRARY + LIBRARY_SIZE, "permissions": 5, **places}
+    snapshot = {"method": "clone", "reason": "", "pause_ns": 0, "attempts": 1, "drain_steps": 0}
+    region = np.array([HEAP, HEAP + HEAP_SIZE], "<u8").tobytes() + bytes(8)
+    return [
+        wire.encode(wire.TARGET, target),
+        wire.encode(wire.MAPPINGS, [code]),
+        wire.encode(wire.SNAPSHOT, {**snapshot, "phases": []}),
+        wire.frame_bytes(wire.Frame(wire.REGIONS, b"\1\0\0\0" + region)),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+// The target of pause.py: memory of 4 KiB pages, all touched, and threads that spin.
+//
+//   fork_target MEGABYTES THREADS
+//
+// Each line on standard input asks for one fork() of its own; the answer is what it took, in ns.
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile int running = 1;
+
+static void* spin(void* unused) {
+  while (running) {
+  }
+  return unused;
+}
+
+static long long now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static long long time_fork(void) {
+  long long begin = now();
+  pid_t child = fork();
+  if (child == 0) _exit(0);
+  long long took = now() - begin;
+  if (child < 0 || waitpid(child, NULL, 0) != child) exit(1);
+  return took;
+}
+
+// Twice: the first touch of memory that the machine itself has yet to back is far dearer.
+static char* touch(size_t bytes) {
+  char* memory = NULL;
+  for (int round = 0; round < 2; ++round) {
+    if (memory != NULL) munmap(memory, bytes);
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || madvise(memory, bytes, MADV_NOHUGEPAGE) != 0) exit(1);
+    for (size_t i = 0; i < bytes; i += 4096) memory[i] = 1;
+  }
+  return memory;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  int threads = atoi(argv[2]);
+  char* volatile memory = touch((size_t)atol(argv[1]) << 20);
+  void* volatile block = malloc(100);  // or there would be no heap to scan
+  for (int i = 1; i < threads; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, spin, NULL) != 0) return 1;
+  }
+  printf("ready\n");
+  fflush(stdout);
+  char line[16];
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    printf("%lld\n", time_fork());
+    fflush(stdout);
+  }
+  return memory == NULL || block == NULL;
+}

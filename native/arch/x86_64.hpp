@@ -1,0 +1,99 @@
+// Everything about x86_64 that the helper needs.
+//
+// To add an architecture, supply in arch/<name>.hpp and arch/<name>_trampoline.S:
+//  1. Registers, get_registers, set_registers, get_vector_words
+//  2. where a system call's number, arguments and result live, and how long its instruction is
+//  3. how the kernel marks an interrupted call that it would restart
+//  4. the trampoline and its literals
+//  5. a gadget: system call instruction followed by a breakpoint
+#pragma once
+
+#include <elf.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <vector>
+
+namespace reachscan::arch {
+
+using Registers = user_regs_struct;
+
+// The kernel's internal results of interrupted calls (include/linux/errno.h); a tracer sees them.
+constexpr std::int64_t kRestartSys = -512;
+constexpr std::int64_t kRestartNoIntr = -513;
+constexpr std::int64_t kRestartNoHand = -514;
+constexpr std::int64_t kRestartBlock = -516;
+constexpr std::uint64_t kRestartSyscallNumber = 219;
+constexpr std::uint64_t kSyscallLength = 2;
+
+// ABI red zone: a leaf function may keep data this far below its stack pointer.
+constexpr std::uint64_t kRedZone = 128;
+
+constexpr std::array<unsigned char, 3> kSyscallGadget = {0x0f, 0x05, 0xcc};  // syscall; int3
+
+inline bool get_registers(pid_t tid, Registers& registers) {
+  iovec io{&registers, sizeof registers};
+  return ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &io) == 0;
+}
+
+inline bool set_registers(pid_t tid, Registers& registers) {
+  iovec io{&registers, sizeof registers};
+  return ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &io) == 0;
+}
+
+// Appends the thread's x87, SSE and AVX state as words; any of them may hold a pointer.
+inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
+  std::array<std::uint64_t, 2048> state;
+  iovec io{state.data(), sizeof state};
+  if (ptrace(PTRACE_GETREGSET, tid, NT_X86_XSTATE, &io) != 0) return false;
+  words.insert(words.end(), state.begin(), state.begin() + io.iov_len / sizeof(std::uint64_t));
+  return true;
+}
+
+inline bool in_system_call(const Registers& r) {
+  return static_cast<std::int64_t>(r.orig_rax) >= 0;
+}
+
+inline bool will_restart(const Registers& r) {
+  auto result = static_cast<std::int64_t>(r.rax);
+  return in_system_call(r) && (result == kRestartSys || result == kRestartNoIntr ||
+                               result == kRestartNoHand || result == kRestartBlock);
+}
+
+// An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) give
+// up with EINTR. Turned into ERESTARTNOHAND, the kernel restarts them unless a handler really runs.
+inline bool repair_interrupted_call(Registers& r) {
+  if (!in_system_call(r) || static_cast<std::int64_t>(r.rax) != -EINTR) return false;
+  r.rax = static_cast<std::uint64_t>(kRestartNoHand);
+  return true;
+}
+
+// The registers with which the thread goes on in user mode, as the kernel would set them up.
+inline Registers resume_registers(Registers r) {
+  if (!will_restart(r)) return r;
+  bool by_block = static_cast<std::int64_t>(r.rax) == kRestartBlock;
+  r.rax = by_block ? kRestartSyscallNumber : r.orig_rax;
+  r.rip -= kSyscallLength;
+  return r;
+}
+
+// The literals behind the trampoline's code, in the order of x86_64_trampoline.S.
+struct TrampolineLiterals {
+  std::uint64_t all_signals;
+  std::uint64_t own_signals;
+  std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r10, r11, rip;
+};
+
+inline TrampolineLiterals trampoline_literals(const Registers& r, std::uint64_t own_signals) {
+  return {~0ull, own_signals, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.r8, r.r10, r.r11, r.rip};
+}
+
+extern "C" const unsigned char reachscan_trampoline[];
+extern "C" const unsigned char reachscan_trampoline_literals[];
+extern "C" const unsigned char reachscan_trampoline_end[];
+
+}  // namespace reachscan::arch

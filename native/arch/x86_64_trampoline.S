@@ -1,0 +1,86 @@
+# The code that one stopped thread of the target runs to clone itself. It lives for a moment in the
+# unused tail of the target's vdso, uses no stack, saves nothing outside itself and ends with the
+# thread's own registers, so a tracer may die at any instruction of it:
+#
+#   thread:     block signals, start a middleman that shares memory, wait for it, unblock, go on
+#   middleman:  start the clone (a copy of memory), exit; so the clone is nobody's child
+#   clone:      stopped by its tracer before its first instruction; untraced, it exits
+#
+# The middleman reports with no signal and only to a __WALL wait: the target's own waits and its
+# SIGCHLD handler never see it. No instruction here changes the flags; jrcxz and bswap stand in for
+# compare and branch. Signals are blocked because a handler run by the middleman would run on memory
+# that the target is using.
+    .intel_syntax noprefix
+    .section .rodata
+    .balign 8
+    .globl reachscan_trampoline, reachscan_trampoline_literals, reachscan_trampoline_end
+
+reachscan_trampoline:
+    mov eax, 14                     # rt_sigprocmask(SIG_SETMASK, all, null, 8)
+    mov edi, 2
+    lea rsi, [rip + all_signals]
+    mov edx, 0
+    mov r10d, 8
+    syscall
+    mov eax, 56                     # clone(CLONE_VM, same stack: neither uses it)
+    mov edi, 0x100
+    mov esi, 0
+    mov edx, 0
+    mov r10d, 0
+    mov r8d, 0
+    syscall
+    mov rcx, rax
+    jrcxz middleman
+    mov rdi, rax                    # a pid has a zero upper half, an error has not
+    bswap rcx
+    mov ecx, ecx
+    jrcxz reap
+    jmp restore
+reap:
+    mov eax, 61                     # wait4(middleman, null, __WALL, null)
+    mov esi, 0
+    mov edx, 0x40000000
+    mov r10d, 0
+    syscall
+restore:
+    mov eax, 14                     # rt_sigprocmask(SIG_SETMASK, own, null, 8)
+    mov edi, 2
+    lea rsi, [rip + own_signals]
+    mov edx, 0
+    mov r10d, 8
+    syscall
+    mov rax, [rip + thread_rax]
+    mov rcx, [rip + thread_rcx]
+    mov rdx, [rip + thread_rdx]
+    mov rsi, [rip + thread_rsi]
+    mov rdi, [rip + thread_rdi]
+    mov r8, [rip + thread_r8]
+    mov r10, [rip + thread_r10]
+    mov r11, [rip + thread_r11]
+    jmp [rip + thread_rip]
+middleman:
+    mov eax, 56                     # clone(no flags, no signal at exit)
+    mov edi, 0
+    mov esi, 0
+    mov edx, 0
+    mov r10d, 0
+    mov r8d, 0
+    syscall
+    mov eax, 231                    # exit_group(0)
+    mov edi, 0
+    syscall
+    .balign 8
+reachscan_trampoline_literals:
+all_signals:  .quad 0
+own_signals:  .quad 0
+thread_rax:   .quad 0
+thread_rcx:   .quad 0
+thread_rdx:   .quad 0
+thread_rsi:   .quad 0
+thread_rdi:   .quad 0
+thread_r8:    .quad 0
+thread_r10:   .quad 0
+thread_r11:   .quad 0
+thread_rip:   .quad 0
+reachscan_trampoline_end:
+    .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,122 @@
+// The walker for glibc's malloc (ptmalloc), 2.26 to 2.43. heaps/heap.hpp tells what a walker owes.
+//
+//   find_arenas     main_arena by structure, the ring of all arenas
+//   quiet           is a thread inside malloc right now?
+//   params          mp_: where the main heap starts, how many blocks are mapped
+//   arena_regions   the memory of each arena, chunk by chunk (walk_chunks)
+//   mapped_chunks   blocks with a mapping of their own
+//   thread_caches   tcache; and the fastbins: free, though they look allocated (free_lists)
+#pragma once
+
+#include "heaps/glibc/arena_regions.hpp"
+#include "heaps/glibc/find_arenas.hpp"
+#include "heaps/glibc/mapped_chunks.hpp"
+#include "heaps/glibc/params.hpp"
+#include "heaps/glibc/quiet.hpp"
+#include "heaps/glibc/thread_caches.hpp"
+#include "heaps/glibc/version.hpp"
+
+namespace reachscan::heaps::glibc {
+
+class Walker {
+ public:
+  Walker(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map)
+      : arenas(map, kMaxArenas),
+        space_(space),
+        threads_(threads),
+        thread_count_(thread_count),
+        votes_(static_cast<CacheVotes*>(map(sizeof(CacheVotes)))) {
+    instance_count = find_instances(space, instances);
+  }
+
+  // False: a thread is inside the allocator; `hint` then tells where to look.
+  bool quiet(abi::QuiesceHint& hint) {
+    for (std::size_t i = 0; i < instance_count; ++i) {
+      if (!instances[i].used) continue;
+      List<Arena> own = arenas;
+      own.clear();
+      if (!list_arenas(space_, instances[i], static_cast<uint32_t>(i), own).fine()) return false;
+      if (!is_quiet(space_, instances[i], own, threads_, thread_count_, hint)) return false;
+    }
+    return true;
+  }
+
+  Verdict enumerate(BlockMap& blocks) {
+    for (std::size_t i = 0; i < instance_count; ++i) {
+      if (!instances[i].used) continue;
+      Verdict verdict = claim_instance(i, blocks);
+      if (!verdict.fine()) return verdict;
+    }
+    Verdict verdict = claim_mapped(blocks);
+    return verdict.fine() ? drop_free_lists(blocks) : verdict;
+  }
+
+  Instance instances[kMaxInstances];
+  std::size_t instance_count = 0;
+  List<Arena> arenas;
+  Totals totals;
+  uint64_t mapped_expected = 0;
+  uint64_t mapped_found = 0;
+
+ private:
+  Verdict claim_instance(std::size_t index, BlockMap& blocks) {
+    const Instance& instance = instances[index];
+    std::size_t first = arenas.size();
+    Verdict verdict = list_arenas(space_, instance, static_cast<uint32_t>(index), arenas);
+    if (!verdict.fine()) return verdict;
+    Params params = find_main_heap(instance, arenas[first]);
+    mapped_known_ = mapped_known_ && params.found;
+    mapped_expected += params.mapped_count;
+    for (std::size_t i = first; i < arenas.size(); ++i) {
+      verdict = i == first ? claim_main_arena(space_, instance, arenas[i], params, blocks, totals)
+                           : claim_thread_arena(space_, instance.layout, arenas[i], blocks, totals);
+      if (!verdict.fine()) return verdict;
+    }
+    return {};
+  }
+
+  // mp_ if it can be found; else the first start in the program break from which a walk ends well.
+  Params find_main_heap(const Instance& instance, const Arena& main_arena) {
+    uint64_t top = main_arena.top(instance.layout);
+    bool unused = top == main_arena.address + instance.layout.bins - kHeader;
+    Params params = find_params(space_, instance, [&](const Params& candidate) {
+      if (candidate.sbrk_base == 0) return unused || space_.anonymous_run(top).start != 0;
+      uint64_t start = align_up(candidate.sbrk_base, kGranule);
+      return !unused && probe_run(start, space_.anonymous_run(start).end, top).valid;
+    });
+    if (params.found || unused) return params;
+    for (const abi::Mapping& m : space_) {
+      if ((m.flags & abi::kProgramBreak) == 0) continue;
+      params.sbrk_base = resume_after_gap(m.start, space_.anonymous_run(m.start).end, top);
+      break;
+    }
+    return params;
+  }
+
+  Verdict claim_mapped(BlockMap& blocks) {
+    if (mapped_known_ && mapped_expected == 0) return {};
+    return claim_mapped_chunks(space_, threads_, thread_count_, blocks, totals, mapped_found);
+  }
+
+  Verdict drop_free_lists(BlockMap& blocks) {
+    CachePlan plan = plan_caches(space_, blocks, threads_, thread_count_, *votes_);
+    if (plan.found) {
+      Verdict verdict = drop_caches(space_, blocks, totals, threads_, thread_count_, plan);
+      if (!verdict.fine()) return verdict;
+    }
+    for (const Arena& arena : arenas) {
+      const ArenaLayout& layout = instances[arena.instance].layout;
+      Verdict verdict = drop_fastbins(blocks, totals, arena.address, layout, plan);
+      if (!verdict.fine()) return verdict;
+    }
+    return {};
+  }
+
+  const Space& space_;
+  const abi::Thread* threads_;
+  std::size_t thread_count_;
+  CacheVotes* votes_;
+  bool mapped_known_ = true;
+};
+
+}  // namespace reachscan::heaps::glibc

@@ -1,0 +1,133 @@
+// Which memory each arena owns: the main arena grows by brk (and by mmap where brk fails), a thread
+// arena by aligned heaps that are linked backwards.
+#pragma once
+
+#include "heaps/glibc/find_arenas.hpp"
+#include "heaps/glibc/params.hpp"
+#include "heaps/glibc/walk_chunks.hpp"
+
+namespace reachscan::heaps::glibc {
+
+// What glibc maps at least when brk fails.
+constexpr uint64_t kMinMappedRegion = 1 << 20;
+
+// Someone else moved the break: the arena goes on behind that memory, at an address that only a
+// walk which ends well can prove. Returns 0 if there is none.
+inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
+  for (uint64_t chunk = align_up(from, kGranule); chunk + kMinChunk <= limit; chunk += kGranule) {
+    uint64_t raw = raw_size(chunk);
+    if ((raw & kFlagBits) != kPrevInUse || chunk_size(chunk) > limit - chunk) continue;
+    if (chunk != top && chunk_size(chunk) < kMinChunk) continue;
+    if (probe_run(chunk, limit, top).valid) return chunk;
+  }
+  return 0;
+}
+
+// The runs of one stretch of memory, gaps between them skipped. `last` is the last run walked.
+inline Run claim_stretch(uint64_t start, uint64_t limit, uint64_t top, const Region& kind,
+                         BlockMap& blocks, Totals& totals) {
+  Run run;
+  while (start != 0) {
+    run = claim_run(start, limit, top, {start, 0, kind.kind, kind.arena, 8, 0}, blocks);
+    if (!run.valid) return run;
+    totals.blocks += run.totals.blocks;
+    totals.bytes += run.totals.bytes;
+    start = run.reached_top ? 0 : resume_after_gap(run.end, limit, top);
+  }
+  return run;
+}
+
+inline bool claimed(const BlockMap& blocks, uint64_t address) {
+  for (const Region& region : blocks.regions)
+    if (address >= region.start && address < region.end) return true;
+  return false;
+}
+
+// Regions that the main arena got from mmap, somewhere in anonymous memory.
+inline Verdict claim_mapped_regions(const Space& space, uint64_t top, BlockMap& blocks,
+                                    Totals& totals) {
+  for (const abi::Mapping& m : space) {
+    if (!Space::is_anonymous(m)) continue;
+    uint64_t limit = space.anonymous_run(m.start).end;
+    for (uint64_t page = m.start; page + kMinMappedRegion <= limit && page < m.end;) {
+      bool promising = word(page) == 0 && (raw_size(page) & kFlagBits) == kPrevInUse &&
+                       chunk_size(page) >= kMinChunk && !claimed(blocks, page);
+      Run run = promising ? probe_run(page, limit, top) : Run{};
+      if (!run.valid || run.end - page + kPage < kMinMappedRegion) {
+        page += kPage;
+        continue;
+      }
+      Region kind{0, 0, wire::kMapped, 0, 8, 0};
+      run = claim_run(page, limit, top, {page, 0, kind.kind, 0, 8, 0}, blocks);
+      if (!run.valid) return {Verdict::kNoMemory, nullptr, page};
+      totals.blocks += run.totals.blocks;
+      totals.bytes += run.totals.bytes;
+      page = align_up(run.end, kPage);
+    }
+  }
+  return {};
+}
+
+inline Verdict claim_main_arena(const Space& space, const Instance& instance, const Arena& arena,
+                                const Params& params, BlockMap& blocks, Totals& totals) {
+  const ArenaLayout& layout = instance.layout;
+  uint64_t top = arena.top(layout);
+  if (top == arena.address + layout.bins - kHeader) return {};  // initial_top: nothing got yet
+  bool reached_top = false;
+  if (params.sbrk_base != 0) {
+    uint64_t start = align_up(params.sbrk_base, kGranule);
+    Run run = claim_stretch(start, space.anonymous_run(start).end, top,
+                            {0, 0, wire::kProgramBreak, 0, 8, 0}, blocks, totals);
+    if (!run.valid) return invalid("the main heap's chunks do not line up", run.failed_at);
+    reached_top = run.reached_top;
+  }
+  bool contiguous = (load<uint32_t>(arena.address + kFlagsOffset) & kNonContiguous) == 0;
+  if (!contiguous) {
+    Verdict verdict = claim_mapped_regions(space, top, blocks, totals);
+    if (!verdict.fine()) return verdict;
+    reached_top = reached_top || claimed(blocks, top);
+  }
+  if (!reached_top) return invalid("the main heap's top chunk was not reached", top);
+  return {};
+}
+
+// The heap that holds `address`: heaps are aligned to their maximal size, a power of two that
+// depends on the system's huge pages.
+inline uint64_t heap_of(const Space& space, uint64_t address, uint64_t arena) {
+  for (uint64_t size :
+       {64ull << 20, 8ull << 20, 4ull << 30, 128ull << 20, 2ull << 20, 1ull << 20, 4ull << 20,
+        16ull << 20, 32ull << 20, 256ull << 20, 512ull << 20, 1ull << 30, 2ull << 30}) {
+    uint64_t heap = address & ~(size - 1);
+    if (space.readable(heap, 32) && word(heap) == arena) return heap;
+  }
+  return 0;
+}
+
+inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout, const Arena& arena,
+                                  BlockMap& blocks, Totals& totals) {
+  uint64_t first = arena.address & ~(kHeapAlignment - 1);
+  uint64_t info_size = arena.address - first;
+  uint64_t top = arena.top(layout);
+  uint64_t heap = heap_of(space, top, arena.address);
+  bool newest = true;
+  for (std::size_t guard = 0; heap != 0 && guard < (1u << 16); ++guard, newest = false) {
+    if (!space.readable(heap, info_size) || word(heap) != arena.address)
+      return invalid("a thread heap does not belong to its arena", heap);
+    uint64_t start =
+        heap == first ? align_up(arena.address + layout.size, kGranule) : heap + info_size;
+    uint64_t limit = heap + word(heap + 16);
+    if (!space.readable(heap, limit - heap))
+      return invalid("a thread heap is larger than its memory", heap);
+    Region region{heap, limit, wire::kThreadHeap, arena.ordinal, 8, 0};
+    Run run = claim_run(start, limit, newest ? top : 0, region, blocks);
+    if (!run.valid || run.reached_top != newest)
+      return invalid("a thread heap's chunks do not line up", run.failed_at);
+    totals.blocks += run.totals.blocks;
+    totals.bytes += run.totals.bytes;
+    if (heap == first) return {};
+    heap = word(heap + 8);
+  }
+  return invalid("an arena's list of heaps does not end at the arena", arena.address);
+}
+
+}  // namespace reachscan::heaps::glibc

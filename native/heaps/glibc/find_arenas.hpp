@@ -1,0 +1,101 @@
+// Finds main_arena in stripped, dynamic and static programs alike: main_arena.next leads through
+// all arenas back to main_arena, and lies at a distance from its start that names the layout
+// family.
+#pragma once
+
+#include "heaps/glibc/layout.hpp"
+
+namespace reachscan::heaps::glibc {
+
+constexpr std::size_t kMaxInstances = 16;
+constexpr std::size_t kMaxArenas = abi::QuiesceHint::kMaxMutexes;
+// A list that is being changed has a few broken bins at most.
+constexpr unsigned kMinConsistentBins = 120;
+// Thread arenas lie right behind the heap_info at the start of an aligned heap.
+constexpr uint64_t kHeapAlignment = 1 << 20;
+constexpr uint64_t kHeapInfoUntil234 = 0x20;
+constexpr uint64_t kHeapInfoFrom235 = 0x30;
+
+inline bool is_thread_arena(const Space& space, uint64_t arena) {
+  uint64_t offset = arena & (kHeapAlignment - 1);
+  if (offset != kHeapInfoUntil234 && offset != kHeapInfoFrom235) return false;
+  return space.readable(arena - offset, kPage) && word(arena - offset) == arena;
+}
+
+// Number of arenas on the ring that starts with main_arena, 0 if it is no ring.
+inline std::size_t ring_length(const Space& space, uint64_t main_arena, const ArenaLayout& layout) {
+  uint64_t arena = word(main_arena + layout.next);
+  for (std::size_t length = 1; length <= kMaxArenas; ++length) {
+    if (arena == main_arena) return length;
+    if (!is_thread_arena(space, arena)) return 0;
+    arena = word(arena + layout.next);
+  }
+  return 0;
+}
+
+enum class Bins { kUnused, kUsed, kNone };
+
+// Before the first malloc all bins are zero. Afterwards each is a ring of chunks through the arena,
+// as if the two pointers of the bin stood behind a chunk header.
+inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout& layout) {
+  unsigned zero = 0, consistent = 0;
+  for (unsigned i = 0; i < kBinPairs; ++i) {
+    uint64_t pair = arena + layout.bins + i * 16;
+    uint64_t head = pair - kHeader, forward = word(pair), backward = word(pair + 8);
+    if (forward == 0 && backward == 0) {
+      ++zero;
+    } else if (forward == head && backward == head) {
+      ++consistent;
+    } else if (space.readable(forward, 32) && space.readable(backward, 32) &&
+               word(forward + 24) == head && word(backward + 16) == head) {
+      ++consistent;
+    }
+  }
+  if (zero == kBinPairs && word(arena + layout.top) == 0) return Bins::kUnused;
+  return consistent >= kMinConsistentBins ? Bins::kUsed : Bins::kNone;
+}
+
+// Reads an Instance whose `next` field may stand at `field`; false if it does not.
+inline bool instance_at(const Space& space, uint64_t field, const abi::Mapping& m,
+                        Instance& found) {
+  uint64_t next = word(field);
+  for (const ArenaLayout& layout : {kFrom227, kFrom243, kUntil226}) {
+    uint64_t arena = field - layout.next;
+    if (next != arena && !is_thread_arena(space, next)) continue;
+    if (!space.readable(arena, layout.size) || ring_length(space, arena, layout) == 0) continue;
+    Bins bins = classify_bins(space, arena, layout);
+    if (bins == Bins::kNone) continue;
+    found = {arena, layout, m.file, bins == Bins::kUsed};
+    return true;
+  }
+  return false;
+}
+
+inline std::size_t find_instances(const Space& space, Instance (&found)[kMaxInstances]) {
+  std::size_t count = 0;
+  for (const abi::Mapping& m : space) {
+    if (!Space::is_module_data(m)) continue;
+    for (uint64_t field = align_up(m.start, 8); field + 8 <= m.end; field += 8) {
+      uint64_t next = word(field);
+      uint64_t offset = next & (kHeapAlignment - 1);
+      bool promising = field - next <= kFrom227.next || offset == kHeapInfoUntil234 ||
+                       offset == kHeapInfoFrom235;
+      if (!promising || count == kMaxInstances) continue;
+      if (instance_at(space, field, m, found[count])) ++count;
+    }
+  }
+  return count;
+}
+
+inline Verdict list_arenas(const Space&, const Instance& instance, uint32_t ordinal,
+                           List<Arena>& arenas) {
+  uint64_t address = instance.main_arena;
+  uint32_t number = 0;
+  do {
+    if (!arenas.push({address, ordinal, number++})) return {Verdict::kNoMemory, nullptr, address};
+    address = word(address + instance.layout.next);
+  } while (address != instance.main_arena);
+  return {};
+}
+
+}  // namespace reachscan::heaps::glibc

@@ -1,0 +1,108 @@
+// Chunks that look allocated but are not: fastbins and the threads' caches (tcache).
+//
+// Both are lists of chunks whose in-use bit stays set. Since 2.32 (and in some older builds) a link
+// is stored as pointer ^ (its own address >> 12) ("safe-linking"); which of the two it is, the
+// lists themselves tell, because only one way of reading them stays inside known blocks.
+#pragma once
+
+#include "heaps/glibc/layout.hpp"
+
+namespace reachscan::heaps::glibc {
+
+enum class Links { kPlain, kMangled };
+
+inline uint64_t follow(uint64_t link_address, Links links) {
+  uint64_t stored = word(link_address);
+  return links == Links::kMangled ? stored ^ (link_address >> 12) : stored;
+}
+
+constexpr std::size_t kBadList = ~std::size_t{0};
+constexpr std::size_t kMaxListLength = 1 << 26;
+
+// Length of a list of blocks (user addresses) that starts with `user`; kBadList if it leaves the
+// known blocks, holds one whose chunk size `fits` refuses, or does not end.
+template <typename Fits>
+std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, Fits fits) {
+  std::size_t length = 0;
+  for (; user != 0; user = follow(user, links)) {
+    if (!blocks.is_live(user) || !fits(chunk_size(user - kHeader))) return kBadList;
+    if (++length > kMaxListLength) return kBadList;
+  }
+  return length;
+}
+
+inline void drop_block(BlockMap& blocks, Totals& totals, uint64_t user) {
+  uint64_t chunk = user - kHeader;
+  uint64_t overhead = (raw_size(chunk) & kMapped) != 0 ? 16 : 8;
+  blocks.drop_live(user);
+  totals.subtract(chunk_size(chunk) - overhead);
+}
+
+inline void drop_list(BlockMap& blocks, Totals& totals, uint64_t user, Links links) {
+  // A list that visits a block twice was refused before: dropping it ends the walk.
+  while (user != 0 && blocks.is_live(user)) {
+    uint64_t next = follow(user, links);
+    drop_block(blocks, totals, user);
+    user = next;
+  }
+}
+
+// The shapes of tcache_perthread_struct: counters, then the heads of the lists.
+struct CacheShape {
+  uint32_t counter_size;  // bytes
+  uint32_t bins;
+  uint32_t small_bins;  // one chunk size each; the others hold ranges of large chunks
+  uint32_t entries;     // offset of the heads
+  uint32_t chunk;       // least size of the chunk that holds the struct
+  bool counts_free;     // the counters tell free slots, not cached chunks
+};
+
+constexpr CacheShape kCacheFrom226 = {1, 64, 64, 64, 0x250, false};
+constexpr CacheShape kCacheFrom230 = {2, 64, 64, 128, 0x290, false};
+constexpr CacheShape kCacheFrom242 = {2, 76, 64, 152, 0x300, true};
+constexpr uint64_t kCacheSlack = 0x30;  // the chunk may be the remainder of a larger one
+
+inline uint64_t cache_counter(uint64_t cache, const CacheShape& shape, unsigned bin) {
+  return shape.counter_size == 1 ? load<uint8_t>(cache + bin) : load<uint16_t>(cache + 2 * bin);
+}
+
+inline bool fits_cache_bin(const CacheShape& shape, unsigned bin, uint64_t size) {
+  return bin >= shape.small_bins ? size > kMinChunk + 16ull * shape.small_bins - 16
+                                 : size == kMinChunk + 16ull * bin;
+}
+
+struct CacheCheck {
+  bool valid = false;
+  std::size_t cached = 0;  // chunks in all lists
+};
+
+// Whether `cache` is a consistent cache of this shape: every list stays in blocks of its bin's
+// size, and its length agrees with its counter.
+inline CacheCheck check_cache(const BlockMap& blocks, uint64_t cache, const CacheShape& shape,
+                              Links links) {
+  CacheCheck check;
+  uint64_t slots = 0;
+  for (unsigned bin = 0; bin < shape.bins; ++bin) {
+    uint64_t head = word(cache + shape.entries + 8ull * bin);
+    uint64_t counter = cache_counter(cache, shape, bin);
+    std::size_t length = list_length(
+        blocks, head, links, [&](uint64_t size) { return fits_cache_bin(shape, bin, size); });
+    if (length == kBadList) return check;
+    if (!shape.counts_free && length != counter) return check;
+    if (shape.counts_free && bin < shape.small_bins) {
+      if (bin > 0 && length + counter != slots) return check;
+      slots = length + counter;
+    }
+    check.cached += length;
+  }
+  check.valid = true;
+  return check;
+}
+
+inline bool has_cache_size(const BlockMap& blocks, uint64_t user, const CacheShape& shape) {
+  if (!blocks.is_live(user)) return false;
+  uint64_t size = chunk_size(user - kHeader);
+  return size >= shape.chunk && size <= shape.chunk + kCacheSlack;
+}
+
+}  // namespace reachscan::heaps::glibc

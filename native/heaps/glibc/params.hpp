@@ -1,0 +1,59 @@
+// Finds mp_ (struct malloc_par, local to the library): it knows where the main heap begins and how
+// many blocks were mapped by themselves.
+#pragma once
+
+#include "heaps/glibc/layout.hpp"
+
+namespace reachscan::heaps::glibc {
+
+struct Params {
+  bool found = false;
+  uint64_t mapped_count = 0;
+  uint64_t sbrk_base = 0;  // 0: the main heap has not been used
+};
+
+// Four ints stand before mmapped_mem, max_mmapped_mem, sbrk_base: n_mmaps, n_mmaps_max,
+// max_n_mmaps, no_dyn_threshold. Since 2.35 they are followed by four bytes of padding.
+inline bool plausible_params(uint64_t sbrk_base_field, uint32_t ints_before, Params& params) {
+  int32_t n_mmaps = load<int32_t>(sbrk_base_field - ints_before);
+  int32_t n_mmaps_max = load<int32_t>(sbrk_base_field - ints_before + 4);
+  int32_t max_n_mmaps = load<int32_t>(sbrk_base_field - ints_before + 8);
+  int32_t no_dyn = load<int32_t>(sbrk_base_field - ints_before + 12);
+  uint64_t mapped = word(sbrk_base_field - 16), max_mapped = word(sbrk_base_field - 8);
+  if (n_mmaps < 0 || n_mmaps > max_n_mmaps || max_n_mmaps > (1 << 24) || n_mmaps_max < 0)
+    return false;
+  if (no_dyn != 0 && no_dyn != 1) return false;
+  if (mapped % kGranule != 0 || max_mapped % kGranule != 0 || mapped > max_mapped) return false;
+  // Each mapped block has a page at least; 2.43 counts 16 bytes too many at each mremap.
+  if (mapped < static_cast<uint64_t>(n_mmaps) * kPage) return false;
+  if ((max_n_mmaps == 0) != (max_mapped == 0)) return false;
+  params = {true, static_cast<uint64_t>(n_mmaps), word(sbrk_base_field)};
+  return true;
+}
+
+constexpr uint32_t kIntsBeforeUntil234 = 32;
+constexpr uint32_t kIntsBeforeFrom235 = 36;
+constexpr uint32_t kParamsReach = 96;  // sbrk_base stands at most so far from the start of mp_
+
+// `accept(params)` proves a candidate by walking from its sbrk_base.
+template <typename Accept>
+Params find_params(const Space& space, const Instance& instance, Accept accept) {
+  for (const abi::Mapping& m : space) {
+    if (!Space::is_module_data(m) || m.file != instance.file) continue;
+    for (uint64_t field = align_up(m.start, 8) + kParamsReach; field + 8 <= m.end; field += 8) {
+      uint64_t base = word(field);
+      const abi::Mapping* target = base == 0 ? nullptr : space.find(base);
+      bool in_heap = target != nullptr && Space::is_anonymous(*target);
+      if (base != 0 && !in_heap) continue;
+      for (uint32_t before : {kIntsBeforeFrom235, kIntsBeforeUntil234}) {
+        Params params;
+        // Zeros everywhere would be plausible: an unused heap is known by its limit of 65536.
+        if (base == 0 && load<int32_t>(field - before + 4) != 65536) continue;
+        if (plausible_params(field, before, params) && accept(params)) return params;
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace reachscan::heaps::glibc

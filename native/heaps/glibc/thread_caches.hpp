@@ -1,0 +1,137 @@
+// Finds every thread's tcache. The pointer to it is a thread-local variable of the library, so it
+// stands at one distance below the thread pointer in all threads; the distance is found by a vote.
+#pragma once
+
+#include "heaps/glibc/free_lists.hpp"
+
+namespace reachscan::heaps::glibc {
+
+// Static TLS of the library lies in this range below the thread pointer.
+constexpr uint64_t kTlsReach = 0x3000;
+constexpr unsigned kOffsets = kTlsReach / 8;
+
+struct CacheFormat {
+  CacheShape shape;
+  Links links;
+};
+
+constexpr unsigned kFormats = 4;
+
+inline CacheFormat cache_format(unsigned index) {
+  switch (index) {
+    case 0:
+      return {kCacheFrom242, Links::kMangled};
+    case 1:
+      return {kCacheFrom230, Links::kMangled};
+    case 2:
+      return {kCacheFrom230, Links::kPlain};
+    default:
+      return {kCacheFrom226, Links::kPlain};
+  }
+}
+
+struct CachePlan {
+  bool found = false;
+  CacheFormat format{};
+  uint64_t offset = 0;  // the pointer stands at thread pointer - offset
+};
+
+// Votes weigh a cache that holds chunks more than an empty one: a block of zeros looks like that.
+struct CacheVotes {
+  uint32_t votes[kFormats][kOffsets];
+};
+
+inline uint64_t tls_start(const Space& space, uint64_t thread_pointer) {
+  const abi::Mapping* m = space.find(thread_pointer - 1);
+  if (m == nullptr || (m->perms & wire::kRead) == 0) return thread_pointer;
+  uint64_t start = thread_pointer - kTlsReach;
+  while (m != space.begin() && m->start > start && m[-1].end == m->start &&
+         (m[-1].perms & wire::kRead) != 0)
+    --m;
+  return m->start > start ? m->start : start;
+}
+
+inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
+                 CacheVotes& votes) {
+  for (uint64_t at = tls_start(space, thread_pointer); at < thread_pointer; at += 8) {
+    uint64_t cache = word(at);
+    if (!blocks.is_live(cache)) continue;
+    for (unsigned f = 0; f < kFormats; ++f) {
+      CacheFormat format = cache_format(f);
+      if (!has_cache_size(blocks, cache, format.shape)) continue;
+      CacheCheck check = check_cache(blocks, cache, format.shape, format.links);
+      if (!check.valid) continue;
+      votes.votes[f][(thread_pointer - at) / 8 - 1] += check.cached > 0 ? 1000 : 1;
+    }
+  }
+}
+
+inline CachePlan plan_caches(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
+                             std::size_t thread_count, CacheVotes& votes) {
+  for (std::size_t t = 0; t < thread_count; ++t)
+    vote(space, blocks, threads[t].thread_pointer, votes);
+  CachePlan plan;
+  uint32_t best = 0;
+  for (unsigned f = 0; f < kFormats; ++f) {
+    for (unsigned i = 0; i < kOffsets; ++i) {
+      if (votes.votes[f][i] <= best) continue;
+      best = votes.votes[f][i];
+      plan = {true, cache_format(f), (i + 1) * 8ull};
+    }
+  }
+  return plan;
+}
+
+inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
+                       const CacheFormat& format) {
+  for (unsigned bin = 0; bin < format.shape.bins; ++bin)
+    drop_list(blocks, totals, word(cache + format.shape.entries + 8ull * bin), format.links);
+  drop_block(blocks, totals, cache);
+}
+
+// Takes the caches and what they hold out of the live blocks.
+inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
+                           const abi::Thread* threads, std::size_t thread_count,
+                           const CachePlan& plan) {
+  for (std::size_t t = 0; t < thread_count; ++t) {
+    uint64_t at = threads[t].thread_pointer - plan.offset;
+    if (threads[t].thread_pointer == 0 || !space.readable(at, 8)) continue;
+    uint64_t cache = word(at);
+    // No cache yet, or the library's placeholder for none.
+    if (!blocks.is_live(cache)) continue;
+    if (!has_cache_size(blocks, cache, plan.format.shape) ||
+        !check_cache(blocks, cache, plan.format.shape, plan.format.links).valid)
+      return invalid("a thread's cache of free chunks is not consistent", cache);
+    drop_cache(blocks, totals, cache, plan.format);
+  }
+  return {};
+}
+
+// The fastbins of one arena. Their links are read as the caches' are; without a cache, as they fit.
+inline Verdict drop_fastbins(BlockMap& blocks, Totals& totals, uint64_t arena,
+                             const ArenaLayout& layout, const CachePlan& plan) {
+  for (unsigned bin = 0; layout.fastbins != 0 && bin < kFastbins; ++bin) {
+    uint64_t chunk = word(arena + layout.fastbins + 8ull * bin);
+    if (chunk == 0) continue;
+    // The arena points to the chunk; the links behind it do too.
+    auto length = [&](Links links) {
+      std::size_t count = 0;
+      for (uint64_t at = chunk; at != 0; at = follow(at + kHeader, links)) {
+        bool known = blocks.is_live(at + kHeader) && chunk_size(at) == kMinChunk + 16ull * bin;
+        if (!known || ++count > kMaxListLength) return kBadList;
+      }
+      return count;
+    };
+    Links links = plan.found ? plan.format.links : Links::kMangled;
+    if (length(links) == kBadList) links = Links::kPlain;
+    if (length(links) == kBadList) return invalid("a fastbin is not consistent", chunk);
+    for (uint64_t at = chunk; at != 0 && blocks.is_live(at + kHeader);) {
+      uint64_t next = follow(at + kHeader, links);
+      drop_block(blocks, totals, at + kHeader);
+      at = next;
+    }
+  }
+  return {};
+}
+
+}  // namespace reachscan::heaps::glibc

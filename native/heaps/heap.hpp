@@ -1,0 +1,49 @@
+// The contract of a walker: enumerate every block that an allocator handed out and did not get
+// back.
+//
+// A walker reads memory through Space, adds regions, live blocks and boundaries to a BlockMap, and
+// counts them. It recognises its allocator by structure and proves each structure by invariants; a
+// version string decides nothing. What does not validate ends in a Verdict, never in a guess. Free
+// memory of every kind (lists, caches, the space between) is a boundary; the allocator's own blocks
+// are dropped. Roots never include a region, so what a walker claims must be the allocator's.
+#pragma once
+
+#include <initializer_list>
+
+#include "heaps/block_map.hpp"
+
+namespace reachscan::heaps {
+
+struct Verdict {
+  enum Status {
+    kFine,
+    kAbsent,   // this allocator is not in the process
+    kInvalid,  // the structures contradict each other: unknown layout, or a mutation under way
+    kNoMemory,
+  };
+  Status status = kFine;
+  const char* reason = nullptr;  // one clause, no full stop
+  uint64_t address = 0;          // what the reason is about
+
+  bool fine() const { return status == kFine; }
+};
+
+inline Verdict invalid(const char* reason, uint64_t address) {
+  return {Verdict::kInvalid, reason, address};
+}
+
+struct Totals {
+  uint64_t blocks = 0;
+  uint64_t bytes = 0;  // usable
+
+  void add(uint64_t size) {
+    ++blocks;
+    bytes += size;
+  }
+  void subtract(uint64_t size) {
+    --blocks;
+    bytes -= size;
+  }
+};
+
+}  // namespace reachscan::heaps

@@ -1,0 +1,103 @@
+// The address space that walkers read: this very process in the clone, so an address is a pointer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/protocol.hpp"
+#include "wire/sweeper_abi.hpp"
+
+namespace reachscan::heaps {
+
+using std::uint16_t;
+using std::uint32_t;
+using std::uint64_t;
+
+constexpr uint64_t kPage = 4096;
+
+// Heap memory is read as whatever it happens to hold; the compiler must not assume types.
+template <typename T>
+inline T load(uint64_t address) {
+  typedef T __attribute__((may_alias, aligned(1))) Raw;
+  return *reinterpret_cast<const Raw*>(address);
+}
+
+inline uint64_t word(uint64_t address) { return load<uint64_t>(address); }
+
+constexpr uint64_t align_up(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
+
+struct Range {
+  uint64_t start;
+  uint64_t end;
+  bool contains(uint64_t address) const { return address - start < end - start; }
+};
+
+class Space {
+ public:
+  Space(const abi::Mapping* mappings, std::size_t count) : mappings_(mappings), count_(count) {}
+
+  const abi::Mapping* begin() const { return mappings_; }
+  const abi::Mapping* end() const { return mappings_ + count_; }
+
+  // The mapping that holds `address`, or null.
+  const abi::Mapping* find(uint64_t address) const {
+    std::size_t low = 0, high = count_;
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (mappings_[middle].end <= address) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    if (low == count_ || address < mappings_[low].start) return nullptr;
+    return &mappings_[low];
+  }
+
+  // Whether [address, address + length) may be read. Everything a walker follows goes through this.
+  bool readable(uint64_t address, uint64_t length) const {
+    if (address + length < address) return false;
+    uint64_t end = address + length;
+    for (const abi::Mapping* m = find(address); m != nullptr; ++m) {
+      if ((m->perms & wire::kRead) == 0 || (m->flags & kUntouchable) != 0) return false;
+      if (end <= m->end) return true;
+      if (m + 1 == this->end() || m[1].start != m->end) return false;
+    }
+    return false;
+  }
+
+  // Private memory that an allocator can have got from brk or mmap.
+  static bool is_anonymous(const abi::Mapping& m) {
+    constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
+    return (m.perms & kReadWrite) == kReadWrite && (m.perms & wire::kShared) == 0 &&
+           (m.flags & (abi::kFileBacked | abi::kFollowsFile | kUntouchable | abi::kMainStack)) == 0;
+  }
+
+  // Data and .bss of a module.
+  static bool is_module_data(const abi::Mapping& m) {
+    return (m.perms & wire::kWrite) != 0 && (m.perms & wire::kRead) != 0 &&
+           (m.perms & wire::kShared) == 0 &&
+           (m.flags & (abi::kFileBacked | abi::kFollowsFile)) != 0 && (m.flags & kUntouchable) == 0;
+  }
+
+  // The kernel splits one region into several mappings (transparent huge pages, for one): the run
+  // of adjacent anonymous mappings around `address`; empty if there is none.
+  Range anonymous_run(uint64_t address) const {
+    const abi::Mapping* m = find(address);
+    if (m == nullptr || !is_anonymous(*m)) return {0, 0};
+    const abi::Mapping* first = m;
+    while (first != begin() && first[-1].end == first->start && is_anonymous(first[-1])) --first;
+    while (m + 1 != end() && m[1].start == m->end && is_anonymous(m[1])) ++m;
+    return {first->start, m->end};
+  }
+
+ private:
+  static constexpr uint32_t kUntouchable = abi::kDevice | abi::kKernelOwned;
+
+  const abi::Mapping* mappings_;
+  std::size_t count_;
+};
+
+}  // namespace reachscan::heaps

@@ -1,0 +1,187 @@
+#include "helper/freeze.hpp"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "helper/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+// Never EXITKILL here: if we die, the target must go on.
+constexpr long kTargetOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
+
+bool is_group_stop_signal(int signal) {
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+[[noreturn]] void fail_to_seize(pid_t pid, pid_t tid, int error) {
+  std::string tracer = status_field(pid, "TracerPid");
+  if (!tracer.empty() && tracer != "0")
+    throw Failure(Step::kSeize, "already-traced",
+                  "process " + std::to_string(pid) + " is already traced by process " + tracer,
+                  error, tid);
+  const char* code = error == EPERM ? "not-permitted" : "internal";
+  throw Failure(Step::kSeize, code,
+                "cannot attach to thread " + std::to_string(tid) + ": " + std::strerror(error),
+                error, tid);
+}
+
+}  // namespace
+
+Freeze::Freeze(pid_t pid, Clock::time_point deadline) : pid_(pid) {
+  try {
+    seize_new_threads();
+    began_ = Clock::now();
+    do {
+      interrupt_seized();
+      for (auto& [tid, state] : states_)
+        if (state == State::kInterrupted) wait_until_stopped(tid, deadline);
+    } while (seize_new_threads());
+    if (threads_.empty())
+      throw Failure(Step::kWaitStop, "target-exited",
+                    "process " + std::to_string(pid) + " ended while it was being stopped", 0, pid);
+  } catch (...) {
+    let_go();
+    throw;
+  }
+}
+
+Freeze::~Freeze() { let_go(); }
+
+bool Freeze::seize_new_threads() {
+  bool found = false;
+  for (pid_t tid : list_threads(pid_)) {
+    if (states_.contains(tid)) continue;
+    if (ptrace(PTRACE_SEIZE, tid, nullptr, kTargetOptions) != 0) {
+      if (errno == ESRCH) continue;  // ended since it was listed
+      // A thread born of a seized one is already ours; its first stop is still to be waited for.
+      std::string name = "task/" + std::to_string(tid) + "/status";
+      bool ours =
+          read_proc_file(pid_, name.c_str(), Step::kSeize)
+              .find("\nTracerPid:\t" + std::to_string(getpid()) + "\n") != std::string::npos;
+      if (!ours) fail_to_seize(pid_, tid, errno);
+    }
+    states_[tid] = State::kSeized;
+    found = true;
+  }
+  return found;
+}
+
+void Freeze::interrupt_seized() {
+  for (auto& [tid, state] : states_) {
+    if (state != State::kSeized) continue;
+    if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) {
+      state = State::kInterrupted;
+    } else if (errno == ESRCH) {
+      state = State::kGone;
+    } else {
+      throw Failure(Step::kInterrupt, "internal",
+                    std::string("cannot interrupt a thread: ") + std::strerror(errno), errno, tid);
+    }
+  }
+}
+
+void Freeze::wait_until_stopped(pid_t tid, Clock::time_point deadline) {
+  for (;;) {
+    WaitStatus status = wait_for(tid, Step::kWaitStop, deadline);
+    if (!status.stopped()) {
+      states_[tid] = State::kGone;
+      return;
+    }
+    // Inside clone(): the call has not returned yet, so go on to the interrupt behind it.
+    if (status.event() == PTRACE_EVENT_CLONE) {
+      release_if_foreign(tid, deadline);
+      ptrace(PTRACE_CONT, tid, nullptr, nullptr);
+      continue;
+    }
+    StoppedThread thread{tid};
+    if (status.event() == PTRACE_EVENT_STOP) {
+      thread.in_group_stop = is_group_stop_signal(status.signal());
+    } else {
+      thread.pending_signal = status.signal();
+    }
+    states_[tid] = State::kStopped;
+    threads_.push_back(thread);
+    return;
+  }
+}
+
+// clone() with an exit signal other than SIGCHLD may make a process of its own, which the kernel
+// attached to us all the same.
+void Freeze::release_if_foreign(pid_t parent, Clock::time_point deadline) {
+  unsigned long born = 0;
+  if (ptrace(PTRACE_GETEVENTMSG, parent, nullptr, &born) != 0) return;  // parent was killed
+  auto tid = static_cast<pid_t>(born);
+  std::vector<pid_t> own = list_threads(pid_);
+  if (std::find(own.begin(), own.end(), tid) != own.end()) return;
+  if (wait_for(tid, Step::kWaitStop, deadline).stopped())
+    ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+}
+
+void Freeze::capture_registers() {
+  for (StoppedThread& thread : threads_) {
+    if (!arch::get_registers(thread.tid, thread.registers))
+      throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
+                    "cannot read the registers of thread " + std::to_string(thread.tid), errno,
+                    thread.tid);
+    // A pending signal is a reason for EINTR that is not ours.
+    if (thread.pending_signal != 0 || !arch::repair_interrupted_call(thread.registers)) continue;
+    if (!arch::set_registers(thread.tid, thread.registers))
+      throw Failure(Step::kRepairCalls, errno == ESRCH ? "target-exited" : "internal",
+                    "cannot repair an interrupted call of thread " + std::to_string(thread.tid),
+                    errno, thread.tid);
+  }
+}
+
+std::vector<std::uint64_t> Freeze::register_words() const {
+  std::vector<std::uint64_t> words;
+  for (const StoppedThread& thread : threads_) {
+    const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
+    words.insert(words.end(), general, general + sizeof thread.registers / sizeof *general);
+    if (!arch::get_vector_words(thread.tid, words))
+      throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
+                    "cannot read the vector registers of thread " + std::to_string(thread.tid),
+                    errno, thread.tid);
+  }
+  return words;
+}
+
+void Freeze::detach(StoppedThread& thread) {
+  State& state = states_[thread.tid];
+  if (state != State::kStopped) return;
+  // ESRCH: killed meanwhile; nothing is left to release.
+  ptrace(PTRACE_DETACH, thread.tid, nullptr, static_cast<long>(thread.pending_signal));
+  state = State::kGone;
+}
+
+void Freeze::release(pid_t first) {
+  for (StoppedThread& thread : threads_)
+    if (thread.tid == first) detach(thread);
+  for (StoppedThread& thread : threads_) detach(thread);
+  ended_ = Clock::now();
+}
+
+// Threads that were seized or interrupted but never seen stopped cannot be detached while they run;
+// they become free when this process ends. Bring those that do stop to an orderly end.
+void Freeze::let_go() {
+  release(0);
+  for (auto& [tid, state] : states_) {
+    WaitStatus status{};
+    if (state == State::kSeized || state == State::kInterrupted) {
+      if (poll_for(tid, Step::kRelease, status) && status.stopped())
+        ptrace(PTRACE_DETACH, tid, nullptr,
+               status.event() == 0 ? static_cast<long>(status.signal()) : 0L);
+      state = State::kGone;
+    }
+  }
+}
+
+}  // namespace reachscan::helper

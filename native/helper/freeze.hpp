@@ -1,0 +1,61 @@
+// Stops every thread of the target and lets them go again, whatever happens in between.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <vector>
+
+#include "arch/x86_64.hpp"
+#include "helper/failure.hpp"
+#include "helper/wait.hpp"
+
+namespace reachscan::helper {
+
+struct StoppedThread {
+  pid_t tid;
+  int pending_signal = 0;  // found on its way to the thread; delivered when the thread is released
+  bool in_group_stop = false;
+  arch::Registers registers{};
+};
+
+// Between construction and release() the target is stopped. The destructor releases what is left.
+class Freeze {
+ public:
+  // Seizes all threads, then interrupts all, then waits for each; repeats for threads born
+  // meanwhile.
+  Freeze(pid_t pid, Clock::time_point deadline);
+  ~Freeze();
+  Freeze(const Freeze&) = delete;
+  Freeze& operator=(const Freeze&) = delete;
+
+  // Reads the general registers of all threads and undoes the EINTR that the stop itself caused.
+  void capture_registers();
+
+  // All register contents, vector state included, as words.
+  std::vector<std::uint64_t> register_words() const;
+
+  void release(pid_t first);
+
+  std::vector<StoppedThread>& threads() { return threads_; }
+  Clock::time_point began() const { return began_; }
+  std::chrono::nanoseconds pause() const { return ended_ - began_; }
+
+ private:
+  enum class State { kSeized, kInterrupted, kStopped, kGone };
+
+  bool seize_new_threads();
+  void interrupt_seized();
+  void wait_until_stopped(pid_t tid, Clock::time_point deadline);
+  void release_if_foreign(pid_t parent, Clock::time_point deadline);
+  void detach(StoppedThread& thread);
+  void let_go();
+
+  pid_t pid_;
+  std::map<pid_t, State> states_;
+  std::vector<StoppedThread> threads_;
+  Clock::time_point began_{};
+  Clock::time_point ended_{};
+};
+
+}  // namespace reachscan::helper

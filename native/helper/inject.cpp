@@ -1,0 +1,184 @@
+#include "helper/inject.hpp"
+
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+extern "C" const unsigned char reachscan_sweeper[];
+extern "C" const unsigned char reachscan_sweeper_end[];
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kStackBytes = 256 << 10;
+constexpr std::uint64_t kOutputBytes = 1 << 20;
+
+std::string hex(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+}  // namespace
+
+SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone), inputs_(inputs) {
+  map_code();
+  abi::Control control{};
+  control.mapping_count = inputs.mappings.size();
+  control.mappings = place(inputs.mappings.data(), control.mapping_count * sizeof(abi::Mapping),
+                           "the mapping table");
+  control.thread_count = inputs.threads.size();
+  control.threads =
+      place(inputs.threads.data(), control.thread_count * sizeof(abi::Thread), "the thread table");
+  control.word_count = inputs.words.size();
+  control.words = place(inputs.words.data(), control.word_count * 8, "the register contents");
+  control.output_capacity = kOutputBytes;
+  control.output = map(kOutputBytes, "the output buffer");
+  control.list_heap = inputs.list_heap ? 1 : 0;
+  control.contents_bytes = inputs.contents_bytes;
+  clone_.memory().write(Step::kWriteInputs, control_, &control, sizeof control);
+
+  arch::Registers registers = clone_.registers();
+  registers.rip = control_ + abi::kControlBytes;
+  registers.rsp = map(kStackBytes, "the stack") + kStackBytes;
+  registers.orig_rax = ~0ull;
+  registers.eflags &= ~0x400ull;  // string instructions go upwards
+  clone_.set_registers(registers);
+}
+
+std::uint64_t SweeperRun::map(std::uint64_t length, const char* what) {
+  std::uint64_t address = clone_.map_memory(length, PROT_READ | PROT_WRITE);
+  if (address == 0)
+    throw Failure(Step::kMapSweeper, "clone-refused",
+                  std::string("the clone of the target got no memory for ") + what, ENOMEM,
+                  clone_.pid());
+  return address;
+}
+
+std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const char* what) {
+  if (length == 0) return 0;
+  std::uint64_t address = map(length, what);
+  clone_.memory().write(Step::kWriteInputs, address, bytes, length);
+  return address;
+}
+
+void SweeperRun::map_code() {
+  auto size = static_cast<std::uint64_t>(reachscan_sweeper_end - reachscan_sweeper);
+  std::uint64_t code_bytes = (size + kPage - 1) & ~(kPage - 1);
+  control_ = map(abi::kControlBytes + code_bytes, "the sweeper");
+  std::uint64_t code = control_ + abi::kControlBytes;
+  clone_.memory().write(Step::kMapSweeper, code, reachscan_sweeper, size);
+  std::int64_t result =
+      clone_.call(SYS_mprotect, {code, code_bytes, PROT_READ | PROT_EXEC, 0, 0, 0});
+  if (result < 0)
+    throw Failure(Step::kMapSweeper, "clone-refused",
+                  std::string("the clone of the target may not run new code: ") +
+                      std::strerror(static_cast<int>(-result)),
+                  static_cast<int>(-result), clone_.pid());
+}
+
+SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline) {
+  SweepResult result;
+  for (bool finished = false; !finished;) {
+    clone_.resume();
+    WaitStatus status = wait_for(clone_.pid(), Step::kRunSweeper, deadline);
+    if (!status.stopped())
+      throw Failure(Step::kRunSweeper, "internal", "the clone of the target was killed", 0,
+                    clone_.pid());
+    if (status.event() == 0 && status.signal() == SIGTRAP) {
+      finished = serve(stream, on_phase, result);
+    } else if (status.event() == 0 && (status.signal() == SIGSEGV || status.signal() == SIGBUS)) {
+      handle_fault(status.signal(), result);
+    } else if (status.event() == 0 && (status.signal() == SIGILL || status.signal() == SIGFPE)) {
+      throw Failure(Step::kRunSweeper, "internal", "the sweeper crashed", 0, clone_.pid(),
+                    clone_.registers().rip - control_ - abi::kControlBytes);
+    }
+    // Any other signal was meant for the target's process group.
+  }
+  return result;
+}
+
+// True when the sweeper has come to its end.
+bool SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& result) {
+  abi::Control control;
+  clone_.memory().read(Step::kServeRequest, control_, &control, sizeof control);
+  switch (control.request) {
+    case abi::Request::kMapMemory:
+      control.result = clone_.map_memory(control.first, PROT_READ | PROT_WRITE);
+      clone_.memory().write(Step::kServeRequest, control_ + offsetof(abi::Control, result),
+                            &control.result, sizeof control.result);
+      return false;
+    case abi::Request::kFlush: {
+      std::vector<unsigned char> frames(std::min<std::uint64_t>(control.first, kOutputBytes));
+      clone_.memory().read(Step::kServeRequest, control.output, frames.data(), frames.size());
+      stream.frames(frames.data(), frames.size());
+      return false;
+    }
+    case abi::Request::kPhase:
+      on_phase(static_cast<wire::Phase>(control.first), control.second, control.third);
+      return false;
+    case abi::Request::kFinished:
+      result.totals = control.totals;
+      return true;
+    case abi::Request::kRefused:
+      refuse_scan(control, result);
+      return true;
+    case abi::Request::kNone:
+      break;
+  }
+  throw Failure(Step::kServeRequest, "internal", "the sweeper made an unknown request", 0,
+                clone_.pid(), clone_.registers().rip);
+}
+
+void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
+  switch (static_cast<abi::Refusal>(control.first)) {
+    case abi::Refusal::kAllocatorBusy:
+      result.busy = true;
+      result.hint = control.hint;
+      return;
+    case abi::Refusal::kNoMemory:
+      throw Failure(Step::kRunSweeper, "clone-refused", read_text(control.second), ENOMEM,
+                    clone_.pid());
+    case abi::Refusal::kLayoutUnknown:
+      break;
+  }
+  throw Failure(Step::kRunSweeper, "layout-unknown",
+                read_text(control.second) + " (at " + hex(control.third) + ")", 0, clone_.pid(),
+                control.third);
+}
+
+// Pages that are mapped but cannot be read (guard pages, files cut short) hold nothing for the
+// sweeper: a page of zeros takes their place and the instruction runs again.
+void SweeperRun::handle_fault(int signal, SweepResult& result) {
+  siginfo_t info{};
+  ptrace(PTRACE_GETSIGINFO, clone_.pid(), nullptr, &info);
+  auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
+  auto at =
+      std::upper_bound(inputs_.mappings.begin(), inputs_.mappings.end(), address,
+                       [](std::uint64_t value, const abi::Mapping& m) { return value < m.end; });
+  bool known = at != inputs_.mappings.end() && address >= at->start && info.si_code != SI_KERNEL;
+  if (!known || !clone_.replace_by_zeros(address & ~(kPage - 1)))
+    throw Failure(Step::kRunSweeper, "internal",
+                  std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
+                      hex(clone_.registers().rip - control_ - abi::kControlBytes),
+                  0, clone_.pid(), address);
+  ++result.unreadable_pages;
+}
+
+std::string SweeperRun::read_text(std::uint64_t address) const {
+  std::string text;
+  for (char c;
+       text.size() < 256 && clone_.memory().try_read(address + text.size(), &c, 1) && c != 0;)
+    text.push_back(c);
+  return text;
+}
+
+}  // namespace reachscan::helper

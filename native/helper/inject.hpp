@@ -1,0 +1,61 @@
+// Maps the sweeper into the frozen clone, runs it and serves its requests.
+//
+//   low    [control block, whole pages]  read-write   the only thing both sides write
+//          [sweeper's code]              read-execute
+//   other  [inputs: mappings, threads, register words]
+//          [output buffer]               frames on their way to the stream
+//          [stack]
+//   high   whatever the sweeper asks for: bitmaps, mark stack
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "helper/clone.hpp"
+#include "helper/stream.hpp"
+#include "wire/sweeper_abi.hpp"
+
+namespace reachscan::helper {
+
+struct SweeperInputs {
+  const std::vector<abi::Mapping>& mappings;
+  const std::vector<abi::Thread>& threads;
+  const std::vector<std::uint64_t>& words;
+  bool list_heap;
+  std::uint32_t contents_bytes;
+};
+
+struct SweepResult {
+  bool busy = false;  // refused because a thread was inside the allocator; hint says where
+  abi::QuiesceHint hint{};
+  abi::Totals totals{};
+  std::uint64_t unreadable_pages = 0;
+};
+
+// Called at the start of each phase.
+using OnPhase = std::function<void(wire::Phase phase, std::uint64_t done, std::uint64_t total)>;
+
+class SweeperRun {
+ public:
+  SweeperRun(Clone& clone, const SweeperInputs& inputs);
+
+  // Runs to the end and relays the sweeper's records. Throws Failure: "layout-unknown" if the
+  // allocator's structures do not validate, "timeout", "internal" if the sweeper crashes.
+  SweepResult run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline);
+
+ private:
+  std::uint64_t map(std::uint64_t length, const char* what);
+  std::uint64_t place(const void* bytes, std::uint64_t length, const char* what);
+  void map_code();
+  bool serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);
+  void refuse_scan(const abi::Control& control, SweepResult& result);
+  void handle_fault(int signal, SweepResult& result);
+  std::string read_text(std::uint64_t address) const;
+
+  Clone& clone_;
+  const SweeperInputs& inputs_;
+  std::uint64_t control_ = 0;
+};
+
+}  // namespace reachscan::helper

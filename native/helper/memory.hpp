@@ -1,0 +1,35 @@
+// Reading and writing another process's memory through /proc/PID/mem, which also reaches pages that
+// the process itself may not write.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "helper/failure.hpp"
+
+namespace reachscan::helper {
+
+class Memory {
+ public:
+  // Throws Failure(kOpenTarget): "not-permitted" or "target-exited".
+  explicit Memory(pid_t pid);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // False if any byte of the range cannot be read; the buffer is then undefined.
+  bool try_read(std::uint64_t address, void* buffer, std::size_t length) const;
+  bool try_write(std::uint64_t address, const void* buffer, std::size_t length) const;
+
+  // Throw Failure(step) instead.
+  void read(wire::Step step, std::uint64_t address, void* buffer, std::size_t length) const;
+  void write(wire::Step step, std::uint64_t address, const void* buffer, std::size_t length) const;
+
+ private:
+  pid_t pid_;
+  int fd_;
+};
+
+}  // namespace reachscan::helper

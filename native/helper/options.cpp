@@ -1,0 +1,84 @@
+#include "helper/options.hpp"
+
+#include <getopt.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace reachscan::helper {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: reachscan-helper --pid N [--method auto|clone] [--threads N] [--timeout SECONDS]\n"
+    "                        [--contents BYTES] [--list-heap] [--verbose]\n"
+    "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
+    "complete, 1 the last record tells why not, 2 bad arguments.\n";
+
+enum { kPid = 256, kMethod, kThreads, kTimeout, kContents, kListHeap, kVerbose, kHelp };
+
+constexpr option kLongOptions[] = {
+    {"pid", required_argument, nullptr, kPid},
+    {"method", required_argument, nullptr, kMethod},
+    {"threads", required_argument, nullptr, kThreads},
+    {"timeout", required_argument, nullptr, kTimeout},
+    {"contents", required_argument, nullptr, kContents},
+    {"list-heap", no_argument, nullptr, kListHeap},
+    {"verbose", no_argument, nullptr, kVerbose},
+    {"help", no_argument, nullptr, kHelp},
+    {nullptr, 0, nullptr, 0},
+};
+
+[[noreturn]] void fail_usage(const char* what) {
+  std::fprintf(stderr, "reachscan-helper: %s\n%s", what, kUsage);
+  std::exit(2);
+}
+
+std::uint32_t number(const char* text, std::uint32_t least, std::uint32_t most) {
+  std::uint32_t value = 0;
+  auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+  if (error != std::errc{} || *end != 0 || value < least || value > most)
+    fail_usage("a number is out of range");
+  return value;
+}
+
+}  // namespace
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  for (int option; (option = getopt_long(argc, argv, "", kLongOptions, nullptr)) != -1;) {
+    switch (option) {
+      case kPid:
+        options.pid = static_cast<pid_t>(number(optarg, 1, 1u << 30));
+        break;
+      case kMethod:
+        options.method = optarg;
+        break;
+      case kThreads:
+        number(optarg, 1, 256);
+        break;
+      case kTimeout:
+        options.timeout = std::chrono::seconds(number(optarg, 1, 1u << 24));
+        break;
+      case kContents:
+        options.contents_bytes = number(optarg, 0, 4096);
+        break;
+      case kListHeap:
+        options.list_heap = true;
+        break;
+      case kVerbose:
+        options.verbose = true;
+        break;
+      case kHelp:
+        std::fputs(kUsage, stdout);
+        std::exit(0);
+      default:
+        fail_usage("unknown option");
+    }
+  }
+  if (options.pid == 0 || optind != argc) fail_usage("--pid is required");
+  return options;
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,24 @@
+// The helper's command line.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace reachscan::helper {
+
+struct Options {
+  pid_t pid = 0;
+  std::string method = "auto";
+  std::uint32_t contents_bytes = 0;
+  std::chrono::seconds timeout{3600};
+  bool list_heap = false;  // every live block instead of the leaks; for tests of the enumeration
+  bool verbose = false;
+};
+
+// Exits with status 2 and a line on stderr if the arguments are not understood.
+Options parse_options(int argc, char** argv);
+
+}  // namespace reachscan::helper

@@ -1,0 +1,40 @@
+// What /proc tells about a process. Nothing here touches the process itself.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "helper/failure.hpp"
+
+namespace reachscan::helper {
+
+struct MapEntry {
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint64_t offset;
+  std::uint64_t inode;
+  std::string device;
+  std::uint32_t perms;  // wire::Permission
+  std::string path;     // as the kernel prints it; empty for plain anonymous memory
+};
+
+// A small file of /proc, whole. Throws Failure(step): "target-exited" if the process is gone,
+// "not-permitted" if the kernel refuses.
+std::string read_proc_file(pid_t pid, const char* name, wire::Step step);
+
+std::vector<MapEntry> read_mappings(pid_t pid);
+
+// All thread ids, ascending.
+std::vector<pid_t> list_threads(pid_t pid);
+
+// A field of /proc/PID/status, without leading blanks; empty if the kernel does not print it.
+std::string status_field(pid_t pid, const char* field);
+
+std::vector<std::string> command_line(pid_t pid);
+std::string executable_path(pid_t pid);
+std::string thread_name(pid_t pid, pid_t tid);
+
+}  // namespace reachscan::helper

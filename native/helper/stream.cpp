@@ -1,0 +1,54 @@
+#include "helper/stream.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace reachscan::helper {
+
+void Stream::frames(const void* bytes, std::size_t length) {
+  const auto* next = static_cast<const unsigned char*>(bytes);
+  while (length > 0) {
+    ssize_t written = ::write(fd_, next, length);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      throw Failure(wire::Step::kWriteStream, "internal",
+                    std::string("cannot write the result stream: ") + std::strerror(errno), errno);
+    }
+    next += written;
+    length -= static_cast<std::size_t>(written);
+  }
+}
+
+void Stream::hello() {
+  wire::Hello hello{};
+  std::memcpy(hello.magic, wire::kMagic, sizeof hello.magic);
+  hello.version = wire::kVersion;
+  hello.byte_order = wire::kLittleEndian;
+  hello.word_size = 8;
+  frames(&hello, sizeof hello);
+}
+
+void Stream::record(wire::RecordType type, const Payload& payload) {
+  wire::FrameHeader header{type, static_cast<std::uint32_t>(payload.bytes().size())};
+  frames(&header, sizeof header);
+  frames(payload.bytes().data(), payload.bytes().size());
+}
+
+void Stream::warning(std::string_view code, std::string_view message) {
+  record(wire::kWarning, Payload().str(code).str(message));
+}
+
+void Stream::failure(const Failure& failure) {
+  record(wire::kFailure, Payload()
+                             .u32(static_cast<std::uint32_t>(failure.step))
+                             .u32(static_cast<std::uint32_t>(failure.error))
+                             .u32(static_cast<std::uint32_t>(failure.tid))
+                             .u64(failure.address)
+                             .str(wire::step_name(failure.step))
+                             .str(failure.code)
+                             .str(failure.what()));
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,32 @@
+// Makes the stopped target clone itself (arch/x86_64_trampoline.S tells how and why it is safe).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "helper/freeze.hpp"
+#include "helper/memory.hpp"
+
+namespace reachscan::helper {
+
+// Where in the target's vdso the trampoline fits. Found before the pause.
+struct TrampolineSite {
+  std::uint64_t vdso;
+  std::uint64_t address;
+};
+
+// Throws Failure(kPlaceTrampoline, "clone-refused") if the target has no vdso with room behind it.
+TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory);
+
+struct CloneResult {
+  pid_t clone;     // stopped before its first instruction, killed with us
+  pid_t injected;  // the thread that made it: still stopped, inside the trampoline
+};
+
+// Throws Failure(kRunTrampoline, "clone-refused") with the errno of the refused clone; the target
+// is then still intact. "retry" if no thread can serve at this moment, but one will soon.
+CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                         Clock::time_point deadline);
+
+}  // namespace reachscan::helper

@@ -1,0 +1,48 @@
+#include "helper/wait.hpp"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace reachscan::helper {
+
+bool WaitStatus::stopped() const { return !gone && WIFSTOPPED(status); }
+int WaitStatus::signal() const { return WSTOPSIG(status); }
+int WaitStatus::event() const { return status >> 16; }
+
+bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
+  int status = 0;
+  pid_t reported = waitpid(tid, &status, WNOHANG | __WALL);
+  if (reported == 0) return false;
+  if (reported < 0 && errno != ECHILD)
+    throw Failure(step, "internal", std::string("waitpid failed: ") + std::strerror(errno), errno,
+                  tid);
+  result = {reported < 0 || !WIFSTOPPED(status), status};
+  return true;
+}
+
+WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline) {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  WaitStatus result{};
+  while (!poll_for(tid, step, result)) {
+    auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
+    if (left.count() <= 0)
+      throw Failure(step, "timeout",
+                    "thread " + std::to_string(tid) + " did not stop in time; it may be in " +
+                        "uninterruptible sleep",
+                    ETIMEDOUT, tid);
+    // SIGCHLD is one bit: the event of another task may have taken the wake-up of this one.
+    auto slice = std::min<std::int64_t>(left.count(), 20'000'000);
+    timespec limit{0, static_cast<long>(slice)};
+    sigtimedwait(&child, nullptr, &limit);
+  }
+  return result;
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,31 @@
+// Waiting for one traced task, with a limit.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+
+#include "helper/failure.hpp"
+
+namespace reachscan::helper {
+
+using Clock = std::chrono::steady_clock;
+
+struct WaitStatus {
+  bool gone;   // exited, killed, or no child of ours any more
+  int status;  // as waitpid gives it
+
+  bool stopped() const;
+  int signal() const;  // of the stop
+  int event() const;   // PTRACE_EVENT_*, 0 for other stops
+};
+
+// Waits for a stop or the end of exactly this task (waiting for any task costs time in proportion
+// to their number). Requires SIGCHLD to be blocked. Throws Failure(step, "timeout") at the
+// deadline.
+WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline);
+
+// The same without waiting: false if the task has nothing to report yet.
+bool poll_for(pid_t tid, wire::Step step, WaitStatus& status);
+
+}  // namespace reachscan::helper

@@ -1,0 +1,58 @@
+// The sweeper's only door to the world: requests to the helper (wire/sweeper_abi.hpp).
+#pragma once
+
+#include "heaps/heap.hpp"
+#include "wire/protocol.hpp"
+#include "wire/sweeper_abi.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::uint32_t;
+using heaps::uint64_t;
+
+#ifdef REACHSCAN_HOSTED
+// The test plays the helper.
+abi::Control* control();
+void trap();
+#else
+extern "C" const char reachscan_blob[];
+// The helper puts the control block right below the blob, which therefore needs no variable.
+inline abi::Control* control() {
+  return reinterpret_cast<abi::Control*>(reinterpret_cast<uint64_t>(reachscan_blob) -
+                                         abi::kControlBytes);
+}
+inline void trap() { asm volatile("int3" ::: "memory"); }
+#endif
+
+inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t second = 0,
+                        uint64_t third = 0) {
+  abi::Control& block = *control();
+  block.first = first;
+  block.second = second;
+  block.third = third;
+  block.result = 0;
+  block.request = request;
+  trap();
+  block.request = abi::Request::kNone;
+  return block.result;
+}
+
+// The helper does not continue a sweeper that has refused.
+[[noreturn]] inline void refuse(abi::Refusal refusal, const char* reason, uint64_t address) {
+  for (;;)
+    request(abi::Request::kRefused, static_cast<uint64_t>(refusal),
+            reinterpret_cast<uint64_t>(reason), address);
+}
+
+inline void* map_memory(uint64_t bytes) {
+  uint64_t address = request(abi::Request::kMapMemory, bytes);
+  if (address == 0)
+    refuse(abi::Refusal::kNoMemory, "the clone could not get working memory", bytes);
+  return reinterpret_cast<void*>(address);
+}
+
+inline void begin_phase(wire::Phase phase, uint64_t done = 0, uint64_t total = 0) {
+  request(abi::Request::kPhase, phase, done, total);
+}
+
+}  // namespace reachscan::sweeper

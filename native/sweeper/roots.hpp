@@ -1,0 +1,139 @@
+// What the program can still reach directly: writable memory that is no heap, less the dead parts
+// of stacks and the allocator's own variables, and the registers.
+#pragma once
+
+#include "sweeper/mark.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::List;
+using heaps::Range;
+using heaps::Space;
+using heaps::word;
+
+constexpr uint64_t kRedZone = 128;
+constexpr std::size_t kMaxExclusions = 1 << 18;
+// A thread's stack and its descriptor (struct pthread) lie in one block of memory, descriptor on
+// top.
+constexpr uint64_t kDescriptorBytes = 0x900;
+constexpr uint64_t kDescriptorReach = 4 * heaps::kPage;  // it starts at most so far below the end
+
+class Roots {
+ public:
+  Roots(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
+        std::size_t thread_count)
+      : space_(space),
+        blocks_(blocks),
+        threads_(threads),
+        thread_count_(thread_count),
+        excluded_(map_memory, kMaxExclusions) {
+    for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
+    for (std::size_t t = 0; t < thread_count; ++t) exclude_dead_stack(threads[t]);
+    exclude_cached_stacks();
+  }
+
+  void exclude(uint64_t start, uint64_t end) {
+    if (start < end && !excluded_.push({start, end}))
+      refuse(abi::Refusal::kNoMemory, "too many memory regions", start);
+  }
+
+  void mark(Marker& marker) {
+    heaps::sort(excluded_, [](const Range& a, const Range& b) { return a.start < b.start; });
+    std::size_t next = 0;
+    uint64_t free_from = 0;  // everything before is done or excluded
+    for (const abi::Mapping& m : space_) {
+      if (!is_root(m)) continue;
+      uint64_t at = m.start > free_from ? m.start : free_from;
+      for (; next < excluded_.size() && excluded_[next].start < m.end; ++next) {
+        if (at < excluded_[next].start) mark_part(marker, at, excluded_[next].start);
+        if (excluded_[next].end > at) at = excluded_[next].end;
+      }
+      if (at < m.end) mark_part(marker, at, m.end);
+      free_from = at;
+    }
+    for (std::size_t i = 0; i < control()->word_count; ++i)
+      marker.mark_value(word(control()->words + 8 * i));
+  }
+
+ private:
+  static void mark_part(Marker& marker, uint64_t start, uint64_t end) {
+    marker.mark_range(heaps::align_up(start, 8), end);
+  }
+
+  static bool is_root(const abi::Mapping& m) {
+    if ((m.perms & wire::kRead) == 0 || (m.flags & (abi::kKernelOwned | abi::kDevice)) != 0)
+      return false;
+    return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kRelro) != 0;
+  }
+
+  // The memory block that a thread's descriptor says is its stack: three adjacent words in it hold
+  // the start, the size and the size of the guard (struct pthread: stackblock, stackblock_size,
+  // guardsize). Empty if the thread was not made by the library.
+  Range stack_of(uint64_t descriptor) const {
+    if (descriptor == 0 || !space_.readable(descriptor, kDescriptorBytes)) return {0, 0};
+    for (uint64_t at = descriptor; at + 24 <= descriptor + kDescriptorBytes; at += 8) {
+      uint64_t start = word(at), size = word(at + 8), guard = word(at + 16);
+      if (start == 0 || start % heaps::kPage != 0 || size % heaps::kPage != 0 || guard >= size)
+        continue;
+      if (descriptor - start < size && descriptor + kDescriptorReach >= start + size)
+        return {start, start + size};
+    }
+    return {0, 0};
+  }
+
+  // Below its stack pointer (and red zone) a thread keeps nothing. That holds for the stack it is
+  // running on; the stack of a thread that runs elsewhere (signal stack, coroutine) stays whole.
+  void exclude_dead_stack(const abi::Thread& thread) {
+    const abi::Mapping* m = space_.find(thread.sp);
+    if (m == nullptr) return;
+    uint64_t live = (thread.sp - kRedZone) & ~7ull;
+    Range own = stack_of(thread.thread_pointer);
+    if (own.contains(thread.sp)) {
+      exclude(own.start, live);
+    } else if ((m->flags & abi::kMainStack) != 0) {
+      exclude(m->start, live);
+    }
+  }
+
+  bool is_running(uint64_t descriptor) const {
+    for (std::size_t t = 0; t < thread_count_; ++t)
+      if (threads_[t].thread_pointer == descriptor) return true;
+    return false;
+  }
+
+  // The library keeps stacks of ended threads for the next one. Nothing on them lives but the
+  // descriptor on top: it holds the vector of thread-local storage, which is used again, and the
+  // result of a thread that nobody has joined yet.
+  void exclude_cached_stacks() {
+    for (const abi::Mapping& m : space_) {
+      if (!Space::is_anonymous(m)) continue;
+      uint64_t end = m.end;
+      while (end > m.start) {
+        Range stack = ended_stack_below(m, end);
+        if (stack.end == 0) break;
+        end = stack.start;
+      }
+    }
+  }
+
+  // The stack of a thread, running or ended, whose memory ends at `end`; ended ones are excluded.
+  Range ended_stack_below(const abi::Mapping& m, uint64_t end) {
+    uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
+    for (uint64_t at = lowest & ~63ull; at + kDescriptorBytes <= end; at += 64) {
+      if (at < m.start || word(at) != at || word(at + 16) != at) continue;
+      Range stack = stack_of(at);
+      if (stack.end != end) continue;
+      if (!is_running(at)) exclude(stack.start, at);
+      return stack;
+    }
+    return {0, 0};
+  }
+
+  const Space& space_;
+  const BlockMap& blocks_;
+  const abi::Thread* threads_;
+  std::size_t thread_count_;
+  List<Range> excluded_;
+};
+
+}  // namespace reachscan::sweeper

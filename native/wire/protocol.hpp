@@ -1,0 +1,81 @@
+// The stream that leaves the helper: what both native programs write and reachscan/wire.py reads.
+//
+//   Hello                      once, 16 bytes
+//   { Frame header, payload }  repeated
+//   Final or Failure record    last; a stream without one was cut off
+//
+// All integers are little-endian and unaligned. `str` is u32 length + bytes (UTF-8 where it is
+// text). Readers skip record types that they do not know. docs/wire-format.md draws every record.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::wire {
+
+constexpr unsigned char kMagic[8] = {0x89, 'R', 'S', 'C', 'A', 'N', '\r', '\n'};
+constexpr std::uint16_t kVersion = 1;
+constexpr std::uint8_t kLittleEndian = 1;
+
+struct Hello {
+  unsigned char magic[8];
+  std::uint16_t version;
+  std::uint8_t byte_order;
+  std::uint8_t word_size;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(Hello) == 16);
+
+struct FrameHeader {
+  std::uint32_t type;
+  std::uint32_t length;  // of the payload, bytes
+};
+static_assert(sizeof(FrameHeader) == 8);
+
+// No record is longer; a reader may refuse one that claims to be.
+constexpr std::uint32_t kMaxPayload = 64u << 20;
+
+enum RecordType : std::uint32_t {
+  kTarget = 1,     // u32 pid, u32 threads, u64 started (ns since the epoch), str name, str exe,
+                   // u32 n, n x str command
+  kMappings = 2,   // u32 n, n x { u64 start, u64 end, u64 offset, u64 inode, u32 perms, str path }
+  kModules = 3,    // u32 n, n x { u64 base, str path, str build_id (raw bytes) }
+  kThreads = 4,    // u32 n, n x { u32 tid, u64 sp, u64 pc, u64 thread_pointer, str name }
+  kSnapshot = 5,   // str method, str reason, u64 pause_ns, u32 attempts, u32 drain_steps,
+                   // u32 n, n x { str phase, u64 ns }
+  kHeap = 6,       // str allocator, u64 allocations, u64 bytes, u32 arenas, u32 regions
+  kRegions = 7,    // u32 n, n x { u64 start, u64 end, u32 kind, u32 arena }
+  kLeaks = 8,      // u32 n, u32 w, u64 address[n], u64 size[n], u32 parent[n], u64 words[n*w]
+  kTypes = 9,      // u32 n, n x { u64 vtable, str mangled_name }
+  kProgress = 10,  // u32 phase, u32 reserved, u64 done, u64 total
+  kWarning = 11,   // str code, str message
+  kFailure =
+      12,       // u32 step, i32 errno, u32 tid, u64 address, str step_name, str code, str sentence
+  kFinal = 13,  // u64 allocations, u64 bytes, u64 leaked, u64 leaked_bytes, u64 direct,
+                // u64 direct_bytes
+  kNames = 14,  // u32 n, n x { u64 address, str module, str symbol, u64 offset };
+                // added by Python when a stream is saved
+  kContents = 15,  // u32 n, n x { u32 leak, str bytes }: more of a direct leak than its words show
+};
+
+enum Permission : std::uint32_t { kRead = 1, kWrite = 2, kExecute = 4, kShared = 8 };
+
+enum RegionKind : std::uint32_t { kProgramBreak = 1, kThreadHeap = 2, kMapped = 3 };
+
+enum Phase : std::uint32_t {
+  kFreeze = 1,
+  kQuiesce = 2,
+  kClone = 3,
+  kEnumerate = 4,
+  kMark = 5,
+  kCollect = 6,  // order the leaks and send them
+};
+
+// `parent` of a direct leak. Other leaks name the leak (by its position in the whole stream)
+// through which they were first reached; a direct leak is followed by everything that hangs below
+// it.
+constexpr std::uint32_t kDirect = 0xffffffffu;
+
+// Leading words of each leak that travel with it (zero-padded past the block's end).
+constexpr std::uint32_t kLeadWords = 8;
+
+}  // namespace reachscan::wire

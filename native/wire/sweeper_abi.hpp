@@ -1,0 +1,98 @@
+// What the helper hands to the sweeper, and how the sweeper asks the helper for things.
+//
+// The sweeper makes no system call at all (a seccomp filter of the target still binds the clone).
+// It writes a request into the control block and executes int3; the helper, its tracer, serves the
+// request, writes `result` and continues it. Addresses are addresses in the clone.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::abi {
+
+enum MappingFlag : std::uint32_t {
+  kFileBacked = 1,
+  kMainStack = 2,
+  kProgramBreak = 4,
+  kKernelOwned = 8,   // vdso, vvar, vsyscall: never a root
+  kDevice = 16,       // reading it may have side effects: never touched
+  kFollowsFile = 32,  // anonymous memory directly behind a module's data: its .bss
+  kRelro = 64,        // was writable while the loader relocated it
+};
+
+struct Mapping {
+  std::uint64_t start;  // sorted, not overlapping
+  std::uint64_t end;
+  std::uint32_t perms;  // wire::Permission
+  std::uint32_t flags;  // MappingFlag
+  std::uint32_t file;   // equal for mappings of one file, 0 for anonymous memory
+  std::uint32_t reserved;
+};
+static_assert(sizeof(Mapping) == 32);
+
+struct Thread {
+  std::uint64_t pc;
+  std::uint64_t sp;
+  std::uint64_t thread_pointer;
+};
+static_assert(sizeof(Thread) == 24);
+
+enum class Request : std::uint32_t {
+  kNone = 0,
+  kMapMemory,  // first = bytes; result = address of zeroed, lazily backed memory, 0 if refused
+  kFlush,      // first = bytes of whole frames at `output`
+  kPhase,      // first = wire::Phase, second = work done, third = work in total
+  kFinished,   // all records have been flushed; Control::totals is filled in
+  kRefused,    // first = Refusal, second = address of a C string, third = address it is about
+};
+
+enum class Refusal : std::uint32_t {
+  kLayoutUnknown = 1,  // no verdict: the allocator's structures do not validate
+  kAllocatorBusy,      // a thread is inside the allocator; QuiesceHint says where
+  kNoMemory,
+};
+
+// Enough for the helper to see from outside whether any thread is inside the allocator.
+struct QuiesceHint {
+  static constexpr unsigned kMaxMutexes = 1024;
+  std::uint64_t text_start;  // the allocator's code
+  std::uint64_t text_end;
+  std::uint32_t mutex_count;
+  std::uint32_t reserved;
+  std::uint64_t mutexes[kMaxMutexes];  // addresses of 32-bit words, 0 when free
+};
+
+// As in the Final record.
+struct Totals {
+  std::uint64_t allocations, bytes;
+  std::uint64_t leaked, leaked_bytes;
+  std::uint64_t direct, direct_bytes;
+};
+
+struct Control {
+  // Inputs.
+  std::uint64_t mappings;
+  std::uint64_t mapping_count;
+  std::uint64_t threads;
+  std::uint64_t thread_count;
+  std::uint64_t words;  // register contents of all threads
+  std::uint64_t word_count;
+  std::uint64_t output;
+  std::uint64_t output_capacity;
+  std::uint32_t list_heap;       // report every live block, mark nothing
+  std::uint32_t contents_bytes;  // of a direct leak, beyond its leading words
+  // The request under way.
+  Request request;
+  std::uint32_t reserved;
+  std::uint64_t first;
+  std::uint64_t second;
+  std::uint64_t third;
+  std::uint64_t result;
+  // Outcome.
+  Totals totals;
+  QuiesceHint hint;
+};
+
+// Room for the control block, which lies directly below the sweeper's code.
+constexpr std::uint64_t kControlBytes = (sizeof(Control) + 4095) & ~std::uint64_t{4095};
+
+}  // namespace reachscan::abi

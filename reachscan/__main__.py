@@ -1,0 +1,5 @@
+"""`python -m reachscan` is `reachscan`."""
+
+from reachscan.cli import main
+
+main()

@@ -1,0 +1,89 @@
+"""What an address points into: a heap region, a module, or neither. Vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reachscan import model
+
+DELETED = " (deleted)"
+
+
+class Intervals:
+    """Half-open address ranges that do not overlap, for finding many addresses at once."""
+
+    def __init__(self, starts: model.Addresses, ends: model.Addresses) -> None:
+        self._order = np.argsort(starts, kind="stable")
+        self._starts = starts[self._order]
+        self._ends = ends[self._order]
+
+    def find(self, addresses: model.Addresses) -> model.Indexes:
+        """Return for each address the index of the range that holds it, -1 if none does."""
+        if not len(self._starts):
+            return np.full(len(addresses), -1, np.int64)
+        candidate = np.searchsorted(self._starts, addresses, side="right") - 1
+        inside = (candidate >= 0) & (addresses < self._ends[candidate])
+        return np.where(inside, self._order[candidate], -1)
+
+
+class AddressSpace:
+    """The mappings of the target, and which module each belongs to.
+
+    Attributes:
+        modules: paths of the modules, in order of first mapping.
+        bases: address of the first mapping of each module.
+        module_of: for each mapping the index of its module, -1 if it belongs to none.
+    """
+
+    def __init__(self, mappings: Sequence[model.Mapping], modules: Sequence[model.Module]) -> None:
+        self._find_mapping = Intervals(
+            np.array([m.start for m in mappings], np.uint64),
+            np.array([m.end for m in mappings], np.uint64),
+        )
+        owners = _owners(mappings, modules)
+        self.modules = tuple(dict.fromkeys(path for path in owners if path))
+        index = {path: i for i, path in enumerate(self.modules)}
+        self.module_of = np.array([index.get(path, -1) for path in owners] + [-1], np.int64)
+        self.bases = {
+            path: min(m.start for m, owner in zip(mappings, owners, strict=True) if owner == path)
+            for path in self.modules
+        }
+        permissions = [m.permissions for m in mappings] + [0]
+        self._executable = np.array([bool(p & model.EXECUTE) for p in permissions])
+        self._constant = np.array([p & (model.READ | model.WRITE) == 1 for p in permissions])
+
+    def mapping_at(self, addresses: model.Addresses) -> model.Indexes:
+        """Return for each address the index of its mapping, -1 if it is in none."""
+        return self._find_mapping.find(addresses)
+
+    def is_code(self, mapping: model.Indexes) -> model.Flags:
+        """Return which of these mappings (indexes) are executable and belong to a module."""
+        return self._executable[mapping] & (self.module_of[mapping] >= 0)
+
+    def is_constant(self, mapping: model.Indexes) -> model.Flags:
+        """Return which of these mappings (indexes) are read-only and belong to a module."""
+        return self._constant[mapping] & (self.module_of[mapping] >= 0)
+
+
+def plain_path(path: str) -> str:
+    """Return the path of a mapping without the mark of a deleted file."""
+    return path.removesuffix(DELETED)
+
+
+def _owners(mappings: Sequence[model.Mapping], modules: Sequence[model.Module]) -> list[str]:
+    """Return for each mapping the path of the module that it belongs to, or ''."""
+    executable = [m for m in mappings if m.permissions & model.EXECUTE]
+    known = {plain_path(path) for path in [m.path for m in modules] + [m.path for m in executable]}
+    known -= {path for path in known if not path.startswith("/") and path != "[vdso]"}
+    owners: list[str] = []
+    for i, mapping in enumerate(mappings):
+        path = plain_path(mapping.path)
+        follows = i > 0 and not mapping.path and mappings[i - 1].end == mapping.start
+        # Anonymous memory right behind the writable data of a module is its .bss.
+        if follows and mappings[i - 1].permissions & model.WRITE and mappings[i - 1].path:
+            owners.append(owners[-1] if mapping.permissions & model.WRITE else "")
+        else:
+            owners.append(path if path in known else "")
+    return owners

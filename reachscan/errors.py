@@ -1,0 +1,196 @@
+"""Everything that can go wrong, each with its exit status and what to do next."""
+
+from __future__ import annotations
+
+import enum
+import errno
+from typing import ClassVar
+
+
+class ExitStatus(enum.IntEnum):
+    """What the exit status of `reachscan` means."""
+
+    CLEAN = 0
+    """No leaks."""
+    LEAKS = 1
+    """Leaks were found."""
+    USAGE = 2
+    """The command line makes no sense."""
+    FAILED = 3
+    """The scan could not be done; one sentence on stderr says why."""
+    BUG = 70
+    """reachscan itself is wrong."""
+    INTERRUPTED = 130
+    """Stopped by Ctrl-C."""
+
+
+class ReachscanError(Exception):
+    """A failure that a person can read: what and why, then what to do next.
+
+    Attributes:
+        sentence: what happened and why, without a final full stop.
+        next_step: what to do about it; may be empty.
+    """
+
+    exit_status: ClassVar[ExitStatus] = ExitStatus.FAILED
+    default_next_step: ClassVar[str] = ""
+
+    def __init__(self, sentence: str, next_step: str | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence.rstrip(". ")
+        self.next_step = self.default_next_step if next_step is None else next_step
+
+
+class UsageError(ReachscanError):
+    """The command line makes no sense."""
+
+    exit_status = ExitStatus.USAGE
+
+
+class NoSuchProcessError(ReachscanError):
+    """There is no process with that id or name."""
+
+    default_next_step = "check the id with `ps -e`; inside a container it differs from outside"
+
+
+class AmbiguousNameError(ReachscanError):
+    """Several processes have the given name."""
+
+
+class UnscannableError(ReachscanError):
+    """The process exists but has no heap to look at: a kernel thread, a zombie, or ourselves."""
+
+
+class AlreadyTracedError(ReachscanError):
+    """Another debugger or tracer holds the target."""
+
+    default_next_step = "detach that tracer, then scan again"
+
+
+class NotPermittedError(ReachscanError):
+    """The kernel does not let us look into the target."""
+
+    default_next_step = "run reachscan as root, or give it the capability CAP_SYS_PTRACE"
+
+
+class TargetGoneError(ReachscanError):
+    """The target exited or became another program while it was being scanned."""
+
+    default_next_step = "start it again and scan the new process"
+
+
+class UnsupportedTargetError(ReachscanError):
+    """The target is of a kind that reachscan cannot read."""
+
+    default_next_step = "only 64-bit x86 Linux processes can be scanned so far"
+
+
+class AllocatorBusyError(ReachscanError):
+    """No moment was found at which the heap was consistent."""
+
+    default_next_step = "scan again; if it keeps failing, the heap may be corrupt"
+
+
+class LayoutUnknownError(ReachscanError):
+    """The allocator of the target is not one that reachscan can walk."""
+
+    default_next_step = "only the allocator of glibc can be walked so far"
+
+
+class CloneRefusedError(ReachscanError):
+    """The kernel refused to clone the target."""
+
+    default_next_step = "use --method copy, which needs no clone but stops the target for longer"
+
+
+class UnsupportedMethodError(ReachscanError):
+    """The helper cannot capture memory in the way that was asked for."""
+
+    default_next_step = "use --method auto"
+
+
+class TimedOutError(ReachscanError):
+    """The scan took longer than --timeout allows."""
+
+    default_next_step = "give it more time with --timeout SECONDS"
+
+
+class HelperUnavailableError(ReachscanError):
+    """The native helper is missing or cannot be started."""
+
+    default_next_step = (
+        "install reachscan again, or build the helper with `make build`; "
+        "REACHSCAN_HELPER=PATH names another one"
+    )
+
+
+class HelperKilledError(ReachscanError):
+    """Somebody or something killed the native helper."""
+
+    default_next_step = "look for the out-of-memory killer in `dmesg`, then scan again"
+
+
+class StreamError(ReachscanError):
+    """A stream is damaged, cut off, or none of ours."""
+
+    default_next_step = "make a new one with `reachscan PID --save FILE.rsc`"
+
+
+class OutputError(ReachscanError):
+    """A report or a stream could not be written or read where it was asked for."""
+
+    default_next_step = "name another file"
+
+
+class InternalError(ReachscanError):
+    """A bug in reachscan."""
+
+    exit_status = ExitStatus.BUG
+
+
+class ScanFailedError(ReachscanError):
+    """The helper gave up for a reason that this version has no advice about."""
+
+    default_next_step = "run again with -v to see how far it got"
+
+
+FAILURES: dict[str, type[ReachscanError]] = {
+    "no-such-process": NoSuchProcessError,
+    "already-traced": AlreadyTracedError,
+    "not-permitted": NotPermittedError,
+    "target-exited": TargetGoneError,
+    "target-execed": TargetGoneError,
+    "unsupported-architecture": UnsupportedTargetError,
+    "allocator-busy": AllocatorBusyError,
+    "layout-unknown": LayoutUnknownError,
+    "clone-refused": CloneRefusedError,
+    "unsupported-method": UnsupportedMethodError,
+    "timeout": TimedOutError,
+    "internal": InternalError,
+}
+
+
+def failure(
+    code: str, sentence: str, *, step: str = "", number: int = 0, tid: int = 0, address: int = 0
+) -> ReachscanError:
+    """Turn a failure record into the error class that knows what to do about it.
+
+    Args:
+        code: one of `FAILURES`; others become `ScanFailedError`.
+        sentence: what and why, as the helper worded it.
+        step: name of the step that failed.
+        number: errno, 0 if none.
+        tid: thread concerned, 0 if none.
+        address: address concerned, 0 if none.
+    """
+    kind = FAILURES.get(code, ScanFailedError)
+    if kind is not InternalError:
+        return kind(sentence)
+    details = [f"step {step}"] if step else []
+    if number:
+        details.append(errno.errorcode.get(abs(number), f"errno {number}"))
+    if tid:
+        details.append(f"thread {tid}")
+    if address:
+        details.append(f"address {address:#x}")
+    return InternalError(f"{sentence.rstrip('. ')} ({', '.join(details)})" if details else sentence)

@@ -1,0 +1,164 @@
+"""Finds, starts and stops the native helper, and turns its end into an error class."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from reachscan import errors, wire
+
+EXECUTABLE = Path(__file__).parent / "_native" / "reachscan-helper"
+OVERRIDE = "REACHSCAN_HELPER"
+
+LET_GO_SECONDS = 5.0
+"""The helper gets this long to put the target back in order before it is killed."""
+
+GRACE_SECONDS = 10.0
+"""The helper keeps --timeout itself; this much later it is taken for stuck."""
+
+_BAD_ARGUMENTS = 2
+_KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the helper is asked to do. `timeout` is in seconds; `contents` in bytes per leak."""
+
+    pid: int
+    method: str = "auto"
+    threads: int | None = None
+    timeout: float | None = None
+    contents: int = 0
+    verbose: bool = False
+
+    def arguments(self) -> list[str]:
+        """Return the command line of the helper, without its path."""
+        words = ["--pid", str(self.pid), "--method", self.method, "--contents", str(self.contents)]
+        if self.threads is not None:
+            words += ["--threads", str(self.threads)]
+        if self.timeout is not None:
+            words += ["--timeout", f"{self.timeout:g}"]
+        return [*words, "--verbose"] if self.verbose else words
+
+
+@contextmanager
+def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
+    """Run the helper; inside the block its records arrive as they are made.
+
+    When the block is left in any way, the helper has ended and the target runs free.
+
+    Raises:
+        HelperUnavailableError: it is not there or cannot be started.
+        HelperKilledError: a signal from outside ended it.
+        InternalError: it crashed, or rejected its arguments.
+        StreamError: it broke off without saying why.
+    """
+    with tempfile.TemporaryFile() as talk:
+        process = _start(request, talk)
+        assert process.stdout is not None
+        watchdog = _Watchdog(process, request.timeout)
+        try:
+            yield _frames(process, request, talk)
+        except errors.HelperKilledError as error:
+            if watchdog.bit:
+                raise errors.TimedOutError("the helper was stuck and had to be killed") from error
+            raise
+        finally:
+            watchdog.cancel()
+            # A failing write is what lets it stop in good order; a signal would not.
+            process.stdout.close()
+            _stop(process)
+
+
+def _start(request: Request, talk: IO[bytes]) -> subprocess.Popen[bytes]:
+    path = Path(os.environ.get(OVERRIDE) or EXECUTABLE)
+    try:
+        # A session of its own keeps Ctrl-C from the terminal away: dying at any moment of its
+        # choosing, rather than ours, it could not put the target back in order.
+        return subprocess.Popen(
+            [path, *request.arguments()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if request.verbose else talk,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise errors.HelperUnavailableError(
+            f"the native helper {path} cannot be started: {error.strerror}"
+        ) from error
+
+
+class _Watchdog:
+    """Ends a helper that does not notice that its time is over."""
+
+    def __init__(self, process: subprocess.Popen[bytes], timeout: float | None) -> None:
+        self.bit = False
+        self._process = process
+        self._timer = threading.Timer((timeout or 0) + GRACE_SECONDS, self._bite)
+        self._timer.daemon = True
+        if timeout is not None:
+            self._timer.start()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _bite(self) -> None:
+        self.bit = True
+        self._process.terminate()
+        _stop(self._process)
+
+
+def _frames(
+    process: subprocess.Popen[bytes], request: Request, talk: IO[bytes]
+) -> Iterator[wire.Frame]:
+    assert process.stdout is not None
+    try:
+        yield from wire.frames(cast(BinaryIO, process.stdout))
+    except errors.StreamError as error:
+        raise _why_it_broke_off(process.wait(), request, talk) or error from error
+
+
+def _why_it_broke_off(
+    status: int, request: Request, talk: IO[bytes]
+) -> errors.ReachscanError | None:
+    last_words = _last_line(talk)
+    said = f"; it said: {last_words}" if last_words else ""
+    if status < 0:
+        number = -status
+        name = signal.Signals(number).name if number in list(signal.Signals) else "unknown"
+        sentence = f"the helper was killed by signal {number} ({name}){said}"
+        if number in _KILLED_FROM_OUTSIDE:
+            return errors.HelperKilledError(sentence)
+        return errors.InternalError(sentence)
+    if status == _BAD_ARGUMENTS:
+        words = " ".join(request.arguments())
+        return errors.InternalError(f"the helper does not understand `{words}`{said}")
+    if status or last_words:
+        return errors.InternalError(
+            f"the helper ended with status {status} before its report was complete{said}"
+        )
+    return None
+
+
+def _last_line(talk: IO[bytes]) -> str:
+    talk.seek(0)
+    lines = talk.read().decode("utf-8", "backslashreplace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of the helper; ask for it, and enforce it, if it does not come."""
+    for press in (process.terminate, process.kill):
+        try:
+            process.wait(LET_GO_SECONDS)
+        except subprocess.TimeoutExpired:
+            press()
+    process.wait()

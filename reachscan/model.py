@@ -1,0 +1,228 @@
+"""What a scan consists of. Frozen data without logic; imports nothing of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as ReadOnlyDict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Addresses = NDArray[np.uint64]
+Indexes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+READ, WRITE, EXECUTE, SHARED = 1, 2, 4, 8
+"""Bits of `Mapping.permissions`."""
+
+DIRECT = 0xFFFFFFFF
+"""`Leaks.parent` of a direct leak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The process that was scanned. `started` is the begin of the scan, ns since the epoch."""
+
+    pid: int
+    threads: int
+    started: int
+    name: str
+    exe: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of /proc/PID/maps; [start, end) in memory, `offset` bytes into the file."""
+
+    start: int
+    end: int
+    offset: int
+    inode: int
+    permissions: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A loaded ELF file; `build_id` is raw bytes, empty if it has none."""
+
+    base: int
+    path: str
+    build_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """Where one thread of the target stood when it was stopped."""
+
+    tid: int
+    stack_pointer: int
+    program_counter: int
+    thread_pointer: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How memory was captured. `phases` are (name, nanoseconds) in order."""
+
+    method: str
+    reason: str
+    pause_ns: int
+    attempts: int
+    drain_steps: int
+    phases: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """One allocator of the target and what it has handed out (usable bytes)."""
+
+    allocator: str
+    allocations: int
+    bytes: int
+    arenas: int
+    regions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """Address ranges [start, end) that an allocator carves blocks from, in columns."""
+
+    start: Addresses
+    end: Addresses
+    kind: NDArray[np.uint32]
+    arena: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaks:
+    """All leaked blocks in stream order, in columns.
+
+    Attributes:
+        address: where each block begins.
+        size: usable bytes of each block.
+        parent: position of the leak through which it was reached, `DIRECT` for a head.
+        heads: positions of the direct leaks, ascending; each is followed by what it alone owns.
+        words: leading words of each direct leak, one row per entry of `heads`.
+    """
+
+    address: Addresses
+    size: Addresses
+    parent: NDArray[np.uint32]
+    heads: Indexes
+    words: Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Warning:
+    """Something the reader of a report must know. Codes that begin with `incomplete` matter."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the stream adds up to, as its final record states it (usable bytes)."""
+
+    allocations: int
+    bytes: int
+    leaked: int
+    leaked_bytes: int
+    direct: int
+    direct_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What an address inside a module is called: path of the module, symbol, bytes into it."""
+
+    module: str
+    symbol: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One decoded stream: everything that a report needs.
+
+    Attributes:
+        types: address of a vtable -> mangled name of its C++ type.
+        names: address -> name, None if the stream was never named.
+        contents: position of a leak -> more of its bytes than its words show.
+    """
+
+    target: Target
+    mappings: tuple[Mapping, ...]
+    modules: tuple[Module, ...]
+    threads: tuple[Thread, ...]
+    snapshot: Snapshot
+    heaps: tuple[Heap, ...]
+    regions: Regions
+    leaks: Leaks
+    types: ReadOnlyDict[int, str]
+    warnings: tuple[Warning, ...]
+    names: ReadOnlyDict[int, Name] | None
+    contents: ReadOnlyDict[int, bytes]
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a phase has come; `total` is 0 where it is not known."""
+
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One block that stands for its group; `contents` are its first bytes, as many as are known."""
+
+    address: int
+    size: int
+    contents: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Direct leaks that are alike, and what hangs below them (usable bytes)."""
+
+    allocations: int
+    bytes: int
+    indirect_allocations: int
+    indirect_bytes: int
+    size: int
+    type: str | None
+    signature: str
+    example: Example
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """All groups in columns, largest first.
+
+    Attributes:
+        allocations, bytes: direct leaks of each group.
+        indirect_allocations, indirect_bytes: what hangs below them.
+        example: position (among all leaks) of the block that stands for the group.
+        type: index into `types`, -1 if the group has no C++ type.
+        types: demangled type names.
+        signature: one row per group, codes into `labels`, one per leading word.
+        labels: what the codes of `signature` are called.
+        group_of_leak: index of the group that each leak belongs to, in stream order.
+    """
+
+    allocations: Indexes
+    bytes: Indexes
+    indirect_allocations: Indexes
+    indirect_bytes: Indexes
+    example: Indexes
+    type: Indexes
+    types: tuple[str, ...]
+    signature: Indexes
+    labels: tuple[str, ...]
+    group_of_leak: NDArray[np.int32]

@@ -1,0 +1,180 @@
+"""Puts the records of one stream together into a recording, and checks that they add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from reachscan import errors, model, wire
+
+LARGEST_BLOCK = 1 << 47
+"""No x86_64 process has a block as large as this, bytes."""
+
+Progressed = Callable[[model.Progress], None]
+
+
+def decode(source: Iterable[wire.Frame], on_progress: Progressed | None = None) -> model.Recording:
+    """Turn the records of one complete stream into a recording.
+
+    Args:
+        source: what `wire.frames` yields.
+        on_progress: called for each progress record.
+
+    Raises:
+        StreamError: a record is damaged or missing, or the totals do not add up.
+        ReachscanError: the stream ends with a failure record; the class depends on its code.
+    """
+    decoder = _Decoder(on_progress)
+    for frame in source:
+        decoder.feed(frame)
+    return decoder.finish()
+
+
+class _Decoder:
+    def __init__(self, on_progress: Progressed | None) -> None:
+        self._on_progress = on_progress
+        self._single: dict[int, Any] = {}
+        self._rows: dict[int, list[Any]] = {kind: [] for kind in wire.RECORDS}
+        self._regions: list[model.Regions] = []
+        self._leaks = _LeakCollector()
+
+    def feed(self, frame: wire.Frame) -> None:
+        if frame.type == wire.LEAKS:
+            self._leaks.add(wire.parse_leaks(frame))
+        elif frame.type == wire.REGIONS:
+            self._regions.append(wire.parse_regions(frame))
+        elif frame.type in wire.RECORDS:
+            self._feed_small(frame.type, wire.parse(frame))
+
+    def _feed_small(self, kind: int, body: Any) -> None:
+        if kind == wire.PROGRESS:
+            if self._on_progress:
+                phase = wire.PHASES.get(body.phase, f"phase {body.phase}")
+                self._on_progress(model.Progress(phase, body.done, body.total))
+        elif kind == wire.FAILURE:
+            raise errors.failure(
+                body.code,
+                body.sentence,
+                step=body.step_name,
+                number=body.errno,
+                tid=body.tid,
+                address=body.address,
+            )
+        elif isinstance(body, list):
+            self._single[kind] = True
+            self._rows[kind].extend(body)
+        elif kind in (wire.HEAP, wire.WARNING):
+            self._rows[kind].append(body)
+        else:
+            self._single[kind] = body
+
+    def finish(self) -> model.Recording:
+        for kind, what in ((wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot")):
+            if kind not in self._single:
+                raise errors.StreamError(f"the stream is damaged: it has no {what} record")
+        leaks = self._leaks.finish()
+        totals = model.Totals(**_fields(self._single[wire.FINAL]))
+        _check_totals(leaks, totals)
+        rows = self._rows
+        target, snapshot = self._single[wire.TARGET], self._single[wire.SNAPSHOT]
+        return model.Recording(
+            target=model.Target(**{**_fields(target), "command": tuple(target.command)}),
+            mappings=tuple(model.Mapping(**_fields(row)) for row in rows[wire.MAPPINGS]),
+            modules=tuple(model.Module(**_fields(row)) for row in rows[wire.MODULES]),
+            threads=tuple(model.Thread(**_fields(row)) for row in rows[wire.THREADS]),
+            snapshot=model.Snapshot(
+                **{**_fields(snapshot), "phases": tuple((p.phase, p.ns) for p in snapshot.phases)}
+            ),
+            heaps=tuple(model.Heap(**_fields(row)) for row in rows[wire.HEAP]),
+            regions=_join_regions(self._regions),
+            leaks=leaks,
+            types={row.vtable: row.name for row in rows[wire.TYPES]},
+            warnings=tuple(model.Warning(**_fields(row)) for row in rows[wire.WARNING]),
+            names=self._names(),
+            contents=_contents(rows[wire.CONTENTS], leaks),
+            totals=totals,
+        )
+
+    def _names(self) -> dict[int, model.Name] | None:
+        if wire.NAMES not in self._single:
+            return None
+        rows = self._rows[wire.NAMES]
+        return {row.address: model.Name(row.module, row.symbol, row.offset) for row in rows}
+
+
+class _LeakCollector:
+    """Joins leaks records, and keeps the words of direct leaks only, for nothing reads the rest."""
+
+    def __init__(self) -> None:
+        self._chunks: list[wire.LeakColumns] = []
+        self._count = 0
+
+    def add(self, chunk: wire.LeakColumns) -> None:
+        if self._chunks and chunk.words.shape[1] != self._chunks[0].words.shape[1]:
+            raise errors.StreamError("the stream is damaged: its leaks differ in leading words")
+        is_head = chunk.parent == model.DIRECT
+        own_position = np.arange(self._count, self._count + len(chunk.parent))
+        if bool(np.any(~is_head & (chunk.parent >= own_position))):
+            raise errors.StreamError("the stream is damaged: a leak precedes what it hangs below")
+        if bool(np.any(chunk.size >= LARGEST_BLOCK)):
+            raise errors.StreamError("the stream is damaged: a block is impossibly large")
+        self._count += len(chunk.parent)
+        # Copies let go of the payload, most of which is words of indirect leaks.
+        self._chunks.append(
+            wire.LeakColumns(
+                chunk.address.copy(), chunk.size.copy(), chunk.parent.copy(), chunk.words[is_head]
+            )
+        )
+
+    def finish(self) -> model.Leaks:
+        if not self._chunks:
+            empty = np.empty(0, np.uint64)
+            return model.Leaks(
+                empty, empty, empty.astype(np.uint32), empty.astype(np.int64), empty.reshape(0, 0)
+            )
+        address, size, parent, words = (
+            np.concatenate(column) for column in zip(*self._chunks, strict=True)
+        )
+        self._chunks.clear()
+        return model.Leaks(address, size, parent, np.flatnonzero(parent == model.DIRECT), words)
+
+
+def _check_totals(leaks: model.Leaks, totals: model.Totals) -> None:
+    found = (
+        len(leaks.address),
+        int(leaks.size.sum(dtype=np.uint64)),
+        len(leaks.heads),
+        int(leaks.size[leaks.heads].sum(dtype=np.uint64)),
+    )
+    stated = (totals.leaked, totals.leaked_bytes, totals.direct, totals.direct_bytes)
+    if found != stated:
+        raise errors.StreamError(
+            f"the stream is damaged: it holds {found[0]} leaks of {found[1]} bytes "
+            f"but states {stated[0]} of {stated[1]} bytes"
+            if found[:2] != stated[:2]
+            else f"the stream is damaged: it holds {found[2]} direct leaks of {found[3]} bytes "
+            f"but states {stated[2]} of {stated[3]} bytes"
+        )
+
+
+def _join_regions(chunks: list[model.Regions]) -> model.Regions:
+    wide, narrow = np.empty(0, np.uint64), np.empty(0, np.uint32)
+    return model.Regions(
+        np.concatenate([wide, *(chunk.start for chunk in chunks)]),
+        np.concatenate([wide, *(chunk.end for chunk in chunks)]),
+        np.concatenate([narrow, *(chunk.kind for chunk in chunks)]),
+        np.concatenate([narrow, *(chunk.arena for chunk in chunks)]),
+    )
+
+
+def _contents(rows: list[Any], leaks: model.Leaks) -> dict[int, bytes]:
+    contents = {row.leak: row.bytes for row in rows}
+    if contents and max(contents) >= len(leaks.address):
+        raise errors.StreamError("the stream is damaged: contents of a leak that it does not hold")
+    return contents
+
+
+def _fields(body: Any) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if not key.startswith("_")}

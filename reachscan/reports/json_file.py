@@ -1,0 +1,126 @@
+"""The report for machines: one JSON document, described by schema/report-v1.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from reachscan import model
+from reachscan.reports import Selection
+from reachscan.scan import ScanResult
+
+FORMAT = "reachscan-report"
+VERSION = 1
+ARCHITECTURE = "x86_64"
+INCOMPLETE = "incomplete"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
+    """Yield the document in pieces that are lines of text, without line ends.
+
+    Args:
+        result: what to report.
+        selection: how much of it.
+    """
+    text = json.dumps(document(result, selection), indent=2)
+    if not selection.every_block:
+        yield text
+        return
+    # Millions of blocks would not fit into memory as objects.
+    yield text.removesuffix("\n}") + ","
+    yield '  "allocations": ['
+    yield from _blocks(result)
+    yield "  ]"
+    yield "}"
+
+
+def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
+    """Return the report without the list of every block."""
+    recording, totals = result.recording, result.recording.totals
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "target": _target(recording),
+        "snapshot": _snapshot(recording.snapshot, recording.target.started),
+        "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
+        "leaks": {
+            "allocations": totals.leaked,
+            "bytes": totals.leaked_bytes,
+            "direct_allocations": totals.direct,
+            "direct_bytes": totals.direct_bytes,
+        },
+        "groups_total": len(result.folding.example),
+        "groups": [_group(g, selection.contents) for g in result.groups(selection.limit)],
+        "warnings": [{"code": w.code, "message": w.message} for w in recording.warnings],
+        "complete": is_complete(recording),
+    }
+
+
+def is_complete(recording: model.Recording) -> bool:
+    """Tell whether the scan saw everything that it should."""
+    return not any(warning.code.startswith(INCOMPLETE) for warning in recording.warnings)
+
+
+def _target(recording: model.Recording) -> dict[str, Any]:
+    target = recording.target
+    return {
+        "pid": target.pid,
+        "name": target.name,
+        "exe": target.exe,
+        "command": list(target.command),
+        "arch": ARCHITECTURE,
+        "threads": target.threads,
+        "allocators": list(dict.fromkeys(heap.allocator for heap in recording.heaps)),
+    }
+
+
+def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
+    phases: dict[str, int] = {}
+    for name, ns in snapshot.phases:
+        phases[name] = phases.get(name, 0) + ns
+    begin = _EPOCH + timedelta(microseconds=started // 1000)
+    return {
+        "method": snapshot.method,
+        "reason": snapshot.reason,
+        "pause_us": snapshot.pause_ns // 1000,
+        "started": begin.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "phases_us": {name: ns // 1000 for name, ns in phases.items()},
+    }
+
+
+def _group(group: model.Group, contents: int) -> dict[str, Any]:
+    return {
+        "allocations": group.allocations,
+        "bytes": group.bytes,
+        "indirect_allocations": group.indirect_allocations,
+        "indirect_bytes": group.indirect_bytes,
+        "size": group.size,
+        "type": group.type,
+        "signature": group.signature,
+        "stack": None,
+        "example": {
+            "address": f"{group.example.address:#x}",
+            "size": group.example.size,
+            "contents": group.example.contents[:contents].hex(),
+        },
+    }
+
+
+def _blocks(result: ScanResult) -> Iterator[str]:
+    leaks = result.recording.leaks
+    rows = zip(
+        leaks.address.tolist(),
+        leaks.size.tolist(),
+        leaks.parent.tolist(),
+        result.folding.group_of_leak.tolist(),
+        strict=True,
+    )
+    last = len(leaks.address) - 1
+    for i, (address, size, parent, group) in enumerate(rows):
+        kind = "direct" if parent == model.DIRECT else "indirect"
+        row = f'{{"address": "{address:#x}", "size": {size}, "kind": "{kind}", "group": {group}}}'
+        yield f"    {row}{',' if i < last else ''}"

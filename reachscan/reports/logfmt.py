@@ -1,0 +1,96 @@
+"""The report for logs: one summary line and one line per group, key=value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from reachscan import model
+from reachscan.reports import Selection
+from reachscan.reports.json_file import is_complete
+from reachscan.scan import ScanResult
+
+Value = str | int | bool | None
+
+
+def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
+    """Yield the report line by line, without line ends.
+
+    Args:
+        result: what to report.
+        selection: how much of it.
+    """
+    recording = result.recording
+    shown = result.groups(selection.limit)
+    yield _summary(result, len(shown))
+    for group in shown:
+        yield _group(recording.target, group, selection.contents)
+    if selection.every_block:
+        yield from _blocks(result)
+
+
+def line(**fields: Value) -> str:
+    """Return fields as key=value, quoted where needed; None is left out."""
+    return " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value is not None)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    # JSON escapes in quotes are what readers of this format agree on.
+    harmless = text and text.isascii() and text.isprintable() and not set(text) & set(' ="\\')
+    return text if harmless else json.dumps(text)
+
+
+def _summary(result: ScanResult, shown: int) -> str:
+    recording = result.recording
+    totals = recording.totals
+    return line(
+        event="scan",
+        pid=recording.target.pid,
+        name=recording.target.name,
+        method=recording.snapshot.method,
+        pause_us=recording.snapshot.pause_ns // 1000,
+        heap_allocations=totals.allocations,
+        heap_bytes=totals.bytes,
+        leaks=totals.leaked,
+        leaked_bytes=totals.leaked_bytes,
+        direct=totals.direct,
+        direct_bytes=totals.direct_bytes,
+        groups=len(result.folding.example),
+        groups_shown=shown,
+        complete=is_complete(recording),
+        warnings=",".join(warning.code for warning in recording.warnings) or None,
+    )
+
+
+def _group(target: model.Target, group: model.Group, contents: int) -> str:
+    return line(
+        event="leak",
+        pid=target.pid,
+        name=target.name,
+        allocations=group.allocations,
+        bytes=group.bytes,
+        indirect_allocations=group.indirect_allocations,
+        indirect_bytes=group.indirect_bytes,
+        size=group.size,
+        type=group.type,
+        signature=group.signature,
+        example=f"{group.example.address:#x}",
+        contents=group.example.contents[:contents].hex() or None,
+    )
+
+
+def _blocks(result: ScanResult) -> Iterator[str]:
+    leaks, pid = result.recording.leaks, result.recording.target.pid
+    rows = zip(
+        leaks.address.tolist(),
+        leaks.size.tolist(),
+        leaks.parent.tolist(),
+        result.folding.group_of_leak.tolist(),
+        strict=True,
+    )
+    for address, size, parent, group in rows:
+        kind = "direct" if parent == model.DIRECT else "indirect"
+        yield f"event=block pid={pid} address={address:#x} size={size} kind={kind} group={group}"

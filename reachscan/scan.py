@@ -1,0 +1,156 @@
+"""The story of one scan, from a process id to groups of leaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reachscan import demangling, errors, folding, helper, model, symbols, target, wire
+from reachscan.recording import Progressed, decode
+from reachscan.saving import StreamKeeper
+
+FOLD = "fold"
+"""The phase that happens here: naming and grouping."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to scan.
+
+    Attributes:
+        method: how memory is captured: auto, clone, copy or live.
+        threads: marking threads; None for as many as the helper finds good.
+        timeout: seconds after which the scan gives up; None for never.
+        contents: bytes of a leaked block that are wanted.
+        verbose: let the helper tell on stderr what each step does.
+        save: file to keep the raw stream in.
+    """
+
+    method: str = "auto"
+    threads: int | None = None
+    timeout: float | None = None
+    contents: int = 32
+    verbose: bool = False
+    save: Path | None = None
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """A recording and how its leaks fold.
+
+    Attributes:
+        save_error: why the raw stream could not be kept, None if it was or was not wanted.
+    """
+
+    recording: model.Recording
+    folding: model.Folding
+    save_error: errors.OutputError | None = None
+
+    def groups(self, limit: int) -> list[model.Group]:
+        """Return the `limit` largest groups, largest first."""
+        return folding.groups(self.recording, self.folding, limit)
+
+
+def scan(
+    process: int | str, options: Options | None = None, on_progress: Progressed | None = None
+) -> ScanResult:
+    """Find the leaks of a running process.
+
+    Args:
+        process: its id, or its name if no other has the same.
+        options: how to scan.
+        on_progress: called now and then with how far the scan has come.
+
+    Raises:
+        ReachscanError: the scan could not be done; the class says why.
+    """
+    options = options or Options()
+    pid = target.resolve(str(process))
+    target.check(pid)
+    with _keeper(options.save) as keeper:
+        recording = _record(pid, options, keeper, on_progress)
+        result = _analyse(recording, live=True)
+        return _complete(result, recording, keeper)
+
+
+def load(path: Path, on_progress: Progressed | None = None) -> ScanResult:
+    """Read a saved stream.
+
+    Args:
+        path: what `Options.save` or the helper wrote.
+        on_progress: called with each progress record that is in the file.
+
+    Raises:
+        OutputError: the file cannot be read.
+        ReachscanError: it is none of ours, damaged, or tells of a scan that failed.
+    """
+    try:
+        with path.open("rb") as file:
+            recording = decode(wire.frames(file), on_progress)
+    except OSError as error:
+        raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
+    return _analyse(recording, live=False)
+
+
+@contextmanager
+def _keeper(path: Path | None) -> Iterator[StreamKeeper | None]:
+    if path is None:
+        yield None
+        return
+    keeper = StreamKeeper(path)
+    try:
+        yield keeper
+    finally:
+        keeper.discard()
+
+
+def _record(
+    pid: int, options: Options, keeper: StreamKeeper | None, on_progress: Progressed | None
+) -> model.Recording:
+    request = helper.Request(
+        pid, options.method, options.threads, options.timeout, options.contents, options.verbose
+    )
+    try:
+        with helper.run(request) as frames:
+            return decode(keeper.keep(frames) if keeper else frames, on_progress)
+    except errors.NotPermittedError as error:
+        raise target.explain_refusal(pid, error) from error
+
+
+def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
+    """Name and group the leaks; add what that took, and warnings, to the recording."""
+    begin = time.monotonic_ns()
+    names, warnings = recording.names, recording.warnings
+    if names is None:
+        wanted = folding.pointers_to_name(recording)
+        named = symbols.name_addresses(recording, wanted, live=live)
+        names, warnings = named.names, warnings + named.warnings
+    types = {at: demangling.type_name(name) for at, name in recording.types.items()}
+    folded = folding.fold(recording, names, types)
+    snapshot = recording.snapshot
+    if FOLD not in dict(snapshot.phases):
+        took = time.monotonic_ns() - begin
+        snapshot = replace(snapshot, phases=(*snapshot.phases, (FOLD, took)))
+    recording = replace(recording, names=names, warnings=warnings, snapshot=snapshot)
+    return ScanResult(recording, folded)
+
+
+def _complete(
+    result: ScanResult, recorded: model.Recording, keeper: StreamKeeper | None
+) -> ScanResult:
+    """Complete the saved stream; a failure is handed on, for the report comes first."""
+    if keeper is None:
+        return result
+    analysed = result.recording
+    try:
+        keeper.complete(
+            dict(analysed.names or {}),
+            analysed.warnings[len(recorded.warnings) :],
+            analysed.snapshot.phases[len(recorded.snapshot.phases) :],
+        )
+    except errors.OutputError as error:
+        return replace(result, save_error=error)
+    return result

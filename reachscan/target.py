@@ -1,0 +1,237 @@
+"""Facts about the target before it is touched: does it exist, can and may it be scanned."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from reachscan import errors
+
+_PROC = Path("/proc")
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+_CAP_SYS_PTRACE = 19
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
+_ELF_64, _X86_64 = 2, 62
+_NAMES_LISTED = 8
+
+
+def resolve(text: str) -> int:
+    """Return the process id that a text means: a number, or the name of exactly one process.
+
+    Raises:
+        NoSuchProcessError: no process has that name.
+        AmbiguousNameError: several have.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    found = sorted(p.pid for p in psutil.process_iter(["name", "exe"]) if _is_called(p, text))
+    if not found:
+        raise errors.NoSuchProcessError(
+            f"no process is called {text!r}", "list the processes with `ps -e`"
+        )
+    if len(found) > 1:
+        listed = ", ".join(map(str, found[:_NAMES_LISTED]))
+        more = f" and {len(found) - _NAMES_LISTED} more" if len(found) > _NAMES_LISTED else ""
+        raise errors.AmbiguousNameError(
+            f"{len(found)} processes are called {text!r}: {listed}{more}",
+            f"name one by its id: reachscan {found[0]}",
+        )
+    return found[0]
+
+
+def _is_called(process: psutil.Process, name: str) -> bool:
+    if process.pid == os.getpid():
+        return False
+    exe = process.info["exe"]
+    return name in (process.info["name"], Path(exe).name if exe else None)
+
+
+def check(pid: int) -> None:
+    """Refuse a process that cannot be scanned, without touching it.
+
+    Raises:
+        NoSuchProcessError: there is none with that id.
+        UnscannableError: it has no heap: a kernel thread, a zombie, ourselves; or it is a thread.
+        AlreadyTracedError: a debugger holds it.
+        UnsupportedTargetError: it is no 64-bit x86 process.
+        NotPermittedError: the kernel does not let us look into it.
+    """
+    if pid == os.getpid():
+        raise errors.UnscannableError("reachscan cannot scan itself", "name another process")
+    try:
+        status = _status(pid)
+        _refuse_lifeless(pid, status)
+        _refuse_traced(pid, status)
+        _refuse_forbidden(pid)
+        _refuse_foreign(pid)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise errors.NoSuchProcessError(f"there is no process {pid}") from error
+
+
+def _status(pid: int) -> dict[str, str]:
+    text = (_PROC / str(pid) / "status").read_text("utf-8", "backslashreplace")
+    return dict(line.split(":\t", 1) for line in text.split("\n") if ":\t" in line)
+
+
+def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
+    leader = int(status["Tgid"])
+    if leader != pid:
+        raise errors.UnscannableError(
+            f"{pid} is a thread of process {leader}", f"scan the process: reachscan {leader}"
+        )
+    if status["State"][0] in "ZX":
+        raise errors.UnscannableError(
+            f"process {pid} ({status['Name']}) has exited and waits for its parent to notice",
+            f"its memory is gone; the parent is process {status['PPid']}",
+        )
+    # The name is the only field that may hold spaces or parentheses; flags come seventh after it.
+    fields = (_PROC / str(pid) / "stat").read_text("utf-8", "backslashreplace").rpartition(")")[2]
+    if int(fields.split()[6]) & _KERNEL_THREAD:
+        raise errors.UnscannableError(
+            f"process {pid} ({status['Name']}) is a kernel thread and has no heap",
+            "name a process that is a program",
+        )
+
+
+def _refuse_traced(pid: int, status: dict[str, str]) -> None:
+    tracer = int(status["TracerPid"])
+    if tracer:
+        raise errors.AlreadyTracedError(
+            f"process {pid} is already traced by process {tracer} ({_command(tracer)})"
+        )
+
+
+def _command(pid: int) -> str:
+    try:
+        raw = (_PROC / str(pid) / "cmdline").read_bytes()
+        return raw.replace(b"\0", b" ").decode("utf-8", "backslashreplace").strip() or "no command"
+    except OSError:
+        return "in another container"
+
+
+def _refuse_foreign(pid: int) -> None:
+    with (_PROC / str(pid) / "exe").open("rb") as file:
+        head = file.read(20)
+    if len(head) < 20 or head[:4] != b"\x7fELF":
+        raise errors.UnsupportedTargetError(f"the program of process {pid} is no ELF file")
+    if head[4] != _ELF_64:
+        raise errors.UnsupportedTargetError(f"process {pid} is a 32-bit program")
+    (machine,) = struct.unpack_from("<H", head, 18)
+    if machine != _X86_64:
+        raise errors.UnsupportedTargetError(
+            f"process {pid} is a program for another processor (ELF machine {machine})"
+        )
+
+
+def _refuse_forbidden(pid: int) -> None:
+    # Opening (not reading) this file takes the permission that attaching takes.
+    try:
+        with (_PROC / str(pid) / "mem").open("rb"):
+            pass
+    except PermissionError as error:
+        raise explain_refusal(pid) from error
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the kernel decides by whether one process may attach to another.
+
+    Attributes:
+        uid, target_uid: effective user ids.
+        dumpable: the target may be looked into by its own user.
+        capable: we have CAP_SYS_PTRACE, in our own user namespace.
+        same_namespace: the target lives in our user namespace; None if that cannot be seen.
+        yama: kernel.yama.ptrace_scope, 0 where there is no Yama.
+    """
+
+    uid: int
+    target_uid: int
+    dumpable: bool
+    capable: bool
+    same_namespace: bool | None
+    yama: int
+
+
+def explain_refusal(
+    pid: int, refused: errors.ReachscanError | None = None
+) -> errors.ReachscanError:
+    """Return the error that says why the kernel refuses access, and what to do about it.
+
+    Args:
+        pid: the target.
+        refused: what the helper said, if it was the helper that was refused.
+    """
+    try:
+        why, what_to_do = diagnose(_access(pid))
+    except (OSError, KeyError) as error:
+        if refused:
+            return refused
+        return errors.NoSuchProcessError(f"process {pid} went away ({error})")
+    if refused:
+        return errors.NotPermittedError(refused.sentence, what_to_do)
+    return errors.NotPermittedError(f"not permitted to look into process {pid}: {why}", what_to_do)
+
+
+def _access(pid: int) -> Access:
+    theirs, ours = _status(pid), _status(os.getpid())
+    target_uid = int(theirs["Uid"].split()[1])
+    owner = (_PROC / str(pid)).stat().st_uid
+    return Access(
+        uid=os.geteuid(),
+        target_uid=target_uid,
+        dumpable=owner == target_uid,
+        capable=bool(int(ours["CapEff"], 16) >> _CAP_SYS_PTRACE & 1),
+        same_namespace=_same_user_namespace(pid),
+        yama=int(_YAMA.read_text()) if _YAMA.exists() else 0,
+    )
+
+
+def _same_user_namespace(pid: int) -> bool | None:
+    try:
+        theirs = (_PROC / str(pid) / "ns/user").readlink()
+    except PermissionError:
+        return None
+    return theirs == (_PROC / "self/ns/user").readlink()
+
+
+def diagnose(access: Access) -> tuple[str, str]:
+    """Return why access is refused, and what to do about it."""
+    as_root = "run it as root: sudo reachscan ..."
+    if access.yama >= 3:
+        return (
+            "Yama forbids every attach on this machine (kernel.yama.ptrace_scope is 3)",
+            "it can only be lifted by a reboot with another kernel.yama.ptrace_scope",
+        )
+    if access.capable and access.same_namespace is not True:
+        return (
+            "it lives in a user namespace in which we have no rights",
+            "run reachscan where that namespace was made, usually on the host",
+        )
+    if access.capable:
+        return (
+            "a security module or a container policy forbids it",
+            "look into `dmesg` for a refusal by SELinux or AppArmor; "
+            "in a container, start it with --cap-add SYS_PTRACE",
+        )
+    if access.uid == 0:
+        return (
+            "we are root, but without the capability CAP_SYS_PTRACE",
+            "start the container with --cap-add SYS_PTRACE, or run reachscan on the host",
+        )
+    if access.uid != access.target_uid:
+        return (f"it belongs to user {access.target_uid} and we are user {access.uid}", as_root)
+    if not access.dumpable:
+        return (
+            "it has changed its privileges or closed itself to inspection (it is not dumpable)",
+            as_root,
+        )
+    if access.yama:
+        return (
+            f"Yama lets only root attach (kernel.yama.ptrace_scope is {access.yama})",
+            f"{as_root}; or allow it for all: sudo sysctl kernel.yama.ptrace_scope=0",
+        )
+    return ("it may have more rights than we have, or live in another user namespace", as_root)

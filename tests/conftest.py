@@ -1,0 +1,88 @@
+"""Stops early with the cure where nothing could be tested; provides the `victim` fixture."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import victims
+from scans import HELPER
+from victims import Victim
+
+INTEGRATION = Path(__file__).parent / "integration"
+PTRACE_ATTACH = 16
+PTRACE_DETACH = 17
+
+StartVictim = Callable[..., Victim]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if any(INTEGRATION in item.path.parents for item in items):
+        problem = _what_is_missing()
+        if problem:
+            pytest.exit(problem, returncode=4)
+
+
+def _what_is_missing() -> str | None:
+    if not os.access(HELPER, os.X_OK):
+        return f"{HELPER} is not built. Run `make build` first."
+    if not _may_trace():
+        return (
+            "This process may not trace another one. Run the tests as root, allow it with "
+            "`sysctl kernel.yama.ptrace_scope=0`, or start the container with "
+            "`--cap-add=SYS_PTRACE`."
+        )
+    return None
+
+
+def _may_trace() -> bool:
+    """Try it on a child that did not ask for it, as a scan does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    # Yama's rule lets a process trace its children: ask about a process that is none of ours.
+    try:
+        traced = libc.ptrace(PTRACE_ATTACH, child, None, None) == 0
+        if traced:
+            os.waitpid(child, 0)
+            libc.ptrace(PTRACE_DETACH, child, None, None)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    restricted = scope.exists() and scope.read_text().strip() != "0"
+    return traced and (os.geteuid() == 0 or not restricted)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[StartVictim]:
+    """Start fixture programs by name; each has verified itself when the test ends.
+
+    The truth file of a victim, where it writes one, is `tmp_path / "truth"`: pass victims.TRUTH.
+    """
+    with ExitStack() as stack:
+
+        def start(
+            name: str,
+            *arguments: object,
+            command: list[str] | None = None,
+            environment: Mapping[str, str] | None = None,
+        ) -> Victim:
+            words = command or [str(victims.build(name))]
+            words = [*words, *map(str, arguments)]
+            return stack.enter_context(victims.running(words, environment))
+
+        yield start
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Path:
+    """Where a victim writes the truth about its heap."""
+    return tmp_path / "truth"

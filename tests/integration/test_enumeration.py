@@ -1,0 +1,111 @@
+"""Every live block is found with its true size, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import StartVictim
+from scans import list_heap
+from victims import Truth, build, command_on, read_truth
+
+SUITES = ("bullseye", "trixie", "sid")
+
+# seed, threads, operations per thread and phase, then options of the program.
+HEAPS = {
+    "one-thread": (1, 1, 20000),
+    "drained": (2, 4, 6000, "drain=60"),
+    "mmapped": (3, 4, 4000, "drain=30", "fixed"),
+    "many-threads": (4, 40, 1500, "drain=30"),
+}
+
+TUNABLES = {
+    "no-tcache": "glibc.malloc.tcache_count=0",
+    "full-tcache": "glibc.malloc.tcache_count=127",
+    "large-tcache": "glibc.malloc.tcache_max=4194304",
+    "one-arena": "glibc.malloc.arena_max=1",
+    "all-mmapped": "glibc.malloc.mmap_threshold=4096",
+    "never-mmapped": "glibc.malloc.mmap_max=0",
+    "huge-pages": "glibc.malloc.hugetlb=1",
+    "perturbed": "glibc.malloc.perturb=165",
+    "trimmed": "glibc.malloc.trim_threshold=65536:glibc.malloc.top_pad=4096",
+}
+
+# What libc allocates for itself in a program with threads: a DTV for each. It is 16 bytes per
+# module with thread-local storage and some to spare, never a large block.
+LARGEST_OWN_BLOCK = 1600
+STATIC_STARTUP_BLOCKS = 8
+
+
+def show(rows: Truth) -> str:
+    return ", ".join(f"{int(a):#x} ({int(size)} bytes)" for a, size, _ in rows[:20])
+
+
+def assert_same_heap(found: Truth, truth: Truth, own_blocks: int) -> None:
+    missed = truth[~np.isin(truth[:, 0], found[:, 0])]
+    assert len(missed) == 0, f"{len(missed)} blocks missed: {show(missed)}"
+    extra = found[~np.isin(found[:, 0], truth[:, 0])]
+    found = found[np.isin(found[:, 0], truth[:, 0])]
+    assert len(found) == len(truth), "a block is listed twice"
+    wrong = found[found[:, 1] != truth[:, 1]]
+    assert len(wrong) == 0, f"{len(wrong)} sizes are wrong: {show(wrong)}"
+    assert len(extra) <= own_blocks, f"{len(extra)} blocks too many: {show(extra)}"
+    oversized = extra[extra[:, 1] > LARGEST_OWN_BLOCK]
+    assert len(oversized) == 0, f"these are none of libc's own: {show(oversized)}"
+
+
+@pytest.fixture
+def check(victim: StartVictim, truth: Path) -> Callable[..., None]:
+    """Start a ground_truth program and compare its heap with what the sweeper lists."""
+
+    def run(
+        heap: str,
+        command: list[str] | None = None,
+        environment: dict[str, str] | None = None,
+        own_blocks: int = 0,
+    ) -> None:
+        seed, threads, *rest = HEAPS[heap]
+        target = victim(
+            "ground_truth", truth, seed, threads, *rest, command=command, environment=environment
+        )
+        assert_same_heap(list_heap(target.pid), read_truth(truth), int(threads) + own_blocks)
+
+    return run
+
+
+@pytest.mark.parametrize("heap", HEAPS)
+def test_system_glibc(check: Callable[..., None], heap: str) -> None:
+    check(heap)
+
+
+@pytest.mark.parametrize("heap", HEAPS)
+@pytest.mark.parametrize("suite", SUITES)
+def test_other_glibc(check: Callable[..., None], suite: str, heap: str) -> None:
+    check(heap, command=command_on(suite, "ground_truth"))
+
+
+@pytest.mark.parametrize("heap", HEAPS)
+@pytest.mark.parametrize("pie", ["-static", "-static-pie"])
+def test_static_program(check: Callable[..., None], pie: str, heap: str) -> None:
+    command = [str(build("ground_truth", [pie]))]
+    check(heap, command=command, own_blocks=STATIC_STARTUP_BLOCKS)
+
+
+@pytest.mark.parametrize("tunable", TUNABLES)
+def test_system_glibc_tuned(check: Callable[..., None], tunable: str) -> None:
+    check("drained", environment={"GLIBC_TUNABLES": TUNABLES[tunable]})
+
+
+@pytest.mark.parametrize("tunable", TUNABLES)
+@pytest.mark.parametrize("suite", SUITES)
+def test_other_glibc_tuned(check: Callable[..., None], suite: str, tunable: str) -> None:
+    command = command_on(suite, "ground_truth")
+    check("drained", command=command, environment={"GLIBC_TUNABLES": TUNABLES[tunable]})
+
+
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_methods_agree(victim: StartVictim, truth: Path, method: str) -> None:
+    target = victim("ground_truth", truth, 5, 3, 3000, "drain=20")
+    assert_same_heap(list_heap(target.pid, method), read_truth(truth), own_blocks=3)

@@ -1,0 +1,160 @@
+"""Makes streams by hand: a small encoder of everything that a helper may send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from reachscan import model, wire
+
+HEAP_START, HEAP_END = 0x5555_5560_0000, 0x5555_6560_0000
+LIBRARY = 0x7F00_0000_0000
+LIBRARY_PATH = "/usr/lib/libexample.so.1"
+CODE, CONSTANTS, DATA, BSS = (LIBRARY + n * 0x1000 for n in (1, 2, 3, 4))
+
+MAPPINGS = (
+    model.Mapping(HEAP_START, HEAP_END, 0, 0, model.READ | model.WRITE, "[heap]"),
+    model.Mapping(LIBRARY, CODE, 0, 7, model.READ, LIBRARY_PATH),
+    model.Mapping(CODE, CONSTANTS, 0x1000, 7, model.READ | model.EXECUTE, LIBRARY_PATH),
+    model.Mapping(CONSTANTS, DATA, 0x2000, 7, model.READ, LIBRARY_PATH),
+    model.Mapping(DATA, BSS, 0x3000, 7, model.READ | model.WRITE, LIBRARY_PATH),
+    model.Mapping(BSS, BSS + 0x1000, 0, 0, model.READ | model.WRITE, ""),
+)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A direct leak, what its leading words are, and the sizes of the blocks below it."""
+
+    size: int = 24
+    words: Sequence[int] = ()
+    below: Sequence[int] = ()
+    address: int | None = None
+
+
+@dataclass
+class Stream:
+    """A stream under construction; `encoded` makes it."""
+
+    leaks: Sequence[Leak] = ()
+    mappings: Sequence[model.Mapping] = MAPPINGS
+    modules: Sequence[tuple[int, str, bytes]] = ((LIBRARY, LIBRARY_PATH, b"\1\2\3"),)
+    types: dict[int, str] = field(default_factory=dict)
+    names: dict[int, model.Name] | None = None
+    warnings: Sequence[tuple[str, str]] = ()
+    contents: dict[int, bytes] = field(default_factory=dict)
+    allocator: str = "glibc 2.36"
+    pid: int = 4711
+    name: str = "victim"
+    command: Sequence[str] = ("victim", "--quietly")
+    extra: bytes = b""
+    chunk: int = 1 << 20
+
+    def encoded(self) -> bytes:
+        columns = self.columns()
+        return b"".join((wire.hello_bytes(), *self.facts(), *self.results(columns), final(columns)))
+
+    def columns(self) -> wire.LeakColumns:
+        address: list[int] = []
+        size: list[int] = []
+        parent: list[int] = []
+        words: list[list[int]] = []
+        at = HEAP_START + 0x10
+        for leak in self.leaks:
+            head = len(address)
+            for i, own_size in enumerate((leak.size, *leak.below)):
+                address.append(leak.address if leak.address is not None and not i else at)
+                at += own_size + 16
+                size.append(own_size)
+                parent.append(head if i else model.DIRECT)
+                words.append((list(leak.words if not i else ()) + [0] * 8)[:8])
+        return wire.LeakColumns(
+            np.array(address, "<u8"),
+            np.array(size, "<u8"),
+            np.array(parent, "<u4"),
+            np.array(words, "<u8").reshape(len(address), 8),
+        )
+
+    def facts(self) -> Iterable[bytes]:
+        yield wire.encode(
+            wire.TARGET,
+            {
+                "pid": self.pid,
+                "threads": 2,
+                "started": 1_700_000_000_123_456_789,
+                "name": self.name,
+                "exe": "/usr/bin/victim",
+                "command": list(self.command),
+            },
+        )
+        yield wire.encode(wire.MAPPINGS, [vars_of(m) for m in self.mappings])
+        modules = [{"base": b, "path": p, "build_id": i} for b, p, i in self.modules]
+        yield wire.encode(wire.MODULES, modules)
+        yield wire.encode(wire.THREADS, [dict(THREAD)])
+        yield wire.encode(wire.PROGRESS, {"phase": 5, "reserved": 0, "done": 1, "total": 2})
+        yield wire.encode(wire.SNAPSHOT, SNAPSHOT)
+        yield self.extra
+
+    def results(self, columns: wire.LeakColumns) -> Iterable[bytes]:
+        heap = {"allocations": 1000, "bytes": 64000, "arenas": 1, "regions": 1}
+        yield wire.encode(wire.HEAP, {"allocator": self.allocator, **heap})
+        region = np.array([HEAP_START, HEAP_END], "<u8").tobytes() + b"\1\0\0\0\0\0\0\0"
+        yield wire.frame_bytes(wire.Frame(wire.REGIONS, b"\1\0\0\0" + region))
+        for i in range(0, len(columns.address), self.chunk):
+            part = columns.slice(i, i + self.chunk)
+            yield wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(part)))
+        yield wire.encode(wire.TYPES, [{"vtable": a, "name": n} for a, n in self.types.items()])
+        contents = [{"leak": i, "bytes": b} for i, b in self.contents.items()]
+        yield wire.encode(wire.CONTENTS, contents)
+        for code, message in self.warnings:
+            yield wire.encode(wire.WARNING, {"code": code, "message": message})
+        if self.names is not None:
+            names = [{"address": a, **vars_of(n)} for a, n in self.names.items()]
+            yield wire.encode(wire.NAMES, names)
+
+
+THREAD: dict[str, Any] = {
+    "tid": 4711,
+    "stack_pointer": 0x7FFF_0000_1000,
+    "program_counter": CODE,
+    "thread_pointer": 0x7F00_1000_0000,
+    "name": "main",
+}
+
+SNAPSHOT: dict[str, Any] = {
+    "method": "clone",
+    "reason": "",
+    "pause_ns": 412_345,
+    "attempts": 1,
+    "drain_steps": 0,
+    "phases": [{"phase": "freeze", "ns": 100_000}, {"phase": "clone", "ns": 312_000}],
+}
+
+
+def final(columns: wire.LeakColumns) -> bytes:
+    direct = columns.parent == model.DIRECT
+    return wire.encode(
+        wire.FINAL,
+        {
+            "allocations": 1000,
+            "bytes": 64000,
+            "leaked": len(columns.address),
+            "leaked_bytes": int(columns.size.sum()),
+            "direct": int(direct.sum()),
+            "direct_bytes": int(columns.size[direct].sum()),
+        },
+    )
+
+
+def failure(code: str, sentence: str, **fields: Any) -> bytes:
+    """Return a whole stream that tells of a failure."""
+    body = {"step": 1, "errno": 0, "tid": 0, "address": 0, "step_name": "freeze", **fields}
+    record = wire.encode(wire.FAILURE, {**body, "code": code, "sentence": sentence})
+    return wire.hello_bytes() + record
+
+
+def vars_of(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__slots__}

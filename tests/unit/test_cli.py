@@ -1,0 +1,299 @@
+"""The command line: statuses, one-line errors, and files that are whole or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import streams
+from streams import CODE, Leak, Stream
+
+from reachscan import cli, helper, wire
+
+LEAKY = Stream(leaks=[Leak(24, [CODE + 8], [100])])
+
+
+@dataclass(frozen=True)
+class Run:
+    status: int
+    out: str
+    talk: str
+
+
+Runner = Callable[..., Run]
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Runner:
+    def run(*words: object) -> Run:
+        with pytest.raises(SystemExit) as exit_:
+            cli.main([str(word) for word in words])
+        captured = capsys.readouterr()
+        assert isinstance(exit_.value.code, int)
+        return Run(int(exit_.value.code), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "saved.rsc"
+    path.write_bytes(LEAKY.encoded())
+    return path
+
+
+@pytest.fixture
+def target() -> Iterator[int]:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.fixture
+def fake_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Make the helper a shell script that sends a stream and then does something."""
+
+    def install(stream: bytes, then: str = "") -> None:
+        sent = tmp_path / "sent"
+        sent.write_bytes(stream)
+        script = tmp_path / "helper"
+        script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\ncat {sent}\n{then}\n')
+        script.chmod(0o755)
+        monkeypatch.setenv(helper.OVERRIDE, str(script))
+
+    return install
+
+
+def assert_refused(done: Run, *words: str, status: int = 3) -> None:
+    assert done.status == status, done.talk
+    assert done.out == ""
+    assert done.talk.count("\n") == 1, done.talk
+    assert all(word in done.talk for word in words), done.talk
+
+
+def test_help_fits_one_screen(run: Runner) -> None:
+    done = run("--help")
+    assert done.status == 0
+    assert len(done.out.splitlines()) <= 24
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert "reachscan report day1.rsc" in done.out
+
+
+def test_version(run: Runner) -> None:
+    assert run("--version").out.startswith("reachscan 0.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("1", "--contents", "4097"),
+        ("1", "--contents", "-1"),
+        ("1", "--limit", "-1"),
+        ("1", "--limit", "many"),
+        ("1", "--method", "magic"),
+        ("1", "--threads", "0"),
+        ("1", "--timeout", "0"),
+        ("1", "--format", "xml"),
+        ("1", "--json", "--format", "text"),
+        ("1", "2"),
+        ("scan",),
+        ("report",),
+        ("1", "-o", "/"),
+        ("1", "-o", "/no/such/directory/file"),
+        ("1", "-o", "/tmp/same", "--save", "/tmp/same"),
+        ("--nonsense",),
+    ],
+    ids=" ".join,
+)
+def test_bad_usage(run: Runner, words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.status == 2
+    assert done.out == ""
+    assert "Error" in done.talk
+
+
+def test_report_of_leaks(run: Runner, saved: Path) -> None:
+    done = run("report", saved)
+    assert done.status == 1
+    assert "2 leaked blocks" in done.out
+    assert done.talk == ""
+
+
+def test_report_without_leaks(run: Runner, saved: Path) -> None:
+    saved.write_bytes(Stream().encoded())
+    assert run("report", saved).status == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "empty"),
+        (b"\x7fELF" + bytes(100), "not a reachscan stream"),
+        (LEAKY.encoded()[:-1], "cut off"),
+        (streams.failure("layout-unknown", "the heap is odd"), "the heap is odd"),
+    ],
+    ids=["empty", "foreign", "truncated", "failure"],
+)
+def test_bad_files(run: Runner, saved: Path, content: bytes, says: str) -> None:
+    saved.write_bytes(content)
+    assert_refused(run("report", saved), says)
+
+
+def test_files_that_cannot_be_read(run: Runner, tmp_path: Path) -> None:
+    assert_refused(run("report", tmp_path), "directory")
+    assert_refused(run("report", tmp_path / "none.rsc"), "none.rsc", "No such file")
+
+
+def test_report_to_a_file(run: Runner, saved: Path, tmp_path: Path) -> None:
+    done = run("report", saved, "--json", "-o", tmp_path / "out.json")
+    assert (done.status, done.out, done.talk) == (1, "", "")
+    assert json.loads((tmp_path / "out.json").read_text())["leaks"]["allocations"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "saved.rsc"]
+
+
+def test_report_to_a_full_disk(run: Runner, saved: Path) -> None:
+    assert_refused(run("report", saved, "-o", "/dev/full"), "/dev/full", "No space left")
+
+
+def test_all_lifts_the_limit(run: Runner, saved: Path) -> None:
+    saved.write_bytes(Stream(leaks=[Leak(8 * n) for n in range(30)]).encoded())
+    assert len(json.loads(run("report", saved, "--json").out)["groups"]) == 20
+    assert len(json.loads(run("report", saved, "--json", "--all").out)["groups"]) == 30
+    assert len(json.loads(run("report", saved, "--json", "--all", "--limit", 3).out)["groups"]) == 3
+
+
+def test_a_reader_that_has_seen_enough(saved: Path) -> None:
+    saved.write_bytes(Stream(leaks=[Leak(8) for _ in range(50_000)]).encoded())
+    command = [sys.executable, "-m", "reachscan", "report", str(saved), "--all"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_scan_and_its_options(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(LEAKY.encoded())
+    done = run(target, "--method", "copy", "--threads", 3, "--timeout", 5, "--contents", 100)
+    assert done.status == 1
+    assert "2 leaked blocks" in done.out
+    assert (tmp_path / "arguments").read_text().split() == (
+        f"--pid {target} --method copy --contents 100 --threads 3 --timeout 5".split()
+    )
+
+
+def test_options_may_come_first(run: Runner, target: int, fake_helper: Install) -> None:
+    fake_helper(Stream().encoded())
+    done = run("--json", target)
+    assert done.status == 0
+    assert json.loads(done.out)["complete"] is True
+
+
+def test_a_kept_scan_reports_the_same_elsewhere(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(LEAKY.encoded())
+    kept = tmp_path / "kept.rsc"
+    for options in (["--json", "--all"], ["--format", "logfmt"], []):
+        scanned = run(target, "--save", kept, *options)
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert run("report", kept, *options) == scanned
+
+
+def test_a_full_disk_does_not_cost_the_report(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    fake_helper(LEAKY.encoded())
+    done = run(target, "--save", "/dev/full")
+    assert done.status == 3
+    assert "2 leaked blocks" in done.out
+    assert "No space left" in done.talk
+
+
+def test_a_failed_scan_leaves_no_file(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(streams.failure("target-exited", "process 1 exited"), "exit 1")
+    (tmp_path / "to").mkdir()
+    assert_refused(run(target, "--save", tmp_path / "to/kept.rsc"), "process 1 exited")
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("then", "status", "says"),
+    [
+        ("kill -9 $$", 3, "killed by signal 9 (SIGKILL)"),
+        ("kill -11 $$", 70, "killed by signal 11 (SIGSEGV)"),
+        ("echo last words >&2; exit 4", 70, "last words"),
+        ("exit 2", 70, "does not understand"),
+        ("exit 0", 3, "cut off"),
+    ],
+)
+def test_a_helper_that_breaks_off(
+    run: Runner, target: int, fake_helper: Install, then: str, status: int, says: str
+) -> None:
+    fake_helper(LEAKY.encoded()[:200], then)
+    assert_refused(run(target), says, status=status)
+
+
+def test_no_helper(run: Runner, target: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(helper.OVERRIDE, "/no/such/helper")
+    assert_refused(run(target), "/no/such/helper", "make build")
+
+
+def test_a_stuck_helper_is_stopped(
+    run: Runner, target: int, fake_helper: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "GRACE_SECONDS", 0.0)
+    fake_helper(LEAKY.encoded()[:200], "exec sleep 1000")
+    assert_refused(run(target, "--timeout", "0.05"), "stuck")
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_being_interrupted(target: int, tmp_path: Path, fake_helper: Install, name: str) -> None:
+    progress = {"phase": 5, "reserved": 0, "done": 1, "total": 2}
+    (tmp_path / "progress").write_bytes(wire.encode(wire.PROGRESS, progress))
+    fake_helper(
+        wire.hello_bytes(),
+        f"trap '' PIPE; kill -{name} $PPID\n"
+        f"while cat {tmp_path}/progress; do :; done 2>&-\ntouch {tmp_path}/let-go",
+    )
+    command = [sys.executable, "-m", "reachscan", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stdout == ""
+    assert done.stderr.strip() == "reachscan: interrupted: no report"
+    assert (tmp_path / "let-go").exists()
+
+
+def test_a_bug_is_one_line_and_a_traceback_only_with_v(
+    run: Runner, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(cli, "load", broken)
+    assert_refused(run("report", saved), "bug", "ZeroDivisionError: oh", status=70)
+    assert "Traceback" in run("report", saved, "-v").talk
+
+
+def test_colour_only_for_terminals_that_want_it(saved: Path) -> None:
+    script = "import sys; sys.stdout.isatty = lambda: True; from reachscan.cli import main; main()"
+    command = [sys.executable, "-c", script, "report", str(saved)]
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        done = subprocess.run(
+            command, capture_output=True, env={**environment, **extra}, check=False
+        )
+        assert (b"\x1b[" in done.stdout) == coloured

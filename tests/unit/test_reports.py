@@ -1,0 +1,167 @@
+"""Reports: valid, of the right width, adding up, and safe to print."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
+
+import reachscan
+from reachscan.reports import Selection, json_file, logfmt, text
+from reachscan.scan import ScanResult, load
+
+SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/report-v1.json").read_text())
+LONG = "N3app" + "".join(f"9Namespac{i}" for i in range(10)) * 3 + "3FooE"
+
+SAMPLE = Stream(
+    leaks=[
+        *[Leak(24, [CODE + 8, HEAP_START + 64, i], [4000, 500]) for i in range(5)],
+        Leak(200, [CONSTANTS + 8, 5]),
+        Leak(64, [int.from_bytes(b"secret!!", "little"), BSS, 0, 1 << 60]),
+        Leak(0),
+    ],
+    types={CONSTANTS + 8: LONG},
+    warnings=[("incomplete-maps", "one mapping could not be read; " * 6)],
+)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:
+    def make(stream: Stream) -> ScanResult:
+        path = tmp_path / "made.rsc"
+        path.write_bytes(stream.encoded())
+        return load(path)
+
+    return make
+
+
+def report(result: ScanResult, **selection: Any) -> dict[str, Any]:
+    lines = json_file.lines(result, Selection(**selection))
+    document: dict[str, Any] = json.loads("\n".join(lines))
+    jsonschema.validate(document, SCHEMA, cls=jsonschema.Draft202012Validator)
+    return document
+
+
+@pytest.mark.parametrize("stream", [SAMPLE, Stream()], ids=["leaks", "none"])
+@pytest.mark.parametrize("every_block", [False, True])
+def test_json_follows_its_schema(make: Any, stream: Stream, every_block: bool) -> None:
+    document = report(make(stream), every_block=every_block)
+    assert ("allocations" in document) == every_block
+
+
+def test_the_schema_itself_is_valid() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_json_adds_up(make: Any) -> None:
+    document = report(make(SAMPLE), every_block=True)
+    leaks, groups, blocks = document["leaks"], document["groups"], document["allocations"]
+    assert sum(g["allocations"] for g in groups) == leaks["direct_allocations"] == 8
+    assert sum(g["bytes"] for g in groups) == leaks["direct_bytes"]
+    assert sum(g["bytes"] + g["indirect_bytes"] for g in groups) == leaks["bytes"]
+    assert sum(g["allocations"] + g["indirect_allocations"] for g in groups) == len(blocks)
+    assert sum(block["size"] for block in blocks) == leaks["bytes"]
+    for i, group in enumerate(groups):
+        members = [block for block in blocks if block["group"] == i]
+        assert sum(b["kind"] == "direct" for b in members) == group["allocations"]
+
+
+def test_json_says_when_and_how(make: Any) -> None:
+    document = report(make(SAMPLE))
+    assert document["snapshot"]["started"] == "2023-11-14T22:13:20.123456Z"
+    assert document["snapshot"]["pause_us"] == 412
+    assert {"freeze": 100, "clone": 312}.items() <= document["snapshot"]["phases_us"].items()
+    assert document["complete"] is False
+    assert document["target"]["command"] == ["victim", "--quietly"]
+
+
+def test_limit_leaves_totals_alone(make: Any) -> None:
+    document = report(make(SAMPLE), limit=1)
+    assert len(document["groups"]) == 1
+    assert document["groups_total"] == 4
+    assert document["leaks"]["allocations"] == 18
+
+
+@pytest.mark.parametrize("module", [text, json_file, logfmt])
+def test_contents_0_keeps_user_data_out(make: Any, module: Any) -> None:
+    lines = "\n".join(module.lines(make(SAMPLE), Selection(contents=0)))
+    assert "secret" not in lines
+    assert b"secret".hex() not in lines
+    shown = "\n".join(module.lines(make(SAMPLE), Selection(contents=32)))
+    assert "secret" in shown or b"secret".hex() in shown
+
+
+def test_text_stays_within_its_width(make: Any) -> None:
+    for line in text.lines(make(SAMPLE), Selection(every_block=True)):
+        assert len(line) <= text.WIDTH
+        assert line == line.rstrip()
+
+
+def test_text_tells_totals_and_what_it_leaves_out(make: Any) -> None:
+    lines = list(text.lines(make(SAMPLE), Selection(limit=1)))
+    assert lines[0].startswith("victim (pid 4711): 18 leaked blocks, 22.3 KiB, of 1000 allocated")
+    assert "8 direct" in lines[1] and "10 indirect" in lines[1] and "paused 0.4 ms" in lines[1]
+    assert any("3 more kinds, shown by --limit 4" in line for line in lines)
+    assert any("in all, 4 kinds" in line for line in lines)
+    assert "(incomplete-maps)" in "".join(lines)
+
+
+def test_text_without_leaks_is_clear(make: Any) -> None:
+    lines = list(text.lines(make(Stream()), Selection()))
+    assert lines[0] == (
+        "victim (pid 4711): no leaks: 1000 blocks, 62.5 KiB, all reachable (glibc 2.36)"
+    )
+
+
+@pytest.mark.parametrize("module", [text, logfmt, json_file])
+def test_hostile_names_cannot_steer_a_terminal(make: Any, module: Any) -> None:
+    hostile = "a\x1b]0;owned\x07\nb\u202e"
+    stream = Stream(leaks=[Leak()], name=hostile, allocator=hostile, warnings=[("c", hostile)])
+    printed = "\n".join(module.lines(make(stream), Selection()))
+    assert not set(printed) & {"\x1b", "\x07", "\u202e"}
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1024**2 - 1, "1.0 MiB"),
+        (16_000_000, "15.3 MiB"),
+        (3 * 1024**4, "3.0 TiB"),
+    ],
+)
+def test_sizes(count: int, shown: str) -> None:
+    assert text.size(count) == shown
+
+
+def parse(line: str) -> dict[str, str]:
+    """Read a line the way log shippers do."""
+    return dict(word.split("=", 1) for word in shlex.split(line))
+
+
+def test_logfmt_can_be_read_back(make: Any) -> None:
+    summary, *groups = map(parse, logfmt.lines(make(SAMPLE), Selection(contents=0)))
+    assert (summary["event"], summary["pid"], summary["leaks"]) == ("scan", "4711", "18")
+    assert summary["warnings"] == "incomplete-maps,no-symbols"
+    assert len(groups) == int(summary["groups"]) == 4
+    total = sum(int(g["bytes"]) + int(g["indirect_bytes"]) for g in groups)
+    assert total == int(summary["leaked_bytes"])
+    assert all("contents" not in g and re.fullmatch("0x[0-9a-f]+", g["example"]) for g in groups)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "two words", 'a"b', "a=b", "back\\slash", "new\nline", "plain"]
+)
+def test_logfmt_quotes_where_needed(value: str) -> None:
+    line = logfmt.line(key=value, next=1)
+    assert "\n" not in line
+    quoted = line.removeprefix("key=").removesuffix(" next=1")
+    assert (json.loads(quoted) if quoted.startswith('"') else quoted) == value

@@ -1,0 +1,188 @@
+"""Naming addresses: against a real C library, and small programs made for it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from streams import Stream
+
+from reachscan import demangling, model, symbols, wire
+from reachscan.recording import decode
+
+SOURCE = """
+int first(void) { return 1; }
+int second(void) { return 2; }
+const int table[4] = {1, 2, 3, 4};
+namespace app { struct Foo { virtual int answer() { return 42; } }; Foo foo; }
+int main() { return app::foo.answer() + first() + second() + table[0]; }
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "small.cpp").write_text(SOURCE)
+    command = ["g++", "-O0", "-Wl,--build-id", "-o", "small", "small.cpp"]
+    subprocess.run(command, check=True, cwd=folder)
+    return folder / "small"
+
+
+BASE = 0x7F12_3456_7000
+
+
+def recording(path: Path, build_id: bytes) -> model.Recording:
+    """Return a recording of a process that has mapped the segments of an ELF file at BASE."""
+    mappings = []
+    with path.open("rb") as file:
+        for segment in ELFFile(file).iter_segments("PT_LOAD"):
+            start = segment["p_vaddr"] & ~0xFFF
+            end = (segment["p_vaddr"] + segment["p_filesz"] + 0xFFF) & ~0xFFF
+            mappings.append(
+                model.Mapping(
+                    BASE + start,
+                    BASE + end,
+                    segment["p_offset"] & ~0xFFF,
+                    1,
+                    segment["p_flags"] >> 2 & 1
+                    | segment["p_flags"] & 2
+                    | (segment["p_flags"] & 1) << 2,
+                    str(path),
+                )
+            )
+    stream = Stream(mappings=mappings, modules=[(BASE, str(path), build_id)])
+    return decode(wire.frames(io.BytesIO(stream.encoded())))
+
+
+def build_id(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return symbols._build_id(ELFFile(file))
+
+
+def value(path: Path, name: str) -> int:
+    with path.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(section, SymbolTableSection)
+        (symbol,) = section.get_symbol_by_name(name) or ()
+        return int(symbol["st_value"])
+
+
+def name(rec: model.Recording, *addresses: int, live: bool = False) -> symbols.Named:
+    return symbols.name_addresses(rec, np.array(sorted(addresses), np.uint64), live=live)
+
+
+def test_functions_and_objects_are_named(program: Path) -> None:
+    wanted = {
+        "first()": BASE + value(program, "_Z5firstv"),
+        "second()": BASE + value(program, "_Z6secondv") + 3,
+        "vtable for app::Foo": BASE + value(program, "_ZTVN3app3FooE") + 16,
+    }
+    named = name(recording(program, build_id(program)), *wanted.values())
+    assert named.warnings == ()
+    assert {n.symbol: a for a, n in named.names.items()} == wanted
+    assert named.names[wanted["second()"]].offset == 3
+    assert named.names[wanted["second()"]].module == str(program)
+
+
+def test_addresses_between_symbols_have_no_name(program: Path) -> None:
+    assert name(recording(program, build_id(program)), BASE + 0x10).names == {}
+
+
+def test_another_file_of_the_same_name_is_not_trusted(program: Path) -> None:
+    named = name(recording(program, b"\1" * 20), BASE + value(program, "_Z5firstv"))
+    assert named.names == {}
+    assert named.warnings[0].code == "no-symbols"
+    assert "not the one" in named.warnings[0].message
+
+
+def test_without_a_build_id_only_a_live_process_is_trusted(program: Path) -> None:
+    address = BASE + value(program, "_Z5firstv")
+    assert name(recording(program, b""), address).names == {}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x7fELF", b"\x7fELF\2\1\1" + bytes(57), b"text"], ids=repr
+)
+def test_damaged_files_are_told_of(program: Path, tmp_path: Path, content: bytes) -> None:
+    rec = recording(program, build_id(program))
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(content)
+    moved = [
+        model.Mapping(m.start, m.end, m.offset, 1, m.permissions, str(damaged))
+        for m in rec.mappings
+    ]
+    stream = Stream(mappings=moved, modules=[(BASE, str(damaged), b"\1")])
+    named = name(decode(wire.frames(io.BytesIO(stream.encoded()))), BASE + 0x1100)
+    assert named.names == {}
+    assert len(named.warnings) == 1
+
+
+def test_every_cut_of_a_file_is_survived(program: Path, tmp_path: Path) -> None:
+    whole = program.read_bytes()
+    cut = tmp_path / "cut"
+    for length in range(0, len(whole), 97):
+        cut.write_bytes(whole[:length])
+        with contextlib.suppress(symbols._NoSymbolsError):
+            symbols._find_table(iter([cut]), b"", True)
+
+
+def test_pipes_are_not_opened_for_symbols(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(symbols._NoSymbolsError, match="regular"):
+        symbols._find_table(iter([tmp_path / "pipe"]), b"", True)
+
+
+def own_mappings() -> list[model.Mapping]:
+    mappings = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, flags, offset, _, inode, *path = line.split(maxsplit=5)
+        start, end = (int(part, 16) for part in span.split("-"))
+        bits = sum(bit for bit, letter in ((1, "r"), (2, "w"), (4, "x")) if letter in flags)
+        mappings.append(
+            model.Mapping(start, end, int(offset, 16), int(inode), bits, path[0] if path else "")
+        )
+    return mappings
+
+
+def test_the_c_library_of_a_live_process() -> None:
+    malloc = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+    assert malloc
+    stream = Stream(mappings=own_mappings(), modules=[], pid=os.getpid())
+    named = name(decode(wire.frames(io.BytesIO(stream.encoded()))), malloc, live=True)
+    assert "malloc" in named.names[malloc].symbol
+    assert named.names[malloc].offset == 0
+    assert "libc" in named.names[malloc].module
+
+
+@pytest.mark.parametrize(
+    ("mangled", "readable"),
+    [
+        ("3Foo", "Foo"),
+        ("N3app3FooE", "app::Foo"),
+        ("*N12_GLOBAL__N_13FooE", "(anonymous namespace)::Foo"),
+        ("St6vectorIiSaIiEE", "std::vector<int, std::allocator<int>>"),
+        ("Z4mainE3Loc", "Z4mainE3Loc"),
+        ("", ""),
+        ("N", "N"),
+        ("no type at all", "no type at all"),
+    ],
+)
+def test_type_names(mangled: str, readable: str) -> None:
+    assert demangling.type_name(mangled) == readable
+
+
+def test_names_that_unfold_enormously_stay_mangled() -> None:
+    bomb = "_Z1fI1aE" + "".join(f"St4pairIS{i}_S{i}_E" for i in ["", *range(9)])
+    assert len(demangling.symbol_name(bomb)) < 10_000
+
+
+def test_symbols_of_c_stay_as_they_are() -> None:
+    assert demangling.symbol_name("main") == "main"

@@ -1,0 +1,205 @@
+"""The stream: what is written is read back, and whatever is not a whole stream is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+
+import numpy as np
+import pytest
+import streams
+from hypothesis import given
+from hypothesis import strategies as st
+from streams import Leak, Stream
+
+from reachscan import errors, model, wire
+from reachscan.recording import decode
+
+u32 = st.integers(0, 2**32 - 1)
+u64 = st.integers(0, 2**64 - 1)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def read(raw: bytes) -> model.Recording:
+    return decode(wire.frames(io.BytesIO(raw)))
+
+
+leaks = st.lists(
+    st.builds(
+        Leak,
+        size=st.integers(0, 2**30),
+        words=st.lists(u64, max_size=8),
+        below=st.lists(st.integers(0, 2**30), max_size=3),
+    ),
+    max_size=12,
+)
+mappings = st.lists(st.builds(model.Mapping, u64, u64, u64, u64, u32, texts), max_size=4)
+
+
+@given(leaks, mappings, texts, st.dictionaries(u64, texts, max_size=3), st.integers(1, 5))
+def test_round_trip(
+    found: list[Leak], maps: list[model.Mapping], name: str, types: dict[int, str], chunk: int
+) -> None:
+    stream = Stream(leaks=found, mappings=maps, name=name, types=types, chunk=chunk)
+    recording = read(stream.encoded())
+    columns = stream.columns()
+    direct = columns.parent == model.DIRECT
+    assert recording.target.name == name
+    assert recording.mappings == tuple(maps)
+    assert recording.types == types
+    assert np.array_equal(recording.leaks.address, columns.address)
+    assert np.array_equal(recording.leaks.size, columns.size)
+    assert np.array_equal(recording.leaks.heads, np.flatnonzero(direct))
+    if found:
+        assert np.array_equal(recording.leaks.words, columns.words[direct])
+
+
+def test_every_kind_of_record_is_read() -> None:
+    name = model.Name("/lib/a.so", "main", 4)
+    recording = read(
+        Stream(
+            leaks=[Leak()],
+            names={5: name},
+            warnings=[("incomplete-maps", "why")],
+            contents={0: b"abc"},
+        ).encoded()
+    )
+    assert recording.names == {5: name}
+    assert recording.warnings == (model.Warning("incomplete-maps", "why"),)
+    assert recording.contents == {0: b"abc"}
+    assert recording.threads == (model.Thread(**streams.THREAD),)
+    assert recording.snapshot.phases == (("freeze", 100_000), ("clone", 312_000))
+    assert recording.heaps == (model.Heap("glibc 2.36", 1000, 64000, 1, 1),)
+    assert recording.regions.start.tolist() == [streams.HEAP_START]
+    assert recording.modules[0].build_id == b"\1\2\3"
+
+
+def test_progress_is_told_as_it_comes() -> None:
+    told: list[model.Progress] = []
+    decode(wire.frames(io.BytesIO(Stream().encoded())), told.append)
+    assert told == [model.Progress("mark", 1, 2)]
+
+
+def test_a_stream_cut_off_anywhere_is_refused() -> None:
+    whole = Stream(leaks=[Leak(below=[8])], contents={0: b"x"}).encoded()
+    read(whole)
+    for length in range(len(whole)):
+        with pytest.raises(errors.StreamError):
+            read(whole[:length])
+
+
+@given(st.data())
+def test_damage_is_refused_or_harmless(data: st.DataObject) -> None:
+    raw = bytearray(Stream(leaks=[Leak(below=[8]), Leak()]).encoded())
+    for at in data.draw(st.lists(st.integers(0, len(raw) - 1), min_size=1, max_size=4)):
+        raw[at] = data.draw(st.integers(0, 255))
+    # Anything but our own errors would be a traceback for the user.
+    with contextlib.suppress(errors.ReachscanError):
+        read(bytes(raw))
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_refused(raw: bytes) -> None:
+    with pytest.raises(errors.StreamError):
+        read(raw)
+
+
+def test_unknown_records_are_skipped() -> None:
+    unknown = wire.frame_bytes(wire.Frame(999, b"from the future"))
+    assert read(Stream(extra=unknown).encoded()).target.pid == 4711
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "says"),
+    [
+        (0, b"ELF.", "begins differently"),
+        (8, struct.pack("<H", 2), "version 2"),
+        (10, b"\2", "little-endian"),
+        (11, b"\4", "64-bit"),
+    ],
+    ids=["magic", "version", "byte order", "word size"],
+)
+def test_a_wrong_hello_is_refused(at: int, field: bytes, says: str) -> None:
+    raw = bytearray(Stream().encoded())
+    raw[at : at + len(field)] = field
+    with pytest.raises(errors.StreamError, match=says):
+        read(bytes(raw))
+
+
+def test_a_stream_that_goes_on_after_its_end_is_refused() -> None:
+    with pytest.raises(errors.StreamError, match="goes on"):
+        read(Stream().encoded() + b"x")
+
+
+ENORMOUS = struct.pack("<I", 2**32 - 1)
+
+
+@pytest.mark.parametrize("kind", sorted({*wire.RECORDS, wire.LEAKS, wire.REGIONS}))
+@pytest.mark.parametrize("payload", [b"", b"\1", ENORMOUS, ENORMOUS * 2, ENORMOUS * 40])
+def test_lying_counts_are_refused(kind: int, payload: bytes) -> None:
+    raw = wire.hello_bytes() + wire.frame_bytes(wire.Frame(kind, payload))
+    with pytest.raises(errors.StreamError):
+        read(raw)
+
+
+def test_an_oversized_record_is_refused() -> None:
+    raw = wire.hello_bytes() + struct.pack("<II", wire.LEAKS, wire.MAX_PAYLOAD + 1)
+    with pytest.raises(errors.StreamError, match="claims to be"):
+        read(raw)
+
+
+def final(**changes: int) -> bytes:
+    fields = dict.fromkeys(("allocations", "bytes", "leaked", "leaked_bytes", "direct"), 0)
+    return wire.encode(wire.FINAL, {**fields, "direct_bytes": 0, **changes})
+
+
+def without_final(stream: Stream) -> bytes:
+    return b"".join((wire.hello_bytes(), *stream.facts(), *stream.results(stream.columns())))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [final(), final(leaked=1, leaked_bytes=25, direct=1, direct_bytes=24)],
+    ids=["count", "bytes"],
+)
+def test_totals_that_do_not_add_up_are_refused(ending: bytes) -> None:
+    with pytest.raises(errors.StreamError, match="but states"):
+        read(without_final(Stream(leaks=[Leak(24)])) + ending)
+
+
+def test_a_stream_without_facts_is_refused() -> None:
+    with pytest.raises(errors.StreamError, match="no target record"):
+        read(wire.hello_bytes() + final())
+
+
+def test_a_leak_before_its_parent_is_refused() -> None:
+    columns = wire.LeakColumns(
+        np.array([1, 2], "<u8"),
+        np.array([8, 8], "<u8"),
+        np.array([model.DIRECT, 1], "<u4"),
+        np.zeros((2, 8), "<u8"),
+    )
+    record = wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(columns)))
+    with pytest.raises(errors.StreamError, match="precedes"):
+        read(wire.hello_bytes() + record)
+
+
+@pytest.mark.parametrize("code", sorted(errors.FAILURES))
+def test_failures_become_the_error_that_knows_what_to_do(code: str) -> None:
+    with pytest.raises(errors.FAILURES[code]) as caught:
+        read(streams.failure(code, "it went wrong."))
+    internal = code == "internal"
+    assert caught.value.sentence == "it went wrong" + (" (step freeze)" if internal else "")
+    assert caught.value.exit_status == (70 if internal else 3)
+    assert internal or caught.value.next_step
+
+
+def test_an_unknown_failure_is_still_told() -> None:
+    with pytest.raises(errors.ScanFailedError, match="moon"):
+        read(streams.failure("moon-phase", "the moon is full"))
+
+
+def test_a_bug_names_step_errno_thread_and_address() -> None:
+    with pytest.raises(errors.InternalError, match=r"\(step freeze, EPERM, thread 7, address 0x10"):
+        read(streams.failure("internal", "odd", errno=1, tid=7, address=16))

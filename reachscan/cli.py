@@ -132,7 +132,7 @@ _verbose = click.option("-v", "--verbose", is_flag=True, help="Tell what each st
     default="auto",
     help="How memory is captured; auto tries clone, then copy.",
 )
-@click.option("--threads", type=click.IntRange(1, 1024), help="Threads that search the heap.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Threads that search the heap.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

@@ -41,12 +41,6 @@ class ReachscanError(Exception):
         self.next_step = self.default_next_step if next_step is None else next_step
 
 
-class UsageError(ReachscanError):
-    """The command line makes no sense."""
-
-    exit_status = ExitStatus.USAGE
-
-
 class NoSuchProcessError(ReachscanError):
     """There is no process with that id or name."""
 

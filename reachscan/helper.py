@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +47,7 @@ class Request:
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
         if self.timeout is not None:
-            words += ["--timeout", f"{self.timeout:g}"]
+            words += ["--timeout", str(math.ceil(self.timeout))]  # it counts whole seconds
         return [*words, "--verbose"] if self.verbose else words
 
 
@@ -60,6 +62,7 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
         HelperKilledError: a signal from outside ended it.
         InternalError: it crashed, or rejected its arguments.
         StreamError: it broke off without saying why.
+        TimedOutError: it took longer than the request allows.
     """
     with tempfile.TemporaryFile() as talk:
         process = _start(request, talk)
@@ -120,8 +123,12 @@ def _frames(
     process: subprocess.Popen[bytes], request: Request, talk: IO[bytes]
 ) -> Iterator[wire.Frame]:
     assert process.stdout is not None
+    begin = time.monotonic()
     try:
-        yield from wire.frames(cast(BinaryIO, process.stdout))
+        for frame in wire.frames(cast(BinaryIO, process.stdout)):
+            if request.timeout is not None and time.monotonic() - begin > request.timeout:
+                raise errors.TimedOutError(f"the scan took longer than {request.timeout:g} s")
+            yield frame
     except errors.StreamError as error:
         raise _why_it_broke_off(process.wait(), request, talk) or error from error
 

@@ -36,9 +36,7 @@ _SYMBOL = np.dtype(
 Rows = NDArray[np.void]
 
 _OBJECT, _FUNCTION, _INDIRECT = 1, 2, 10
-_LOCAL, _GLOBAL, _WEAK = 0, 1, 2
 _PREFERENCE = np.array([2, 0, 1, *[3] * 13])  # by binding: global names before weak and local ones
-_DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ def resolve(text: str) -> int:
     """
     if text.isascii() and text.isdigit():
         return int(text)
-    found = sorted(p.pid for p in psutil.process_iter(["name", "exe"]) if _is_called(p, text))
+    found = sorted(
+        p.pid for p in psutil.process_iter(["name", "exe", "status"]) if _is_called(p, text)
+    )
     if not found:
         raise errors.NoSuchProcessError(
             f"no process is called {text!r}", "list the processes with `ps -e`"
@@ -44,7 +46,7 @@ def resolve(text: str) -> int:
 
 
 def _is_called(process: psutil.Process, name: str) -> bool:
-    if process.pid == os.getpid():
+    if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:
         return False
     exe = process.info["exe"]
     return name in (process.info["name"], Path(exe).name if exe else None)

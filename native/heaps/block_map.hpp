@@ -110,8 +110,12 @@ class BlockMap {
   // To be called once, when all regions are known and all blocks added: sorts the regions and
   // notes, for every 64 KiB, the last start before it, so that no look-up searches far.
   void finish() {
-    sort(regions, [](const Region& a, const Region& b) { return a.start < b.start; });
+    sort_regions();
     for (const Region& region : regions) cluster_of(region.start)->note_carries(region);
+  }
+
+  void sort_regions() {
+    sort(regions, [](const Region& a, const Region& b) { return a.start < b.start; });
   }
 
   List<Region> regions;

@@ -95,7 +95,10 @@ class Walker {
 
   Verdict claim_mapped(BlockMap& blocks) {
     if (mapped_known_ && mapped_expected == 0) return {};
-    return claim_mapped_chunks(space_, threads_, thread_count_, blocks, totals, mapped_found);
+    MappedChunks mapped(space_, threads_, thread_count_, blocks, totals);
+    Verdict verdict = mapped.claim_all();
+    mapped_found = mapped.count;
+    return verdict;
   }
 
   Verdict drop_free_lists(BlockMap& blocks) {

@@ -12,6 +12,8 @@ namespace {
 
 using abi::MappingFlag;
 
+constexpr std::uint64_t kPage = 4096;
+
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
 bool is_kernel_owned(const std::string& path) {
@@ -30,6 +32,10 @@ bool is_file(const MapEntry& entry) {
   return entry.inode != 0 && starts_with(entry.path, "/") &&
          !starts_with(entry.path, "/anon_hugepage") && !starts_with(entry.path, "/memfd:") &&
          !starts_with(entry.path, "/SYSV") && !starts_with(entry.path, "/dev/zero");
+}
+
+bool is_anonymous(const MapEntry& entry) {
+  return entry.inode == 0 && (entry.path.empty() || entry.path == "[heap]");
 }
 
 std::uint32_t own_flags(const MapEntry& entry) {
@@ -52,12 +58,6 @@ bool is_relro(const MapEntry& entry, const MapEntry& next) {
          entry.end == next.start && is_file(entry) && same_file(entry, next);
 }
 
-bool is_bss(const MapEntry& entry, const MapEntry& previous, std::uint32_t previous_flags) {
-  return entry.inode == 0 && entry.path.empty() && entry.start == previous.end &&
-         (entry.perms & wire::kWrite) != 0 && (previous.perms & wire::kWrite) != 0 &&
-         (previous_flags & MappingFlag::kFileBacked) != 0;
-}
-
 std::string build_id_in(const std::vector<unsigned char>& notes) {
   for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
     Elf64_Nhdr note;
@@ -77,18 +77,31 @@ std::string build_id_in(const std::vector<unsigned char>& notes) {
 constexpr std::size_t kMaxNotes = 1 << 16;
 constexpr unsigned kMaxSegments = 64;
 
-// Empty if the image carries none. `is_elf` tells whether there is an image at all.
-std::string read_build_id(const MapEntry& entry, const Memory& memory, bool& is_elf) {
+// The program headers of an image that is mapped from its beginning. The target may have written
+// anything there, so nothing is trusted further than it can be read.
+struct Image {
+  bool valid = false;
+  bool fixed = false;  // its addresses are absolute
+  std::vector<Elf64_Phdr> segments;
+};
+
+Image read_image(const MapEntry& entry, const Memory& memory) {
+  Image image;
   Elf64_Ehdr header{};
-  is_elf = memory.try_read(entry.start, &header, sizeof header) &&
-           std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-           header.e_ident[EI_CLASS] == ELFCLASS64;
-  if (!is_elf || header.e_phnum > kMaxSegments) return {};
-  std::vector<Elf64_Phdr> segments(header.e_phnum);
-  if (!memory.try_read(entry.start + header.e_phoff, segments.data(),
-                       segments.size() * sizeof(Elf64_Phdr)))
-    return {};
-  for (const Elf64_Phdr& segment : segments) {
+  if (entry.offset != 0 || !is_file(entry) || (entry.perms & wire::kRead) == 0 ||
+      !memory.try_read(entry.start, &header, sizeof header) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phnum > kMaxSegments)
+    return image;
+  image.segments.resize(header.e_phnum);
+  image.fixed = header.e_type == ET_EXEC;
+  image.valid = memory.try_read(entry.start + header.e_phoff, image.segments.data(),
+                                image.segments.size() * sizeof(Elf64_Phdr));
+  return image;
+}
+
+std::string build_id_of(const Image& image, const MapEntry& entry, const Memory& memory) {
+  for (const Elf64_Phdr& segment : image.segments) {
     if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
     std::vector<unsigned char> notes(segment.p_filesz);
     if (!memory.try_read(entry.start + segment.p_offset, notes.data(), notes.size())) continue;
@@ -98,24 +111,38 @@ std::string read_build_id(const MapEntry& entry, const Memory& memory, bool& is_
   return {};
 }
 
+// The end of the image's memory, .bss included.
+std::uint64_t end_of(const Image& image, const MapEntry& entry) {
+  std::uint64_t end = 0;
+  for (const Elf64_Phdr& segment : image.segments)
+    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
+  return ((image.fixed ? 0 : entry.start) + end + kPage - 1) & ~(kPage - 1);
+}
+
 }  // namespace
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries) {
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Memory& memory) {
   std::vector<abi::Mapping> mappings;
   std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> files;
+  std::uint64_t image_end = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const MapEntry& entry = entries[i];
     std::uint32_t flags = own_flags(entry);
-    if (i + 1 < entries.size() && is_relro(entry, entries[i + 1])) flags |= MappingFlag::kRelro;
     std::uint32_t file = 0;
+    std::uint64_t start = entry.start;
+    if (i + 1 < entries.size() && is_relro(entry, entries[i + 1])) flags |= MappingFlag::kRelro;
     if ((flags & MappingFlag::kFileBacked) != 0) {
       auto key = std::make_pair(entry.device, entry.inode);
       file = files.emplace(key, static_cast<std::uint32_t>(files.size()) + 1).first->second;
-    } else if (i > 0 && is_bss(entry, entries[i - 1], mappings.back().flags)) {
-      flags |= MappingFlag::kFollowsFile;
-      file = mappings.back().file;
+      Image image = read_image(entry, memory);
+      if (image.valid) image_end = end_of(image, entry);
+    } else if (is_anonymous(entry) && start < image_end && i > 0 && entries[i - 1].end == start) {
+      // The kernel may have joined the .bss with what was mapped or allocated right behind it.
+      start = std::min(entry.end, image_end);
+      mappings.push_back({entry.start, start, entry.perms, flags | MappingFlag::kFollowsFile,
+                          mappings.back().file, 0});
     }
-    mappings.push_back({entry.start, entry.end, entry.perms, flags, file, 0});
+    if (start < entry.end) mappings.push_back({start, entry.end, entry.perms, flags, file, 0});
   }
   return mappings;
 }
@@ -137,11 +164,9 @@ Payload modules_record(const std::vector<MapEntry>& entries, const Memory& memor
   Payload modules;
   std::uint32_t count = 0;
   for (const MapEntry& entry : entries) {
-    bool is_elf = false;
-    if (entry.offset != 0 || !is_file(entry) || (entry.perms & wire::kRead) == 0) continue;
-    std::string id = read_build_id(entry, memory, is_elf);
-    if (!is_elf) continue;
-    modules.u64(entry.start).str(entry.path).str(id);
+    Image image = read_image(entry, memory);
+    if (!image.valid) continue;
+    modules.u64(entry.start).str(entry.path).str(build_id_of(image, entry, memory));
     ++count;
   }
   Payload payload;

@@ -10,7 +10,7 @@
 
 namespace reachscan::helper {
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries);
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Memory& memory);
 
 Payload mappings_record(const std::vector<MapEntry>& entries);
 

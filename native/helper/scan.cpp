@@ -123,7 +123,7 @@ SweepResult sweep(Snapshot& snapshot, const Options& options, Stream& stream, Fa
   std::vector<MapEntry> entries = read_mappings(snapshot.clone->pid());
   facts.mappings = mappings_record(entries);
   facts.modules = modules_record(entries, snapshot.clone->memory());
-  std::vector<abi::Mapping> mappings = classify(entries);
+  std::vector<abi::Mapping> mappings = classify(entries, snapshot.clone->memory());
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
   SweeperInputs inputs{mappings, threads, snapshot.register_words, options.list_heap,

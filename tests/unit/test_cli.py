@@ -256,8 +256,13 @@ def test_a_stuck_helper_is_stopped(
     run: Runner, target: int, fake_helper: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(helper, "GRACE_SECONDS", 0.0)
-    fake_helper(LEAKY.encoded()[:200], "exec sleep 1000")
+    fake_helper(LEAKY.encoded()[:20], "exec sleep 1000")
     assert_refused(run(target, "--timeout", "0.05"), "stuck")
+
+
+def test_a_scan_that_takes_too_long(run: Runner, target: int, fake_helper: Install) -> None:
+    fake_helper(LEAKY.encoded())
+    assert_refused(run(target, "--timeout", "0.000001"), "took longer than 1e-06 s", "--timeout")
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM"])

@@ -71,8 +71,9 @@ def value(path: Path, name: str) -> int:
     with path.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".symtab")
         assert isinstance(section, SymbolTableSection)
-        (symbol,) = section.get_symbol_by_name(name) or ()
-        return int(symbol["st_value"])
+        found = section.get_symbol_by_name(name)
+        assert found
+        return int(found[0]["st_value"])
 
 
 def name(rec: model.Recording, *addresses: int, live: bool = False) -> symbols.Named:

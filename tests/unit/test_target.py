@@ -44,6 +44,12 @@ def test_an_ambiguous_name_lists_its_processes(
     assert str(other.pid) in caught.value.sentence
 
 
+def test_the_dead_have_no_name(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    with subprocess.Popen([tmp_path / f"nap{os.getpid()}", "0"]) as dead:
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+        assert target.resolve(f"nap{os.getpid()}") == sleeper.pid
+
+
 @pytest.mark.parametrize("name", ["no such program", "", "-1", "1.5", "\N{SUPERSCRIPT TWO}"])
 def test_unknown_names(name: str) -> None:
     with pytest.raises(errors.NoSuchProcessError):

@@ -33,23 +33,31 @@ inline bool read_mapped_header(uint64_t base, uint64_t header, uint64_t limit, M
   return false;
 }
 
-constexpr unsigned kMaxAlignmentShift = 32;
+// Whether a page begins as the mapping of a block does, be the length true or stale.
+inline bool resembles_mapped_header(uint64_t base) {
+  uint64_t size = raw_size(base) & ~kFlagBits;
+  return (raw_size(base) & kFlagBits) == kMapped && (word(base) & ~1ull) == 0 && size != 0 &&
+         (size % kPage == 0 || (size + kHeader) % kPage == 0);
+}
 
-// A block with a large alignment starts later in its mapping; the header at the base remains, but
-// may be stale after a realloc, so the later one is looked for first.
+// A block with a large alignment starts later in its mapping, at a page, and its header tells how
+// far from the base. The header at the base remains, but a realloc makes it stale, and moves the
+// block to where its alignment cannot be told any more.
+inline bool page_aligned_chunk_at(uint64_t user, Range run, MappedChunk& chunk) {
+  uint64_t header = user - kHeader;
+  if (header < run.start || user >= run.end || (raw_size(header) & kFlagBits) != kMapped)
+    return false;
+  uint64_t base = header - (word(header) & ~1ull);
+  return base % kPage == 0 && base >= run.start && base < header && resembles_mapped_header(base) &&
+         read_mapped_header(base, header, run.end, chunk);
+}
+
+// Smaller alignments keep the block in the first page.
 inline bool mapped_chunk_at(uint64_t base, uint64_t limit, MappedChunk& chunk) {
-  if (limit - base < kPage || !read_mapped_header(base, base, limit, chunk)) return false;
-  MappedChunk aligned;
-  for (unsigned shift = 5; shift < kMaxAlignmentShift; ++shift) {
-    uint64_t user = align_up(base + kHeader, 1ull << shift);
-    uint64_t header = user - kHeader;
-    if (header == base || header + 2 * kHeader > limit) continue;
-    if (read_mapped_header(base, header, limit, aligned)) {
-      chunk = aligned;
-      break;
-    }
-  }
-  return true;
+  if (limit - base < kPage || !resembles_mapped_header(base)) return false;
+  for (uint64_t alignment = 2 * kGranule; alignment < kPage; alignment *= 2)
+    if (read_mapped_header(base, base + alignment - kHeader, limit, chunk)) return true;
+  return read_mapped_header(base, base, limit, chunk);
 }
 
 inline bool holds_stack_pointer(const abi::Mapping& m, const abi::Thread* threads,
@@ -59,47 +67,85 @@ inline bool holds_stack_pointer(const abi::Mapping& m, const abi::Thread* thread
   return false;
 }
 
-inline const Region* owner_of(const BlockMap& blocks, std::size_t known, uint64_t page) {
-  for (std::size_t i = 0; i < known; ++i)
-    if (blocks.regions[i].contains_start(page)) return &blocks.regions[i];
-  return nullptr;
-}
+// Finds the mapped blocks and claims their memory.
+class MappedChunks {
+ public:
+  MappedChunks(const Space& space, const abi::Thread* threads, std::size_t thread_count,
+               BlockMap& blocks, Totals& totals)
+      : space_(space),
+        threads_(threads),
+        thread_count_(thread_count),
+        blocks_(blocks),
+        totals_(totals) {}
 
-// Claims the mapped blocks; their number is returned in `count`.
-inline Verdict claim_mapped_chunks(const Space& space, const abi::Thread* threads,
-                                   std::size_t thread_count, BlockMap& blocks, Totals& totals,
-                                   uint64_t& count) {
-  count = 0;
-  std::size_t known = blocks.regions.size();  // arena regions; the mapped ones never collide
-  uint64_t page = 0;
-  for (const abi::Mapping& m : space) {
-    if (!Space::is_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
-    if (holds_stack_pointer(m, threads, thread_count)) continue;
-    uint64_t limit = space.anonymous_run(m.start).end;
-    if (page < m.start) page = m.start;
-    while (page < m.end) {
-      MappedChunk chunk;
-      bool promising = mapped_chunk_at(page, limit, chunk);
-      if (promising || page == m.start) {
-        if (const Region* owner = owner_of(blocks, known, page)) {
-          page = align_up(owner->end, kPage);
-          continue;
-        }
+  Verdict claim_all() {
+    // Those whose true header comes later go first: at their base, a stale header may lie.
+    each_page([this](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
+      base = page;
+      if (!page_aligned_chunk_at(page, run, chunk)) return false;
+      base = page - kHeader - (word(page - kHeader) & ~1ull);
+      return true;
+    });
+    each_page([](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
+      base = page;
+      return mapped_chunk_at(page, run.end, chunk);
+    });
+    return full_ ? Verdict{Verdict::kNoMemory, nullptr, 0} : Verdict{};
+  }
+
+  uint64_t count = 0;
+
+ private:
+  // Visits every page of anonymous memory that no arena and no earlier block owns.
+  template <typename Find>
+  void each_page(Find find) {
+    blocks_.sort_regions();
+    std::size_t known = blocks_.regions.size();
+    for (const abi::Mapping& m : space_) {
+      if (!Space::is_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
+      if (holds_stack_pointer(m, threads_, thread_count_)) continue;
+      Range run = space_.anonymous_run(m.start);
+      for (uint64_t page = m.start; page < m.end;) {
+        MappedChunk chunk{};
+        uint64_t base = 0;
+        bool found = find(page, run, chunk, base);
+        // Looking for an owner costs a search; at other pages the headers have said no already.
+        const Region* owner = found || page == m.start ? owner_of(base, known) : nullptr;
+        if (owner == nullptr && found) claim(base, chunk);
+        page = owner != nullptr ? align_up(owner->end, kPage) : found ? chunk.end : page + kPage;
       }
-      if (!promising) {
-        page += kPage;
-        continue;
-      }
-      blocks.add_live(chunk.user);
-      blocks.add_boundary(chunk.end);
-      totals.add(chunk.end - chunk.tail - chunk.user);
-      if (!blocks.regions.push({page, chunk.end, wire::kMapped, 0, chunk.tail, 0}))
-        return {Verdict::kNoMemory, nullptr, page};
-      ++count;
-      page = chunk.end;
     }
   }
-  return {};
-}
+
+  // Only regions found before this pass are sorted.
+  const Region* owner_of(uint64_t page, std::size_t known) const {
+    std::size_t low = 0, high = known;
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (blocks_.regions[middle].end <= page) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    bool inside = low < known && blocks_.regions[low].start <= page;
+    return inside ? &blocks_.regions[low] : nullptr;
+  }
+
+  void claim(uint64_t base, const MappedChunk& chunk) {
+    blocks_.add_live(chunk.user);
+    blocks_.add_boundary(chunk.end);
+    totals_.add(chunk.end - chunk.tail - chunk.user);
+    full_ = full_ || !blocks_.regions.push({base, chunk.end, wire::kMapped, 0, chunk.tail, 0});
+    ++count;
+  }
+
+  const Space& space_;
+  const abi::Thread* threads_;
+  std::size_t thread_count_;
+  BlockMap& blocks_;
+  Totals& totals_;
+  bool full_ = false;
+};
 
 }  // namespace reachscan::heaps::glibc

@@ -84,7 +84,7 @@ def facts() -> list[bytes]:
     target = {"pid": 1, "threads": 1, "started": 0, "name": "many", "exe": "/many", "command": []}
     places = {"inode": 1, "offset": 0, "path": "/usr/lib/libmany.so"}
     code = {"start": LIBRARY, "end": LIBRARY + LIBRARY_SIZE, "permissions": 5, **places}
-    snapshot = {"method": "clone", "reason": "", "pause_ns": 0, "attempts": 1, "drain_steps": 0}
+    snapshot = {"method": "clone", "reason": "", "pause_ns": 0, "attempts": 1, "drain_runs": 0}
     region = np.array([HEAP, HEAP + HEAP_SIZE], "<u8").tobytes() + bytes(8)
     return [
         wire.encode(wire.TARGET, target),

@@ -71,7 +71,7 @@ class Snapshot:
     reason: str
     pause_ns: int
     attempts: int
-    drain_steps: int
+    drain_runs: int
     phases: tuple[tuple[str, int], ...]
 
 

@@ -68,7 +68,7 @@ RECORDS: dict[int, c.Construct] = {
         "reason" / _STR,
         "pause_ns" / _U64,
         "attempts" / _U32,
-        "drain_steps" / _U32,
+        "drain_runs" / _U32,
         "phases" / _array(phase=_STR, ns=_U64),
     ),
     HEAP: c.Struct(

@@ -15,6 +15,7 @@ from scans import HELPER
 from victims import Victim
 
 INTEGRATION = Path(__file__).parent / "integration"
+TIME_LIMIT = int(os.environ.get("REACHSCAN_TEST_SECONDS", "300"))
 PTRACE_ATTACH = 16
 PTRACE_DETACH = 17
 
@@ -62,11 +63,8 @@ def _may_trace() -> bool:
 
 
 @pytest.fixture
-def victim(tmp_path: Path) -> Iterator[StartVictim]:
-    """Start fixture programs by name; each has verified itself when the test ends.
-
-    The truth file of a victim, where it writes one, is `tmp_path / "truth"`: pass victims.TRUTH.
-    """
+def victim() -> Iterator[StartVictim]:
+    """Start fixture programs by name; each has verified itself when the test ends."""
     with ExitStack() as stack:
 
         def start(
@@ -80,6 +78,19 @@ def victim(tmp_path: Path) -> Iterator[StartVictim]:
             return stack.enter_context(victims.running(words, environment))
 
         yield start
+
+
+@pytest.fixture(autouse=True)
+def time_limit() -> Iterator[None]:
+    """No test may hang: whatever it waits for is interrupted in the end."""
+
+    def give_up(number: int, frame: object) -> None:
+        pytest.fail(f"the test took longer than {TIME_LIMIT} s")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(TIME_LIMIT)
+    yield
+    signal.alarm(0)
 
 
 @pytest.fixture

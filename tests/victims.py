@@ -110,10 +110,11 @@ class Victim:
 
     def quit(self) -> str:
         """Let it verify itself; returns what it still had to say."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
         self.process.stdin.close()
-        rest = self._pending + self.process.stdout.read()
-        status = self.process.wait(DEADLINE)
+        self.process.stdin = None
+        rest = self._pending + self.process.communicate(timeout=DEADLINE)[0]
+        status = self.process.returncode
         assert status == 0, f"{self.command} found itself damaged: status {status}, {rest!r}"
         return rest.decode()
 

@@ -41,13 +41,12 @@ Freeze::Freeze(pid_t pid, Clock::time_point deadline) : pid_(pid) {
     seize_new_threads();
     began_ = Clock::now();
     do {
-      interrupt_seized();
-      for (auto& [tid, state] : states_)
-        if (state == State::kInterrupted) wait_until_stopped(tid, deadline);
+      stop_seized(deadline);
     } while (seize_new_threads());
     if (threads_.empty())
       throw Failure(Step::kWaitStop, "target-exited",
                     "process " + std::to_string(pid) + " ended while it was being stopped", 0, pid);
+    capture_registers();
   } catch (...) {
     let_go();
     throw;
@@ -75,26 +74,32 @@ bool Freeze::seize_new_threads() {
   return found;
 }
 
-void Freeze::interrupt_seized() {
+// Interrupts all before it waits for any: one by one takes a hundred times as long.
+void Freeze::stop_seized(Clock::time_point deadline) {
+  for (auto& [tid, state] : states_)
+    if (state == State::kSeized) state = interrupt(tid) ? State::kInterrupted : State::kGone;
   for (auto& [tid, state] : states_) {
-    if (state != State::kSeized) continue;
-    if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) {
-      state = State::kInterrupted;
-    } else if (errno == ESRCH) {
-      state = State::kGone;
-    } else {
-      throw Failure(Step::kInterrupt, "internal",
-                    std::string("cannot interrupt a thread: ") + std::strerror(errno), errno, tid);
-    }
+    if (state != State::kInterrupted) continue;
+    StoppedThread thread{tid};
+    if (wait_until_stopped(thread, deadline)) threads_.push_back(thread);
   }
 }
 
-void Freeze::wait_until_stopped(pid_t tid, Clock::time_point deadline) {
+// False if the thread has ended.
+bool Freeze::interrupt(pid_t tid) {
+  if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) return true;
+  if (errno == ESRCH) return false;
+  throw Failure(Step::kInterrupt, "internal",
+                std::string("cannot interrupt a thread: ") + std::strerror(errno), errno, tid);
+}
+
+bool Freeze::wait_until_stopped(StoppedThread& thread, Clock::time_point deadline) {
+  pid_t tid = thread.tid;
   for (;;) {
     WaitStatus status = wait_for(tid, Step::kWaitStop, deadline);
     if (!status.stopped()) {
       states_[tid] = State::kGone;
-      return;
+      return false;
     }
     // Inside clone(): the call has not returned yet, so go on to the interrupt behind it.
     if (status.event() == PTRACE_EVENT_CLONE) {
@@ -102,16 +107,33 @@ void Freeze::wait_until_stopped(pid_t tid, Clock::time_point deadline) {
       ptrace(PTRACE_CONT, tid, nullptr, nullptr);
       continue;
     }
-    StoppedThread thread{tid};
-    if (status.event() == PTRACE_EVENT_STOP) {
-      thread.in_group_stop = is_group_stop_signal(status.signal());
-    } else {
-      thread.pending_signal = status.signal();
-    }
+    bool by_us = status.event() == PTRACE_EVENT_STOP;
+    thread.in_group_stop = by_us && is_group_stop_signal(status.signal());
+    thread.pending_signal = by_us ? 0 : status.signal();
     states_[tid] = State::kStopped;
-    threads_.push_back(thread);
-    return;
+    return true;
   }
+}
+
+// A signal that was on its way to the thread is delivered now.
+bool Freeze::run_briefly(StoppedThread& thread, std::chrono::nanoseconds duration,
+                         Clock::time_point deadline) {
+  auto signal = static_cast<long>(thread.pending_signal);
+  thread.pending_signal = 0;
+  states_[thread.tid] = State::kInterrupted;
+  if (ptrace(PTRACE_CONT, thread.tid, nullptr, signal) != 0) return false;
+  // Interrupted at once, it would not get to its first instruction.
+  timespec pause{0, static_cast<long>(duration.count())};
+  nanosleep(&pause, nullptr);
+  if (!interrupt(thread.tid) || !wait_until_stopped(thread, deadline)) return false;
+  capture(thread);
+  return true;
+}
+
+void Freeze::stop_newborn(Clock::time_point deadline) {
+  std::size_t known = threads_.size();
+  while (seize_new_threads()) stop_seized(deadline);
+  for (std::size_t i = known; i < threads_.size(); ++i) capture(threads_[i]);
 }
 
 // clone() with an exit signal other than SIGCHLD may make a process of its own, which the kernel
@@ -127,18 +149,20 @@ void Freeze::release_if_foreign(pid_t parent, Clock::time_point deadline) {
 }
 
 void Freeze::capture_registers() {
-  for (StoppedThread& thread : threads_) {
-    if (!arch::get_registers(thread.tid, thread.registers))
-      throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
-                    "cannot read the registers of thread " + std::to_string(thread.tid), errno,
-                    thread.tid);
-    // A pending signal is a reason for EINTR that is not ours.
-    if (thread.pending_signal != 0 || !arch::repair_interrupted_call(thread.registers)) continue;
-    if (!arch::set_registers(thread.tid, thread.registers))
-      throw Failure(Step::kRepairCalls, errno == ESRCH ? "target-exited" : "internal",
-                    "cannot repair an interrupted call of thread " + std::to_string(thread.tid),
-                    errno, thread.tid);
-  }
+  for (StoppedThread& thread : threads_) capture(thread);
+}
+
+void Freeze::capture(StoppedThread& thread) {
+  if (!arch::get_registers(thread.tid, thread.registers))
+    throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
+                  "cannot read the registers of thread " + std::to_string(thread.tid), errno,
+                  thread.tid);
+  // A pending signal is a reason for EINTR that is not ours.
+  if (thread.pending_signal != 0 || !arch::repair_interrupted_call(thread.registers)) return;
+  if (!arch::set_registers(thread.tid, thread.registers))
+    throw Failure(Step::kRepairCalls, errno == ESRCH ? "target-exited" : "internal",
+                  "cannot repair an interrupted call of thread " + std::to_string(thread.tid),
+                  errno, thread.tid);
 }
 
 std::vector<std::uint64_t> Freeze::register_words() const {

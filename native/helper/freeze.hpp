@@ -23,14 +23,18 @@ struct StoppedThread {
 class Freeze {
  public:
   // Seizes all threads, then interrupts all, then waits for each; repeats for threads born
-  // meanwhile.
+  // meanwhile. Then reads their general registers and undoes the EINTR that the stop itself caused.
   Freeze(pid_t pid, Clock::time_point deadline);
   ~Freeze();
   Freeze(const Freeze&) = delete;
   Freeze& operator=(const Freeze&) = delete;
 
-  // Reads the general registers of all threads and undoes the EINTR that the stop itself caused.
-  void capture_registers();
+  // Lets one thread go on for a moment while all others stay stopped. False if it ended.
+  bool run_briefly(StoppedThread& thread, std::chrono::nanoseconds duration,
+                   Clock::time_point deadline);
+
+  // Stops the threads that were born of briefly running ones.
+  void stop_newborn(Clock::time_point deadline);
 
   // All register contents, vector state included, as words.
   std::vector<std::uint64_t> register_words() const;
@@ -45,8 +49,11 @@ class Freeze {
   enum class State { kSeized, kInterrupted, kStopped, kGone };
 
   bool seize_new_threads();
-  void interrupt_seized();
-  void wait_until_stopped(pid_t tid, Clock::time_point deadline);
+  void stop_seized(Clock::time_point deadline);
+  bool interrupt(pid_t tid);
+  bool wait_until_stopped(StoppedThread& thread, Clock::time_point deadline);
+  void capture_registers();
+  void capture(StoppedThread& thread);
   void release_if_foreign(pid_t parent, Clock::time_point deadline);
   void detach(StoppedThread& thread);
   void let_go();

@@ -1,22 +1,16 @@
 #include "helper/quiesce.hpp"
 
-#include <sys/ptrace.h>
-
 #include <array>
-#include <cerrno>
-#include <csignal>
 
 namespace reachscan::helper {
 namespace {
 
 using wire::Step;
 
-constexpr std::uint32_t kMaxSteps = 200'000;
 constexpr auto kMaxTime = std::chrono::milliseconds(200);
-// One thread's turn; then the others get theirs, for it may be waiting for them.
-constexpr std::uint32_t kTurn = 4096;
-// A step that takes longer has gone to sleep in the kernel.
-constexpr auto kStepLimit = std::chrono::milliseconds(2);
+// Long enough to leave the allocator many times over: where the thread is then is a matter of
+// chance.
+constexpr auto kRun = std::chrono::microseconds(20);
 constexpr auto kStopLimit = std::chrono::seconds(2);
 // How far up the stack a return address into the allocator is looked for.
 constexpr std::size_t kStackWords = 64;
@@ -27,21 +21,28 @@ class Drain {
       : freeze_(freeze), memory_(memory), hint_(hint), deadline_(Clock::now() + kMaxTime) {}
 
   DrainResult run() {
-    for (;;) {
-      bool locked = any_locked(), moved = false, inside = false;
-      for (StoppedThread& thread : freeze_.threads()) {
-        if (!is_inside(thread, locked)) continue;
-        inside = true;
-        if (exhausted()) return {false, steps_};
-        moved = take_turn(thread, locked) || moved;
-      }
-      if (!inside) return {!any_locked(), steps_};
-      if (!moved) return {false, steps_};
+    // In turns: a thread may be waiting for a lock that another one holds.
+    while (StoppedThread* thread = next_inside()) {
+      if (Clock::now() >= deadline_) return {false, runs_};
+      ++runs_;
+      if (!freeze_.run_briefly(*thread, kRun, Clock::now() + kStopLimit))
+        throw Failure(Step::kDrain, "retry", "a thread ended while it was let run", 0, thread->tid);
     }
+    freeze_.stop_newborn(Clock::now() + kStopLimit);
+    return {!any_locked(), runs_};
   }
 
  private:
-  bool exhausted() const { return steps_ >= kMaxSteps || Clock::now() >= deadline_; }
+  // The next thread, in a round, that is inside the allocator; null if none is.
+  StoppedThread* next_inside() {
+    bool locked = any_locked();
+    std::vector<StoppedThread>& threads = freeze_.threads();
+    for (std::size_t i = 0; i < threads.size(); ++i) {
+      StoppedThread& thread = threads[turn_++ % threads.size()];
+      if (is_inside(thread, locked)) return &thread;
+    }
+    return nullptr;
+  }
 
   bool in_text(std::uint64_t address) const {
     return address >= hint_.text_start && address < hint_.text_end;
@@ -76,50 +77,12 @@ class Drain {
     }
   }
 
-  // Steps one thread until it is out, its turn is over or it sleeps. False if it did not move.
-  bool take_turn(StoppedThread& thread, bool locked) {
-    bool moved = false;
-    for (std::uint32_t i = 0; i < kTurn && !exhausted(); ++i) {
-      if (thread.pending_signal != 0 || !step(thread)) return moved;
-      moved = true;
-      // Looking at the locks and the stack costs more than a step.
-      bool check = !in_text(thread.registers.rip) && (i % 32 == 31 || !locked);
-      if (check && !is_inside(thread, any_locked())) return true;
-    }
-    return moved;
-  }
-
-  bool step(StoppedThread& thread) {
-    if (ptrace(PTRACE_SINGLESTEP, thread.tid, nullptr, nullptr) != 0)
-      throw Failure(Step::kDrain, errno == ESRCH ? "target-exited" : "internal",
-                    "cannot step a thread", errno, thread.tid);
-    ++steps_;
-    WaitStatus status{};
-    auto limit = Clock::now() + kStepLimit;
-    bool slept = false;
-    while (!poll_for(thread.tid, Step::kDrain, status)) {
-      if (Clock::now() < limit) continue;
-      slept = true;
-      ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr);
-      status = wait_for(thread.tid, Step::kDrain, Clock::now() + kStopLimit);
-      break;
-    }
-    if (!status.stopped())
-      throw Failure(Step::kDrain, "target-exited", "a thread ended while it was stepped", 0,
-                    thread.tid);
-    if (status.event() == 0 && status.signal() != SIGTRAP) thread.pending_signal = status.signal();
-    if (!arch::get_registers(thread.tid, thread.registers))
-      throw Failure(Step::kDrain, "target-exited", "cannot read registers", errno, thread.tid);
-    if (thread.pending_signal == 0 && arch::repair_interrupted_call(thread.registers))
-      arch::set_registers(thread.tid, thread.registers);
-    return !slept;
-  }
-
   Freeze& freeze_;
   const Memory& memory_;
   const abi::QuiesceHint& hint_;
   Clock::time_point deadline_;
-  std::uint32_t steps_ = 0;
+  std::size_t turn_ = 0;
+  std::uint32_t runs_ = 0;
 };
 
 }  // namespace

@@ -1,5 +1,9 @@
-// The outside equivalent of malloc_disable: lets the threads that are inside the allocator step out
-// of it while all others stay stopped.
+// The outside equivalent of malloc_disable: lets the threads that are inside the allocator run out
+// of it, one at a time, while all others stay stopped.
+//
+// They run freely for some microseconds and are stopped again, until each has been met outside.
+// Single steps would leave the allocator sooner, but the kernel does not undo them when the tracer
+// is killed: the target would die of a SIGTRAP.
 #pragma once
 
 #include "helper/freeze.hpp"
@@ -9,11 +13,11 @@
 namespace reachscan::helper {
 
 struct DrainResult {
-  bool quiet;           // no arena is locked and no thread is in the allocator's code
-  std::uint32_t steps;  // instructions stepped
+  bool quiet;          // no arena is locked and no thread is in the allocator's code
+  std::uint32_t runs;  // how often a thread was let run
 };
 
-// Leaves the threads' registers up to date in `freeze`. Bounded in steps and time.
+// Leaves the threads' registers up to date in `freeze`. Bounded in time.
 DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint);
 
 }  // namespace reachscan::helper

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "helper/inject.hpp"
 #include "helper/mappings.hpp"
@@ -18,6 +19,8 @@ namespace {
 using wire::Step;
 
 constexpr std::uint32_t kAttempts = 4;
+constexpr std::uint32_t kTries = 50;
+constexpr auto kBetweenTries = std::chrono::milliseconds(5);
 constexpr auto kStopLimit = std::chrono::seconds(5);
 
 // What a sweep needs to outlive the clone for: the records about the target.
@@ -160,7 +163,7 @@ void send_outcome(pid_t pid, const Snapshot& snapshot, std::uint32_t attempts, c
       .str("")
       .u64(static_cast<std::uint64_t>(snapshot.pause.count()))
       .u32(attempts)
-      .u32(snapshot.drain_steps)
+      .u32(snapshot.drain_runs)
       .u32(static_cast<std::uint32_t>(snapshot.phases.size()));
   for (const PhaseTime& phase : snapshot.phases)
     payload.str(phase.name).u64(static_cast<std::uint64_t>(phase.duration.count()));
@@ -179,6 +182,24 @@ void send_outcome(pid_t pid, const Snapshot& snapshot, std::uint32_t attempts, c
                                   .u64(totals.direct_bytes));
 }
 
+// Some states pass by themselves: a thread inside the trampoline of an earlier scan, a signal on
+// its way to every thread, a thread that ends at the wrong moment.
+Snapshot take_snapshot_patiently(pid_t pid, const Memory& memory, const TrampolineSite& site,
+                                 const abi::QuiesceHint* hint, Stream& stream,
+                                 Clock::time_point deadline) {
+  for (std::uint32_t tries = 1;; ++tries) {
+    send_progress(stream, wire::kFreeze, 0, 0);
+    try {
+      return take_snapshot(pid, memory, site, hint, std::min(deadline, Clock::now() + kStopLimit));
+    } catch (const Failure& failure) {
+      if (std::strcmp(failure.code, "retry") != 0) throw;
+      if (tries == kTries)
+        throw Failure(failure.step, "allocator-busy", failure.what(), failure.error, failure.tid);
+    }
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+}
+
 }  // namespace
 
 void scan(const Options& options, Stream& stream) {
@@ -195,15 +216,8 @@ void scan(const Options& options, Stream& stream) {
   abi::QuiesceHint hint{};
   bool drain_first = false;
   for (std::uint32_t attempt = 1; attempt <= kAttempts; ++attempt) {
-    send_progress(stream, wire::kFreeze, 0, 0);
-    Snapshot snapshot;
-    try {
-      snapshot = take_snapshot(options.pid, memory, site, drain_first ? &hint : nullptr,
-                               std::min(deadline, Clock::now() + kStopLimit));
-    } catch (const Failure& failure) {
-      if (std::strcmp(failure.code, "retry") != 0 || attempt == kAttempts) throw;
-      continue;
-    }
+    Snapshot snapshot = take_snapshot_patiently(options.pid, memory, site,
+                                                drain_first ? &hint : nullptr, stream, deadline);
     if (!snapshot.quiet) continue;
     Facts facts;
     SweepResult result = sweep(snapshot, options, stream, facts, deadline);

@@ -33,12 +33,11 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const TrampolineSite& si
     Urgency urgency;
     Freeze freeze(pid, deadline);
     Stopwatch watch(snapshot.phases, freeze.began());
-    freeze.capture_registers();
     watch.lap("freeze");
     if (hint != nullptr) {
       DrainResult drained = drain(freeze, memory, *hint);
       snapshot.quiet = drained.quiet;
-      snapshot.drain_steps = drained.steps;
+      snapshot.drain_runs = drained.runs;
     }
     watch.lap("quiesce");
     if (snapshot.quiet) {

@@ -27,7 +27,7 @@ struct Snapshot {
   std::vector<ThreadFacts> threads;
   std::vector<std::uint64_t> register_words;
   std::chrono::nanoseconds pause{};
-  std::uint32_t drain_steps = 0;
+  std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
   std::vector<PhaseTime> phases;
 };

@@ -25,24 +25,29 @@ bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
   return true;
 }
 
-WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline) {
+bool wait_until(pid_t tid, wire::Step step, Clock::time_point deadline, WaitStatus& status) {
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
-  WaitStatus result{};
-  while (!poll_for(tid, step, result)) {
+  while (!poll_for(tid, step, status)) {
     auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
-    if (left.count() <= 0)
-      throw Failure(step, "timeout",
-                    "thread " + std::to_string(tid) + " did not stop in time; it may be in " +
-                        "uninterruptible sleep",
-                    ETIMEDOUT, tid);
+    if (left.count() <= 0) return false;
     // SIGCHLD is one bit: the event of another task may have taken the wake-up of this one.
     auto slice = std::min<std::int64_t>(left.count(), 20'000'000);
     timespec limit{0, static_cast<long>(slice)};
     sigtimedwait(&child, nullptr, &limit);
   }
-  return result;
+  return true;
+}
+
+WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline) {
+  WaitStatus status{};
+  if (!wait_until(tid, step, deadline, status))
+    throw Failure(step, "timeout",
+                  "thread " + std::to_string(tid) +
+                      " did not stop in time; it may be in uninterruptible sleep",
+                  ETIMEDOUT, tid);
+  return status;
 }
 
 }  // namespace reachscan::helper

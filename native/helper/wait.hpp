@@ -21,8 +21,11 @@ struct WaitStatus {
 };
 
 // Waits for a stop or the end of exactly this task (waiting for any task costs time in proportion
-// to their number). Requires SIGCHLD to be blocked. Throws Failure(step, "timeout") at the
-// deadline.
+// to their number). Sleeps, so that the task can have this processor. Requires SIGCHLD to be
+// blocked. False at the deadline.
+bool wait_until(pid_t tid, wire::Step step, Clock::time_point deadline, WaitStatus& status);
+
+// The same, but throws Failure(step, "timeout") at the deadline.
 WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline);
 
 // The same without waiting: false if the task has nothing to report yet.

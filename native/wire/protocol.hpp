@@ -40,7 +40,7 @@ enum RecordType : std::uint32_t {
   kMappings = 2,   // u32 n, n x { u64 start, u64 end, u64 offset, u64 inode, u32 perms, str path }
   kModules = 3,    // u32 n, n x { u64 base, str path, str build_id (raw bytes) }
   kThreads = 4,    // u32 n, n x { u32 tid, u64 sp, u64 pc, u64 thread_pointer, str name }
-  kSnapshot = 5,   // str method, str reason, u64 pause_ns, u32 attempts, u32 drain_steps,
+  kSnapshot = 5,   // str method, str reason, u64 pause_ns, u32 attempts, u32 drain_runs,
                    // u32 n, n x { str phase, u64 ns }
   kHeap = 6,       // str allocator, u64 allocations, u64 bytes, u32 arenas, u32 regions
   kRegions = 7,    // u32 n, n x { u64 start, u64 end, u32 kind, u32 arena }

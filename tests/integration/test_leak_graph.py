@@ -90,6 +90,7 @@ def test_saved_stream_tells_the_same(victim: StartVictim, truth: Path, tmp_path:
 def test_types_of_a_stripped_program(victim: StartVictim) -> None:
     target = victim("leaky_sessions", "once")
     report = scan(target.pid)
+    # Lists point back into the session that owns them: a session must stand for its ring.
     leaked_sessions = {g["type"]: g["allocations"] for g in report["groups"] if g["type"]}
     assert leaked_sessions == {"shop::SecureSession": 100, "shop::PlainSession": 300}
     assert report["leaks"]["direct_allocations"] == 400

@@ -129,7 +129,7 @@ SNAPSHOT: dict[str, Any] = {
     "reason": "",
     "pause_ns": 412_345,
     "attempts": 1,
-    "drain_steps": 0,
+    "drain_runs": 0,
     "phases": [{"phase": "freeze", "ns": 100_000}, {"phase": "clone", "ns": 312_000}],
 }
 

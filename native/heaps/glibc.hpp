@@ -80,9 +80,8 @@ class Walker {
     uint64_t top = main_arena.top(instance.layout);
     bool unused = top == main_arena.address + instance.layout.bins - kHeader;
     Params params = find_params(space_, instance, [&](const Params& candidate) {
-      if (candidate.sbrk_base == 0) return unused || space_.anonymous_run(top).start != 0;
-      uint64_t start = align_up(candidate.sbrk_base, kGranule);
-      return !unused && probe_run(start, space_.anonymous_run(start).end, top).valid;
+      if (candidate.sbrk_base == 0) return unused || !is_contiguous(main_arena);
+      return !unused && proves_main_heap(space_, instance, main_arena, candidate.sbrk_base);
     });
     if (params.found || unused) return params;
     for (const abi::Mapping& m : space_) {

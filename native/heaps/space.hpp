@@ -68,11 +68,16 @@ class Space {
     return false;
   }
 
-  // Private memory that an allocator can have got from brk or mmap.
+  // Private memory that an allocator can have got from brk or mmap. The program may have protected
+  // pages of its blocks since.
   static bool is_anonymous(const abi::Mapping& m) {
-    constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
-    return (m.perms & kReadWrite) == kReadWrite && (m.perms & wire::kShared) == 0 &&
+    return (m.perms & wire::kShared) == 0 &&
            (m.flags & (abi::kFileBacked | abi::kFollowsFile | kUntouchable | abi::kMainStack)) == 0;
+  }
+
+  static bool is_writable_anonymous(const abi::Mapping& m) {
+    constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
+    return is_anonymous(m) && (m.perms & kReadWrite) == kReadWrite;
   }
 
   // Data and .bss of a module.

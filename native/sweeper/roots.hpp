@@ -106,7 +106,7 @@ class Roots {
   // result of a thread that nobody has joined yet.
   void exclude_cached_stacks() {
     for (const abi::Mapping& m : space_) {
-      if (!Space::is_anonymous(m)) continue;
+      if (!Space::is_writable_anonymous(m)) continue;
       uint64_t end = m.end;
       while (end > m.start) {
         Range stack = ended_stack_below(m, end);

@@ -37,7 +37,7 @@ void require_known_allocator(const Space& space, const Walker& walker) {
            module);
   if (walker.instance_count > 0) return;
   for (const abi::Mapping& m : space)
-    if (Space::is_anonymous(m))
+    if (Space::is_writable_anonymous(m))
       refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process", m.start);
 }
 

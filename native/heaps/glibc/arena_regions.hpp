@@ -47,7 +47,7 @@ inline bool claimed(const BlockMap& blocks, uint64_t address) {
 inline Verdict claim_mapped_regions(const Space& space, uint64_t top, BlockMap& blocks,
                                     Totals& totals) {
   for (const abi::Mapping& m : space) {
-    if (!Space::is_anonymous(m)) continue;
+    if (!Space::is_writable_anonymous(m)) continue;
     uint64_t limit = space.anonymous_run(m.start).end;
     for (uint64_t page = m.start; page + kMinMappedRegion <= limit && page < m.end;) {
       bool promising = word(page) == 0 && (raw_size(page) & kFlagBits) == kPrevInUse &&
@@ -68,6 +68,22 @@ inline Verdict claim_mapped_regions(const Space& space, uint64_t top, BlockMap& 
   return {};
 }
 
+inline bool is_contiguous(const Arena& arena) {
+  return (load<uint32_t>(arena.address + kFlagsOffset) & kNonContiguous) == 0;
+}
+
+// Whether the main heap starts at `base`: the chunks from there must line up, and the arena must
+// have got as much memory as lies between there and its end.
+inline bool proves_main_heap(const Space& space, const Instance& instance, const Arena& arena,
+                             uint64_t base) {
+  uint64_t top = arena.top(instance.layout);
+  uint64_t start = align_up(base, kGranule);
+  if (!probe_run(start, space.anonymous_run(start).end, top).valid) return false;
+  uint64_t system_mem = word(arena.address + instance.layout.next + kSystemMemAfterNext);
+  if (!is_contiguous(arena)) return start != top;
+  return top + chunk_size(top) - base - system_mem < kPage;
+}
+
 inline Verdict claim_main_arena(const Space& space, const Instance& instance, const Arena& arena,
                                 const Params& params, BlockMap& blocks, Totals& totals) {
   const ArenaLayout& layout = instance.layout;
@@ -81,8 +97,7 @@ inline Verdict claim_main_arena(const Space& space, const Instance& instance, co
     if (!run.valid) return invalid("the main heap's chunks do not line up", run.failed_at);
     reached_top = run.reached_top;
   }
-  bool contiguous = (load<uint32_t>(arena.address + kFlagsOffset) & kNonContiguous) == 0;
-  if (!contiguous) {
+  if (!is_contiguous(arena)) {
     Verdict verdict = claim_mapped_regions(space, top, blocks, totals);
     if (!verdict.fine()) return verdict;
     reached_top = reached_top || claimed(blocks, top);

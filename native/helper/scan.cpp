@@ -172,6 +172,11 @@ void send_outcome(pid_t pid, const Snapshot& snapshot, std::uint32_t attempts, c
     stream.warning("unreadable-memory",
                    std::to_string(result.unreadable_pages) +
                        " pages of writable memory could not be read and counted as zeros");
+  if (snapshot.unforked_left_out > 0)
+    stream.warning("incomplete-unforked-memory",
+                   std::to_string(snapshot.unforked_left_out) +
+                       " bytes that the program keeps from its clones were too many to read; what "
+                       "only they point to is reported as leaked");
   const abi::Totals& totals = result.totals;
   stream.record(wire::kFinal, Payload()
                                   .u64(totals.allocations)

@@ -1,5 +1,6 @@
 #include "helper/snapshot.hpp"
 
+#include "helper/kernel_held.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
 
@@ -29,6 +30,8 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const TrampolineSite& si
                        const abi::QuiesceHint* hint, Clock::time_point deadline) {
   Snapshot snapshot;
   CloneResult made{};
+  UnforkedMemory unforked(pid);
+  std::vector<std::uint64_t> kernel_words = kernel_held_words(pid);
   {
     Urgency urgency;
     Freeze freeze(pid, deadline);
@@ -42,6 +45,7 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const TrampolineSite& si
     watch.lap("quiesce");
     if (snapshot.quiet) {
       snapshot.register_words = freeze.register_words();
+      unforked.capture(memory);
       made = clone_target(freeze, memory, site, deadline);
       watch.lap("clone");
     }
@@ -52,7 +56,16 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const TrampolineSite& si
       snapshot.threads.push_back(
           {thread.tid, {thread.registers.rip, thread.registers.rsp, thread.registers.fs_base}});
   }
-  if (snapshot.quiet) snapshot.clone = std::make_unique<Clone>(made.clone, site.address);
+  if (!snapshot.quiet) return snapshot;
+  snapshot.clone = std::make_unique<Clone>(made.clone, site.address);
+  unforked.restore(*snapshot.clone);
+  snapshot.unforked_left_out = unforked.left_out();
+  // Asked for on both sides of the pause: what was registered at that moment is in one of the
+  // answers.
+  std::vector<std::uint64_t>& words = snapshot.register_words;
+  words.insert(words.end(), kernel_words.begin(), kernel_words.end());
+  kernel_words = kernel_held_words(pid);
+  words.insert(words.end(), kernel_words.begin(), kernel_words.end());
   return snapshot;
 }
 

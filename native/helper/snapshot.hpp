@@ -8,6 +8,7 @@
 #include "helper/clone.hpp"
 #include "helper/freeze.hpp"
 #include "helper/trampoline.hpp"
+#include "helper/unforked.hpp"
 #include "wire/sweeper_abi.hpp"
 
 namespace reachscan::helper {
@@ -29,11 +30,12 @@ struct Snapshot {
   std::chrono::nanoseconds pause{};
   std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
+  std::uint64_t unforked_left_out = 0;  // bytes that neither clone nor copy could bring along
   std::vector<PhaseTime> phases;
 };
 
-// With a hint, the threads are first stepped out of the allocator. Throws Failure; the target then
-// runs again.
+// With a hint, the threads are first let out of the allocator. Throws Failure; the target then runs
+// again.
 Snapshot take_snapshot(pid_t pid, const Memory& memory, const TrampolineSite& site,
                        const abi::QuiesceHint* hint, Clock::time_point deadline);
 

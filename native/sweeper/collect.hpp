@@ -113,7 +113,11 @@ class Explorer {
   List<Item> open_;  // each block is in it once, so it holds all leaks at most
 };
 
-inline void collect_leaks(BlockMap& blocks, LeakWriter& writer) {
+inline bool starts_with_vtable(const heaps::Space& space, uint64_t block) {
+  return in_constant_data(space, heaps::word(block));
+}
+
+inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWriter& writer) {
   std::size_t count = 0;
   blocks.each_unmarked([&](uint64_t) { ++count; });
   if (count == 0) return;
@@ -121,10 +125,14 @@ inline void collect_leaks(BlockMap& blocks, LeakWriter& writer) {
   blocks.each_unmarked([&](uint64_t block) { leaked.push(block); });
 
   Explorer explorer(blocks, count);
-  for (uint64_t block : leaked) {
-    if (blocks.is_marked(block)) continue;
-    starts.push(block);
-    explorer.explore(block, [](uint64_t, uint32_t) { return 0u; });
+  // Which member of a ring the first pass meets first is its head: an object with a class says
+  // most.
+  for (bool with_class : {true, false}) {
+    for (uint64_t block : leaked) {
+      if (blocks.is_marked(block) || (with_class && !starts_with_vtable(space, block))) continue;
+      starts.push(block);
+      explorer.explore(block, [](uint64_t, uint32_t) { return 0u; });
+    }
   }
   for (uint64_t block : leaked) blocks.clear_mark(block);
   while (!starts.empty())

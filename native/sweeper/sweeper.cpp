@@ -103,7 +103,7 @@ void sweep() {
     begin_phase(wire::kMark);
     mark_all(space, walker, blocks, threads);
     begin_phase(wire::kCollect);
-    collect_leaks(blocks, *writer);
+    collect_leaks(space, blocks, *writer);
   }
   writer->finish();
   control()->totals = totals_of(walker, *writer);

@@ -7,6 +7,13 @@
 
 namespace reachscan::sweeper {
 
+// Where vtables and the names of types are: data of a module that is no code.
+inline bool in_constant_data(const heaps::Space& space, uint64_t address) {
+  const abi::Mapping* m = space.find(address);
+  return m != nullptr && (m->flags & abi::kFileBacked) != 0 && (m->perms & wire::kRead) != 0 &&
+         (m->perms & (wire::kExecute | wire::kWrite)) == 0;
+}
+
 class TypeNames {
  public:
   explicit TypeNames(const heaps::Space& space)
@@ -18,7 +25,7 @@ class TypeNames {
     uint64_t slot = value * 0x9e3779b97f4a7c15ull >> (64 - kSlotBits);
     for (; seen_[slot] != 0; slot = (slot + 1) % kSlots)
       if (seen_[slot] == value) return;
-    if (!in_constant_data(value)) return;
+    if (!in_constant_data(space_, value)) return;
     seen_[slot] = value;
     ++count_;
   }
@@ -38,12 +45,6 @@ class TypeNames {
   static constexpr std::size_t kSlots = 1u << kSlotBits;
   static constexpr std::size_t kMaxName = 1023;
   static constexpr int64_t kMaxOffsetToTop = 1 << 24;
-
-  bool in_constant_data(uint64_t address) const {
-    const abi::Mapping* m = space_.find(address);
-    return m != nullptr && (m->flags & abi::kFileBacked) != 0 && (m->perms & wire::kRead) != 0 &&
-           (m->perms & wire::kExecute) == 0;
-  }
 
   bool is_code(uint64_t address) const {
     const abi::Mapping* m = space_.find(address);
@@ -68,7 +69,7 @@ class TypeNames {
     if (first_function != 0 && !is_code(first_function)) return false;
     if (type % 8 != 0 || !space_.readable(type, 16)) return false;
     uint64_t at = heaps::word(type + 8);
-    if (!in_constant_data(at)) return false;
+    if (!in_constant_data(space_, at)) return false;
     // A leading star says that the name is unique by address only.
     if (heaps::load<char>(at) == '*') ++at;
     std::size_t length = 0;

@@ -1,0 +1,53 @@
+#include "helper/kernel_held.hpp"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <climits>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace reachscan::helper {
+namespace {
+
+// Adds the hexadecimal number that follows `key` in each line that has it.
+void add_values(const std::string& path, std::string_view key, std::vector<std::uint64_t>& words) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::size_t at = line.find(key);
+    if (at == std::string::npos) continue;
+    at = line.find_first_not_of(' ', at + key.size());
+    std::uint64_t value = 0;
+    if (at != std::string::npos &&
+        std::from_chars(line.data() + at, line.data() + line.size(), value, 16).ec == std::errc{})
+      words.push_back(value);
+  }
+}
+
+bool is_epoll(const std::string& link) {
+  char target[64];
+  ssize_t length = readlink(link.c_str(), target, sizeof target);
+  return length > 0 &&
+         std::string_view(target, static_cast<std::size_t>(length)) == "anon_inode:[eventpoll]";
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> kernel_held_words(pid_t pid) {
+  std::vector<std::uint64_t> words;
+  std::string process = "/proc/" + std::to_string(pid);
+  // "tfd:        5 events:       19 data:     55d0c0ffee00  pos:0 ..."
+  if (DIR* directory = opendir((process + "/fd").c_str())) {
+    while (const dirent* entry = readdir(directory))
+      if (is_epoll(process + "/fd/" + entry->d_name))
+        add_values(process + "/fdinfo/" + entry->d_name, "data:", words);
+    closedir(directory);
+  }
+  // "signal: 34/000055d0c0ffee00"
+  add_values(process + "/timers", "/", words);
+  return words;
+}
+
+}  // namespace reachscan::helper

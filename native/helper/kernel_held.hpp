@@ -1,0 +1,16 @@
+// Pointers that a program has handed to the kernel and may keep nowhere else.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace reachscan::helper {
+
+// Data of epoll registrations (/proc/PID/fdinfo) and signal values of POSIX timers
+// (/proc/PID/timers). What may not be read, or goes away meanwhile, is left out: these words are
+// roots beyond the memory.
+std::vector<std::uint64_t> kernel_held_words(pid_t pid);
+
+}  // namespace reachscan::helper

@@ -25,13 +25,18 @@ constexpr auto kCallLimit = std::chrono::seconds(10);
 }  // namespace
 
 Clone::Clone(pid_t pid, std::uint64_t gadget) : pid_(pid), memory_(pid), gadget_(gadget) {
-  memory_.write(Step::kPrepareClone, gadget_, arch::kSyscallGadget.data(),
-                arch::kSyscallGadget.size());
+  move_gadget(gadget);
   // Signals to the target's process group reach the clone too; none may run a handler here.
   std::uint64_t all = ~0ull;
   ptrace(PTRACE_SETSIGMASK, pid_, sizeof all, &all);
   // If memory runs out, the clone goes first. Failing to say so harms nobody.
   std::ofstream("/proc/" + std::to_string(pid_) + "/oom_score_adj") << 1000;
+}
+
+void Clone::move_gadget(std::uint64_t gadget) {
+  memory_.write(Step::kPrepareClone, gadget, arch::kSyscallGadget.data(),
+                arch::kSyscallGadget.size());
+  gadget_ = gadget;
 }
 
 Clone::~Clone() {
@@ -76,6 +81,8 @@ std::int64_t Clone::call(std::uint64_t number, std::array<std::uint64_t, 6> argu
     if (status.event() == 0 && status.signal() == SIGTRAP &&
         r.rip == gadget_ + arch::kSyscallGadget.size())
       break;
+    if (status.event() == 0 && (status.signal() == SIGSEGV || status.signal() == SIGBUS))
+      fail_dead(pid_, EFAULT);
     resume();  // a signal for the whole process group: not for the clone
   }
   auto result = static_cast<std::int64_t>(r.rax);

@@ -21,6 +21,9 @@ class Clone {
   Clone(const Clone&) = delete;
   Clone& operator=(const Clone&) = delete;
 
+  // From now on system calls are made from there.
+  void move_gadget(std::uint64_t gadget);
+
   // Makes the clone execute one system call; its registers are as before afterwards. Returns the
   // raw result, negative errno included. Throws Failure(kServeRequest) if the clone died.
   std::int64_t call(std::uint64_t number, std::array<std::uint64_t, 6> arguments);

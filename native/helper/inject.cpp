@@ -120,6 +120,7 @@ bool SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& res
       std::vector<unsigned char> frames(std::min<std::uint64_t>(control.first, kOutputBytes));
       clone_.memory().read(Step::kServeRequest, control.output, frames.data(), frames.size());
       stream.frames(frames.data(), frames.size());
+      flushed_ = true;
       return false;
     }
     case abi::Request::kPhase:
@@ -145,8 +146,8 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
       result.hint = control.hint;
       return;
     case abi::Refusal::kNoMemory:
-      throw Failure(Step::kRunSweeper, "clone-refused", read_text(control.second), ENOMEM,
-                    clone_.pid());
+      throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+                    read_text(control.second), ENOMEM, clone_.pid());
     case abi::Refusal::kLayoutUnknown:
       break;
   }

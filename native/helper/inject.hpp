@@ -56,6 +56,7 @@ class SweeperRun {
   Clone& clone_;
   const SweeperInputs& inputs_;
   std::uint64_t control_ = 0;
+  bool flushed_ = false;  // some results are out: no other method may start over
 };
 
 }  // namespace reachscan::helper

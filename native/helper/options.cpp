@@ -11,7 +11,7 @@ namespace reachscan::helper {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: reachscan-helper --pid N [--method auto|clone] [--threads N] [--timeout SECONDS]\n"
+    "usage: reachscan-helper --pid N [--method auto|clone|copy] [--threads N] [--timeout SECONDS]\n"
     "                        [--contents BYTES] [--list-heap] [--verbose]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
     "complete, 1 the last record tells why not, 2 bad arguments.\n";

@@ -4,13 +4,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "helper/inject.hpp"
 #include "helper/mappings.hpp"
 #include "helper/process.hpp"
+#include "helper/records.hpp"
 #include "helper/snapshot.hpp"
 
 namespace reachscan::helper {
@@ -23,11 +27,7 @@ constexpr std::uint32_t kTries = 50;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
 constexpr auto kStopLimit = std::chrono::seconds(5);
 
-// What a sweep needs to outlive the clone for: the records about the target.
-struct Facts {
-  Payload mappings;
-  Payload modules;
-};
+std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
 
 void require_supported(pid_t pid) {
   std::string path = "/proc/" + std::to_string(pid) + "/exe";
@@ -35,12 +35,10 @@ void require_supported(pid_t pid) {
   if (fd < 0) {
     if (errno == EACCES || errno == EPERM)
       throw Failure(Step::kOpenTarget, "not-permitted",
-                    "may not look at process " + std::to_string(pid) + ": " + std::strerror(errno),
-                    errno, pid);
+                    "may not look at " + name_of(pid) + ": " + std::strerror(errno), errno, pid);
     bool exists = access(("/proc/" + std::to_string(pid)).c_str(), F_OK) == 0;
     throw Failure(Step::kOpenTarget, exists ? "target-exited" : "no-such-process",
-                  exists ? "process " + std::to_string(pid) +
-                               " has no program: it is a kernel thread or has ended"
+                  exists ? name_of(pid) + " has no program: it is a kernel thread or has ended"
                          : "there is no process " + std::to_string(pid),
                   errno, pid);
   }
@@ -50,7 +48,7 @@ void require_supported(pid_t pid) {
   if (length < static_cast<ssize_t>(sizeof header) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_machine != EM_X86_64)
     throw Failure(Step::kOpenTarget, "unsupported-architecture",
-                  "process " + std::to_string(pid) + " is not a 64-bit x86 program", 0, pid);
+                  name_of(pid) + " is not a 64-bit x86 program", 0, pid);
 }
 
 // A filter may kill the target for a clone() it never makes itself, so none is tried.
@@ -58,48 +56,25 @@ void require_clonable(pid_t pid) {
   std::string seccomp = status_field(pid, "Seccomp");
   if (!seccomp.empty() && seccomp != "0")
     throw Failure(Step::kOpenTarget, "clone-refused",
-                  "process " + std::to_string(pid) +
-                      " runs under a seccomp filter, which may forbid it to be cloned",
+                  name_of(pid) + " runs under a seccomp filter, which may forbid it to be cloned",
                   0, pid);
 }
 
-void send_target(pid_t pid, Stream& stream) {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  Payload payload;
-  payload.u32(static_cast<std::uint32_t>(pid))
-      .u32(static_cast<std::uint32_t>(list_threads(pid).size()))
-      .u64(static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-           static_cast<std::uint64_t>(now.tv_nsec))
-      .str(thread_name(pid, pid))
-      .str(executable_path(pid));
-  std::vector<std::string> arguments = command_line(pid);
-  payload.u32(static_cast<std::uint32_t>(arguments.size()));
-  for (const std::string& argument : arguments) payload.str(argument);
-  stream.record(wire::kTarget, payload);
-}
-
-void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::uint64_t total) {
-  stream.record(wire::kProgress, Payload().u32(phase).u32(0).u64(done).u64(total));
-}
-
-Payload threads_record(pid_t pid, const std::vector<ThreadFacts>& threads) {
-  Payload payload;
-  payload.u32(static_cast<std::uint32_t>(threads.size()));
-  for (const ThreadFacts& thread : threads) {
-    std::string name;
+// Some states pass by themselves: a thread inside the trampoline of an earlier scan, a signal on
+// its way to every thread, a thread that ends at the wrong moment.
+Snapshot take_snapshot_patiently(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
+                                 Stream& stream, Clock::time_point deadline) {
+  for (std::uint32_t tries = 1;; ++tries) {
+    send_progress(stream, wire::kFreeze, 0, 0);
     try {
-      name = thread_name(pid, thread.tid);
-    } catch (const Failure&) {
-      // Ended since the snapshot; it has no name any more.
+      return take_snapshot(pid, memory, plan, std::min(deadline, Clock::now() + kStopLimit));
+    } catch (const Failure& failure) {
+      if (std::strcmp(failure.code, "retry") != 0) throw;
+      if (tries == kTries)
+        throw Failure(failure.step, "allocator-busy", failure.what(), failure.error, failure.tid);
     }
-    payload.u32(static_cast<std::uint32_t>(thread.tid))
-        .u64(thread.state.sp)
-        .u64(thread.state.pc)
-        .u64(thread.state.thread_pointer)
-        .str(name);
+    std::this_thread::sleep_for(kBetweenTries);
   }
-  return payload;
 }
 
 const char* phase_name(wire::Phase phase) {
@@ -121,12 +96,11 @@ const char* phase_name(wire::Phase phase) {
 }
 
 // Runs the sweeper in the snapshot's clone, timing its phases, and kills the clone.
-SweepResult sweep(Snapshot& snapshot, const Options& options, Stream& stream, Facts& facts,
-                  Clock::time_point deadline) {
-  std::vector<MapEntry> entries = read_mappings(snapshot.clone->pid());
-  facts.mappings = mappings_record(entries);
-  facts.modules = modules_record(entries, snapshot.clone->memory());
-  std::vector<abi::Mapping> mappings = classify(entries, snapshot.clone->memory());
+void sweep(Snapshot& snapshot, const Options& options, Stream& stream, Outcome& outcome,
+           Clock::time_point deadline) {
+  outcome.mappings = mappings_record(snapshot.mappings);
+  outcome.modules = modules_record(snapshot.mappings, snapshot.clone->memory());
+  std::vector<abi::Mapping> mappings = classify(snapshot.mappings, snapshot.clone->memory());
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
   SweeperInputs inputs{mappings, threads, snapshot.register_words, options.list_heap,
@@ -140,7 +114,7 @@ SweepResult sweep(Snapshot& snapshot, const Options& options, Stream& stream, Fa
     current = next;
     since = Clock::now();
   };
-  SweepResult result = run.run(
+  outcome.result = run.run(
       stream,
       [&](wire::Phase phase, std::uint64_t done, std::uint64_t total) {
         if (current != phase_name(phase)) lap(phase_name(phase));
@@ -150,93 +124,74 @@ SweepResult sweep(Snapshot& snapshot, const Options& options, Stream& stream, Fa
       deadline);
   lap("");
   snapshot.clone.reset();
-  return result;
 }
 
-void send_outcome(pid_t pid, const Snapshot& snapshot, std::uint32_t attempts, const Facts& facts,
-                  const SweepResult& result, Stream& stream) {
-  stream.record(wire::kMappings, facts.mappings);
-  stream.record(wire::kModules, facts.modules);
-  stream.record(wire::kThreads, threads_record(pid, snapshot.threads));
-  Payload payload;
-  payload.str("clone")
-      .str("")
-      .u64(static_cast<std::uint64_t>(snapshot.pause.count()))
-      .u32(attempts)
-      .u32(snapshot.drain_runs)
-      .u32(static_cast<std::uint32_t>(snapshot.phases.size()));
-  for (const PhaseTime& phase : snapshot.phases)
-    payload.str(phase.name).u64(static_cast<std::uint64_t>(phase.duration.count()));
-  stream.record(wire::kSnapshot, payload);
-  if (result.unreadable_pages > 0)
-    stream.warning("unreadable-memory",
-                   std::to_string(result.unreadable_pages) +
-                       " pages of writable memory could not be read and counted as zeros");
-  if (snapshot.unforked_left_out > 0)
-    stream.warning("incomplete-unforked-memory",
-                   std::to_string(snapshot.unforked_left_out) +
-                       " bytes that the program keeps from its clones were too many to read; what "
-                       "only they point to is reported as leaked");
-  const abi::Totals& totals = result.totals;
-  stream.record(wire::kFinal, Payload()
-                                  .u64(totals.allocations)
-                                  .u64(totals.bytes)
-                                  .u64(totals.leaked)
-                                  .u64(totals.leaked_bytes)
-                                  .u64(totals.direct)
-                                  .u64(totals.direct_bytes));
-}
-
-// Some states pass by themselves: a thread inside the trampoline of an earlier scan, a signal on
-// its way to every thread, a thread that ends at the wrong moment.
-Snapshot take_snapshot_patiently(pid_t pid, const Memory& memory, const TrampolineSite& site,
-                                 const abi::QuiesceHint* hint, Stream& stream,
-                                 Clock::time_point deadline) {
-  for (std::uint32_t tries = 1;; ++tries) {
-    send_progress(stream, wire::kFreeze, 0, 0);
-    try {
-      return take_snapshot(pid, memory, site, hint, std::min(deadline, Clock::now() + kStopLimit));
-    } catch (const Failure& failure) {
-      if (std::strcmp(failure.code, "retry") != 0) throw;
-      if (tries == kTries)
-        throw Failure(failure.step, "allocator-busy", failure.what(), failure.error, failure.tid);
+// Snapshot and sweep, again if a thread was inside the allocator at that moment.
+void scan_by(Method method, const std::string& reason, const Options& options, const Memory& memory,
+             Stream& stream) {
+  Clock::time_point deadline = Clock::now() + options.timeout;
+  SnapshotPlan plan{method, {}, nullptr};
+  if (method == Method::kClone) plan.site = find_trampoline_site(options.pid, memory);
+  abi::QuiesceHint hint{};
+  for (std::uint32_t attempt = 1; attempt <= kAttempts; ++attempt) {
+    Snapshot snapshot = take_snapshot_patiently(options.pid, memory, plan, stream, deadline);
+    if (!snapshot.quiet) continue;
+    Outcome outcome{method == Method::kCopy ? "copy" : "clone", reason, attempt, {}, {}, {}};
+    sweep(snapshot, options, stream, outcome, deadline);
+    if (!outcome.result.busy) {
+      send_outcome(options.pid, snapshot, outcome, stream);
+      return;
     }
-    std::this_thread::sleep_for(kBetweenTries);
+    hint = outcome.result.hint;
+    plan.hint = &hint;
   }
+  throw Failure(Step::kDrain, "allocator-busy",
+                "the threads of " + name_of(options.pid) + " did not leave the allocator in " +
+                    std::to_string(kAttempts) + " attempts",
+                EBUSY, options.pid);
+}
+
+void scan_by_best_method(const Options& options, const Memory& memory, Stream& stream) {
+  std::string reason;
+  if (options.method == "copy") {
+    reason = "asked for";
+  } else {
+    try {
+      require_clonable(options.pid);
+      scan_by(Method::kClone, "", options, memory, stream);
+      return;
+    } catch (const Failure& failure) {
+      if (options.method != "auto" || std::strcmp(failure.code, "clone-refused") != 0) throw;
+      reason = failure.what();
+    }
+  }
+  scan_by(Method::kCopy, reason, options, memory, stream);
 }
 
 }  // namespace
 
 void scan(const Options& options, Stream& stream) {
-  if (options.method != "auto" && options.method != "clone")
+  if (options.method != "auto" && options.method != "clone" && options.method != "copy")
     throw Failure(Step::kOpenTarget, "unsupported-method",
                   "method '" + options.method + "' is not available", 0, options.pid);
-  Clock::time_point deadline = Clock::now() + options.timeout;
   require_supported(options.pid);
-  require_clonable(options.pid);
   Memory memory(options.pid);
-  TrampolineSite site = find_trampoline_site(options.pid, memory);
-  send_target(options.pid, stream);
-
-  abi::QuiesceHint hint{};
-  bool drain_first = false;
-  for (std::uint32_t attempt = 1; attempt <= kAttempts; ++attempt) {
-    Snapshot snapshot = take_snapshot_patiently(options.pid, memory, site,
-                                                drain_first ? &hint : nullptr, stream, deadline);
-    if (!snapshot.quiet) continue;
-    Facts facts;
-    SweepResult result = sweep(snapshot, options, stream, facts, deadline);
-    if (!result.busy) {
-      send_outcome(options.pid, snapshot, attempt, facts, result, stream);
-      return;
-    }
-    hint = result.hint;
-    drain_first = true;
+  std::vector<MapEntry> mappings = read_mappings(options.pid);
+  try {
+    send_target(options.pid, stream);
+    scan_by_best_method(options, memory, stream);
+  } catch (const Failure& failure) {
+    // The memory of a process that executes another program goes away: then whatever failed, failed
+    // because of that.
+    char byte = 0;
+    bool same = !mappings.empty() && memory.try_read(mappings.front().start, &byte, 1);
+    if (same || failure.step == Step::kWriteStream) throw;
+    bool alive = access(("/proc/" + std::to_string(options.pid) + "/exe").c_str(), F_OK) == 0;
+    throw Failure(failure.step, alive ? "target-execed" : "target-exited",
+                  name_of(options.pid) + (alive ? " started another program during the scan"
+                                                : " ended during the scan"),
+                  failure.error, failure.tid);
   }
-  throw Failure(Step::kDrain, "allocator-busy",
-                "the threads of process " + std::to_string(options.pid) +
-                    " did not leave the allocator in " + std::to_string(kAttempts) + " attempts",
-                EBUSY, options.pid);
 }
 
 }  // namespace reachscan::helper

@@ -1,5 +1,6 @@
 #include "helper/snapshot.hpp"
 
+#include "helper/copy.hpp"
 #include "helper/kernel_held.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
@@ -24,44 +25,104 @@ class Stopwatch {
   Clock::time_point last_;
 };
 
+// What makes the process that the sweeper will run in. One of two ways; the calls come in this
+// order.
+class Maker {
+ public:
+  virtual ~Maker() = default;
+  // While the target is stopped. Returns the thread to release first, 0 if any will do.
+  virtual pid_t capture(Freeze& freeze, Clock::time_point deadline) = 0;
+  // When the target runs again.
+  virtual void finish(Snapshot& snapshot) = 0;
+};
+
+class CloneMaker : public Maker {
+ public:
+  CloneMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
+      : memory_(memory), site_(site), unforked_(pid) {}
+
+  pid_t capture(Freeze& freeze, Clock::time_point deadline) override {
+    unforked_.capture(memory_);
+    made_ = clone_target(freeze, memory_, site_, deadline);
+    return made_.injected;
+  }
+
+  void finish(Snapshot& snapshot) override {
+    snapshot.clone = std::make_unique<Clone>(made_.clone, site_.address);
+    unforked_.restore(*snapshot.clone);
+    snapshot.unforked_left_out = unforked_.left_out();
+    snapshot.mappings = read_mappings(made_.clone);
+  }
+
+ private:
+  const Memory& memory_;
+  const TrampolineSite& site_;
+  UnforkedMemory unforked_;
+  CloneResult made_{};
+};
+
+class CopyMaker : public Maker {
+ public:
+  CopyMaker(pid_t pid, const Memory& memory) : memory_(memory), copy_(pid) {}
+
+  pid_t capture(Freeze&, Clock::time_point) override {
+    copy_.capture();
+    return 0;
+  }
+
+  void finish(Snapshot& snapshot) override {
+    copy_.complete(memory_);
+    snapshot.clone = copy_.build();
+    snapshot.mappings = copy_.mappings();
+  }
+
+ private:
+  const Memory& memory_;
+  MemoryCopy copy_;
+};
+
+std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const SnapshotPlan& plan) {
+  if (plan.method == Method::kCopy) return std::make_unique<CopyMaker>(pid, memory);
+  return std::make_unique<CloneMaker>(pid, memory, plan.site);
+}
+
+void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan, Maker& maker,
+                        Snapshot& snapshot, Clock::time_point deadline) {
+  Urgency urgency;
+  Freeze freeze(pid, deadline);
+  Stopwatch watch(snapshot.phases, freeze.began());
+  watch.lap("freeze");
+  if (plan.hint != nullptr) {
+    DrainResult drained = drain(freeze, memory, *plan.hint);
+    snapshot.quiet = drained.quiet;
+    snapshot.drain_runs = drained.runs;
+  }
+  watch.lap("quiesce");
+  pid_t first = 0;
+  if (snapshot.quiet) {
+    snapshot.register_words = freeze.register_words();
+    first = maker.capture(freeze, deadline);
+    watch.lap(plan.method == Method::kCopy ? "copy" : "clone");
+  }
+  freeze.release(first);
+  watch.lap("release");
+  snapshot.pause = freeze.pause();
+  for (const StoppedThread& thread : freeze.threads())
+    snapshot.threads.push_back(
+        {thread.tid, {thread.registers.rip, thread.registers.rsp, thread.registers.fs_base}});
+}
+
 }  // namespace
 
-Snapshot take_snapshot(pid_t pid, const Memory& memory, const TrampolineSite& site,
-                       const abi::QuiesceHint* hint, Clock::time_point deadline) {
+Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
+                       Clock::time_point deadline) {
   Snapshot snapshot;
-  CloneResult made{};
-  UnforkedMemory unforked(pid);
+  std::unique_ptr<Maker> maker = make_maker(pid, memory, plan);
   std::vector<std::uint64_t> kernel_words = kernel_held_words(pid);
-  {
-    Urgency urgency;
-    Freeze freeze(pid, deadline);
-    Stopwatch watch(snapshot.phases, freeze.began());
-    watch.lap("freeze");
-    if (hint != nullptr) {
-      DrainResult drained = drain(freeze, memory, *hint);
-      snapshot.quiet = drained.quiet;
-      snapshot.drain_runs = drained.runs;
-    }
-    watch.lap("quiesce");
-    if (snapshot.quiet) {
-      snapshot.register_words = freeze.register_words();
-      unforked.capture(memory);
-      made = clone_target(freeze, memory, site, deadline);
-      watch.lap("clone");
-    }
-    freeze.release(made.injected);
-    watch.lap("release");
-    snapshot.pause = freeze.pause();
-    for (const StoppedThread& thread : freeze.threads())
-      snapshot.threads.push_back(
-          {thread.tid, {thread.registers.rip, thread.registers.rsp, thread.registers.fs_base}});
-  }
+  freeze_and_capture(pid, memory, plan, *maker, snapshot, deadline);
   if (!snapshot.quiet) return snapshot;
-  snapshot.clone = std::make_unique<Clone>(made.clone, site.address);
-  unforked.restore(*snapshot.clone);
-  snapshot.unforked_left_out = unforked.left_out();
-  // Asked for on both sides of the pause: what was registered at that moment is in one of the
-  // answers.
+  maker->finish(snapshot);
+  // Asked for on both sides of the pause: what was registered then is in one of the answers.
   std::vector<std::uint64_t>& words = snapshot.register_words;
   words.insert(words.end(), kernel_words.begin(), kernel_words.end());
   kernel_words = kernel_held_words(pid);

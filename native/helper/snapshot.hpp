@@ -1,4 +1,4 @@
-// One pause: stop the target, let the allocator come to rest, capture, clone, let the target go.
+// One pause: stop the target, let the allocator come to rest, capture, clone or copy, let it go.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "helper/clone.hpp"
 #include "helper/freeze.hpp"
+#include "helper/process.hpp"
 #include "helper/trampoline.hpp"
 #include "helper/unforked.hpp"
 #include "wire/sweeper_abi.hpp"
@@ -25,6 +26,7 @@ struct ThreadFacts {
 
 struct Snapshot {
   std::unique_ptr<Clone> clone;
+  std::vector<MapEntry> mappings;
   std::vector<ThreadFacts> threads;
   std::vector<std::uint64_t> register_words;
   std::chrono::nanoseconds pause{};
@@ -34,9 +36,17 @@ struct Snapshot {
   std::vector<PhaseTime> phases;
 };
 
+enum class Method { kClone, kCopy };
+
+struct SnapshotPlan {
+  Method method;
+  TrampolineSite site;           // for a clone
+  const abi::QuiesceHint* hint;  // null: do not drain
+};
+
 // With a hint, the threads are first let out of the allocator. Throws Failure; the target then runs
 // again.
-Snapshot take_snapshot(pid_t pid, const Memory& memory, const TrampolineSite& site,
-                       const abi::QuiesceHint* hint, Clock::time_point deadline);
+Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
+                       Clock::time_point deadline);
 
 }  // namespace reachscan::helper

@@ -1,0 +1,230 @@
+#include "helper/copy.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "wire/protocol.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kPagesAtOnce = 1 << 16;
+constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62;
+// Address space for the file; it takes memory only where it is written.
+constexpr std::uint64_t kViewBytes = 1ull << 42;
+constexpr std::uint64_t kLowestBridge = 0x10000000;
+constexpr std::uint64_t kUserEnd = 0x7ffffffff000;
+constexpr auto kBirthLimit = std::chrono::seconds(5);
+
+// A breakpoint behind the instruction that the child runs system calls with.
+asm(".text\n.balign 16\n.globl reachscan_gadget\nreachscan_gadget: syscall\nint3\n.balign 16\n");
+extern "C" const char reachscan_gadget[];
+
+// glibc 2.35 or later.
+extern "C" __attribute__((weak)) const std::ptrdiff_t __rseq_offset;
+extern "C" __attribute__((weak)) const unsigned int __rseq_size;
+
+bool is_kernel_owned(const MapEntry& entry) {
+  return entry.path == "[vdso]" || entry.path == "[vsyscall]" || entry.path.rfind("[vvar", 0) == 0;
+}
+
+bool is_device(const MapEntry& entry) {
+  return entry.path.rfind("/dev/", 0) == 0 && entry.path.rfind("/dev/shm/", 0) != 0 &&
+         entry.path.rfind("/dev/zero", 0) != 0;
+}
+
+bool is_readable(const MapEntry& entry) {
+  return (entry.perms & wire::kRead) != 0 && !is_kernel_owned(entry) && !is_device(entry);
+}
+
+bool changes(const MapEntry& entry) {
+  return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;
+}
+
+std::uint64_t kibibytes(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size()));
+  return 0;
+}
+
+[[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
+  throw Failure(Step::kBuildCopy, "internal", what + ": " + std::strerror(error), error, pid);
+}
+
+// The C library has told the kernel of a word in its memory that is written at every switch to user
+// mode (restartable sequences). That memory is about to go.
+void forget_restartable_sequences() {
+  if (&__rseq_size == nullptr || __rseq_size == 0) return;
+  constexpr unsigned kUnregister = 1, kSignature = 0x53053053;
+  char* area = static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset;
+  for (unsigned length : {32u, __rseq_size})
+    if (syscall(SYS_rseq, area, length, kUnregister, kSignature) == 0) return;
+}
+
+// A child of ours that waits, stopped, to be remade; it dies with us.
+pid_t start_host() {
+  pid_t parent = getpid();
+  int ready[2];
+  if (pipe2(ready, O_CLOEXEC) != 0) fail("cannot start a process for the copy", errno, 0);
+  pid_t child = fork();
+  if (child < 0) fail("cannot start a process for the copy", errno, 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(0);
+    forget_restartable_sequences();
+    close(ready[0]);
+    close(ready[1]);
+    for (;;) pause();
+  }
+  char byte;
+  close(ready[1]);
+  while (read(ready[0], &byte, 1) < 0 && errno == EINTR) {
+  }
+  close(ready[0]);
+  if (ptrace(PTRACE_SEIZE, child, nullptr, PTRACE_O_EXITKILL) != 0 ||
+      ptrace(PTRACE_INTERRUPT, child, nullptr, nullptr) != 0)
+    fail("cannot take charge of the process for the copy", errno, child);
+  if (!wait_for(child, Step::kBuildCopy, Clock::now() + kBirthLimit).stopped())
+    fail("the process for the copy died", ECHILD, child);
+  return child;
+}
+
+bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page) {
+  return std::any_of(mappings.begin(), mappings.end(), [page](const MapEntry& entry) {
+    return page + kPage > entry.start && page < entry.end;
+  });
+}
+
+void must(std::int64_t result, const char* what, pid_t pid) {
+  if (result < 0) fail(what, static_cast<int>(-result), pid);
+}
+
+}  // namespace
+
+MemoryCopy::MemoryCopy(pid_t pid) : pid_(pid) {
+  std::uint64_t needed = kibibytes("/proc/" + std::to_string(pid) + "/status", "VmRSS:");
+  std::uint64_t available = kibibytes("/proc/meminfo", "MemAvailable:");
+  if (needed > available - available / 10)
+    throw Failure(Step::kReadMemory, "no-memory",
+                  "a copy of the process takes " + std::to_string(needed >> 10) + " MiB and only " +
+                      std::to_string(available >> 10) + " are available",
+                  ENOMEM, pid);
+  file_ = memfd_create("reachscan-copy", MFD_CLOEXEC);
+  if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kViewBytes)) != 0)
+    fail("cannot make a file for the copy", errno, pid);
+  void* view =
+      mmap(nullptr, kViewBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+  if (view == MAP_FAILED) fail("cannot map the file for the copy", errno, pid);
+  view_ = static_cast<char*>(view);
+}
+
+MemoryCopy::~MemoryCopy() {
+  munmap(view_, kViewBytes);
+  close(file_);
+}
+
+char* MemoryCopy::reserve(const MapEntry& entry) {
+  std::uint64_t length = entry.end - entry.start;
+  if (length > kViewBytes - used_)
+    throw Failure(Step::kReadMemory, "no-memory", "the target maps too much memory to copy", ENOMEM,
+                  pid_, entry.start);
+  parts_.push_back({entry.start, length, used_});
+  char* buffer = view_ + used_;
+  used_ += length;
+  return buffer;
+}
+
+void MemoryCopy::capture() {
+  mappings_ = read_mappings(pid_);
+  for (const MapEntry& entry : mappings_)
+    if (is_readable(entry) && changes(entry)) read_present_pages(entry, reserve(entry));
+}
+
+// Pages that the target has never touched are zeros there and stay holes here. What cannot be read
+// (a guard page, a file cut short) stays zeros as well.
+void MemoryCopy::read_present_pages(const MapEntry& entry, char* buffer) const {
+  int pagemap = open(("/proc/" + std::to_string(pid_) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
+  std::vector<std::uint64_t> bits;
+  std::uint64_t pages = (entry.end - entry.start) / kPage;
+  for (std::uint64_t first = 0; first < pages; first += kPagesAtOnce) {
+    std::uint64_t count = std::min(kPagesAtOnce, pages - first);
+    // Shared memory can hold pages that this process has not touched.
+    bits.assign(count, kPresent);
+    if ((entry.perms & wire::kShared) == 0 && entry.inode == 0 && pagemap >= 0 &&
+        pread(pagemap, bits.data(), count * 8,
+              static_cast<off_t>((entry.start / kPage + first) * 8)) <
+            static_cast<ssize_t>(count * 8))
+      bits.assign(count, kPresent);
+    for (std::uint64_t i = 0; i < count;) {
+      std::uint64_t end = i;
+      while (end < count && (bits[end] & (kPresent | kSwapped)) != 0) ++end;
+      for (std::uint64_t at = i; at < end;) {
+        std::uint64_t offset = (first + at) * kPage;
+        iovec local{buffer + offset, (end - at) * kPage};
+        iovec remote{reinterpret_cast<void*>(entry.start + offset), (end - at) * kPage};
+        ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+        at += length > 0 ? static_cast<std::uint64_t>(length) / kPage : 0;
+        if (at < end) ++at;  // the page that stopped it
+      }
+      i = end + 1;
+    }
+  }
+  if (pagemap >= 0) close(pagemap);
+}
+
+void MemoryCopy::complete(const Memory& memory) {
+  // Only files that hold a program or library; other constant files say nothing about the heap.
+  for (std::size_t i = 0; i < mappings_.size(); ++i) {
+    const MapEntry& entry = mappings_[i];
+    if (!is_readable(entry) || changes(entry)) continue;
+    bool of_module = std::any_of(mappings_.begin(), mappings_.end(), [&](const MapEntry& other) {
+      return other.inode == entry.inode && other.device == entry.device &&
+             (other.perms & wire::kExecute) != 0;
+    });
+    if (!of_module) continue;
+    char* buffer = reserve(entry);
+    if (memory.try_read(entry.start, buffer, entry.end - entry.start)) continue;
+    for (std::uint64_t at = 0; at < entry.end - entry.start; at += kPage)
+      memory.try_read(entry.start + at, buffer + at, kPage);
+  }
+}
+
+std::unique_ptr<Clone> MemoryCopy::build() const {
+  pid_t host = start_host();
+  auto clone = std::make_unique<Clone>(host, reinterpret_cast<std::uint64_t>(reachscan_gadget));
+  std::vector<MapEntry> own = read_mappings(host);
+  // A page that is free in both address spaces carries the child across the change.
+  std::uint64_t bridge = kLowestBridge;
+  while (occupied(mappings_, bridge) || occupied(own, bridge)) bridge += kPage;
+  must(clone->call(SYS_mmap, {bridge, kPage, PROT_READ | PROT_EXEC,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0}),
+       "cannot map memory for the copy", host);
+  clone->move_gadget(bridge);
+  must(clone->call(SYS_munmap, {0, bridge, 0, 0, 0, 0}), "cannot clear the copy's memory", host);
+  must(clone->call(SYS_munmap, {bridge + kPage, kUserEnd - bridge - kPage, 0, 0, 0, 0}),
+       "cannot clear the copy's memory", host);
+  for (const Part& part : parts_)
+    must(clone->call(SYS_mmap, {part.address, part.length, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                                static_cast<std::uint64_t>(file_), part.offset}),
+         "cannot map the copied memory", host);
+  return clone;
+}
+
+}  // namespace reachscan::helper

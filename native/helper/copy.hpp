@@ -1,0 +1,56 @@
+// The snapshot for targets that must not or cannot be cloned: their memory is read while they are
+// stopped, and a process of our own is given that memory at the same addresses. To the sweeper it
+// is a clone like any other.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <vector>
+
+#include "helper/clone.hpp"
+#include "helper/memory.hpp"
+#include "helper/process.hpp"
+
+namespace reachscan::helper {
+
+class MemoryCopy {
+ public:
+  // Throws Failure(kReadMemory, "clone-refused") if the copy would not fit into this machine's
+  // memory.
+  explicit MemoryCopy(pid_t pid);
+  ~MemoryCopy();
+  MemoryCopy(const MemoryCopy&) = delete;
+  MemoryCopy& operator=(const MemoryCopy&) = delete;
+
+  // Reads all writable memory; the target must be stopped.
+  void capture();
+
+  // Reads the constant parts of programs and libraries, which do not change; the target may run.
+  void complete(const Memory& memory);
+
+  // A stopped process with that memory and nothing else.
+  std::unique_ptr<Clone> build() const;
+
+  // The target's mappings at the moment of the capture.
+  const std::vector<MapEntry>& mappings() const { return mappings_; }
+
+ private:
+  struct Part {
+    std::uint64_t address;
+    std::uint64_t length;
+    std::uint64_t offset;  // in the file that holds the copy
+  };
+
+  char* reserve(const MapEntry& entry);
+  void read_present_pages(const MapEntry& entry, char* buffer) const;
+
+  pid_t pid_;
+  int file_;
+  char* view_ = nullptr;  // of the whole file
+  std::uint64_t used_ = 0;
+  std::vector<MapEntry> mappings_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace reachscan::helper

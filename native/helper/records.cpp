@@ -1,0 +1,89 @@
+#include "helper/records.hpp"
+
+#include <ctime>
+#include <vector>
+
+#include "helper/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+Payload threads_record(pid_t pid, const std::vector<ThreadFacts>& threads) {
+  Payload payload;
+  payload.u32(static_cast<std::uint32_t>(threads.size()));
+  for (const ThreadFacts& thread : threads) {
+    std::string name;
+    try {
+      name = thread_name(pid, thread.tid);
+    } catch (const Failure&) {
+      // Ended since the snapshot; it has no name any more.
+    }
+    payload.u32(static_cast<std::uint32_t>(thread.tid))
+        .u64(thread.state.sp)
+        .u64(thread.state.pc)
+        .u64(thread.state.thread_pointer)
+        .str(name);
+  }
+  return payload;
+}
+
+Payload snapshot_record(const Snapshot& snapshot, const Outcome& outcome) {
+  Payload payload;
+  payload.str(outcome.method)
+      .str(outcome.reason)
+      .u64(static_cast<std::uint64_t>(snapshot.pause.count()))
+      .u32(outcome.attempts)
+      .u32(snapshot.drain_runs)
+      .u32(static_cast<std::uint32_t>(snapshot.phases.size()));
+  for (const PhaseTime& phase : snapshot.phases)
+    payload.str(phase.name).u64(static_cast<std::uint64_t>(phase.duration.count()));
+  return payload;
+}
+
+}  // namespace
+
+void send_target(pid_t pid, Stream& stream) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  Payload payload;
+  payload.u32(static_cast<std::uint32_t>(pid))
+      .u32(static_cast<std::uint32_t>(list_threads(pid).size()))
+      .u64(static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(now.tv_nsec))
+      .str(thread_name(pid, pid))
+      .str(executable_path(pid));
+  std::vector<std::string> arguments = command_line(pid);
+  payload.u32(static_cast<std::uint32_t>(arguments.size()));
+  for (const std::string& argument : arguments) payload.str(argument);
+  stream.record(wire::kTarget, payload);
+}
+
+void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::uint64_t total) {
+  stream.record(wire::kProgress, Payload().u32(phase).u32(0).u64(done).u64(total));
+}
+
+void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, Stream& stream) {
+  stream.record(wire::kMappings, outcome.mappings);
+  stream.record(wire::kModules, outcome.modules);
+  stream.record(wire::kThreads, threads_record(pid, snapshot.threads));
+  stream.record(wire::kSnapshot, snapshot_record(snapshot, outcome));
+  if (outcome.result.unreadable_pages > 0)
+    stream.warning("unreadable-memory",
+                   std::to_string(outcome.result.unreadable_pages) +
+                       " pages of writable memory could not be read and counted as zeros");
+  if (snapshot.unforked_left_out > 0)
+    stream.warning("incomplete-unforked-memory",
+                   std::to_string(snapshot.unforked_left_out) +
+                       " bytes that the program keeps from its clones were too many to read; what "
+                       "only they point to is reported as leaked");
+  const abi::Totals& totals = outcome.result.totals;
+  stream.record(wire::kFinal, Payload()
+                                  .u64(totals.allocations)
+                                  .u64(totals.bytes)
+                                  .u64(totals.leaked)
+                                  .u64(totals.leaked_bytes)
+                                  .u64(totals.direct)
+                                  .u64(totals.direct_bytes));
+}
+
+}  // namespace reachscan::helper

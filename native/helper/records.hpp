@@ -1,0 +1,29 @@
+// The records that the helper writes itself, around those of the sweeper.
+#pragma once
+
+#include <string>
+
+#include "helper/inject.hpp"
+#include "helper/snapshot.hpp"
+#include "helper/stream.hpp"
+
+namespace reachscan::helper {
+
+void send_target(pid_t pid, Stream& stream);
+
+void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::uint64_t total);
+
+// All that a scan found out besides the leaks.
+struct Outcome {
+  std::string method;
+  std::string reason;  // why this method; empty if it is the usual one
+  std::uint32_t attempts;
+  Payload mappings;
+  Payload modules;
+  SweepResult result;
+};
+
+// Ends the stream.
+void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, Stream& stream);
+
+}  // namespace reachscan::helper

@@ -1,0 +1,303 @@
+// The order of leaks: each head of a leaked structure once, followed by all that hangs below it.
+#include "sweeper/collect.hpp"
+
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "check.hpp"
+#include "graph.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using Edges = std::vector<std::vector<bool>>;
+
+struct Outcome {
+  std::vector<Leak> leaks;
+  std::size_t heads = 0;
+  std::size_t head_blocks_below = 0;  // blocks that are no heads
+};
+
+std::vector<Leak> collect(Graph& graph, const Host& host) {
+  auto writer = std::make_unique<sweeper::LeakWriter>(graph.memory.space());
+  sweeper::collect_leaks(graph.memory.space(), graph.blocks, *writer);
+  writer->finish();
+  std::vector<Leak> leaks = host.leaks();
+  CHECK_EQ(writer->leaks.blocks, leaks.size());
+  uint64_t bytes = 0, direct = 0;
+  for (const Leak& leak : leaks) {
+    bytes += leak.size;
+    if (leak.parent == wire::kDirect) ++direct;
+  }
+  CHECK_EQ(writer->leaks.bytes, bytes);
+  CHECK_EQ(writer->direct.blocks, direct);
+  return leaks;
+}
+
+// Every leak once, and nothing else; sizes and leading words as they are in memory.
+void check_each_once(const Graph& graph, const std::vector<Leak>& leaks,
+                     const std::vector<bool>& live) {
+  std::set<uint64_t> seen;
+  for (const Leak& leak : leaks) {
+    std::size_t block = graph.block_at(leak.address);
+    CHECK(block != graph.size());
+    CHECK_EQ(leak.address, graph.start(block));
+    CHECK_EQ(leak.size, graph.bytes(block));
+    CHECK(!live[block]);
+    CHECK(seen.insert(leak.address).second);
+    for (std::size_t w = 0; w < leak.words.size(); ++w)
+      CHECK_EQ(leak.words[w], w < graph.words(block) ? heaps::word(leak.address + 8 * w) : 0);
+  }
+  std::size_t expected = 0;
+  for (bool is_live : live) expected += is_live ? 0 : 1;
+  CHECK_EQ(seen.size(), expected);
+}
+
+// A parent comes first, belongs to the same head, and really points to its child.
+void check_parents(const Graph& graph, const std::vector<Leak>& leaks) {
+  std::vector<std::size_t> head(leaks.size());
+  for (std::size_t i = 0; i < leaks.size(); ++i) {
+    if (leaks[i].parent == wire::kDirect) {
+      head[i] = i;
+      continue;
+    }
+    CHECK(i > 0 && leaks[i].parent < i);
+    const Leak& parent = leaks[leaks[i].parent];
+    bool points = false;
+    for (uint64_t at = parent.address; at < parent.address + parent.size; at += 8)
+      points = points || heaps::word(at) - leaks[i].address < leaks[i].size;
+    CHECK(points);
+    head[i] = head[leaks[i].parent];
+    CHECK_EQ(head[i], head[i - 1]);
+  }
+  (void)graph;
+}
+
+// Which leaked blocks reach which, by trying all ways.
+Edges closure(const Graph& graph, const std::vector<bool>& live) {
+  std::size_t n = graph.size();
+  Edges reach(n, std::vector<bool>(n));
+  for (std::size_t i = 0; i < n; ++i) {
+    if (live[i]) continue;
+    reach[i][i] = true;
+    for (std::size_t child : graph.children(i))
+      if (!live[child]) reach[i][child] = true;
+  }
+  for (std::size_t via = 0; via < n; ++via)
+    for (std::size_t from = 0; from < n; ++from)
+      for (std::size_t to = 0; reach[from][via] && to < n; ++to)
+        if (reach[via][to]) reach[from][to] = true;
+  return reach;
+}
+
+// Heads stand for the strongly connected components that no other one points into, one for each.
+void check_heads(const Graph& graph, const std::vector<Leak>& leaks,
+                 const std::vector<bool>& live) {
+  Edges reach = closure(graph, live);
+  std::vector<bool> is_head(graph.size());
+  for (const Leak& leak : leaks)
+    if (leak.parent == wire::kDirect) is_head[graph.block_at(leak.address)] = true;
+  for (std::size_t block = 0; block < graph.size(); ++block) {
+    if (live[block]) continue;
+    bool source = true;
+    std::size_t heads = 0;
+    for (std::size_t other = 0; other < graph.size(); ++other) {
+      if (!reach[other][block]) continue;
+      source = source && reach[block][other];
+      heads += reach[block][other] && is_head[other] ? 1 : 0;
+    }
+    CHECK_EQ(heads, std::size_t{source ? 1u : 0u});
+  }
+}
+
+std::size_t count_heads(const std::vector<Leak>& leaks) {
+  std::size_t heads = 0;
+  for (const Leak& leak : leaks) heads += leak.parent == wire::kDirect ? 1 : 0;
+  return heads;
+}
+
+// Marks, collects, checks against the model; returns the number of heads.
+std::size_t heads_of(Graph& graph, const Host& host) {
+  std::vector<bool> live = graph.reachable_from_roots();
+  graph.mark();
+  std::vector<Leak> leaks = collect(graph, host);
+  check_each_once(graph, leaks, live);
+  check_parents(graph, leaks);
+  if (graph.size() <= 200) check_heads(graph, leaks, live);
+  return count_heads(leaks);
+}
+
+CASE(no_leaks_send_nothing) {
+  Host host;
+  Graph graph(3, 3);
+  for (std::size_t block = 0; block < 3; ++block) graph.root(block);
+  CHECK_EQ(heads_of(graph, host), 0u);
+  CHECK(host.frames(wire::kLeaks).empty());
+}
+
+CASE(unrelated_leaks_are_all_heads) {
+  Host host;
+  Graph graph(4, 3);
+  graph.root(2);
+  CHECK_EQ(heads_of(graph, host), 3u);
+}
+
+CASE(a_block_that_points_to_itself_is_a_head) {
+  Host host;
+  Graph graph(1, 3);
+  graph.point(0, 1, 0, 16);
+  CHECK_EQ(heads_of(graph, host), 1u);
+}
+
+CASE(a_head_over_a_chain_both_ways_through_memory) {
+  Host host;
+  Graph graph(6, 3);
+  graph.point(0, 0, 1), graph.point(1, 2, 2, 23);
+  graph.point(5, 0, 4), graph.point(4, 1, 3);
+  CHECK_EQ(heads_of(graph, host), 2u);
+}
+
+CASE(a_ring_without_a_way_in_has_one_head) {
+  for (std::size_t length : {2, 3, 4, 10}) {
+    Host host;
+    Graph graph(length, 3);
+    for (std::size_t i = 0; i < length; ++i) graph.point(i, 0, (i + 1) % length);
+    CHECK_EQ(heads_of(graph, host), 1u);
+  }
+}
+
+CASE(a_ring_against_address_order_has_one_head) {
+  Host host;
+  Graph graph(50, 3);
+  for (std::size_t i = 0; i < 50; ++i) graph.point((i + 1) % 50, 0, i);
+  CHECK_EQ(heads_of(graph, host), 1u);
+}
+
+CASE(two_rings_and_two_heads_over_rings) {
+  Host host;
+  Graph graph(10, 3);
+  graph.point(0, 0, 1), graph.point(1, 0, 0);
+  graph.point(2, 0, 3), graph.point(3, 0, 2);
+  graph.point(4, 0, 5), graph.point(5, 0, 6), graph.point(6, 0, 5);
+  graph.point(7, 0, 8), graph.point(8, 0, 7), graph.point(9, 0, 7);
+  CHECK_EQ(heads_of(graph, host), 4u);
+}
+
+CASE(a_ring_that_a_ring_points_into_is_no_head) {
+  for (bool upwards : {true, false}) {
+    Host host;
+    Graph graph(4, 3);
+    graph.point(0, 0, 1), graph.point(1, 0, 0), graph.point(2, 0, 3), graph.point(3, 0, 2);
+    upwards ? graph.point(1, 1, 2) : graph.point(2, 1, 1);
+    CHECK_EQ(heads_of(graph, host), 1u);
+  }
+}
+
+CASE(a_block_below_two_heads_belongs_to_one) {
+  Host host;
+  Graph graph(4, 3);
+  graph.point(0, 0, 1), graph.point(2, 0, 1), graph.point(1, 0, 3);
+  CHECK_EQ(heads_of(graph, host), 2u);
+}
+
+CASE(diamonds_and_overlapping_rings) {
+  Host host;
+  Graph graph(9, 3);
+  graph.point(0, 0, 1), graph.point(0, 1, 2), graph.point(1, 0, 3), graph.point(2, 0, 3);
+  graph.point(4, 0, 5), graph.point(5, 0, 6), graph.point(6, 0, 4);
+  graph.point(5, 1, 7), graph.point(7, 0, 5), graph.point(8, 0, 8);
+  CHECK_EQ(heads_of(graph, host), 3u);
+}
+
+CASE(leaks_that_point_to_live_blocks) {
+  Host host;
+  Graph graph(4, 3);
+  graph.root(1);
+  graph.point(1, 0, 2);
+  graph.point(0, 0, 1), graph.point(3, 0, 2), graph.point(3, 1, 0);
+  CHECK_EQ(heads_of(graph, host), 1u);
+  CHECK(graph.blocks.is_marked(graph.start(2)));
+}
+
+CASE(a_giant_ring) {
+  Host host;
+  constexpr std::size_t kLength = 200001;
+  Graph graph(kLength, 3);
+  // The step is prime to the length, so the ring visits all of memory in jumps.
+  for (std::size_t i = 0; i < kLength; ++i) graph.point(i, 1, (i + 77773) % kLength, i % 24);
+  CHECK_EQ(heads_of(graph, host), 1u);
+}
+
+CASE(a_head_over_a_giant_ring) {
+  Host host;
+  constexpr std::size_t kLength = 100000;
+  Graph graph(kLength + 1, 3);
+  for (std::size_t i = 0; i < kLength; ++i) graph.point(i, 0, (i + 1) % kLength);
+  graph.point(kLength, 0, kLength / 2);
+  CHECK_EQ(heads_of(graph, host), 1u);
+}
+
+CASE(a_list_of_a_million) {
+  Host host;
+  constexpr std::size_t kLength = 1000000;
+  Graph graph(kLength, 3);
+  for (std::size_t i = 0; i + 1 < kLength; ++i) graph.point(i + 1, 0, i);
+  CHECK_EQ(heads_of(graph, host), 1u);
+}
+
+CASE(a_large_leak_over_many) {
+  Host host;
+  std::vector<std::size_t> words(5001, 3);
+  words[2500] = 20001;
+  Graph graph(words);
+  for (std::size_t i = 0; i <= 5000; ++i)
+    if (i != 2500) graph.point(2500, 4 * i, i);
+  CHECK_EQ(heads_of(graph, host), 1u);
+}
+
+CASE(random_graphs_have_the_heads_that_the_model_says) {
+  for (unsigned seed = 1; seed <= 1500; ++seed) {
+    context = "seed " + std::to_string(seed);
+    std::mt19937_64 random(seed);
+    Host host;
+    std::vector<std::size_t> words(1 + random() % 40);
+    for (std::size_t& count : words) count = 1 + random() % 12;
+    Graph graph(words);
+    // Around one edge for each block, graphs are between loose blocks and one knot.
+    for (std::size_t edges = random() % (2 * graph.size() + 1); edges > 0; --edges) {
+      std::size_t from = random() % graph.size(), to = random() % graph.size();
+      graph.point(from, random() % graph.words(from), to, random() % (graph.bytes(to) + 8));
+    }
+    for (std::size_t roots = random() % 3; roots > 0; --roots) graph.root(random() % graph.size());
+    heads_of(graph, host);
+  }
+}
+
+// Only heads show more than their leading words, and only if they have more.
+CASE(contents_of_direct_leaks) {
+  Host host;
+  host.control.contents_bytes = 100;
+  Graph graph({3, 8, 9, 40, 40});
+  graph.point(3, 0, 4);
+  for (std::size_t w = 1; w < 40; ++w) graph.memory.put(graph.start(3) + 8 * w, 0x1111 * w);
+  CHECK_EQ(heads_of(graph, host), 4u);
+  std::map<uint64_t, uint64_t> lengths;
+  for (const Frame& frame : host.frames(wire::kContents)) {
+    auto at = reinterpret_cast<uint64_t>(frame.payload.data());
+    CHECK_EQ(heaps::load<uint32_t>(at), 1u);
+    uint64_t address = host.leaks()[heaps::load<uint32_t>(at + 4)].address;
+    uint64_t length = heaps::load<uint32_t>(at + 8);
+    CHECK_EQ(frame.payload.size(), 12 + length);
+    CHECK(std::equal(frame.payload.begin() + 12, frame.payload.end(),
+                     reinterpret_cast<const unsigned char*>(address)));
+    lengths[address] = length;
+  }
+  std::map<uint64_t, uint64_t> expected{
+      {graph.start(1), graph.bytes(1)}, {graph.start(2), graph.bytes(2)}, {graph.start(3), 100}};
+  CHECK(lengths == expected);
+}
+
+}  // namespace
+}  // namespace reachscan::tests

@@ -1,0 +1,91 @@
+#include "graph.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "check.hpp"
+#include "sweeper/mark.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+constexpr uint64_t kHeader = 16;
+
+uint64_t chunk_bytes(std::size_t words) {
+  return std::max<uint64_t>(32, heaps::align_up(8 * words + 8, heaps::kGranule));
+}
+
+const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& words) {
+  uint64_t bytes = 2 * kHeader;
+  for (std::size_t count : words) bytes += chunk_bytes(count);
+  memory.map(kWorld, heaps::align_up(bytes, heaps::kPage));
+  return memory.space();
+}
+
+}  // namespace
+
+Graph::Graph(const std::vector<std::size_t>& words)
+    : blocks(map_chunks(memory, words), sweeper::map_memory) {
+  uint64_t chunk = kWorld;
+  for (std::size_t count : words) {
+    starts_.push_back(chunk + kHeader);
+    chunk += chunk_bytes(count);
+    ends_.push_back(chunk + 8);
+    blocks.add_live(starts_.back());
+  }
+  // As behind a top chunk.
+  blocks.add_boundary(chunk + kHeader);
+  uint64_t end = memory.mappings().front().end;
+  blocks.add_boundary(end);
+  CHECK(blocks.regions.push({kWorld, end, wire::kProgramBreak, 0, 8, 0}));
+  blocks.finish();
+}
+
+void Graph::root(std::size_t to, uint64_t offset) { roots_.push_back(starts_[to] + offset); }
+
+void Graph::mark() {
+  uint64_t heap_words = std::accumulate(
+      starts_.begin(), starts_.end(), uint64_t{0},
+      [this](uint64_t sum, uint64_t block) { return sum + (blocks.end_of(block) - block) / 8; });
+  sweeper::Marker marker(blocks, heap_words + size() + heaps::kPage);
+  auto first = reinterpret_cast<uint64_t>(roots_.data());
+  marker.mark_range(first, first + 8 * roots_.size());
+}
+
+std::size_t Graph::block_at(uint64_t value) const {
+  auto after = std::upper_bound(starts_.begin(), starts_.end(), value);
+  if (after == starts_.begin()) return size();
+  auto block = static_cast<std::size_t>(after - starts_.begin() - 1);
+  return value < ends_[block] ? block : size();
+}
+
+std::vector<std::size_t> Graph::children(std::size_t block) const {
+  std::vector<std::size_t> found;
+  for (uint64_t at = starts_[block]; at < ends_[block]; at += 8) {
+    std::size_t child = block_at(heaps::word(at));
+    if (child != size()) found.push_back(child);
+  }
+  return found;
+}
+
+std::vector<bool> Graph::reachable(std::vector<std::size_t> from,
+                                   const std::vector<bool>& enter) const {
+  std::vector<bool> seen(size());
+  while (!from.empty()) {
+    std::size_t block = from.back();
+    from.pop_back();
+    if (seen[block] || !enter[block]) continue;
+    seen[block] = true;
+    for (std::size_t child : children(block)) from.push_back(child);
+  }
+  return seen;
+}
+
+std::vector<bool> Graph::reachable_from_roots() const {
+  std::vector<std::size_t> from;
+  for (uint64_t value : roots_)
+    if (block_at(value) != size()) from.push_back(block_at(value));
+  return reachable(from, std::vector<bool>(size(), true));
+}
+
+}  // namespace reachscan::tests

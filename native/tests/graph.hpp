@@ -1,0 +1,49 @@
+// Blocks in real memory that point to each other, and the obvious ways to tell what is reachable.
+#pragma once
+
+#include <vector>
+
+#include "heaps/block_map.hpp"
+#include "hosted.hpp"
+#include "memory.hpp"
+
+namespace reachscan::tests {
+
+class Graph {
+ public:
+  // One block for each entry, laid out as glibc does: with a size word between neighbours. A block
+  // has at least the words asked for. `host` must be the one that lives.
+  explicit Graph(const std::vector<std::size_t>& words);
+  Graph(std::size_t count, std::size_t words) : Graph(std::vector<std::size_t>(count, words)) {}
+
+  std::size_t size() const { return starts_.size(); }
+  uint64_t start(std::size_t block) const { return starts_[block]; }
+  uint64_t bytes(std::size_t block) const { return ends_[block] - starts_[block]; }
+  std::size_t words(std::size_t block) const { return bytes(block) / 8; }
+
+  // Lets a word of a block point `offset` bytes into another.
+  void point(std::size_t from, std::size_t word, std::size_t to, uint64_t offset = 0) {
+    memory.put(starts_[from] + 8 * word, starts_[to] + offset);
+  }
+  // Lets the next word of the root area point into a block.
+  void root(std::size_t to, uint64_t offset = 0);
+  // Marks from the roots.
+  void mark();
+
+  // The block that `value` points into, size() if none: found by looking at the extents.
+  std::size_t block_at(uint64_t value) const;
+  std::vector<std::size_t> children(std::size_t block) const;
+  // Which blocks a walk from `from` visits, `from` included, on blocks that `enter` admits.
+  std::vector<bool> reachable(std::vector<std::size_t> from, const std::vector<bool>& enter) const;
+  std::vector<bool> reachable_from_roots() const;
+
+  Memory memory;
+  heaps::BlockMap blocks;
+
+ private:
+  std::vector<uint64_t> starts_;
+  std::vector<uint64_t> ends_;
+  std::vector<uint64_t> roots_;
+};
+
+}  // namespace reachscan::tests

@@ -1,0 +1,115 @@
+#include "hosted.hpp"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "check.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+Host* current = nullptr;
+
+constexpr std::size_t kOutputBytes = 1 << 20;
+
+}  // namespace
+
+Host::Host() : output_(kOutputBytes) {
+  CHECK(current == nullptr);
+  current = this;
+  control.output = reinterpret_cast<uint64_t>(output_.data());
+  control.output_capacity = output_.size();
+}
+
+Host::~Host() {
+  for (const Block& block : blocks_) munmap(block.address, block.bytes);
+  current = nullptr;
+}
+
+void Host::serve() {
+  switch (control.request) {
+    case abi::Request::kMapMemory:
+      control.result = map(control.first);
+      return;
+    case abi::Request::kFlush:
+      return receive(control.first);
+    case abi::Request::kPhase:
+      phases.push_back(static_cast<wire::Phase>(control.first));
+      return;
+    case abi::Request::kFinished:
+      finished = true;
+      return;
+    case abi::Request::kRefused:
+      throw Refused(static_cast<abi::Refusal>(control.first),
+                    reinterpret_cast<const char*>(control.second), control.third);
+    case abi::Request::kNone:
+      break;
+  }
+  fail(__FILE__, __LINE__, "the sweeper made an unknown request");
+}
+
+uint64_t Host::map(uint64_t bytes) {
+  if (bytes > memory_limit) return 0;
+  // A list of nothing is asked for too; the kernel maps no less than a page.
+  uint64_t length = bytes == 0 ? heaps::kPage : bytes;
+  void* address = mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) return 0;
+  blocks_.push_back({address, length});
+  return reinterpret_cast<uint64_t>(address);
+}
+
+void Host::receive(uint64_t bytes) {
+  CHECK(bytes <= output_.size());
+  for (std::size_t at = 0; at < bytes;) {
+    wire::FrameHeader header;
+    CHECK(at + sizeof header <= bytes);
+    std::memcpy(&header, output_.data() + at, sizeof header);
+    at += sizeof header;
+    CHECK(header.length <= bytes - at);
+    stream.push_back({header.type,
+                      {output_.begin() + static_cast<std::ptrdiff_t>(at),
+                       output_.begin() + static_cast<std::ptrdiff_t>(at) +
+                           static_cast<std::ptrdiff_t>(header.length)}});
+    at += header.length;
+  }
+}
+
+std::vector<Frame> Host::frames(uint32_t type) const {
+  std::vector<Frame> found;
+  for (const Frame& frame : stream)
+    if (frame.type == type) found.push_back(frame);
+  return found;
+}
+
+std::vector<Leak> Host::leaks() const {
+  std::vector<Leak> found;
+  for (const Frame& frame : frames(wire::kLeaks)) {
+    auto at = reinterpret_cast<uint64_t>(frame.payload.data());
+    std::size_t count = heaps::load<uint32_t>(at), width = heaps::load<uint32_t>(at + 4);
+    CHECK_EQ(width, std::size_t{wire::kLeadWords});
+    CHECK_EQ(frame.payload.size(), 8 + count * (20 + 8 * width));
+    uint64_t address = at + 8, size = address + 8 * count, parent = size + 8 * count;
+    uint64_t words = parent + 4 * count;
+    for (std::size_t i = 0; i < count; ++i) {
+      Leak leak{heaps::word(address + 8 * i),
+                heaps::word(size + 8 * i),
+                heaps::load<uint32_t>(parent + 4 * i),
+                {}};
+      for (std::size_t w = 0; w < width; ++w)
+        leak.words.push_back(heaps::word(words + 8 * (i * width + w)));
+      found.push_back(leak);
+    }
+  }
+  return found;
+}
+
+}  // namespace reachscan::tests
+
+namespace reachscan::sweeper {
+
+abi::Control* control() { return &tests::current->control; }
+void trap() { tests::current->serve(); }
+
+}  // namespace reachscan::sweeper

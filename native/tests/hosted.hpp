@@ -1,0 +1,70 @@
+// Plays the helper: serves the requests of the sweeper's code within the test's own process.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "sweeper/host.hpp"
+
+namespace reachscan::tests {
+
+using heaps::uint32_t;
+using heaps::uint64_t;
+
+// Instead of never coming back, a refusal leaves the sweeper by this.
+struct Refused : std::exception {
+  Refused(abi::Refusal kind, const char* text, uint64_t about)
+      : refusal(kind), reason(text), address(about) {}
+  const char* what() const noexcept override { return reason.c_str(); }
+
+  abi::Refusal refusal;
+  std::string reason;
+  uint64_t address;
+};
+
+struct Frame {
+  uint32_t type;
+  std::vector<unsigned char> payload;
+};
+
+struct Leak {
+  uint64_t address;
+  uint64_t size;
+  uint32_t parent;
+  std::vector<uint64_t> words;
+};
+
+// One at a time: control() and trap() mean the one that lives.
+class Host {
+ public:
+  Host();
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  void serve();
+
+  // All leaks of the stream, in its order.
+  std::vector<Leak> leaks() const;
+  std::vector<Frame> frames(uint32_t type) const;
+
+  abi::Control control{};
+  std::vector<Frame> stream;
+  std::vector<wire::Phase> phases;
+  bool finished = false;
+  uint64_t memory_limit = ~0ull;  // larger requests get nothing
+
+ private:
+  uint64_t map(uint64_t bytes);
+  void receive(uint64_t bytes);
+
+  struct Block {
+    void* address;
+    uint64_t bytes;
+  };
+  std::vector<Block> blocks_;
+  std::vector<unsigned char> output_;
+};
+
+}  // namespace reachscan::tests

@@ -1,0 +1,202 @@
+// What marking reaches: every live block that an aligned word of a reached one points into.
+#include "sweeper/mark.hpp"
+
+#include <random>
+
+#include "check.hpp"
+#include "graph.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+void check_marks(const Graph& graph) {
+  std::vector<bool> expected = graph.reachable_from_roots();
+  for (std::size_t block = 0; block < graph.size(); ++block)
+    CHECK_EQ(graph.blocks.is_marked(graph.start(block)), bool{expected[block]});
+}
+
+CASE(nothing_points_anywhere) {
+  Host host;
+  Graph graph(5, 3);
+  graph.mark();
+  check_marks(graph);
+  CHECK(!graph.blocks.is_marked(graph.start(0)));
+}
+
+CASE(every_interior_byte_keeps_a_block) {
+  Host host;
+  Graph graph({3, 5, 3});
+  for (uint64_t offset = 0; offset < graph.bytes(1); ++offset) {
+    sweeper::Marker marker(graph.blocks, 1000);
+    marker.mark_value(graph.start(1) + offset);
+    CHECK(graph.blocks.is_marked(graph.start(1)));
+    CHECK(!graph.blocks.is_marked(graph.start(0)));
+    CHECK(!graph.blocks.is_marked(graph.start(2)));
+    graph.blocks.clear_mark(graph.start(1));
+  }
+}
+
+CASE(neither_the_word_before_nor_one_past_the_end_keeps_a_block) {
+  Host host;
+  Graph graph({3, 5, 3});
+  sweeper::Marker marker(graph.blocks, 1000);
+  for (uint64_t offset = 0; offset < 8; ++offset) {
+    marker.mark_value(graph.start(1) - 8 + offset);
+    marker.mark_value(graph.start(1) + graph.bytes(1) + offset);
+  }
+  for (std::size_t block = 0; block < graph.size(); ++block)
+    CHECK(!graph.blocks.is_marked(graph.start(block)));
+}
+
+CASE(a_pointer_in_any_word_of_a_root_counts) {
+  Host host;
+  Graph graph(1, 3);
+  for (std::size_t at = 0; at < 2000; ++at) {
+    std::vector<uint64_t> area(2000);
+    area[at] = graph.start(0);
+    sweeper::Marker marker(graph.blocks, 10000);
+    auto first = reinterpret_cast<uint64_t>(area.data());
+    marker.mark_range(first, first + 8 * area.size());
+    CHECK(graph.blocks.is_marked(graph.start(0)));
+    graph.blocks.clear_mark(graph.start(0));
+  }
+}
+
+CASE(a_root_ends_where_it_says) {
+  Host host;
+  Graph graph(3, 3);
+  uint64_t area[] = {graph.start(0), graph.start(1), graph.start(2)};
+  auto first = reinterpret_cast<uint64_t>(area);
+  sweeper::Marker marker(graph.blocks, 10000);
+  marker.mark_range(first + 8, first + 8);
+  CHECK(!graph.blocks.is_marked(graph.start(1)));
+  // The last word is not whole.
+  marker.mark_range(first + 8, first + 23);
+  CHECK(!graph.blocks.is_marked(graph.start(0)));
+  CHECK(graph.blocks.is_marked(graph.start(1)));
+  CHECK(!graph.blocks.is_marked(graph.start(2)));
+}
+
+CASE(cycles_self_pointers_and_diamonds_end) {
+  Host host;
+  Graph graph(8, 5);
+  graph.point(0, 0, 0, 8);                       // itself
+  graph.point(0, 1, 1), graph.point(1, 0, 0);    // a ring of two
+  graph.point(1, 1, 2), graph.point(1, 2, 3);    // a diamond
+  graph.point(2, 0, 4, 24), graph.point(3, 0, 4, 39);
+  graph.point(5, 0, 6), graph.point(6, 0, 5);    // a ring that nobody points into
+  graph.point(6, 1, 4);
+  graph.root(0);
+  graph.mark();
+  check_marks(graph);
+  CHECK(graph.blocks.is_marked(graph.start(4)));
+  CHECK(!graph.blocks.is_marked(graph.start(5)));
+}
+
+CASE(the_last_word_of_a_block_is_scanned_and_the_next_header_is_not) {
+  Host host;
+  Graph graph({3, 3, 3, 3});
+  graph.point(0, graph.words(0) - 1, 1);
+  // Where the size of the next chunk stands.
+  graph.memory.put(graph.start(0) + graph.bytes(0), graph.start(2));
+  graph.root(0);
+  graph.mark();
+  CHECK(graph.blocks.is_marked(graph.start(1)));
+  CHECK(!graph.blocks.is_marked(graph.start(2)));
+}
+
+// Recursion would need a frame for each.
+CASE(a_list_of_a_million) {
+  Host host;
+  constexpr std::size_t kLength = 1000000;
+  Graph graph(kLength, 3);
+  for (std::size_t i = 0; i + 1 < kLength; ++i) graph.point(i, i % 3, i + 1, i % 24);
+  graph.root(0);
+  graph.mark();
+  std::size_t left = 0;
+  graph.blocks.each_unmarked([&](uint64_t) { ++left; });
+  CHECK_EQ(left, std::size_t{0});
+}
+
+// The scan of a large block is interrupted for what it finds, and must go on in every slice.
+CASE(large_blocks_are_scanned_whole) {
+  Host host;
+  constexpr std::size_t kChildren = 3000;
+  std::vector<std::size_t> words(kChildren + 2, 3);
+  words[0] = words[1] = 400001;
+  Graph graph(words);
+  std::size_t step = graph.words(0) / kChildren;
+  for (std::size_t i = 0; i < kChildren; ++i) graph.point(i % 2, i * step, i + 2, i % 8);
+  graph.point(0, graph.words(0) - 1, 1, graph.bytes(1) - 1);
+  graph.point(1, graph.words(1) - 1, 0, 4096);
+  graph.root(0, 1 << 20);
+  graph.mark();
+  check_marks(graph);
+  CHECK(graph.blocks.is_marked(graph.start(kChildren + 1)));
+}
+
+// Sizes around the slice, and the last slice being short.
+CASE(blocks_around_the_size_of_a_slice) {
+  Host host;
+  for (std::size_t size = 505; size <= 1030; size += 2) {
+    Graph graph({size, 3, 3, 3});
+    graph.point(0, 0, 1), graph.point(0, graph.words(0) / 2, 2);
+    graph.point(0, graph.words(0) - 1, 3);
+    graph.root(0);
+    graph.mark();
+    for (std::size_t block = 0; block < 4; ++block)
+      CHECK(graph.blocks.is_marked(graph.start(block)));
+  }
+}
+
+// The stack is sized for the worst case: every word of the heap is a candidate at once.
+CASE(a_heap_full_of_pointers_fits_the_stack) {
+  Host host;
+  constexpr std::size_t kBlocks = 300;
+  Graph graph(kBlocks, 601);
+  for (std::size_t block = 0; block < kBlocks; ++block)
+    for (std::size_t w = 0; w < graph.words(block); ++w)
+      graph.point(block, w, (block * 7 + w) % kBlocks, w % graph.bytes(0));
+  for (std::size_t i = 0; i < 1000; ++i) graph.root(i % kBlocks);
+  graph.mark();
+  check_marks(graph);
+}
+
+CASE(a_full_stack_is_refused) {
+  Host host;
+  Graph graph(1, 101);
+  for (std::size_t w = 0; w < graph.words(0); ++w) graph.point(0, w, 0);
+  sweeper::Marker marker(graph.blocks, 20);
+  try {
+    marker.mark_value(graph.start(0));
+    CHECK(false);
+  } catch (const Refused& refused) {
+    CHECK(refused.refusal == abi::Refusal::kNoMemory);
+  }
+}
+
+void random_graph(Graph& graph, std::mt19937_64& random) {
+  std::size_t edges = random() % (3 * graph.size());
+  for (std::size_t i = 0; i < edges; ++i) {
+    std::size_t from = random() % graph.size(), to = random() % graph.size();
+    graph.point(from, random() % graph.words(from), to, random() % (graph.bytes(to) + 8));
+  }
+  for (std::size_t i = random() % 4; i > 0; --i) graph.root(random() % graph.size());
+}
+
+CASE(random_graphs_are_marked_as_the_model_says) {
+  for (unsigned seed = 1; seed <= 1000; ++seed) {
+    context = "seed " + std::to_string(seed);
+    std::mt19937_64 random(seed);
+    Host host;
+    std::vector<std::size_t> words(1 + random() % 100);
+    for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 2000 : 12);
+    Graph graph(words);
+    random_graph(graph, random);
+    graph.mark();
+    check_marks(graph);
+  }
+}
+
+}  // namespace
+}  // namespace reachscan::tests

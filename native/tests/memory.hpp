@@ -1,0 +1,53 @@
+// A piece of somebody else's address space, rebuilt at fixed addresses of the test's own.
+#pragma once
+
+#include <vector>
+
+#include "heaps/space.hpp"
+
+namespace reachscan::tests {
+
+using heaps::uint32_t;
+using heaps::uint64_t;
+
+constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
+
+// Far from where the kernel and the sanitizers put things.
+constexpr uint64_t kWorld = 0x200000000000;
+
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Memory of zeros that is also described as a mapping. What `perms` forbids is only described as
+  // forbidden: in the clone, the helper puts zeros where a read faults.
+  uint64_t map(uint64_t start, uint64_t bytes, uint32_t perms = kReadWrite, uint32_t flags = 0,
+               uint32_t file = 0);
+  // A mapping that must not be touched at all: only described.
+  void describe(uint64_t start, uint64_t bytes, uint32_t perms, uint32_t flags, uint32_t file = 0);
+  // Splits the mapping that holds [start, start + bytes) and gives that part other permissions.
+  void protect(uint64_t start, uint64_t bytes, uint32_t perms);
+
+  void put(uint64_t address, uint64_t value) { store(address, value); }
+  template <typename T>
+  void store(uint64_t address, T value) {
+    typedef T __attribute__((may_alias, aligned(1))) Raw;
+    *reinterpret_cast<Raw*>(address) = value;
+  }
+
+  const std::vector<abi::Mapping>& mappings() const { return mappings_; }
+  // Follows the mappings that are added later.
+  const heaps::Space& space() const { return space_; }
+
+ private:
+  void note_mappings() { space_ = {mappings_.data(), mappings_.size()}; }
+
+  std::vector<abi::Mapping> mappings_;
+  std::vector<heaps::Range> owned_;
+  heaps::Space space_{nullptr, 0};
+};
+
+}  // namespace reachscan::tests

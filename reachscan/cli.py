@@ -128,7 +128,7 @@ _verbose = click.option("-v", "--verbose", is_flag=True, help="Tell what each st
 @_report_options
 @click.option(
     "--method",
-    type=click.Choice(("auto", "clone", "copy", "live")),
+    type=click.Choice(("auto", "clone", "copy")),
     default="auto",
     help="How memory is captured; auto tries clone, then copy.",
 )

@@ -21,7 +21,7 @@ class Options:
     """How to scan.
 
     Attributes:
-        method: how memory is captured: auto, clone, copy or live.
+        method: how memory is captured: auto, clone or copy.
         threads: marking threads; None for as many as the helper finds good.
         timeout: seconds after which the scan gives up; None for never.
         contents: bytes of a leaked block that are wanted.

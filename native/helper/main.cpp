@@ -1,7 +1,9 @@
 // reachscan-helper: one scan of one process, its result on stdout in the wire format.
 #include <csignal>
+#include <cstdio>
 
 #include "helper/failure.hpp"
+#include "helper/fault_injection.hpp"
 #include "helper/options.hpp"
 #include "helper/scan.hpp"
 #include "helper/stream.hpp"
@@ -17,13 +19,18 @@ int main(int argc, char** argv) {
   // A reader that has gone shows as a failed write, which ends the scan in good order.
   signal(SIGPIPE, SIG_IGN);
 
+  die_before_call(options.die_at_call);
+
   Stream stream(1);
+  int status = 0;
   try {
     stream.hello();
     scan(options, stream);
-    return 0;
   } catch (const Failure& failure) {
     if (failure.step != reachscan::wire::Step::kWriteStream) stream.failure(failure);
-    return 1;
+    status = 1;
   }
+  if (options.count_calls)
+    std::fprintf(stderr, "calls %llu\n", static_cast<unsigned long long>(calls_made()));
+  return status;
 }

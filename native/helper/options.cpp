@@ -12,11 +12,23 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: reachscan-helper --pid N [--method auto|clone|copy] [--threads N] [--timeout SECONDS]\n"
-    "                        [--contents BYTES] [--list-heap] [--verbose]\n"
+    "                        [--contents BYTES] [--verbose]\n"
+    "For tests: [--list-heap] [--die-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
     "complete, 1 the last record tells why not, 2 bad arguments.\n";
 
-enum { kPid = 256, kMethod, kThreads, kTimeout, kContents, kListHeap, kVerbose, kHelp };
+enum {
+  kPid = 256,
+  kMethod,
+  kThreads,
+  kTimeout,
+  kContents,
+  kListHeap,
+  kVerbose,
+  kHelp,
+  kDieAtCall,
+  kCountCalls
+};
 
 constexpr option kLongOptions[] = {
     {"pid", required_argument, nullptr, kPid},
@@ -26,6 +38,8 @@ constexpr option kLongOptions[] = {
     {"contents", required_argument, nullptr, kContents},
     {"list-heap", no_argument, nullptr, kListHeap},
     {"verbose", no_argument, nullptr, kVerbose},
+    {"die-at-call", required_argument, nullptr, kDieAtCall},
+    {"count-calls", no_argument, nullptr, kCountCalls},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
 };
@@ -69,6 +83,12 @@ Options parse_options(int argc, char** argv) {
         break;
       case kVerbose:
         options.verbose = true;
+        break;
+      case kDieAtCall:
+        options.die_at_call = number(optarg, 1, 1u << 30);
+        break;
+      case kCountCalls:
+        options.count_calls = true;
         break;
       case kHelp:
         std::fputs(kUsage, stdout);

@@ -16,6 +16,9 @@ struct Options {
   std::chrono::seconds timeout{3600};
   bool list_heap = false;  // every live block instead of the leaks; for tests of the enumeration
   bool verbose = false;
+  std::uint32_t die_at_call =
+      0;                     // for tests of what the target notices; helper/fault_injection.hpp
+  bool count_calls = false;  // says on stderr how many such calls there were
 };
 
 // Exits with status 2 and a line on stderr if the arguments are not understood.

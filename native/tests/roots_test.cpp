@@ -212,7 +212,7 @@ CASE(random_exclusions_cut_out_what_they_cover) {
       uint64_t length = random() % (random() % 2 == 0 ? 64 : 2 * kPage);
       // Walkers exclude whole granules; stacks end at any word.
       if (random() % 2 == 0) start &= ~7ull, length &= ~7ull;
-      cut.push_back({start, start + length});
+      if (length != 0) cut.push_back({start, start + length});
     }
     scene.mark([&](sweeper::Roots& roots) {
       for (const heaps::Range& range : cut) roots.exclude(range.start, range.end);

@@ -25,7 +25,7 @@ using wire::Step;
 constexpr std::uint32_t kAttempts = 4;
 constexpr std::uint32_t kTries = 50;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
-constexpr auto kStopLimit = std::chrono::seconds(5);
+constexpr auto kStopLimit = std::chrono::seconds(1);
 
 std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
 

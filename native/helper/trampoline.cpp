@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <csignal>
@@ -87,7 +88,7 @@ pid_t run_to_clone(pid_t tid, Clock::time_point deadline) {
     if (!arch::get_registers(tid, registers)) continue;
     auto result = static_cast<std::int64_t>(registers.rax);
     // At the entry of a call the kernel shows ENOSYS.
-    if (registers.orig_rax == 56 && result < 0 && result != -ENOSYS)
+    if (registers.orig_rax == SYS_clone && result < 0 && result != -ENOSYS)
       throw Failure(Step::kRunTrampoline, "clone-refused",
                     std::string("the kernel refused to clone the target: ") +
                         std::strerror(static_cast<int>(-result)),
@@ -105,6 +106,34 @@ struct MiddlemanGuard {
   pid_t tid;
   ~MiddlemanGuard() { ptrace(PTRACE_DETACH, tid, nullptr, nullptr); }
 };
+
+// The clone, made by a middleman that the thread makes.
+pid_t clone_through_middleman(pid_t tid, Clock::time_point deadline) {
+  pid_t middleman = run_to_clone(tid, deadline);
+  MiddlemanGuard guard{middleman};
+  wait_for_birth(middleman, deadline);
+  pid_t clone = run_to_clone(middleman, deadline);
+  wait_for_birth(clone, deadline);
+  return clone;
+}
+
+// A thread of a stopped process (SIGSTOP, ^Z) would stop again inside the trampoline, and stay
+// there. It is followed to the trampoline's last call and gets its registers back from us.
+void bring_back(StoppedThread& thread, Clock::time_point deadline) {
+  for (;;) {
+    resume_to_next_call(thread.tid);
+    WaitStatus status = wait_for(thread.tid, Step::kRunTrampoline, deadline);
+    arch::Registers now;
+    if (!status.stopped() || !arch::get_registers(thread.tid, now))
+      throw Failure(Step::kRunTrampoline, "target-exited", "a thread ended in the trampoline", 0,
+                    thread.tid);
+    bool unblocked =
+        status.signal() == (SIGTRAP | 0x80) && now.orig_rax == SYS_rt_sigprocmask && now.rax == 0;
+    if (!unblocked) continue;
+    arch::set_registers(thread.tid, thread.registers);
+    return;
+  }
+}
 
 }  // namespace
 
@@ -145,13 +174,10 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
   if (!arch::set_registers(thread.tid, registers))
     throw Failure(Step::kRunTrampoline, "target-exited", "cannot set registers", errno, thread.tid);
 
-  pid_t middleman = run_to_clone(thread.tid, deadline);
-  MiddlemanGuard guard{middleman};
-  wait_for_birth(middleman, deadline);
-  pid_t clone = run_to_clone(middleman, deadline);
-  wait_for_birth(clone, deadline);
+  pid_t clone = clone_through_middleman(thread.tid, deadline);
   if (ptrace(PTRACE_SETOPTIONS, clone, nullptr, PTRACE_O_EXITKILL) != 0)
     throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno, clone);
+  if (thread.in_group_stop) bring_back(thread, deadline);
   return {clone, thread.tid};
 }
 

@@ -98,7 +98,7 @@ std::vector<Leak> Host::leaks() const {
                 heaps::load<uint32_t>(parent + 4 * i),
                 {}};
       for (std::size_t w = 0; w < width; ++w)
-        leak.words.push_back(heaps::word(words + 8 * (i * width + w)));
+        leak.words[w] = heaps::word(words + 8 * (i * width + w));
       found.push_back(leak);
     }
   }

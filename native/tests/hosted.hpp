@@ -1,6 +1,7 @@
 // Plays the helper: serves the requests of the sweeper's code within the test's own process.
 #pragma once
 
+#include <array>
 #include <exception>
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ struct Leak {
   uint64_t address;
   uint64_t size;
   uint32_t parent;
-  std::vector<uint64_t> words;
+  std::array<uint64_t, wire::kLeadWords> words;
 };
 
 // One at a time: control() and trap() mean the one that lives.

@@ -1,0 +1,298 @@
+// What the glibc walker finds in healthy heaps of every release.
+#include "check.hpp"
+#include "heaps/glibc.hpp"
+#include "scene.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using heaps::glibc::kNonContiguous;
+
+CASE(every_release_with_and_without_everything) {
+  for (const Release& release : releases()) {
+    for (unsigned bits = 0; bits < 32; ++bits) {
+      Options options{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0,
+                      (bits & 16) != 0};
+      context = std::string(release.name) + ", options " + std::to_string(bits);
+      Scene scene(release, options);
+      check_found(scene);
+      Found found = walk(scene);
+      CHECK_EQ(found.instances, 1u);
+      CHECK_EQ(found.arenas, options.thread_arena ? 2u : 1u);
+    }
+  }
+}
+
+CASE(a_process_without_the_library) {
+  Memory memory;
+  memory.map(kModule, 4 * kPage, kReadWrite, abi::kFileBacked, kLibrary);
+  heaps::glibc::Instance found[heaps::glibc::kMaxInstances];
+  CHECK_EQ(heaps::glibc::find_instances(memory.space(), found), 0u);
+  CHECK_EQ(heaps::glibc::find_instances(heaps::Space(nullptr, 0), found), 0u);
+}
+
+CASE(a_library_that_was_never_asked_for_memory) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Memory memory;
+    memory.map(kModule, 2 * kPage, kReadWrite, abi::kFileBacked, kLibrary);
+    memory.put(kMainArena + release.arena.next, kMainArena);
+    heaps::glibc::Instance found[heaps::glibc::kMaxInstances];
+    CHECK_EQ(heaps::glibc::find_instances(memory.space(), found), 1u);
+    CHECK_EQ(found[0].main_arena, kMainArena);
+    CHECK_EQ(found[0].layout.next, release.arena.next);
+    CHECK(!found[0].used);
+  }
+}
+
+// malloc was initialised, but has served nothing yet, or only from thread arenas.
+CASE(a_main_arena_without_memory) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Options options;
+    options.thread_arena = true, options.cache = false;
+    Scene scene(release, options);
+    std::erase_if(scene.blocks, [](const auto& block) { return block.first < kThreadHeaps; });
+    uint64_t initial_top = kMainArena + release.arena.bins - kHeader;
+    scene.glibc.arena(kMainArena, initial_top, scene.thread_arena, 0);
+    for (unsigned bin = 0; release.arena.fastbins != 0 && bin < heaps::glibc::kFastbins; ++bin)
+      scene.memory.put(kMainArena + release.arena.fastbins + 8ull * bin, 0);
+    scene.glibc.params(kSbrkBase, 0, 0, 0);
+    check_found(scene);
+  }
+}
+
+// The size of an arena's heaps depends on the system's huge pages.
+CASE(heaps_of_every_size) {
+  for (uint64_t size = 1 << 20; size <= 4ull << 30; size *= 2) {
+    context = "heaps of " + std::to_string(size);
+    const Release& release = release_named("2.35");
+    Scene scene(release, {});
+    uint64_t first = kWorld + (16ull << 30), second = first + size;
+    uint64_t arena = first + release.heap_info;
+    for (uint64_t heap : {first, second}) scene.memory.map(heap, size / 2);
+    scene.glibc.heap_info(first, arena, 0, size / 2);
+    scene.glibc.heap_info(second, arena, first, size / 2);
+    Chunks full(scene.memory, heaps::align_up(arena + release.arena.size, 16), 4);
+    full.live(first + size / 2 - 0x1000 - full.at());
+    full.end_heap(0x1000);
+    Chunks newest(scene.memory, second + release.heap_info, 4);
+    newest.live(size / 2 - 0x100);
+    uint64_t top = newest.top(second + size / 2);
+    scene.expect(full.blocks);
+    scene.expect(newest.blocks);
+    scene.glibc.arena(arena, top, kMainArena, size, kNonContiguous);
+    scene.memory.put(kMainArena + release.arena.next, arena);
+    check_found(scene);
+  }
+}
+
+// What sysmalloc leaves at the end of a full heap depends on how much of the top chunk was left.
+CASE(every_way_in_which_a_heap_ends) {
+  for (const char* name : {"2.26", "2.35", "2.43"}) {
+    for (uint64_t rest = 0x20; rest <= 0x100; rest += 0x10) {
+      context = std::string(name) + ", top chunk of " + std::to_string(rest);
+      const Release& release = release_named(name);
+      Options options;
+      options.thread_arena = true;
+      Scene scene(release, options);
+      Chunks chunks(scene.memory, heaps::align_up(scene.thread_arena + release.arena.size, 16), 4);
+      for (uint64_t at = chunks.at(); at < scene.full_heap_end; at += 8) scene.memory.put(at, 0);
+      std::erase_if(scene.blocks, [&](const auto& block) {
+        return block.first > scene.full_heap && block.first < scene.full_heap_end;
+      });
+      while (chunks.at() + 0x1000 < scene.full_heap_end) chunks.live(0x400);
+      chunks.live(scene.full_heap_end - rest - chunks.at());
+      chunks.end_heap(rest);
+      scene.expect(chunks.blocks);
+      check_found(scene);
+    }
+  }
+}
+
+CASE(every_way_in_which_the_break_was_cut) {
+  for (uint64_t rest = 0x20; rest <= 0x100; rest += 0x10) {
+    for (uint64_t gap : {0x10, 0x1000, 0x2340}) {
+      context = "top chunk of " + std::to_string(rest) + ", gap of " + std::to_string(gap);
+      Scene scene(release_named("2.35"), {});
+      Chunks chunks(scene.memory, scene.main_top);
+      chunks.live(0x100);
+      chunks.end_break(rest);
+      Chunks more(scene.memory, chunks.at() + gap);
+      more.live(0x80);
+      uint64_t top = more.top(kBreak + (64 << 10));
+      scene.expect(chunks.blocks);
+      scene.expect(more.blocks);
+      scene.memory.put(kMainArena + scene.release.arena.top, top);
+      check_found(scene);
+    }
+  }
+}
+
+// Where brk fails the main arena gets memory from mmap, anywhere.
+CASE(a_main_arena_that_is_not_contiguous) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Options options;
+    options.cache = false;
+    Scene scene(release, options);
+    uint64_t other = kWorld + (4ull << 30), bytes = 1 << 20;
+    scene.memory.map(other, bytes);
+    // The old top chunk was closed as a heap is.
+    Chunks closed(scene.memory, scene.main_top);
+    closed.end_heap(kBreak + (64 << 10) - closed.at());
+    Chunks chunks(scene.memory, other);
+    chunks.live(0x100);
+    uint64_t top = chunks.top(other + bytes);
+    scene.expect(chunks.blocks);
+    scene.glibc.arena(kMainArena, top, kMainArena, bytes, kNonContiguous);
+    scene.glibc.put_in_fastbin(kMainArena, scene.fast);
+    check_found(scene);
+  }
+}
+
+// A free chunk at the start of a page, behind a zero, looks like such memory, but is another's.
+CASE(a_main_arena_that_is_not_contiguous_next_to_thread_heaps) {
+  const Release& release = release_named("2.35");
+  Scene scene(release, {});
+  uint64_t heap = kWorld + (5ull << 30), size = 2 << 20;
+  uint64_t arena = heap + release.heap_info, newest = heap + size;
+  scene.memory.map(heap, size);
+  scene.memory.map(newest, size);
+  scene.glibc.heap_info(heap, arena, 0, size);
+  scene.glibc.heap_info(newest, arena, heap, size);
+  Chunks full(scene.memory, heaps::align_up(arena + release.arena.size, 16), 4);
+  full.live(heap + 2 * kPage - full.at());
+  full.free(0x400);
+  full.live(heap + size - 0x1000 - full.at());
+  full.end_heap(0x1000);
+  Chunks current(scene.memory, newest + release.heap_info, 4);
+  uint64_t top = current.top(newest + size);
+  scene.expect(full.blocks);
+  scene.glibc.arena(arena, top, kMainArena, 2 * size, kNonContiguous);
+  scene.memory.put(kMainArena + release.arena.next, arena);
+  scene.memory.store<uint32_t>(kMainArena + heaps::glibc::kFlagsOffset, kNonContiguous);
+  check_found(scene);
+}
+
+// A program may forbid itself pages of its blocks, in any heap.
+CASE(protected_pages_within_heaps) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Scene scene(release, {.thread_arena = true});
+    scene.memory.protect(kBreak + 8 * kPage, 2 * kPage, 0);
+    check_found(scene);
+    context += ", thread arena";
+    // The page lies within the one large block of the newest heap, not on its ends.
+    uint64_t heap = kThreadHeaps + kHeapMax;
+    Chunks chunks(scene.memory, heap + release.heap_info, 4);
+    std::erase_if(scene.blocks, [&](const auto& block) { return block.first > heap; });
+    chunks.live(0x4000);
+    uint64_t top = chunks.top(heap + 8 * kPage);
+    scene.expect(chunks.blocks);
+    scene.glibc.arena(scene.thread_arena, top, kMainArena, 24 * kPage, kNonContiguous);
+    scene.memory.protect(heap + 2 * kPage, kPage, wire::kRead);
+    check_found(scene);
+    scene.memory.protect(heap + kPage, kPage, 0);
+    check_found(scene);
+  }
+}
+
+// After dlmopen there are two libraries, each with a heap of its own.
+CASE(two_copies_of_the_library) {
+  const Release& release = release_named("2.35");
+  Scene scene(release, {});
+  uint64_t module = kWorld + (6ull << 30), heap = module + (16 << 20), bytes = 2 << 20;
+  scene.memory.map(module, 2 * kPage, kReadWrite, abi::kFileBacked, kLibrary + 1);
+  scene.memory.map(heap, bytes);
+  Chunks chunks(scene.memory, heap);
+  chunks.live(0x100);
+  uint64_t top = chunks.top(heap + bytes);
+  scene.expect(chunks.blocks);
+  scene.glibc.arena(module + 0x140, top, module + 0x140, bytes, kNonContiguous);
+  check_found(scene);
+  CHECK_EQ(walk(scene).instances, 2u);
+}
+
+CASE(who_is_inside_the_allocator) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Scene scene(release, {.thread_arena = true});
+    // lea rdi, [rip + main_arena] at the end of the third page.
+    uint64_t at = kCode + 3 * kPage - 16;
+    scene.memory.store<uint8_t>(at, 0x48);
+    scene.memory.store<uint8_t>(at + 1, 0x8d);
+    scene.memory.store<uint8_t>(at + 2, 0x3d);
+    scene.memory.store<int32_t>(at + 3, static_cast<int32_t>(kMainArena - (at + 7)));
+    CHECK(walk(scene).quiet);
+    scene.threads[0].pc = at;
+    Found found = walk(scene);
+    CHECK(!found.quiet);
+    CHECK(at >= found.hint.text_start && at < found.hint.text_end);
+    CHECK_EQ(found.hint.mutex_count, 2u);
+    CHECK_EQ(found.hint.mutexes[1], scene.thread_arena);
+    scene.threads[0].pc = kCode + 8;  // in the library, in another function
+    CHECK(walk(scene).quiet);
+    scene.threads[0].pc = 0x1000;
+    scene.memory.store<uint32_t>(scene.thread_arena, 1);
+    CHECK(!walk(scene).quiet);
+    scene.memory.store<uint32_t>(scene.thread_arena, 0);
+    scene.memory.store<uint32_t>(kMainArena, 2);
+    CHECK(!walk(scene).quiet);
+  }
+}
+
+CASE(threads_with_and_without_caches) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Scene scene(release, {});
+    Chunks chunks(scene.memory, scene.main_top);
+    uint64_t second = chunks.used(release.cache.chunk + 0x10);  // the remainder was too small
+    scene.glibc.cache(second);
+    scene.glibc.put_in_cache(second, 5, {chunks.used(0x70), chunks.used(0x70)});
+    uint64_t third = chunks.used(release.cache.chunk);
+    scene.glibc.cache(third);
+    chunks.live(0x70);
+    uint64_t top = chunks.top(kBreak + (64 << 10));
+    scene.expect(chunks.blocks);
+    scene.memory.put(kMainArena + release.arena.top, top);
+    scene.add_thread(second);
+    scene.add_thread(0);
+    scene.add_thread(third);
+    scene.add_thread(kModule + 0x20);  // 2.42: a placeholder in the library
+    scene.threads.push_back({0, 0, 0});
+    scene.threads.push_back({0, 0, 0x1000});
+    check_found(scene);
+  }
+}
+
+// Since 2.42 the last bins hold ranges of large sizes.
+CASE(large_blocks_in_a_cache) {
+  for (const char* name : {"2.42", "2.43"}) {
+    context = name;
+    const Release& release = release_named(name);
+    Scene scene(release, {});
+    Chunks chunks(scene.memory, scene.main_top);
+    scene.glibc.put_in_cache(scene.cache_block, 64, {chunks.used(0x500), chunks.used(0x470)});
+    scene.glibc.put_in_cache(scene.cache_block, 67, {chunks.used(0x2000)});
+    chunks.live(0x600);
+    uint64_t top = chunks.top(kBreak + (64 << 10));
+    scene.expect(chunks.blocks);
+    scene.memory.put(kMainArena + release.arena.top, top);
+    check_found(scene);
+  }
+}
+
+CASE(the_name_is_the_librarys_own) {
+  Scene scene(release_named("2.35"), {});
+  char name[heaps::glibc::kNameLength];
+  heaps::glibc::Instance instance{kMainArena, scene.release.arena, kLibrary, true};
+  heaps::glibc::write_name(scene.memory.space(), instance, name);
+  CHECK_EQ(std::string(name), std::string("glibc 2.99"));
+  instance.file = kLibrary + 1;
+  heaps::glibc::write_name(scene.memory.space(), instance, name);
+  CHECK_EQ(std::string(name), std::string("glibc"));
+}
+
+}  // namespace
+}  // namespace reachscan::tests

@@ -105,6 +105,7 @@ void Glibc::arena(uint64_t at, uint64_t top, uint64_t next, uint64_t system_mem,
   memory_.put(at + layout.top, top);
   memory_.put(at + layout.next, next);
   memory_.put(at + layout.next + kSystemMemAfterNext, system_mem);
+  memory_.put(at + layout.next + kSystemMemAfterNext + 8, system_mem);  // the most there ever was
 }
 
 void Glibc::put_in_bin(uint64_t arena, unsigned bin, uint64_t user) {

@@ -72,7 +72,7 @@ void Scene::add_foreign_break(Chunks& chunks, uint64_t end) {
   chunks.end_break(0x1230);
   // Whatever it is that somebody else keeps there.
   for (uint64_t at = chunks.at(); at < chunks.at() + 0x800; at += 8)
-    memory.put(at, at % 24 == 0 ? 0x21 : at * 0x9e3779b97f4a7c15);
+    memory.put(at, at % 32 == 24 && at < chunks.at() + 0x400 ? 0x21 : at * 0x9e3779b97f4a7c15);
   Chunks more(memory, chunks.at() + 0x800);
   leaks.push_back(more.live(0x200));
   more.free(0x300);

@@ -128,6 +128,11 @@ void Glibc::put_in_fastbin(uint64_t arena, const std::vector<uint64_t>& users) {
     link(users[i], i + 1 < users.size() ? users[i + 1] - kHeader : 0);
 }
 
+void Glibc::empty_fastbins(uint64_t arena) {
+  for (unsigned bin = 0; release_.arena.fastbins != 0 && bin < kFastbins; ++bin)
+    memory_.put(arena + release_.arena.fastbins + 8ull * bin, 0);
+}
+
 void Glibc::params(uint64_t sbrk_base_at, uint64_t sbrk_base, int32_t mapped,
                    uint64_t mapped_bytes) {
   uint64_t ints = sbrk_base_at - release_.ints_before;

@@ -75,6 +75,7 @@ class Glibc {
   // A bin with one chunk in it.
   void put_in_bin(uint64_t arena, unsigned bin, uint64_t user);
   void put_in_fastbin(uint64_t arena, const std::vector<uint64_t>& users);
+  void empty_fastbins(uint64_t arena);
   // `sbrk_base_at` is the address of that field.
   void params(uint64_t sbrk_base_at, uint64_t sbrk_base, int32_t mapped, uint64_t mapped_bytes);
   void heap_info(uint64_t at, uint64_t arena, uint64_t previous, uint64_t size);

@@ -55,8 +55,7 @@ CASE(a_main_arena_without_memory) {
     std::erase_if(scene.blocks, [](const auto& block) { return block.first < kThreadHeaps; });
     uint64_t initial_top = kMainArena + release.arena.bins - kHeader;
     scene.glibc.arena(kMainArena, initial_top, scene.thread_arena, 0);
-    for (unsigned bin = 0; release.arena.fastbins != 0 && bin < heaps::glibc::kFastbins; ++bin)
-      scene.memory.put(kMainArena + release.arena.fastbins + 8ull * bin, 0);
+    scene.glibc.empty_fastbins(kMainArena);
     scene.glibc.params(kSbrkBase, 0, 0, 0);
     check_found(scene);
   }
@@ -156,7 +155,7 @@ CASE(a_main_arena_that_is_not_contiguous_next_to_thread_heaps) {
   const Release& release = release_named("2.35");
   Scene scene(release, {});
   uint64_t heap = kWorld + (5ull << 30), size = 2 << 20;
-  uint64_t arena = heap + release.heap_info, newest = heap + size;
+  uint64_t arena = heap + release.heap_info, newest = heap + (64 << 20);
   scene.memory.map(heap, size);
   scene.memory.map(newest, size);
   scene.glibc.heap_info(heap, arena, 0, size);
@@ -191,6 +190,7 @@ CASE(protected_pages_within_heaps) {
     uint64_t top = chunks.top(heap + 8 * kPage);
     scene.expect(chunks.blocks);
     scene.glibc.arena(scene.thread_arena, top, kMainArena, 24 * kPage, kNonContiguous);
+    scene.glibc.empty_fastbins(scene.thread_arena);
     scene.memory.protect(heap + 2 * kPage, kPage, wire::kRead);
     check_found(scene);
     scene.memory.protect(heap + kPage, kPage, 0);

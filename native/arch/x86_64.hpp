@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -81,6 +82,30 @@ inline Registers resume_registers(Registers r) {
   return r;
 }
 
+// Where a thread in user mode goes on after an interruption. Inside a restartable sequence that is
+// its abort handler, to which the kernel would have sent it, had we not moved its instruction
+// pointer. `read(address, buffer, length)` reads the thread's memory.
+template <typename Read>
+std::uint64_t resume_address(pid_t tid, const Registers& r, Read read) {
+  constexpr auto kGetRseqConfiguration = static_cast<decltype(PTRACE_CONT)>(0x420f);
+  struct {
+    std::uint64_t area;
+    std::uint32_t size, signature, flags, reserved;
+  } configuration{};
+  struct {
+    std::uint32_t version, flags;
+    std::uint64_t start, length, abort;
+  } section{};
+  std::uint64_t pointer = 0;
+  // Kernels that cannot tell (before 5.13) leave the sequence unprotected.
+  if (in_system_call(r) ||
+      ptrace(kGetRseqConfiguration, tid, sizeof configuration, &configuration) <= 0 ||
+      configuration.area == 0 || !read(configuration.area + 8, &pointer, sizeof pointer) ||
+      pointer == 0 || !read(pointer, &section, sizeof section))
+    return r.rip;
+  return r.rip - section.start < section.length ? section.abort : r.rip;
+}
+
 // The literals behind the trampoline's code, in the order of x86_64_trampoline.S.
 struct TrampolineLiterals {
   std::uint64_t all_signals;
@@ -95,5 +120,11 @@ inline TrampolineLiterals trampoline_literals(const Registers& r, std::uint64_t 
 extern "C" const unsigned char reachscan_trampoline[];
 extern "C" const unsigned char reachscan_trampoline_literals[];
 extern "C" const unsigned char reachscan_trampoline_end[];
+
+// Where in the trampoline the mask lies with which a thread leaves it.
+inline std::uint64_t own_signals_offset() {
+  return static_cast<std::uint64_t>(reachscan_trampoline_literals - reachscan_trampoline) +
+         offsetof(TrampolineLiterals, own_signals);
+}
 
 }  // namespace reachscan::arch

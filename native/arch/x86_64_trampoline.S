@@ -1,6 +1,6 @@
 # The code that one stopped thread of the target runs to clone itself. It lives for a moment in the
-# unused tail of the target's vdso, uses no stack, saves nothing outside itself and ends with the
-# thread's own registers, so a tracer may die at any instruction of it:
+# unused tail of the target's vdso, uses no stack but one dead word below it, saves nothing and ends
+# with the thread's own registers, so a tracer may die at any instruction of it:
 #
 #   thread:     block signals, start a middleman that shares memory, wait for it, unblock, go on
 #   middleman:  start the clone (a copy of memory), exit; so the clone is nobody's child
@@ -22,6 +22,20 @@ reachscan_trampoline:
     mov edx, 0
     mov r10d, 8
     syscall
+    mov eax, 157                    # prctl(PR_GET_CHILD_SUBREAPER, a word below the red zone)
+    mov edi, 37
+    lea rsi, [rsp - 192]
+    mov edx, 0
+    mov r10d, 0
+    mov r8d, 0
+    syscall
+    mov rcx, rax
+    jrcxz 1f
+    jmp restore                     # no usable stack
+1:  mov ecx, [rsp - 192]
+    jrcxz 2f
+    jmp restore                     # the clone would come back to this process as its child
+2:
     mov eax, 56                     # clone(CLONE_VM, same stack: neither uses it)
     mov edi, 0x100
     mov esi, 0

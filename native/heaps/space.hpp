@@ -75,9 +75,18 @@ class Space {
            (m.flags & (abi::kFileBacked | abi::kFollowsFile | kUntouchable | abi::kMainStack)) == 0;
   }
 
-  static bool is_writable_anonymous(const abi::Mapping& m) {
+  // Such memory as far as anything was ever written there.
+  static bool is_written_anonymous(const abi::Mapping& m) {
     constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
-    return is_anonymous(m) && (m.perms & kReadWrite) == kReadWrite;
+    return is_anonymous(m) && (m.perms & kReadWrite) == kReadWrite && (m.flags & abi::kAbsent) == 0;
+  }
+
+  // The first address from `address` on where something may have been written.
+  uint64_t skip_absent(uint64_t address) const {
+    const abi::Mapping* m = find(address);
+    while (m != nullptr && m != end() && (m->flags & abi::kAbsent) != 0 && address >= m->start)
+      address = m++->end;
+    return address;
   }
 
   // Data and .bss of a module.

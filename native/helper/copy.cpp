@@ -23,8 +23,6 @@ namespace {
 using wire::Step;
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kPagesAtOnce = 1 << 16;
-constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62;
 // Address space for the file; it takes memory only where it is written.
 constexpr std::uint64_t kViewBytes = 1ull << 42;
 constexpr std::uint64_t kLowestBridge = 0x10000000;
@@ -158,34 +156,25 @@ void MemoryCopy::capture() {
 
 // Pages that the target has never touched are zeros there and stay holes here. What cannot be read
 // (a guard page, a file cut short) stays zeros as well.
-void MemoryCopy::read_present_pages(const MapEntry& entry, char* buffer) const {
-  int pagemap = open(("/proc/" + std::to_string(pid_) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
-  std::vector<std::uint64_t> bits;
-  std::uint64_t pages = (entry.end - entry.start) / kPage;
-  for (std::uint64_t first = 0; first < pages; first += kPagesAtOnce) {
-    std::uint64_t count = std::min(kPagesAtOnce, pages - first);
-    // Shared memory can hold pages that this process has not touched.
-    bits.assign(count, kPresent);
-    if ((entry.perms & wire::kShared) == 0 && entry.inode == 0 && pagemap >= 0 &&
-        pread(pagemap, bits.data(), count * 8,
-              static_cast<off_t>((entry.start / kPage + first) * 8)) <
-            static_cast<ssize_t>(count * 8))
-      bits.assign(count, kPresent);
-    for (std::uint64_t i = 0; i < count;) {
-      std::uint64_t end = i;
-      while (end < count && (bits[end] & (kPresent | kSwapped)) != 0) ++end;
-      for (std::uint64_t at = i; at < end;) {
-        std::uint64_t offset = (first + at) * kPage;
-        iovec local{buffer + offset, (end - at) * kPage};
-        iovec remote{reinterpret_cast<void*>(entry.start + offset), (end - at) * kPage};
-        ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
-        at += length > 0 ? static_cast<std::uint64_t>(length) / kPage : 0;
-        if (at < end) ++at;  // the page that stopped it
-      }
-      i = end + 1;
-    }
+void MemoryCopy::read_present_pages(const MapEntry& entry, char* buffer) {
+  std::uint64_t at = entry.start;
+  for (const Stretch& absent : absent_stretches(pid_, entry)) {
+    read_pages(entry, at, absent.start, buffer);
+    absent_.push_back(absent);
+    at = absent.end;
   }
-  if (pagemap >= 0) close(pagemap);
+  read_pages(entry, at, entry.end, buffer);
+}
+
+void MemoryCopy::read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end,
+                            char* buffer) const {
+  while (start < end) {
+    iovec local{buffer + (start - entry.start), end - start};
+    iovec remote{reinterpret_cast<void*>(start), end - start};
+    ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+    start += length > 0 ? static_cast<std::uint64_t>(length) & ~(kPage - 1) : 0;
+    if (start < end) start += kPage;  // the page that stopped it
+  }
 }
 
 void MemoryCopy::complete(const Memory& memory) {

@@ -11,6 +11,7 @@
 #include "helper/clone.hpp"
 #include "helper/memory.hpp"
 #include "helper/process.hpp"
+#include "helper/residence.hpp"
 
 namespace reachscan::helper {
 
@@ -35,6 +36,9 @@ class MemoryCopy {
   // The target's mappings at the moment of the capture.
   const std::vector<MapEntry>& mappings() const { return mappings_; }
 
+  // What of them had no pages.
+  const std::vector<Stretch>& absent() const { return absent_; }
+
  private:
   struct Part {
     std::uint64_t address;
@@ -43,7 +47,9 @@ class MemoryCopy {
   };
 
   char* reserve(const MapEntry& entry);
-  void read_present_pages(const MapEntry& entry, char* buffer) const;
+  void read_present_pages(const MapEntry& entry, char* buffer);
+  void read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end,
+                  char* buffer) const;
 
   pid_t pid_;
   int file_;
@@ -51,6 +57,7 @@ class MemoryCopy {
   std::uint64_t used_ = 0;
   std::vector<MapEntry> mappings_;
   std::vector<Part> parts_;
+  std::vector<Stretch> absent_;
 };
 
 }  // namespace reachscan::helper

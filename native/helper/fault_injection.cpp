@@ -2,6 +2,7 @@
 
 #include <sys/ptrace.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -29,6 +30,7 @@ extern "C" {
 
 long __real_ptrace(int request, pid_t pid, void* address, void* data);
 pid_t __real_waitpid(pid_t pid, int* status, int options);
+int __real_waitid(idtype_t type, id_t id, siginfo_t* info, int options);
 ssize_t __real_pwrite(int fd, const void* buffer, std::size_t length, off_t offset);
 ssize_t __real_write(int fd, const void* buffer, std::size_t length);
 
@@ -40,6 +42,11 @@ long __wrap_ptrace(int request, pid_t pid, void* address, void* data) {
 pid_t __wrap_waitpid(pid_t pid, int* status, int options) {
   reachscan::helper::count_call();
   return __real_waitpid(pid, status, options);
+}
+
+int __wrap_waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
+  reachscan::helper::count_call();
+  return __real_waitid(type, id, info, options);
 }
 
 ssize_t __wrap_pwrite(int fd, const void* buffer, std::size_t length, off_t offset) {

@@ -1,5 +1,5 @@
 // For tests: dies, as if by SIGKILL from outside, right before a chosen call of the kernel that
-// concerns the target. The linker routes ptrace, waitpid, pwrite and write through here.
+// concerns the target. The linker routes ptrace, waitpid, waitid, pwrite and write through here.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ bool is_group_stop_signal(int signal) {
 }
 
 [[noreturn]] void fail_to_seize(pid_t pid, pid_t tid, int error) {
-  std::string tracer = status_field(pid, "TracerPid");
+  std::string tracer = status_field(pid, tid, "TracerPid");
   if (!tracer.empty() && tracer != "0")
     throw Failure(Step::kSeize, "already-traced",
                   "process " + std::to_string(pid) + " is already traced by process " + tracer,
@@ -62,10 +62,7 @@ bool Freeze::seize_new_threads() {
     if (ptrace(PTRACE_SEIZE, tid, nullptr, kTargetOptions) != 0) {
       if (errno == ESRCH) continue;  // ended since it was listed
       // A thread born of a seized one is already ours; its first stop is still to be waited for.
-      std::string name = "task/" + std::to_string(tid) + "/status";
-      bool ours =
-          read_proc_file(pid_, name.c_str(), Step::kSeize)
-              .find("\nTracerPid:\t" + std::to_string(getpid()) + "\n") != std::string::npos;
+      bool ours = status_field(pid_, tid, "TracerPid") == std::to_string(getpid());
       if (!ours) fail_to_seize(pid_, tid, errno);
     }
     states_[tid] = State::kSeized;

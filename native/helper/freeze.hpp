@@ -41,6 +41,7 @@ class Freeze {
 
   void release(pid_t first);
 
+  pid_t pid() const { return pid_; }
   std::vector<StoppedThread>& threads() { return threads_; }
   Clock::time_point began() const { return began_; }
   std::chrono::nanoseconds pause() const { return ended_ - began_; }

@@ -111,6 +111,25 @@ std::string build_id_of(const Image& image, const MapEntry& entry, const Memory&
   return {};
 }
 
+// Gives stretches without pages a mapping of their own.
+std::vector<abi::Mapping> split_absent(const std::vector<abi::Mapping>& mappings,
+                                       const std::vector<Stretch>& absent) {
+  std::vector<abi::Mapping> split;
+  auto next = absent.begin();
+  for (abi::Mapping m : mappings) {
+    for (; next != absent.end() && next->start < m.end; ++next) {
+      // A stretch may begin in the mapping before (a .bss and what was joined to it).
+      std::uint64_t start = std::max(next->start, m.start), end = std::min(next->end, m.end);
+      if (start > m.start) split.push_back({m.start, start, m.perms, m.flags, m.file, 0});
+      split.push_back({start, end, m.perms, m.flags | MappingFlag::kAbsent, m.file, 0});
+      m.start = end;
+      if (next->end > m.end) break;
+    }
+    if (m.start < m.end) split.push_back(m);
+  }
+  return split;
+}
+
 // The end of the image's memory, .bss included.
 std::uint64_t end_of(const Image& image, const MapEntry& entry) {
   std::uint64_t end = 0;
@@ -121,7 +140,8 @@ std::uint64_t end_of(const Image& image, const MapEntry& entry) {
 
 }  // namespace
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Memory& memory) {
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
+                                   const std::vector<Stretch>& absent, const Memory& memory) {
   std::vector<abi::Mapping> mappings;
   std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> files;
   std::uint64_t image_end = 0;
@@ -144,7 +164,7 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const M
     }
     if (start < entry.end) mappings.push_back({start, entry.end, entry.perms, flags, file, 0});
   }
-  return mappings;
+  return split_absent(mappings, absent);
 }
 
 Payload mappings_record(const std::vector<MapEntry>& entries) {

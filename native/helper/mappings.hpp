@@ -5,12 +5,14 @@
 
 #include "helper/memory.hpp"
 #include "helper/process.hpp"
+#include "helper/residence.hpp"
 #include "helper/stream.hpp"
 #include "wire/sweeper_abi.hpp"
 
 namespace reachscan::helper {
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Memory& memory);
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
+                                   const std::vector<Stretch>& absent, const Memory& memory);
 
 Payload mappings_record(const std::vector<MapEntry>& entries);
 

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "wire/protocol.hpp"
@@ -111,8 +113,9 @@ std::vector<pid_t> list_threads(pid_t pid) {
   return threads;
 }
 
-std::string status_field(pid_t pid, const char* field) {
-  std::string text = read_proc_file(pid, "status", Step::kOpenTarget);
+std::string status_field(pid_t pid, pid_t tid, const char* field) {
+  std::ifstream file(proc_path(pid, "task/") + std::to_string(tid) + "/status");
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::string key = "\n" + std::string(field) + ":";
   std::size_t start = text.find(key);
   if (start == std::string::npos) return {};

@@ -30,8 +30,9 @@ std::vector<MapEntry> read_mappings(pid_t pid);
 // All thread ids, ascending.
 std::vector<pid_t> list_threads(pid_t pid);
 
-// A field of /proc/PID/status, without leading blanks; empty if the kernel does not print it.
-std::string status_field(pid_t pid, const char* field);
+// A field of /proc/PID/task/TID/status, without leading blanks; empty if the kernel does not print
+// it or the thread has ended.
+std::string status_field(pid_t pid, pid_t tid, const char* field);
 
 std::vector<std::string> command_line(pid_t pid);
 std::string executable_path(pid_t pid);

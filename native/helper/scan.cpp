@@ -25,7 +25,9 @@ using wire::Step;
 constexpr std::uint32_t kAttempts = 4;
 constexpr std::uint32_t kTries = 50;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
-constexpr auto kStopLimit = std::chrono::seconds(1);
+constexpr auto kStopLimit = std::chrono::milliseconds(300);
+constexpr std::uint32_t kLooks = 4;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
 std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
 
@@ -51,13 +53,41 @@ void require_supported(pid_t pid) {
                   name_of(pid) + " is not a 64-bit x86 program", 0, pid);
 }
 
-// A filter may kill the target for a clone() it never makes itself, so none is tried.
+// What is known beforehand to forbid a clone, so that none is tried.
 void require_clonable(pid_t pid) {
-  std::string seccomp = status_field(pid, "Seccomp");
-  if (!seccomp.empty() && seccomp != "0")
+  for (pid_t tid : list_threads(pid)) {
+    std::string seccomp = status_field(pid, tid, "Seccomp");
+    // A filter may kill the target for a clone() that it never makes itself.
+    if (!seccomp.empty() && seccomp != "0")
+      throw Failure(Step::kOpenTarget, "clone-refused",
+                    name_of(pid) + " runs under a seccomp filter, which may forbid it to be cloned",
+                    0, tid);
+  }
+  // The last number is the one in the innermost pid namespace.
+  std::string ids = status_field(pid, pid, "NSpid");
+  if (!ids.empty() && ids.substr(ids.find_last_of(" \t") + 1) == "1")
     throw Failure(Step::kOpenTarget, "clone-refused",
-                  name_of(pid) + " runs under a seccomp filter, which may forbid it to be cloned",
+                  name_of(pid) + " is the init of its pid namespace: orphans become its children",
                   0, pid);
+}
+
+bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
+  return status_field(pid, tid, "State").rfind("D", 0) == 0;
+}
+
+// Such a thread cannot be stopped; meanwhile all the others would stand still for nothing. A disk
+// access is over soon, the wait for a vfork() child may not be.
+void require_stoppable(pid_t pid) {
+  std::vector<pid_t> asleep = list_threads(pid);
+  for (std::uint32_t look = 0; look < kLooks; ++look) {
+    if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
+    std::erase_if(asleep, [pid](pid_t tid) { return !sleeps_uninterruptibly(pid, tid); });
+    if (asleep.empty()) return;
+  }
+  throw Failure(Step::kOpenTarget, "timeout",
+                "thread " + std::to_string(asleep.front()) + " of " + name_of(pid) +
+                    " is in uninterruptible sleep and cannot be stopped now",
+                EBUSY, asleep.front());
 }
 
 // Some states pass by themselves: a thread inside the trampoline of an earlier scan, a signal on
@@ -100,7 +130,8 @@ void sweep(Snapshot& snapshot, const Options& options, Stream& stream, Outcome& 
            Clock::time_point deadline) {
   outcome.mappings = mappings_record(snapshot.mappings);
   outcome.modules = modules_record(snapshot.mappings, snapshot.clone->memory());
-  std::vector<abi::Mapping> mappings = classify(snapshot.mappings, snapshot.clone->memory());
+  std::vector<abi::Mapping> mappings =
+      classify(snapshot.mappings, snapshot.absent, snapshot.clone->memory());
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
   SweeperInputs inputs{mappings, threads, snapshot.register_words, options.list_heap,
@@ -175,6 +206,7 @@ void scan(const Options& options, Stream& stream) {
     throw Failure(Step::kOpenTarget, "unsupported-method",
                   "method '" + options.method + "' is not available", 0, options.pid);
   require_supported(options.pid);
+  require_stoppable(options.pid);
   Memory memory(options.pid);
   std::vector<MapEntry> mappings = read_mappings(options.pid);
   try {

@@ -52,6 +52,10 @@ class CloneMaker : public Maker {
     unforked_.restore(*snapshot.clone);
     snapshot.unforked_left_out = unforked_.left_out();
     snapshot.mappings = read_mappings(made_.clone);
+    for (const MapEntry& entry : snapshot.mappings) {
+      std::vector<Stretch> absent = absent_stretches(made_.clone, entry);
+      snapshot.absent.insert(snapshot.absent.end(), absent.begin(), absent.end());
+    }
   }
 
  private:
@@ -74,6 +78,7 @@ class CopyMaker : public Maker {
     copy_.complete(memory_);
     snapshot.clone = copy_.build();
     snapshot.mappings = copy_.mappings();
+    snapshot.absent = copy_.absent();
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "helper/clone.hpp"
 #include "helper/freeze.hpp"
 #include "helper/process.hpp"
+#include "helper/residence.hpp"
 #include "helper/trampoline.hpp"
 #include "helper/unforked.hpp"
 #include "wire/sweeper_abi.hpp"
@@ -27,6 +28,7 @@ struct ThreadFacts {
 struct Snapshot {
   std::unique_ptr<Clone> clone;
   std::vector<MapEntry> mappings;
+  std::vector<Stretch> absent;  // what of them has no pages
   std::vector<ThreadFacts> threads;
   std::vector<std::uint64_t> register_words;
   std::chrono::nanoseconds pause{};

@@ -33,17 +33,25 @@ bool inside(std::uint64_t address, const TrampolineSite& site) {
   return address >= site.address && address < site.address + trampoline_size();
 }
 
-// A thread blocked in a call that will restart is surely in no restartable sequence and has no
-// signal on its way; a thread in user mode is second best.
-StoppedThread* choose_thread(std::vector<StoppedThread>& threads) {
-  auto rank = [](const StoppedThread& thread) {
-    if (thread.pending_signal != 0) return 3;
-    if (arch::will_restart(thread.registers)) return 0;
-    return arch::in_system_call(thread.registers) ? 2 : 1;
+// Threads that can serve, best first: one blocked in a call that will restart is surely in no
+// restartable sequence. A signal on its way can only be delivered from the stop it was found in.
+std::vector<StoppedThread*> candidates(std::vector<StoppedThread>& threads) {
+  auto rank = [](const StoppedThread* thread) {
+    if (arch::will_restart(thread->registers)) return 0;
+    return arch::in_system_call(thread->registers) ? 2 : 1;
   };
-  auto best = std::min_element(threads.begin(), threads.end(),
-                               [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  return &*best;
+  std::vector<StoppedThread*> found;
+  for (StoppedThread& thread : threads)
+    if (thread.pending_signal == 0) found.push_back(&thread);
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
+  return found;
+}
+
+// Filters are per thread, and may kill for a clone() that the thread never makes itself.
+bool is_filtered(pid_t pid, pid_t tid) {
+  std::string seccomp = status_field(pid, tid, "Seccomp");
+  return !seccomp.empty() && seccomp != "0";
 }
 
 std::uint64_t signal_mask(pid_t tid) {
@@ -57,42 +65,81 @@ std::uint64_t signal_mask(pid_t tid) {
 void place_trampoline(const StoppedThread& thread, const Memory& memory,
                       const TrampolineSite& site) {
   std::vector<unsigned char> code(arch::reachscan_trampoline, arch::reachscan_trampoline_end);
-  auto literals =
-      arch::trampoline_literals(arch::resume_registers(thread.registers), signal_mask(thread.tid));
+  arch::Registers resume = arch::resume_registers(thread.registers);
+  resume.rip = arch::will_restart(thread.registers)
+                   ? resume.rip
+                   : arch::resume_address(thread.tid, thread.registers,
+                                          [&](std::uint64_t at, void* buffer, std::size_t length) {
+                                            return memory.try_read(at, buffer, length);
+                                          });
+  auto literals = arch::trampoline_literals(resume, signal_mask(thread.tid));
   auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
   std::memcpy(code.data() + offset, &literals, sizeof literals);
   memory.write(Step::kPlaceTrampoline, site.address, code.data(), code.size());
 }
 
-void resume_to_next_call(pid_t tid) {
-  if (ptrace(PTRACE_SYSCALL, tid, nullptr, nullptr) != 0)
-    throw Failure(Step::kRunTrampoline, "target-exited",
-                  "a thread ended while the target was being cloned", errno, tid);
+// Goes on to the next stop: the entry or exit of a call, a clone, or a signal.
+WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline) {
+  if (ptrace(PTRACE_SYSCALL, tid, nullptr, static_cast<long>(signal)) == 0) {
+    WaitStatus status = wait_for(tid, Step::kRunTrampoline, deadline);
+    if (status.stopped()) return status;
+  }
+  throw Failure(Step::kRunTrampoline, "target-exited",
+                "a thread ended while the target was being cloned", errno, tid);
 }
 
-// Runs a task through the trampoline until its clone() has succeeded or been refused.
-pid_t run_to_clone(pid_t tid, Clock::time_point deadline) {
+bool is_at_call(const WaitStatus& status) { return status.signal() == (SIGTRAP | 0x80); }
+
+bool brings_signal(const WaitStatus& status) { return status.event() == 0 && !is_at_call(status); }
+
+// The one commit point: before it nothing of the thread has changed, after it the thread finds its
+// own way back. False if a signal came in between: then all is as it was, and the signal pending.
+bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
+                      Clock::time_point deadline) {
+  arch::Registers registers = thread.registers;
+  registers.rip = site.address;
+  registers.orig_rax = ~0ull;  // no call to restart
+  if (!arch::set_registers(thread.tid, registers))
+    throw Failure(Step::kRunTrampoline, "target-exited", "cannot set registers", errno, thread.tid);
+  WaitStatus status = run_to_stop(thread.tid, 0, deadline);
+  if (!brings_signal(status)) return true;
+  arch::set_registers(thread.tid, thread.registers);
+  thread.pending_signal = status.signal();
+  return false;
+}
+
+// The trampoline does not clone where the clone would become a child of the target.
+void require_no_refusal(pid_t tid, const arch::Registers& registers, const TrampolineSite& site) {
+  auto result = static_cast<std::int64_t>(registers.rax);
+  // At the entry of a call the kernel shows ENOSYS.
+  if (registers.orig_rax == SYS_clone && result < 0 && result != -ENOSYS)
+    throw Failure(Step::kRunTrampoline, "clone-refused",
+                  std::string("the kernel refused to clone the target: ") +
+                      std::strerror(static_cast<int>(-result)),
+                  static_cast<int>(-result), tid);
+  if (registers.orig_rax == SYS_rt_sigprocmask &&
+      registers.rsi == site.address + arch::own_signals_offset())
+    throw Failure(Step::kRunTrampoline, "clone-refused",
+                  "orphans of the target come back to it as children (it is a subreaper)", 0, tid);
+}
+
+// Runs a task on until its clone() has succeeded or been refused. All signals are blocked but
+// SIGSTOP, which stops the whole process: `stopped` then becomes true.
+pid_t run_to_clone(pid_t tid, const TrampolineSite& site, bool& stopped,
+                   Clock::time_point deadline) {
+  int signal = 0;
   for (;;) {
-    resume_to_next_call(tid);
-    WaitStatus status = wait_for(tid, Step::kRunTrampoline, deadline);
-    if (!status.stopped())
-      throw Failure(Step::kRunTrampoline, "target-exited",
-                    "a thread ended while the target was being cloned", 0, tid);
+    WaitStatus status = run_to_stop(tid, signal, deadline);
+    signal = brings_signal(status) ? status.signal() : 0;
+    if (signal != 0 || status.event() == PTRACE_EVENT_STOP) stopped = true;
     if (status.event() == PTRACE_EVENT_CLONE) {
       unsigned long born = 0;
       ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &born);
       return static_cast<pid_t>(born);
     }
-    if (status.signal() != (SIGTRAP | 0x80)) continue;
     arch::Registers registers;
-    if (!arch::get_registers(tid, registers)) continue;
-    auto result = static_cast<std::int64_t>(registers.rax);
-    // At the entry of a call the kernel shows ENOSYS.
-    if (registers.orig_rax == SYS_clone && result < 0 && result != -ENOSYS)
-      throw Failure(Step::kRunTrampoline, "clone-refused",
-                    std::string("the kernel refused to clone the target: ") +
-                        std::strerror(static_cast<int>(-result)),
-                    static_cast<int>(-result), tid);
+    if (is_at_call(status) && arch::get_registers(tid, registers))
+      require_no_refusal(tid, registers, site);
   }
 }
 
@@ -108,11 +155,13 @@ struct MiddlemanGuard {
 };
 
 // The clone, made by a middleman that the thread makes.
-pid_t clone_through_middleman(pid_t tid, Clock::time_point deadline) {
-  pid_t middleman = run_to_clone(tid, deadline);
+pid_t clone_through_middleman(StoppedThread& thread, const TrampolineSite& site,
+                              Clock::time_point deadline) {
+  pid_t middleman = run_to_clone(thread.tid, site, thread.in_group_stop, deadline);
   MiddlemanGuard guard{middleman};
   wait_for_birth(middleman, deadline);
-  pid_t clone = run_to_clone(middleman, deadline);
+  bool ignored = false;
+  pid_t clone = run_to_clone(middleman, site, ignored, deadline);
   wait_for_birth(clone, deadline);
   return clone;
 }
@@ -120,16 +169,13 @@ pid_t clone_through_middleman(pid_t tid, Clock::time_point deadline) {
 // A thread of a stopped process (SIGSTOP, ^Z) would stop again inside the trampoline, and stay
 // there. It is followed to the trampoline's last call and gets its registers back from us.
 void bring_back(StoppedThread& thread, Clock::time_point deadline) {
+  int signal = 0;
   for (;;) {
-    resume_to_next_call(thread.tid);
-    WaitStatus status = wait_for(thread.tid, Step::kRunTrampoline, deadline);
+    WaitStatus status = run_to_stop(thread.tid, signal, deadline);
+    signal = brings_signal(status) ? status.signal() : 0;
     arch::Registers now;
-    if (!status.stopped() || !arch::get_registers(thread.tid, now))
-      throw Failure(Step::kRunTrampoline, "target-exited", "a thread ended in the trampoline", 0,
-                    thread.tid);
-    bool unblocked =
-        status.signal() == (SIGTRAP | 0x80) && now.orig_rax == SYS_rt_sigprocmask && now.rax == 0;
-    if (!unblocked) continue;
+    if (!is_at_call(status) || !arch::get_registers(thread.tid, now)) continue;
+    if (now.orig_rax != SYS_rt_sigprocmask || now.rax != 0) continue;
     arch::set_registers(thread.tid, thread.registers);
     return;
   }
@@ -160,25 +206,21 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
       throw Failure(Step::kPlaceTrampoline, "retry", "another scan of this process is just ending",
                     EBUSY, thread.tid, site.address);
 
-  StoppedThread& thread = *choose_thread(freeze.threads());
-  // A signal on its way can only be delivered from the stop that it was found in.
-  if (thread.pending_signal != 0)
-    throw Failure(Step::kPlaceTrampoline, "retry", "every thread is about to receive a signal",
-                  EBUSY, thread.tid);
-  place_trampoline(thread, memory, site);
-  arch::Registers registers = thread.registers;
-  registers.rip = site.address;
-  registers.orig_rax = ~0ull;  // no call to restart
-  // The one commit point: before it nothing of the thread has changed, after it the thread finds
-  // its own way back.
-  if (!arch::set_registers(thread.tid, registers))
-    throw Failure(Step::kRunTrampoline, "target-exited", "cannot set registers", errno, thread.tid);
-
-  pid_t clone = clone_through_middleman(thread.tid, deadline);
-  if (ptrace(PTRACE_SETOPTIONS, clone, nullptr, PTRACE_O_EXITKILL) != 0)
-    throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno, clone);
-  if (thread.in_group_stop) bring_back(thread, deadline);
-  return {clone, thread.tid};
+  for (StoppedThread* thread : candidates(freeze.threads())) {
+    if (is_filtered(freeze.pid(), thread->tid))
+      throw Failure(Step::kPlaceTrampoline, "clone-refused",
+                    "a thread of the target runs under a seccomp filter, which may forbid clone()",
+                    0, thread->tid);
+    place_trampoline(*thread, memory, site);
+    if (!enter_trampoline(*thread, site, deadline)) continue;
+    pid_t clone = clone_through_middleman(*thread, site, deadline);
+    if (ptrace(PTRACE_SETOPTIONS, clone, nullptr, PTRACE_O_EXITKILL) != 0)
+      throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno, clone);
+    if (thread->in_group_stop) bring_back(*thread, deadline);
+    return {clone, thread->tid};
+  }
+  throw Failure(Step::kPlaceTrampoline, "retry", "every thread is about to receive a signal", EBUSY,
+                freeze.pid());
 }
 
 }  // namespace reachscan::helper

@@ -15,13 +15,20 @@ int WaitStatus::signal() const { return WSTOPSIG(status); }
 int WaitStatus::event() const { return status >> 16; }
 
 bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
-  int status = 0;
-  pid_t reported = waitpid(tid, &status, WNOHANG | __WALL);
-  if (reported == 0) return false;
-  if (reported < 0 && errno != ECHILD)
-    throw Failure(step, "internal", std::string("waitpid failed: ") + std::strerror(errno), errno,
-                  tid);
-  result = {reported < 0 || !WIFSTOPPED(status), status};
+  siginfo_t info{};
+  // A stop is only looked at, not taken: a signal that it brings is then still delivered if we die.
+  constexpr int kLook = WNOHANG | WSTOPPED | WEXITED | __WALL | WNOWAIT;
+  if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) != 0) {
+    if (errno != ECHILD)
+      throw Failure(step, "internal", std::string("waitid failed: ") + std::strerror(errno), errno,
+                    tid);
+    result = {true, 0};
+    return true;
+  }
+  if (info.si_pid == 0) return false;
+  bool stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
+  result = {!stopped, info.si_status << 8 | 0x7f};
+  if (!stopped) waitpid(tid, nullptr, __WALL);
   return true;
 }
 

@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 struct WaitStatus {
   bool gone;   // exited, killed, or no child of ours any more
-  int status;  // as waitpid gives it
+  int status;  // of a stop, as waitpid would give it
 
   bool stopped() const;
   int signal() const;  // of the stop

@@ -15,8 +15,8 @@ using heaps::BlockMap;
 class Marker {
  public:
   // `stack_words`: at most one candidate for each word of the heap can be waiting.
-  Marker(BlockMap& blocks, uint64_t stack_words)
-      : blocks_(blocks), waiting_(map_memory, stack_words) {}
+  Marker(const heaps::Space& space, BlockMap& blocks, uint64_t stack_words)
+      : space_(space), blocks_(blocks), waiting_(map_memory, stack_words) {}
 
   // Scans [start, end), word-aligned, as a root.
   void mark_range(uint64_t start, uint64_t end) {
@@ -52,6 +52,10 @@ class Marker {
   void scan_block(uint64_t from) {
     uint64_t end = blocks_.end_of(from);
     if (end - from > kSlice) {
+      from = space_.skip_absent(from);
+      if (from >= end) return;
+    }
+    if (end - from > kSlice) {
       candidate((from + kSlice) | kResume);
       end = from + kSlice;
     }
@@ -79,6 +83,7 @@ class Marker {
     }
   }
 
+  const heaps::Space& space_;
   BlockMap& blocks_;
   heaps::List<uint64_t> waiting_;
   uint64_t queue_[kQueue];

@@ -61,8 +61,8 @@ class Roots {
   }
 
   static bool is_root(const abi::Mapping& m) {
-    if ((m.perms & wire::kRead) == 0 || (m.flags & (abi::kKernelOwned | abi::kDevice)) != 0)
-      return false;
+    constexpr uint32_t kNever = abi::kKernelOwned | abi::kDevice | abi::kAbsent;
+    if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;
     return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kRelro) != 0;
   }
 
@@ -106,7 +106,7 @@ class Roots {
   // result of a thread that nobody has joined yet.
   void exclude_cached_stacks() {
     for (const abi::Mapping& m : space_) {
-      if (!Space::is_writable_anonymous(m)) continue;
+      if (!Space::is_written_anonymous(m)) continue;
       uint64_t end = m.end;
       while (end > m.start) {
         Range stack = ended_stack_below(m, end);

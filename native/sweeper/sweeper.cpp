@@ -37,7 +37,7 @@ void require_known_allocator(const Space& space, const Walker& walker) {
            module);
   if (walker.instance_count > 0) return;
   for (const abi::Mapping& m : space)
-    if (Space::is_writable_anonymous(m))
+    if (Space::is_written_anonymous(m))
       refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process", m.start);
 }
 
@@ -75,7 +75,7 @@ void mark_all(const Space& space, const Walker& walker, heaps::BlockMap& blocks,
     roots.exclude(instance.main_arena, instance.main_arena + instance.layout.size);
   }
   // Beyond the heap's own words, one slice of a root may be waiting.
-  Marker marker(blocks, walker.totals.bytes / 8 + walker.totals.blocks + heaps::kPage);
+  Marker marker(space, blocks, walker.totals.bytes / 8 + walker.totals.blocks + heaps::kPage);
   roots.mark(marker);
 }
 

@@ -72,7 +72,8 @@ class RandomHeap {
   // Mostly values at which the answer changes.
   uint64_t value(const Model& model) {
     const abi::Mapping& m = mappings_[random_.below(mappings_.size())];
-    if (model.live.empty() || random_.one_in(4)) return m.start - 64 + random_.below(m.end - m.start + 128);
+    if (model.live.empty() || random_.one_in(4))
+      return m.start - 64 + random_.below(m.end - m.start + 128);
     auto block = model.live.lower_bound(m.start + random_.below(m.end - m.start));
     if (block == model.live.end()) block = model.live.begin();
     uint64_t edge = random_.one_in(2) ? block->first : block->second.end;

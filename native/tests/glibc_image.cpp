@@ -120,12 +120,12 @@ void Glibc::link(uint64_t at, uint64_t target) {
   memory_.put(at, release_.links == Links::kMangled ? target ^ (at >> 12) : target);
 }
 
-void Glibc::put_in_fastbin(uint64_t arena, const std::vector<uint64_t>& users) {
+void Glibc::put_in_fastbin(uint64_t arena, const std::vector<uint64_t>& users, uint64_t last) {
   if (release_.arena.fastbins == 0 || users.empty()) return;
   uint64_t bin = (chunk_size(users[0] - kHeader) - kMinChunk) / 16;
   memory_.put(arena + release_.arena.fastbins + 8 * bin, users[0] - kHeader);
   for (std::size_t i = 0; i < users.size(); ++i)
-    link(users[i], i + 1 < users.size() ? users[i + 1] - kHeader : 0);
+    link(users[i], i + 1 < users.size() ? users[i + 1] - kHeader : last);
 }
 
 void Glibc::empty_fastbins(uint64_t arena) {
@@ -157,7 +157,8 @@ void Glibc::cache(uint64_t cache) {
     memory_.store<uint16_t>(cache + 2ull * bin, 16);
 }
 
-void Glibc::put_in_cache(uint64_t cache, unsigned bin, const std::vector<uint64_t>& users) {
+void Glibc::put_in_cache(uint64_t cache, unsigned bin, const std::vector<uint64_t>& users,
+                         uint64_t last) {
   const CacheShape& shape = release_.cache;
   auto count = static_cast<uint8_t>(users.size());
   if (shape.counter_size == 1) {
@@ -168,7 +169,7 @@ void Glibc::put_in_cache(uint64_t cache, unsigned bin, const std::vector<uint64_
   }
   memory_.put(cache + shape.entries + 8ull * bin, users[0]);
   for (std::size_t i = 0; i < users.size(); ++i) {
-    link(users[i], i + 1 < users.size() ? users[i + 1] : 0);
+    link(users[i], i + 1 < users.size() ? users[i + 1] : last);
     memory_.put(users[i] + 8, cache);
   }
 }

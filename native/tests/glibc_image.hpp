@@ -74,14 +74,16 @@ class Glibc {
   void arena(uint64_t at, uint64_t top, uint64_t next, uint64_t system_mem, uint32_t flags = 0);
   // A bin with one chunk in it.
   void put_in_bin(uint64_t arena, unsigned bin, uint64_t user);
-  void put_in_fastbin(uint64_t arena, const std::vector<uint64_t>& users);
+  // Lists end with `last`, which is 0 in healthy ones.
+  void put_in_fastbin(uint64_t arena, const std::vector<uint64_t>& users, uint64_t last = 0);
   void empty_fastbins(uint64_t arena);
   // `sbrk_base_at` is the address of that field.
   void params(uint64_t sbrk_base_at, uint64_t sbrk_base, int32_t mapped, uint64_t mapped_bytes);
   void heap_info(uint64_t at, uint64_t arena, uint64_t previous, uint64_t size);
   // An empty cache in the block `cache`; then lists of blocks of one size.
   void cache(uint64_t cache);
-  void put_in_cache(uint64_t cache, unsigned bin, const std::vector<uint64_t>& users);
+  void put_in_cache(uint64_t cache, unsigned bin, const std::vector<uint64_t>& users,
+                    uint64_t last = 0);
   // A mapped block that starts `offset` bytes later than usual; returns the user's address.
   uint64_t mapped(uint64_t base, uint64_t pages, uint64_t offset = 0);
   uint64_t mapped_tail() const { return release_.mapped_excess / 2; }

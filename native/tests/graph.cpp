@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "check.hpp"
-#include "sweeper/mark.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -47,9 +46,9 @@ void Graph::mark() {
   uint64_t heap_words = std::accumulate(
       starts_.begin(), starts_.end(), uint64_t{0},
       [this](uint64_t sum, uint64_t block) { return sum + (blocks.end_of(block) - block) / 8; });
-  sweeper::Marker marker(blocks, heap_words + size() + heaps::kPage);
+  sweeper::Marker marking = marker(heap_words + size() + heaps::kPage);
   auto first = reinterpret_cast<uint64_t>(roots_.data());
-  marker.mark_range(first, first + 8 * roots_.size());
+  marking.mark_range(first, first + 8 * roots_.size());
 }
 
 std::size_t Graph::block_at(uint64_t value) const {

@@ -6,6 +6,7 @@
 #include "heaps/block_map.hpp"
 #include "hosted.hpp"
 #include "memory.hpp"
+#include "sweeper/mark.hpp"
 
 namespace reachscan::tests {
 
@@ -27,6 +28,7 @@ class Graph {
   }
   // Lets the next word of the root area point into a block.
   void root(std::size_t to, uint64_t offset = 0);
+  sweeper::Marker marker(uint64_t stack_words) { return {memory.space(), blocks, stack_words}; }
   // Marks from the roots.
   void mark();
 

@@ -1,6 +1,4 @@
 // What marking reaches: every live block that an aligned word of a reached one points into.
-#include "sweeper/mark.hpp"
-
 #include <random>
 
 #include "check.hpp"
@@ -27,7 +25,7 @@ CASE(every_interior_byte_keeps_a_block) {
   Host host;
   Graph graph({3, 5, 3});
   for (uint64_t offset = 0; offset < graph.bytes(1); ++offset) {
-    sweeper::Marker marker(graph.blocks, 1000);
+    sweeper::Marker marker = graph.marker(1000);
     marker.mark_value(graph.start(1) + offset);
     CHECK(graph.blocks.is_marked(graph.start(1)));
     CHECK(!graph.blocks.is_marked(graph.start(0)));
@@ -39,7 +37,7 @@ CASE(every_interior_byte_keeps_a_block) {
 CASE(neither_the_word_before_nor_one_past_the_end_keeps_a_block) {
   Host host;
   Graph graph({3, 5, 3});
-  sweeper::Marker marker(graph.blocks, 1000);
+  sweeper::Marker marker = graph.marker(1000);
   for (uint64_t offset = 0; offset < 8; ++offset) {
     marker.mark_value(graph.start(1) - 8 + offset);
     marker.mark_value(graph.start(1) + graph.bytes(1) + offset);
@@ -54,7 +52,7 @@ CASE(a_pointer_in_any_word_of_a_root_counts) {
   for (std::size_t at = 0; at < 2000; ++at) {
     std::vector<uint64_t> area(2000);
     area[at] = graph.start(0);
-    sweeper::Marker marker(graph.blocks, 10000);
+    sweeper::Marker marker = graph.marker(10000);
     auto first = reinterpret_cast<uint64_t>(area.data());
     marker.mark_range(first, first + 8 * area.size());
     CHECK(graph.blocks.is_marked(graph.start(0)));
@@ -67,7 +65,7 @@ CASE(a_root_ends_where_it_says) {
   Graph graph(3, 3);
   uint64_t area[] = {graph.start(0), graph.start(1), graph.start(2)};
   auto first = reinterpret_cast<uint64_t>(area);
-  sweeper::Marker marker(graph.blocks, 10000);
+  sweeper::Marker marker = graph.marker(10000);
   marker.mark_range(first + 8, first + 8);
   CHECK(!graph.blocks.is_marked(graph.start(1)));
   // The last word is not whole.
@@ -80,11 +78,11 @@ CASE(a_root_ends_where_it_says) {
 CASE(cycles_self_pointers_and_diamonds_end) {
   Host host;
   Graph graph(8, 5);
-  graph.point(0, 0, 0, 8);                       // itself
-  graph.point(0, 1, 1), graph.point(1, 0, 0);    // a ring of two
-  graph.point(1, 1, 2), graph.point(1, 2, 3);    // a diamond
+  graph.point(0, 0, 0, 8);                     // itself
+  graph.point(0, 1, 1), graph.point(1, 0, 0);  // a ring of two
+  graph.point(1, 1, 2), graph.point(1, 2, 3);  // a diamond
   graph.point(2, 0, 4, 24), graph.point(3, 0, 4, 39);
-  graph.point(5, 0, 6), graph.point(6, 0, 5);    // a ring that nobody points into
+  graph.point(5, 0, 6), graph.point(6, 0, 5);  // a ring that nobody points into
   graph.point(6, 1, 4);
   graph.root(0);
   graph.mark();
@@ -149,6 +147,28 @@ CASE(blocks_around_the_size_of_a_slice) {
   }
 }
 
+// Pages that were never written are skipped, whole or not, and nothing behind them is.
+CASE(blocks_with_pages_that_were_never_written) {
+  using heaps::kPage;
+  for (std::size_t first = 1; first < 12; ++first) {
+    for (std::size_t pages = 1; first + pages <= 12; ++pages) {
+      Host host;
+      Graph graph({6001, 3, 3, 3});
+      graph.memory.leave_out(kWorld + first * kPage, pages * kPage);
+      std::size_t behind = ((first + pages) * kPage - (graph.start(0) - kWorld)) / 8;
+      // Right before and behind, where the words around a page boundary stand.
+      graph.point(0, behind - pages * kPage / 8 - 1, 1);
+      graph.point(0, std::min(behind, graph.words(0) - 2), 2);
+      graph.point(0, graph.words(0) - 1, 3);
+      if (first + pages == 12) graph.point(0, 0, 2), graph.point(0, 1, 3);  // to the very end
+      graph.root(0);
+      graph.mark();
+      for (std::size_t block = 0; block < 4; ++block)
+        CHECK(graph.blocks.is_marked(graph.start(block)));
+    }
+  }
+}
+
 // The stack is sized for the worst case: every word of the heap is a candidate at once.
 CASE(a_heap_full_of_pointers_fits_the_stack) {
   Host host;
@@ -166,7 +186,7 @@ CASE(a_full_stack_is_refused) {
   Host host;
   Graph graph(1, 101);
   for (std::size_t w = 0; w < graph.words(0); ++w) graph.point(0, w, 0);
-  sweeper::Marker marker(graph.blocks, 20);
+  sweeper::Marker marker = graph.marker(20);
   try {
     marker.mark_value(graph.start(0));
     CHECK(false);

@@ -35,14 +35,14 @@ void Memory::describe(uint64_t start, uint64_t bytes, uint32_t perms, uint32_t f
   note_mappings();
 }
 
-void Memory::protect(uint64_t start, uint64_t bytes, uint32_t perms) {
+void Memory::split(uint64_t start, uint64_t bytes, uint32_t perms, uint32_t flags) {
   auto at = std::find_if(mappings_.begin(), mappings_.end(),
                          [&](const abi::Mapping& m) { return start < m.end; });
   CHECK(at != mappings_.end() && at->start <= start && start + bytes <= at->end);
   abi::Mapping whole = *at;
   mappings_.erase(at);
   if (whole.start < start) describe(whole.start, start - whole.start, whole.perms, whole.flags);
-  describe(start, bytes, perms, whole.flags);
+  describe(start, bytes, perms, whole.flags | flags);
   if (start + bytes < whole.end)
     describe(start + bytes, whole.end - start - bytes, whole.perms, whole.flags);
 }

@@ -28,8 +28,10 @@ class Memory {
                uint32_t file = 0);
   // A mapping that must not be touched at all: only described.
   void describe(uint64_t start, uint64_t bytes, uint32_t perms, uint32_t flags, uint32_t file = 0);
-  // Splits the mapping that holds [start, start + bytes) and gives that part other permissions.
-  void protect(uint64_t start, uint64_t bytes, uint32_t perms);
+  // Splits the mapping that holds [start, start + bytes) and gives that part other permissions,
+  void protect(uint64_t start, uint64_t bytes, uint32_t perms) { split(start, bytes, perms, 0); }
+  // or says that nothing was ever written there.
+  void leave_out(uint64_t start, uint64_t bytes) { split(start, bytes, kReadWrite, abi::kAbsent); }
 
   void put(uint64_t address, uint64_t value) { store(address, value); }
   template <typename T>
@@ -43,6 +45,7 @@ class Memory {
   const heaps::Space& space() const { return space_; }
 
  private:
+  void split(uint64_t start, uint64_t bytes, uint32_t perms, uint32_t flags);
   void note_mappings() { space_ = {mappings_.data(), mappings_.size()}; }
 
   std::vector<abi::Mapping> mappings_;

@@ -31,7 +31,7 @@ struct Scene {
     const heaps::Space& space = graph.memory.space();
     sweeper::Roots roots(space, graph.blocks, threads.data(), threads.size());
     exclude(roots);
-    sweeper::Marker marker(graph.blocks, 100000);
+    sweeper::Marker marker = graph.marker(100000);
     roots.mark(marker);
   }
   void mark() {
@@ -57,14 +57,15 @@ struct Scene {
 CASE(which_mappings_are_roots) {
   Scene scene(8);
   constexpr uint32_t kShared = kReadWrite | wire::kShared;
-  scene.point(scene.map(1, kReadWrite, abi::kFileBacked, 1), 0);    // .data
-  scene.point(scene.map(1, kReadWrite, abi::kFollowsFile, 1), 1);   // .bss
+  scene.point(scene.map(1, kReadWrite, abi::kFileBacked, 1), 0);   // .data
+  scene.point(scene.map(1, kReadWrite, abi::kFollowsFile, 1), 1);  // .bss
   scene.point(scene.map(1, wire::kRead, abi::kFileBacked | abi::kRelro, 1), 2);
   scene.point(scene.map(1, kShared, abi::kFileBacked, 2), 3);
   scene.point(scene.map(1, kReadWrite), 4);
-  scene.point(scene.map(1, wire::kRead, abi::kFileBacked, 1), 5);   // constants
+  scene.point(scene.map(1, wire::kRead, abi::kFileBacked, 1), 5);  // constants
   scene.point(scene.map(1, kReadWrite, abi::kKernelOwned), 6);
   scene.point(scene.map(1, wire::kRead | wire::kExecute, abi::kFileBacked, 1), 7);
+  scene.graph.memory.leave_out(scene.map(1, kReadWrite), kPage);
   // Reading these would fault.
   scene.graph.memory.describe(scene.next + 8 * kPage, kPage, 0, 0);
   scene.graph.memory.describe(scene.next + 9 * kPage, kPage, kShared, abi::kDevice, 3);
@@ -164,7 +165,7 @@ CASE(a_thread_without_a_descriptor) {
   Scene scene(2);
   uint64_t stack = scene.map(4, kReadWrite);
   scene.threads.push_back({0, stack + 2 * kPage, 0});
-  scene.threads.push_back({0, 0x1000, 0x1000});          // nothing there
+  scene.threads.push_back({0, 0x1000, 0x1000});                             // nothing there
   scene.threads.push_back({0, stack + 3 * kPage, stack + 4 * kPage - 64});  // no room for one
   scene.point(stack, 0);
   scene.point(stack + 4 * kPage - 8, 1);

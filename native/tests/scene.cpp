@@ -153,15 +153,13 @@ Found walk(const Scene& scene) {
   found.regions = blocks.regions.size();
   if (!found.verdict.fine()) return found;
   blocks.finish();
-  blocks.each_live(
-      [&](uint64_t block) { found.blocks[block] = blocks.end_of(block) - block; });
+  blocks.each_live([&](uint64_t block) { found.blocks[block] = blocks.end_of(block) - block; });
   return found;
 }
 
 void check_found(const Scene& scene) {
   Found found = walk(scene);
-  CHECK_EQ(std::string(found.verdict.fine() ? "fine" : found.verdict.reason),
-           std::string("fine"));
+  CHECK_EQ(std::string(found.verdict.fine() ? "fine" : found.verdict.reason), std::string("fine"));
   CHECK(found.quiet);
   uint64_t bytes = 0;
   for (const auto& [block, size] : scene.blocks) {

@@ -19,10 +19,10 @@ constexpr uint64_t kStacks = kModule + (3ll << 30);
 constexpr uint32_t kLibrary = 7;  // the file number
 
 struct Options {
-  bool foreign_break = false;   // somebody else moved the break in the middle of the main heap
-  bool thread_arena = false;    // an arena with a full heap and a current one
-  bool mapped_blocks = false;   // one of each kind of alignment
-  bool params = true;           // mp_ can be found
+  bool foreign_break = false;  // somebody else moved the break in the middle of the main heap
+  bool thread_arena = false;   // an arena with a full heap and a current one
+  bool mapped_blocks = false;  // one of each kind of alignment
+  bool params = true;          // mp_ can be found
   bool cache = true;
 };
 

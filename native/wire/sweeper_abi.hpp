@@ -16,6 +16,7 @@ enum MappingFlag : std::uint32_t {
   kKernelOwned = 8,   // vdso, vvar, vsyscall: never a root
   kDevice = 16,       // reading it may have side effects: never touched
   kFollowsFile = 32,  // anonymous memory directly behind a module's data: its .bss
+  kAbsent = 128,      // nothing was ever written there: zeros
   kRelro = 64,        // was writable while the loader relocated it
 };
 

@@ -47,7 +47,7 @@ inline bool claimed(const BlockMap& blocks, uint64_t address) {
 inline Verdict claim_mapped_regions(const Space& space, uint64_t top, BlockMap& blocks,
                                     Totals& totals) {
   for (const abi::Mapping& m : space) {
-    if (!Space::is_writable_anonymous(m)) continue;
+    if (!Space::is_written_anonymous(m)) continue;
     uint64_t limit = space.anonymous_run(m.start).end;
     for (uint64_t page = m.start; page + kMinMappedRegion <= limit && page < m.end;) {
       bool promising = word(page) == 0 && (raw_size(page) & kFlagBits) == kPrevInUse &&

@@ -102,7 +102,7 @@ class MappedChunks {
     blocks_.sort_regions();
     std::size_t known = blocks_.regions.size();
     for (const abi::Mapping& m : space_) {
-      if (!Space::is_writable_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
+      if (!Space::is_written_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
       if (holds_stack_pointer(m, threads_, thread_count_)) continue;
       Range run = space_.anonymous_run(m.start);
       for (uint64_t page = m.start; page < m.end;) {

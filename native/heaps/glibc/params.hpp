@@ -43,7 +43,7 @@ Params find_params(const Space& space, const Instance& instance, Accept accept) 
     for (uint64_t field = align_up(m.start, 8) + kParamsReach; field + 8 <= m.end; field += 8) {
       uint64_t base = word(field);
       const abi::Mapping* target = base == 0 ? nullptr : space.find(base);
-      bool in_heap = target != nullptr && Space::is_writable_anonymous(*target);
+      bool in_heap = target != nullptr && Space::is_written_anonymous(*target);
       if (base != 0 && !in_heap) continue;
       for (uint32_t before : {kIntsBeforeFrom235, kIntsBeforeUntil234}) {
         Params params;

@@ -148,8 +148,9 @@ void sweep(Snapshot& snapshot, const Options& options, Stream& stream, Outcome& 
   outcome.result = run.run(
       stream,
       [&](wire::Phase phase, std::uint64_t done, std::uint64_t total) {
-        if (current != phase_name(phase)) lap(phase_name(phase));
         send_progress(stream, phase, done, total);
+        if (current == phase_name(phase)) return;
+        lap(phase_name(phase));
         if (options.verbose) std::fprintf(stderr, "%s\n", phase_name(phase));
       },
       deadline);

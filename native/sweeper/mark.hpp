@@ -26,6 +26,9 @@ class Marker {
     }
   }
 
+  // How much there is to scan, at most; for progress only.
+  void expect(uint64_t bytes) { expected_ = bytes; }
+
   void mark_value(uint64_t value) {
     if (blocks_.may_point(value)) candidate(value);
     drain();
@@ -33,7 +36,8 @@ class Marker {
 
  private:
   static constexpr uint64_t kSlice = 4096;
-  static constexpr unsigned kQueue = 32;  // a power of two
+  static constexpr uint64_t kReport = 128 << 20;  // bytes between two reports of progress
+  static constexpr unsigned kQueue = 32;          // a power of two
   // Tags in the top bit: a block already marked whose scan goes on from here.
   static constexpr uint64_t kResume = 1ull << 63;
 
@@ -42,10 +46,17 @@ class Marker {
   }
 
   void scan(uint64_t start, uint64_t end) {
+    scanned_ += end - start;
+    if (scanned_ - reported_ >= kReport) report();
     for (uint64_t at = start; at + 8 <= end; at += 8) {
       uint64_t value = heaps::word(at);
       if (blocks_.may_point(value)) candidate(value);
     }
+  }
+
+  void report() {
+    reported_ = scanned_;
+    begin_phase(wire::kMark, scanned_ < expected_ ? scanned_ : expected_, expected_);
   }
 
   // Scans one slice of the block from `from` on and leaves the rest for later.
@@ -87,6 +98,9 @@ class Marker {
   BlockMap& blocks_;
   heaps::List<uint64_t> waiting_;
   uint64_t queue_[kQueue];
+  uint64_t scanned_ = 0;
+  uint64_t reported_ = 0;
+  uint64_t expected_ = 0;
 };
 
 }  // namespace reachscan::sweeper

@@ -37,6 +37,18 @@ class Roots {
       refuse(abi::Refusal::kNoMemory, "too many memory regions", start);
   }
 
+  // Upper bound of what mark() will scan, bytes.
+  uint64_t size() const {
+    uint64_t bytes = 0;
+    for (const abi::Mapping& m : space_)
+      if (is_root(m)) bytes += m.end - m.start;
+    for (const heaps::Region& region : blocks_.regions) {
+      uint64_t length = region.end - region.start;
+      bytes -= length < bytes ? length : bytes;
+    }
+    return bytes;
+  }
+
   void mark(Marker& marker) {
     heaps::sort(excluded_, [](const Range& a, const Range& b) { return a.start < b.start; });
     std::size_t next = 0;

@@ -76,6 +76,7 @@ void mark_all(const Space& space, const Walker& walker, heaps::BlockMap& blocks,
   }
   // Beyond the heap's own words, one slice of a root may be waiting.
   Marker marker(space, blocks, walker.totals.bytes / 8 + walker.totals.blocks + heaps::kPage);
+  marker.expect(roots.size() + walker.totals.bytes);
   roots.mark(marker);
 }
 

@@ -271,11 +271,11 @@ class _Progress:
     def __call__(self, progress: model.Progress) -> None:
         if not self._shown:
             return
-        amount = text.size(progress.done)
+        line = f"{progress.phase} ..."
         if progress.total:
             percent = 100 * min(progress.done, progress.total) // progress.total
-            amount += f" of {text.size(progress.total)}, {percent} %"
-        line = f"{progress.phase}: {amount}"
+            line = f"{progress.phase}: {text.size(progress.done)} of {text.size(progress.total)}"
+            line += f", {percent} %"
         if line != self._line:
             self._line = line
             sys.stderr.write(f"\r\x1b[K{line}")

@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+import hypothesis
 import pytest
 import victims
 from scans import HELPER
 from victims import Victim
+
+# How fast this machine is today is no property of the code.
+hypothesis.settings.register_profile("reachscan", deadline=None)
+hypothesis.settings.load_profile("reachscan")
 
 INTEGRATION = Path(__file__).parent / "integration"
 TIME_LIMIT = int(os.environ.get("REACHSCAN_TEST_SECONDS", "300"))

@@ -35,7 +35,7 @@ class Walker {
       if (!instances[i].used) continue;
       List<Arena> own = arenas;
       own.clear();
-      if (!list_arenas(space_, instances[i], static_cast<uint32_t>(i), own).fine()) return false;
+      if (!list_arenas(instances[i], static_cast<uint32_t>(i), own).fine()) return false;
       if (!is_quiet(space_, instances[i], own, threads_, thread_count_, hint)) return false;
     }
     return true;
@@ -62,7 +62,7 @@ class Walker {
   Verdict claim_instance(std::size_t index, BlockMap& blocks) {
     const Instance& instance = instances[index];
     std::size_t first = arenas.size();
-    Verdict verdict = list_arenas(space_, instance, static_cast<uint32_t>(index), arenas);
+    Verdict verdict = list_arenas(instance, static_cast<uint32_t>(index), arenas);
     if (!verdict.fine()) return verdict;
     Params params = find_main_heap(instance, arenas[first]);
     mapped_known_ = mapped_known_ && params.found;

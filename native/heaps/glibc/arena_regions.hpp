@@ -23,7 +23,7 @@ inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
   return 0;
 }
 
-// The runs of one stretch of memory, gaps between them skipped. `last` is the last run walked.
+// The runs of one stretch of memory, gaps between them skipped. Returns the last run walked.
 inline Run claim_stretch(uint64_t start, uint64_t limit, uint64_t top, const Region& kind,
                          BlockMap& blocks, Totals& totals) {
   Run run;
@@ -57,8 +57,7 @@ inline Verdict claim_mapped_regions(const Space& space, uint64_t top, BlockMap& 
         page += kPage;
         continue;
       }
-      Region kind{0, 0, wire::kMapped, 0, 8, 0};
-      run = claim_run(page, limit, top, {page, 0, kind.kind, 0, 8, 0}, blocks);
+      run = claim_run(page, limit, top, {page, 0, wire::kMapped, 0, 8, 0}, blocks);
       if (!run.valid) return {Verdict::kNoMemory, nullptr, page};
       totals.blocks += run.totals.blocks;
       totals.bytes += run.totals.bytes;

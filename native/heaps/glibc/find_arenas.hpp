@@ -87,8 +87,7 @@ inline std::size_t find_instances(const Space& space, Instance (&found)[kMaxInst
   return count;
 }
 
-inline Verdict list_arenas(const Space&, const Instance& instance, uint32_t ordinal,
-                           List<Arena>& arenas) {
+inline Verdict list_arenas(const Instance& instance, uint32_t ordinal, List<Arena>& arenas) {
   uint64_t address = instance.main_arena;
   uint32_t number = 0;
   do {

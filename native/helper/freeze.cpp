@@ -101,6 +101,11 @@ bool Freeze::wait_until_stopped(StoppedThread& thread, Clock::time_point deadlin
     // Inside clone(): the call has not returned yet, so go on to the interrupt behind it.
     if (status.event() == PTRACE_EVENT_CLONE) {
       release_if_foreign(tid, deadline);
+      // Any stop takes back an interrupt that was asked for before it.
+      if (!interrupt(tid)) {
+        states_[tid] = State::kGone;
+        return false;
+      }
       ptrace(PTRACE_CONT, tid, nullptr, nullptr);
       continue;
     }

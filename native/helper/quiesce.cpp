@@ -22,7 +22,7 @@ class Drain {
 
   DrainResult run() {
     // In turns: a thread may be waiting for a lock that another one holds.
-    while (StoppedThread* thread = next_inside()) {
+    while (StoppedThread* thread = next_to_run()) {
       if (Clock::now() >= deadline_) return {false, runs_};
       ++runs_;
       if (!freeze_.run_briefly(*thread, kRun, Clock::now() + kStopLimit))
@@ -33,13 +33,22 @@ class Drain {
   }
 
  private:
-  // The next thread, in a round, that is inside the allocator; null if none is.
-  StoppedThread* next_inside() {
+  // The next thread, in a round, that is inside the allocator. If none is and yet an arena is
+  // locked, as all are during a fork(), any that is awake. Null if there is none of these either.
+  StoppedThread* next_to_run() {
     bool locked = any_locked();
+    auto inside = [&](const StoppedThread& thread) { return is_inside(thread, locked); };
+    auto awake = [](const StoppedThread& thread) { return !arch::will_restart(thread.registers); };
+    StoppedThread* thread = next_in_round(inside);
+    return thread == nullptr && locked ? next_in_round(awake) : thread;
+  }
+
+  template <typename Wanted>
+  StoppedThread* next_in_round(Wanted wanted) {
     std::vector<StoppedThread>& threads = freeze_.threads();
     for (std::size_t i = 0; i < threads.size(); ++i) {
       StoppedThread& thread = threads[turn_++ % threads.size()];
-      if (is_inside(thread, locked)) return &thread;
+      if (wanted(thread)) return &thread;
     }
     return nullptr;
   }

@@ -161,11 +161,8 @@ CASE(fastbins_that_are_not_consistent) {
     }
     whole.memory.put(bin, whole.fast[0] - 16);
     CHECK(walk(whole).verdict.fine());
-    // Circles, through its own start and beside it.
-    for (uint64_t last : {whole.fast[0], whole.fast[1], whole.fast[2]}) {
-      whole.glibc.put_in_fastbin(kMainArena, whole.fast, last - 16);
-      CHECK_EQ(walk(whole).verdict.status, Verdict::kInvalid);
-    }
+    whole.glibc.put_in_fastbin(kMainArena, whole.fast, whole.fast[1] - 16);  // a circle
+    CHECK_EQ(walk(whole).verdict.status, Verdict::kInvalid);
   }
 }
 
@@ -216,19 +213,20 @@ CASE(circles_in_many_caches) {
   }
 }
 
-// Somebody else's memory behind the break, such that every place could be the start of chunks.
+// Somebody else's memory behind the break, in which every place could be the start of chunks that
+// line up for long, and none is.
 CASE(a_foreign_break_full_of_chunk_sizes) {
   const Release& release = release_named("2.35");
   Scene scene(release, {});
-  uint64_t bytes = 32 << 20, end = kBreak + (64 << 10) + bytes;
-  scene.memory.map(kBreak + (64 << 10), bytes, kReadWrite, abi::kProgramBreak);
+  uint64_t bytes = 16 << 20, start = kBreak + (64 << 10), end = start + bytes;
+  scene.memory.map(start, bytes, kReadWrite, abi::kProgramBreak);
   Chunks chunks(scene.memory, scene.main_top);
   chunks.end_break(0x1000);
-  for (uint64_t at = chunks.at(); at < end - (1 << 20); at += 16) scene.memory.put(at + 8, 0x21);
-  Chunks more(scene.memory, end - (1 << 20));
+  for (uint64_t at = start; at < end - 2 * kPage; at += 16) scene.memory.put(at + 8, 0x21);
+  Chunks more(scene.memory, end - kPage);
   scene.memory.put(kMainArena + release.arena.top, more.top(end));
   scene.memory.put(kMainArena + release.arena.next + 24, end - kBreak);
-  // Which of these chunks are real nobody can tell; but it must not take for ever.
+  // Whether the place behind it is found does not matter; an end matters.
   walk(scene);
 }
 

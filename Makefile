@@ -56,7 +56,7 @@ clean:  ## remove everything that was built (fetched C libraries stay in .cache)
 $(READY): pyproject.toml | prerequisites
 	@mkdir -p build
 	$(PYTHON) -m venv $(VENV)
-	pip install --quiet --disable-pip-version-check -C wheel.cmake=false -e '.[dev]'
+	pip install --quiet --disable-pip-version-check --config-settings=wheel.cmake=false -e '.[dev]'
 	@command -v cmake >/dev/null || pip install --quiet --disable-pip-version-check 'cmake>=3.20'
 	@command -v ninja >/dev/null || pip install --quiet --disable-pip-version-check ninja
 	@touch $@

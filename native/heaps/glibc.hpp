@@ -67,12 +67,12 @@ class Walker {
     Params params = find_main_heap(instance, arenas[first]);
     mapped_known_ = mapped_known_ && params.found;
     mapped_expected += params.mapped_count;
-    for (std::size_t i = first; i < arenas.size(); ++i) {
-      verdict = i == first ? claim_main_arena(space_, instance, arenas[i], params, blocks, totals)
-                           : claim_thread_arena(space_, instance.layout, arenas[i], blocks, totals);
+    // Thread arenas first: a page of theirs may look like memory that the main arena got from mmap.
+    for (std::size_t i = arenas.size(); i-- > first + 1;) {
+      verdict = claim_thread_arena(space_, instance.layout, arenas[i], blocks, totals);
       if (!verdict.fine()) return verdict;
     }
-    return {};
+    return claim_main_arena(space_, instance, arenas[first], params, blocks, totals);
   }
 
   // mp_ if it can be found; else the first start in the program break from which a walk ends well.
@@ -86,7 +86,11 @@ class Walker {
     if (params.found || unused) return params;
     for (const abi::Mapping& m : space_) {
       if ((m.flags & abi::kProgramBreak) == 0) continue;
-      params.sbrk_base = resume_after_gap(m.start, space_.anonymous_run(m.start).end, top);
+      uint64_t start = resume_after_gap(m.start, space_.anonymous_run(m.start).end, top);
+      // A start behind damaged chunks would pass for the whole heap, were it not for the account.
+      if (start != 0 && is_contiguous(main_arena) &&
+          proves_main_heap(space_, instance, main_arena, start))
+        params.sbrk_base = start;
       break;
     }
     return params;

@@ -2,6 +2,7 @@
 // of stacks and the allocator's own variables, and the registers.
 #pragma once
 
+#include "heaps/glibc/thread_stack.hpp"
 #include "sweeper/mark.hpp"
 
 namespace reachscan::sweeper {
@@ -10,14 +11,12 @@ using heaps::List;
 using heaps::Range;
 using heaps::Space;
 using heaps::word;
+using heaps::glibc::kDescriptorBytes;
+using heaps::glibc::kDescriptorReach;
+using heaps::glibc::stack_of;
 
 constexpr uint64_t kRedZone = 128;
 constexpr std::size_t kMaxExclusions = 1 << 18;
-// A thread's stack and its descriptor (struct pthread) lie in one block of memory, descriptor on
-// top.
-constexpr uint64_t kDescriptorBytes = 0x900;
-constexpr uint64_t kDescriptorReach = 4 * heaps::kPage;  // it starts at most so far below the end
-
 class Roots {
  public:
   Roots(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
@@ -78,28 +77,13 @@ class Roots {
     return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kRelro) != 0;
   }
 
-  // The memory block that a thread's descriptor says is its stack: three adjacent words in it hold
-  // the start, the size and the size of the guard (struct pthread: stackblock, stackblock_size,
-  // guardsize). Empty if the thread was not made by the library.
-  Range stack_of(uint64_t descriptor) const {
-    if (descriptor == 0 || !space_.readable(descriptor, kDescriptorBytes)) return {0, 0};
-    for (uint64_t at = descriptor; at + 24 <= descriptor + kDescriptorBytes; at += 8) {
-      uint64_t start = word(at), size = word(at + 8), guard = word(at + 16);
-      if (start == 0 || start % heaps::kPage != 0 || size % heaps::kPage != 0 || guard >= size)
-        continue;
-      if (descriptor - start < size && descriptor + kDescriptorReach >= start + size)
-        return {start, start + size};
-    }
-    return {0, 0};
-  }
-
   // Below its stack pointer (and red zone) a thread keeps nothing. That holds for the stack it is
   // running on; the stack of a thread that runs elsewhere (signal stack, coroutine) stays whole.
   void exclude_dead_stack(const abi::Thread& thread) {
     const abi::Mapping* m = space_.find(thread.sp);
     if (m == nullptr) return;
     uint64_t live = (thread.sp - kRedZone) & ~7ull;
-    Range own = stack_of(thread.thread_pointer);
+    Range own = stack_of(space_, thread.thread_pointer);
     if (own.contains(thread.sp)) {
       exclude(own.start, live);
     } else if ((m->flags & abi::kMainStack) != 0) {
@@ -133,7 +117,7 @@ class Roots {
     uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
     for (uint64_t at = lowest & ~63ull; at + kDescriptorBytes <= end; at += 64) {
       if (at < m.start || word(at) != at || word(at + 16) != at) continue;
-      Range stack = stack_of(at);
+      Range stack = stack_of(space_, at);
       if (stack.end != end) continue;
       if (!is_running(at)) exclude(stack.start, at);
       return stack;

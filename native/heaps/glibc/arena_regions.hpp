@@ -8,17 +8,23 @@
 
 namespace reachscan::heaps::glibc {
 
+constexpr uint64_t kLargestHeap = 4ull << 30;  // four huge pages of 1 GiB
 // What glibc maps at least when brk fails.
 constexpr uint64_t kMinMappedRegion = 1 << 20;
 
 // Someone else moved the break: the arena goes on behind that memory, at an address that only a
-// walk which ends well can prove. Returns 0 if there is none.
+// walk which ends well can prove. Returns 0 if there is none, or if that memory is so full of what
+// looks like chunks that the search would take forever.
 inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
+  uint64_t walked = 0;
   for (uint64_t chunk = align_up(from, kGranule); chunk + kMinChunk <= limit; chunk += kGranule) {
     uint64_t raw = raw_size(chunk);
     if ((raw & kFlagBits) != kPrevInUse || chunk_size(chunk) > limit - chunk) continue;
     if (chunk != top && chunk_size(chunk) < kMinChunk) continue;
-    if (probe_run(chunk, limit, top).valid) return chunk;
+    Run run = probe_run(chunk, limit, top);
+    if (run.valid) return chunk;
+    walked += run.chunks;
+    if (walked > limit - from) return 0;
   }
   return 0;
 }
@@ -77,6 +83,7 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
                              uint64_t base) {
   uint64_t top = arena.top(instance.layout);
   uint64_t start = align_up(base, kGranule);
+  if (!space.readable(top, kHeader)) return false;
   if (!probe_run(start, space.anonymous_run(start).end, top).valid) return false;
   uint64_t system_mem = word(arena.address + instance.layout.next + kSystemMemAfterNext);
   if (!is_contiguous(arena)) return start != top;
@@ -106,13 +113,13 @@ inline Verdict claim_main_arena(const Space& space, const Instance& instance, co
 }
 
 // The heap that holds `address`: heaps are aligned to their maximal size, a power of two that
-// depends on the system's huge pages.
+// depends on the system's huge pages. The smallest that fits is tried first: a larger alignment may
+// lead to an earlier heap of the same arena.
 inline uint64_t heap_of(const Space& space, uint64_t address, uint64_t arena) {
-  for (uint64_t size :
-       {64ull << 20, 8ull << 20, 4ull << 30, 128ull << 20, 2ull << 20, 1ull << 20, 4ull << 20,
-        16ull << 20, 32ull << 20, 256ull << 20, 512ull << 20, 1ull << 30, 2ull << 30}) {
+  for (uint64_t size = kHeapAlignment; size <= kLargestHeap; size *= 2) {
     uint64_t heap = address & ~(size - 1);
-    if (space.readable(heap, 32) && word(heap) == arena) return heap;
+    if (space.readable(heap, 32) && word(heap) == arena && address - heap < word(heap + 16))
+      return heap;
   }
   return 0;
 }
@@ -125,12 +132,12 @@ inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout,
   uint64_t heap = heap_of(space, top, arena.address);
   bool newest = true;
   for (std::size_t guard = 0; heap != 0 && guard < (1u << 16); ++guard, newest = false) {
-    if (!space.readable(heap, info_size) || word(heap) != arena.address)
+    if (!space.readable(heap, info_size) || word(heap) != arena.address || claimed(blocks, heap))
       return invalid("a thread heap does not belong to its arena", heap);
     uint64_t start =
         heap == first ? align_up(arena.address + layout.size, kGranule) : heap + info_size;
     uint64_t limit = heap + word(heap + 16);
-    if (!space.readable(heap, limit - heap))
+    if (limit <= start || space.anonymous_run(heap).end < limit)
       return invalid("a thread heap is larger than its memory", heap);
     Region region{heap, limit, wire::kThreadHeap, arena.ordinal, 8, 0};
     Run run = claim_run(start, limit, newest ? top : 0, region, blocks);

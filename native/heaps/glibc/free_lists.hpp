@@ -17,16 +17,16 @@ inline uint64_t follow(uint64_t link_address, Links links) {
 }
 
 constexpr std::size_t kBadList = ~std::size_t{0};
-constexpr std::size_t kMaxListLength = 1 << 26;
 
 // Length of a list of blocks (user addresses) that starts with `user`; kBadList if it leaves the
-// known blocks, holds one whose chunk size `fits` refuses, or does not end.
+// known blocks, holds one whose chunk size `fits` refuses, or is longer than `limit`.
 template <typename Fits>
-std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, Fits fits) {
+std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, std::size_t limit,
+                        Fits fits) {
   std::size_t length = 0;
   for (; user != 0; user = follow(user, links)) {
     if (!blocks.is_live(user) || !fits(chunk_size(user - kHeader))) return kBadList;
-    if (++length > kMaxListLength) return kBadList;
+    if (++length > limit) return kBadList;
   }
   return length;
 }
@@ -60,7 +60,8 @@ struct CacheShape {
 constexpr CacheShape kCacheFrom226 = {1, 64, 64, 64, 0x250, false};
 constexpr CacheShape kCacheFrom230 = {2, 64, 64, 128, 0x290, false};
 constexpr CacheShape kCacheFrom242 = {2, 76, 64, 152, 0x300, true};
-constexpr uint64_t kCacheSlack = 0x30;  // the chunk may be the remainder of a larger one
+constexpr std::size_t kMostCached = 0xffff;  // counters have 16 bits
+constexpr uint64_t kCacheSlack = 0x30;       // the chunk may be the remainder of a larger one
 
 inline uint64_t cache_counter(uint64_t cache, const CacheShape& shape, unsigned bin) {
   return shape.counter_size == 1 ? load<uint8_t>(cache + bin) : load<uint16_t>(cache + 2 * bin);
@@ -85,8 +86,10 @@ inline CacheCheck check_cache(const BlockMap& blocks, uint64_t cache, const Cach
   for (unsigned bin = 0; bin < shape.bins; ++bin) {
     uint64_t head = word(cache + shape.entries + 8ull * bin);
     uint64_t counter = cache_counter(cache, shape, bin);
-    std::size_t length = list_length(
-        blocks, head, links, [&](uint64_t size) { return fits_cache_bin(shape, bin, size); });
+    std::size_t limit = shape.counts_free ? kMostCached : counter;
+    std::size_t length = list_length(blocks, head, links, limit, [&](uint64_t size) {
+      return fits_cache_bin(shape, bin, size);
+    });
     if (length == kBadList) return check;
     if (!shape.counts_free && length != counter) return check;
     if (shape.counts_free && bin < shape.small_bins) {

@@ -4,6 +4,7 @@
 
 #include "heaps/glibc/arena_regions.hpp"
 #include "heaps/glibc/params.hpp"
+#include "heaps/glibc/thread_stack.hpp"
 
 namespace reachscan::heaps::glibc {
 
@@ -60,11 +61,13 @@ inline bool mapped_chunk_at(uint64_t base, uint64_t limit, MappedChunk& chunk) {
   return read_mapped_header(base, base, limit, chunk);
 }
 
-inline bool holds_stack_pointer(const abi::Mapping& m, const abi::Thread* threads,
-                                std::size_t thread_count) {
-  for (std::size_t t = 0; t < thread_count; ++t)
-    if (threads[t].sp >= m.start && threads[t].sp < m.end) return true;
-  return false;
+// The stack that a thread runs on; what lies there may look like anything. If the library did not
+// make it, it reaches from the stack pointer to the end of the mapping, as far as one can tell.
+inline Range running_stack(const Space& space, const abi::Mapping& m, const abi::Thread& thread) {
+  Range own = stack_of(space, thread.thread_pointer);
+  if (own.contains(thread.sp)) return own;
+  if (thread.sp < m.start || thread.sp >= m.end) return {0, 0};
+  return {thread.sp & ~(kPage - 1), m.end};
 }
 
 // Finds the mapped blocks and claims their memory.
@@ -79,11 +82,12 @@ class MappedChunks {
         totals_(totals) {}
 
   Verdict claim_all() {
-    // Those whose true header comes later go first: at their base, a stale header may lie.
-    each_page([this](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
-      base = page;
-      if (!page_aligned_chunk_at(page, run, chunk)) return false;
-      base = page - kHeader - (word(page - kHeader) & ~1ull);
+    // Those whose true header comes later go first: at their base, a stale header may lie. The
+    // header ends its page; the block behind it may never have been written.
+    each_page([](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
+      uint64_t user = page + kPage;
+      if (!page_aligned_chunk_at(user, run, chunk)) return false;
+      base = user - kHeader - (word(user - kHeader) & ~1ull);
       return true;
     });
     each_page([](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
@@ -96,25 +100,35 @@ class MappedChunks {
   uint64_t count = 0;
 
  private:
-  // Visits every page of anonymous memory that no arena and no earlier block owns.
+  // Visits every page of anonymous memory that no arena, no earlier block and no stack owns.
   template <typename Find>
   void each_page(Find find) {
     blocks_.sort_regions();
     std::size_t known = blocks_.regions.size();
     for (const abi::Mapping& m : space_) {
       if (!Space::is_written_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
-      if (holds_stack_pointer(m, threads_, thread_count_)) continue;
       Range run = space_.anonymous_run(m.start);
       for (uint64_t page = m.start; page < m.end;) {
         MappedChunk chunk{};
-        uint64_t base = 0;
+        uint64_t base = page;
         bool found = find(page, run, chunk, base);
         // Looking for an owner costs a search; at other pages the headers have said no already.
-        const Region* owner = found || page == m.start ? owner_of(base, known) : nullptr;
-        if (owner == nullptr && found) claim(base, chunk);
-        page = owner != nullptr ? align_up(owner->end, kPage) : found ? chunk.end : page + kPage;
+        uint64_t owned = found || page == m.start ? owned_until(m, base, known) : 0;
+        if (found && owned == 0) claim(base, chunk);
+        uint64_t next = owned != 0 ? owned : found ? chunk.end : 0;
+        page = next > page ? next : page + kPage;
       }
     }
+  }
+
+  // The end of what `page` belongs to already; 0 if it is free.
+  uint64_t owned_until(const abi::Mapping& m, uint64_t page, std::size_t known) const {
+    if (const Region* owner = owner_of(page, known)) return align_up(owner->end, kPage);
+    for (std::size_t t = 0; t < thread_count_; ++t) {
+      Range stack = running_stack(space_, m, threads_[t]);
+      if (stack.contains(page)) return stack.end;
+    }
+    return 0;
   }
 
   // Only regions found before this pass are sorted.

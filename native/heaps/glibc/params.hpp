@@ -37,14 +37,19 @@ constexpr uint32_t kParamsReach = 96;  // sbrk_base stands at most so far from t
 
 // `accept(params)` proves a candidate by walking from its sbrk_base.
 template <typename Accept>
-Params find_params(const Space& space, const Instance& instance, Accept accept) {
+Params find_params_where(const Space& space, const Instance& instance, bool heap_used,
+                         Accept accept) {
   for (const abi::Mapping& m : space) {
     if (!Space::is_module_data(m) || m.file != instance.file) continue;
     for (uint64_t field = align_up(m.start, 8) + kParamsReach; field + 8 <= m.end; field += 8) {
       uint64_t base = word(field);
+      if ((base != 0) != heap_used) continue;
+      // The arena's own fields name chunks, amid zeros.
+      bool in_arena = field >= instance.main_arena &&
+                      field - kParamsReach < instance.main_arena + instance.layout.size;
+      if (in_arena) continue;
       const abi::Mapping* target = base == 0 ? nullptr : space.find(base);
-      bool in_heap = target != nullptr && Space::is_written_anonymous(*target);
-      if (base != 0 && !in_heap) continue;
+      if (base != 0 && (target == nullptr || !Space::is_written_anonymous(*target))) continue;
       for (uint32_t before : {kIntsBeforeFrom235, kIntsBeforeUntil234}) {
         Params params;
         // Zeros everywhere would be plausible: an unused heap is known by its limit of 65536.
@@ -54,6 +59,13 @@ Params find_params(const Space& space, const Instance& instance, Accept accept) 
     }
   }
   return {};
+}
+
+// One that says where the main heap starts is proof enough; only without it one that says nowhere.
+template <typename Accept>
+Params find_params(const Space& space, const Instance& instance, Accept accept) {
+  Params params = find_params_where(space, instance, true, accept);
+  return params.found ? params : find_params_where(space, instance, false, accept);
 }
 
 }  // namespace reachscan::heaps::glibc

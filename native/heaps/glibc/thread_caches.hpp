@@ -118,7 +118,7 @@ inline Verdict drop_fastbins(BlockMap& blocks, Totals& totals, uint64_t arena,
       std::size_t count = 0;
       for (uint64_t at = chunk; at != 0; at = follow(at + kHeader, links)) {
         bool known = blocks.is_live(at + kHeader) && chunk_size(at) == kMinChunk + 16ull * bin;
-        if (!known || ++count > kMaxListLength) return kBadList;
+        if (!known || ++count > totals.blocks) return kBadList;
       }
       return count;
     };

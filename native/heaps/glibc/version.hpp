@@ -26,7 +26,7 @@ inline void write_name(const Space& space, const Instance& instance, char (&name
     for (uint64_t at = m.start; at + kBannerLength + 8 < m.end; ++at) {
       if (load<char>(at) != ' ' || !matches(at, kBanner, kBannerLength)) continue;
       name[length++] = ' ';
-      for (uint64_t digit = at + kBannerLength; length + 1 < kNameLength && digit < m.end;
+      for (uint64_t digit = at + kBannerLength; length + 1 < kNameLength && digit + 1 < m.end;
            ++digit) {
         char c = load<char>(digit);
         bool part = (c >= '0' && c <= '9') ||

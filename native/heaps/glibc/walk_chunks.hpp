@@ -11,14 +11,21 @@ struct Run {
   bool reached_top = false;
   uint64_t end = 0;  // behind the last chunk: behind top, or behind the fenceposts
   Totals totals;
+  uint64_t chunks = 0;
   uint64_t failed_at = 0;
 };
 
-// A run that was cut (by foreign use of brk, or a full heap) is closed by two small headers.
-inline bool closed_by_fenceposts(uint64_t chunk, uint64_t limit) {
-  if (chunk + 2 * kFencepost > limit) return false;
-  uint64_t second = raw_size(chunk + kFencepost);
-  return second == (kFencepost | kPrevInUse) || second == (0 | kPrevInUse);
+// A run that was cut is closed by small headers: by two of 16 bytes where someone else moved the
+// break; in a full heap by one of 16 bytes, or of 32 if no more was left, and one of size 0.
+// Returns the end of the run if it is closed at `chunk`, else 0.
+inline uint64_t closed_at(uint64_t chunk, uint64_t limit) {
+  uint64_t size = chunk_size(chunk);
+  if (size != kFencepost && size != 2 * kFencepost) return 0;
+  uint64_t last = chunk + size;
+  if (size + kFencepost > limit - chunk) return 0;
+  bool ends_heap = raw_size(last) == (0 | kPrevInUse);
+  bool cuts_break = size == kFencepost && raw_size(last) == (kFencepost | kPrevInUse);
+  return ends_heap || cuts_break ? last + kFencepost : 0;
 }
 
 // Walks from the chunk at `start` to `top` or to fenceposts, below `limit`, calling
@@ -29,6 +36,7 @@ Run walk_run(uint64_t start, uint64_t limit, uint64_t top, Visit visit) {
   uint64_t chunk = start;
   for (;;) {
     run.failed_at = chunk;
+    ++run.chunks;
     if (chunk % kGranule != 0 || chunk + kHeader > limit) return run;
     uint64_t size = chunk_size(chunk);
     if (chunk == top) {
@@ -38,11 +46,10 @@ Run walk_run(uint64_t start, uint64_t limit, uint64_t top, Visit visit) {
       run.end = chunk + size;
       return run;
     }
-    if (size == kFencepost) {
-      if (!closed_by_fenceposts(chunk, limit)) return run;
+    if (uint64_t end = closed_at(chunk, limit)) {
       visit(chunk + kHeader, false);
       run.valid = true;
-      run.end = chunk + 2 * kFencepost;
+      run.end = end;
       return run;
     }
     if (size < kMinChunk || size % kGranule != 0 || size > limit - chunk - kHeader) return run;

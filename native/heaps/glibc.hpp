@@ -105,14 +105,19 @@ class Walker {
   }
 
   Verdict drop_free_lists(BlockMap& blocks) {
-    CachePlan plan = plan_caches(space_, blocks, threads_, thread_count_, *votes_);
-    if (plan.found) {
+    CachePlan first;
+    // Each copy of the library has a cache of its own in each thread.
+    for (std::size_t i = 0; i < instance_count; ++i) {
+      uint32_t least = i == 0 ? 1 : kFilled;
+      CachePlan plan = plan_caches(space_, blocks, threads_, thread_count_, least, *votes_);
+      if (!plan.found) break;
+      if (i == 0) first = plan;
       Verdict verdict = drop_caches(space_, blocks, totals, threads_, thread_count_, plan);
       if (!verdict.fine()) return verdict;
     }
     for (const Arena& arena : arenas) {
       const ArenaLayout& layout = instances[arena.instance].layout;
-      Verdict verdict = drop_fastbins(blocks, totals, arena.address, layout, plan);
+      Verdict verdict = drop_fastbins(blocks, totals, arena.address, layout, first);
       if (!verdict.fine()) return verdict;
     }
     return {};

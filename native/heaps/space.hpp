@@ -96,6 +96,19 @@ class Space {
            (m.flags & (abi::kFileBacked | abi::kFollowsFile)) != 0 && (m.flags & kUntouchable) == 0;
   }
 
+  // The run of adjacent anonymous mappings around `address` that the program may use at all.
+  Range accessible_run(uint64_t address) const {
+    const abi::Mapping* m = find(address);
+    auto usable = [](const abi::Mapping& other) {
+      return is_anonymous(other) && (other.perms & (wire::kRead | wire::kWrite)) != 0;
+    };
+    if (m == nullptr || !usable(*m)) return {0, 0};
+    const abi::Mapping* first = m;
+    while (first != begin() && first[-1].end == first->start && usable(first[-1])) --first;
+    while (m + 1 != end() && m[1].start == m->end && usable(m[1])) ++m;
+    return {first->start, m->end};
+  }
+
   // The kernel splits one region into several mappings (transparent huge pages, for one): the run
   // of adjacent anonymous mappings around `address`; empty if there is none.
   Range anonymous_run(uint64_t address) const {

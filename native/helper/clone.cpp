@@ -19,7 +19,8 @@ constexpr std::uint64_t kHugePage = 2u << 20;
 constexpr auto kCallLimit = std::chrono::seconds(10);
 
 [[noreturn]] void fail_dead(pid_t pid, int error) {
-  throw Failure(Step::kServeRequest, "internal", "the clone of the target died", error, pid);
+  throw Failure(Step::kServeRequest, "no-memory",
+                "the clone of the target died, probably for want of memory", error, pid);
 }
 
 }  // namespace

@@ -18,8 +18,20 @@ using wire::Step;
 // Never EXITKILL here: if we die, the target must go on.
 constexpr long kTargetOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
 
+// How long one thread may take to stop. One that is runnable waits for a processor; one in
+// uninterruptible sleep may never come, and the others stand still meanwhile.
+constexpr auto kRunnableLimit = std::chrono::seconds(2);
+constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+
 bool is_group_stop_signal(int signal) {
   return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+// The kernel lets nobody attach to a thread that is just ending.
+bool has_ended(pid_t pid, pid_t tid) {
+  std::string state = status_field(pid, tid, "State");
+  return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
 
 [[noreturn]] void fail_to_seize(pid_t pid, pid_t tid, int error) {
@@ -60,10 +72,11 @@ bool Freeze::seize_new_threads() {
   for (pid_t tid : list_threads(pid_)) {
     if (states_.contains(tid)) continue;
     if (ptrace(PTRACE_SEIZE, tid, nullptr, kTargetOptions) != 0) {
-      if (errno == ESRCH) continue;  // ended since it was listed
+      int error = errno;
+      if (error == ESRCH || has_ended(pid_, tid)) continue;  // since it was listed
       // A thread born of a seized one is already ours; its first stop is still to be waited for.
       bool ours = status_field(pid_, tid, "TracerPid") == std::to_string(getpid());
-      if (!ours) fail_to_seize(pid_, tid, errno);
+      if (!ours) fail_to_seize(pid_, tid, error);
     }
     states_[tid] = State::kSeized;
     found = true;
@@ -90,10 +103,26 @@ bool Freeze::interrupt(pid_t tid) {
                 std::string("cannot interrupt a thread: ") + std::strerror(errno), errno, tid);
 }
 
+WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
+  Clock::time_point began = Clock::now();
+  WaitStatus status{};
+  while (!wait_until(tid, Step::kWaitStop, Clock::now() + kBetweenLooks, status)) {
+    bool sleeps = status_field(pid_, tid, "State").rfind("D", 0) == 0;
+    auto waited = Clock::now() - began;
+    bool enough = sleeps ? waited > kUninterruptibleLimit : waited > kRunnableLimit;
+    if (!enough && Clock::now() < deadline) continue;
+    throw Failure(Step::kWaitStop, "timeout",
+                  "thread " + std::to_string(tid) + " did not stop in time" +
+                      (sleeps ? "; it is in uninterruptible sleep" : ""),
+                  ETIMEDOUT, tid);
+  }
+  return status;
+}
+
 bool Freeze::wait_until_stopped(StoppedThread& thread, Clock::time_point deadline) {
   pid_t tid = thread.tid;
   for (;;) {
-    WaitStatus status = wait_for(tid, Step::kWaitStop, deadline);
+    WaitStatus status = wait_for_stop(tid, deadline);
     if (!status.stopped()) {
       states_[tid] = State::kGone;
       return false;

@@ -52,6 +52,7 @@ class Freeze {
   bool seize_new_threads();
   void stop_seized(Clock::time_point deadline);
   bool interrupt(pid_t tid);
+  WaitStatus wait_for_stop(pid_t tid, Clock::time_point deadline) const;
   bool wait_until_stopped(StoppedThread& thread, Clock::time_point deadline);
   void capture_registers();
   void capture(StoppedThread& thread);

@@ -91,7 +91,8 @@ SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time
     clone_.resume();
     WaitStatus status = wait_for(clone_.pid(), Step::kRunSweeper, deadline);
     if (!status.stopped())
-      throw Failure(Step::kRunSweeper, "internal", "the clone of the target was killed", 0,
+      throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+                    "the clone of the target was killed, probably for want of memory", 0,
                     clone_.pid());
     if (status.event() == 0 && status.signal() == SIGTRAP) {
       finished = serve(stream, on_phase, result);
@@ -171,7 +172,7 @@ void SweeperRun::handle_fault(int signal, SweepResult& result) {
                   std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
                       hex(clone_.registers().rip - control_ - abi::kControlBytes),
                   0, clone_.pid(), address);
-  ++result.unreadable_pages;
+  if ((at->perms & wire::kWrite) != 0) ++result.unreadable_pages;
 }
 
 std::string SweeperRun::read_text(std::uint64_t address) const {

@@ -5,17 +5,20 @@
 
 #include <charconv>
 #include <climits>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
+
+#include "helper/process.hpp"
 
 namespace reachscan::helper {
 namespace {
 
 // Adds the hexadecimal number that follows `key` in each line that has it.
-void add_values(const std::string& path, std::string_view key, std::vector<std::uint64_t>& words) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+void add_values(pid_t pid, const std::string& name, std::string_view key,
+                std::vector<std::uint64_t>& words) {
+  std::istringstream text(try_read_proc_file(pid, name.c_str()));
+  for (std::string line; std::getline(text, line);) {
     std::size_t at = line.find(key);
     if (at == std::string::npos) continue;
     at = line.find_first_not_of(' ', at + key.size());
@@ -42,11 +45,11 @@ std::vector<std::uint64_t> kernel_held_words(pid_t pid) {
   if (DIR* directory = opendir((process + "/fd").c_str())) {
     while (const dirent* entry = readdir(directory))
       if (is_epoll(process + "/fd/" + entry->d_name))
-        add_values(process + "/fdinfo/" + entry->d_name, "data:", words);
+        add_values(pid, std::string("fdinfo/") + entry->d_name, "data:", words);
     closedir(directory);
   }
   // "signal: 34/000055d0c0ffee00"
-  add_values(process + "/timers", "/", words);
+  add_values(pid, "timers", "/", words);
   return words;
 }
 

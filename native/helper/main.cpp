@@ -29,6 +29,9 @@ int main(int argc, char** argv) {
   } catch (const Failure& failure) {
     if (failure.step != reachscan::wire::Step::kWriteStream) stream.failure(failure);
     status = 1;
+  } catch (const std::exception& error) {
+    stream.failure(Failure(reachscan::wire::Step::kOpenTarget, "internal", error.what()));
+    status = 1;
   }
   if (options.count_calls)
     std::fprintf(stderr, "calls %llu\n", static_cast<unsigned long long>(calls_made()));

@@ -9,8 +9,6 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "wire/protocol.hpp"
@@ -90,6 +88,14 @@ std::string read_proc_file(pid_t pid, const char* name, Step step) {
   return text;
 }
 
+std::string try_read_proc_file(pid_t pid, const char* name) {
+  try {
+    return read_proc_file(pid, name, Step::kOpenTarget);
+  } catch (const Failure&) {
+    return {};
+  }
+}
+
 std::vector<MapEntry> read_mappings(pid_t pid) {
   std::string text = read_proc_file(pid, "maps", Step::kReadMappings);
   std::vector<MapEntry> entries;
@@ -114,8 +120,8 @@ std::vector<pid_t> list_threads(pid_t pid) {
 }
 
 std::string status_field(pid_t pid, pid_t tid, const char* field) {
-  std::ifstream file(proc_path(pid, "task/") + std::to_string(tid) + "/status");
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string name = "task/" + std::to_string(tid) + "/status";
+  std::string text = try_read_proc_file(pid, name.c_str());
   std::string key = "\n" + std::string(field) + ":";
   std::size_t start = text.find(key);
   if (start == std::string::npos) return {};

@@ -25,6 +25,9 @@ struct MapEntry {
 // "not-permitted" if the kernel refuses.
 std::string read_proc_file(pid_t pid, const char* name, wire::Step step);
 
+// The same, but empty if it cannot be read: threads and file descriptors come and go.
+std::string try_read_proc_file(pid_t pid, const char* name);
+
 std::vector<MapEntry> read_mappings(pid_t pid);
 
 // All thread ids, ascending.

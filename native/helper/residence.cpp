@@ -13,18 +13,22 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kPagesAtOnce = 1 << 16;
-constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62;
+constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62, kOfFile = 1ull << 61;
 constexpr std::uint64_t kShortest = 64 << 10;
+
+// Whether the program can have written to the page. Of a private mapping of a file, pages that are
+// still the file's were not.
+bool is_written(const MapEntry& entry, std::uint64_t bits) {
+  bool private_file = entry.inode != 0 && (entry.perms & wire::kShared) == 0;
+  if (private_file && (bits & kOfFile) != 0) return false;
+  return (bits & (kPresent | kSwapped)) != 0;
+}
 
 }  // namespace
 
-bool residence_is_known(const MapEntry& entry) {
-  return entry.inode == 0 && (entry.perms & wire::kShared) == 0;
-}
-
 std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry) {
   std::vector<Stretch> absent;
-  if (!residence_is_known(entry) || entry.end - entry.start < kShortest) return absent;
+  if ((entry.perms & wire::kWrite) == 0 || entry.end - entry.start < kShortest) return absent;
   int fd = open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absent;
   std::vector<std::uint64_t> bits(std::min(kPagesAtOnce, (entry.end - entry.start) / kPage));
@@ -41,7 +45,7 @@ std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry) {
       break;
     }
     for (std::uint64_t i = 0; i < count; ++i, at += kPage) {
-      if ((bits[i] & (kPresent | kSwapped)) == 0) continue;
+      if (!is_written(entry, bits[i])) continue;
       finish(at);
       from = at + kPage;
     }

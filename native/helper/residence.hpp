@@ -1,5 +1,6 @@
-// Which parts of a mapping have pages at all. What a program never touched is zeros, holds no
-// pointer and need not be read: some programs map a thousand times what they use.
+// Which parts of a mapping have pages that the program wrote to. The rest holds no pointer and is
+// not read: some programs map a thousand times what they use, and reading a hole of shared memory
+// would fill it for good.
 #pragma once
 
 #include <sys/types.h>
@@ -16,11 +17,9 @@ struct Stretch {
   std::uint64_t end;
 };
 
-// Whether the kernel's page map tells: files and shared memory may have pages that are not mapped.
-bool residence_is_known(const MapEntry& entry);
-
-// Stretches of [entry.start, entry.end) without pages, ascending; those shorter than 64 KiB are
-// left out. Empty where the page map cannot be read.
+// Stretches of a writable mapping without such pages, ascending; those shorter than 64 KiB are left
+// out. Empty where the page map cannot be read. For shared memory only the target's own page map
+// tells.
 std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry);
 
 }  // namespace reachscan::helper

@@ -13,6 +13,7 @@
 
 #include "helper/inject.hpp"
 #include "helper/mappings.hpp"
+#include "helper/memory_group.hpp"
 #include "helper/process.hpp"
 #include "helper/records.hpp"
 #include "helper/snapshot.hpp"
@@ -25,7 +26,6 @@ using wire::Step;
 constexpr std::uint32_t kAttempts = 4;
 constexpr std::uint32_t kTries = 50;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
-constexpr auto kStopLimit = std::chrono::milliseconds(300);
 constexpr std::uint32_t kLooks = 4;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
@@ -71,6 +71,17 @@ void require_clonable(pid_t pid) {
                   0, pid);
 }
 
+// Memory that the clone takes is charged to the target's control group. If that ran out while the
+// clone is being made, the kernel would have only the target to kill.
+void require_room_for_clone(pid_t pid) {
+  std::uint64_t room = memory_headroom(pid), needed = memory_of_clone(pid);
+  if (room < needed)
+    throw Failure(Step::kOpenTarget, "clone-refused",
+                  "the control group of " + name_of(pid) + " has only " +
+                      std::to_string(room >> 10) + " KiB of memory left",
+                  ENOMEM, pid);
+}
+
 bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "State").rfind("D", 0) == 0;
 }
@@ -97,7 +108,7 @@ Snapshot take_snapshot_patiently(pid_t pid, const Memory& memory, const Snapshot
   for (std::uint32_t tries = 1;; ++tries) {
     send_progress(stream, wire::kFreeze, 0, 0);
     try {
-      return take_snapshot(pid, memory, plan, std::min(deadline, Clock::now() + kStopLimit));
+      return take_snapshot(pid, memory, plan, deadline);
     } catch (const Failure& failure) {
       if (std::strcmp(failure.code, "retry") != 0) throw;
       if (tries == kTries)
@@ -190,6 +201,7 @@ void scan_by_best_method(const Options& options, const Memory& memory, Stream& s
   } else {
     try {
       require_clonable(options.pid);
+      require_room_for_clone(options.pid);
       scan_by(Method::kClone, "", options, memory, stream);
       return;
     } catch (const Failure& failure) {

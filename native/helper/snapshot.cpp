@@ -4,9 +4,13 @@
 #include "helper/kernel_held.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
+#include "wire/protocol.hpp"
 
 namespace reachscan::helper {
 namespace {
+
+// Of each wait while the clone is being made.
+constexpr auto kCaptureLimit = std::chrono::seconds(5);
 
 // Names the stretch of time between two calls.
 class Stopwatch {
@@ -39,7 +43,7 @@ class Maker {
 class CloneMaker : public Maker {
  public:
   CloneMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
-      : memory_(memory), site_(site), unforked_(pid) {}
+      : pid_(pid), memory_(memory), site_(site), unforked_(pid) {}
 
   pid_t capture(Freeze& freeze, Clock::time_point deadline) override {
     unforked_.capture(memory_);
@@ -53,12 +57,15 @@ class CloneMaker : public Maker {
     snapshot.unforked_left_out = unforked_.left_out();
     snapshot.mappings = read_mappings(made_.clone);
     for (const MapEntry& entry : snapshot.mappings) {
-      std::vector<Stretch> absent = absent_stretches(made_.clone, entry);
+      // A clone has no page tables yet for what it shares with the target.
+      bool shared = (entry.perms & wire::kShared) != 0;
+      std::vector<Stretch> absent = absent_stretches(shared ? pid_ : made_.clone, entry);
       snapshot.absent.insert(snapshot.absent.end(), absent.begin(), absent.end());
     }
   }
 
  private:
+  pid_t pid_;
   const Memory& memory_;
   const TrampolineSite& site_;
   UnforkedMemory unforked_;
@@ -106,7 +113,7 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   pid_t first = 0;
   if (snapshot.quiet) {
     snapshot.register_words = freeze.register_words();
-    first = maker.capture(freeze, deadline);
+    first = maker.capture(freeze, Clock::now() + kCaptureLimit);
     watch.lap(plan.method == Method::kCopy ? "copy" : "clone");
   }
   freeze.release(first);

@@ -74,7 +74,8 @@ class Roots {
   static bool is_root(const abi::Mapping& m) {
     constexpr uint32_t kNever = abi::kKernelOwned | abi::kDevice | abi::kAbsent;
     if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;
-    return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kRelro) != 0;
+    // The program may have protected memory of its own since it wrote to it.
+    return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kRelro) != 0 || Space::is_anonymous(m);
   }
 
   // Below its stack pointer (and red zone) a thread keeps nothing. That holds for the stack it is

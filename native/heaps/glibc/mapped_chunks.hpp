@@ -107,7 +107,7 @@ class MappedChunks {
     std::size_t known = blocks_.regions.size();
     for (const abi::Mapping& m : space_) {
       if (!Space::is_written_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
-      Range run = space_.anonymous_run(m.start);
+      Range run = space_.accessible_run(m.start);
       for (uint64_t page = m.start; page < m.end;) {
         MappedChunk chunk{};
         uint64_t base = page;

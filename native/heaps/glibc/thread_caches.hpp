@@ -6,9 +6,15 @@
 
 namespace reachscan::heaps::glibc {
 
-// Static TLS of the library lies in this range below the thread pointer.
-constexpr uint64_t kTlsReach = 0x3000;
-constexpr unsigned kOffsets = kTlsReach / 8;
+// The library's static TLS lies close below the thread pointer, unless the program has much of its
+// own.
+constexpr uint64_t kUsualTls = 0x3000;
+constexpr uint64_t kLargestTls = 1 << 20;
+constexpr unsigned kOffsets = kLargestTls / 8;
+// So far down every thread would cost much; the offset is the same in all.
+constexpr std::size_t kThreadsFarDown = 16;
+// The weight of a cache that holds chunks: one that holds none may be any block of zeros.
+constexpr uint32_t kFilled = 1000;
 
 struct CacheFormat {
   CacheShape shape;
@@ -36,15 +42,14 @@ struct CachePlan {
   uint64_t offset = 0;  // the pointer stands at thread pointer - offset
 };
 
-// Votes weigh a cache that holds chunks more than an empty one: a block of zeros looks like that.
 struct CacheVotes {
   uint32_t votes[kFormats][kOffsets];
 };
 
-inline uint64_t tls_start(const Space& space, uint64_t thread_pointer) {
+inline uint64_t tls_start(const Space& space, uint64_t thread_pointer, uint64_t reach) {
   const abi::Mapping* m = space.find(thread_pointer - 1);
   if (m == nullptr || (m->perms & wire::kRead) == 0) return thread_pointer;
-  uint64_t start = thread_pointer - kTlsReach;
+  uint64_t start = thread_pointer - reach;
   while (m != space.begin() && m->start > start && m[-1].end == m->start &&
          (m[-1].perms & wire::kRead) != 0)
     --m;
@@ -52,8 +57,9 @@ inline uint64_t tls_start(const Space& space, uint64_t thread_pointer) {
 }
 
 inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
-                 CacheVotes& votes) {
-  for (uint64_t at = tls_start(space, thread_pointer); at < thread_pointer; at += 8) {
+                 uint64_t reach, CacheVotes& votes) {
+  uint64_t start = tls_start(space, thread_pointer, reach);
+  for (uint64_t at = space.skip_absent(start); at < thread_pointer; at += 8) {
     uint64_t cache = word(at);
     if (!blocks.is_live(cache)) continue;
     for (unsigned f = 0; f < kFormats; ++f) {
@@ -61,25 +67,36 @@ inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_poi
       if (!has_cache_size(blocks, cache, format.shape)) continue;
       CacheCheck check = check_cache(blocks, cache, format.shape, format.links);
       if (!check.valid) continue;
-      votes.votes[f][(thread_pointer - at) / 8 - 1] += check.cached > 0 ? 1000 : 1;
+      votes.votes[f][(thread_pointer - at) / 8 - 1] += check.cached > 0 ? kFilled : 1;
     }
   }
 }
 
-inline CachePlan plan_caches(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
-                             std::size_t thread_count, CacheVotes& votes) {
+inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
+                             std::size_t thread_count, uint64_t reach, uint32_t least,
+                             CacheVotes& votes) {
+  __builtin_memset(&votes, 0, sizeof votes);
   for (std::size_t t = 0; t < thread_count; ++t)
-    vote(space, blocks, threads[t].thread_pointer, votes);
+    vote(space, blocks, threads[t].thread_pointer, reach, votes);
   CachePlan plan;
-  uint32_t best = 0;
+  uint32_t best = least - 1;
   for (unsigned f = 0; f < kFormats; ++f) {
-    for (unsigned i = 0; i < kOffsets; ++i) {
+    for (unsigned i = 0; i < reach / 8; ++i) {
       if (votes.votes[f][i] <= best) continue;
       best = votes.votes[f][i];
       plan = {true, cache_format(f), (i + 1) * 8ull};
     }
   }
   return plan;
+}
+
+// Where the caches are, if at least `least` votes say so.
+inline CachePlan plan_caches(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
+                             std::size_t thread_count, uint32_t least, CacheVotes& votes) {
+  CachePlan plan = plan_within(space, blocks, threads, thread_count, kUsualTls, least, votes);
+  if (plan.found) return plan;
+  std::size_t some = thread_count < kThreadsFarDown ? thread_count : kThreadsFarDown;
+  return plan_within(space, blocks, threads, some, kLargestTls, kFilled, votes);
 }
 
 inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,

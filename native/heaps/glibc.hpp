@@ -99,7 +99,7 @@ class Walker {
   Verdict claim_mapped(BlockMap& blocks) {
     if (mapped_known_ && mapped_expected == 0) return {};
     MappedChunks mapped(space_, threads_, thread_count_, blocks, totals);
-    Verdict verdict = mapped.claim_all();
+    Verdict verdict = mapped.claim_all(mapped_expected);
     mapped_found = mapped.count;
     return verdict;
   }

@@ -81,33 +81,43 @@ class MappedChunks {
         blocks_(blocks),
         totals_(totals) {}
 
-  Verdict claim_all() {
-    // Those whose true header comes later go first: at their base, a stale header may lie. The
-    // header ends its page; the block behind it may never have been written.
-    each_page([](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
-      uint64_t user = page + kPage;
-      if (!page_aligned_chunk_at(user, run, chunk)) return false;
-      base = user - kHeader - (word(user - kHeader) & ~1ull);
-      return true;
-    });
-    each_page([](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
-      base = page;
-      return mapped_chunk_at(page, run.end, chunk);
-    });
+  // `expected`: how many there are, as far as the library knows.
+  Verdict claim_all(uint64_t expected) {
+    claim_within([this](uint64_t page) { return space_.accessible_run(page); });
+    // Stale data may look like a block that reaches across inaccessible memory; but a program may
+    // have made a page of a block inaccessible, too.
+    if (count < expected)
+      claim_within([this](uint64_t page) { return space_.anonymous_run(page); });
     return full_ ? Verdict{Verdict::kNoMemory, nullptr, 0} : Verdict{};
   }
 
   uint64_t count = 0;
 
  private:
+  template <typename RunOf>
+  void claim_within(RunOf run_of) {
+    // Those whose true header comes later go first: at their base, a stale header may lie. The
+    // header ends its page; the block behind it may never have been written.
+    each_page(run_of, [](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
+      uint64_t user = page + kPage;
+      if (!page_aligned_chunk_at(user, run, chunk)) return false;
+      base = user - kHeader - (word(user - kHeader) & ~1ull);
+      return true;
+    });
+    each_page(run_of, [](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
+      base = page;
+      return mapped_chunk_at(page, run.end, chunk);
+    });
+  }
+
   // Visits every page of anonymous memory that no arena, no earlier block and no stack owns.
-  template <typename Find>
-  void each_page(Find find) {
+  template <typename RunOf, typename Find>
+  void each_page(RunOf run_of, Find find) {
     blocks_.sort_regions();
     std::size_t known = blocks_.regions.size();
     for (const abi::Mapping& m : space_) {
       if (!Space::is_written_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
-      Range run = space_.accessible_run(m.start);
+      Range run = run_of(m.start);
       for (uint64_t page = m.start; page < m.end;) {
         MappedChunk chunk{};
         uint64_t base = page;

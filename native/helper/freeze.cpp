@@ -24,10 +24,6 @@ constexpr auto kRunnableLimit = std::chrono::seconds(2);
 constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
-bool is_group_stop_signal(int signal) {
-  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
-}
-
 // The kernel lets nobody attach to a thread that is just ending.
 bool has_ended(pid_t pid, pid_t tid) {
   std::string state = status_field(pid, tid, "State");
@@ -139,7 +135,6 @@ bool Freeze::wait_until_stopped(StoppedThread& thread, Clock::time_point deadlin
       continue;
     }
     bool by_us = status.event() == PTRACE_EVENT_STOP;
-    thread.in_group_stop = by_us && is_group_stop_signal(status.signal());
     thread.pending_signal = by_us ? 0 : status.signal();
     states_[tid] = State::kStopped;
     return true;
@@ -217,9 +212,12 @@ void Freeze::detach(StoppedThread& thread) {
   state = State::kGone;
 }
 
-void Freeze::release(pid_t first) {
+void Freeze::release_others(pid_t last) {
   for (StoppedThread& thread : threads_)
-    if (thread.tid == first) detach(thread);
+    if (thread.tid != last) detach(thread);
+}
+
+void Freeze::release() {
   for (StoppedThread& thread : threads_) detach(thread);
   ended_ = Clock::now();
 }
@@ -227,7 +225,7 @@ void Freeze::release(pid_t first) {
 // Threads that were seized or interrupted but never seen stopped cannot be detached while they run;
 // they become free when this process ends. Bring those that do stop to an orderly end.
 void Freeze::let_go() {
-  release(0);
+  release();
   for (auto& [tid, state] : states_) {
     WaitStatus status{};
     if (state == State::kSeized || state == State::kInterrupted) {

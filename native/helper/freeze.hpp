@@ -15,7 +15,6 @@ namespace reachscan::helper {
 struct StoppedThread {
   pid_t tid;
   int pending_signal = 0;  // found on its way to the thread; delivered when the thread is released
-  bool in_group_stop = false;
   arch::Registers registers{};
 };
 
@@ -39,7 +38,9 @@ class Freeze {
   // All register contents, vector state included, as words.
   std::vector<std::uint64_t> register_words() const;
 
-  void release(pid_t first);
+  // Lets all threads go but one, which is inside the trampoline; then that one too.
+  void release_others(pid_t last);
+  void release();
 
   pid_t pid() const { return pid_; }
   std::vector<StoppedThread>& threads() { return threads_; }

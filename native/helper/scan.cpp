@@ -112,7 +112,9 @@ Snapshot take_snapshot_patiently(pid_t pid, const Memory& memory, const Snapshot
     } catch (const Failure& failure) {
       if (std::strcmp(failure.code, "retry") != 0) throw;
       if (tries == kTries)
-        throw Failure(failure.step, "allocator-busy", failure.what(), failure.error, failure.tid);
+        throw Failure(failure.step,
+                      failure.step == Step::kPlaceTrampoline ? "clone-refused" : "allocator-busy",
+                      failure.what(), failure.error, failure.tid);
     }
     std::this_thread::sleep_for(kBetweenTries);
   }

@@ -34,8 +34,10 @@ class Stopwatch {
 class Maker {
  public:
   virtual ~Maker() = default;
-  // While the target is stopped. Returns the thread to release first, 0 if any will do.
+  // While the target is stopped. Returns the thread that it still needs, 0 if none.
   virtual pid_t capture(Freeze& freeze, Clock::time_point deadline) = 0;
+  // When all threads but that one run again.
+  virtual void let_go(Freeze&, Clock::time_point) {}
   // When the target runs again.
   virtual void finish(Snapshot& snapshot) = 0;
 };
@@ -49,6 +51,10 @@ class CloneMaker : public Maker {
     unforked_.capture(memory_);
     made_ = clone_target(freeze, memory_, site_, deadline);
     return made_.injected;
+  }
+
+  void let_go(Freeze& freeze, Clock::time_point deadline) override {
+    leave_trampoline(freeze, memory_, site_, made_.injected, deadline);
   }
 
   void finish(Snapshot& snapshot) override {
@@ -110,13 +116,15 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
     snapshot.drain_runs = drained.runs;
   }
   watch.lap("quiesce");
-  pid_t first = 0;
+  pid_t needed = 0;
   if (snapshot.quiet) {
     snapshot.register_words = freeze.register_words();
-    first = maker.capture(freeze, Clock::now() + kCaptureLimit);
+    needed = maker.capture(freeze, Clock::now() + kCaptureLimit);
     watch.lap(plan.method == Method::kCopy ? "copy" : "clone");
   }
-  freeze.release(first);
+  freeze.release_others(needed);
+  if (needed != 0) maker.let_go(freeze, Clock::now() + kCaptureLimit);
+  freeze.release();
   watch.lap("release");
   snapshot.pause = freeze.pause();
   for (const StoppedThread& thread : freeze.threads())

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <optional>
@@ -18,6 +19,8 @@ namespace {
 using wire::Step;
 
 constexpr std::uint64_t kPage = 4096;
+// From the stack pointer up; a signal frame is far smaller.
+constexpr std::uint64_t kStackSearched = 256 << 10;
 
 std::size_t trampoline_size() {
   return static_cast<std::size_t>(arch::reachscan_trampoline_end - arch::reachscan_trampoline);
@@ -62,20 +65,47 @@ std::uint64_t signal_mask(pid_t tid) {
   return mask;
 }
 
-void place_trampoline(const StoppedThread& thread, const Memory& memory,
-                      const TrampolineSite& site) {
+void place_trampoline(StoppedThread& thread, const Memory& memory, const TrampolineSite& site) {
   std::vector<unsigned char> code(arch::reachscan_trampoline, arch::reachscan_trampoline_end);
-  arch::Registers resume = arch::resume_registers(thread.registers);
-  resume.rip = arch::will_restart(thread.registers)
-                   ? resume.rip
-                   : arch::resume_address(thread.tid, thread.registers,
-                                          [&](std::uint64_t at, void* buffer, std::size_t length) {
-                                            return memory.try_read(at, buffer, length);
-                                          });
-  auto literals = arch::trampoline_literals(resume, signal_mask(thread.tid));
+  if (!arch::in_system_call(thread.registers))
+    thread.registers.rip = arch::resume_address(
+        thread.tid, thread.registers, [&](std::uint64_t at, void* buffer, std::size_t length) {
+          return memory.try_read(at, buffer, length);
+        });
+  auto literals =
+      arch::trampoline_literals(arch::resume_registers(thread.registers), signal_mask(thread.tid));
   auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
   std::memcpy(code.data() + offset, &literals, sizeof literals);
   memory.write(Step::kPlaceTrampoline, site.address, code.data(), code.size());
+}
+
+// Only a scan that was killed leaves its trampoline behind. A signal handler may then have
+// interrupted the thread inside it, and will return there.
+bool still_needed(const StoppedThread& thread, const Memory& memory, const TrampolineSite& site) {
+  std::array<std::uint64_t, 512> words;
+  for (std::uint64_t at = thread.registers.rsp; at < thread.registers.rsp + kStackSearched;
+       at += sizeof words) {
+    if (!memory.try_read(at, words.data(), sizeof words)) return false;
+    for (std::uint64_t word : words)
+      if (inside(word, site)) return true;
+  }
+  return false;
+}
+
+void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSite& site) {
+  for (const StoppedThread& thread : freeze.threads())
+    if (inside(thread.registers.rip, site))
+      throw Failure(Step::kPlaceTrampoline, "retry", "another scan of this process is just ending",
+                    EBUSY, thread.tid, site.address);
+  std::vector<unsigned char> present(trampoline_size());
+  memory.read(Step::kPlaceTrampoline, site.address, present.data(), present.size());
+  if (std::all_of(present.begin(), present.end(), [](unsigned char byte) { return byte == 0; }))
+    return;
+  for (const StoppedThread& thread : freeze.threads())
+    if (still_needed(thread, memory, site))
+      throw Failure(Step::kPlaceTrampoline, "retry",
+                    "a signal handler will return into code that a killed scan has left behind",
+                    EBUSY, thread.tid, site.address);
 }
 
 // Goes on to the next stop: the entry or exit of a call, a clone, or a signal.
@@ -124,14 +154,12 @@ void require_no_refusal(pid_t tid, const arch::Registers& registers, const Tramp
 }
 
 // Runs a task on until its clone() has succeeded or been refused. All signals are blocked but
-// SIGSTOP, which stops the whole process: `stopped` then becomes true.
-pid_t run_to_clone(pid_t tid, const TrampolineSite& site, bool& stopped,
-                   Clock::time_point deadline) {
+// SIGSTOP, which is passed on.
+pid_t run_to_clone(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
   int signal = 0;
   for (;;) {
     WaitStatus status = run_to_stop(tid, signal, deadline);
     signal = brings_signal(status) ? status.signal() : 0;
-    if (signal != 0 || status.event() == PTRACE_EVENT_STOP) stopped = true;
     if (status.event() == PTRACE_EVENT_CLONE) {
       unsigned long born = 0;
       ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &born);
@@ -157,28 +185,12 @@ struct MiddlemanGuard {
 // The clone, made by a middleman that the thread makes.
 pid_t clone_through_middleman(StoppedThread& thread, const TrampolineSite& site,
                               Clock::time_point deadline) {
-  pid_t middleman = run_to_clone(thread.tid, site, thread.in_group_stop, deadline);
+  pid_t middleman = run_to_clone(thread.tid, site, deadline);
   MiddlemanGuard guard{middleman};
   wait_for_birth(middleman, deadline);
-  bool ignored = false;
-  pid_t clone = run_to_clone(middleman, site, ignored, deadline);
+  pid_t clone = run_to_clone(middleman, site, deadline);
   wait_for_birth(clone, deadline);
   return clone;
-}
-
-// A thread of a stopped process (SIGSTOP, ^Z) would stop again inside the trampoline, and stay
-// there. It is followed to the trampoline's last call and gets its registers back from us.
-void bring_back(StoppedThread& thread, Clock::time_point deadline) {
-  int signal = 0;
-  for (;;) {
-    WaitStatus status = run_to_stop(thread.tid, signal, deadline);
-    signal = brings_signal(status) ? status.signal() : 0;
-    arch::Registers now;
-    if (!is_at_call(status) || !arch::get_registers(thread.tid, now)) continue;
-    if (now.orig_rax != SYS_rt_sigprocmask || now.rax != 0) continue;
-    arch::set_registers(thread.tid, thread.registers);
-    return;
-  }
 }
 
 }  // namespace
@@ -201,11 +213,7 @@ TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
 
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                          Clock::time_point deadline) {
-  for (const StoppedThread& thread : freeze.threads())
-    if (inside(thread.registers.rip, site))
-      throw Failure(Step::kPlaceTrampoline, "retry", "another scan of this process is just ending",
-                    EBUSY, thread.tid, site.address);
-
+  require_free_site(freeze, memory, site);
   for (StoppedThread* thread : candidates(freeze.threads())) {
     if (is_filtered(freeze.pid(), thread->tid))
       throw Failure(Step::kPlaceTrampoline, "clone-refused",
@@ -216,11 +224,32 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
     pid_t clone = clone_through_middleman(*thread, site, deadline);
     if (ptrace(PTRACE_SETOPTIONS, clone, nullptr, PTRACE_O_EXITKILL) != 0)
       throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno, clone);
-    if (thread->in_group_stop) bring_back(*thread, deadline);
     return {clone, thread->tid};
   }
   throw Failure(Step::kPlaceTrampoline, "retry", "every thread is about to receive a signal", EBUSY,
                 freeze.pid());
+}
+
+// At the exit of the last call no signal has been delivered yet, and none can be before the thread
+// has its own registers back. For a process that was stopped (SIGSTOP, ^Z) it is the only way: its
+// thread would stop again inside the trampoline, and stay there.
+void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                      pid_t injected, Clock::time_point deadline) {
+  std::vector<StoppedThread>& threads = freeze.threads();
+  auto thread =
+      std::find_if(threads.begin(), threads.end(),
+                   [injected](const StoppedThread& other) { return other.tid == injected; });
+  for (int signal = 0;;) {
+    WaitStatus status = run_to_stop(injected, signal, deadline);
+    signal = brings_signal(status) ? status.signal() : 0;
+    arch::Registers now;
+    if (!is_at_call(status) || !arch::get_registers(injected, now)) continue;
+    if (now.orig_rax != SYS_rt_sigprocmask || now.rax != 0) continue;
+    arch::set_registers(injected, thread->registers);
+    break;
+  }
+  std::vector<unsigned char> nothing(trampoline_size());
+  memory.write(Step::kRelease, site.address, nothing.data(), nothing.size());
 }
 
 }  // namespace reachscan::helper

@@ -29,4 +29,9 @@ struct CloneResult {
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                          Clock::time_point deadline);
 
+// Follows the injected thread to the end of the trampoline, gives it its registers back and clears
+// the trampoline away. Thereby nothing but the dead of a helper leaves a trace.
+void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                      pid_t injected, Clock::time_point deadline);
+
 }  // namespace reachscan::helper

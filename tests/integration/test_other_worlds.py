@@ -1,0 +1,183 @@
+"""Targets in other namespaces and roots, of other users, with programs of other kinds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from conftest import StartVictim
+from scans import FAILED, Finished, run_cli, scan
+from unharmed import Helper, Watched
+from victims import REPOSITORY, Victim, build, need
+from worlds import (
+    NOBODY,
+    OTHER,
+    as_user,
+    make_root,
+    must_work,
+    need_root,
+    only_descendant,
+    public_copy,
+    public_folder,
+)
+
+LEAKS = 20
+
+
+def assert_leaks_found(pid: int, *options: object) -> dict[str, object]:
+    report = scan(pid, "--all", *options)
+    assert report["leaks"]["allocations"] == LEAKS
+    print(f"served by {report['snapshot']['method']}, warnings {report['warnings']}")
+    return report
+
+
+PID = ["--pid", "--fork", "--mount-proc", "--kill-child"]
+NAMESPACES = {
+    "pid": PID,
+    "mount": ["--mount"],
+    "user": ["--user", "--map-root-user"],
+    "all": ["--user", "--map-root-user", "--net", "--ipc", "--uts", *PID],
+}
+
+
+@pytest.mark.parametrize("kind", NAMESPACES)
+def test_namespaces(victim: StartVictim, kind: str) -> None:
+    unshare = [need("unshare", "util-linux"), *NAMESPACES[kind]]
+    must_work([*unshare, "true"], f"a {kind} namespace")
+    command = [*unshare, str(build("odd_heap")), "plain", str(LEAKS)]
+    target = victim("odd_heap", command=command)
+    assert_leaks_found(only_descendant(target.pid))
+
+
+def test_child_of_the_first_process_of_a_namespace(victim: StartVictim) -> None:
+    """Not the first process itself: a clone's orphan goes to the first one, which reaps it."""
+    unshare = [need("unshare", "util-linux"), *PID]
+    must_work([*unshare, "true"], "a PID namespace")
+    shell = f"{build('odd_heap')} plain {LEAKS}; exit $?"
+    target = victim("odd_heap", command=[*unshare, "sh", "-c", shell])
+    assert_leaks_found(only_descendant(target.pid))
+
+
+@need_root
+def test_root_of_its_own(victim: StartVictim) -> None:
+    """Its libraries are not where ours are: names must come from its own files."""
+    with public_folder() as folder:
+        make_root(folder, build("odd_heap"))
+        command = [need("chroot", "coreutils"), str(folder), "/program", "plain", str(LEAKS)]
+        target = victim("odd_heap", command=command)
+        report = assert_leaks_found(target.pid)
+        assert "build-id" not in str(report["warnings"])
+        target.quit()
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_program_file_has_gone(victim: StartVictim, tmp_path: Path, replaced: bool) -> None:
+    """An update puts another file in the place of a running program."""
+    program = tmp_path / "program"
+    shutil.copy(build("odd_heap"), program)
+    target = victim("odd_heap", command=[str(program), "plain", str(LEAKS)])
+    program.unlink()
+    if replaced:
+        shutil.copy(build("checker"), program)
+    assert_leaks_found(target.pid)
+
+
+@need_root
+def test_not_dumpable(victim: StartVictim) -> None:
+    target = victim("odd_heap", "undumpable", LEAKS)
+    assert_leaks_found(target.pid)
+
+
+# Imports first: whom we become may not be able to read this Python's files.
+AS_USER = """
+import os, sys
+from reachscan.cli import main
+user = int(sys.argv.pop(1))
+os.setgroups([]); os.setgid(user); os.setuid(user)
+main(sys.argv[1:])
+"""
+
+
+def run_cli_as(user: int, *arguments: object) -> Finished:
+    with public_folder() as folder:
+        helper = Helper(folder)
+        helper.path.chmod(0o755)
+        command = [sys.executable, "-c", AS_USER, str(user), *map(str, arguments)]
+        environment = {**os.environ, "REACHSCAN_HELPER": str(helper.path)}
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+        )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def assert_refused(done: Finished) -> None:
+    assert done.status == FAILED, done
+    assert "Traceback" not in done.talk and done.talk.count("\n") == 1, done.talk
+    assert "permitted" in done.talk
+    print(done.talk.strip())
+
+
+@need_root
+def test_same_user_without_rights(victim: StartVictim) -> None:
+    with public_copy(build("odd_heap")) as program:
+        target = victim("odd_heap", command=as_user(NOBODY, str(program), "plain", str(LEAKS)))
+        done = run_cli_as(NOBODY, target.pid, "--contents", 0)
+        assert done.status == 1, done
+        assert f"{LEAKS} leaked" in done.out
+        assert_refused(run_cli_as(OTHER, target.pid))
+        target.quit()
+
+
+@need_root
+def test_same_user_may_not_look_if_not_dumpable(victim: StartVictim) -> None:
+    with public_copy(build("odd_heap")) as program:
+        target = victim("odd_heap", command=as_user(NOBODY, str(program), "undumpable", str(LEAKS)))
+        assert_refused(run_cli_as(NOBODY, target.pid))
+        assert_leaks_found(target.pid)
+        target.quit()
+
+
+@need_root
+def test_setuid_program(victim: StartVictim) -> None:
+    """Root's rights for a user's process: the user may not look, root may."""
+    with public_copy(build("odd_heap")) as program:
+        program.chmod(0o4755)
+        target = victim("odd_heap", command=as_user(NOBODY, str(program), "plain", str(LEAKS)))
+        assert_refused(run_cli_as(NOBODY, target.pid))
+        assert_leaks_found(target.pid)
+        target.quit()
+
+
+@need_root
+def test_one_capability_is_enough(victim: StartVictim, tmp_path: Path) -> None:
+    """A root that may do nothing but trace, as in a container with --cap-add SYS_PTRACE."""
+    target = victim("odd_heap", "plain", LEAKS)
+    helper = Helper(tmp_path)
+    watched = Watched(target.pid, helper)
+    setpriv = need("setpriv", "util-linux")
+    for rights, fine in (("-all", False), ("-all,+sys_ptrace", True)):
+        limited = [setpriv, f"--inh-caps={rights}", f"--bounding-set={rights}"]
+        must_work([*limited, "true"], "a process with few capabilities")
+        command = [*limited, *helper.command(target.pid)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        assert (done.returncode == 0) is fine, done.stdout[-300:]
+        watched.assert_unharmed()
+
+
+@pytest.mark.parametrize(
+    "flags", [["-pie"], ["-no-pie"], ["-static"], ["-static-pie"]], ids=lambda flags: flags[0]
+)
+def test_kinds_of_programs(victim: StartVictim, flags: Sequence[str]) -> None:
+    fine = ["-fPIE"] if "pie" in flags[0] and "no" not in flags[0] else []
+    program = build("odd_heap", [*fine, *flags])
+    target: Victim = victim("odd_heap", command=[str(program), "plain", str(LEAKS)])
+    done = run_cli([target.pid, "--json"])
+    print(f"{flags}: status {done.status}: {done.talk}")
+    assert done.status in (1, FAILED) and "Traceback" not in done.talk
+    if "static" not in flags[0]:
+        assert_leaks_found(target.pid)

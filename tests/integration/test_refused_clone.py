@@ -1,0 +1,161 @@
+"""Targets that cannot or must not be cloned: served otherwise or refused, never harmed."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from conftest import StartVictim
+from scans import FAILED, run_cli, scan
+from unharmed import Helper, Watched, assert_sound, last_words
+from victims import build, need, thread_states, wait_until
+from worlds import NOBODY, as_user, need_root, public_copy
+
+LEAKS = 50
+CHECKER_THREADS = 5
+MEGABYTE = 1 << 20
+MOST_STOPPED_SECONDS = 2.0
+
+
+def assert_served_by_copy(pid: int, *reason: str) -> None:
+    report = scan(pid)
+    assert report["snapshot"]["method"] == "copy"
+    told = str(report["snapshot"]) + str(report["warnings"])
+    print(f"served by copy: {told}")
+    for word in reason:
+        assert word in told
+
+
+@pytest.mark.parametrize("how", ["kill", "errno", "trap", "log", "strict"])
+def test_seccomp(victim: StartVictim, how: str) -> None:
+    target = victim("filtered", how)
+    assert_served_by_copy(target.pid, "seccomp")
+    done = run_cli([target.pid, "--method", "clone"])
+    assert done.status == FAILED and "seccomp" in done.talk and done.talk.count("\n") == 1
+
+
+def test_seccomp_on_one_thread(victim: StartVictim) -> None:
+    target = victim("filtered", "thread")
+    assert_served_by_copy(target.pid, "seccomp")
+
+
+@need_root
+@pytest.mark.parametrize("spare", [0, 1], ids=["first", "second"])
+def test_process_limit(victim: StartVictim, spare: int) -> None:
+    """The user may have no process more; or one, but the clone takes two for a moment."""
+    with public_copy(build("checker")) as program:
+        limit = [need("prlimit", "util-linux"), f"--nproc={CHECKER_THREADS + spare}"]
+        victim_process = victim("checker", command=as_user(NOBODY, *limit, str(program)))
+        assert_served_by_copy(victim_process.pid, "Resource temporarily unavailable")
+        assert_sound(last_words(victim_process))
+
+
+@contextmanager
+def control_group(controller: str, pid: int) -> Iterator[Path]:
+    """Put a process into a group of its own; skip where that cannot be done."""
+    first = Path("/sys/fs/cgroup") / controller
+    root = first if first.is_dir() else Path("/sys/fs/cgroup")
+    group = root / f"reachscan-test-{pid}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        if not any(group.glob(f"{controller}.*max*")) and not any(group.glob("*limit_in_bytes")):
+            pytest.skip(f"the {controller} controller is not enabled in {root}")
+        (group / "cgroup.procs").write_text(str(pid))
+        yield group
+        with suppress(ProcessLookupError):  # it may have ended
+            (root / "cgroup.procs").write_text(str(pid))
+    finally:
+        _remove(group)
+
+
+def _remove(group: Path) -> None:
+    end = time.monotonic() + 10
+    while group.exists():
+        try:
+            group.rmdir()
+        except OSError:  # a process that has ended may still be in there for a moment
+            assert time.monotonic() < end, f"{group} cannot be removed"
+
+
+@need_root
+@pytest.mark.parametrize("spare", [0, 1], ids=["first", "second"])
+def test_process_count_of_a_control_group(victim: StartVictim, spare: int) -> None:
+    victim_process = victim("checker")
+    pid = victim_process.pid
+    with control_group("pids", pid) as group:
+        current = int((group / "pids.current").read_text())
+        (group / "pids.max").write_text(str(current + spare))
+        assert_served_by_copy(pid, "Resource temporarily unavailable")
+        assert_sound(last_words(victim_process))
+
+
+@need_root
+@pytest.mark.parametrize("room", [64 << 10, 256 << 10, MEGABYTE])
+def test_memory_of_a_control_group(victim: StartVictim, truth: Path, room: int) -> None:
+    """A clone's memory counts as the target's: if it ran out, the target would be killed."""
+    target = victim("leak_graph", truth, 50_000, LEAKS)
+    with control_group("memory", target.pid) as group:
+        limit = group / "memory.limit_in_bytes"
+        limit = limit if limit.exists() else group / "memory.max"
+        limit.write_text(str(room))
+        done = run_cli([target.pid, "--json"])
+        assert target.process.poll() is None, "the target was killed"
+        assert done.status == 1, done.talk
+        assert json.loads(done.out)["snapshot"]["method"] == "copy"
+        limit.write_text(str(1 << 40))
+        target.quit()
+
+
+@pytest.mark.parametrize("room", [0, 64 << 10, MEGABYTE])
+def test_address_space_limit(victim: StartVictim, tmp_path: Path, room: int) -> None:
+    victim_process = victim("checker")
+    target = Watched(victim_process.pid, Helper(tmp_path))
+    status = Path(f"/proc/{target.pid}/status").read_text().split("VmSize:")[1]
+    limit = (int(status.split()[0]) << 10) + room
+    resource.prlimit(target.pid, resource.RLIMIT_AS, (limit, limit))
+    done = run_cli([target.pid])
+    print(f"status {done.status}: {done.talk}")
+    assert done.status in (0, 1, FAILED), done.talk
+    target.assert_unharmed()
+    assert_sound(last_words(victim_process))
+
+
+@pytest.mark.parametrize("kind", ["dontfork", "wipeonfork"])
+def test_heap_that_forks_do_not_get(victim: StartVictim, kind: str) -> None:
+    target = victim("odd_heap", kind, LEAKS)
+    report = scan(target.pid)
+    print(f"{kind}: {report['snapshot']['method']}")
+    assert report["leaks"]["allocations"] == LEAKS
+
+
+def test_strict_overcommit() -> None:
+    pytest.skip("vm.overcommit_memory=2 would hit every other program on this machine")
+
+
+def test_vfork_in_progress(victim: StartVictim, tmp_path: Path) -> None:
+    """The kernel does not let anyone stop a thread in vfork(): refused, and soon."""
+    target = victim("waits_for_vfork")
+    wait_for_uninterruptible(target.pid)
+    helper = Helper(tmp_path)
+    watched = Watched(target.pid, helper)
+    began = time.monotonic()
+    ending = helper.run(target.pid)
+    took = time.monotonic() - began
+    print(f"refused after {took:.2f} s: {ending.sentence}")
+    assert ending.status != 0 and ending.sentence
+    assert took < MOST_STOPPED_SECONDS
+    watched.assert_unharmed()
+    done = run_cli([target.pid])
+    assert done.status == FAILED and done.talk.count("\n") == 1, done.talk
+
+
+def wait_for_uninterruptible(pid: int) -> None:
+    wait_until(lambda: "D" in thread_states(pid), "a thread waits for its vfork()")

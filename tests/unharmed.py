@@ -49,7 +49,8 @@ class Ending:
     @property
     def gave_up(self) -> bool:
         """It found no good moment; the next one may be better."""
-        return self.code in ("timeout", "allocator-busy")
+        flooded = self.sentence == "every thread is about to receive a signal"
+        return self.code in ("timeout", "allocator-busy") or flooded
 
     @property
     def calls(self) -> int:

@@ -85,6 +85,9 @@ class Victim:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **(environment or {})},
+            # A group whose parent is in our session: to orphaned ones, as tests may run in, the
+            # kernel delivers no SIGTSTP.
+            preexec_fn=os.setpgrp,
         )
         self.pid = self.process.pid
         self._pending = b""

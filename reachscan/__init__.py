@@ -1,8 +1,21 @@
 """Finds heap blocks of a running process that nothing points to any more."""
 
+from typing import TYPE_CHECKING, Any
+
 from reachscan.errors import ReachscanError
-from reachscan.scan import Options, ScanResult, load, scan
+
+if TYPE_CHECKING:
+    from reachscan.scanning import Options, ScanResult, load, scan
 
 __version__ = "0.1.0"
 
 __all__ = ["Options", "ReachscanError", "ScanResult", "__version__", "load", "scan"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what does the work when it is first asked for: `reachscan --help` needs none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from reachscan import scanning
+
+    return getattr(scanning, name)

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reachscan.scanning import ScanResult
+
+FORMATS = ("text", "json", "logfmt")
+
+Style = Callable[[str, str], str]
+"""Takes a text and what it is: `headline`, `good`, `dim` or `warning`."""
+
+
+def plain(text: str, _: str) -> str:
+    """Style a text not at all."""
+    return text
 
 
 @dataclass(frozen=True)
@@ -18,3 +33,28 @@ class Selection:
     limit: int = 20
     contents: int = 32
     every_block: bool = False
+
+
+def lines(
+    format_: str, result: ScanResult, selection: Selection, style: Style = plain
+) -> Iterator[str]:
+    """Yield the lines of a report, without line ends.
+
+    Args:
+        format_: one of `FORMATS`.
+        result: what to report.
+        selection: how much of it.
+        style: adds colour, to text.
+    """
+    # Each format is imported by those only who want it.
+    if format_ == "json":
+        from reachscan.reports import json_file
+
+        return json_file.lines(result, selection)
+    if format_ == "logfmt":
+        from reachscan.reports import logfmt
+
+        return logfmt.lines(result, selection)
+    from reachscan.reports import text
+
+    return text.lines(result, selection, style)

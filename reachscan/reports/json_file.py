@@ -9,7 +9,7 @@ from typing import Any
 
 from reachscan import model
 from reachscan.reports import Selection
-from reachscan.scan import ScanResult
+from reachscan.scanning import ScanResult
 
 FORMAT = "reachscan-report"
 VERSION = 1

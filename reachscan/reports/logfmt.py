@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from reachscan import model
 from reachscan.reports import Selection
 from reachscan.reports.json_file import is_complete
-from reachscan.scan import ScanResult
+from reachscan.scanning import ScanResult
 
 Value = str | int | bool | None
 

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from reachscan import model
-from reachscan.reports import Selection
-from reachscan.scan import ScanResult
+from reachscan.reports import Selection, Style, plain
+from reachscan.reports.wording import count, duration, printable, size
+from reachscan.scanning import ScanResult
 
 WIDTH = 100
 _DUMP_ROW = 16
 _WHAT_COLUMN = 40
-_PREFIXES = ("KiB", "MiB", "GiB", "TiB")
-
-Style = Callable[[str, str], str]
-"""Takes a text and what it is: `headline`, `good`, `dim` or `warning`."""
-
-
-def plain(text: str, _: str) -> str:
-    """Style a text not at all."""
-    return text
 
 
 def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Iterator[str]:
@@ -51,7 +43,7 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
 def _headline(recording: model.Recording) -> str:
     totals = recording.totals
     return (
-        f"{_who(recording)}: {_count(totals.leaked, 'leaked block')}, {size(totals.leaked_bytes)}, "
+        f"{_who(recording)}: {count(totals.leaked, 'leaked block')}, {size(totals.leaked_bytes)}, "
         f"of {totals.allocations} allocated{_allocators(recording)}"
     )
 
@@ -68,7 +60,7 @@ def _split(recording: model.Recording) -> str:
 def _no_leaks(recording: model.Recording) -> str:
     totals = recording.totals
     return (
-        f"{_who(recording)}: no leaks: {_count(totals.allocations, 'block')}, "
+        f"{_who(recording)}: no leaks: {count(totals.allocations, 'block')}, "
         f"{size(totals.bytes)}, all reachable{_allocators(recording)}"
     )
 
@@ -87,7 +79,7 @@ def _how(recording: model.Recording) -> str:
     seconds = sum(ns for _, ns in snapshot.phases) / 1e9
     reason = f": {snapshot.reason}" if snapshot.reason else ""
     return (
-        f"paused {_duration(snapshot.pause_ns / 1e9)}, scanned in {_duration(seconds)} "
+        f"paused {duration(snapshot.pause_ns / 1e9)}, scanned in {duration(seconds)} "
         f"({printable(snapshot.method + reason)})"
     )
 
@@ -167,28 +159,3 @@ def _warning(warning: model.Warning, style: Style) -> Iterator[str]:
     text = printable(f"warning: {warning.message} ({warning.code})")
     for line in textwrap.wrap(text, WIDTH, subsequent_indent="  "):
         yield style(line, "warning")
-
-
-def size(count: int) -> str:
-    """Return a number of bytes for people: `24 B`, `15.3 MiB`."""
-    if count < 1024:
-        return f"{count} B"
-    value, prefix = float(count), ""
-    for prefix in _PREFIXES:  # noqa: B007
-        value /= 1024
-        if value < 1023.95:
-            break
-    return f"{value:.1f} {prefix}"
-
-
-def printable(text: str) -> str:
-    """Return a text that cannot steer a terminal: control characters are written out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"

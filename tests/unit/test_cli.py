@@ -15,7 +15,7 @@ import pytest
 import streams
 from streams import CODE, Leak, Stream
 
-from reachscan import cli, helper, wire
+from reachscan import cli, commands, helper, wire
 
 LEAKY = Stream(leaks=[Leak(24, [CODE + 8], [100])])
 
@@ -85,6 +85,20 @@ def test_help_fits_one_screen(run: Runner) -> None:
     assert len(done.out.splitlines()) <= 24
     assert max(map(len, done.out.splitlines())) <= 80
     assert "reachscan report day1.rsc" in done.out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = "import sys, reachscan.cli as c; c.program.main(['--help'], standalone_mode=False);"
+    script += "sys.exit(bool({'numpy', 'construct', 'elftools', 'psutil'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", commands.SUMMARIES)
+def test_every_command_is_there_and_explains_itself(run: Runner, name: str) -> None:
+    done = run(name, "--help")
+    assert done.status == 0
+    assert f"Usage: reachscan {name} " in done.out
 
 
 def test_version(run: Runner) -> None:
@@ -288,7 +302,7 @@ def test_a_bug_is_one_line_and_a_traceback_only_with_v(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(cli, "load", broken)
+    monkeypatch.setattr("reachscan.commands.report.load", broken)
     assert_refused(run("report", saved), "bug", "ZeroDivisionError: oh", status=70)
     assert "Traceback" in run("report", saved, "-v").talk
 

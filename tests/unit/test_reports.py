@@ -13,8 +13,8 @@ import pytest
 from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 import reachscan
-from reachscan.reports import Selection, json_file, logfmt, text
-from reachscan.scan import ScanResult, load
+from reachscan.reports import Selection, json_file, logfmt, text, wording
+from reachscan.scanning import ScanResult, load
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/report-v1.json").read_text())
 LONG = "N3app" + "".join(f"9Namespac{i}" for i in range(10)) * 3 + "3FooE"
@@ -139,7 +139,7 @@ def test_hostile_names_cannot_steer_a_terminal(make: Any, module: Any) -> None:
     ],
 )
 def test_sizes(count: int, shown: str) -> None:
-    assert text.size(count) == shown
+    assert wording.size(count) == shown
 
 
 def parse(line: str) -> dict[str, str]:

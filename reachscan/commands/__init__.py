@@ -1,0 +1,10 @@
+"""The commands: one file each, called like the command, that holds it as `command`.
+
+Nothing is imported here, so that asking for help, or running one command, does not load the others.
+"""
+
+SUMMARIES = {
+    "scan": "Scan a running process (the default).",
+    "report": "Report on a scan that was kept with --save.",
+}
+"""What `reachscan --help` says of each command, in the order it lists them."""

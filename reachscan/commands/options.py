@@ -1,0 +1,132 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reachscan import reports
+from reachscan.console import Output
+from reachscan.reports import Selection
+
+MAX_CONTENTS = 4096
+_DEFAULT_LIMIT = 20
+_DEFAULT_CONTENTS = {"logfmt": 0}
+_USUAL_CONTENTS = 32
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _all(*decorators: Decorator) -> Decorator:
+    """Return one decorator that adds several options, in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+process = click.argument("process", metavar="PID|NAME")
+
+verbose = click.option("-v", "--verbose", is_flag=True, help="Tell what each step does and costs.")
+
+destination = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the report to this file.",
+)
+
+report = _all(
+    click.option(
+        "--format",
+        "format_",
+        type=click.Choice(reports.FORMATS),
+        help="text for people (default), json for programs, logfmt for logs.",
+    ),
+    click.option("--json", "json_", is_flag=True, help="Same as --format json."),
+    destination,
+    click.option(
+        "--limit",
+        type=click.IntRange(min=0),
+        help="Kinds of leaks listed (default 20); totals always cover all.",
+    ),
+    click.option("--all", "every_block", is_flag=True, help="List every leaked block too."),
+    click.option(
+        "--contents",
+        type=click.IntRange(0, MAX_CONTENTS),
+        help="First bytes of a block that are shown "
+        "(default 32, in logfmt 0); 0 keeps user data out.",
+    ),
+)
+"""What a report looks like; `output` takes them."""
+
+capture = _all(
+    click.option(
+        "--method",
+        type=click.Choice(("auto", "clone", "copy")),
+        default="auto",
+        help="How memory is captured; auto tries clone, then copy.",
+    ),
+    click.option("--threads", type=click.IntRange(1, 256), help="Threads that search the heap."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Give up after this long, and let the process go.",
+    ),
+)
+"""How a process is scanned; `scan.Options` has them under the same names."""
+
+
+def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Take some options out of those that were given to a command."""
+    return {name: given.pop(name) for name in names}
+
+
+def output(
+    format_: str | None,
+    json_: bool,
+    output: Path | None,
+    limit: int | None = None,
+    every_block: bool = False,
+    contents: int | None = None,
+) -> Output:
+    """Return where a report goes and what it looks like, as the options of `report` say.
+
+    Raises:
+        click.UsageError: they contradict each other, or the file cannot be.
+    """
+    if json_ and format_ not in (None, "json"):
+        raise click.UsageError(f"--json and --format {format_} contradict each other")
+    format_ = "json" if json_ else format_ or "text"
+    if output and output.is_dir():
+        raise click.UsageError(f"{output} is a directory; name a file in it")
+    if output and not output.parent.is_dir():
+        raise click.UsageError(f"there is no directory {output.parent}")
+    everything = sys.maxsize if every_block else _DEFAULT_LIMIT
+    usual = _DEFAULT_CONTENTS.get(format_, _USUAL_CONTENTS)
+    selection = Selection(
+        limit=everything if limit is None else limit,
+        contents=usual if contents is None else contents,
+        every_block=every_block,
+    )
+    return Output(format_, output, selection)
+
+
+def refuse_clash(stream: Path | None, written: Path | None) -> None:
+    """Refuse to use one file for a raw scan and for the report.
+
+    Raises:
+        click.UsageError: both are the same file.
+    """
+    if not stream or not written or stream.is_char_device():
+        return
+    if stream.resolve() == written.resolve():
+        raise click.UsageError(f"{stream} cannot hold both the raw scan and the report")

@@ -1,0 +1,40 @@
+"""`reachscan scan`: what does a running process leak?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reachscan import console
+from reachscan.commands import options
+from reachscan.errors import ExitStatus
+from reachscan.scanning import Options, scan
+
+
+@click.command("scan")
+@options.process
+@options.report
+@options.capture
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE.rsc",
+    help="Keep the raw scan, for `reachscan report`.",
+)
+@options.verbose
+def command(process: str, save: Path | None, verbose: bool, **given: Any) -> ExitStatus:
+    """Find the leaks of a running process, given by its id or its name if that is unique."""
+    capture = options.taken(given, "method", "threads", "timeout")
+    output = options.output(**given)
+    options.refuse_clash(save, output.path)
+    wanted = Options(**capture, contents=output.selection.contents, verbose=verbose, save=save)
+    with console.progress(verbose) as progress:
+        result = scan(process, wanted, progress)
+    if verbose:
+        console.talk_about(result)
+    output.report(result)
+    if result.save_error:
+        raise result.save_error
+    return ExitStatus.LEAKS if result.recording.totals.leaked else ExitStatus.CLEAN

@@ -1,0 +1,154 @@
+"""Everything that is printed: reports go to stdout or into a file, talk goes to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reachscan import errors, reports
+from reachscan.reports import Selection, Style, plain
+from reachscan.reports.wording import printable, size
+
+if TYPE_CHECKING:
+    from reachscan import model
+    from reachscan.scanning import ScanResult
+
+_COLOURS: dict[str, dict[str, Any]] = {
+    "headline": {"bold": True},
+    "good": {"fg": "green", "bold": True},
+    "dim": {"dim": True},
+    "warning": {"fg": "yellow"},
+    "error": {"fg": "red", "bold": True},
+}
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a report goes (`path` None is stdout) and what it looks like."""
+
+    format: str
+    path: Path | None
+    selection: Selection
+
+    def report(self, result: ScanResult) -> None:
+        """Write the report on a scan.
+
+        Raises:
+            OutputError: it cannot be written; no half of it is left in a file.
+        """
+        self.write(lambda style: reports.lines(self.format, result, self.selection, style))
+
+    def write(self, lines: Callable[[Style], Iterator[str]]) -> None:
+        """Write lines, which come without line ends and are told how to be coloured.
+
+        Raises:
+            OutputError: they cannot be written; no half of them is left in a file.
+        """
+        if self.path:
+            _write_file(self.path, lines(plain))
+        else:
+            show(lines(_coloured if _is_colourful(sys.stdout) else plain))
+
+
+def _write_file(path: Path, lines: Iterator[str]) -> None:
+    from reachscan.saving import OutputFile
+
+    file = OutputFile(path)
+    try:
+        for line in lines:
+            file.write(f"{line}\n".encode())
+        file.commit()
+    finally:
+        file.discard()
+
+
+def show(lines: Iterator[str]) -> None:
+    """Print lines to stdout.
+
+    Raises:
+        OutputError: the disk behind it is full or failing.
+    """
+    try:
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read this has seen enough (`| head`). Python flushes once more as it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        raise errors.OutputError(f"cannot write the report: {error.strerror}", "") from error
+
+
+def _coloured(line: str, what: str) -> str:
+    return click.style(line, **_COLOURS[what])
+
+
+def _is_colourful(stream: Any) -> bool:
+    return bool(stream.isatty() and not os.environ.get("NO_COLOR"))
+
+
+@contextmanager
+def progress(verbose: bool) -> Iterator[Callable[[model.Progress], None]]:
+    """Show how far a scan is, as one line on stderr, if anybody is there to see it.
+
+    Args:
+        verbose: the helper talks on the same terminal, so that the line would be in its way.
+    """
+    line = _ProgressLine()
+    try:
+        yield line.update if sys.stderr.isatty() and not verbose else _ignore
+    finally:
+        line.clear()
+
+
+def _ignore(_: model.Progress) -> None:
+    pass
+
+
+class _ProgressLine:
+    def __init__(self) -> None:
+        self._line = ""
+
+    def update(self, progress: model.Progress) -> None:
+        line = f"{progress.phase} ..."
+        if progress.total:
+            percent = 100 * min(progress.done, progress.total) // progress.total
+            line = f"{progress.phase}: {size(progress.done)} of {size(progress.total)}"
+            line += f", {percent} %"
+        if line != self._line:
+            self._line = line
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave the terminal as it was."""
+        if self._line:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def talk_about(result: ScanResult) -> None:
+    """Tell what each step of a scan cost."""
+    snapshot = result.recording.snapshot
+    talk(f"method {snapshot.method}{f' ({snapshot.reason})' if snapshot.reason else ''}")
+    for phase, ns in snapshot.phases:
+        talk(f"  {phase:<10} {ns / 1e6:10.2f} ms")
+
+
+def talk(message: str) -> None:
+    """Say something to people, on stderr."""
+    click.echo(f"reachscan: {printable(message)}", err=True)
+
+
+def talk_of_error(error: errors.ReachscanError) -> None:
+    """Say what went wrong and what to do about it."""
+    advice = f"; {error.next_step}" if error.next_step else ""
+    prefix = _coloured("reachscan:", "error") if _is_colourful(sys.stderr) else "reachscan:"
+    click.echo(f"{prefix} {printable(error.sentence + advice)}", err=True)

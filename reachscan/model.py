@@ -18,6 +18,18 @@ READ, WRITE, EXECUTE, SHARED = 1, 2, 4, 8
 DIRECT = 0xFFFFFFFF
 """`Leaks.parent` of a direct leak."""
 
+DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY, CHANGED = range(5)
+"""`Leaks.reason`: `DEFINITE` is no reason for doubt."""
+
+UNKNOWN_SHAPE, TREE_NODE, LIST_NODE, CHAIN_NODE, POINTER_ARRAY, VECTOR_BODY, TEXT, ZEROS = range(8)
+"""`Leaks.shape` and `Kinds.shape`."""
+
+NO_HEAP, REACHABLE, LEAKED, NOT_LIVE = range(4)
+"""`Block.state`."""
+
+ROOT_MEMORY, ROOT_WORD, REACHABLE_BLOCK, LEAKED_BLOCK = range(1, 5)
+"""`Reference.holder`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -106,6 +118,10 @@ class Leaks:
         parent: position of the leak through which it was reached, `DIRECT` for a head.
         heads: positions of the direct leaks, ascending; each is followed by what it alone owns.
         words: leading words of each direct leak, one row per entry of `heads`.
+        first_word: first word of each block, 0 if it has none.
+        shape: what each block looks like (`UNKNOWN_SHAPE`, ...).
+        reason: why each block is only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
+        digest: of the contents of each block; empty if nobody asked for it.
     """
 
     address: Addresses
@@ -113,6 +129,72 @@ class Leaks:
     parent: NDArray[np.uint32]
     heads: Indexes
     words: Addresses
+    first_word: Addresses
+    shape: NDArray[np.uint8]
+    reason: NDArray[np.uint8]
+    digest: Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Live blocks that are alike, in columns: equal in size, arena, shape and kind of words.
+
+    Attributes:
+        count, bytes: how many there are and their usable bytes.
+        size: usable bytes of each one.
+        example: address of one of them.
+        arena: where they were allocated, 0 for the main arena.
+        shape: what they look like (`UNKNOWN_SHAPE`, ...).
+        words: leading words of the examples, one row each.
+    """
+
+    count: Addresses
+    bytes: Addresses
+    size: Addresses
+    example: Addresses
+    arena: NDArray[np.uint32]
+    shape: NDArray[np.uint32]
+    words: Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The block that was asked about; `state` is `NO_HEAP`, ..., `size` usable bytes."""
+
+    asked: int
+    start: int
+    size: int
+    state: int
+    arena: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A word that points into a block, and where it is.
+
+    Attributes:
+        slot: address of the word; 0 for a register or a word that the kernel holds.
+        value: what it holds.
+        holder: `ROOT_MEMORY`, ....
+        index: position of a register or kernel word, see `WordOwner`.
+        block, size: the block that the word is part of, if it is in one.
+    """
+
+    slot: int
+    value: int
+    holder: int
+    index: int
+    block: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class WordOwner:
+    """Whose registers the words [first, first + count) are; `tid` 0 if the kernel holds them."""
+
+    first: int
+    count: int
+    tid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +234,11 @@ class Recording:
         types: address of a vtable -> mangled name of its C++ type.
         names: address -> name, None if the stream was never named.
         contents: position of a leak -> more of its bytes than its words show.
+        kinds: of live blocks, if the scan was for those.
+        block: the block that the scan was asked about, if it was.
+        references: what points to that block.
+        chain: the shortest way from a root to it.
+        word_owners: what `Reference.index` means.
     """
 
     target: Target
@@ -167,6 +254,11 @@ class Recording:
     names: ReadOnlyDict[int, Name] | None
     contents: ReadOnlyDict[int, bytes]
     totals: Totals
+    kinds: Kinds | None = None
+    block: Block | None = None
+    references: tuple[Reference, ...] = ()
+    chain: tuple[Reference, ...] = ()
+    word_owners: tuple[WordOwner, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reachscan import errors, model, wire
 
@@ -38,13 +40,18 @@ class _Decoder:
         self._single: dict[int, Any] = {}
         self._rows: dict[int, list[Any]] = {kind: [] for kind in wire.RECORDS}
         self._regions: list[model.Regions] = []
+        self._kinds: list[model.Kinds] = []
         self._leaks = _LeakCollector()
 
     def feed(self, frame: wire.Frame) -> None:
         if frame.type == wire.LEAKS:
             self._leaks.add(wire.parse_leaks(frame))
+        elif frame.type in wire.COLUMN_TYPES:
+            self._leaks.add_column(frame.type, wire.parse_column(frame))
         elif frame.type == wire.REGIONS:
             self._regions.append(wire.parse_regions(frame))
+        elif frame.type == wire.KINDS:
+            self._kinds.append(wire.parse_kinds(frame))
         elif frame.type in wire.RECORDS:
             self._feed_small(frame.type, wire.parse(frame))
 
@@ -74,7 +81,7 @@ class _Decoder:
         for kind, what in ((wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot")):
             if kind not in self._single:
                 raise errors.StreamError(f"the stream is damaged: it has no {what} record")
-        leaks = self._leaks.finish()
+        leaks = self._leaks.finish(self._rows[wire.DOUBTS])
         totals = model.Totals(**_fields(self._single[wire.FINAL]))
         _check_totals(leaks, totals)
         rows = self._rows
@@ -95,6 +102,11 @@ class _Decoder:
             names=self._names(),
             contents=_contents(rows[wire.CONTENTS], leaks),
             totals=totals,
+            kinds=_join_kinds(self._kinds),
+            block=self._block(),
+            references=tuple(model.Reference(**_fields(row)) for row in rows[wire.REFERENCES]),
+            chain=tuple(model.Reference(**_fields(row)) for row in rows[wire.CHAIN]),
+            word_owners=tuple(model.WordOwner(**_fields(row)) for row in rows[wire.WORD_OWNERS]),
         )
 
     def _names(self) -> dict[int, model.Name] | None:
@@ -103,12 +115,18 @@ class _Decoder:
         rows = self._rows[wire.NAMES]
         return {row.address: model.Name(row.module, row.symbol, row.offset) for row in rows}
 
+    def _block(self) -> model.Block | None:
+        block = self._single.get(wire.BLOCK)
+        return None if block is None else model.Block(**_fields(block))
+
 
 class _LeakCollector:
-    """Joins leaks records, and keeps the words of direct leaks only, for nothing reads the rest."""
+    """Joins leaks records, and keeps one word of an indirect leak, for nothing reads the rest."""
 
     def __init__(self) -> None:
         self._chunks: list[wire.LeakColumns] = []
+        self._first_words: list[model.Addresses] = []
+        self._columns: dict[int, list[NDArray[Any]]] = {kind: [] for kind in wire.COLUMN_TYPES}
         self._count = 0
 
     def add(self, chunk: wire.LeakColumns) -> None:
@@ -121,24 +139,66 @@ class _LeakCollector:
         if bool(np.any(chunk.size >= LARGEST_BLOCK)):
             raise errors.StreamError("the stream is damaged: a block is impossibly large")
         self._count += len(chunk.parent)
+        words = chunk.words
+        first = words[:, 0].copy() if words.shape[1] else np.zeros(len(words), np.uint64)
+        self._first_words.append(first)
         # Copies let go of the payload, most of which is words of indirect leaks.
         self._chunks.append(
             wire.LeakColumns(
-                chunk.address.copy(), chunk.size.copy(), chunk.parent.copy(), chunk.words[is_head]
+                chunk.address.copy(), chunk.size.copy(), chunk.parent.copy(), words[is_head]
             )
         )
 
-    def finish(self) -> model.Leaks:
+    def add_column(self, kind: int, values: NDArray[Any]) -> None:
+        self._columns[kind].append(values)
+
+    def finish(self, doubts: list[Any]) -> model.Leaks:
+        shape, digest = self._column(wire.SHAPES), self._column(wire.DIGESTS)
         if not self._chunks:
             empty = np.empty(0, np.uint64)
             return model.Leaks(
-                empty, empty, empty.astype(np.uint32), empty.astype(np.int64), empty.reshape(0, 0)
+                empty,
+                empty,
+                empty.astype(np.uint32),
+                empty.astype(np.int64),
+                empty.reshape(0, 0),
+                empty,
+                shape,
+                shape,
+                digest,
             )
         address, size, parent, words = (
             np.concatenate(column) for column in zip(*self._chunks, strict=True)
         )
         self._chunks.clear()
-        return model.Leaks(address, size, parent, np.flatnonzero(parent == model.DIRECT), words)
+        return model.Leaks(
+            address,
+            size,
+            parent,
+            np.flatnonzero(parent == model.DIRECT),
+            words,
+            np.concatenate(self._first_words),
+            shape if len(shape) else np.zeros(self._count, np.uint8),
+            _reasons(doubts, self._count),
+            digest,
+        )
+
+    def _column(self, kind: int) -> NDArray[Any]:
+        column = np.concatenate([np.zeros(0, wire.COLUMN_TYPES[kind]), *self._columns[kind]])
+        if len(column) not in (0, self._count):
+            raise errors.StreamError("the stream is damaged: its columns differ in length")
+        return column
+
+
+def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
+    reasons = np.zeros(count, np.uint8)
+    for doubt in doubts:
+        if doubt.first + doubt.count > count or doubt.reason > model.CHANGED:
+            raise errors.StreamError(
+                "the stream is damaged: it doubts a leak that it does not hold"
+            )
+        reasons[doubt.first : doubt.first + doubt.count] = doubt.reason
+    return reasons
 
 
 def _check_totals(leaks: model.Leaks, totals: model.Totals) -> None:
@@ -167,6 +227,15 @@ def _join_regions(chunks: list[model.Regions]) -> model.Regions:
         np.concatenate([narrow, *(chunk.kind for chunk in chunks)]),
         np.concatenate([narrow, *(chunk.arena for chunk in chunks)]),
     )
+
+
+def _join_kinds(chunks: list[model.Kinds]) -> model.Kinds | None:
+    if not chunks:
+        return None
+    names = [field.name for field in fields(model.Kinds)]
+    if len({chunk.words.shape[1] for chunk in chunks}) > 1:
+        raise errors.StreamError("the stream is damaged: its kinds differ in leading words")
+    return model.Kinds(*(np.concatenate([getattr(chunk, n) for chunk in chunks]) for n in names))
 
 
 def _contents(rows: list[Any], leaks: model.Leaks) -> dict[int, bytes]:

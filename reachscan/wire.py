@@ -23,6 +23,7 @@ MAX_PAYLOAD = 64 << 20
 
 TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
+DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
 LAST_RECORDS = (FAILURE, FINAL)
 
 PHASES = {1: "freeze", 2: "quiesce", 3: "clone", 4: "enumerate", 5: "mark", 6: "collect"}
@@ -48,6 +49,8 @@ HELLO = c.Struct(
     "reserved" / _U32,
 )
 FRAME = c.Struct("type" / _U32, "length" / _U32)
+
+_REFERENCES = _array(slot=_U64, value=_U64, holder=_U32, index=_U32, block=_U64, size=_U64)
 
 RECORDS: dict[int, c.Construct] = {
     TARGET: c.Struct(
@@ -96,7 +99,16 @@ RECORDS: dict[int, c.Construct] = {
     ),
     NAMES: _array(address=_U64, module=_STR, symbol=_STR, offset=_U64),
     CONTENTS: _array(leak=_U32, bytes=_BYTES),
+    DOUBTS: _array(first=_U32, count=_U32, reason=_U32),
+    BLOCK: c.Struct("asked" / _U64, "start" / _U64, "size" / _U64, "state" / _U32, "arena" / _U32),
+    REFERENCES: _REFERENCES,
+    CHAIN: _REFERENCES,
+    WORD_OWNERS: _array(first=_U32, count=_U32, tid=_U32),
 }
+"""Records of a few rows. The others are columns, with a function each."""
+
+COLUMN_TYPES: dict[int, np.dtype[Any]] = {SHAPES: np.dtype("u1"), DIGESTS: np.dtype("<u8")}
+"""Records that hold one column."""
 
 _REGION = np.dtype([("start", "<u8"), ("end", "<u8"), ("kind", "<u4"), ("arena", "<u4")])
 
@@ -229,6 +241,37 @@ def parse_leaks(frame: Frame) -> LeakColumns:
         np.frombuffer(raw, "<u4", count, 8 + 16 * count),
         np.frombuffer(raw, "<u8", count * width, 8 + 20 * count).reshape(count, width),
     )
+
+
+def parse_column(frame: Frame) -> NDArray[Any]:
+    """Decode a record of one column (`COLUMN_TYPES`).
+
+    Raises:
+        StreamError: the payload has not the length that its count says.
+    """
+    kind = COLUMN_TYPES[frame.type]
+    (count,) = _counts(frame, 1)
+    if len(frame.payload) != 4 + count * kind.itemsize:
+        raise _damaged(frame)
+    column: NDArray[Any] = np.frombuffer(frame.payload, kind, count, 4).copy()
+    return column
+
+
+def parse_kinds(frame: Frame) -> model.Kinds:
+    """Decode a record of kinds of live blocks into columns.
+
+    Raises:
+        StreamError: the payload has not the length that its counts say.
+    """
+    count, width = _counts(frame, 2)
+    if len(frame.payload) != 8 + count * (40 + 8 * width):
+        raise _damaged(frame)
+    wide = np.frombuffer(frame.payload, "<u8", 4 * count, 8).reshape(4, count)
+    narrow = np.frombuffer(frame.payload, "<u4", 2 * count, 8 + 32 * count).reshape(2, count)
+    words = np.frombuffer(frame.payload, "<u8", count * width, 8 + 40 * count)
+    count_of, total, size, example = wide
+    arena, shape = narrow
+    return model.Kinds(count_of, total, size, example, arena, shape, words.reshape(count, width))
 
 
 def leaks_payload(columns: LeakColumns) -> bytes:

@@ -27,12 +27,18 @@ void print(const char* name, const Items& items, const char* end = ",\n") {
   std::printf("}%s", end);
 }
 
-constexpr Item kRecords[] = {
-    {"TARGET", wire::kTarget},     {"MAPPINGS", wire::kMappings}, {"MODULES", wire::kModules},
-    {"THREADS", wire::kThreads},   {"SNAPSHOT", wire::kSnapshot}, {"HEAP", wire::kHeap},
-    {"REGIONS", wire::kRegions},   {"LEAKS", wire::kLeaks},       {"TYPES", wire::kTypes},
-    {"PROGRESS", wire::kProgress}, {"WARNING", wire::kWarning},   {"FAILURE", wire::kFailure},
-    {"FINAL", wire::kFinal},       {"NAMES", wire::kNames},       {"CONTENTS", wire::kContents}};
+constexpr Item kRecords[] = {{"TARGET", wire::kTarget},         {"MAPPINGS", wire::kMappings},
+                             {"MODULES", wire::kModules},       {"THREADS", wire::kThreads},
+                             {"SNAPSHOT", wire::kSnapshot},     {"HEAP", wire::kHeap},
+                             {"REGIONS", wire::kRegions},       {"LEAKS", wire::kLeaks},
+                             {"TYPES", wire::kTypes},           {"PROGRESS", wire::kProgress},
+                             {"WARNING", wire::kWarning},       {"FAILURE", wire::kFailure},
+                             {"FINAL", wire::kFinal},           {"NAMES", wire::kNames},
+                             {"CONTENTS", wire::kContents},     {"DOUBTS", wire::kDoubts},
+                             {"SHAPES", wire::kShapes},         {"DIGESTS", wire::kDigests},
+                             {"KINDS", wire::kKinds},           {"BLOCK", wire::kBlock},
+                             {"REFERENCES", wire::kReferences}, {"CHAIN", wire::kChain},
+                             {"WORD_OWNERS", wire::kWordOwners}};
 constexpr Item kPhases[] = {{"freeze", wire::kFreeze}, {"quiesce", wire::kQuiesce},
                             {"clone", wire::kClone},   {"enumerate", wire::kEnumerate},
                             {"mark", wire::kMark},     {"collect", wire::kCollect}};

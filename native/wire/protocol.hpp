@@ -55,6 +55,46 @@ enum RecordType : std::uint32_t {
   kNames = 14,  // u32 n, n x { u64 address, str module, str symbol, u64 offset };
                 // added by Python when a stream is saved
   kContents = 15,  // u32 n, n x { u32 leak, str bytes }: more of a direct leak than its words show
+  kDoubts = 16,    // u32 n, n x { u32 first, u32 count, u32 reason }: leaks that are only possible
+  kShapes = 17,    // u32 n, u8 shape[n]: of the leaks in the record before
+  kDigests = 18,   // u32 n, u64 digest[n]: of the contents of the leaks in the record before
+  kKinds = 19,     // u32 n, u32 w, u64 count[n], u64 bytes[n], u64 size[n], u64 example[n],
+                   // u32 arena[n], u32 shape[n], u64 words[n*w]
+  kBlock = 20,     // u64 asked, u64 start, u64 size, u32 state, u32 arena
+  kReferences =
+      21,       // u32 n, n x { u64 slot, u64 value, u32 holder, u32 index, u64 block, u64 size }
+  kChain = 22,  // the same: from a root to the block that was asked for
+  kWordOwners = 23,  // u32 n, n x { u32 first, u32 count, u32 tid }: whose words are roots
+};
+
+// Why a leak may be none: what was found is not taken for a pointer, but could be one.
+enum Doubt : std::uint32_t {
+  kOnePastTheEnd = 1,
+  kTagged = 2,            // equal to a pointer but for its 16 high bits
+  kUnreadableMemory = 3,  // some memory could not be searched
+};
+
+// What a block looks like, told by its own words and its neighbours'.
+enum Shape : std::uint8_t {
+  kUnknownShape = 0,
+  kTreeNode = 1,      // red-black tree: colour, parent, left, right
+  kListNode = 2,      // doubly linked: next, previous
+  kChainNode = 3,     // singly linked: next, to a block of the same size
+  kPointerArray = 4,  // nothing but null and starts of blocks
+  kVectorBody = 5,    // its owner holds its begin, end and capacity, one after the other
+  kText = 6,          // printable up to a zero byte near its end
+  kZeros = 7,
+};
+
+// What the block that was asked for is.
+enum BlockState : std::uint32_t { kNoHeap = 0, kReachable = 1, kLeaked = 2, kNotLive = 3 };
+
+// What holds a reference: `slot` is its address, except that of a word, which is the `index`th.
+enum Holder : std::uint32_t {
+  kRootMemory = 1,
+  kRootWord = 2,
+  kReachableBlock = 3,
+  kLeakedBlock = 4
 };
 
 enum Permission : std::uint32_t { kRead = 1, kWrite = 2, kExecute = 4, kShared = 8 };

@@ -46,6 +46,8 @@ class Stream:
     names: dict[int, model.Name] | None = None
     warnings: Sequence[tuple[str, str]] = ()
     contents: dict[int, bytes] = field(default_factory=dict)
+    shapes: Sequence[int] = ()
+    doubts: Sequence[tuple[int, int, int]] = ()
     allocator: str = "glibc 2.36"
     pid: int = 4711
     name: str = "victim"
@@ -106,6 +108,11 @@ class Stream:
         for i in range(0, len(columns.address), self.chunk):
             part = columns.slice(i, i + self.chunk)
             yield wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(part)))
+        if self.shapes:
+            yield wire.frame_bytes(wire.Frame(wire.SHAPES, column_payload("u1", self.shapes)))
+        yield wire.encode(
+            wire.DOUBTS, [{"first": f, "count": n, "reason": r} for f, n, r in self.doubts]
+        )
         yield wire.encode(wire.TYPES, [{"vtable": a, "name": n} for a, n in self.types.items()])
         contents = [{"leak": i, "bytes": b} for i, b in self.contents.items()]
         yield wire.encode(wire.CONTENTS, contents)
@@ -114,6 +121,10 @@ class Stream:
         if self.names is not None:
             names = [{"address": a, **vars_of(n)} for a, n in self.names.items()]
             yield wire.encode(wire.NAMES, names)
+
+
+def column_payload(kind: str, values: Sequence[int]) -> bytes:
+    return np.array([len(values)], "<u4").tobytes() + np.array(values, kind).tobytes()
 
 
 THREAD: dict[str, Any] = {

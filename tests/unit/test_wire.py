@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +77,62 @@ def test_every_kind_of_record_is_read() -> None:
     assert recording.modules[0].build_id == b"\1\2\3"
 
 
+def test_what_is_known_of_each_leak_is_read() -> None:
+    found = [Leak(words=[7], below=[16]), Leak(size=4, words=[9]), Leak(words=[8])]
+    stream = Stream(leaks=found, shapes=(2, 6, 0, 1), doubts=[(2, 1, 1), (3, 1, 2)])
+    stream.extra = wire.frame_bytes(
+        wire.Frame(wire.DIGESTS, streams.column_payload("<u8", (11, 12, 13, 2**64 - 1)))
+    )
+    leaks = read(stream.encoded()).leaks
+    assert leaks.first_word.tolist() == [7, 0, 9, 8]
+    assert leaks.shape.tolist() == [2, 6, 0, 1]
+    assert leaks.reason.tolist() == [0, 0, model.ONE_PAST_THE_END, model.TAGGED]
+    assert leaks.digest.tolist() == [11, 12, 13, 2**64 - 1]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"shapes": (1, 2)},
+        {"doubts": [(0, 2, 1)]},
+        {"doubts": [(0, 1, 99)]},
+    ],
+)
+def test_columns_that_do_not_fit_the_leaks_are_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises(errors.StreamError, match="damaged"):
+        read(Stream(leaks=[Leak()], **damage).encoded())
+
+
+def test_kinds_of_live_blocks_are_read() -> None:
+    columns = [np.array([3, 4], "<u8"), np.array([72, 160], "<u8"), np.array([24, 40], "<u8")]
+    columns += [np.array([0x1000, 0x2000], "<u8"), np.array([0, 1], "<u4")]
+    columns += [np.array([0, 6], "<u4"), np.arange(6, dtype="<u8")]
+    payload = struct.pack("<II", 2, 3) + b"".join(column.tobytes() for column in columns)
+    kinds = read(Stream(extra=wire.frame_bytes(wire.Frame(wire.KINDS, payload))).encoded()).kinds
+    assert kinds is not None
+    assert kinds.count.tolist() == [3, 4]
+    assert kinds.bytes.tolist() == [72, 160]
+    assert kinds.arena.tolist() == [0, 1]
+    assert kinds.shape.tolist() == [0, 6]
+    assert kinds.words.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_answers_about_a_block_are_read() -> None:
+    block = model.Block(asked=0x1008, start=0x1000, size=24, state=model.REACHABLE, arena=1)
+    holder = model.Reference(0x2000, 0x1008, model.REACHABLE_BLOCK, 0, 0x1FF0, 40)
+    root = model.Reference(0, 0x2000, model.ROOT_WORD, 5, 0, 0)
+    owner = model.WordOwner(0, 27, 4711)
+    extra = wire.encode(wire.BLOCK, asdict(block))
+    extra += wire.encode(wire.REFERENCES, [asdict(holder)])
+    extra += wire.encode(wire.CHAIN, [asdict(root), asdict(holder)])
+    extra += wire.encode(wire.WORD_OWNERS, [asdict(owner)])
+    recording = read(Stream(extra=extra).encoded())
+    assert recording.block == block
+    assert recording.references == (holder,)
+    assert recording.chain == (root, holder)
+    assert recording.word_owners == (owner,)
+
+
 def test_progress_is_told_as_it_comes() -> None:
     told: list[model.Progress] = []
     decode(wire.frames(io.BytesIO(Stream().encoded())), told.append)
@@ -132,10 +190,11 @@ def test_a_stream_that_goes_on_after_its_end_is_refused() -> None:
         read(Stream().encoded() + b"x")
 
 
+COLUMNS = {*wire.COLUMN_TYPES, wire.LEAKS, wire.REGIONS, wire.KINDS}
 ENORMOUS = struct.pack("<I", 2**32 - 1)
 
 
-@pytest.mark.parametrize("kind", sorted({*wire.RECORDS, wire.LEAKS, wire.REGIONS}))
+@pytest.mark.parametrize("kind", sorted({*wire.RECORDS, *COLUMNS}))
 @pytest.mark.parametrize("payload", [b"", b"\1", ENORMOUS, ENORMOUS * 2, ENORMOUS * 40])
 def test_lying_counts_are_refused(kind: int, payload: bytes) -> None:
     raw = wire.hello_bytes() + wire.frame_bytes(wire.Frame(kind, payload))

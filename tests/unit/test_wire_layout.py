@@ -41,7 +41,7 @@ def offsets(struct: construct.Struct) -> dict[str, int]:
 
 def test_record_types(native: Layout) -> None:
     assert native["records"] == {name: getattr(wire, name) for name in native["records"]}
-    known = {*wire.RECORDS, wire.LEAKS, wire.REGIONS}
+    known = {*wire.RECORDS, *wire.COLUMN_TYPES, wire.LEAKS, wire.REGIONS, wire.KINDS}
     assert set(native["records"].values()) == known
 
 

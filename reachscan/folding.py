@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -22,6 +23,9 @@ SMALL = 1 << 16
 # group they are one class. Modules and named places follow from FIRST_PLACE on.
 ABSENT, ZERO, INT, TEXT, DATA, HEAP, FIRST_PLACE = range(7)
 MIXED = "\N{MIDDLE DOT}"
+VALUE = "value"
+"""What keys call words that are no pointers."""
+_OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _BASIC_LABELS = ("", "zero", "int", "text", "data", "heap")
 
 _PRINTABLE = np.zeros(256, bool)
@@ -78,10 +82,36 @@ def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]
 
 def groups(recording: model.Recording, folding: model.Folding, limit: int) -> list[model.Group]:
     """Return the `limit` largest groups, largest first."""
-    return [_group_at(recording, folding, i) for i in range(min(limit, len(folding.example)))]
+    named = keys(recording, folding, limit)
+    return [_group_at(recording, folding, i, key) for i, key in enumerate(named)]
 
 
-def _group_at(recording: model.Recording, folding: model.Folding, i: int) -> model.Group:
+def keys(recording: model.Recording, folding: model.Folding, limit: int | None = None) -> list[str]:
+    """Return the keys (see `model.Group`) of the `limit` largest groups, or of all."""
+    sizes = recording.leaks.size[folding.example[:limit]].tolist()
+    kinds = [_coarse(label, code) for code, label in enumerate(folding.labels)]
+    codes_of = folding.signature[:limit].tolist()
+    rows = zip(folding.type[:limit].tolist(), sizes, codes_of, strict=True)
+    return [_key(folding, kinds, kind, size, codes) for kind, size, codes in rows]
+
+
+def _key(
+    folding: model.Folding, kinds: Sequence[str], kind: int, size: int, codes: Sequence[int]
+) -> str:
+    if kind >= 0:
+        return folding.types[kind]
+    return f"{size}: {' | '.join(kinds[code] for code in codes if code != ABSENT)}".rstrip(" :")
+
+
+def _coarse(label: str, code: int) -> str:
+    """Return what a key says of a word: what differs among equal blocks or builds is left out."""
+    if code <= DATA or label == MIXED:
+        return VALUE
+    # An offset stands for a place without a symbol, and is another one in the next build.
+    return _OFFSET.sub("", label)
+
+
+def _group_at(recording: model.Recording, folding: model.Folding, i: int, key: str) -> model.Group:
     leaks, position, kind = recording.leaks, int(folding.example[i]), int(folding.type[i])
     size = int(leaks.size[position])
     words = leaks.words[np.searchsorted(leaks.heads, position)]
@@ -95,6 +125,7 @@ def _group_at(recording: model.Recording, folding: model.Folding, i: int) -> mod
         size=size,
         type=folding.types[kind] if kind >= 0 else None,
         signature=" | ".join(labels),
+        key=key,
         example=model.Example(int(leaks.address[position]), size, contents[:size]),
     )
 

@@ -281,7 +281,12 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Direct leaks that are alike, and what hangs below them (usable bytes)."""
+    """Direct leaks that are alike, and what hangs below them (usable bytes).
+
+    Attributes:
+        key: what the group is called in every scan of the program: its type, or else its size and
+            what its leading words point to. Groups that differ in no more than offsets share it.
+    """
 
     allocations: int
     bytes: int
@@ -290,6 +295,7 @@ class Group:
     size: int
     type: str | None
     signature: str
+    key: str
     example: Example
 
 

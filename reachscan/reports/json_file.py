@@ -101,6 +101,7 @@ def _group(group: model.Group, contents: int) -> dict[str, Any]:
         "size": group.size,
         "type": group.type,
         "signature": group.signature,
+        "key": group.key,
         "stack": None,
         "example": {
             "address": f"{group.example.address:#x}",

@@ -138,6 +138,25 @@ def test_symbols_tell_blocks_apart_but_offsets_into_them_do_not() -> None:
     ]
 
 
+def test_keys_are_the_same_in_another_process_and_another_build() -> None:
+    text, moved = int.from_bytes(b"hello", "little"), 0x5000
+    (one,) = groups(Leak(24, [CODE + 64, 7, HEAP_START]))
+    (two,) = groups(Leak(24, [CODE + 80, text, HEAP_START + moved]))
+    assert one.signature != two.signature
+    assert one.key == two.key == "24: libexample.so.1 | value | heap"
+
+
+def test_keys_tell_what_folding_tells_apart() -> None:
+    found = groups(Leak(24), Leak(40), Leak(40, [CODE + 8]), Leak(40, [FOO]), Leak(0))
+    assert {g.key for g in found} == {
+        "24: value | value | value",
+        "40: value | value | value | value",
+        "40: libexample.so.1+work | value | value | value",
+        "app::Foo",
+        "0",
+    }
+
+
 def test_where_a_data_pointer_points_does_not_matter() -> None:
     (group,) = groups(Leak(16, [0, DATA]), Leak(16, [0, BSS + 5]), Leak(16, [0, CONSTANTS + 4]))
     assert group.signature == "zero | libexample.so.1"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reachscan import demangling, errors, folding, helper, model, symbols, target, wire
+from reachscan import errors, folding, helper, model, symbols, target, type_names, wire
 from reachscan.recording import Progressed, decode
 from reachscan.saving import StreamKeeper
 
@@ -128,7 +128,7 @@ def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
         wanted = folding.pointers_to_name(recording)
         named = symbols.name_addresses(recording, wanted, live=live)
         names, warnings = named.names, warnings + named.warnings
-    types = {at: demangling.type_name(name) for at, name in recording.types.items()}
+    types = type_names.readable(recording.types)
     folded = folding.fold(recording, names, types)
     snapshot = recording.snapshot
     if FOLD not in dict(snapshot.phases):

@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from streams import Stream
 
-from reachscan import demangling, model, symbols, wire
+from reachscan import model, symbols, wire
 from reachscan.recording import decode
 
 SOURCE = """
@@ -162,29 +162,3 @@ def test_the_c_library_of_a_live_process() -> None:
     assert "malloc_info" in named.names[address].symbol
     assert named.names[address].offset == 0
     assert "libc" in named.names[address].module
-
-
-@pytest.mark.parametrize(
-    ("mangled", "readable"),
-    [
-        ("3Foo", "Foo"),
-        ("N3app3FooE", "app::Foo"),
-        ("*N12_GLOBAL__N_13FooE", "(anonymous namespace)::Foo"),
-        ("St6vectorIiSaIiEE", "std::vector<int, std::allocator<int>>"),
-        ("Z4mainE3Loc", "Z4mainE3Loc"),
-        ("", ""),
-        ("N", "N"),
-        ("no type at all", "no type at all"),
-    ],
-)
-def test_type_names(mangled: str, readable: str) -> None:
-    assert demangling.type_name(mangled) == readable
-
-
-def test_names_that_unfold_enormously_stay_mangled() -> None:
-    bomb = "_Z1fI1aE" + "".join(f"St4pairIS{i}_S{i}_E" for i in ["", *range(9)])
-    assert len(demangling.symbol_name(bomb)) < 10_000
-
-
-def test_symbols_of_c_stay_as_they_are() -> None:
-    assert demangling.symbol_name("main") == "main"

@@ -1,0 +1,39 @@
+"""Reads mangled C++ names where the better library, which needs Python 3.11, is not to be had."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import itanium_demangler
+
+_LONGEST = 4000
+
+
+def demangle(mangled: str, *, language: Sequence[str]) -> str:
+    """Return a C++ name as it stands in the source, and any other as it is.
+
+    Args:
+        mangled: the name of a symbol.
+        language: schemes that may be read; of these only "itanium" can be.
+    """
+    if "itanium" not in language:
+        return mangled
+    try:
+        tree = itanium_demangler.parse(mangled)
+        if tree is None or _unfolded_length(tree, {}) > _LONGEST:
+            return mangled
+        return str(tree).replace("_GLOBAL__N_1", "(anonymous namespace)")
+    except (NotImplementedError, ValueError, TypeError, AttributeError, RecursionError):
+        # The library raises whatever its parser trips over; names are untrusted and optional.
+        return mangled
+
+
+def _unfolded_length(node: object, known: dict[int, int]) -> int:
+    """Return about how long a tree prints; substitutions let short names unfold enormously."""
+    if isinstance(node, str):
+        return len(node)
+    if not isinstance(node, tuple | frozenset):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = sum(_unfolded_length(child, known) for child in node)
+    return known[id(node)]

@@ -1,7 +1,7 @@
 """Names as they stand in the source, from those that compilers make of them (C++ and Rust).
 
-Names come out of foreign files and foreign memory: what cannot be read, or is too long to be worth
-it, stays as it is. Both libraries bound how deep and how far a name may unfold, or are bounded here.
+Names come out of foreign files and foreign memory: what cannot be read, or would take too long,
+stays as it is. How deep and how far a name may unfold is bounded.
 """
 
 from __future__ import annotations

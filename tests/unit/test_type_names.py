@@ -25,7 +25,8 @@ SOURCE = """
 #include <vector>
 namespace app { struct Foo {}; template <class...> struct Of {}; namespace { struct Own {}; } }
 using namespace std;
-template <class T> void say(const char* readable) { printf("%s\\t%s\\n", typeid(T).name(), readable); }
+template <class T>
+void say(const char* readable) { printf("%s\\t%s\\n", typeid(T).name(), readable); }
 #define SAY(...) say<__VA_ARGS__>(#__VA_ARGS__)
 int main() {
   SAY(app::Foo);
@@ -91,7 +92,7 @@ def test_long_names_lose_what_is_innermost() -> None:
     inner = "app::Table<app::Row<app::Cell<int>>>"
     long = f"app::Index<{', '.join([inner] * 3)}>"
     assert len(long) > type_names.READABLE
-    row = "app::Table<app::Row<\N{HORIZONTAL ELLIPSIS}>>"
+    row = "app::Table<app::Row<app::Cell<\N{HORIZONTAL ELLIPSIS}>>>"
     assert type_names.shortened(long) == f"app::Index<{', '.join([row] * 3)}>"
     assert type_names.shortened(inner) == inner
 
@@ -114,13 +115,12 @@ def test_any_text_is_survived(text: str) -> None:
     type_names.shortened(type_names.simplified(text))
 
 
-@given(
-    st.recursive(
-        st.sampled_from(["int", "a::B", "char const*"]),
-        lambda inner: st.lists(inner, min_size=1, max_size=4).map(lambda p: f"T<{', '.join(p)}>"),
-        max_leaves=30,
-    )
-)
+def templates(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    arguments = st.lists(inner, min_size=1, max_size=4)
+    return arguments.map(lambda written: f"T<{', '.join(written)}>")
+
+
+@given(st.recursive(st.sampled_from(["int", "a::B", "char const*"]), templates, max_leaves=30))
 def test_a_name_without_defaults_stays(text: str) -> None:
     assert type_names.simplified(text) == text
 

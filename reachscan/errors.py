@@ -130,6 +130,12 @@ class StreamError(ReachscanError):
     default_next_step = "make a new one with `reachscan PID --save FILE.rsc`"
 
 
+class ReportFileError(ReachscanError):
+    """A file that should be a report is none, damaged, or of another version."""
+
+    default_next_step = "make one with `reachscan PID --json --all -o FILE.json`"
+
+
 class OutputError(ReachscanError):
     """A report or a stream could not be written or read where it was asked for."""
 

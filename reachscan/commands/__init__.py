@@ -6,5 +6,6 @@ Nothing is imported here, so that asking for help, or running one command, does 
 SUMMARIES = {
     "scan": "Scan a running process (the default).",
     "report": "Report on a scan that was kept with --save.",
+    "diff": "Compare two scans: what grew?",
 }
 """What `reachscan --help` says of each command, in the order it lists them."""

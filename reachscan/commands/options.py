@@ -32,6 +32,18 @@ def _all(*decorators: Decorator) -> Decorator:
     return decorate
 
 
+def _format(*formats: str) -> Decorator:
+    return _all(
+        click.option(
+            "--format",
+            "format_",
+            type=click.Choice(formats),
+            help="text for people (default), json for programs, logfmt for logs.",
+        ),
+        click.option("--json", "json_", is_flag=True, help="Same as --format json."),
+    )
+
+
 process = click.argument("process", metavar="PID|NAME")
 
 verbose = click.option("-v", "--verbose", is_flag=True, help="Tell what each step does and costs.")
@@ -43,20 +55,22 @@ destination = click.option(
     help="Write the report to this file.",
 )
 
-report = _all(
-    click.option(
-        "--format",
-        "format_",
-        type=click.Choice(reports.FORMATS),
-        help="text for people (default), json for programs, logfmt for logs.",
-    ),
-    click.option("--json", "json_", is_flag=True, help="Same as --format json."),
+limit = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Kinds of leaks listed (default 20); totals always cover all.",
+)
+
+lines = _all(
+    _format("text", "json", "logfmt"),
     destination,
-    click.option(
-        "--limit",
-        type=click.IntRange(min=0),
-        help="Kinds of leaks listed (default 20); totals always cover all.",
-    ),
+)
+"""What an answer other than a whole report looks like; `output` takes them."""
+
+report = _all(
+    _format(*reports.FORMATS),
+    destination,
+    limit,
     click.option("--all", "every_block", is_flag=True, help="List every leaked block too."),
     click.option(
         "--contents",

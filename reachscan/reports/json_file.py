@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from reachscan import model
 from reachscan.reports import Selection
+from reachscan.reports.wording import instant
 from reachscan.scanning import ScanResult
 
 FORMAT = "reachscan-report"
 VERSION = 1
 ARCHITECTURE = "x86_64"
 INCOMPLETE = "incomplete"
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
@@ -82,12 +80,11 @@ def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
     phases: dict[str, int] = {}
     for name, ns in snapshot.phases:
         phases[name] = phases.get(name, 0) + ns
-    begin = _EPOCH + timedelta(microseconds=started // 1000)
     return {
         "method": snapshot.method,
         "reason": snapshot.reason,
         "pause_us": snapshot.pause_ns // 1000,
-        "started": begin.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "started": instant(started),
         "phases_us": {name: ns // 1000 for name, ns in phases.items()},
     }
 

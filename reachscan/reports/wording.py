@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PREFIXES = ("KiB", "MiB", "GiB", "TiB")
 
 
@@ -25,6 +28,12 @@ def count(number: int, what: str) -> str:
 def duration(seconds: float) -> str:
     """Return a time for people: `0.4 ms`, `1.25 s`."""
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
+
+
+def instant(ns: int) -> str:
+    """Return a time, given in nanoseconds since the epoch, as RFC 3339 writes it, in UTC."""
+    moment = _EPOCH + timedelta(microseconds=ns // 1000)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def printable(text: str) -> str:

@@ -195,6 +195,31 @@ def test_a_reader_that_has_seen_enough(saved: Path) -> None:
     assert process.returncode == 1
 
 
+def test_diff_tells_by_its_status_whether_anything_grew(
+    run: Runner, saved: Path, tmp_path: Path
+) -> None:
+    less, report = tmp_path / "less.rsc", tmp_path / "less.json"
+    less.write_bytes(Stream(leaks=[Leak(24, [CODE + 8])]).encoded())
+    run("report", less, "--json", "-o", report)
+    assert run("diff", saved, saved).status == 0
+    assert run("diff", saved, less).status == 0
+    for old in (less, report):
+        done = run("diff", old, saved)
+        assert (done.status, done.talk) == (1, "")
+        assert "+100 B" in done.out and "grown" in done.out
+    assert json.loads(run("diff", less, saved, "--json").out)["by"]["bytes"] == 100
+    assert "event=change" in run("diff", less, saved, "--format", "logfmt").out
+
+
+def test_diff_refuses_what_it_cannot_read(run: Runner, saved: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("hello")
+    assert_refused(run("diff", saved, other), "other", "neither", "--json")
+    assert_refused(run("diff", tmp_path / "none", saved), "none", "No such file")
+    assert run("diff", saved).status == 2
+    assert run("diff", saved, other, "-o", other).status == 2
+
+
 def test_scan_and_its_options(
     run: Runner, target: int, fake_helper: Install, tmp_path: Path
 ) -> None:

@@ -1,0 +1,166 @@
+"""What a scan found, by key: all that is needed to compare it with another scan.
+
+A census is taken from a scan, or read from a file: a raw scan or a JSON report, which may come from
+anywhere and is not trusted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reachscan import errors, folding, wire
+from reachscan.reports.wording import instant
+from reachscan.scanning import ScanResult, load
+
+REPORT_FORMAT, REPORT_VERSION = "reachscan-report", 1
+_LARGEST_COUNT = 1 << 63
+
+
+class Tally(NamedTuple):
+    """Blocks of one key and what hangs below them (usable bytes)."""
+
+    allocations: int
+    bytes: int
+
+    def __add__(self, other: Any) -> Tally:
+        return Tally(self.allocations + other.allocations, self.bytes + other.bytes)
+
+    def __sub__(self, other: Any) -> Tally:
+        """Return the difference, which may be negative."""
+        return Tally(self.allocations - other.allocations, self.bytes - other.bytes)
+
+
+NOTHING = Tally(0, 0)
+
+
+@dataclass(frozen=True)
+class Census:
+    """What a scan found.
+
+    Attributes:
+        source: file that it was read from, or what else people call it.
+        pid, program: process and path of the program that was scanned.
+        started: begin of the scan, RFC 3339.
+        method: how memory was captured.
+        tallies: key -> how much there is of it.
+        total: all that was found, `tallies` and what is missing from them.
+        unlisted: groups that a JSON report leaves out; their keys are not known.
+    """
+
+    source: str
+    pid: int
+    program: str
+    started: str
+    method: str
+    tallies: dict[str, Tally]
+    total: Tally
+    unlisted: int = 0
+
+
+def take(result: ScanResult, source: str) -> Census:
+    """Return the census of a scan.
+
+    Args:
+        result: the scan.
+        source: what people shall call it.
+    """
+    recording, folded = result.recording, result.folding
+    amounts = zip(
+        (folded.allocations + folded.indirect_allocations).tolist(),
+        (folded.bytes + folded.indirect_bytes).tolist(),
+        strict=True,
+    )
+    return Census(
+        source=source,
+        pid=recording.target.pid,
+        program=recording.target.exe,
+        started=instant(recording.target.started),
+        method=recording.snapshot.method,
+        tallies=_sum(zip(folding.keys(recording, folded), map(Tally._make, amounts), strict=True)),
+        total=Tally(recording.totals.leaked, recording.totals.leaked_bytes),
+    )
+
+
+def read(path: Path) -> Census:
+    """Read the census of a raw scan or a JSON report.
+
+    Raises:
+        OutputError: the file cannot be read.
+        ReachscanError: it is neither, damaged, or tells of a scan that failed.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(wire.MAGIC))
+            if head == wire.MAGIC or not head:
+                return take(load(path), str(path))
+            text = head + file.read()
+    except OSError as error:
+        raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
+    return _from_report(_parsed(text, path), str(path))
+
+
+def _sum(tallies: Iterable[tuple[str, Tally]]) -> dict[str, Tally]:
+    sums: dict[str, Tally] = {}
+    for key, tally in tallies:
+        sums[key] = sums.get(key, NOTHING) + tally
+    return sums
+
+
+def _parsed(text: bytes, path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise errors.ReportFileError(
+            f"{path} is neither a raw scan nor a JSON report of reachscan"
+        ) from error
+    if not isinstance(document, dict) or document.get("format") != REPORT_FORMAT:
+        raise errors.ReportFileError(f"{path} is JSON, but no report of a scan")
+    if document.get("version") != REPORT_VERSION:
+        raise errors.ReportFileError(
+            f"{path} has version {document.get('version')!r} of the report format, "
+            f"and this reachscan reads version {REPORT_VERSION}"
+        )
+    return document
+
+
+def _from_report(document: dict[str, Any], source: str) -> Census:
+    try:
+        target, snapshot = document["target"], document["snapshot"]
+        groups = document["groups"]
+        return Census(
+            source=source,
+            pid=_count(target["pid"]),
+            program=_text(target["exe"]),
+            started=_text(snapshot["started"]),
+            method=_text(snapshot["method"]),
+            tallies=_sum((_text(group["key"]), _tally(group)) for group in groups),
+            total=Tally(
+                _count(document["leaks"]["allocations"]), _count(document["leaks"]["bytes"])
+            ),
+            unlisted=max(0, _count(document["groups_total"]) - len(groups)),
+        )
+    except KeyError as error:
+        raise errors.ReportFileError(f"{source} is damaged: it has no {error.args[0]!r}") from error
+    except (TypeError, AttributeError) as error:
+        raise errors.ReportFileError(f"{source} is damaged: {error}") from error
+
+
+def _tally(group: dict[str, Any]) -> Tally:
+    direct = Tally(_count(group["allocations"]), _count(group["bytes"]))
+    return direct + Tally(_count(group["indirect_allocations"]), _count(group["indirect_bytes"]))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _LARGEST_COUNT:
+        raise TypeError("one of its counts is none")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("one of its names is no text")
+    return value

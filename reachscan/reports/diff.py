@@ -1,0 +1,195 @@
+"""The report on what changed between two scans, in every format."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from reachscan.census import NOTHING, Census, Tally
+from reachscan.comparison import WORSE, Change, Comparison, What
+from reachscan.reports import Style, plain
+from reachscan.reports.logfmt import line
+from reachscan.reports.wording import count, printable, size
+
+FORMAT = "reachscan-diff"
+VERSION = 1
+WIDTH = 100
+_KEY_COLUMN = 35
+
+
+def lines(format_: str, comparison: Comparison, limit: int, style: Style = plain) -> Iterator[str]:
+    """Yield the report line by line, without line ends.
+
+    Args:
+        format_: `text`, `json` or `logfmt`.
+        comparison: what to report.
+        limit: changes listed, those that grew most first.
+        style: adds colour, to text.
+    """
+    if format_ == "json":
+        return iter([json.dumps(document(comparison, limit), indent=2)])
+    if format_ == "logfmt":
+        return _logfmt(comparison, limit)
+    return _text(comparison, limit, style)
+
+
+def document(comparison: Comparison, limit: int) -> dict[str, Any]:
+    """Return the report as schema/diff-v1.json describes it."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "old": _side(comparison.old),
+        "new": _side(comparison.new),
+        "by": comparison.by._asdict(),
+        "grew": comparison.grew,
+        "kinds": {what.value: number for what, number in _numbers(comparison).items()}
+        | {"unchanged": comparison.unchanged, "unclear": comparison.unclear},
+        "changes": [
+            {
+                "what": change.what.value,
+                "key": change.key,
+                "old": change.old._asdict(),
+                "new": change.new._asdict(),
+            }
+            for change in comparison.changes[:limit]
+        ],
+        "warnings": [{"code": w.code, "message": w.message} for w in comparison.warnings],
+    }
+
+
+def _side(census: Census) -> dict[str, Any]:
+    return {
+        "source": census.source,
+        "pid": census.pid,
+        "program": census.program,
+        "started": census.started,
+        "method": census.method,
+        "leaks": census.total._asdict(),
+        "groups_left_out": census.unlisted,
+    }
+
+
+def _numbers(comparison: Comparison) -> dict[What, int]:
+    found = Counter(change.what for change in comparison.changes)
+    return {what: found[what] for what in What}
+
+
+def _logfmt(comparison: Comparison, limit: int) -> Iterator[str]:
+    old, new = comparison.old, comparison.new
+    shown = comparison.changes[:limit]
+    yield line(
+        event="diff",
+        old=old.source,
+        new=new.source,
+        pid=new.pid,
+        program=new.program,
+        leaks=new.total.allocations,
+        leaked_bytes=new.total.bytes,
+        by=comparison.by.allocations,
+        bytes_by=comparison.by.bytes,
+        grew=comparison.grew,
+        **{f"kinds_{what.value}": number for what, number in _numbers(comparison).items()},
+        kinds_unchanged=comparison.unchanged,
+        kinds_unclear=comparison.unclear,
+        shown=len(shown),
+        warnings=",".join(warning.code for warning in comparison.warnings) or None,
+    )
+    for change in shown:
+        yield change_line(change, new.pid)
+
+
+def change_line(change: Change, pid: int) -> str:
+    """Return one change as a line of key=value."""
+    return line(
+        event="change",
+        pid=pid,
+        what=change.what.value,
+        key=change.key,
+        by=change.by.allocations,
+        bytes_by=change.by.bytes,
+        allocations=change.new.allocations,
+        bytes=change.new.bytes,
+    )
+
+
+def _text(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
+    yield from _wrapped(_headline(comparison), 2, style, "headline" if comparison.grew else "good")
+    for name, census in (("old", comparison.old), ("new", comparison.new)):
+        yield from _wrapped(f"  {name}  {_source(census)}", 7, style, "dim")
+    if comparison.changes:
+        yield ""
+        yield style(_row("bytes", "blocks", "", "what changed"), "dim")
+        for change in comparison.changes[:limit]:
+            yield from change_rows(change, style)
+        yield from _sums(comparison, limit, style)
+    for warning in comparison.warnings:
+        yield ""
+        yield from _wrapped(f"warning: {warning.message} ({warning.code})", 2, style, "warning")
+
+
+def _headline(comparison: Comparison) -> str:
+    by, now = comparison.by, comparison.new.total
+    if by == NOTHING:
+        same = "which differ in kind" if comparison.changes else "as before"
+        return f"{Path(comparison.new.program).name}: {_amount(now)} leaked, {same}"
+    blocks, amount = _signed(by.allocations, str), _signed(by.bytes, size)
+    leaks = f"{count(now.allocations, 'leaked block')} ({blocks}), {size(now.bytes)} ({amount})"
+    return f"{Path(comparison.new.program).name}: {leaks}"
+
+
+def _source(census: Census) -> str:
+    total = census.total
+    return (
+        f"{census.source}: pid {census.pid} at {census.started}, "
+        f"{count(total.allocations, 'leaked block')}, {size(total.bytes)}"
+    )
+
+
+def change_rows(change: Change, style: Style) -> Iterator[str]:
+    """Yield one change as rows of a table: by how much, what, and how it was and is."""
+    first, *rest = textwrap.wrap(printable(change.key), WIDTH - _KEY_COLUMN) or [""]
+    what = style(first, "headline" if change.what in WORSE else "dim")
+    yield _change_row(change.by, change.what.value, what)
+    for more in rest:
+        yield " " * _KEY_COLUMN + style(more, "dim")
+    if change.what in (What.GROWN, What.SHRUNK):
+        yield style(
+            " " * _KEY_COLUMN + f"{_amount(change.old)} before, {_amount(change.new)} now", "dim"
+        )
+
+
+def _sums(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
+    hidden = comparison.changes[limit:]
+    if hidden:
+        by = Tally(sum(c.by.allocations for c in hidden), sum(c.by.bytes for c in hidden))
+        yield _change_row(by, "", f"{count(len(hidden), 'more change')}, shown by --limit")
+    yield style(_row("-" * 10, "-" * 10, "", "").rstrip(), "dim")
+    others = f", {count(comparison.unchanged, 'kind')} unchanged" if comparison.unchanged else ""
+    if comparison.unclear:
+        others += f", {count(comparison.unclear, 'kind')} unclear"
+    yield _change_row(comparison.by, "", f"in all{others}")
+
+
+def _change_row(by: Tally, what: str, text: str) -> str:
+    return _row(_signed(by.bytes, size), _signed(by.allocations, str), what, text)
+
+
+def _row(amount: str, blocks: str, what: str, text: str) -> str:
+    return f"{amount:>12}  {blocks:>10}  {what:<7}  {text}"
+
+
+def _signed(number: int, shown: Any) -> str:
+    return f"{'-' if number < 0 else '+'}{shown(abs(number))}" if number else "0"
+
+
+def _amount(tally: Tally) -> str:
+    return f"{count(tally.allocations, 'block')}, {size(tally.bytes)}"
+
+
+def _wrapped(text: str, indent: int, style: Style, what: str) -> Iterator[str]:
+    for row in textwrap.wrap(printable(text), WIDTH, subsequent_indent=" " * indent):
+        yield style(row, what)

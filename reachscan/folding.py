@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan import model
+from reachscan import histograms, model, trees
 from reachscan.address_space import AddressSpace, Intervals
 
 KEY_WORDS = 4
@@ -55,7 +55,8 @@ def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]
         type_names: address of a vtable -> demangled name of its type.
     """
     leaks = recording.leaks
-    types, head_type = _types(leaks, type_names)
+    types, vtables, type_of_vtable = _types(type_names)
+    head_type = _head_types(leaks, vtables, type_of_vtable)
     codes, labels = _classify(recording, names)
     group_of_head, count = _group(leaks, head_type, codes)
     totals = _Totals.of(leaks, group_of_head, count)
@@ -74,16 +75,23 @@ def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]
         example=example[order],
         type=_per_group(head_type, group_of_head, count)[order],
         types=types,
+        vtables=vtables,
+        type_of_vtable=type_of_vtable,
         signature=_signatures(codes, group_of_head, count, len(labels) - 1)[order],
         labels=labels,
         group_of_leak=np.repeat(rank[group_of_head], spans),
     )
 
 
-def groups(recording: model.Recording, folding: model.Folding, limit: int) -> list[model.Group]:
-    """Return the `limit` largest groups, largest first."""
-    named = keys(recording, folding, limit)
-    return [_group_at(recording, folding, i, key) for i, key in enumerate(named)]
+def groups(
+    recording: model.Recording, folding: model.Folding, limit: int, rows: int
+) -> list[model.Group]:
+    """Return the `limit` largest groups, with `rows` rows of histogram and of tree each."""
+    leaks = recording.leaks
+    sizes = histograms.of_groups(leaks, folding, limit, rows)
+    forest = trees.grow(leaks, folding, limit, rows)
+    parts = zip(keys(recording, folding, limit), sizes, forest, strict=True)
+    return [_group_at(recording, folding, i, *part) for i, part in enumerate(parts)]
 
 
 def keys(recording: model.Recording, folding: model.Folding, limit: int | None = None) -> list[str]:
@@ -111,7 +119,14 @@ def _coarse(label: str, code: int) -> str:
     return _OFFSET.sub("", label)
 
 
-def _group_at(recording: model.Recording, folding: model.Folding, i: int, key: str) -> model.Group:
+def _group_at(
+    recording: model.Recording,
+    folding: model.Folding,
+    i: int,
+    key: str,
+    sizes: tuple[model.SizeCount, ...],
+    tree: tuple[model.Branch, ...],
+) -> model.Group:
     leaks, position, kind = recording.leaks, int(folding.example[i]), int(folding.type[i])
     size = int(leaks.size[position])
     words = leaks.words[np.searchsorted(leaks.heads, position)]
@@ -127,6 +142,8 @@ def _group_at(recording: model.Recording, folding: model.Folding, i: int, key: s
         signature=" | ".join(labels),
         key=key,
         example=model.Example(int(leaks.address[position]), size, contents[:size]),
+        sizes=sizes,
+        tree=tree,
     )
 
 
@@ -144,18 +161,25 @@ def _deserves_name(space: AddressSpace, mapping: model.Indexes, column: int) -> 
 
 
 def _types(
-    leaks: model.Leaks, type_names: Mapping[int, str]
-) -> tuple[tuple[str, ...], model.Indexes]:
-    """Return the type names, and for each direct leak an index into them or -1."""
+    type_names: Mapping[int, str],
+) -> tuple[tuple[str, ...], model.Addresses, model.Indexes]:
+    """Return the type names; the vtables in order, and for each an index into the names."""
     types = tuple(sorted(set(type_names.values())))
-    if not types or not leaks.words.shape[1]:
-        return types, np.full(len(leaks.heads), -1, np.int64)
     index = {name: i for i, name in enumerate(types)}
-    vtables = np.array(sorted(type_names), np.uint64)
-    type_of_vtable = np.array([index[type_names[v]] for v in sorted(type_names)], np.int64)
+    vtables = sorted(type_names)
+    which = [index[type_names[vtable]] for vtable in vtables]
+    return types, np.array(vtables, np.uint64), np.array(which, np.int64)
+
+
+def _head_types(
+    leaks: model.Leaks, vtables: model.Addresses, type_of_vtable: model.Indexes
+) -> model.Indexes:
+    """Return for each direct leak an index into the type names, or -1."""
+    if not len(vtables) or not leaks.words.shape[1]:
+        return np.full(len(leaks.heads), -1, np.int64)
     first = next(iter(_key_columns(leaks)))
     at = np.minimum(np.searchsorted(vtables, first), len(vtables) - 1)
-    return types, np.where(vtables[at] == first, type_of_vtable[at], -1)
+    return np.where(vtables[at] == first, type_of_vtable[at], -1)
 
 
 def _classify(

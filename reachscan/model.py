@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as ReadOnlyDict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,12 +281,43 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeCount:
+    """How many blocks have a size, and what they add up to; `size` is None for all other sizes."""
+
+    size: int | None
+    allocations: int
+    bytes: int
+
+
+class Branch(NamedTuple):
+    """Blocks of one kind below a group (usable bytes), and what hangs below those.
+
+    Attributes:
+        name: what they are; None for several kinds that are not told apart.
+        kinds: how many kinds that are; 1 with a name.
+        smallest, largest: sizes among them; None without a name.
+        below: largest first, together with what hangs below each.
+    """
+
+    name: str | None
+    kinds: int
+    allocations: int
+    bytes: int
+    smallest: int | None
+    largest: int | None
+    below: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Direct leaks that are alike, and what hangs below them (usable bytes).
 
     Attributes:
+        size: of the example.
         key: what the group is called in every scan of the program: its type, or else its size and
             what its leading words point to. Groups that differ in no more than offsets share it.
+        sizes: of the direct leaks, most frequent first.
+        tree: what hangs below them.
     """
 
     allocations: int
@@ -297,6 +329,8 @@ class Group:
     signature: str
     key: str
     example: Example
+    sizes: tuple[SizeCount, ...]
+    tree: tuple[Branch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +343,7 @@ class Folding:
         example: position (among all leaks) of the block that stands for the group.
         type: index into `types`, -1 if the group has no C++ type.
         types: demangled type names.
+        vtables, type_of_vtable: addresses, ascending, and the index into `types` of each.
         signature: one row per group, codes into `labels`, one per leading word.
         labels: what the codes of `signature` are called.
         group_of_leak: index of the group that each leak belongs to, in stream order.
@@ -321,6 +356,8 @@ class Folding:
     example: Indexes
     type: Indexes
     types: tuple[str, ...]
+    vtables: Addresses
+    type_of_vtable: Indexes
     signature: Indexes
     labels: tuple[str, ...]
     group_of_leak: NDArray[np.int32]

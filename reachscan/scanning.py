@@ -49,9 +49,15 @@ class ScanResult:
     folding: model.Folding
     save_error: errors.OutputError | None = None
 
-    def groups(self, limit: int) -> list[model.Group]:
-        """Return the `limit` largest groups, largest first."""
-        return folding.groups(self.recording, self.folding, limit)
+    def groups(self, limit: int, rows: int = 20) -> list[model.Group]:
+        """Return the largest groups, largest first.
+
+        Args:
+            limit: how many at most.
+            rows: how many rows of its histogram and of its tree each has at most; those that sum
+                up the rest come on top.
+        """
+        return folding.groups(self.recording, self.folding, limit, rows)
 
 
 def scan(

@@ -28,7 +28,7 @@ def fold(
     recording = decode(wire.frames(io.BytesIO(stream.encoded())))
     types = {at: demangling.type_name(name) for at, name in recording.types.items()}
     folded = folding.fold(recording, NAMES, types)
-    return recording, folded, folding.groups(recording, folded, 1 << 30)
+    return recording, folded, folding.groups(recording, folded, 1 << 30, 20)
 
 
 def groups(*leaks: Leak) -> list[model.Group]:

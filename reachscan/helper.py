@@ -126,7 +126,9 @@ def _frames(
     begin = time.monotonic()
     try:
         for frame in wire.frames(cast(BinaryIO, process.stdout)):
-            if request.timeout is not None and time.monotonic() - begin > request.timeout:
+            # A failure that comes late says more than that it was late.
+            late = request.timeout is not None and time.monotonic() - begin > request.timeout
+            if late and frame.type != wire.FAILURE:
                 raise errors.TimedOutError(f"the scan took longer than {request.timeout:g} s")
             yield frame
     except errors.StreamError as error:

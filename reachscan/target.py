@@ -58,7 +58,6 @@ def check(pid: int) -> None:
     Raises:
         NoSuchProcessError: there is none with that id.
         UnscannableError: it has no heap: a kernel thread, a zombie, ourselves; or it is a thread.
-        AlreadyTracedError: a debugger holds it.
         UnsupportedTargetError: it is no 64-bit x86 process.
         NotPermittedError: the kernel does not let us look into it.
     """
@@ -67,7 +66,6 @@ def check(pid: int) -> None:
     try:
         status = _status(pid)
         _refuse_lifeless(pid, status)
-        _refuse_traced(pid, status)
         _refuse_forbidden(pid)
         _refuse_foreign(pid)
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -97,22 +95,6 @@ def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
             f"process {pid} ({status['Name']}) is a kernel thread and has no heap",
             "name a process that is a program",
         )
-
-
-def _refuse_traced(pid: int, status: dict[str, str]) -> None:
-    tracer = int(status["TracerPid"])
-    if tracer:
-        raise errors.AlreadyTracedError(
-            f"process {pid} is already traced by process {tracer} ({_command(tracer)})"
-        )
-
-
-def _command(pid: int) -> str:
-    try:
-        raw = (_PROC / str(pid) / "cmdline").read_bytes()
-        return raw.replace(b"\0", b" ").decode("utf-8", "backslashreplace").strip() or "no command"
-    except OSError:
-        return "in another container"
 
 
 def _refuse_foreign(pid: int) -> None:

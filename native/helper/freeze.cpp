@@ -1,13 +1,17 @@
 #include "helper/freeze.hpp"
 
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
+#include "helper/patience.hpp"
 #include "helper/process.hpp"
 
 namespace reachscan::helper {
@@ -18,11 +22,18 @@ using wire::Step;
 // Never EXITKILL here: if we die, the target must go on.
 constexpr long kTargetOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
 
+constexpr int kSeizeTries = 10;
+
 // How long one thread may take to stop. One that is runnable waits for a processor; one in
 // uninterruptible sleep may never come, and the others stand still meanwhile.
 constexpr auto kRunnableLimit = std::chrono::seconds(2);
 constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+
+// The task that traces this one, 0 if none.
+pid_t tracer_of(pid_t pid, pid_t tid) {
+  return static_cast<pid_t>(std::atoi(status_field(pid, tid, "TracerPid").c_str()));
+}
 
 // The kernel lets nobody attach to a thread that is just ending.
 bool has_ended(pid_t pid, pid_t tid) {
@@ -30,16 +41,43 @@ bool has_ended(pid_t pid, pid_t tid) {
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
 
-[[noreturn]] void fail_to_seize(pid_t pid, pid_t tid, int error) {
-  std::string tracer = status_field(pid, tid, "TracerPid");
-  if (!tracer.empty() && tracer != "0")
-    throw Failure(Step::kSeize, "already-traced",
-                  "process " + std::to_string(pid) + " is already traced by process " + tracer,
-                  error, tid);
+// The kernel cuts names off.
+constexpr char kHelperName[] = "reachscan-helpe";
+
+[[noreturn]] void fail_as_traced(pid_t pid, pid_t tid, pid_t tracer, int error) {
+  std::string name = try_read_proc_file(tracer, "comm");
+  if (!name.empty()) name.pop_back();  // the end of the line
+  bool scan = name == kHelperName;
+  std::string process = status_field(tracer, tracer, "Tgid");
+  std::string who = (process.empty() ? std::to_string(tracer) : process) +
+                    (name.empty() || scan ? "" : " (" + name + ")");
+  throw Failure(Step::kSeize, scan ? kBeingScanned : "already-traced",
+                "process " + std::to_string(pid) + " is already " +
+                    (scan ? "being scanned by another reachscan, process " : "traced by process ") +
+                    who,
+                error, tid);
+}
+
+[[noreturn]] void fail_to_seize(pid_t tid, int error) {
   const char* code = error == EPERM ? "not-permitted" : "internal";
   throw Failure(Step::kSeize, code,
                 "cannot attach to thread " + std::to_string(tid) + ": " + std::strerror(error),
                 error, tid);
+}
+
+// False if the thread has ended.
+bool seize(pid_t pid, pid_t tid) {
+  for (int tries = 1;; ++tries) {
+    if (ptrace(PTRACE_SEIZE, tid, nullptr, kTargetOptions) == 0) return true;
+    int error = errno;
+    if (error == ESRCH || has_ended(pid, tid)) return false;
+    pid_t tracer = tracer_of(pid, tid);
+    // A thread born of a seized one is already ours; its first stop is still to be waited for.
+    if (tracer == syscall(SYS_gettid)) return true;
+    if (tracer != 0) fail_as_traced(pid, tid, tracer, error);
+    // Somebody who traced it may have let go of it meanwhile.
+    if (tries == kSeizeTries) fail_to_seize(tid, error);
+  }
 }
 
 }  // namespace
@@ -67,13 +105,7 @@ bool Freeze::seize_new_threads() {
   bool found = false;
   for (pid_t tid : list_threads(pid_)) {
     if (states_.contains(tid)) continue;
-    if (ptrace(PTRACE_SEIZE, tid, nullptr, kTargetOptions) != 0) {
-      int error = errno;
-      if (error == ESRCH || has_ended(pid_, tid)) continue;  // since it was listed
-      // A thread born of a seized one is already ours; its first stop is still to be waited for.
-      bool ours = status_field(pid_, tid, "TracerPid") == std::to_string(getpid());
-      if (!ours) fail_to_seize(pid_, tid, error);
-    }
+    if (!seize(pid_, tid)) continue;
     states_[tid] = State::kSeized;
     found = true;
   }
@@ -223,7 +255,7 @@ void Freeze::release() {
 }
 
 // Threads that were seized or interrupted but never seen stopped cannot be detached while they run;
-// they become free when this process ends. Bring those that do stop to an orderly end.
+// the kernel lets go of them when this thread ends. Bring those that do stop to an orderly end.
 void Freeze::let_go() {
   release();
   for (auto& [tid, state] : states_) {

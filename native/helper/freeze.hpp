@@ -1,4 +1,5 @@
-// Stops every thread of the target and lets them go again, whatever happens in between.
+// Stops every thread of the target and lets them go again, whatever happens in between. To be used
+// on a thread of its own (tracer_thread.hpp).
 #pragma once
 
 #include <sys/types.h>

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "helper/patience.hpp"
+
 namespace reachscan::helper {
 namespace {
 
@@ -26,7 +28,7 @@ class Drain {
       if (Clock::now() >= deadline_) return {false, runs_};
       ++runs_;
       if (!freeze_.run_briefly(*thread, kRun, Clock::now() + kStopLimit))
-        throw Failure(Step::kDrain, "retry", "a thread ended while it was let run", 0, thread->tid);
+        throw Failure(Step::kDrain, kRetry, "a thread ended while it was let run", 0, thread->tid);
     }
     freeze_.stop_newborn(Clock::now() + kStopLimit);
     return {!any_locked(), runs_};

@@ -14,9 +14,11 @@
 #include "helper/inject.hpp"
 #include "helper/mappings.hpp"
 #include "helper/memory_group.hpp"
+#include "helper/patience.hpp"
 #include "helper/process.hpp"
 #include "helper/records.hpp"
 #include "helper/snapshot.hpp"
+#include "helper/tracer_thread.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -24,8 +26,6 @@ namespace {
 using wire::Step;
 
 constexpr std::uint32_t kAttempts = 4;
-constexpr std::uint32_t kTries = 50;
-constexpr auto kBetweenTries = std::chrono::milliseconds(5);
 constexpr std::uint32_t kLooks = 4;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
@@ -101,25 +101,6 @@ void require_stoppable(pid_t pid) {
                 EBUSY, asleep.front());
 }
 
-// Some states pass by themselves: a thread inside the trampoline of an earlier scan, a signal on
-// its way to every thread, a thread that ends at the wrong moment.
-Snapshot take_snapshot_patiently(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
-                                 Stream& stream, Clock::time_point deadline) {
-  for (std::uint32_t tries = 1;; ++tries) {
-    send_progress(stream, wire::kFreeze, 0, 0);
-    try {
-      return take_snapshot(pid, memory, plan, deadline);
-    } catch (const Failure& failure) {
-      if (std::strcmp(failure.code, "retry") != 0) throw;
-      if (tries == kTries)
-        throw Failure(failure.step,
-                      failure.step == Step::kPlaceTrampoline ? "clone-refused" : "allocator-busy",
-                      failure.what(), failure.error, failure.tid);
-    }
-    std::this_thread::sleep_for(kBetweenTries);
-  }
-}
-
 const char* phase_name(wire::Phase phase) {
   switch (phase) {
     case wire::kFreeze:
@@ -171,22 +152,41 @@ void sweep(Snapshot& snapshot, const Options& options, Stream& stream, Outcome& 
   snapshot.clone.reset();
 }
 
-// Snapshot and sweep, again if a thread was inside the allocator at that moment.
+// Snapshot and sweep. False if a thread was inside the allocator; `hint` then tells where.
+bool attempt(const SnapshotPlan& plan, const Options& options, const Memory& memory, Stream& stream,
+             Outcome& outcome, Clock::time_point deadline) {
+  Snapshot snapshot = take_snapshot(options.pid, memory, plan, deadline);
+  if (!snapshot.quiet) return false;
+  sweep(snapshot, options, stream, outcome, deadline);
+  if (outcome.result.busy) return false;
+  send_outcome(options.pid, snapshot, outcome, stream);
+  return true;
+}
+
+bool attempt_patiently(const SnapshotPlan& plan, const Options& options, const Memory& memory,
+                       Stream& stream, Outcome& outcome, Clock::time_point deadline) {
+  send_progress(stream, wire::kFreeze, 0, 0);
+  for (Patience patience(options.verbose, deadline);;) {
+    try {
+      bool done = false;
+      run_as_tracer([&] { done = attempt(plan, options, memory, stream, outcome, deadline); });
+      return done;
+    } catch (const Failure& failure) {
+      patience.wait_out(failure);
+    }
+  }
+}
+
 void scan_by(Method method, const std::string& reason, const Options& options, const Memory& memory,
              Stream& stream) {
   Clock::time_point deadline = Clock::now() + options.timeout;
   SnapshotPlan plan{method, {}, nullptr};
   if (method == Method::kClone) plan.site = find_trampoline_site(options.pid, memory);
   abi::QuiesceHint hint{};
-  for (std::uint32_t attempt = 1; attempt <= kAttempts; ++attempt) {
-    Snapshot snapshot = take_snapshot_patiently(options.pid, memory, plan, stream, deadline);
-    if (!snapshot.quiet) continue;
-    Outcome outcome{method == Method::kCopy ? "copy" : "clone", reason, attempt, {}, {}, {}};
-    sweep(snapshot, options, stream, outcome, deadline);
-    if (!outcome.result.busy) {
-      send_outcome(options.pid, snapshot, outcome, stream);
-      return;
-    }
+  for (std::uint32_t number = 1; number <= kAttempts; ++number) {
+    Outcome outcome{method == Method::kCopy ? "copy" : "clone", reason, number, {}, {}, {}};
+    if (attempt_patiently(plan, options, memory, stream, outcome, deadline)) return;
+    if (!outcome.result.busy) continue;  // they did not come out
     hint = outcome.result.hint;
     plan.hint = &hint;
   }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "helper/patience.hpp"
 #include "helper/process.hpp"
 
 namespace reachscan::helper {
@@ -95,7 +96,7 @@ bool still_needed(const StoppedThread& thread, const Memory& memory, const Tramp
 void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSite& site) {
   for (const StoppedThread& thread : freeze.threads())
     if (inside(thread.registers.rip, site))
-      throw Failure(Step::kPlaceTrampoline, "retry", "another scan of this process is just ending",
+      throw Failure(Step::kPlaceTrampoline, kRetry, "another scan of this process is just ending",
                     EBUSY, thread.tid, site.address);
   std::vector<unsigned char> present(trampoline_size());
   memory.read(Step::kPlaceTrampoline, site.address, present.data(), present.size());
@@ -103,7 +104,7 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
     return;
   for (const StoppedThread& thread : freeze.threads())
     if (still_needed(thread, memory, site))
-      throw Failure(Step::kPlaceTrampoline, "retry",
+      throw Failure(Step::kPlaceTrampoline, kRetry,
                     "a signal handler will return into code that a killed scan has left behind",
                     EBUSY, thread.tid, site.address);
 }
@@ -226,7 +227,7 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
       throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno, clone);
     return {clone, thread->tid};
   }
-  throw Failure(Step::kPlaceTrampoline, "retry", "every thread is about to receive a signal", EBUSY,
+  throw Failure(Step::kPlaceTrampoline, kRetry, "every thread is about to receive a signal", EBUSY,
                 freeze.pid());
 }
 

@@ -123,6 +123,20 @@ def test_already_traced(victim: StartVictim, truth: Path) -> None:
         assert_refused(run_cli([target.pid]), "traced", str(os.getpid()))
 
 
+def test_a_scan_that_does_not_let_go(victim: StartVictim, truth: Path) -> None:
+    """Another scan is waited for, as long as that may take; it is known by its name."""
+    target = victim("leak_graph", truth, 100, 10)
+    name = Path("/proc/self/comm")
+    own = name.read_text()
+    with traced(target.pid):
+        name.write_text("reachscan-helper")
+        try:
+            done = run_cli([target.pid, "--timeout", 1])
+        finally:
+            name.write_text(own)
+    assert_refused(done, "another reachscan", str(os.getpid()), "does not let go")
+
+
 # Imports first: whom we become may not be able to read this Python's files.
 AS_NOBODY = """
 import os, sys

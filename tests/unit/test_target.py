@@ -115,13 +115,6 @@ def test_a_kernel_thread(proc: Path) -> None:
         target.check(77)
 
 
-def test_a_traced_process_names_its_tracer(proc: Path) -> None:
-    (proc / "status").write_text(STATUS.format(name="x", tracer=88))
-    (proc.parent / "88").mkdir()
-    (proc.parent / "88" / "cmdline").write_bytes(b"gdb\0-p\x0077\0")
-    with pytest.raises(errors.AlreadyTracedError, match=r"process 88 \(gdb -p 77\)"):
-        target.check(77)
-
 
 @pytest.mark.parametrize(
     ("exe", "says"),

@@ -1,0 +1,34 @@
+// Which failures pass by themselves, and how long that is waited for.
+#pragma once
+
+#include <sys/types.h>
+
+#include "helper/failure.hpp"
+#include "helper/wait.hpp"
+
+namespace reachscan::helper {
+
+// A thread inside the trampoline of an earlier scan, a signal on its way to every thread, a thread
+// that ends at the wrong moment: over after some milliseconds.
+constexpr char kRetry[] = "retry";
+// Another reachscan holds the target: over when its pause is.
+constexpr char kBeingScanned[] = "being-scanned";
+
+class Patience {
+ public:
+  Patience(bool verbose, Clock::time_point deadline) : verbose_(verbose), deadline_(deadline) {}
+
+  // Call it with what a try has failed with: it waits a little, or throws what the user is to be
+  // told if the failure is of another kind or has not passed in time.
+  void wait_out(const Failure& failure);
+
+ private:
+  void wait_out_other_scan(const Failure& failure);
+
+  bool verbose_;
+  Clock::time_point deadline_;
+  std::uint32_t tries_ = 0;
+  Clock::time_point other_scan_seen_{};
+};
+
+}  // namespace reachscan::helper

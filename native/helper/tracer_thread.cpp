@@ -1,0 +1,42 @@
+#include "helper/tracer_thread.hpp"
+
+#include <pthread.h>
+
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "helper/failure.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+struct Job {
+  const std::function<void()>& work;
+  std::exception_ptr failure;
+};
+
+void* run(void* argument) {
+  Job& job = *static_cast<Job*>(argument);
+  try {
+    job.work();
+  } catch (...) {
+    job.failure = std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void run_as_tracer(const std::function<void()>& work) {
+  Job job{work, nullptr};
+  pthread_t thread;
+  int error = pthread_create(&thread, nullptr, run, &job);
+  if (error != 0)
+    throw Failure(wire::Step::kOpenTarget, "internal",
+                  std::string("cannot start a thread: ") + std::strerror(error), error);
+  pthread_join(thread, nullptr);
+  if (job.failure) std::rethrow_exception(job.failure);
+}
+
+}  // namespace reachscan::helper

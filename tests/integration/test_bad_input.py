@@ -140,6 +140,7 @@ def test_a_scan_that_does_not_let_go(victim: StartVictim, truth: Path) -> None:
 # Imports first: whom we become may not be able to read this Python's files.
 AS_NOBODY = """
 import os, sys
+import reachscan.folding, reachscan.scanning
 from reachscan.cli import main
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 main(sys.argv[1:])

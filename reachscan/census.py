@@ -80,7 +80,7 @@ def take(result: ScanResult, source: str) -> Census:
         program=recording.target.exe,
         started=instant(recording.target.started),
         method=recording.snapshot.method,
-        tallies=_sum(zip(folding.keys(recording, folded), map(Tally._make, amounts), strict=True)),
+        tallies=_sum(zip(folding.keys(folded), map(Tally._make, amounts), strict=True)),
         total=Tally(recording.totals.leaked, recording.totals.leaked_bytes),
     )
 

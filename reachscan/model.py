@@ -310,7 +310,7 @@ class Branch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Direct leaks that are alike, and what hangs below them (usable bytes).
+    """Direct leaks that are alike, and what hangs below them; or live blocks (usable bytes).
 
     Attributes:
         size: of the example.
@@ -318,6 +318,7 @@ class Group:
             what its leading words point to. Groups that differ in no more than offsets share it.
         sizes: of the direct leaks, most frequent first.
         tree: what hangs below them.
+        shape: what most of the blocks look like, if they have no type.
     """
 
     allocations: int
@@ -326,6 +327,7 @@ class Group:
     indirect_bytes: int
     size: int
     type: str | None
+    shape: str | None
     signature: str
     key: str
     example: Example
@@ -340,13 +342,16 @@ class Folding:
     Attributes:
         allocations, bytes: direct leaks of each group.
         indirect_allocations, indirect_bytes: what hangs below them.
-        example: position (among all leaks) of the block that stands for the group.
+        example: position (among all leaks, or kinds) of the block that stands for the group.
+        size: usable bytes of that block.
         type: index into `types`, -1 if the group has no C++ type.
-        types: demangled type names.
+        types: readable type names.
         vtables, type_of_vtable: addresses, ascending, and the index into `types` of each.
+        shape: what most blocks of the group look like (`UNKNOWN_SHAPE`, ...).
         signature: one row per group, codes into `labels`, one per leading word.
         labels: what the codes of `signature` are called.
-        group_of_leak: index of the group that each leak belongs to, in stream order.
+        group_of_row: index of the group that each direct leak, or kind, belongs to.
+        group_of_leak: the same of each leak, in stream order.
     """
 
     allocations: Indexes
@@ -354,10 +359,13 @@ class Folding:
     indirect_allocations: Indexes
     indirect_bytes: Indexes
     example: Indexes
+    size: Indexes
     type: Indexes
     types: tuple[str, ...]
     vtables: Addresses
     type_of_vtable: Indexes
+    shape: Indexes
     signature: Indexes
     labels: tuple[str, ...]
+    group_of_row: NDArray[np.int32]
     group_of_leak: NDArray[np.int32]

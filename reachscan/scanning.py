@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reachscan import errors, folding, helper, model, symbols, target, type_names, wire
+from reachscan import errors, folding, helper, model, signatures, symbols, target, type_names, wire
 from reachscan.recording import Progressed, decode
 from reachscan.saving import StreamKeeper
 
@@ -131,7 +131,7 @@ def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
     begin = time.monotonic_ns()
     names, warnings = recording.names, recording.warnings
     if names is None:
-        wanted = folding.pointers_to_name(recording)
+        wanted = signatures.pointers_to_name(recording)
         named = symbols.name_addresses(recording, wanted, live=live)
         names, warnings = named.names, warnings + named.warnings
     types = type_names.readable(recording.types)

@@ -16,21 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reachscan import model
+from reachscan import containers, model
 
 DEPTH = 12
 """Levels of a tree; what is deeper is counted but not told apart."""
-
-SHAPES = {
-    model.TREE_NODE: "tree node",
-    model.LIST_NODE: "list node",
-    model.CHAIN_NODE: "chain node",
-    model.POINTER_ARRAY: "pointer array",
-    model.VECTOR_BODY: "vector body",
-    model.TEXT: "text",
-    model.ZEROS: "zeros",
-}
-"""What is known of blocks without a type."""
 
 BLOCK = "block"
 """The name of blocks of which only the size is known."""
@@ -90,17 +79,18 @@ def _kinds(
 
     The kind is the C++ type, or else the shape, or else the size.
     """
+    shapes = containers.SHAPES[1:]
     kind_of_shape = np.full(256, _NONE)
-    kind_of_shape[list(SHAPES)] = np.arange(len(SHAPES))
+    kind_of_shape[1 : len(containers.SHAPES)] = np.arange(len(shapes))
     kind = kind_of_shape[leaks.shape[chosen]]
     if len(folding.vtables):
         word = leaks.first_word[chosen]
         at = np.minimum(np.searchsorted(folding.vtables, word), len(folding.vtables) - 1)
         typed = (folding.vtables[at] == word) & (leaks.size[chosen] >= WORD)
-        kind[typed] = len(SHAPES) + folding.type_of_vtable[at[typed]]
+        kind[typed] = len(shapes) + folding.type_of_vtable[at[typed]]
     rest = kind == _NONE
     sizes, number = np.unique(leaks.size[chosen][rest], return_inverse=True)
-    names = (*SHAPES.values(), *folding.types)
+    names = (*shapes, *folding.types)
     kind[rest] = len(names) + number.reshape(-1)
     return kind, names + (BLOCK,) * len(sizes)
 

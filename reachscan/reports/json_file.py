@@ -97,6 +97,7 @@ def _group(group: model.Group, contents: int) -> dict[str, Any]:
         "indirect_bytes": group.indirect_bytes,
         "size": group.size,
         "type": group.type,
+        "shape": group.shape,
         "signature": group.signature,
         "key": group.key,
         "stack": None,

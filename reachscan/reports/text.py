@@ -106,7 +106,8 @@ def _row(amount: str, direct: str, indirect: str, each: str, what: str) -> str:
 
 
 def _group(group: model.Group, selection: Selection, style: Style) -> Iterator[str]:
-    what = printable(group.type or group.signature or "a block of no words")
+    shape = f"{group.shape}: " if group.shape else ""
+    what = printable(group.type or shape + group.signature or "a block of no words")
     first, *rest = textwrap.wrap(what, WIDTH - _WHAT_COLUMN) or [""]
     amount = size(group.bytes + group.indirect_bytes)
     columns = (amount, str(group.allocations), str(group.indirect_allocations), str(group.size))

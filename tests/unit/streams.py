@@ -35,6 +35,10 @@ class Leak:
     address: int | None = None
 
 
+Kind = tuple[int, int, int, int, int, int, list[int]]
+"""Count, bytes, size, example, arena, shape and leading words of one kind of live blocks."""
+
+
 @dataclass
 class Stream:
     """A stream under construction; `encoded` makes it."""
@@ -48,6 +52,7 @@ class Stream:
     contents: dict[int, bytes] = field(default_factory=dict)
     shapes: Sequence[int] = ()
     doubts: Sequence[tuple[int, int, int]] = ()
+    kinds: Sequence[Kind] = ()
     allocator: str = "glibc 2.36"
     pid: int = 4711
     name: str = "victim"
@@ -114,6 +119,8 @@ class Stream:
             wire.DOUBTS, [{"first": f, "count": n, "reason": r} for f, n, r in self.doubts]
         )
         yield wire.encode(wire.TYPES, [{"vtable": a, "name": n} for a, n in self.types.items()])
+        if self.kinds:
+            yield wire.frame_bytes(wire.Frame(wire.KINDS, kinds_payload(self.kinds)))
         contents = [{"leak": i, "bytes": b} for i, b in self.contents.items()]
         yield wire.encode(wire.CONTENTS, contents)
         for code, message in self.warnings:
@@ -125,6 +132,15 @@ class Stream:
 
 def column_payload(kind: str, values: Sequence[int]) -> bytes:
     return np.array([len(values)], "<u4").tobytes() + np.array(values, kind).tobytes()
+
+
+def kinds_payload(kinds: Sequence[Kind]) -> bytes:
+    *columns, words = zip(*kinds, strict=True)
+    types = ("<u8", "<u8", "<u8", "<u8", "<u4", "<u4")
+    padded = [(list(row) + [0] * 8)[:8] for row in words]
+    arrays = [np.array(c, t) for c, t in zip(columns, types, strict=True)]
+    arrays = [np.array([len(kinds), 8], "<u4"), *arrays, np.array(padded, "<u8")]
+    return b"".join(array.tobytes() for array in arrays)
 
 
 THREAD: dict[str, Any] = {

@@ -210,3 +210,33 @@ def test_blocks_below_belong_to_the_group_of_their_head() -> None:
 
 def test_nothing_leaked() -> None:
     assert groups() == []
+
+
+def test_the_shape_of_most_blocks_is_the_shape_of_their_group() -> None:
+    found = [Leak(24, [HEAP_START]), Leak(24, [HEAP_START + 16]), Leak(24, [HEAP_START + 8])]
+    assert shape_of(found, [model.LIST_NODE, model.UNKNOWN_SHAPE, model.LIST_NODE]) == "list node"
+    assert shape_of(found, [model.LIST_NODE, model.TREE_NODE, 77]) is None
+    assert shape_of([Leak(24, [FOO])], [model.TREE_NODE]) is None  # its type says more
+
+
+def shape_of(leaks: list[Leak], shapes: list[int]) -> str | None:
+    stream = Stream(leaks=leaks, types=TYPES, shapes=shapes)
+    recording = decode(wire.frames(io.BytesIO(stream.encoded())))
+    (group,) = folding.groups(recording, folding.fold(recording, {}, recording.types), 9, 9)
+    return group.shape
+
+
+def test_kinds_of_live_blocks_count_for_all_that_are_alike() -> None:
+    many, few = (5, 120, 24, HEAP_START, 0, 2), (1, 24, 24, HEAP_START + 64, 1, 2)
+    other = (2, 80, 40, HEAP_START + 128, 1, 0)
+    stream = Stream(types=TYPES, kinds=[(*many, [1]), (*few, [0]), (*other, [FOO])])
+    recording = decode(wire.frames(io.BytesIO(stream.encoded())))
+    folded = folding.fold(recording, {}, recording.types)
+    nodes, objects = folding.groups(recording, folded, 9, 9)
+    assert (nodes.allocations, nodes.bytes, nodes.size, nodes.shape) == (6, 144, 24, "list node")
+    assert (nodes.indirect_allocations, nodes.indirect_bytes) == (0, 0)
+    assert nodes.sizes == (model.SizeCount(24, 6, 144),)
+    assert nodes.example.address == HEAP_START
+    assert nodes.example.contents == bytes([1, *[0] * 23])
+    assert (objects.type, objects.allocations, objects.bytes) == (TYPES[FOO], 2, 80)
+    assert folded.group_of_row.tolist() == [0, 0, 1]

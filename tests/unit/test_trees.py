@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reachscan import model, trees
+from reachscan import containers, model, trees
 
 FOO, BAR = 0x1000, 0x2000
 TYPES = ("app::Bar", "app::Foo")
@@ -31,7 +31,7 @@ class Block:
     def kind(self) -> str:
         if self.size >= 8 and self.word in (FOO, BAR):
             return TYPES[self.word == FOO]
-        return trees.SHAPES.get(self.shape, f"{trees.BLOCK} of {self.size}")
+        return containers.shape_name(self.shape) or f"{trees.BLOCK} of {self.size}"
 
 
 Structure = Sequence[Block]
@@ -67,12 +67,15 @@ def make(
         indirect_allocations=count,
         indirect_bytes=count,
         example=count,
+        size=count,
         type=count,
         types=TYPES,
         vtables=np.array([FOO, BAR], np.uint64),
         type_of_vtable=np.array([1, 0]),
+        shape=count,
         signature=count.reshape(-1, 1),
         labels=(),
+        group_of_row=np.array(groups, np.int32),
         group_of_leak=np.repeat(np.array(groups, np.int32), spans),
     )
     return leaks, folding

@@ -1,0 +1,129 @@
+"""What the leading words of blocks are: pointers to what, text, numbers. On columns throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan import model
+from reachscan.address_space import AddressSpace, Intervals
+from reachscan.rows import Rows
+
+SMALL = 1 << 16
+"""Words of smaller magnitude are shown as `int`."""
+
+# Codes of what a word can be. Those up to DATA only tell how a word is shown: for the key of a
+# group they are one class. Modules and named places follow from FIRST_PLACE on.
+ABSENT, ZERO, INT, TEXT, DATA, HEAP, FIRST_PLACE = range(7)
+MIXED = "\N{MIDDLE DOT}"
+_BASIC_LABELS = ("", "zero", "int", "text", "data", "heap")
+
+_PRINTABLE = np.zeros(256, bool)
+_PRINTABLE[[9, 10, 13, *range(32, 127)]] = True
+
+Names = Mapping[int, model.Name]
+
+
+def pointers_to_name(recording: model.Recording) -> model.Addresses:
+    """Return the distinct leading words of what is grouped that deserve a symbol, ascending.
+
+    Those are pointers to code of a module, and first words that point to its constants.
+    """
+    space = AddressSpace(recording.mappings, recording.modules)
+    found = [np.empty(0, np.uint64)]
+    for column, words in enumerate(Rows.of(recording).key_columns()):
+        found.append(np.unique(words[_deserves_name(space, space.mapping_at(words), column)]))
+    return np.unique(np.concatenate(found))
+
+
+def types_by_vtable(
+    type_names: Mapping[int, str],
+) -> tuple[tuple[str, ...], model.Addresses, model.Indexes]:
+    """Return the type names; the vtables in order, and for each an index into the names."""
+    types = tuple(sorted(set(type_names.values())))
+    index = {name: i for i, name in enumerate(types)}
+    vtables = sorted(type_names)
+    which = [index[type_names[vtable]] for vtable in vtables]
+    return types, np.array(vtables, np.uint64), np.array(which, np.int64)
+
+
+def types_of(rows: Rows, vtables: model.Addresses, type_of_vtable: model.Indexes) -> model.Indexes:
+    """Return for each row an index into the type names, or -1."""
+    if not len(vtables) or not rows.words.shape[1]:
+        return np.full(len(rows.size), -1, np.int64)
+    first = next(iter(rows.key_columns()))
+    at = np.minimum(np.searchsorted(vtables, first), len(vtables) - 1)
+    return np.where(vtables[at] == first, type_of_vtable[at], -1)
+
+
+def _deserves_name(space: AddressSpace, mapping: model.Indexes, column: int) -> model.Flags:
+    named = space.is_code(mapping)
+    return named | space.is_constant(mapping) if column == 0 else named
+
+
+def classify(
+    recording: model.Recording, names: Names
+) -> tuple[list[NDArray[np.int32]], tuple[str, ...]]:
+    """Return a code per leading word of each row, by column, and the codes' labels.
+
+    The last label is `MIXED`, which no word has of its own.
+    """
+    rows = Rows.of(recording)
+    space = AddressSpace(recording.mappings, recording.modules)
+    heap = Intervals(recording.regions.start, recording.regions.end)
+    named = pointers_to_name(recording)
+    place_names = [_place(int(address), names, space) for address in named]
+    labels = (*_BASIC_LABELS, *sorted({*place_names, *map(_file_name, space.modules)}), MIXED)
+    code_of = {label: code for code, label in enumerate(labels) if code >= FIRST_PLACE}
+    code_of_module = np.array([code_of[_file_name(m)] for m in space.modules] + [0], np.int32)
+    code_of_place = np.array([code_of[place] for place in place_names] + [0], np.int32)
+    columns: list[NDArray[np.int32]] = []
+    for column, words in enumerate(rows.key_columns()):
+        codes = _plain_codes(words)
+        mapping = space.mapping_at(words)
+        module = space.module_of[mapping]
+        codes = np.where(module >= 0, code_of_module[module], codes)
+        exact = _deserves_name(space, mapping, column)
+        codes[exact] = code_of_place[np.searchsorted(named, words[exact])]
+        codes[heap.find(words) >= 0] = HEAP
+        codes[rows.size < 8 * (column + 1)] = ABSENT
+        columns.append(codes)
+    return columns, labels
+
+
+def _plain_codes(words: model.Addresses) -> NDArray[np.int32]:
+    """Return what words look like that are taken for no pointer."""
+    codes = np.full(len(words), DATA, np.int32)
+    codes[_is_text(words)] = TEXT
+    codes[words + np.uint64(SMALL) < np.uint64(2 * SMALL)] = INT  # wraps: negative ones too
+    codes[words == 0] = ZERO
+    return codes
+
+
+def _is_text(words: model.Addresses) -> model.Flags:
+    """Return which words are printable ASCII, padded with zero bytes at their end at most."""
+    text = np.zeros(len(words), bool)
+    # Most words are no text: looking at one byte first leaves few to look at closely.
+    likely = np.flatnonzero(_PRINTABLE[(words & np.uint64(0xFF)).astype(np.uint8)])
+    raw = words[likely].astype("<u8").view(np.uint8).reshape(-1, 8)
+    printable = _PRINTABLE[raw]
+    clean = (printable | (raw == 0)).all(axis=1)
+    resumes = (~printable[:, :-1] & printable[:, 1:]).any(axis=1)
+    text[likely] = clean & ~resumes
+    return text
+
+
+def _place(address: int, names: Names, space: AddressSpace) -> str:
+    name = names.get(address)
+    if name is not None:
+        return f"{_file_name(name.module)}+{name.symbol}"
+    mapping = space.mapping_at(np.array([address], np.uint64))
+    module = space.modules[int(space.module_of[mapping][0])]
+    return f"{_file_name(module)}+{address - space.bases[module]:#x}"
+
+
+def _file_name(path: str) -> str:
+    return PurePosixPath(path).name

@@ -42,6 +42,7 @@ class AddressSpace:
             np.array([m.start for m in mappings], np.uint64),
             np.array([m.end for m in mappings], np.uint64),
         )
+        self._mappings = mappings
         owners = _owners(mappings, modules)
         self.modules = tuple(dict.fromkeys(path for path in owners if path))
         index = {path: i for i, path in enumerate(self.modules)}
@@ -52,7 +53,17 @@ class AddressSpace:
         }
         permissions = [m.permissions for m in mappings] + [0]
         self._executable = np.array([bool(p & model.EXECUTE) for p in permissions])
+        self._writable = np.array([bool(p & model.WRITE) for p in permissions])
         self._constant = np.array([p & (model.READ | model.WRITE) == 1 for p in permissions])
+
+    def file_offset(self, mapping: int) -> int:
+        """Return what to add to an address of a mapping (its index) to get its place in the file.
+
+        A .bss has no place in the file: it gets the one that it would have behind the data.
+        """
+        while mapping > 0 and not self._mappings[mapping].path and self.module_of[mapping] >= 0:
+            mapping -= 1
+        return self._mappings[mapping].offset - self._mappings[mapping].start
 
     def mapping_at(self, addresses: model.Addresses) -> model.Indexes:
         """Return for each address the index of its mapping, -1 if it is in none."""
@@ -65,6 +76,10 @@ class AddressSpace:
     def is_constant(self, mapping: model.Indexes) -> model.Flags:
         """Return which of these mappings (indexes) are read-only and belong to a module."""
         return self._constant[mapping] & (self.module_of[mapping] >= 0)
+
+    def is_variable(self, mapping: model.Indexes) -> model.Flags:
+        """Return which of these mappings (indexes) are writable and belong to a module."""
+        return self._writable[mapping] & (self.module_of[mapping] >= 0)
 
 
 def plain_path(path: str) -> str:

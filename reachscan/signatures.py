@@ -30,7 +30,7 @@ Names = Mapping[int, model.Name]
 def pointers_to_name(recording: model.Recording) -> model.Addresses:
     """Return the distinct leading words of what is grouped that deserve a symbol, ascending.
 
-    Those are pointers to code of a module, and first words that point to its constants.
+    Those are pointers to code of a module, and the first two words if they point to its data.
     """
     space = AddressSpace(recording.mappings, recording.modules)
     found = [np.empty(0, np.uint64)]
@@ -60,8 +60,20 @@ def types_of(rows: Rows, vtables: model.Addresses, type_of_vtable: model.Indexes
 
 
 def _deserves_name(space: AddressSpace, mapping: model.Indexes, column: int) -> model.Flags:
-    named = space.is_code(mapping)
-    return named | space.is_constant(mapping) if column == 0 else named
+    distinct = _stays_distinct(space, mapping, column)
+    # The first word of an object, or the second behind a counter, often says what it is.
+    if column <= 1:
+        distinct |= space.is_constant(mapping) | space.is_variable(mapping)
+    return distinct
+
+
+def _stays_distinct(space: AddressSpace, mapping: model.Indexes, column: int) -> model.Flags:
+    """Return which words are told apart by their address if there is no symbol for it.
+
+    Objects that are alike begin with the same vtable, but they need not point to the same text.
+    """
+    code = space.is_code(mapping)
+    return code | space.is_constant(mapping) if column == 0 else code
 
 
 def classify(
@@ -80,14 +92,17 @@ def classify(
     code_of = {label: code for code, label in enumerate(labels) if code >= FIRST_PLACE}
     code_of_module = np.array([code_of[_file_name(m)] for m in space.modules] + [0], np.int32)
     code_of_place = np.array([code_of[place] for place in place_names] + [0], np.int32)
+    has_symbol = np.array([int(address) in names for address in named] + [False])
     columns: list[NDArray[np.int32]] = []
     for column, words in enumerate(rows.key_columns()):
         codes = _plain_codes(words)
         mapping = space.mapping_at(words)
         module = space.module_of[mapping]
         codes = np.where(module >= 0, code_of_module[module], codes)
+        at = np.searchsorted(named, words)
         exact = _deserves_name(space, mapping, column)
-        codes[exact] = code_of_place[np.searchsorted(named, words[exact])]
+        exact &= has_symbol[at] | _stays_distinct(space, mapping, column)
+        codes[exact] = code_of_place[at[exact]]
         codes[heap.find(words) >= 0] = HEAP
         codes[rows.size < 8 * (column + 1)] = ABSENT
         columns.append(codes)

@@ -6,22 +6,19 @@ that the process has mapped. They may come from a container: nothing in them is 
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection, SymbolTableSection
-from elftools.elf.segments import NoteSegment
+from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
-from reachscan import demangling, model
+from reachscan import debug_files, demangling, elf_files, model
 from reachscan.address_space import AddressSpace, plain_path
+from reachscan.elf_files import Load, UnusableFileError
 
 _SYMBOL = np.dtype(
     [
@@ -59,106 +56,128 @@ def name_addresses(recording: model.Recording, addresses: model.Addresses, *, li
     at = space.mapping_at(addresses)
     names: dict[int, model.Name] = {}
     warnings: list[model.Warning] = []
-    build_ids = {plain_path(m.path): m.build_id for m in recording.modules}
     for number, path in enumerate(space.modules):
         inside = space.module_of[at] == number
         if not inside.any() or not path.startswith("/"):
             continue
-        mappings = [recording.mappings[i] for i in np.unique(at[inside])]
-        pid = recording.target.pid if live else None
         try:
-            table = _find_table(_candidates(path, mappings, pid), build_ids.get(path, b""), live)
-        except _NoSymbolsError as error:
+            with opened_module(recording, path, live=live) as elf:
+                loads = elf_files.loads(elf)
+                tables = _tables(elf, path, roots(recording, live=live))
+        except UnusableFileError as error:
             warnings.append(model.Warning("no-symbols", f"no symbols for {path}: {error}"))
             continue
         for i in np.unique(at[inside]):
             here = addresses[at == i]
-            offsets = here - np.uint64(recording.mappings[i].start - recording.mappings[i].offset)
-            names.update(table.names(path, here, offsets))
+            values = _values(here, space.file_offset(int(i)), loads)
+            for table in tables:
+                names.update(table.names(path, here, values))
     return Named(names, tuple(warnings))
 
 
-class _NoSymbolsError(Exception):
-    """A module whose symbols cannot be used; the text says why."""
+@contextmanager
+def opened_module(recording: model.Recording, path: str, *, live: bool) -> Iterator[ELFFile]:
+    """Open the file of a module, if it is the one that the process has mapped.
+
+    Args:
+        recording: says what was mapped where.
+        path: of the module, as the process sees it.
+        live: the process still exists.
+
+    Raises:
+        UnusableFileError: there is no such file, it is another one, or damaged.
+    """
+    with elf_files.opened(_trusted_file(recording, path, live)) as elf:
+        yield elf
 
 
-def _candidates(path: str, mappings: list[model.Mapping], pid: int | None) -> Iterator[Path]:
+def _trusted_file(recording: model.Recording, path: str, live: bool) -> Path:
+    build_id = next((m.build_id for m in recording.modules if plain_path(m.path) == path), b"")
+    reasons: list[str] = []
+    for candidate in _candidates(recording, path, live):
+        try:
+            with elf_files.opened(candidate) as elf:
+                found = elf_files.build_id(elf)
+        except UnusableFileError as error:
+            reasons.append(str(error))
+            continue
+        if build_id and found != build_id:
+            reasons.append("the file on disk is not the one that was mapped")
+        elif not build_id and not live:
+            reasons.append("it has no build id to recognise its file by")
+        else:
+            return candidate
+    raise UnusableFileError(reasons[0] if reasons else "it has no file")
+
+
+def roots(recording: model.Recording, *, live: bool) -> Sequence[Path]:
+    """Return the root folders below which files of the target may lie, best first."""
+    here = Path("/")
+    return (Path(f"/proc/{recording.target.pid}/root"), here) if live else (here,)
+
+
+def _candidates(recording: model.Recording, path: str, live: bool) -> Iterator[Path]:
     """Yield where the file behind a module may be found, best first."""
-    if pid is None:
+    if not live:
         yield Path(path)
         return
+    pid = recording.target.pid
     yield Path(f"/proc/{pid}/root{path}")
-    for m in mappings:  # still there when the file itself is deleted or replaced
-        yield Path(f"/proc/{pid}/map_files/{m.start:x}-{m.end:x}")
+    for m in recording.mappings:  # still there when the file itself is deleted or replaced
+        if plain_path(m.path) == path:
+            yield Path(f"/proc/{pid}/map_files/{m.start:x}-{m.end:x}")
 
 
-def _find_table(candidates: Iterator[Path], build_id: bytes, live: bool) -> _SymbolTable:
-    reasons: list[str] = []
-    for path in candidates:
-        try:
-            with _open_regular(path) as file:
-                elf = ELFFile(file)
-                found = _build_id(elf)
-                if build_id and found != build_id:
-                    reasons.append("the file on disk is not the one that was mapped")
-                elif not build_id and not live:
-                    reasons.append("it has no build id to recognise its file by")
-                else:
-                    return _SymbolTable(elf)
-        except OSError as error:
-            reasons.append(error.strerror or "it cannot be read")
-        except (ELFError, ValueError, KeyError, TypeError, UnicodeError, OverflowError) as error:
-            # The parsers raise what they trip over in a damaged file.
-            reasons.append(f"its file is damaged ({type(error).__name__})")
-    raise _NoSymbolsError(reasons[0] if reasons else "it has no file")
+def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load]) -> model.Addresses:
+    """Return what addresses of one mapping are in the file's own numbering, 0 if nothing there.
+
+    Args:
+        addresses: of the target.
+        file_offset: what to add to an address to get its place in the file.
+        loads: the segments of the file.
+    """
+    offsets = addresses + np.uint64(file_offset % (1 << 64))
+    values = np.zeros(len(offsets), np.uint64)
+    # What lies behind the end of a segment in the file may be the next segment, or its own .bss.
+    for behind in (True, False):
+        for load in loads:
+            size = load.memory_size if behind else load.file_size
+            inside = (offsets >= load.offset) & (offsets < load.offset + size)
+            values[inside] = offsets[inside] - np.uint64(load.offset) + np.uint64(load.address)
+    return values
 
 
-def _open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading; never hang on, or disturb, a device or a pipe."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    file = os.fdopen(descriptor, "rb")
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
-        raise OSError(0, "it is no regular file")
-    return file
-
-
-def _build_id(elf: ELFFile) -> bytes:
-    for part in (*elf.iter_segments("PT_NOTE"), *elf.iter_sections("SHT_NOTE")):
-        if isinstance(part, NoteSegment | NoteSection):
-            for note in part.iter_notes():
-                if note["n_type"] == "NT_GNU_BUILD_ID":
-                    return bytes.fromhex(note["n_desc"])
-    return b""
+def _tables(elf: ELFFile, path: str, where: Sequence[Path]) -> list[_SymbolTable]:
+    """Return the symbol tables that name addresses of a module, the best last."""
+    own = [s for s in elf.iter_sections() if isinstance(s, SymbolTableSection)]
+    tables = [_SymbolTable(s) for s in own if s["sh_type"] == "SHT_DYNSYM"]
+    complete = [s for s in own if s["sh_type"] == "SHT_SYMTAB"]
+    if complete:
+        return [*tables, _SymbolTable(complete[0])]
+    try:
+        with debug_files.opened(elf, path, where) as debug:
+            if debug is not None:
+                found = debug.get_section_by_name(".symtab")
+                tables += [_SymbolTable(found)] if isinstance(found, SymbolTableSection) else []
+    except UnusableFileError:
+        return tables  # the names that programs are linked by are better than none
+    return tables
 
 
 class _SymbolTable:
     """Functions and objects of one ELF file, sorted by address."""
 
-    def __init__(self, elf: ELFFile) -> None:
-        self._loads = [
-            (int(s["p_offset"]), int(s["p_filesz"]), int(s["p_vaddr"]))
-            for s in elf.iter_segments("PT_LOAD")
-        ]
-        section = _best_symbol_section(elf)
-        if section is None:
-            self._symbols, self._strings = np.empty(0, _SYMBOL), b""
-        else:
-            raw = section.data()
-            rows = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
-            self._symbols = _usable(rows)
-            self._strings = section.stringtable.data()
+    def __init__(self, section: SymbolTableSection) -> None:
+        raw = section.data()
+        self._symbols = _usable(np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize))
+        self._strings = section.stringtable.data()
         self._starts = np.ascontiguousarray(self._symbols["value"])
         self._ends = self._starts + self._symbols["size"]
 
     def names(
-        self, path: str, addresses: model.Addresses, offsets: model.Addresses
+        self, path: str, addresses: model.Addresses, values: model.Addresses
     ) -> Iterator[tuple[int, model.Name]]:
-        """Yield (address, name) for those file offsets that lie inside a symbol."""
-        values = np.zeros(len(offsets), np.uint64)
-        for start, size, base in self._loads:
-            inside = (offsets >= start) & (offsets < start + size)
-            values[inside] = offsets[inside] - np.uint64(start) + np.uint64(base)
+        """Yield (address, name) for those values, one per address, that lie inside a symbol."""
         index = np.searchsorted(self._starts, values, side="right") - 1
         for address, value, i in zip(addresses, values, index, strict=True):
             if value and i >= 0 and value < self._ends[i]:
@@ -170,15 +189,6 @@ class _SymbolTable:
     def _text(self, at: int) -> str:
         end = self._strings.find(b"\0", at)
         return self._strings[at : end if end >= 0 else None].decode("utf-8", "backslashreplace")
-
-
-def _best_symbol_section(elf: ELFFile) -> SymbolTableSection | None:
-    found = {
-        section["sh_type"]: section
-        for section in elf.iter_sections()
-        if isinstance(section, SymbolTableSection)
-    }
-    return found.get("SHT_SYMTAB") or found.get("SHT_DYNSYM")
 
 
 def _usable(rows: Rows) -> Rows:

@@ -240,3 +240,19 @@ def test_kinds_of_live_blocks_count_for_all_that_are_alike() -> None:
     assert nodes.example.contents == bytes([1, *[0] * 23])
     assert (objects.type, objects.allocations, objects.bytes) == (TYPES[FOO], 2, 80)
     assert folded.group_of_row.tolist() == [0, 0, 1]
+
+
+def test_variables_are_told_apart_by_name_and_not_by_address() -> None:
+    known, other, unknown = DATA + 0x10, DATA + 0x18, DATA + 0x20
+    names = {a: model.Name(LIBRARY_PATH, "TypeOfList", a - known) for a in (known, other)}
+    leaks = [Leak(24, [i, a]) for i, a in enumerate((known, other, unknown, unknown + 8))]
+    leaks += [Leak(24, [7, 7, known])]  # too far from the begin to say what the block is
+    recording = decode(wire.frames(io.BytesIO(Stream(leaks=leaks).encoded())))
+    folded = folding.fold(recording, names, {})
+    found = {(g.allocations, g.signature) for g in folding.groups(recording, folded, 9, 9)}
+    library = "libexample.so.1"
+    assert found == {
+        (2, f"\N{MIDDLE DOT} | {library}+TypeOfList | zero"),
+        (2, f"int | {library} | zero"),
+        (1, f"int | int | {library}"),
+    }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import io
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,16 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from streams import Stream
 
-from reachscan import model, symbols, wire
+from reachscan import elf_files, model, symbols, wire
+from reachscan.elf_files import UnusableFileError
 from reachscan.recording import decode
 
 SOURCE = """
 int first(void) { return 1; }
 int second(void) { return 2; }
 const int table[4] = {1, 2, 3, 4};
+int initialised = 3;
+char large[0x10000];
 namespace app { struct Foo { virtual int answer() { return 42; } }; Foo foo; }
 int main() { return app::foo.answer() + first() + second() + table[0]; }
 """
@@ -63,8 +66,8 @@ def recording(path: Path, build_id: bytes) -> model.Recording:
 
 
 def build_id(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return symbols._build_id(ELFFile(file))
+    with elf_files.opened(path) as elf:
+        return elf_files.build_id(elf)
 
 
 def value(path: Path, name: str) -> int:
@@ -76,8 +79,12 @@ def value(path: Path, name: str) -> int:
         return int(found[0]["st_value"])
 
 
+def at(*addresses: int) -> model.Addresses:
+    return np.array(sorted(addresses), np.uint64)
+
+
 def name(rec: model.Recording, *addresses: int, live: bool = False) -> symbols.Named:
-    return symbols.name_addresses(rec, np.array(sorted(addresses), np.uint64), live=live)
+    return symbols.name_addresses(rec, at(*addresses), live=live)
 
 
 def test_functions_and_objects_are_named(program: Path) -> None:
@@ -129,16 +136,70 @@ def test_damaged_files_are_told_of(program: Path, tmp_path: Path, content: bytes
 def test_every_cut_of_a_file_is_survived(program: Path, tmp_path: Path) -> None:
     whole = program.read_bytes()
     cut = tmp_path / "cut"
+    cut.write_bytes(whole)
+    rec = recording(cut, b"")
+    where = BASE + value(program, "_Z5firstv")
     for length in range(0, len(whole), 97):
         cut.write_bytes(whole[:length])
-        with contextlib.suppress(symbols._NoSymbolsError):
-            symbols._find_table(iter([cut]), b"", True)
+        named = symbols.name_addresses(
+            replace(rec, target=replace(rec.target, pid=os.getpid())), at(where), live=True
+        )
+        assert named.names == {} or named.names[where].symbol == "first()"
+        assert len(named.warnings) <= 1
 
 
 def test_pipes_are_not_opened_for_symbols(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(symbols._NoSymbolsError, match="regular"):
-        symbols._find_table(iter([tmp_path / "pipe"]), b"", True)
+    with pytest.raises(UnusableFileError, match="regular"), elf_files.opened(tmp_path / "pipe"):
+        pass
+
+
+def test_variables_are_named_wherever_they_lie(program: Path) -> None:
+    rec = recording(program, build_id(program))
+    last = max(rec.mappings, key=lambda m: m.end)
+    bss = model.Mapping(last.end, last.end + 0x10000, 0, 0, last.permissions, "")
+    rec = replace(rec, mappings=(*rec.mappings, bss))
+    in_data, in_bss = BASE + value(program, "initialised"), BASE + value(program, "large") + 0x8000
+    assert bss.start <= in_bss < bss.end
+    named = name(rec, in_data, in_bss + 5).names
+    assert named[in_data] == model.Name(str(program), "initialised", 0)
+    assert named[in_bss + 5] == model.Name(str(program), "large", 0x8005)
+
+
+@pytest.fixture(scope="module")
+def stripped(program: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the program without its symbols, and the file that holds them."""
+    folder = tmp_path_factory.mktemp("stripped")
+    debug = folder / "small.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
+    link = f"--add-gnu-debuglink={debug}"
+    subprocess.run(["objcopy", "--strip-all", link, program, folder / "small"], check=True)
+    return folder / "small", debug
+
+
+@pytest.mark.parametrize("place", ["build id", ".", ".debug", "usr/lib/debug"])
+def test_separate_debug_files_are_found(
+    stripped: tuple[Path, Path],
+    program: Path,
+    tmp_path: Path,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bare, debug = stripped
+    own_id = build_id(bare)
+    folder = {
+        "build id": tmp_path / f"usr/lib/debug/.build-id/{own_id.hex()[:2]}",
+        "usr/lib/debug": tmp_path / "usr/lib/debug" / bare.parent.relative_to("/"),
+    }.get(place, tmp_path / bare.parent.relative_to("/") / place)
+    folder.mkdir(parents=True)
+    found = folder / (f"{own_id.hex()[2:]}.debug" if place == "build id" else debug.name)
+    found.write_bytes(debug.read_bytes())
+    monkeypatch.setattr(symbols, "roots", lambda *_, **__: [tmp_path / "elsewhere", tmp_path])
+    where = BASE + value(program, "_Z5firstv")
+    rec = recording(bare, own_id)
+    assert name(rec, where).names[where].symbol == "first()"
+    found.write_bytes(Path("/bin/true").read_bytes())  # somebody else's
+    assert name(rec, where).names == {}
 
 
 def own_mappings() -> list[model.Mapping]:

@@ -115,7 +115,6 @@ def test_a_kernel_thread(proc: Path) -> None:
         target.check(77)
 
 
-
 @pytest.mark.parametrize(
     ("exe", "says"),
     [

@@ -20,6 +20,8 @@ _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]) -> model.Folding:
     """Group the direct leaks that are alike, or the kinds of live blocks; largest group first.
 
+    Groups that are only possibly leaked come after all others.
+
     Args:
         recording: the decoded stream.
         names: symbols of the addresses that `signatures.pointers_to_name` returns, as far as known.
@@ -36,7 +38,8 @@ def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]
     ]
     blocks, total, below, total_below = sums
     example = _examples(rows, recording.contents, group_of_row, count)
-    order = np.lexsort((rows.address[example], -blocks, -(total + total_below)))
+    doubtful = rows.reason[example] != model.DEFINITE
+    order = np.lexsort((rows.address[example], -blocks, -(total + total_below), doubtful))
     rank = np.empty(count, np.int32)
     rank[order] = np.arange(count, dtype=np.int32)
     return model.Folding(
@@ -51,6 +54,7 @@ def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]
         vtables=vtables,
         type_of_vtable=type_of_vtable,
         shape=_shapes(rows, group_of_row, count)[order],
+        reason=rows.reason[example][order],
         signature=_signatures(codes, group_of_row, count, len(labels) - 1)[order],
         labels=labels,
         group_of_row=rank[group_of_row],
@@ -127,6 +131,7 @@ def _group_at(
         shape=None if kind >= 0 else containers.shape_name(int(folding.shape[i])) or None,
         signature=" | ".join(labels),
         key=key,
+        reason=int(folding.reason[i]),
         example=model.Example(int(rows.address[row]), size, contents[:size]),
         sizes=sizes,
         tree=tree,
@@ -139,6 +144,7 @@ def _group(
     """Return a group number per row, and how many groups there are."""
     typed = type_of_row >= 0
     key = _compact(np.where(typed, -1 - type_of_row, rows.size.astype(np.int64)))
+    key = key * (model.CHANGED + 1) + rows.reason
     for column in codes:
         # What a word looks like may differ between blocks that are alike.
         coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)

@@ -1,4 +1,4 @@
-"""How large grouped blocks are: a histogram per group. Pure functions on columns."""
+"""How large leaked blocks are. Pure functions on columns."""
 
 from __future__ import annotations
 
@@ -41,3 +41,16 @@ def _histogram(pairs: list[tuple[int, int]], sizes: int) -> Histogram:
         return shown
     amount = sum(size * count for size, count in rest)
     return (*shown, model.SizeCount(None, sum(count for _, count in rest), amount))
+
+
+def of_all(leaks: model.Leaks) -> list[model.SizeClass]:
+    """Return how many leaks there are of each size between powers of two, smallest first."""
+    size = leaks.size.astype(np.float64)  # exact: no block is larger than its 53 binary digits
+    digits = np.frexp(size)[1]
+    count = np.bincount(digits)
+    amount = np.zeros(len(count), np.int64)
+    np.add.at(amount, digits, leaks.size.astype(np.int64))
+    return [
+        model.SizeClass(1 << (n - 1) if n else 0, (1 << n) - 1, int(count[n]), int(amount[n]))
+        for n in np.flatnonzero(count).tolist()
+    ]

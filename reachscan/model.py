@@ -289,6 +289,16 @@ class SizeCount:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """How many blocks have one of the sizes `smallest`, ..., `largest`, and what they add up to."""
+
+    smallest: int
+    largest: int
+    allocations: int
+    bytes: int
+
+
 class Branch(NamedTuple):
     """Blocks of one kind below a group (usable bytes), and what hangs below those.
 
@@ -316,6 +326,7 @@ class Group:
         size: of the example.
         key: what the group is called in every scan of the program: its type, or else its size and
             what its leading words point to. Groups that differ in no more than offsets share it.
+        reason: why they are only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
         sizes: of the direct leaks, most frequent first.
         tree: what hangs below them.
         shape: what most of the blocks look like, if they have no type.
@@ -330,6 +341,7 @@ class Group:
     shape: str | None
     signature: str
     key: str
+    reason: int
     example: Example
     sizes: tuple[SizeCount, ...]
     tree: tuple[Branch, ...]
@@ -337,7 +349,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """All groups in columns, largest first.
+    """All groups in columns, largest first, those that are only possibly leaked last.
 
     Attributes:
         allocations, bytes: direct leaks of each group.
@@ -348,6 +360,7 @@ class Folding:
         types: readable type names.
         vtables, type_of_vtable: addresses, ascending, and the index into `types` of each.
         shape: what most blocks of the group look like (`UNKNOWN_SHAPE`, ...).
+        reason: why each group is only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
         signature: one row per group, codes into `labels`, one per leading word.
         labels: what the codes of `signature` are called.
         group_of_row: index of the group that each direct leak, or kind, belongs to.
@@ -365,6 +378,7 @@ class Folding:
     vtables: Addresses
     type_of_vtable: Indexes
     shape: Indexes
+    reason: Indexes
     signature: Indexes
     labels: tuple[str, ...]
     group_of_row: NDArray[np.int32]

@@ -21,6 +21,7 @@ class Rows:
         position: of each row in the stream: among all leaks, or among all kinds.
         address, size: of a block (usable bytes); it stands for all that the row counts.
         shape: what it looks like (`model.UNKNOWN_SHAPE`, ...).
+        reason: why it is only possibly leaked (`model.ONE_PAST_THE_END`, ...), or `model.DEFINITE`.
         words: its leading words.
         count, bytes: how many blocks, and their bytes together.
         below, bytes_below: the same of what hangs below them.
@@ -30,6 +31,7 @@ class Rows:
     address: model.Addresses
     size: model.Addresses
     shape: model.Indexes
+    reason: model.Indexes
     words: model.Addresses
     count: model.Indexes
     bytes: model.Indexes
@@ -51,6 +53,7 @@ class Rows:
             address=kinds.example,
             size=kinds.size,
             shape=kinds.shape.astype(np.int64),
+            reason=nothing,
             words=kinds.words,
             count=kinds.count.astype(np.int64),
             bytes=kinds.bytes.astype(np.int64),
@@ -70,6 +73,7 @@ class Rows:
             address=leaks.address[heads],
             size=size,
             shape=leaks.shape[heads].astype(np.int64),
+            reason=leaks.reason[heads].astype(np.int64),
             words=leaks.words,
             count=np.ones(len(heads), np.int64),
             bytes=size.astype(np.int64),

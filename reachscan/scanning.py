@@ -49,6 +49,13 @@ class ScanResult:
     folding: model.Folding
     save_error: errors.OutputError | None = None
 
+    @property
+    def possible(self) -> tuple[int, int]:
+        """Allocations and bytes of the leaks that are only possible."""
+        leaks = self.recording.leaks
+        sizes = leaks.size[leaks.reason != model.DEFINITE]
+        return len(sizes), int(sizes.sum())
+
     def groups(self, limit: int, rows: int = 20) -> list[model.Group]:
         """Return the largest groups, largest first.
 

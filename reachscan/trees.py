@@ -79,18 +79,16 @@ def _kinds(
 
     The kind is the C++ type, or else the shape, or else the size.
     """
-    shapes = containers.SHAPES[1:]
-    kind_of_shape = np.full(256, _NONE)
-    kind_of_shape[1 : len(containers.SHAPES)] = np.arange(len(shapes))
-    kind = kind_of_shape[leaks.shape[chosen]]
+    shape = leaks.shape[chosen].astype(np.int64)
+    kind = np.where((shape != model.UNKNOWN_SHAPE) & (shape < len(containers.SHAPES)), shape, _NONE)
     if len(folding.vtables):
         word = leaks.first_word[chosen]
         at = np.minimum(np.searchsorted(folding.vtables, word), len(folding.vtables) - 1)
         typed = (folding.vtables[at] == word) & (leaks.size[chosen] >= WORD)
-        kind[typed] = len(shapes) + folding.type_of_vtable[at[typed]]
+        kind[typed] = len(containers.SHAPES) + folding.type_of_vtable[at[typed]]
     rest = kind == _NONE
     sizes, number = np.unique(leaks.size[chosen][rest], return_inverse=True)
-    names = (*shapes, *folding.types)
+    names = (*containers.SHAPES, *folding.types)
     kind[rest] = len(names) + number.reshape(-1)
     return kind, names + (BLOCK,) * len(sizes)
 

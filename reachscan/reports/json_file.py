@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
-from reachscan import model
-from reachscan.reports import Selection
+from reachscan import histograms, model
+from reachscan.reports import Selection, doubts
 from reachscan.reports.wording import instant
 from reachscan.scanning import ScanResult
 
@@ -45,16 +46,25 @@ def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
         "target": _target(recording),
         "snapshot": _snapshot(recording.snapshot, recording.target.started),
         "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
-        "leaks": {
-            "allocations": totals.leaked,
-            "bytes": totals.leaked_bytes,
-            "direct_allocations": totals.direct,
-            "direct_bytes": totals.direct_bytes,
-        },
+        "leaks": _leaks(result),
         "groups_total": len(result.folding.example),
         "groups": [_group(g, selection.contents) for g in result.groups(selection.limit)],
         "warnings": [{"code": w.code, "message": w.message} for w in recording.warnings],
         "complete": is_complete(recording),
+    }
+
+
+def _leaks(result: ScanResult) -> dict[str, Any]:
+    totals = result.recording.totals
+    possible_allocations, possible_bytes = result.possible
+    return {
+        "allocations": totals.leaked,
+        "bytes": totals.leaked_bytes,
+        "direct_allocations": totals.direct,
+        "direct_bytes": totals.direct_bytes,
+        "possible_allocations": possible_allocations,
+        "possible_bytes": possible_bytes,
+        "sizes": [asdict(row) for row in histograms.of_all(result.recording.leaks)],
     }
 
 
@@ -100,13 +110,21 @@ def _group(group: model.Group, contents: int) -> dict[str, Any]:
         "shape": group.shape,
         "signature": group.signature,
         "key": group.key,
+        "confidence": doubts.confidence(group.reason),
+        "reason": doubts.NAMES.get(group.reason),
         "stack": None,
         "example": {
             "address": f"{group.example.address:#x}",
             "size": group.example.size,
             "contents": group.example.contents[:contents].hex(),
         },
+        "sizes": [asdict(row) for row in group.sizes],
+        "tree": [_branch(branch) for branch in group.tree],
     }
+
+
+def _branch(branch: model.Branch) -> dict[str, Any]:
+    return {**branch._asdict(), "below": [_branch(other) for other in branch.below]}
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:
@@ -115,11 +133,15 @@ def _blocks(result: ScanResult) -> Iterator[str]:
         leaks.address.tolist(),
         leaks.size.tolist(),
         leaks.parent.tolist(),
+        leaks.reason.tolist(),
         result.folding.group_of_leak.tolist(),
         strict=True,
     )
     last = len(leaks.address) - 1
-    for i, (address, size, parent, group) in enumerate(rows):
+    for i, (address, size, parent, reason, group) in enumerate(rows):
         kind = "direct" if parent == model.DIRECT else "indirect"
-        row = f'{{"address": "{address:#x}", "size": {size}, "kind": "{kind}", "group": {group}}}'
-        yield f"    {row}{',' if i < last else ''}"
+        sure = doubts.confidence(reason)
+        yield (
+            f'    {{"address": "{address:#x}", "size": {size}, "kind": "{kind}", '
+            f'"confidence": "{sure}", "group": {group}}}{"," if i < last else ""}'
+        )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reachscan import model
-from reachscan.reports import Selection
+from reachscan.reports import Selection, doubts
 from reachscan.reports.json_file import is_complete
 from reachscan.scanning import ScanResult
+
+_ROWS = 5
+"""Sizes and branches of each group: a line of a log should not grow without bounds."""
 
 Value = str | int | bool | None
 
@@ -21,7 +24,7 @@ def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
         selection: how much of it.
     """
     recording = result.recording
-    shown = result.groups(selection.limit)
+    shown = result.groups(selection.limit, _ROWS)
     yield _summary(result, len(shown))
     for group in shown:
         yield _group(recording.target, group, selection.contents)
@@ -46,6 +49,7 @@ def _text(value: Value) -> str:
 def _summary(result: ScanResult, shown: int) -> str:
     recording = result.recording
     totals = recording.totals
+    possible_leaks, possible_bytes = result.possible
     return line(
         event="scan",
         pid=recording.target.pid,
@@ -58,6 +62,8 @@ def _summary(result: ScanResult, shown: int) -> str:
         leaked_bytes=totals.leaked_bytes,
         direct=totals.direct,
         direct_bytes=totals.direct_bytes,
+        possible=possible_leaks,
+        possible_bytes=possible_bytes,
         groups=len(result.folding.example),
         groups_shown=shown,
         complete=is_complete(recording),
@@ -77,9 +83,27 @@ def _group(target: model.Target, group: model.Group, contents: int) -> str:
         size=group.size,
         type=group.type,
         signature=group.signature,
+        key=group.key,
+        confidence=doubts.confidence(group.reason),
+        reason=doubts.NAMES.get(group.reason),
+        sizes=_sizes(group.sizes) if len(group.sizes) > 1 else None,
+        tree=" ".join(_branches(group.tree)) or None,
         example=f"{group.example.address:#x}",
         contents=group.example.contents[:contents].hex() or None,
     )
+
+
+def _sizes(sizes: Sequence[model.SizeCount]) -> str:
+    """Return `24:1000,40:7,other:3`: sizes and how many blocks have them."""
+    rows = (f"{'other' if row.size is None else row.size}:{row.allocations}" for row in sizes)
+    return ",".join(rows)
+
+
+def _branches(branches: Sequence[model.Branch]) -> Iterator[str]:
+    """Yield `7 text, 280 B` for each branch; those below one follow it in parentheses."""
+    for branch in branches:
+        name = f"{branch.kinds} more kinds" if branch.name is None else branch.name
+        yield f"[{branch.allocations} {name}, {branch.bytes} B{''.join(_branches(branch.below))}]"
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:
@@ -88,9 +112,13 @@ def _blocks(result: ScanResult) -> Iterator[str]:
         leaks.address.tolist(),
         leaks.size.tolist(),
         leaks.parent.tolist(),
+        leaks.reason.tolist(),
         result.folding.group_of_leak.tolist(),
         strict=True,
     )
-    for address, size, parent, group in rows:
+    for address, size, parent, reason, group in rows:
         kind = "direct" if parent == model.DIRECT else "indirect"
-        yield f"event=block pid={pid} address={address:#x} size={size} kind={kind} group={group}"
+        yield (
+            f"event=block pid={pid} address={address:#x} size={size} kind={kind} "
+            f"confidence={doubts.confidence(reason)} group={group}"
+        )

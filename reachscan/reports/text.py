@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reachscan import model
-from reachscan.reports import Selection, Style, plain
-from reachscan.reports.wording import count, duration, printable, size
+from reachscan.reports import Selection, Style, doubts, plain
+from reachscan.reports.wording import (
+    count,
+    cut,
+    duration,
+    exact_size,
+    number,
+    printable,
+    size,
+    wrap,
+)
 from reachscan.scanning import ScanResult
 
 WIDTH = 100
 _DUMP_ROW = 16
-_WHAT_COLUMN = 40
+_DETAILS = 6
+"""Rows of the tree and of the sizes of a group."""
 
 
 def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Iterator[str]:
@@ -25,19 +34,26 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
     """
     recording = result.recording
     if recording.totals.leaked:
-        yield style(_headline(recording), "headline")
-        yield style(f"{_split(recording)}; {_how(recording)}", "dim")
+        yield from _paragraph(_headline(recording), "headline", style)
+        yield from _paragraph(f"{_split(recording)}; {_how(recording)}", "dim", style)
+        yield from _paragraph(_possible(result), "warning", style)
         yield ""
         yield from _table(result, selection, style)
         if selection.every_block:
             yield ""
             yield from _blocks(result)
     else:
-        yield style(_no_leaks(recording), "good")
-        yield style(_how(recording), "dim")
+        yield from _paragraph(_no_leaks(recording), "good", style)
+        yield from _paragraph(_how(recording), "dim", style)
     for warning in recording.warnings:
         yield ""
-        yield from _warning(warning, style)
+        text = printable(f"warning: {warning.message} ({warning.code})")
+        yield from _paragraph(text, "warning", style)
+
+
+def _paragraph(text: str, what: str, style: Style) -> Iterator[str]:
+    if text:
+        yield from (style(line, what) for line in wrap(text, WIDTH, "  "))
 
 
 def _headline(recording: model.Recording) -> str:
@@ -55,6 +71,11 @@ def _split(recording: model.Recording) -> str:
         f"{totals.direct} direct ({size(totals.direct_bytes)}) "
         f"and {totals.leaked - totals.direct} indirect ({indirect})"
     )
+
+
+def _possible(result: ScanResult) -> str:
+    leaks, amount = result.possible
+    return f"of these, {count(leaks, 'block')} ({size(amount)}) only possibly leaked" * (leaks > 0)
 
 
 def _no_leaks(recording: model.Recording) -> str:
@@ -86,39 +107,76 @@ def _how(recording: model.Recording) -> str:
 
 def _table(result: ScanResult, selection: Selection, style: Style) -> Iterator[str]:
     totals = result.recording.totals
-    shown = result.groups(selection.limit)
-    yield style(_row("bytes", "direct", "indirect", "size", "what nothing points to"), "dim")
+    shown = result.groups(selection.limit, _DETAILS)
+    header = _columns("bytes", "direct", "indirect", "size")
+    yield style(f"{header}what nothing points to", "dim")
     for group in shown:
         yield from _group(group, selection, style)
     hidden = len(result.folding.example) - len(shown)
     if hidden:
         yield _hidden(result, len(shown), hidden)
-    rule = "-" * 10
-    yield style(_row(rule, "-" * 8, "-" * 8, "", "").rstrip(), "dim")
+    yield style(_columns("-" * 10, "-" * 8, "-" * 8).rstrip(), "dim")
+    kinds = count(len(result.folding.example), "kind")
     indirect = totals.leaked - totals.direct
-    number = len(result.folding.example)
-    what = f"{number} kinds" if number != 1 else "1 kind"
-    yield _row(size(totals.leaked_bytes), str(totals.direct), str(indirect), "", f"in all, {what}")
+    columns = _columns(size(totals.leaked_bytes), number(totals.direct), number(indirect))
+    yield f"{columns}in all, {kinds}"
 
 
-def _row(amount: str, direct: str, indirect: str, each: str, what: str) -> str:
-    return f"{amount:>10}  {direct:>8}  {indirect:>8}  {each:>6}  {what}"
+def _columns(amount: str, direct: str, indirect: str, each: str = "") -> str:
+    return f"{amount:>10}  {direct:>8}  {indirect:>8}  {each:>8}  "
 
 
 def _group(group: model.Group, selection: Selection, style: Style) -> Iterator[str]:
+    columns = _columns(
+        size(group.bytes + group.indirect_bytes),
+        number(group.allocations),
+        number(group.indirect_allocations),
+        exact_size(group.size) if len(group.sizes) == 1 else "varies",
+    )
+    first, *rest = list(_what(group, WIDTH - len(columns), style))
+    yield columns + first
+    for line in rest:
+        yield " " * len(columns) + line
+    yield from _tree(group.tree)
+    yield from _example(group.example, selection.contents, style)
+
+
+def _what(group: model.Group, width: int, style: Style) -> Iterator[str]:
+    """Yield what is known of the direct leaks themselves."""
     shape = f"{group.shape}: " if group.shape else ""
     what = printable(group.type or shape + group.signature or "a block of no words")
-    first, *rest = textwrap.wrap(what, WIDTH - _WHAT_COLUMN) or [""]
-    amount = size(group.bytes + group.indirect_bytes)
-    columns = (amount, str(group.allocations), str(group.indirect_allocations), str(group.size))
-    yield _row(*columns, style(first, "headline"))
-    indent = " " * _WHAT_COLUMN
-    for line in rest:
-        yield indent + style(line, "headline")
+    texts = [(what, "headline")]
     if group.type:
-        for line in textwrap.wrap(printable(group.signature), WIDTH - _WHAT_COLUMN):
-            yield indent + style(line, "dim")
-    yield from _example(group.example, selection.contents, style)
+        texts.append((printable(group.signature), "dim"))
+    if group.reason != model.DEFINITE:
+        texts.append((f"possible: {doubts.in_words(group.reason)}", "warning"))
+    if len(group.sizes) > 1:
+        texts.append((_sizes(group.sizes), "dim"))
+    for text, kind in texts:
+        for line in wrap(text, width):
+            yield style(line, kind)
+
+
+def _sizes(sizes: Sequence[model.SizeCount]) -> str:
+    rows = [
+        f"{number(row.allocations)} of {'other sizes' if row.size is None else f'{row.size} bytes'}"
+        for row in sizes
+    ]
+    return ", ".join(rows)
+
+
+def _tree(branches: Sequence[model.Branch], guide: str = "") -> Iterator[str]:
+    for branch in branches:
+        is_last = branch is branches[-1]
+        each = "varies" if branch.smallest != branch.largest else exact_size(branch.smallest or 0)
+        name = branch.name or count(branch.kinds, "more kind")
+        columns = _columns(
+            size(branch.bytes), "", number(branch.allocations), each if branch.name else ""
+        )
+        yield columns + cut(
+            f"{guide}{'└' if is_last else '├'} {printable(name)}", WIDTH - len(columns)
+        )
+        yield from _tree(branch.below, f"{guide}{' ' if is_last else '│'} ")
 
 
 def _example(example: model.Example, contents: int, style: Style) -> Iterator[str]:
@@ -136,9 +194,8 @@ def _hidden(result: ScanResult, shown: int, hidden: int) -> str:
     amount = int(folded.bytes[rest].sum() + folded.indirect_bytes[rest].sum())
     direct = int(folded.allocations[rest].sum())
     indirect = int(folded.indirect_allocations[rest].sum())
-    kinds = f"{hidden} more kinds" if hidden != 1 else "1 more kind"
-    what = f"{kinds}, shown by --limit {shown + hidden}"
-    return _row(size(amount), str(direct), str(indirect), "", what)
+    what = f"{count(hidden, 'more kind')}, shown by --limit {shown + hidden}"
+    return _columns(size(amount), number(direct), number(indirect)) + what
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:
@@ -148,15 +205,11 @@ def _blocks(result: ScanResult) -> Iterator[str]:
         leaks.address.tolist(),
         leaks.size.tolist(),
         leaks.parent.tolist(),
+        leaks.reason.tolist(),
         group_of_leak.tolist(),
         strict=True,
     )
-    for address, block_size, parent, group in columns:
+    for address, block_size, parent, reason, group in columns:
         kind = "direct" if parent == model.DIRECT else "indirect"
-        yield f"  {address:#018x}  {block_size:>10}  {kind:<8}  kind {group + 1}"
-
-
-def _warning(warning: model.Warning, style: Style) -> Iterator[str]:
-    text = printable(f"warning: {warning.message} ({warning.code})")
-    for line in textwrap.wrap(text, WIDTH, subsequent_indent="  "):
-        yield style(line, "warning")
+        sure = doubts.confidence(reason)
+        yield f"  {address:#018x}  {block_size:>10}  {kind:<8}  {sure:<8}  kind {group + 1}"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
+import unicodedata
+from bisect import bisect_right
 from datetime import datetime, timedelta, timezone
+from itertools import accumulate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FILLER = "\0"
 _PREFIXES = ("KiB", "MiB", "GiB", "TiB")
 
 
-def size(count: int) -> str:
+def size(count: int, digits: int = 1) -> str:
     """Return a number of bytes for people: `24 B`, `15.3 MiB`."""
     if count < 1024:
         return f"{count} B"
@@ -17,7 +22,17 @@ def size(count: int) -> str:
         value /= 1024
         if value < 1023.95:
             break
-    return f"{value:.1f} {prefix}"
+    return f"{value:.{digits}f} {prefix}"
+
+
+def number(value: int) -> str:
+    """Return a number in at most eight characters: `99999999`, `100M`."""
+    return str(value) if value < 10**8 else f"{value / 10**6:.0f}M"
+
+
+def exact_size(count: int) -> str:
+    """Return a number of bytes without a unit if it has at most eight digits."""
+    return str(count) if count < 10**8 else size(count, digits=0)
 
 
 def count(number: int, what: str) -> str:
@@ -39,3 +54,28 @@ def instant(ns: int) -> str:
 def printable(text: str) -> str:
     """Return a text that cannot steer a terminal: control characters are written out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a text in lines of at most so many columns on a terminal, at least one.
+
+    Args:
+        text: without control characters.
+        width: columns.
+        indent: what lines but the first begin with.
+    """
+    wide = "".join(c + _FILLER if _is_wide(c) else c for c in text)
+    lines = textwrap.wrap(wide, width, subsequent_indent=indent) or [""]
+    return [line.replace(_FILLER, "") for line in lines]
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text, shortened to so many columns on a terminal if it is longer."""
+    ends = list(accumulate(1 + _is_wide(c) for c in text))
+    if not ends or ends[-1] <= width:
+        return text
+    return text[: bisect_right(ends, width - 1)] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def _is_wide(character: str) -> bool:
+    return unicodedata.east_asian_width(character) in "WF"

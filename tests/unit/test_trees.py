@@ -73,6 +73,7 @@ def make(
         vtables=np.array([FOO, BAR], np.uint64),
         type_of_vtable=np.array([1, 0]),
         shape=count,
+        reason=count,
         signature=count.reshape(-1, 1),
         labels=(),
         group_of_row=np.array(groups, np.int32),

@@ -1,0 +1,30 @@
+"""How sure it is that blocks are leaked: what `Leaks.reason` is called."""
+
+from __future__ import annotations
+
+from reachscan import model
+
+NAMES = {
+    model.ONE_PAST_THE_END: "one-past-the-end",
+    model.TAGGED: "tagged-pointer",
+    model.UNREADABLE_MEMORY: "unreadable-memory",
+    model.CHANGED: "changed",
+}
+"""What reasons are called in reports that programs read; `DEFINITE` has no name."""
+
+_IN_WORDS = {
+    model.ONE_PAST_THE_END: "there is a pointer to its very end, which may be meant for it",
+    model.TAGGED: "there is a word that points to it if its unused bits are left out",
+    model.UNREADABLE_MEMORY: "memory that could not be read may point to it",
+    model.CHANGED: "it changed between the scans, so something may use it",
+}
+
+
+def confidence(reason: int) -> str:
+    """Return `definite` or `possible`."""
+    return "definite" if reason == model.DEFINITE else "possible"
+
+
+def in_words(reason: int) -> str:
+    """Return why a block is only possibly leaked, as a sentence about it."""
+    return _IN_WORDS[reason]

@@ -69,6 +69,11 @@ class AddressSpace:
         """Return for each address the index of its mapping, -1 if it is in none."""
         return self._find_mapping.find(addresses)
 
+    def module_of_address(self, address: int) -> str | None:
+        """Return the path of the module that an address lies in, None if it lies in none."""
+        module = int(self.module_of[self.mapping_at(np.array([address], np.uint64))][0])
+        return self.modules[module] if module >= 0 else None
+
     def is_code(self, mapping: model.Indexes) -> model.Flags:
         """Return which of these mappings (indexes) are executable and belong to a module."""
         return self._executable[mapping] & (self.module_of[mapping] >= 0)

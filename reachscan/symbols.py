@@ -32,7 +32,12 @@ _SYMBOL = np.dtype(
 )
 Rows = NDArray[np.void]
 
-_OBJECT, _FUNCTION, _INDIRECT = 1, 2, 10
+_OBJECT, _FUNCTION, _THREAD_LOCAL, _INDIRECT = 1, 2, 6, 10
+ADDRESSES, THREAD_LOCALS = (_OBJECT, _FUNCTION, _INDIRECT), (_THREAD_LOCAL,)
+"""Types of the symbols whose values are addresses, or offsets into thread-local storage."""
+
+NOWHERE = np.uint64(2**64 - 1)
+"""The value of what no symbol can have."""
 _PREFERENCE = np.array([2, 0, 1, *[3] * 13])  # by binding: global names before weak and local ones
 
 
@@ -63,14 +68,14 @@ def name_addresses(recording: model.Recording, addresses: model.Addresses, *, li
         try:
             with opened_module(recording, path, live=live) as elf:
                 loads = elf_files.loads(elf)
-                tables = _tables(elf, path, roots(recording, live=live))
+                found = tables(elf, path, roots(recording, live=live))
         except UnusableFileError as error:
             warnings.append(model.Warning("no-symbols", f"no symbols for {path}: {error}"))
             continue
         for i in np.unique(at[inside]):
             here = addresses[at == i]
             values = _values(here, space.file_offset(int(i)), loads)
-            for table in tables:
+            for table in found:
                 names.update(table.names(path, here, values))
     return Named(names, tuple(warnings))
 
@@ -129,7 +134,7 @@ def _candidates(recording: model.Recording, path: str, live: bool) -> Iterator[P
 
 
 def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load]) -> model.Addresses:
-    """Return what addresses of one mapping are in the file's own numbering, 0 if nothing there.
+    """Return what addresses of one mapping are in the file's own numbering, or `NOWHERE`.
 
     Args:
         addresses: of the target.
@@ -137,7 +142,7 @@ def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load])
         loads: the segments of the file.
     """
     offsets = addresses + np.uint64(file_offset % (1 << 64))
-    values = np.zeros(len(offsets), np.uint64)
+    values = np.full(len(offsets), NOWHERE)
     # What lies behind the end of a segment in the file may be the next segment, or its own .bss.
     for behind in (True, False):
         for load in loads:
@@ -147,29 +152,42 @@ def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load])
     return values
 
 
-def _tables(elf: ELFFile, path: str, where: Sequence[Path]) -> list[_SymbolTable]:
-    """Return the symbol tables that name addresses of a module, the best last."""
+def tables(
+    elf: ELFFile, path: str, where: Sequence[Path], kinds: Sequence[int] = ADDRESSES
+) -> list[SymbolTable]:
+    """Return the symbol tables of a module, the best last.
+
+    Args:
+        elf: the module's own file.
+        path: of the module, as the process sees it.
+        where: root folders to look for its debug file in, best first.
+        kinds: types of the symbols that are wanted.
+
+    Raises:
+        UnusableFileError: the file is damaged.
+    """
     own = [s for s in elf.iter_sections() if isinstance(s, SymbolTableSection)]
-    tables = [_SymbolTable(s) for s in own if s["sh_type"] == "SHT_DYNSYM"]
+    found = [SymbolTable(s, kinds) for s in own if s["sh_type"] == "SHT_DYNSYM"]
     complete = [s for s in own if s["sh_type"] == "SHT_SYMTAB"]
     if complete:
-        return [*tables, _SymbolTable(complete[0])]
+        return [*found, SymbolTable(complete[0], kinds)]
     try:
         with debug_files.opened(elf, path, where) as debug:
-            if debug is not None:
-                found = debug.get_section_by_name(".symtab")
-                tables += [_SymbolTable(found)] if isinstance(found, SymbolTableSection) else []
+            section = debug.get_section_by_name(".symtab") if debug else None
+            return found + (
+                [SymbolTable(section, kinds)] if isinstance(section, SymbolTableSection) else []
+            )
     except UnusableFileError:
-        return tables  # the names that programs are linked by are better than none
-    return tables
+        return found  # the names that programs are linked by are better than none
 
 
-class _SymbolTable:
-    """Functions and objects of one ELF file, sorted by address."""
+class SymbolTable:
+    """Symbols of one ELF file, sorted by value."""
 
-    def __init__(self, section: SymbolTableSection) -> None:
+    def __init__(self, section: SymbolTableSection, kinds: Sequence[int]) -> None:
         raw = section.data()
-        self._symbols = _usable(np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize))
+        rows = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
+        self._symbols = _usable(rows, kinds)
         self._strings = section.stringtable.data()
         self._starts = np.ascontiguousarray(self._symbols["value"])
         self._ends = self._starts + self._symbols["size"]
@@ -177,10 +195,16 @@ class _SymbolTable:
     def names(
         self, path: str, addresses: model.Addresses, values: model.Addresses
     ) -> Iterator[tuple[int, model.Name]]:
-        """Yield (address, name) for those values, one per address, that lie inside a symbol."""
+        """Yield the names of addresses whose values lie inside a symbol.
+
+        Args:
+            path: of the module.
+            addresses: what to call them by.
+            values: where they are in the numbering of the symbols, one per address.
+        """
         index = np.searchsorted(self._starts, values, side="right") - 1
         for address, value, i in zip(addresses, values, index, strict=True):
-            if value and i >= 0 and value < self._ends[i]:
+            if i >= 0 and value < self._ends[i]:
                 symbol = demangling.symbol_name(self._text(int(self._symbols["name"][i])))
                 if symbol:
                     offset = int(value - self._starts[i])
@@ -191,10 +215,10 @@ class _SymbolTable:
         return self._strings[at : end if end >= 0 else None].decode("utf-8", "backslashreplace")
 
 
-def _usable(rows: Rows) -> Rows:
-    """Return defined functions and objects by address, the preferred one of aliases only."""
+def _usable(rows: Rows, kinds: Sequence[int]) -> Rows:
+    """Return defined symbols of some types by value, the preferred one of aliases only."""
     kind, binding = rows["info"] & 15, rows["info"] >> 4
-    wanted = np.isin(kind, (_OBJECT, _FUNCTION, _INDIRECT)) & (rows["section"] != 0)
+    wanted = np.isin(kind, kinds) & (rows["section"] != 0)
     rows, binding = rows[wanted], binding[wanted]
     order = np.lexsort((rows["name"], _PREFERENCE[binding], rows["value"]))
     rows = rows[order]

@@ -43,12 +43,26 @@ def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "target": _target(recording),
-        "snapshot": _snapshot(recording.snapshot, recording.target.started),
+        **facts(recording),
         "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
         "leaks": _leaks(result),
         "groups_total": len(result.folding.example),
         "groups": [_group(g, selection.contents) for g in result.groups(selection.limit)],
+        **caveats(recording),
+    }
+
+
+def facts(recording: model.Recording) -> dict[str, Any]:
+    """Return what was scanned, and how."""
+    return {
+        "target": _target(recording),
+        "snapshot": _snapshot(recording.snapshot, recording.target.started),
+    }
+
+
+def caveats(recording: model.Recording) -> dict[str, Any]:
+    """Return what the reader must know."""
+    return {
         "warnings": [{"code": w.code, "message": w.message} for w in recording.warnings],
         "complete": is_complete(recording),
     }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reachscan import model
-from reachscan.reports import Selection, Style, doubts, plain
+from reachscan.reports import Selection, Style, doubts, parts, plain
+from reachscan.reports.parts import WIDTH
 from reachscan.reports.wording import (
     count,
     cut,
-    duration,
     exact_size,
     number,
     printable,
@@ -18,8 +18,6 @@ from reachscan.reports.wording import (
 )
 from reachscan.scanning import ScanResult
 
-WIDTH = 100
-_DUMP_ROW = 16
 _DETAILS = 6
 """Rows of the tree and of the sizes of a group."""
 
@@ -34,33 +32,26 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
     """
     recording = result.recording
     if recording.totals.leaked:
-        yield from _paragraph(_headline(recording), "headline", style)
-        yield from _paragraph(f"{_split(recording)}; {_how(recording)}", "dim", style)
-        yield from _paragraph(_possible(result), "warning", style)
+        yield from parts.paragraph(_headline(recording), "headline", style)
+        yield from parts.paragraph(f"{_split(recording)}; {parts.how(recording)}", "dim", style)
+        yield from parts.paragraph(_possible(result), "warning", style)
         yield ""
         yield from _table(result, selection, style)
         if selection.every_block:
             yield ""
             yield from _blocks(result)
     else:
-        yield from _paragraph(_no_leaks(recording), "good", style)
-        yield from _paragraph(_how(recording), "dim", style)
-    for warning in recording.warnings:
-        yield ""
-        text = printable(f"warning: {warning.message} ({warning.code})")
-        yield from _paragraph(text, "warning", style)
-
-
-def _paragraph(text: str, what: str, style: Style) -> Iterator[str]:
-    if text:
-        yield from (style(line, what) for line in wrap(text, WIDTH, "  "))
+        yield from parts.paragraph(_no_leaks(recording), "good", style)
+        yield from parts.paragraph(parts.how(recording), "dim", style)
+    yield from parts.warnings(recording, style)
 
 
 def _headline(recording: model.Recording) -> str:
     totals = recording.totals
     return (
-        f"{_who(recording)}: {count(totals.leaked, 'leaked block')}, {size(totals.leaked_bytes)}, "
-        f"of {totals.allocations} allocated{_allocators(recording)}"
+        f"{parts.who(recording)}: {count(totals.leaked, 'leaked block')}, "
+        f"{size(totals.leaked_bytes)}, "
+        f"of {totals.allocations} allocated{parts.allocators(recording)}"
     )
 
 
@@ -81,27 +72,8 @@ def _possible(result: ScanResult) -> str:
 def _no_leaks(recording: model.Recording) -> str:
     totals = recording.totals
     return (
-        f"{_who(recording)}: no leaks: {count(totals.allocations, 'block')}, "
-        f"{size(totals.bytes)}, all reachable{_allocators(recording)}"
-    )
-
-
-def _who(recording: model.Recording) -> str:
-    return f"{printable(recording.target.name)} (pid {recording.target.pid})"
-
-
-def _allocators(recording: model.Recording) -> str:
-    names = ", ".join(dict.fromkeys(heap.allocator for heap in recording.heaps))
-    return f" ({printable(names)})" if names else ""
-
-
-def _how(recording: model.Recording) -> str:
-    snapshot = recording.snapshot
-    seconds = sum(ns for _, ns in snapshot.phases) / 1e9
-    reason = f": {snapshot.reason}" if snapshot.reason else ""
-    return (
-        f"paused {duration(snapshot.pause_ns / 1e9)}, scanned in {duration(seconds)} "
-        f"({printable(snapshot.method + reason)})"
+        f"{parts.who(recording)}: no leaks: {count(totals.allocations, 'block')}, "
+        f"{size(totals.bytes)}, all reachable{parts.allocators(recording)}"
     )
 
 
@@ -138,7 +110,7 @@ def _group(group: model.Group, selection: Selection, style: Style) -> Iterator[s
     for line in rest:
         yield " " * len(columns) + line
     yield from _tree(group.tree)
-    yield from _example(group.example, selection.contents, style)
+    yield from parts.example(group.example, selection.contents, style)
 
 
 def _what(group: model.Group, width: int, style: Style) -> Iterator[str]:
@@ -177,15 +149,6 @@ def _tree(branches: Sequence[model.Branch], guide: str = "") -> Iterator[str]:
             f"{guide}{'└' if is_last else '├'} {printable(name)}", WIDTH - len(columns)
         )
         yield from _tree(branch.below, f"{guide}{' ' if is_last else '│'} ")
-
-
-def _example(example: model.Example, contents: int, style: Style) -> Iterator[str]:
-    shown = example.contents[:contents]
-    yield style(f"      for example at {example.address:#x}", "dim")
-    for at in range(0, len(shown), _DUMP_ROW):
-        row = shown[at : at + _DUMP_ROW]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        yield style(f"        {at:08x}  {row.hex(' '):<47}  |{text}|", "dim")
 
 
 def _hidden(result: ScanResult, shown: int, hidden: int) -> str:

@@ -18,7 +18,7 @@ from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 import reachscan
 from reachscan import model
-from reachscan.reports import Selection, json_file, logfmt, text, wording
+from reachscan.reports import Selection, json_file, logfmt, parts, text, wording
 from reachscan.scanning import ScanResult, load
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/report-v1.json").read_text())
@@ -180,7 +180,7 @@ def test_text_stays_within_its_width(
         path.write_bytes(stream.encoded())
         result = load(path)
     for line in text.lines(result, Selection(every_block=True)):
-        assert columns(line) <= text.WIDTH
+        assert columns(line) <= parts.WIDTH
         assert line == line.rstrip()
         assert line.isprintable()
 

@@ -197,7 +197,8 @@ def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
             raise errors.StreamError(
                 "the stream is damaged: it doubts a leak that it does not hold"
             )
-        reasons[doubt.first : doubt.first + doubt.count] = doubt.reason
+        part = reasons[doubt.first : doubt.first + doubt.count]
+        part[part == model.DEFINITE] = doubt.reason
     return reasons
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from victims import REPOSITORY, Truth
 
-from reachscan import wire
+from reachscan import model, wire
+from reachscan.recording import decode
 
 HELPER = Path(
     os.environ.get("REACHSCAN_HELPER") or REPOSITORY / "reachscan" / "_native" / "reachscan-helper"
@@ -98,6 +99,17 @@ def list_heap(pid: int, method: str = "clone") -> Truth:
     assert done.returncode == 0 and last == wire.FINAL, done.stderr.decode()
     rows: Truth = np.concatenate(parts) if parts else np.zeros((0, 3), np.uint64)
     return rows[np.argsort(rows[:, 0])]
+
+
+def recording_of(pid: int, *options: object) -> model.Recording:
+    """Return what the native helper says of a process, as its options ask."""
+    done = subprocess.run(
+        [str(HELPER), "--pid", str(pid), *map(str, options)],
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return decode(wire.frames(io.BytesIO(done.stdout)))
 
 
 def assert_let_go(pid: int, relatives_before: set[int]) -> None:

@@ -103,6 +103,11 @@ class BlockMap {
   }
 
   template <typename Visit>
+  void each_marked(Visit visit) const {
+    each(visit, [](const uint64_t* pair) { return pair[0] & pair[1]; });
+  }
+
+  template <typename Visit>
   void each_live(Visit visit) const {
     each(visit, [](const uint64_t* pair) { return pair[0]; });
   }
@@ -116,6 +121,21 @@ class BlockMap {
 
   void sort_regions() {
     sort(regions, [](const Region& a, const Region& b) { return a.start < b.start; });
+  }
+
+  // The region around `address`, null if there is none. After finish().
+  const Region* region_of(uint64_t address) const {
+    std::size_t low = 0, high = regions.size();
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (regions[middle].end <= address) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    bool inside = low < regions.size() && regions[low].contains_start(address);
+    return inside ? &regions[low] : nullptr;
   }
 
   List<Region> regions;

@@ -223,15 +223,17 @@ void Freeze::capture(StoppedThread& thread) {
                   errno, thread.tid);
 }
 
-std::vector<std::uint64_t> Freeze::register_words() const {
-  std::vector<std::uint64_t> words;
+RegisterWords Freeze::register_words() const {
+  RegisterWords words;
   for (const StoppedThread& thread : threads_) {
     const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
-    words.insert(words.end(), general, general + sizeof thread.registers / sizeof *general);
-    if (!arch::get_vector_words(thread.tid, words))
+    words.values.insert(words.values.end(), general,
+                        general + sizeof thread.registers / sizeof *general);
+    if (!arch::get_vector_words(thread.tid, words.values))
       throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
                     "cannot read the vector registers of thread " + std::to_string(thread.tid),
                     errno, thread.tid);
+    words.belong_to(thread.tid);
   }
   return words;
 }

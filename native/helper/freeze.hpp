@@ -20,6 +20,24 @@ struct StoppedThread {
 };
 
 // Between construction and release() the target is stopped. The destructor releases what is left.
+// Words that are roots but in no memory.
+struct RegisterWords {
+  struct Owner {
+    std::uint32_t first;
+    std::uint32_t count;
+    pid_t tid;  // 0: the kernel holds them
+  };
+
+  // What was added since the last owner is this one's.
+  void belong_to(pid_t tid) {
+    std::uint32_t first = owners.empty() ? 0 : owners.back().first + owners.back().count;
+    owners.push_back({first, static_cast<std::uint32_t>(values.size()) - first, tid});
+  }
+
+  std::vector<std::uint64_t> values;
+  std::vector<Owner> owners;
+};
+
 class Freeze {
  public:
   // Seizes all threads, then interrupts all, then waits for each; repeats for threads born
@@ -37,7 +55,7 @@ class Freeze {
   void stop_newborn(Clock::time_point deadline);
 
   // All register contents, vector state included, as words.
-  std::vector<std::uint64_t> register_words() const;
+  RegisterWords register_words() const;
 
   // Lets all threads go but one, which is inside the trampoline; then that one too.
   void release_others(pid_t last);

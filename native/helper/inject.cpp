@@ -42,8 +42,10 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone
   control.words = place(inputs.words.data(), control.word_count * 8, "the register contents");
   control.output_capacity = kOutputBytes;
   control.output = map(kOutputBytes, "the output buffer");
-  control.list_heap = inputs.list_heap ? 1 : 0;
-  control.contents_bytes = inputs.contents_bytes;
+  control.task = inputs.options.task;
+  control.query = inputs.options.query;
+  control.contents_bytes = inputs.options.contents_bytes;
+  control.digests = inputs.options.digests ? 1 : 0;
   clone_.memory().write(Step::kWriteInputs, control_, &control, sizeof control);
 
   arch::Registers registers = clone_.registers();

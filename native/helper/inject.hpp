@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "helper/clone.hpp"
+#include "helper/options.hpp"
 #include "helper/stream.hpp"
 #include "wire/sweeper_abi.hpp"
 
@@ -22,8 +23,7 @@ struct SweeperInputs {
   const std::vector<abi::Mapping>& mappings;
   const std::vector<abi::Thread>& threads;
   const std::vector<std::uint64_t>& words;
-  bool list_heap;
-  std::uint32_t contents_bytes;
+  const Options& options;
 };
 
 struct SweepResult {

@@ -12,7 +12,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: reachscan-helper --pid N [--method auto|clone|copy] [--threads N] [--timeout SECONDS]\n"
-    "                        [--contents BYTES] [--verbose]\n"
+    "                        [--contents BYTES] [--digests] [--verbose]\n"
+    "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
     "For tests: [--list-heap] [--die-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
     "complete, 1 the last record tells why not, 2 bad arguments.\n";
@@ -23,6 +24,10 @@ enum {
   kThreads,
   kTimeout,
   kContents,
+  kDigests,
+  kHeap,
+  kExplain,
+  kRefs,
   kListHeap,
   kVerbose,
   kHelp,
@@ -36,6 +41,10 @@ constexpr option kLongOptions[] = {
     {"threads", required_argument, nullptr, kThreads},
     {"timeout", required_argument, nullptr, kTimeout},
     {"contents", required_argument, nullptr, kContents},
+    {"digests", no_argument, nullptr, kDigests},
+    {"heap", no_argument, nullptr, kHeap},
+    {"explain", required_argument, nullptr, kExplain},
+    {"refs", required_argument, nullptr, kRefs},
     {"list-heap", no_argument, nullptr, kListHeap},
     {"verbose", no_argument, nullptr, kVerbose},
     {"die-at-call", required_argument, nullptr, kDieAtCall},
@@ -54,6 +63,17 @@ std::uint32_t number(const char* text, std::uint32_t least, std::uint32_t most) 
   auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
   if (error != std::errc{} || *end != 0 || value < least || value > most)
     fail_usage("a number is out of range");
+  return value;
+}
+
+// Hexadecimal with 0x before it, or decimal.
+std::uint64_t address(const char* text) {
+  bool is_hex = std::strncmp(text, "0x", 2) == 0;
+  const char* digits = is_hex ? text + 2 : text;
+  std::uint64_t value = 0;
+  auto [end, error] =
+      std::from_chars(digits, digits + std::strlen(digits), value, is_hex ? 16 : 10);
+  if (error != std::errc{} || *end != 0) fail_usage("that is no address");
   return value;
 }
 
@@ -78,8 +98,22 @@ Options parse_options(int argc, char** argv) {
       case kContents:
         options.contents_bytes = number(optarg, 0, 4096);
         break;
+      case kDigests:
+        options.digests = true;
+        break;
+      case kHeap:
+        options.task = abi::Task::kCountKinds;
+        break;
+      case kExplain:
+        options.task = abi::Task::kExplain;
+        options.query = address(optarg);
+        break;
+      case kRefs:
+        options.task = abi::Task::kFindReferences;
+        options.query = address(optarg);
+        break;
       case kListHeap:
-        options.list_heap = true;
+        options.task = abi::Task::kListBlocks;
         break;
       case kVerbose:
         options.verbose = true;

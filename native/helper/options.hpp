@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "wire/sweeper_abi.hpp"
+
 namespace reachscan::helper {
 
 struct Options {
@@ -14,7 +16,9 @@ struct Options {
   std::string method = "auto";
   std::uint32_t contents_bytes = 0;
   std::chrono::seconds timeout{3600};
-  bool list_heap = false;  // every live block instead of the leaks; for tests of the enumeration
+  abi::Task task = abi::Task::kFindLeaks;
+  std::uint64_t query = 0;  // an address, if the task is about one
+  bool digests = false;     // of what leaked blocks hold
   bool verbose = false;
   std::uint32_t die_at_call =
       0;                     // for tests of what the target notices; helper/fault_injection.hpp

@@ -27,6 +27,14 @@ Payload threads_record(pid_t pid, const std::vector<ThreadFacts>& threads) {
   return payload;
 }
 
+Payload word_owners_record(const RegisterWords& words) {
+  Payload payload;
+  payload.u32(static_cast<std::uint32_t>(words.owners.size()));
+  for (const RegisterWords::Owner& owner : words.owners)
+    payload.u32(owner.first).u32(owner.count).u32(static_cast<std::uint32_t>(owner.tid));
+  return payload;
+}
+
 Payload snapshot_record(const Snapshot& snapshot, const Outcome& outcome) {
   Payload payload;
   payload.str(outcome.method)
@@ -38,6 +46,14 @@ Payload snapshot_record(const Snapshot& snapshot, const Outcome& outcome) {
   for (const PhaseTime& phase : snapshot.phases)
     payload.str(phase.name).u64(static_cast<std::uint64_t>(phase.duration.count()));
   return payload;
+}
+
+// What was not searched may hold pointers to any of them.
+void doubt_all_leaks_if_memory_was_missed(const Snapshot& snapshot, const SweepResult& result,
+                                          Stream& stream) {
+  if (result.unreadable_pages == 0 && snapshot.unforked_left_out == 0) return;
+  auto leaks = static_cast<std::uint32_t>(result.totals.leaked);
+  stream.record(wire::kDoubts, Payload().u32(1).u32(0).u32(leaks).u32(wire::kUnreadableMemory));
 }
 
 }  // namespace
@@ -66,11 +82,13 @@ void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, S
   stream.record(wire::kMappings, outcome.mappings);
   stream.record(wire::kModules, outcome.modules);
   stream.record(wire::kThreads, threads_record(pid, snapshot.threads));
+  stream.record(wire::kWordOwners, word_owners_record(snapshot.words));
   stream.record(wire::kSnapshot, snapshot_record(snapshot, outcome));
   if (outcome.result.unreadable_pages > 0)
     stream.warning("unreadable-memory",
                    std::to_string(outcome.result.unreadable_pages) +
                        " pages of writable memory could not be read and counted as zeros");
+  doubt_all_leaks_if_memory_was_missed(snapshot, outcome.result, stream);
   if (snapshot.unforked_left_out > 0)
     stream.warning("incomplete-unforked-memory",
                    std::to_string(snapshot.unforked_left_out) +

@@ -128,8 +128,7 @@ void sweep(Snapshot& snapshot, const Options& options, Stream& stream, Outcome& 
       classify(snapshot.mappings, snapshot.absent, snapshot.clone->memory());
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
-  SweeperInputs inputs{mappings, threads, snapshot.register_words, options.list_heap,
-                       options.contents_bytes};
+  SweeperInputs inputs{mappings, threads, snapshot.words.values, options};
   SweeperRun run(*snapshot.clone, inputs);
 
   std::string current;

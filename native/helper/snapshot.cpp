@@ -118,7 +118,7 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   watch.lap("quiesce");
   pid_t needed = 0;
   if (snapshot.quiet) {
-    snapshot.register_words = freeze.register_words();
+    snapshot.words = freeze.register_words();
     needed = maker.capture(freeze, Clock::now() + kCaptureLimit);
     watch.lap(plan.method == Method::kCopy ? "copy" : "clone");
   }
@@ -143,10 +143,11 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan
   if (!snapshot.quiet) return snapshot;
   maker->finish(snapshot);
   // Asked for on both sides of the pause: what was registered then is in one of the answers.
-  std::vector<std::uint64_t>& words = snapshot.register_words;
+  std::vector<std::uint64_t>& words = snapshot.words.values;
   words.insert(words.end(), kernel_words.begin(), kernel_words.end());
   kernel_words = kernel_held_words(pid);
   words.insert(words.end(), kernel_words.begin(), kernel_words.end());
+  snapshot.words.belong_to(0);
   return snapshot;
 }
 

@@ -30,7 +30,7 @@ struct Snapshot {
   std::vector<MapEntry> mappings;
   std::vector<Stretch> absent;  // what of them has no pages
   std::vector<ThreadFacts> threads;
-  std::vector<std::uint64_t> register_words;
+  RegisterWords words;
   std::chrono::nanoseconds pause{};
   std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone

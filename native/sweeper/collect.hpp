@@ -7,98 +7,29 @@
 // start), so what the second pass still finds unmarked is a head: exactly one for each structure.
 #pragma once
 
-#include "sweeper/emit.hpp"
-#include "sweeper/types.hpp"
+#include "sweeper/leak_writer.hpp"
+#include "sweeper/words.hpp"
 
 namespace reachscan::sweeper {
 
-using heaps::BlockMap;
-using heaps::List;
-using heaps::Totals;
-
-// Sends leaks in batches of columns.
-class LeakWriter {
- public:
-  explicit LeakWriter(const heaps::Space& space) : types_(space) {}
-
-  // Returns the leak's position in the stream.
-  uint32_t add(uint64_t address, uint64_t size, uint32_t parent) {
-    if (count_ == kBatch) flush();
-    address_[count_] = address;
-    size_[count_] = size;
-    parent_[count_] = parent;
-    for (unsigned i = 0; i < wire::kLeadWords; ++i)
-      words_[count_][i] = 8 * (i + 1) <= size ? heaps::word(address + 8 * i) : 0;
-    if (size >= 8) types_.note(words_[count_][0]);
-    ++count_;
-    leaks.add(size);
-    if (parent == wire::kDirect) {
-      direct.add(size);
-      add_contents(address, size);
-    }
-    return static_cast<uint32_t>(leaks.blocks - 1);
-  }
-
-  void finish() {
-    flush();
-    types_.send();
-  }
-
-  Totals leaks;
-  Totals direct;
-
- private:
-  static constexpr std::size_t kBatch = 2048;
-  static constexpr std::size_t kMaxContents = 4096;  // direct leaks whose contents travel in full
-
-  void flush() {
-    if (count_ == 0) return;
-    Record record(wire::kLeaks);
-    record.u32(static_cast<uint32_t>(count_)).u32(wire::kLeadWords);
-    record.raw(address_, count_ * sizeof address_[0]).raw(size_, count_ * sizeof size_[0]);
-    record.raw(parent_, count_ * sizeof parent_[0]).raw(words_, count_ * sizeof words_[0]);
-    record.send();
-    count_ = 0;
-  }
-
-  // Only what the leading words do not show already. Sent behind the batch that holds the leak.
-  void add_contents(uint64_t address, uint64_t size) {
-    uint64_t length = control()->contents_bytes < size ? control()->contents_bytes : size;
-    if (length <= 8 * wire::kLeadWords || direct.blocks > kMaxContents) return;
-    auto position = static_cast<uint32_t>(leaks.blocks - 1);
-    flush();
-    Record record(wire::kContents);
-    record.u32(1).u32(position).u32(static_cast<uint32_t>(length));
-    record.raw(reinterpret_cast<const void*>(address), length);
-    record.send();
-  }
-
-  TypeNames types_;
-  std::size_t count_ = 0;
-  uint64_t address_[kBatch];
-  uint64_t size_[kBatch];
-  uint32_t parent_[kBatch];
-  uint64_t words_[kBatch][wire::kLeadWords];
-};
-
-// Everything that `start` reaches among unmarked blocks; visit(block, parent) is called when a
-// block is first reached and returns what its children get as their parent.
+// Everything that `start` reaches among unmarked blocks; visit(block, parent, slot) is called when
+// a block is first reached, by the word at `slot` (0: none), and returns what its children get as
+// their parent.
 class Explorer {
  public:
-  Explorer(BlockMap& blocks, std::size_t capacity) : blocks_(blocks), open_(map_memory, capacity) {}
+  Explorer(const heaps::Space& space, BlockMap& blocks, std::size_t capacity)
+      : space_(space), blocks_(blocks), open_(map_memory, capacity) {}
 
   template <typename Visit>
   void explore(uint64_t start, Visit visit) {
     if (blocks_.mark(start) == 0) return;
-    open_.push({start, visit(start, wire::kDirect), 0});
+    open_.push({start, visit(start, wire::kDirect, 0), 0});
     while (!open_.empty()) {
       Item item = open_.pop();
-      uint64_t end = blocks_.end_of(item.block);
-      for (uint64_t at = item.block; at + 8 <= end; at += 8) {
-        uint64_t value = heaps::word(at);
-        if (!blocks_.may_point(value)) continue;
-        if (uint64_t child = blocks_.mark(value)) open_.push({child, visit(child, item.id), 0});
-      }
+      each_word(space_, item.block, blocks_.end_of(item.block), [&](uint64_t at, uint64_t value) {
+        if (!blocks_.may_point(value)) return;
+        if (uint64_t child = blocks_.mark(value)) open_.push({child, visit(child, item.id, at), 0});
+      });
     }
   }
 
@@ -109,6 +40,7 @@ class Explorer {
     uint32_t reserved;
   };
 
+  const heaps::Space& space_;
   BlockMap& blocks_;
   List<Item> open_;  // each block is in it once, so it holds all leaks at most
 };
@@ -117,6 +49,7 @@ inline bool starts_with_vtable(const heaps::Space& space, uint64_t block) {
   return in_constant_data(space, heaps::word(block));
 }
 
+// Sends all unmarked blocks, and leaves them marked.
 inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWriter& writer) {
   std::size_t count = 0;
   blocks.each_unmarked([&](uint64_t) { ++count; });
@@ -124,20 +57,20 @@ inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWrite
   List<uint64_t> leaked(map_memory, count), starts(map_memory, count);
   blocks.each_unmarked([&](uint64_t block) { leaked.push(block); });
 
-  Explorer explorer(blocks, count);
+  Explorer explorer(space, blocks, count);
   // Which member of a ring the first pass meets first is its head: an object with a class says
   // most.
   for (bool with_class : {true, false}) {
     for (uint64_t block : leaked) {
       if (blocks.is_marked(block) || (with_class && !starts_with_vtable(space, block))) continue;
       starts.push(block);
-      explorer.explore(block, [](uint64_t, uint32_t) { return 0u; });
+      explorer.explore(block, [](uint64_t, uint32_t, uint64_t) { return 0u; });
     }
   }
   for (uint64_t block : leaked) blocks.clear_mark(block);
   while (!starts.empty())
-    explorer.explore(starts.pop(), [&](uint64_t block, uint32_t parent) {
-      return writer.add(block, blocks.end_of(block) - block, parent);
+    explorer.explore(starts.pop(), [&](uint64_t block, uint32_t parent, uint64_t slot) {
+      return writer.add(block, parent, slot);
     });
 }
 

@@ -49,6 +49,13 @@ class Roots {
   }
 
   void mark(Marker& marker) {
+    each_part([&](uint64_t start, uint64_t end) { marker.mark_range(start, end); });
+    each_register_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
+  }
+
+  // Calls visit(start, end) for each stretch of memory that is a root; `start` is a word's.
+  template <typename Visit>
+  void each_part(Visit visit) {
     heaps::sort(excluded_, [](const Range& a, const Range& b) { return a.start < b.start; });
     std::size_t next = 0;
     uint64_t free_from = 0;  // everything before is done or excluded
@@ -56,21 +63,21 @@ class Roots {
       if (!is_root(m)) continue;
       uint64_t at = m.start > free_from ? m.start : free_from;
       for (; next < excluded_.size() && excluded_[next].start < m.end; ++next) {
-        if (at < excluded_[next].start) mark_part(marker, at, excluded_[next].start);
+        if (at < excluded_[next].start) visit(heaps::align_up(at, 8), excluded_[next].start);
         if (excluded_[next].end > at) at = excluded_[next].end;
       }
-      if (at < m.end) mark_part(marker, at, m.end);
+      if (at < m.end) visit(heaps::align_up(at, 8), m.end);
       free_from = at;
     }
-    for (std::size_t i = 0; i < control()->word_count; ++i)
-      marker.mark_value(word(control()->words + 8 * i));
+  }
+
+  // Calls visit(index, value) for what registers and the kernel hold.
+  template <typename Visit>
+  static void each_register_word(Visit visit) {
+    for (uint64_t i = 0; i < control()->word_count; ++i) visit(i, word(control()->words + 8 * i));
   }
 
  private:
-  static void mark_part(Marker& marker, uint64_t start, uint64_t end) {
-    marker.mark_range(heaps::align_up(start, 8), end);
-  }
-
   static bool is_root(const abi::Mapping& m) {
     constexpr uint32_t kNever = abi::kKernelOwned | abi::kDevice | abi::kAbsent;
     if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;

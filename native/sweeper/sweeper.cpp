@@ -4,10 +4,9 @@
 
 #include "heaps/glibc.hpp"
 #include "heaps/interposed.hpp"
-#include "sweeper/collect.hpp"
-#include "sweeper/emit.hpp"
-#include "sweeper/mark.hpp"
-#include "sweeper/roots.hpp"
+#include "sweeper/answer.hpp"
+#include "sweeper/doubt.hpp"
+#include "sweeper/kinds.hpp"
 #ifndef REACHSCAN_HOSTED
 #include "sweeper/runtime.hpp"
 #endif
@@ -62,22 +61,88 @@ void warn_about_mapped_blocks(const Walker& walker) {
   record.send();
 }
 
-abi::Totals totals_of(const Walker& walker, const LeakWriter& writer) {
-  return {walker.totals.blocks, walker.totals.bytes,  writer.leaks.blocks,
-          writer.leaks.bytes,   writer.direct.blocks, writer.direct.bytes};
-}
+// Everything that a task may need, once the heap is enumerated.
+struct Scan {
+  const Space& space;
+  const Walker& walker;
+  heaps::BlockMap& blocks;
+  Roots& roots;
+  LeakWriter& writer;
+};
 
-void mark_all(const Space& space, const Walker& walker, heaps::BlockMap& blocks,
-              const abi::Thread* threads) {
-  Roots roots(space, blocks, threads, control()->thread_count);
+Roots find_roots(const Space& space, const Walker& walker, const heaps::BlockMap& blocks) {
+  Roots roots(space, blocks, reinterpret_cast<const abi::Thread*>(control()->threads),
+              control()->thread_count);
   for (std::size_t i = 0; i < walker.instance_count; ++i) {
     const auto& instance = walker.instances[i];
     roots.exclude(instance.main_arena, instance.main_arena + instance.layout.size);
   }
+  return roots;
+}
+
+void mark_all(const Scan& scan) {
+  begin_phase(wire::kMark);
   // Beyond the heap's own words, one slice of a root may be waiting.
-  Marker marker(space, blocks, walker.totals.bytes / 8 + walker.totals.blocks + heaps::kPage);
-  marker.expect(roots.size() + walker.totals.bytes);
-  roots.mark(marker);
+  const heaps::Totals& totals = scan.walker.totals;
+  Marker marker(scan.space, scan.blocks, totals.bytes / 8 + totals.blocks + heaps::kPage);
+  marker.expect(scan.roots.size() + totals.bytes);
+  scan.roots.mark(marker);
+}
+
+void collect(const Scan& scan) {
+  begin_phase(wire::kCollect);
+  collect_all_leaks(scan.space, scan.roots, scan.blocks, scan.writer);
+}
+
+void list_blocks(const Scan& scan) {
+  scan.blocks.each_live([&](uint64_t block) { scan.writer.add(block, wire::kDirect, 0); });
+}
+
+void count_kinds(const Scan& scan) {
+  begin_phase(wire::kCollect);
+  auto* kinds = new (map_memory(sizeof(KindTable))) KindTable(scan.space, scan.blocks);
+  scan.blocks.each_live([&](uint64_t block) { kinds->add(block); });
+  kinds->send();
+}
+
+// A block that is reachable has a chain; one that is not is among the leaks, below its owners.
+void explain(const Scan& scan) {
+  uint64_t block = scan.blocks.block_of(control()->query);
+  if (block == 0) return send_block(scan.blocks, control()->query, false);
+  begin_phase(wire::kMark);
+  ChainSearch search(scan.space, scan.blocks, scan.walker.totals.blocks);
+  bool reached = search.find(scan.roots, block);
+  send_block(scan.blocks, control()->query, reached);
+  if (!reached) collect(scan);
+}
+
+void find_references(const Scan& scan) {
+  mark_all(scan);
+  uint64_t block = scan.blocks.block_of(control()->query);
+  send_block(scan.blocks, control()->query, block != 0 && scan.blocks.is_marked(block));
+  begin_phase(wire::kCollect);
+  if (block != 0) send_references(scan.space, scan.roots, scan.blocks, block);
+}
+
+void perform(abi::Task task, const Scan& scan) {
+  switch (task) {
+    case abi::Task::kFindLeaks:
+      mark_all(scan);
+      return collect(scan);
+    case abi::Task::kListBlocks:
+      return list_blocks(scan);
+    case abi::Task::kCountKinds:
+      return count_kinds(scan);
+    case abi::Task::kExplain:
+      return explain(scan);
+    case abi::Task::kFindReferences:
+      return find_references(scan);
+  }
+}
+
+abi::Totals totals_of(const Walker& walker, const LeakWriter& writer) {
+  return {walker.totals.blocks, walker.totals.bytes,  writer.leaks.blocks,
+          writer.leaks.bytes,   writer.direct.blocks, writer.direct.bytes};
 }
 
 void sweep() {
@@ -95,17 +160,10 @@ void sweep() {
   send_heap(space, walker, blocks);
   warn_about_mapped_blocks(walker);
 
+  Roots roots = find_roots(space, walker, blocks);
   // Too large for the stack that the helper made.
-  auto* writer = new (map_memory(sizeof(LeakWriter))) LeakWriter(space);
-  if (control()->list_heap != 0) {
-    blocks.each_live(
-        [&](uint64_t block) { writer->add(block, blocks.end_of(block) - block, wire::kDirect); });
-  } else {
-    begin_phase(wire::kMark);
-    mark_all(space, walker, blocks, threads);
-    begin_phase(wire::kCollect);
-    collect_leaks(space, blocks, *writer);
-  }
+  auto* writer = new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks);
+  perform(control()->task, {space, walker, blocks, roots, *writer});
   writer->finish();
   control()->totals = totals_of(walker, *writer);
   request(abi::Request::kFinished);

@@ -107,7 +107,7 @@ CASE(what_the_allocator_holds_is_no_root) {
 
 CASE(the_heap_can_be_listed) {
   Sweep sweep("2.35");
-  sweep.host.control.list_heap = 1;
+  sweep.host.control.task = abi::Task::kListBlocks;
   sweep.registers = {sweep.scene.leaks[0]};
   sweep.run();
   sweep.check_leaks(sweep.all());

@@ -37,6 +37,15 @@ struct Thread {
 };
 static_assert(sizeof(Thread) == 24);
 
+// What a scan is for.
+enum class Task : std::uint32_t {
+  kFindLeaks = 0,
+  kListBlocks,      // every live block; for tests of the enumeration
+  kCountKinds,      // live blocks, added up by kind
+  kExplain,         // what keeps the block at `query` alive
+  kFindReferences,  // what points to the block at `query`
+};
+
 enum class Request : std::uint32_t {
   kNone = 0,
   kMapMemory,  // first = bytes; result = address of zeroed, lazily backed memory, 0 if refused
@@ -79,11 +88,12 @@ struct Control {
   std::uint64_t word_count;
   std::uint64_t output;
   std::uint64_t output_capacity;
-  std::uint32_t list_heap;       // report every live block, mark nothing
+  std::uint64_t query;  // an address, if the task is about one
+  Task task;
   std::uint32_t contents_bytes;  // of a direct leak, beyond its leading words
+  std::uint32_t digests;         // whether to send digests of what leaked blocks hold
   // The request under way.
   Request request;
-  std::uint32_t reserved;
   std::uint64_t first;
   std::uint64_t second;
   std::uint64_t third;

@@ -313,7 +313,9 @@ def test_being_interrupted(target: int, tmp_path: Path, fake_helper: Install, na
         f"trap '' PIPE; kill -{name} $PPID\n"
         f"while cat {tmp_path}/progress; do :; done 2>&-\ntouch {tmp_path}/let-go",
     )
-    command = [sys.executable, "-m", "reachscan", str(target)]
+    # A shell without job control lets what it starts in the background ignore SIGINT.
+    restored = ["env", "--default-signal=INT,TERM"]
+    command = [*restored, sys.executable, "-m", "reachscan", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 130
     assert done.stdout == ""

@@ -1,0 +1,106 @@
+// A second look at what the program can reach, for words that are no pointers but might stand for
+// some: equal to a pointer but for tags in the high bits, or one past the end of a block. Blocks
+// that only such words point to, and all that hangs below them, are only possibly leaked.
+#pragma once
+
+#include "sweeper/collect.hpp"
+#include "sweeper/roots.hpp"
+
+namespace reachscan::sweeper {
+
+class SecondLook {
+ public:
+  SecondLook(const heaps::Space& space, BlockMap& blocks, std::size_t unmarked)
+      : space_(space), blocks_(blocks) {
+    for (auto& list : doubtful_) list = List<uint64_t>(map_memory, unmarked);
+  }
+
+  // Looks through everything reachable.
+  void look(Roots& roots) {
+    auto consider = [this](uint64_t, uint64_t value) { note(value); };
+    roots.each_part([&](uint64_t start, uint64_t end) { each_word(space_, start, end, consider); });
+    roots.each_register_word(consider);
+    blocks_.each_marked(
+        [&](uint64_t block) { each_word(space_, block, blocks_.end_of(block), consider); });
+    follow();
+  }
+
+  // Sends first what is leaked for certain, then the rest with the reasons for doubt.
+  void collect(LeakWriter& writer) {
+    collect_leaks(space_, blocks_, writer);
+    for (uint32_t reason : {wire::kOnePastTheEnd, wire::kTagged}) {
+      if (list_of(reason).empty()) continue;
+      for (uint64_t block : list_of(reason)) blocks_.clear_mark(block);
+      auto first = static_cast<uint32_t>(writer.leaks.blocks);
+      collect_leaks(space_, blocks_, writer);
+      auto count = static_cast<uint32_t>(writer.leaks.blocks) - first;
+      Record(wire::kDoubts).u32(1).u32(first).u32(count).u32(reason).send();
+    }
+  }
+
+ private:
+  static constexpr unsigned kTagBits = 16;
+  static constexpr uint64_t kFirstKernelAddress = 1ull << 47;
+
+  List<uint64_t>& list_of(uint32_t reason) { return doubtful_[reason - 1]; }
+
+  void note(uint64_t value) {
+    if (value >> (64 - kTagBits) == 0) {
+      if (uint64_t block = block_ending_at(value)) add(block, wire::kOnePastTheEnd);
+      return;
+    }
+    uint64_t untagged = value << kTagBits >> kTagBits;
+    if (untagged >= kFirstKernelAddress || !blocks_.may_point(untagged)) return;
+    if (uint64_t block = blocks_.block_of(untagged)) add(block, wire::kTagged);
+  }
+
+  void add(uint64_t block, uint32_t reason) {
+    if (blocks_.mark(block) != 0) list_of(reason).push(block);
+  }
+
+  // A block ends inside the granule where the next one's size word is, or with its own mapping: no
+  // other block can begin there.
+  uint64_t block_ending_at(uint64_t value) const {
+    if (value % heaps::kGranule != 8 && value % heaps::kPage != 0) return 0;
+    if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
+    uint64_t block = blocks_.block_of(value - 1);
+    return block != 0 && blocks_.end_of(block) == value ? block : 0;
+  }
+
+  // What a doubtful block points to is as doubtful as itself.
+  void follow() {
+    std::size_t done[kReasons] = {};
+    for (bool more = true; more;) {
+      more = false;
+      for (uint32_t reason : {wire::kOnePastTheEnd, wire::kTagged}) {
+        for (std::size_t& next = done[reason - 1]; next < list_of(reason).size(); more = true) {
+          uint64_t block = list_of(reason)[next++];
+          each_word(space_, block, blocks_.end_of(block), [&](uint64_t, uint64_t value) {
+            if (blocks_.may_point(value))
+              if (uint64_t child = blocks_.block_of(value)) add(child, reason);
+            note(value);
+          });
+        }
+      }
+    }
+  }
+
+  static constexpr std::size_t kReasons = 2;
+
+  const heaps::Space& space_;
+  BlockMap& blocks_;
+  List<uint64_t> doubtful_[kReasons];  // marked blocks, by reason
+};
+
+// Sends all leaks. `roots` and `blocks` are marked.
+inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
+                              LeakWriter& writer) {
+  std::size_t unmarked = 0;
+  blocks.each_unmarked([&](uint64_t) { ++unmarked; });
+  if (unmarked == 0) return;
+  SecondLook second(space, blocks, unmarked);
+  second.look(roots);
+  second.collect(writer);
+}
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,55 @@
+"""Leaks that a word could stand for are told apart from those that are certain, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import StartVictim
+from scans import recording_of
+
+from reachscan import model
+
+REASONS = {
+    model.DEFINITE: "leak",
+    model.ONE_PAST_THE_END: "end",
+    model.TAGGED: "tag",
+}
+
+
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_each_word_that_could_stand_for_a_pointer(victim: StartVictim, method: str) -> None:
+    target = victim("doubtful")
+    leaks = recording_of(target.pid, "--method", method).leaks
+    said = {
+        address: REASONS[reason]
+        for address, reason in zip(leaks.address.tolist(), leaks.reason.tolist(), strict=True)
+    }
+    wrong = {
+        scene["name"]: f"{said.get(int(scene['address'], 16), 'live')}, not {scene['expected']}"
+        for scene in target.ready["scenes"]
+        if said.get(int(scene["address"], 16), "live") != scene["expected"]
+    }
+    assert wrong == {}
+    assert len(said) == sum(scene["expected"] != "live" for scene in target.ready["scenes"])
+
+
+def test_a_doubtful_structure_keeps_its_order(victim: StartVictim) -> None:
+    target = victim("doubtful")
+    leaks = recording_of(target.pid).leaks
+    scenes = {scene["name"]: int(scene["address"], 16) for scene in target.ready["scenes"]}
+    position = {address: i for i, address in enumerate(leaks.address.tolist())}
+    owner = position[scenes["owner by its end"]]
+    below = position[scenes["below an owner by its end"]]
+    assert leaks.parent[owner] == model.DIRECT
+    assert leaks.parent[below] == owner
+
+
+def test_memory_that_cannot_be_read_makes_all_doubtful(
+    victim: StartVictim, truth: Path, tmp_path: Path
+) -> None:
+    target = victim("guard_pages", truth, tmp_path / "scratch")
+    recording = recording_of(target.pid)
+    missed = any(warning.code == "unreadable-memory" for warning in recording.warnings)
+    reasons = set(recording.leaks.reason.tolist())
+    assert reasons <= ({model.UNREADABLE_MEMORY} if missed else {model.DEFINITE})

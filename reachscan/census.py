@@ -10,31 +10,15 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from reachscan import errors, folding, wire
+from reachscan.judgement import NOTHING, Tally
 from reachscan.reports.wording import instant
 from reachscan.scanning import ScanResult, load
 
 REPORT_FORMAT, REPORT_VERSION = "reachscan-report", 1
 _LARGEST_COUNT = 1 << 63
-
-
-class Tally(NamedTuple):
-    """Blocks of one key and what hangs below them (usable bytes)."""
-
-    allocations: int
-    bytes: int
-
-    def __add__(self, other: Any) -> Tally:
-        return Tally(self.allocations + other.allocations, self.bytes + other.bytes)
-
-    def __sub__(self, other: Any) -> Tally:
-        """Return the difference, which may be negative."""
-        return Tally(self.allocations - other.allocations, self.bytes - other.bytes)
-
-
-NOTHING = Tally(0, 0)
 
 
 @dataclass(frozen=True)

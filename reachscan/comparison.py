@@ -6,7 +6,8 @@ import enum
 from dataclasses import dataclass
 
 from reachscan import model
-from reachscan.census import NOTHING, Census, Tally
+from reachscan.census import Census
+from reachscan.judgement import NOTHING, Tally
 
 
 class What(enum.Enum):

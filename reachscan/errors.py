@@ -136,6 +136,13 @@ class ReportFileError(ReachscanError):
     default_next_step = "make one with `reachscan PID --json --all -o FILE.json`"
 
 
+class SuppressionFileError(ReachscanError):
+    """A suppression file that cannot be read, or a line of it that makes no sense."""
+
+    exit_status = ExitStatus.USAGE
+    default_next_step = "docs/suppressions.md has the format"
+
+
 class OutputError(ReachscanError):
     """A report or a stream could not be written or read where it was asked for."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reachscan import containers, histograms, model, signatures, trees
 from reachscan.rows import Rows
-from reachscan.signatures import ABSENT, DATA, MIXED, ZERO, Names
+from reachscan.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO, Names
 
 VALUE = "value"
 """What keys call words that are no pointers."""
@@ -82,6 +83,38 @@ def groups(
     return [_group_at(recording, grouped, folding, i, *part) for i, part in enumerate(parts)]
 
 
+def reordered(folding: model.Folding, order: model.Indexes) -> model.Folding:
+    """Return the same groups in another order: `order` are their present positions."""
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return replace(
+        folding,
+        allocations=folding.allocations[order],
+        bytes=folding.bytes[order],
+        indirect_allocations=folding.indirect_allocations[order],
+        indirect_bytes=folding.indirect_bytes[order],
+        example=folding.example[order],
+        size=folding.size[order],
+        type=folding.type[order],
+        shape=folding.shape[order],
+        reason=folding.reason[order],
+        signature=folding.signature[order],
+        group_of_row=rank[folding.group_of_row],
+        group_of_leak=rank[folding.group_of_leak],
+    )
+
+
+def signature_of(folding: model.Folding, i: int) -> str:
+    """Return what the leading words of a group are."""
+    return " | ".join(folding.labels[code] for code in folding.signature[i] if code != ABSENT)
+
+
+def places(folding: model.Folding) -> list[str]:
+    """Return the module, or module+symbol, that each code of a signature stands for, or ''."""
+    named = range(FIRST_PLACE, len(folding.labels) - 1)  # the last one is MIXED
+    return [_coarse(x, code) if code in named else "" for code, x in enumerate(folding.labels)]
+
+
 def keys(folding: model.Folding, limit: int | None = None) -> list[str]:
     """Return the keys (see `model.Group`) of the `limit` largest groups, or of all."""
     sizes = folding.size[:limit].tolist()
@@ -120,7 +153,6 @@ def _group_at(
     row = int(np.searchsorted(rows.position, position))
     size = int(rows.size[row])
     contents = recording.contents.get(position, rows.words[row].astype("<u8").tobytes())
-    labels = [folding.labels[code] for code in folding.signature[i] if code != ABSENT]
     return model.Group(
         allocations=int(folding.allocations[i]),
         bytes=int(folding.bytes[i]),
@@ -129,7 +161,7 @@ def _group_at(
         size=size,
         type=folding.types[kind] if kind >= 0 else None,
         shape=None if kind >= 0 else containers.shape_name(int(folding.shape[i])) or None,
-        signature=" | ".join(labels),
+        signature=signature_of(folding, i),
         key=key,
         reason=int(folding.reason[i]),
         example=model.Example(int(rows.address[row]), size, contents[:size]),

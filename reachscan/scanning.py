@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reachscan import errors, folding, helper, model, signatures, symbols, target, type_names, wire
+from reachscan.judgement import COUNTS, Review, Tally
 from reachscan.recording import Progressed, decode
 from reachscan.saving import StreamKeeper
 
@@ -42,12 +43,28 @@ class ScanResult:
     """A recording and how its leaks fold.
 
     Attributes:
+        review: which groups count, None if all do because nobody said which do not.
         save_error: why the raw stream could not be kept, None if it was or was not wanted.
     """
 
     recording: model.Recording
     folding: model.Folding
     save_error: errors.OutputError | None = None
+    review: Review | None = None
+
+    @property
+    def counted(self) -> Tally:
+        """What counts: all leaks but those that are suppressed, or known from a baseline."""
+        if self.review:
+            return self.review.tallies[COUNTS]
+        return Tally(self.recording.totals.leaked, self.recording.totals.leaked_bytes)
+
+    @property
+    def groups_counted(self) -> int:
+        """How many groups count; those are the first ones."""
+        if self.review:
+            return int((self.review.standing == COUNTS).sum())
+        return len(self.folding.example)
 
     @property
     def possible(self) -> tuple[int, int]:

@@ -9,9 +9,12 @@ from typing import Any
 
 import click
 
-from reachscan import reports
+from reachscan import census, reports, suppressions
 from reachscan.console import Output
+from reachscan.errors import ExitStatus
 from reachscan.reports import Selection
+from reachscan.review import review as judge
+from reachscan.scanning import ScanResult
 
 MAX_CONTENTS = 4096
 _DEFAULT_LIMIT = 20
@@ -97,6 +100,50 @@ capture = _all(
     ),
 )
 """How a process is scanned; `scan.Options` has them under the same names."""
+
+
+review = _all(
+    click.option(
+        "--suppressions",
+        "suppression_files",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        multiple=True,
+        help="Leaks that are known and shall not count; may be given several times.",
+    ),
+    click.option(
+        "--default-suppressions/--no-default-suppressions",
+        default=True,
+        help="What runtimes leak once, by design, does not count (the default).",
+    ),
+    click.option(
+        "--baseline",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A scan or JSON report: only what is new or has grown since then counts.",
+    ),
+)
+"""Which leaks count; `reviewer` takes them."""
+
+
+def reviewer(
+    suppression_files: tuple[Path, ...], default_suppressions: bool, baseline: Path | None
+) -> Callable[[ScanResult], ScanResult]:
+    """Return what judges the groups of a scan. Files are read now, before anything is scanned.
+
+    Raises:
+        ReachscanError: a file cannot be used.
+    """
+    rules = [rule for file in suppression_files for rule in suppressions.read(file)]
+    if default_suppressions:
+        rules += suppressions.read(suppressions.DEFAULT, "default")
+    known = census.read(baseline) if baseline else None
+    return lambda result: judge(result, rules, known)
+
+
+def status(result: ScanResult) -> ExitStatus:
+    """Return the exit status that a scan deserves."""
+    return ExitStatus.LEAKS if result.counted.allocations else ExitStatus.CLEAN
 
 
 def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:

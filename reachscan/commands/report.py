@@ -16,13 +16,17 @@ from reachscan.scanning import load
 @click.command("report")
 @click.argument("file", type=click.Path(path_type=Path))
 @options.report
+@options.review
 @options.verbose
 def command(file: Path, verbose: bool, **given: Any) -> ExitStatus:
     """Make a report from a scan that was kept with --save, here or on another machine."""
+    reviewer = options.reviewer(
+        **options.taken(given, "suppression_files", "default_suppressions", "baseline")
+    )
     output = options.output(**given)
     options.refuse_clash(file, output.path)
-    result = load(file)
+    result = reviewer(load(file))
     if verbose:
         console.talk_about(result)
     output.report(result)
-    return ExitStatus.LEAKS if result.recording.totals.leaked else ExitStatus.CLEAN
+    return options.status(result)

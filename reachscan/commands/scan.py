@@ -16,6 +16,7 @@ from reachscan.scanning import Options, scan
 @click.command("scan")
 @options.process
 @options.report
+@options.review
 @options.capture
 @click.option(
     "--save",
@@ -27,14 +28,17 @@ from reachscan.scanning import Options, scan
 def command(process: str, save: Path | None, verbose: bool, **given: Any) -> ExitStatus:
     """Find the leaks of a running process, given by its id or its name if that is unique."""
     capture = options.taken(given, "method", "threads", "timeout")
+    reviewer = options.reviewer(
+        **options.taken(given, "suppression_files", "default_suppressions", "baseline")
+    )
     output = options.output(**given)
     options.refuse_clash(save, output.path)
     wanted = Options(**capture, contents=output.selection.contents, verbose=verbose, save=save)
     with console.progress(verbose) as progress:
-        result = scan(process, wanted, progress)
+        result = reviewer(scan(process, wanted, progress))
     if verbose:
         console.talk_about(result)
     output.report(result)
     if result.save_error:
         raise result.save_error
-    return ExitStatus.LEAKS if result.recording.totals.leaked else ExitStatus.CLEAN
+    return options.status(result)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reachscan.census import NOTHING, Census, Tally
+from reachscan.census import Census
 from reachscan.comparison import WORSE, Change, Comparison, What
+from reachscan.judgement import NOTHING, Tally
 from reachscan.reports import Style, plain
 from reachscan.reports.logfmt import line
 from reachscan.reports.wording import count, printable, size

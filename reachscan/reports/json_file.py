@@ -8,14 +8,17 @@ from dataclasses import asdict
 from typing import Any
 
 from reachscan import histograms, model
+from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule
 from reachscan.reports import Selection, doubts
 from reachscan.reports.wording import instant
+from reachscan.review import by_rule
 from reachscan.scanning import ScanResult
 
 FORMAT = "reachscan-report"
 VERSION = 1
 ARCHITECTURE = "x86_64"
 INCOMPLETE = "incomplete"
+STANDINGS = ("counts", "known", "suppressed")
 
 
 def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
@@ -46,8 +49,14 @@ def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
         **facts(recording),
         "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
         "leaks": _leaks(result),
+        "counted": result.counted._asdict(),
+        "suppressed": _suppressed(result),
+        "baseline": _baseline(result.review),
         "groups_total": len(result.folding.example),
-        "groups": [_group(g, selection.contents) for g in result.groups(selection.limit)],
+        "groups": [
+            _group(group, selection.contents) | _standing(result.review, i, group.key)
+            for i, group in enumerate(result.groups(selection.limit))
+        ],
         **caveats(recording),
     }
 
@@ -110,6 +119,36 @@ def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
         "pause_us": snapshot.pause_ns // 1000,
         "started": instant(started),
         "phases_us": {name: ns // 1000 for name, ns in phases.items()},
+    }
+
+
+def _suppressed(result: ScanResult) -> dict[str, Any]:
+    tally = result.review.tallies[SUPPRESSED] if result.review else NOTHING
+    rules = [
+        {**_rule(rule), "groups": groups, **amount._asdict()}
+        for rule, groups, amount in by_rule(result)
+    ]
+    return {**tally._asdict(), "rules": rules}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {"rule": rule.text, "source": rule.source, "reason": rule.reason}
+
+
+def _baseline(review: Review | None) -> dict[str, Any] | None:
+    if review is None or review.baseline is None:
+        return None
+    return {"source": review.baseline, "known": review.tallies[KNOWN]._asdict()}
+
+
+def _standing(review: Review | None, i: int, key: str) -> dict[str, Any]:
+    if review is None:
+        return {"standing": STANDINGS[COUNTS], "rule": None, "before": None}
+    rule, before = int(review.rule[i]), review.before.get(key)
+    return {
+        "standing": STANDINGS[review.standing[i]],
+        "rule": _rule(review.rules[rule]) if rule >= 0 else None,
+        "before": before._asdict() if before else None,
     }
 
 

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 
 from reachscan import model
+from reachscan.judgement import KNOWN, NOTHING, SUPPRESSED, Rule, Tally
 from reachscan.reports import Selection, doubts
 from reachscan.reports.json_file import is_complete
+from reachscan.review import by_rule
 from reachscan.scanning import ScanResult
 
 _ROWS = 5
@@ -24,10 +26,12 @@ def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
         selection: how much of it.
     """
     recording = result.recording
-    shown = result.groups(selection.limit, _ROWS)
+    shown = result.groups(min(selection.limit, result.groups_counted), _ROWS)
     yield _summary(result, len(shown))
     for group in shown:
         yield _group(recording.target, group, selection.contents)
+    for rule, groups, tally in by_rule(result):
+        yield _rule(recording.target, rule, groups, tally)
     if selection.every_block:
         yield from _blocks(result)
 
@@ -48,7 +52,9 @@ def _text(value: Value) -> str:
 
 def _summary(result: ScanResult, shown: int) -> str:
     recording = result.recording
-    totals = recording.totals
+    totals, review = recording.totals, result.review
+    suppressed = review.tallies[SUPPRESSED] if review else NOTHING
+    known = review.tallies[KNOWN] if review and review.baseline else None
     possible_leaks, possible_bytes = result.possible
     return line(
         event="scan",
@@ -64,6 +70,12 @@ def _summary(result: ScanResult, shown: int) -> str:
         direct_bytes=totals.direct_bytes,
         possible=possible_leaks,
         possible_bytes=possible_bytes,
+        counted=result.counted.allocations,
+        counted_bytes=result.counted.bytes,
+        suppressed=suppressed.allocations,
+        suppressed_bytes=suppressed.bytes,
+        known=known.allocations if known else None,
+        known_bytes=known.bytes if known else None,
         groups=len(result.folding.example),
         groups_shown=shown,
         complete=is_complete(recording),
@@ -104,6 +116,20 @@ def _branches(branches: Sequence[model.Branch]) -> Iterator[str]:
     for branch in branches:
         name = f"{branch.kinds} more kinds" if branch.name is None else branch.name
         yield f"[{branch.allocations} {name}, {branch.bytes} B{''.join(_branches(branch.below))}]"
+
+
+def _rule(target: model.Target, rule: Rule, groups: int, tally: Tally) -> str:
+    return line(
+        event="suppressed",
+        pid=target.pid,
+        name=target.name,
+        allocations=tally.allocations,
+        bytes=tally.bytes,
+        groups=groups,
+        rule=rule.text,
+        source=rule.source,
+        reason=rule.reason or None,
+    )
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:

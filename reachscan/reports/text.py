@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from reachscan import model
+from reachscan.judgement import KNOWN, SUPPRESSED, Review
 from reachscan.reports import Selection, Style, doubts, parts, plain
 from reachscan.reports.parts import WIDTH
 from reachscan.reports.wording import (
@@ -32,7 +35,8 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
     """
     recording = result.recording
     if recording.totals.leaked:
-        yield from parts.paragraph(_headline(recording), "headline", style)
+        counts = result.counted.allocations
+        yield from parts.paragraph(_headline(result), "headline" if counts else "good", style)
         yield from parts.paragraph(f"{_split(recording)}; {parts.how(recording)}", "dim", style)
         yield from parts.paragraph(_possible(result), "warning", style)
         yield ""
@@ -46,13 +50,23 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
     yield from parts.warnings(recording, style)
 
 
-def _headline(recording: model.Recording) -> str:
-    totals = recording.totals
-    return (
-        f"{parts.who(recording)}: {count(totals.leaked, 'leaked block')}, "
-        f"{size(totals.leaked_bytes)}, "
-        f"of {totals.allocations} allocated{parts.allocators(recording)}"
-    )
+def _headline(result: ScanResult) -> str:
+    recording, totals = result.recording, result.recording.totals
+    leaks = f"{count(totals.leaked, 'leaked block')}, {size(totals.leaked_bytes)}"
+    others = _others(result.review)
+    if others and not result.counted.allocations:
+        return f"{parts.who(recording)}: no leaks that count: {leaks}, {others}"
+    of = f"of {totals.allocations} allocated{parts.allocators(recording)}"
+    return f"{parts.who(recording)}: {leaks}, {of}" + (f"; {others}" if others else "")
+
+
+def _others(review: Review | None) -> str:
+    """Return how many blocks do not count, and why."""
+    if review is None:
+        return ""
+    _, known, suppressed = (tally.allocations for tally in review.tallies)
+    reasons = [f"{known} known"] * bool(known) + [f"{suppressed} suppressed"] * bool(suppressed)
+    return ", ".join(reasons)
 
 
 def _split(recording: model.Recording) -> str:
@@ -79,14 +93,17 @@ def _no_leaks(recording: model.Recording) -> str:
 
 def _table(result: ScanResult, selection: Selection, style: Style) -> Iterator[str]:
     totals = result.recording.totals
-    shown = result.groups(selection.limit, _DETAILS)
+    counted = result.groups_counted
+    shown = result.groups(min(selection.limit, counted), _DETAILS)
     header = _columns("bytes", "direct", "indirect", "size")
     yield style(f"{header}what nothing points to", "dim")
     for group in shown:
         yield from _group(group, selection, style)
-    hidden = len(result.folding.example) - len(shown)
+        yield from _before(group, result.review, style)
+    hidden = counted - len(shown)
     if hidden:
         yield _hidden(result, len(shown), hidden)
+    yield from _set_aside(result, style)
     yield style(_columns("-" * 10, "-" * 8, "-" * 8).rstrip(), "dim")
     kinds = count(len(result.folding.example), "kind")
     indirect = totals.leaked - totals.direct
@@ -153,12 +170,46 @@ def _tree(branches: Sequence[model.Branch], guide: str = "") -> Iterator[str]:
 
 def _hidden(result: ScanResult, shown: int, hidden: int) -> str:
     folded = result.folding
-    rest = slice(shown, None)
-    amount = int(folded.bytes[rest].sum() + folded.indirect_bytes[rest].sum())
-    direct = int(folded.allocations[rest].sum())
-    indirect = int(folded.indirect_allocations[rest].sum())
     what = f"{count(hidden, 'more kind')}, shown by --limit {shown + hidden}"
-    return _columns(size(amount), number(direct), number(indirect)) + what
+    return _sums(folded, slice(shown, shown + hidden)) + what
+
+
+def _sums(folded: model.Folding, some: slice | model.Flags) -> str:
+    amount = int(folded.bytes[some].sum() + folded.indirect_bytes[some].sum())
+    direct = int(folded.allocations[some].sum())
+    indirect = int(folded.indirect_allocations[some].sum())
+    return _columns(size(amount), number(direct), number(indirect))
+
+
+def _before(group: model.Group, review: Review | None, style: Style) -> Iterator[str]:
+    before = review.before.get(group.key) if review else None
+    if review and before:
+        known = f"{count(before.allocations, 'block')}, {size(before.bytes)}"
+        text = f"      in {printable(review.baseline or '')} there were {known}"
+        yield from parts.paragraph(text, "dim", style)
+
+
+def _set_aside(result: ScanResult, style: Style) -> Iterator[str]:
+    """Yield what does not count: what a baseline knows, and what rules suppress."""
+    review, folded = result.review, result.folding
+    if review is None:
+        return
+    known = review.standing == KNOWN
+    if known.any():
+        kinds = count(int(known.sum()), "kind")
+        what = f"known from {review.baseline}, not grown: {kinds}"
+        yield from _wrapped_row(_sums(folded, known), what, style)
+    for index in np.unique(review.rule[review.standing == SUPPRESSED]).tolist():
+        rule = review.rules[index]
+        what = f"suppressed by {rule.source}: {rule.reason or rule.text}"
+        yield from _wrapped_row(_sums(folded, review.rule == index), what, style)
+
+
+def _wrapped_row(columns: str, what: str, style: Style) -> Iterator[str]:
+    first, *rest = wrap(printable(what), WIDTH - len(columns))
+    yield style(columns + first, "dim")
+    for line in rest:
+        yield style(" " * len(columns) + line, "dim")
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:

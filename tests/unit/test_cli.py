@@ -211,6 +211,28 @@ def test_diff_tells_by_its_status_whether_anything_grew(
     assert "event=change" in run("diff", less, saved, "--format", "logfmt").out
 
 
+def test_only_what_counts_makes_the_status_1(run: Runner, saved: Path, tmp_path: Path) -> None:
+    file = tmp_path / "known.supp"
+    file.write_text("module: libexample*  # it is known\n")
+    done = run("report", saved, "--suppressions", file)
+    assert (done.status, done.talk) == (0, "")
+    assert "2 suppressed" in done.out and "it is known" in " ".join(done.out.split())
+    assert run("report", saved, "--suppressions", file, "--no-default-suppressions").status == 0
+    assert run("report", saved, "--baseline", saved).status == 0
+    less = tmp_path / "less.rsc"
+    less.write_bytes(Stream(leaks=[Leak(24, [CODE + 8])]).encoded())
+    assert run("report", saved, "--baseline", less).status == 1
+
+
+def test_bad_suppressions_are_bad_usage(run: Runner, target: int, tmp_path: Path) -> None:
+    file = tmp_path / "bad.supp"
+    file.write_text("# fine\nsize: huge\n")
+    assert_refused(run(target, "--suppressions", file), "bad.supp:2", "huge", status=2)
+    assert_refused(run(target, "--suppressions", tmp_path / "no"), "cannot read", status=2)
+    assert_refused(run(target, "--baseline", tmp_path / "no"), "cannot read")
+    assert_refused(run(target, "--baseline", file), "neither a raw scan nor a JSON report")
+
+
 def test_diff_refuses_what_it_cannot_read(run: Runner, saved: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("hello")

@@ -15,8 +15,9 @@ from streams import BSS, CODE, HEAP_START, Leak, Stream
 
 import reachscan
 from reachscan import census, errors
-from reachscan.census import NOTHING, Census, Tally
+from reachscan.census import Census
 from reachscan.comparison import WORSE, Comparison, What, compare
+from reachscan.judgement import NOTHING, Tally
 from reachscan.reports import Selection, diff, json_file
 from reachscan.scanning import load
 

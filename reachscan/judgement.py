@@ -1,0 +1,62 @@
+"""What counts and what does not: data that reviews of a scan consist of, without logic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as ReadOnlyDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan import model
+
+
+class Tally(NamedTuple):
+    """A number of blocks and their usable bytes; negative ones are differences."""
+
+    allocations: int
+    bytes: int
+
+    def __add__(self, other: Any) -> Tally:
+        return Tally(self.allocations + other.allocations, self.bytes + other.bytes)
+
+    def __sub__(self, other: Any) -> Tally:
+        return Tally(self.allocations - other.allocations, self.bytes - other.bytes)
+
+
+NOTHING = Tally(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What somebody does not want to hear of: a line of a suppression file, and where it is."""
+
+    text: str
+    source: str
+    reason: str
+
+
+COUNTS, KNOWN, SUPPRESSED = range(3)
+"""`Review.standing`: it counts; it is in the baseline and has not grown; a rule suppresses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Which groups count, and why the others do not. Groups that count come first.
+
+    Attributes:
+        standing: of each group: `COUNTS`, `KNOWN` or `SUPPRESSED`.
+        rules: those that were applied.
+        rule: index of the rule that suppresses each group, -1 if none does.
+        baseline: what the scan was compared with, None if it was not.
+        before: key -> how much of it the baseline has, for groups that have grown.
+        tallies: blocks of each standing, direct and indirect.
+    """
+
+    standing: NDArray[np.uint8]
+    rules: tuple[Rule, ...]
+    rule: model.Indexes
+    baseline: str | None
+    before: ReadOnlyDict[str, Tally]
+    tallies: tuple[Tally, Tally, Tally]

@@ -1,0 +1,65 @@
+// A whole process, swept as in the clone.
+#pragma once
+
+#include <set>
+
+#include "check.hpp"
+#include "hosted.hpp"
+#include "scene.hpp"
+
+extern "C" void reachscan_sweep();
+
+namespace reachscan::tests {
+
+inline const Options kEverything{
+    .foreign_break = true, .thread_arena = true, .mapped_blocks = true};
+
+// A scene under the helper's control block.
+struct Sweep {
+  explicit Sweep(const char* release, const Options& options = kEverything)
+      : scene(release_named(release), options) {}
+
+  void run() {
+    const std::vector<abi::Mapping>& mappings = scene.memory.mappings();
+    host.control.mappings = reinterpret_cast<uint64_t>(mappings.data());
+    host.control.mapping_count = mappings.size();
+    host.control.threads = reinterpret_cast<uint64_t>(scene.threads.data());
+    host.control.thread_count = scene.threads.size();
+    host.control.words = reinterpret_cast<uint64_t>(registers.data());
+    host.control.word_count = registers.size();
+    reachscan_sweep();
+  }
+
+  // Runs, and is refused.
+  Refused refusal() {
+    try {
+      run();
+    } catch (const Refused& refused) {
+      return refused;
+    }
+    fail(__FILE__, __LINE__, "the sweep was not refused");
+  }
+
+  void check_leaks(std::set<uint64_t> expected) {
+    for (const Leak& leak : host.leaks()) {
+      CHECK_EQ(expected.erase(leak.address) != 0 ? 0 : leak.address, 0u);
+      CHECK_EQ(leak.size, scene.blocks.at(leak.address));
+    }
+    CHECK(expected.empty());
+    CHECK(host.finished);
+    CHECK_EQ(host.control.totals.leaked, host.leaks().size());
+    CHECK_EQ(host.control.totals.allocations, scene.blocks.size());
+  }
+
+  std::set<uint64_t> all() const {
+    std::set<uint64_t> found;
+    for (const auto& [block, size] : scene.blocks) found.insert(block);
+    return found;
+  }
+
+  Host host;
+  Scene scene;
+  std::vector<uint64_t> registers;
+};
+
+}  // namespace reachscan::tests

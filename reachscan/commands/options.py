@@ -17,9 +17,17 @@ from reachscan.review import review as judge
 from reachscan.scanning import ScanResult
 
 MAX_CONTENTS = 4096
-_DEFAULT_LIMIT = 20
+_DEFAULT_LIMIT = {"html": 1000}
+_USUAL_LIMIT = 20
 _DEFAULT_CONTENTS = {"logfmt": 0}
 _USUAL_CONTENTS = 32
+
+_USES = {
+    "text": "people (default)",
+    "json": "programs",
+    "logfmt": "logs",
+    "html": "browsers (one file, works offline)",
+}
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -36,13 +44,9 @@ def _all(*decorators: Decorator) -> Decorator:
 
 
 def _format(*formats: str) -> Decorator:
+    uses = ", ".join(f"{name} for {_USES[name]}" for name in formats)
     return _all(
-        click.option(
-            "--format",
-            "format_",
-            type=click.Choice(formats),
-            help="text for people (default), json for programs, logfmt for logs.",
-        ),
+        click.option("--format", "format_", type=click.Choice(formats), help=f"{uses}."),
         click.option("--json", "json_", is_flag=True, help="Same as --format json."),
     )
 
@@ -61,7 +65,7 @@ destination = click.option(
 limit = click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Kinds of leaks listed (default 20); totals always cover all.",
+    help="Kinds of leaks listed (default 20, in html 1000); totals always cover all.",
 )
 
 lines = _all(
@@ -171,7 +175,9 @@ def output(
         raise click.UsageError(f"{output} is a directory; name a file in it")
     if output and not output.parent.is_dir():
         raise click.UsageError(f"there is no directory {output.parent}")
-    everything = sys.maxsize if every_block else _DEFAULT_LIMIT
+    if format_ == "html" and not output and sys.stdout.isatty():
+        raise click.UsageError("a page is for browsers, not for a terminal; add -o page.html")
+    everything = sys.maxsize if every_block else _DEFAULT_LIMIT.get(format_, _USUAL_LIMIT)
     usual = _DEFAULT_CONTENTS.get(format_, _USUAL_CONTENTS)
     selection = Selection(
         limit=everything if limit is None else limit,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reachscan.scanning import ScanResult
 
-FORMATS = ("text", "json", "logfmt")
+FORMATS = ("text", "json", "logfmt", "html")
 
 Style = Callable[[str, str], str]
 """Takes a text and what it is: `headline`, `good`, `dim` or `warning`."""
@@ -55,6 +55,10 @@ def lines(
         from reachscan.reports import logfmt
 
         return logfmt.lines(result, selection)
+    if format_ == "html":
+        from reachscan.reports import html_page
+
+        return html_page.lines(result, selection)
     from reachscan.reports import text
 
     return text.lines(result, selection, style)

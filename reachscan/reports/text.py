@@ -21,6 +21,7 @@ from reachscan.reports.wording import (
 )
 from reachscan.scanning import ScanResult
 
+_SIZE_WIDTH = 8
 _DETAILS = 6
 """Rows of the tree and of the sizes of a group."""
 
@@ -112,7 +113,7 @@ def _table(result: ScanResult, selection: Selection, style: Style) -> Iterator[s
 
 
 def _columns(amount: str, direct: str, indirect: str, each: str = "") -> str:
-    return f"{amount:>10}  {direct:>8}  {indirect:>8}  {each:>8}  "
+    return f"{amount:>10}  {direct:>8}  {indirect:>8}  {each:>{_SIZE_WIDTH}}  "
 
 
 def _group(group: model.Group, selection: Selection, style: Style) -> Iterator[str]:
@@ -120,7 +121,7 @@ def _group(group: model.Group, selection: Selection, style: Style) -> Iterator[s
         size(group.bytes + group.indirect_bytes),
         number(group.allocations),
         number(group.indirect_allocations),
-        exact_size(group.size) if len(group.sizes) == 1 else "varies",
+        _range([row.size for row in group.sizes]),
     )
     first, *rest = list(_what(group, WIDTH - len(columns), style))
     yield columns + first
@@ -146,6 +147,16 @@ def _what(group: model.Group, width: int, style: Style) -> Iterator[str]:
             yield style(line, kind)
 
 
+def _range(sizes: Sequence[int | None]) -> str:
+    """Return the sizes from the smallest to the largest, None standing for any."""
+    known = [size for size in sizes if size is not None]
+    least, most = min(known, default=0), max(known, default=0)
+    if least == most and None not in sizes:
+        return exact_size(least)
+    shown = f"{least}-{most}"
+    return shown if None not in sizes and len(shown) <= _SIZE_WIDTH else "varies"
+
+
 def _sizes(sizes: Sequence[model.SizeCount]) -> str:
     rows = [
         f"{number(row.allocations)} of {'other sizes' if row.size is None else f'{row.size} bytes'}"
@@ -157,11 +168,9 @@ def _sizes(sizes: Sequence[model.SizeCount]) -> str:
 def _tree(branches: Sequence[model.Branch], guide: str = "") -> Iterator[str]:
     for branch in branches:
         is_last = branch is branches[-1]
-        each = "varies" if branch.smallest != branch.largest else exact_size(branch.smallest or 0)
+        each = _range([branch.smallest, branch.largest]) if branch.name else ""
         name = branch.name or count(branch.kinds, "more kind")
-        columns = _columns(
-            size(branch.bytes), "", number(branch.allocations), each if branch.name else ""
-        )
+        columns = _columns(size(branch.bytes), "", number(branch.allocations), each)
         yield columns + cut(
             f"{guide}{'└' if is_last else '├'} {printable(name)}", WIDTH - len(columns)
         )

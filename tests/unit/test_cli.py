@@ -365,3 +365,18 @@ def test_colour_only_for_terminals_that_want_it(saved: Path) -> None:
             command, capture_output=True, env={**environment, **extra}, check=False
         )
         assert (b"\x1b[" in done.stdout) == coloured
+
+
+def test_a_page_is_not_printed_to_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsc"
+    path.write_bytes(Stream().encoded())
+    script = "import sys; sys.stdout.isatty = lambda: True; from reachscan.cli import main; main()"
+    command = [sys.executable, "-c", script, "report", str(path), "--format", "html"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not done.stdout
+    assert "add -o page.html" in done.stderr
+    written = subprocess.run(
+        [*command, "-o", str(tmp_path / "page.html")], capture_output=True, text=True, check=False
+    )
+    assert written.returncode == 0 and not written.stderr
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")

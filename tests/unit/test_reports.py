@@ -212,7 +212,7 @@ def test_text_says_what_is_only_possible_and_which_sizes_there_are(make: Any) ->
         doubts=[(0, 3, model.TAGGED)],
     )
     lines = list(text.lines(make(stream), Selection(contents=0)))
-    assert re.search(r" 3 +0 +varies  Foo$", lines[5])
+    assert re.search(r" 3 +0 +24-40  Foo$", lines[5])
     assert "possible: there is a word that points to it" in lines[7]
     assert "2 of 24 bytes, 1 of 40 bytes" in lines[9]
 

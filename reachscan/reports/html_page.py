@@ -1,0 +1,52 @@
+"""The report as one page for browsers, which asks nothing of any network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+from reachscan.reports import Selection, json_file
+from reachscan.scanning import ScanResult
+
+_UNSAFE_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
+
+
+def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
+    """Yield the page, as one piece without a line end.
+
+    Args:
+        result: what to report.
+        selection: how much of it; single blocks are never listed.
+    """
+    document = json_file.document(result, selection)
+    style, script = _part("page.css"), _part("page.js")
+    parts = {
+        "policy": _policy(style, script),
+        "title": html.escape(f"{result.recording.target.name}: leaks"),
+        "style": style,
+        "script": script,
+        "data": json.dumps(document, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPTS),
+    }
+    # In one go: what is put in is not looked at again.
+    yield re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html").rstrip())
+
+
+def _part(name: str) -> str:
+    return files("reachscan.reports").joinpath("page").joinpath(name).read_text("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a policy that lets the page run its own style and script, and load nothing."""
+    return (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <string>
 
+#include "helper/memory_kinds.hpp"
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
@@ -36,15 +37,6 @@ extern "C" const char reachscan_gadget[];
 // glibc 2.35 or later.
 extern "C" __attribute__((weak)) const std::ptrdiff_t __rseq_offset;
 extern "C" __attribute__((weak)) const unsigned int __rseq_size;
-
-bool is_kernel_owned(const MapEntry& entry) {
-  return entry.path == "[vdso]" || entry.path == "[vsyscall]" || entry.path.rfind("[vvar", 0) == 0;
-}
-
-bool is_device(const MapEntry& entry) {
-  return entry.path.rfind("/dev/", 0) == 0 && entry.path.rfind("/dev/shm/", 0) != 0 &&
-         entry.path.rfind("/dev/zero", 0) != 0;
-}
 
 bool is_readable(const MapEntry& entry) {
   return (entry.perms & wire::kRead) != 0 && !is_kernel_owned(entry) && !is_device(entry);
@@ -115,7 +107,7 @@ void must(std::int64_t result, const char* what, pid_t pid) {
 
 }  // namespace
 
-MemoryCopy::MemoryCopy(pid_t pid) : pid_(pid) {
+MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory) : pid_(pid), memory_(memory) {
   std::uint64_t needed = kibibytes("/proc/" + std::to_string(pid) + "/status", "VmRSS:");
   std::uint64_t available = kibibytes("/proc/meminfo", "MemAvailable:");
   if (needed > available - available / 10)
@@ -150,18 +142,28 @@ char* MemoryCopy::reserve(const MapEntry& entry) {
 
 void MemoryCopy::capture() {
   mappings_ = read_mappings(pid_);
-  for (const MapEntry& entry : mappings_)
-    if (is_readable(entry) && changes(entry)) read_present_pages(entry, reserve(entry));
+  for (const MapEntry& entry : mappings_) {
+    std::size_t absent = residence_.absent.size(), closed = residence_.protected_.size();
+    residence_.add(pid_, pid_, entry);
+    if (is_readable(entry) && changes(entry)) {
+      read_present_pages(entry, absent, reserve(entry));
+    } else if (residence_.protected_.size() > closed) {
+      char* buffer = reserve(entry);
+      for (std::size_t i = closed; i < residence_.protected_.size(); ++i)
+        read_any_pages(entry, residence_.protected_[i], buffer);
+    }
+  }
+  captured_ = parts_.size();
 }
 
 // Pages that the target has never touched are zeros there and stay holes here. What cannot be read
-// (a guard page, a file cut short) stays zeros as well.
-void MemoryCopy::read_present_pages(const MapEntry& entry, char* buffer) {
+// (a guard page, a file cut short) stays zeros as well. `absent`: the first stretch of the entry.
+void MemoryCopy::read_present_pages(const MapEntry& entry, std::size_t absent, char* buffer) {
   std::uint64_t at = entry.start;
-  for (const Stretch& absent : absent_stretches(pid_, entry)) {
-    read_pages(entry, at, absent.start, buffer);
-    absent_.push_back(absent);
-    at = absent.end;
+  for (; absent < residence_.absent.size(); ++absent) {
+    const Stretch& stretch = residence_.absent[absent];
+    read_pages(entry, at, stretch.start, buffer);
+    at = stretch.end;
   }
   read_pages(entry, at, entry.end, buffer);
 }
@@ -177,21 +179,34 @@ void MemoryCopy::read_pages(const MapEntry& entry, std::uint64_t start, std::uin
   }
 }
 
-void MemoryCopy::complete(const Memory& memory) {
+// Whatever the target itself may do there.
+void MemoryCopy::read_any_pages(const MapEntry& entry, const Stretch& stretch, char* buffer) const {
+  char* to = buffer + (stretch.start - entry.start);
+  std::uint64_t length = stretch.end - stretch.start;
+  if (memory_.try_read(stretch.start, to, length)) return;
+  for (std::uint64_t at = 0; at < length; at += kPage)
+    memory_.try_read(stretch.start + at, to + at, kPage);
+}
+
+void MemoryCopy::complete() {
   // Only files that hold a program or library; other constant files say nothing about the heap.
-  for (std::size_t i = 0; i < mappings_.size(); ++i) {
-    const MapEntry& entry = mappings_[i];
+  for (const MapEntry& entry : mappings_) {
     if (!is_readable(entry) || changes(entry)) continue;
     bool of_module = std::any_of(mappings_.begin(), mappings_.end(), [&](const MapEntry& other) {
       return other.inode == entry.inode && other.device == entry.device &&
              (other.perms & wire::kExecute) != 0;
     });
-    if (!of_module) continue;
-    char* buffer = reserve(entry);
-    if (memory.try_read(entry.start, buffer, entry.end - entry.start)) continue;
-    for (std::uint64_t at = 0; at < entry.end - entry.start; at += kPage)
-      memory.try_read(entry.start + at, buffer + at, kPage);
+    if (of_module) read_any_pages(entry, {entry.start, entry.end}, buffer_of(entry));
   }
+}
+
+// Parts of it may have been captured already.
+char* MemoryCopy::buffer_of(const MapEntry& entry) {
+  auto end = parts_.begin() + static_cast<std::ptrdiff_t>(captured_);
+  auto at = std::lower_bound(
+      parts_.begin(), end, entry.start,
+      [](const Part& part, std::uint64_t address) { return part.address < address; });
+  return at != end && at->address == entry.start ? view_ + at->offset : reserve(entry);
 }
 
 std::unique_ptr<Clone> MemoryCopy::build() const {

@@ -19,16 +19,16 @@ class MemoryCopy {
  public:
   // Throws Failure(kReadMemory, "clone-refused") if the copy would not fit into this machine's
   // memory.
-  explicit MemoryCopy(pid_t pid);
+  MemoryCopy(pid_t pid, const Memory& memory);
   ~MemoryCopy();
   MemoryCopy(const MemoryCopy&) = delete;
   MemoryCopy& operator=(const MemoryCopy&) = delete;
 
-  // Reads all writable memory; the target must be stopped.
+  // Reads all memory that was ever written; the target must be stopped.
   void capture();
 
   // Reads the constant parts of programs and libraries, which do not change; the target may run.
-  void complete(const Memory& memory);
+  void complete();
 
   // A stopped process with that memory and nothing else.
   std::unique_ptr<Clone> build() const;
@@ -36,8 +36,7 @@ class MemoryCopy {
   // The target's mappings at the moment of the capture.
   const std::vector<MapEntry>& mappings() const { return mappings_; }
 
-  // What of them had no pages.
-  const std::vector<Stretch>& absent() const { return absent_; }
+  const Residence& residence() const { return residence_; }
 
  private:
   struct Part {
@@ -47,17 +46,21 @@ class MemoryCopy {
   };
 
   char* reserve(const MapEntry& entry);
-  void read_present_pages(const MapEntry& entry, char* buffer);
+  char* buffer_of(const MapEntry& entry);
+  void read_present_pages(const MapEntry& entry, std::size_t absent, char* buffer);
   void read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end,
                   char* buffer) const;
+  void read_any_pages(const MapEntry& entry, const Stretch& stretch, char* buffer) const;
 
   pid_t pid_;
+  const Memory& memory_;
   int file_;
   char* view_ = nullptr;  // of the whole file
   std::uint64_t used_ = 0;
   std::vector<MapEntry> mappings_;
   std::vector<Part> parts_;
-  std::vector<Stretch> absent_;
+  std::size_t captured_ = 0;  // the first so many of them were read while the target was stopped
+  Residence residence_;
 };
 
 }  // namespace reachscan::helper

@@ -1,10 +1,12 @@
 #include "helper/kernel_held.hpp"
 
 #include <dirent.h>
+#include <sys/ptrace.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
-#include <climits>
+#include <csignal>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -36,7 +38,27 @@ bool is_epoll(const std::string& link) {
          std::string_view(target, static_cast<std::size_t>(length)) == "anon_inode:[eventpoll]";
 }
 
+// `flags`: 0 for the thread's own queue, PTRACE_PEEKSIGINFO_SHARED for that of the process.
+void add_signal_values(pid_t tid, std::uint32_t flags, std::vector<std::uint64_t>& words) {
+  std::array<siginfo_t, 32> pending;
+  __ptrace_peeksiginfo_args request{0, flags, static_cast<std::int32_t>(pending.size())};
+  for (;;) {
+    long count = ptrace(PTRACE_PEEKSIGINFO, tid, &request, pending.data());
+    for (long i = 0; i < count; ++i)
+      words.push_back(reinterpret_cast<std::uint64_t>(pending[i].si_value.sival_ptr));
+    if (count < static_cast<long>(pending.size())) return;
+    request.off += static_cast<std::uint64_t>(count);
+  }
+}
+
 }  // namespace
+
+std::vector<std::uint64_t> pending_signal_words(const std::vector<pid_t>& threads) {
+  std::vector<std::uint64_t> words;
+  for (pid_t tid : threads) add_signal_values(tid, 0, words);
+  if (!threads.empty()) add_signal_values(threads.front(), PTRACE_PEEKSIGINFO_SHARED, words);
+  return words;
+}
 
 std::vector<std::uint64_t> kernel_held_words(pid_t pid) {
   std::vector<std::uint64_t> words;

@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 
+#include "helper/memory_kinds.hpp"
+
 namespace reachscan::helper {
 namespace {
 
@@ -14,48 +16,14 @@ using abi::MappingFlag;
 
 constexpr std::uint64_t kPage = 4096;
 
-bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
-
-bool is_kernel_owned(const std::string& path) {
-  return path == "[vdso]" || starts_with(path, "[vvar") || path == "[vsyscall]";
-}
-
-// Memory of a device may have no pages behind it, or react to being read.
-bool is_device(const std::string& path) {
-  return (starts_with(path, "/dev/") && !starts_with(path, "/dev/shm/") && path != "/dev/zero" &&
-          path != "/dev/zero (deleted)") ||
-         starts_with(path, "anon_inode:");
-}
-
-// A mapped file that is not an anonymous object of the kernel dressed as one.
-bool is_file(const MapEntry& entry) {
-  return entry.inode != 0 && starts_with(entry.path, "/") &&
-         !starts_with(entry.path, "/anon_hugepage") && !starts_with(entry.path, "/memfd:") &&
-         !starts_with(entry.path, "/SYSV") && !starts_with(entry.path, "/dev/zero");
-}
-
-bool is_anonymous(const MapEntry& entry) {
-  return entry.inode == 0 && (entry.path.empty() || entry.path == "[heap]");
-}
-
 std::uint32_t own_flags(const MapEntry& entry) {
   std::uint32_t flags = 0;
   if (is_file(entry)) flags |= MappingFlag::kFileBacked;
   if (entry.path == "[stack]") flags |= MappingFlag::kMainStack;
   if (entry.path == "[heap]") flags |= MappingFlag::kProgramBreak;
-  if (is_kernel_owned(entry.path)) flags |= MappingFlag::kKernelOwned;
-  if (is_device(entry.path)) flags |= MappingFlag::kDevice;
+  if (is_kernel_owned(entry)) flags |= MappingFlag::kKernelOwned;
+  if (is_device(entry)) flags |= MappingFlag::kDevice;
   return flags;
-}
-
-bool same_file(const MapEntry& a, const MapEntry& b) {
-  return a.inode == b.inode && a.device == b.device;
-}
-
-// The loader maps [relro][data] as one segment and then protects the front of it.
-bool is_relro(const MapEntry& entry, const MapEntry& next) {
-  return entry.perms == wire::kRead && next.perms == (wire::kRead | wire::kWrite) &&
-         entry.end == next.start && is_file(entry) && same_file(entry, next);
 }
 
 std::string build_id_in(const std::vector<unsigned char>& notes) {
@@ -111,23 +79,28 @@ std::string build_id_of(const Image& image, const MapEntry& entry, const Memory&
   return {};
 }
 
-// Gives stretches without pages a mapping of their own.
-std::vector<abi::Mapping> split_absent(const std::vector<abi::Mapping>& mappings,
-                                       const std::vector<Stretch>& absent) {
-  std::vector<abi::Mapping> split;
-  auto next = absent.begin();
+// Gives stretches a mapping of their own, which `mark` changes.
+template <typename Mark>
+std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
+                                const std::vector<Stretch>& stretches, Mark mark) {
+  std::vector<abi::Mapping> parts;
+  auto next = stretches.begin();
   for (abi::Mapping m : mappings) {
-    for (; next != absent.end() && next->start < m.end; ++next) {
+    while (next != stretches.end() && next->end <= m.start) ++next;
+    for (; next != stretches.end() && next->start < m.end; ++next) {
       // A stretch may begin in the mapping before (a .bss and what was joined to it).
-      std::uint64_t start = std::max(next->start, m.start), end = std::min(next->end, m.end);
-      if (start > m.start) split.push_back({m.start, start, m.perms, m.flags, m.file, 0});
-      split.push_back({start, end, m.perms, m.flags | MappingFlag::kAbsent, m.file, 0});
-      m.start = end;
+      abi::Mapping part = m;
+      part.start = std::max(next->start, m.start);
+      part.end = std::min(next->end, m.end);
+      if (part.start > m.start) parts.push_back({m.start, part.start, m.perms, m.flags, m.file, 0});
+      mark(part);
+      parts.push_back(part);
+      m.start = part.end;
       if (next->end > m.end) break;
     }
-    if (m.start < m.end) split.push_back(m);
+    if (m.start < m.end) parts.push_back(m);
   }
-  return split;
+  return parts;
 }
 
 // The end of the image's memory, .bss included.
@@ -140,8 +113,8 @@ std::uint64_t end_of(const Image& image, const MapEntry& entry) {
 
 }  // namespace
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
-                                   const std::vector<Stretch>& absent, const Memory& memory) {
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Residence& residence,
+                                   const Memory& memory) {
   std::vector<abi::Mapping> mappings;
   std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> files;
   std::uint64_t image_end = 0;
@@ -150,7 +123,6 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
     std::uint32_t flags = own_flags(entry);
     std::uint32_t file = 0;
     std::uint64_t start = entry.start;
-    if (i + 1 < entries.size() && is_relro(entry, entries[i + 1])) flags |= MappingFlag::kRelro;
     if ((flags & MappingFlag::kFileBacked) != 0) {
       auto key = std::make_pair(entry.device, entry.inode);
       file = files.emplace(key, static_cast<std::uint32_t>(files.size()) + 1).first->second;
@@ -164,7 +136,12 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
     }
     if (start < entry.end) mappings.push_back({start, entry.end, entry.perms, flags, file, 0});
   }
-  return split_absent(mappings, absent);
+  mappings =
+      split(mappings, residence.absent, [](abi::Mapping& m) { m.flags |= MappingFlag::kAbsent; });
+  return split(mappings, residence.protected_, [](abi::Mapping& m) {
+    m.flags |= MappingFlag::kProtected;
+    m.perms |= wire::kRead;
+  });
 }
 
 Payload mappings_record(const std::vector<MapEntry>& entries) {

@@ -11,8 +11,8 @@
 
 namespace reachscan::helper {
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
-                                   const std::vector<Stretch>& absent, const Memory& memory);
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Residence& residence,
+                                   const Memory& memory);
 
 Payload mappings_record(const std::vector<MapEntry>& entries);
 

@@ -1,58 +1,139 @@
 #include "helper/residence.hpp"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string>
 
+#include "helper/memory_kinds.hpp"
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kPagesAtOnce = 1 << 16;
-constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62, kOfFile = 1ull << 61;
 constexpr std::uint64_t kShortest = 64 << 10;
 
-// Whether the program can have written to the page. Of a private mapping of a file, pages that are
-// still the file's were not.
-bool is_written(const MapEntry& entry, std::uint64_t bits) {
-  bool private_file = entry.inode != 0 && (entry.perms & wire::kShared) == 0;
-  if (private_file && (bits & kOfFile) != 0) return false;
-  return (bits & (kPresent | kSwapped)) != 0;
+using Stretches = std::vector<Stretch>;
+
+void append(Stretches& stretches, std::uint64_t start, std::uint64_t end) {
+  if (!stretches.empty() && stretches.back().end == start) {
+    stretches.back().end = end;
+  } else {
+    stretches.push_back({start, end});
+  }
+}
+
+// Of a private mapping of a file, pages that are still the file's were not written.
+bool counts_own_pages_only(const MapEntry& entry) {
+  return entry.inode != 0 && (entry.perms & wire::kShared) == 0;
+}
+
+// The kernel's answer to "which pages are there?", from 6.7 on (include/uapi/linux/fs.h); holes
+// cost it nothing.
+struct ScanRequest {
+  std::uint64_t size, flags, start, end, walk_end, regions, region_count, max_pages;
+  std::uint64_t inverted, all_of, any_of, returned;
+};
+struct ScanRegion {
+  std::uint64_t start, end, categories;
+};
+constexpr std::uint64_t kScanFile = 4, kScanPresent = 8, kScanSwapped = 16;
+constexpr auto kScan = _IOWR('f', 16, ScanRequest);
+
+bool scan_page_map(int fd, const MapEntry& entry, Stretches& written) {
+  std::array<ScanRegion, 1024> regions;
+  ScanRequest request{};
+  request.size = sizeof request;
+  request.end = entry.end;
+  request.regions = reinterpret_cast<std::uint64_t>(regions.data());
+  request.region_count = regions.size();
+  if (counts_own_pages_only(entry)) request.inverted = request.all_of = kScanFile;
+  request.any_of = kScanPresent | kScanSwapped;
+  for (request.start = entry.start; request.start < entry.end; request.start = request.walk_end) {
+    int count = ioctl(fd, kScan, &request);
+    if (count < 0 || request.walk_end <= request.start) return false;
+    for (int i = 0; i < count; ++i) append(written, regions[i].start, regions[i].end);
+  }
+  return true;
+}
+
+// Eight bytes for each page, on all kernels.
+bool read_page_map(int fd, const MapEntry& entry, Stretches& written) {
+  constexpr std::uint64_t kPagesAtOnce = 1 << 16;
+  constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62, kOfFile = 1ull << 61;
+  bool own = counts_own_pages_only(entry);
+  std::vector<std::uint64_t> bits(std::min(kPagesAtOnce, (entry.end - entry.start) / kPage));
+  for (std::uint64_t at = entry.start; at < entry.end;) {
+    std::uint64_t count = std::min<std::uint64_t>(bits.size(), (entry.end - at) / kPage);
+    auto length = static_cast<ssize_t>(count * sizeof bits[0]);
+    if (pread(fd, bits.data(), count * sizeof bits[0],
+              static_cast<off_t>(at / kPage * sizeof bits[0])) != length)
+      return false;
+    for (std::uint64_t i = 0; i < count; ++i, at += kPage)
+      if ((bits[i] & (kPresent | kSwapped)) != 0 && !(own && (bits[i] & kOfFile) != 0))
+        append(written, at, at + kPage);
+  }
+  return true;
+}
+
+// Nothing if the kernel does not tell.
+std::optional<Stretches> written_stretches(pid_t pid, const MapEntry& entry) {
+  int fd = open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  Stretches written;
+  bool known = scan_page_map(fd, entry, written);
+  if (!known) {
+    written.clear();
+    known = read_page_map(fd, entry, written);
+  }
+  close(fd);
+  if (!known) return std::nullopt;
+  return written;
+}
+
+bool may_be_protected(const MapEntry& entry) {
+  constexpr std::uint32_t kReadWrite = wire::kRead | wire::kWrite;
+  if ((entry.perms & kReadWrite) == kReadWrite || is_kernel_owned(entry) || is_device(entry))
+    return false;
+  if ((entry.perms & wire::kShared) != 0) return is_shared_anonymous(entry);
+  // Anonymous memory that can be read is searched anyway.
+  return (entry.perms & wire::kRead) == 0 || is_file(entry);
+}
+
+void append_all(Stretches& to, const Stretches& from) {
+  to.insert(to.end(), from.begin(), from.end());
 }
 
 }  // namespace
 
+void Residence::add(pid_t pid, pid_t shared_pid, const MapEntry& entry) {
+  pid_t owner = (entry.perms & wire::kShared) != 0 ? shared_pid : pid;
+  append_all(absent, absent_stretches(owner, entry));
+  append_all(protected_, protected_stretches(owner, entry));
+}
+
 std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry) {
   std::vector<Stretch> absent;
   if ((entry.perms & wire::kWrite) == 0 || entry.end - entry.start < kShortest) return absent;
-  int fd = open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absent;
-  std::vector<std::uint64_t> bits(std::min(kPagesAtOnce, (entry.end - entry.start) / kPage));
-  std::uint64_t from = entry.start;  // of the stretch without pages that may be under way
-  auto finish = [&](std::uint64_t end) {
-    if (end > from && end - from >= kShortest) absent.push_back({from, end});
-  };
-  for (std::uint64_t at = entry.start; at < entry.end;) {
-    std::uint64_t count = std::min<std::uint64_t>(bits.size(), (entry.end - at) / kPage);
-    ssize_t length = pread(fd, bits.data(), count * sizeof bits[0],
-                           static_cast<off_t>(at / kPage * sizeof bits[0]));
-    if (length != static_cast<ssize_t>(count * sizeof bits[0])) {
-      from = entry.end;  // unknown from here on: taken for present
-      break;
-    }
-    for (std::uint64_t i = 0; i < count; ++i, at += kPage) {
-      if (!is_written(entry, bits[i])) continue;
-      finish(at);
-      from = at + kPage;
-    }
+  std::optional<Stretches> written = written_stretches(pid, entry);
+  if (!written) return absent;
+  written->push_back({entry.end, entry.end});
+  std::uint64_t from = entry.start;
+  for (const Stretch& stretch : *written) {
+    if (stretch.start - from >= kShortest) absent.push_back({from, stretch.start});
+    from = stretch.end;
   }
-  finish(entry.end);
-  close(fd);
   return absent;
+}
+
+std::vector<Stretch> protected_stretches(pid_t pid, const MapEntry& entry) {
+  if (!may_be_protected(entry)) return {};
+  return written_stretches(pid, entry).value_or(Stretches{{entry.start, entry.end}});
 }
 
 }  // namespace reachscan::helper

@@ -17,9 +17,23 @@ struct Stretch {
   std::uint64_t end;
 };
 
+// What is known of all mappings of a process; ascending.
+struct Residence {
+  std::vector<Stretch> absent;
+  std::vector<Stretch> protected_;
+
+  // `shared_pid`: whose page map tells about shared memory, for which a clone has no pages yet.
+  void add(pid_t pid, pid_t shared_pid, const MapEntry& entry);
+};
+
 // Stretches of a writable mapping without such pages, ascending; those shorter than 64 KiB are left
 // out. Empty where the page map cannot be read. For shared memory only the target's own page map
 // tells.
 std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry);
+
+// Stretches with such pages of a mapping that may be read or written no longer: the program has
+// protected them since (as the loader does with what it has relocated), and can undo that. All of
+// the mapping where the page map cannot be read.
+std::vector<Stretch> protected_stretches(pid_t pid, const MapEntry& entry);
 
 }  // namespace reachscan::helper

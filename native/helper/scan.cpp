@@ -125,7 +125,7 @@ void sweep(Snapshot& snapshot, const Options& options, Stream& stream, Outcome& 
   outcome.mappings = mappings_record(snapshot.mappings);
   outcome.modules = modules_record(snapshot.mappings, snapshot.clone->memory());
   std::vector<abi::Mapping> mappings =
-      classify(snapshot.mappings, snapshot.absent, snapshot.clone->memory());
+      classify(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
   SweeperInputs inputs{mappings, threads, snapshot.words.values, options};

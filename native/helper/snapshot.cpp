@@ -1,5 +1,8 @@
 #include "helper/snapshot.hpp"
 
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
 #include "helper/copy.hpp"
 #include "helper/kernel_held.hpp"
 #include "helper/quiesce.hpp"
@@ -62,15 +65,22 @@ class CloneMaker : public Maker {
     unforked_.restore(*snapshot.clone);
     snapshot.unforked_left_out = unforked_.left_out();
     snapshot.mappings = read_mappings(made_.clone);
-    for (const MapEntry& entry : snapshot.mappings) {
-      // A clone has no page tables yet for what it shares with the target.
-      bool shared = (entry.perms & wire::kShared) != 0;
-      std::vector<Stretch> absent = absent_stretches(shared ? pid_ : made_.clone, entry);
-      snapshot.absent.insert(snapshot.absent.end(), absent.begin(), absent.end());
-    }
+    for (const MapEntry& entry : snapshot.mappings) add_residence(snapshot, entry);
   }
 
  private:
+  // What the program has forbidden itself, the clone allows itself again.
+  void add_residence(Snapshot& snapshot, const MapEntry& entry) const {
+    std::vector<Stretch>& closed = snapshot.residence.protected_;
+    std::size_t known = closed.size();
+    snapshot.residence.add(made_.clone, pid_, entry);
+    if ((entry.perms & wire::kRead) != 0 || closed.size() == known) return;
+    std::uint64_t length = entry.end - entry.start;
+    if (snapshot.clone->call(SYS_mprotect, {entry.start, length, PROT_READ, 0, 0, 0}) >= 0) return;
+    closed.resize(known);
+    snapshot.unforked_left_out += length;
+  }
+
   pid_t pid_;
   const Memory& memory_;
   const TrampolineSite& site_;
@@ -80,7 +90,7 @@ class CloneMaker : public Maker {
 
 class CopyMaker : public Maker {
  public:
-  CopyMaker(pid_t pid, const Memory& memory) : memory_(memory), copy_(pid) {}
+  CopyMaker(pid_t pid, const Memory& memory) : copy_(pid, memory) {}
 
   pid_t capture(Freeze&, Clock::time_point) override {
     copy_.capture();
@@ -88,20 +98,25 @@ class CopyMaker : public Maker {
   }
 
   void finish(Snapshot& snapshot) override {
-    copy_.complete(memory_);
+    copy_.complete();
     snapshot.clone = copy_.build();
     snapshot.mappings = copy_.mappings();
-    snapshot.absent = copy_.absent();
+    snapshot.residence = copy_.residence();
   }
 
  private:
-  const Memory& memory_;
   MemoryCopy copy_;
 };
 
 std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const SnapshotPlan& plan) {
   if (plan.method == Method::kCopy) return std::make_unique<CopyMaker>(pid, memory);
   return std::make_unique<CloneMaker>(pid, memory, plan.site);
+}
+
+std::vector<pid_t> tids_of(Freeze& freeze) {
+  std::vector<pid_t> tids;
+  for (const StoppedThread& thread : freeze.threads()) tids.push_back(thread.tid);
+  return tids;
 }
 
 void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan, Maker& maker,
@@ -119,6 +134,8 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   pid_t needed = 0;
   if (snapshot.quiet) {
     snapshot.words = freeze.register_words();
+    std::vector<std::uint64_t> values = pending_signal_words(tids_of(freeze));
+    snapshot.words.values.insert(snapshot.words.values.end(), values.begin(), values.end());
     needed = maker.capture(freeze, Clock::now() + kCaptureLimit);
     watch.lap(plan.method == Method::kCopy ? "copy" : "clone");
   }

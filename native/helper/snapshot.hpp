@@ -28,7 +28,7 @@ struct ThreadFacts {
 struct Snapshot {
   std::unique_ptr<Clone> clone;
   std::vector<MapEntry> mappings;
-  std::vector<Stretch> absent;  // what of them has no pages
+  Residence residence;
   std::vector<ThreadFacts> threads;
   RegisterWords words;
   std::chrono::nanoseconds pause{};

@@ -25,6 +25,11 @@ bool has_flag(std::string_view line, std::string_view flag) {
   return false;
 }
 
+// "Rss:                   4 kB"
+bool has_bytes(std::string_view line, std::string_view key) {
+  return line.rfind(key, 0) == 0 && line.find(" 0 kB") == std::string_view::npos;
+}
+
 // "55d0c0ff0000-55d0c0ff1000 rw-p ..."
 // Leaves its results alone unless the line begins a mapping.
 bool parse_range(std::string_view line, std::uint64_t& start, std::uint64_t& end) {
@@ -44,13 +49,16 @@ bool parse_range(std::string_view line, std::uint64_t& start, std::uint64_t& end
 UnforkedMemory::UnforkedMemory(pid_t pid) {
   std::string text = read_proc_file(pid, "smaps", Step::kReadMappings);
   std::uint64_t start = 0, end = 0, total = 0;
+  bool resident = false;
   for (std::string_view rest = text; !rest.empty();) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (parse_range(line, start, end) || line.rfind("VmFlags:", 0) != 0) continue;
-    // Private, readable and writable, and dc = not copied or wf = wiped; io and pf are devices.
-    bool wanted = (has_flag(line, "dc") || has_flag(line, "wf")) && has_flag(line, "rd") &&
-                  has_flag(line, "wr") && !has_flag(line, "io") && !has_flag(line, "pf");
+    if (parse_range(line, start, end)) resident = false;
+    if (has_bytes(line, "Rss:") || has_bytes(line, "Swap:")) resident = true;
+    if (line.rfind("VmFlags:", 0) != 0) continue;
+    // dc = not copied, wf = wiped, whatever the protection is now; io and pf are devices.
+    bool wanted = resident && (has_flag(line, "dc") || has_flag(line, "wf")) &&
+                  !has_flag(line, "io") && !has_flag(line, "pf");
     if (!wanted) continue;
     if (total + (end - start) > kMaxBytes) {
       left_out_ += end - start;

@@ -4,6 +4,7 @@
 
 #include "heaps/glibc/thread_stack.hpp"
 #include "sweeper/mark.hpp"
+#include "sweeper/nested_stacks.hpp"
 
 namespace reachscan::sweeper {
 
@@ -82,7 +83,8 @@ class Roots {
     constexpr uint32_t kNever = abi::kKernelOwned | abi::kDevice | abi::kAbsent;
     if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;
     // The program may have protected memory of its own since it wrote to it.
-    return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kRelro) != 0 || Space::is_anonymous(m);
+    return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kProtected) != 0 ||
+           Space::is_anonymous(m);
   }
 
   // Below its stack pointer (and red zone) a thread keeps nothing. That holds for the stack it is
@@ -90,13 +92,13 @@ class Roots {
   void exclude_dead_stack(const abi::Thread& thread) {
     const abi::Mapping* m = space_.find(thread.sp);
     if (m == nullptr) return;
-    uint64_t live = (thread.sp - kRedZone) & ~7ull;
     Range own = stack_of(space_, thread.thread_pointer);
-    if (own.contains(thread.sp)) {
-      exclude(own.start, live);
-    } else if ((m->flags & abi::kMainStack) != 0) {
-      exclude(m->start, live);
+    if (!own.contains(thread.sp)) {
+      if ((m->flags & abi::kMainStack) == 0) return;
+      own = {m->start, m->end};
     }
+    uint64_t lowest = NestedStacks(space_, own).lowest_pointer(thread.sp);
+    exclude(own.start, (lowest - kRedZone) & ~7ull);
   }
 
   bool is_running(uint64_t descriptor) const {
@@ -105,9 +107,8 @@ class Roots {
     return false;
   }
 
-  // The library keeps stacks of ended threads for the next one. Nothing on them lives but the
-  // descriptor on top: it holds the vector of thread-local storage, which is used again, and the
-  // result of a thread that nobody has joined yet.
+  // The library keeps stacks of ended threads for the next one. Nothing on them lives but what the
+  // descriptor on top has for the next one; or, until somebody joins the thread, for that one.
   void exclude_cached_stacks() {
     for (const abi::Mapping& m : space_) {
       if (!Space::is_written_anonymous(m)) continue;
@@ -127,10 +128,19 @@ class Roots {
       if (at < m.start || word(at) != at || word(at + 16) != at) continue;
       Range stack = stack_of(space_, at);
       if (stack.end != end) continue;
-      if (!is_running(at)) exclude(stack.start, at);
+      if (!is_running(at)) exclude_ended(stack, at);
       return stack;
     }
     return {0, 0};
+  }
+
+  void exclude_ended(Range stack, uint64_t descriptor) {
+    if (heaps::glibc::awaits_join(descriptor)) {
+      exclude(stack.start, descriptor);
+    } else {
+      exclude(stack.start, descriptor + heaps::glibc::kThreadVector);
+      exclude(descriptor + heaps::glibc::kThreadVector + 8, stack.end);
+    }
   }
 
   const Space& space_;

@@ -59,7 +59,7 @@ CASE(which_mappings_are_roots) {
   constexpr uint32_t kShared = kReadWrite | wire::kShared;
   scene.point(scene.map(1, kReadWrite, abi::kFileBacked, 1), 0);   // .data
   scene.point(scene.map(1, kReadWrite, abi::kFollowsFile, 1), 1);  // .bss
-  scene.point(scene.map(1, wire::kRead, abi::kFileBacked | abi::kRelro, 1), 2);
+  scene.point(scene.map(1, wire::kRead, abi::kFileBacked | abi::kProtected, 1), 2);
   scene.point(scene.map(1, kShared, abi::kFileBacked, 2), 3);
   scene.point(scene.map(1, kReadWrite), 4);
   scene.point(scene.map(1, wire::kRead, abi::kFileBacked, 1), 5);  // constants
@@ -159,6 +159,75 @@ CASE(stacks_of_ended_threads) {
   scene.mark();
   bool expected[] = {false, true, true, true, false, true};
   for (std::size_t i = 0; i < 6; ++i) CHECK_EQ(scene.live(i), expected[i]);
+}
+
+// Of one that was joined or detached, only the vector of thread-local storage is used again.
+CASE(descriptors_of_ended_threads) {
+  enum { kUnjoined, kJoined, kDetached };
+  for (int how : {kUnjoined, kJoined, kDetached}) {
+    Scene scene(4);
+    uint64_t stack = scene.map(8, kReadWrite), descriptor = stack + 8 * kPage - 0x940;
+    scene.describe_thread(descriptor, stack, 8 * kPage);
+    if (how == kJoined) scene.graph.memory.put(descriptor + 0x2d0, 0xffffffffu);
+    if (how == kDetached) scene.graph.memory.put(descriptor + 0x628, descriptor);
+    scene.point(descriptor + 8, 0);
+    scene.point(descriptor + 0x630, 1);
+    scene.point(descriptor + 0x930, 2);
+    scene.point(descriptor - 8, 3);
+    scene.mark();
+    CHECK(scene.live(0) && !scene.live(3));
+    CHECK_EQ(scene.live(1), how == kUnjoined);
+    CHECK_EQ(scene.live(2), how == kUnjoined);
+  }
+}
+
+// A main stack of 16 pages, of which an array from page 8 to page 12 serves as a stack of its own.
+struct Nested : Scene {
+  Nested() : Scene(3), stack(map(16, kReadWrite, abi::kMainStack)) {
+    code = map(1, wire::kRead | wire::kExecute, abi::kFileBacked, 1);
+    threads.push_back({0, stack + 10 * kPage, 0});
+    point(interrupted - 136, 0);  // below the red zone
+    point(interrupted, 1);
+    point(stack + 10 * kPage, 2);
+  }
+
+  void save_context(uint64_t at, uint64_t pointer) {
+    graph.memory.put(at + 160, pointer);
+    graph.memory.put(at + 168, code);
+    graph.memory.put(at + 224, at + 424);
+  }
+  bool keeps_interrupted() {
+    mark();
+    CHECK(!live(0) && live(2));
+    return live(1);
+  }
+
+  uint64_t stack, code, interrupted = stack + 3 * kPage;
+  uint64_t inner = stack + 8 * kPage, inner_end = stack + 12 * kPage;
+};
+
+CASE(a_handler_on_an_array_of_the_stack) {
+  for (bool right : {true, false}) {
+    Nested scene;
+    uint64_t frame = scene.inner_end - 0x400;
+    scene.save_context(frame, scene.interrupted);
+    scene.graph.memory.put(frame + 224, 0);
+    scene.graph.memory.put(frame + 16, right ? scene.inner : scene.inner_end);
+    scene.graph.memory.put(frame + 32, 4 * kPage);
+    CHECK_EQ(scene.keeps_interrupted(), right);
+  }
+}
+
+CASE(a_coroutine_on_an_array_of_the_stack) {
+  for (bool right : {true, false}) {
+    Nested scene;
+    uint64_t contexts = scene.map(1, kReadWrite), outer = contexts + 0x400;
+    scene.save_context(contexts, scene.stack + 11 * kPage);  // of another one, which is linked
+    scene.save_context(outer, scene.interrupted);
+    scene.graph.memory.put(contexts + 8, right ? outer : 0);
+    scene.graph.memory.put(scene.inner_end - 8, contexts);
+    CHECK_EQ(scene.keeps_interrupted(), right);
+  }
 }
 
 CASE(a_thread_without_a_descriptor) {

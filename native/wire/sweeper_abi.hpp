@@ -17,7 +17,7 @@ enum MappingFlag : std::uint32_t {
   kDevice = 16,       // reading it may have side effects: never touched
   kFollowsFile = 32,  // anonymous memory directly behind a module's data: its .bss
   kAbsent = 128,      // nothing was ever written there: zeros
-  kRelro = 64,        // was writable while the loader relocated it
+  kProtected = 64,    // pages that the program wrote to before it protected them; readable here
 };
 
 struct Mapping {

@@ -24,4 +24,19 @@ inline Range stack_of(const Space& space, uint64_t descriptor) {
   return {0, 0};
 }
 
+// In the descriptor: the vector of dynamic thread-local storage (header.dtv), which the next thread
+// on the stack uses again, and the thread's number (tid).
+constexpr uint64_t kThreadVector = 8;
+constexpr uint64_t kThreadNumber = 0x2d0;
+
+// Whether somebody may still ask for the result of a thread that has ended. The library gives the
+// descriptor of a joined one a negative number, and lets that of a detached one point to itself
+// once more (joinid).
+inline bool awaits_join(uint64_t descriptor) {
+  if (load<int>(descriptor + kThreadNumber) < 0) return false;
+  for (uint64_t at = descriptor + kThreadNumber + 8; at < descriptor + kDescriptorBytes; at += 8)
+    if (word(at) == descriptor) return false;
+  return true;
+}
+
 }  // namespace reachscan::heaps::glibc

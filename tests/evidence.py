@@ -1,0 +1,175 @@
+"""Finds pointers in a process without any of reachscan: reads its memory, registers and /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, PTRACE_GETREGSET = 0x4206, 0x4207, 17, 0x4204
+NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
+WALL = 0x40000000
+STACK_POINTER = 19  # index in struct user_regs_struct
+RED_ZONE = 128
+PIECE = 64 << 20
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """One line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    perms: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A word of memory that points into a block."""
+
+    address: int
+    offset: int
+
+
+@dataclass
+class Evidence:
+    """Where pointers into some blocks are; every list is per block, in the order asked for."""
+
+    memory: list[list[Hit]]
+    registers: list[int]
+    mappings: list[Mapping]
+    stack_pointers: list[int] = field(default_factory=list)
+
+    def mapping_of(self, address: int) -> Mapping | None:
+        return next((m for m in self.mappings if m.start <= address < m.end), None)
+
+    def is_dead(self, address: int) -> bool:
+        """Whether it lies below the stack pointer of a thread, on the same stack."""
+        mapping = self.mapping_of(address)
+        if mapping is None or mapping.path == "[heap]":  # a stack there is only part of it
+            return False
+        return any(
+            mapping.start <= address < pointer - RED_ZONE and pointer < mapping.end
+            for pointer in self.stack_pointers
+        )
+
+
+def mappings_of(pid: int) -> list[Mapping]:
+    mappings = []
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        words = line.split(maxsplit=5)
+        start, end = (int(part, 16) for part in words[0].split("-"))
+        mappings.append(Mapping(start, end, words[1], words[5] if len(words) > 5 else ""))
+    return mappings
+
+
+def look_for(pid: int, blocks: Sequence[tuple[int, int]]) -> Evidence:
+    """Return every aligned word of memory and every register that points into one of the blocks.
+
+    Blocks are address and size, ascending. The process is stopped meanwhile. All of its memory is
+    read that holds anything, whatever its protection, but the kernel's own.
+    """
+    starts, sizes = np.array(blocks, dtype=np.uint64).reshape(-1, 2).T
+    found = Evidence([[] for _ in blocks], [0] * len(blocks), mappings_of(pid))
+    with _stopped(pid) as threads:
+        for tid in threads:
+            general, vector = _registers(tid, NT_PRSTATUS), _registers(tid, NT_X86_XSTATE)
+            found.stack_pointers.append(int(general[STACK_POINTER]))
+            for _, block, _ in _matches(np.concatenate([general, vector]), starts, sizes):
+                found.registers[block] += 1
+        for address, words in _written_memory(pid, found.mappings):
+            for index, block, offset in _matches(words, starts, sizes):
+                found.memory[block].append(Hit(address + 8 * index, offset))
+    return found
+
+
+def held_by_kernel(pid: int) -> set[int]:
+    """Return what /proc shows of the data of epoll registrations and timers."""
+    values = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        text = Path(f"/proc/{pid}/fdinfo/{link.name}").read_text()
+        values |= {int(word, 16) for word in re.findall(r"data:\s*([0-9a-f]+)", text)}
+    timers = Path(f"/proc/{pid}/timers").read_text()
+    return values | {int(word, 16) for word in re.findall(r"signal: \d+/([0-9a-f]+)", timers)}
+
+
+def _matches(words: Words, starts: Words, sizes: Words) -> Iterator[tuple[int, int, int]]:
+    at = np.searchsorted(starts, words, side="right")
+    candidates = np.flatnonzero(at)
+    owners = at[candidates] - 1
+    offsets = words[candidates] - starts[owners]
+    inside = offsets < sizes[owners]
+    columns = (candidates[inside], owners[inside], offsets[inside])
+    yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _written_memory(pid: int, mappings: list[Mapping]) -> Iterator[tuple[int, Words]]:
+    # /proc/PID/mem reads pages of any protection; the page map says which have pages at all.
+    folder = Path(f"/proc/{pid}")
+    with (folder / "mem").open("rb", 0) as memory, (folder / "pagemap").open("rb", 0) as page_map:
+        for m in mappings:
+            if m.path.startswith("[v"):
+                continue
+            for start, end in _present(page_map.fileno(), m):
+                for piece in range(start, end, PIECE):
+                    try:
+                        data = os.pread(memory.fileno(), min(PIECE, end - piece), piece)
+                    except OSError:
+                        continue
+                    yield piece, np.frombuffer(data[: len(data) & ~7], dtype=np.uint64)
+
+
+def _present(page_map: int, m: Mapping) -> list[tuple[int, int]]:
+    count = (m.end - m.start) // 4096
+    data = os.pread(page_map, 8 * count, m.start // 4096 * 8)
+    bits = np.frombuffer(data, dtype=np.uint64) >> np.uint64(62)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], (bits != 0).astype(np.int8), [0]])))
+    return [
+        (m.start + 4096 * int(first), m.start + 4096 * int(last))
+        for first, last in edges.reshape(-1, 2)
+    ]
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[list[int]]:
+    tids = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+    seized: list[int] = []
+    try:
+        for tid in tids:
+            _ptrace(PTRACE_SEIZE, tid)
+            seized.append(tid)
+            _ptrace(PTRACE_INTERRUPT, tid)
+            os.waitpid(tid, WALL)
+        yield tids
+    finally:
+        for tid in seized:
+            _ptrace(PTRACE_DETACH, tid)
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def _registers(tid: int, kind: int) -> Words:
+    room = ctypes.create_string_buffer(1 << 14)
+    buffer = _Buffer(ctypes.addressof(room), len(room))
+    _ptrace(PTRACE_GETREGSET, tid, kind, ctypes.byref(buffer))
+    return np.frombuffer(room.raw[: buffer.length & ~7], dtype=np.uint64)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _ptrace(request: int, tid: int, address: int = 0, data: object = None) -> None:
+    if _libc.ptrace(request, tid, ctypes.c_void_p(address), data) != 0:
+        raise OSError(ctypes.get_errno(), f"ptrace request {request} of thread {tid}")

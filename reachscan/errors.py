@@ -79,6 +79,12 @@ class UnsupportedTargetError(ReachscanError):
     default_next_step = "only 64-bit x86 Linux processes can be scanned so far"
 
 
+class UnsupportedKernelError(ReachscanError):
+    """The kernel, or this Python, lacks what is needed to wait for the end of a process."""
+
+    default_next_step = "Linux 5.3 or later is needed to scan a process more than once"
+
+
 class AllocatorBusyError(ReachscanError):
     """No moment was found at which the heap was consistent."""
 

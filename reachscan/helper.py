@@ -40,6 +40,7 @@ class Request:
     timeout: float | None = None
     contents: int = 0
     verbose: bool = False
+    digests: bool = False
 
     def arguments(self) -> list[str]:
         """Return the command line of the helper, without its path."""
@@ -48,6 +49,7 @@ class Request:
             words += ["--threads", str(self.threads)]
         if self.timeout is not None:
             words += ["--timeout", str(math.ceil(self.timeout))]  # it counts whole seconds
+        words += ["--digests"] * self.digests
         return [*words, "--verbose"] if self.verbose else words
 
 

@@ -228,6 +228,19 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What repeated scans say; (blocks, bytes) that were unreferenced in some of them only.
+
+    `vanished` ones were gone in the last scan, `recent` ones are there but were not in all before.
+    """
+
+    every_ns: int
+    pauses_ns: tuple[int, ...]
+    vanished: tuple[int, int]
+    recent: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """One decoded stream: everything that a report needs.
 
@@ -240,6 +253,7 @@ class Recording:
         references: what points to that block.
         chain: the shortest way from a root to it.
         word_owners: what `Reference.index` means.
+        confirmation: what came of scanning several times, None if it was once.
     """
 
     target: Target
@@ -260,6 +274,7 @@ class Recording:
     references: tuple[Reference, ...] = ()
     chain: tuple[Reference, ...] = ()
     word_owners: tuple[WordOwner, ...] = ()
+    confirmation: Confirmation | None = None
 
 
 @dataclass(frozen=True, slots=True)

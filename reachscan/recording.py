@@ -106,6 +106,7 @@ class _Decoder:
             block=self._block(),
             references=tuple(model.Reference(**_fields(row)) for row in rows[wire.REFERENCES]),
             chain=tuple(model.Reference(**_fields(row)) for row in rows[wire.CHAIN]),
+            confirmation=self._confirmation(),
             word_owners=tuple(model.WordOwner(**_fields(row)) for row in rows[wire.WORD_OWNERS]),
         )
 
@@ -118,6 +119,14 @@ class _Decoder:
     def _block(self) -> model.Block | None:
         block = self._single.get(wire.BLOCK)
         return None if block is None else model.Block(**_fields(block))
+
+    def _confirmation(self) -> model.Confirmation | None:
+        body = self._single.get(wire.CONFIRMATION)
+        if body is None:
+            return None
+        return model.Confirmation(
+            body.every_ns, tuple(body.pauses_ns), tuple(body.vanished), tuple(body.recent)
+        )
 
 
 class _LeakCollector:

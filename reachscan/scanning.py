@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reachscan import errors, folding, helper, model, signatures, symbols, target, type_names, wire
+from reachscan.confirming import Confirmer
 from reachscan.judgement import COUNTS, Review, Tally
+from reachscan.lifetime import Lifetime
 from reachscan.recording import Progressed, decode
 from reachscan.saving import StreamKeeper
 
@@ -28,6 +31,8 @@ class Options:
         contents: bytes of a leaked block that are wanted.
         verbose: let the helper tell on stderr what each step does.
         save: file to keep the raw stream in.
+        confirm: how many scans a leak has to be in; more than 1 make it surer.
+        confirm_every: seconds between those scans.
     """
 
     method: str = "auto"
@@ -36,6 +41,8 @@ class Options:
     contents: int = 32
     verbose: bool = False
     save: Path | None = None
+    confirm: int = 1
+    confirm_every: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -140,12 +147,45 @@ def _keeper(path: Path | None) -> Iterator[StreamKeeper | None]:
 def _record(
     pid: int, options: Options, keeper: StreamKeeper | None, on_progress: Progressed | None
 ) -> model.Recording:
+    if options.confirm > 1:
+        confirmed = _repeat(pid, options, on_progress).confirmed()
+        return decode(keeper.keep(confirmed) if keeper else confirmed)
+    with _stream(pid, options) as frames:
+        return decode(keeper.keep(frames) if keeper else frames, on_progress)
+
+
+def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confirmer:
+    confirmer = Confirmer(round(options.confirm_every * 1e9))
+    end = time.monotonic() + (options.timeout or math.inf)
+    with Lifetime(pid) as life:
+        for done in range(options.confirm):
+            if done and life.ends_within(min(options.confirm_every, end - time.monotonic())):
+                sentence = f"process {pid} exited after {done} of {options.confirm} scans"
+                raise errors.TargetGoneError(sentence)
+            left = end - time.monotonic()
+            if left <= 0:
+                raise errors.TimedOutError(f"the scans took longer than {options.timeout:g} s")
+            one = replace(options, timeout=left if options.timeout else None)
+            with _stream(pid, one, digests=True) as stream:
+                frames = list(stream)
+            confirmer.add(frames, decode(frames, on_progress))
+    return confirmer
+
+
+@contextmanager
+def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[Iterator[wire.Frame]]:
     request = helper.Request(
-        pid, options.method, options.threads, options.timeout, options.contents, options.verbose
+        pid=pid,
+        method=options.method,
+        threads=options.threads,
+        timeout=options.timeout,
+        contents=options.contents,
+        verbose=options.verbose,
+        digests=digests,
     )
     try:
         with helper.run(request) as frames:
-            return decode(keeper.keep(frames) if keeper else frames, on_progress)
+            yield frames
     except errors.NotPermittedError as error:
         raise target.explain_refusal(pid, error) from error
 

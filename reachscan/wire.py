@@ -24,6 +24,7 @@ MAX_PAYLOAD = 64 << 20
 TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
 DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
+CONFIRMATION = 24
 LAST_RECORDS = (FAILURE, FINAL)
 
 PHASES = {1: "freeze", 2: "quiesce", 3: "clone", 4: "enumerate", 5: "mark", 6: "collect"}
@@ -104,6 +105,12 @@ RECORDS: dict[int, c.Construct] = {
     REFERENCES: _REFERENCES,
     CHAIN: _REFERENCES,
     WORD_OWNERS: _array(first=_U32, count=_U32, tid=_U32),
+    CONFIRMATION: c.Struct(
+        "every_ns" / _U64,
+        "pauses_ns" / c.PrefixedArray(_U32, _U64),
+        "vanished" / c.Array(2, _U64),
+        "recent" / c.Array(2, _U64),
+    ),
 }
 """Records of a few rows. The others are columns, with a function each."""
 
@@ -278,6 +285,11 @@ def leaks_payload(columns: LeakColumns) -> bytes:
     """Return the payload of a leaks record; the inverse of `parse_leaks`."""
     counts = np.array(columns.words.shape, "<u4")
     return b"".join(column.tobytes() for column in (counts, *columns))
+
+
+def column_payload(values: NDArray[Any]) -> bytes:
+    """Return the payload of a record of one column; the inverse of `parse_column`."""
+    return np.array([len(values)], "<u4").tobytes() + values.tobytes()
 
 
 def _counts(frame: Frame, how_many: int) -> list[int]:

@@ -64,7 +64,9 @@ enum RecordType : std::uint32_t {
   kReferences =
       21,       // u32 n, n x { u64 slot, u64 value, u32 holder, u32 index, u64 block, u64 size }
   kChain = 22,  // the same: from a root to the block that was asked for
-  kWordOwners = 23,  // u32 n, n x { u32 first, u32 count, u32 tid }: whose words are roots
+  kWordOwners = 23,    // u32 n, n x { u32 first, u32 count, u32 tid }: whose words are roots
+  kConfirmation = 24,  // u64 every_ns, u32 n, u64 pause_ns[n], u64 vanished, u64 vanished_bytes,
+                       // u64 recent, u64 recent_bytes; added by Python, which scans repeatedly
 };
 
 // Why a leak may be none: what was found is not taken for a pointer, but could be one.

@@ -106,6 +106,24 @@ capture = _all(
 """How a process is scanned; `scan.Options` has them under the same names."""
 
 
+confirm = _all(
+    click.option(
+        "--confirm",
+        type=click.IntRange(1, 100),
+        metavar="N",
+        default=1,
+        help="Scan N times; only what is lost in all scans, and unchanged, is reported as sure.",
+    ),
+    click.option(
+        "--confirm-every",
+        type=click.FloatRange(min=0, max=3600),
+        metavar="SECONDS",
+        default=1.0,
+        help="Pause between the scans of --confirm (default 1).",
+    ),
+)
+"""How sure a scan has to be; `scan.Options` has them under the same names."""
+
 review = _all(
     click.option(
         "--suppressions",

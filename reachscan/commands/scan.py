@@ -18,6 +18,7 @@ from reachscan.scanning import Options, scan
 @options.report
 @options.review
 @options.capture
+@options.confirm
 @click.option(
     "--save",
     type=click.Path(path_type=Path),
@@ -27,7 +28,7 @@ from reachscan.scanning import Options, scan
 @options.verbose
 def command(process: str, save: Path | None, verbose: bool, **given: Any) -> ExitStatus:
     """Find the leaks of a running process, given by its id or its name if that is unique."""
-    capture = options.taken(given, "method", "threads", "timeout")
+    capture = options.taken(given, "method", "threads", "timeout", "confirm", "confirm_every")
     reviewer = options.reviewer(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from reachscan import histograms, model
-from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule
+from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
 from reachscan.reports import Selection, doubts
 from reachscan.reports.wording import instant
 from reachscan.review import by_rule
@@ -49,6 +49,7 @@ def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
         **facts(recording),
         "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
         "leaks": _leaks(result),
+        "confirmation": _confirmation(recording.confirmation),
         "counted": result.counted._asdict(),
         "suppressed": _suppressed(result),
         "baseline": _baseline(result.review),
@@ -119,6 +120,18 @@ def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
         "pause_us": snapshot.pause_ns // 1000,
         "started": instant(started),
         "phases_us": {name: ns // 1000 for name, ns in phases.items()},
+    }
+
+
+def _confirmation(confirmed: model.Confirmation | None) -> dict[str, Any] | None:
+    if confirmed is None:
+        return None
+    return {
+        "scans": len(confirmed.pauses_ns),
+        "every_us": confirmed.every_ns // 1000,
+        "pauses_us": [ns // 1000 for ns in confirmed.pauses_ns],
+        "vanished": Tally(*confirmed.vanished)._asdict(),
+        "recent": Tally(*confirmed.recent)._asdict(),
     }
 
 

@@ -56,6 +56,7 @@ def _summary(result: ScanResult, shown: int) -> str:
     suppressed = review.tallies[SUPPRESSED] if review else NOTHING
     known = review.tallies[KNOWN] if review and review.baseline else None
     possible_leaks, possible_bytes = result.possible
+    confirmed = recording.confirmation
     return line(
         event="scan",
         pid=recording.target.pid,
@@ -70,6 +71,9 @@ def _summary(result: ScanResult, shown: int) -> str:
         direct_bytes=totals.direct_bytes,
         possible=possible_leaks,
         possible_bytes=possible_bytes,
+        scans=len(confirmed.pauses_ns) if confirmed else None,
+        vanished=confirmed.vanished[0] if confirmed else None,
+        recent=confirmed.recent[0] if confirmed else None,
         counted=result.counted.allocations,
         counted_bytes=result.counted.bytes,
         suppressed=suppressed.allocations,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reachscan import model
 from reachscan.reports import Style
-from reachscan.reports.wording import duration, printable, wrap
+from reachscan.reports.wording import count, duration, printable, size, wrap
 
 WIDTH = 100
 _DUMP_ROW = 16
@@ -34,9 +34,31 @@ def how(recording: model.Recording) -> str:
     snapshot = recording.snapshot
     seconds = sum(ns for _, ns in snapshot.phases) / 1e9
     reason = f": {snapshot.reason}" if snapshot.reason else ""
+    paused = f"paused {duration(snapshot.pause_ns / 1e9)}"
+    if recording.confirmation:
+        pauses = recording.confirmation.pauses_ns
+        paused = f"paused {len(pauses)} times, for {duration(max(pauses) / 1e9)} at most"
+    return f"{paused}, scanned in {duration(seconds)} ({printable(snapshot.method + reason)})"
+
+
+def confirmation(recording: model.Recording) -> str:
+    """Return how often the process was scanned, and what was not lost each time; or nothing."""
+    confirmed = recording.confirmation
+    if confirmed is None:
+        return ""
+    left_out = [
+        f"{count(blocks, 'block')} ({size(amount)}) {why}"
+        for why, (blocks, amount) in (
+            ("gone again", confirmed.vanished),
+            ("too recent to be sure of", confirmed.recent),
+        )
+        if blocks
+    ]
     return (
-        f"paused {duration(snapshot.pause_ns / 1e9)}, scanned in {duration(seconds)} "
-        f"({printable(snapshot.method + reason)})"
+        f"only what was lost in each of {len(confirmed.pauses_ns)} scans, "
+        f"{duration(confirmed.every_ns / 1e9)} apart"
+        + f"; left out: {', '.join(left_out)}"
+        * bool(left_out)
     )
 
 

@@ -39,6 +39,7 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
         counts = result.counted.allocations
         yield from parts.paragraph(_headline(result), "headline" if counts else "good", style)
         yield from parts.paragraph(f"{_split(recording)}; {parts.how(recording)}", "dim", style)
+        yield from parts.paragraph(parts.confirmation(recording), "dim", style)
         yield from parts.paragraph(_possible(result), "warning", style)
         yield ""
         yield from _table(result, selection, style)
@@ -48,6 +49,7 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
     else:
         yield from parts.paragraph(_no_leaks(recording), "good", style)
         yield from parts.paragraph(parts.how(recording), "dim", style)
+        yield from parts.paragraph(parts.confirmation(recording), "dim", style)
     yield from parts.warnings(recording, style)
 
 

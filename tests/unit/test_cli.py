@@ -115,6 +115,8 @@ def test_version(run: Runner) -> None:
         ("1", "--method", "magic"),
         ("1", "--threads", "0"),
         ("1", "--timeout", "0"),
+        ("1", "--confirm", "0"),
+        ("1", "--confirm-every", "-1"),
         ("1", "--format", "xml"),
         ("1", "--json", "--format", "text"),
         ("1", "2"),
@@ -306,6 +308,31 @@ def test_a_helper_that_breaks_off(
 ) -> None:
     fake_helper(LEAKY.encoded()[:200], then)
     assert_refused(run(target), says, status=status)
+
+
+def test_a_target_that_exits_between_repeated_scans(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    fake_helper(Stream().encoded(), f"kill -9 {target}")
+    done = run(target, "--confirm", 3, "--confirm-every", 3600)
+    assert_refused(done, f"process {target} exited after 1 of 3 scans")
+
+
+def test_repeated_scans_keep_to_the_timeout(run: Runner, target: int, fake_helper: Install) -> None:
+    fake_helper(Stream().encoded())
+    done = run(target, "--confirm", 2, "--confirm-every", 3600, "--timeout", 1)
+    assert_refused(done, "took longer than")
+
+
+def test_repeated_scans_tell_how_often(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(Stream().encoded(), f"echo >> {tmp_path}/calls")
+    done = run(target, "--confirm", 3, "--confirm-every", 0)
+    assert done.status == 0
+    assert "lost in each of 3 scans" in done.out
+    assert len((tmp_path / "calls").read_text().splitlines()) == 3
+    assert "--digests" in (tmp_path / "arguments").read_text()
 
 
 def test_no_helper(run: Runner, target: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,66 @@
+"""Holds on to one process: notices its end, and takes no other with the same id for it."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+from types import TracebackType
+
+from reachscan import errors
+
+_PROC = Path("/proc")
+_START = 19  # of the fields in /proc/PID/stat that follow the name
+
+
+class Lifetime:
+    """The life of a process, from now on. To be used in a `with` statement.
+
+    Raises:
+        NoSuchProcessError: there is none with that id.
+        UnsupportedKernelError: the kernel cannot tell of the end of a process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except ProcessLookupError as error:
+            raise errors.NoSuchProcessError(f"there is no process {pid}") from error
+        except (OSError, AttributeError) as error:
+            raise errors.UnsupportedKernelError(
+                f"the end of process {pid} cannot be noticed: {error}"
+            ) from error
+        self._start = _start(pid)
+
+    def __enter__(self) -> Lifetime:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._descriptor)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long, but no longer than the process lives; tell whether it has ended."""
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return bool(poll.poll(max(0.0, seconds) * 1000))
+
+    def has_successor(self) -> bool:
+        """Tell whether another process has got the id by now."""
+        start = _start(self.pid)
+        return start is not None and start != self._start
+
+
+def _start(pid: int) -> int | None:
+    """Return when a process was started, in clock ticks since the boot; None if there is none."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text("utf-8", "backslashreplace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name is the only field that may hold spaces or parentheses.
+    return int(stat.rpartition(")")[2].split()[_START])

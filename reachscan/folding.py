@@ -55,7 +55,7 @@ def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]
         vtables=vtables,
         type_of_vtable=type_of_vtable,
         shape=_shapes(rows, group_of_row, count)[order],
-        reason=rows.reason[example][order],
+        reason=rows.reason[example].astype(np.int64)[order],
         signature=_signatures(codes, group_of_row, count, len(labels) - 1)[order],
         labels=labels,
         group_of_row=rank[group_of_row],

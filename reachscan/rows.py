@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reachscan import model
 
@@ -15,7 +17,7 @@ KEY_WORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Blocks in columns, the leading words row by row.
+    """Blocks in columns, the leading words row by row. Columns may share memory: do not write.
 
     Attributes:
         position: of each row in the stream: among all leaks, or among all kinds.
@@ -30,8 +32,8 @@ class Rows:
     position: model.Indexes
     address: model.Addresses
     size: model.Addresses
-    shape: model.Indexes
-    reason: model.Indexes
+    shape: NDArray[np.integer[Any]]
+    reason: NDArray[np.integer[Any]]
     words: model.Addresses
     count: model.Indexes
     bytes: model.Indexes
@@ -47,12 +49,12 @@ class Rows:
 
     @classmethod
     def _of_kinds(cls, kinds: model.Kinds) -> Rows:
-        nothing = np.zeros(len(kinds.size), np.int64)
+        nothing = np.broadcast_to(np.int64(0), len(kinds.size))
         return cls(
             position=np.arange(len(kinds.size)),
             address=kinds.example,
             size=kinds.size,
-            shape=kinds.shape.astype(np.int64),
+            shape=kinds.shape,
             reason=nothing,
             words=kinds.words,
             count=kinds.count.astype(np.int64),
@@ -72,13 +74,13 @@ class Rows:
             position=heads,
             address=leaks.address[heads],
             size=size,
-            shape=leaks.shape[heads].astype(np.int64),
-            reason=leaks.reason[heads].astype(np.int64),
+            shape=leaks.shape[heads],
+            reason=leaks.reason[heads],
             words=leaks.words,
-            count=np.ones(len(heads), np.int64),
-            bytes=size.astype(np.int64),
+            count=np.broadcast_to(np.int64(1), len(heads)),
+            bytes=size.view(np.int64),
             below=ends - heads - 1,
-            bytes_below=sums[ends] - sums[heads] - size.astype(np.int64),
+            bytes_below=sums[ends] - sums[heads] - size.view(np.int64),
         )
 
     def key_columns(self) -> Iterable[model.Addresses]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,8 @@ FORMAT = "reachscan-report"
 VERSION = 1
 ARCHITECTURE = "x86_64"
 INCOMPLETE = "incomplete"
+_NO_GROUPS = '\n  "groups": []'
+_END = "\n}"
 STANDINGS = ("counts", "known", "suppressed")
 
 
@@ -28,20 +30,25 @@ def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
         result: what to report.
         selection: how much of it.
     """
-    text = json.dumps(document(result, selection), indent=2)
-    if not selection.every_block:
-        yield text
-        return
-    # Millions of blocks would not fit into memory as objects.
-    yield text.removesuffix("\n}") + ","
-    yield '  "allocations": ['
-    yield from _blocks(result)
-    yield "  ]"
-    yield "}"
+    before, after = json.dumps(_frame(result), indent=2).split(_NO_GROUPS)
+    yield before + '\n  "groups": ['
+    # One by one, and blocks too: as objects, or as one text, they would take much memory.
+    yield from _rows(json.dumps(group) for group in _groups(result, selection))
+    if selection.every_block:
+        yield f"  ]{after.removesuffix(_END)},"
+        yield '  "allocations": ['
+        yield from _rows(_blocks(result))
+        after = _END
+    yield f"  ]{after}"
 
 
 def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
     """Return the report without the list of every block."""
+    return {**_frame(result), "groups": list(_groups(result, selection))}
+
+
+def _frame(result: ScanResult) -> dict[str, Any]:
+    """Return the report without its groups."""
     recording, totals = result.recording, result.recording.totals
     return {
         "format": FORMAT,
@@ -54,12 +61,25 @@ def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
         "suppressed": _suppressed(result),
         "baseline": _baseline(result.review),
         "groups_total": len(result.folding.example),
-        "groups": [
-            _group(group, selection.contents) | _standing(result.review, i, group.key)
-            for i, group in enumerate(result.groups(selection.limit))
-        ],
+        "groups": [],
         **caveats(recording),
     }
+
+
+def _groups(result: ScanResult, selection: Selection) -> Iterator[dict[str, Any]]:
+    for i, group in enumerate(result.groups(selection.limit)):
+        yield _group(group, selection.contents) | _standing(result.review, i, group.key)
+
+
+def _rows(rows: Iterable[str]) -> Iterator[str]:
+    """Yield the elements of a list, one per line, with commas between them."""
+    last = None
+    for row in rows:
+        if last is not None:
+            yield f"    {last},"
+        last = row
+    if last is not None:
+        yield f"    {last}"
 
 
 def facts(recording: model.Recording) -> dict[str, Any]:
@@ -203,11 +223,9 @@ def _blocks(result: ScanResult) -> Iterator[str]:
         result.folding.group_of_leak.tolist(),
         strict=True,
     )
-    last = len(leaks.address) - 1
-    for i, (address, size, parent, reason, group) in enumerate(rows):
+    for address, size, parent, reason, group in rows:
         kind = "direct" if parent == model.DIRECT else "indirect"
-        sure = doubts.confidence(reason)
         yield (
-            f'    {{"address": "{address:#x}", "size": {size}, "kind": "{kind}", '
-            f'"confidence": "{sure}", "group": {group}}}{"," if i < last else ""}'
+            f'{{"address": "{address:#x}", "size": {size}, "kind": "{kind}", '
+            f'"confidence": "{doubts.confidence(reason)}", "group": {group}}}'
         )

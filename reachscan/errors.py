@@ -47,6 +47,12 @@ class NoSuchProcessError(ReachscanError):
     default_next_step = "check the id with `ps -e`; inside a container it differs from outside"
 
 
+class NoSuchAddressError(ReachscanError):
+    """The process has no memory at that address."""
+
+    default_next_step = "addresses differ from run to run: take one from a report on this process"
+
+
 class AmbiguousNameError(ReachscanError):
     """Several processes have the given name."""
 

@@ -31,6 +31,29 @@ _KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SI
 
 
 @dataclass(frozen=True)
+class Question:
+    """What the helper shall find out.
+
+    Attributes:
+        about: "leaks", "heap" (kinds of live blocks), "explain" (what keeps the block at an
+            address) or "refs" (who points to it).
+        address: of the block; 0 where the question is about none.
+    """
+
+    about: str = "leaks"
+    address: int = 0
+
+    def arguments(self) -> list[str]:
+        """Return the words of the helper's command line that ask it."""
+        if self.about == "leaks":
+            return []
+        return [f"--{self.about}", *([hex(self.address)] if self.address else [])]
+
+
+LEAKS = Question()
+
+
+@dataclass(frozen=True)
 class Request:
     """What the helper is asked to do. `timeout` is in seconds; `contents` in bytes per leak."""
 
@@ -41,10 +64,12 @@ class Request:
     contents: int = 0
     verbose: bool = False
     digests: bool = False
+    question: Question = LEAKS
 
     def arguments(self) -> list[str]:
         """Return the command line of the helper, without its path."""
         words = ["--pid", str(self.pid), "--method", self.method, "--contents", str(self.contents)]
+        words += self.question.arguments()
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
         if self.timeout is not None:

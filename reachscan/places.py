@@ -117,11 +117,30 @@ class Places:
                 return Place("thread", f"{self._variable(address)} of {whose}")
         thread_here = self._stack_owner(address, mapping)
         if thread_here is None:
-            return None
+            return self._on_stack_left(address, mapping)
         above = address - thread_here.stack_pointer
         side = "above" if above >= 0 else "below"
         whose = self._thread_text(thread_here.tid)
         return Place("stack", f"stack of {whose}, {abs(above):#x} {side} its stack pointer")
+
+    def _on_stack_left(self, address: int, mapping: model.Mapping) -> Place | None:
+        """Return the place on the stack of a thread that runs on another one at present."""
+        # The main thread's descriptor is not on its stack.
+        above = [
+            thread
+            for thread in self._threads.values()
+            if thread.tid != self._recording.target.pid
+            and address < thread.thread_pointer < mapping.end
+            and mapping.start <= thread.thread_pointer
+        ]
+        if not above or mapping.path:
+            return None
+        thread = min(above, key=lambda thread: thread.thread_pointer)
+        if mapping.start <= thread.stack_pointer < mapping.end:
+            return None
+        below = thread.thread_pointer - address
+        whose = self._thread_text(thread.tid)
+        return Place("stack", f"first stack of {whose}, {below:#x} below its thread pointer")
 
     def _is_thread_local(self, address: int, below: int) -> bool:
         name = self._names.get(address)
@@ -150,11 +169,11 @@ class Places:
         if module is None:
             return None
         mapping = self._mapping_at(address)
-        section = _section(mapping) if mapping else ""
+        use = _use(mapping) if mapping else "hole"
         name = self._names.get(address)
         base = self._space.bases[module]
         where = _symbol(name) if name else f"{_file_name(module)}+{address - base:#x}"
-        return Place("module", f"{where} ({section})")
+        return Place("module", f"{where} ({use})")
 
 
 def roots_to_name(recording: model.Recording) -> model.Addresses:
@@ -177,12 +196,10 @@ def _register(position: int) -> str:
     return "a vector register"
 
 
-def _section(mapping: model.Mapping) -> str:
-    if not mapping.path:
-        return ".bss"
-    if mapping.permissions & model.EXECUTE:
-        return "code"
-    return ".data" if mapping.permissions & model.WRITE else "constants"
+def _use(mapping: model.Mapping) -> str:
+    if mapping.permissions & model.WRITE:
+        return "variable"
+    return "code" if mapping.permissions & model.EXECUTE else "constant"
 
 
 def _mapping_text(mapping: model.Mapping) -> str:

@@ -9,8 +9,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reachscan import errors, folding, helper, model, signatures, symbols, target, type_names, wire
+import numpy as np
+
+from reachscan import (
+    errors,
+    folding,
+    helper,
+    model,
+    places,
+    signatures,
+    symbols,
+    target,
+    thread_locals,
+    type_names,
+    wire,
+)
 from reachscan.confirming import Confirmer
+from reachscan.helper import LEAKS, Question
 from reachscan.judgement import COUNTS, Review, Tally
 from reachscan.lifetime import Lifetime
 from reachscan.recording import Progressed, decode
@@ -33,6 +48,7 @@ class Options:
         save: file to keep the raw stream in.
         confirm: how many scans a leak has to be in; more than 1 make it surer.
         confirm_every: seconds between those scans.
+        question: what to find out.
     """
 
     method: str = "auto"
@@ -43,6 +59,7 @@ class Options:
     save: Path | None = None
     confirm: int = 1
     confirm_every: float = 1.0
+    question: Question = LEAKS
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,11 @@ class ScanResult:
     folding: model.Folding
     save_error: errors.OutputError | None = None
     review: Review | None = None
+
+    @property
+    def is_about_leaks(self) -> bool:
+        """Whether leaks were searched, and not the heap or one block looked at."""
+        return self.recording.kinds is None and self.recording.block is None
 
     @property
     def counted(self) -> Tally:
@@ -182,6 +204,7 @@ def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[It
         contents=options.contents,
         verbose=options.verbose,
         digests=digests,
+        question=options.question,
     )
     try:
         with helper.run(request) as frames:
@@ -191,12 +214,12 @@ def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[It
 
 
 def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
-    """Name and group the leaks; add what that took, and warnings, to the recording."""
+    """Name and group what was found; add what that took, and warnings, to the recording."""
     begin = time.monotonic_ns()
+    _check_address(recording)
     names, warnings = recording.names, recording.warnings
     if names is None:
-        wanted = signatures.pointers_to_name(recording)
-        named = symbols.name_addresses(recording, wanted, live=live)
+        named = _name(recording, live=live)
         names, warnings = named.names, warnings + named.warnings
     types = type_names.readable(recording.types)
     folded = folding.fold(recording, names, types)
@@ -206,6 +229,23 @@ def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
         snapshot = replace(snapshot, phases=(*snapshot.phases, (FOLD, took)))
     recording = replace(recording, names=names, warnings=warnings, snapshot=snapshot)
     return ScanResult(recording, folded)
+
+
+def _check_address(recording: model.Recording) -> None:
+    block = recording.block
+    if block is not None and not places.Places(recording).is_mapped(block.asked):
+        target = recording.target
+        raise errors.NoSuchAddressError(
+            f"{block.asked:#x} is in no mapping of {target.name} (pid {target.pid})"
+        )
+
+
+def _name(recording: model.Recording, *, live: bool) -> symbols.Named:
+    slots = places.roots_to_name(recording)
+    wanted = np.union1d(signatures.pointers_to_name(recording), slots)
+    named = symbols.name_addresses(recording, wanted, live=live)
+    thread_local = thread_locals.name_slots(recording, slots, live=live)
+    return replace(named, names={**named.names, **thread_local})
 
 
 def _complete(

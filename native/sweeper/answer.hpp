@@ -2,15 +2,18 @@
 #pragma once
 
 #include "sweeper/emit.hpp"
+#include "sweeper/kinds.hpp"
 #include "sweeper/roots.hpp"
 #include "sweeper/words.hpp"
 
 namespace reachscan::sweeper {
 
-// Rows of references on their way to the stream.
+// Rows of references on their way to the stream. What the blocks are that hold them goes to
+// `kinds`.
 class ReferenceWriter {
  public:
-  explicit ReferenceWriter(wire::RecordType type) : type_(type), rows_(map_memory, kBatch) {}
+  ReferenceWriter(wire::RecordType type, KindTable& kinds)
+      : type_(type), kinds_(kinds), rows_(map_memory, kBatch) {}
 
   struct Row {
     uint64_t slot;
@@ -24,6 +27,7 @@ class ReferenceWriter {
 
   void add(const Row& row) {
     rows_.push(row);
+    if (row.block != 0) kinds_.add_alone(row.block);
     if (rows_.size() == kBatch) flush();
   }
 
@@ -39,14 +43,15 @@ class ReferenceWriter {
   static constexpr std::size_t kBatch = 4096;
 
   wire::RecordType type_;
+  KindTable& kinds_;
   List<Row> rows_;
 };
 
 // A search in breadth, from all roots at once: the first way that it finds is among the shortest.
 class ChainSearch {
  public:
-  ChainSearch(const Space& space, BlockMap& blocks, std::size_t live)
-      : space_(space), blocks_(blocks), steps_(map_memory, live) {}
+  ChainSearch(const Space& space, BlockMap& blocks, KindTable& kinds, std::size_t live)
+      : space_(space), blocks_(blocks), kinds_(kinds), steps_(map_memory, live) {}
 
   // Sends the way to the block that begins at `target`; false if there is none, and everything
   // reachable is marked then.
@@ -94,7 +99,7 @@ class ChainSearch {
     for (uint32_t at = last; at != kNone; at = steps_[at].before) ++length;
     List<uint32_t> way(map_memory, length);
     for (uint32_t at = last; at != kNone; at = steps_[at].before) way.push(at);
-    ReferenceWriter writer(wire::kChain);
+    ReferenceWriter writer(wire::kChain, kinds_);
     while (!way.empty()) writer.add(row_of(steps_[way.pop()]));
     writer.flush();
   }
@@ -110,13 +115,14 @@ class ChainSearch {
 
   const Space& space_;
   BlockMap& blocks_;
+  KindTable& kinds_;
   List<Step> steps_;  // each live block once at most
 };
 
 // Everything that points into the block at `target`. All that is reachable is marked.
 inline void send_references(const Space& space, Roots& roots, const BlockMap& blocks,
-                            uint64_t target) {
-  ReferenceWriter writer(wire::kReferences);
+                            KindTable& kinds, uint64_t target) {
+  ReferenceWriter writer(wire::kReferences, kinds);
   auto points_there = [&](uint64_t value) {
     return blocks.may_point(value) && blocks.block_of(value) == target;
   };

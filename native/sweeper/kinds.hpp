@@ -17,16 +17,18 @@ class KindTable {
         kinds_(static_cast<Kind*>(map_memory(kSlots * sizeof(Kind)))) {}
 
   void add(uint64_t block) {
-    Key key = key_of(block);
-    Kind& kind = slot_of(key);
-    if (kind.count == 0) {
-      kind.key = key;
-      kind.example = block;
-      ++used_;
-      if (key.size >= 8) types_.note(heaps::word(block));
-    }
+    Kind& kind = enter(key_of(block), block);
     ++kind.count;
     kind.bytes += blocks_.end_of(block) - block;
+  }
+
+  // A block as a kind of its own, once.
+  void add_alone(uint64_t block) {
+    Key key = key_of(block);
+    key.words[0] = block;
+    Kind& kind = enter(key, block);
+    kind.count = 1;
+    kind.bytes = blocks_.end_of(block) - block;
   }
 
   void send() {
@@ -91,6 +93,17 @@ class KindTable {
     bool constant = (m->perms & wire::kWrite) == 0 && (m->perms & wire::kRead) != 0;
     if ((m->perms & wire::kExecute) != 0 || (first && constant)) return value;
     return kFirstMapping + static_cast<uint64_t>(m - space_.begin());
+  }
+
+  Kind& enter(Key key, uint64_t block) {
+    Kind& kind = slot_of(key);
+    if (kind.count == 0) {
+      kind.key = key;
+      kind.example = block;
+      ++used_;
+      if (key.size >= 8) types_.note(heaps::word(block));
+    }
+    return kind;
   }
 
   // When the table fills up, only sizes are told apart; when even those are too many, nothing is.

@@ -98,11 +98,15 @@ void list_blocks(const Scan& scan) {
   scan.blocks.each_live([&](uint64_t block) { scan.writer.add(block, wire::kDirect, 0); });
 }
 
+KindTable& new_kinds(const Scan& scan) {
+  return *new (map_memory(sizeof(KindTable))) KindTable(scan.space, scan.blocks);
+}
+
 void count_kinds(const Scan& scan) {
   begin_phase(wire::kCollect);
-  auto* kinds = new (map_memory(sizeof(KindTable))) KindTable(scan.space, scan.blocks);
-  scan.blocks.each_live([&](uint64_t block) { kinds->add(block); });
-  kinds->send();
+  KindTable& kinds = new_kinds(scan);
+  scan.blocks.each_live([&](uint64_t block) { kinds.add(block); });
+  kinds.send();
 }
 
 // A block that is reachable has a chain; one that is not is among the leaks, below its owners.
@@ -110,9 +114,12 @@ void explain(const Scan& scan) {
   uint64_t block = scan.blocks.block_of(control()->query);
   if (block == 0) return send_block(scan.blocks, control()->query, false);
   begin_phase(wire::kMark);
-  ChainSearch search(scan.space, scan.blocks, scan.walker.totals.blocks);
+  KindTable& kinds = new_kinds(scan);
+  ChainSearch search(scan.space, scan.blocks, kinds, scan.walker.totals.blocks);
   bool reached = search.find(scan.roots, block);
   send_block(scan.blocks, control()->query, reached);
+  kinds.add_alone(block);
+  kinds.send();
   if (!reached) collect(scan);
 }
 
@@ -121,7 +128,11 @@ void find_references(const Scan& scan) {
   uint64_t block = scan.blocks.block_of(control()->query);
   send_block(scan.blocks, control()->query, block != 0 && scan.blocks.is_marked(block));
   begin_phase(wire::kCollect);
-  if (block != 0) send_references(scan.space, scan.roots, scan.blocks, block);
+  if (block == 0) return;
+  KindTable& kinds = new_kinds(scan);
+  send_references(scan.space, scan.roots, scan.blocks, kinds, block);
+  kinds.add_alone(block);
+  kinds.send();
 }
 
 void perform(abi::Task task, const Scan& scan) {

@@ -7,5 +7,8 @@ SUMMARIES = {
     "scan": "Scan a running process (the default).",
     "report": "Report on a scan that was kept with --save.",
     "diff": "Compare two scans: what grew?",
+    "heap": "Tell what the live heap is made of.",
+    "explain": "Tell what a block is, and what keeps it.",
+    "refs": "List who points to a block.",
 }
 """What `reachscan --help` says of each command, in the order it lists them."""

@@ -17,6 +17,8 @@ from reachscan.review import review as judge
 from reachscan.scanning import ScanResult
 
 MAX_CONTENTS = 4096
+LARGEST_ADDRESS = 1 << 47
+"""No process has memory from there on (x86_64, four levels of page tables)."""
 _DEFAULT_LIMIT = {"html": 1000}
 _USUAL_LIMIT = 20
 _DEFAULT_CONTENTS = {"logfmt": 0}
@@ -65,7 +67,13 @@ destination = click.option(
 limit = click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Kinds of leaks listed (default 20, in html 1000); totals always cover all.",
+    help="Rows listed (default 20, in html 1000); totals always cover all.",
+)
+
+contents = click.option(
+    "--contents",
+    type=click.IntRange(0, MAX_CONTENTS),
+    help="First bytes of a block that are shown (default 32, in logfmt 0); 0 keeps user data out.",
 )
 
 lines = _all(
@@ -79,14 +87,32 @@ report = _all(
     destination,
     limit,
     click.option("--all", "every_block", is_flag=True, help="List every leaked block too."),
-    click.option(
-        "--contents",
-        type=click.IntRange(0, MAX_CONTENTS),
-        help="First bytes of a block that are shown "
-        "(default 32, in logfmt 0); 0 keeps user data out.",
-    ),
+    contents,
 )
 """What a report looks like; `output` takes them."""
+
+
+def _address(_: click.Context, __: click.Parameter, value: str) -> int:
+    """Return an address in the target, as people write it."""
+    try:
+        address = int(value, 0)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is no address; write it like 0x55d0c8a41230, or in decimal"
+        ) from None
+    if not 0 < address < LARGEST_ADDRESS:
+        raise click.BadParameter(f"{value} is out of range: addresses go up to 0x7fffffffffff")
+    return address
+
+
+address = click.argument("address", metavar="ADDRESS", callback=_address)
+
+save = click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE.rsc",
+    help="Keep the raw scan, for `reachscan report`.",
+)
 
 capture = _all(
     click.option(

@@ -25,8 +25,12 @@ def command(file: Path, verbose: bool, **given: Any) -> ExitStatus:
     )
     output = options.output(**given)
     options.refuse_clash(file, output.path)
-    result = reviewer(load(file))
+    result = load(file)
+    if result.is_about_leaks:
+        result = reviewer(result)
+    elif output.format == "html":
+        raise click.UsageError(f"there is no page about {file}, for it holds no scan for leaks")
     if verbose:
         console.talk_about(result)
     output.report(result)
-    return options.status(result)
+    return options.status(result) if result.is_about_leaks else ExitStatus.CLEAN

@@ -19,12 +19,7 @@ from reachscan.scanning import Options, scan
 @options.review
 @options.capture
 @options.confirm
-@click.option(
-    "--save",
-    type=click.Path(path_type=Path),
-    metavar="FILE.rsc",
-    help="Keep the raw scan, for `reachscan report`.",
-)
+@options.save
 @options.verbose
 def command(process: str, save: Path | None, verbose: bool, **given: Any) -> ExitStatus:
     """Find the leaks of a running process, given by its id or its name if that is unique."""

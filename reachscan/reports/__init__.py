@@ -41,12 +41,21 @@ def lines(
     """Yield the lines of a report, without line ends.
 
     Args:
-        format_: one of `FORMATS`.
+        format_: one of `FORMATS`; html is for leaks only.
         result: what to report.
         selection: how much of it.
         style: adds colour, to text.
     """
+    recording = result.recording
     # Each format is imported by those only who want it.
+    if recording.block is not None:
+        from reachscan.reports import block
+
+        return block.lines(format_, result, recording.block, selection, style)
+    if recording.kinds is not None:
+        from reachscan.reports import heap
+
+        return heap.lines(format_, result, recording.kinds, selection, style)
     if format_ == "json":
         from reachscan.reports import json_file
 

@@ -45,7 +45,7 @@ def test_nothing_uses_the_command_line(path: Path) -> None:
 
 def test_a_command_uses_no_other_command() -> None:
     files = {path.stem: path for path in (PACKAGE / "commands").glob("*.py")}
-    shared = {"__init__", "options"}
+    shared = {"__init__", "asking", "options"}
     assert files.keys() == commands.SUMMARIES.keys() | shared
     for name in files.keys() - shared:
         others = {f"reachscan.commands.{other}" for other in files.keys() - shared}

@@ -1,0 +1,307 @@
+"""The answer to `explain` and `refs`: what a block is, what keeps it, who points to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan import containers, model
+from reachscan.places import Places
+from reachscan.reports import Selection, Style, json_file, logfmt, parts, plain
+from reachscan.reports.wording import count, printable, wrap
+from reachscan.scanning import ScanResult
+
+FORMAT = "reachscan-block"
+VERSION = 1
+
+STATES = {
+    model.NO_HEAP: "none",
+    model.REACHABLE: "live",
+    model.LEAKED: "leaked",
+    model.NOT_LIVE: "free",
+}
+_LINKS = 10
+"""Blocks that are shown of each end of a long chain."""
+
+HOLDERS = {
+    model.ROOT_MEMORY: "memory",
+    model.ROOT_WORD: "word",
+    model.REACHABLE_BLOCK: "live block",
+    model.LEAKED_BLOCK: "leaked block",
+}
+
+
+NO_CHAIN = {
+    model.REACHABLE: "nothing points into it; what does is past its end, or hidden in other bits",
+    model.LEAKED: "nothing that the program can still reach points to it: it is a direct leak",
+}
+
+
+class Answer:
+    """What a scan that asked about one block found out.
+
+    Attributes:
+        state: what the block is, one of `STATES`.
+        is_block: it is one that the program has allocated.
+        chain: the way to it from a root; or, if it is leaked, from the head of its structure.
+    """
+
+    def __init__(self, result: ScanResult, block: model.Block) -> None:
+        self.recording = result.recording
+        self.block = block
+        self.places = Places(self.recording)
+        self.state = STATES.get(block.state, "unknown")
+        self.is_block = block.state in (model.REACHABLE, model.LEAKED)
+        self.chain = self.recording.chain or tuple(_owners(self.recording.leaks, block))
+        self._result = result
+        self._groups = _groups(result)
+
+    def kind(self, address: int) -> Kind:
+        """Return what is known of the block that begins at an address."""
+        group = self._groups.get(address)
+        if group is not None:
+            return Kind(group.type, group.shape, group.signature)
+        return _kind_of_leak(self._result, address)
+
+
+class Kind(NamedTuple):
+    """What is known of a block, None where nothing is."""
+
+    type: str | None = None
+    shape: str | None = None
+    signature: str | None = None
+
+    def __str__(self) -> str:
+        """Return it in words for people."""
+        return printable(self.type or ": ".join(filter(None, (self.shape, self.signature))))
+
+
+def _groups(result: ScanResult) -> dict[int, model.Group]:
+    """Return what is known of blocks: by their addresses."""
+    kinds = result.recording.kinds
+    if kinds is None:
+        return {}
+    groups = result.groups(len(result.folding.example))
+    members = zip(kinds.example.tolist(), result.folding.group_of_row.tolist(), strict=True)
+    return {address: groups[group] for address, group in members}
+
+
+def _kind_of_leak(result: ScanResult, address: int) -> Kind:
+    leaks, folding = result.recording.leaks, result.folding
+    found = np.flatnonzero(leaks.address == np.uint64(address))
+    if not len(found):
+        return Kind()
+    types = folding.type_of_vtable[folding.vtables == leaks.first_word[found[0]]].tolist()
+    shape = containers.shape_name(int(leaks.shape[found[0]]))
+    return Kind(folding.types[types[0]] if types else None, shape or None)
+
+
+def _owners(leaks: model.Leaks, block: model.Block) -> Iterator[model.Reference]:
+    """Yield the leaked blocks through which a leaked one was reached, the head first."""
+    position: NDArray[Any] = np.flatnonzero(leaks.address == np.uint64(block.start))
+    way: list[int] = []
+    while len(position) and leaks.parent[position[0]] != model.DIRECT:
+        way.append(int(position[0]))
+        position = leaks.parent[position]
+    way += position.tolist()
+    for below, owner in zip(way[-2::-1], way[:0:-1], strict=True):
+        address, size, value = leaks.address[owner], leaks.size[owner], leaks.address[below]
+        # Where in its owner the pointer lies is not in the stream.
+        yield model.Reference(0, int(value), model.LEAKED_BLOCK, 0, int(address), int(size))
+
+
+def lines(
+    format_: str,
+    result: ScanResult,
+    block: model.Block,
+    selection: Selection,
+    style: Style = plain,
+) -> Iterator[str]:
+    """Yield the answer line by line, without line ends.
+
+    Args:
+        format_: "text", "json" or "logfmt".
+        result: what was found out.
+        block: the block that it is about.
+        selection: how many references are listed.
+        style: adds colour, to text.
+    """
+    answer = Answer(result, block)
+    if format_ == "json":
+        yield json.dumps(document(answer), indent=2)
+    elif format_ == "logfmt":
+        yield from _logfmt(answer)
+    else:
+        yield from _text(answer, selection, style)
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Return the answer for machines; schema/block-v1.json describes it."""
+    recording, block = answer.recording, answer.block
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        **json_file.facts(recording),
+        "asked": hex(block.asked),
+        "state": answer.state,
+        "place": answer.places.of_address(block.asked).text if not answer.is_block else None,
+        "mapping": answer.places.mapping_of(block.asked),
+        "block": _block(answer, block.start, block.size) if answer.is_block else None,
+        "arena": block.arena if answer.is_block else None,
+        "chain": [_reference(answer, r) for r in answer.chain],
+        "references": [_reference(answer, r) for r in recording.references],
+        **json_file.caveats(recording),
+    }
+
+
+def _block(answer: Answer, start: int, size: int) -> dict[str, Any]:
+    return {"address": hex(start), "size": size, **answer.kind(start)._asdict()}
+
+
+def _reference(answer: Answer, reference: model.Reference) -> dict[str, Any]:
+    in_block = reference.holder in (model.REACHABLE_BLOCK, model.LEAKED_BLOCK)
+    place = answer.places.of_reference(reference)
+    return {
+        "holder": HOLDERS.get(reference.holder, "unknown"),
+        "kind": place.kind,
+        "place": place.text,
+        "slot": hex(reference.slot) if reference.slot else None,
+        "value": hex(reference.value),
+        "block": _block(answer, reference.block, reference.size) if in_block else None,
+    }
+
+
+def _logfmt(answer: Answer) -> Iterator[str]:
+    recording, block = answer.recording, answer.block
+    who: dict[str, logfmt.Value] = {"pid": recording.target.pid, "name": recording.target.name}
+    yield logfmt.line(
+        event="block",
+        **who,
+        asked=hex(block.asked),
+        state=answer.state,
+        block=hex(block.start) if answer.is_block else None,
+        size=block.size if answer.is_block else None,
+        what=str(answer.kind(block.start)) or None,
+        place=None if answer.is_block else answer.places.of_address(block.asked).text,
+    )
+    for event, rows in (("link", answer.chain), ("reference", recording.references)):
+        for reference in rows:
+            place = answer.places.of_reference(reference)
+            yield logfmt.line(
+                event=event,
+                **who,
+                kind=place.kind,
+                place=place.text,
+                slot=hex(reference.slot) if reference.slot else None,
+                value=hex(reference.value),
+                what=str(answer.kind(reference.block)) or None,
+            )
+
+
+def _text(answer: Answer, selection: Selection, style: Style) -> Iterator[str]:
+    recording = answer.recording
+    yield from parts.paragraph(f"{parts.who(recording)}: {_verdict(answer)}", "headline", style)
+    yield from parts.paragraph(parts.how(recording), "dim", style)
+    for name, text in _facts(answer):
+        first, *rest = wrap(text, parts.WIDTH - 10)
+        yield f"  {name:<8}{first}"
+        yield from (" " * 10 + line for line in rest)
+    if answer.is_block and not recording.references:
+        yield ""
+        yield from _chain(answer, style)
+    if recording.references:
+        yield ""
+        yield from _references(answer, selection.limit, style)
+    yield from parts.warnings(recording, style)
+
+
+def _verdict(answer: Answer) -> str:
+    block = answer.block
+    inside = f", {block.asked - block.start:#x} into it" if block.asked != block.start else ""
+    if not answer.is_block:
+        what = {model.NOT_LIVE: "is free memory of the heap, or the allocator's own"}
+        return f"{block.asked:#x} {what.get(block.state, 'is no heap memory')}"
+    lost = block.state == model.LEAKED
+    verdict = "leaked: the program has lost it" if lost else "live: the program can reach it"
+    address = f"{block.asked:#x} is{inside and ' in'} a block"
+    return f"{address} of {count(block.size, 'byte')}{inside}; it is {verdict}"
+
+
+def _facts(answer: Answer) -> Iterator[tuple[str, str]]:
+    block, places = answer.block, answer.places
+    if not answer.is_block:
+        if block.state == model.NO_HEAP:
+            yield "where", printable(places.of_address(block.asked).text)
+        else:
+            yield "where", printable(places.mapping_of(block.asked))
+        return
+    what = str(answer.kind(block.start))
+    if what:
+        yield "what", what
+    yield "block", f"{block.start:#x}-{block.start + block.size:#x}"
+    yield "where", f"{places.arena_of(block)}, in {printable(places.mapping_of(block.start))}"
+
+
+def _chain(answer: Answer, style: Style) -> Iterator[str]:
+    block, links = answer.block, answer.chain
+    if not links:
+        yield from parts.paragraph(NO_CHAIN[block.state], "", plain)
+        return
+    leaked = block.state == model.LEAKED
+    yield style("it hangs below a leaked block:" if leaked else "what keeps it:", "dim")
+    rows = [printable(_holder(answer, link)) for link in links]
+    what = str(answer.kind(block.start))
+    rows.append(f"block {block.start:#x}, {count(block.size, 'byte')}{what and f': {what}'}")
+    yield from _row("  ", rows[0])
+    hidden = range(_LINKS, len(rows) - _LINKS)
+    for i, row in enumerate(rows[1:], 1):
+        if i == hidden.start:
+            yield f"{'':>12}... {count(len(hidden), 'more block')} on the way, told by --json"
+        if i not in hidden:
+            start = links[i].block if i < len(links) else block.start
+            yield from _row(_arrow(links[i - 1], start), row)
+
+
+def _holder(answer: Answer, reference: model.Reference) -> str:
+    """Return where a reference is: its place, and for a block what that is."""
+    text = answer.places.of_reference(reference).text
+    if reference.holder in (model.REACHABLE_BLOCK, model.LEAKED_BLOCK):
+        what = str(answer.kind(reference.block))
+        return f"{text}{what and f': {what}'}"
+    return f"{text}, at {reference.slot:#x}" if reference.slot else text
+
+
+def _arrow(reference: model.Reference, start: int) -> str:
+    """Return from where in its block, and to where in the next, a reference goes."""
+    origin = f"+{reference.slot - reference.block:#x}" if reference.block and reference.slot else ""
+    target = f"{reference.value - start:#x} into " if reference.value != start else ""
+    return f"{origin:>12} -> {target}"
+
+
+def _row(head: str, text: str) -> Iterator[str]:
+    first, *rest = wrap(text, parts.WIDTH - len(head))
+    yield head + first
+    yield from (" " * len(head) + line for line in rest)
+
+
+def _references(answer: Answer, limit: int, style: Style) -> Iterator[str]:
+    found = answer.recording.references
+    yield style(f"{count(len(found), 'word')} {_point(found)} to it:", "dim")
+    for reference in found[:limit]:
+        inside = reference.value - answer.block.start
+        text = _holder(answer, reference)
+        if reference.block:
+            leaked = " (leaked)" if reference.holder == model.LEAKED_BLOCK else ""
+            text = f"{reference.slot - reference.block:#x} into {text}{leaked}"
+        target = f" -> {inside:#x} into it" if inside else ""
+        yield from _row("  ", printable(text + target))
+    if len(found) > limit:
+        yield f"  and {len(found) - limit} more, shown by --limit {len(found)}"
+
+
+def _point(found: Sequence[model.Reference]) -> str:
+    return "points" if len(found) == 1 else "point"

@@ -1,0 +1,158 @@
+"""Each block is explained by the place that its program put the pointer to it in."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from conftest import StartVictim
+from scans import assert_let_go, relatives, run_cli, scan
+
+import reachscan
+from reachscan import scanning
+from reachscan.helper import Question
+from reachscan.reports import block
+from reachscan.scanning import Options
+
+SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/block-v1.json").read_text())
+
+IN_PROGRAM = r"^roots\+{} \((variable|constant)\)$"
+REGISTER = "^register {} of thread [0-9]+ 'roots'$"
+PLACES = {
+    "data": IN_PROGRAM.format("in_data"),
+    "bss": IN_PROGRAM.format("in_bss"),
+    "relro": IN_PROGRAM.format("in_relro"),
+    "interior": IN_PROGRAM.format("to_the_middle"),
+    "last_byte": IN_PROGRAM.format("to_the_last_byte"),
+    "holder": IN_PROGRAM.format("live_block"),
+    "in_live_block": IN_PROGRAM.format("live_block"),
+    "in_mapped_block": IN_PROGRAM.format("live_mapped_block"),
+    "in_usable_tail": IN_PROGRAM.format("live_tail"),
+    "main_thread_tls": r"^thread-local variable roots\+in_main_tls of thread PID 'roots'$",
+    "thread_tls": r"^thread-local variable roots\+in_tls of thread [0-9]+ 'roots'$",
+    "low_pthread_key": "^descriptor of thread [0-9]+ 'roots', 0x[0-9a-f]+ into it$",
+    "thread_stack": "^stack of thread [0-9]+ 'roots', 0x[0-9a-f]+ above its stack pointer$",
+    "red_zone": "^stack of thread [0-9]+ 'roots', 0x[0-9a-f]+ below its stack pointer$",
+    "below_alternate_stack": "^first stack of thread [0-9]+ 'roots', ",
+    "below_coroutine": "^first stack of thread [0-9]+ 'roots', ",
+    "anonymous_page": "^anonymous memory 0x[0-9a-f]+-0x[0-9a-f]+, 0x[0-9a-f]*320 into it$",
+    "shared_page": "^shared mapping of /dev/zero .*, 0x320 into it$",
+    "private_file_page": "^/.*/scratch 0x.*, 0x320 into it$",
+    "shared_file_page": "^shared mapping of /.*/scratch 0x.*, 0x320 into it$",
+    "dontfork_page": "^anonymous memory 0x.*, 0x[0-9a-f]*320 into it$",
+    "wipeonfork_page": "^anonymous memory 0x.*, 0x[0-9a-f]*320 into it$",
+    "epoll_data": "^the kernel ",
+    "timer_value": "^the kernel ",
+    **{name: REGISTER.format(name) for name in ("rbx", "rbp", "r12", "r13", "r14", "r15", "r8")},
+    "xmm5": REGISTER.format("xmm5"),
+    "ymm6_high": "^upper half of register ymm6 of thread [0-9]+ 'roots'$",
+    "r13_in_system_call": REGISTER.format("r13"),
+}
+"""What keeps the block of a scene of roots.c alive, at the root of the chain."""
+
+
+def ask(*words: object) -> dict[str, Any]:
+    done = run_cli([*words, "--json"])
+    assert (done.status, done.talk) == (0, "")
+    answer: dict[str, Any] = json.loads(done.out)
+    jsonschema.validate(answer, SCHEMA)
+    assert answer["complete"] is True, answer["warnings"]
+    return answer
+
+
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_each_place_is_named(victim: StartVictim, tmp_path: Path, method: str) -> None:
+    target = victim("roots", tmp_path / "scratch")
+    before = relatives(target.pid)
+    wrong = {}
+    for scene in target.ready["scenes"]:
+        question = Question("explain", int(scene["address"], 16))
+        result = scanning.scan(target.pid, Options(method, contents=0, question=question))
+        assert result.recording.block
+        answer = block.document(block.Answer(result, result.recording.block))
+        root = answer["chain"][0]["place"] if answer["chain"] else None
+        wanted = PLACES.get(scene["name"], "").replace("PID", str(target.pid))
+        lost = scene["expected"] == "leak"
+        if answer["state"] != ("leaked" if lost else "live"):
+            wrong[scene["name"]] = answer["state"]
+        elif (root is None) != lost or (root and not re.search(wanted, root)):
+            wrong[scene["name"]] = root
+    assert wrong == {}
+    assert_let_go(target.pid, before)
+
+
+def test_a_leak_and_what_it_holds(victim: StartVictim) -> None:
+    target = victim("leaky_sessions", "once")
+    blocks = scan(target.pid, "--all")["allocations"]
+    direct = next(b["address"] for b in blocks if b["kind"] == "direct")
+    answer = ask("explain", target.pid, direct)
+    assert (answer["state"], answer["chain"]) == ("leaked", [])
+    assert answer["block"]["type"] in ("shop::PlainSession", "shop::SecureSession")
+    indirect = [b["address"] for b in blocks if b["kind"] == "indirect"]
+    for address in indirect[:3]:
+        answer = ask("explain", target.pid, hex(int(address, 16) + 9))
+        head = answer["chain"][0]["block"]
+        assert answer["state"] == "leaked"
+        assert answer["block"]["address"] == address
+        assert answer["block"]["shape"] in ("list node", "tree node")
+        assert head["type"] in ("shop::PlainSession", "shop::SecureSession")
+        holders = ask("refs", target.pid, address)["references"]
+        assert {h["holder"] for h in holders} == {"leaked block"}
+        owner = answer["chain"][-1]["block"]["address"]
+        assert owner in {h["block"]["address"] for h in holders}
+
+
+def test_references_to_a_live_block(victim: StartVictim, tmp_path: Path) -> None:
+    target = victim("roots", tmp_path / "scratch")
+    scenes = {scene["name"]: scene["address"] for scene in target.ready["scenes"]}
+    references = ask("refs", target.pid, scenes["in_live_block"])["references"]
+    holders = {r["block"]["address"] for r in references if r["holder"] == "live block"}
+    assert scenes["holder"] in holders
+    place = ask("refs", target.pid, scenes["data"])["references"][0]
+    assert re.search(PLACES["data"], place["place"])
+
+
+def test_an_answer_can_be_kept(victim: StartVictim, tmp_path: Path) -> None:
+    target = victim("roots", tmp_path / "scratch")
+    scenes = {scene["name"]: scene["address"] for scene in target.ready["scenes"]}
+    for name in ("in_live_block", "main_thread_tls", "thread_tls"):
+        kept = tmp_path / f"{name}.rsc"
+        asked = run_cli(["explain", target.pid, scenes[name], "--save", kept])
+        assert asked.status == 0
+        read = run_cli(["report", kept])
+        assert (read.status, read.out) == (0, asked.out)
+
+
+def test_addresses_that_are_no_blocks(victim: StartVictim, tmp_path: Path) -> None:
+    target = victim("leaky_sessions", "once")
+    exe = next(
+        line.split("-")[0]
+        for line in Path(f"/proc/{target.pid}/maps").read_text().splitlines()
+        if "leaky_sessions" in line
+    )
+    answer = ask("explain", target.pid, f"0x{exe}")
+    assert (answer["state"], answer["block"]) == ("none", None)
+    assert answer["place"] == "leaky_sessions+0x0 (constant)"
+    done = run_cli(["explain", target.pid, "0x10"])
+    assert (done.status, done.out) == (3, "")
+    assert f"0x10 is in no mapping of leaky_sessions (pid {target.pid});" in done.talk
+
+
+def test_the_live_heap_adds_up(victim: StartVictim, tmp_path: Path) -> None:
+    target = victim("leaky_sessions", "once")
+    kept = tmp_path / "heap.rsc"
+    done = run_cli(["heap", target.pid, "--json", "--limit", 1000, "--save", kept])
+    assert (done.status, done.talk) == (0, "")
+    report = json.loads(done.out)
+    groups = report["groups"]
+    assert len(groups) == report["groups_total"]
+    for amount in ("allocations", "bytes"):
+        assert sum(group[amount] for group in groups) == report["heap"][amount]
+        assert sum(a[amount] for g in groups for a in g["arenas"]) == report["heap"][amount]
+    plain = next(group for group in groups if group["type"] == "shop::PlainSession")
+    assert plain["allocations"] == 300 + 150  # forgotten ones and open ones
+    assert json.loads(run_cli(["report", kept, "--json", "--limit", 1000]).out) == report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -75,6 +76,9 @@ def show(lines: Iterator[str]) -> None:
     Raises:
         OutputError: the disk behind it is full or failing.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names may hold, and trees are drawn with, what a terminal that is not UTF-8 lacks.
+        sys.stdout.reconfigure(errors="replace")
     try:
         for line in lines:
             sys.stdout.write(f"{line}\n")

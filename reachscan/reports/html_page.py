@@ -27,13 +27,18 @@ def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
     style, script = _part("page.css"), _part("page.js")
     parts = {
         "policy": _policy(style, script),
-        "title": html.escape(f"{result.recording.target.name}: leaks"),
+        "title": _plain(f"{result.recording.target.name}: leaks"),
         "style": style,
         "script": script,
         "data": json.dumps(document, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPTS),
     }
     # In one go: what is put in is not looked at again.
     yield re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html").rstrip())
+
+
+def _plain(text: str) -> str:
+    """Return text for HTML, in ASCII as all of the page is: nobody can get its encoding wrong."""
+    return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _part(name: str) -> str:

@@ -407,3 +407,15 @@ def test_a_page_is_not_printed_to_a_terminal(tmp_path: Path) -> None:
     )
     assert written.returncode == 0 and not written.stderr
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_any_encoding_of_the_terminal_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsc"
+    path.write_bytes(
+        Stream(leaks=[Leak(24, [1], [8])], name="\N{GREEK SMALL LETTER OMEGA}").encoded()
+    )
+    command = [sys.executable, "-m", "reachscan", "report", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert done.returncode == 1 and not done.stderr
+    assert done.stdout.startswith(b"? (pid 4711)") and b"? block" in done.stdout

@@ -16,7 +16,7 @@ from reachscan import model
 from reachscan.reports import Selection, html_page, json_file
 from reachscan.scanning import ScanResult, load
 
-HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'{{data}}\u2028\\"
+HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'{{data}}\u2028\\\u03a9"
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ def test_it_holds_the_report_for_programs(hostile: ScanResult) -> None:
 
 def test_names_stay_names(hostile: ScanResult) -> None:
     text = page(hostile)
+    assert text.isascii()
     assert len(re.findall("<script", text)) == len(re.findall("</script", text)) == 2
     assert "<img" not in text and "<!--" not in text
     title = content(text, "title")

@@ -16,7 +16,7 @@ from reachscan import model
 from reachscan.reports import Selection, html_page, json_file
 from reachscan.scanning import ScanResult, load
 
-HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'{{data}}\u2028\\\u03a9"
+HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'{{data}}\u2028\\ä"
 
 
 @pytest.fixture

@@ -45,27 +45,30 @@ class Census:
     unlisted: int = 0
 
 
-def take(result: ScanResult, source: str) -> Census:
+def take(result: ScanResult, source: str, *, counted: bool = False) -> Census:
     """Return the census of a scan.
 
     Args:
         result: the scan.
         source: what people shall call it.
+        counted: leave out what does not count.
     """
     recording, folded = result.recording, result.folding
+    number = result.groups_counted if counted else len(folded.example)
     amounts = zip(
-        (folded.allocations + folded.indirect_allocations).tolist(),
-        (folded.bytes + folded.indirect_bytes).tolist(),
+        (folded.allocations + folded.indirect_allocations)[:number].tolist(),
+        (folded.bytes + folded.indirect_bytes)[:number].tolist(),
         strict=True,
     )
+    total = Tally(recording.totals.leaked, recording.totals.leaked_bytes)
     return Census(
         source=source,
         pid=recording.target.pid,
         program=recording.target.exe,
         started=instant(recording.target.started),
         method=recording.snapshot.method,
-        tallies=_sum(zip(folding.keys(folded), map(Tally._make, amounts), strict=True)),
-        total=Tally(recording.totals.leaked, recording.totals.leaked_bytes),
+        tallies=_sum(zip(folding.keys(folded, number), map(Tally._make, amounts), strict=True)),
+        total=result.counted if counted else total,
     )
 
 

@@ -17,13 +17,13 @@ from reachscan.errors import ExitStatus
 _HELP = """Find heap memory of a running process that nothing points to any more.
 
 \b
-  reachscan 4711                     what does process 4711 leak?
+  reachscan 4711                       what does process 4711 leak?
   reachscan nginx --json -o out.json   by name; one JSON document
-  reachscan 4711 --save day1.rsc     keep everything, to report on it later
-  reachscan report day1.rsc --all    every leaked block of that scan
+  reachscan 4711 --save day1.rsc       keep everything, to report on it later
+  reachscan report day1.rsc --all      every leaked block of that scan
 
-The process is paused for a moment and runs on unharmed. All options:
-reachscan scan --help"""
+The process is paused for a moment and runs on unharmed. All options of a
+command: reachscan scan --help"""
 
 _EPILOG = "Exit status: 0 no leaks, 1 leaks, 2 bad usage, 3 scan failed, 70 bug."
 
@@ -69,6 +69,10 @@ class _Program(click.Group):
         if name not in commands.SUMMARIES:
             return None
         return cast(click.Command, import_module(f"reachscan.commands.{name}").command)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Leave out --help and --version, which nobody has to be told of here."""
+        self.format_commands(context, formatter)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _COLOURS: dict[str, dict[str, Any]] = {
     "headline": {"bold": True},
     "good": {"fg": "green", "bold": True},
+    "plain": {},
     "dim": {"dim": True},
     "warning": {"fg": "yellow"},
     "error": {"fg": "red", "bold": True},
@@ -55,7 +56,7 @@ class Output:
         if self.path:
             _write_file(self.path, lines(plain))
         else:
-            show(lines(_coloured if _is_colourful(sys.stdout) else plain))
+            show(lines)
 
 
 def _write_file(path: Path, lines: Iterator[str]) -> None:
@@ -70,8 +71,8 @@ def _write_file(path: Path, lines: Iterator[str]) -> None:
         file.discard()
 
 
-def show(lines: Iterator[str]) -> None:
-    """Print lines to stdout.
+def show(lines: Callable[[Style], Iterator[str]]) -> bool:
+    """Print lines to stdout; tells whether anybody reads them.
 
     Raises:
         OutputError: the disk behind it is full or failing.
@@ -80,14 +81,16 @@ def show(lines: Iterator[str]) -> None:
         # Names may hold, and trees are drawn with, what a terminal that is not UTF-8 lacks.
         sys.stdout.reconfigure(errors="replace")
     try:
-        for line in lines:
+        for line in lines(_coloured if _is_colourful(sys.stdout) else plain):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read this has seen enough (`| head`). Python flushes once more as it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
     except OSError as error:
         raise errors.OutputError(f"cannot write the report: {error.strerror}", "") from error
+    return True
 
 
 def _coloured(line: str, what: str) -> str:

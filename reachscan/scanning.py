@@ -190,6 +190,10 @@ def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confi
             one = replace(options, timeout=left if options.timeout else None)
             with _stream(pid, one, digests=True) as stream:
                 frames = list(stream)
+            if life.has_successor():
+                raise errors.TargetGoneError(
+                    f"process {pid} exited, and another one has its id now"
+                )
             confirmer.add(frames, decode(frames, on_progress))
     return confirmer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -26,6 +27,8 @@ DEADLINE = 60.0
 
 C_FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 CXX_FLAGS = ("-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-s")
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 
 KIND_DIRECT, KIND_INDIRECT, KIND_FIRST_RING = 0, 1, 2
 
@@ -177,3 +180,16 @@ def need(program: str, package: str) -> str:
     if path is None:
         pytest.skip(f"{program} is not installed (Debian package {package})")
     return path
+
+
+@contextmanager
+def traced(pid: int) -> Iterator[None]:
+    """Be the tracer of a process, so that nobody else can be."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0
+    try:
+        yield
+    finally:
+        libc.ptrace(PTRACE_INTERRUPT, pid, None, None)
+        os.waitpid(pid, 0)
+        libc.ptrace(PTRACE_DETACH, pid, None, None)

@@ -6,6 +6,7 @@ Nothing is imported here, so that asking for help, or running one command, does 
 SUMMARIES = {
     "scan": "Scan a running process (the default).",
     "report": "Report on a scan that was kept with --save.",
+    "watch": "Scan again and again: what grows?",
     "diff": "Compare two scans: what grew?",
     "heap": "Tell what the live heap is made of.",
     "explain": "Tell what a block is, and what keeps it.",

@@ -150,7 +150,7 @@ confirm = _all(
 )
 """How sure a scan has to be; `scan.Options` has them under the same names."""
 
-review = _all(
+suppress = _all(
     click.option(
         "--suppressions",
         "suppression_files",
@@ -164,6 +164,10 @@ review = _all(
         default=True,
         help="What runtimes leak once, by design, does not count (the default).",
     ),
+)
+
+review = _all(
+    suppress,
     click.option(
         "--baseline",
         type=click.Path(path_type=Path),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +134,18 @@ def _text(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
 
 def _headline(comparison: Comparison) -> str:
     by, now = comparison.by, comparison.new.total
-    if by == NOTHING:
-        same = "which differ in kind" if comparison.changes else "as before"
-        return f"{Path(comparison.new.program).name}: {_amount(now)} leaked, {same}"
-    blocks, amount = _signed(by.allocations, str), _signed(by.bytes, size)
-    leaks = f"{count(now.allocations, 'leaked block')} ({blocks}), {size(now.bytes)} ({amount})"
-    return f"{Path(comparison.new.program).name}: {leaks}"
+    same = ", which differ in kind" if comparison.changes else ", as before"
+    name = printable(Path(comparison.new.program).name)
+    return f"{name}: {leaked(now, by)}" + same * (by == NOTHING)
+
+
+def leaked(total: Tally, by: Tally) -> str:
+    """Return how much is leaked, and how much more than before that is."""
+    blocks, amount = (
+        f" ({signed(number, shown)})" * bool(number)
+        for number, shown in ((by.allocations, str), (by.bytes, size))
+    )
+    return f"{count(total.allocations, 'leaked block')}{blocks}, {size(total.bytes)}{amount}"
 
 
 def _source(census: Census) -> str:
@@ -176,14 +182,15 @@ def _sums(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
 
 
 def _change_row(by: Tally, what: str, text: str) -> str:
-    return _row(_signed(by.bytes, size), _signed(by.allocations, str), what, text)
+    return _row(signed(by.bytes, size), signed(by.allocations, str), what, text)
 
 
 def _row(amount: str, blocks: str, what: str, text: str) -> str:
     return f"{amount:>12}  {blocks:>10}  {what:<7}  {text}"
 
 
-def _signed(number: int, shown: Any) -> str:
+def signed(number: int, shown: Callable[[int], str]) -> str:
+    """Return a difference with its sign."""
     return f"{'-' if number < 0 else '+'}{shown(abs(number))}" if number else "0"
 
 

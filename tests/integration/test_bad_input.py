@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conftest import StartVictim
 from scans import FAILED, Finished, assert_let_go, relatives, run_cli, scan
-from victims import REPOSITORY, build
+from victims import REPOSITORY, build, traced
 
 USAGE = 2
-PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 PF_KTHREAD = 0x00200000
 
 
@@ -103,18 +100,6 @@ def test_zombie() -> None:
         assert_refused(run_cli([child.pid]), str(child.pid), "exited")
     finally:
         child.wait()
-
-
-@contextmanager
-def traced(pid: int) -> Iterator[None]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0
-    try:
-        yield
-    finally:
-        libc.ptrace(PTRACE_INTERRUPT, pid, None, None)
-        os.waitpid(pid, 0)
-        libc.ptrace(PTRACE_DETACH, pid, None, None)
 
 
 def test_already_traced(victim: StartVictim, truth: Path) -> None:

@@ -56,6 +56,7 @@ class Stream:
     allocator: str = "glibc 2.36"
     pid: int = 4711
     name: str = "victim"
+    exe: str = "/usr/bin/victim"
     command: Sequence[str] = ("victim", "--quietly")
     extra: bytes = b""
     chunk: int = 1 << 20
@@ -93,7 +94,7 @@ class Stream:
                 "threads": 2,
                 "started": 1_700_000_000_123_456_789,
                 "name": self.name,
-                "exe": "/usr/bin/victim",
+                "exe": self.exe,
                 "command": list(self.command),
             },
         )

@@ -1,0 +1,125 @@
+"""What a watch tells as it goes: a line per scan, and what grew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from reachscan.comparison import WORSE, Comparison
+from reachscan.judgement import NOTHING
+from reachscan.reports import Style, plain
+from reachscan.reports.diff import change_line, change_rows, leaked
+from reachscan.reports.logfmt import line
+from reachscan.reports.parts import paragraph
+from reachscan.reports.wording import count, duration, instant, printable
+from reachscan.watching import Ended, Event, Failed, Scanned, Why
+
+_ENDS = {
+    Why.COUNTED: "that was the last scan",
+    Why.EXITED: "the process has exited",
+    Why.REPLACED: "the process has exited, and another one has its id now",
+    Why.INTERRUPTED: "interrupted",
+}
+
+
+def text(event: Event, limit: int, style: Style = plain) -> Iterator[str]:
+    """Yield an event as lines for people.
+
+    Args:
+        event: what happened.
+        limit: kinds of leaks that are listed of those that grew.
+        style: adds colour.
+    """
+    when = instant(event.now)[:19] + "Z"
+    if isinstance(event, Failed):
+        why = printable(event.error.sentence)
+        yield from paragraph(f"{when}  not scanned: {why}", "warning", style)
+        return
+    what = _scanned(event) if isinstance(event, Scanned) else _ended(event)
+    worse = event.change is not None and event.change.grew
+    yield from paragraph(f"{when}  {what}", "headline" if worse else "plain", style)
+    yield from _grown(event.change, limit, style)
+
+
+def _scanned(event: Scanned) -> str:
+    by = event.change.by if event.change else NOTHING
+    program = Path(event.found.program).name
+    parts = [f"now it is {printable(program)}: "] * event.is_another_program
+    parts.append(leaked(event.found.total, by))
+    if event.suppressed.allocations:
+        parts.append(f", {event.suppressed.allocations} suppressed")
+    return "".join(parts) + f"; paused {duration(event.pause_ns / 1e9)}"
+
+
+def _ended(event: Ended) -> str:
+    failed = f" and {event.failures} that failed" * bool(event.failures)
+    scans = f"{count(event.scans, 'scan')}{failed} in {duration(event.seconds)}"
+    summary = f"{_ENDS[event.why]}: {scans}"
+    if event.change is None:
+        return summary
+    by = event.change.by
+    total = leaked(event.change.new.total, by)
+    return f"{summary}; {total}, " + ("which is more" if event.change.grew else "nothing grew")
+
+
+def _grown(change: Comparison | None, limit: int, style: Style) -> Iterator[str]:
+    worse = [c for c in change.changes if c.what in WORSE] if change else []
+    for one in worse[:limit]:
+        yield from change_rows(one, style)
+    if len(worse) > limit:
+        yield style(f"{'':12}  and {count(len(worse) - limit, 'more kind')} that grew", "dim")
+
+
+def logfmt(event: Event, limit: int, pid: int) -> Iterator[str]:
+    """Yield an event as lines of key=value.
+
+    Args:
+        event: what happened.
+        limit: kinds of leaks that are listed of those that grew.
+        pid: the process.
+    """
+    when = instant(event.now)
+    if isinstance(event, Failed):
+        yield line(event="failure", time=when, pid=pid, error=event.error.sentence)
+    elif isinstance(event, Ended):
+        yield _end_line(event, when, pid)
+    else:
+        yield _scan_line(event, when, pid)
+        worse = [c for c in event.change.changes if c.what in WORSE] if event.change else []
+        yield from (change_line(change, pid) for change in worse[:limit])
+
+
+def _scan_line(event: Scanned, when: str, pid: int) -> str:
+    by = event.change.by if event.change else None
+    return line(
+        event="scan",
+        time=when,
+        pid=pid,
+        program=event.found.program,
+        pause_us=event.pause_ns // 1000,
+        leaks=event.found.total.allocations,
+        leaked_bytes=event.found.total.bytes,
+        by=by.allocations if by else None,
+        bytes_by=by.bytes if by else None,
+        suppressed=event.suppressed.allocations,
+        suppressed_bytes=event.suppressed.bytes,
+        grew=event.change.grew if event.change else None,
+    )
+
+
+def _end_line(event: Ended, when: str, pid: int) -> str:
+    change = event.change
+    return line(
+        event="end",
+        time=when,
+        pid=pid,
+        why=event.why.value,
+        scans=event.scans,
+        failures=event.failures,
+        seconds=round(event.seconds),
+        leaks=change.new.total.allocations if change else None,
+        leaked_bytes=change.new.total.bytes if change else None,
+        by=change.by.allocations if change else None,
+        bytes_by=change.by.bytes if change else None,
+        grew=change.grew if change else None,
+    )

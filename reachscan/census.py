@@ -17,7 +17,10 @@ from reachscan.judgement import NOTHING, Tally
 from reachscan.reports.wording import instant
 from reachscan.scanning import ScanResult, load
 
-REPORT_FORMAT, REPORT_VERSION = "reachscan-report", 1
+LEAKS, HEAP = "leaks", "heap"
+"""What a census is about."""
+
+REPORT_FORMATS, REPORT_VERSION = {"reachscan-report": LEAKS, "reachscan-heap": HEAP}, 1
 _LARGEST_COUNT = 1 << 63
 
 
@@ -26,6 +29,7 @@ class Census:
     """What a scan found.
 
     Attributes:
+        about: `LEAKS`, or `HEAP` for all live blocks.
         source: file that it was read from, or what else people call it.
         pid, program: process and path of the program that was scanned.
         started: begin of the scan, RFC 3339.
@@ -35,6 +39,7 @@ class Census:
         unlisted: groups that a JSON report leaves out; their keys are not known.
     """
 
+    about: str
     source: str
     pid: int
     program: str
@@ -52,23 +57,33 @@ def take(result: ScanResult, source: str, *, counted: bool = False) -> Census:
         result: the scan.
         source: what people shall call it.
         counted: leave out what does not count.
+
+    Raises:
+        ReportFileError: it was no scan but a question about one block.
     """
     recording, folded = result.recording, result.folding
+    if recording.block is not None:
+        raise errors.ReportFileError(f"{source} is about one block; there is nothing to compare")
+    about = LEAKS if result.is_about_leaks else HEAP
     number = result.groups_counted if counted else len(folded.example)
     amounts = zip(
         (folded.allocations + folded.indirect_allocations)[:number].tolist(),
         (folded.bytes + folded.indirect_bytes)[:number].tolist(),
         strict=True,
     )
-    total = Tally(recording.totals.leaked, recording.totals.leaked_bytes)
+    totals = recording.totals
+    total = Tally(totals.leaked, totals.leaked_bytes)
+    if about == HEAP:
+        total = Tally(totals.allocations, totals.bytes)
     return Census(
+        about=about,
         source=source,
         pid=recording.target.pid,
         program=recording.target.exe,
         started=instant(recording.target.started),
         method=recording.snapshot.method,
         tallies=_sum(zip(folding.keys(folded, number), map(Tally._make, amounts), strict=True)),
-        total=result.counted if counted else total,
+        total=result.counted if counted and about == LEAKS else total,
     )
 
 
@@ -104,7 +119,7 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
         raise errors.ReportFileError(
             f"{path} is neither a raw scan nor a JSON report of reachscan"
         ) from error
-    if not isinstance(document, dict) or document.get("format") != REPORT_FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in REPORT_FORMATS:
         raise errors.ReportFileError(f"{path} is JSON, but no report of a scan")
     if document.get("version") != REPORT_VERSION:
         raise errors.ReportFileError(
@@ -117,17 +132,17 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
 def _from_report(document: dict[str, Any], source: str) -> Census:
     try:
         target, snapshot = document["target"], document["snapshot"]
+        about = REPORT_FORMATS[document["format"]]
         groups = document["groups"]
         return Census(
+            about=about,
             source=source,
             pid=_count(target["pid"]),
             program=_text(target["exe"]),
             started=_text(snapshot["started"]),
             method=_text(snapshot["method"]),
-            tallies=_sum((_text(group["key"]), _tally(group)) for group in groups),
-            total=Tally(
-                _count(document["leaks"]["allocations"]), _count(document["leaks"]["bytes"])
-            ),
+            tallies=_sum((_text(group["key"]), _tally(group, about)) for group in groups),
+            total=Tally(_count(document[about]["allocations"]), _count(document[about]["bytes"])),
             unlisted=max(0, _count(document["groups_total"]) - len(groups)),
         )
     except KeyError as error:
@@ -136,8 +151,10 @@ def _from_report(document: dict[str, Any], source: str) -> Census:
         raise errors.ReportFileError(f"{source} is damaged: {error}") from error
 
 
-def _tally(group: dict[str, Any]) -> Tally:
+def _tally(group: dict[str, Any], about: str) -> Tally:
     direct = Tally(_count(group["allocations"]), _count(group["bytes"]))
+    if about == HEAP:
+        return direct
     return direct + Tally(_count(group["indirect_allocations"]), _count(group["indirect_bytes"]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from reachscan import model
+from reachscan import errors, model
 from reachscan.census import Census
 from reachscan.judgement import NOTHING, Tally
 
@@ -69,7 +69,16 @@ class Comparison:
 
 
 def compare(old: Census, new: Census) -> Comparison:
-    """Compare two scans of one program."""
+    """Compare two scans of one program.
+
+    Raises:
+        ReportFileError: one is about leaks and the other about the heap.
+    """
+    if old.about != new.about:
+        raise errors.ReportFileError(
+            f"{old.source} is about {old.about} and {new.source} about {new.about}",
+            "compare two scans for leaks, or two of the heap",
+        )
     changes: list[Change] = []
     unchanged = unclear = 0
     for key in old.tallies.keys() | new.tallies.keys():

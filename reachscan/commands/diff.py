@@ -22,7 +22,8 @@ def command(old: Path, new: Path, **given: Any) -> ExitStatus:
     """Tell what leaks more, or less, in NEW than in OLD.
 
     Both are files made by --save or --json, of the same or of different processes of a program.
-    The exit status is 1 if any kind of leak is new or has grown, and 0 if not.
+    If they were made by `reachscan heap`, all live blocks are compared instead of leaks.
+    The exit status is 1 if anything is new or has grown, and 0 if not.
     """
     output = options.output(**given)
     for file in (old, new):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from reachscan.census import Census
+from reachscan.census import LEAKS, Census
 from reachscan.comparison import WORSE, Change, Comparison, What
 from reachscan.judgement import NOTHING, Tally
 from reachscan.reports import Style, plain
@@ -64,12 +64,13 @@ def document(comparison: Comparison, limit: int) -> dict[str, Any]:
 
 def _side(census: Census) -> dict[str, Any]:
     return {
+        "about": census.about,
         "source": census.source,
         "pid": census.pid,
         "program": census.program,
         "started": census.started,
         "method": census.method,
-        "leaks": census.total._asdict(),
+        census.about: census.total._asdict(),
         "groups_left_out": census.unlisted,
     }
 
@@ -88,8 +89,9 @@ def _logfmt(comparison: Comparison, limit: int) -> Iterator[str]:
         new=new.source,
         pid=new.pid,
         program=new.program,
-        leaks=new.total.allocations,
-        leaked_bytes=new.total.bytes,
+        about=new.about,
+        allocations=new.total.allocations,
+        bytes=new.total.bytes,
         by=comparison.by.allocations,
         bytes_by=comparison.by.bytes,
         grew=comparison.grew,
@@ -133,27 +135,37 @@ def _text(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
 
 
 def _headline(comparison: Comparison) -> str:
-    by, now = comparison.by, comparison.new.total
+    by, new = comparison.by, comparison.new
     same = ", which differ in kind" if comparison.changes else ", as before"
-    name = printable(Path(comparison.new.program).name)
-    return f"{name}: {leaked(now, by)}" + same * (by == NOTHING)
+    name = printable(Path(new.program).name)
+    return f"{name}: {amount(new.total, by, _state(new))}" + same * (by == NOTHING)
 
 
-def leaked(total: Tally, by: Tally) -> str:
-    """Return how much is leaked, and how much more than before that is."""
+def amount(total: Tally, by: Tally, state: str = "leaked") -> str:
+    """Return how much is leaked, and how much more than before that is.
+
+    Args:
+        total: how much it is.
+        by: how much more.
+        state: what it is instead of leaked.
+    """
     blocks, amount = (
         f" ({signed(number, shown)})" * bool(number)
         for number, shown in ((by.allocations, str), (by.bytes, size))
     )
-    return f"{count(total.allocations, 'leaked block')}{blocks}, {size(total.bytes)}{amount}"
+    return f"{count(total.allocations, f'{state} block')}{blocks}, {size(total.bytes)}{amount}"
 
 
 def _source(census: Census) -> str:
     total = census.total
     return (
         f"{census.source}: pid {census.pid} at {census.started}, "
-        f"{count(total.allocations, 'leaked block')}, {size(total.bytes)}"
+        f"{count(total.allocations, f'{_state(census)} block')}, {size(total.bytes)}"
     )
+
+
+def _state(census: Census) -> str:
+    return "leaked" if census.about == LEAKS else "live"
 
 
 def change_rows(change: Change, style: Style) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from reachscan.comparison import WORSE, Comparison
 from reachscan.judgement import NOTHING
 from reachscan.reports import Style, plain
-from reachscan.reports.diff import change_line, change_rows, leaked
+from reachscan.reports.diff import amount, change_line, change_rows
 from reachscan.reports.logfmt import line
 from reachscan.reports.parts import paragraph
 from reachscan.reports.wording import count, duration, instant, printable
@@ -45,7 +45,7 @@ def _scanned(event: Scanned) -> str:
     by = event.change.by if event.change else NOTHING
     program = Path(event.found.program).name
     parts = [f"now it is {printable(program)}: "] * event.is_another_program
-    parts.append(leaked(event.found.total, by))
+    parts.append(amount(event.found.total, by))
     if event.suppressed.allocations:
         parts.append(f", {event.suppressed.allocations} suppressed")
     return "".join(parts) + f"; paused {duration(event.pause_ns / 1e9)}"
@@ -58,7 +58,7 @@ def _ended(event: Ended) -> str:
     if event.change is None:
         return summary
     by = event.change.by
-    total = leaked(event.change.new.total, by)
+    total = amount(event.change.new.total, by)
     return f"{summary}; {total}, " + ("which is more" if event.change.grew else "nothing grew")
 
 

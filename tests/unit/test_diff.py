@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from streams import BSS, CODE, HEAP_START, Leak, Stream
 
 import reachscan
-from reachscan import census, errors
+from reachscan import census, errors, reports
 from reachscan.census import Census
 from reachscan.comparison import WORSE, Comparison, What, compare
 from reachscan.judgement import NOTHING, Tally
-from reachscan.reports import Selection, diff, json_file
+from reachscan.reports import Selection, diff
 from reachscan.scanning import load
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/diff-v1.json").read_text())
@@ -35,7 +35,14 @@ def taken(
     total = hidden
     for tally in tallies.values():
         total = total + tally
-    usual = {"source": "s", "pid": 1, "program": "/p", "started": "t", "method": "clone"}
+    usual = {
+        "about": census.LEAKS,
+        "source": "s",
+        "pid": 1,
+        "program": "/p",
+        "started": "t",
+        "method": "clone",
+    }
     return Census(**{**usual, **facts}, tallies=tallies, total=total, unlisted=unlisted)
 
 
@@ -111,7 +118,7 @@ def saved(path: Path, stream: Stream, **selection: Any) -> tuple[Path, Path]:
     """Write a stream, and the JSON report on it."""
     raw, report = path.with_suffix(".rsc"), path.with_suffix(".json")
     raw.write_bytes(stream.encoded())
-    report.write_text("\n".join(json_file.lines(load(raw), Selection(**selection))))
+    report.write_text("\n".join(reports.lines("json", load(raw), Selection(**selection))))
     return raw, report
 
 
@@ -211,3 +218,26 @@ def test_logfmt_can_be_read_back() -> None:
     assert summary["event"] == "diff"
     assert (summary["bytes_by"], summary["by"], summary["grew"]) == ("7922", "3", "true")
     assert [shlex.split(other)[0] for other in others] == ["event=change"] * 3
+
+
+def test_heaps_are_compared_like_leaks(tmp_path: Path) -> None:
+    alike, changed = (5, 120, 24, HEAP_START, 0, 0), (2, 80, 40, HEAP_START + 128, 1, 0)
+    old = saved(tmp_path / "old", Stream(kinds=[(*alike, [1]), (*changed, [CODE])]))
+    new = saved(tmp_path / "new", Stream(kinds=[(*alike, [2]), (3, 120, *changed[2:], [CODE])]))
+    assert census.read(old[0]).about == census.HEAP
+    for before, now in zip(old, new, strict=True):
+        found = compare(census.read(before), census.read(now))
+        (change,) = found.changes
+        assert (change.what, change.by) == (What.GROWN, Tally(1, 40))
+        rows = list(diff.lines("text", found, 20))
+        assert rows[0].startswith("victim: 1000 live blocks, 62.5 KiB")
+        document = json.loads("".join(diff.lines("json", found, 20)))
+        jsonschema.validate(document, SCHEMA)
+        assert document["new"]["about"] == "heap"
+
+
+def test_leaks_are_not_compared_with_a_heap(tmp_path: Path) -> None:
+    leaks = saved(tmp_path / "leaks", Stream(leaks=LEAKS))[0]
+    heap = saved(tmp_path / "heap", Stream(kinds=[(5, 120, 24, HEAP_START, 0, 0, [1])]))[0]
+    with pytest.raises(errors.ReportFileError, match=r"about leaks and .* about heap"):
+        compare(census.read(leaks), census.read(heap))

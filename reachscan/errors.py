@@ -64,7 +64,7 @@ class UnscannableError(ReachscanError):
 class AlreadyTracedError(ReachscanError):
     """Another debugger or tracer holds the target."""
 
-    default_next_step = "detach that tracer, then scan again"
+    default_next_step = "detach that tracer, or use --method live, which needs none"
 
 
 class NotPermittedError(ReachscanError):
@@ -107,6 +107,12 @@ class CloneRefusedError(ReachscanError):
     """The kernel refused to clone the target."""
 
     default_next_step = "use --method copy, which needs no clone but stops the target for longer"
+
+
+class UnstoppableError(ReachscanError):
+    """A thread of the target does not stop, so that nothing but `live` can serve."""
+
+    default_next_step = "use --method live, which stops nothing, or scan again later"
 
 
 class UnsupportedMethodError(ReachscanError):
@@ -183,6 +189,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "allocator-busy": AllocatorBusyError,
     "layout-unknown": LayoutUnknownError,
     "clone-refused": CloneRefusedError,
+    "unstoppable": UnstoppableError,
     "unsupported-method": UnsupportedMethodError,
     "timeout": TimedOutError,
     "internal": InternalError,

@@ -18,7 +18,7 @@ from victims import Victim, wait_until
 
 from reachscan import errors, wire
 
-METHODS = ("clone", "copy")
+METHODS = ("clone", "copy", "live")
 TRIES = 10
 REAPING_SECONDS = 20.0
 """How long the end of a process may take to become visible on a busy machine."""

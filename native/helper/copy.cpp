@@ -169,7 +169,10 @@ void MemoryCopy::read_present_pages(const MapEntry& entry, std::size_t absent, c
 }
 
 void MemoryCopy::read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end,
-                            char* buffer) const {
+                            char* buffer) {
+  if (start >= end) return;
+  auto offset = static_cast<std::uint64_t>(buffer - view_) + start - entry.start;
+  written_.push_back({start, end - start, offset});
   while (start < end) {
     iovec local{buffer + (start - entry.start), end - start};
     iovec remote{reinterpret_cast<void*>(start), end - start};
@@ -224,9 +227,10 @@ std::unique_ptr<Clone> MemoryCopy::build() const {
   must(clone->call(SYS_munmap, {bridge + kPage, kUserEnd - bridge - kPage, 0, 0, 0, 0}),
        "cannot clear the copy's memory", host);
   for (const Part& part : parts_)
-    must(clone->call(SYS_mmap, {part.address, part.length, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                                static_cast<std::uint64_t>(file_), part.offset}),
+    // Nobody writes there; so strict overcommit does not count it.
+    must(clone->call(SYS_mmap,
+                     {part.address, part.length, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                      static_cast<std::uint64_t>(file_), part.offset}),
          "cannot map the copied memory", host);
   return clone;
 }

@@ -1,6 +1,6 @@
-// The snapshot for targets that must not or cannot be cloned: their memory is read while they are
-// stopped, and a process of our own is given that memory at the same addresses. To the sweeper it
-// is a clone like any other.
+// The snapshot for targets that must not or cannot be cloned: their memory is read, and a process
+// of our own is given that memory at the same addresses. To the sweeper it is a clone like any
+// other.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,7 @@ class MemoryCopy {
   MemoryCopy(const MemoryCopy&) = delete;
   MemoryCopy& operator=(const MemoryCopy&) = delete;
 
-  // Reads all memory that was ever written; the target must be stopped.
+  // Reads all memory that was ever written; at one moment if the target is stopped.
   void capture();
 
   // Reads the constant parts of programs and libraries, which do not change; the target may run.
@@ -38,6 +38,12 @@ class MemoryCopy {
 
   const Residence& residence() const { return residence_; }
 
+  // Calls visit(address, bytes, length) for each part of writable memory that was read.
+  template <typename Visit>
+  void each_written(Visit visit) const {
+    for (const Part& part : written_) visit(part.address, view_ + part.offset, part.length);
+  }
+
  private:
   struct Part {
     std::uint64_t address;
@@ -48,8 +54,7 @@ class MemoryCopy {
   char* reserve(const MapEntry& entry);
   char* buffer_of(const MapEntry& entry);
   void read_present_pages(const MapEntry& entry, std::size_t absent, char* buffer);
-  void read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end,
-                  char* buffer) const;
+  void read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end, char* buffer);
   void read_any_pages(const MapEntry& entry, const Stretch& stretch, char* buffer) const;
 
   pid_t pid_;
@@ -59,7 +64,8 @@ class MemoryCopy {
   std::uint64_t used_ = 0;
   std::vector<MapEntry> mappings_;
   std::vector<Part> parts_;
-  std::size_t captured_ = 0;  // the first so many of them were read while the target was stopped
+  std::size_t captured_ = 0;  // the first so many of them were read by capture()
+  std::vector<Part> written_;
   Residence residence_;
 };
 

@@ -139,7 +139,7 @@ WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
     auto waited = Clock::now() - began;
     bool enough = sleeps ? waited > kUninterruptibleLimit : waited > kRunnableLimit;
     if (!enough && Clock::now() < deadline) continue;
-    throw Failure(Step::kWaitStop, "timeout",
+    throw Failure(Step::kWaitStop, enough ? kUnstoppable : "timeout",
                   "thread " + std::to_string(tid) + " did not stop in time" +
                       (sleeps ? "; it is in uninterruptible sleep" : ""),
                   ETIMEDOUT, tid);

@@ -42,10 +42,16 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone
   control.words = place(inputs.words.data(), control.word_count * 8, "the register contents");
   control.output_capacity = kOutputBytes;
   control.output = map(kOutputBytes, "the output buffer");
-  control.task = inputs.options.task;
+  control.task = inputs.task;
   control.query = inputs.options.query;
   control.contents_bytes = inputs.options.contents_bytes;
   control.digests = inputs.options.digests ? 1 : 0;
+  if (inputs.suspects != nullptr) {
+    control.only_suspects = 1;
+    control.suspect_count = inputs.suspects->size();
+    control.suspects = place(inputs.suspects->data(), control.suspect_count * sizeof(abi::Suspect),
+                             "the suspects");
+  }
   clone_.memory().write(Step::kWriteInputs, control_, &control, sizeof control);
 
   arch::Registers registers = clone_.registers();
@@ -132,6 +138,9 @@ bool SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& res
     case abi::Request::kFinished:
       result.totals = control.totals;
       return true;
+    case abi::Request::kSuspects:
+      take_suspects(control, result);
+      return false;
     case abi::Request::kRefused:
       refuse_scan(control, result);
       return true;
@@ -140,6 +149,12 @@ bool SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& res
   }
   throw Failure(Step::kServeRequest, "internal", "the sweeper made an unknown request", 0,
                 clone_.pid(), clone_.registers().rip);
+}
+
+void SweeperRun::take_suspects(const abi::Control& control, SweepResult& result) const {
+  result.suspects.resize(control.second);
+  clone_.memory().read(Step::kServeRequest, control.first, result.suspects.data(),
+                       control.second * sizeof(abi::Suspect));
 }
 
 void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {

@@ -24,12 +24,15 @@ struct SweeperInputs {
   const std::vector<abi::Thread>& threads;
   const std::vector<std::uint64_t>& words;
   const Options& options;
+  abi::Task task;                             // that of the options, or one on the way to it
+  const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
 };
 
 struct SweepResult {
   bool busy = false;  // refused because a thread was inside the allocator; hint says where
   abi::QuiesceHint hint{};
   abi::Totals totals{};
+  std::vector<abi::Suspect> suspects;  // of a look
   std::uint64_t unreadable_pages = 0;
 };
 
@@ -49,6 +52,7 @@ class SweeperRun {
   std::uint64_t place(const void* bytes, std::uint64_t length, const char* what);
   void map_code();
   bool serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);
+  void take_suspects(const abi::Control& control, SweepResult& result) const;
   void refuse_scan(const abi::Control& control, SweepResult& result);
   void handle_fault(int signal, SweepResult& result);
   std::string read_text(std::uint64_t address) const;

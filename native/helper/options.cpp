@@ -11,8 +11,8 @@ namespace reachscan::helper {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: reachscan-helper --pid N [--method auto|clone|copy] [--threads N] [--timeout SECONDS]\n"
-    "                        [--contents BYTES] [--digests] [--verbose]\n"
+    "usage: reachscan-helper --pid N [--method auto|clone|copy|live] [--threads N]\n"
+    "                        [--timeout SECONDS] [--contents BYTES] [--digests] [--verbose]\n"
     "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
     "For tests: [--list-heap] [--die-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"

@@ -14,6 +14,9 @@ constexpr char kRetry[] = "retry";
 // Another reachscan holds the target: over when its pause is.
 constexpr char kBeingScanned[] = "being-scanned";
 
+// A thread does not stop: nothing that stops the target can serve.
+constexpr char kUnstoppable[] = "unstoppable";
+
 class Patience {
  public:
   Patience(bool verbose, Clock::time_point deadline) : verbose_(verbose), deadline_(deadline) {}

@@ -11,13 +11,13 @@
 #include <string_view>
 #include <thread>
 
-#include "helper/inject.hpp"
-#include "helper/mappings.hpp"
-#include "helper/memory_group.hpp"
+#include "helper/clonable.hpp"
+#include "helper/live.hpp"
 #include "helper/patience.hpp"
 #include "helper/process.hpp"
 #include "helper/records.hpp"
 #include "helper/snapshot.hpp"
+#include "helper/sweep.hpp"
 #include "helper/tracer_thread.hpp"
 
 namespace reachscan::helper {
@@ -25,6 +25,7 @@ namespace {
 
 using wire::Step;
 
+constexpr char kAskedFor[] = "asked for";
 constexpr std::uint32_t kAttempts = 4;
 constexpr std::uint32_t kLooks = 4;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
@@ -53,35 +54,6 @@ void require_supported(pid_t pid) {
                   name_of(pid) + " is not a 64-bit x86 program", 0, pid);
 }
 
-// What is known beforehand to forbid a clone, so that none is tried.
-void require_clonable(pid_t pid) {
-  for (pid_t tid : list_threads(pid)) {
-    std::string seccomp = status_field(pid, tid, "Seccomp");
-    // A filter may kill the target for a clone() that it never makes itself.
-    if (!seccomp.empty() && seccomp != "0")
-      throw Failure(Step::kOpenTarget, "clone-refused",
-                    name_of(pid) + " runs under a seccomp filter, which may forbid it to be cloned",
-                    0, tid);
-  }
-  // The last number is the one in the innermost pid namespace.
-  std::string ids = status_field(pid, pid, "NSpid");
-  if (!ids.empty() && ids.substr(ids.find_last_of(" \t") + 1) == "1")
-    throw Failure(Step::kOpenTarget, "clone-refused",
-                  name_of(pid) + " is the init of its pid namespace: orphans become its children",
-                  0, pid);
-}
-
-// Memory that the clone takes is charged to the target's control group. If that ran out while the
-// clone is being made, the kernel would have only the target to kill.
-void require_room_for_clone(pid_t pid) {
-  std::uint64_t room = memory_headroom(pid), needed = memory_of_clone(pid);
-  if (room < needed)
-    throw Failure(Step::kOpenTarget, "clone-refused",
-                  "the control group of " + name_of(pid) + " has only " +
-                      std::to_string(room >> 10) + " KiB of memory left",
-                  ENOMEM, pid);
-}
-
 bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "State").rfind("D", 0) == 0;
 }
@@ -95,60 +67,10 @@ void require_stoppable(pid_t pid) {
     std::erase_if(asleep, [pid](pid_t tid) { return !sleeps_uninterruptibly(pid, tid); });
     if (asleep.empty()) return;
   }
-  throw Failure(Step::kOpenTarget, "timeout",
+  throw Failure(Step::kOpenTarget, kUnstoppable,
                 "thread " + std::to_string(asleep.front()) + " of " + name_of(pid) +
                     " is in uninterruptible sleep and cannot be stopped now",
                 EBUSY, asleep.front());
-}
-
-const char* phase_name(wire::Phase phase) {
-  switch (phase) {
-    case wire::kFreeze:
-      return "freeze";
-    case wire::kQuiesce:
-      return "quiesce";
-    case wire::kClone:
-      return "clone";
-    case wire::kEnumerate:
-      return "enumerate";
-    case wire::kMark:
-      return "mark";
-    case wire::kCollect:
-      return "collect";
-  }
-  return "unknown";
-}
-
-// Runs the sweeper in the snapshot's clone, timing its phases, and kills the clone.
-void sweep(Snapshot& snapshot, const Options& options, Stream& stream, Outcome& outcome,
-           Clock::time_point deadline) {
-  outcome.mappings = mappings_record(snapshot.mappings);
-  outcome.modules = modules_record(snapshot.mappings, snapshot.clone->memory());
-  std::vector<abi::Mapping> mappings =
-      classify(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
-  std::vector<abi::Thread> threads;
-  for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
-  SweeperInputs inputs{mappings, threads, snapshot.words.values, options};
-  SweeperRun run(*snapshot.clone, inputs);
-
-  std::string current;
-  Clock::time_point since = Clock::now();
-  auto lap = [&](const char* next) {
-    if (!current.empty()) snapshot.phases.push_back({current, Clock::now() - since});
-    current = next;
-    since = Clock::now();
-  };
-  outcome.result = run.run(
-      stream,
-      [&](wire::Phase phase, std::uint64_t done, std::uint64_t total) {
-        send_progress(stream, phase, done, total);
-        if (current == phase_name(phase)) return;
-        lap(phase_name(phase));
-        if (options.verbose) std::fprintf(stderr, "%s\n", phase_name(phase));
-      },
-      deadline);
-  lap("");
-  snapshot.clone.reset();
 }
 
 // Snapshot and sweep. False if a thread was inside the allocator; `hint` then tells where.
@@ -156,7 +78,7 @@ bool attempt(const SnapshotPlan& plan, const Options& options, const Memory& mem
              Outcome& outcome, Clock::time_point deadline) {
   Snapshot snapshot = take_snapshot(options.pid, memory, plan, deadline);
   if (!snapshot.quiet) return false;
-  sweep(snapshot, options, stream, outcome, deadline);
+  sweep(snapshot, options, {options.task}, stream, outcome, deadline);
   if (outcome.result.busy) return false;
   send_outcome(options.pid, snapshot, outcome, stream);
   return true;
@@ -195,32 +117,44 @@ void scan_by(Method method, const std::string& reason, const Options& options, c
                 EBUSY, options.pid);
 }
 
-void scan_by_best_method(const Options& options, const Memory& memory, Stream& stream) {
-  std::string reason;
-  if (options.method == "copy") {
-    reason = "asked for";
-  } else {
+bool is(const Failure& failure, const char* code) { return std::strcmp(failure.code, code) == 0; }
+
+void scan_stopped(const Options& options, const Memory& memory, Stream& stream) {
+  require_stoppable(options.pid);
+  std::string reason = kAskedFor;
+  if (options.method != "copy") {
     try {
       require_clonable(options.pid);
-      require_room_for_clone(options.pid);
-      scan_by(Method::kClone, "", options, memory, stream);
-      return;
+      return scan_by(Method::kClone, "", options, memory, stream);
     } catch (const Failure& failure) {
-      if (options.method != "auto" || std::strcmp(failure.code, "clone-refused") != 0) throw;
+      if (options.method != "auto" || !is(failure, "clone-refused")) throw;
       reason = failure.what();
     }
   }
   scan_by(Method::kCopy, reason, options, memory, stream);
 }
 
+void scan_by_best_method(const Options& options, const Memory& memory, Stream& stream) {
+  std::string reason = kAskedFor;
+  if (options.method != "live") {
+    try {
+      return scan_stopped(options, memory, stream);
+    } catch (const Failure& failure) {
+      if (options.method != "auto" || !is(failure, kUnstoppable)) throw;
+      reason = failure.what();
+    }
+  }
+  scan_live(reason, options, memory, stream, Clock::now() + options.timeout);
+}
+
 }  // namespace
 
 void scan(const Options& options, Stream& stream) {
-  if (options.method != "auto" && options.method != "clone" && options.method != "copy")
+  constexpr std::string_view kMethods[] = {"auto", "clone", "copy", "live"};
+  if (std::find(std::begin(kMethods), std::end(kMethods), options.method) == std::end(kMethods))
     throw Failure(Step::kOpenTarget, "unsupported-method",
                   "method '" + options.method + "' is not available", 0, options.pid);
   require_supported(options.pid);
-  require_stoppable(options.pid);
   Memory memory(options.pid);
   std::vector<MapEntry> mappings = read_mappings(options.pid);
   try {

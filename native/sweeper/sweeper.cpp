@@ -7,6 +7,7 @@
 #include "sweeper/answer.hpp"
 #include "sweeper/doubt.hpp"
 #include "sweeper/kinds.hpp"
+#include "sweeper/suspects.hpp"
 #ifndef REACHSCAN_HOSTED
 #include "sweeper/runtime.hpp"
 #endif
@@ -87,6 +88,7 @@ void mark_all(const Scan& scan) {
   Marker marker(scan.space, scan.blocks, totals.bytes / 8 + totals.blocks + heaps::kPage);
   marker.expect(scan.roots.size() + totals.bytes);
   scan.roots.mark(marker);
+  if (control()->only_suspects != 0) spare_all_but_suspects(scan.space, scan.blocks, marker);
 }
 
 void collect(const Scan& scan) {
@@ -146,6 +148,9 @@ void perform(abi::Task task, const Scan& scan) {
       return count_kinds(scan);
     case abi::Task::kExplain:
       return explain(scan);
+    case abi::Task::kListSuspects:
+      mark_all(scan);
+      return send_suspects(scan.space, scan.blocks);
     case abi::Task::kFindReferences:
       return find_references(scan);
   }
@@ -168,8 +173,10 @@ void sweep() {
   Verdict verdict = walker.enumerate(blocks);
   if (!verdict.fine()) refuse_verdict(verdict);
   blocks.finish();
-  send_heap(space, walker, blocks);
-  warn_about_mapped_blocks(walker);
+  if (control()->task != abi::Task::kListSuspects) {
+    send_heap(space, walker, blocks);
+    warn_about_mapped_blocks(walker);
+  }
 
   Roots roots = find_roots(space, walker, blocks);
   // Too large for the stack that the helper made.

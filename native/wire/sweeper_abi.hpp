@@ -44,7 +44,16 @@ enum class Task : std::uint32_t {
   kCountKinds,      // live blocks, added up by kind
   kExplain,         // what keeps the block at `query` alive
   kFindReferences,  // what points to the block at `query`
+  kListSuspects,    // what nothing reaches now; one look of several at a target that runs on
 };
+
+// A block that a look at the running target found unreferenced.
+struct Suspect {
+  std::uint64_t start;
+  std::uint64_t size;
+  std::uint64_t digest;  // of its contents
+};
+static_assert(sizeof(Suspect) == 24);
 
 enum class Request : std::uint32_t {
   kNone = 0,
@@ -52,6 +61,7 @@ enum class Request : std::uint32_t {
   kFlush,      // first = bytes of whole frames at `output`
   kPhase,      // first = wire::Phase, second = work done, third = work in total
   kFinished,   // all records have been flushed; Control::totals is filled in
+  kSuspects,   // first = address of Suspects in address order, second = how many
   kRefused,    // first = Refusal, second = address of a C string, third = address it is about
 };
 
@@ -92,6 +102,9 @@ struct Control {
   Task task;
   std::uint32_t contents_bytes;  // of a direct leak, beyond its leading words
   std::uint32_t digests;         // whether to send digests of what leaked blocks hold
+  std::uint32_t only_suspects;   // only these can be leaks: every earlier look found them so
+  std::uint64_t suspects;
+  std::uint64_t suspect_count;
   // The request under way.
   Request request;
   std::uint64_t first;

@@ -117,9 +117,9 @@ save = click.option(
 capture = _all(
     click.option(
         "--method",
-        type=click.Choice(("auto", "clone", "copy")),
+        type=click.Choice(("auto", "clone", "copy", "live")),
         default="auto",
-        help="How memory is captured; auto tries clone, then copy.",
+        help="How memory is captured; auto tries clone, then copy, then live.",
     ),
     click.option("--threads", type=click.IntRange(1, 256), help="Threads that search the heap."),
     click.option(

@@ -34,7 +34,7 @@ def how(recording: model.Recording) -> str:
     snapshot = recording.snapshot
     seconds = sum(ns for _, ns in snapshot.phases) / 1e9
     reason = f": {snapshot.reason}" if snapshot.reason else ""
-    paused = f"paused {duration(snapshot.pause_ns / 1e9)}"
+    paused = f"paused {duration(snapshot.pause_ns / 1e9)}" if snapshot.pause_ns else "not paused"
     if recording.confirmation:
         pauses = recording.confirmation.pauses_ns
         paused = f"paused {len(pauses)} times, for {duration(max(pauses) / 1e9)} at most"

@@ -106,6 +106,8 @@ def test_already_traced(victim: StartVictim, truth: Path) -> None:
     target = victim("leak_graph", truth, 100, 10)
     with traced(target.pid):
         assert_refused(run_cli([target.pid]), "traced", str(os.getpid()))
+        # This method needs no tracing at all.
+        assert run_cli([target.pid, "--method", "live"]).status == 1
 
 
 def test_a_scan_that_does_not_let_go(victim: StartVictim, truth: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import StartVictim
 from scans import list_heap
+from unharmed import METHODS
 from victims import Truth, build, command_on, read_truth
 
 SUITES = ("bullseye", "trixie", "sid")
@@ -105,7 +106,23 @@ def test_other_glibc_tuned(check: Callable[..., None], suite: str, tunable: str)
     check("drained", command=command, environment={"GLIBC_TUNABLES": TUNABLES[tunable]})
 
 
-@pytest.mark.parametrize("method", ["clone", "copy"])
+@pytest.mark.parametrize("suite", SUITES)
+def test_unstopped_threads_of_other_glibc(victim: StartVictim, truth: Path, suite: str) -> None:
+    """Each thread's cache is found though nobody could ask for its thread pointer."""
+    command = command_on(suite, "ground_truth")
+    target = victim("ground_truth", truth, 5, 3, 3000, "drain=20", command=command)
+    assert_same_heap(list_heap(target.pid, "live"), read_truth(truth), own_blocks=3)
+
+
+@pytest.mark.parametrize("flags", [["-static"], ["-static-pie"]])
+def test_unstopped_static_program(victim: StartVictim, truth: Path, flags: list[str]) -> None:
+    command = [str(build("ground_truth", flags))]
+    target = victim("ground_truth", truth, 5, 3, 3000, "drain=20", command=command)
+    found = list_heap(target.pid, "live")
+    assert_same_heap(found, read_truth(truth), own_blocks=3 + STATIC_STARTUP_BLOCKS)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_methods_agree(victim: StartVictim, truth: Path, method: str) -> None:
     target = victim("ground_truth", truth, 5, 3, 3000, "drain=20")
     assert_same_heap(list_heap(target.pid, method), read_truth(truth), own_blocks=3)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import StartVictim
 from scans import leaked, run_cli, scan
+from unharmed import METHODS
 from victims import KIND_DIRECT, KIND_FIRST_RING, KIND_INDIRECT, Truth, command_on, read_truth
 
 
@@ -63,7 +64,7 @@ def test_a_million_blocks(victim: StartVictim, truth: Path) -> None:
     assert_same_leaks(scan(target.pid, "--all"), read_truth(truth))
 
 
-@pytest.mark.parametrize("method", ["clone", "copy"])
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method(victim: StartVictim, truth: Path, method: str) -> None:
     target = victim("leak_graph", truth, 5000, 20)
     report = scan(target.pid, "--all", "--method", method)
@@ -72,9 +73,10 @@ def test_every_method(victim: StartVictim, truth: Path, method: str) -> None:
 
 
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "sid"])
-def test_other_glibc(victim: StartVictim, truth: Path, suite: str) -> None:
+@pytest.mark.parametrize("method", ["clone", "live"])
+def test_other_glibc(victim: StartVictim, truth: Path, method: str, suite: str) -> None:
     target = victim("leak_graph", truth, 20_000, 10, command=command_on(suite, "leak_graph"))
-    assert_same_leaks(scan(target.pid, "--all"), read_truth(truth))
+    assert_same_leaks(scan(target.pid, "--all", "--method", method), read_truth(truth))
 
 
 def test_saved_stream_tells_the_same(victim: StartVictim, truth: Path, tmp_path: Path) -> None:

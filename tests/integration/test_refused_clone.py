@@ -140,21 +140,32 @@ def test_strict_overcommit() -> None:
     pytest.skip("vm.overcommit_memory=2 would hit every other program on this machine")
 
 
-def test_vfork_in_progress(victim: StartVictim, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_vfork_in_progress(victim: StartVictim, tmp_path: Path, method: str) -> None:
     """The kernel does not let anyone stop a thread in vfork(): refused, and soon."""
     target = victim("waits_for_vfork")
     wait_for_uninterruptible(target.pid)
     helper = Helper(tmp_path)
     watched = Watched(target.pid, helper)
     began = time.monotonic()
-    ending = helper.run(target.pid)
+    ending = helper.run(target.pid, "--method", method)
     took = time.monotonic() - began
     print(f"refused after {took:.2f} s: {ending.sentence}")
-    assert ending.status != 0 and ending.sentence
+    assert ending.code == "unstoppable"
     assert took < MOST_STOPPED_SECONDS
     watched.assert_unharmed()
-    done = run_cli([target.pid])
+    done = run_cli([target.pid, "--method", method])
     assert done.status == FAILED and done.talk.count("\n") == 1, done.talk
+
+
+def test_vfork_does_not_matter_to_live(victim: StartVictim, tmp_path: Path) -> None:
+    target = victim("waits_for_vfork")
+    wait_for_uninterruptible(target.pid)
+    watched = Watched(target.pid, Helper(tmp_path))
+    snapshot = scan(target.pid)["snapshot"]
+    assert snapshot["method"] == "live" and snapshot["pause_us"] == 0
+    assert "uninterruptible" in snapshot["reason"]
+    watched.assert_unharmed()
 
 
 def wait_for_uninterruptible(pid: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import StartVictim
 from scans import HELPER, assert_let_go, relatives, run_cli, scan
+from unharmed import METHODS
 from victims import thread_states, wait_until
 
 SCANS = int(os.environ.get("REACHSCAN_UNHARMED_SCANS", "10"))
@@ -25,7 +26,7 @@ def assert_undisturbed(last_line: str) -> None:
     assert {name: count for name, count in counters.items() if count} == {}
 
 
-@pytest.mark.parametrize("method", ["clone", "copy"])
+@pytest.mark.parametrize("method", METHODS)
 def test_nothing_is_noticed(victim: StartVictim, method: str) -> None:
     target = victim("transparent")
     for _ in range(SCANS):
@@ -48,7 +49,7 @@ def outside_view(pid: int) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("method", ["clone", "copy"])
+@pytest.mark.parametrize("method", METHODS)
 def test_nothing_is_left_behind(victim: StartVictim, truth: Path, method: str) -> None:
     target = victim("leak_graph", truth, 2000, 10)
     before = outside_view(target.pid)

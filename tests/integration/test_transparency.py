@@ -50,7 +50,7 @@ def test_real_signals_still_interrupt(victim: StartVictim, tmp_path: Path, metho
     assert wrong == {}
     sent = sum(counts[0] for counts in calls.values())
     print(f"{method}: {sent} signals sent to {len(calls)} stopped calls")
-    assert sent > 0, "no signal met the target stopped"
+    assert (sent > 0) == (method != "live"), "which methods stop the target?"
 
 
 @pytest.mark.parametrize("method", METHODS)

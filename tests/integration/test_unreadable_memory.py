@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from conftest import StartVictim
 from scans import leaked, scan
+from unharmed import METHODS
 from victims import read_truth
 
 
-@pytest.mark.parametrize("method", ["clone", "copy"])
+@pytest.mark.parametrize("method", METHODS)
 def test_guard_pages(victim: StartVictim, truth: Path, tmp_path: Path, method: str) -> None:
     target = victim("guard_pages", truth, tmp_path / "scratch")
     found = leaked(scan(target.pid, "--all", "--method", method))

@@ -1,4 +1,4 @@
-#include "helper/memory_group.hpp"
+#include "helper/memory_room.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "helper/process.hpp"
+#include "wire/protocol.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -16,6 +17,8 @@ constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 // Stacks and descriptors of two processes, what the kernel charges in advance, and the first pages
 // that the target and the clone write to.
 constexpr std::uint64_t kMargin = 4u << 20;
+
+constexpr std::uint64_t kStrict = 2;  // of vm.overcommit_memory
 
 struct Hierarchy {
   const char* folder;
@@ -32,6 +35,14 @@ std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
   std::ifstream file(path);
   std::uint64_t value = 0;
   return file >> value ? value : otherwise;
+}
+
+// A line of /proc/meminfo, in bytes.
+std::uint64_t machine_memory(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size())) << 10;
+  return 0;
 }
 
 std::uint64_t headroom_in(const Hierarchy& hierarchy, std::string group) {
@@ -77,6 +88,20 @@ std::uint64_t memory_of_clone(pid_t pid) {
   std::uint64_t kibibytes = 0;
   std::from_chars(tables.data(), tables.data() + tables.size(), kibibytes);
   return (kibibytes << 10) + kMargin;
+}
+
+std::uint64_t commit_headroom() {
+  if (number_in("/proc/sys/vm/overcommit_memory", 0) != kStrict) return kNoLimit;
+  std::uint64_t limit = machine_memory("CommitLimit:"), promised = machine_memory("Committed_AS:");
+  return limit > promised ? limit - promised : 0;
+}
+
+std::uint64_t commit_of_clone(pid_t pid) {
+  std::uint64_t bytes = 0;
+  for (const MapEntry& entry : read_mappings(pid))
+    if ((entry.perms & wire::kWrite) != 0 && (entry.perms & wire::kShared) == 0)
+      bytes += entry.end - entry.start;
+  return bytes;
 }
 
 }  // namespace reachscan::helper

@@ -1,4 +1,5 @@
-// How much memory the target's control group may still take.
+// How much memory the kernel would still give: the target's control group, and all processes
+// together.
 #pragma once
 
 #include <sys/types.h>
@@ -13,5 +14,12 @@ std::uint64_t memory_headroom(pid_t pid);
 
 // What a clone takes at most before the sweeper runs: page tables and the kernel's own records.
 std::uint64_t memory_of_clone(pid_t pid);
+
+// How much more memory the kernel would promise, in bytes; very much unless overcommit is strict
+// (vm.overcommit_memory = 2).
+std::uint64_t commit_headroom();
+
+// What a clone has to be promised at most: all private memory that the process may write to.
+std::uint64_t commit_of_clone(pid_t pid);
 
 }  // namespace reachscan::helper

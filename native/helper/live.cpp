@@ -1,0 +1,192 @@
+#include "helper/live.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "helper/copy.hpp"
+#include "helper/kernel_held.hpp"
+#include "helper/seen_threads.hpp"
+#include "helper/sweep.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr unsigned kLooks = 4;
+// Time for pointers to move on.
+constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
+// How long a heap that does not hold still is tried.
+constexpr auto kBusyLimit = std::chrono::seconds(10);
+constexpr auto kBetweenTries = std::chrono::milliseconds(10);
+// Callee-saved registers cannot be seen. Below the stack pointer there may be copies of them, from
+// calls that the thread has made before.
+constexpr std::uint64_t kSpillBytes = 4096;
+
+void add_words(std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+// Between one look at a thread and the next.
+bool is_still(const SeenThread& before, const SeenThread* after) {
+  return after != nullptr && before.asleep && after->asleep && before.sp == after->sp &&
+         before.pc == after->pc;
+}
+
+const SeenThread* find_thread(const std::vector<SeenThread>& threads, pid_t tid) {
+  for (const SeenThread& thread : threads)
+    if (thread.tid == tid) return &thread;
+  return nullptr;
+}
+
+class LiveScan {
+ public:
+  LiveScan(const std::string& reason, const Options& options, const Memory& memory, Stream& stream,
+           Clock::time_point deadline)
+      : reason_(reason),
+        options_(options),
+        memory_(memory),
+        stream_(stream),
+        deadline_(deadline),
+        busy_until_(std::min(deadline, Clock::now() + kBusyLimit)) {}
+
+  void run() {
+    // Only leaks take more than one look.
+    unsigned looks = options_.task == abi::Task::kFindLeaks ? kLooks - 1 : 0;
+    for (unsigned look = 0; look < looks && (look == 0 || !suspects_.empty()); ++look) {
+      Clock::time_point began = Clock::now();
+      suspects_ = look_patiently(abi::Task::kListSuspects).suspects;
+      looked_ = true;
+      earlier_looks_ += Clock::now() - began;
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+    look_patiently(options_.task);
+  }
+
+ private:
+  SweepResult look_patiently(abi::Task task) {
+    for (;;) {
+      std::string reason = "a thread is inside the allocator";
+      try {
+        SweepResult result = look(task);
+        if (!result.busy) return result;
+      } catch (const Failure& failure) {
+        if (std::strcmp(failure.code, "clone-refused") == 0)
+          throw Failure(failure.step, "no-memory", failure.what(), failure.error, failure.tid);
+        // The same twice while nothing moved: it is not for want of a good moment.
+        if (std::strcmp(failure.code, "layout-unknown") != 0 ||
+            (still_ && last_trouble_ == failure.what()))
+          throw;
+        reason = failure.what();
+      }
+      last_trouble_ = reason;
+      if (Clock::now() >= busy_until_) fail_busy();
+      std::this_thread::sleep_for(kBetweenTries);
+    }
+  }
+
+  [[noreturn]] void fail_busy() const {
+    throw Failure(
+        Step::kDrain, "allocator-busy",
+        "the heap of process " + std::to_string(options_.pid) +
+            " did not hold still while it was read, or is not understood: " + last_trouble_,
+        EBUSY, options_.pid);
+  }
+
+  SweepResult look(abi::Task task) {
+    Clock::time_point began = Clock::now();
+    Snapshot snapshot;
+    bool last = task != abi::Task::kListSuspects;
+    if (last && looked_) snapshot.phases.push_back({"earlier looks", earlier_looks_});
+    MemoryCopy copy(options_.pid, memory_);
+    send_progress(stream_, wire::kClone, 0, 0);
+    read_target(copy, snapshot);
+    copy.complete();
+    snapshot.clone = copy.build();
+    snapshot.mappings = copy.mappings();
+    snapshot.residence = copy.residence();
+    snapshot.phases.push_back({"copy", Clock::now() - began});
+    Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}};
+    sweep(snapshot, options_, {task, looked_ ? &suspects_ : nullptr}, stream_, outcome, deadline_);
+    if (last && !outcome.result.busy) {
+      warn();
+      send_outcome(options_.pid, snapshot, outcome, stream_);
+    }
+    return std::move(outcome.result);
+  }
+
+  void read_target(MemoryCopy& copy, Snapshot& snapshot) {
+    pid_t pid = options_.pid;
+    std::vector<std::uint64_t>& words = snapshot.words.values;
+    add_words(words, kernel_held_words(pid));
+    std::vector<SeenThread> before = see_threads(pid);
+    copy.capture();
+    std::vector<SeenThread> after = see_threads(pid);
+    add_words(words, kernel_held_words(pid));
+    for (const auto* threads : {&before, &after})
+      for (const SeenThread& thread : *threads)
+        words.insert(words.end(), thread.arguments.begin(), thread.arguments.end());
+    snapshot.words.belong_to(0);
+    combine_threads(before, after, copy, snapshot);
+  }
+
+  void combine_threads(const std::vector<SeenThread>& before, const std::vector<SeenThread>& after,
+                       const MemoryCopy& copy, Snapshot& snapshot) {
+    std::map<pid_t, std::uint64_t> descriptors = find_descriptors(options_.pid, before, copy);
+    threads_ = before.size();
+    running_ = 0;
+    still_ = before.size() == after.size();
+    for (const SeenThread& thread : before) {
+      const SeenThread* later = find_thread(after, thread.tid);
+      auto descriptor = descriptors.find(thread.tid);
+      if (descriptor == descriptors.end() && later != nullptr)
+        throw Failure(Step::kReadMemory, "layout-unknown",
+                      "thread " + std::to_string(thread.tid) +
+                          " has no descriptor of the C library that can be found",
+                      0, thread.tid);
+      std::uint64_t pointer = descriptor == descriptors.end() ? 0 : descriptor->second;
+      bool still = is_still(thread, later);
+      still_ = still_ && still;
+      if (!still || !thread.in_call) ++running_;
+      // Without a stack pointer, the whole stack counts as live.
+      abi::Thread state{0, 0, pointer};
+      if (still) state = {thread.pc, thread.sp - kSpillBytes, pointer};
+      snapshot.threads.push_back({thread.tid, state});
+    }
+  }
+
+  void warn() {
+    std::string some = running_ == 0 ? "" : " (" + std::to_string(running_) + " of them at work)";
+    stream_.warning("live-registers-unknown",
+                    "the registers of " + std::to_string(threads_) +
+                        (threads_ == 1 ? " thread" : " threads") + some +
+                        " could not be read, nor values that wait with signals: a block that only "
+                        "these point to is reported as leaked, with all that hangs below it; a "
+                        "thread that waits in a system call can hold six such blocks");
+  }
+
+  const std::string& reason_;
+  const Options& options_;
+  const Memory& memory_;
+  Stream& stream_;
+  Clock::time_point deadline_;
+  Clock::time_point busy_until_;
+  std::vector<abi::Suspect> suspects_;
+  bool looked_ = false;
+  std::uint32_t attempts_ = 0;
+  std::string last_trouble_;
+  bool still_ = false;  // no thread moved during the last look
+  std::chrono::nanoseconds earlier_looks_{};
+  std::size_t threads_ = 0;
+  std::size_t running_ = 0;
+};
+
+}  // namespace
+
+void scan_live(const std::string& reason, const Options& options, const Memory& memory,
+               Stream& stream, Clock::time_point deadline) {
+  LiveScan(reason, options, memory, stream, deadline).run();
+}
+
+}  // namespace reachscan::helper

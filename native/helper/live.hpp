@@ -1,0 +1,18 @@
+// The method that does not stop the target: its memory is read while it changes, several times
+// over, and only what every look found unreferenced and unchanged is reported. Needs no right but
+// to read the target's memory.
+#pragma once
+
+#include "helper/memory.hpp"
+#include "helper/options.hpp"
+#include "helper/stream.hpp"
+#include "helper/wait.hpp"
+
+namespace reachscan::helper {
+
+// `reason` says why this method. Throws Failure: "allocator-busy" if the heap never held still long
+// enough to be understood.
+void scan_live(const std::string& reason, const Options& options, const Memory& memory,
+               Stream& stream, Clock::time_point deadline);
+
+}  // namespace reachscan::helper

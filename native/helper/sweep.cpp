@@ -1,0 +1,62 @@
+#include "helper/sweep.hpp"
+
+#include <cstdio>
+
+#include "helper/inject.hpp"
+#include "helper/mappings.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+const char* phase_name(wire::Phase phase) {
+  switch (phase) {
+    case wire::kFreeze:
+      return "freeze";
+    case wire::kQuiesce:
+      return "quiesce";
+    case wire::kClone:
+      return "clone";
+    case wire::kEnumerate:
+      return "enumerate";
+    case wire::kMark:
+      return "mark";
+    case wire::kCollect:
+      return "collect";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, Stream& stream,
+           Outcome& outcome, Clock::time_point deadline) {
+  outcome.mappings = mappings_record(snapshot.mappings);
+  outcome.modules = modules_record(snapshot.mappings, snapshot.clone->memory());
+  std::vector<abi::Mapping> mappings =
+      classify(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
+  std::vector<abi::Thread> threads;
+  for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
+  SweeperInputs inputs{mappings, threads, snapshot.words.values, options, task.task, task.suspects};
+  SweeperRun run(*snapshot.clone, inputs);
+
+  std::string current;
+  Clock::time_point since = Clock::now();
+  auto lap = [&](const char* next) {
+    if (!current.empty()) snapshot.phases.push_back({current, Clock::now() - since});
+    current = next;
+    since = Clock::now();
+  };
+  outcome.result = run.run(
+      stream,
+      [&](wire::Phase phase, std::uint64_t done, std::uint64_t total) {
+        send_progress(stream, phase, done, total);
+        if (current == phase_name(phase)) return;
+        lap(phase_name(phase));
+        if (options.verbose) std::fprintf(stderr, "%s\n", phase_name(phase));
+      },
+      deadline);
+  lap("");
+  snapshot.clone.reset();
+}
+
+}  // namespace reachscan::helper

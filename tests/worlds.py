@@ -74,4 +74,17 @@ def must_work(command: Sequence[str], what: str) -> None:
         pytest.skip(f"{what} cannot be made here: {done.stderr.strip() or done.returncode}")
 
 
+# Everything is loaded first: whom we become may not be able to read this Python's files.
+CLI_AS_USER = """
+import encodings.unicode_escape, encodings.utf_8_sig, importlib, os, pkgutil, sys
+import reachscan
+from reachscan.cli import main
+for module in pkgutil.walk_packages(reachscan.__path__, "reachscan."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+user = int(sys.argv.pop(1))
+os.setgroups([]); os.setgid(user); os.setuid(user)
+main(sys.argv[1:])
+"""
+
 need_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

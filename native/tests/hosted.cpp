@@ -37,6 +37,11 @@ void Host::serve() {
     case abi::Request::kPhase:
       phases.push_back(static_cast<wire::Phase>(control.first));
       return;
+    case abi::Request::kSuspects: {
+      const auto* first = reinterpret_cast<const abi::Suspect*>(control.first);
+      suspects.assign(first, first + control.second);
+      return;
+    }
     case abi::Request::kFinished:
       finished = true;
       return;

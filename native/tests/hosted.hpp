@@ -53,6 +53,7 @@ class Host {
   abi::Control control{};
   std::vector<Frame> stream;
   std::vector<wire::Phase> phases;
+  std::vector<abi::Suspect> suspects;
   bool finished = false;
   uint64_t memory_limit = ~0ull;  // larger requests get nothing
 

@@ -13,6 +13,7 @@ import pytest
 from conftest import StartVictim
 from scans import FAILED, Finished, assert_let_go, relatives, run_cli, scan
 from victims import REPOSITORY, build, traced
+from worlds import CLI_AS_USER, NOBODY
 
 USAGE = 2
 PF_KTHREAD = 0x00200000
@@ -124,22 +125,12 @@ def test_a_scan_that_does_not_let_go(victim: StartVictim, truth: Path) -> None:
     assert_refused(done, "another reachscan", str(os.getpid()), "does not let go")
 
 
-# Imports first: whom we become may not be able to read this Python's files.
-AS_NOBODY = """
-import os, sys
-import reachscan.folding, reachscan.scanning
-from reachscan.cli import main
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-main(sys.argv[1:])
-"""
-
-
 def test_not_permitted(victim: StartVictim, truth: Path) -> None:
     if os.geteuid() != 0:
         assert_refused(run_cli([1]), "permitted")
         return
     target = victim("leak_graph", truth, 100, 10)
-    command = [sys.executable, "-c", AS_NOBODY, str(target.pid)]
+    command = [sys.executable, "-c", CLI_AS_USER, str(NOBODY), str(target.pid)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert_refused(Finished(done.returncode, done.stdout, done.stderr), "permitted", "root")
 

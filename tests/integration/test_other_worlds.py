@@ -15,6 +15,7 @@ from scans import FAILED, Finished, run_cli, scan
 from unharmed import Helper, Watched
 from victims import REPOSITORY, Victim, build, need
 from worlds import (
+    CLI_AS_USER,
     NOBODY,
     OTHER,
     as_user,
@@ -93,21 +94,11 @@ def test_not_dumpable(victim: StartVictim) -> None:
     assert_leaks_found(target.pid)
 
 
-# Imports first: whom we become may not be able to read this Python's files.
-AS_USER = """
-import os, sys
-from reachscan.cli import main
-user = int(sys.argv.pop(1))
-os.setgroups([]); os.setgid(user); os.setuid(user)
-main(sys.argv[1:])
-"""
-
-
 def run_cli_as(user: int, *arguments: object) -> Finished:
     with public_folder() as folder:
         helper = Helper(folder)
         helper.path.chmod(0o755)
-        command = [sys.executable, "-c", AS_USER, str(user), *map(str, arguments)]
+        command = [sys.executable, "-c", CLI_AS_USER, str(user), *map(str, arguments)]
         environment = {**os.environ, "REACHSCAN_HELPER": str(helper.path)}
         done = subprocess.run(
             command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False

@@ -176,7 +176,7 @@ def _group(
     """Return a group number per row, and how many groups there are."""
     typed = type_of_row >= 0
     key = _compact(np.where(typed, -1 - type_of_row, rows.size.astype(np.int64)))
-    key = key * (model.CHANGED + 1) + rows.reason
+    key = key * (model.MANGLED + 1) + rows.reason
     for column in codes:
         # What a word looks like may differ between blocks that are alike.
         coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)

@@ -202,7 +202,7 @@ class _LeakCollector:
 def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     reasons = np.zeros(count, np.uint8)
     for doubt in doubts:
-        if doubt.first + doubt.count > count or doubt.reason > model.CHANGED:
+        if doubt.first + doubt.count > count or doubt.reason > model.MANGLED:
             raise errors.StreamError(
                 "the stream is damaged: it doubts a leak that it does not hold"
             )

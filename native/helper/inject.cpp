@@ -45,6 +45,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone
   control.task = inputs.task;
   control.query = inputs.options.query;
   control.contents_bytes = inputs.options.contents_bytes;
+  control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
   control.digests = inputs.options.digests ? 1 : 0;
   if (inputs.suspects != nullptr) {
     control.only_suspects = 1;

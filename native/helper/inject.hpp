@@ -23,6 +23,7 @@ struct SweeperInputs {
   const std::vector<abi::Mapping>& mappings;
   const std::vector<abi::Thread>& threads;
   const std::vector<std::uint64_t>& words;
+  std::size_t signal_stacks;  // at most so many exist
   const Options& options;
   abi::Task task;                             // that of the options, or one on the way to it
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak

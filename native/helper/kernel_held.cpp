@@ -53,6 +53,14 @@ void add_signal_values(pid_t tid, std::uint32_t flags, std::vector<std::uint64_t
 
 }  // namespace
 
+bool handles_signals(pid_t pid) {
+  constexpr std::uint64_t kOfLibrary = 3ull << 31;  // 32 and 33: thread cancellation, setuid()
+  std::string caught = status_field(pid, pid, "SigCgt");
+  std::uint64_t signals = 0;
+  std::from_chars(caught.data(), caught.data() + caught.size(), signals, 16);
+  return (signals & ~kOfLibrary) != 0;
+}
+
 std::vector<std::uint64_t> pending_signal_words(const std::vector<pid_t>& threads) {
   std::vector<std::uint64_t> words;
   for (pid_t tid : threads) add_signal_values(tid, 0, words);

@@ -13,6 +13,10 @@ namespace reachscan::helper {
 // roots beyond the memory.
 std::vector<std::uint64_t> kernel_held_words(pid_t pid);
 
+// Whether the program handles any signal: then its threads may have stacks for that, of which only
+// the kernel knows.
+bool handles_signals(pid_t pid);
+
 // Values that wait with signals for a thread, or for its whole process (sigqueue(), timers). The
 // threads must be stopped by us.
 std::vector<std::uint64_t> pending_signal_words(const std::vector<pid_t>& threads);

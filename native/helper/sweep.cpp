@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "helper/inject.hpp"
+#include "helper/kernel_held.hpp"
 #include "helper/mappings.hpp"
 
 namespace reachscan::helper {
@@ -36,7 +37,9 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
       classify(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
-  SweeperInputs inputs{mappings, threads, snapshot.words.values, options, task.task, task.suspects};
+  std::size_t signal_stacks = handles_signals(options.pid) ? threads.size() : 0;
+  SweeperInputs inputs{mappings, threads,   snapshot.words.values, signal_stacks,
+                       options,  task.task, task.suspects};
   SweeperRun run(*snapshot.clone, inputs);
 
   std::string current;

@@ -75,6 +75,18 @@ CASE(words_that_could_stand_for_pointers_make_doubts) {
     if (leak.address == block[2]) CHECK(leak.parent != wire::kDirect);
 }
 
+CASE(a_pointer_as_setjmp_stores_it_makes_a_doubt) {
+  Sweep sweep("2.35");
+  uint64_t descriptor = sweep.scene.memory.map(kStacks + (1 << 30), kPage);
+  constexpr uint64_t kGuard = 0x5ca1ab1ec0ffee11;
+  sweep.scene.memory.put(descriptor + 0x30, kGuard);
+  sweep.scene.threads.push_back({0, 0, descriptor});
+  uint64_t block = sweep.scene.leaks[0], hidden = (block + 8) ^ kGuard;
+  sweep.scene.memory.put(kModule + 0x20, hidden << 17 | hidden >> 47);
+  sweep.run();
+  CHECK(doubts(sweep) == (std::map<uint64_t, uint32_t>{{block, wire::kMangled}}));
+}
+
 CASE(the_end_of_a_block_of_its_own_mapping_makes_a_doubt) {
   Sweep sweep("2.35");
   uint64_t mapped = 0;

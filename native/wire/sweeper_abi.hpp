@@ -105,6 +105,7 @@ struct Control {
   std::uint32_t only_suspects;   // only these can be leaks: every earlier look found them so
   std::uint64_t suspects;
   std::uint64_t suspect_count;
+  std::uint32_t signal_stacks;  // how many threads may have a stack for signal handlers
   // The request under way.
   Request request;
   std::uint64_t first;

@@ -9,6 +9,8 @@ NAMES = {
     model.TAGGED: "tagged-pointer",
     model.UNREADABLE_MEMORY: "unreadable-memory",
     model.CHANGED: "changed",
+    model.SIGNAL_STACK: "signal-stack",
+    model.MANGLED: "mangled-pointer",
 }
 """What reasons are called in reports that programs read; `DEFINITE` has no name."""
 
@@ -17,6 +19,8 @@ _IN_WORDS = {
     model.TAGGED: "there is a word that points to it if its unused bits are left out",
     model.UNREADABLE_MEMORY: "memory that could not be read may point to it",
     model.CHANGED: "it changed between the scans, so something may use it",
+    model.SIGNAL_STACK: "it may be a thread's stack for signal handlers; only the kernel knows",
+    model.MANGLED: "there is a word that points to it if it was stored by setjmp()",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import StartVictim
 from evidence import Evidence, Hit, held_by_kernel, look_for
-from scans import leaked, scan
+from scans import scan
 from unharmed import METHODS
 from victims import Victim, build
 
@@ -80,14 +80,25 @@ def unseen_without_a_stop(scenes: dict[int, Scene]) -> set[str]:
 @pytest.mark.parametrize("method", METHODS)
 def test_each_place(roots: Victim, method: str) -> None:
     report = scan(roots.pid, "--all", "--method", method)
-    found = set(leaked(report)[:, 0].tolist())
+    said = {
+        int(block["address"], 16): "leak" if block["confidence"] == "definite" else "possible"
+        for block in report["allocations"]
+    }
     scenes = scenes_of(roots)
     wrong = {
-        scene["name"]: f"should be {scene['expected']}"
+        scene["name"]: f"{said.get(address, 'live')}, should be {scene['expected']}"
         for address, scene in scenes.items()
-        if (address in found) != (scene["expected"] != "live")
+        if said.get(address, "live") != scene["expected"]
     }
     assert set(wrong) == (unseen_without_a_stop(scenes) if method == "live" else set()), wrong
     warnings = [warning["code"] for warning in report["warnings"]]
     assert ("live-registers-unknown" in warnings) == (method == "live")
-    assert [hex(a) for a in found if a not in scenes] == []
+    assert [hex(address) for address in said if address not in scenes] == []
+    reasons = {group["reason"] for group in report["groups"]}
+    assert reasons == {
+        None,
+        "one-past-the-end",
+        "tagged-pointer",
+        "signal-stack",
+        "mangled-pointer",
+    }

@@ -41,6 +41,8 @@ const REASONS = {
   "tagged-pointer": "there is a word that points to it if its unused bits are left out",
   "unreadable-memory": "memory that could not be read may point to it",
   changed: "it changed between the scans, so something may use it",
+  "signal-stack": "it may be a thread's stack for signal handlers; only the kernel knows",
+  "mangled-pointer": "there is a word that points to it if it was stored by setjmp()",
 };
 
 // The head of the page

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import platform
+import re
 import select
 import shutil
 import signal
@@ -13,12 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from scans import HELPER, PATIENCE, relatives
 from victims import Victim, wait_until
 
 from reachscan import errors, wire
 
-METHODS = ("clone", "copy", "live")
+RELEASE = tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
+TRACK = pytest.param(
+    "track",
+    marks=pytest.mark.skipif(RELEASE < (6, 7), reason="Linux before 6.7 cannot track writes"),
+)
+METHODS = ("clone", "copy", TRACK, "live")
 TRIES = 10
 REAPING_SECONDS = 20.0
 """How long the end of a process may take to become visible on a busy machine."""

@@ -28,6 +28,12 @@ constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kViewBytes = 1ull << 42;
 constexpr std::uint64_t kLowestBridge = 0x10000000;
 constexpr std::uint64_t kUserEnd = 0x7ffffffff000;
+constexpr std::size_t kStretchesAtOnce = 512;
+constexpr std::uint64_t kShortestAbsence = 64 << 10;
+// Reading ahead ends when this is all that the target writes during a round, or it does not become
+// less.
+constexpr std::uint64_t kFewBytes = 1 << 20;
+constexpr unsigned kMaxRounds = 8;
 constexpr auto kBirthLimit = std::chrono::seconds(5);
 
 // A breakpoint behind the instruction that the child runs system calls with.
@@ -51,6 +57,12 @@ std::uint64_t kibibytes(const std::string& path, const std::string& key) {
   for (std::string line; std::getline(file, line);)
     if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size()));
   return 0;
+}
+
+// Private anonymous memory is nearly all that a program writes.
+bool is_trackable(const MapEntry& entry) {
+  return is_readable(entry) && (entry.perms & wire::kWrite) != 0 && entry.inode == 0 &&
+         (entry.perms & wire::kShared) == 0;
 }
 
 [[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
@@ -143,17 +155,113 @@ char* MemoryCopy::reserve(const MapEntry& entry) {
 void MemoryCopy::capture() {
   mappings_ = read_mappings(pid_);
   for (const MapEntry& entry : mappings_) {
-    std::size_t absent = residence_.absent.size(), closed = residence_.protected_.size();
-    residence_.add(pid_, pid_, entry);
-    if (is_readable(entry) && changes(entry)) {
-      read_present_pages(entry, absent, reserve(entry));
-    } else if (residence_.protected_.size() > closed) {
-      char* buffer = reserve(entry);
-      for (std::size_t i = closed; i < residence_.protected_.size(); ++i)
-        read_any_pages(entry, residence_.protected_[i], buffer);
+    if (is_trackable(entry)) {
+      capture_known(entry);
+    } else {
+      capture_entry(entry);
     }
   }
   captured_ = parts_.size();
+}
+
+void MemoryCopy::capture_entry(const MapEntry& entry) {
+  std::size_t absent = residence_.absent.size(), closed = residence_.protected_.size();
+  residence_.add(pid_, pid_, entry);
+  if (is_readable(entry) && changes(entry)) {
+    read_present_pages(entry, absent, reserve(entry));
+  } else if (residence_.protected_.size() > closed) {
+    char* buffer = reserve(entry);
+    for (std::size_t i = closed; i < residence_.protected_.size(); ++i)
+      read_any_pages(entry, residence_.protected_[i], buffer);
+  }
+}
+
+void MemoryCopy::read_ahead(WriteTracker& tracker) {
+  for (const MapEntry& entry : read_mappings(pid_))
+    if (is_trackable(entry) && tracker.watch(entry)) capture_entry(entry);
+  ahead_ = std::move(parts_);
+  parts_.clear();
+  residence_ = {};
+  tracker_ = &tracker;
+  std::uint64_t before = ~0ull;
+  for (unsigned round = 0; round < kMaxRounds; ++round) {
+    std::uint64_t now = reread_written();
+    if (now <= kFewBytes || now > before / 2) break;
+    before = now;
+  }
+}
+
+// Returns how many bytes that were.
+std::uint64_t MemoryCopy::reread_written() {
+  std::uint64_t bytes = 0;
+  for (const Part& part : ahead_) {
+    std::vector<Stretch> written;
+    // What is tracked no more will be captured anew.
+    if (!tracker_->take_written(part.address, part.address + part.length, written)) continue;
+    read_stretches(part, written);
+    for (const Stretch& stretch : written) bytes += stretch.end - stretch.start;
+  }
+  return bytes;
+}
+
+// What was read ahead of an entry is still true but for what was written since.
+void MemoryCopy::capture_known(const MapEntry& entry) {
+  auto part = std::partition_point(ahead_.begin(), ahead_.end(), [&](const Part& other) {
+    return other.address + other.length <= entry.start;
+  });
+  MapEntry rest = entry;
+  for (; part != ahead_.end() && part->address < entry.end; ++part) {
+    std::uint64_t start = std::max(part->address, rest.start);
+    std::uint64_t end = std::min(part->address + part->length, entry.end);
+    PageStates states;
+    if (!tracker_->conclude(start, end, states)) continue;
+    if (rest.start < start) {
+      MapEntry gap = rest;
+      gap.end = start;
+      capture_entry(gap);
+    }
+    parts_.push_back({start, end - start, part->offset + (start - part->address)});
+    refresh(parts_.back(), states);
+    rest.start = end;
+  }
+  if (rest.start < rest.end) capture_entry(rest);
+}
+
+void MemoryCopy::refresh(const Part& part, const PageStates& states) {
+  read_stretches(part, states.written);
+  for (const Stretch& stretch : states.absent) {
+    std::uint64_t length = stretch.end - stretch.start;
+    // Frees what was read ahead: it reads as zeros then.
+    if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(part.offset + (stretch.start - part.address)),
+                  static_cast<off_t>(length)) != 0)
+      fail("cannot clear a part of the copy", errno, pid_);
+    if (length >= kShortestAbsence) residence_.absent.push_back(stretch);
+  }
+}
+
+// Many at a time, for most are single pages.
+void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& stretches) {
+  std::vector<iovec> local, remote;
+  for (std::size_t first = 0; first < stretches.size(); first += kStretchesAtOnce) {
+    std::size_t last = std::min(first + kStretchesAtOnce, stretches.size());
+    std::uint64_t bytes = 0;
+    local.clear();
+    remote.clear();
+    for (std::size_t i = first; i < last; ++i) {
+      std::uint64_t start = stretches[i].start, length = stretches[i].end - start;
+      local.push_back({view_ + part.offset + (start - part.address), length});
+      remote.push_back({reinterpret_cast<void*>(start), length});
+      bytes += length;
+    }
+    ssize_t got =
+        process_vm_readv(pid_, local.data(), local.size(), remote.data(), remote.size(), 0);
+    if (got == static_cast<ssize_t>(bytes)) continue;
+    MapEntry entry{};
+    entry.start = part.address;
+    for (std::size_t i = first; i < last; ++i)
+      read_pages(entry, stretches[i].start, stretches[i].end, view_ + part.offset);
+  }
 }
 
 // Pages that the target has never touched are zeros there and stay holes here. What cannot be read

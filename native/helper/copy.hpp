@@ -12,6 +12,7 @@
 #include "helper/memory.hpp"
 #include "helper/process.hpp"
 #include "helper/residence.hpp"
+#include "helper/write_tracker.hpp"
 
 namespace reachscan::helper {
 
@@ -26,6 +27,10 @@ class MemoryCopy {
 
   // Reads all memory that was ever written; at one moment if the target is stopped.
   void capture();
+
+  // Before capture(): reads what can be tracked while the target runs, and again what it writes
+  // meanwhile, until little is left for capture() to do.
+  void read_ahead(WriteTracker& tracker);
 
   // Reads the constant parts of programs and libraries, which do not change; the target may run.
   void complete();
@@ -51,6 +56,11 @@ class MemoryCopy {
     std::uint64_t offset;  // in the file that holds the copy
   };
 
+  void capture_entry(const MapEntry& entry);
+  void capture_known(const MapEntry& entry);
+  std::uint64_t reread_written();
+  void refresh(const Part& part, const PageStates& states);
+  void read_stretches(const Part& part, const std::vector<Stretch>& stretches);
   char* reserve(const MapEntry& entry);
   char* buffer_of(const MapEntry& entry);
   void read_present_pages(const MapEntry& entry, std::size_t absent, char* buffer);
@@ -67,6 +77,8 @@ class MemoryCopy {
   std::size_t captured_ = 0;  // the first so many of them were read by capture()
   std::vector<Part> written_;
   Residence residence_;
+  const WriteTracker* tracker_ = nullptr;
+  std::vector<Part> ahead_;  // what was read ahead; by address
 };
 
 }  // namespace reachscan::helper

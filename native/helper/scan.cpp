@@ -32,6 +32,18 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
 std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
 
+const char* name_of(Method method) {
+  switch (method) {
+    case Method::kClone:
+      return "clone";
+    case Method::kCopy:
+      return "copy";
+    case Method::kTrack:
+      return "track";
+  }
+  return "unknown";
+}
+
 void require_supported(pid_t pid) {
   std::string path = "/proc/" + std::to_string(pid) + "/exe";
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -102,10 +114,10 @@ void scan_by(Method method, const std::string& reason, const Options& options, c
              Stream& stream) {
   Clock::time_point deadline = Clock::now() + options.timeout;
   SnapshotPlan plan{method, {}, nullptr};
-  if (method == Method::kClone) plan.site = find_trampoline_site(options.pid, memory);
+  if (method != Method::kCopy) plan.site = find_trampoline_site(options.pid, memory);
   abi::QuiesceHint hint{};
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {
-    Outcome outcome{method == Method::kCopy ? "copy" : "clone", reason, number, {}, {}, {}};
+    Outcome outcome{name_of(method), reason, number, {}, {}, {}};
     if (attempt_patiently(plan, options, memory, stream, outcome, deadline)) return;
     if (!outcome.result.busy) continue;  // they did not come out
     hint = outcome.result.hint;
@@ -125,6 +137,8 @@ void scan_stopped(const Options& options, const Memory& memory, Stream& stream) 
   if (options.method != "copy") {
     try {
       require_clonable(options.pid);
+      if (options.method == "track")
+        return scan_by(Method::kTrack, kAskedFor, options, memory, stream);
       return scan_by(Method::kClone, "", options, memory, stream);
     } catch (const Failure& failure) {
       if (options.method != "auto" || !is(failure, "clone-refused")) throw;
@@ -150,7 +164,7 @@ void scan_by_best_method(const Options& options, const Memory& memory, Stream& s
 }  // namespace
 
 void scan(const Options& options, Stream& stream) {
-  constexpr std::string_view kMethods[] = {"auto", "clone", "copy", "live"};
+  constexpr std::string_view kMethods[] = {"auto", "clone", "copy", "track", "live"};
   if (std::find(std::begin(kMethods), std::end(kMethods), options.method) == std::end(kMethods))
     throw Failure(Step::kOpenTarget, "unsupported-method",
                   "method '" + options.method + "' is not available", 0, options.pid);

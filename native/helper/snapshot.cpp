@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <optional>
+
 #include "helper/copy.hpp"
 #include "helper/kernel_held.hpp"
 #include "helper/quiesce.hpp"
@@ -32,11 +34,13 @@ class Stopwatch {
   Clock::time_point last_;
 };
 
-// What makes the process that the sweeper will run in. One of two ways; the calls come in this
+// What makes the process that the sweeper will run in. One of several ways; the calls come in this
 // order.
 class Maker {
  public:
   virtual ~Maker() = default;
+  // Before the pause in which capture() is called.
+  virtual void prepare(Snapshot&, Clock::time_point) {}
   // While the target is stopped. Returns the thread that it still needs, 0 if none.
   virtual pid_t capture(Freeze& freeze, Clock::time_point deadline) = 0;
   // When all threads but that one run again.
@@ -104,12 +108,55 @@ class CopyMaker : public Maker {
     snapshot.residence = copy_.residence();
   }
 
+ protected:
+  MemoryCopy& copy() { return copy_; }
+
  private:
   MemoryCopy copy_;
 };
 
+// A copy that is made while the target runs; only what it writes meanwhile is read while it is
+// stopped.
+class TrackMaker : public CopyMaker {
+ public:
+  TrackMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
+      : CopyMaker(pid, memory), pid_(pid), memory_(memory), site_(site) {}
+
+  void prepare(Snapshot& snapshot, Clock::time_point deadline) override {
+    Stopwatch watch(snapshot.phases, Clock::now());
+    snapshot.pause = begin_tracking(deadline);
+    watch.lap("track");
+    copy().read_ahead(*tracker_);
+    watch.lap("read ahead");
+  }
+
+  void finish(Snapshot& snapshot) override {
+    tracker_.reset();
+    CopyMaker::finish(snapshot);
+  }
+
+ private:
+  std::chrono::nanoseconds begin_tracking(Clock::time_point deadline) {
+    Urgency urgency;
+    Freeze freeze(pid_, deadline);
+    FaultDescriptor made =
+        borrow_fault_descriptor(freeze, memory_, site_, Clock::now() + kCaptureLimit);
+    tracker_.emplace(pid_, made.descriptor);
+    freeze.release_others(made.injected);
+    leave_trampoline(freeze, memory_, site_, made.injected, Clock::now() + kCaptureLimit);
+    freeze.release();
+    return freeze.pause();
+  }
+
+  pid_t pid_;
+  const Memory& memory_;
+  const TrampolineSite& site_;
+  std::optional<WriteTracker> tracker_;
+};
+
 std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const SnapshotPlan& plan) {
   if (plan.method == Method::kCopy) return std::make_unique<CopyMaker>(pid, memory);
+  if (plan.method == Method::kTrack) return std::make_unique<TrackMaker>(pid, memory, plan.site);
   return std::make_unique<CloneMaker>(pid, memory, plan.site);
 }
 
@@ -137,13 +184,13 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
     std::vector<std::uint64_t> values = pending_signal_words(tids_of(freeze));
     snapshot.words.values.insert(snapshot.words.values.end(), values.begin(), values.end());
     needed = maker.capture(freeze, Clock::now() + kCaptureLimit);
-    watch.lap(plan.method == Method::kCopy ? "copy" : "clone");
+    watch.lap(plan.method == Method::kClone ? "clone" : "copy");
   }
   freeze.release_others(needed);
   if (needed != 0) maker.let_go(freeze, Clock::now() + kCaptureLimit);
   freeze.release();
   watch.lap("release");
-  snapshot.pause = freeze.pause();
+  snapshot.pause += freeze.pause();
   for (const StoppedThread& thread : freeze.threads())
     snapshot.threads.push_back(
         {thread.tid, {thread.registers.rip, thread.registers.rsp, thread.registers.fs_base}});
@@ -155,6 +202,7 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan
                        Clock::time_point deadline) {
   Snapshot snapshot;
   std::unique_ptr<Maker> maker = make_maker(pid, memory, plan);
+  maker->prepare(snapshot, deadline);
   std::vector<std::uint64_t> kernel_words = kernel_held_words(pid);
   freeze_and_capture(pid, memory, plan, *maker, snapshot, deadline);
   if (!snapshot.quiet) return snapshot;

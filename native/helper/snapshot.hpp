@@ -38,11 +38,11 @@ struct Snapshot {
   std::vector<PhaseTime> phases;
 };
 
-enum class Method { kClone, kCopy };
+enum class Method { kClone, kCopy, kTrack };
 
 struct SnapshotPlan {
   Method method;
-  TrampolineSite site;           // for a clone
+  TrampolineSite site;           // unless it is a copy
   const abi::QuiesceHint* hint;  // null: do not drain
 };
 

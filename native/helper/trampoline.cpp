@@ -1,8 +1,10 @@
 #include "helper/trampoline.hpp"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +22,8 @@ namespace {
 using wire::Step;
 
 constexpr std::uint64_t kPage = 4096;
+// UFFD_USER_MODE_ONLY of linux/userfaultfd.h: asks for no privilege.
+constexpr std::uint64_t kUserModeOnly = 1;
 // From the stack pointer up; a signal frame is far smaller.
 constexpr std::uint64_t kStackSearched = 256 << 10;
 
@@ -183,15 +187,60 @@ struct MiddlemanGuard {
   ~MiddlemanGuard() { ptrace(PTRACE_DETACH, tid, nullptr, nullptr); }
 };
 
-// The clone, made by a middleman that the thread makes.
-pid_t clone_through_middleman(StoppedThread& thread, const TrampolineSite& site,
-                              Clock::time_point deadline) {
-  pid_t middleman = run_to_clone(thread.tid, site, deadline);
-  MiddlemanGuard guard{middleman};
-  wait_for_birth(middleman, deadline);
-  pid_t clone = run_to_clone(middleman, site, deadline);
-  wait_for_birth(clone, deadline);
-  return clone;
+// Makes some thread start a middleman, and calls use(middleman), which is stopped at its birth.
+// Returns the thread, which is still stopped inside the trampoline.
+template <typename Use>
+pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                     Clock::time_point deadline, Use use) {
+  require_free_site(freeze, memory, site);
+  for (StoppedThread* thread : candidates(freeze.threads())) {
+    if (is_filtered(freeze.pid(), thread->tid))
+      throw Failure(Step::kPlaceTrampoline, "clone-refused",
+                    "a thread of the target runs under a seccomp filter, which may forbid clone()",
+                    0, thread->tid);
+    place_trampoline(*thread, memory, site);
+    if (!enter_trampoline(*thread, site, deadline)) continue;
+    pid_t middleman = run_to_clone(thread->tid, site, deadline);
+    MiddlemanGuard guard{middleman};
+    wait_for_birth(middleman, deadline);
+    use(middleman);
+    return thread->tid;
+  }
+  throw Failure(Step::kPlaceTrampoline, kRetry, "every thread is about to receive a signal", EBUSY,
+                freeze.pid());
+}
+
+arch::Registers registers_at_call(pid_t tid, Clock::time_point deadline) {
+  int signal = 0;
+  for (;;) {
+    WaitStatus status = run_to_stop(tid, signal, deadline);
+    signal = brings_signal(status) ? status.signal() : 0;
+    arch::Registers registers;
+    if (is_at_call(status) && arch::get_registers(tid, registers)) return registers;
+  }
+}
+
+// Where the middleman would clone, it makes a userfaultfd: the next instruction is its end, so the
+// descriptor, which is in no table but its own, cannot outlive us.
+int make_fault_descriptor(pid_t middleman, Clock::time_point deadline) {
+  arch::Registers registers = registers_at_call(middleman, deadline);
+  registers.orig_rax = SYS_userfaultfd;
+  registers.rdi = O_CLOEXEC | O_NONBLOCK | kUserModeOnly;
+  if (!arch::set_registers(middleman, registers))
+    throw Failure(Step::kRunTrampoline, "target-exited", "cannot set registers", errno, middleman);
+  registers = registers_at_call(middleman, deadline);
+  auto made = static_cast<std::int64_t>(registers.rax);
+  int error = made < 0 ? static_cast<int>(-made) : 0;
+  int process = static_cast<int>(syscall(SYS_pidfd_open, middleman, 0));
+  int ours = error == 0 ? static_cast<int>(syscall(SYS_pidfd_getfd, process, made, 0)) : -1;
+  if (error == 0 && ours < 0) error = errno;
+  close(process);
+  if (ours < 0)
+    throw Failure(Step::kTrackWrites, "unsupported-method",
+                  std::string("the kernel gives no means to track what the target writes: ") +
+                      std::strerror(error),
+                  error, middleman);
+  return ours;
 }
 
 }  // namespace
@@ -214,21 +263,24 @@ TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
 
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                          Clock::time_point deadline) {
-  require_free_site(freeze, memory, site);
-  for (StoppedThread* thread : candidates(freeze.threads())) {
-    if (is_filtered(freeze.pid(), thread->tid))
-      throw Failure(Step::kPlaceTrampoline, "clone-refused",
-                    "a thread of the target runs under a seccomp filter, which may forbid clone()",
-                    0, thread->tid);
-    place_trampoline(*thread, memory, site);
-    if (!enter_trampoline(*thread, site, deadline)) continue;
-    pid_t clone = clone_through_middleman(*thread, site, deadline);
-    if (ptrace(PTRACE_SETOPTIONS, clone, nullptr, PTRACE_O_EXITKILL) != 0)
-      throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno, clone);
-    return {clone, thread->tid};
-  }
-  throw Failure(Step::kPlaceTrampoline, kRetry, "every thread is about to receive a signal", EBUSY,
-                freeze.pid());
+  CloneResult result{};
+  result.injected = with_middleman(freeze, memory, site, deadline, [&](pid_t middleman) {
+    result.clone = run_to_clone(middleman, site, deadline);
+    wait_for_birth(result.clone, deadline);
+  });
+  if (ptrace(PTRACE_SETOPTIONS, result.clone, nullptr, PTRACE_O_EXITKILL) != 0)
+    throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno,
+                  result.clone);
+  return result;
+}
+
+FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
+                                        const TrampolineSite& site, Clock::time_point deadline) {
+  FaultDescriptor result{};
+  result.injected = with_middleman(freeze, memory, site, deadline, [&](pid_t middleman) {
+    result.descriptor = make_fault_descriptor(middleman, deadline);
+  });
+  return result;
 }
 
 // At the exit of the last call no signal has been delivered yet, and none can be before the thread

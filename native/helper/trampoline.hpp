@@ -29,6 +29,16 @@ struct CloneResult {
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                          Clock::time_point deadline);
 
+struct FaultDescriptor {
+  int descriptor;  // a userfaultfd of the target's memory, in our table only
+  pid_t injected;  // as above
+};
+
+// The same, but no clone is made. Throws Failure(kTrackWrites, "unsupported-method") if the kernel
+// gives no such descriptor.
+FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
+                                        const TrampolineSite& site, Clock::time_point deadline);
+
 // Follows the injected thread to the end of the trampoline, gives it its registers back and clears
 // the trampoline away. Thereby nothing but the dead of a helper leaves a trace.
 void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,

@@ -27,6 +27,7 @@ enum class Step : std::uint32_t {
   kKillClone,
   kReadMemory,
   kBuildCopy,
+  kTrackWrites,
 };
 
 constexpr const char* step_name(Step step) {
@@ -73,6 +74,8 @@ constexpr const char* step_name(Step step) {
       return "read-memory";
     case Step::kBuildCopy:
       return "build-copy";
+    case Step::kTrackWrites:
+      return "track-writes";
   }
   return "unknown-step";
 }

@@ -117,9 +117,10 @@ save = click.option(
 capture = _all(
     click.option(
         "--method",
-        type=click.Choice(("auto", "clone", "copy", "live")),
+        type=click.Choice(("auto", "clone", "copy", "track", "live")),
         default="auto",
-        help="How memory is captured; auto tries clone, then copy, then live.",
+        help="How memory is captured; auto tries clone, then copy, then live. track stops a large "
+        "process for the shortest time, but takes as much memory again.",
     ),
     click.option("--threads", type=click.IntRange(1, 256), help="Threads that search the heap."),
     click.option(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import StartVictim
 from scans import recording_of
+from unharmed import METHODS
 
 from reachscan import model
 
@@ -17,7 +18,7 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("method", ["clone", "copy"])
+@pytest.mark.parametrize("method", METHODS)
 def test_each_word_that_could_stand_for_a_pointer(victim: StartVictim, method: str) -> None:
     target = victim("doubtful")
     leaks = recording_of(target.pid, "--method", method).leaks

@@ -1,0 +1,57 @@
+// Knows which pages of a running target were written to since it was last asked (Linux 6.7:
+// asynchronous write protection by userfaultfd, PAGEMAP_SCAN).
+//
+// The descriptor is the only thing that tracking hangs on, and only we have it: when it is closed,
+// by us or by our end, the kernel undoes all of it. The target never waits for anybody: the kernel
+// itself resolves the fault of a first write to a page.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "helper/process.hpp"
+#include "helper/residence.hpp"
+
+namespace reachscan::helper {
+
+struct PageStates {
+  std::vector<Stretch> written;
+  std::vector<Stretch> absent;  // holds zeros, whatever it held when it was watched
+};
+
+struct ScanArguments;
+
+class WriteTracker {
+ public:
+  // Takes over `descriptor`, a new userfaultfd of the target's memory. Throws
+  // Failure(kTrackWrites, "unsupported-method") if this kernel cannot track.
+  WriteTracker(pid_t pid, int descriptor);
+  // Lifts the protection in small steps first: closing alone would hold the target's memory map for
+  // the whole time.
+  ~WriteTracker();
+  WriteTracker(const WriteTracker&) = delete;
+  WriteTracker& operator=(const WriteTracker&) = delete;
+
+  // Begins to track a mapping. False if the kernel does not track memory of this kind.
+  bool watch(const MapEntry& entry);
+
+  // What was written in [start, end) since the last call, or since it was watched. False if part of
+  // that memory is not tracked: nobody watched it, or another mapping has taken its place.
+  bool take_written(std::uint64_t start, std::uint64_t end, std::vector<Stretch>& written) const;
+
+  // The same at the end: nothing is tracked from then on, and absent pages are told too.
+  bool conclude(std::uint64_t start, std::uint64_t end, PageStates& states) const;
+
+ private:
+  template <typename Visit>
+  bool scan(ScanArguments& arguments, std::uint64_t start, std::uint64_t end, Visit visit) const;
+
+  pid_t pid_;
+  int faults_;
+  int page_map_;
+  std::vector<Stretch> watched_;
+};
+
+}  // namespace reachscan::helper

@@ -20,6 +20,9 @@ from reachscan.judgement import Rule
 DEFAULT = Path(__file__).with_name("default.supp")
 """What runtimes leak once, by design."""
 
+LONGEST_TEXT = 64
+"""Bytes of a block that a scan always has."""
+
 _COMMENT = re.compile(r"(?:^|\s)#\s*(.*)")
 _SIZES = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _STACK = "leak"
@@ -30,6 +33,8 @@ class Groups:
 
     def __init__(self, recording: model.Recording, folded: model.Folding) -> None:
         self._folded = folded
+        self._leaks = recording.leaks
+        self._program = Path(recording.target.exe).name
         self._paths = AddressSpace(recording.mappings, recording.modules).modules
         self.count = len(folded.example)
         self.sizes = folded.size
@@ -48,6 +53,20 @@ class Groups:
         """Return which groups have a type that matches."""
         matching = [bool(pattern.fullmatch(name)) for name in self._folded.types]
         return np.array([*matching, False])[self._folded.type]  # -1, no type, is the last
+
+    def of_program(self, pattern: re.Pattern[str]) -> model.Flags:
+        """Return all groups, or none, by the file name of the program."""
+        return np.full(self.count, bool(pattern.fullmatch(self._program)))
+
+    def beginning_with(self, text: bytes) -> model.Flags:
+        """Return which groups consist of blocks that all begin with a text."""
+        words = self._leaks.words.astype("<u8", copy=False)
+        begin = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)[:, : len(text)]
+        others = ~np.all(begin == np.frombuffer(text, np.uint8), axis=1)
+        found: model.Flags = (
+            np.bincount(self._folded.group_of_row[others], minlength=self.count) == 0
+        )
+        return found
 
     def pointing_to(self, pattern: re.Pattern[str], part: int) -> model.Flags:
         """Return which groups have a leading word to a matching module (part 0) or symbol (1)."""
@@ -146,12 +165,23 @@ def _condition(text: str) -> Condition:
         raise _NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
     if name == _STACK:
         raise _NonsenseError("`leak:` has to be alone on its line")
-    if name not in (*_CONDITIONS, "size"):
-        known = ", ".join((*_CONDITIONS, "size", _STACK))
+    if name not in (*_CONDITIONS, "size", "text"):
+        known = ", ".join((*_CONDITIONS, "size", "text", _STACK))
         raise _NonsenseError(f"there is no condition `{name}`, only {known}")
     if not pattern:
         raise _NonsenseError(f"there is nothing to match after `{name}:`")
+    if name == "text":
+        return _text(pattern)
     return _size(pattern) if name == "size" else _CONDITIONS[name](_glob(pattern))
+
+
+def _text(text: str) -> Condition:
+    begin = text.encode()
+    if len(begin) > LONGEST_TEXT:
+        raise _NonsenseError(
+            f"no more than the first {LONGEST_TEXT} bytes of a block are looked at"
+        )
+    return lambda groups: groups.beginning_with(begin)
 
 
 def _glob(pattern: str) -> re.Pattern[str]:
@@ -176,6 +206,7 @@ def _any_of(texts: list[str], pattern: re.Pattern[str]) -> model.Flags:
 
 _CONDITIONS: dict[str, Callable[[re.Pattern[str]], Condition]] = {
     "type": lambda pattern: lambda groups: groups.of_type(pattern),
+    "program": lambda pattern: lambda groups: groups.of_program(pattern),
     "key": lambda pattern: lambda groups: _any_of(groups.keys, pattern),
     "signature": lambda pattern: lambda groups: _any_of(groups.signatures, pattern),
     "module": lambda pattern: lambda groups: groups.pointing_to(pattern, 0),

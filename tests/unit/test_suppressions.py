@@ -69,6 +69,14 @@ def suppressed(result: ScanResult, *lines: str) -> set[int]:
         ("symbol: 0x*", set()),
         ("module: *; size: 0-32", {TYPED, NAMED}),
         ("  size:40   # because", {DATA}),
+        ("program: victim; size: 40", {DATA}),
+        ("program: vict*; size: 40", {DATA}),
+        ("program: /usr/bin/victim; size: 40", set()),
+        ("program: other; size: 40", set()),
+        ("text: text", {TEXT}),
+        ("text: tex", {TEXT}),
+        ("text: textile", set()),
+        ("text: t*", set()),
         ("leak:anything", set()),
         ("# size: 40", set()),
         ("", set()),
@@ -77,6 +85,15 @@ def suppressed(result: ScanResult, *lines: str) -> set[int]:
 )
 def test_what_a_line_suppresses(result: ScanResult, line: str, sizes: set[int]) -> None:
     assert suppressed(result, line) == sizes
+
+
+def test_a_text_is_asked_of_every_block_of_a_kind(tmp_path: Path) -> None:
+    path = tmp_path / "two.rsc"
+    words = [int.from_bytes(text, "little") for text in (b"-Dsun.ja", b"-Duser.x")]
+    path.write_bytes(Stream(leaks=[Leak(24, [word]) for word in words]).encoded())
+    result = load(path)
+    assert suppressed(result, "text: -Dsun") == set()
+    assert suppressed(result, "text: -D") == {24}
 
 
 def test_reasons_and_places_are_kept() -> None:
@@ -94,6 +111,7 @@ def test_reasons_and_places_are_kept() -> None:
         ("type: a; ", "no condition"),
         ("typ: a", "there is no condition `typ`"),
         ("size: many", "no size in bytes"),
+        ("text: " + "x" * 65, "first 64 bytes"),
         ("size: -1", "no size in bytes"),
         ("size: 9-8", "from 9 to 8"),
         ("size: 99999999999999999999", "no size in bytes"),

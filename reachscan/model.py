@@ -345,6 +345,7 @@ class Group:
         sizes: of the direct leaks, most frequent first.
         tree: what hangs below them.
         shape: what most of the blocks look like, if they have no type.
+        candidates: structs that they could be, the likeliest first.
     """
 
     allocations: int
@@ -360,6 +361,7 @@ class Group:
     example: Example
     sizes: tuple[SizeCount, ...]
     tree: tuple[Branch, ...]
+    candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

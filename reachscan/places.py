@@ -23,7 +23,7 @@ _GENERAL = (
 )
 """struct user_regs_struct of <sys/user.h>, in order."""
 
-_XMM, _XMM_END, _YMM, _YMM_END = 160, 416, 576, 832
+_X87, _XMM, _XMM_END, _YMM, _YMM_END = 32, 160, 416, 576, 832
 """Byte ranges of an XSAVE area in standard format (Intel SDM vol. 1, 13.4)."""
 
 MAIN_ARENA = 0
@@ -98,7 +98,7 @@ class Places:
             if not 0 <= position < owner.count:
                 continue
             if not owner.tid:
-                return Place("kernel", "the kernel (data of an epoll event, or value of a timer)")
+                return Place("kernel", "the kernel (an epoll event, a timer or a pending signal)")
             return Place("register", f"{_register(position)} of {self._thread_text(owner.tid)}")
         return Place("register", "a register")
 
@@ -189,6 +189,9 @@ def _register(position: int) -> str:
     if position < len(_GENERAL):
         return f"register {_GENERAL[position]}"
     byte = 8 * (position - len(_GENERAL))
+    if _X87 <= byte < _XMM:
+        number = (byte - _X87) // 16
+        return f"register st({number}) or mm{number}"
     if _XMM <= byte < _XMM_END:
         return f"register xmm{(byte - _XMM) // 16}"
     if _YMM <= byte < _YMM_END:

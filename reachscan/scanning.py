@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +67,7 @@ class ScanResult:
     """A recording and how its leaks fold.
 
     Attributes:
+        candidates: index of a group -> structs that its blocks could be, the likeliest first.
         review: which groups count, None if all do because nobody said which do not.
         save_error: why the raw stream could not be kept, None if it was or was not wanted.
     """
@@ -75,6 +76,7 @@ class ScanResult:
     folding: model.Folding
     save_error: errors.OutputError | None = None
     review: Review | None = None
+    candidates: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_about_leaks(self) -> bool:
@@ -110,7 +112,10 @@ class ScanResult:
             rows: how many rows of its histogram and of its tree each has at most; those that sum
                 up the rest come on top.
         """
-        return folding.groups(self.recording, self.folding, limit, rows)
+        found = folding.groups(self.recording, self.folding, limit, rows)
+        for i in self.candidates.keys() & set(range(len(found))):
+            found[i] = replace(found[i], candidates=self.candidates[i])
+        return found
 
 
 def scan(

@@ -212,7 +212,8 @@ class SymbolTable:
 
     def _text(self, at: int) -> str:
         end = self._strings.find(b"\0", at)
-        return self._strings[at : end if end >= 0 else None].decode("utf-8", "backslashreplace")
+        text = self._strings[at : end if end >= 0 else None].decode("utf-8", "backslashreplace")
+        return text.partition("@")[0]  # behind it is the version of the library that has it
 
 
 def _usable(rows: Rows, kinds: Sequence[int]) -> Rows:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reachscan import console
+from reachscan.candidates import suggest
 from reachscan.commands import options
 from reachscan.errors import ExitStatus
 from reachscan.helper import Question
@@ -30,7 +31,7 @@ def ask(
     contents = output.selection.contents
     wanted = Options(**capture, contents=contents, verbose=verbose, save=save, question=question)
     with console.progress(verbose) as progress:
-        result = scan(process, wanted, progress)
+        result = suggest(scan(process, wanted, progress), output.selection.limit, live=True)
     if verbose:
         console.talk_about(result)
     output.report(result)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reachscan import console
+from reachscan.candidates import suggest
 from reachscan.commands import options
 from reachscan.errors import ExitStatus
 from reachscan.scanning import load
@@ -30,6 +31,7 @@ def command(file: Path, verbose: bool, **given: Any) -> ExitStatus:
         result = reviewer(result)
     elif output.format == "html":
         raise click.UsageError(f"there is no page about {file}, for it holds no scan for leaks")
+    result = suggest(result, output.selection.limit, live=False)
     if verbose:
         console.talk_about(result)
     output.report(result)

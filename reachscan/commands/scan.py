@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reachscan import console
+from reachscan.candidates import suggest
 from reachscan.commands import options
 from reachscan.errors import ExitStatus
 from reachscan.scanning import Options, scan
@@ -32,6 +33,7 @@ def command(process: str, save: Path | None, verbose: bool, **given: Any) -> Exi
     wanted = Options(**capture, contents=output.selection.contents, verbose=verbose, save=save)
     with console.progress(verbose) as progress:
         result = reviewer(scan(process, wanted, progress))
+        result = suggest(result, output.selection.limit, live=True)
     if verbose:
         console.talk_about(result)
     output.report(result)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from reachscan import containers, model
 from reachscan.places import Places
-from reachscan.reports import Selection, Style, json_file, logfmt, parts, plain
+from reachscan.reports import Selection, Style, doubts, json_file, logfmt, parts, plain
 from reachscan.reports.wording import count, printable, wrap
 from reachscan.scanning import ScanResult
 
@@ -47,6 +47,7 @@ class Answer:
     Attributes:
         state: what the block is, one of `STATES`.
         is_block: it is one that the program has allocated.
+        doubt: why it is only possibly leaked (`Leaks.reason`); None if that was not looked at.
         chain: the way to it from a root; or, if it is leaked, from the head of its structure.
     """
 
@@ -57,6 +58,7 @@ class Answer:
         self.state = STATES.get(block.state, "unknown")
         self.is_block = block.state in (model.REACHABLE, model.LEAKED)
         self.chain = self.recording.chain or tuple(_owners(self.recording.leaks, block))
+        self.doubt = _doubt(self.recording.leaks, block)
         self._result = result
         self._groups = _groups(result)
 
@@ -98,6 +100,11 @@ def _kind_of_leak(result: ScanResult, address: int) -> Kind:
     types = folding.type_of_vtable[folding.vtables == leaks.first_word[found[0]]].tolist()
     shape = containers.shape_name(int(leaks.shape[found[0]]))
     return Kind(folding.types[types[0]] if types else None, shape or None)
+
+
+def _doubt(leaks: model.Leaks, block: model.Block) -> int | None:
+    reasons = leaks.reason[leaks.address == np.uint64(block.start)].tolist()
+    return int(reasons[0]) if reasons else None
 
 
 def _owners(leaks: model.Leaks, block: model.Block) -> Iterator[model.Reference]:
@@ -148,6 +155,8 @@ def document(answer: Answer) -> dict[str, Any]:
         **json_file.facts(recording),
         "asked": hex(block.asked),
         "state": answer.state,
+        "confidence": doubts.confidence(answer.doubt) if answer.doubt is not None else None,
+        "reason": doubts.NAMES.get(answer.doubt or model.DEFINITE),
         "place": answer.places.of_address(block.asked).text if not answer.is_block else None,
         "mapping": answer.places.mapping_of(block.asked),
         "block": _block(answer, block.start, block.size) if answer.is_block else None,
@@ -225,8 +234,11 @@ def _verdict(answer: Answer) -> str:
     if not answer.is_block:
         what = {model.NOT_LIVE: "is free memory of the heap, or the allocator's own"}
         return f"{block.asked:#x} {what.get(block.state, 'is no heap memory')}"
-    lost = block.state == model.LEAKED
-    verdict = "leaked: the program has lost it" if lost else "live: the program can reach it"
+    verdict = "live: the program can reach it"
+    if block.state == model.LEAKED:
+        verdict = "leaked: the program has lost it"
+        if answer.doubt:
+            verdict = f"possibly leaked: {doubts.in_words(answer.doubt)}"
     address = f"{block.asked:#x} is{inside and ' in'} a block"
     return f"{address} of {count(block.size, 'byte')}{inside}; it is {verdict}"
 

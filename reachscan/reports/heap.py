@@ -89,6 +89,7 @@ def _group(group: model.Group, arenas: list[Arena], contents: int) -> dict[str, 
         "type": group.type,
         "shape": group.shape,
         "signature": group.signature,
+        "candidates": list(group.candidates),
         "key": group.key,
         "arenas": [arena._asdict() for arena in arenas],
         "example": {
@@ -172,8 +173,11 @@ def _kind(
     yield columns + style(first, "headline")
     for line in rest:
         yield " " * len(columns) + style(line, "headline")
+    details = [parts.candidates(group)]
     if [arena.arena for arena in arenas] != [0]:
-        for line in wrap(_arenas_text(arenas), parts.WIDTH - len(columns)):
+        details.append(_arenas_text(arenas))
+    for detail in filter(None, details):
+        for line in wrap(detail, parts.WIDTH - len(columns)):
             yield " " * len(columns) + style(line, "dim")
     yield from parts.example(group.example, selection.contents, style)
 

@@ -195,6 +195,7 @@ def _group(group: model.Group, contents: int) -> dict[str, Any]:
         "type": group.type,
         "shape": group.shape,
         "signature": group.signature,
+        "candidates": list(group.candidates),
         "key": group.key,
         "confidence": doubts.confidence(group.reason),
         "reason": doubts.NAMES.get(group.reason),

@@ -72,6 +72,11 @@ def example(example: model.Example, contents: int, style: Style) -> Iterator[str
         yield style(f"        {at:08x}  {row.hex(' '):<47}  |{text}|", "dim")
 
 
+def candidates(group: model.Group) -> str:
+    """Return what structs the blocks of a group could be; empty if none is known."""
+    return f"perhaps {printable(', '.join(group.candidates))}" if group.candidates else ""
+
+
 def warnings(recording: model.Recording, style: Style) -> Iterator[str]:
     """Yield what the reader must know, each after an empty line."""
     for warning in recording.warnings:

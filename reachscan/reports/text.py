@@ -140,6 +140,8 @@ def _what(group: model.Group, width: int, style: Style) -> Iterator[str]:
     texts = [(what, "headline")]
     if group.type:
         texts.append((printable(group.signature), "dim"))
+    if group.candidates:
+        texts.append((parts.candidates(group), "dim"))
     if group.reason != model.DEFINITE:
         texts.append((f"possible: {doubts.in_words(group.reason)}", "warning"))
     if len(group.sizes) > 1:

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from conftest import StartVictim
 from scans import assert_let_go, relatives, run_cli, scan
+from victims import Victim, build
 
 import reachscan
 from reachscan import scanning
@@ -21,38 +22,43 @@ from reachscan.scanning import Options
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/block-v1.json").read_text())
 
 IN_PROGRAM = r"^roots\+{} \((variable|constant)\)$"
-REGISTER = "^register {} of thread [0-9]+ 'roots'$"
+IN_MODULE = r"^roots_module\+{} \(variable\)$"
 PLACES = {
     "data": IN_PROGRAM.format("in_data"),
     "bss": IN_PROGRAM.format("in_bss"),
     "relro": IN_PROGRAM.format("in_relro"),
     "interior": IN_PROGRAM.format("to_the_middle"),
     "last_byte": IN_PROGRAM.format("to_the_last_byte"),
+    "low_bits_tag": IN_PROGRAM.format("tagged_below"),
     "holder": IN_PROGRAM.format("live_block"),
     "in_live_block": IN_PROGRAM.format("live_block"),
     "in_mapped_block": IN_PROGRAM.format("live_mapped_block"),
     "in_usable_tail": IN_PROGRAM.format("live_tail"),
+    "module_data": IN_MODULE.format("in_data"),
+    "module_bss": IN_MODULE.format("in_bss"),
+    "environment": r"\+_*environ \(variable\)$",
     "main_thread_tls": r"^thread-local variable roots\+in_main_tls of thread PID 'roots'$",
     "thread_tls": r"^thread-local variable roots\+in_tls of thread [0-9]+ 'roots'$",
     "low_pthread_key": "^descriptor of thread [0-9]+ 'roots', 0x[0-9a-f]+ into it$",
     "thread_stack": "^stack of thread [0-9]+ 'roots', 0x[0-9a-f]+ above its stack pointer$",
+    "in_handler": "^stack of thread [0-9]+ 'roots', 0x[0-9a-f]+ above its stack pointer$",
     "red_zone": "^stack of thread [0-9]+ 'roots', 0x[0-9a-f]+ below its stack pointer$",
-    "below_alternate_stack": "^first stack of thread [0-9]+ 'roots', ",
+    "below_handler": "^first stack of thread [0-9]+ 'roots', ",
     "below_coroutine": "^first stack of thread [0-9]+ 'roots', ",
     "anonymous_page": "^anonymous memory 0x[0-9a-f]+-0x[0-9a-f]+, 0x[0-9a-f]*320 into it$",
     "shared_page": "^shared mapping of /dev/zero .*, 0x320 into it$",
     "private_file_page": "^/.*/scratch 0x.*, 0x320 into it$",
     "shared_file_page": "^shared mapping of /.*/scratch 0x.*, 0x320 into it$",
-    "dontfork_page": "^anonymous memory 0x.*, 0x[0-9a-f]*320 into it$",
-    "wipeonfork_page": "^anonymous memory 0x.*, 0x[0-9a-f]*320 into it$",
-    "epoll_data": "^the kernel ",
-    "timer_value": "^the kernel ",
-    **{name: REGISTER.format(name) for name in ("rbx", "rbp", "r12", "r13", "r14", "r15", "r8")},
-    "xmm5": REGISTER.format("xmm5"),
+    "xmm5": "^register xmm5 of thread [0-9]+ 'roots'$",
     "ymm6_high": "^upper half of register ymm6 of thread [0-9]+ 'roots'$",
-    "r13_in_system_call": REGISTER.format("r13"),
+    "mmx3": r"^register st\(3\) or mm3 of thread [0-9]+ 'roots'$",
 }
-"""What keeps the block of a scene of roots.c alive, at the root of the chain."""
+"""What keeps the block of a scene of roots.c alive, at the root of the chain, in words."""
+
+
+@pytest.fixture
+def roots(victim: StartVictim, tmp_path: Path) -> Victim:
+    return victim("roots", tmp_path / "scratch", build("roots_module", ["-shared", "-fPIC"]))
 
 
 def ask(*words: object) -> dict[str, Any]:
@@ -64,25 +70,47 @@ def ask(*words: object) -> dict[str, Any]:
     return answer
 
 
+def explained(pid: int, address: int, method: str) -> dict[str, Any]:
+    question = Question("explain", address)
+    result = scanning.scan(pid, Options(method, contents=0, question=question))
+    assert result.recording.block
+    return block.document(block.Answer(result, result.recording.block))
+
+
+def complaint(scene: dict[str, Any], pid: int, method: str) -> str | None:
+    """Say what is wrong with how the block of a scene is explained, if anything is."""
+    answer = explained(pid, int(scene["address"], 16), method)
+    chain, where = answer["chain"], scene["where"]
+    lost = scene["expected"] != "live"
+    if answer["state"] != ("leaked" if lost else "live"):
+        return f"it is {answer['state']}"
+    sure = {"leak": "definite", "possible": "possible", "live": None}[scene["expected"]]
+    # Where a thread handles signals, only the kernel knows: that is not looked at.
+    if answer["confidence"] != sure and scene["name"] != "handler_stack":
+        return f"it is {answer['confidence']}"
+    if lost or not chain:
+        return None if lost and not chain else f"its chain is {chain}"
+    root, last = chain[0], chain[-1]
+    name = scene["name"].removesuffix("_in_call")
+    wanted = PLACES.get(name, "").replace("PID", str(pid))
+    if where == "register" and not wanted:
+        wanted = f"^register {name} of thread [0-9]+ 'roots'$"
+    if not re.search(wanted, root["place"]) or (where == "kernel" and root["kind"] != "kernel"):
+        return f"its root is {root['place']}"
+    wrong_slot = where == "memory" and last["slot"] != scene["slot"]
+    return f"the pointer is at {last['slot']}, not {scene['slot']}" if wrong_slot else None
+
+
 @pytest.mark.parametrize("method", ["clone", "copy"])
-def test_each_place_is_named(victim: StartVictim, tmp_path: Path, method: str) -> None:
-    target = victim("roots", tmp_path / "scratch")
-    before = relatives(target.pid)
-    wrong = {}
-    for scene in target.ready["scenes"]:
-        question = Question("explain", int(scene["address"], 16))
-        result = scanning.scan(target.pid, Options(method, contents=0, question=question))
-        assert result.recording.block
-        answer = block.document(block.Answer(result, result.recording.block))
-        root = answer["chain"][0]["place"] if answer["chain"] else None
-        wanted = PLACES.get(scene["name"], "").replace("PID", str(target.pid))
-        lost = scene["expected"] == "leak"
-        if answer["state"] != ("leaked" if lost else "live"):
-            wrong[scene["name"]] = answer["state"]
-        elif (root is None) != lost or (root and not re.search(wanted, root)):
-            wrong[scene["name"]] = root
-    assert wrong == {}
-    assert_let_go(target.pid, before)
+def test_each_place_is_named(roots: Victim, method: str) -> None:
+    before = relatives(roots.pid)
+    scenes = roots.ready["scenes"]
+    assert PLACES.keys() <= {scene["name"] for scene in scenes}
+    if method == "copy":  # which differs in few places only
+        scenes = [scene for scene in scenes if scene["where"] != "register"][::4]
+    wrong = {scene["name"]: complaint(scene, roots.pid, method) for scene in scenes}
+    assert {name: trouble for name, trouble in wrong.items() if trouble} == {}
+    assert_let_go(roots.pid, before)
 
 
 def test_a_leak_and_what_it_holds(victim: StartVictim) -> None:
@@ -106,8 +134,8 @@ def test_a_leak_and_what_it_holds(victim: StartVictim) -> None:
         assert owner in {h["block"]["address"] for h in holders}
 
 
-def test_references_to_a_live_block(victim: StartVictim, tmp_path: Path) -> None:
-    target = victim("roots", tmp_path / "scratch")
+def test_references_to_a_live_block(roots: Victim) -> None:
+    target = roots
     scenes = {scene["name"]: scene["address"] for scene in target.ready["scenes"]}
     references = ask("refs", target.pid, scenes["in_live_block"])["references"]
     holders = {r["block"]["address"] for r in references if r["holder"] == "live block"}
@@ -116,8 +144,8 @@ def test_references_to_a_live_block(victim: StartVictim, tmp_path: Path) -> None
     assert re.search(PLACES["data"], place["place"])
 
 
-def test_an_answer_can_be_kept(victim: StartVictim, tmp_path: Path) -> None:
-    target = victim("roots", tmp_path / "scratch")
+def test_an_answer_can_be_kept(roots: Victim, tmp_path: Path) -> None:
+    target = roots
     scenes = {scene["name"]: scene["address"] for scene in target.ready["scenes"]}
     for name in ("in_live_block", "main_thread_tls", "thread_tls"):
         kept = tmp_path / f"{name}.rsc"
@@ -127,7 +155,7 @@ def test_an_answer_can_be_kept(victim: StartVictim, tmp_path: Path) -> None:
         assert (read.status, read.out) == (0, asked.out)
 
 
-def test_addresses_that_are_no_blocks(victim: StartVictim, tmp_path: Path) -> None:
+def test_addresses_that_are_no_blocks(victim: StartVictim) -> None:
     target = victim("leaky_sessions", "once")
     exe = next(
         line.split("-")[0]

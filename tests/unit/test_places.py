@@ -115,8 +115,9 @@ def test_the_stack_of_a_thread_that_runs_on_another_one() -> None:
         (27 + (160 + 5 * 16) // 8, "register xmm5 of thread 4711 'main'"),
         (27 + (576 + 6 * 16 + 8) // 8, "upper half of register ymm6 of thread 4711 'main'"),
         (27 + 2, "a vector register of thread 4711 'main'"),
+        (27 + (32 + 3 * 16) // 8, "register st(3) or mm3 of thread 4711 'main'"),
         (200, "register r15 of thread 99"),
-        (300, "the kernel (data of an epoll event, or value of a timer)"),
+        (300, "the kernel (an epoll event, a timer or a pending signal)"),
         (9999, "a register"),
     ],
 )
@@ -185,6 +186,8 @@ def test_a_leaked_block_is_explained_by_what_owns_it(tmp_path: Path) -> None:
         f"  block {head:#x}, 120 bytes: shop::Session",
         f"             -> block {below:#x}, 40 bytes: tree node",
     ]
+    unsure = answer(tmp_path, block=lost, leaks=leaks, doubts=[(0, 3, model.TAGGED)])
+    assert "it is possibly leaked: there is a word" in " ".join(unsure[0:2])
     direct = model.Block(head, head, 120, model.LEAKED, 0)
     rows = answer(tmp_path, block=direct, leaks=leaks, types=TYPES)
     assert rows[-1].endswith("it is a direct leak")
@@ -248,7 +251,7 @@ def test_a_machine_reads_what_a_person_reads(tmp_path: Path) -> None:
     }
     document = json.loads("\n".join(answer(tmp_path, "json", **given_, types=TYPES)))
     assert document["asked"] == hex(START + 8)
-    assert document["state"] == "live"
+    assert (document["state"], document["confidence"]) == ("live", None)
     assert document["block"]["type"] == "shop::Session"
     root, link = document["chain"]
     assert (root["holder"], root["kind"], root["block"]) == ("memory", "module", None)

@@ -141,8 +141,7 @@ class Kinds:
     """Live blocks that are alike, in columns: equal in size, arena, shape and kind of words.
 
     Attributes:
-        count, bytes: how many there are and their usable bytes.
-        size: usable bytes of each one.
+        count, bytes, size: how many there are, their usable bytes together, and of each one.
         example: address of one of them.
         arena: where they were allocated, 0 for the main arena.
         shape: what they look like (`UNKNOWN_SHAPE`, ...).
@@ -191,7 +190,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class WordOwner:
-    """Whose registers the words [first, first + count) are; `tid` 0 if the kernel holds them."""
+    """Whose registers words [first, first + count) are; `tid` 0 if the kernel holds them."""
 
     first: int
     count: int
@@ -344,8 +343,8 @@ class Group:
         reason: why they are only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
         sizes: of the direct leaks, most frequent first.
         tree: what hangs below them.
-        shape: what most of the blocks look like, if they have no type.
-        candidates: structs that they could be, the likeliest first.
+        shape, candidates: what most blocks look like, and structs that they could be, the likeliest
+            first, if they have no type.
     """
 
     allocations: int
@@ -369,12 +368,11 @@ class Folding:
     """All groups in columns, largest first, those that are only possibly leaked last.
 
     Attributes:
-        allocations, bytes: direct leaks of each group.
-        indirect_allocations, indirect_bytes: what hangs below them.
+        allocations, bytes, indirect_allocations, indirect_bytes: direct leaks of each group, and
+            what hangs below them.
         example: position (among all leaks, or kinds) of the block that stands for the group.
         size: usable bytes of that block.
-        type: index into `types`, -1 if the group has no C++ type.
-        types: readable type names.
+        type: index into `types`, which are readable names; -1 if the group has no C++ type.
         vtables, type_of_vtable: addresses, ascending, and the index into `types` of each.
         shape: what most blocks of the group look like (`UNKNOWN_SHAPE`, ...).
         reason: why each group is only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.

@@ -15,6 +15,8 @@ from reachscan.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO, Names
 
 VALUE = "value"
 """What keys call words that are no pointers."""
+_MOST_VALUES = 1 << 62
+"""Keys of groups are numbers below this; they are sorted, which is slow, when they come near."""
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
@@ -176,12 +178,21 @@ def _group(
     """Return a group number per row, and how many groups there are."""
     typed = type_of_row >= 0
     key = _compact(np.where(typed, -1 - type_of_row, rows.size.astype(np.int64)))
-    key = key * (model.MANGLED + 1) + rows.reason
+    parts = [rows.reason]
     for column in codes:
         # What a word looks like may differ between blocks that are alike.
         coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)
         coarse[typed] = ABSENT
-        key = _compact(key * (int(coarse.max(initial=0)) + 1) + coarse)
+        parts.append(coarse)
+    values = int(key.max(initial=0)) + 1
+    for part in parts:
+        width = int(part.max(initial=0)) + 1
+        if values * width > _MOST_VALUES:
+            key = _compact(key)
+            values = len(key)
+        key = key * width + part
+        values *= width
+    key = _compact(key)
     return key, int(key.max(initial=-1)) + 1
 
 

@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from typing import Any
 
-from reachscan.reports import Selection, json_file
+from reachscan.reports import Selection, doubts, json_file
 from reachscan.scanning import ScanResult
 
 _UNSAFE_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
@@ -23,17 +24,21 @@ def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
         result: what to report.
         selection: how much of it; single blocks are never listed.
     """
-    document = json_file.document(result, selection)
     style, script = _part("page.css"), _part("page.js")
     parts = {
         "policy": _policy(style, script),
         "title": _plain(f"{result.recording.target.name}: leaks"),
         "style": style,
         "script": script,
-        "data": json.dumps(document, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPTS),
+        "report": _data(json_file.document(result, selection)),
+        "reasons": _data({name: doubts.in_words(code) for code, name in doubts.NAMES.items()}),
     }
     # In one go: what is put in is not looked at again.
     yield re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html").rstrip())
+
+
+def _data(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPTS)
 
 
 def _plain(text: str) -> str:

@@ -16,7 +16,7 @@ from reachscan import model
 from reachscan.reports import Selection, html_page, json_file
 from reachscan.scanning import ScanResult, load
 
-HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'{{data}}\u2028\\ä"
+HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'{{report}}\u2028\\ä"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_it_holds_the_report_for_programs(hostile: ScanResult) -> None:
 def test_names_stay_names(hostile: ScanResult) -> None:
     text = page(hostile)
     assert text.isascii()
-    assert len(re.findall("<script", text)) == len(re.findall("</script", text)) == 2
+    assert len(re.findall("<script", text)) == len(re.findall("</script", text)) == 3
     assert "<img" not in text and "<!--" not in text
     title = content(text, "title")
     assert title.startswith("&lt;/script&gt;") and not set(title) & set("<>\"'")

@@ -124,6 +124,16 @@ def test_a_row_opens_to_its_tree_and_sizes(page: Page, tmp_path: Path) -> None:
     assert not page.complaints()
 
 
+def test_a_doubt_is_told_in_words(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, SAMPLE)
+    page.click("#search")
+    page.type("possible")
+    page.click("tr.group .toggle")
+    assert "if its unused bits are left out" in page.run(
+        "document.querySelector('.detail').innerText"
+    )
+
+
 def test_hostile_names_are_shown_and_not_obeyed(page: Page, tmp_path: Path) -> None:
     stream = Stream(
         leaks=[Leak(24, [CONSTANTS + 8]), Leak(40, [CODE + 8])],

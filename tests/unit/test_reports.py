@@ -18,7 +18,7 @@ from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 import reachscan
 from reachscan import model
-from reachscan.reports import Selection, json_file, logfmt, parts, text, wording
+from reachscan.reports import Selection, doubts, json_file, logfmt, parts, text, wording
 from reachscan.scanning import ScanResult, load
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/report-v1.json").read_text())
@@ -114,6 +114,12 @@ def test_what_is_only_possible_is_last_and_says_why(make: Any) -> None:
     amount = sum(group["bytes"] + group["indirect_bytes"] for group in possible)
     assert leaks["possible_bytes"] == amount == sum(b["size"] for b in blocks) == 1072
     assert leaks["possible_allocations"] == len(blocks) == 3
+
+
+def test_every_doubt_has_a_name_and_words() -> None:
+    reasons = set(range(model.DEFINITE + 1, model.MANGLED + 1))
+    assert set(doubts.NAMES) == reasons
+    assert len({doubts.in_words(reason) for reason in reasons}) == len(reasons)
 
 
 def test_json_says_when_and_how(make: Any) -> None:

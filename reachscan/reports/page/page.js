@@ -1,7 +1,9 @@
 "use strict";
 // Everything that comes from the target is set as text, never as markup.
 
-const report = JSON.parse(document.getElementById("report").textContent);
+const read = (id) => JSON.parse(document.getElementById(id).textContent);
+const report = read("report");
+const reasons = read("reasons"); // for doubt, in words
 const BATCH = 100; // rows made at a time
 const OPEN_LEVELS = 3; // of a tree
 
@@ -35,15 +37,6 @@ function time(microseconds) {
 const span = (least, most) => (least === most ? exact(least) : `${exact(least)}\u2013${exact(most)}`);
 
 const count = (number, what) => `${exact(number)} ${what}${number === 1 ? "" : "s"}`;
-
-const REASONS = {
-  "one-past-the-end": "there is a pointer to its very end, which may be meant for it",
-  "tagged-pointer": "there is a word that points to it if its unused bits are left out",
-  "unreadable-memory": "memory that could not be read may point to it",
-  changed: "it changed between the scans, so something may use it",
-  "signal-stack": "it may be a thread's stack for signal handlers; only the kernel knows",
-  "mangled-pointer": "there is a word that points to it if it was stored by setjmp()",
-};
 
 // The head of the page
 
@@ -279,7 +272,7 @@ function row(group) {
   if (group.standing !== "counts") what.append(" ", make("span", "aside", group.standing));
   if (group.type && group.signature) what.append(make("div", "dim mono", group.signature));
   const sure = make("span", group.confidence === "possible" ? "doubt" : "dim", group.confidence);
-  if (group.reason) sure.title = REASONS[group.reason] ?? group.reason;
+  if (group.reason) sure.title = reasons[group.reason];
   const made = make("tr", "group",
     make("td", "number", size(total(group)), make("div", "share", share)),
     make("td", "number", exact(group.allocations)),
@@ -300,7 +293,7 @@ function row(group) {
 function detail(group) {
   const { address, size: length, contents } = group.example;
   const about = make("div");
-  if (group.reason) about.append(part("Only possibly leaked", REASONS[group.reason] ?? group.reason));
+  if (group.reason) about.append(part("Only possibly leaked", reasons[group.reason]));
   if (group.rule) {
     const { rule, source, reason } = group.rule;
     about.append(part("Suppressed", make("code", "", rule), ` (${source})`, reason ? `: ${reason}` : ""));

@@ -73,6 +73,16 @@ inline bool repair_interrupted_call(Registers& r) {
   return true;
 }
 
+// The registers with which a thread begins a function of one argument that never returns.
+inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argument,
+                           std::uint64_t stack_top) {
+  r.rip = entry;
+  r.rdi = argument;
+  r.rsp = stack_top - 8;  // as behind a call
+  r.orig_rax = ~0ull;
+  r.eflags &= ~0x400ull;  // string instructions go upwards
+}
+
 // The registers with which the thread goes on in user mode, as the kernel would set them up.
 inline Registers resume_registers(Registers r) {
   if (!will_restart(r)) return r;

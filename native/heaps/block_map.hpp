@@ -62,7 +62,16 @@ class BlockMap {
   // Whether a word can be a pointer into a heap at all; the cheap test that most words fail.
   bool may_point(uint64_t value) const { return cluster_of(value) != nullptr; }
 
-  // Inlined by force: GCC 12 takes a function that only prefetches for one without effect.
+  // All that may_point() accepts lies in here, and little else does: two comparisons sort out most
+  // words.
+  Range hull() const {
+    if (cluster_count_ == 0) return {0, 0};
+    const Cluster& last = clusters_[cluster_count_ - 1];
+    return {clusters_[0].start, last.start + last.length};
+  }
+
+  // Fetches what claim() will look at. Inlined by force: GCC 12 drops calls of a function that does
+  // nothing but prefetch.
   [[gnu::always_inline]] void prefetch(uint64_t value) const {
     __builtin_prefetch(cluster_of(value)->pair(value));
     __builtin_prefetch(reinterpret_cast<const void*>(value));
@@ -71,24 +80,30 @@ class BlockMap {
   // The live block that `value` points into, wherever in it; 0 if none. One past the end is not in.
   uint64_t block_of(uint64_t value) const {
     const Cluster* cluster = cluster_of(value);
-    if (cluster == nullptr) return 0;
-    uint64_t start = cluster->last_start(value);
-    if (start == 0 || (cluster->pair(start)[0] >> bit_of(start) & 1) == 0) return 0;
-    // Only the last granule of a block has bytes that are not the block's.
-    uint64_t next = (value & ~(kGranule - 1)) + kGranule;
-    if ((value & 8) != 0 && is_edge(next) && value >= next - tail_before(next)) return 0;
-    return start;
+    return cluster == nullptr ? 0 : block_in(*cluster, value);
   }
 
   // Marks the live block that `value` points into. Returns its start if it was not marked before.
   uint64_t mark(uint64_t value) {
-    uint64_t start = block_of(value);
+    const Cluster* cluster = cluster_of(value);
+    uint64_t start = cluster == nullptr ? 0 : block_in(*cluster, value);
     if (start == 0) return 0;
-    uint64_t& marks = cluster_of(start)->pair(start)[1];
+    uint64_t& marks = cluster->pair(start)[1];
     uint64_t bit = 1ull << bit_of(start);
     if ((marks & bit) != 0) return 0;
     marks |= bit;
     return start;
+  }
+
+  // The same while other threads do it too: exactly one of them gets the block.
+  uint64_t mark_shared(uint64_t value) {
+    const Cluster* cluster = cluster_of(value);
+    uint64_t start = cluster == nullptr ? 0 : block_in(*cluster, value);
+    if (start == 0) return 0;
+    uint64_t* marks = cluster->pair(start) + 1;
+    uint64_t bit = 1ull << bit_of(start);
+    if ((relaxed(marks) & bit) != 0) return 0;
+    return (__atomic_fetch_or(marks, bit, __ATOMIC_RELAXED) & bit) == 0 ? start : 0;
   }
 
   // The end of the block's usable bytes.
@@ -148,6 +163,10 @@ class BlockMap {
   static constexpr std::size_t kMaxClusters = 8;
   static constexpr std::size_t kMaxRegions = 1 << 20;
 
+  // Marks change under the eyes of other threads; starts and boundaries stay.
+  static uint64_t relaxed(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+  static uint64_t edges_of(const uint64_t* pair) { return pair[0] | relaxed(pair + 1); }
+
   struct Cluster {
     uint64_t start;
     uint64_t length;
@@ -164,14 +183,14 @@ class BlockMap {
 
     uint64_t last_start(uint64_t value) const {
       uint64_t* at = pair(value);
-      uint64_t edges = (at[0] | at[1]) & (~0ull >> (63 - bit_of(value)));
+      uint64_t edges = edges_of(at) & (~0ull >> (63 - bit_of(value)));
       uint64_t base = value & ~(kSpan - 1);
       uint64_t stop = value & ~(kChunk - 1);
       while (edges == 0) {
         if (base == stop) return carries[(value - start) / kChunk];
         base -= kSpan;
         at -= 2;
-        edges = at[0] | at[1];
+        edges = edges_of(at);
       }
       return base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
     }
@@ -180,11 +199,11 @@ class BlockMap {
       uint64_t* at = pair(address);
       uint64_t base = address & ~(kSpan - 1);
       // Two shifts: bit 63 would need a shift by 64.
-      uint64_t edges = (at[0] | at[1]) & (~0ull << bit_of(address) << 1);
+      uint64_t edges = edges_of(at) & (~0ull << bit_of(address) << 1);
       while (edges == 0) {
         at += 2;
         base += kSpan;
-        edges = at[0] | at[1];
+        edges = edges_of(at);
       }
       return base + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
     }
@@ -194,12 +213,26 @@ class BlockMap {
       for (uint64_t base = region.start & ~(kSpan - 1); base < region.end; base += kSpan) {
         if (base % kChunk == 0 && base > region.start) carries[(base - start) / kChunk] = last;
         uint64_t* at = pair(base);
-        uint64_t edges = at[0] | at[1];
+        uint64_t edges = edges_of(at);
         if (edges != 0)
           last = base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
       }
     }
   };
+
+  // Most pointers point to the start of a block.
+  uint64_t block_in(const Cluster& cluster, uint64_t value) const {
+    unsigned bit = bit_of(value);
+    uint64_t start = value & ~(kGranule - 1);
+    if ((cluster.pair(value)[0] >> bit & 1) == 0) {
+      start = cluster.last_start(value);
+      if (start == 0 || (cluster.pair(start)[0] >> bit_of(start) & 1) == 0) return 0;
+    }
+    // Only the last granule of a block has bytes that are not the block's.
+    uint64_t next = (value & ~(kGranule - 1)) + kGranule;
+    if ((value & 8) != 0 && is_edge(next) && value >= next - tail_before(next)) return 0;
+    return start;
+  }
 
   static unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
 
@@ -243,7 +276,7 @@ class BlockMap {
 
   bool is_edge(uint64_t address) const {
     const uint64_t* pair = pair_at(address);
-    return ((pair[0] | pair[1]) >> bit_of(address) & 1) != 0;
+    return (edges_of(pair) >> bit_of(address) & 1) != 0;
   }
 
   // Blocks of the common kind end 8 bytes before the next one's user address, since its size word

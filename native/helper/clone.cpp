@@ -1,13 +1,18 @@
 #include "helper/clone.hpp"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
+
+#include "helper/process.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -16,6 +21,7 @@ using wire::Step;
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kHugePage = 2u << 20;
+constexpr std::uint64_t kThreadStackBytes = 64 << 10;
 constexpr auto kCallLimit = std::chrono::seconds(10);
 
 [[noreturn]] void fail_dead(pid_t pid, int error) {
@@ -23,15 +29,32 @@ constexpr auto kCallLimit = std::chrono::seconds(10);
                 "the clone of the target died, probably for want of memory", error, pid);
 }
 
+// Not as the target, which may run with real-time priority or on processors of its own. What is not
+// allowed here does no harm.
+void schedule_as_ourselves(pid_t pid) {
+  cpu_set_t processors;
+  if (sched_getaffinity(0, sizeof processors, &processors) == 0)
+    sched_setaffinity(pid, sizeof processors, &processors);
+  sched_param normal{};
+  sched_setscheduler(pid, SCHED_OTHER, &normal);
+  setpriority(PRIO_PROCESS, static_cast<id_t>(pid), getpriority(PRIO_PROCESS, 0));
+}
+
+void reap(pid_t tid) {
+  while (waitpid(tid, nullptr, __WALL) < 0 && errno == EINTR) {
+  }
+}
+
 }  // namespace
 
-Clone::Clone(pid_t pid, std::uint64_t gadget) : pid_(pid), memory_(pid), gadget_(gadget) {
+Clone::Clone(pid_t pid, std::uint64_t gadget) : Tracee(pid, gadget), memory_(pid) {
   move_gadget(gadget);
+  schedule_as_ourselves(pid);
   // Signals to the target's process group reach the clone too; none may run a handler here.
   std::uint64_t all = ~0ull;
-  ptrace(PTRACE_SETSIGMASK, pid_, sizeof all, &all);
+  ptrace(PTRACE_SETSIGMASK, pid, sizeof all, &all);
   // If memory runs out, the clone goes first. Failing to say so harms nobody.
-  std::ofstream("/proc/" + std::to_string(pid_) + "/oom_score_adj") << 1000;
+  std::ofstream("/proc/" + std::to_string(pid) + "/oom_score_adj") << 1000;
 }
 
 void Clone::move_gadget(std::uint64_t gadget) {
@@ -41,27 +64,27 @@ void Clone::move_gadget(std::uint64_t gadget) {
 }
 
 Clone::~Clone() {
-  kill(pid_, SIGKILL);
-  // Reaped as a tracee; its parent (init) then reaps the rest.
-  while (waitpid(pid_, nullptr, __WALL) < 0 && errno == EINTR) {
-  }
+  kill(pid(), SIGKILL);
+  // Reaped as tracees, the first thread last; its parent (init) then reaps the rest.
+  for (const Tracee& thread : added_) reap(thread.tid());
+  reap(pid());
 }
 
-arch::Registers Clone::registers() {
+arch::Registers Tracee::registers() {
   arch::Registers registers;
-  if (!arch::get_registers(pid_, registers)) fail_dead(pid_, errno);
+  if (!arch::get_registers(tid_, registers)) fail_dead(tid_, errno);
   return registers;
 }
 
-void Clone::set_registers(arch::Registers& registers) {
-  if (!arch::set_registers(pid_, registers)) fail_dead(pid_, errno);
+void Tracee::set_registers(arch::Registers& registers) {
+  if (!arch::set_registers(tid_, registers)) fail_dead(tid_, errno);
 }
 
-void Clone::resume() {
-  if (ptrace(PTRACE_CONT, pid_, nullptr, nullptr) != 0) fail_dead(pid_, errno);
+void Tracee::resume() {
+  if (ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) fail_dead(tid_, errno);
 }
 
-std::int64_t Clone::call(std::uint64_t number, std::array<std::uint64_t, 6> arguments) {
+std::int64_t Tracee::call(std::uint64_t number, std::array<std::uint64_t, 6> arguments) {
   arch::Registers saved = registers();
   arch::Registers r = saved;
   r.rax = number;
@@ -76,14 +99,14 @@ std::int64_t Clone::call(std::uint64_t number, std::array<std::uint64_t, 6> argu
   set_registers(r);
   resume();
   for (;;) {
-    WaitStatus status = wait_for(pid_, Step::kServeRequest, Clock::now() + kCallLimit);
-    if (!status.stopped()) fail_dead(pid_, 0);
+    WaitStatus status = wait_for(tid_, Step::kServeRequest, Clock::now() + kCallLimit);
+    if (!status.stopped()) fail_dead(tid_, 0);
     r = registers();
     if (status.event() == 0 && status.signal() == SIGTRAP &&
         r.rip == gadget_ + arch::kSyscallGadget.size())
       break;
     if (status.event() == 0 && (status.signal() == SIGSEGV || status.signal() == SIGBUS))
-      fail_dead(pid_, EFAULT);
+      fail_dead(tid_, EFAULT);
     resume();  // a signal for the whole process group: not for the clone
   }
   auto result = static_cast<std::int64_t>(r.rax);
@@ -91,17 +114,42 @@ std::int64_t Clone::call(std::uint64_t number, std::array<std::uint64_t, 6> argu
   return result;
 }
 
-std::uint64_t Clone::map_memory(std::uint64_t length, int protection) {
+std::uint64_t Tracee::map_memory(std::uint64_t length, int protection) {
   std::int64_t result = call(SYS_mmap, {0, length, static_cast<std::uint64_t>(protection),
                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, ~0ull, 0});
   return result < 0 ? 0 : static_cast<std::uint64_t>(result);
 }
 
-bool Clone::replace_by_zeros(std::uint64_t page) {
+bool Tracee::replace_by_zeros(std::uint64_t page) {
   for (std::uint64_t size : {kPage, kHugePage}) {
     std::int64_t result = call(SYS_mmap, {page & ~(size - 1), size, PROT_READ,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0});
     if (result >= 0) return true;
+  }
+  return false;
+}
+
+bool Clone::add_thread(std::uint64_t entry, std::uint64_t argument) {
+  std::uint64_t stack = map_memory(kThreadStackBytes, PROT_READ | PROT_WRITE);
+  if (stack == 0) return false;
+  // The kernel attaches us to the new thread, which dies with us as this one does.
+  if (ptrace(PTRACE_SETOPTIONS, pid(), nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE) != 0)
+    fail_dead(pid(), errno);
+  constexpr std::uint64_t kFlags =
+      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+  if (call(SYS_clone, {kFlags, stack + kThreadStackBytes, 0, 0, 0, 0}) < 0) return false;
+  // The call tells the number that the thread has in the target's namespace, not ours.
+  for (pid_t tid : list_threads(pid())) {
+    bool known = tid == pid() || std::any_of(added_.begin(), added_.end(),
+                                             [tid](const Tracee& t) { return t.tid() == tid; });
+    if (known) continue;
+    if (!wait_for(tid, Step::kServeRequest, Clock::now() + kCallLimit).stopped())
+      fail_dead(tid, ECHILD);
+    Tracee& thread = added_.emplace_back(tid, gadget_);
+    arch::Registers start = thread.registers();
+    arch::begin_function(start, entry, argument, stack + kThreadStackBytes);
+    thread.set_registers(start);
+    return true;
   }
   return false;
 }

@@ -1,11 +1,12 @@
 // The frozen clone: a stopped process with the target's memory that nobody else knows. It is killed
-// when this object goes, and by the kernel if we die first.
+// with all of its threads when this object goes, and by the kernel if we die first.
 #pragma once
 
 #include <sys/types.h>
 
 #include <array>
 #include <cstdint>
+#include <deque>
 
 #include "arch/x86_64.hpp"
 #include "helper/memory.hpp"
@@ -13,19 +14,14 @@
 
 namespace reachscan::helper {
 
-class Clone {
+// A stopped thread of the clone.
+class Tracee {
  public:
-  // `gadget` is an address in executable memory that the clone does not need any more.
-  Clone(pid_t pid, std::uint64_t gadget);
-  ~Clone();
-  Clone(const Clone&) = delete;
-  Clone& operator=(const Clone&) = delete;
+  // `gadget` is the address of a system call instruction and a breakpoint.
+  Tracee(pid_t tid, std::uint64_t gadget) : tid_(tid), gadget_(gadget) {}
 
-  // From now on system calls are made from there.
-  void move_gadget(std::uint64_t gadget);
-
-  // Makes the clone execute one system call; its registers are as before afterwards. Returns the
-  // raw result, negative errno included. Throws Failure(kServeRequest) if the clone died.
+  // Executes one system call; the registers are as before afterwards. Returns the raw result,
+  // negative errno included. Throws Failure(kServeRequest) if the clone died.
   std::int64_t call(std::uint64_t number, std::array<std::uint64_t, 6> arguments);
 
   // Fresh private memory, zeroed and lazily backed; 0 if the kernel refuses.
@@ -38,13 +34,36 @@ class Clone {
   arch::Registers registers();
   void resume();
 
-  pid_t pid() const { return pid_; }
+  pid_t tid() const { return tid_; }
+
+ protected:
+  pid_t tid_;
+  std::uint64_t gadget_;
+};
+
+// The clone as a whole and its first thread.
+class Clone : public Tracee {
+ public:
+  // `gadget` is an address in executable memory that the clone does not need any more.
+  Clone(pid_t pid, std::uint64_t gadget);
+  ~Clone();
+  Clone(const Clone&) = delete;
+  Clone& operator=(const Clone&) = delete;
+
+  // From now on system calls are made from there.
+  void move_gadget(std::uint64_t gadget);
+
+  // One more thread, stopped before the instruction at `entry`; a function that begins there finds
+  // its argument. False if the kernel refuses.
+  bool add_thread(std::uint64_t entry, std::uint64_t argument);
+  std::deque<Tracee>& added_threads() { return added_; }
+
+  pid_t pid() const { return tid_; }
   const Memory& memory() const { return memory_; }
 
  private:
-  pid_t pid_;
   Memory memory_;
-  std::uint64_t gadget_;
+  std::deque<Tracee> added_;
 };
 
 }  // namespace reachscan::helper

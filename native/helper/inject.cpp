@@ -20,6 +20,8 @@ using wire::Step;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kStackBytes = 256 << 10;
 constexpr std::uint64_t kOutputBytes = 1 << 20;
+constexpr auto kNap = std::chrono::milliseconds(1);
+constexpr auto kPoll = std::chrono::milliseconds(20);
 
 std::string hex(std::uint64_t value) {
   char text[24];
@@ -46,6 +48,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone
   control.query = inputs.options.query;
   control.contents_bytes = inputs.options.contents_bytes;
   control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
+  control.marking_threads = inputs.options.threads;
   control.digests = inputs.options.digests ? 1 : 0;
   if (inputs.suspects != nullptr) {
     control.only_suspects = 1;
@@ -56,10 +59,8 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone
   clone_.memory().write(Step::kWriteInputs, control_, &control, sizeof control);
 
   arch::Registers registers = clone_.registers();
-  registers.rip = control_ + abi::kControlBytes;
-  registers.rsp = map(kStackBytes, "the stack") + kStackBytes;
-  registers.orig_rax = ~0ull;
-  registers.eflags &= ~0x400ull;  // string instructions go upwards
+  arch::begin_function(registers, control_ + abi::kControlBytes, 0,
+                       map(kStackBytes, "the stack") + kStackBytes);
   clone_.set_registers(registers);
 }
 
@@ -96,55 +97,109 @@ void SweeperRun::map_code() {
 
 SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline) {
   SweepResult result;
-  for (bool finished = false; !finished;) {
-    clone_.resume();
-    WaitStatus status = wait_for(clone_.pid(), Step::kRunSweeper, deadline);
-    if (!status.stopped())
-      throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
-                    "the clone of the target was killed, probably for want of memory", 0,
-                    clone_.pid());
-    if (status.event() == 0 && status.signal() == SIGTRAP) {
-      finished = serve(stream, on_phase, result);
-    } else if (status.event() == 0 && (status.signal() == SIGSEGV || status.signal() == SIGBUS)) {
-      handle_fault(status.signal(), result);
-    } else if (status.event() == 0 && (status.signal() == SIGILL || status.signal() == SIGFPE)) {
-      throw Failure(Step::kRunSweeper, "internal", "the sweeper crashed", 0, clone_.pid(),
-                    clone_.registers().rip - control_ - abi::kControlBytes);
+  threads_ = {{&clone_, false}};
+  clone_.resume();
+  for (;;) {
+    bool quiet = true;
+    // What the first thread asks for may change the number of threads.
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+      Tracee& thread = *threads_[i].tracee;
+      WaitStatus status{};
+      if (threads_[i].naps || !poll_for(thread.tid(), Step::kRunSweeper, status)) continue;
+      quiet = false;
+      switch (handle_stop(thread, status, stream, on_phase, result)) {
+        case Next::kFinished:
+          return result;
+        case Next::kNap:
+          threads_[i].naps = true;
+          break;
+        case Next::kGoOn:
+          thread.resume();
+          break;
+      }
     }
-    // Any other signal was meant for the target's process group.
+    if (quiet) rest(deadline);
   }
-  return result;
 }
 
-// True when the sweeper has come to its end.
-bool SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& result) {
+void SweeperRun::rest(Clock::time_point deadline) {
+  if (Clock::now() > deadline)
+    throw Failure(Step::kRunSweeper, "timeout", "the search did not end in time", ETIMEDOUT,
+                  clone_.pid());
+  bool anyone_naps = std::any_of(threads_.begin(), threads_.end(),
+                                 [](const Thread& thread) { return thread.naps; });
+  wait_for_event(anyone_naps ? kNap : kPoll);
+  for (Thread& thread : threads_) {
+    if (thread.naps) thread.tracee->resume();
+    thread.naps = false;
+  }
+}
+
+SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stream& stream,
+                                         const OnPhase& on_phase, SweepResult& result) {
+  if (!status.stopped())
+    throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+                  "the clone of the target was killed, probably for want of memory", 0,
+                  thread.tid());
+  // An event, or a signal that was meant for the target's process group.
+  if (status.event() != 0) return Next::kGoOn;
+  if (status.signal() == SIGTRAP)
+    return &thread == &clone_ ? serve(stream, on_phase, result) : Next::kNap;
+  if (status.signal() == SIGSEGV || status.signal() == SIGBUS)
+    handle_fault(thread, status.signal(), result);
+  if (status.signal() == SIGILL || status.signal() == SIGFPE)
+    throw Failure(Step::kRunSweeper, "internal", "the sweeper crashed", 0, thread.tid(),
+                  thread.registers().rip - control_ - abi::kControlBytes);
+  return Next::kGoOn;
+}
+
+void SweeperRun::answer(std::uint64_t value) const {
+  clone_.memory().write(Step::kServeRequest, control_ + offsetof(abi::Control, result), &value,
+                        sizeof value);
+}
+
+void SweeperRun::start_thread(const abi::Control& control) {
+  bool started = clone_.add_thread(control.first, control.second);
+  answer(started ? 1 : 0);
+  if (!started) return;
+  threads_.push_back({&clone_.added_threads().back(), false});
+  threads_.back().tracee->resume();
+}
+
+SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& result) {
   abi::Control control;
   clone_.memory().read(Step::kServeRequest, control_, &control, sizeof control);
   switch (control.request) {
     case abi::Request::kMapMemory:
-      control.result = clone_.map_memory(control.first, PROT_READ | PROT_WRITE);
-      clone_.memory().write(Step::kServeRequest, control_ + offsetof(abi::Control, result),
-                            &control.result, sizeof control.result);
-      return false;
+      answer(clone_.map_memory(control.first, PROT_READ | PROT_WRITE));
+      return Next::kGoOn;
     case abi::Request::kFlush: {
       std::vector<unsigned char> frames(std::min<std::uint64_t>(control.first, kOutputBytes));
       clone_.memory().read(Step::kServeRequest, control.output, frames.data(), frames.size());
       stream.frames(frames.data(), frames.size());
       flushed_ = true;
-      return false;
+      return Next::kGoOn;
     }
     case abi::Request::kPhase:
       on_phase(static_cast<wire::Phase>(control.first), control.second, control.third);
-      return false;
+      return Next::kGoOn;
+    case abi::Request::kStartThread:
+      start_thread(control);
+      return Next::kGoOn;
+    case abi::Request::kEndThreads:
+      threads_.resize(1);
+      return Next::kGoOn;
+    case abi::Request::kNap:
+      return Next::kNap;
     case abi::Request::kFinished:
       result.totals = control.totals;
-      return true;
+      return Next::kFinished;
     case abi::Request::kSuspects:
       take_suspects(control, result);
-      return false;
+      return Next::kGoOn;
     case abi::Request::kRefused:
       refuse_scan(control, result);
-      return true;
+      return Next::kFinished;
     case abi::Request::kNone:
       break;
   }
@@ -177,19 +232,19 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
 
 // Pages that are mapped but cannot be read (guard pages, files cut short) hold nothing for the
 // sweeper: a page of zeros takes their place and the instruction runs again.
-void SweeperRun::handle_fault(int signal, SweepResult& result) {
+void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
   siginfo_t info{};
-  ptrace(PTRACE_GETSIGINFO, clone_.pid(), nullptr, &info);
+  ptrace(PTRACE_GETSIGINFO, thread.tid(), nullptr, &info);
   auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
   auto at =
       std::upper_bound(inputs_.mappings.begin(), inputs_.mappings.end(), address,
                        [](std::uint64_t value, const abi::Mapping& m) { return value < m.end; });
   bool known = at != inputs_.mappings.end() && address >= at->start && info.si_code != SI_KERNEL;
-  if (!known || !clone_.replace_by_zeros(address & ~(kPage - 1)))
+  if (!known || !thread.replace_by_zeros(address & ~(kPage - 1)))
     throw Failure(Step::kRunSweeper, "internal",
                   std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
-                      hex(clone_.registers().rip - control_ - abi::kControlBytes),
-                  0, clone_.pid(), address);
+                      hex(thread.registers().rip - control_ - abi::kControlBytes),
+                  0, thread.tid(), address);
   if ((at->perms & wire::kWrite) != 0) ++result.unreadable_pages;
 }
 

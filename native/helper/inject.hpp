@@ -1,4 +1,5 @@
-// Maps the sweeper into the frozen clone, runs it and serves its requests.
+// Maps the sweeper into the frozen clone, runs it and serves its requests. Only the clone's first
+// thread makes requests; others, which it asks for, mark along with it.
 //
 //   low    [control block, whole pages]  read-write   the only thing both sides write
 //          [sweeper's code]              read-execute
@@ -52,16 +53,29 @@ class SweeperRun {
   std::uint64_t map(std::uint64_t length, const char* what);
   std::uint64_t place(const void* bytes, std::uint64_t length, const char* what);
   void map_code();
-  bool serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);
+  // What becomes of a thread that has stopped.
+  enum class Next { kGoOn, kNap, kFinished };
+  Next handle_stop(Tracee& thread, WaitStatus status, Stream& stream, const OnPhase& on_phase,
+                   SweepResult& result);
+  Next serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);
+  void answer(std::uint64_t value) const;
+  void start_thread(const abi::Control& control);
+  // Sleeps until something happens; who naps is woken.
+  void rest(Clock::time_point deadline);
   void take_suspects(const abi::Control& control, SweepResult& result) const;
   void refuse_scan(const abi::Control& control, SweepResult& result);
-  void handle_fault(int signal, SweepResult& result);
+  void handle_fault(Tracee& thread, int signal, SweepResult& result);
   std::string read_text(std::uint64_t address) const;
 
   Clone& clone_;
   const SweeperInputs& inputs_;
   std::uint64_t control_ = 0;
-  bool flushed_ = false;  // some results are out: no other method may start over
+  struct Thread {
+    Tracee* tracee;
+    bool naps;
+  };
+  std::vector<Thread> threads_;  // the clone's first is the first
+  bool flushed_ = false;         // some results are out: no other method may start over
 };
 
 }  // namespace reachscan::helper

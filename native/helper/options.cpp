@@ -1,7 +1,9 @@
 #include "helper/options.hpp"
 
 #include <getopt.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +11,9 @@
 
 namespace reachscan::helper {
 namespace {
+
+// Memory is the limit, and the target wants some of it too.
+constexpr std::uint32_t kMostThreads = 8;
 
 constexpr char kUsage[] =
     "usage: reachscan-helper --pid N [--method auto|clone|copy|live] [--threads N]\n"
@@ -79,6 +84,12 @@ std::uint64_t address(const char* text) {
 
 }  // namespace
 
+std::uint32_t default_threads() {
+  cpu_set_t processors;
+  if (sched_getaffinity(0, sizeof processors, &processors) != 0) return 1;
+  return std::min(static_cast<std::uint32_t>(CPU_COUNT(&processors)), kMostThreads);
+}
+
 Options parse_options(int argc, char** argv) {
   Options options;
   for (int option; (option = getopt_long(argc, argv, "", kLongOptions, nullptr)) != -1;) {
@@ -90,7 +101,7 @@ Options parse_options(int argc, char** argv) {
         options.method = optarg;
         break;
       case kThreads:
-        number(optarg, 1, 256);
+        options.threads = number(optarg, 1, 256);
         break;
       case kTimeout:
         options.timeout = std::chrono::seconds(number(optarg, 1, 1u << 24));

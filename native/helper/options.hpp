@@ -11,14 +11,18 @@
 
 namespace reachscan::helper {
 
+// The processors we may use, but no more than marking gains from.
+std::uint32_t default_threads();
+
 struct Options {
   pid_t pid = 0;
   std::string method = "auto";
   std::uint32_t contents_bytes = 0;
   std::chrono::seconds timeout{3600};
   abi::Task task = abi::Task::kFindLeaks;
-  std::uint64_t query = 0;  // an address, if the task is about one
-  bool digests = false;     // of what leaked blocks hold
+  std::uint64_t query = 0;                    // an address, if the task is about one
+  bool digests = false;                       // of what leaked blocks hold
+  std::uint32_t threads = default_threads();  // that mark
   bool verbose = false;
   std::uint32_t die_at_call =
       0;                     // for tests of what the target notices; helper/fault_injection.hpp

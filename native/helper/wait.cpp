@@ -32,17 +32,20 @@ bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
   return true;
 }
 
-bool wait_until(pid_t tid, wire::Step step, Clock::time_point deadline, WaitStatus& status) {
+void wait_for_event(std::chrono::nanoseconds limit) {
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
+  timespec time{0, static_cast<long>(limit.count())};
+  sigtimedwait(&child, nullptr, &time);
+}
+
+bool wait_until(pid_t tid, wire::Step step, Clock::time_point deadline, WaitStatus& status) {
   while (!poll_for(tid, step, status)) {
     auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
     if (left.count() <= 0) return false;
     // SIGCHLD is one bit: the event of another task may have taken the wake-up of this one.
-    auto slice = std::min<std::int64_t>(left.count(), 20'000'000);
-    timespec limit{0, static_cast<long>(slice)};
-    sigtimedwait(&child, nullptr, &limit);
+    wait_for_event(std::min<std::chrono::nanoseconds>(left, std::chrono::milliseconds(20)));
   }
   return true;
 }

@@ -31,4 +31,7 @@ WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline);
 // The same without waiting: false if the task has nothing to report yet.
 bool poll_for(pid_t tid, wire::Step step, WaitStatus& status);
 
+// Sleeps until something has happened to any traced task or `limit` (below a second) is over.
+void wait_for_event(std::chrono::nanoseconds limit);
+
 }  // namespace reachscan::helper

@@ -14,6 +14,7 @@ using heaps::uint64_t;
 // The test plays the helper.
 abi::Control* control();
 void trap();
+inline void relax() {}
 #else
 extern "C" const char reachscan_blob[];
 // The helper puts the control block right below the blob, which therefore needs no variable.
@@ -22,6 +23,8 @@ inline abi::Control* control() {
                                          abi::kControlBytes);
 }
 inline void trap() { asm volatile("int3" ::: "memory"); }
+// Inside a loop that waits for another thread.
+inline void relax() { asm volatile("pause" ::: "memory"); }
 #endif
 
 inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t second = 0,

@@ -7,6 +7,7 @@
 #include "sweeper/answer.hpp"
 #include "sweeper/doubt.hpp"
 #include "sweeper/kinds.hpp"
+#include "sweeper/mark_reachable.hpp"
 #include "sweeper/suspects.hpp"
 #ifndef REACHSCAN_HOSTED
 #include "sweeper/runtime.hpp"
@@ -83,12 +84,10 @@ Roots find_roots(const Space& space, const Walker& walker, const heaps::BlockMap
 
 void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
-  // Beyond the heap's own words, one slice of a root may be waiting.
-  const heaps::Totals& totals = scan.walker.totals;
-  Marker marker(scan.space, scan.blocks, totals.bytes / 8 + totals.blocks + heaps::kPage);
-  marker.expect(scan.roots.size() + totals.bytes);
-  scan.roots.mark(marker);
-  if (control()->only_suspects != 0) spare_all_but_suspects(scan.space, scan.blocks, marker);
+  mark_reachable(scan.space, scan.roots, scan.blocks, scan.walker.totals);
+  if (control()->only_suspects == 0) return;
+  Team team(most_candidates(scan.walker.totals));
+  spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, team));
 }
 
 void collect(const Scan& scan) {

@@ -47,8 +47,22 @@ void Graph::mark() {
       starts_.begin(), starts_.end(), uint64_t{0},
       [this](uint64_t sum, uint64_t block) { return sum + (blocks.end_of(block) - block) / 8; });
   sweeper::Marker marking = marker(heap_words + size() + heaps::kPage);
-  auto first = reinterpret_cast<uint64_t>(roots_.data());
-  marking.mark_range(first, first + 8 * roots_.size());
+  marking.mark_range(first_root(), end_of_roots());
+}
+
+void Graph::connect_randomly(std::mt19937_64& random) {
+  std::size_t edges = random() % (3 * size());
+  for (std::size_t i = 0; i < edges; ++i) {
+    std::size_t from = random() % size(), to = random() % size();
+    point(from, random() % words(from), to, random() % (bytes(to) + 8));
+  }
+  for (std::size_t i = random() % 4; i > 0; --i) root(random() % size());
+}
+
+void Graph::check_marks() const {
+  std::vector<bool> expected = reachable_from_roots();
+  for (std::size_t block = 0; block < size(); ++block)
+    CHECK_EQ(blocks.is_marked(start(block)), bool{expected[block]});
 }
 
 std::size_t Graph::block_at(uint64_t value) const {

@@ -1,6 +1,8 @@
 // Blocks in real memory that point to each other, and the obvious ways to tell what is reachable.
 #pragma once
 
+#include <deque>
+#include <random>
 #include <vector>
 
 #include "heaps/block_map.hpp"
@@ -28,7 +30,12 @@ class Graph {
   }
   // Lets the next word of the root area point into a block.
   void root(std::size_t to, uint64_t offset = 0);
-  sweeper::Marker marker(uint64_t stack_words) { return {memory.space(), blocks, stack_words}; }
+  // A marker in a team of its own, which has room for so many candidates that it cannot keep.
+  sweeper::Marker marker(uint64_t capacity) {
+    return {memory.space(), blocks, teams_.emplace_back(capacity)};
+  }
+  // Pointers from anywhere to anywhere, interior ones and some that just miss; a few roots.
+  void connect_randomly(std::mt19937_64& random);
   // Marks from the roots.
   void mark();
 
@@ -38,6 +45,10 @@ class Graph {
   // Which blocks a walk from `from` visits, `from` included, on blocks that `enter` admits.
   std::vector<bool> reachable(std::vector<std::size_t> from, const std::vector<bool>& enter) const;
   std::vector<bool> reachable_from_roots() const;
+  // Fails unless exactly those are marked.
+  void check_marks() const;
+  uint64_t first_root() const { return reinterpret_cast<uint64_t>(roots_.data()); }
+  uint64_t end_of_roots() const { return first_root() + 8 * roots_.size(); }
 
   Memory memory;
   heaps::BlockMap blocks;
@@ -46,6 +57,7 @@ class Graph {
   std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;
   std::vector<uint64_t> roots_;
+  std::deque<sweeper::Team> teams_;
 };
 
 }  // namespace reachscan::tests

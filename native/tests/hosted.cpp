@@ -42,6 +42,10 @@ void Host::serve() {
       suspects.assign(first, first + control.second);
       return;
     }
+    case abi::Request::kStartThread:  // refused: result stays 0
+    case abi::Request::kEndThreads:
+    case abi::Request::kNap:
+      return;
     case abi::Request::kFinished:
       finished = true;
       return;

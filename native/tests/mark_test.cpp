@@ -7,17 +7,11 @@
 namespace reachscan::tests {
 namespace {
 
-void check_marks(const Graph& graph) {
-  std::vector<bool> expected = graph.reachable_from_roots();
-  for (std::size_t block = 0; block < graph.size(); ++block)
-    CHECK_EQ(graph.blocks.is_marked(graph.start(block)), bool{expected[block]});
-}
-
 CASE(nothing_points_anywhere) {
   Host host;
   Graph graph(5, 3);
   graph.mark();
-  check_marks(graph);
+  graph.check_marks();
   CHECK(!graph.blocks.is_marked(graph.start(0)));
 }
 
@@ -86,7 +80,7 @@ CASE(cycles_self_pointers_and_diamonds_end) {
   graph.point(6, 1, 4);
   graph.root(0);
   graph.mark();
-  check_marks(graph);
+  graph.check_marks();
   CHECK(graph.blocks.is_marked(graph.start(4)));
   CHECK(!graph.blocks.is_marked(graph.start(5)));
 }
@@ -129,7 +123,7 @@ CASE(large_blocks_are_scanned_whole) {
   graph.point(1, graph.words(1) - 1, 0, 4096);
   graph.root(0, 1 << 20);
   graph.mark();
-  check_marks(graph);
+  graph.check_marks();
   CHECK(graph.blocks.is_marked(graph.start(kChildren + 1)));
 }
 
@@ -179,29 +173,27 @@ CASE(a_heap_full_of_pointers_fits_the_stack) {
       graph.point(block, w, (block * 7 + w) % kBlocks, w % graph.bytes(0));
   for (std::size_t i = 0; i < 1000; ++i) graph.root(i % kBlocks);
   graph.mark();
-  check_marks(graph);
+  graph.check_marks();
 }
 
-CASE(a_full_stack_is_refused) {
+// Each block's last word is looked at first, and leads on; the others wait.
+CASE(what_does_not_fit_is_noticed) {
   Host host;
-  Graph graph(1, 101);
-  for (std::size_t w = 0; w < graph.words(0); ++w) graph.point(0, w, 0);
-  sweeper::Marker marker = graph.marker(20);
-  try {
+  constexpr std::size_t kBlocks = 40, kWords = 511;
+  Graph graph(kBlocks, kWords);
+  for (std::size_t block = 0; block + 1 < kBlocks; ++block)
+    for (std::size_t w = 0; w < kWords; ++w) graph.point(block, w, block + 1);
+  for (std::size_t room : {kBlocks * kWords, std::size_t{20}}) {
+    sweeper::Team team(room);
+    sweeper::Marker marker(graph.memory.space(), graph.blocks, team);
     marker.mark_value(graph.start(0));
-    CHECK(false);
-  } catch (const Refused& refused) {
-    CHECK(refused.refusal == abi::Refusal::kNoMemory);
+    CHECK_EQ(team.overflowed(), room == 20);
+    if (room == 20) break;
+    for (std::size_t block = 0; block < kBlocks; ++block) {
+      CHECK(graph.blocks.is_marked(graph.start(block)));
+      graph.blocks.clear_mark(graph.start(block));
+    }
   }
-}
-
-void random_graph(Graph& graph, std::mt19937_64& random) {
-  std::size_t edges = random() % (3 * graph.size());
-  for (std::size_t i = 0; i < edges; ++i) {
-    std::size_t from = random() % graph.size(), to = random() % graph.size();
-    graph.point(from, random() % graph.words(from), to, random() % (graph.bytes(to) + 8));
-  }
-  for (std::size_t i = random() % 4; i > 0; --i) graph.root(random() % graph.size());
 }
 
 CASE(random_graphs_are_marked_as_the_model_says) {
@@ -212,9 +204,9 @@ CASE(random_graphs_are_marked_as_the_model_says) {
     std::vector<std::size_t> words(1 + random() % 100);
     for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 2000 : 12);
     Graph graph(words);
-    random_graph(graph, random);
+    graph.connect_randomly(random);
     graph.mark();
-    check_marks(graph);
+    graph.check_marks();
   }
 }
 

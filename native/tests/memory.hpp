@@ -12,8 +12,13 @@ using heaps::uint64_t;
 
 constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
 
-// Far from where the kernel and the sanitizers put things.
+// Far from where the kernel and the sanitizers put things; the thread sanitizer knows only some
+// parts of the address space.
+#ifdef __SANITIZE_THREAD__
+constexpr uint64_t kWorld = 0x001000000000;
+#else
 constexpr uint64_t kWorld = 0x200000000000;
+#endif
 
 class Memory {
  public:

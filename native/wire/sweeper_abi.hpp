@@ -57,12 +57,16 @@ static_assert(sizeof(Suspect) == 24);
 
 enum class Request : std::uint32_t {
   kNone = 0,
-  kMapMemory,  // first = bytes; result = address of zeroed, lazily backed memory, 0 if refused
-  kFlush,      // first = bytes of whole frames at `output`
-  kPhase,      // first = wire::Phase, second = work done, third = work in total
-  kFinished,   // all records have been flushed; Control::totals is filled in
-  kSuspects,   // first = address of Suspects in address order, second = how many
-  kRefused,    // first = Refusal, second = address of a C string, third = address it is about
+  kMapMemory,    // first = bytes; result = address of zeroed, lazily backed memory, 0 if refused
+  kFlush,        // first = bytes of whole frames at `output`
+  kPhase,        // first = wire::Phase, second = work done, third = work in total
+  kFinished,     // all records have been flushed; Control::totals is filled in
+  kStartThread,  // first = where it begins, second = its argument; result = 0 if refused. It makes
+                 // no requests: its breakpoints are naps
+  kEndThreads,   // the other threads have nothing to do any more
+  kNap,          // come back in a moment: other threads are at work
+  kSuspects,     // first = address of Suspects in address order, second = how many
+  kRefused,      // first = Refusal, second = address of a C string, third = address it is about
 };
 
 enum class Refusal : std::uint32_t {
@@ -100,9 +104,11 @@ struct Control {
   std::uint64_t output_capacity;
   std::uint64_t query;  // an address, if the task is about one
   Task task;
-  std::uint32_t contents_bytes;  // of a direct leak, beyond its leading words
-  std::uint32_t digests;         // whether to send digests of what leaked blocks hold
-  std::uint32_t only_suspects;   // only these can be leaks: every earlier look found them so
+  std::uint32_t contents_bytes;   // of a direct leak, beyond its leading words
+  std::uint32_t digests;          // whether to send digests of what leaked blocks hold
+  std::uint32_t marking_threads;  // at most
+  std::uint32_t only_suspects;    // only these can be leaks: every earlier look found them so
+  std::uint32_t reserved;
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   std::uint32_t signal_stacks;  // how many threads may have a stack for signal handlers

@@ -59,9 +59,12 @@ def test_no_leaks(victim: StartVictim, truth: Path) -> None:
     assert report["heap"]["allocations"] >= 20_000
 
 
-def test_a_million_blocks(victim: StartVictim, truth: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_a_million_blocks(victim: StartVictim, truth: Path, method: str, threads: int) -> None:
     target = victim("leak_graph", truth, 1_000_000, 1)
-    assert_same_leaks(scan(target.pid, "--all"), read_truth(truth))
+    report = scan(target.pid, "--all", "--method", method, "--threads", threads)
+    assert_same_leaks(report, read_truth(truth))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,0 +1,84 @@
+// Several markers on one graph find what one finds. Also run under the thread sanitizer.
+#include <thread>
+
+#include "check.hpp"
+#include "graph.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+// As the sweeper does it, but on threads of the test's own.
+void mark_on_threads(Graph& graph, unsigned count) {
+  uint64_t words = 0;
+  for (std::size_t block = 0; block < graph.size(); ++block) words += graph.words(block);
+  sweeper::Team team(words + heaps::kPage);
+  std::deque<sweeper::Marker> markers;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < count; ++i)
+    markers.emplace_back(graph.memory.space(), graph.blocks, team);
+  auto finish = [](sweeper::Marker& marker) { marker.finish([] { std::this_thread::yield(); }); };
+  for (unsigned i = 1; i < count; ++i) {
+    team.join();
+    threads.emplace_back([&, i] { finish(markers[i]); });
+  }
+  markers[0].mark_range(graph.first_root(), graph.end_of_roots());
+  finish(markers[0]);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(!team.overflowed());
+}
+
+CASE(random_graphs_are_marked_as_the_model_says) {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    context = "seed " + std::to_string(seed);
+    std::mt19937_64 random(seed);
+    Host host;
+    std::vector<std::size_t> words(1 + random() % 300);
+    for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 2000 : 12);
+    Graph graph(words);
+    graph.connect_randomly(random);
+    mark_on_threads(graph, 1 + seed % 4);
+    graph.check_marks();
+  }
+}
+
+// Every block is worth sharing, and every marker comes upon the same ones.
+CASE(markers_that_meet_everywhere) {
+  Host host;
+  constexpr std::size_t kBlocks = 3000, kWords = 21;
+  Graph graph(kBlocks, kWords);
+  for (std::size_t block = 0; block < kBlocks; ++block)
+    for (std::size_t w = 0; w < kWords; ++w) graph.point(block, w, (block * 31 + w * 7) % kBlocks);
+  graph.root(0);
+  mark_on_threads(graph, 4);
+  graph.check_marks();
+}
+
+// One list: all but one marker wait until its end.
+CASE(nothing_to_share) {
+  Host host;
+  constexpr std::size_t kBlocks = 20000;
+  Graph graph(kBlocks, 3);
+  for (std::size_t block = 0; block + 1 < kBlocks; ++block) graph.point(block, 1, block + 1);
+  graph.root(0);
+  mark_on_threads(graph, 3);
+  graph.check_marks();
+}
+
+// Large blocks and roots are handed on in parts.
+CASE(large_memory_is_shared) {
+  Host host;
+  constexpr std::size_t kBlocks = 2000;
+  std::vector<std::size_t> words(kBlocks, 3);
+  words[0] = 200001;
+  Graph graph(words);
+  for (std::size_t block = 2; block < kBlocks; block += 2) {
+    graph.point(0, block * 100, block);
+    for (unsigned i = 0; i < 30; ++i) graph.root(block - 1);
+  }
+  graph.root(0);
+  mark_on_threads(graph, 4);
+  graph.check_marks();
+}
+
+}  // namespace
+}  // namespace reachscan::tests

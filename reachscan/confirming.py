@@ -36,13 +36,25 @@ class _Sighting:
             leaks.address[order], leaks.size[order], leaks.digest[order], leaks.reason[order]
         )
 
-    def find(self, leaks: model.Leaks) -> model.Indexes:
-        """Return where each leak of another scan is here, -1 if it is not or has another size."""
+    def find(self, address: model.Addresses, size: model.Addresses) -> model.Indexes:
+        """Return where leaks of other scans are here, -1 if they are not or have another size."""
         if not len(self.address):
-            return np.full(len(leaks.address), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.address, leaks.address), len(self.address) - 1)
-        same = (self.address[at] == leaks.address) & (self.size[at] == leaks.size)
+            return np.full(len(address), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.address, address), len(self.address) - 1)
+        same = (self.address[at] == address) & (self.size[at] == size)
         return np.where(same, at, -1)
+
+
+def _distinct(sightings: Sequence[_Sighting]) -> tuple[model.Addresses, model.Addresses]:
+    """Return addresses and sizes of all blocks that were seen, each pair once."""
+    none = np.empty(0, np.uint64)
+    address = np.concatenate([none, *(sighting.address for sighting in sightings)])
+    size = np.concatenate([none, *(sighting.size for sighting in sightings)])
+    order = np.lexsort((size, address))
+    address, size = address[order], size[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (address[1:] != address[:-1]) | (size[1:] != size[:-1])
+    return address[first], size[first]
 
 
 class Confirmer:
@@ -92,7 +104,7 @@ class Confirmer:
         changed = np.zeros(len(leaks.address), bool)
         reason = leaks.reason.copy()
         for sighting in self._earlier:
-            at = sighting.find(leaks)
+            at = sighting.find(leaks.address, leaks.size)
             kept &= at >= 0
             seen = np.flatnonzero(at >= 0)
             changed[seen] |= sighting.digest[at[seen]] != leaks.digest[seen]
@@ -102,19 +114,13 @@ class Confirmer:
         return kept, reason
 
     def _summary(self, leaks: model.Leaks, kept: model.Flags) -> dict[str, Any]:
-        blocks = np.dtype([("address", "<u8"), ("size", "<u8")])
-        seen = np.concatenate(
-            [np.empty(0, blocks)]
-            + [np.rec.fromarrays([s.address, s.size], dtype=blocks) for s in self._earlier]
-        )
-        last = np.rec.fromarrays([leaks.address, leaks.size], dtype=blocks)
-        seen = np.unique(seen)
-        vanished = seen[~np.isin(seen, last)]["size"]
+        address, size = _distinct(self._earlier)
+        gone = size[_Sighting.of(leaks).find(address, size) < 0]
         recent = leaks.size[~kept]
         return {
             "every_ns": self._every_ns,
             "pauses_ns": self._pauses,
-            "vanished": [len(vanished), int(vanished.sum())],
+            "vanished": [len(gone), int(gone.sum())],
             "recent": [len(recent), int(recent.sum())],
         }
 

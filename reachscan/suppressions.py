@@ -102,7 +102,8 @@ class Suppression:
             return np.zeros(groups.count, bool)
         suppressed = np.ones(groups.count, bool)
         for condition in self.conditions:
-            suppressed &= condition(groups)
+            if suppressed.any():
+                suppressed &= condition(groups)
         return suppressed
 
 

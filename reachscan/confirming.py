@@ -45,6 +45,12 @@ class _Sighting:
         return np.where(same, at, -1)
 
 
+def _program(recording: model.Recording) -> tuple[str, int]:
+    """Return what another exec() would change: the program, or where the kernel put the vdso."""
+    vdso = (mapping.start for mapping in recording.mappings if mapping.path == "[vdso]")
+    return recording.target.exe, next(vdso, 0)
+
+
 def _distinct(sightings: Sequence[_Sighting]) -> tuple[model.Addresses, model.Addresses]:
     """Return addresses and sizes of all blocks that were seen, each pair once."""
     none = np.empty(0, np.uint64)
@@ -68,13 +74,20 @@ class Confirmer:
         self._pauses: list[int] = []
         self._frames: list[wire.Frame] = []
         self._leaks: model.Leaks | None = None
+        self._program: tuple[str, int] | None = None
 
     def add(self, frames: Sequence[wire.Frame], recording: model.Recording) -> None:
         """Take the next scan: its records and what they say.
 
         Raises:
             StreamError: it was not made with digests.
+            TargetGoneError: the process has become another program since the one before.
         """
+        if self._program not in (None, program := _program(recording)):
+            raise errors.TargetGoneError(
+                f"process {recording.target.pid} became another program between the scans"
+            )
+        self._program = program
         if len(recording.leaks.digest) != len(recording.leaks.address):
             raise errors.StreamError("the scan says nothing of the contents of blocks")
         if self._leaks is not None:

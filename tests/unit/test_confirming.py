@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import HEAP_START, Stream
 
-from reachscan import model, wire
+from reachscan import errors, model, wire
 from reachscan.confirming import Confirmer
 from reachscan.recording import decode
 
@@ -30,7 +30,7 @@ class Seen:
     reason: int = model.DEFINITE
 
 
-def stream(*leaks: Seen, warnings: Sequence[tuple[str, str]] = ()) -> list[wire.Frame]:
+def stream(*leaks: Seen, **facts: Any) -> list[wire.Frame]:
     """Return the records of a scan that saw these blocks, owners before what they own."""
     position = {leak.address: i for i, leak in enumerate(leaks)}
     count = len(leaks)
@@ -51,7 +51,7 @@ def stream(*leaks: Seen, warnings: Sequence[tuple[str, str]] = ()) -> list[wire.
     encoded = b"".join(
         [
             wire.hello_bytes(),
-            *Stream(warnings=warnings).facts(),
+            *Stream(**facts).facts(),
             wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(columns))),
             *(
                 wire.frame_bytes(wire.Frame(kind, streams.column_payload(letter, values)))
@@ -62,7 +62,10 @@ def stream(*leaks: Seen, warnings: Sequence[tuple[str, str]] = ()) -> list[wire.
             ),
             wire.encode(wire.DOUBTS, doubts),
             wire.encode(wire.CONTENTS, contents),
-            *(wire.encode(wire.WARNING, {"code": c, "message": m}) for c, m in warnings),
+            *(
+                wire.encode(wire.WARNING, {"code": c, "message": m})
+                for c, m in facts.get("warnings", ())
+            ),
             streams.final(columns),
         ]
     )
@@ -132,6 +135,13 @@ def test_blocks_whose_head_is_left_out_become_heads_with_their_own_below() -> No
     assert found.leaks.address.tolist() == [B, D, C]
     assert found.leaks.heads.tolist() == [0, 2]
     assert found.contents == {0: b"\1", 1: b"\3", 2: b"\2"}
+
+
+def test_another_program_confirms_nothing() -> None:
+    vdso = model.Mapping(0x7FFF_0000_0000, 0x7FFF_0000_2000, 0, 0, model.READ, "[vdso]")
+    for facts in ({"exe": "/usr/bin/other"}, {"mappings": [*streams.MAPPINGS, vdso]}):
+        with pytest.raises(errors.TargetGoneError, match="became another program"):
+            confirm(stream(Seen(A)), stream(Seen(A), **facts))
 
 
 def test_warnings_of_all_scans_are_heard_once() -> None:

@@ -12,8 +12,12 @@ CMAKE := cmake -G Ninja -S native -DCMAKE_CXX_COMPILER=$(CXX)
 PYTHON_SOURCES := reachscan tests benchmarks
 NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name '*.[ch]pp')
 
+CLANG ?= clang
+FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_proc_files
+FUZZ_SECONDS ?= 300
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint format bench clean prerequisites
+.PHONY: help build demo test fuzz lint format bench clean prerequisites
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -33,6 +37,18 @@ test: build  ## run all tests: hosted native ones under sanitizers, then Python
 	@cmake --build build/hosted
 	ctest --test-dir build/hosted --output-on-failure
 	python -m pytest $(PYTEST_ARGUMENTS)
+
+fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each (needs Clang)
+	@$(CMAKE) -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_COMPILER=$(CLANG) -DCMAKE_CXX_COMPILER=$(CLANG)++ \
+	  -DREACHSCAN_HOSTED_TESTS=ON -DREACHSCAN_SANITIZE=ON -DREACHSCAN_LIBFUZZER=ON >build/cmake.log \
+	  || { cat build/cmake.log; exit 1; }
+	@cmake --build build/fuzz --target fuzzers
+	@for target in $(FUZZ_TARGETS); do \
+	  mkdir -p build/fuzz/corpus/$$target && \
+	  build/fuzz/tests/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=20 -max_len=256 \
+	    -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target || exit 1; \
+	done
+	REACHSCAN_FUZZ_SECONDS=$(FUZZ_SECONDS) python -m pytest tests/unit/test_fuzzed_input.py
 
 lint: $(READY)  ## check style, types and formatting
 	ruff check $(PYTHON_SOURCES)

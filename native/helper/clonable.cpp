@@ -1,7 +1,10 @@
 #include "helper/clonable.hpp"
 
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "helper/memory_room.hpp"
 #include "helper/process.hpp"
@@ -12,6 +15,12 @@ namespace {
 [[noreturn]] void refuse(pid_t pid, const std::string& why, int error = 0) {
   throw Failure(wire::Step::kOpenTarget, "clone-refused", "process " + std::to_string(pid) + why,
                 error, pid);
+}
+
+constexpr auto kCollected = std::chrono::milliseconds(100);
+
+pid_t parent_of(pid_t pid) {
+  return static_cast<pid_t>(std::atoi(status_field(pid, pid, "PPid").c_str()));
 }
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -30,6 +39,28 @@ void require_no_init(pid_t pid) {
   std::string ids = status_field(pid, pid, "NSpid");
   if (!ids.empty() && ids.substr(ids.find_last_of(" \t") + 1) == "1")
     refuse(pid, " is the init of its pid namespace: orphans become its children");
+}
+
+// A zombie with the target's name that an ancestor of it has not collected. Clones end as orphans,
+// and orphans become children of an ancestor; one that collects none would keep them all.
+pid_t forgotten_orphan(pid_t pid) {
+  std::string name = try_read_proc_file(pid, "comm");
+  for (pid_t ancestor = parent_of(pid); ancestor != 0; ancestor = parent_of(ancestor))
+    for (pid_t child : children_of(ancestor))
+      if (child != pid && status_field(child, child, "State").rfind("Z", 0) == 0 &&
+          try_read_proc_file(child, "comm") == name)
+        return child;
+  return 0;
+}
+
+// An ancestor that does collect them is given the time to do so.
+void require_orphans_collected(pid_t pid) {
+  pid_t seen = forgotten_orphan(pid);
+  if (seen == 0) return;
+  std::this_thread::sleep_for(kCollected);
+  if (forgotten_orphan(pid) == seen)
+    refuse(pid, " has left a zombie, " + std::to_string(seen) +
+                    ", behind, which nobody collects: a clone would be another");
 }
 
 // Memory that the clone takes is charged to the target's control group. If that ran out while the
@@ -56,6 +87,7 @@ void require_room_to_promise(pid_t pid) {
 void require_clonable(pid_t pid) {
   require_no_filter(pid);
   require_no_init(pid);
+  require_orphans_collected(pid);
   require_room_in_group(pid);
   require_room_to_promise(pid);
 }

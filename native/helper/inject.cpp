@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "helper/memory_kinds.hpp"
+
 extern "C" const unsigned char reachscan_sweeper[];
 extern "C" const unsigned char reachscan_sweeper_end[];
 
@@ -226,7 +228,7 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
       break;
   }
   throw Failure(Step::kRunSweeper, "layout-unknown",
-                read_text(control.second) + " (at " + hex(control.third) + ")", 0, clone_.pid(),
+                read_text(control.second) + " (" + place_of(control.third) + ")", 0, clone_.pid(),
                 control.third);
 }
 
@@ -246,6 +248,13 @@ void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
                       hex(thread.registers().rip - control_ - abi::kControlBytes),
                   0, thread.tid(), address);
   if ((at->perms & wire::kWrite) != 0) ++result.unreadable_pages;
+}
+
+std::string SweeperRun::place_of(std::uint64_t address) const {
+  for (const MapEntry& entry : inputs_.entries)
+    if (address >= entry.start && address < entry.end && is_file(entry))
+      return entry.path + " at " + hex(address);
+  return "at " + hex(address);
 }
 
 std::string SweeperRun::read_text(std::uint64_t address) const {

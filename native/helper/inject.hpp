@@ -15,12 +15,14 @@
 
 #include "helper/clone.hpp"
 #include "helper/options.hpp"
+#include "helper/process.hpp"
 #include "helper/stream.hpp"
 #include "wire/sweeper_abi.hpp"
 
 namespace reachscan::helper {
 
 struct SweeperInputs {
+  const std::vector<MapEntry>& entries;  // the kernel's list, and what it stands for
   const std::vector<abi::Mapping>& mappings;
   const std::vector<abi::Thread>& threads;
   const std::vector<std::uint64_t>& words;
@@ -65,6 +67,7 @@ class SweeperRun {
   void take_suspects(const abi::Control& control, SweepResult& result) const;
   void refuse_scan(const abi::Control& control, SweepResult& result);
   void handle_fault(Tracee& thread, int signal, SweepResult& result);
+  std::string place_of(std::uint64_t address) const;
   std::string read_text(std::uint64_t address) const;
 
   Clone& clone_;

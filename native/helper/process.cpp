@@ -9,6 +9,7 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
+#include <sstream>
 #include <string_view>
 
 #include "wire/protocol.hpp"
@@ -30,13 +31,21 @@ std::string proc_path(pid_t pid, const char* name) {
   throw Failure(step, code, "cannot read " + path + ": " + std::strerror(error), error, pid);
 }
 
+[[noreturn]] void fail_to_parse() {
+  throw Failure(Step::kReadMappings, "internal", "the kernel's mapping list is not understood");
+}
+
 std::uint64_t take_hex(std::string_view& text) {
   std::uint64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (error != std::errc{})
-    throw Failure(Step::kReadMappings, "internal", "the kernel's mapping list is not understood");
+  if (error != std::errc{}) fail_to_parse();
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return value;
+}
+
+void take_character(std::string_view& text, char expected) {
+  if (text.empty() || text.front() != expected) fail_to_parse();
+  text.remove_prefix(1);
 }
 
 std::string_view take_word(std::string_view& text) {
@@ -53,7 +62,7 @@ std::string_view take_word(std::string_view& text) {
 MapEntry parse_map_line(std::string_view line) {
   MapEntry entry{};
   entry.start = take_hex(line);
-  line.remove_prefix(1);
+  take_character(line, '-');
   entry.end = take_hex(line);
   std::string_view perms = take_word(line);
   if (perms.size() == 4) {
@@ -62,7 +71,7 @@ MapEntry parse_map_line(std::string_view line) {
     if (perms[2] == 'x') entry.perms |= wire::kExecute;
     if (perms[3] == 's') entry.perms |= wire::kShared;
   }
-  line.remove_prefix(1);
+  take_character(line, ' ');
   entry.offset = take_hex(line);
   entry.device = take_word(line);
   std::string_view inode = take_word(line);
@@ -96,16 +105,18 @@ std::string try_read_proc_file(pid_t pid, const char* name) {
   }
 }
 
-std::vector<MapEntry> read_mappings(pid_t pid) {
-  std::string text = read_proc_file(pid, "maps", Step::kReadMappings);
+std::vector<MapEntry> parse_mappings(std::string_view text) {
   std::vector<MapEntry> entries;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    std::size_t end = std::min(rest.find('\n'), rest.size());
-    if (end > 0) entries.push_back(parse_map_line(rest.substr(0, end)));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  while (!text.empty()) {
+    std::size_t end = std::min(text.find('\n'), text.size());
+    if (end > 0) entries.push_back(parse_map_line(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return entries;
+}
+
+std::vector<MapEntry> read_mappings(pid_t pid) {
+  return parse_mappings(read_proc_file(pid, "maps", Step::kReadMappings));
 }
 
 std::vector<pid_t> list_threads(pid_t pid) {
@@ -117,6 +128,17 @@ std::vector<pid_t> list_threads(pid_t pid) {
   closedir(directory);
   std::sort(threads.begin(), threads.end());
   return threads;
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  if (access(proc_path(pid, "task").c_str(), R_OK) != 0) return children;
+  for (pid_t tid : list_threads(pid)) {
+    std::string name = "task/" + std::to_string(tid) + "/children";
+    std::istringstream text(try_read_proc_file(pid, name.c_str()));
+    for (pid_t child; text >> child;) children.push_back(child);
+  }
+  return children;
 }
 
 std::string status_field(pid_t pid, pid_t tid, const char* field) {

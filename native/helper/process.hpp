@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "helper/failure.hpp"
@@ -30,8 +31,14 @@ std::string try_read_proc_file(pid_t pid, const char* name);
 
 std::vector<MapEntry> read_mappings(pid_t pid);
 
+// The text of /proc/PID/maps. Throws Failure(kReadMappings) if it is not understood.
+std::vector<MapEntry> parse_mappings(std::string_view text);
+
 // All thread ids, ascending.
 std::vector<pid_t> list_threads(pid_t pid);
+
+// Children of all its threads, ended ones included; none if the kernel does not tell.
+std::vector<pid_t> children_of(pid_t pid);
 
 // A field of /proc/PID/task/TID/status, without leading blanks; empty if the kernel does not print
 // it or the thread has ended.

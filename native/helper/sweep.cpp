@@ -38,8 +38,8 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
   std::size_t signal_stacks = handles_signals(options.pid) ? threads.size() : 0;
-  SweeperInputs inputs{mappings, threads,   snapshot.words.values, signal_stacks,
-                       options,  task.task, task.suspects};
+  SweeperInputs inputs{snapshot.mappings, mappings, threads,   snapshot.words.values,
+                       signal_stacks,     options,  task.task, task.suspects};
   SweeperRun run(*snapshot.clone, inputs);
 
   std::string current;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "check.hpp"
+#include "fuzz_input.hpp"
 #include "hosted.hpp"
 #include "scene.hpp"
 
@@ -12,27 +13,6 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
 
 namespace reachscan::tests {
 namespace {
-
-// Numbers from the input, zeros when it is used up.
-class Input {
- public:
-  Input(const unsigned char* data, std::size_t size) : at_(data), left_(size) {}
-
-  template <typename T>
-  T take() {
-    T value{};
-    std::size_t length = std::min(left_, sizeof value);
-    std::memcpy(&value, at_, length);
-    at_ += length;
-    left_ -= length;
-    return value;
-  }
-  bool empty() const { return left_ == 0; }
-
- private:
-  const unsigned char* at_;
-  std::size_t left_;
-};
 
 // Words that mean something to the allocator: those that are not zero, outside of the bins, which
 // are many and alike.

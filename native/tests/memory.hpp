@@ -1,6 +1,7 @@
 // A piece of somebody else's address space, rebuilt at fixed addresses of the test's own.
 #pragma once
 
+#include <cstring>
 #include <vector>
 
 #include "heaps/space.hpp"
@@ -41,8 +42,7 @@ class Memory {
   void put(uint64_t address, uint64_t value) { store(address, value); }
   template <typename T>
   void store(uint64_t address, T value) {
-    typedef T __attribute__((may_alias, aligned(1))) Raw;
-    *reinterpret_cast<Raw*>(address) = value;
+    std::memcpy(reinterpret_cast<void*>(address), &value, sizeof value);
   }
 
   const std::vector<abi::Mapping>& mappings() const { return mappings_; }

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import StartVictim
 from scans import FAILED, Finished, assert_let_go, relatives, run_cli, scan
+from unharmed import METHODS
 from victims import REPOSITORY, build, traced
 from worlds import CLI_AS_USER, NOBODY
 
@@ -144,6 +145,36 @@ def test_32_bit_program(victim: StartVictim) -> None:
     except OSError as error:
         pytest.skip(f"this kernel runs no 32-bit programs: {error}")
     assert_refused(run_cli([target.pid]), "32-bit")
+
+
+def test_another_malloc(victim: StartVictim, truth: Path, tmp_path: Path) -> None:
+    """The library that provides it is named."""
+    (tmp_path / "other.c").write_text("""
+        #include <stddef.h>
+        static char pool[1 << 26];
+        static size_t used;
+        void* malloc(size_t size) {
+          void* block = pool + used;
+          used += (size + 31) & ~15ul;
+          return block;
+        }
+        void free(void* block) { (void)block; }
+    """)
+    library = tmp_path / "libother_malloc.so"
+    command = [
+        "gcc",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-fno-builtin",
+        "-o",
+        library,
+        tmp_path / "other.c",
+    ]
+    subprocess.run(command, check=True)
+    target = victim("never_mallocs", environment={**os.environ, "LD_PRELOAD": str(library)})
+    for method in METHODS:
+        assert_refused(run_cli([target.pid, "--method", method]), str(library), "malloc")
 
 
 @pytest.mark.parametrize("flags", [[], ["-static"]])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import resource
 import time
 from collections.abc import Iterator
@@ -12,11 +14,12 @@ from pathlib import Path
 import pytest
 from conftest import StartVictim
 from scans import FAILED, run_cli, scan
-from unharmed import Helper, Watched, assert_sound, last_words
+from unharmed import Helper, Watched, assert_sound, children, last_words
 from victims import build, need, thread_states, wait_until
 from worlds import NOBODY, as_user, need_root, public_copy
 
 LEAKS = 50
+PR_SET_CHILD_SUBREAPER = 36
 CHECKER_THREADS = 5
 MEGABYTE = 1 << 20
 MOST_STOPPED_SECONDS = 2.0
@@ -134,6 +137,31 @@ def test_heap_that_forks_do_not_get(victim: StartVictim, kind: str) -> None:
     report = scan(target.pid)
     print(f"{kind}: {report['snapshot']['method']}")
     assert report["leaks"]["allocations"] == LEAKS
+
+
+@contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Let orphans of our descendants become our children, whom we do not collect until the end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    before = children(os.getpid())
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    try:
+        yield
+    finally:
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        for child in children(os.getpid()) - before:
+            os.waitpid(child, 0)
+
+
+def test_nobody_collects_orphans(victim: StartVictim, truth: Path) -> None:
+    """Each clone would leave a zombie; that there is one is seen, and it stays the only one."""
+    target = victim("leak_graph", truth, 100, 10)
+    with adopting_orphans():
+        before = children(os.getpid())
+        snapshots = [scan(target.pid)["snapshot"] for _ in range(3)]
+        assert len(children(os.getpid()) - before) == 1
+    assert [snapshot["method"] for snapshot in snapshots] == ["clone", "copy", "copy"]
+    assert "zombie" in snapshots[1]["reason"]
 
 
 def test_strict_overcommit() -> None:

@@ -18,7 +18,10 @@ NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
 WALL = 0x40000000
 STACK_POINTER = 19  # index in struct user_regs_struct
 RED_ZONE = 128
+PAGE = 4096
 PIECE = 64 << 20
+# In the page map of the kernel (Documentation/admin-guide/mm/pagemap.rst).
+PRESENT_OR_SWAPPED, GUARD = np.uint64(3 << 62), np.uint64(1 << 58)
 
 Words = NDArray[np.uint64]
 
@@ -49,6 +52,8 @@ class Evidence:
     registers: list[int]
     mappings: list[Mapping]
     stack_pointers: list[int] = field(default_factory=list)
+    guards: list[int] = field(default_factory=list)
+    """Inaccessible pages within mappings; a stack does not go on below its guard."""
 
     def mapping_of(self, address: int) -> Mapping | None:
         return next((m for m in self.mappings if m.start <= address < m.end), None)
@@ -59,7 +64,9 @@ class Evidence:
         if mapping is None or mapping.path == "[heap]":  # a stack there is only part of it
             return False
         return any(
-            mapping.start <= address < pointer - RED_ZONE and pointer < mapping.end
+            mapping.start <= address < pointer - RED_ZONE
+            and pointer < mapping.end
+            and not any(address < guard < pointer for guard in self.guards)
             for pointer in self.stack_pointers
         )
 
@@ -87,7 +94,7 @@ def look_for(pid: int, blocks: Sequence[tuple[int, int]]) -> Evidence:
             found.stack_pointers.append(int(general[STACK_POINTER]))
             for _, block, _ in _matches(np.concatenate([general, vector]), starts, sizes):
                 found.registers[block] += 1
-        for address, words in _written_memory(pid, found.mappings):
+        for address, words in _written_memory(pid, found):
             for index, block, offset in _matches(words, starts, sizes):
                 found.memory[block].append(Hit(address + 8 * index, offset))
     return found
@@ -113,14 +120,17 @@ def _matches(words: Words, starts: Words, sizes: Words) -> Iterator[tuple[int, i
     yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _written_memory(pid: int, mappings: list[Mapping]) -> Iterator[tuple[int, Words]]:
+def _written_memory(pid: int, found: Evidence) -> Iterator[tuple[int, Words]]:
     # /proc/PID/mem reads pages of any protection; the page map says which have pages at all.
     folder = Path(f"/proc/{pid}")
     with (folder / "mem").open("rb", 0) as memory, (folder / "pagemap").open("rb", 0) as page_map:
-        for m in mappings:
+        for m in found.mappings:
             if m.path.startswith("[v"):
                 continue
-            for start, end in _present(page_map.fileno(), m):
+            bits = _page_bits(page_map.fileno(), m)
+            guards = np.flatnonzero(bits & GUARD)
+            found.guards += [m.start + PAGE * int(page) for page in guards]
+            for start, end in _present(bits, m):
                 for piece in range(start, end, PIECE):
                     try:
                         data = os.pread(memory.fileno(), min(PIECE, end - piece), piece)
@@ -129,13 +139,16 @@ def _written_memory(pid: int, mappings: list[Mapping]) -> Iterator[tuple[int, Wo
                     yield piece, np.frombuffer(data[: len(data) & ~7], dtype=np.uint64)
 
 
-def _present(page_map: int, m: Mapping) -> list[tuple[int, int]]:
-    count = (m.end - m.start) // 4096
-    data = os.pread(page_map, 8 * count, m.start // 4096 * 8)
-    bits = np.frombuffer(data, dtype=np.uint64) >> np.uint64(62)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], (bits != 0).astype(np.int8), [0]])))
+def _page_bits(page_map: int, m: Mapping) -> Words:
+    count = (m.end - m.start) // PAGE
+    return np.frombuffer(os.pread(page_map, 8 * count, m.start // PAGE * 8), dtype=np.uint64)
+
+
+def _present(bits: Words, m: Mapping) -> list[tuple[int, int]]:
+    there = ((bits & PRESENT_OR_SWAPPED) != 0).astype(np.int8)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], there, [0]])))
     return [
-        (m.start + 4096 * int(first), m.start + 4096 * int(last))
+        (m.start + PAGE * int(first), m.start + PAGE * int(last))
         for first, last in edges.reshape(-1, 2)
     ]
 

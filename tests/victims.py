@@ -65,7 +65,7 @@ def glibc_of(suite: str) -> glibc_suites.Glibc:
         pytest.skip(str(reason))
 
 
-def command_on(suite: str, name: str) -> list[str]:
+def command_on(suite: str, name: str, libraries: Sequence[str] = ()) -> list[str]:
     """Return the command that runs a fixture program on the C library of a Debian suite.
 
     The program is linked against the oldest of them, so the same file runs on all.
@@ -73,7 +73,7 @@ def command_on(suite: str, name: str) -> list[str]:
     root = glibc_of(glibc_suites.BUILD_SUITE).root
     folders = [root / part for part in glibc_suites.LIBRARY_FOLDERS]
     flags = [f"--sysroot={root}", f"-B{folders[1]}", *(f"-L{folder}" for folder in folders)]
-    return [*glibc_of(suite).command, str(build(name, flags))]
+    return [*glibc_of(suite).command, str(build(name, [*flags, *libraries]))]
 
 
 class Victim:

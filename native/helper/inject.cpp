@@ -247,7 +247,8 @@ void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
                   std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
                       hex(thread.registers().rip - control_ - abi::kControlBytes),
                   0, thread.tid(), address);
-  if ((at->perms & wire::kWrite) != 0) ++result.unreadable_pages;
+  bool may_hold_pointers = (at->perms & wire::kWrite) != 0 && (at->flags & abi::kAbsent) == 0;
+  if (may_hold_pointers) ++result.unreadable_pages;
 }
 
 std::string SweeperRun::place_of(std::uint64_t address) const {

@@ -42,22 +42,20 @@ struct ScanRequest {
 struct ScanRegion {
   std::uint64_t start, end, categories;
 };
-constexpr std::uint64_t kScanFile = 4, kScanPresent = 8, kScanSwapped = 16;
+constexpr std::uint64_t kScanFile = 4, kScanPresent = 8, kScanSwapped = 16, kScanGuard = 256;
 constexpr auto kScan = _IOWR('f', 16, ScanRequest);
 
-bool scan_page_map(int fd, const MapEntry& entry, Stretches& written) {
+// Finds the pages of the categories that `request` names.
+bool scan_page_map(int fd, const MapEntry& entry, ScanRequest request, Stretches& found) {
   std::array<ScanRegion, 1024> regions;
-  ScanRequest request{};
   request.size = sizeof request;
   request.end = entry.end;
   request.regions = reinterpret_cast<std::uint64_t>(regions.data());
   request.region_count = regions.size();
-  if (counts_own_pages_only(entry)) request.inverted = request.all_of = kScanFile;
-  request.any_of = kScanPresent | kScanSwapped;
   for (request.start = entry.start; request.start < entry.end; request.start = request.walk_end) {
     int count = ioctl(fd, kScan, &request);
     if (count < 0 || request.walk_end <= request.start) return false;
-    for (int i = 0; i < count; ++i) append(written, regions[i].start, regions[i].end);
+    for (int i = 0; i < count; ++i) append(found, regions[i].start, regions[i].end);
   }
   return true;
 }
@@ -81,19 +79,33 @@ bool read_page_map(int fd, const MapEntry& entry, Stretches& written) {
   return true;
 }
 
-// Nothing if the kernel does not tell.
-std::optional<Stretches> written_stretches(pid_t pid, const MapEntry& entry) {
-  int fd = open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
+// What the kernel tells of a mapping.
+struct Pages {
+  bool known = false;
   Stretches written;
-  bool known = scan_page_map(fd, entry, written);
-  if (!known) {
-    written.clear();
-    known = read_page_map(fd, entry, written);
+  // Inaccessible without a mapping of their own, as glibc 2.42 makes one below each stack
+  // (MADV_GUARD_INSTALL). Kernels before 6.15 do not tell.
+  Stretches guards;
+};
+
+Pages pages_of(pid_t pid, const MapEntry& entry) {
+  Pages pages;
+  int fd = open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return pages;
+  ScanRequest guards{}, written{};
+  guards.all_of = kScanGuard;
+  // A guard would pass for a page that was swapped out.
+  if (scan_page_map(fd, entry, guards, pages.guards)) written.inverted = kScanGuard;
+  if (counts_own_pages_only(entry)) written.inverted |= kScanFile;
+  written.all_of = written.inverted;
+  written.any_of = kScanPresent | kScanSwapped;
+  pages.known = scan_page_map(fd, entry, written, pages.written);
+  if (!pages.known) {
+    pages.written.clear();
+    pages.known = read_page_map(fd, entry, pages.written);
   }
   close(fd);
-  if (!known) return std::nullopt;
-  return written;
+  return pages;
 }
 
 bool may_be_protected(const MapEntry& entry) {
@@ -120,12 +132,15 @@ void Residence::add(pid_t pid, pid_t shared_pid, const MapEntry& entry) {
 std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry) {
   std::vector<Stretch> absent;
   if ((entry.perms & wire::kWrite) == 0 || entry.end - entry.start < kShortest) return absent;
-  std::optional<Stretches> written = written_stretches(pid, entry);
-  if (!written) return absent;
-  written->push_back({entry.end, entry.end});
+  Pages pages = pages_of(pid, entry);
+  if (!pages.known) return absent;
+  pages.written.push_back({entry.end, entry.end});
   std::uint64_t from = entry.start;
-  for (const Stretch& stretch : *written) {
-    if (stretch.start - from >= kShortest) absent.push_back({from, stretch.start});
+  auto guard = pages.guards.begin();
+  for (const Stretch& stretch : pages.written) {
+    while (guard != pages.guards.end() && guard->end <= from) ++guard;
+    bool guarded = guard != pages.guards.end() && guard->start < stretch.start;
+    if (guarded || stretch.start - from >= kShortest) absent.push_back({from, stretch.start});
     from = stretch.end;
   }
   return absent;
@@ -133,7 +148,8 @@ std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry) {
 
 std::vector<Stretch> protected_stretches(pid_t pid, const MapEntry& entry) {
   if (!may_be_protected(entry)) return {};
-  return written_stretches(pid, entry).value_or(Stretches{{entry.start, entry.end}});
+  Pages pages = pages_of(pid, entry);
+  return pages.known ? pages.written : Stretches{{entry.start, entry.end}};
 }
 
 }  // namespace reachscan::helper

@@ -27,8 +27,8 @@ struct Residence {
 };
 
 // Stretches of a writable mapping without such pages, ascending; those shorter than 64 KiB are left
-// out. Empty where the page map cannot be read. For shared memory only the target's own page map
-// tells.
+// out, unless a guard is in them. Empty where the page map cannot be read. For shared memory only
+// the target's own page map tells.
 std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry);
 
 // Stretches with such pages of a mapping that may be read or written no longer: the program has

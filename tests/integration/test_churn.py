@@ -23,7 +23,7 @@ from victims import REPOSITORY
 
 THREADS = int(os.environ.get("REACHSCAN_MANY_THREADS", "1000"))
 SCANS = int(os.environ.get("REACHSCAN_CHURN_SCANS", "20"))
-LOOP = int(os.environ.get("REACHSCAN_LOOP_SCANS", "100"))
+LOOP = int(os.environ.get("REACHSCAN_LOOP_SCANS", "40"))
 AT_ONCE = 4
 GROWTH = 256 << 10
 """Bytes. The one page of the vdso that is written to, and what the kernel counts late."""

@@ -12,7 +12,7 @@ import pytest
 from conftest import StartVictim
 from unharmed import METHODS, Helper, Watched, assert_sound, last_words
 
-SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "25"))
+SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "12"))
 """Time for one method and victim; every call is tried if it suffices, else a random choice."""
 PASSES = int(os.environ.get("REACHSCAN_FAULT_PASSES", "1"))
 LEADING_CALLS = 64

@@ -11,7 +11,7 @@ import pytest
 from conftest import StartVictim
 from unharmed import METHODS, Helper, Watched, assert_sound, last_words
 
-STORM = int(os.environ.get("REACHSCAN_STORM", "200"))
+STORM = int(os.environ.get("REACHSCAN_STORM", "100"))
 SEED = int(os.environ.get("REACHSCAN_SEED", "1"))
 LEAST_LIMIT = 0.012
 """Seconds. On a busy machine a scan takes longer, and so does the latest death."""

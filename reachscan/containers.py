@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from reachscan import model
+
 SHAPES = (
     "",
     "tree node",
@@ -15,6 +17,15 @@ SHAPES = (
     "zeros",
 )
 """What a block without a type looks like, by `Leaks.shape`."""
+
+
+_LINKS = {model.TREE_NODE: (1, 2, 3), model.LIST_NODE: (0, 1), model.CHAIN_NODE: (0,)}
+"""Which words of a node are links to others of its container, or null."""
+
+
+def nodes_with_link(word: int) -> list[int]:
+    """Return the shapes of nodes in which a word (0 for the first) is a link."""
+    return [shape for shape, links in _LINKS.items() if word in links]
 
 
 def shape_name(code: int) -> str:

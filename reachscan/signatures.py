@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan import model
+from reachscan import containers, model
 from reachscan.address_space import AddressSpace, Intervals
 from reachscan.rows import Rows
 
@@ -17,9 +17,9 @@ SMALL = 1 << 16
 
 # Codes of what a word can be. Those up to DATA only tell how a word is shown: for the key of a
 # group they are one class. Modules and named places follow from FIRST_PLACE on.
-ABSENT, ZERO, INT, TEXT, DATA, HEAP, FIRST_PLACE = range(7)
+ABSENT, ZERO, INT, TEXT, DATA, HEAP, LINK, FIRST_PLACE = range(8)
 MIXED = "\N{MIDDLE DOT}"
-_BASIC_LABELS = ("", "zero", "int", "text", "data", "heap")
+_BASIC_LABELS = ("", "zero", "int", "text", "data", "heap", "link")
 
 _PRINTABLE = np.zeros(256, bool)
 _PRINTABLE[[9, 10, 13, *range(32, 127)]] = True
@@ -104,6 +104,8 @@ def classify(
         exact &= has_symbol[at] | _stays_distinct(space, mapping, column)
         codes[exact] = code_of_place[at[exact]]
         codes[heap.find(words) >= 0] = HEAP
+        # The ends of a list or tree differ from its middle in nothing but null or outside links.
+        codes[np.isin(rows.shape, containers.nodes_with_link(column))] = LINK
         codes[rows.size < 8 * (column + 1)] = ABSENT
         columns.append(codes)
     return columns, labels

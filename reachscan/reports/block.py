@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan import containers, model
+from reachscan import containers, model, signatures
 from reachscan.places import Places
 from reachscan.reports import Selection, Style, doubts, json_file, logfmt, parts, plain
 from reachscan.reports.wording import count, printable, wrap
@@ -60,14 +60,11 @@ class Answer:
         self.chain = self.recording.chain or tuple(_owners(self.recording.leaks, block))
         self.doubt = _doubt(self.recording.leaks, block)
         self._result = result
-        self._groups = _groups(result)
+        self._kinds = _kinds(result)
 
     def kind(self, address: int) -> Kind:
         """Return what is known of the block that begins at an address."""
-        group = self._groups.get(address)
-        if group is not None:
-            return Kind(group.type, group.shape, group.signature)
-        return _kind_of_leak(self._result, address)
+        return self._kinds.get(address) or _kind_of_leak(self._result, address)
 
 
 class Kind(NamedTuple):
@@ -82,14 +79,28 @@ class Kind(NamedTuple):
         return printable(self.type or ": ".join(filter(None, (self.shape, self.signature))))
 
 
-def _groups(result: ScanResult) -> dict[int, model.Group]:
-    """Return what is known of blocks: by their addresses."""
-    kinds = result.recording.kinds
-    if kinds is None:
+def _kinds(result: ScanResult) -> dict[int, Kind]:
+    """Return what is known of blocks that the stream describes, by their addresses."""
+    recording, folding = result.recording, result.folding
+    if recording.kinds is None:
         return {}
-    groups = result.groups(len(result.folding.example))
-    members = zip(kinds.example.tolist(), result.folding.group_of_row.tolist(), strict=True)
-    return {address: groups[group] for address, group in members}
+    columns, labels = signatures.classify(recording, recording.names or {})
+    words = zip(*(column.tolist() for column in columns), strict=True)
+    rows = zip(
+        recording.kinds.example.tolist(),
+        folding.type[folding.group_of_row].tolist(),
+        recording.kinds.shape.tolist(),
+        words,
+        strict=True,
+    )
+    return {
+        address: Kind(
+            folding.types[type_] if type_ >= 0 else None,
+            containers.shape_name(shape) or None,
+            " | ".join(labels[code] for code in codes if code != signatures.ABSENT),
+        )
+        for address, type_, shape, codes in rows
+    }
 
 
 def _kind_of_leak(result: ScanResult, address: int) -> Kind:

@@ -214,8 +214,9 @@ def test_nothing_leaked() -> None:
 
 def test_the_shape_of_most_blocks_is_the_shape_of_their_group() -> None:
     found = [Leak(24, [HEAP_START]), Leak(24, [HEAP_START + 16]), Leak(24, [HEAP_START + 8])]
-    assert shape_of(found, [model.LIST_NODE, model.UNKNOWN_SHAPE, model.LIST_NODE]) == "list node"
-    assert shape_of(found, [model.LIST_NODE, model.TREE_NODE, 77]) is None
+    array = model.POINTER_ARRAY
+    assert shape_of(found, [array, model.UNKNOWN_SHAPE, array]) == "pointer array"
+    assert shape_of(found, [array, model.VECTOR_BODY, 77]) is None
     assert shape_of([Leak(24, [FOO])], [model.TREE_NODE]) is None  # its type says more
 
 
@@ -256,3 +257,19 @@ def test_variables_are_told_apart_by_name_and_not_by_address() -> None:
         (2, f"int | {library} | zero"),
         (1, f"int | int | {library}"),
     }
+
+
+def test_the_ends_of_a_list_are_of_the_same_kind_as_its_middle() -> None:
+    found = [Leak(40, [HEAP_START, HEAP_START + 8, 7]), Leak(40, [DATA, HEAP_START, 70000])]
+    trees = [Leak(40, [1, HEAP_START, 0, 0]), Leak(40, [0, HEAP_START, HEAP_START, 0])]
+    chain = [Leak(40, [0, HEAP_START, 7]), Leak(40, [0, HEAP_START, 7])]
+    shapes = [model.LIST_NODE] * 2 + [model.TREE_NODE] * 2 + [model.CHAIN_NODE, 0]
+    stream = Stream(leaks=[*found, *trees, *chain], shapes=shapes)
+    recording = decode(wire.frames(io.BytesIO(stream.encoded())))
+    grouped = folding.groups(recording, folding.fold(recording, {}, {}), 9, 9)
+    assert sorted((g.allocations, g.signature, g.key) for g in grouped) == [
+        (1, "link | heap | int | zero", "40: link | heap | value | value"),
+        (1, "zero | heap | int | zero", "40: value | heap | value | value"),
+        (2, "link | link | \N{MIDDLE DOT} | zero", "40: link | link | value | value"),
+        (2, "\N{MIDDLE DOT} | link | link | link", "40: value | link | link | link"),
+    ]

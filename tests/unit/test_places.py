@@ -169,7 +169,7 @@ def test_a_live_block_is_explained(tmp_path: Path) -> None:
     assert f"  where   arena 2, in [heap] {HEAP_START:#x}-{streams.HEAP_END:#x}" in rows
     assert rows[-3:] == [
         f"  libexample.so.1+sessions (variable), at {DATA:#x}",
-        f"             -> block {HEAP_START + 0x10:#x}, 56 bytes: list node: heap | heap | zero "
+        f"             -> block {HEAP_START + 0x10:#x}, 56 bytes: list node: link | link | zero "
         "| zero",
         f"       +0x10 -> 0x4 into block {START:#x}, 24 bytes: shop::Session",
     ]

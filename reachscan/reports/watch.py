@@ -59,7 +59,7 @@ def _ended(event: Ended) -> str:
         return summary
     by = event.change.by
     total = amount(event.change.new.total, by)
-    return f"{summary}; {total}, " + ("which is more" if event.change.grew else "nothing grew")
+    return f"{summary}; {total}, " + ("leaks have grown" if event.change.grew else "nothing grew")
 
 
 def _grown(change: Comparison | None, limit: int, style: Style) -> Iterator[str]:

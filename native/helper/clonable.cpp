@@ -1,10 +1,13 @@
 #include "helper/clonable.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
+#include <sstream>
 #include <string>
-#include <thread>
 
 #include "helper/memory_room.hpp"
 #include "helper/process.hpp"
@@ -17,7 +20,8 @@ namespace {
                 error, pid);
 }
 
-constexpr auto kCollected = std::chrono::milliseconds(100);
+// A busy machine takes its time to collect orphans.
+constexpr double kForgottenSeconds = 5;
 
 pid_t parent_of(pid_t pid) {
   return static_cast<pid_t>(std::atoi(status_field(pid, pid, "PPid").c_str()));
@@ -41,26 +45,21 @@ void require_no_init(pid_t pid) {
     refuse(pid, " is the init of its pid namespace: orphans become its children");
 }
 
-// A zombie with the target's name that an ancestor of it has not collected. Clones end as orphans,
-// and orphans become children of an ancestor; one that collects none would keep them all.
-pid_t forgotten_orphan(pid_t pid) {
-  std::string name = try_read_proc_file(pid, "comm");
-  for (pid_t ancestor = parent_of(pid); ancestor != 0; ancestor = parent_of(ancestor))
-    for (pid_t child : children_of(ancestor))
-      if (child != pid && status_field(child, child, "State").rfind("Z", 0) == 0 &&
-          try_read_proc_file(child, "comm") == name)
-        return child;
-  return 0;
+// When a process was started, in seconds since boot; the 22nd field of its stat, the second being
+// its name.
+double start_of(pid_t pid) {
+  std::string text = try_read_proc_file(pid, "stat");
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) fields >> field;
+  return std::atof(field.c_str()) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-// An ancestor that does collect them is given the time to do so.
-void require_orphans_collected(pid_t pid) {
-  pid_t seen = forgotten_orphan(pid);
-  if (seen == 0) return;
-  std::this_thread::sleep_for(kCollected);
-  if (forgotten_orphan(pid) == seen)
-    refuse(pid, " has left a zombie, " + std::to_string(seen) +
-                    ", behind, which nobody collects: a clone would be another");
+bool is_forgotten(pid_t pid) {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return status_field(pid, pid, "State").rfind("Z", 0) == 0 &&
+         static_cast<double>(now.tv_sec) - start_of(pid) > kForgottenSeconds;
 }
 
 // Memory that the clone takes is charged to the target's control group. If that ran out while the
@@ -87,9 +86,17 @@ void require_room_to_promise(pid_t pid) {
 void require_clonable(pid_t pid) {
   require_no_filter(pid);
   require_no_init(pid);
-  require_orphans_collected(pid);
   require_room_in_group(pid);
   require_room_to_promise(pid);
+}
+
+void require_orphans_collected(pid_t pid) {
+  std::string name = try_read_proc_file(pid, "comm");
+  for (pid_t ancestor = parent_of(pid); ancestor != 0; ancestor = parent_of(ancestor))
+    for (pid_t child : children_of(ancestor))
+      if (child != pid && try_read_proc_file(child, "comm") == name && is_forgotten(child))
+        refuse(pid, " has left a zombie, " + std::to_string(child) +
+                        ", that nobody collects; a clone would become another");
 }
 
 }  // namespace reachscan::helper

@@ -25,7 +25,7 @@ using wire::Step;
 
 constexpr std::uint64_t kPage = 4096;
 // Address space for the file; it takes memory only where it is written.
-constexpr std::uint64_t kViewBytes = 1ull << 42;
+constexpr std::uint64_t kViewBytes = 1ull << 46;
 constexpr std::uint64_t kLowestBridge = 0x10000000;
 constexpr std::uint64_t kUserEnd = 0x7ffffffff000;
 constexpr std::size_t kStretchesAtOnce = 512;

@@ -137,6 +137,7 @@ void scan_stopped(const Options& options, const Memory& memory, Stream& stream) 
   if (options.method != "copy") {
     try {
       require_clonable(options.pid);
+      if (options.method == "auto") require_orphans_collected(options.pid);
       if (options.method == "track")
         return scan_by(Method::kTrack, kAskedFor, options, memory, stream);
       return scan_by(Method::kClone, "", options, memory, stream);

@@ -183,4 +183,7 @@ def test_the_live_heap_adds_up(victim: StartVictim, tmp_path: Path) -> None:
         assert sum(a[amount] for g in groups for a in g["arenas"]) == report["heap"][amount]
     plain = next(group for group in groups if group["type"] == "shop::PlainSession")
     assert plain["allocations"] == 300 + 150  # forgotten ones and open ones
-    assert json.loads(run_cli(["report", kept, "--json", "--limit", 1000]).out) == report
+    again = json.loads(run_cli(["report", kept, "--json", "--limit", 1000]).out)
+    for group in (*groups, *again["groups"]):
+        group.pop("candidates")  # as many as a busy machine has the time to find
+    assert again == report

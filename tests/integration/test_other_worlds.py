@@ -172,3 +172,37 @@ def test_kinds_of_programs(victim: StartVictim, flags: Sequence[str]) -> None:
     assert done.status in (1, FAILED) and "Traceback" not in done.talk
     if "static" not in flags[0]:
         assert_leaks_found(target.pid)
+
+
+def test_shadow_stacks(victim: StartVictim) -> None:
+    """A program that is marked for control-flow enforcement; whether it is enforced, we print."""
+    program = build("odd_heap", ["-fcf-protection=full", "-Wl,-z,shstk"])
+    target = victim("odd_heap", command=[str(program), "plain", str(LEAKS)])
+    status = Path(f"/proc/{target.pid}/status").read_text()
+    print("enforced" if "x86_Thread_features:\tshstk" in status else "not enforced here")
+    assert_leaks_found(target.pid)
+
+
+@pytest.mark.parametrize("flags", [[], ["-static"]], ids=["shared", "static"])
+@pytest.mark.parametrize("method", ["auto", "live"])
+def test_another_c_library(
+    victim: StartVictim, tmp_path: Path, method: str, flags: list[str]
+) -> None:
+    """Its heap is never taken for one of glibc's."""
+    compiler = need("musl-gcc", "musl-tools")
+    (tmp_path / "other.c").write_text("""
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        int main(void) {
+          for (int i = 0; i < 100; ++i) memset(malloc(3000), 1, 3000);
+          const char ready[] = "{\\"ready\\":true}\\n";
+          char end;
+          return write(1, ready, sizeof ready - 1) < 0 || read(0, &end, 1) < 0;
+        }
+    """)
+    subprocess.run([compiler, *flags, "-o", "other", "other.c"], check=True, cwd=tmp_path)
+    target = victim("other", command=[str(tmp_path / "other")])
+    done = run_cli([target.pid, "--method", method])
+    assert done.status == FAILED and done.talk.count("\n") == 1, done.talk
+    assert "only the allocator of glibc" in done.talk

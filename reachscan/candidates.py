@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from elftools.elf.elffile import ELFFile
 
@@ -29,6 +30,8 @@ SECONDS = 4.0
 
 ROUNDING = 16
 """glibc rounds requests up to usable sizes that lie so many bytes apart."""
+
+_C_LIBRARY = ("libc.so", "libc-2.", "ld-linux", "ld-2.", "libpthread")
 
 _NO_POINTERS = (INT, TEXT, DATA)
 
@@ -99,6 +102,9 @@ def _read(recording: model.Recording, sizes: Iterable[int], live: bool) -> tuple
 def _debug_information(recording: model.Recording, live: bool) -> Iterator[tuple[int, str]]:
     """Yield the modules that have any, and how many bytes."""
     for path in AddressSpace(recording.mappings, recording.modules).modules:
+        # The structs of the C library are its own: what programs lose there is rarely one of them.
+        if PurePosixPath(path).name.startswith(_C_LIBRARY):
+            continue
         try:
             with _opened(recording, path, live) as files:
                 size = sum(map(dwarf_types.size_of_debug_information, files))
@@ -128,7 +134,8 @@ def _fitting(result: ScanResult, group: int, found: Iterable[Struct]) -> tuple[s
     scores: dict[str, tuple[int, int]] = {}
     for struct in found:
         score = _score(struct, codes, mixed) if fits(struct.size, usable) else None
-        if score is not None:
+        # The size alone says too little.
+        if score:
             scores[struct.name] = max((score, struct.size), scores.get(struct.name, (0, 0)))
     ranked = sorted(scores, key=lambda name: (-scores[name][0], -scores[name][1], name))
     return tuple(ranked[:SHOWN])

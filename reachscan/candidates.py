@@ -31,7 +31,13 @@ SECONDS = 4.0
 ROUNDING = 16
 """glibc rounds requests up to usable sizes that lie so many bytes apart."""
 
-_C_LIBRARY = ("libc.so", "libc-2.", "ld-linux", "ld-2.", "libpthread")
+_C_LIBRARY = tuple(
+    f"{name}{end}"
+    for name in ("ld", "libanl", "libc", "libdl", "libm", "libmvec", "libpthread", "libresolv")
+    + ("librt", "libutil")
+    for end in ("-2.", "-linux", ".so", "_db")
+) + ("libnss_",)
+"""How the names of glibc's own modules begin."""
 
 _NO_POINTERS = (INT, TEXT, DATA)
 
@@ -102,7 +108,7 @@ def _read(recording: model.Recording, sizes: Iterable[int], live: bool) -> tuple
 def _debug_information(recording: model.Recording, live: bool) -> Iterator[tuple[int, str]]:
     """Yield the modules that have any, and how many bytes."""
     for path in AddressSpace(recording.mappings, recording.modules).modules:
-        # The structs of the C library are its own: what programs lose there is rarely one of them.
+        # The structs of the C library are its own: what programs lose is rarely one of them.
         if PurePosixPath(path).name.startswith(_C_LIBRARY):
             continue
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,12 +32,9 @@ SECONDS = 4.0
 ROUNDING = 16
 """glibc rounds requests up to usable sizes that lie so many bytes apart."""
 
-_C_LIBRARY = tuple(
-    f"{name}{end}"
-    for name in ("ld", "libanl", "libc", "libdl", "libm", "libmvec", "libpthread", "libresolv")
-    + ("librt", "libutil")
-    for end in ("-2.", "-linux", ".so", "_db")
-) + ("libnss_",)
+_C_LIBRARY = re.compile(
+    r"(ld|lib(anl|c|dl|m|mvec|nss_\w+|pthread|resolv|rt|thread_db|util))(-2\.|-linux|\.so)"
+)
 """How the names of glibc's own modules begin."""
 
 _NO_POINTERS = (INT, TEXT, DATA)
@@ -109,7 +107,7 @@ def _debug_information(recording: model.Recording, live: bool) -> Iterator[tuple
     """Yield the modules that have any, and how many bytes."""
     for path in AddressSpace(recording.mappings, recording.modules).modules:
         # The structs of the C library are its own: what programs lose is rarely one of them.
-        if PurePosixPath(path).name.startswith(_C_LIBRARY):
+        if _C_LIBRARY.match(PurePosixPath(path).name):
             continue
         try:
             with _opened(recording, path, live) as files:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from elftools.common.exceptions import DWARFError, ELFError
+from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 from elftools.elf.segments import NoteSegment
 
-_DAMAGE = (ELFError, DWARFError, ValueError, KeyError, TypeError, IndexError, AttributeError)
+_PARSERS_OWN = (ELFError, DWARFError, ConstructError)
+_DAMAGE = (*_PARSERS_OWN, ValueError, KeyError, TypeError, IndexError, AttributeError)
 """What the parsers raise when they trip over a damaged file, besides the two below."""
 
 

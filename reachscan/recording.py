@@ -245,6 +245,9 @@ def _join_kinds(chunks: list[model.Kinds]) -> model.Kinds | None:
     names = [field.name for field in fields(model.Kinds)]
     if len({chunk.words.shape[1] for chunk in chunks}) > 1:
         raise errors.StreamError("the stream is damaged: its kinds differ in leading words")
+    sums = [column for chunk in chunks for column in (chunk.count, chunk.bytes)]
+    if any(bool(np.any(column >= LARGEST_BLOCK)) for column in sums):
+        raise errors.StreamError("the stream is damaged: a kind of blocks is impossibly large")
     return model.Kinds(*(np.concatenate([getattr(chunk, n) for chunk in chunks]) for n in names))
 
 

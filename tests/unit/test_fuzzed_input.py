@@ -68,6 +68,7 @@ def damaged_record(raw: bytes, chance: random.Random) -> bytes:
     return b"".join(pieces)
 
 
+@pytest.mark.filterwarnings("error")
 def test_streams(tmp_path: Path) -> None:
     file = tmp_path / "scan.rsc"
 
@@ -102,6 +103,7 @@ def damaged_elf(raw: bytes, chance: random.Random) -> bytes:
     return raw[:start] + out.ljust(end - start, b"\0") + raw[end:]
 
 
+@pytest.mark.filterwarnings("error")
 def test_elf_files(tmp_path: Path, program: Path) -> None:
     file = tmp_path / "damaged"
     recording = decode(wire.frames(io.BytesIO(Stream().encoded())))

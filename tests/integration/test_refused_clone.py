@@ -171,8 +171,34 @@ def test_nobody_collects_orphans(victim: StartVictim, truth: Path) -> None:
     assert "zombie" in snapshots[-1]["reason"]
 
 
-def test_strict_overcommit() -> None:
-    pytest.skip("vm.overcommit_memory=2 would hit every other program on this machine")
+@contextmanager
+def strict_overcommit(limit: int) -> Iterator[None]:
+    """Let the kernel promise no more than that many bytes, to all processes together."""
+    settings = [Path("/proc/sys/vm") / f"overcommit_{name}" for name in ("ratio", "memory")]
+    before = [setting.read_text() for setting in settings]
+    try:
+        Path("/proc/sys/vm/overcommit_kbytes").write_text(str(limit >> 10))
+        settings[1].write_text("2")
+        yield
+    finally:
+        for setting, value in zip(settings, before, strict=True):
+            setting.write_text(value)
+
+
+@need_root
+@pytest.mark.skipif(
+    os.environ.get("REACHSCAN_STRICT_OVERCOMMIT") != "1",
+    reason="changes how this machine overcommits, for a moment: REACHSCAN_STRICT_OVERCOMMIT=1",
+)
+def test_strict_overcommit(victim: StartVictim, tmp_path: Path) -> None:
+    """The limit is far beyond what other programs need, and half of it is the target's."""
+    helper = Helper(tmp_path)
+    with strict_overcommit(limit=110 << 40):
+        target = victim("odd_heap", "promised", LEAKS)
+        refused = helper.run(target.pid, "--method", "clone")
+        served = helper.run(target.pid)
+    assert (refused.code, served.status, served.method) == ("clone-refused", 0, "copy")
+    assert "the kernel does not overcommit" in refused.sentence
 
 
 @pytest.mark.parametrize("method", ["clone", "copy"])

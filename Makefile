@@ -12,7 +12,7 @@ CMAKE := cmake -G Ninja -S native -DCMAKE_CXX_COMPILER=$(CXX)
 PYTHON_SOURCES := reachscan tests benchmarks
 NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name '*.[ch]pp')
 
-CLANG ?= clang
+CLANGXX ?= clang++
 FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_proc_files
 FUZZ_SECONDS ?= 300
 
@@ -39,7 +39,7 @@ test: build  ## run all tests: hosted native ones under sanitizers, then Python
 	python -m pytest $(PYTEST_ARGUMENTS)
 
 fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each (needs Clang)
-	@$(CMAKE) -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_COMPILER=$(CLANG) -DCMAKE_CXX_COMPILER=$(CLANG)++ \
+	@$(CMAKE) -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=$(CLANGXX) \
 	  -DREACHSCAN_HOSTED_TESTS=ON -DREACHSCAN_SANITIZE=ON -DREACHSCAN_LIBFUZZER=ON >build/cmake.log \
 	  || { cat build/cmake.log; exit 1; }
 	@cmake --build build/fuzz --target fuzzers
@@ -48,7 +48,8 @@ fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each 
 	  build/fuzz/tests/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=20 -max_len=256 \
 	    -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target || exit 1; \
 	done
-	REACHSCAN_FUZZ_SECONDS=$(FUZZ_SECONDS) python -m pytest tests/unit/test_fuzzed_input.py
+	REACHSCAN_FUZZ_SECONDS=$(FUZZ_SECONDS) REACHSCAN_TEST_SECONDS=$$((2 * $(FUZZ_SECONDS) + 60)) \
+	  python -m pytest tests/unit/test_fuzzed_input.py
 
 lint: $(READY)  ## check style, types and formatting
 	ruff check $(PYTHON_SOURCES)

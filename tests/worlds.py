@@ -80,7 +80,8 @@ import encodings.unicode_escape, encodings.utf_8_sig, importlib, os, pkgutil, sy
 import reachscan
 from reachscan.cli import main
 for module in pkgutil.walk_packages(reachscan.__path__, "reachscan."):
-    if not module.name.endswith("__main__"):
+    # One of two libraries is there, depending on the version of Python; that file needs the other.
+    if not module.name.endswith(("__main__", "itanium")):
         importlib.import_module(module.name)
 user = int(sys.argv.pop(1))
 os.setgroups([]); os.setgid(user); os.setuid(user)

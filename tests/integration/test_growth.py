@@ -53,7 +53,8 @@ def test_diff_of_any_mix_of_files_tells_what_grew(tmp_path: Path) -> None:
 def watching(pid: int, *options: object) -> Iterator[subprocess.Popen[str]]:
     """Start a watch, whose lines can be read as they come."""
     words = ["watch", str(pid), "--logfmt", *map(str, options)]
-    command = [sys.executable, "-m", "reachscan", *words]
+    # A shell without job control lets what it starts in the background ignore SIGINT.
+    command = ["env", "--default-signal=INT,TERM", sys.executable, "-m", "reachscan", *words]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
         try:

@@ -108,12 +108,12 @@ struct Control {
   std::uint32_t digests;          // whether to send digests of what leaked blocks hold
   std::uint32_t marking_threads;  // at most
   std::uint32_t only_suspects;    // only these can be leaks: every earlier look found them so
-  std::uint32_t reserved;
+  std::uint32_t signal_stacks;    // how many threads may have a stack for signal handlers
   std::uint64_t suspects;
   std::uint64_t suspect_count;
-  std::uint32_t signal_stacks;  // how many threads may have a stack for signal handlers
   // The request under way.
   Request request;
+  std::uint32_t reserved;
   std::uint64_t first;
   std::uint64_t second;
   std::uint64_t third;

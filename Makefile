@@ -63,8 +63,11 @@ format: $(READY)  ## rewrite sources the way lint wants them
 	ruff format $(PYTHON_SOURCES)
 	clang-format -i $(NATIVE_SOURCES)
 
-bench: build  ## how long is the target stopped, compared with its own fork()?
-	python benchmarks/pause.py
+bench: build  ## the short form of each benchmark; docs/performance.md has the long one
+	python benchmarks/pause.py --short
+	python benchmarks/sweep.py --short
+	python benchmarks/command.py --short
+	python benchmarks/growth.py --short
 
 clean:  ## remove everything that was built (fetched C libraries stay in .cache)
 	rm -rf build dist $(VENV) reachscan/_native

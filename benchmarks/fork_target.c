@@ -1,4 +1,5 @@
-// The target of pause.py: memory of 4 KiB pages, all touched, and threads that spin.
+// The target of pause.py: memory of 4 KiB pages, all touched, and threads: one waits for requests,
+// one spins, the others sleep.
 //
 //   fork_target MEGABYTES THREADS
 //
@@ -13,11 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile int running = 1;
-
 static void* spin(void* unused) {
-  while (running) {
-  }
+  for (;;) __asm__ volatile("");
+  return unused;
+}
+
+static void* sleep_forever(void* unused) {
+  for (;;) pause();
   return unused;
 }
 
@@ -55,7 +58,7 @@ int main(int argc, char** argv) {
   void* volatile block = malloc(100);  // or there would be no heap to scan
   for (int i = 1; i < threads; ++i) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, spin, NULL) != 0) return 1;
+    if (pthread_create(&thread, NULL, i == 1 ? spin : sleep_forever, NULL) != 0) return 1;
   }
   printf("ready\n");
   fflush(stdout);

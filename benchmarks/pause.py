@@ -1,108 +1,61 @@
 """How long does a scan stop its target, compared with the target's own fork()?
 
-    python benchmarks/pause.py [--gb N] [--threads N] [--runs N]
+    python benchmarks/pause.py [--gb N] [--threads N] [--runs N] [--short]
 
-The floor of the pause is one copy of the page tables, which is what fork() does. Measurements
-alternate, so that both see the same machine.
+The floor of the pause is one copy of the page tables, which is what fork() does; with many threads
+it is stopping them all and letting them go. Measurements alternate, so that all see the same
+machine. Without options: 1 and 4 GB with 2 and 64 threads, and 1000 threads.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-PATIENCE = 600
+from measure import heading, ratio, row, snapshot_of_scan, target
+
+MANY_THREADS = 1000
+CASES = ((1, 2), (1, 64), (4, 2), (4, 64), (0.01, MANY_THREADS))
+SHORT_CASES = ((1, 2), (1, 64))
 
 
-class Target:
-    """The running program of fork_target.c."""
-
-    def __init__(self, program: Path, megabytes: int, threads: int) -> None:
-        self._process = subprocess.Popen(
-            [program, str(megabytes), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.pid = self._process.pid
-        assert self._read() == "ready", "the target did not start"
-
-    def fork_us(self) -> float:
-        """Ask the target to fork itself."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("fork\n")
-        self._process.stdin.flush()
-        return int(self._read()) / 1000
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.communicate()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+def pause_ms(pid: int) -> float:
+    return float(snapshot_of_scan(pid)["pause_us"]) / 1000
 
 
-@contextmanager
-def target(megabytes: int, threads: int) -> Iterator[Target]:
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "fork_target"
-        flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
-        compiler = os.environ.get("CC", "gcc")
-        source = HERE / "fork_target.c"
-        subprocess.run([compiler, *flags, str(source), "-o", str(program)], check=True)
-        running = Target(program, megabytes, threads)
-        try:
-            yield running
-        finally:
-            running.stop()
-
-
-def pause_us(pid: int) -> float:
-    command = [sys.executable, "-m", "reachscan", str(pid), "--json", "--method", "clone"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, cwd=HERE.parent, check=False
+def measure(gigabytes: float, threads: int, runs: int) -> None:
+    forks: list[float] = []
+    stops: list[float] = []
+    pauses: list[float] = []
+    with (
+        target("fork_target.c", round(gigabytes * 1024), threads) as running,
+        target("stop_release.c", running.pid) as stopper,
+    ):
+        running.ask_ms("fork")  # the first of each warms up
+        pause_ms(running.pid)
+        for _ in range(runs):
+            forks.append(running.ask_ms("fork"))
+            stops.append(stopper.ask_ms("stop"))
+            pauses.append(pause_ms(running.pid))
+            forks.append(running.ask_ms("fork"))
+    heading(f"{gigabytes:g} GB in 4 KiB pages, {threads} threads, {runs} runs")
+    row("own fork()", forks)
+    row("stop and release alone", stops)
+    row("pause", pauses)
+    print(
+        f"  pause: {ratio(pauses, forks):.2f} times fork(), {ratio(pauses, stops):.2f} times stop"
     )
-    if done.returncode not in (0, 1):
-        sys.exit(done.stderr.strip())
-    return float(json.loads(done.stdout)["snapshot"]["pause_us"])
-
-
-def row(name: str, values: list[float]) -> str:
-    spread = f"{min(values) / 1000:9.2f} .. {max(values) / 1000:.2f}"
-    return f"{name:<12}{statistics.median(values) / 1000:10.2f}{spread:>24}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--gb", type=float, default=1.0, help="memory of the target (default 1)")
-    parser.add_argument("--threads", type=int, default=2, help="its threads (default 2)")
+    parser.add_argument("--gb", type=float, help="memory of the target")
+    parser.add_argument("--threads", type=int, default=2, help="its threads, with --gb (default 2)")
     parser.add_argument("--runs", type=int, default=7, help="measurements of each (default 7)")
+    parser.add_argument("--short", action="store_true", help="1 GB only, five runs")
     options = parser.parse_args()
-    forks: list[float] = []
-    pauses: list[float] = []
-    with target(round(options.gb * 1024), options.threads) as running:
-        running.fork_us()  # the first of each warms up
-        pause_us(running.pid)
-        for _ in range(options.runs):
-            forks.append(running.fork_us())
-            pauses.append(pause_us(running.pid))
-            forks.append(running.fork_us())
-    print(f"{options.gb:g} GB in 4 KiB pages, {options.threads} threads, {options.runs} runs")
-    print(f"{'':<12}{'median ms':>10}{'least .. most':>24}")
-    print(row("own fork()", forks))
-    print(row("pause", pauses))
-    print(f"{'ratio':<12}{statistics.median(pauses) / statistics.median(forks):10.2f}")
+    cases = SHORT_CASES if options.short else CASES
+    for gigabytes, threads in [(options.gb, options.threads)] if options.gb else cases:
+        measure(gigabytes, threads, 5 if options.short else options.runs)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ class Request:
     pid: int
     method: str = "auto"
     threads: int | None = None
+    nice: int = 0
     timeout: float | None = None
     contents: int = 0
     verbose: bool = False
@@ -70,6 +71,8 @@ class Request:
         """Return the command line of the helper, without its path."""
         words = ["--pid", str(self.pid), "--method", self.method, "--contents", str(self.contents)]
         words += self.question.arguments()
+        if self.nice:
+            words += ["--nice", str(self.nice)]
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
         if self.timeout is not None:

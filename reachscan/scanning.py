@@ -42,6 +42,7 @@ class Options:
     Attributes:
         method: how memory is captured: auto, clone or copy.
         threads: marking threads; None for as many as the helper finds good.
+        nice: added to the nice value that the search has.
         timeout: seconds after which the scan gives up; None for never.
         contents: bytes of a leaked block that are wanted.
         verbose: let the helper tell on stderr what each step does.
@@ -53,6 +54,7 @@ class Options:
 
     method: str = "auto"
     threads: int | None = None
+    nice: int = 0
     timeout: float | None = None
     contents: int = 32
     verbose: bool = False
@@ -209,6 +211,7 @@ def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[It
         pid=pid,
         method=options.method,
         threads=options.threads,
+        nice=options.nice,
         timeout=options.timeout,
         contents=options.contents,
         verbose=options.verbose,

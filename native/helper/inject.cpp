@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -35,6 +36,9 @@ std::string hex(std::uint64_t value) {
 
 SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone), inputs_(inputs) {
   map_code();
+  // The target was stopped with all haste; the search need not stand in its way.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(clone.pid()),
+              getpriority(PRIO_PROCESS, 0) + static_cast<int>(inputs.options.nice));
   abi::Control control{};
   control.mapping_count = inputs.mappings.size();
   control.mappings = place(inputs.mappings.data(), control.mapping_count * sizeof(abi::Mapping),

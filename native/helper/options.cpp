@@ -17,7 +17,8 @@ constexpr std::uint32_t kMostThreads = 8;
 
 constexpr char kUsage[] =
     "usage: reachscan-helper --pid N [--method auto|clone|copy|live] [--threads N]\n"
-    "                        [--timeout SECONDS] [--contents BYTES] [--digests] [--verbose]\n"
+    "                        [--nice N] [--timeout SECONDS] [--contents BYTES] [--digests] "
+    "[--verbose]\n"
     "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
     "For tests: [--list-heap] [--die-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
@@ -27,6 +28,7 @@ enum {
   kPid = 256,
   kMethod,
   kThreads,
+  kNice,
   kTimeout,
   kContents,
   kDigests,
@@ -44,6 +46,7 @@ constexpr option kLongOptions[] = {
     {"pid", required_argument, nullptr, kPid},
     {"method", required_argument, nullptr, kMethod},
     {"threads", required_argument, nullptr, kThreads},
+    {"nice", required_argument, nullptr, kNice},
     {"timeout", required_argument, nullptr, kTimeout},
     {"contents", required_argument, nullptr, kContents},
     {"digests", no_argument, nullptr, kDigests},
@@ -102,6 +105,9 @@ Options parse_options(int argc, char** argv) {
         break;
       case kThreads:
         options.threads = number(optarg, 1, 256);
+        break;
+      case kNice:
+        options.nice = number(optarg, 0, 19);
         break;
       case kTimeout:
         options.timeout = std::chrono::seconds(number(optarg, 1, 1u << 24));

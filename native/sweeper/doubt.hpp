@@ -20,11 +20,22 @@ class SecondLook {
 
   // Looks through everything reachable, and at what is not.
   void look(Roots& roots) {
-    auto consider = [this](uint64_t, uint64_t value) { note(value); };
-    roots.each_part([&](uint64_t start, uint64_t end) { each_word(space_, start, end, consider); });
-    roots.each_register_word(consider);
-    blocks_.each_marked(
-        [&](uint64_t block) { each_word(space_, block, blocks_.end_of(block), consider); });
+    const heaps::Range hull = blocks_.hull();
+    const uint64_t guard = guard_;
+    // Cheap, and no word that note() would take fails it.
+    auto test = [=](uint64_t value) {
+      uint64_t hidden = unmangled(value, guard), untagged = value << kTagBits >> kTagBits;
+      return static_cast<unsigned>(hidden - hull.start < hull.end - hull.start) |
+             (static_cast<unsigned>(untagged - hull.start <= hull.end - hull.start) &
+              static_cast<unsigned>(value % heaps::kGranule == 8 || value >> (64 - kTagBits) != 0 ||
+                                    value % heaps::kPage == 0));
+    };
+    auto consider = [&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, test, [this](uint64_t value) { note(value); });
+    };
+    roots.each_part(consider);
+    roots.each_register_word([this](uint64_t, uint64_t value) { note(value); });
+    blocks_.each_marked([&](uint64_t block) { consider(block, blocks_.end_of(block)); });
     follow();
     SignalStacks stacks(space_, blocks_, unmarked_);
     stacks.each(control()->signal_stacks,
@@ -65,10 +76,12 @@ class SecondLook {
     }
   }
 
-  uint64_t unmangled(uint64_t value) const { return (value >> 17 | value << 47) ^ guard_; }
+  static uint64_t unmangled(uint64_t value, uint64_t guard) {
+    return (value >> 17 | value << 47) ^ guard;
+  }
 
   void note(uint64_t value) {
-    uint64_t hidden = unmangled(value);
+    uint64_t hidden = unmangled(value, guard_);
     if (guard_ != 0 && blocks_.may_point(hidden))
       if (uint64_t block = blocks_.block_of(hidden)) add(block, wire::kMangled);
     if (value >> (64 - kTagBits) == 0) {

@@ -124,6 +124,12 @@ capture = _all(
     ),
     click.option("--threads", type=click.IntRange(1, 256), help="Threads that search the heap."),
     click.option(
+        "--nice",
+        type=click.IntRange(0, 19),
+        default=0,
+        help="How far the search, once the process runs again, stands back for other work.",
+    ),
+    click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",

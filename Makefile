@@ -8,7 +8,8 @@ READY := $(VENV)/.ready
 HELPER := reachscan/_native/reachscan-helper
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-CMAKE := cmake -G Ninja -S native -DCMAKE_CXX_COMPILER=$(CXX)
+# The compiler as a variable of the environment: CMake forgets all other options when it changes.
+CMAKE := CXX=$(CXX) cmake -G Ninja -S native
 PYTHON_SOURCES := reachscan tests benchmarks
 NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name '*.[ch]pp')
 

@@ -70,11 +70,17 @@ class BlockMap {
     return {clusters_[0].start, last.start + last.length};
   }
 
-  // Fetches what claim() will look at. Inlined by force: GCC 12 drops calls of a function that does
-  // nothing but prefetch.
-  [[gnu::always_inline]] void prefetch(uint64_t value) const {
-    __builtin_prefetch(cluster_of(value)->pair(value));
-    __builtin_prefetch(reinterpret_cast<const void*>(value));
+  // Where the bits of an address are. To be found once and handed on, as it takes a search.
+  struct Place {
+    const void* cluster;
+    uint64_t* pair;
+    explicit operator bool() const { return pair != nullptr; }
+  };
+
+  // Null if the value cannot be a pointer into a heap.
+  [[gnu::always_inline]] Place place_of(uint64_t value) const {
+    const Cluster* cluster = cluster_of(value);
+    return {cluster, cluster == nullptr ? nullptr : cluster->pair(value)};
   }
 
   // The live block that `value` points into, wherever in it; 0 if none. One past the end is not in.
@@ -85,25 +91,31 @@ class BlockMap {
 
   // Marks the live block that `value` points into. Returns its start if it was not marked before.
   uint64_t mark(uint64_t value) {
-    const Cluster* cluster = cluster_of(value);
-    uint64_t start = cluster == nullptr ? 0 : block_in(*cluster, value);
-    if (start == 0) return 0;
-    uint64_t& marks = cluster->pair(start)[1];
-    uint64_t bit = 1ull << bit_of(start);
-    if ((marks & bit) != 0) return 0;
-    marks |= bit;
-    return start;
+    Place place = place_of(value);
+    return place ? claim<false>(value, place).start : 0;
   }
 
-  // The same while other threads do it too: exactly one of them gets the block.
-  uint64_t mark_shared(uint64_t value) {
-    const Cluster* cluster = cluster_of(value);
-    uint64_t start = cluster == nullptr ? 0 : block_in(*cluster, value);
-    if (start == 0) return 0;
-    uint64_t* marks = cluster->pair(start) + 1;
-    uint64_t bit = 1ull << bit_of(start);
-    if ((relaxed(marks) & bit) != 0) return 0;
-    return (__atomic_fetch_or(marks, bit, __ATOMIC_RELAXED) & bit) == 0 ? start : 0;
+  // Marks the live block that `value`, at `place`, points into. Returns where its usable bytes are;
+  // nowhere if it was marked before, or there is none. Shared: other threads do it too, and exactly
+  // one of them gets the block.
+  template <bool kShared>
+  [[gnu::always_inline]] Range claim(uint64_t value, Place place) {
+    uint64_t start = value & ~(kGranule - 1);
+    uint64_t* pair = place.pair;
+    // Most pointers point to the start of a block.
+    if ((pair[0] >> bit_of(value) & 1) == 0 || (value & 8) != 0) {
+      const Cluster& cluster = *static_cast<const Cluster*>(place.cluster);
+      start = block_in(cluster, value);
+      if (start == 0) return {0, 0};
+      pair = cluster.pair(start);
+    }
+    unsigned bit = bit_of(start);
+    if (!set_mark<kShared>(pair + 1, 1ull << bit)) return {0, 0};
+    uint64_t edges = edges_of(pair) & (~0ull << bit << 1);
+    if (edges == 0) return {start, end_of(start)};
+    uint64_t edge =
+        (start & ~(kSpan - 1)) + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
+    return {start, edge - tail_before(edge)};
   }
 
   // The end of the block's usable bytes.
@@ -166,6 +178,14 @@ class BlockMap {
   // Marks change under the eyes of other threads; starts and boundaries stay.
   static uint64_t relaxed(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
   static uint64_t edges_of(const uint64_t* pair) { return pair[0] | relaxed(pair + 1); }
+
+  template <bool kShared>
+  static bool set_mark(uint64_t* marks, uint64_t bit) {
+    if ((relaxed(marks) & bit) != 0) return false;
+    if (kShared) return (__atomic_fetch_or(marks, bit, __ATOMIC_RELAXED) & bit) == 0;
+    *marks |= bit;
+    return true;
+  }
 
   struct Cluster {
     uint64_t start;
@@ -282,7 +302,10 @@ class BlockMap {
   // Blocks of the common kind end 8 bytes before the next one's user address, since its size word
   // lies between. Those that were mapped by themselves end with their last page.
   uint64_t tail_before(uint64_t edge) const {
-    if (edge % kPage != 0) return 8;
+    return edge % kPage != 0 ? 8 : tail_before_page(edge);
+  }
+
+  uint64_t tail_before_page(uint64_t edge) const {
     std::size_t low = 0, high = regions.size();
     while (low < high) {
       std::size_t middle = (low + high) / 2;

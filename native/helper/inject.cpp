@@ -55,6 +55,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone
   control.contents_bytes = inputs.options.contents_bytes;
   control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
   control.marking_threads = inputs.options.threads;
+  control.wide_words = __builtin_cpu_supports("avx2") ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
   if (inputs.suspects != nullptr) {
     control.only_suspects = 1;

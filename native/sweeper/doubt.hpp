@@ -1,10 +1,10 @@
-// A second look at what the program can reach, for words that are no pointers but might stand for
-// some: equal to a pointer but for tags in the high bits, one past the end of a block, or a pointer
-// as setjmp() stores it. Blocks that only such words point to, and all that hangs below them, are
-// only possibly leaked; and so are those that may be a stack for signal handlers.
+// A second look at what the program can reach, for pointers in disguise. Blocks that only such
+// words point to, and all that hangs below them, are only possibly leaked; and so are those that
+// may be a stack for signal handlers.
 #pragma once
 
 #include "sweeper/collect.hpp"
+#include "sweeper/disguise.hpp"
 #include "sweeper/roots.hpp"
 #include "sweeper/signal_stacks.hpp"
 
@@ -13,29 +13,28 @@ namespace reachscan::sweeper {
 class SecondLook {
  public:
   SecondLook(const heaps::Space& space, BlockMap& blocks, std::size_t unmarked)
-      : space_(space), blocks_(blocks), unmarked_(unmarked) {
+      : space_(space),
+        blocks_(blocks),
+        unmarked_(unmarked),
+        guard_(find_pointer_guard(space)),
+        filter_(blocks.hull(), guard_) {
     for (uint32_t reason : kLookedFor) list_of(reason) = List<uint64_t>(map_memory, unmarked);
-    find_pointer_guard();
   }
 
   // Looks through everything reachable, and at what is not.
   void look(Roots& roots) {
-    const heaps::Range hull = blocks_.hull();
-    const uint64_t guard = guard_;
-    // Cheap, and no word that note() would take fails it.
-    auto test = [=](uint64_t value) {
-      uint64_t hidden = unmangled(value, guard), untagged = value << kTagBits >> kTagBits;
-      return static_cast<unsigned>(hidden - hull.start < hull.end - hull.start) |
-             (static_cast<unsigned>(untagged - hull.start <= hull.end - hull.start) &
-              static_cast<unsigned>(value % heaps::kGranule == 8 || value >> (64 - kTagBits) != 0 ||
-                                    value % heaps::kPage == 0));
-    };
-    auto consider = [&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, test, [this](uint64_t value) { note(value); });
-    };
-    roots.each_part(consider);
+    roots.each_part([&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter_,
+                     [this](uint64_t, uint64_t value) { note(value); });
+    });
     roots.each_register_word([this](uint64_t, uint64_t value) { note(value); });
-    blocks_.each_marked([&](uint64_t block) { consider(block, blocks_.end_of(block)); });
+    // Straight through the heap: going from block to block would take longer than reading it all.
+    for (const heaps::Region& region : blocks_.regions) {
+      uint64_t start = heaps::align_up(region.start, 8);
+      each_word_that(space_, start, region.end, filter_, [this](uint64_t at, uint64_t value) {
+        note(value, [this, at] { return is_in_reach(at); });
+      });
+    }
     follow();
     SignalStacks stacks(space_, blocks_, unmarked_);
     stacks.each(control()->signal_stacks,
@@ -57,7 +56,6 @@ class SecondLook {
   }
 
  private:
-  static constexpr unsigned kTagBits = 16;
   static constexpr uint64_t kFirstKernelAddress = 1ull << 47;
 
   static constexpr uint32_t kLookedFor[] = {wire::kOnePastTheEnd, wire::kTagged, wire::kMangled,
@@ -65,32 +63,40 @@ class SecondLook {
 
   List<uint64_t>& list_of(uint32_t reason) { return doubtful_[reason]; }
 
-  // glibc xors stack and frame pointers in a jmp_buf with a secret that is in each thread's
-  // descriptor (header.pointer_guard), and rotates them.
-  void find_pointer_guard() {
+  // It is in each thread's descriptor (header.pointer_guard).
+  static uint64_t find_pointer_guard(const heaps::Space& space) {
     constexpr uint64_t kPointerGuard = 0x30;
     const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
-    for (std::size_t t = 0; t < control()->thread_count && guard_ == 0; ++t) {
+    for (std::size_t t = 0; t < control()->thread_count; ++t) {
       uint64_t at = threads[t].thread_pointer + kPointerGuard;
-      if (space_.readable(at, 8)) guard_ = heaps::word(at);
+      if (space.readable(at, 8) && heaps::word(at) != 0) return heaps::word(at);
     }
+    return 0;
   }
 
-  static uint64_t unmangled(uint64_t value, uint64_t guard) {
-    return (value >> 17 | value << 47) ^ guard;
+  bool is_in_reach(uint64_t slot) const {
+    uint64_t block = blocks_.block_of(slot);
+    return block != 0 && blocks_.is_marked(block);
   }
 
   void note(uint64_t value) {
-    uint64_t hidden = unmangled(value, guard_);
-    if (guard_ != 0 && blocks_.may_point(hidden))
-      if (uint64_t block = blocks_.block_of(hidden)) add(block, wire::kMangled);
-    if (value >> (64 - kTagBits) == 0) {
-      if (uint64_t block = block_ending_at(value)) add(block, wire::kOnePastTheEnd);
-      return;
+    note(value, [] { return true; });
+  }
+
+  // `counts` tells whether what stands where the value was found counts. It is asked last.
+  template <typename Counts>
+  void note(uint64_t value, Counts counts) {
+    auto doubt = [&](uint64_t block, uint32_t reason) {
+      if (block != 0 && !blocks_.is_marked(block) && counts()) add(block, reason);
+    };
+    uint64_t hidden = filter_.unmangled(value);
+    if (guard_ != 0 && blocks_.may_point(hidden)) doubt(blocks_.block_of(hidden), wire::kMangled);
+    uint64_t untagged = DisguiseFilter::untagged(value);
+    if (untagged == value) {
+      doubt(block_ending_at(value), wire::kOnePastTheEnd);
+    } else if (untagged < kFirstKernelAddress && blocks_.may_point(untagged)) {
+      doubt(blocks_.block_of(untagged), wire::kTagged);
     }
-    uint64_t untagged = value << kTagBits >> kTagBits;
-    if (untagged >= kFirstKernelAddress || !blocks_.may_point(untagged)) return;
-    if (uint64_t block = blocks_.block_of(untagged)) add(block, wire::kTagged);
   }
 
   void add(uint64_t block, uint32_t reason) {
@@ -127,7 +133,8 @@ class SecondLook {
   const heaps::Space& space_;
   BlockMap& blocks_;
   std::size_t unmarked_;
-  uint64_t guard_ = 0;
+  uint64_t guard_;
+  DisguiseFilter filter_;
   List<uint64_t> doubtful_[wire::kMangled + 1];  // marked blocks, by reason
 };
 

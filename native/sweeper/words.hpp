@@ -17,25 +17,24 @@ void each_word(const heaps::Space& space, uint64_t start, uint64_t end, Visit vi
   }
 }
 
-// The same, but only where test(value) holds, which is asked without a branch for each word.
-template <typename Test, typename Visit>
-void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, Test test,
+// The same for the words that pass a filter, which is asked for a line of eight at a time.
+template <typename Filter, typename Visit>
+void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, const Filter& filter,
                     Visit visit) {
-  constexpr unsigned kTogether = 8;
+  constexpr uint64_t kLine = 64;
   bool large = end - start > heaps::kPage;
   for (uint64_t at = start; at + 8 <= end;) {
     if (large) at = space.skip_absent(at);
     uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
     uint64_t stop = page_end < end ? page_end : end;
-    for (; at + 8 * kTogether <= stop; at += 8 * kTogether) {
-      unsigned hits = 0;
-      for (unsigned i = 0; i < kTogether; ++i)
-        hits |= static_cast<unsigned>(test(heaps::word(at + 8 * i))) << i;
-      for (; hits != 0; hits &= hits - 1)
-        visit(heaps::word(at + 8 * static_cast<unsigned>(__builtin_ctz(hits))));
+    for (; at + kLine <= stop; at += kLine) {
+      for (unsigned hits = filter.passing(at); hits != 0; hits &= hits - 1) {
+        uint64_t hit = at + 8 * static_cast<unsigned>(__builtin_ctz(hits));
+        visit(hit, heaps::word(hit));
+      }
     }
     for (; at + 8 <= stop; at += 8)
-      if (uint64_t value = heaps::word(at); test(value)) visit(value);
+      if (uint64_t value = heaps::word(at); filter.passes(value)) visit(at, value);
   }
 }
 

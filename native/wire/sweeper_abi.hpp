@@ -109,6 +109,8 @@ struct Control {
   std::uint32_t marking_threads;  // at most
   std::uint32_t only_suspects;    // only these can be leaks: every earlier look found them so
   std::uint32_t signal_stacks;    // how many threads may have a stack for signal handlers
+  std::uint32_t wide_words;       // whether the processor has AVX2
+  std::uint32_t reserved_input;
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   // The request under way.

@@ -1,0 +1,63 @@
+// Words that are no pointers into the heap but might stand for one: equal to a pointer but for tags
+// in the high bits, one past the end of a block, or a pointer as setjmp() stores it.
+#pragma once
+
+#include "arch/x86_64_lanes.hpp"
+#include "sweeper/host.hpp"
+
+namespace reachscan::sweeper {
+
+constexpr unsigned kTagBits = 16;
+
+// A cheap test that few words pass, and none fails that is worth a closer look.
+class DisguiseFilter {
+ public:
+  DisguiseFilter(heaps::Range hull, uint64_t guard)
+      : low_(hull.start),
+        length_(hull.end - hull.start),
+        guard_(guard),
+        wide_(control()->wide_words != 0) {}
+
+  static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
+
+  // glibc xors stack and frame pointers in a jmp_buf with a secret, and rotates them.
+  uint64_t unmangled(uint64_t value) const { return (value >> 17 | value << 47) ^ guard_; }
+
+  bool passes(uint64_t value) const {
+    bool odd =
+        value % heaps::kGranule == 8 || value % heaps::kPage == 0 || value != untagged(value);
+    return unmangled(value) - low_ < length_ || (odd && untagged(value) - low_ <= length_);
+  }
+
+  // Bit i: the word i of the 64 bytes at `line` passes.
+  unsigned passing(uint64_t line) const {
+    if (wide_) return passing_lanes(line);
+    unsigned bits = 0;
+    for (unsigned i = 0; i < 8; ++i)
+      bits |= static_cast<unsigned>(passes(heaps::word(line + 8 * i))) << i;
+    return bits;
+  }
+
+ private:
+  [[gnu::target("avx2,bmi")]] unsigned passing_lanes(uint64_t line) const {
+    return bits_of_lanes(line) | bits_of_lanes(line + 32) << 4;
+  }
+
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    const arch::Lanes value = arch::load_lanes(address), low = arch::all_lanes(low_),
+                      length = arch::all_lanes(length_);
+    arch::Lanes hidden = (value >> 17 | value << 47) ^ arch::all_lanes(guard_);
+    arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
+    arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
+                      ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
+                      (value != bare);
+    return arch::bits_of((hidden - low < length) | (odd & (bare - low <= length)));
+  }
+
+  uint64_t low_;
+  uint64_t length_;
+  uint64_t guard_;
+  bool wide_;
+};
+
+}  // namespace reachscan::sweeper

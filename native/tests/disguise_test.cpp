@@ -1,0 +1,66 @@
+// Which words get a closer look as pointers in disguise.
+#include "sweeper/disguise.hpp"
+
+#include <random>
+
+#include "check.hpp"
+#include "hosted.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using sweeper::DisguiseFilter;
+
+constexpr heaps::Range kHull{0x5555'0000'0000, 0x7fff'0000'0000};
+constexpr uint64_t kGuard = 0x8b5c'21f0'93d7'4e66;
+
+uint64_t mangled(uint64_t pointer) {
+  uint64_t hidden = pointer ^ kGuard;
+  return hidden << 17 | hidden >> 47;
+}
+
+CASE(pointers_in_disguise_pass_and_plain_words_do_not) {
+  Host host;
+  DisguiseFilter filter(kHull, kGuard);
+  for (uint64_t pointer : {kHull.start, kHull.start + 0x1230, kHull.end - 16}) {
+    CHECK(filter.passes(pointer | 1ull << 63));
+    CHECK(filter.passes(pointer | 1ull << 48));
+    CHECK(filter.passes(mangled(pointer)));
+    CHECK(filter.passes(pointer + 8));  // where a block may end
+  }
+  CHECK(filter.passes(kHull.end));
+  CHECK(filter.passes(kHull.start + heaps::kPage));
+  CHECK(!filter.passes(kHull.start + 0x1230));
+  CHECK(!filter.passes(kHull.end + 8));
+  CHECK(!filter.passes(mangled(kHull.end)));
+  for (uint64_t value : {0ull, 1ull, 8ull, 4096ull, ~0ull, 1ull << 62})
+    CHECK(!filter.passes(value));
+}
+
+// Words around every border, and any.
+CASE(eight_words_at_once_are_judged_as_one_by_one) {
+  std::mt19937_64 random(1);
+  Host host;
+  const DisguiseFilter narrow(kHull, kGuard);
+  host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
+  const DisguiseFilter wide(kHull, kGuard);
+  for (unsigned round = 0; round < 20000; ++round) {
+    uint64_t words[8];
+    for (uint64_t& word : words) {
+      uint64_t base[] = {kHull.start, kHull.end, kHull.start + random() % (kHull.end - kHull.start),
+                         random()};
+      word = base[random() % 4] + random() % 33 - 16;
+      if (random() % 4 == 0) word = mangled(word);
+      if (random() % 4 == 0) word |= random() << 48;
+    }
+    auto line = reinterpret_cast<uint64_t>(words);
+    unsigned expected = 0;
+    for (unsigned i = 0; i < 8; ++i)
+      expected |= static_cast<unsigned>(narrow.passes(words[i])) << i;
+    CHECK_EQ(narrow.passing(line), expected);
+    CHECK_EQ(wide.passing(line), expected);
+  }
+}
+
+}  // namespace
+}  // namespace reachscan::tests

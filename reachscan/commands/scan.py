@@ -24,7 +24,9 @@ from reachscan.scanning import Options, scan
 @options.verbose
 def command(process: str, save: Path | None, verbose: bool, **given: Any) -> ExitStatus:
     """Find the leaks of a running process, given by its id or its name if that is unique."""
-    capture = options.taken(given, "method", "threads", "nice", "timeout", "confirm", "confirm_every")
+    capture = options.taken(
+        given, "method", "threads", "nice", "timeout", "confirm", "confirm_every"
+    )
     reviewer = options.reviewer(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )

@@ -23,7 +23,7 @@ struct Options {
   std::uint64_t query = 0;                    // an address, if the task is about one
   bool digests = false;                       // of what leaked blocks hold
   std::uint32_t threads = default_threads();  // that mark
-  std::uint32_t nice = 0;  // of the search, beyond what we have ourselves
+  std::uint32_t nice = 0;                     // of the search, beyond what we have ourselves
   bool verbose = false;
   std::uint32_t die_at_call =
       0;                     // for tests of what the target notices; helper/fault_injection.hpp

@@ -246,11 +246,6 @@ void Freeze::detach(StoppedThread& thread) {
   state = State::kGone;
 }
 
-void Freeze::release_others(pid_t last) {
-  for (StoppedThread& thread : threads_)
-    if (thread.tid != last) detach(thread);
-}
-
 void Freeze::release() {
   for (StoppedThread& thread : threads_) detach(thread);
   ended_ = Clock::now();

@@ -57,8 +57,7 @@ class Freeze {
   // All register contents, vector state included, as words.
   RegisterWords register_words() const;
 
-  // Lets all threads go but one, which is inside the trampoline; then that one too.
-  void release_others(pid_t last);
+  // Lets all threads go.
   void release();
 
   pid_t pid() const { return pid_; }

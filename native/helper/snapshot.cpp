@@ -41,9 +41,10 @@ class Maker {
   virtual ~Maker() = default;
   // Before the pause in which capture() is called.
   virtual void prepare(Snapshot&, Clock::time_point) {}
-  // While the target is stopped. Returns the thread that it still needs, 0 if none.
-  virtual pid_t capture(Freeze& freeze, Clock::time_point deadline) = 0;
-  // When all threads but that one run again.
+  // While the target is stopped.
+  virtual void capture(Freeze& freeze, Clock::time_point deadline) = 0;
+  // Still while it is stopped: when hundreds of threads wake up at once, one that is yet to be led
+  // through some calls would wait for its turn behind them.
   virtual void let_go(Freeze&, Clock::time_point) {}
   // When the target runs again.
   virtual void finish(Snapshot& snapshot) = 0;
@@ -54,10 +55,9 @@ class CloneMaker : public Maker {
   CloneMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
       : pid_(pid), memory_(memory), site_(site), unforked_(pid) {}
 
-  pid_t capture(Freeze& freeze, Clock::time_point deadline) override {
+  void capture(Freeze& freeze, Clock::time_point deadline) override {
     unforked_.capture(memory_);
     made_ = clone_target(freeze, memory_, site_, deadline);
-    return made_.injected;
   }
 
   void let_go(Freeze& freeze, Clock::time_point deadline) override {
@@ -96,10 +96,7 @@ class CopyMaker : public Maker {
  public:
   CopyMaker(pid_t pid, const Memory& memory) : copy_(pid, memory) {}
 
-  pid_t capture(Freeze&, Clock::time_point) override {
-    copy_.capture();
-    return 0;
-  }
+  void capture(Freeze&, Clock::time_point) override { copy_.capture(); }
 
   void finish(Snapshot& snapshot) override {
     copy_.complete();
@@ -142,7 +139,6 @@ class TrackMaker : public CopyMaker {
     FaultDescriptor made =
         borrow_fault_descriptor(freeze, memory_, site_, Clock::now() + kCaptureLimit);
     tracker_.emplace(pid_, made.descriptor);
-    freeze.release_others(made.injected);
     leave_trampoline(freeze, memory_, site_, made.injected, Clock::now() + kCaptureLimit);
     freeze.release();
     return freeze.pause();
@@ -178,16 +174,14 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
     snapshot.drain_runs = drained.runs;
   }
   watch.lap("quiesce");
-  pid_t needed = 0;
   if (snapshot.quiet) {
     snapshot.words = freeze.register_words();
     std::vector<std::uint64_t> values = pending_signal_words(tids_of(freeze));
     snapshot.words.values.insert(snapshot.words.values.end(), values.begin(), values.end());
-    needed = maker.capture(freeze, Clock::now() + kCaptureLimit);
+    maker.capture(freeze, Clock::now() + kCaptureLimit);
+    maker.let_go(freeze, Clock::now() + kCaptureLimit);
     watch.lap(plan.method == Method::kClone ? "clone" : "copy");
   }
-  freeze.release_others(needed);
-  if (needed != 0) maker.let_go(freeze, Clock::now() + kCaptureLimit);
   freeze.release();
   watch.lap("release");
   snapshot.pause += freeze.pause();

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reachscan import model, wire
+from reachscan import model, wire, wire_columns
 from reachscan.containers import SHAPES
 
 HEAP, HEAP_SIZE = 0x5555_0000_0000, 1 << 40
@@ -66,7 +66,7 @@ def write_stream(path: Path, leaks: int, kinds: int, below: int) -> None:
     words = chance.integers(0, 1 << 62, (leaks, 8)).astype("<u8")
     words[:, 0] = LIBRARY + 16 * (kind // 100)
     words[:, 1] = HEAP + chance.integers(0, HEAP_SIZE, leaks)
-    columns = wire.LeakColumns(
+    columns = wire_columns.LeakColumns(
         (HEAP + 2048 * np.arange(leaks)).astype("<u8"),
         size,
         np.where(is_head, model.DIRECT, parent).astype("<u4"),
@@ -77,7 +77,7 @@ def write_stream(path: Path, leaks: int, kinds: int, below: int) -> None:
         file.writelines(facts())
         for i in range(0, leaks, CHUNK):
             part = columns.slice(i, i + CHUNK)
-            file.write(wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(part))))
+            file.write(wire.frame_bytes(wire.Frame(wire.LEAKS, wire_columns.leaks_payload(part))))
             shapes = np.where(place, place % len(SHAPES), 0)[i : i + CHUNK].astype("u1")
             payload = np.uint32(len(shapes)).tobytes() + shapes.tobytes()
             file.write(wire.frame_bytes(wire.Frame(wire.SHAPES, payload)))

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from elftools.elf.elffile import ELFFile
@@ -66,9 +65,9 @@ def suggest(result: ScanResult, limit: int, *, live: bool) -> ScanResult:
             f"({MOST >> 20} MiB): what blocks perhaps are may be missing or wrong"
         )
         warning = model.Warning("debug-information-left-out", message)
-        recording = replace(recording, warnings=(*recording.warnings, warning))
+        recording = recording._replace(warnings=(*recording.warnings, warning))
     fitting = {i: structs for i, structs in names.items() if structs}
-    return replace(result, candidates=fitting, recording=recording)
+    return result._replace(candidates=fitting, recording=recording)
 
 
 def fits(struct_size: int, usable: int) -> bool:

@@ -1,31 +1,14 @@
-"""The command line: finds the command that is meant, and turns every end into an exit status."""
+"""The way in and out: has done what the words ask for, and makes every end an exit status."""
 
 from __future__ import annotations
 
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
-from importlib import import_module
-from typing import NoReturn, cast
+from typing import NoReturn
 
-import click
-
-from reachscan import __version__, commands, console, errors
+from reachscan import __version__, console, errors
 from reachscan.errors import ExitStatus
-
-_HELP = """Find heap memory of a running process that nothing points to any more.
-
-\b
-  reachscan 4711                       what does process 4711 leak?
-  reachscan nginx --json -o out.json   by name; one JSON document
-  reachscan 4711 --save day1.rsc       keep everything, to report on it later
-  reachscan report day1.rsc --all      every leaked block of that scan
-
-The process is paused for a moment and runs on unharmed. All options of a
-command: reachscan scan --help"""
-
-_EPILOG = "Exit status: 0 no leaks, 1 leaks, 2 bad usage, 3 scan failed, 70 bug."
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -39,11 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # `timeout 10 reachscan ...` must clean up just like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        status = program.main(_with_command(words), "reachscan", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        status = error.exit_code
-    except click.Abort:
+        status = _run(words)
+    except KeyboardInterrupt:
         console.talk("interrupted: no report")
         status = ExitStatus.INTERRUPTED
     except errors.ReachscanError as error:
@@ -53,41 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(status or ExitStatus.CLEAN)
 
 
-def _with_command(words: list[str]) -> list[str]:
-    if not words or words[0] in (*commands.SUMMARIES, "-h", "--help", "--version"):
-        return words
-    return ["scan", *words]
+def _run(words: list[str]) -> int | None:
+    if len(words) == 1 and words[0].isascii() and words[0].isdigit():
+        # No options to look at: what reads them takes longer to load than such a scan to do.
+        from reachscan.commands import leaks
 
+        return leaks.find(words[0])
+    from reachscan import command_line
 
-class _Program(click.Group):
-    """Imports a command only when it is run: most of them need much that the others do not."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        return list(commands.SUMMARIES)
-
-    def get_command(self, _: click.Context, name: str) -> click.Command | None:
-        if name not in commands.SUMMARIES:
-            return None
-        return cast(click.Command, import_module(f"reachscan.commands.{name}").command)
-
-    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Leave out --help and --version, which nobody has to be told of here."""
-        self.format_commands(context, formatter)
-
-    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(commands.SUMMARIES.items()))
-
-
-@click.group(
-    cls=_Program,
-    help=_HELP,
-    epilog=_EPILOG,
-    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
-)
-@click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
-def program() -> None:
-    """Hold the commands; the help text is `_HELP`."""
+    return command_line.run(words)
 
 
 def _show_error(error: errors.ReachscanError, verbose: bool) -> ExitStatus:
@@ -99,6 +53,8 @@ def _show_error(error: errors.ReachscanError, verbose: bool) -> ExitStatus:
 
 def _show_bug(sentence: str, verbose: bool) -> ExitStatus:
     if verbose:
+        import traceback
+
         traceback.print_exc()
     console.talk(
         f"this is a bug in reachscan {__version__}: {sentence}; "

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan import errors, model, wire
+from reachscan import errors, model, wire, wire_columns
 
 _ROWS = 1 << 16
 """Leaks in one record."""
@@ -154,8 +154,9 @@ class _Filter:
 
     def frames(self, frames: Sequence[wire.Frame]) -> Iterator[wire.Frame]:
         """Yield records, with those about leaks replaced."""
-        chunks = [wire.parse_leaks(frame).words for frame in frames if frame.type == wire.LEAKS]
-        about_leaks = (wire.LEAKS, wire.DOUBTS, *wire.COLUMN_TYPES)
+        records = (frame for frame in frames if frame.type == wire.LEAKS)
+        chunks = [wire_columns.parse_leaks(record).words for record in records]
+        about_leaks = (wire.LEAKS, wire.DOUBTS, *wire_columns.COLUMN_TYPES)
         written = False
         for frame in frames:
             if frame.type == wire.LEAKS and not written:
@@ -171,12 +172,12 @@ class _Filter:
         for start in range(0, len(self._order), _ROWS):
             rows = slice(start, start + _ROWS)
             which = self._order[rows]
-            columns = wire.LeakColumns(
+            columns = wire_columns.LeakColumns(
                 leaks.address[which], leaks.size[which], self._parent[rows], words[which]
             )
-            yield wire.Frame(wire.LEAKS, wire.leaks_payload(columns))
+            yield wire.Frame(wire.LEAKS, wire_columns.leaks_payload(columns))
             for kind, column in ((wire.SHAPES, leaks.shape), (wire.DIGESTS, leaks.digest)):
-                yield wire.Frame(kind, wire.column_payload(column[which]))
+                yield wire.Frame(kind, wire_columns.column_payload(column[which]))
         yield _frame(wire.DOUBTS, list(_runs(self._reason)))
 
     def _contents(self, frame: wire.Frame) -> wire.Frame:

@@ -7,11 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reachscan import errors, reports
 from reachscan.reports import Selection, Style, plain
@@ -31,13 +28,12 @@ _COLOURS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """Where a report goes (`path` None is stdout) and what it looks like."""
 
-    format: str
-    path: Path | None
-    selection: Selection
+    format: str = "text"
+    path: Path | None = None
+    selection: Selection = Selection()
 
     def report(self, result: ScanResult) -> None:
         """Write the report on a scan.
@@ -94,6 +90,8 @@ def show(lines: Callable[[Style], Iterator[str]]) -> bool:
 
 
 def _coloured(line: str, what: str) -> str:
+    import click  # only those who see colours wait for it
+
     return click.style(line, **_COLOURS[what])
 
 
@@ -151,11 +149,16 @@ def talk_about(result: ScanResult) -> None:
 
 def talk(message: str) -> None:
     """Say something to people, on stderr."""
-    click.echo(f"reachscan: {printable(message)}", err=True)
+    _say(f"reachscan: {printable(message)}")
 
 
 def talk_of_error(error: errors.ReachscanError) -> None:
     """Say what went wrong and what to do about it."""
     advice = f"; {error.next_step}" if error.next_step else ""
     prefix = _coloured("reachscan:", "error") if _is_colourful(sys.stderr) else "reachscan:"
-    click.echo(f"{prefix} {printable(error.sentence + advice)}", err=True)
+    _say(f"{prefix} {printable(error.sentence + advice)}")
+
+
+def _say(line: str) -> None:
+    if sys.stderr:  # it may be closed
+        print(line, file=sys.stderr, flush=True)

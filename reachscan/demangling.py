@@ -8,11 +8,6 @@ from __future__ import annotations
 
 import sys
 
-if sys.version_info >= (3, 11):
-    from demangle import demangle as _read
-else:  # the library above needs 3.11; this one knows neither Rust nor names local to a function
-    from reachscan.itanium import demangle as _read
-
 LONGEST = 2000
 """Mangled names beyond this many characters stay as they are: they cost too much to unfold."""
 
@@ -31,4 +26,9 @@ def symbol_name(mangled: str) -> str:
     """Return the readable name of a symbol, or the mangled one if it cannot be read."""
     if len(mangled) > LONGEST or not mangled.startswith(("_Z", "_R")):
         return mangled
-    return _read(mangled, language=_SCHEMES)
+    # These libraries take long to load, and C programs need none.
+    if sys.version_info >= (3, 11):
+        from demangle import demangle
+    else:  # the library above needs 3.11; this one knows neither Rust nor names local to a function
+        from reachscan.itanium import demangle
+    return demangle(mangled, language=_SCHEMES)

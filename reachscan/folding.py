@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan import containers, histograms, model, signatures, trees
+from reachscan import containers, grouping, histograms, model, signatures, trees
 from reachscan.rows import Rows
 from reachscan.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO, Names
 
@@ -20,7 +19,9 @@ _MOST_VALUES = 1 << 62
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
-def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]) -> model.Folding:
+def fold(
+    recording: model.Recording, names: Names, type_names: Mapping[int, str]
+) -> grouping.Folding:
     """Group the direct leaks that are alike, or the kinds of live blocks; largest group first.
 
     Groups that are only possibly leaked come after all others.
@@ -45,7 +46,7 @@ def fold(recording: model.Recording, names: Names, type_names: Mapping[int, str]
     order = np.lexsort((rows.address[example], -blocks, -(total + total_below), doubtful))
     rank = np.empty(count, np.int32)
     rank[order] = np.arange(count, dtype=np.int32)
-    return model.Folding(
+    return grouping.Folding(
         allocations=blocks[order],
         bytes=total[order],
         indirect_allocations=below[order],
@@ -75,8 +76,8 @@ def _group_of_leak(
 
 
 def groups(
-    recording: model.Recording, folding: model.Folding, limit: int, rows: int
-) -> list[model.Group]:
+    recording: model.Recording, folding: grouping.Folding, limit: int, rows: int
+) -> list[grouping.Group]:
     """Return the `limit` largest groups, with `rows` rows of histogram and of tree each."""
     grouped = Rows.of(recording)
     sizes = histograms.of_groups(grouped, folding, limit, rows)
@@ -85,12 +86,11 @@ def groups(
     return [_group_at(recording, grouped, folding, i, *part) for i, part in enumerate(parts)]
 
 
-def reordered(folding: model.Folding, order: model.Indexes) -> model.Folding:
+def reordered(folding: grouping.Folding, order: model.Indexes) -> grouping.Folding:
     """Return the same groups in another order: `order` are their present positions."""
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return replace(
-        folding,
+    return folding._replace(
         allocations=folding.allocations[order],
         bytes=folding.bytes[order],
         indirect_allocations=folding.indirect_allocations[order],
@@ -106,19 +106,19 @@ def reordered(folding: model.Folding, order: model.Indexes) -> model.Folding:
     )
 
 
-def signature_of(folding: model.Folding, i: int) -> str:
+def signature_of(folding: grouping.Folding, i: int) -> str:
     """Return what the leading words of a group are."""
     return " | ".join(folding.labels[code] for code in folding.signature[i] if code != ABSENT)
 
 
-def places(folding: model.Folding) -> list[str]:
+def places(folding: grouping.Folding) -> list[str]:
     """Return the module, or module+symbol, that each code of a signature stands for, or ''."""
     named = range(FIRST_PLACE, len(folding.labels) - 1)  # the last one is MIXED
     return [_coarse(x, code) if code in named else "" for code, x in enumerate(folding.labels)]
 
 
-def keys(folding: model.Folding, limit: int | None = None) -> list[str]:
-    """Return the keys (see `model.Group`) of the `limit` largest groups, or of all."""
+def keys(folding: grouping.Folding, limit: int | None = None) -> list[str]:
+    """Return the keys (see `grouping.Group`) of the `limit` largest groups, or of all."""
     sizes = folding.size[:limit].tolist()
     kinds = [_coarse(label, code) for code, label in enumerate(folding.labels)]
     codes_of = folding.signature[:limit].tolist()
@@ -127,7 +127,7 @@ def keys(folding: model.Folding, limit: int | None = None) -> list[str]:
 
 
 def _key(
-    folding: model.Folding, kinds: Sequence[str], kind: int, size: int, codes: Sequence[int]
+    folding: grouping.Folding, kinds: Sequence[str], kind: int, size: int, codes: Sequence[int]
 ) -> str:
     if kind >= 0:
         return folding.types[kind]
@@ -145,17 +145,17 @@ def _coarse(label: str, code: int) -> str:
 def _group_at(
     recording: model.Recording,
     rows: Rows,
-    folding: model.Folding,
+    folding: grouping.Folding,
     i: int,
     key: str,
-    sizes: tuple[model.SizeCount, ...],
-    tree: tuple[model.Branch, ...],
-) -> model.Group:
+    sizes: tuple[grouping.SizeCount, ...],
+    tree: tuple[grouping.Branch, ...],
+) -> grouping.Group:
     position, kind = int(folding.example[i]), int(folding.type[i])
     row = int(np.searchsorted(rows.position, position))
     size = int(rows.size[row])
     contents = recording.contents.get(position, rows.words[row].astype("<u8").tobytes())
-    return model.Group(
+    return grouping.Group(
         allocations=int(folding.allocations[i]),
         bytes=int(folding.bytes[i]),
         indirect_allocations=int(folding.indirect_allocations[i]),
@@ -166,7 +166,7 @@ def _group_at(
         signature=signature_of(folding, i),
         key=key,
         reason=int(folding.reason[i]),
-        example=model.Example(int(rows.address[row]), size, contents[:size]),
+        example=grouping.Example(int(rows.address[row]), size, contents[:size]),
         sizes=sizes,
         tree=tree,
     )

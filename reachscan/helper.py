@@ -6,14 +6,12 @@ import math
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO, NamedTuple, cast
 
 from reachscan import errors, wire
 
@@ -30,8 +28,7 @@ _BAD_ARGUMENTS = 2
 _KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """What the helper shall find out.
 
     Attributes:
@@ -53,8 +50,7 @@ class Question:
 LEAKS = Question()
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What the helper is asked to do. `timeout` is in seconds; `contents` in bytes per leak."""
 
     pid: int
@@ -94,7 +90,7 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
         StreamError: it broke off without saying why.
         TimedOutError: it took longer than the request allows.
     """
-    with tempfile.TemporaryFile() as talk:
+    with os.fdopen(os.memfd_create("talk"), "w+b") as talk:
         process = _start(request, talk)
         assert process.stdout is not None
         watchdog = _Watchdog(process, request.timeout)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from reachscan import model
+from reachscan import grouping, model
 from reachscan.rows import Rows
 
-Histogram = tuple[model.SizeCount, ...]
+Histogram = tuple[grouping.SizeCount, ...]
 
 
-def of_groups(rows: Rows, folding: model.Folding, groups: int, sizes: int) -> list[Histogram]:
+def of_groups(rows: Rows, folding: grouping.Folding, groups: int, sizes: int) -> list[Histogram]:
     """Return the sizes of the blocks of the first groups, the most frequent first.
 
     Args:
@@ -35,15 +35,15 @@ def of_groups(rows: Rows, folding: model.Folding, groups: int, sizes: int) -> li
 
 
 def _histogram(pairs: list[tuple[int, int]], sizes: int) -> Histogram:
-    shown = tuple(model.SizeCount(size, count, size * count) for size, count in pairs[:sizes])
+    shown = tuple(grouping.SizeCount(size, count, size * count) for size, count in pairs[:sizes])
     rest = pairs[sizes:]
     if not rest:
         return shown
     amount = sum(size * count for size, count in rest)
-    return (*shown, model.SizeCount(None, sum(count for _, count in rest), amount))
+    return (*shown, grouping.SizeCount(None, sum(count for _, count in rest), amount))
 
 
-def of_all(leaks: model.Leaks) -> list[model.SizeClass]:
+def of_all(leaks: model.Leaks) -> list[grouping.SizeClass]:
     """Return how many leaks there are of each size between powers of two, smallest first."""
     size = leaks.size.astype(np.float64)  # exact: no block is larger than its 53 binary digits
     digits = np.frexp(size)[1]
@@ -51,6 +51,6 @@ def of_all(leaks: model.Leaks) -> list[model.SizeClass]:
     amount = np.zeros(len(count), np.int64)
     np.add.at(amount, digits, leaks.size.astype(np.int64))
     return [
-        model.SizeClass(1 << (n - 1) if n else 0, (1 << n) - 1, int(count[n]), int(amount[n]))
+        grouping.SizeClass(1 << (n - 1) if n else 0, (1 << n) - 1, int(count[n]), int(amount[n]))
         for n in np.flatnonzero(count).tolist()
     ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as ReadOnlyDict
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-from reachscan import model
+    from reachscan import model
 
 
 class Tally(NamedTuple):
@@ -28,8 +28,7 @@ class Tally(NamedTuple):
 NOTHING = Tally(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """What somebody does not want to hear of: a line of a suppression file, and where it is."""
 
     text: str
@@ -41,8 +40,7 @@ COUNTS, KNOWN, SUPPRESSED = range(3)
 """`Review.standing`: it counts; it is in the baseline and has not grown; a rule suppresses it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(NamedTuple):
     """Which groups count, and why the others do not. Groups that count come first.
 
     Attributes:

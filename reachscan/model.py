@@ -1,17 +1,21 @@
-"""What a scan consists of. Frozen data without logic; imports nothing of this package."""
+"""What a scan consists of. Frozen data without logic; imports nothing of this package.
+
+Named tuples, for dataclasses take long to make: all of this is read before every scan. Of numpy,
+which takes longer than a scan to load, only the types are used until there are columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping as ReadOnlyDict
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Addresses = NDArray[np.uint64]
-Indexes = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+Addresses: TypeAlias = "NDArray[np.uint64]"
+Indexes: TypeAlias = "NDArray[np.int64]"
+Flags: TypeAlias = "NDArray[np.bool_]"
 
 READ, WRITE, EXECUTE, SHARED = 1, 2, 4, 8
 """Bits of `Mapping.permissions`."""
@@ -32,8 +36,7 @@ ROOT_MEMORY, ROOT_WORD, REACHABLE_BLOCK, LEAKED_BLOCK = range(1, 5)
 """`Reference.holder`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """The process that was scanned. `started` is the begin of the scan, ns since the epoch."""
 
     pid: int
@@ -44,8 +47,7 @@ class Target:
     command: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(NamedTuple):
     """One line of /proc/PID/maps; [start, end) in memory, `offset` bytes into the file."""
 
     start: int
@@ -56,8 +58,7 @@ class Mapping:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A loaded ELF file; `build_id` is raw bytes, empty if it has none."""
 
     base: int
@@ -65,8 +66,7 @@ class Module:
     build_id: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(NamedTuple):
     """Where one thread of the target stood when it was stopped."""
 
     tid: int
@@ -76,8 +76,7 @@ class Thread:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """How memory was captured. `phases` are (name, nanoseconds) in order."""
 
     method: str
@@ -88,8 +87,7 @@ class Snapshot:
     phases: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Heap:
+class Heap(NamedTuple):
     """One allocator of the target and what it has handed out (usable bytes)."""
 
     allocator: str
@@ -99,8 +97,7 @@ class Heap:
     regions: int
 
 
-@dataclass(frozen=True, slots=True)
-class Regions:
+class Regions(NamedTuple):
     """Address ranges [start, end) that an allocator carves blocks from, in columns."""
 
     start: Addresses
@@ -108,9 +105,17 @@ class Regions:
     kind: NDArray[np.uint32]
     arena: NDArray[np.uint32]
 
+    @classmethod
+    def of(cls, rows: bytes) -> Regions:
+        """Return the columns of rows as they lie in a regions record."""
+        import numpy as np
 
-@dataclass(frozen=True, slots=True)
-class Leaks:
+        layout = np.dtype([("start", "<u8"), ("end", "<u8"), ("kind", "<u4"), ("arena", "<u4")])
+        table = np.frombuffer(rows, layout)
+        return cls(*(np.ascontiguousarray(table[column]) for column in cls._fields))
+
+
+class Leaks(NamedTuple):
     """All leaked blocks in stream order, in columns.
 
     Attributes:
@@ -135,9 +140,26 @@ class Leaks:
     reason: NDArray[np.uint8]
     digest: Addresses
 
+    @classmethod
+    def none(cls) -> Leaks:
+        """Return no leaks."""
+        import numpy as np
 
-@dataclass(frozen=True, slots=True)
-class Kinds:
+        wide, narrow = np.empty(0, np.uint64), np.empty(0, np.uint8)
+        return cls(
+            address=wide,
+            size=wide,
+            parent=wide.astype(np.uint32),
+            heads=wide.astype(np.int64),
+            words=wide.reshape(0, 0),
+            first_word=wide,
+            shape=narrow,
+            reason=narrow,
+            digest=wide,
+        )
+
+
+class Kinds(NamedTuple):
     """Live blocks that are alike, in columns: equal in size, arena, shape and kind of words.
 
     Attributes:
@@ -148,7 +170,7 @@ class Kinds:
         words: leading words of the examples, one row each.
     """
 
-    count: Addresses
+    count: Addresses  # type: ignore[assignment]  # hides what tuples have
     bytes: Addresses
     size: Addresses
     example: Addresses
@@ -157,8 +179,7 @@ class Kinds:
     words: Addresses
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """The block that was asked about; `state` is `NO_HEAP`, ..., `size` usable bytes."""
 
     asked: int
@@ -168,8 +189,7 @@ class Block:
     arena: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """A word that points into a block, and where it is.
 
     Attributes:
@@ -183,30 +203,27 @@ class Reference:
     slot: int
     value: int
     holder: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides what tuples have
     block: int
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class WordOwner:
+class WordOwner(NamedTuple):
     """Whose registers words [first, first + count) are; `tid` 0 if the kernel holds them."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides what tuples have
     tid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Warning:
+class Warning(NamedTuple):
     """Something the reader of a report must know. Codes that begin with `incomplete` matter."""
 
     code: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """What the stream adds up to, as its final record states it (usable bytes)."""
 
     allocations: int
@@ -217,8 +234,7 @@ class Totals:
     direct_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """What an address inside a module is called: path of the module, symbol, bytes into it."""
 
     module: str
@@ -226,8 +242,7 @@ class Name:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
+class Confirmation(NamedTuple):
     """What repeated scans say; (blocks, bytes) that were unreferenced in some of them only.
 
     `vanished` ones were gone in the last scan, `recent` ones are there but were not in all before.
@@ -239,11 +254,12 @@ class Confirmation:
     recent: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(NamedTuple):
     """One decoded stream: everything that a report needs.
 
     Attributes:
+        region_rows: `regions` as they came.
+        some_leaks: `leaks` if there are any.
         types: address of a vtable -> mangled name of its C++ type.
         names: address -> name, None if the stream was never named.
         contents: position of a leak -> more of its bytes than its words show.
@@ -261,8 +277,8 @@ class Recording:
     threads: tuple[Thread, ...]
     snapshot: Snapshot
     heaps: tuple[Heap, ...]
-    regions: Regions
-    leaks: Leaks
+    region_rows: bytes
+    some_leaks: Leaks | None
     types: ReadOnlyDict[int, str]
     warnings: tuple[Warning, ...]
     names: ReadOnlyDict[int, Name] | None
@@ -275,126 +291,20 @@ class Recording:
     word_owners: tuple[WordOwner, ...] = ()
     confirmation: Confirmation | None = None
 
+    @property
+    def leaks(self) -> Leaks:
+        """All leaked blocks."""
+        return self.some_leaks or Leaks.none()
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+    @property
+    def regions(self) -> Regions:
+        """The address ranges that allocators carve blocks from."""
+        return Regions.of(self.region_rows)
+
+
+class Progress(NamedTuple):
     """How far a phase has come; `total` is 0 where it is not known."""
 
     phase: str
     done: int
     total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One block that stands for its group; `contents` are its first bytes, as many as are known."""
-
-    address: int
-    size: int
-    contents: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SizeCount:
-    """How many blocks have a size, and what they add up to; `size` is None for all other sizes."""
-
-    size: int | None
-    allocations: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SizeClass:
-    """How many blocks have one of the sizes `smallest`, ..., `largest`, and what they add up to."""
-
-    smallest: int
-    largest: int
-    allocations: int
-    bytes: int
-
-
-class Branch(NamedTuple):
-    """Blocks of one kind below a group (usable bytes), and what hangs below those.
-
-    Attributes:
-        name: what they are; None for several kinds that are not told apart.
-        kinds: how many kinds that are; 1 with a name.
-        smallest, largest: sizes among them; None without a name.
-        below: largest first, together with what hangs below each.
-    """
-
-    name: str | None
-    kinds: int
-    allocations: int
-    bytes: int
-    smallest: int | None
-    largest: int | None
-    below: tuple[Branch, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Direct leaks that are alike, and what hangs below them; or live blocks (usable bytes).
-
-    Attributes:
-        size: of the example.
-        key: what the group is called in every scan of the program: its type, or else its size and
-            what its leading words point to. Groups that differ in no more than offsets share it.
-        reason: why they are only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
-        sizes: of the direct leaks, most frequent first.
-        tree: what hangs below them.
-        shape, candidates: what most blocks look like, and structs that they could be, the likeliest
-            first, if they have no type.
-    """
-
-    allocations: int
-    bytes: int
-    indirect_allocations: int
-    indirect_bytes: int
-    size: int
-    type: str | None
-    shape: str | None
-    signature: str
-    key: str
-    reason: int
-    example: Example
-    sizes: tuple[SizeCount, ...]
-    tree: tuple[Branch, ...]
-    candidates: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Folding:
-    """All groups in columns, largest first, those that are only possibly leaked last.
-
-    Attributes:
-        allocations, bytes, indirect_allocations, indirect_bytes: direct leaks of each group, and
-            what hangs below them.
-        example: position (among all leaks, or kinds) of the block that stands for the group.
-        size: usable bytes of that block.
-        type: index into `types`, which are readable names; -1 if the group has no C++ type.
-        vtables, type_of_vtable: addresses, ascending, and the index into `types` of each.
-        shape: what most blocks of the group look like (`UNKNOWN_SHAPE`, ...).
-        reason: why each group is only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
-        signature: one row per group, codes into `labels`, one per leading word.
-        labels: what the codes of `signature` are called.
-        group_of_row: index of the group that each direct leak, or kind, belongs to.
-        group_of_leak: the same of each leak, in stream order.
-    """
-
-    allocations: Indexes
-    bytes: Indexes
-    indirect_allocations: Indexes
-    indirect_bytes: Indexes
-    example: Indexes
-    size: Indexes
-    type: Indexes
-    types: tuple[str, ...]
-    vtables: Addresses
-    type_of_vtable: Indexes
-    shape: Indexes
-    reason: Indexes
-    signature: Indexes
-    labels: tuple[str, ...]
-    group_of_row: NDArray[np.int32]
-    group_of_leak: NDArray[np.int32]

@@ -176,15 +176,6 @@ class Places:
         return Place("module", f"{where} ({use})")
 
 
-def roots_to_name(recording: model.Recording) -> model.Addresses:
-    """Return the addresses of root memory that a recording's answers are about, ascending."""
-    references = (*recording.references, *recording.chain)
-    slots = {r.slot for r in references if r.holder == model.ROOT_MEMORY}
-    if recording.block is not None:
-        slots.add(recording.block.asked)
-    return np.array(sorted(slots), np.uint64)
-
-
 def _register(position: int) -> str:
     if position < len(_GENERAL):
         return f"register {_GENERAL[position]}"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from reachscan import errors, model, wire
 
-LARGEST_BLOCK = 1 << 47
-"""No x86_64 process has a block as large as this, bytes."""
+if TYPE_CHECKING:
+    from reachscan.columns import Columns
 
 Progressed = Callable[[model.Progress], None]
 
@@ -39,21 +35,24 @@ class _Decoder:
         self._on_progress = on_progress
         self._single: dict[int, Any] = {}
         self._rows: dict[int, list[Any]] = {kind: [] for kind in wire.RECORDS}
-        self._regions: list[model.Regions] = []
-        self._kinds: list[model.Kinds] = []
-        self._leaks = _LeakCollector()
+        self._regions: list[bytes] = []
+        self._columns: Columns | None = None
 
     def feed(self, frame: wire.Frame) -> None:
-        if frame.type == wire.LEAKS:
-            self._leaks.add(wire.parse_leaks(frame))
-        elif frame.type in wire.COLUMN_TYPES:
-            self._leaks.add_column(frame.type, wire.parse_column(frame))
-        elif frame.type == wire.REGIONS:
+        if frame.type == wire.REGIONS:
             self._regions.append(wire.parse_regions(frame))
-        elif frame.type == wire.KINDS:
-            self._kinds.append(wire.parse_kinds(frame))
         elif frame.type in wire.RECORDS:
             self._feed_small(frame.type, wire.parse(frame))
+        elif frame.type in wire.COLUMNS:
+            self._bulk().add(frame)
+
+    def _bulk(self) -> Columns:
+        """Return what collects columns; it takes numpy, which most scans do without."""
+        if self._columns is None:
+            from reachscan.columns import Columns
+
+            self._columns = Columns()
+        return self._columns
 
     def _feed_small(self, kind: int, body: Any) -> None:
         if kind == wire.PROGRESS:
@@ -81,33 +80,33 @@ class _Decoder:
         for kind, what in ((wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot")):
             if kind not in self._single:
                 raise errors.StreamError(f"the stream is damaged: it has no {what} record")
-        leaks = self._leaks.finish(self._rows[wire.DOUBTS])
-        totals = model.Totals(**_fields(self._single[wire.FINAL]))
+        leaks = self._columns.leaks(self._rows[wire.DOUBTS]) if self._columns else None
+        totals = model.Totals(**self._single[wire.FINAL])
         _check_totals(leaks, totals)
         rows = self._rows
         target, snapshot = self._single[wire.TARGET], self._single[wire.SNAPSHOT]
         return model.Recording(
-            target=model.Target(**{**_fields(target), "command": tuple(target.command)}),
-            mappings=tuple(model.Mapping(**_fields(row)) for row in rows[wire.MAPPINGS]),
-            modules=tuple(model.Module(**_fields(row)) for row in rows[wire.MODULES]),
-            threads=tuple(model.Thread(**_fields(row)) for row in rows[wire.THREADS]),
+            target=model.Target(**{**target, "command": tuple(target.command)}),
+            mappings=tuple(model.Mapping(**row) for row in rows[wire.MAPPINGS]),
+            modules=tuple(model.Module(**row) for row in rows[wire.MODULES]),
+            threads=tuple(model.Thread(**row) for row in rows[wire.THREADS]),
             snapshot=model.Snapshot(
-                **{**_fields(snapshot), "phases": tuple((p.phase, p.ns) for p in snapshot.phases)}
+                **{**snapshot, "phases": tuple((p.phase, p.ns) for p in snapshot.phases)}
             ),
-            heaps=tuple(model.Heap(**_fields(row)) for row in rows[wire.HEAP]),
-            regions=_join_regions(self._regions),
-            leaks=leaks,
+            heaps=tuple(model.Heap(**row) for row in rows[wire.HEAP]),
+            region_rows=b"".join(self._regions),
+            some_leaks=leaks,
             types={row.vtable: row.name for row in rows[wire.TYPES]},
-            warnings=tuple(model.Warning(**_fields(row)) for row in rows[wire.WARNING]),
+            warnings=tuple(model.Warning(**row) for row in rows[wire.WARNING]),
             names=self._names(),
-            contents=_contents(rows[wire.CONTENTS], leaks),
+            contents=_contents(rows[wire.CONTENTS], totals),
             totals=totals,
-            kinds=_join_kinds(self._kinds),
+            kinds=self._columns.kinds() if self._columns else None,
             block=self._block(),
-            references=tuple(model.Reference(**_fields(row)) for row in rows[wire.REFERENCES]),
-            chain=tuple(model.Reference(**_fields(row)) for row in rows[wire.CHAIN]),
+            references=tuple(model.Reference(**row) for row in rows[wire.REFERENCES]),
+            chain=tuple(model.Reference(**row) for row in rows[wire.CHAIN]),
             confirmation=self._confirmation(),
-            word_owners=tuple(model.WordOwner(**_fields(row)) for row in rows[wire.WORD_OWNERS]),
+            word_owners=tuple(model.WordOwner(**row) for row in rows[wire.WORD_OWNERS]),
         )
 
     def _names(self) -> dict[int, model.Name] | None:
@@ -118,7 +117,7 @@ class _Decoder:
 
     def _block(self) -> model.Block | None:
         block = self._single.get(wire.BLOCK)
-        return None if block is None else model.Block(**_fields(block))
+        return None if block is None else model.Block(**block)
 
     def _confirmation(self) -> model.Confirmation | None:
         body = self._single.get(wire.CONFIRMATION)
@@ -129,95 +128,11 @@ class _Decoder:
         )
 
 
-class _LeakCollector:
-    """Joins leaks records, and keeps one word of an indirect leak, for nothing reads the rest."""
-
-    def __init__(self) -> None:
-        self._chunks: list[wire.LeakColumns] = []
-        self._first_words: list[model.Addresses] = []
-        self._columns: dict[int, list[NDArray[Any]]] = {kind: [] for kind in wire.COLUMN_TYPES}
-        self._count = 0
-
-    def add(self, chunk: wire.LeakColumns) -> None:
-        if self._chunks and chunk.words.shape[1] != self._chunks[0].words.shape[1]:
-            raise errors.StreamError("the stream is damaged: its leaks differ in leading words")
-        is_head = chunk.parent == model.DIRECT
-        own_position = np.arange(self._count, self._count + len(chunk.parent))
-        if bool(np.any(~is_head & (chunk.parent >= own_position))):
-            raise errors.StreamError("the stream is damaged: a leak precedes what it hangs below")
-        if bool(np.any(chunk.size >= LARGEST_BLOCK)):
-            raise errors.StreamError("the stream is damaged: a block is impossibly large")
-        self._count += len(chunk.parent)
-        words = chunk.words
-        first = words[:, 0].copy() if words.shape[1] else np.zeros(len(words), np.uint64)
-        self._first_words.append(first)
-        # Copies let go of the payload, most of which is words of indirect leaks.
-        self._chunks.append(
-            wire.LeakColumns(
-                chunk.address.copy(), chunk.size.copy(), chunk.parent.copy(), words[is_head]
-            )
-        )
-
-    def add_column(self, kind: int, values: NDArray[Any]) -> None:
-        self._columns[kind].append(values)
-
-    def finish(self, doubts: list[Any]) -> model.Leaks:
-        shape, digest = self._column(wire.SHAPES), self._column(wire.DIGESTS)
-        if not self._chunks:
-            empty = np.empty(0, np.uint64)
-            return model.Leaks(
-                empty,
-                empty,
-                empty.astype(np.uint32),
-                empty.astype(np.int64),
-                empty.reshape(0, 0),
-                empty,
-                shape,
-                shape,
-                digest,
-            )
-        address, size, parent, words = (
-            np.concatenate(column) for column in zip(*self._chunks, strict=True)
-        )
-        self._chunks.clear()
-        return model.Leaks(
-            address,
-            size,
-            parent,
-            np.flatnonzero(parent == model.DIRECT),
-            words,
-            np.concatenate(self._first_words),
-            shape if len(shape) else np.zeros(self._count, np.uint8),
-            _reasons(doubts, self._count),
-            digest,
-        )
-
-    def _column(self, kind: int) -> NDArray[Any]:
-        column = np.concatenate([np.zeros(0, wire.COLUMN_TYPES[kind]), *self._columns[kind]])
-        if len(column) not in (0, self._count):
-            raise errors.StreamError("the stream is damaged: its columns differ in length")
-        return column
-
-
-def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
-    reasons = np.zeros(count, np.uint8)
-    for doubt in doubts:
-        if doubt.first + doubt.count > count or doubt.reason > model.MANGLED:
-            raise errors.StreamError(
-                "the stream is damaged: it doubts a leak that it does not hold"
-            )
-        part = reasons[doubt.first : doubt.first + doubt.count]
-        part[part == model.DEFINITE] = doubt.reason
-    return reasons
-
-
-def _check_totals(leaks: model.Leaks, totals: model.Totals) -> None:
-    found = (
-        len(leaks.address),
-        int(leaks.size.sum(dtype=np.uint64)),
-        len(leaks.heads),
-        int(leaks.size[leaks.heads].sum(dtype=np.uint64)),
-    )
+def _check_totals(leaks: model.Leaks | None, totals: model.Totals) -> None:
+    found = (0, 0, 0, 0)
+    if leaks:
+        direct = leaks.size[leaks.heads]
+        found = (len(leaks.size), int(leaks.size.sum()), len(direct), int(direct.sum()))
     stated = (totals.leaked, totals.leaked_bytes, totals.direct, totals.direct_bytes)
     if found != stated:
         raise errors.StreamError(
@@ -229,34 +144,8 @@ def _check_totals(leaks: model.Leaks, totals: model.Totals) -> None:
         )
 
 
-def _join_regions(chunks: list[model.Regions]) -> model.Regions:
-    wide, narrow = np.empty(0, np.uint64), np.empty(0, np.uint32)
-    return model.Regions(
-        np.concatenate([wide, *(chunk.start for chunk in chunks)]),
-        np.concatenate([wide, *(chunk.end for chunk in chunks)]),
-        np.concatenate([narrow, *(chunk.kind for chunk in chunks)]),
-        np.concatenate([narrow, *(chunk.arena for chunk in chunks)]),
-    )
-
-
-def _join_kinds(chunks: list[model.Kinds]) -> model.Kinds | None:
-    if not chunks:
-        return None
-    names = [field.name for field in fields(model.Kinds)]
-    if len({chunk.words.shape[1] for chunk in chunks}) > 1:
-        raise errors.StreamError("the stream is damaged: its kinds differ in leading words")
-    sums = [column for chunk in chunks for column in (chunk.count, chunk.bytes)]
-    if any(bool(np.any(column >= LARGEST_BLOCK)) for column in sums):
-        raise errors.StreamError("the stream is damaged: a kind of blocks is impossibly large")
-    return model.Kinds(*(np.concatenate([getattr(chunk, n) for chunk in chunks]) for n in names))
-
-
-def _contents(rows: list[Any], leaks: model.Leaks) -> dict[int, bytes]:
+def _contents(rows: list[Any], totals: model.Totals) -> dict[int, bytes]:
     contents = {row.leak: row.bytes for row in rows}
-    if contents and max(contents) >= len(leaks.address):
+    if contents and max(contents) >= totals.leaked:
         raise errors.StreamError("the stream is damaged: contents of a leak that it does not hold")
     return contents
-
-
-def _fields(body: Any) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if not key.startswith("_")}

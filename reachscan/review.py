@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan import census, comparison, folding, model
+from reachscan import census, comparison, folding, grouping, model
 from reachscan.census import Census
 from reachscan.judgement import COUNTS, KNOWN, SUPPRESSED, Review, Rule, Tally
 from reachscan.scanning import ScanResult
@@ -49,9 +48,9 @@ def review(
         before=before,
         tallies=_tallies(folded, standing),
     )
-    recording = replace(result.recording, warnings=result.recording.warnings + warnings)
+    recording = result.recording._replace(warnings=result.recording.warnings + warnings)
     folded = folding.reordered(folded, order)
-    return replace(result, recording=recording, folding=folded, review=judged)
+    return result._replace(recording=recording, folded=folded, review=judged)
 
 
 def by_rule(result: ScanResult) -> list[tuple[Rule, int, Tally]]:
@@ -88,12 +87,12 @@ def _stack_warning(suppressions: Sequence[Suppression]) -> tuple[model.Warning, 
     return (model.Warning("suppression-needs-stacks", message),)
 
 
-def _tallies(folded: model.Folding, standing: NDArray[np.uint8]) -> tuple[Tally, Tally, Tally]:
+def _tallies(folded: grouping.Folding, standing: NDArray[np.uint8]) -> tuple[Tally, Tally, Tally]:
     counts, known, suppressed = (_tally(folded, standing == which) for which in range(3))
     return counts, known, suppressed
 
 
-def _tally(folded: model.Folding, chosen: model.Flags) -> Tally:
+def _tally(folded: grouping.Folding, chosen: model.Flags) -> Tally:
     blocks = folded.allocations[chosen].sum() + folded.indirect_allocations[chosen].sum()
     amount = folded.bytes[chosen].sum() + folded.indirect_bytes[chosen].sum()
     return Tally(int(blocks), int(amount))

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from reachscan import (
-    errors,
-    folding,
-    helper,
-    model,
-    places,
-    signatures,
-    symbols,
-    target,
-    thread_locals,
-    type_names,
-    wire,
-)
-from reachscan.confirming import Confirmer
+from reachscan import errors, helper, model, target
 from reachscan.helper import LEAKS, Question
 from reachscan.judgement import COUNTS, Review, Tally
-from reachscan.lifetime import Lifetime
-from reachscan.recording import Progressed, decode
-from reachscan.saving import StreamKeeper
+
+# The rest is imported where it is needed: the decoder while the helper works, what takes long to
+# load only if there are leaks, or what somebody asked for.
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reachscan import grouping, wire
+    from reachscan.confirming import Confirmer
+    from reachscan.saving import StreamKeeper
 
 FOLD = "fold"
 """The phase that happens here: naming and grouping."""
 
+Progressed = Callable[[model.Progress], None]
 
-@dataclass(frozen=True)
-class Options:
+
+class Options(NamedTuple):
     """How to scan.
 
     Attributes:
@@ -64,21 +56,35 @@ class Options:
     question: Question = LEAKS
 
 
-@dataclass(frozen=True)
-class ScanResult:
+class ScanResult(NamedTuple):
     """A recording and how its leaks fold.
 
     Attributes:
+        folded: `folding` if there is anything to fold.
         candidates: index of a group -> structs that its blocks could be, the likeliest first.
         review: which groups count, None if all do because nobody said which do not.
         save_error: why the raw stream could not be kept, None if it was or was not wanted.
     """
 
     recording: model.Recording
-    folding: model.Folding
+    folded: grouping.Folding | None
     save_error: errors.OutputError | None = None
     review: Review | None = None
-    candidates: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    candidates: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+
+    @property
+    def holds_something(self) -> bool:
+        """Whether there is anything to report: leaks, live blocks or an answer."""
+        return self.folded is not None
+
+    @property
+    def folding(self) -> grouping.Folding:
+        """How the leaks fold."""
+        if self.folded:
+            return self.folded
+        from reachscan import folding
+
+        return folding.fold(self.recording, {}, {})
 
     @property
     def is_about_leaks(self) -> bool:
@@ -106,7 +112,7 @@ class ScanResult:
         sizes = leaks.size[leaks.reason != model.DEFINITE]
         return len(sizes), int(sizes.sum())
 
-    def groups(self, limit: int, rows: int = 20) -> list[model.Group]:
+    def groups(self, limit: int, rows: int = 20) -> list[grouping.Group]:
         """Return the largest groups, largest first.
 
         Args:
@@ -114,9 +120,11 @@ class ScanResult:
             rows: how many rows of its histogram and of its tree each has at most; those that sum
                 up the rest come on top.
         """
+        from reachscan import folding
+
         found = folding.groups(self.recording, self.folding, limit, rows)
         for i in self.candidates.keys() & set(range(len(found))):
-            found[i] = replace(found[i], candidates=self.candidates[i])
+            found[i] = found[i]._replace(candidates=self.candidates[i])
         return found
 
 
@@ -153,6 +161,9 @@ def load(path: Path, on_progress: Progressed | None = None) -> ScanResult:
         OutputError: the file cannot be read.
         ReachscanError: it is none of ours, damaged, or tells of a scan that failed.
     """
+    from reachscan import wire
+    from reachscan.recording import decode
+
     try:
         with path.open("rb") as file:
             recording = decode(wire.frames(file), on_progress)
@@ -166,6 +177,8 @@ def _keeper(path: Path | None) -> Iterator[StreamKeeper | None]:
     if path is None:
         yield None
         return
+    from reachscan.saving import StreamKeeper
+
     keeper = StreamKeeper(path)
     try:
         yield keeper
@@ -177,13 +190,25 @@ def _record(
     pid: int, options: Options, keeper: StreamKeeper | None, on_progress: Progressed | None
 ) -> model.Recording:
     if options.confirm > 1:
-        confirmed = _repeat(pid, options, on_progress).confirmed()
-        return decode(keeper.keep(confirmed) if keeper else confirmed)
+        frames = _repeat(pid, options, on_progress).confirmed()
+        return _decoded(frames, keeper, None)
     with _stream(pid, options) as frames:
-        return decode(keeper.keep(frames) if keeper else frames, on_progress)
+        return _decoded(frames, keeper, on_progress)
+
+
+def _decoded(
+    frames: Iterator[wire.Frame], keeper: StreamKeeper | None, on_progress: Progressed | None
+) -> model.Recording:
+    from reachscan.recording import decode
+
+    return decode(keeper.keep(frames) if keeper else frames, on_progress)
 
 
 def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confirmer:
+    from reachscan.confirming import Confirmer
+    from reachscan.lifetime import Lifetime
+    from reachscan.recording import decode
+
     confirmer = Confirmer(round(options.confirm_every * 1e9))
     end = time.monotonic() + (options.timeout or math.inf)
     with Lifetime(pid) as life:
@@ -194,7 +219,7 @@ def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confi
             left = end - time.monotonic()
             if left <= 0:
                 raise errors.TimedOutError(f"the scans took longer than {options.timeout:g} s")
-            one = replace(options, timeout=left if options.timeout else None)
+            one = options._replace(timeout=left if options.timeout else None)
             with _stream(pid, one, digests=True) as stream:
                 frames = list(stream)
             if life.has_successor():
@@ -228,36 +253,19 @@ def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[It
 def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
     """Name and group what was found; add what that took, and warnings, to the recording."""
     begin = time.monotonic_ns()
-    _check_address(recording)
-    names, warnings = recording.names, recording.warnings
-    if names is None:
-        named = _name(recording, live=live)
-        names, warnings = named.names, warnings + named.warnings
-    types = type_names.readable(recording.types)
-    folded = folding.fold(recording, names, types)
+    folded = None
+    if recording.some_leaks or recording.kinds or recording.block:
+        # Most of this takes longer to load than a scan without leaks.
+        from reachscan import analysis
+
+        recording, folded = analysis.analyse(recording, live=live)
+    elif recording.names is None:
+        recording = recording._replace(names={})
     snapshot = recording.snapshot
     if FOLD not in dict(snapshot.phases):
         took = time.monotonic_ns() - begin
-        snapshot = replace(snapshot, phases=(*snapshot.phases, (FOLD, took)))
-    recording = replace(recording, names=names, warnings=warnings, snapshot=snapshot)
-    return ScanResult(recording, folded)
-
-
-def _check_address(recording: model.Recording) -> None:
-    block = recording.block
-    if block is not None and not places.Places(recording).is_mapped(block.asked):
-        target = recording.target
-        raise errors.NoSuchAddressError(
-            f"{block.asked:#x} is in no mapping of {target.name} (pid {target.pid})"
-        )
-
-
-def _name(recording: model.Recording, *, live: bool) -> symbols.Named:
-    slots = places.roots_to_name(recording)
-    wanted = np.union1d(signatures.pointers_to_name(recording), slots)
-    named = symbols.name_addresses(recording, wanted, live=live)
-    thread_local = thread_locals.name_slots(recording, slots, live=live)
-    return replace(named, names={**named.names, **thread_local})
+        snapshot = snapshot._replace(phases=(*snapshot.phases, (FOLD, took)))
+    return ScanResult(recording._replace(snapshot=snapshot), folded)
 
 
 def _complete(
@@ -274,5 +282,5 @@ def _complete(
             analysed.snapshot.phases[len(recorded.snapshot.phases) :],
         )
     except errors.OutputError as error:
-        return replace(result, save_error=error)
+        return result._replace(save_error=error)
     return result

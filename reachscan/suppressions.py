@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reachscan import errors, folding, model
+from reachscan import errors, folding, grouping, model
 from reachscan.address_space import AddressSpace, plain_path
 from reachscan.judgement import Rule
 
@@ -31,7 +31,7 @@ _STACK = "leak"
 class Groups:
     """All groups of a scan, as rules look at them."""
 
-    def __init__(self, recording: model.Recording, folded: model.Folding) -> None:
+    def __init__(self, recording: model.Recording, folded: grouping.Folding) -> None:
         self._folded = folded
         self._leaks = recording.leaks
         self._program = Path(recording.target.exe).name

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-
-import psutil
+from typing import NamedTuple
 
 from reachscan import errors
 
@@ -28,9 +27,7 @@ def resolve(text: str) -> int:
     """
     if text.isascii() and text.isdigit():
         return int(text)
-    found = sorted(
-        p.pid for p in psutil.process_iter(["name", "exe", "status"]) if _is_called(p, text)
-    )
+    found = sorted(_called(text))
     if not found:
         raise errors.NoSuchProcessError(
             f"no process is called {text!r}", "list the processes with `ps -e`"
@@ -45,11 +42,16 @@ def resolve(text: str) -> int:
     return found[0]
 
 
-def _is_called(process: psutil.Process, name: str) -> bool:
-    if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:
-        return False
-    exe = process.info["exe"]
-    return name in (process.info["name"], Path(exe).name if exe else None)
+def _called(name: str) -> Iterator[int]:
+    # It takes as long to load as an id takes to be scanned.
+    import psutil
+
+    for process in psutil.process_iter(["name", "exe", "status"]):
+        if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:
+            continue
+        exe = process.info["exe"]
+        if name in (process.info["name"], Path(exe).name if exe else None):
+            yield process.pid
 
 
 def check(pid: int) -> None:
@@ -120,8 +122,7 @@ def _refuse_forbidden(pid: int) -> None:
         raise explain_refusal(pid) from error
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """What the kernel decides by whether one process may attach to another.
 
     Attributes:

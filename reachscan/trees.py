@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reachscan import containers, model
+from reachscan import containers, grouping, model
 
 DEPTH = 12
 """Levels of a tree; what is deeper is counted but not told apart."""
@@ -30,10 +30,10 @@ WORD = 8
 _NONE = -1
 
 Column = model.Indexes
-Trees = list[tuple[model.Branch, ...]]
+Trees = list[tuple[grouping.Branch, ...]]
 
 
-def grow(leaks: model.Leaks, folding: model.Folding, groups: int, rows: int) -> Trees:
+def grow(leaks: model.Leaks, folding: grouping.Folding, groups: int, rows: int) -> Trees:
     """Return the trees below the first groups, in their order, branches largest first.
 
     Args:
@@ -73,7 +73,7 @@ def _parents(leaks: model.Leaks, below: model.Indexes) -> Column:
 
 
 def _kinds(
-    leaks: model.Leaks, folding: model.Folding, chosen: model.Indexes
+    leaks: model.Leaks, folding: grouping.Folding, chosen: model.Indexes
 ) -> tuple[Column, tuple[str, ...]]:
     """Return the number of each chosen leak's kind, and what the kinds are called.
 
@@ -246,19 +246,19 @@ def _build(
 ) -> Trees:
     parent, kind = branches.columns()
     rows = selection.shown[::-1]  # what hangs below comes before what it hangs below
-    below: dict[int, list[model.Branch]] = {}
+    below: dict[int, list[grouping.Branch]] = {}
 
-    def close(branch: int, hidden: tuple[int, ...]) -> tuple[model.Branch, ...]:
+    def close(branch: int, hidden: tuple[int, ...]) -> tuple[grouping.Branch, ...]:
         found = below.pop(branch, [])[::-1]
         if hidden[2]:
-            found.append(model.Branch(None, hidden[2], hidden[0], hidden[1], None, None, ()))
+            found.append(grouping.Branch(None, hidden[2], hidden[0], hidden[1], None, None, ()))
         return tuple(found)
 
     columns = (parent, kind, *totals.own[:2], totals.smallest, totals.largest, *selection.hidden)
     table = zip(rows.tolist(), *(column[rows].tolist() for column in columns), strict=True)
     for row, above, which, allocations, amount, smallest, largest, *hidden in table:
         shown = close(row, tuple(hidden))
-        made = model.Branch(names[which], 1, allocations, amount, smallest, largest, shown)
+        made = grouping.Branch(names[which], 1, allocations, amount, smallest, largest, shown)
         below.setdefault(above, []).append(made)
     rest = (column[: branches.groups].tolist() for column in selection.hidden)
     return [close(group, hidden) for group, hidden in enumerate(zip(*rest, strict=True))]

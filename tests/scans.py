@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from victims import REPOSITORY, Truth
 
-from reachscan import model, wire
+from reachscan import model, wire, wire_columns
 from reachscan.recording import decode
 
 HELPER = Path(
@@ -93,7 +93,7 @@ def list_heap(pid: int, method: str = "clone") -> Truth:
         last = frame.type
         assert frame.type != wire.FAILURE, wire.parse(frame)
         if frame.type == wire.LEAKS:
-            columns = wire.parse_leaks(frame)
+            columns = wire_columns.parse_leaks(frame)
             zero = np.zeros(len(columns.address), np.uint64)
             parts.append(np.stack([columns.address, columns.size, zero], axis=1))
     assert done.returncode == 0 and last == wire.FINAL, done.stderr.decode()

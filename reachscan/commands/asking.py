@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reachscan import console
-from reachscan.candidates import suggest
-from reachscan.commands import options
+from reachscan.commands import leaks, options
 from reachscan.errors import ExitStatus
 from reachscan.helper import Question
 from reachscan.scanning import Options, scan
@@ -31,7 +30,7 @@ def ask(
     contents = output.selection.contents
     wanted = Options(**capture, contents=contents, verbose=verbose, save=save, question=question)
     with console.progress(verbose) as progress:
-        result = suggest(scan(process, wanted, progress), output.selection.limit, live=True)
+        result = leaks.with_candidates(scan(process, wanted, progress), output, live=True)
     if verbose:
         console.talk_about(result)
     output.report(result)

@@ -9,12 +9,10 @@ from typing import Any
 
 import click
 
-from reachscan import census, reports, suppressions
+from reachscan import reports
+from reachscan.commands import leaks
 from reachscan.console import Output
-from reachscan.errors import ExitStatus
 from reachscan.reports import Selection
-from reachscan.review import review as judge
-from reachscan.scanning import ScanResult
 
 MAX_CONTENTS = 4096
 LARGEST_ADDRESS = 1 << 47
@@ -182,27 +180,27 @@ review = _all(
         help="A scan or JSON report: only what is new or has grown since then counts.",
     ),
 )
-"""Which leaks count; `reviewer` takes them."""
+"""Which leaks count; `judge` takes them."""
 
 
-def reviewer(
+def judge(
     suppression_files: tuple[Path, ...], default_suppressions: bool, baseline: Path | None
-) -> Callable[[ScanResult], ScanResult]:
+) -> leaks.Judge:
     """Return what judges the groups of a scan. Files are read now, before anything is scanned.
 
     Raises:
         ReachscanError: a file cannot be used.
     """
+    if default_suppressions and not suppression_files and not baseline:
+        return leaks.without_default_suppressions
+    from reachscan import census, suppressions
+    from reachscan.review import review
+
     rules = [rule for file in suppression_files for rule in suppressions.read(file)]
     if default_suppressions:
         rules += suppressions.read(suppressions.DEFAULT, "default")
     known = census.read(baseline) if baseline else None
-    return lambda result: judge(result, rules, known)
-
-
-def status(result: ScanResult) -> ExitStatus:
-    """Return the exit status that a scan deserves."""
-    return ExitStatus.LEAKS if result.counted.allocations else ExitStatus.CLEAN
+    return lambda result: review(result, rules, known)
 
 
 def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from reachscan import console
-from reachscan.candidates import suggest
-from reachscan.commands import options
+from reachscan.commands import leaks, options
 from reachscan.errors import ExitStatus
 from reachscan.scanning import load
 
@@ -21,18 +20,18 @@ from reachscan.scanning import load
 @options.verbose
 def command(file: Path, verbose: bool, **given: Any) -> ExitStatus:
     """Make a report from a scan that was kept with --save, here or on another machine."""
-    reviewer = options.reviewer(
+    judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
     output = options.output(**given)
     options.refuse_clash(file, output.path)
     result = load(file)
     if result.is_about_leaks:
-        result = reviewer(result)
+        result = judge(result)
     elif output.format == "html":
         raise click.UsageError(f"there is no page about {file}, for it holds no scan for leaks")
-    result = suggest(result, output.selection.limit, live=False)
+    result = leaks.with_candidates(result, output, live=False)
     if verbose:
         console.talk_about(result)
     output.report(result)
-    return options.status(result) if result.is_about_leaks else ExitStatus.CLEAN
+    return leaks.status(result) if result.is_about_leaks else ExitStatus.CLEAN

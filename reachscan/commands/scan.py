@@ -7,11 +7,9 @@ from typing import Any
 
 import click
 
-from reachscan import console
-from reachscan.candidates import suggest
-from reachscan.commands import options
+from reachscan.commands import leaks, options
 from reachscan.errors import ExitStatus
-from reachscan.scanning import Options, scan
+from reachscan.scanning import Options
 
 
 @click.command("scan")
@@ -27,18 +25,10 @@ def command(process: str, save: Path | None, verbose: bool, **given: Any) -> Exi
     capture = options.taken(
         given, "method", "threads", "nice", "timeout", "confirm", "confirm_every"
     )
-    reviewer = options.reviewer(
+    judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
     output = options.output(**given)
     options.refuse_clash(save, output.path)
     wanted = Options(**capture, contents=output.selection.contents, verbose=verbose, save=save)
-    with console.progress(verbose) as progress:
-        result = reviewer(scan(process, wanted, progress))
-        result = suggest(result, output.selection.limit, live=True)
-    if verbose:
-        console.talk_about(result)
-    output.report(result)
-    if result.save_error:
-        raise result.save_error
-    return options.status(result)
+    return leaks.find(process, wanted, output, judge)

@@ -45,7 +45,7 @@ def command(
     is 1 if any kind of leak is new or has grown since the first scan, 0 if not, 3 if no scan could
     be done.
     """
-    judge = options.reviewer(
+    judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions"), baseline=None
     )
     wanted = Options(**given, contents=0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from reachscan.scanning import ScanResult
@@ -20,8 +19,7 @@ def plain(text: str, _: str) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """How much of a scan goes into a report.
 
     Attributes:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from reachscan import model
+from reachscan import grouping, model
 from reachscan.reports import Selection, Style, json_file, logfmt, parts, plain
 from reachscan.reports.wording import count, exact_size, number, printable, size, wrap
 from reachscan.scanning import ScanResult
@@ -51,7 +50,7 @@ def lines(
         yield from _text(result, rows, selection, style)
 
 
-Rows = list[tuple[model.Group, list[Arena]]]
+Rows = list[tuple[grouping.Group, list[Arena]]]
 
 
 def _arenas(result: ScanResult, kinds: model.Kinds, group: int) -> list[Arena]:
@@ -81,7 +80,7 @@ def _document(result: ScanResult, rows: Rows, selection: Selection) -> dict[str,
     }
 
 
-def _group(group: model.Group, arenas: list[Arena], contents: int) -> dict[str, Any]:
+def _group(group: grouping.Group, arenas: list[Arena], contents: int) -> dict[str, Any]:
     return {
         "allocations": group.allocations,
         "bytes": group.bytes,
@@ -97,7 +96,7 @@ def _group(group: model.Group, arenas: list[Arena], contents: int) -> dict[str, 
             "size": group.example.size,
             "contents": group.example.contents[:contents].hex(),
         },
-        "sizes": [asdict(row) for row in group.sizes],
+        "sizes": [row._asdict() for row in group.sizes],
     }
 
 
@@ -163,7 +162,7 @@ def _columns(amount: str, blocks: str, each: str = "") -> str:
 
 
 def _kind(
-    group: model.Group, arenas: list[Arena], selection: Selection, style: Style
+    group: grouping.Group, arenas: list[Arena], selection: Selection, style: Style
 ) -> Iterator[str]:
     each = exact_size(group.size) if len(group.sizes) == 1 else "varies"
     columns = _columns(size(group.bytes), number(group.allocations), each)

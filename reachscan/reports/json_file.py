@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Any
 
-from reachscan import histograms, model
+from reachscan import grouping, histograms, model
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
 from reachscan.reports import Selection, doubts
 from reachscan.reports.wording import instant
@@ -108,7 +107,7 @@ def _leaks(result: ScanResult) -> dict[str, Any]:
         "direct_bytes": totals.direct_bytes,
         "possible_allocations": possible_allocations,
         "possible_bytes": possible_bytes,
-        "sizes": [asdict(row) for row in histograms.of_all(result.recording.leaks)],
+        "sizes": [row._asdict() for row in histograms.of_all(result.recording.leaks)],
     }
 
 
@@ -185,7 +184,7 @@ def _standing(review: Review | None, i: int, key: str) -> dict[str, Any]:
     }
 
 
-def _group(group: model.Group, contents: int) -> dict[str, Any]:
+def _group(group: grouping.Group, contents: int) -> dict[str, Any]:
     return {
         "allocations": group.allocations,
         "bytes": group.bytes,
@@ -205,12 +204,12 @@ def _group(group: model.Group, contents: int) -> dict[str, Any]:
             "size": group.example.size,
             "contents": group.example.contents[:contents].hex(),
         },
-        "sizes": [asdict(row) for row in group.sizes],
+        "sizes": [row._asdict() for row in group.sizes],
         "tree": [_branch(branch) for branch in group.tree],
     }
 
 
-def _branch(branch: model.Branch) -> dict[str, Any]:
+def _branch(branch: grouping.Branch) -> dict[str, Any]:
     return {**branch._asdict(), "below": [_branch(other) for other in branch.below]}
 
 

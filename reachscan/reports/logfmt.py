@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from reachscan import model
+from reachscan import grouping, model
 from reachscan.judgement import KNOWN, NOTHING, SUPPRESSED, Rule, Tally
 from reachscan.reports import Selection, doubts
 from reachscan.reports.json_file import is_complete
@@ -87,7 +87,7 @@ def _summary(result: ScanResult, shown: int) -> str:
     )
 
 
-def _group(target: model.Target, group: model.Group, contents: int) -> str:
+def _group(target: model.Target, group: grouping.Group, contents: int) -> str:
     return line(
         event="leak",
         pid=target.pid,
@@ -109,13 +109,13 @@ def _group(target: model.Target, group: model.Group, contents: int) -> str:
     )
 
 
-def _sizes(sizes: Sequence[model.SizeCount]) -> str:
+def _sizes(sizes: Sequence[grouping.SizeCount]) -> str:
     """Return `24:1000,40:7,other:3`: sizes and how many blocks have them."""
     rows = (f"{'other' if row.size is None else row.size}:{row.allocations}" for row in sizes)
     return ",".join(rows)
 
 
-def _branches(branches: Sequence[model.Branch]) -> Iterator[str]:
+def _branches(branches: Sequence[grouping.Branch]) -> Iterator[str]:
     """Yield `7 text, 280 B` for each branch; those below one follow it in parentheses."""
     for branch in branches:
         name = f"{branch.kinds} more kinds" if branch.name is None else branch.name

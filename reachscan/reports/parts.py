@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from reachscan import model
 from reachscan.reports import Style
 from reachscan.reports.wording import count, duration, printable, size, wrap
+
+if TYPE_CHECKING:
+    from reachscan import grouping
 
 WIDTH = 100
 _DUMP_ROW = 16
@@ -62,7 +66,7 @@ def confirmation(recording: model.Recording) -> str:
     )
 
 
-def example(example: model.Example, contents: int, style: Style) -> Iterator[str]:
+def example(example: grouping.Example, contents: int, style: Style) -> Iterator[str]:
     """Yield the address of a block, and its first bytes as far as they are wanted."""
     shown = example.contents[:contents]
     yield style(f"      for example at {example.address:#x}", "dim")
@@ -72,7 +76,7 @@ def example(example: model.Example, contents: int, style: Style) -> Iterator[str
         yield style(f"        {at:08x}  {row.hex(' '):<47}  |{text}|", "dim")
 
 
-def candidates(group: model.Group) -> str:
+def candidates(group: grouping.Group) -> str:
     """Return what structs the blocks of a group could be; empty if none is known."""
     return f"perhaps {printable(', '.join(group.candidates))}" if group.candidates else ""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from reachscan import model
 from reachscan.judgement import KNOWN, SUPPRESSED, Review
@@ -20,6 +19,9 @@ from reachscan.reports.wording import (
     wrap,
 )
 from reachscan.scanning import ScanResult
+
+if TYPE_CHECKING:
+    from reachscan import grouping
 
 _SIZE_WIDTH = 8
 _DETAILS = 6
@@ -118,7 +120,7 @@ def _columns(amount: str, direct: str, indirect: str, each: str = "") -> str:
     return f"{amount:>10}  {direct:>8}  {indirect:>8}  {each:>{_SIZE_WIDTH}}  "
 
 
-def _group(group: model.Group, selection: Selection, style: Style) -> Iterator[str]:
+def _group(group: grouping.Group, selection: Selection, style: Style) -> Iterator[str]:
     columns = _columns(
         size(group.bytes + group.indirect_bytes),
         number(group.allocations),
@@ -133,7 +135,7 @@ def _group(group: model.Group, selection: Selection, style: Style) -> Iterator[s
     yield from parts.example(group.example, selection.contents, style)
 
 
-def _what(group: model.Group, width: int, style: Style) -> Iterator[str]:
+def _what(group: grouping.Group, width: int, style: Style) -> Iterator[str]:
     """Yield what is known of the direct leaks themselves."""
     shape = f"{group.shape}: " if group.shape else ""
     what = printable(group.type or shape + group.signature or "a block of no words")
@@ -161,7 +163,7 @@ def _range(sizes: Sequence[int | None]) -> str:
     return shown if None not in sizes and len(shown) <= _SIZE_WIDTH else "varies"
 
 
-def _sizes(sizes: Sequence[model.SizeCount]) -> str:
+def _sizes(sizes: Sequence[grouping.SizeCount]) -> str:
     rows = [
         f"{number(row.allocations)} of {'other sizes' if row.size is None else f'{row.size} bytes'}"
         for row in sizes
@@ -169,7 +171,7 @@ def _sizes(sizes: Sequence[model.SizeCount]) -> str:
     return ", ".join(rows)
 
 
-def _tree(branches: Sequence[model.Branch], guide: str = "") -> Iterator[str]:
+def _tree(branches: Sequence[grouping.Branch], guide: str = "") -> Iterator[str]:
     for branch in branches:
         is_last = branch is branches[-1]
         each = _range([branch.smallest, branch.largest]) if branch.name else ""
@@ -187,14 +189,14 @@ def _hidden(result: ScanResult, shown: int, hidden: int) -> str:
     return _sums(folded, slice(shown, shown + hidden)) + what
 
 
-def _sums(folded: model.Folding, some: slice | model.Flags) -> str:
+def _sums(folded: grouping.Folding, some: slice | model.Flags) -> str:
     amount = int(folded.bytes[some].sum() + folded.indirect_bytes[some].sum())
     direct = int(folded.allocations[some].sum())
     indirect = int(folded.indirect_allocations[some].sum())
     return _columns(size(amount), number(direct), number(indirect))
 
 
-def _before(group: model.Group, review: Review | None, style: Style) -> Iterator[str]:
+def _before(group: grouping.Group, review: Review | None, style: Style) -> Iterator[str]:
     before = review.before.get(group.key) if review else None
     if review and before:
         known = f"{count(before.allocations, 'block')}, {size(before.bytes)}"
@@ -212,7 +214,7 @@ def _set_aside(result: ScanResult, style: Style) -> Iterator[str]:
         kinds = count(int(known.sum()), "kind")
         what = f"known from {review.baseline}, not grown: {kinds}"
         yield from _wrapped_row(_sums(folded, known), what, style)
-    for index in np.unique(review.rule[review.standing == SUPPRESSED]).tolist():
+    for index in sorted({*review.rule[review.standing == SUPPRESSED].tolist()}):
         rule = review.rules[index]
         what = f"suppressed by {rule.source}: {rule.reason or rule.text}"
         yield from _wrapped_row(_sums(folded, review.rule == index), what, style)

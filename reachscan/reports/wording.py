@@ -5,10 +5,8 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from bisect import bisect_right
-from datetime import datetime, timedelta, timezone
 from itertools import accumulate
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FILLER = "\0"
 _PREFIXES = ("KiB", "MiB", "GiB", "TiB")
 
@@ -47,7 +45,9 @@ def duration(seconds: float) -> str:
 
 def instant(ns: int) -> str:
     """Return a time, given in nanoseconds since the epoch, as RFC 3339 writes it, in UTC."""
-    moment = _EPOCH + timedelta(microseconds=ns // 1000)
+    from datetime import datetime, timedelta, timezone  # reports for people do without
+
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=ns // 1000)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reachscan import model, wire
+from reachscan import model, wire, wire_columns
 
 HEAP_START, HEAP_END = 0x5555_5560_0000, 0x5555_6560_0000
 LIBRARY = 0x7F00_0000_0000
@@ -65,7 +65,7 @@ class Stream:
         columns = self.columns()
         return b"".join((wire.hello_bytes(), *self.facts(), *self.results(columns), final(columns)))
 
-    def columns(self) -> wire.LeakColumns:
+    def columns(self) -> wire_columns.LeakColumns:
         address: list[int] = []
         size: list[int] = []
         parent: list[int] = []
@@ -79,7 +79,7 @@ class Stream:
                 size.append(own_size)
                 parent.append(head if i else model.DIRECT)
                 words.append((list(leak.words if not i else ()) + [0] * 8)[:8])
-        return wire.LeakColumns(
+        return wire_columns.LeakColumns(
             np.array(address, "<u8"),
             np.array(size, "<u8"),
             np.array(parent, "<u4"),
@@ -98,7 +98,7 @@ class Stream:
                 "command": list(self.command),
             },
         )
-        yield wire.encode(wire.MAPPINGS, [vars_of(m) for m in self.mappings])
+        yield wire.encode(wire.MAPPINGS, [m._asdict() for m in self.mappings])
         modules = [{"base": b, "path": p, "build_id": i} for b, p, i in self.modules]
         yield wire.encode(wire.MODULES, modules)
         yield wire.encode(wire.THREADS, [dict(THREAD)])
@@ -106,14 +106,14 @@ class Stream:
         yield wire.encode(wire.SNAPSHOT, SNAPSHOT)
         yield self.extra
 
-    def results(self, columns: wire.LeakColumns) -> Iterable[bytes]:
+    def results(self, columns: wire_columns.LeakColumns) -> Iterable[bytes]:
         heap = {"allocations": 1000, "bytes": 64000, "arenas": 1, "regions": 1}
         yield wire.encode(wire.HEAP, {"allocator": self.allocator, **heap})
         region = np.array([HEAP_START, HEAP_END], "<u8").tobytes() + b"\1\0\0\0\0\0\0\0"
         yield wire.frame_bytes(wire.Frame(wire.REGIONS, b"\1\0\0\0" + region))
         for i in range(0, len(columns.address), self.chunk):
             part = columns.slice(i, i + self.chunk)
-            yield wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(part)))
+            yield wire.frame_bytes(wire.Frame(wire.LEAKS, wire_columns.leaks_payload(part)))
         if self.shapes:
             yield wire.frame_bytes(wire.Frame(wire.SHAPES, column_payload("u1", self.shapes)))
         yield wire.encode(
@@ -127,7 +127,7 @@ class Stream:
         for code, message in self.warnings:
             yield wire.encode(wire.WARNING, {"code": code, "message": message})
         if self.names is not None:
-            names = [{"address": a, **vars_of(n)} for a, n in self.names.items()]
+            names = [{"address": a, **n._asdict()} for a, n in self.names.items()]
             yield wire.encode(wire.NAMES, names)
 
 
@@ -162,7 +162,7 @@ SNAPSHOT: dict[str, Any] = {
 }
 
 
-def final(columns: wire.LeakColumns) -> bytes:
+def final(columns: wire_columns.LeakColumns) -> bytes:
     direct = columns.parent == model.DIRECT
     return wire.encode(
         wire.FINAL,
@@ -182,7 +182,3 @@ def failure(code: str, sentence: str, **fields: Any) -> bytes:
     body = {"step": 1, "errno": 0, "tid": 0, "address": 0, "step_name": "freeze", **fields}
     record = wire.encode(wire.FAILURE, {**body, "code": code, "sentence": sentence})
     return wire.hello_bytes() + record
-
-
-def vars_of(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row.__slots__}

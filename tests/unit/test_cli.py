@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -87,11 +88,49 @@ def test_help_fits_one_screen(run: Runner) -> None:
     assert "reachscan report day1.rsc" in done.out
 
 
+HEAVY = {"numpy", "elftools", "demangle", "psutil", "reachscan.folding", "reachscan.candidates"}
+"""What takes longer to load than a small process takes to be scanned."""
+FOR_OPTIONS = {"click", "dataclasses", "inspect"}
+"""What is not needed where there are no options."""
+
+
+def loaded(*words: object) -> set[str]:
+    """Return the modules that are loaded when a command has done its work."""
+    script = """if True:
+        import sys
+        from reachscan.cli import main
+        try:
+            main()
+        finally:
+            print(*sys.modules, file=sys.stderr)
+    """
+    command = [sys.executable, "-c", script, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout
+    return set(done.stderr.split())
+
+
 def test_help_loads_nothing_heavy() -> None:
-    script = "import sys, reachscan.cli as c; c.program.main(['--help'], standalone_mode=False);"
-    script += "sys.exit(bool({'numpy', 'construct', 'elftools', 'psutil'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert done.returncode == 0
+    assert not loaded("--help") & HEAVY
+
+
+def test_a_scan_without_leaks_loads_nothing_heavy(target: int, fake_helper: Install) -> None:
+    fake_helper(Stream().encoded())
+    assert not loaded(target) & (HEAVY | FOR_OPTIONS)
+    assert not loaded("scan", target, "--contents", 0) & HEAVY
+
+
+def test_a_process_id_alone_means_what_it_does_with_options(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(LEAKY.encoded())
+    alone = run(target)
+    arguments = (tmp_path / "arguments").read_text()
+    assert alone.status == 1
+    spelled_out = run("scan", target)
+    assert (tmp_path / "arguments").read_text() == arguments
+    took = re.compile(r"scanned in \S+ \S+")
+    assert took.sub("", spelled_out.out) == took.sub("", alone.out)
 
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)

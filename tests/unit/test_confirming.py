@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import HEAP_START, Stream
 
-from reachscan import errors, model, wire
+from reachscan import errors, model, wire, wire_columns
 from reachscan.confirming import Confirmer
 from reachscan.recording import decode
 
@@ -36,7 +36,7 @@ def stream(*leaks: Seen, **facts: Any) -> list[wire.Frame]:
     count = len(leaks)
     words = np.zeros((count, 8), "<u8")
     words[:, 0] = [leak.address + 1 for leak in leaks]  # tells whose words they are
-    columns = wire.LeakColumns(
+    columns = wire_columns.LeakColumns(
         np.array([leak.address for leak in leaks], "<u8"),
         np.array([leak.size for leak in leaks], "<u8"),
         np.array([position.get(leak.parent, model.DIRECT) for leak in leaks], "<u4"),
@@ -52,7 +52,7 @@ def stream(*leaks: Seen, **facts: Any) -> list[wire.Frame]:
         [
             wire.hello_bytes(),
             *Stream(**facts).facts(),
-            wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(columns))),
+            wire.frame_bytes(wire.Frame(wire.LEAKS, wire_columns.leaks_payload(columns))),
             *(
                 wire.frame_bytes(wire.Frame(kind, streams.column_payload(letter, values)))
                 for kind, letter, values in (
@@ -246,6 +246,6 @@ def test_a_long_list_is_no_problem() -> None:
 
 @pytest.mark.parametrize("kind", [wire.SHAPES, wire.DIGESTS])
 def test_columns_can_be_written_and_read(kind: int) -> None:
-    column = np.arange(5, dtype=wire.COLUMN_TYPES[kind])
-    frame = wire.Frame(kind, wire.column_payload(column))
-    assert wire.parse_column(frame).tolist() == column.tolist()
+    column = np.arange(5, dtype=wire_columns.COLUMN_TYPES[kind])
+    frame = wire.Frame(kind, wire_columns.column_payload(column))
+    assert wire_columns.parse_column(frame).tolist() == column.tolist()

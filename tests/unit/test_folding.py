@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import BSS, CODE, CONSTANTS, DATA, HEAP_START, LIBRARY_PATH, Leak, Stream
 
-from reachscan import demangling, folding, model, wire
+from reachscan import demangling, folding, grouping, model, wire
 from reachscan.recording import decode
 
 FOO, BAR = CONSTANTS + 0x100, CONSTANTS + 0x200
@@ -23,7 +23,7 @@ NAMES = {
 
 def fold(
     leaks: list[Leak], contents: dict[int, bytes] | None = None
-) -> tuple[model.Recording, model.Folding, list[model.Group]]:
+) -> tuple[model.Recording, grouping.Folding, list[grouping.Group]]:
     stream = Stream(leaks=leaks, types=TYPES, contents=contents or {})
     recording = decode(wire.frames(io.BytesIO(stream.encoded())))
     types = {at: demangling.type_name(name) for at, name in recording.types.items()}
@@ -31,7 +31,7 @@ def fold(
     return recording, folded, folding.groups(recording, folded, 1 << 30, 20)
 
 
-def groups(*leaks: Leak) -> list[model.Group]:
+def groups(*leaks: Leak) -> list[grouping.Group]:
     return fold(list(leaks))[2]
 
 
@@ -188,13 +188,13 @@ def test_text_with_a_hole_is_data() -> None:
 
 def test_the_example_is_the_lowest_block() -> None:
     (group,) = groups(Leak(8, [2], address=HEAP_START + 64), Leak(8, [1], address=HEAP_START))
-    assert group.example == model.Example(HEAP_START, 8, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+    assert group.example == grouping.Example(HEAP_START, 8, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
 
 
 def test_the_example_has_contents_if_any_member_has() -> None:
     leaks = [Leak(100, address=HEAP_START), Leak(100, address=HEAP_START + 512)]
     (group,) = fold(leaks, {1: b"z" * 100})[2]
-    assert group.example == model.Example(HEAP_START + 512, 100, b"z" * 100)
+    assert group.example == grouping.Example(HEAP_START + 512, 100, b"z" * 100)
 
 
 def test_contents_never_exceed_the_block() -> None:
@@ -236,7 +236,7 @@ def test_kinds_of_live_blocks_count_for_all_that_are_alike() -> None:
     nodes, objects = folding.groups(recording, folded, 9, 9)
     assert (nodes.allocations, nodes.bytes, nodes.size, nodes.shape) == (6, 144, 24, "list node")
     assert (nodes.indirect_allocations, nodes.indirect_bytes) == (0, 0)
-    assert nodes.sizes == (model.SizeCount(24, 6, 144),)
+    assert nodes.sizes == (grouping.SizeCount(24, 6, 144),)
     assert nodes.example.address == HEAP_START
     assert nodes.example.contents == bytes([1, *[0] * 23])
     assert (objects.type, objects.allocations, objects.bytes) == (TYPES[FOO], 2, 80)

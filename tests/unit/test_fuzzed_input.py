@@ -57,13 +57,13 @@ def damaged_record(raw: bytes, chance: random.Random) -> bytes:
     pieces = [wire.hello_bytes()]
     at = len(pieces[0])
     while at < len(raw):
-        header = wire.FRAME.parse(raw[at:])
-        end = at + wire.FRAME.sizeof() + header.length
+        header = wire.Header(*wire.HEADER.unpack_from(raw, at))
+        end = at + wire.HEADER.size + header.length
         pieces.append(raw[at:end])
         at = end
     which = chance.randrange(1, len(pieces))
-    kind = wire.FRAME.parse(pieces[which]).type
-    payload = fuzzing.damaged(pieces[which][wire.FRAME.sizeof() :], chance)
+    kind = wire.Header(*wire.HEADER.unpack_from(pieces[which])).type
+    payload = fuzzing.damaged(pieces[which][wire.HEADER.size :], chance)
     pieces[which] = wire.frame_bytes(wire.Frame(kind, payload))
     return b"".join(pieces)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +52,17 @@ def recording(
 ) -> bytes:
     extra = wire.encode(wire.THREADS, [worker])
     if block:
-        extra += wire.encode(wire.BLOCK, asdict(block))
-    extra += wire.encode(wire.CHAIN, [asdict(link) for link in chain])
-    extra += wire.encode(wire.REFERENCES, [asdict(reference) for reference in references])
-    extra += wire.encode(wire.WORD_OWNERS, [asdict(owner) for owner in owners])
+        extra += wire.encode(wire.BLOCK, block._asdict())
+    extra += wire.encode(wire.CHAIN, [link._asdict() for link in chain])
+    extra += wire.encode(wire.REFERENCES, [reference._asdict() for reference in references])
+    extra += wire.encode(wire.WORD_OWNERS, [owner._asdict() for owner in owners])
     return Stream(mappings=MAPPINGS, names=names or {}, extra=extra, **stream).encoded()
 
 
 def places(**parts: Any) -> Places:
     decoded = decode(wire.frames(io.BytesIO(recording(**parts))))
     main = model.Thread(**MAIN)
-    return Places(replace(decoded, threads=(main, *decoded.threads[1:])))
+    return Places(decoded._replace(threads=(main, *decoded.threads[1:])))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,7 @@ def test_an_address_without_memory_is_refused(tmp_path: Path) -> None:
 
 
 def test_references_are_listed_as_far_as_is_wanted(tmp_path: Path) -> None:
-    lost = replace(LINK, holder=model.LEAKED_BLOCK)
+    lost = LINK._replace(holder=model.LEAKED_BLOCK)
     rows = answer(tmp_path, block=LIVE, references=[ROOT, LINK, lost], kinds=NODES)
     assert "3 words point to it:" in rows
     assert rows[-2].startswith(f"  0x10 into block {HEAP_START + 0x10:#x}, 56 bytes: list node")
@@ -223,7 +222,7 @@ def test_long_chains_are_shortened_in_the_middle(tmp_path: Path) -> None:
         model.Reference(a, b, model.REACHABLE_BLOCK, 0, a, 56)
         for a, b in zip(nodes, [*nodes[1:], START], strict=True)
     ]
-    chain = [replace(ROOT, value=nodes[0]), *links]
+    chain = [ROOT._replace(value=nodes[0]), *links]
     rows = answer(tmp_path, block=LIVE, chain=chain)
     assert sum("-> block" in row for row in rows) + 982 == 1001
     assert f"{'':>12}... 982 more blocks on the way, told by --json" in rows

@@ -6,7 +6,6 @@ import ctypes
 import io
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -142,7 +141,7 @@ def test_every_cut_of_a_file_is_survived(program: Path, tmp_path: Path) -> None:
     for length in range(0, len(whole), 97):
         cut.write_bytes(whole[:length])
         named = symbols.name_addresses(
-            replace(rec, target=replace(rec.target, pid=os.getpid())), at(where), live=True
+            rec._replace(target=rec.target._replace(pid=os.getpid())), at(where), live=True
         )
         assert named.names == {} or named.names[where].symbol == "first()"
         assert len(named.warnings) <= 1
@@ -158,7 +157,7 @@ def test_variables_are_named_wherever_they_lie(program: Path) -> None:
     rec = recording(program, build_id(program))
     last = max(rec.mappings, key=lambda m: m.end)
     bss = model.Mapping(last.end, last.end + 0x10000, 0, 0, last.permissions, "")
-    rec = replace(rec, mappings=(*rec.mappings, bss))
+    rec = rec._replace(mappings=(*rec.mappings, bss))
     in_data, in_bss = BASE + value(program, "initialised"), BASE + value(program, "large") + 0x8000
     assert bss.start <= in_bss < bss.end
     named = name(rec, in_data, in_bss + 5).names

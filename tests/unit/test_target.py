@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,15 +134,15 @@ OWN = Access(uid=1000, target_uid=1000, dumpable=True, capable=False, same_names
 @pytest.mark.parametrize(
     ("access", "why", "what_to_do"),
     [
-        (replace(OWN, yama=3), "every attach", "reboot"),
-        (replace(OWN, yama=1), "ptrace_scope is 1", "sysctl"),
-        (replace(OWN, yama=2), "ptrace_scope is 2", "sudo"),
-        (replace(OWN, target_uid=33), "belongs to user 33", "sudo"),
-        (replace(OWN, dumpable=False), "not dumpable", "sudo"),
-        (replace(OWN, uid=0), "without the capability", "--cap-add"),
-        (replace(OWN, uid=0, capable=True, same_namespace=False), "user namespace", "host"),
-        (replace(OWN, uid=0, capable=True, same_namespace=None), "user namespace", "host"),
-        (replace(OWN, uid=0, capable=True), "policy", "--cap-add"),
+        (OWN._replace(yama=3), "every attach", "reboot"),
+        (OWN._replace(yama=1), "ptrace_scope is 1", "sysctl"),
+        (OWN._replace(yama=2), "ptrace_scope is 2", "sudo"),
+        (OWN._replace(target_uid=33), "belongs to user 33", "sudo"),
+        (OWN._replace(dumpable=False), "not dumpable", "sudo"),
+        (OWN._replace(uid=0), "without the capability", "--cap-add"),
+        (OWN._replace(uid=0, capable=True, same_namespace=False), "user namespace", "host"),
+        (OWN._replace(uid=0, capable=True, same_namespace=None), "user namespace", "host"),
+        (OWN._replace(uid=0, capable=True), "policy", "--cap-add"),
         (OWN, "more rights", "sudo"),
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reachscan import containers, model, trees
+from reachscan import containers, grouping, model, trees
 
 FOO, BAR = 0x1000, 0x2000
 TYPES = ("app::Bar", "app::Foo")
@@ -39,7 +39,7 @@ Structure = Sequence[Block]
 
 def make(
     structures: Sequence[Structure], groups: Sequence[int]
-) -> tuple[model.Leaks, model.Folding]:
+) -> tuple[model.Leaks, grouping.Folding]:
     parent: list[int] = []
     for blocks in structures:
         head = len(parent)
@@ -61,7 +61,7 @@ def make(
     )
     count = np.zeros(max(groups, default=-1) + 1, np.int64)
     spans = [len(structure) for structure in structures]
-    folding = model.Folding(
+    folding = grouping.Folding(
         allocations=count,
         bytes=count,
         indirect_allocations=count,
@@ -126,8 +126,8 @@ def way(blocks: Structure, i: int) -> tuple[str, ...]:
 
 
 def rows(
-    branches: Sequence[model.Branch], above: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], model.Branch]]:
+    branches: Sequence[grouping.Branch], above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], grouping.Branch]]:
     for branch in branches:
         name = branch.name or "..."
         if name == trees.BLOCK:
@@ -209,9 +209,9 @@ def test_a_map_of_sessions_shows_as_one() -> None:
     blocks = [head, node]
     blocks += [replace(node, parent=1), replace(session, parent=1), replace(session, parent=2)]
     blocks += [replace(name, parent=3), replace(name, parent=4, size=100)]
-    text = model.Branch("text", 1, 2, 140, 40, 100, ())
-    sessions = model.Branch("app::Foo", 1, 2, 128, 64, 64, (text,))
-    assert grow(blocks) == [(model.Branch("tree node", 1, 2, 144, 72, 72, (sessions,)),)]
+    text = grouping.Branch("text", 1, 2, 140, 40, 100, ())
+    sessions = grouping.Branch("app::Foo", 1, 2, 128, 64, 64, (text,))
+    assert grow(blocks) == [(grouping.Branch("tree node", 1, 2, 144, 72, 72, (sessions,)),)]
 
 
 def test_nothing_below_is_no_tree() -> None:
@@ -239,4 +239,4 @@ def test_what_is_cut_off_is_summed_up_but_never_one_kind_alone() -> None:
     assert [b.name for b in grow(wide, rows=3)[0]] == ["block"] * 4
     *shown, rest = grow(wide, rows=2)[0]
     assert [b.bytes for b in shown] == [32, 24]
-    assert rest == model.Branch(None, 2, 2, 24, None, None, ())
+    assert rest == grouping.Branch(None, 2, 2, 24, None, None, ())

@@ -10,7 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from streams import CODE, Leak, Stream
@@ -160,12 +160,12 @@ def test_scans_that_take_too_long_leave_the_process_time() -> None:
 
 
 def test_memory_does_not_grow_with_time() -> None:
-    alive: list[weakref.ref[ScanResult]] = []
+    alive: list[weakref.ref[Any]] = []
     censuses: list[int] = []
 
     def scan() -> ScanResult:
         result = scanned(Stream(leaks=[Leak(8 * len(alive))]))
-        alive.append(weakref.ref(result))
+        alive.append(weakref.ref(result.recording.leaks.address))
         return result
 
     for event in made(scan, Life(), count=25).events():

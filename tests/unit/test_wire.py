@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import Leak, Stream
 
-from reachscan import errors, model, wire
+from reachscan import errors, model, wire, wire_columns
 from reachscan.recording import decode
 
 u32 = st.integers(0, 2**32 - 1)
@@ -122,10 +121,10 @@ def test_answers_about_a_block_are_read() -> None:
     holder = model.Reference(0x2000, 0x1008, model.REACHABLE_BLOCK, 0, 0x1FF0, 40)
     root = model.Reference(0, 0x2000, model.ROOT_WORD, 5, 0, 0)
     owner = model.WordOwner(0, 27, 4711)
-    extra = wire.encode(wire.BLOCK, asdict(block))
-    extra += wire.encode(wire.REFERENCES, [asdict(holder)])
-    extra += wire.encode(wire.CHAIN, [asdict(root), asdict(holder)])
-    extra += wire.encode(wire.WORD_OWNERS, [asdict(owner)])
+    extra = wire.encode(wire.BLOCK, block._asdict())
+    extra += wire.encode(wire.REFERENCES, [holder._asdict()])
+    extra += wire.encode(wire.CHAIN, [root._asdict(), holder._asdict()])
+    extra += wire.encode(wire.WORD_OWNERS, [owner._asdict()])
     recording = read(Stream(extra=extra).encoded())
     assert recording.block == block
     assert recording.references == (holder,)
@@ -190,7 +189,7 @@ def test_a_stream_that_goes_on_after_its_end_is_refused() -> None:
         read(Stream().encoded() + b"x")
 
 
-COLUMNS = {*wire.COLUMN_TYPES, wire.LEAKS, wire.REGIONS, wire.KINDS}
+COLUMNS = {*wire.COLUMNS, wire.REGIONS}
 ENORMOUS = struct.pack("<I", 2**32 - 1)
 
 
@@ -233,13 +232,13 @@ def test_a_stream_without_facts_is_refused() -> None:
 
 
 def test_a_leak_before_its_parent_is_refused() -> None:
-    columns = wire.LeakColumns(
+    columns = wire_columns.LeakColumns(
         np.array([1, 2], "<u8"),
         np.array([8, 8], "<u8"),
         np.array([model.DIRECT, 1], "<u4"),
         np.zeros((2, 8), "<u8"),
     )
-    record = wire.frame_bytes(wire.Frame(wire.LEAKS, wire.leaks_payload(columns)))
+    record = wire.frame_bytes(wire.Frame(wire.LEAKS, wire_columns.leaks_payload(columns)))
     with pytest.raises(errors.StreamError, match="precedes"):
         read(wire.hello_bytes() + record)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import struct
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import construct
 import pytest
 
-from reachscan import model, wire
+from reachscan import model, wire, wire_columns
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 
@@ -31,17 +33,18 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     return layout
 
 
-def offsets(struct: construct.Struct) -> dict[str, int]:
-    found, at = {"size": struct.sizeof()}, 0
-    for field in struct.subcons:
-        found[field.name] = at
-        at += field.sizeof()
+def offsets(names: Sequence[str], layout: struct.Struct) -> dict[str, int]:
+    fields = re.findall(r"\d*[a-zA-Z]", layout.format)
+    found, at = {"size": layout.size}, 0
+    for name, field in zip(names, fields, strict=True):
+        found[name] = at
+        at += struct.calcsize(f"<{field}")
     return found
 
 
 def test_record_types(native: Layout) -> None:
     assert native["records"] == {name: getattr(wire, name) for name in native["records"]}
-    known = {*wire.RECORDS, *wire.COLUMN_TYPES, wire.LEAKS, wire.REGIONS, wire.KINDS}
+    known = {*wire.RECORDS, *wire.COLUMNS, wire.REGIONS}
     assert set(native["records"].values()) == known
 
 
@@ -51,8 +54,8 @@ def test_phases(native: Layout) -> None:
 
 def test_hello_and_frame(native: Layout) -> None:
     assert bytes(native["magic"]) == wire.MAGIC
-    assert offsets(wire.HELLO) == native["hello"]
-    assert offsets(wire.FRAME) == native["frame"]
+    assert offsets(wire.Hello._fields, wire.HELLO) == native["hello"]
+    assert offsets(wire.Header._fields, wire.HEADER) == native["frame"]
 
 
 @pytest.mark.parametrize("name", ["VERSION", "LITTLE_ENDIAN", "WORD_SIZE", "MAX_PAYLOAD"])
@@ -70,7 +73,7 @@ def test_a_record_of_leaks_has_the_columns_that_the_sweeper_writes(native: Layou
     count = 3
     head = count.to_bytes(4, "little") + width.to_bytes(4, "little")
     frame = wire.Frame(wire.LEAKS, head + bytes(count * (8 + 8 + 4 + 8 * width)))
-    assert wire.parse_leaks(frame).words.shape == (count, width)
+    assert wire_columns.parse_leaks(frame).words.shape == (count, width)
 
 
 def test_steps_have_different_names(native: Layout) -> None:

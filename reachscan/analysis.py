@@ -1,0 +1,59 @@
+"""Names and groups what a scan found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reachscan import errors, folding, grouping, model, signatures, type_names
+from reachscan.address_space import AddressSpace
+
+
+def analyse(recording: model.Recording, *, live: bool) -> tuple[model.Recording, grouping.Folding]:
+    """Return a recording with the names of what it holds, and how that folds.
+
+    Args:
+        recording: the decoded stream.
+        live: the process still exists, so that files are looked up as it sees them.
+
+    Raises:
+        NoSuchAddressError: the address that was asked about is not mapped.
+    """
+    if recording.block is not None:
+        _check_address(recording, recording.block)
+    if recording.names is None:
+        recording = _named(recording, live=live)
+    types = type_names.readable(recording.types)
+    return recording, folding.fold(recording, recording.names or {}, types)
+
+
+def _check_address(recording: model.Recording, block: model.Block) -> None:
+    asked = np.array([block.asked], np.uint64)
+    if AddressSpace(recording.mappings, recording.modules).mapping_at(asked)[0] < 0:
+        target = recording.target
+        raise errors.NoSuchAddressError(
+            f"{block.asked:#x} is in no mapping of {target.name} (pid {target.pid})"
+        )
+
+
+def _named(recording: model.Recording, *, live: bool) -> model.Recording:
+    slots = _roots_to_name(recording)
+    wanted = np.union1d(signatures.pointers_to_name(recording), slots)
+    if not len(wanted):
+        return recording._replace(names={})
+    # Readers of symbols take long to load.
+    from reachscan import symbols, thread_locals
+
+    named = symbols.name_addresses(recording, wanted, live=live)
+    thread_local = thread_locals.name_slots(recording, slots, live=live)
+    return recording._replace(
+        names={**named.names, **thread_local}, warnings=recording.warnings + named.warnings
+    )
+
+
+def _roots_to_name(recording: model.Recording) -> model.Addresses:
+    """Return the addresses of root memory that a recording's answers are about, ascending."""
+    references = (*recording.references, *recording.chain)
+    slots = {r.slot for r in references if r.holder == model.ROOT_MEMORY}
+    if recording.block is not None:
+        slots.add(recording.block.asked)
+    return np.array(sorted(slots), np.uint64)

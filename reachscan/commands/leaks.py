@@ -1,0 +1,71 @@
+"""Scans a process for leaks and reports them: `reachscan PID`, with options or without.
+
+Only what every scan needs is imported here; the rest takes longer to load than a scan to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reachscan import console
+from reachscan.console import Output
+from reachscan.errors import ExitStatus
+from reachscan.scanning import Options, ScanResult, scan
+
+Judge = Callable[[ScanResult], ScanResult]
+"""Decides which leaks count."""
+
+USUAL, TEXT = Options(), Output()
+"""How to scan, and what to write, if nobody says otherwise."""
+
+
+def without_default_suppressions(result: ScanResult) -> ScanResult:
+    """Return a scan in which all leaks count but those that runtimes leak by design."""
+    if not result.holds_something:
+        return result
+    from reachscan import suppressions
+    from reachscan.review import review
+
+    return review(result, suppressions.read(suppressions.DEFAULT, "default"))
+
+
+def find(
+    process: str,
+    wanted: Options = USUAL,
+    output: Output = TEXT,
+    judge: Judge = without_default_suppressions,
+) -> ExitStatus:
+    """Scan a process, report its leaks, and return the exit status that they deserve.
+
+    Args:
+        process: its id, or its name if that is unique.
+        wanted: how to scan.
+        output: where the report goes and what it looks like.
+        judge: which leaks count.
+
+    Raises:
+        ReachscanError: the scan could not be done, or the report or raw scan not be written.
+    """
+    with console.progress(wanted.verbose) as progress:
+        result = judge(scan(process, wanted, progress))
+        result = with_candidates(result, output, live=True)
+    if wanted.verbose:
+        console.talk_about(result)
+    output.report(result)
+    if result.save_error:
+        raise result.save_error
+    return status(result)
+
+
+def with_candidates(result: ScanResult, output: Output, *, live: bool) -> ScanResult:
+    """Return a scan with what the groups that will be reported could be (`candidates.suggest`)."""
+    if not result.holds_something:
+        return result
+    from reachscan.candidates import suggest
+
+    return suggest(result, output.selection.limit, live=live)
+
+
+def status(result: ScanResult) -> ExitStatus:
+    """Return the exit status that a scan deserves."""
+    return ExitStatus.LEAKS if result.counted.allocations else ExitStatus.CLEAN

@@ -231,6 +231,12 @@ CASE(who_is_inside_the_allocator) {
     CHECK(at >= found.hint.text_start && at < found.hint.text_end);
     CHECK_EQ(found.hint.mutex_count, 2u);
     CHECK_EQ(found.hint.mutexes[1], scene.thread_arena);
+    // Behind a system call, which the allocator does not make: the code need not be searched.
+    scene.memory.store<uint8_t>(at - 2, 0x0f);
+    scene.memory.store<uint8_t>(at - 1, 0x05);
+    found = walk(scene);
+    CHECK(found.quiet);
+    CHECK_EQ(found.hint.text_start, 0u);
     scene.threads[0].pc = kCode + 8;  // in the library, in another function
     CHECK(walk(scene).quiet);
     scene.threads[0].pc = 0x1000;

@@ -35,9 +35,16 @@ inline Range allocator_text(const Space& space, const Instance& instance) {
   return {text.start - kMarginBefore, text.end + kMarginAfter};
 }
 
-inline bool in_code_of(const Space& space, const Instance& instance, uint64_t pc) {
+// The allocator's own code makes no system calls: brk() and the like lie elsewhere in the library,
+// and it holds a lock while it calls them.
+inline bool behind_system_call(const Space& space, uint64_t pc) {
+  return space.readable(pc - 2, 2) && load<uint8_t>(pc - 2) == 0x0f &&
+         load<uint8_t>(pc - 1) == 0x05;
+}
+
+inline bool may_be_inside(const Space& space, const Instance& instance, uint64_t pc) {
   const abi::Mapping* m = space.find(pc);
-  return m != nullptr && m->file == instance.file;
+  return m != nullptr && m->file == instance.file && !behind_system_call(space, pc);
 }
 
 // Fills the hint and tells whether the allocator is at rest: no arena locked, no thread in its
@@ -52,7 +59,7 @@ inline bool is_quiet(const Space& space, const Instance& instance, const List<Ar
   }
   bool suspect = locked;
   for (std::size_t t = 0; t < thread_count; ++t)
-    suspect = suspect || in_code_of(space, instance, threads[t].pc);
+    suspect = suspect || may_be_inside(space, instance, threads[t].pc);
   if (!suspect) return true;
   Range text = allocator_text(space, instance);
   hint.text_start = text.start;

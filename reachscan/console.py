@@ -7,14 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reachscan import errors, reports
 from reachscan.reports import Selection, Style, plain
-from reachscan.reports.wording import printable, size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from reachscan import model
     from reachscan.scanning import ScanResult
 
@@ -122,6 +122,8 @@ class _ProgressLine:
         self._line = ""
 
     def update(self, progress: model.Progress) -> None:
+        from reachscan.reports.wording import size
+
         line = f"{progress.phase} ..."
         if progress.total:
             percent = 100 * min(progress.done, progress.total) // progress.total
@@ -149,16 +151,18 @@ def talk_about(result: ScanResult) -> None:
 
 def talk(message: str) -> None:
     """Say something to people, on stderr."""
-    _say(f"reachscan: {printable(message)}")
+    _say("reachscan:", message)
 
 
 def talk_of_error(error: errors.ReachscanError) -> None:
     """Say what went wrong and what to do about it."""
     advice = f"; {error.next_step}" if error.next_step else ""
     prefix = _coloured("reachscan:", "error") if _is_colourful(sys.stderr) else "reachscan:"
-    _say(f"{prefix} {printable(error.sentence + advice)}")
+    _say(prefix, error.sentence + advice)
 
 
-def _say(line: str) -> None:
+def _say(prefix: str, message: str) -> None:
+    from reachscan.reports.wording import printable
+
     if sys.stderr:  # it may be closed
-        print(line, file=sys.stderr, flush=True)
+        print(prefix, printable(message), file=sys.stderr, flush=True)

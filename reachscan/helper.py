@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-from reachscan import errors, wire
+from reachscan import errors
 
-EXECUTABLE = Path(__file__).parent / "_native" / "reachscan-helper"
+if TYPE_CHECKING:
+    from reachscan import wire
+
+EXECUTABLE = os.path.join(os.path.dirname(__file__), "_native", "reachscan-helper")
 OVERRIDE = "REACHSCAN_HELPER"
 
 LET_GO_SECONDS = 5.0
@@ -108,7 +110,7 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
 
 
 def _start(request: Request, talk: IO[bytes]) -> subprocess.Popen[bytes]:
-    path = Path(os.environ.get(OVERRIDE) or EXECUTABLE)
+    path = os.environ.get(OVERRIDE) or EXECUTABLE
     try:
         # A session of its own keeps Ctrl-C from the terminal away: dying at any moment of its
         # choosing, rather than ours, it could not put the target back in order.
@@ -148,6 +150,8 @@ class _Watchdog:
 def _frames(
     process: subprocess.Popen[bytes], request: Request, talk: IO[bytes]
 ) -> Iterator[wire.Frame]:
+    from reachscan import wire  # not before the helper is at work
+
     assert process.stdout is not None
     begin = time.monotonic()
     try:

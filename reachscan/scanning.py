@@ -7,25 +7,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from reachscan import errors, helper, model, target
+from reachscan import errors, helper, target
 from reachscan.helper import LEAKS, Question
 from reachscan.judgement import COUNTS, Review, Tally
 
-# The rest is imported where it is needed: the decoder while the helper works, what takes long to
-# load only if there are leaks, or what somebody asked for.
+# The rest is imported where it is needed: what reads the stream while the helper is at work, and
+# what takes long to load only if there are leaks, or if somebody asked for it.
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from reachscan import grouping, wire
+    from reachscan import grouping, model, wire
     from reachscan.confirming import Confirmer
     from reachscan.saving import StreamKeeper
 
 FOLD = "fold"
 """The phase that happens here: naming and grouping."""
 
-Progressed = Callable[[model.Progress], None]
+Progressed: TypeAlias = "Callable[[model.Progress], None]"
 
 
 class Options(NamedTuple):
@@ -108,6 +108,8 @@ class ScanResult(NamedTuple):
     @property
     def possible(self) -> tuple[int, int]:
         """Allocations and bytes of the leaks that are only possible."""
+        from reachscan import model
+
         leaks = self.recording.leaks
         sizes = leaks.size[leaks.reason != model.DEFINITE]
         return len(sizes), int(sizes.sum())

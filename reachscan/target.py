@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from reachscan import errors
 
-_PROC = Path("/proc")
-_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+_PROC = "/proc"
+_YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 19
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 _ELF_64, _X86_64 = 2, 62
@@ -50,7 +49,7 @@ def _called(name: str) -> Iterator[int]:
         if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:
             continue
         exe = process.info["exe"]
-        if name in (process.info["name"], Path(exe).name if exe else None):
+        if name in (process.info["name"], os.path.basename(exe) if exe else None):
             yield process.pid
 
 
@@ -75,8 +74,13 @@ def check(pid: int) -> None:
 
 
 def _status(pid: int) -> dict[str, str]:
-    text = (_PROC / str(pid) / "status").read_text("utf-8", "backslashreplace")
+    text = _text(f"{_PROC}/{pid}/status")
     return dict(line.split(":\t", 1) for line in text.split("\n") if ":\t" in line)
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="backslashreplace") as file:
+        return file.read()
 
 
 def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
@@ -91,7 +95,7 @@ def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
             f"its memory is gone; the parent is process {status['PPid']}",
         )
     # The name is the only field that may hold spaces or parentheses; flags come seventh after it.
-    fields = (_PROC / str(pid) / "stat").read_text("utf-8", "backslashreplace").rpartition(")")[2]
+    fields = _text(f"{_PROC}/{pid}/stat").rpartition(")")[2]
     if int(fields.split()[6]) & _KERNEL_THREAD:
         raise errors.UnscannableError(
             f"process {pid} ({status['Name']}) is a kernel thread and has no heap",
@@ -100,7 +104,7 @@ def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
 
 
 def _refuse_foreign(pid: int) -> None:
-    with (_PROC / str(pid) / "exe").open("rb") as file:
+    with open(f"{_PROC}/{pid}/exe", "rb") as file:
         head = file.read(20)
     if len(head) < 20 or head[:4] != b"\x7fELF":
         raise errors.UnsupportedTargetError(f"the program of process {pid} is no ELF file")
@@ -116,7 +120,7 @@ def _refuse_foreign(pid: int) -> None:
 def _refuse_forbidden(pid: int) -> None:
     # Opening (not reading) this file takes the permission that attaching takes.
     try:
-        with (_PROC / str(pid) / "mem").open("rb"):
+        with open(f"{_PROC}/{pid}/mem", "rb"):
             pass
     except PermissionError as error:
         raise explain_refusal(pid) from error
@@ -164,23 +168,23 @@ def explain_refusal(
 def _access(pid: int) -> Access:
     theirs, ours = _status(pid), _status(os.getpid())
     target_uid = int(theirs["Uid"].split()[1])
-    owner = (_PROC / str(pid)).stat().st_uid
+    owner = os.stat(f"{_PROC}/{pid}").st_uid
     return Access(
         uid=os.geteuid(),
         target_uid=target_uid,
         dumpable=owner == target_uid,
         capable=bool(int(ours["CapEff"], 16) >> _CAP_SYS_PTRACE & 1),
         same_namespace=_same_user_namespace(pid),
-        yama=int(_YAMA.read_text()) if _YAMA.exists() else 0,
+        yama=int(_text(_YAMA)) if os.path.exists(_YAMA) else 0,
     )
 
 
 def _same_user_namespace(pid: int) -> bool | None:
     try:
-        theirs = (_PROC / str(pid) / "ns/user").readlink()
+        theirs = os.readlink(f"{_PROC}/{pid}/ns/user")
     except PermissionError:
         return None
-    return theirs == (_PROC / "self/ns/user").readlink()
+    return theirs == os.readlink(f"{_PROC}/self/ns/user")
 
 
 def diagnose(access: Access) -> tuple[str, str]:

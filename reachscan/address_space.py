@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reachscan import model
 
@@ -52,9 +54,10 @@ class AddressSpace:
             for path in self.modules
         }
         permissions = [m.permissions for m in mappings] + [0]
-        self._executable = np.array([bool(p & model.EXECUTE) for p in permissions])
-        self._writable = np.array([bool(p & model.WRITE) for p in permissions])
-        self._constant = np.array([p & (model.READ | model.WRITE) == 1 for p in permissions])
+        of_module = self.module_of >= 0
+        self._code = of_module & [bool(p & model.EXECUTE) for p in permissions]
+        self._variable = of_module & [bool(p & model.WRITE) for p in permissions]
+        self._constant = of_module & [p & (model.READ | model.WRITE) == 1 for p in permissions]
 
     def file_offset(self, mapping: int) -> int:
         """Return what to add to an address of a mapping (its index) to get its place in the file.
@@ -74,17 +77,20 @@ class AddressSpace:
         module = int(self.module_of[self.mapping_at(np.array([address], np.uint64))][0])
         return self.modules[module] if module >= 0 else None
 
-    def is_code(self, mapping: model.Indexes) -> model.Flags:
+    def is_code(self, mapping: NDArray[np.integer[Any]]) -> model.Flags:
         """Return which of these mappings (indexes) are executable and belong to a module."""
-        return self._executable[mapping] & (self.module_of[mapping] >= 0)
+        found: model.Flags = self._code[mapping]
+        return found
 
-    def is_constant(self, mapping: model.Indexes) -> model.Flags:
+    def is_constant(self, mapping: NDArray[np.integer[Any]]) -> model.Flags:
         """Return which of these mappings (indexes) are read-only and belong to a module."""
-        return self._constant[mapping] & (self.module_of[mapping] >= 0)
+        found: model.Flags = self._constant[mapping]
+        return found
 
-    def is_variable(self, mapping: model.Indexes) -> model.Flags:
+    def is_variable(self, mapping: NDArray[np.integer[Any]]) -> model.Flags:
         """Return which of these mappings (indexes) are writable and belong to a module."""
-        return self._writable[mapping] & (self.module_of[mapping] >= 0)
+        found: model.Flags = self._variable[mapping]
+        return found
 
 
 def plain_path(path: str) -> str:

@@ -20,10 +20,11 @@ def analyse(recording: model.Recording, *, live: bool) -> tuple[model.Recording,
     """
     if recording.block is not None:
         _check_address(recording, recording.block)
+    words = signatures.Words(recording)
     if recording.names is None:
-        recording = _named(recording, live=live)
+        recording = _named(recording, words.to_name, live=live)
     types = type_names.readable(recording.types)
-    return recording, folding.fold(recording, recording.names or {}, types)
+    return recording, folding.fold(recording, recording.names or {}, types, words)
 
 
 def _check_address(recording: model.Recording, block: model.Block) -> None:
@@ -35,9 +36,9 @@ def _check_address(recording: model.Recording, block: model.Block) -> None:
         )
 
 
-def _named(recording: model.Recording, *, live: bool) -> model.Recording:
+def _named(recording: model.Recording, pointers: model.Addresses, *, live: bool) -> model.Recording:
     slots = _roots_to_name(recording)
-    wanted = np.union1d(signatures.pointers_to_name(recording), slots)
+    wanted = np.union1d(pointers, slots)
     if not len(wanted):
         return recording._replace(names={})
     # Readers of symbols take long to load.

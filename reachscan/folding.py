@@ -10,17 +10,22 @@ from numpy.typing import NDArray
 
 from reachscan import containers, grouping, histograms, model, signatures, trees
 from reachscan.rows import Rows
-from reachscan.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO, Names
+from reachscan.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO, Names, Words
 
 VALUE = "value"
 """What keys call words that are no pointers."""
 _MOST_VALUES = 1 << 62
-"""Keys of groups are numbers below this; they are sorted, which is slow, when they come near."""
+"""Keys of groups are numbers below this."""
+_TABLE = 2
+"""Keys are renumbered by a table if it has at most so many entries for each; sorting takes long."""
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
 def fold(
-    recording: model.Recording, names: Names, type_names: Mapping[int, str]
+    recording: model.Recording,
+    names: Names,
+    type_names: Mapping[int, str],
+    words: Words | None = None,
 ) -> grouping.Folding:
     """Group the direct leaks that are alike, or the kinds of live blocks; largest group first.
 
@@ -28,13 +33,15 @@ def fold(
 
     Args:
         recording: the decoded stream.
-        names: symbols of the addresses that `signatures.pointers_to_name` returns, as far as known.
+        names: symbols of the addresses that `signatures.Words.to_name` holds, as far as known.
         type_names: address of a vtable -> readable name of its type.
+        words: of the recording, if they are known.
     """
-    rows = Rows.of(recording)
+    words = words or Words(recording)
+    rows = words.rows
     types, vtables, type_of_vtable = signatures.types_by_vtable(type_names)
     type_of_row = signatures.types_of(rows, vtables, type_of_vtable)
-    codes, labels = signatures.classify(recording, names)
+    codes, labels = signatures.classify(recording, names, words)
     group_of_row, count = _group(rows, type_of_row, codes)
     sums = [
         _sums(column, group_of_row, count)
@@ -187,9 +194,9 @@ def _group(
     values = int(key.max(initial=0)) + 1
     for part in parts:
         width = int(part.max(initial=0)) + 1
-        if values * width > _MOST_VALUES:
+        if values <= _TABLE * len(key) or values * width > _MOST_VALUES:
             key = _compact(key)
-            values = len(key)
+            values = int(key.max(initial=0)) + 1
         key = key * width + part
         values *= width
     key = _compact(key)
@@ -198,7 +205,15 @@ def _group(
 
 def _compact(values: model.Indexes) -> model.Indexes:
     """Renumber values to 0, 1, 2 ... in their order, so that combined keys stay small."""
-    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    least = int(values.min(initial=0))
+    span = int(values.max(initial=0)) - least + 1
+    if span > _TABLE * len(values):
+        return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    place = values - least
+    there = np.zeros(span, bool)
+    there[place] = True
+    rank: model.Indexes = np.cumsum(there, dtype=np.int64) - 1
+    return rank[place]
 
 
 def _sums(values: model.Indexes, group_of_row: model.Indexes, count: int) -> model.Indexes:

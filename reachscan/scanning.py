@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from reachscan.confirming import Confirmer
     from reachscan.saving import StreamKeeper
 
+LARGE = 500_000
+"""A heap of so many blocks takes longer to search than all libraries to load."""
+
 FOLD = "fold"
 """The phase that happens here: naming and grouping."""
 
@@ -203,7 +206,18 @@ def _decoded(
 ) -> model.Recording:
     from reachscan.recording import decode
 
+    frames = _loading_meanwhile(frames)
     return decode(keeper.keep(frames) if keeper else frames, on_progress)
+
+
+def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
+    """Pass records on, and load what leaks need while a large heap is searched for them."""
+    from reachscan import wire
+
+    for frame in frames:
+        yield frame
+        if frame.type == wire.HEAP and wire.parse(frame).allocations > LARGE:
+            from reachscan import analysis, columns, symbols  # noqa: F401
 
 
 def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confirmer:

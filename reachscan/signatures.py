@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +26,30 @@ _PRINTABLE = np.zeros(256, bool)
 _PRINTABLE[[9, 10, 13, *range(32, 127)]] = True
 
 Names = Mapping[int, model.Name]
+Mappings = NDArray[np.integer[Any]]
 
 
-def pointers_to_name(recording: model.Recording) -> model.Addresses:
-    """Return the distinct leading words of what is grouped that deserve a symbol, ascending.
+class Words:
+    """The leading words of what is grouped, and what they point into; found once, for all who ask.
 
-    Those are pointers to code of a module, and the first two words if they point to its data.
+    Attributes:
+        rows: what is grouped.
+        space: the mappings of the target.
+        mappings: for each column of words, the index of the mapping of each, -1 if it is in none.
+        to_name: the distinct words that deserve a symbol, ascending: pointers to code of a module,
+            and the first two words if they point to its data.
     """
-    space = AddressSpace(recording.mappings, recording.modules)
-    found = [np.empty(0, np.uint64)]
-    for column, words in enumerate(Rows.of(recording).key_columns()):
-        found.append(np.unique(words[_deserves_name(space, space.mapping_at(words), column)]))
-    return np.unique(np.concatenate(found))
+
+    def __init__(self, recording: model.Recording) -> None:
+        self.rows = Rows.of(recording)
+        self.space = AddressSpace(recording.mappings, recording.modules)
+        self.mappings: list[NDArray[np.int32]] = []
+        found = [np.empty(0, np.uint64)]
+        for column, words in enumerate(self.rows.key_columns()):
+            mapping = self.space.mapping_at(words).astype(np.int32)  # half as large
+            self.mappings.append(mapping)
+            found.append(np.unique(words[_deserves_name(self.space, mapping, column)]))
+        self.to_name: model.Addresses = np.unique(np.concatenate(found))
 
 
 def types_by_vtable(
@@ -59,7 +72,7 @@ def types_of(rows: Rows, vtables: model.Addresses, type_of_vtable: model.Indexes
     return np.where(vtables[at] == first, type_of_vtable[at], -1)
 
 
-def _deserves_name(space: AddressSpace, mapping: model.Indexes, column: int) -> model.Flags:
+def _deserves_name(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
     distinct = _stays_distinct(space, mapping, column)
     # The first word of an object, or the second behind a counter, often says what it is.
     if column <= 1:
@@ -67,7 +80,7 @@ def _deserves_name(space: AddressSpace, mapping: model.Indexes, column: int) -> 
     return distinct
 
 
-def _stays_distinct(space: AddressSpace, mapping: model.Indexes, column: int) -> model.Flags:
+def _stays_distinct(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
     """Return which words are told apart by their address if there is no symbol for it.
 
     Objects that are alike begin with the same vtable, but they need not point to the same text.
@@ -77,16 +90,14 @@ def _stays_distinct(space: AddressSpace, mapping: model.Indexes, column: int) ->
 
 
 def classify(
-    recording: model.Recording, names: Names
+    recording: model.Recording, names: Names, of: Words
 ) -> tuple[list[NDArray[np.int32]], tuple[str, ...]]:
     """Return a code per leading word of each row, by column, and the codes' labels.
 
     The last label is `MIXED`, which no word has of its own.
     """
-    rows = Rows.of(recording)
-    space = AddressSpace(recording.mappings, recording.modules)
+    rows, space, named = of.rows, of.space, of.to_name
     heap = Intervals(recording.regions.start, recording.regions.end)
-    named = pointers_to_name(recording)
     place_names = [_place(int(address), names, space) for address in named]
     labels = (*_BASIC_LABELS, *sorted({*place_names, *map(_file_name, space.modules)}), MIXED)
     code_of = {label: code for code, label in enumerate(labels) if code >= FIRST_PLACE}
@@ -94,9 +105,8 @@ def classify(
     code_of_place = np.array([code_of[place] for place in place_names] + [0], np.int32)
     has_symbol = np.array([int(address) in names for address in named] + [False])
     columns: list[NDArray[np.int32]] = []
-    for column, words in enumerate(rows.key_columns()):
+    for column, (words, mapping) in enumerate(zip(rows.key_columns(), of.mappings, strict=True)):
         codes = _plain_codes(words)
-        mapping = space.mapping_at(words)
         module = space.module_of[mapping]
         codes = np.where(module >= 0, code_of_module[module], codes)
         at = np.searchsorted(named, words)

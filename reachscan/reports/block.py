@@ -84,7 +84,9 @@ def _kinds(result: ScanResult) -> dict[int, Kind]:
     recording, folding = result.recording, result.folding
     if recording.kinds is None:
         return {}
-    columns, labels = signatures.classify(recording, recording.names or {})
+    columns, labels = signatures.classify(
+        recording, recording.names or {}, signatures.Words(recording)
+    )
     words = zip(*(column.tolist() for column in columns), strict=True)
     rows = zip(
         recording.kinds.example.tolist(),

@@ -38,7 +38,11 @@ def _run(words: list[str]) -> int | None:
         # No options to look at: what reads them takes longer to load than such a scan to do.
         from reachscan.commands import leaks
 
-        return leaks.find(words[0])
+        try:
+            return leaks.find(words[0])
+        except KeyboardInterrupt:
+            console.end_line()  # that of the ^C, as with options
+            raise
     from reachscan import command_line
 
     return command_line.run(words)

@@ -154,6 +154,12 @@ def talk(message: str) -> None:
     _say("reachscan:", message)
 
 
+def end_line() -> None:
+    """Begin a new line on stderr."""
+    if sys.stderr:  # it may be closed
+        print(file=sys.stderr, flush=True)
+
+
 def talk_of_error(error: errors.ReachscanError) -> None:
     """Say what went wrong and what to do about it."""
     advice = f"; {error.next_step}" if error.next_step else ""

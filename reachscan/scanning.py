@@ -268,12 +268,13 @@ def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[It
 
 def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
     """Name and group what was found; add what that took, and warnings, to the recording."""
-    begin = time.monotonic_ns()
     folded = None
+    begin = time.monotonic_ns()
     if recording.some_leaks or recording.kinds or recording.block:
         # Most of this takes longer to load than a scan without leaks.
         from reachscan import analysis
 
+        begin = time.monotonic_ns()
         recording, folded = analysis.analyse(recording, live=live)
     elif recording.names is None:
         recording = recording._replace(names={})

@@ -10,8 +10,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+import construct as c
+
 from reachscan import errors
-from reachscan.layouts import BLOB, I32, TEXT, U32, U64, Array, Fixed, LayoutError, Part, Struct
 
 MAGIC = b"\x89RSCAN\r\n"
 VERSION = 1
@@ -49,25 +50,47 @@ HELLO = struct.Struct("<8sHBBI")
 HEADER = struct.Struct("<II")
 
 
-def _rows(**fields: Part) -> Array:
-    return Array(Struct(**fields))
+U32, I32, U64 = c.Int32ul, c.Int32sl, c.Int64ul
+BLOB = c.Prefixed(U32, c.GreedyBytes)
+TEXT = c.ExprAdapter(
+    BLOB,
+    lambda raw, _: raw.decode("utf-8", "backslashreplace"),
+    lambda text, _: text.encode("utf-8"),
+)
+
+
+def _array(part: c.Construct) -> c.Construct:
+    return c.PrefixedArray(U32, part)
+
+
+def _struct(**fields: c.Construct) -> c.Construct:
+    # Without what construct adds of its own: the fields alone, by name and as attributes.
+    return c.ExprAdapter(
+        c.Struct(**fields),
+        lambda row, _: c.Container((name, row[name]) for name in fields),
+        lambda row, _: row,
+    )
+
+
+def _rows(**fields: c.Construct) -> c.Construct:
+    return _array(_struct(**fields))
 
 
 _REFERENCES = _rows(slot=U64, value=U64, holder=U32, index=U32, block=U64, size=U64)
 
-RECORDS: dict[int, Part] = {
-    TARGET: Struct(
+RECORDS: dict[int, c.Construct] = {
+    TARGET: _struct(
         pid=U32,
         threads=U32,
         started=U64,
         name=TEXT,
         exe=TEXT,
-        command=Array(TEXT),
+        command=_array(TEXT),
     ),
     MAPPINGS: _rows(start=U64, end=U64, offset=U64, inode=U64, permissions=U32, path=TEXT),
     MODULES: _rows(base=U64, path=TEXT, build_id=BLOB),
     THREADS: _rows(tid=U32, stack_pointer=U64, program_counter=U64, thread_pointer=U64, name=TEXT),
-    SNAPSHOT: Struct(
+    SNAPSHOT: _struct(
         method=TEXT,
         reason=TEXT,
         pause_ns=U64,
@@ -75,11 +98,11 @@ RECORDS: dict[int, Part] = {
         drain_runs=U32,
         phases=_rows(phase=TEXT, ns=U64),
     ),
-    HEAP: Struct(allocator=TEXT, allocations=U64, bytes=U64, arenas=U32, regions=U32),
+    HEAP: _struct(allocator=TEXT, allocations=U64, bytes=U64, arenas=U32, regions=U32),
     TYPES: _rows(vtable=U64, name=TEXT),
-    PROGRESS: Struct(phase=U32, reserved=U32, done=U64, total=U64),
-    WARNING: Struct(code=TEXT, message=TEXT),
-    FAILURE: Struct(
+    PROGRESS: _struct(phase=U32, reserved=U32, done=U64, total=U64),
+    WARNING: _struct(code=TEXT, message=TEXT),
+    FAILURE: _struct(
         step=U32,
         errno=I32,
         tid=U32,
@@ -88,7 +111,7 @@ RECORDS: dict[int, Part] = {
         code=TEXT,
         sentence=TEXT,
     ),
-    FINAL: Struct(
+    FINAL: _struct(
         allocations=U64,
         bytes=U64,
         leaked=U64,
@@ -99,15 +122,15 @@ RECORDS: dict[int, Part] = {
     NAMES: _rows(address=U64, module=TEXT, symbol=TEXT, offset=U64),
     CONTENTS: _rows(leak=U32, bytes=BLOB),
     DOUBTS: _rows(first=U32, count=U32, reason=U32),
-    BLOCK: Struct(asked=U64, start=U64, size=U64, state=U32, arena=U32),
+    BLOCK: _struct(asked=U64, start=U64, size=U64, state=U32, arena=U32),
     REFERENCES: _REFERENCES,
     CHAIN: _REFERENCES,
     WORD_OWNERS: _rows(first=U32, count=U32, tid=U32),
-    CONFIRMATION: Struct(
+    CONFIRMATION: _struct(
         every_ns=U64,
-        pauses_ns=Array(U64),
-        vanished=Fixed(2, U64),
-        recent=Fixed(2, U64),
+        pauses_ns=_array(U64),
+        vanished=c.Array(2, U64),
+        recent=c.Array(2, U64),
     ),
 }
 """Records of a few rows. The others are columns: `wire_columns.py` reads them."""
@@ -130,7 +153,7 @@ def encode(record_type: int, value: Any) -> bytes:
     """Return one framed record. `value` is made of dicts and lists, as its layout says.
 
     Raises:
-        LayoutError: it does not fit into the layout.
+        construct.ConstructError: it does not fit into the layout.
     """
     return frame_bytes(Frame(record_type, RECORDS[record_type].build(value)))
 
@@ -198,7 +221,7 @@ def parse(frame: Frame) -> Any:
     """
     try:
         return RECORDS[frame.type].parse(frame.payload)
-    except LayoutError as error:
+    except c.ConstructError as error:
         raise damaged(frame) from error
 
 

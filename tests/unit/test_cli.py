@@ -90,7 +90,7 @@ def test_help_fits_one_screen(run: Runner) -> None:
 
 HEAVY = {"numpy", "elftools", "demangle", "psutil", "reachscan.folding", "reachscan.candidates"}
 """What takes longer to load than a small process takes to be scanned."""
-FOR_OPTIONS = {"click", "dataclasses", "inspect", "pathlib"}
+FOR_OPTIONS = {"click"}
 """What is not needed where there are no options."""
 
 

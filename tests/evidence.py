@@ -81,10 +81,11 @@ def mappings_of(pid: int) -> list[Mapping]:
 
 
 def look_for(pid: int, blocks: Sequence[tuple[int, int]]) -> Evidence:
-    """Return every aligned word of memory and every register that points into one of the blocks.
+    """Return every word of memory and every register that points into one of the blocks.
 
-    Blocks are address and size, ascending. The process is stopped meanwhile. All of its memory is
-    read that holds anything, whatever its protection, but the kernel's own.
+    Words are aligned, but for those in generated code. Blocks are address and size, ascending. The
+    process is stopped meanwhile. All of its memory is read that holds anything, whatever its
+    protection, but the kernel's own.
     """
     starts, sizes = np.array(blocks, dtype=np.uint64).reshape(-1, 2).T
     found = Evidence([[] for _ in blocks], [0] * len(blocks), mappings_of(pid))
@@ -136,7 +137,10 @@ def _written_memory(pid: int, found: Evidence) -> Iterator[tuple[int, Words]]:
                         data = os.pread(memory.fileno(), min(PIECE, end - piece), piece)
                     except OSError:
                         continue
-                    yield piece, np.frombuffer(data[: len(data) & ~7], dtype=np.uint64)
+                    # Instructions hold addresses at any byte.
+                    for odd in range(8) if "x" in m.perms and not m.path else (0,):
+                        whole = (len(data) - odd) & ~7
+                        yield piece + odd, np.frombuffer(data[odd : odd + whole], dtype=np.uint64)
 
 
 def _page_bits(page_map: int, m: Mapping) -> Words:

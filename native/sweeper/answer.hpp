@@ -59,6 +59,7 @@ class ChainSearch {
     roots.each_part([&](uint64_t start, uint64_t end) {
       each_word(space_, start, end, [&](uint64_t slot, uint64_t) { enter({slot, kNone, 0}); });
     });
+    roots.each_odd_word([&](uint64_t slot, uint64_t) { enter({slot, kNone, 0}); });
     roots.each_register_word([&](uint64_t index, uint64_t) {
       enter({0, kNone, static_cast<uint32_t>(index)});
     });
@@ -126,11 +127,11 @@ inline void send_references(const Space& space, Roots& roots, const BlockMap& bl
   auto points_there = [&](uint64_t value) {
     return blocks.may_point(value) && blocks.block_of(value) == target;
   };
-  roots.each_part([&](uint64_t start, uint64_t end) {
-    each_word(space, start, end, [&](uint64_t slot, uint64_t value) {
-      if (points_there(value)) writer.add({slot, value, wire::kRootMemory, 0, 0, 0});
-    });
-  });
+  auto add_root = [&](uint64_t slot, uint64_t value) {
+    if (points_there(value)) writer.add({slot, value, wire::kRootMemory, 0, 0, 0});
+  };
+  roots.each_part([&](uint64_t start, uint64_t end) { each_word(space, start, end, add_root); });
+  roots.each_odd_word(add_root);
   roots.each_register_word([&](uint64_t index, uint64_t value) {
     if (points_there(value))
       writer.add({0, value, wire::kRootWord, static_cast<uint32_t>(index), 0, 0});

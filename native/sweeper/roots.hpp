@@ -51,25 +51,26 @@ class Roots {
 
   void mark(Marker& marker) {
     each_part([&](uint64_t start, uint64_t end) { marker.mark_range(start, end); });
+    each_odd_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
     each_register_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
   }
 
   // Calls visit(start, end) for each stretch of memory that is a root; `start` is a word's.
   template <typename Visit>
   void each_part(Visit visit) {
-    heaps::sort(excluded_, [](const Range& a, const Range& b) { return a.start < b.start; });
-    std::size_t next = 0;
-    uint64_t free_from = 0;  // everything before is done or excluded
-    for (const abi::Mapping& m : space_) {
-      if (!is_root(m)) continue;
-      uint64_t at = m.start > free_from ? m.start : free_from;
-      for (; next < excluded_.size() && excluded_[next].start < m.end; ++next) {
-        if (at < excluded_[next].start) visit(heaps::align_up(at, 8), excluded_[next].start);
-        if (excluded_[next].end > at) at = excluded_[next].end;
-      }
-      if (at < m.end) visit(heaps::align_up(at, 8), m.end);
-      free_from = at;
-    }
+    each_part_of_mapping(
+        [&](const abi::Mapping&, uint64_t start, uint64_t end) { visit(start, end); });
+  }
+
+  // A compiler within the program writes addresses into the instructions that it makes, at any
+  // byte. Calls visit(address, value) for what can be read at the odd places between two words.
+  template <typename Visit>
+  void each_odd_word(Visit visit) {
+    each_part_of_mapping([&](const abi::Mapping& m, uint64_t start, uint64_t end) {
+      if ((m.perms & wire::kExecute) == 0 || (m.flags & abi::kMainStack) != 0) return;
+      for (uint64_t at = start; at + 8 <= end; ++at)
+        if (at % 8 != 0) visit(at, word(at));
+    });
   }
 
   // Calls visit(index, value) for what registers and the kernel hold.
@@ -79,6 +80,24 @@ class Roots {
   }
 
  private:
+  // Calls visit(mapping, start, end) for each stretch of a mapping that is a root.
+  template <typename Visit>
+  void each_part_of_mapping(Visit visit) {
+    heaps::sort(excluded_, [](const Range& a, const Range& b) { return a.start < b.start; });
+    std::size_t next = 0;
+    uint64_t free_from = 0;  // everything before is done or excluded
+    for (const abi::Mapping& m : space_) {
+      if (!is_root(m)) continue;
+      uint64_t at = m.start > free_from ? m.start : free_from;
+      for (; next < excluded_.size() && excluded_[next].start < m.end; ++next) {
+        if (at < excluded_[next].start) visit(m, heaps::align_up(at, 8), excluded_[next].start);
+        if (excluded_[next].end > at) at = excluded_[next].end;
+      }
+      if (at < m.end) visit(m, heaps::align_up(at, 8), m.end);
+      free_from = at;
+    }
+  }
+
   static bool is_root(const abi::Mapping& m) {
     constexpr uint32_t kNever = abi::kKernelOwned | abi::kDevice | abi::kAbsent;
     if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;

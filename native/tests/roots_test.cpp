@@ -98,6 +98,17 @@ CASE(only_aligned_words_count) {
   CHECK(!scene.live(0) && scene.live(1));
 }
 
+CASE(every_byte_counts_in_generated_code) {
+  Scene scene(4);
+  constexpr uint32_t kReadExecute = wire::kRead | wire::kExecute;
+  scene.point(scene.map(1, kReadExecute) + 3, 0);
+  scene.point(scene.map(1, kReadWrite | wire::kExecute) + kPage - 9, 1);
+  scene.point(scene.map(1, kReadExecute, abi::kFileBacked, 1) + 3, 2);
+  scene.point(scene.map(1, kReadWrite | wire::kExecute, abi::kMainStack) + 3, 3);
+  scene.mark();
+  CHECK(scene.live(0) && scene.live(1) && !scene.live(2) && !scene.live(3));
+}
+
 CASE(dead_part_of_the_main_stack) {
   Scene scene(4);
   uint64_t stack = scene.map(4, kReadWrite, abi::kMainStack);

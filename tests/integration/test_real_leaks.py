@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import struct
 import subprocess
-import termios
 
 import pytest
-from programs import assert_says, program
+from programs import assert_says, program, unread_bytes
 from scans import scan
 from victims import need, wait_blocked, wait_until
 
 COUNT = 1000
-
-
-def unread_bytes(pipe: int) -> int:
-    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
-    return int(count)
 
 
 def test_jq_leaks() -> None:

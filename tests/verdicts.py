@@ -1,0 +1,116 @@
+"""Scans idle programs and checks each verdict by other means: python tests/verdicts.py [NAME ...].
+
+Each leak that is reported is looked for in all memory and registers of the process, by
+`evidence.py`, which shares nothing with reachscan. With --valgrind the same program does the same
+work once more, under memcheck, which then searches at the same moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import evidence
+import pytest
+from idle_programs import COMMANDS, Scene, Stage
+from idle_servers import SERVERS
+from scans import leaked, scan
+
+SCENES = {**COMMANDS, **SERVERS}
+METHODS = ("clone", "copy")
+VALGRIND = ("valgrind", "-q", "--trace-children=yes")
+RECORD = re.compile(r"== ([\d,]+) (?:\(.*?\) )?bytes in ([\d,]+) blocks are (\w+ \w+)")
+KINDS = ("definitely lost", "indirectly lost", "possibly lost", "still reachable")
+SECONDS = 60
+"""What a scene may take; a checker makes some programs a hundred times slower."""
+
+
+@contextmanager
+def stage(prefix: tuple[str, ...] = ()) -> Iterator[Stage]:
+    folder = Path(tempfile.mkdtemp(prefix="reachscan-"))
+    folder.chmod(0o777)
+    try:
+        yield Stage(folder, prefix)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pointing_words(pid: int, blocks: list[tuple[int, int]]) -> str:
+    """Return where words are that point into one of the blocks, but for the blocks themselves."""
+    found = evidence.look_for(pid, blocks)
+    held = evidence.held_by_kernel(pid)
+    held_count = sum(any(start <= v < start + size for v in held) for start, size in blocks)
+    places: dict[str, int] = {"registers": sum(found.registers), "the kernel": held_count}
+    for hits in found.memory:
+        for hit in hits:
+            if any(start <= hit.address < start + size for start, size in blocks):
+                continue
+            mapping = found.mapping_of(hit.address)
+            place = "a dead stack" if found.is_dead(hit.address) else str(mapping and mapping.path)
+            places[place] = places.get(place, 0) + 1
+    return ", ".join(f"{count} in {place}" for place, count in places.items() if count) or "none"
+
+
+def scanned(scene: Scene) -> None:
+    with stage() as where, scene(where) as processes:
+        for what, pid in processes.items():
+            for method in METHODS:
+                report = scan(pid, "--all", "--method", method)
+                leaks, pause = report["leaks"], report["snapshot"]["pause_us"] / 1000
+                possible = leaks["possible_allocations"]
+                blocks = [(int(address), int(size)) for address, size, _ in leaked(report)]
+                words = pointing_words(pid, blocks) if blocks else ""
+                columns = (what, method, report["heap"]["allocations"])
+                counts = (leaks["allocations"] - possible, possible, f"{pause:.1f} ms", words)
+                print("|", " | ".join(map(str, columns + counts)), "|", flush=True)
+
+
+def checked(scene: Scene) -> None:
+    with stage(VALGRIND) as where, scene(where) as processes:
+        for what, pid in processes.items():
+            asked = ["vgdb", f"--pid={pid}", "leak_check", "full", "reachable", "any"]
+            done = subprocess.run(asked, capture_output=True, text=True, timeout=300, check=False)
+            log = Path(tempfile.gettempdir()) / f"verdict-{what.replace(' ', '-')}.txt"
+            log.write_text(done.stdout + done.stderr)
+            blocks = dict.fromkeys(KINDS, 0)
+            for _, count, kind in RECORD.findall(done.stdout):
+                blocks[kind] += int(count.replace(",", ""))
+            said = ", ".join(f"{count} {kind}" for kind, count in blocks.items())
+            print("|", what, "| valgrind |", said, "|", log, "|", flush=True)
+
+
+def give_up(number: int, frame: object) -> None:
+    raise AssertionError(f"it took longer than {SECONDS} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--valgrind", action="store_true", help="run them under valgrind instead")
+    parser.add_argument("names", nargs="*", choices=[*SCENES, []], metavar="NAME")
+    arguments = parser.parse_args()
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    signal.signal(signal.SIGALRM, give_up)
+    failures = (pytest.skip.Exception, AssertionError, OSError, subprocess.SubprocessError)
+    for name in arguments.names or SCENES:
+        signal.alarm(SECONDS)
+        try:
+            (checked if arguments.valgrind else scanned)(SCENES[name])
+        except (
+            pytest.skip.Exception,
+            AssertionError,
+            OSError,
+            subprocess.SubprocessError,
+        ) as reason:
+            print(f"| {name} | not done: {str(reason)[:300]} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

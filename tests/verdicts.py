@@ -103,12 +103,7 @@ def main() -> None:
         signal.alarm(SECONDS)
         try:
             (checked if arguments.valgrind else scanned)(SCENES[name])
-        except (
-            pytest.skip.Exception,
-            AssertionError,
-            OSError,
-            subprocess.SubprocessError,
-        ) as reason:
+        except failures as reason:
             print(f"| {name} | not done: {str(reason)[:300]} |", flush=True)
 
 

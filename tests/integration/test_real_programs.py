@@ -28,7 +28,7 @@ SCENES = {**COMMANDS, **SERVERS}
 KNOWN = {
     # valgrind finds the same three, lost while ruby 3.1.2 compiles what it starts with.
     "ruby": [(24, 1), (40, 2)],
-    # Lost in each session of OpenSSH 9.2: see docs/verdicts.md.
+    # In each session of OpenSSH 9.2 that was looked at; no word points there: docs/verdicts.md.
     "sshd session": [(72, 7), (136, 1)],
 }
 """What is truly lost: size and count of direct leaks, at most."""

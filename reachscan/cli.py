@@ -24,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         status = _run(words)
     except KeyboardInterrupt:
+        # One that came while a named tuple was made (which takes eval) would have CPython kill
+        # itself in the end, whatever the exit status, were it not for this next eval.
+        eval("None")
         console.talk("interrupted: no report")
         status = ExitStatus.INTERRUPTED
     except errors.ReachscanError as error:

@@ -24,8 +24,8 @@ def stage() -> Iterator[Stage]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-# In the memory of a JVM a page may begin as a mapped block does. The report then says that it is not
-# complete, so nothing can be expected of it; docs/verdicts.md has what was found.
+# In the memory of a JVM a page may begin as a mapped block does. The report then says that it is
+# not complete, so nothing can be expected of it; docs/verdicts.md has what was found.
 SCENES = {name: scene for name, scene in {**COMMANDS, **SERVERS}.items() if name != "java"}
 KNOWN = {
     # valgrind finds the same three, lost while ruby 3.1.2 compiles what it starts with.

@@ -51,6 +51,12 @@ class BlockMap {
     return cluster != nullptr && (cluster->pair(address)[0] >> bit_of(address) & 1) != 0;
   }
 
+  // The first live block from `address` on, which must be before some block or boundary.
+  uint64_t first_live(uint64_t address) const {
+    while (!is_live(address)) address = cluster_of(address)->next_edge(address);
+    return address;
+  }
+
   bool is_marked(uint64_t address) const {
     return (cluster_of(address)->pair(address)[1] >> bit_of(address) & 1) != 0;
   }

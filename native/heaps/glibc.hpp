@@ -100,6 +100,7 @@ class Walker {
     if (mapped_known_ && mapped_expected == 0) return {};
     MappedChunks mapped(space_, threads_, thread_count_, blocks, totals);
     Verdict verdict = mapped.claim_all(mapped_expected);
+    if (mapped_known_) mapped.drop_surplus(mapped_expected);
     mapped_found = mapped.count;
     return verdict;
   }

@@ -91,6 +91,19 @@ class MappedChunks {
     return full_ ? Verdict{Verdict::kNoMemory, nullptr, 0} : Verdict{};
   }
 
+  // To be called if `expected` is certain. Memory of other kinds may hold what looks like a block;
+  // but the kernel puts a new mapping next to others, while such memory lies amid its own mapping.
+  // So if there are just as many too many as lie apart from everything, those are no blocks.
+  void drop_surplus(uint64_t expected) {
+    if (count <= expected) return;
+    blocks_.sort_regions();
+    uint64_t apart = 0;
+    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += lies_apart(i);
+    if (apart != count - expected) return;
+    for (std::size_t i = blocks_.regions.size(); i-- > 0;)
+      if (lies_apart(i)) forget(i);
+  }
+
   uint64_t count = 0;
 
  private:
@@ -154,6 +167,27 @@ class MappedChunks {
     }
     bool inside = low < known && blocks_.regions[low].start <= page;
     return inside ? &blocks_.regions[low] : nullptr;
+  }
+
+  bool lies_apart(std::size_t index) const {
+    const Region& region = blocks_.regions[index];
+    if (region.kind != wire::kMapped) return false;
+    Range run = space_.accessible_run(region.start);
+    bool behind = index > 0 && align_up(blocks_.regions[index - 1].end, kPage) == region.start;
+    bool before =
+        index + 1 < blocks_.regions.size() && blocks_.regions[index + 1].start == region.end;
+    return !behind && !before && run.start != region.start && run.end != region.end;
+  }
+
+  void forget(std::size_t index) {
+    const Region region = blocks_.regions[index];
+    uint64_t user = blocks_.first_live(region.start);
+    blocks_.drop_live(user);
+    totals_.subtract(region.end - region.tail - user);
+    --count;
+    for (std::size_t i = index; i + 1 < blocks_.regions.size(); ++i)
+      blocks_.regions[i] = blocks_.regions[i + 1];
+    blocks_.regions.pop();
   }
 
   void claim(uint64_t base, const MappedChunk& chunk) {

@@ -29,7 +29,7 @@ METHODS = ("clone", "copy")
 VALGRIND = ("valgrind", "-q", "--trace-children=yes")
 RECORD = re.compile(r"== ([\d,]+) (?:\(.*?\) )?bytes in ([\d,]+) blocks are (\w+ \w+)")
 KINDS = ("definitely lost", "indirectly lost", "possibly lost", "still reachable")
-SECONDS = 60
+SECONDS = 240
 """What a scene may take; a checker makes some programs a hundred times slower."""
 
 

@@ -1,10 +1,10 @@
 // Conservative marking: every aligned word of a root, and then of each block reached, that points
 // anywhere into a live block marks it.
 //
-// Candidates wait on a stack; a short queue in front of it gives the memory time to arrive between
-// prefetch and use ("prefetch on grey": Cher, Hosking, Vitek, 2004). Large memory is scanned in
-// slices, so the stack holds a few hundred words per level of the graph, not the graph. Several
-// markers may work on one graph (team.hpp).
+// Candidates wait on a stack; from there they go in batches through three stages, which give the
+// memory time to arrive between prefetch and use (as a queue does in "prefetch on grey": Cher,
+// Hosking, Vitek, 2004). Large memory is scanned in slices, so the stack holds a few hundred words
+// per level of the graph, not the graph. Several markers may work on one graph (team.hpp).
 #pragma once
 
 #include "arch/x86_64_lanes.hpp"

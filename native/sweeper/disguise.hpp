@@ -23,6 +23,8 @@ class DisguiseFilter {
   // glibc xors stack and frame pointers in a jmp_buf with a secret, and rotates them.
   uint64_t unmangled(uint64_t value) const { return (value >> 17 | value << 47) ^ guard_; }
 
+  bool knows_guard() const { return guard_ != 0; }
+
   bool passes(uint64_t value) const {
     bool odd =
         value % heaps::kGranule == 8 || value % heaps::kPage == 0 || value != untagged(value);

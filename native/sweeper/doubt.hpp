@@ -16,8 +16,7 @@ class SecondLook {
       : space_(space),
         blocks_(blocks),
         unmarked_(unmarked),
-        guard_(find_pointer_guard(space)),
-        filter_(blocks.hull(), guard_) {
+        filter_(blocks.hull(), find_pointer_guard(space)) {
     for (uint32_t reason : kLookedFor) list_of(reason) = List<uint64_t>(map_memory, unmarked);
   }
 
@@ -90,7 +89,8 @@ class SecondLook {
       if (block != 0 && !blocks_.is_marked(block) && counts()) add(block, reason);
     };
     uint64_t hidden = filter_.unmangled(value);
-    if (guard_ != 0 && blocks_.may_point(hidden)) doubt(blocks_.block_of(hidden), wire::kMangled);
+    if (filter_.knows_guard() && blocks_.may_point(hidden))
+      doubt(blocks_.block_of(hidden), wire::kMangled);
     uint64_t untagged = DisguiseFilter::untagged(value);
     if (untagged == value) {
       doubt(block_ending_at(value), wire::kOnePastTheEnd);
@@ -133,7 +133,6 @@ class SecondLook {
   const heaps::Space& space_;
   BlockMap& blocks_;
   std::size_t unmarked_;
-  uint64_t guard_;
   DisguiseFilter filter_;
   List<uint64_t> doubtful_[wire::kMangled + 1];  // marked blocks, by reason
 };

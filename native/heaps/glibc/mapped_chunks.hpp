@@ -100,8 +100,15 @@ class MappedChunks {
     uint64_t apart = 0;
     for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += lies_apart(i);
     if (apart != count - expected) return;
-    for (std::size_t i = blocks_.regions.size(); i-- > 0;)
-      if (lies_apart(i)) forget(i);
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) {
+      if (lies_apart(i)) {
+        forget(blocks_.regions[i]);
+      } else {
+        blocks_.regions[kept++] = blocks_.regions[i];
+      }
+    }
+    while (blocks_.regions.size() > kept) blocks_.regions.pop();
   }
 
   uint64_t count = 0;
@@ -172,22 +179,19 @@ class MappedChunks {
   bool lies_apart(std::size_t index) const {
     const Region& region = blocks_.regions[index];
     if (region.kind != wire::kMapped) return false;
-    Range run = space_.accessible_run(region.start);
     bool behind = index > 0 && align_up(blocks_.regions[index - 1].end, kPage) == region.start;
     bool before =
         index + 1 < blocks_.regions.size() && blocks_.regions[index + 1].start == region.end;
-    return !behind && !before && run.start != region.start && run.end != region.end;
+    if (behind || before) return false;
+    Range run = space_.accessible_run(region.start);
+    return run.start != region.start && run.end != region.end;
   }
 
-  void forget(std::size_t index) {
-    const Region region = blocks_.regions[index];
+  void forget(const Region& region) {
     uint64_t user = blocks_.first_live(region.start);
     blocks_.drop_live(user);
     totals_.subtract(region.end - region.tail - user);
     --count;
-    for (std::size_t i = index; i + 1 < blocks_.regions.size(); ++i)
-      blocks_.regions[i] = blocks_.regions[i + 1];
-    blocks_.regions.pop();
   }
 
   void claim(uint64_t base, const MappedChunk& chunk) {

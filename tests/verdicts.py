@@ -26,8 +26,10 @@ from scans import leaked, scan
 
 SCENES = {**COMMANDS, **SERVERS}
 METHODS = ("clone", "copy")
-VALGRIND = ("valgrind", "-q", "--trace-children=yes", "--vgdb-prefix={folder}/vgdb")
-VALGRIND += ("--trace-children-skip=*/bash,*/dash,*/sh",)  # what a server starts for others
+VALGRIND = (
+    *("valgrind", "-q", "--vgdb-prefix={folder}/vgdb", "--trace-children=yes"),
+    "--trace-children-skip=*/bash,*/dash,*/sh",  # what a server starts for others
+)
 BEFORE_VALGRIND = {
     # It wants to lower its limit of files, which valgrind refuses. This is its limit already: 64
     # connections, and 12 files for valgrind.

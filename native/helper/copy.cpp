@@ -30,6 +30,10 @@ constexpr std::uint64_t kLowestBridge = 0x10000000;
 constexpr std::uint64_t kUserEnd = 0x7ffffffff000;
 constexpr std::size_t kStretchesAtOnce = 512;
 constexpr std::uint64_t kShortestAbsence = 64 << 10;
+// A piece of what was read ahead: not too large for two threads to share, nor too many where most
+// of the memory is only reserved.
+constexpr std::uint64_t kPieceBytes = 128u << 20;
+constexpr std::uint64_t kMostPieces = 64;
 // Reading ahead ends when this is all that the target writes during a round, or it does not become
 // less.
 constexpr std::uint64_t kFewBytes = 1 << 20;
@@ -154,14 +158,27 @@ char* MemoryCopy::reserve(const MapEntry& entry) {
 
 void MemoryCopy::capture() {
   mappings_ = read_mappings(pid_);
+  std::vector<TrackedArea> areas = areas_read_ahead();
+  if (!areas.empty()) tracker_->conclude(areas);
+  auto area = areas.begin();
   for (const MapEntry& entry : mappings_) {
-    if (is_trackable(entry)) {
-      capture_known(entry);
-    } else {
-      capture_entry(entry);
+    std::uint64_t from = entry.start;
+    for (; area != areas.end() && area->start < entry.end; ++area) {
+      if (!area->tracked) continue;
+      capture_from(entry, from, area->start);
+      take_over(*area);
+      from = area->end;
     }
+    capture_from(entry, from, entry.end);
   }
   captured_ = parts_.size();
+}
+
+void MemoryCopy::capture_from(MapEntry entry, std::uint64_t start, std::uint64_t end) {
+  if (start >= end) return;
+  entry.start = start;
+  entry.end = end;
+  capture_entry(entry);
 }
 
 void MemoryCopy::capture_entry(const MapEntry& entry) {
@@ -204,40 +221,55 @@ std::uint64_t MemoryCopy::reread_written() {
   return bytes;
 }
 
-// What was read ahead of an entry is still true but for what was written since.
-void MemoryCopy::capture_known(const MapEntry& entry) {
-  auto part = std::partition_point(ahead_.begin(), ahead_.end(), [&](const Part& other) {
-    return other.address + other.length <= entry.start;
-  });
-  MapEntry rest = entry;
-  for (; part != ahead_.end() && part->address < entry.end; ++part) {
-    std::uint64_t start = std::max(part->address, rest.start);
-    std::uint64_t end = std::min(part->address + part->length, entry.end);
-    PageStates states;
-    if (!tracker_->conclude(start, end, states)) continue;
-    if (rest.start < start) {
-      MapEntry gap = rest;
-      gap.end = start;
-      capture_entry(gap);
+// In pieces, so that they can be shared.
+std::vector<TrackedArea> MemoryCopy::areas_read_ahead() const {
+  std::vector<TrackedArea> areas;
+  auto part = ahead_.begin();
+  for (const MapEntry& entry : mappings_) {
+    if (!is_trackable(entry)) continue;
+    while (part != ahead_.end() && part->address + part->length <= entry.start) ++part;
+    for (auto of_entry = part; of_entry != ahead_.end() && of_entry->address < entry.end;
+         ++of_entry) {
+      std::uint64_t piece = std::max(kPieceBytes, of_entry->length / kMostPieces & ~(kPage - 1));
+      std::uint64_t end = std::min(of_entry->address + of_entry->length, entry.end);
+      for (std::uint64_t at = std::max(of_entry->address, entry.start); at < end; at += piece)
+        areas.push_back({at, std::min(at + piece, end)});
     }
-    parts_.push_back({start, end - start, part->offset + (start - part->address)});
-    refresh(parts_.back(), states);
-    rest.start = end;
   }
-  if (rest.start < rest.end) capture_entry(rest);
+  return areas;
 }
 
-void MemoryCopy::refresh(const Part& part, const PageStates& states) {
-  read_stretches(part, states.written);
-  for (const Stretch& stretch : states.absent) {
-    std::uint64_t length = stretch.end - stretch.start;
-    // Frees what was read ahead: it reads as zeros then.
-    if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(part.offset + (stretch.start - part.address)),
-                  static_cast<off_t>(length)) != 0)
-      fail("cannot clear a part of the copy", errno, pid_);
-    if (length >= kShortestAbsence) residence_.absent.push_back(stretch);
+const MemoryCopy::Part& MemoryCopy::part_ahead_of(std::uint64_t address) const {
+  return *std::prev(
+      std::upper_bound(ahead_.begin(), ahead_.end(), address,
+                       [](std::uint64_t value, const Part& part) { return value < part.address; }));
+}
+
+// What was read ahead is still true but for what was written since.
+void MemoryCopy::take_over(const TrackedArea& area) {
+  const Part& ahead = part_ahead_of(area.start);
+  Part part{area.start, area.end - area.start, ahead.offset + (area.start - ahead.address)};
+  bool goes_on = !parts_.empty() && parts_.back().address + parts_.back().length == part.address &&
+                 parts_.back().offset + parts_.back().length == part.offset;
+  if (goes_on) {
+    parts_.back().length += part.length;
+  } else {
+    parts_.push_back(part);
   }
+  read_stretches(part, area.written);
+  for (const Stretch& stretch : area.absent) {
+    std::uint64_t length = stretch.end - stretch.start;
+    absent_.push_back({stretch.start, length, part.offset + (stretch.start - part.address)});
+    if (length >= kShortestAbsence) append(residence_.absent, stretch.start, stretch.end);
+  }
+}
+
+// Frees what was read ahead of memory that is gone: it reads as zeros then.
+void MemoryCopy::clear_absent() {
+  for (const Part& part : absent_)
+    if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(part.offset), static_cast<off_t>(part.length)) != 0)
+      fail("cannot clear a part of the copy", errno, pid_);
 }
 
 // Many at a time, for most are single pages.
@@ -300,6 +332,7 @@ void MemoryCopy::read_any_pages(const MapEntry& entry, const Stretch& stretch, c
 }
 
 void MemoryCopy::complete() {
+  clear_absent();
   // Only files that hold a program or library; other constant files say nothing about the heap.
   for (const MapEntry& entry : mappings_) {
     if (!is_readable(entry) || changes(entry)) continue;

@@ -57,9 +57,12 @@ class MemoryCopy {
   };
 
   void capture_entry(const MapEntry& entry);
-  void capture_known(const MapEntry& entry);
+  void capture_from(MapEntry entry, std::uint64_t start, std::uint64_t end);
   std::uint64_t reread_written();
-  void refresh(const Part& part, const PageStates& states);
+  std::vector<TrackedArea> areas_read_ahead() const;
+  const Part& part_ahead_of(std::uint64_t address) const;
+  void take_over(const TrackedArea& area);
+  void clear_absent();
   void read_stretches(const Part& part, const std::vector<Stretch>& stretches);
   char* reserve(const MapEntry& entry);
   char* buffer_of(const MapEntry& entry);
@@ -78,7 +81,8 @@ class MemoryCopy {
   std::vector<Part> written_;
   Residence residence_;
   const WriteTracker* tracker_ = nullptr;
-  std::vector<Part> ahead_;  // what was read ahead; by address
+  std::vector<Part> ahead_;   // what was read ahead; by address
+  std::vector<Part> absent_;  // no longer there when it was captured; to be cleared
 };
 
 }  // namespace reachscan::helper

@@ -1,12 +1,9 @@
 #include "helper/residence.hpp"
 
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <string>
 
 #include "helper/memory_kinds.hpp"
@@ -20,44 +17,14 @@ constexpr std::uint64_t kShortest = 64 << 10;
 
 using Stretches = std::vector<Stretch>;
 
-void append(Stretches& stretches, std::uint64_t start, std::uint64_t end) {
-  if (!stretches.empty() && stretches.back().end == start) {
-    stretches.back().end = end;
-  } else {
-    stretches.push_back({start, end});
-  }
-}
-
 // Of a private mapping of a file, pages that are still the file's were not written.
 bool counts_own_pages_only(const MapEntry& entry) {
   return entry.inode != 0 && (entry.perms & wire::kShared) == 0;
 }
 
-// The kernel's answer to "which pages are there?", from 6.7 on (include/uapi/linux/fs.h); holes
-// cost it nothing.
-struct ScanRequest {
-  std::uint64_t size, flags, start, end, walk_end, regions, region_count, max_pages;
-  std::uint64_t inverted, all_of, any_of, returned;
-};
-struct ScanRegion {
-  std::uint64_t start, end, categories;
-};
-constexpr std::uint64_t kScanFile = 4, kScanPresent = 8, kScanSwapped = 16, kScanGuard = 256;
-constexpr auto kScan = _IOWR('f', 16, ScanRequest);
-
-// Finds the pages of the categories that `request` names.
-bool scan_page_map(int fd, const MapEntry& entry, ScanRequest request, Stretches& found) {
-  std::array<ScanRegion, 1024> regions;
-  request.size = sizeof request;
-  request.end = entry.end;
-  request.regions = reinterpret_cast<std::uint64_t>(regions.data());
-  request.region_count = regions.size();
-  for (request.start = entry.start; request.start < entry.end; request.start = request.walk_end) {
-    int count = ioctl(fd, kScan, &request);
-    if (count < 0 || request.walk_end <= request.start) return false;
-    for (int i = 0; i < count; ++i) append(found, regions[i].start, regions[i].end);
-  }
-  return true;
+bool find_pages(int page_map, const MapEntry& entry, const PageQuery& query, Stretches& found) {
+  return scan_pages(page_map, query, entry.start, entry.end,
+                    [&](const PageRegion& region) { append(found, region.start, region.end); });
 }
 
 // Eight bytes for each page, on all kernels.
@@ -92,14 +59,14 @@ Pages pages_of(pid_t pid, const MapEntry& entry) {
   Pages pages;
   int fd = open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return pages;
-  ScanRequest guards{}, written{};
-  guards.all_of = kScanGuard;
+  PageQuery guards, written;
+  guards.all_of = page::kGuard;
   // A guard would pass for a page that was swapped out.
-  if (scan_page_map(fd, entry, guards, pages.guards)) written.inverted = kScanGuard;
-  if (counts_own_pages_only(entry)) written.inverted |= kScanFile;
+  if (find_pages(fd, entry, guards, pages.guards)) written.inverted = page::kGuard;
+  if (counts_own_pages_only(entry)) written.inverted |= page::kOfFile;
   written.all_of = written.inverted;
-  written.any_of = kScanPresent | kScanSwapped;
-  pages.known = scan_page_map(fd, entry, written, pages.written);
+  written.any_of = page::kPresent | page::kSwapped;
+  pages.known = find_pages(fd, entry, written, pages.written);
   if (!pages.known) {
     pages.written.clear();
     pages.known = read_page_map(fd, entry, pages.written);

@@ -8,14 +8,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "helper/page_scan.hpp"
 #include "helper/process.hpp"
 
 namespace reachscan::helper {
-
-struct Stretch {
-  std::uint64_t start;
-  std::uint64_t end;
-};
 
 // What is known of all mappings of a process; ascending.
 struct Residence {

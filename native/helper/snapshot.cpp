@@ -138,9 +138,9 @@ class TrackMaker : public CopyMaker {
     Freeze freeze(pid_, deadline);
     FaultDescriptor made =
         borrow_fault_descriptor(freeze, memory_, site_, Clock::now() + kCaptureLimit);
-    tracker_.emplace(pid_, made.descriptor);
     leave_trampoline(freeze, memory_, site_, made.injected, Clock::now() + kCaptureLimit);
     freeze.release();
+    tracker_.emplace(pid_, made.descriptor);
     return freeze.pause();
   }
 

@@ -11,17 +11,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "helper/page_scan.hpp"
 #include "helper/process.hpp"
-#include "helper/residence.hpp"
 
 namespace reachscan::helper {
 
-struct PageStates {
-  std::vector<Stretch> written;
-  std::vector<Stretch> absent;  // holds zeros, whatever it held when it was watched
+// What has become of watched memory since what was written in it was last taken.
+struct TrackedArea {
+  std::uint64_t start;
+  std::uint64_t end;
+  bool tracked = false;  // all of it still is: the rest is known
+  std::vector<Stretch> written{};
+  std::vector<Stretch> absent{};  // holds zeros, whatever it held before
 };
-
-struct ScanArguments;
 
 class WriteTracker {
  public:
@@ -41,16 +43,17 @@ class WriteTracker {
   // that memory is not tracked: nobody watched it, or another mapping has taken its place.
   bool take_written(std::uint64_t start, std::uint64_t end, std::vector<Stretch>& written) const;
 
-  // The same at the end: nothing is tracked from then on, and absent pages are told too.
-  bool conclude(std::uint64_t start, std::uint64_t end, PageStates& states) const;
+  // The same at the end, and absent pages are told too. On two threads, if there are several areas.
+  void conclude(std::vector<TrackedArea>& areas) const;
 
  private:
-  template <typename Visit>
-  bool scan(ScanArguments& arguments, std::uint64_t start, std::uint64_t end, Visit visit) const;
+  bool conclude(TrackedArea& area) const;
+  // The general form of it: looks at the state of every page of [start, end).
+  bool tell_states(std::uint64_t start, std::uint64_t end, TrackedArea& area) const;
 
-  pid_t pid_;
   int faults_;
   int page_map_;
+  bool tells_freed_tables_;
   std::vector<Stretch> watched_;
 };
 

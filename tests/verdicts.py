@@ -2,14 +2,14 @@
 
 Each leak that is reported is looked for in all memory and registers of the process, by
 `evidence.py`, which shares nothing with reachscan. With --valgrind the same program does the same
-work once more, under memcheck, which then searches at the same moment.
+work once more, under memcheck, which then searches at the same moment. Words that point into what
+it calls lost are counted by why it passes over them.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import evidence
+import memcheck
 import pytest
 from idle_programs import COMMANDS, Stage
 from idle_servers import SERVERS
@@ -26,18 +27,11 @@ from scans import leaked, scan
 
 SCENES = {**COMMANDS, **SERVERS}
 METHODS = ("clone", "copy")
-VALGRIND = (
-    *("valgrind", "-q", "--vgdb-prefix={folder}/vgdb", "--trace-children=yes"),
-    "--trace-children-skip=*/bash,*/dash,*/sh",  # what a server starts for others
-)
 BEFORE_VALGRIND = {
     # It wants to lower its limit of files, which valgrind refuses. This is its limit already: 64
     # connections, and 12 files for valgrind.
     "memcached": ("prlimit", "--nofile=76"),
 }
-AS_TRACER = ("--clear-groups", "--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace")
-RECORD = re.compile(r"== ([\d,]+) (?:\(.*?\) )?bytes in ([\d,]+) blocks are (\w+ \w+)")
-KINDS = ("definitely lost", "indirectly lost", "possibly lost", "still reachable")
 
 
 @contextmanager
@@ -81,32 +75,20 @@ def scanned(name: str) -> None:
 
 
 def checked(name: str) -> None:
-    prefix = (*BEFORE_VALGRIND.get(name, ()), *VALGRIND)
+    prefix = (*BEFORE_VALGRIND.get(name, ()), *memcheck.COMMAND)
     with stage(prefix) as where, SCENES[name](where) as processes:
         for what, pid in processes.items():
-            said = ask_valgrind(pid, where.folder / "vgdb")
+            client = memcheck.Client(pid, where.folder)
+            said = client.search()
             log = Path(tempfile.gettempdir()) / f"verdict-{what.replace(' ', '-')}.txt"
+            lost = client.lost_blocks(said)
             log.write_text(said)
-            blocks = dict.fromkeys(KINDS, 0)
-            for _, count, kind in RECORD.findall(said):
-                blocks[kind] += int(count.replace(",", ""))
-            counts = ", ".join(f"{count} {kind}" for kind, count in blocks.items())
-            print("|", what, "| valgrind |", counts, "|", log, "|", flush=True)
-
-
-def ask_valgrind(pid: int, pipes: Path) -> str:
-    """Have it search; returns what it says."""
-    command = ["vgdb", f"--vgdb-prefix={pipes}", f"--pid={pid}"]
-    user = int(re.findall(r"Uid:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0])
-    if user != os.geteuid():
-        # A client of another user is one that it cannot send signals to, so it is dead to it.
-        command = ["setpriv", f"--reuid={user}", *AS_TRACER, *command]
-        # What has changed its user since it was forked could not open its own pipes.
-        for pipe in pipes.parent.glob(f"{pipes.name}-*-{pid}-*"):
-            os.chown(pipe, user, -1)
-    command += ["leak_check", "full", "reachable", "any"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    return done.stdout + done.stderr
+            counts = memcheck.counts(said)
+            assert len(lost) == counts["definitely lost"], f"it lists {len(lost)} lost: see {log}"
+            words = client.passed_over(lost)
+            columns = [f"{count} {kind}" for kind, count in counts.items()]
+            columns.append(", ".join(f"{count}: {kind}" for kind, count in words.items()))
+            print("|", " | ".join([what, "valgrind", *columns, str(log)]), "|", flush=True)
 
 
 def give_up(number: int, frame: object) -> None:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,8 @@ def thread_states(pid: int) -> list[str]:
     """Return the scheduler's letter for each thread of a process."""
     states = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may end just now
+            states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
     return states
 
 

@@ -5,7 +5,8 @@
 
 namespace reachscan::arch {
 
-#define REACHSCAN_WIDE gnu::target("avx2,bmi"), gnu::always_inline
+#define REACHSCAN_WIDE_TARGET "avx2,bmi,popcnt"
+#define REACHSCAN_WIDE gnu::target(REACHSCAN_WIDE_TARGET), gnu::always_inline
 
 using Lanes = unsigned long long __attribute__((vector_size(32), may_alias, aligned(8)));
 using Masks = long long __attribute__((vector_size(32)));  // what a comparison of Lanes is
@@ -22,6 +23,32 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
 [[REACHSCAN_WIDE]] inline unsigned bits_of(Masks masks) {
   using Doubles = double __attribute__((vector_size(32)));
   return static_cast<unsigned>(__builtin_ia32_movmskpd256(reinterpret_cast<Doubles>(masks)));
+}
+
+// Stores those lanes, one after the other, whose bit is set; what is behind them, up to four lanes
+// in all, is overwritten. Returns the end of what was stored.
+[[REACHSCAN_WIDE]] inline std::uint64_t* pack_lanes(Lanes lanes, unsigned bits, std::uint64_t* to) {
+  // The processor moves only halves of lanes from anywhere to anywhere.
+  using Halves = int __attribute__((vector_size(32), may_alias));
+  struct Orders {
+    alignas(32) int of[16][8];
+  };
+  static constexpr Orders kOrders = [] {
+    Orders orders{};
+    for (int set = 0; set < 16; ++set) {
+      int next = 0;
+      for (int lane = 0; lane < 4; ++lane) {
+        if ((set >> lane & 1) == 0) continue;
+        orders.of[set][next++] = 2 * lane;
+        orders.of[set][next++] = 2 * lane + 1;
+      }
+    }
+    return orders;
+  }();
+  Halves packed = __builtin_ia32_permvarsi256(reinterpret_cast<Halves>(lanes),
+                                              *reinterpret_cast<const Halves*>(kOrders.of[bits]));
+  *reinterpret_cast<Lanes*>(to) = reinterpret_cast<Lanes>(packed);
+  return to + __builtin_popcount(bits);
 }
 
 }  // namespace reachscan::arch

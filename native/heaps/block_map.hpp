@@ -6,17 +6,17 @@
 //     1    1    a live block starts here and has been reached
 //     0    1    a boundary: what starts here is no live block
 //
-// A block ends where the next start or boundary is, less the bytes that belong to the allocator.
+// A block ends where the next start or boundary is, less the bytes that belong to the allocator. It
+// has two granules at least, so no boundary is right behind a start. Marking has a use for the mark
+// there: the block is put off, that is, reached but not yet scanned.
+//
 // The words of starts and marks alternate, so that one cache line answers a look-up. The bitmaps
 // span all anonymous memory of the process but are backed only where heaps are: 1/64 of their size.
 #pragma once
 
-#include "heaps/list.hpp"
-#include "heaps/space.hpp"
+#include "heaps/cluster.hpp"
 
 namespace reachscan::heaps {
-
-constexpr uint64_t kGranule = 16;
 
 // Memory under an allocator's control. No part of it is a root; its blocks are reached or not.
 struct Region {
@@ -36,7 +36,11 @@ class BlockMap {
   BlockMap(const Space& space, MapMemory map) : regions(map, kMaxRegions) {
     for (const abi::Mapping& m : space)
       if (Space::is_anonymous(m)) extend(m.start, m.end);
-    for (std::size_t i = 0; i < cluster_count_; ++i) clusters_[i].allocate(map);
+    for (std::size_t i = 0; i < cluster_count_; ++i) {
+      clusters_[i].first_tract = tract_count_;
+      tract_count_ += clusters_[i].length / kTract + 1;
+      clusters_[i].allocate(map);
+    }
   }
 
   void add_live(uint64_t address) { set(address, true, false); }
@@ -53,7 +57,7 @@ class BlockMap {
 
   // The first live block from `address` on, which must be before some block or boundary.
   uint64_t first_live(uint64_t address) const {
-    while (!is_live(address)) address = cluster_of(address)->next_edge(address);
+    while (!is_live(address)) address = cluster_of(address)->next_edge(address + kGranule);
     return address;
   }
 
@@ -76,18 +80,15 @@ class BlockMap {
     return {clusters_[0].start, last.start + last.length};
   }
 
-  // Where the bits of an address are. To be found once and handed on, as it takes a search.
-  struct Place {
-    const void* cluster;
-    uint64_t* pair;
-    explicit operator bool() const { return pair != nullptr; }
-  };
-
-  // Null if the value cannot be a pointer into a heap.
-  [[gnu::always_inline]] Place place_of(uint64_t value) const {
-    const Cluster* cluster = cluster_of(value);
-    return {cluster, cluster == nullptr ? nullptr : cluster->pair(value)};
+  // The bitmaps that cover `address`, null if it cannot be one in a heap. To be found once and
+  // handed on, as it takes a search.
+  const Cluster* cluster_of(uint64_t address) const {
+    for (std::size_t i = 0; i < cluster_count_; ++i)
+      if (clusters_[i].covers(address)) return &clusters_[i];
+    return nullptr;
   }
+
+  uint64_t tract_count() const { return tract_count_; }
 
   // The live block that `value` points into, wherever in it; 0 if none. One past the end is not in.
   uint64_t block_of(uint64_t value) const {
@@ -97,37 +98,63 @@ class BlockMap {
 
   // Marks the live block that `value` points into. Returns its start if it was not marked before.
   uint64_t mark(uint64_t value) {
-    Place place = place_of(value);
-    return place ? claim<false>(value, place).start : 0;
+    const Cluster* cluster = cluster_of(value);
+    return cluster == nullptr ? 0 : claim<false>(*cluster, value).start;
   }
 
-  // Marks the live block that `value`, at `place`, points into. Returns where its usable bytes are;
-  // nowhere if it was marked before, or there is none. Shared: other threads do it too, and exactly
-  // one of them gets the block.
+  // Marks the live block that `value` points into. Returns where its usable bytes are; nowhere if
+  // it was marked before, or there is none. Shared: other threads do it too, and exactly one of
+  // them gets the block.
   template <bool kShared>
-  [[gnu::always_inline]] Range claim(uint64_t value, Place place) {
-    uint64_t start = value & ~(kGranule - 1);
-    uint64_t* pair = place.pair;
-    // Most pointers point to the start of a block.
-    if ((pair[0] >> bit_of(value) & 1) == 0 || (value & 8) != 0) {
-      const Cluster& cluster = *static_cast<const Cluster*>(place.cluster);
-      start = block_in(cluster, value);
-      if (start == 0) return {0, 0};
-      pair = cluster.pair(start);
-    }
+  [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t value) {
+    uint64_t start = block_in(cluster, value);
+    if (start == 0) return {0, 0};
+    uint64_t* pair = cluster.pair(start);
     unsigned bit = bit_of(start);
-    if (!set_mark<kShared>(pair + 1, 1ull << bit)) return {0, 0};
-    uint64_t edges = edges_of(pair) & (~0ull << bit << 1);
-    if (edges == 0) return {start, end_of(start)};
-    uint64_t edge =
-        (start & ~(kSpan - 1)) + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
-    return {start, edge - tail_before(edge)};
+    if (!set_marks<kShared>(pair + 1, 1ull << bit, 0)) return {0, 0};
+    return {start, end_in(cluster, pair, start)};
+  }
+
+  // Marks the same block, and puts off its scan. Returns where that is noted, 0 if it was marked
+  // before or there is none.
+  template <bool kShared>
+  [[gnu::always_inline]] uint64_t put_off(const Cluster& cluster, uint64_t value) {
+    uint64_t start = block_in(cluster, value);
+    if (start == 0) return 0;
+    uint64_t* pair = cluster.pair(start);
+    unsigned bit = bit_of(start);
+    if (!set_marks<kShared>(pair + 1, 1ull << bit, 1ull << bit << 1)) return 0;
+    if (bit == 63) set_marks<kShared>(pair + 3, 0, 1);
+    return start + kGranule;
+  }
+
+  // Calls visit(block) for what was put off and is noted in the kSpan bytes from `base` on. It is
+  // put off no more.
+  template <bool kShared, typename Visit>
+  [[gnu::always_inline]] void take_put_off(const Cluster& cluster, uint64_t base, Visit visit) {
+    uint64_t* pair = cluster.pair(base);
+    uint64_t behind_starts = pair[0] << 1 | pair[-2] >> 63;
+    uint64_t noted = relaxed(pair + 1) & ~pair[0] & behind_starts;
+    if (noted == 0) return;
+    if (kShared) {
+      noted &= __atomic_fetch_and(pair + 1, ~noted, __ATOMIC_SEQ_CST);
+    } else {
+      pair[1] &= ~noted;
+    }
+    if ((noted & 1) != 0) {
+      visit(Range{base - kGranule, end_in(cluster, pair - 2, base - kGranule)});
+      noted ^= 1;
+    }
+    for (; noted != 0; noted &= noted - 1) {
+      uint64_t start = base + (static_cast<unsigned>(__builtin_ctzll(noted)) - 1) * kGranule;
+      visit(Range{start, end_in(cluster, pair, start)});
+    }
   }
 
   // The end of the block's usable bytes.
   uint64_t end_of(uint64_t start) const {
-    uint64_t edge = cluster_of(start)->next_edge(start);
-    return edge - tail_before(edge);
+    const Cluster* cluster = cluster_of(start);
+    return end_in(*cluster, cluster->pair(start), start);
   }
 
   // Calls visit(start) for each live block that is not marked, in address order.
@@ -150,7 +177,8 @@ class BlockMap {
   // notes, for every 64 KiB, the last start before it, so that no look-up searches far.
   void finish() {
     sort_regions();
-    for (const Region& region : regions) cluster_of(region.start)->note_carries(region);
+    for (const Region& region : regions)
+      cluster_of(region.start)->note_carries(region.start, region.end);
   }
 
   void sort_regions() {
@@ -175,97 +203,61 @@ class BlockMap {
   List<Region> regions;
 
  private:
-  static constexpr uint64_t kSpan = 64 * kGranule;  // bytes covered by one pair of words
-  static constexpr uint64_t kChunk = 1 << 16;       // bytes covered by one carry
   static constexpr uint64_t kGap = 1ull << 38;
   static constexpr std::size_t kMaxClusters = 8;
   static constexpr std::size_t kMaxRegions = 1 << 20;
 
-  // Marks change under the eyes of other threads; starts and boundaries stay.
-  static uint64_t relaxed(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
-  static uint64_t edges_of(const uint64_t* pair) { return pair[0] | relaxed(pair + 1); }
-
+  // Sets both marks, or neither if the first is set already. Returns whether it was not.
   template <bool kShared>
-  static bool set_mark(uint64_t* marks, uint64_t bit) {
-    if ((relaxed(marks) & bit) != 0) return false;
-    if (kShared) return (__atomic_fetch_or(marks, bit, __ATOMIC_RELAXED) & bit) == 0;
-    *marks |= bit;
+  static bool set_marks(uint64_t* marks, uint64_t first, uint64_t second) {
+    uint64_t seen = relaxed(marks);
+    do {
+      if ((seen & first) != 0) return false;
+      if (!kShared) {
+        *marks = seen | first | second;
+        return true;
+      }
+    } while (!__atomic_compare_exchange_n(marks, &seen, seen | first | second, false,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
     return true;
   }
 
-  struct Cluster {
-    uint64_t start;
-    uint64_t length;
-    uint64_t* words;
-    uint64_t* carries;  // the last start or boundary before this 64 KiB, 0 if none
-
-    void allocate(MapMemory map) {
-      // One pair more: a boundary may stand at the very end.
-      words = static_cast<uint64_t*>(map((length / kSpan + 1) * 2 * sizeof(uint64_t)));
-      carries = static_cast<uint64_t*>(map((length / kChunk + 1) * sizeof(uint64_t)));
-    }
-
-    uint64_t* pair(uint64_t address) const { return words + (address - start) / kSpan * 2; }
-
-    uint64_t last_start(uint64_t value) const {
-      uint64_t* at = pair(value);
-      uint64_t edges = edges_of(at) & (~0ull >> (63 - bit_of(value)));
-      uint64_t base = value & ~(kSpan - 1);
-      uint64_t stop = value & ~(kChunk - 1);
-      while (edges == 0) {
-        if (base == stop) return carries[(value - start) / kChunk];
-        base -= kSpan;
-        at -= 2;
-        edges = edges_of(at);
-      }
-      return base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
-    }
-
-    uint64_t next_edge(uint64_t address) const {
-      uint64_t* at = pair(address);
-      uint64_t base = address & ~(kSpan - 1);
-      // Two shifts: bit 63 would need a shift by 64.
-      uint64_t edges = edges_of(at) & (~0ull << bit_of(address) << 1);
-      while (edges == 0) {
-        at += 2;
-        base += kSpan;
-        edges = edges_of(at);
-      }
-      return base + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
-    }
-
-    void note_carries(const Region& region) {
-      uint64_t last = 0;
-      for (uint64_t base = region.start & ~(kSpan - 1); base < region.end; base += kSpan) {
-        if (base % kChunk == 0 && base > region.start) carries[(base - start) / kChunk] = last;
-        uint64_t* at = pair(base);
-        uint64_t edges = edges_of(at);
-        if (edges != 0)
-          last = base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
-      }
-    }
-  };
-
   // Most pointers point to the start of a block.
-  uint64_t block_in(const Cluster& cluster, uint64_t value) const {
-    unsigned bit = bit_of(value);
-    uint64_t start = value & ~(kGranule - 1);
-    if ((cluster.pair(value)[0] >> bit & 1) == 0) {
-      start = cluster.last_start(value);
-      if (start == 0 || (cluster.pair(start)[0] >> bit_of(start) & 1) == 0) return 0;
-    }
+  [[gnu::always_inline]] uint64_t block_in(const Cluster& cluster, uint64_t value) const {
+    uint64_t granule = value & ~(kGranule - 1);
+    return is_start(cluster, granule) ? granule : block_around(cluster, value);
+  }
+
+  uint64_t block_around(const Cluster& cluster, uint64_t value) const {
+    uint64_t granule = value & ~(kGranule - 1);
+    uint64_t start = cluster.last_edge(value);
+    if (start == 0) return 0;
+    // Right behind its start a block is noted as put off.
+    if (!is_start(cluster, start) && !is_start(cluster, start -= kGranule)) return 0;
     // Only the last granule of a block has bytes that are not the block's.
-    uint64_t next = (value & ~(kGranule - 1)) + kGranule;
+    uint64_t next = granule + kGranule;
     if ((value & 8) != 0 && is_edge(next) && value >= next - tail_before(next)) return 0;
     return start;
   }
 
-  static unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
+  // `pair` is that of the start.
+  [[gnu::always_inline]] uint64_t end_in(const Cluster& cluster, const uint64_t* pair,
+                                         uint64_t start) const {
+    uint64_t edges = edges_of(pair) & (~0ull << bit_of(start) << 2);
+    uint64_t edge = edges == 0 ? cluster.next_edge(start + 2 * kGranule)
+                               : (start & ~(kSpan - 1)) +
+                                     static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
+    return edge - tail_before(edge);
+  }
+
+  static bool is_start(const Cluster& cluster, uint64_t granule) {
+    return (cluster.pair(granule)[0] >> bit_of(granule) & 1) != 0;
+  }
 
   // Mappings come in order, so only the last cluster can grow.
   void extend(uint64_t start, uint64_t end) {
-    start &= ~(kChunk - 1);
-    end = align_up(end, kChunk);
+    start &= ~(kTract - 1);
+    end = align_up(end, kTract);
     if (cluster_count_ > 0) {
       Cluster& last = clusters_[cluster_count_ - 1];
       bool near = start - (last.start + last.length) < kGap || start < last.start + last.length;
@@ -274,16 +266,7 @@ class BlockMap {
         return;
       }
     }
-    clusters_[cluster_count_++] = {start, end - start, nullptr, nullptr};
-  }
-
-  const Cluster* cluster_of(uint64_t address) const {
-    for (std::size_t i = 0; i < cluster_count_; ++i)
-      if (address - clusters_[i].start < clusters_[i].length) return &clusters_[i];
-    return nullptr;
-  }
-  Cluster* cluster_of(uint64_t address) {
-    return const_cast<Cluster*>(static_cast<const BlockMap*>(this)->cluster_of(address));
+    clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr};
   }
 
   // The end of a cluster's last region has no cluster of its own; it shares the spare pair.
@@ -340,6 +323,7 @@ class BlockMap {
 
   Cluster clusters_[kMaxClusters] = {};
   std::size_t cluster_count_ = 0;
+  uint64_t tract_count_ = 0;
 };
 
 }  // namespace reachscan::heaps

@@ -1,18 +1,17 @@
 // Conservative marking: every aligned word of a root, and then of each block reached, that points
 // anywhere into a live block marks it.
 //
-// Candidates wait on a stack; from there they go in batches through three stages, which give the
-// memory time to arrive between prefetch and use (as a queue does in "prefetch on grey": Cher,
-// Hosking, Vitek, 2004). Large memory is scanned in slices, so the stack holds a few hundred words
-// per level of the graph, not the graph. Several markers may work on one graph (team.hpp).
+// While few blocks are known that have to be scanned, they are taken one by one, in batches that go
+// through stages; these give the memory time to arrive between prefetch and use (as a queue does in
+// "prefetch on grey": Cher, Hosking, Vitek, 2004). When there are many, their scan is put off, and
+// one tract of the heap is gone through after the other: the wait for its bitmaps and pages is then
+// one for all blocks in it. Several markers may work on one graph (team.hpp).
 #pragma once
 
-#include "arch/x86_64_lanes.hpp"
-#include "sweeper/team.hpp"
+#include "sweeper/inboxes.hpp"
+#include "sweeper/sieve.hpp"
 
 namespace reachscan::sweeper {
-
-using heaps::BlockMap;
 
 class Marker {
  public:
@@ -20,17 +19,18 @@ class Marker {
       : space_(space),
         blocks_(blocks),
         team_(team),
-        hull_(blocks.hull()),
-        wide_(control()->wide_words != 0) {}
+        near_(blocks),
+        inboxes_(blocks, team),
+        found_(blocks.hull(), 2 * team.many()) {}
 
   // Scans [start, end), word-aligned, as a root.
   void mark_range(uint64_t start, uint64_t end) {
-    root_ = {start, end};
+    range_ = {start, end};
     drain();
   }
 
   void mark_value(uint64_t value) {
-    if (blocks_.may_point(value)) push(value);
+    found_.add(value);
     drain();
   }
 
@@ -43,96 +43,53 @@ class Marker {
     } while (team_.wait(nap));
   }
 
-  // How much there is to scan, at most; this marker then reports progress.
+  // How much there is to scan, more or less; this marker then reports progress.
   void expect(uint64_t bytes) { expected_ = bytes; }
 
  private:
-  static constexpr uint64_t kSlice = 4096;
-  static constexpr uint64_t kReport = 64 << 20;  // bytes between two reports of progress
-  static constexpr unsigned kBatch = 16;
-  static constexpr unsigned kLines = 4;  // of a block, fetched before it is scanned
-  static constexpr std::size_t kStack = 8192;
-  static constexpr uint64_t kLine = 64;  // bytes that are looked at together
-  // Tags in the top bit: a block already marked whose scan goes on from here.
-  static constexpr uint64_t kResume = 1ull << 63;
+  static constexpr uint64_t kSlice = Sieve::kMostAtOnce;
+  static constexpr uint64_t kLargeBlock = 1 << 20;  // its parts may be scanned by several
+  static constexpr uint64_t kReport = 64 << 20;     // bytes between two reports of progress
+  static constexpr unsigned kBatch = 48;
+  static constexpr unsigned kMostInSpan = heaps::kSpan / (2 * heaps::kGranule);
+  static constexpr uint64_t kTractsAtOnce = 64;  // that are given away
 
   struct Candidate {
-    uint64_t entry;
-    BlockMap::Place place;  // none: the scan of a block that goes on
+    uint64_t value;
+    const heaps::Cluster* cluster;
   };
 
-  void push(uint64_t entry) {
-    if (depth_ == kStack) give_half();
-    stack_[depth_++] = entry;
-  }
+  // Scanning.
 
-  // The oldest entries: in a tree they lead to most.
-  void give_half() {
-    std::size_t half = depth_ / 2;
-    team_.give(stack_, half);
-    depth_ -= half;
-    for (std::size_t i = 0; i < depth_; ++i) stack_[i] = stack_[half + i];
-  }
-
-  void share() {
-    if (depth_ >= 2) give_half();
-    uint64_t middle = heaps::align_up(root_.start / 2 + root_.end / 2, kSlice);
-    if (root_.start < root_.end && root_.end > middle + kSlice &&
-        team_.give(heaps::Range{middle, root_.end}))
-      root_.end = middle;
-  }
-
-  // Most words are no pointers, and no branch could guess which are. So none is taken for a word.
-  void scan(uint64_t start, uint64_t end) {
-    count(end - start);
-    uint64_t lines = (end - start) & ~(kLine - 1);
-    if (lines != 0)
-      wide_ ? scan_lines_wide(start, start + lines) : scan_lines(start, start + lines);
+  void scan_claimed() {
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < claimed_count_; ++i) bytes += claimed_[i].end - claimed_[i].start;
+    count(bytes);
     make_room();
-    // Local, or the compiler would have to expect that what is stored changes them.
-    const uint64_t low = hull_.start, length = hull_.end - hull_.start;
-    std::size_t depth = depth_;
-    for (uint64_t at = start + lines; at + 8 <= end; at += 8) {
-      uint64_t value = heaps::word(at);
-      stack_[depth] = value;
-      depth += value - low < length;
-    }
-    depth_ = depth;
+    found_.scan_blocks(claimed_, claimed_count_, [this](heaps::Range block) { scan_block(block); });
+    claimed_count_ = 0;
   }
 
-  [[gnu::target("avx2,bmi")]] void scan_lines_wide(uint64_t start, uint64_t end) {
-    const arch::Lanes low = arch::all_lanes(hull_.start),
-                      length = arch::all_lanes(hull_.end - hull_.start);
-    for (uint64_t line = start; line < end; line += kLine) {
-      arch::Masks first = arch::load_lanes(line) - low < length;
-      arch::Masks second = arch::load_lanes(line + kLine / 2) - low < length;
-      push_some(line, arch::bits_of(first) | arch::bits_of(second) << 4);
-    }
+  void scan_block(heaps::Range block) {
+    if (block.end - block.start >= kLargeBlock && team_.give(block)) return;
+    while (block.start != block.end) scan_slice(block);
   }
 
-  void scan_lines(uint64_t start, uint64_t end) {
-    const uint64_t low = hull_.start, length = hull_.end - hull_.start;
-    for (uint64_t line = start; line < end; line += kLine) {
-      unsigned inside = 0;
-      for (unsigned i = 0; i < kLine / 8; ++i)
-        inside |= static_cast<unsigned>(heaps::word(line + 8 * i) - low < length) << i;
-      push_some(line, inside);
-    }
+  // Scans the first slice of what is left, but for pages that were never written to.
+  void scan_slice(heaps::Range& left) {
+    uint64_t start = left.end - left.start > kSlice ? space_.skip_absent(left.start) : left.start;
+    if (start > left.end) start = left.end;
+    left.start = left.end - start < kSlice ? left.end : start + kSlice;
+    make_room();
+    found_.scan(start, left.start);
   }
 
-  // For the candidates of a line.
   void make_room() {
-    if (depth_ + kLine / 8 > kStack) give_half();
-  }
-
-  // Bit i of `inside`: the word i of the line is a candidate.
-  [[gnu::always_inline]] void push_some(uint64_t line, unsigned inside) {
-    if (inside == 0) return;
-    make_room();
-    std::size_t depth = depth_;
-    for (; inside != 0; inside &= inside - 1)
-      stack_[depth++] = heaps::word(line + 8 * static_cast<unsigned>(__builtin_ctz(inside)));
-    depth_ = depth;
+    if (found_.has_room()) return;
+    found_.move_up();
+    if (found_.has_room()) return;
+    by_address_ = true;
+    sort_found(found_.size());
   }
 
   void count(uint64_t bytes) {
@@ -144,69 +101,30 @@ class Marker {
     begin_phase(wire::kMark, together < expected_ ? together : expected_, expected_);
   }
 
-  // Scans one slice of the rest of a block and leaves what is behind it for later.
-  void scan_block(uint64_t from, uint64_t end) {
-    if (end - from > kSlice) {
-      from = space_.skip_absent(from);
-      if (from >= end) return;
+  // One by one. Each stage takes a batch, so that the memory answers for all of it together.
+
+  void fetch_candidates() {
+    while (!found_.empty() && candidate_count_ < kBatch) {
+      uint64_t value = *found_.values();
+      found_.drop(1);
+      const heaps::Cluster* cluster = near_.of(value);
+      if (cluster == nullptr) continue;
+      __builtin_prefetch(cluster->pair(value));
+      fetch(value);
+      candidates_[candidate_count_++] = {value, cluster};
     }
-    if (end - from > kSlice) {
-      push((from + kSlice) | kResume);
-      end = from + kSlice;
-    }
-    scan(from, end);
-  }
-
-  void scan_root() {
-    uint64_t start = root_.start;
-    root_.start = root_.end - start < kSlice ? root_.end : start + kSlice;
-    scan(start, root_.start);
-  }
-
-  // The three stages. Each takes a batch, so that the memory answers for all of it together.
-
-  void scan_claimed() {
-    const unsigned count = claimed_count_;
-    claimed_count_ = 0;
-    for (unsigned i = 0; i < count; ++i) scan_block(claimed_[i].start, claimed_[i].end);
   }
 
   template <bool kShared>
   void claim_candidates() {
-    unsigned claimed = 0;
     for (unsigned i = 0; i < candidate_count_; ++i) {
-      const Candidate next = candidates_[i];
-      heaps::Range block;
-      if (next.place) {
-        block = blocks_.claim<kShared>(next.entry, next.place);
-        if (block.start == 0) continue;
-        for (uint64_t line = 1; line < kLines && block.start + line * kLine < block.end; ++line)
-          fetch(block.start + line * kLine);
-      } else {
-        block = {next.entry & ~kResume, blocks_.end_of(next.entry & ~kResume)};
-      }
-      claimed_[claimed++] = block;
+      const Candidate& next = candidates_[i];
+      heaps::Range block = blocks_.claim<kShared>(*next.cluster, next.value);
+      if (block.start == 0) continue;
+      fetch(block.end - 8);
+      claimed_[claimed_count_++] = block;
     }
-    claimed_count_ = claimed;
     candidate_count_ = 0;
-  }
-
-  void fetch_candidates() {
-    std::size_t depth = depth_;
-    unsigned count = 0;
-    while (depth != 0 && count < kBatch) {
-      uint64_t entry = stack_[--depth];
-      BlockMap::Place place{};
-      if ((entry & kResume) == 0) {
-        place = blocks_.place_of(entry);
-        if (!place) continue;
-        __builtin_prefetch(place.pair);
-        fetch(entry);
-      }
-      candidates_[count++] = {entry, place};
-    }
-    depth_ = depth;
-    candidate_count_ = count;
   }
 
   // Inlined by force: GCC 12 drops calls of a function that does nothing but prefetch.
@@ -214,46 +132,104 @@ class Marker {
     __builtin_prefetch(reinterpret_cast<const void*>(address));
   }
 
-  bool refill() {
-    depth_ = team_.take(stack_, kStack / 2);
-    if (depth_ == 0) root_ = team_.take_range();
-    return depth_ != 0 || root_.start < root_.end;
+  // By address.
+
+  void sort_found(uint64_t count) {
+    if (team_.alone()) {
+      inboxes_.add<false>(found_.values(), count);
+    } else {
+      inboxes_.add<true>(found_.values(), count);
+    }
+    found_.drop(count);
+  }
+
+  template <bool kShared>
+  void claim_put_off() {
+    unsigned before = claimed_count_;
+    for (; tract_.start < tract_.end && claimed_count_ < kBatch; tract_.start += heaps::kSpan)
+      blocks_.take_put_off<kShared>(*tract_cluster_, tract_.start, [this](heaps::Range block) {
+        claimed_[claimed_count_++] = block;
+      });
+    for (unsigned i = before; i < claimed_count_; ++i) {
+      fetch(claimed_[i].start);
+      fetch(claimed_[i].end - 8);
+    }
+    team_.count_put_off(static_cast<int64_t>(before) - claimed_count_);
+  }
+
+  bool enter_tract() {
+    uint64_t start = team_.alone() ? inboxes_.next<false>() : inboxes_.next<true>();
+    if (start == 0) start = team_.take_tract();
+    if (start == 0) return false;
+    tract_ = {start, start + kTract};
+    tract_cluster_ = blocks_.cluster_of(start);
+    by_address_ = team_.is_much(inboxes_.values());
+    return true;
+  }
+
+  // With the others.
+
+  void share() {
+    if (found_.size() >= 2 * kBatch) sort_found(found_.size() / 2);
+    uint64_t tracts = inboxes_.tracts() / 2;
+    if (tracts > kTractsAtOnce) tracts = kTractsAtOnce;
+    for (; tracts > 0; --tracts) team_.give_tract(inboxes_.next<true>());
+    uint64_t middle = heaps::align_up(range_.start / 2 + range_.end / 2, kSlice);
+    if (range_.start < range_.end && range_.end > middle + kSlice &&
+        team_.give(heaps::Range{middle, range_.end}))
+      range_.end = middle;
   }
 
   // Until neither this marker nor the team has anything left.
   void drain() {
-    for (;;) {
-      if (team_.hungry()) share();
-      if (depth_ == 0 && candidate_count_ == 0 && claimed_count_ == 0) {
-        if (root_.start < root_.end) {
-          scan_root();
-        } else if (!refill()) {
-          return;
-        }
-      }
-      scan_claimed();
+    do {
       if (team_.alone()) {
-        claim_candidates<false>();
+        advance<false>();
       } else {
-        claim_candidates<true>();
+        if (team_.hungry()) share();
+        advance<true>();
       }
+    } while (claimed_count_ + candidate_count_ != 0 || !found_.empty() || find_work());
+  }
+
+  template <bool kShared>
+  void advance() {
+    scan_claimed();
+    claim_candidates<kShared>();
+    if (by_address_) {
+      claim_put_off<kShared>();
+      sort_found(found_.size());
+    } else {
       fetch_candidates();
+      if (candidate_count_ == 0) claim_put_off<kShared>();
     }
+  }
+
+  bool find_work() {
+    if (range_.start == range_.end) range_ = team_.take_range();
+    if (range_.start != range_.end) {
+      count(kSlice);
+      scan_slice(range_);
+      return true;
+    }
+    return tract_.start != tract_.end || enter_tract();
   }
 
   const heaps::Space& space_;
   BlockMap& blocks_;
   Team& team_;
-  heaps::Range hull_;
-  bool wide_;
-  heaps::Range root_{0, 0};  // what is left of it
-  std::size_t depth_ = 0;
+  heaps::NearCluster near_;
+  Inboxes inboxes_;
+  Sieve found_;
+  bool by_address_ = false;
+  heaps::Range range_{0, 0};  // what is left of it
+  heaps::Range tract_{0, 0};
+  const heaps::Cluster* tract_cluster_ = nullptr;
   uint64_t scanned_ = 0;
   uint64_t expected_ = 0;
   unsigned candidate_count_ = 0, claimed_count_ = 0;
   Candidate candidates_[kBatch];
-  heaps::Range claimed_[kBatch];
-  uint64_t stack_[kStack];
+  heaps::Range claimed_[kBatch + kMostInSpan];
 };
 
 }  // namespace reachscan::sweeper

@@ -9,11 +9,6 @@ namespace reachscan::sweeper {
 
 constexpr uint64_t kBytesPerThread = 8 << 20;  // for less, starting a thread takes longer
 
-// At most one for each word of the heap can be waiting, and one slice of a root.
-inline uint64_t most_candidates(const heaps::Totals& heap) {
-  return heap.bytes / 8 + heap.blocks + heaps::kPage;
-}
-
 inline void work(Marker* marker) {
   marker->finish(trap);
   for (;;) trap();  // there is nothing to return to
@@ -36,14 +31,13 @@ inline void start_workers(const heaps::Space& space, heaps::BlockMap& blocks, Te
 
 inline void mark_reachable(const heaps::Space& space, Roots& roots, heaps::BlockMap& blocks,
                            const heaps::Totals& heap) {
-  Team team(most_candidates(heap));
+  Team team(blocks);
   Marker* marker = new_marker(space, blocks, team);
   marker->expect(roots.size() + heap.bytes);
   start_workers(space, blocks, team, heap.bytes);
   roots.mark(*marker);
   marker->finish([] { request(abi::Request::kNap); });
   request(abi::Request::kEndThreads);
-  if (team.overflowed()) refuse(abi::Refusal::kNoMemory, "the mark stack is full", heap.bytes);
 }
 
 }  // namespace reachscan::sweeper

@@ -86,7 +86,7 @@ void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
   mark_reachable(scan.space, scan.roots, scan.blocks, scan.walker.totals);
   if (control()->only_suspects == 0) return;
-  Team team(most_candidates(scan.walker.totals));
+  Team team(scan.blocks);
   spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, team));
 }
 

@@ -1,20 +1,34 @@
 // What several markers share: work that nobody is at yet, and who has none.
 //
-// Each marker keeps its own work. What is too much for it, and half of what it has when another one
-// has nothing, it gives to the team. Marking is over when every member waits: only who works can
-// give. Nothing here blocks, since the clone makes no system calls: who waits long naps, and the
-// helper wakes it.
+// The work is ranges of memory to scan, and tracts of the heap with blocks whose scan was put off.
+// Tracts wait in line, so that much comes together in each before it is its turn. Marking is over
+// when every member waits: only who works can give. Nothing here blocks, since the clone makes no
+// system calls: who waits long naps, and the helper wakes it.
 #pragma once
 
+#include "heaps/block_map.hpp"
+#include "heaps/line.hpp"
 #include "sweeper/host.hpp"
 
 namespace reachscan::sweeper {
 
+using heaps::BlockMap;
+using heaps::kTract;
+
 class Team {
  public:
-  // `capacity`: of entries that may have to wait at once.
-  explicit Team(uint64_t capacity)
-      : entries_(map_memory, capacity), ranges_(map_memory, kMaxRanges) {}
+  static constexpr uint64_t kLeastMany = 4096;
+
+  // `least_many`: see many().
+  explicit Team(const BlockMap& blocks, uint64_t least_many = kLeastMany)
+      : blocks_(blocks),
+        tract_count_(count_tracts(blocks)),
+        least_many_(least_many),
+        ranges_(map_memory, kMaxRanges),
+        tracts_(map_memory, tract_count_) {}
+
+  // The most that there can be with blocks in them.
+  uint64_t tract_count() const { return tract_count_; }
 
   // Members are counted before they start, so that the others do not end without them.
   void join() { __atomic_add_fetch(&members_, 1, __ATOMIC_RELAXED); }
@@ -24,12 +38,6 @@ class Team {
   // Whether somebody has nothing to do and finds nothing here.
   bool hungry() const { return get(waiting_) != 0 && get(stock_) == 0; }
 
-  void give(const uint64_t* entries, std::size_t count) {
-    Lock lock(*this);
-    for (std::size_t i = 0; i < count; ++i) full_ = !entries_.push(entries[i]) || full_;
-    count_stock();
-  }
-
   // False: no room.
   bool give(heaps::Range range) {
     Lock lock(*this);
@@ -38,23 +46,43 @@ class Team {
     return room;
   }
 
-  // Half of the entries that wait, `most` at most. Returns their number.
-  std::size_t take(uint64_t* entries, std::size_t most) {
-    if (get(stock_) == 0) return 0;
-    Lock lock(*this);
-    std::size_t half = entries_.size() / 2 + entries_.size() % 2;
-    std::size_t count = half < most ? half : most;
-    for (std::size_t i = 0; i < count; ++i) entries[i] = entries_.pop();
-    count_stock();
-    return count;
-  }
-
   heaps::Range take_range() {
     if (get(stock_) == 0) return {0, 0};
     Lock lock(*this);
     heaps::Range range = ranges_.empty() ? heaps::Range{0, 0} : ranges_.pop();
     count_stock();
     return range;
+  }
+
+  // A tract in which blocks are put off, noted by the giver.
+  void give_tract(uint64_t start) {
+    if (!blocks_.cluster_of(start)->queue_tract(start)) return;
+    Lock lock(*this);
+    tracts_.put(start);
+    count_stock();
+  }
+
+  // The start of a tract, 0 if there is none.
+  uint64_t take_tract() {
+    if (get(stock_) == 0) return 0;
+    Lock lock(*this);
+    if (tracts_.size() == 0) return 0;
+    uint64_t start = tracts_.take();
+    count_stock();
+    blocks_.cluster_of(start)->unqueue_tract(start);
+    return start;
+  }
+
+  void count_put_off(int64_t more) { __atomic_add_fetch(&put_off_, more, __ATOMIC_RELAXED); }
+
+  // How many blocks that wait to be scanned are many: one for each tract, but not less than one
+  // knows what to do with.
+  uint64_t many() const { return tract_count_ > least_many_ ? tract_count_ : least_many_; }
+
+  // Whether it pays to go through them by address: with those that are put off, and `values` that
+  // are known to one member.
+  bool is_much(int64_t values) const {
+    return get(put_off_) + values >= static_cast<int64_t>(many() / 2);
   }
 
   // For a member without work. True: there is some to take. False: all are done.
@@ -71,9 +99,6 @@ class Team {
 
   // How much all members have scanned so far.
   uint64_t count(uint64_t bytes) { return __atomic_add_fetch(&scanned_, bytes, __ATOMIC_RELAXED); }
-
-  // Whether something was lost for want of room. To be asked when all are done.
-  bool overflowed() const { return full_; }
 
  private:
   static constexpr std::size_t kMaxRanges = 4096;
@@ -97,8 +122,15 @@ class Team {
     return __atomic_load_n(&value, __ATOMIC_RELAXED);
   }
 
+  static uint64_t count_tracts(const BlockMap& blocks) {
+    uint64_t tracts = 1;
+    for (const heaps::Region& region : blocks.regions)
+      tracts += (region.end - region.start) / kTract + 2;
+    return tracts;
+  }
+
   void count_stock() {
-    __atomic_store_n(&stock_, entries_.size() + ranges_.size(), __ATOMIC_RELAXED);
+    __atomic_store_n(&stock_, tracts_.size() + ranges_.size(), __ATOMIC_RELAXED);
   }
 
   // Under the lock: else a member could stop waiting for work that another one has just taken,
@@ -110,11 +142,14 @@ class Team {
     return true;
   }
 
-  heaps::List<uint64_t> entries_;
+  const BlockMap& blocks_;
+  uint64_t tract_count_;
+  uint64_t least_many_;
   heaps::List<heaps::Range> ranges_;
+  heaps::Line tracts_;  // each is in it at most once
   uint32_t locked_ = 0;
-  bool full_ = false;
   uint64_t scanned_ = 0;
+  int64_t put_off_ = 0;
   // Everybody looks at these all the time; they change only when somebody runs out of work.
   alignas(64) uint64_t stock_ = 0;
   uint32_t members_ = 1;

@@ -180,6 +180,30 @@ void mark_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   }
 }
 
+// While blocks are put off, all answers are the same; and each is given back once.
+void put_off_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
+  std::map<uint64_t, uint64_t> expected;  // ends by starts
+  for (int i = 0; i < 500; ++i) {
+    uint64_t value = heap.value(model);
+    const heaps::Cluster* cluster = blocks.cluster_of(value);
+    if (cluster == nullptr) continue;
+    uint64_t block = model.block_of(value);
+    bool fresh = block != 0 && !model.live[block].marked;
+    CHECK_EQ(blocks.put_off<false>(*cluster, value), fresh ? block + kGranule : 0);
+    if (!fresh) continue;
+    model.live[block].marked = true;
+    expected[block] = model.live[block].end;
+  }
+  check_values(blocks, model, heap);
+  std::map<uint64_t, uint64_t> given;
+  for (const abi::Mapping& m : heap.mappings())
+    for (uint64_t base = m.start & ~(heaps::kSpan - 1); base < m.end; base += heaps::kSpan)
+      blocks.take_put_off<false>(*blocks.cluster_of(m.start), base, [&](heaps::Range block) {
+        CHECK(given.emplace(block.start, block.end).second);
+      });
+  CHECK(given == expected);
+}
+
 CASE(random_heaps_answer_as_the_model_does) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     context = "seed " + std::to_string(seed);
@@ -192,6 +216,7 @@ CASE(random_heaps_answer_as_the_model_does) {
     check_lists(blocks, model);
     check_values(blocks, model, heap);
     mark_some(blocks, model, heap);
+    put_off_some(blocks, model, heap);
     check_values(blocks, model, heap);
     check_lists(blocks, model);
   }

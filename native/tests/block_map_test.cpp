@@ -134,8 +134,8 @@ CASE(blocks_of_many_mebibytes) {
 CASE(starts_next_to_powers_of_two) {
   Host host;
   for (uint64_t edge : {uint64_t{1024}, kPage, kChunk, kMiB}) {
-    for (uint64_t before : {0, 16, 32}) {
-      for (uint64_t after : {16, 32, 48}) {
+    for (uint64_t before : {uint64_t{0}, uint64_t{16}, uint64_t{32}}) {
+      for (uint64_t after : {32 - before, uint64_t{32}, uint64_t{48}}) {
         abi::Mapping m = anonymous(kStart, 2 * kMiB);
         BlockMap blocks(Space(&m, 1), map_memory);
         uint64_t first = kStart + edge - before, second = kStart + edge + after;
@@ -228,15 +228,15 @@ CASE(a_region_at_the_end_of_a_cluster) {
   BlockMap blocks(Space(mappings, 2), map_memory);
   for (const abi::Mapping& m : mappings) {
     blocks.add_live(m.start + 16);
-    blocks.add_live(m.end - 16);
+    blocks.add_live(m.end - 32);
     add_region(blocks, m.start, m.end, 0);
   }
   blocks.finish();
   CHECK(!blocks.may_point(kStart + kChunk));
   for (const abi::Mapping& m : mappings) {
-    check_extent(blocks, m.start + 16, m.end - 24);
-    CHECK_EQ(blocks.block_of(m.end - 1), m.end - 16);
-    CHECK_EQ(blocks.end_of(m.end - 16), m.end);
+    check_extent(blocks, m.start + 16, m.end - 40);
+    CHECK_EQ(blocks.block_of(m.end - 1), m.end - 32);
+    CHECK_EQ(blocks.end_of(m.end - 32), m.end);
     CHECK_EQ(blocks.block_of(m.end), 0u);
   }
 }

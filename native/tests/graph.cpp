@@ -1,7 +1,6 @@
 #include "graph.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "check.hpp"
 
@@ -42,11 +41,8 @@ Graph::Graph(const std::vector<std::size_t>& words)
 
 void Graph::root(std::size_t to, uint64_t offset) { roots_.push_back(starts_[to] + offset); }
 
-void Graph::mark() {
-  uint64_t heap_words = std::accumulate(
-      starts_.begin(), starts_.end(), uint64_t{0},
-      [this](uint64_t sum, uint64_t block) { return sum + (blocks.end_of(block) - block) / 8; });
-  sweeper::Marker marking = marker(heap_words + size() + heaps::kPage);
+void Graph::mark(uint64_t least_many) {
+  sweeper::Marker marking = marker(least_many);
   marking.mark_range(first_root(), end_of_roots());
 }
 
@@ -63,6 +59,14 @@ void Graph::check_marks() const {
   std::vector<bool> expected = reachable_from_roots();
   for (std::size_t block = 0; block < size(); ++block)
     CHECK_EQ(blocks.is_marked(start(block)), bool{expected[block]});
+}
+
+void Graph::check_extents() const {
+  for (std::size_t block = 0; block < size(); ++block) {
+    CHECK_EQ(blocks.end_of(start(block)), ends_[block]);
+    CHECK_EQ(blocks.block_of(ends_[block] - 1), start(block));
+    CHECK_EQ(blocks.block_of(ends_[block]), uint64_t{0});
+  }
 }
 
 std::size_t Graph::block_at(uint64_t value) const {

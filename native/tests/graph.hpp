@@ -30,14 +30,14 @@ class Graph {
   }
   // Lets the next word of the root area point into a block.
   void root(std::size_t to, uint64_t offset = 0);
-  // A marker in a team of its own, which has room for so many candidates that it cannot keep.
-  sweeper::Marker marker(uint64_t capacity) {
-    return {memory.space(), blocks, teams_.emplace_back(capacity)};
+  // A marker in a team of its own.
+  sweeper::Marker marker(uint64_t least_many = sweeper::Team::kLeastMany) {
+    return {memory.space(), blocks, teams_.emplace_back(blocks, least_many)};
   }
   // Pointers from anywhere to anywhere, interior ones and some that just miss; a few roots.
   void connect_randomly(std::mt19937_64& random);
   // Marks from the roots.
-  void mark();
+  void mark(uint64_t least_many = sweeper::Team::kLeastMany);
 
   // The block that `value` points into, size() if none: found by looking at the extents.
   std::size_t block_at(uint64_t value) const;
@@ -47,6 +47,8 @@ class Graph {
   std::vector<bool> reachable_from_roots() const;
   // Fails unless exactly those are marked.
   void check_marks() const;
+  // Fails if the map does not know any more where blocks end.
+  void check_extents() const;
   uint64_t first_root() const { return reinterpret_cast<uint64_t>(roots_.data()); }
   uint64_t end_of_roots() const { return first_root() + 8 * roots_.size(); }
 

@@ -31,7 +31,7 @@ struct Scene {
     const heaps::Space& space = graph.memory.space();
     sweeper::Roots roots(space, graph.blocks, threads.data(), threads.size());
     exclude(roots);
-    sweeper::Marker marker = graph.marker(100000);
+    sweeper::Marker marker = graph.marker();
     roots.mark(marker);
   }
   void mark() {

@@ -1,0 +1,111 @@
+// What one marker has found, sorted by tracts of the heap: an inbox of one cache line for each.
+//
+// A look at the bitmaps of a large heap waits for the memory. So values are not looked up one by
+// one, but together with those that point to the same tract: when its inbox is full, or when it is
+// its turn. What they point to is then marked, and its scan put off.
+#pragma once
+
+#include "heaps/near_cluster.hpp"
+#include "sweeper/team.hpp"
+
+namespace reachscan::sweeper {
+
+class Inboxes {
+ public:
+  Inboxes(BlockMap& blocks, Team& team)
+      : blocks_(blocks),
+        team_(team),
+        near_(blocks),
+        boxes_(static_cast<Box*>(map_memory(blocks.tract_count() * sizeof(Box)))),
+        line_(map_memory, team.tract_count()) {}
+
+  // How many values there are in the inboxes, and how many tracts wait for their turn.
+  int64_t values() const { return values_; }
+  uint64_t tracts() const { return line_.size(); }
+
+  template <bool kShared>
+  void add(const uint64_t* values, uint64_t count) {
+    for (uint64_t i = 0; i < count; i += kGroup)
+      add_group<kShared>(values + i, count - i < kGroup ? count - i : kGroup);
+  }
+
+  // Whose turn it is: the start of a tract whose inbox is now empty. 0 if there is none.
+  template <bool kShared>
+  uint64_t next() {
+    if (line_.size() == 0) return 0;
+    uint64_t tract = line_.take();
+    const heaps::Cluster& cluster = *near_.of(tract);
+    Box& box = boxes_[cluster.tract_of(tract)];
+    box.in_line = false;
+    look_up<kShared>(cluster, box, tract);
+    return tract;
+  }
+
+ private:
+  static constexpr uint64_t kGroup = 64;
+
+  struct Box {
+    static constexpr unsigned kMost = 31;
+    uint8_t count;
+    bool in_line;
+    uint16_t offsets[kMost];  // of values, from the start of the tract
+  };
+  static_assert(kTract == 1 << 16 && sizeof(Box) == 64);
+
+  template <bool kShared>
+  void add_group(const uint64_t* values, uint64_t count) {
+    const heaps::Cluster& near = near_.last();
+    for (uint64_t i = 0; i < count; ++i)
+      if (near.covers(values[i])) __builtin_prefetch(&boxes_[near.tract_of(values[i])], 1);
+    for (uint64_t i = 0; i < count; ++i)
+      if (const heaps::Cluster* cluster = near_.of(values[i])) add<kShared>(*cluster, values[i]);
+  }
+
+  template <bool kShared>
+  [[gnu::always_inline]] void add(const heaps::Cluster& cluster, uint64_t value) {
+    Box& box = boxes_[cluster.tract_of(value)];
+    box.offsets[box.count++] = static_cast<uint16_t>(value);
+    ++values_;
+    if (!box.in_line) put_in_line(box, value);
+    if (box.count == Box::kMost) look_up<kShared>(cluster, box, value & ~(kTract - 1));
+  }
+
+  [[gnu::noinline]] void put_in_line(Box& box, uint64_t address) {
+    box.in_line = true;
+    line_.put(address & ~(kTract - 1));
+  }
+
+  // Empties a box.
+  template <bool kShared>
+  [[gnu::noinline]] void look_up(const heaps::Cluster& cluster, Box& box, uint64_t tract) {
+    for (uint64_t base = tract; base < tract + kTract; base += kSpansInLine * heaps::kSpan)
+      __builtin_prefetch(cluster.pair(base));
+    int64_t put_off = 0;
+    for (unsigned i = 0; i < box.count; ++i) {
+      uint64_t noted = blocks_.put_off<kShared>(cluster, tract + box.offsets[i]);
+      if (noted == 0) continue;
+      ++put_off;
+      if (noted - tract >= kTract) expect_visit(cluster, noted);
+    }
+    team_.count_put_off(put_off);
+    values_ -= box.count;
+    box.count = 0;
+  }
+
+  // A block that begins before this tract, or whose first granule is the last one of it.
+  void expect_visit(const heaps::Cluster& cluster, uint64_t noted) {
+    Box& box = boxes_[cluster.tract_of(noted)];
+    if (!box.in_line) put_in_line(box, noted);
+  }
+
+  static constexpr uint64_t kSpansInLine = 4;  // pairs of words in a cache line
+
+  BlockMap& blocks_;
+  Team& team_;
+  heaps::NearCluster near_;
+  Box* boxes_;
+  heaps::Line line_;
+  int64_t values_ = 0;
+};
+
+}  // namespace reachscan::sweeper

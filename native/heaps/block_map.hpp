@@ -43,11 +43,14 @@ class BlockMap {
     }
   }
 
-  void add_live(uint64_t address) { set(address, true, false); }
-  void add_boundary(uint64_t address) { set(address, false, true); }
+  void add_live(uint64_t address) { add_live(*cluster_of(address), address); }
+  static void add_live(const Cluster& cluster, uint64_t address) {
+    set(cluster.pair(address), address, true, false);
+  }
+  void add_boundary(uint64_t address) { set(pair_at(address), address, false, true); }
 
   // A block that turned out to be in a free list or the allocator's own.
-  void drop_live(uint64_t address) { set(address, false, true); }
+  void drop_live(uint64_t address) { add_boundary(address); }
 
   bool is_live(uint64_t address) const {
     if (address % kGranule != 0) return false;
@@ -276,8 +279,7 @@ class BlockMap {
     return cluster->pair(address);
   }
 
-  void set(uint64_t address, bool start, bool mark) {
-    uint64_t* pair = pair_at(address);
+  static void set(uint64_t* pair, uint64_t address, bool start, bool mark) {
     uint64_t bit = 1ull << bit_of(address);
     pair[0] = start ? pair[0] | bit : pair[0] & ~bit;
     pair[1] = mark ? pair[1] | bit : pair[1] & ~bit;

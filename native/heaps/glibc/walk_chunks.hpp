@@ -3,6 +3,7 @@
 #pragma once
 
 #include "heaps/glibc/layout.hpp"
+#include "heaps/near_cluster.hpp"
 
 namespace reachscan::heaps::glibc {
 
@@ -55,37 +56,37 @@ class PagesAhead {
 // visit(user address, in_use) for each chunk. A walk of more than `most` chunks ends well there.
 template <typename Visit>
 Run walk_run(uint64_t start, uint64_t limit, uint64_t top, uint64_t most, Visit visit) {
-  Run run;
   PagesAhead pages(start < top && top < limit ? top : limit);
-  uint64_t chunk = start;
+  // In registers: in a Run they would have to be stored for each chunk.
+  Totals totals;
+  uint64_t chunk = start, chunks = 0;
+  auto ended = [&](bool valid, uint64_t end = 0) {
+    return Run{valid, chunk == top && end != 0, end, totals, chunks, chunk};
+  };
   for (;;) {
-    run.failed_at = chunk;
-    if (++run.chunks > most) {
-      run.valid = true;
-      return run;
-    }
-    if (chunk % kGranule != 0 || chunk + kHeader > limit) return run;
+    if (++chunks > most) return ended(true);
+    if (chunk % kGranule != 0 || chunk + kHeader > limit) return ended(false);
     pages.reach(chunk);
     uint64_t size = chunk_size(chunk);
     if (chunk == top) {
-      if (size < kHeader || size > limit - chunk) return run;
+      if (size < kHeader || size > limit - chunk) return ended(false);
       visit(chunk + kHeader, false);
-      run.valid = run.reached_top = true;
-      run.end = chunk + size;
-      return run;
+      return ended(true, chunk + size);
     }
-    if (uint64_t end = closed_at(chunk, limit)) {
-      visit(chunk + kHeader, false);
-      run.valid = true;
-      run.end = end;
-      return run;
-    }
-    if (size < kMinChunk || size % kGranule != 0 || size > limit - chunk - kHeader) return run;
+    bool has_next = size % kGranule == 0 && size <= limit - chunk - kHeader;
     uint64_t next = chunk + size;
+    // A run is closed by a small chunk, or before one: nothing else is.
+    if (size < kMinChunk || (has_next && chunk_size(next) < kMinChunk)) {
+      if (uint64_t end = closed_at(chunk, limit)) {
+        visit(chunk + kHeader, false);
+        return ended(true, end);
+      }
+    }
+    if (size < kMinChunk || !has_next) return ended(false);
     bool in_use = (raw_size(next) & kPrevInUse) != 0;
-    if (!in_use && word(next) != size) return run;
+    if (!in_use && word(next) != size) return ended(false);
     visit(chunk + kHeader, in_use);
-    if (in_use) run.totals.add(size - 8);
+    if (in_use) totals.add(size - 8);
     chunk = next;
   }
 }
@@ -97,9 +98,10 @@ inline Run probe_run(uint64_t start, uint64_t limit, uint64_t top, uint64_t most
 // Walks for good: the blocks go into the map and the region is claimed.
 inline Run claim_run(uint64_t start, uint64_t limit, uint64_t top, Region region,
                      BlockMap& blocks) {
+  NearCluster near(blocks);
   Run run = walk_run(start, limit, top, kAllChunks, [&](uint64_t user, bool in_use) {
     if (in_use) {
-      blocks.add_live(user);
+      BlockMap::add_live(*near.of(user), user);
     } else {
       blocks.add_boundary(user);
     }

@@ -30,6 +30,10 @@ constexpr auto kRunnableLimit = std::chrono::seconds(2);
 constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
+constexpr std::size_t kCrowd = 32;
+// With AVX; threads that have more take the time to make room for it.
+constexpr std::size_t kWordsOfThread = 384;
+
 // The task that traces this one, 0 if none.
 pid_t tracer_of(pid_t pid, pid_t tid) {
   return static_cast<pid_t>(std::atoi(status_field(pid, tid, "TracerPid").c_str()));
@@ -80,19 +84,36 @@ bool seize(pid_t pid, pid_t tid) {
   }
 }
 
+// For the first of many. Who is woken at each stop takes the processor from those that are yet to
+// stop as often.
+void nap_until_stopped(pid_t tid) {
+  constexpr int kNaps = 200;
+  constexpr timespec kNap{0, 100'000};
+  WaitStatus status{};
+  for (int i = 0; i < kNaps && !poll_for(tid, Step::kWaitStop, status); ++i)
+    nanosleep(&kNap, nullptr);
+}
+
 }  // namespace
+
+void RegisterWords::expect(std::size_t threads) {
+  values.resize(threads * kWordsOfThread);
+  values.clear();
+  owners.resize(threads);
+  owners.clear();
+}
 
 Freeze::Freeze(pid_t pid, Clock::time_point deadline) : pid_(pid) {
   try {
     seize_new_threads();
+    words_.expect(states_.size());
     began_ = Clock::now();
     do {
       stop_seized(deadline);
-    } while (seize_new_threads());
+    } while (may_have_new_threads() && seize_new_threads());
     if (threads_.empty())
       throw Failure(Step::kWaitStop, "target-exited",
                     "process " + std::to_string(pid) + " ended while it was being stopped", 0, pid);
-    capture_registers();
   } catch (...) {
     let_go();
     throw;
@@ -112,14 +133,24 @@ bool Freeze::seize_new_threads() {
   return found;
 }
 
-// Interrupts all before it waits for any: one by one takes a hundred times as long.
+// A list of a thousand threads takes longer than a look at their number.
+bool Freeze::may_have_new_threads() const {
+  return status_field(pid_, pid_, "Threads") != std::to_string(threads_.size());
+}
+
+// Interrupts all before it waits for any: one by one takes a hundred times as long. The registers
+// of those that have stopped are read while the rest still stop.
 void Freeze::stop_seized(Clock::time_point deadline) {
   for (auto& [tid, state] : states_)
     if (state == State::kSeized) state = interrupt(tid) ? State::kInterrupted : State::kGone;
+  std::size_t left = states_.size() - threads_.size();
   for (auto& [tid, state] : states_) {
     if (state != State::kInterrupted) continue;
+    if (left-- > kCrowd) nap_until_stopped(tid);
     StoppedThread thread{tid};
-    if (wait_until_stopped(thread, deadline)) threads_.push_back(thread);
+    if (!wait_until_stopped(thread, deadline)) continue;
+    threads_.push_back(thread);
+    capture(threads_.back());
   }
 }
 
@@ -189,9 +220,7 @@ bool Freeze::run_briefly(StoppedThread& thread, std::chrono::nanoseconds duratio
 }
 
 void Freeze::stop_newborn(Clock::time_point deadline) {
-  std::size_t known = threads_.size();
   while (seize_new_threads()) stop_seized(deadline);
-  for (std::size_t i = known; i < threads_.size(); ++i) capture(threads_[i]);
 }
 
 // clone() with an exit signal other than SIGCHLD may make a process of its own, which the kernel
@@ -204,10 +233,6 @@ void Freeze::release_if_foreign(pid_t parent, Clock::time_point deadline) {
   if (std::find(own.begin(), own.end(), tid) != own.end()) return;
   if (wait_for(tid, Step::kWaitStop, deadline).stopped())
     ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
-}
-
-void Freeze::capture_registers() {
-  for (StoppedThread& thread : threads_) capture(thread);
 }
 
 void Freeze::capture(StoppedThread& thread) {
@@ -223,8 +248,8 @@ void Freeze::capture(StoppedThread& thread) {
                   errno, thread.tid);
 }
 
-RegisterWords Freeze::register_words() const {
-  RegisterWords words;
+RegisterWords Freeze::read_register_words() {
+  RegisterWords words = std::move(words_);
   for (const StoppedThread& thread : threads_) {
     const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
     words.values.insert(words.values.end(), general,

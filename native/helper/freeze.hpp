@@ -34,6 +34,9 @@ struct RegisterWords {
     owners.push_back({first, static_cast<std::uint32_t>(values.size()) - first, tid});
   }
 
+  // Has room for those of so many threads, in memory that was touched.
+  void expect(std::size_t threads);
+
   std::vector<std::uint64_t> values;
   std::vector<Owner> owners;
 };
@@ -54,8 +57,8 @@ class Freeze {
   // Stops the threads that were born of briefly running ones.
   void stop_newborn(Clock::time_point deadline);
 
-  // All register contents, vector state included, as words.
-  RegisterWords register_words() const;
+  // All register contents, vector state included, as words. To be called once.
+  RegisterWords read_register_words();
 
   // Lets all threads go.
   void release();
@@ -69,11 +72,11 @@ class Freeze {
   enum class State { kSeized, kInterrupted, kStopped, kGone };
 
   bool seize_new_threads();
+  bool may_have_new_threads() const;
   void stop_seized(Clock::time_point deadline);
   bool interrupt(pid_t tid);
   WaitStatus wait_for_stop(pid_t tid, Clock::time_point deadline) const;
   bool wait_until_stopped(StoppedThread& thread, Clock::time_point deadline);
-  void capture_registers();
   void capture(StoppedThread& thread);
   void release_if_foreign(pid_t parent, Clock::time_point deadline);
   void detach(StoppedThread& thread);
@@ -82,6 +85,7 @@ class Freeze {
   pid_t pid_;
   std::map<pid_t, State> states_;
   std::vector<StoppedThread> threads_;
+  RegisterWords words_;
   Clock::time_point began_{};
   Clock::time_point ended_{};
 };

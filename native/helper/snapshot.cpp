@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <functional>
 #include <optional>
 
 #include "helper/copy.hpp"
@@ -41,8 +42,9 @@ class Maker {
   virtual ~Maker() = default;
   // Before the pause in which capture() is called.
   virtual void prepare(Snapshot&, Clock::time_point) {}
-  // While the target is stopped.
-  virtual void capture(Freeze& freeze, Clock::time_point deadline) = 0;
+  // While the target is stopped. Calls read_words() once, at the best moment.
+  virtual void capture(Freeze& freeze, Clock::time_point deadline,
+                       const std::function<void()>& read_words) = 0;
   // Still while it is stopped: when hundreds of threads wake up at once, one that is yet to be led
   // through some calls would wait for its turn behind them.
   virtual void let_go(Freeze&, Clock::time_point) {}
@@ -55,9 +57,10 @@ class CloneMaker : public Maker {
   CloneMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
       : pid_(pid), memory_(memory), site_(site), unforked_(pid) {}
 
-  void capture(Freeze& freeze, Clock::time_point deadline) override {
+  void capture(Freeze& freeze, Clock::time_point deadline,
+               const std::function<void()>& read_words) override {
     unforked_.capture(memory_);
-    made_ = clone_target(freeze, memory_, site_, deadline);
+    made_ = clone_target(freeze, memory_, site_, deadline, read_words);
   }
 
   void let_go(Freeze& freeze, Clock::time_point deadline) override {
@@ -96,7 +99,10 @@ class CopyMaker : public Maker {
  public:
   CopyMaker(pid_t pid, const Memory& memory) : copy_(pid, memory) {}
 
-  void capture(Freeze&, Clock::time_point) override { copy_.capture(); }
+  void capture(Freeze&, Clock::time_point, const std::function<void()>& read_words) override {
+    read_words();
+    copy_.capture();
+  }
 
   void finish(Snapshot& snapshot) override {
     copy_.complete();
@@ -156,10 +162,13 @@ std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const Snapsho
   return std::make_unique<CloneMaker>(pid, memory, plan.site);
 }
 
-std::vector<pid_t> tids_of(Freeze& freeze) {
+RegisterWords read_words_of(Freeze& freeze) {
+  RegisterWords words = freeze.read_register_words();
   std::vector<pid_t> tids;
   for (const StoppedThread& thread : freeze.threads()) tids.push_back(thread.tid);
-  return tids;
+  std::vector<std::uint64_t> values = pending_signal_words(tids);
+  words.values.insert(words.values.end(), values.begin(), values.end());
+  return words;
 }
 
 void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan, Maker& maker,
@@ -175,10 +184,8 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   }
   watch.lap("quiesce");
   if (snapshot.quiet) {
-    snapshot.words = freeze.register_words();
-    std::vector<std::uint64_t> values = pending_signal_words(tids_of(freeze));
-    snapshot.words.values.insert(snapshot.words.values.end(), values.begin(), values.end());
-    maker.capture(freeze, Clock::now() + kCaptureLimit);
+    maker.capture(freeze, Clock::now() + kCaptureLimit,
+                  [&] { snapshot.words = read_words_of(freeze); });
     maker.let_go(freeze, Clock::now() + kCaptureLimit);
     watch.lap(plan.method == Method::kClone ? "clone" : "copy");
   }

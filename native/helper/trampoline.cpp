@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "helper/patience.hpp"
@@ -114,13 +115,19 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
 }
 
 // Goes on to the next stop: the entry or exit of a call, a clone, or a signal.
-WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline) {
+template <typename Meanwhile>
+WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline, Meanwhile meanwhile) {
   if (ptrace(PTRACE_SYSCALL, tid, nullptr, static_cast<long>(signal)) == 0) {
+    meanwhile();
     WaitStatus status = wait_for(tid, Step::kRunTrampoline, deadline);
     if (status.stopped()) return status;
   }
   throw Failure(Step::kRunTrampoline, "target-exited",
                 "a thread ended while the target was being cloned", errno, tid);
+}
+
+WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline) {
+  return run_to_stop(tid, signal, deadline, [] {});
 }
 
 bool is_at_call(const WaitStatus& status) { return status.signal() == (SIGTRAP | 0x80); }
@@ -158,12 +165,17 @@ void require_no_refusal(pid_t tid, const arch::Registers& registers, const Tramp
                   "orphans of the target come back to it as children (it is a subreaper)", 0, tid);
 }
 
-// Runs a task on until its clone() has succeeded or been refused. All signals are blocked but
-// SIGSTOP, which is passed on.
-pid_t run_to_clone(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
+// Runs a task on until its clone() has succeeded or been refused; calls meanwhile() when that call
+// has begun. All signals are blocked but SIGSTOP, which is passed on.
+template <typename Meanwhile>
+pid_t run_to_clone(pid_t tid, const TrampolineSite& site, Clock::time_point deadline,
+                   Meanwhile meanwhile) {
   int signal = 0;
+  bool cloning = false, done = false;
   for (;;) {
-    WaitStatus status = run_to_stop(tid, signal, deadline);
+    WaitStatus status = run_to_stop(tid, signal, deadline, [&] {
+      if (cloning && !std::exchange(done, true)) meanwhile();
+    });
     signal = brings_signal(status) ? status.signal() : 0;
     if (status.event() == PTRACE_EVENT_CLONE) {
       unsigned long born = 0;
@@ -171,8 +183,9 @@ pid_t run_to_clone(pid_t tid, const TrampolineSite& site, Clock::time_point dead
       return static_cast<pid_t>(born);
     }
     arch::Registers registers;
-    if (is_at_call(status) && arch::get_registers(tid, registers))
-      require_no_refusal(tid, registers, site);
+    if (!is_at_call(status) || !arch::get_registers(tid, registers)) continue;
+    require_no_refusal(tid, registers, site);
+    cloning = registers.orig_rax == SYS_clone;
   }
 }
 
@@ -200,7 +213,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
                     0, thread->tid);
     place_trampoline(*thread, memory, site);
     if (!enter_trampoline(*thread, site, deadline)) continue;
-    pid_t middleman = run_to_clone(thread->tid, site, deadline);
+    pid_t middleman = run_to_clone(thread->tid, site, deadline, [] {});
     MiddlemanGuard guard{middleman};
     wait_for_birth(middleman, deadline);
     use(middleman);
@@ -262,10 +275,10 @@ TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
 }
 
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
-                         Clock::time_point deadline) {
+                         Clock::time_point deadline, const std::function<void()>& meanwhile) {
   CloneResult result{};
   result.injected = with_middleman(freeze, memory, site, deadline, [&](pid_t middleman) {
-    result.clone = run_to_clone(middleman, site, deadline);
+    result.clone = run_to_clone(middleman, site, deadline, meanwhile);
     wait_for_birth(result.clone, deadline);
   });
   if (ptrace(PTRACE_SETOPTIONS, result.clone, nullptr, PTRACE_O_EXITKILL) != 0)

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "helper/freeze.hpp"
 #include "helper/memory.hpp"
@@ -26,8 +27,9 @@ struct CloneResult {
 
 // Throws Failure(kRunTrampoline, "clone-refused") with the errno of the refused clone; the target
 // is then still intact. "retry" if no thread can serve at this moment, but one will soon.
+// Calls meanwhile() once, on the way, while the kernel copies the page tables.
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
-                         Clock::time_point deadline);
+                         Clock::time_point deadline, const std::function<void()>& meanwhile);
 
 struct FaultDescriptor {
   int descriptor;  // a userfaultfd of the target's memory, in our table only

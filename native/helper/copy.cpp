@@ -157,6 +157,7 @@ char* MemoryCopy::reserve(const MapEntry& entry) {
 }
 
 void MemoryCopy::capture() {
+  page_map_.emplace(pid_);
   mappings_ = read_mappings(pid_);
   std::vector<TrackedArea> areas = areas_read_ahead();
   if (!areas.empty()) tracker_->conclude(areas);
@@ -183,7 +184,7 @@ void MemoryCopy::capture_from(MapEntry entry, std::uint64_t start, std::uint64_t
 
 void MemoryCopy::capture_entry(const MapEntry& entry) {
   std::size_t absent = residence_.absent.size(), closed = residence_.protected_.size();
-  residence_.add(pid_, pid_, entry);
+  residence_.add(*page_map_, *page_map_, entry);
   if (is_readable(entry) && changes(entry)) {
     read_present_pages(entry, absent, reserve(entry));
   } else if (residence_.protected_.size() > closed) {
@@ -194,6 +195,7 @@ void MemoryCopy::capture_entry(const MapEntry& entry) {
 }
 
 void MemoryCopy::read_ahead(WriteTracker& tracker) {
+  page_map_.emplace(pid_);
   for (const MapEntry& entry : read_mappings(pid_))
     if (is_trackable(entry) && tracker.watch(entry)) capture_entry(entry);
   ahead_ = std::move(parts_);

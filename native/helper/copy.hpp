@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "helper/clone.hpp"
@@ -79,6 +80,7 @@ class MemoryCopy {
   std::vector<Part> parts_;
   std::size_t captured_ = 0;  // the first so many of them were read by capture()
   std::vector<Part> written_;
+  std::optional<PageMap> page_map_;  // opened anew when it is used: another program has another
   Residence residence_;
   const WriteTracker* tracker_ = nullptr;
   std::vector<Part> ahead_;   // what was read ahead; by address

@@ -55,9 +55,9 @@ struct Pages {
   Stretches guards;
 };
 
-Pages pages_of(pid_t pid, const MapEntry& entry) {
+Pages pages_of(const PageMap& map, const MapEntry& entry) {
   Pages pages;
-  int fd = open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
+  int fd = map.descriptor();
   if (fd < 0) return pages;
   PageQuery guards, written;
   guards.all_of = page::kGuard;
@@ -71,7 +71,6 @@ Pages pages_of(pid_t pid, const MapEntry& entry) {
     pages.written.clear();
     pages.known = read_page_map(fd, entry, pages.written);
   }
-  close(fd);
   return pages;
 }
 
@@ -88,18 +87,10 @@ void append_all(Stretches& to, const Stretches& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-}  // namespace
-
-void Residence::add(pid_t pid, pid_t shared_pid, const MapEntry& entry) {
-  pid_t owner = (entry.perms & wire::kShared) != 0 ? shared_pid : pid;
-  append_all(absent, absent_stretches(owner, entry));
-  append_all(protected_, protected_stretches(owner, entry));
-}
-
-std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry) {
+std::vector<Stretch> absent_stretches(const PageMap& map, const MapEntry& entry) {
   std::vector<Stretch> absent;
   if ((entry.perms & wire::kWrite) == 0 || entry.end - entry.start < kShortest) return absent;
-  Pages pages = pages_of(pid, entry);
+  Pages pages = pages_of(map, entry);
   if (!pages.known) return absent;
   pages.written.push_back({entry.end, entry.end});
   std::uint64_t from = entry.start;
@@ -113,10 +104,24 @@ std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry) {
   return absent;
 }
 
-std::vector<Stretch> protected_stretches(pid_t pid, const MapEntry& entry) {
+std::vector<Stretch> protected_stretches(const PageMap& map, const MapEntry& entry) {
   if (!may_be_protected(entry)) return {};
-  Pages pages = pages_of(pid, entry);
+  Pages pages = pages_of(map, entry);
   return pages.known ? pages.written : Stretches{{entry.start, entry.end}};
+}
+
+}  // namespace
+
+PageMap::PageMap(pid_t pid)
+    : descriptor_(
+          open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+PageMap::~PageMap() { close(descriptor_); }
+
+void Residence::add(const PageMap& own, const PageMap& shared, const MapEntry& entry) {
+  const PageMap& owner = (entry.perms & wire::kShared) != 0 ? shared : own;
+  append_all(absent, absent_stretches(owner, entry));
+  append_all(protected_, protected_stretches(owner, entry));
 }
 
 }  // namespace reachscan::helper

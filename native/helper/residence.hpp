@@ -13,23 +13,31 @@
 
 namespace reachscan::helper {
 
-// What is known of all mappings of a process; ascending.
-struct Residence {
-  std::vector<Stretch> absent;
-  std::vector<Stretch> protected_;
+class PageMap {
+ public:
+  explicit PageMap(pid_t pid);
+  ~PageMap();
+  PageMap(const PageMap&) = delete;
+  PageMap& operator=(const PageMap&) = delete;
 
-  // `shared_pid`: whose page map tells about shared memory, for which a clone has no pages yet.
-  void add(pid_t pid, pid_t shared_pid, const MapEntry& entry);
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;  // negative where it may not be read
 };
 
-// Stretches of a writable mapping without such pages, ascending; those shorter than 64 KiB are left
-// out, unless a guard is in them. Empty where the page map cannot be read. For shared memory only
-// the target's own page map tells.
-std::vector<Stretch> absent_stretches(pid_t pid, const MapEntry& entry);
+// What is known of all mappings of a process; ascending.
+struct Residence {
+  // Of writable mappings, without such pages; those shorter than 64 KiB are left out, unless a
+  // guard is in them. None where the page map cannot be read.
+  std::vector<Stretch> absent;
+  // With such pages, of mappings that may be read or written no longer: the program has protected
+  // them since (as the loader does with what it has relocated), and can undo that. All of a mapping
+  // where the page map cannot be read.
+  std::vector<Stretch> protected_;
 
-// Stretches with such pages of a mapping that may be read or written no longer: the program has
-// protected them since (as the loader does with what it has relocated), and can undo that. All of
-// the mapping where the page map cannot be read.
-std::vector<Stretch> protected_stretches(pid_t pid, const MapEntry& entry);
+  // `shared` tells about shared memory: a clone has no pages of it yet, only the target has.
+  void add(const PageMap& own, const PageMap& shared, const MapEntry& entry);
+};
 
 }  // namespace reachscan::helper

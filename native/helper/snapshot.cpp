@@ -72,15 +72,17 @@ class CloneMaker : public Maker {
     unforked_.restore(*snapshot.clone);
     snapshot.unforked_left_out = unforked_.left_out();
     snapshot.mappings = read_mappings(made_.clone);
-    for (const MapEntry& entry : snapshot.mappings) add_residence(snapshot, entry);
+    PageMap own(made_.clone), shared(pid_);
+    for (const MapEntry& entry : snapshot.mappings) add_residence(snapshot, own, shared, entry);
   }
 
  private:
   // What the program has forbidden itself, the clone allows itself again.
-  void add_residence(Snapshot& snapshot, const MapEntry& entry) const {
+  void add_residence(Snapshot& snapshot, const PageMap& own, const PageMap& shared,
+                     const MapEntry& entry) const {
     std::vector<Stretch>& closed = snapshot.residence.protected_;
     std::size_t known = closed.size();
-    snapshot.residence.add(made_.clone, pid_, entry);
+    snapshot.residence.add(own, shared, entry);
     if ((entry.perms & wire::kRead) != 0 || closed.size() == known) return;
     std::uint64_t length = entry.end - entry.start;
     if (snapshot.clone->call(SYS_mprotect, {entry.start, length, PROT_READ, 0, 0, 0}) >= 0) return;

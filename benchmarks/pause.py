@@ -4,8 +4,8 @@
 
 The floor of the pause is one copy of the page tables, which is what fork() does; with many threads
 it is stopping them all and letting them go. Measurements alternate, so that all see the same
-machine. Without options: 1 and 4 GB with 2 and 64 threads, and 1000 threads. With --track: 4 and 8 GB
-by that method, which takes as much memory again.
+machine. Without options: 1 and 4 GB with 2 and 64 threads, and 1000 threads. With --track: 4 and
+8 GB by that method, which takes as much memory again.
 """
 
 from __future__ import annotations

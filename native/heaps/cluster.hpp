@@ -9,6 +9,7 @@ namespace reachscan::heaps {
 
 constexpr uint64_t kGranule = 16;
 constexpr uint64_t kSpan = 64 * kGranule;  // bytes covered by one pair of words
+constexpr uint64_t kPairsInLine = 4;       // of the cache
 constexpr uint64_t kTract = 1 << 16;       // bytes that are looked up, and waited for, together
 
 inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
@@ -26,8 +27,10 @@ struct Cluster {
   uint8_t* queued;       // for each tract, whether it waits to be gone through
 
   void allocate(MapMemory map) {
-    // One pair more at the end, where a boundary may stand, and one before the first.
-    words = static_cast<uint64_t*>(map((length / kSpan + 2) * 2 * sizeof(uint64_t))) + 2;
+    // One pair more at the end, where a boundary may stand; and one before the first, in a cache
+    // line of its own, so that those of a tract begin with a line.
+    uint64_t pairs = length / kSpan + 1 + kPairsInLine;
+    words = static_cast<uint64_t*>(map(pairs * 2 * sizeof(uint64_t))) + 2 * kPairsInLine;
     carries = static_cast<uint64_t*>(map((length / kTract + 1) * sizeof(uint64_t)));
     queued = static_cast<uint8_t*>(map(length / kTract + 1));
   }

@@ -78,7 +78,7 @@ class Inboxes {
   // Empties a box.
   template <bool kShared>
   [[gnu::noinline]] void look_up(const heaps::Cluster& cluster, Box& box, uint64_t tract) {
-    for (uint64_t base = tract; base < tract + kTract; base += kSpansInLine * heaps::kSpan)
+    for (uint64_t base = tract; base < tract + kTract; base += heaps::kPairsInLine * heaps::kSpan)
       __builtin_prefetch(cluster.pair(base));
     int64_t put_off = 0;
     for (unsigned i = 0; i < box.count; ++i) {
@@ -97,8 +97,6 @@ class Inboxes {
     Box& box = boxes_[cluster.tract_of(noted)];
     if (!box.in_line) put_in_line(box, noted);
   }
-
-  static constexpr uint64_t kSpansInLine = 4;  // pairs of words in a cache line
 
   BlockMap& blocks_;
   Team& team_;

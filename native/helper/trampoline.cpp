@@ -16,6 +16,7 @@
 
 #include "helper/patience.hpp"
 #include "helper/process.hpp"
+#include "helper/urgency.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -216,6 +217,8 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
     pid_t middleman = run_to_clone(thread->tid, site, deadline, [] {});
     MiddlemanGuard guard{middleman};
     wait_for_birth(middleman, deadline);
+    // It is no thread of the target, and ends when it has done its work, with us or without.
+    make_urgent(middleman);
     use(middleman);
     return thread->tid;
   }

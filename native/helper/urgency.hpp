@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/types.h>
 
 namespace reachscan::helper {
 
@@ -22,5 +23,15 @@ class Urgency {
   int policy_;
   sched_param parameters_{};
 };
+
+// The same for another task until it ends, but not for its children. One that is urgent by itself
+// stays as it is.
+inline void make_urgent(pid_t tid) {
+  int policy = sched_getscheduler(tid);
+  if (policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE) return;
+  sched_param urgent{};
+  urgent.sched_priority = 1;
+  sched_setscheduler(tid, SCHED_FIFO | SCHED_RESET_ON_FORK, &urgent);
+}
 
 }  // namespace reachscan::helper

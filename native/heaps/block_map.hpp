@@ -37,8 +37,8 @@ class BlockMap {
     for (const abi::Mapping& m : space)
       if (Space::is_anonymous(m)) extend(m.start, m.end);
     for (std::size_t i = 0; i < cluster_count_; ++i) {
-      clusters_[i].first_tract = tract_count_;
-      tract_count_ += clusters_[i].length / kTract + 1;
+      clusters_[i].first_tract = tracts_;
+      tracts_ += clusters_[i].length / kTract + 1;
       clusters_[i].allocate(map);
     }
   }
@@ -91,7 +91,9 @@ class BlockMap {
     return nullptr;
   }
 
-  uint64_t tract_count() const { return tract_count_; }
+  // How many tracts there are in all clusters; in how many of them regions are. After finish().
+  uint64_t tracts() const { return tracts_; }
+  uint64_t inhabited_tracts() const { return inhabited_tracts_; }
 
   // The live block that `value` points into, wherever in it; 0 if none. One past the end is not in.
   uint64_t block_of(uint64_t value) const {
@@ -181,7 +183,7 @@ class BlockMap {
   void finish() {
     sort_regions();
     for (const Region& region : regions)
-      cluster_of(region.start)->note_carries(region.start, region.end);
+      inhabited_tracts_ += cluster_of(region.start)->note_region(region.start, region.end);
   }
 
   void sort_regions() {
@@ -232,6 +234,7 @@ class BlockMap {
   }
 
   uint64_t block_around(const Cluster& cluster, uint64_t value) const {
+    if (!cluster.is_inhabited(value)) return 0;
     uint64_t granule = value & ~(kGranule - 1);
     uint64_t start = cluster.last_edge(value);
     if (start == 0) return 0;
@@ -269,7 +272,7 @@ class BlockMap {
         return;
       }
     }
-    clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr};
+    clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr, nullptr};
   }
 
   // The end of a cluster's last region has no cluster of its own; it shares the spare pair.
@@ -325,7 +328,8 @@ class BlockMap {
 
   Cluster clusters_[kMaxClusters] = {};
   std::size_t cluster_count_ = 0;
-  uint64_t tract_count_ = 0;
+  uint64_t tracts_ = 0;
+  uint64_t inhabited_tracts_ = 0;
 };
 
 }  // namespace reachscan::heaps

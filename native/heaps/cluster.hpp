@@ -24,6 +24,7 @@ struct Cluster {
   uint64_t first_tract;  // how many tracts there are in the clusters before
   uint64_t* words;       // pairs of starts and marks
   uint64_t* carries;     // for each tract, the last start or boundary before it, 0 if none
+  uint8_t* inhabited;    // for each tract, whether there is a region in it
   uint8_t* queued;       // for each tract, whether it waits to be gone through
 
   void allocate(MapMemory map) {
@@ -32,6 +33,7 @@ struct Cluster {
     uint64_t pairs = length / kSpan + 1 + kPairsInLine;
     words = static_cast<uint64_t*>(map(pairs * 2 * sizeof(uint64_t))) + 2 * kPairsInLine;
     carries = static_cast<uint64_t*>(map((length / kTract + 1) * sizeof(uint64_t)));
+    inhabited = static_cast<uint8_t*>(map(length / kTract + 1));
     queued = static_cast<uint8_t*>(map(length / kTract + 1));
   }
 
@@ -40,6 +42,8 @@ struct Cluster {
   uint64_t* pair(uint64_t address) const { return words + (address - start) / kSpan * 2; }
 
   uint64_t tract_of(uint64_t address) const { return first_tract + (address - start) / kTract; }
+
+  bool is_inhabited(uint64_t address) const { return inhabited[(address - start) / kTract] != 0; }
 
   // Notes that a tract is to be gone through. False: that is noted already.
   bool queue_tract(uint64_t address) const {
@@ -81,7 +85,18 @@ struct Cluster {
 
   uint8_t* queued_at(uint64_t address) const { return queued + (address - start) / kTract; }
 
-  // Notes the carries of the tracts of [from, to).
+  // Notes that a region is in the tracts of [from, to). Returns how many of them had none.
+  uint64_t note_region(uint64_t from, uint64_t to) const {
+    uint64_t newly = 0;
+    for (uint64_t tract = from & ~(kTract - 1); tract < to; tract += kTract) {
+      newly += !is_inhabited(tract);
+      inhabited[(tract - start) / kTract] = 1;
+    }
+    note_carries(from, to);
+    return newly;
+  }
+
+ private:
   void note_carries(uint64_t from, uint64_t to) const {
     uint64_t last = 0;
     for (uint64_t base = from & ~(kSpan - 1); base < to; base += kSpan) {

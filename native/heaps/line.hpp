@@ -13,10 +13,12 @@ class Line {
 
   std::uint64_t size() const { return size_; }
 
-  // There must be room.
-  void put(std::uint64_t item) {
+  // False when full.
+  bool put(std::uint64_t item) {
+    if (size_ == capacity_) return false;
     std::uint64_t last = first_ + size_++;
     items_[last < capacity_ ? last : last - capacity_] = item;
+    return true;
   }
 
   // There must be one.

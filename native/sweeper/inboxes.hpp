@@ -16,8 +16,8 @@ class Inboxes {
       : blocks_(blocks),
         team_(team),
         near_(blocks),
-        boxes_(static_cast<Box*>(map_memory(blocks.tract_count() * sizeof(Box)))),
-        line_(map_memory, team.tract_count()) {}
+        boxes_(static_cast<Box*>(map_memory(blocks.tracts() * sizeof(Box)))),
+        line_(blocks) {}
 
   // How many values there are in the inboxes, and how many tracts wait for their turn.
   int64_t values() const { return values_; }
@@ -36,7 +36,7 @@ class Inboxes {
     uint64_t tract = line_.take();
     const heaps::Cluster& cluster = *near_.of(tract);
     Box& box = boxes_[cluster.tract_of(tract)];
-    box.in_line = false;
+    box.state = kAtRest;
     look_up<kShared>(cluster, box, tract);
     return tract;
   }
@@ -44,10 +44,13 @@ class Inboxes {
  private:
   static constexpr uint64_t kGroup = 64;
 
+  // Of a tract. A box that has values is in line.
+  enum State : uint8_t { kAtRest, kInLine, kUninhabited };
+
   struct Box {
     static constexpr unsigned kMost = 31;
+    State state;
     uint8_t count;
-    bool in_line;
     uint16_t offsets[kMost];  // of values, from the start of the tract
   };
   static_assert(kTract == 1 << 16 && sizeof(Box) == 64);
@@ -64,15 +67,19 @@ class Inboxes {
   template <bool kShared>
   [[gnu::always_inline]] void add(const heaps::Cluster& cluster, uint64_t value) {
     Box& box = boxes_[cluster.tract_of(value)];
+    if (box.state != kInLine && !put_in_line(cluster, box, value)) return;
     box.offsets[box.count++] = static_cast<uint16_t>(value);
     ++values_;
-    if (!box.in_line) put_in_line(box, value);
     if (box.count == Box::kMost) look_up<kShared>(cluster, box, value & ~(kTract - 1));
   }
 
-  [[gnu::noinline]] void put_in_line(Box& box, uint64_t address) {
-    box.in_line = true;
-    line_.put(address & ~(kTract - 1));
+  // False: no block can be there.
+  [[gnu::noinline]] bool put_in_line(const heaps::Cluster& cluster, Box& box, uint64_t address) {
+    if (box.state == kAtRest) {
+      box.state = cluster.is_inhabited(address) ? kInLine : kUninhabited;
+      if (box.state == kInLine) line_.put(address & ~(kTract - 1));
+    }
+    return box.state == kInLine;
   }
 
   // Empties a box.
@@ -94,15 +101,14 @@ class Inboxes {
 
   // A block that begins before this tract, or whose first granule is the last one of it.
   void expect_visit(const heaps::Cluster& cluster, uint64_t noted) {
-    Box& box = boxes_[cluster.tract_of(noted)];
-    if (!box.in_line) put_in_line(box, noted);
+    put_in_line(cluster, boxes_[cluster.tract_of(noted)], noted);
   }
 
   BlockMap& blocks_;
   Team& team_;
   heaps::NearCluster near_;
   Box* boxes_;
-  heaps::Line line_;
+  TractLine line_;
   int64_t values_ = 0;
 };
 

@@ -15,6 +15,24 @@ namespace reachscan::sweeper {
 using heaps::BlockMap;
 using heaps::kTract;
 
+// A line of tracts that each is in at most once.
+class TractLine {
+ public:
+  explicit TractLine(const BlockMap& blocks) : line_(map_memory, blocks.inhabited_tracts() + 1) {}
+
+  uint64_t size() const { return line_.size(); }
+  uint64_t take() { return line_.take(); }
+
+  // A tract that got lost would make blocks leaks.
+  void put(uint64_t start) {
+    if (!line_.put(start))
+      refuse(abi::Refusal::kNoMemory, "more of the heap waits to be scanned than there is", start);
+  }
+
+ private:
+  heaps::Line line_;
+};
+
 class Team {
  public:
   static constexpr uint64_t kLeastMany = 4096;
@@ -22,13 +40,9 @@ class Team {
   // `least_many`: see many().
   explicit Team(const BlockMap& blocks, uint64_t least_many = kLeastMany)
       : blocks_(blocks),
-        tract_count_(count_tracts(blocks)),
         least_many_(least_many),
         ranges_(map_memory, kMaxRanges),
-        tracts_(map_memory, tract_count_) {}
-
-  // The most that there can be with blocks in them.
-  uint64_t tract_count() const { return tract_count_; }
+        tracts_(blocks) {}
 
   // Members are counted before they start, so that the others do not end without them.
   void join() { __atomic_add_fetch(&members_, 1, __ATOMIC_RELAXED); }
@@ -77,7 +91,10 @@ class Team {
 
   // How many blocks that wait to be scanned are many: one for each tract, but not less than one
   // knows what to do with.
-  uint64_t many() const { return tract_count_ > least_many_ ? tract_count_ : least_many_; }
+  uint64_t many() const {
+    uint64_t tracts = blocks_.inhabited_tracts();
+    return tracts > least_many_ ? tracts : least_many_;
+  }
 
   // Whether it pays to go through them by address: with those that are put off, and `values` that
   // are known to one member.
@@ -122,13 +139,6 @@ class Team {
     return __atomic_load_n(&value, __ATOMIC_RELAXED);
   }
 
-  static uint64_t count_tracts(const BlockMap& blocks) {
-    uint64_t tracts = 1;
-    for (const heaps::Region& region : blocks.regions)
-      tracts += (region.end - region.start) / kTract + 2;
-    return tracts;
-  }
-
   void count_stock() {
     __atomic_store_n(&stock_, tracts_.size() + ranges_.size(), __ATOMIC_RELAXED);
   }
@@ -143,10 +153,9 @@ class Team {
   }
 
   const BlockMap& blocks_;
-  uint64_t tract_count_;
   uint64_t least_many_;
   heaps::List<heaps::Range> ranges_;
-  heaps::Line tracts_;  // each is in it at most once
+  TractLine tracts_;
   uint32_t locked_ = 0;
   uint64_t scanned_ = 0;
   int64_t put_off_ = 0;

@@ -8,6 +8,7 @@ namespace reachscan::tests {
 namespace {
 
 constexpr uint64_t kHeader = 16;
+constexpr uint64_t kNobodysBytes = 32 << 20;
 
 uint64_t chunk_bytes(std::size_t words) {
   return std::max<uint64_t>(32, heaps::align_up(8 * words + 8, heaps::kGranule));
@@ -16,7 +17,8 @@ uint64_t chunk_bytes(std::size_t words) {
 const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& words) {
   uint64_t bytes = 2 * kHeader;
   for (std::size_t count : words) bytes += chunk_bytes(count);
-  memory.map(kWorld, heaps::align_up(bytes, heaps::kPage));
+  uint64_t end = memory.map(kWorld, heaps::align_up(bytes, heaps::kPage)) + bytes;
+  memory.map(heaps::align_up(end, heaps::kPage), kNobodysBytes);
   return memory.space();
 }
 
@@ -67,6 +69,10 @@ void Graph::check_extents() const {
     CHECK_EQ(blocks.block_of(ends_[block] - 1), start(block));
     CHECK_EQ(blocks.block_of(ends_[block]), uint64_t{0});
   }
+}
+
+uint64_t Graph::nobodys(uint64_t offset) const {
+  return memory.mappings().back().start + offset % kNobodysBytes;
 }
 
 std::size_t Graph::block_at(uint64_t value) const {

@@ -28,6 +28,8 @@ class Graph {
   void point(std::size_t from, std::size_t word, std::size_t to, uint64_t offset = 0) {
     memory.put(starts_[from] + 8 * word, starts_[to] + offset);
   }
+  // A place in memory behind the heap that is like it but no heap.
+  uint64_t nobodys(uint64_t offset) const;
   // Lets the next word of the root area point into a block.
   void root(std::size_t to, uint64_t offset = 0);
   // A marker in a team of its own.

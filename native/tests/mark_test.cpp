@@ -209,6 +209,22 @@ CASE(blocks_around_the_edges_of_tracts_are_put_off_and_found_again) {
   }
 }
 
+// Most of what looks like a pointer points to memory of the program that is no heap.
+CASE(pointers_to_memory_that_is_no_heap) {
+  Host host;
+  std::vector<std::size_t> words(300, 3);
+  words[0] = 60001;
+  Graph graph(words);
+  for (std::size_t w = 0; w < graph.words(0); ++w)
+    graph.memory.put(graph.start(0) + 8 * w, graph.nobodys(w * 2000));
+  for (std::size_t block = 1; block < 200; ++block) graph.point(0, block * 300, block);
+  for (std::size_t block = 200; block < 300; ++block) graph.point(block - 100, 1, block);
+  graph.root(0);
+  graph.mark(1);
+  graph.check_marks();
+  graph.check_extents();
+}
+
 // What is found in a tract may point into a block that began before it.
 CASE(pointers_into_the_middle_of_blocks_that_span_tracts) {
   Host host;

@@ -21,7 +21,9 @@ class Line {
     return true;
   }
 
-  // There must be one.
+  // Which is the next one. There must be one, as for the other.
+  std::uint64_t next() const { return items_[first_]; }
+
   std::uint64_t take() {
     std::uint64_t item = items_[first_++];
     if (first_ == capacity_) first_ = 0;

@@ -12,15 +12,14 @@ namespace reachscan::sweeper {
 
 class Inboxes {
  public:
-  Inboxes(BlockMap& blocks, Team& team)
+  explicit Inboxes(BlockMap& blocks)
       : blocks_(blocks),
-        team_(team),
         near_(blocks),
         boxes_(static_cast<Box*>(map_memory(blocks.tracts() * sizeof(Box)))),
         line_(blocks) {}
 
   // How many values there are in the inboxes, and how many tracts wait for their turn.
-  int64_t values() const { return values_; }
+  uint64_t values() const { return values_; }
   uint64_t tracts() const { return line_.size(); }
 
   template <bool kShared>
@@ -38,6 +37,7 @@ class Inboxes {
     Box& box = boxes_[cluster.tract_of(tract)];
     box.state = kAtRest;
     look_up<kShared>(cluster, box, tract);
+    if (line_.size() != 0) fetch_tract(line_.next());
     return tract;
   }
 
@@ -82,19 +82,26 @@ class Inboxes {
     return box.state == kInLine;
   }
 
+  // What its turn begins with: its bitmaps, and the way to its pages.
+  void fetch_tract(uint64_t tract) {
+    fetch_bitmaps(*near_.of(tract), tract);
+    for (uint64_t page = tract; page < tract + kTract; page += heaps::kPage)
+      __builtin_prefetch(reinterpret_cast<const void*>(page));
+  }
+
+  static void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t tract) {
+    for (uint64_t base = tract; base < tract + kTract; base += heaps::kPairsInLine * heaps::kSpan)
+      __builtin_prefetch(cluster.pair(base));
+  }
+
   // Empties a box.
   template <bool kShared>
   [[gnu::noinline]] void look_up(const heaps::Cluster& cluster, Box& box, uint64_t tract) {
-    for (uint64_t base = tract; base < tract + kTract; base += heaps::kPairsInLine * heaps::kSpan)
-      __builtin_prefetch(cluster.pair(base));
-    int64_t put_off = 0;
+    fetch_bitmaps(cluster, tract);
     for (unsigned i = 0; i < box.count; ++i) {
       uint64_t noted = blocks_.put_off<kShared>(cluster, tract + box.offsets[i]);
-      if (noted == 0) continue;
-      ++put_off;
-      if (noted - tract >= kTract) expect_visit(cluster, noted);
+      if (noted != 0 && noted - tract >= kTract) expect_visit(cluster, noted);
     }
-    team_.count_put_off(put_off);
     values_ -= box.count;
     box.count = 0;
   }
@@ -105,11 +112,10 @@ class Inboxes {
   }
 
   BlockMap& blocks_;
-  Team& team_;
   heaps::NearCluster near_;
   Box* boxes_;
   TractLine line_;
-  int64_t values_ = 0;
+  uint64_t values_ = 0;
 };
 
 }  // namespace reachscan::sweeper

@@ -20,7 +20,7 @@ class Marker {
         blocks_(blocks),
         team_(team),
         near_(blocks),
-        inboxes_(blocks, team),
+        inboxes_(blocks),
         found_(blocks.hull(), 2 * team.many()) {}
 
   // Scans [start, end), word-aligned, as a root.
@@ -154,7 +154,6 @@ class Marker {
       fetch(claimed_[i].start);
       fetch(claimed_[i].end - 8);
     }
-    team_.count_put_off(static_cast<int64_t>(before) - claimed_count_);
   }
 
   bool enter_tract() {
@@ -163,7 +162,7 @@ class Marker {
     if (start == 0) return false;
     tract_ = {start, start + kTract};
     tract_cluster_ = blocks_.cluster_of(start);
-    by_address_ = team_.is_much(inboxes_.values());
+    by_address_ = inboxes_.values() >= team_.many() / 2;
     return true;
   }
 

@@ -21,6 +21,7 @@ class TractLine {
   explicit TractLine(const BlockMap& blocks) : line_(map_memory, blocks.inhabited_tracts() + 1) {}
 
   uint64_t size() const { return line_.size(); }
+  uint64_t next() const { return line_.next(); }
   uint64_t take() { return line_.take(); }
 
   // A tract that got lost would make blocks leaks.
@@ -87,19 +88,11 @@ class Team {
     return start;
   }
 
-  void count_put_off(int64_t more) { __atomic_add_fetch(&put_off_, more, __ATOMIC_RELAXED); }
-
-  // How many blocks that wait to be scanned are many: one for each tract, but not less than one
+  // How many values, or blocks to be scanned, are many: one for each tract, but not less than one
   // knows what to do with.
   uint64_t many() const {
     uint64_t tracts = blocks_.inhabited_tracts();
     return tracts > least_many_ ? tracts : least_many_;
-  }
-
-  // Whether it pays to go through them by address: with those that are put off, and `values` that
-  // are known to one member.
-  bool is_much(int64_t values) const {
-    return get(put_off_) + values >= static_cast<int64_t>(many() / 2);
   }
 
   // For a member without work. True: there is some to take. False: all are done.
@@ -158,7 +151,6 @@ class Team {
   TractLine tracts_;
   uint32_t locked_ = 0;
   uint64_t scanned_ = 0;
-  int64_t put_off_ = 0;
   // Everybody looks at these all the time; they change only when somebody runs out of work.
   alignas(64) uint64_t stock_ = 0;
   uint32_t members_ = 1;

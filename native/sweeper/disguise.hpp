@@ -41,7 +41,7 @@ class DisguiseFilter {
   }
 
  private:
-  [[gnu::target("avx2,bmi")]] unsigned passing_lanes(uint64_t line) const {
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] unsigned passing_lanes(uint64_t line) const {
     return bits_of_lanes(line) | bits_of_lanes(line + 32) << 4;
   }
 

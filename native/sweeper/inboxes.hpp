@@ -100,15 +100,12 @@ class Inboxes {
     fetch_bitmaps(cluster, tract);
     for (unsigned i = 0; i < box.count; ++i) {
       uint64_t noted = blocks_.put_off<kShared>(cluster, tract + box.offsets[i]);
-      if (noted != 0 && noted - tract >= kTract) expect_visit(cluster, noted);
+      // A block that begins before this tract, or whose first granule is the last one of it.
+      if (noted != 0 && noted - tract >= kTract)
+        put_in_line(cluster, boxes_[cluster.tract_of(noted)], noted);
     }
     values_ -= box.count;
     box.count = 0;
-  }
-
-  // A block that begins before this tract, or whose first granule is the last one of it.
-  void expect_visit(const heaps::Cluster& cluster, uint64_t noted) {
-    put_in_line(cluster, boxes_[cluster.tract_of(noted)], noted);
   }
 
   BlockMap& blocks_;

@@ -6,33 +6,12 @@
 // system calls: who waits long naps, and the helper wakes it.
 #pragma once
 
-#include "heaps/block_map.hpp"
-#include "heaps/line.hpp"
-#include "sweeper/host.hpp"
+#include "sweeper/tract_line.hpp"
 
 namespace reachscan::sweeper {
 
 using heaps::BlockMap;
 using heaps::kTract;
-
-// A line of tracts that each is in at most once.
-class TractLine {
- public:
-  explicit TractLine(const BlockMap& blocks) : line_(map_memory, blocks.inhabited_tracts() + 1) {}
-
-  uint64_t size() const { return line_.size(); }
-  uint64_t next() const { return line_.next(); }
-  uint64_t take() { return line_.take(); }
-
-  // A tract that got lost would make blocks leaks.
-  void put(uint64_t start) {
-    if (!line_.put(start))
-      refuse(abi::Refusal::kNoMemory, "more of the heap waits to be scanned than there is", start);
-  }
-
- private:
-  heaps::Line line_;
-};
 
 class Team {
  public:

@@ -1,0 +1,43 @@
+// Tracts in line: first in, first out, each at most once. In memory that is backed only where it is
+// used.
+#pragma once
+
+#include "heaps/block_map.hpp"
+#include "sweeper/host.hpp"
+
+namespace reachscan::sweeper {
+
+class TractLine {
+ public:
+  explicit TractLine(const heaps::BlockMap& blocks)
+      : capacity_(blocks.inhabited_tracts() + 1),
+        tracts_(static_cast<uint64_t*>(map_memory(capacity_ * sizeof(uint64_t)))) {}
+
+  uint64_t size() const { return size_; }
+
+  // A tract that got lost would make blocks leaks.
+  void put(uint64_t start) {
+    if (size_ == capacity_)
+      refuse(abi::Refusal::kNoMemory, "more of the heap waits to be scanned than there is", start);
+    uint64_t last = first_ + size_++;
+    tracts_[last < capacity_ ? last : last - capacity_] = start;
+  }
+
+  // Which is the next one. There must be one, as for take().
+  uint64_t next() const { return tracts_[first_]; }
+
+  uint64_t take() {
+    uint64_t start = tracts_[first_++];
+    if (first_ == capacity_) first_ = 0;
+    --size_;
+    return start;
+  }
+
+ private:
+  uint64_t capacity_;
+  uint64_t* tracts_;
+  uint64_t first_ = 0;
+  uint64_t size_ = 0;
+};
+
+}  // namespace reachscan::sweeper

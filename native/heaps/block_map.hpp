@@ -31,6 +31,11 @@ struct Region {
   bool contains_start(uint64_t address) const { return address - start < end - start; }
 };
 
+struct Hulls {
+  Range low;
+  Range high;
+};
+
 class BlockMap {
  public:
   BlockMap(const Space& space, MapMemory map) : regions(map, kMaxRegions) {
@@ -43,11 +48,27 @@ class BlockMap {
     }
   }
 
-  void add_live(uint64_t address) { add_live(*cluster_of(address), address); }
-  static void add_live(const Cluster& cluster, uint64_t address) {
-    set(cluster.pair(address), address, true, false);
-  }
+  void add_live(uint64_t address) { set(pair_at(address), address, true, false); }
   void add_boundary(uint64_t address) { set(pair_at(address), address, false, true); }
+
+  // Blocks and boundaries of the kSpan bytes from `base` on, a bit for each granule.
+  void add_edges(uint64_t base, uint64_t starts, uint64_t boundaries) {
+    uint64_t* pair = pair_at(base);
+    pair[0] = (pair[0] & ~boundaries) | starts;
+    pair[1] = (pair[1] & ~starts) | boundaries;
+  }
+
+  // Forgets all blocks and boundaries in [from, to).
+  void drop_edges(uint64_t from, uint64_t to) {
+    for (uint64_t base = from & ~(kSpan - 1); base < to; base += kSpan) {
+      uint64_t dropped = ~0ull;
+      if (base < from) dropped &= ~0ull << bit_of(from);
+      if (to - base < kSpan) dropped &= ~(~0ull << bit_of(to));
+      uint64_t* pair = pair_at(base);
+      pair[0] &= ~dropped;
+      pair[1] &= ~dropped;
+    }
+  }
 
   // A block that turned out to be in a free list or the allocator's own.
   void drop_live(uint64_t address) { add_boundary(address); }
@@ -75,12 +96,22 @@ class BlockMap {
   // Whether a word can be a pointer into a heap at all; the cheap test that most words fail.
   bool may_point(uint64_t value) const { return cluster_of(value) != nullptr; }
 
-  // All that may_point() accepts lies in here, and little else does: two comparisons sort out most
-  // words.
-  Range hull() const {
-    if (cluster_count_ == 0) return {0, 0};
-    const Cluster& last = clusters_[cluster_count_ - 1];
-    return {clusters_[0].start, last.start + last.length};
+  // All that may_point() accepts lies in here: two comparisons sort out most words.
+  Range hull() const { return cluster_count_ == 0 ? Range{0, 0} : hull_of(0, cluster_count_); }
+
+  // The same as two ranges, with the widest gap left out: for words of which more than a few are in
+  // the hull. If there is no gap, both are the hull.
+  Hulls hulls() const {
+    std::size_t split = 0;
+    uint64_t widest = 0;
+    for (std::size_t i = 1; i < cluster_count_; ++i) {
+      uint64_t gap = clusters_[i].start - (clusters_[i - 1].start + clusters_[i - 1].length);
+      if (gap <= widest) continue;
+      widest = gap;
+      split = i;
+    }
+    if (split == 0) return {hull(), hull()};
+    return {hull_of(0, split), hull_of(split, cluster_count_)};
   }
 
   // The bitmaps that cover `address`, null if it cannot be one in a heap. To be found once and
@@ -89,6 +120,14 @@ class BlockMap {
     for (std::size_t i = 0; i < cluster_count_; ++i)
       if (clusters_[i].covers(address)) return &clusters_[i];
     return nullptr;
+  }
+
+  // The pair of words for `address`. The end of a cluster's last region has no cluster of its own;
+  // it shares the spare pair.
+  uint64_t* pair_at(uint64_t address) const {
+    const Cluster* cluster = cluster_of(address);
+    if (cluster == nullptr) cluster = cluster_of(address - 1);
+    return cluster->pair(address);
   }
 
   // How many tracts there are in all clusters; in how many of them regions are. After finish().
@@ -212,6 +251,11 @@ class BlockMap {
   static constexpr std::size_t kMaxClusters = 8;
   static constexpr std::size_t kMaxRegions = 1 << 20;
 
+  Range hull_of(std::size_t first, std::size_t end) const {
+    const Cluster& last = clusters_[end - 1];
+    return {clusters_[first].start, last.start + last.length};
+  }
+
   // Sets both marks, or neither if the first is set already. Returns whether it was not.
   template <bool kShared>
   static bool set_marks(uint64_t* marks, uint64_t first, uint64_t second) {
@@ -273,13 +317,6 @@ class BlockMap {
       }
     }
     clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr, nullptr};
-  }
-
-  // The end of a cluster's last region has no cluster of its own; it shares the spare pair.
-  uint64_t* pair_at(uint64_t address) const {
-    const Cluster* cluster = cluster_of(address);
-    if (cluster == nullptr) cluster = cluster_of(address - 1);
-    return cluster->pair(address);
   }
 
   static void set(uint64_t* pair, uint64_t address, bool start, bool mark) {

@@ -41,10 +41,10 @@ class Walker {
     return true;
   }
 
-  Verdict enumerate(BlockMap& blocks) {
+  Verdict enumerate(BlockMap& blocks, OnThreads on_threads) {
     for (std::size_t i = 0; i < instance_count; ++i) {
       if (!instances[i].used) continue;
-      Verdict verdict = claim_instance(i, blocks);
+      Verdict verdict = claim_instance(i, {blocks, totals, on_threads});
       if (!verdict.fine()) return verdict;
     }
     Verdict verdict = claim_mapped(blocks);
@@ -59,7 +59,7 @@ class Walker {
   uint64_t mapped_found = 0;
 
  private:
-  Verdict claim_instance(std::size_t index, BlockMap& blocks) {
+  Verdict claim_instance(std::size_t index, const Enumeration& found) {
     const Instance& instance = instances[index];
     std::size_t first = arenas.size();
     Verdict verdict = list_arenas(instance, static_cast<uint32_t>(index), arenas);
@@ -69,10 +69,10 @@ class Walker {
     mapped_expected += params.mapped_count;
     // Thread arenas first: a page of theirs may look like memory that the main arena got from mmap.
     for (std::size_t i = arenas.size(); i-- > first + 1;) {
-      verdict = claim_thread_arena(space_, instance.layout, arenas[i], blocks, totals);
+      verdict = claim_thread_arena(space_, instance.layout, arenas[i], found);
       if (!verdict.fine()) return verdict;
     }
-    return claim_main_arena(space_, instance, arenas[first], params, blocks, totals);
+    return claim_main_arena(space_, instance, arenas[first], params, found);
   }
 
   // mp_ if it can be found; else the first start in the program break from which a walk ends well.

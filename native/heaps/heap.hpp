@@ -40,10 +40,25 @@ struct Totals {
     ++blocks;
     bytes += size;
   }
+  void add(const Totals& other) {
+    blocks += other.blocks;
+    bytes += other.bytes;
+  }
   void subtract(uint64_t size) {
     --blocks;
     bytes -= size;
   }
+};
+
+// Calls work(context) on as many threads as there are, if so many bytes are worth it, and returns
+// when all are done.
+using OnThreads = void (*)(uint64_t bytes, void (*work)(void* context), void* context);
+
+// Where a walker puts what it finds, and who helps it.
+struct Enumeration {
+  BlockMap& blocks;
+  Totals& totals;
+  OnThreads on_threads;
 };
 
 }  // namespace reachscan::heaps

@@ -16,7 +16,7 @@ class SecondLook {
       : space_(space),
         blocks_(blocks),
         unmarked_(unmarked),
-        filter_(blocks.hull(), find_pointer_guard(space)) {
+        filter_(blocks.hulls(), find_pointer_guard(space)) {
     for (uint32_t reason : kLookedFor) list_of(reason) = List<uint64_t>(map_memory, unmarked);
   }
 

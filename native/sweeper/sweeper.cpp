@@ -169,7 +169,7 @@ void sweep() {
   if (!walker.quiet(control()->hint))
     refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
   heaps::BlockMap blocks(space, map_memory);
-  Verdict verdict = walker.enumerate(blocks);
+  Verdict verdict = walker.enumerate(blocks, on_threads);
   if (!verdict.fine()) refuse_verdict(verdict);
   blocks.finish();
   if (control()->task != abi::Task::kListSuspects) {

@@ -24,9 +24,9 @@ class Team {
         ranges_(map_memory, kMaxRanges),
         tracts_(blocks) {}
 
-  // Members are counted before they start, so that the others do not end without them.
+  // To be called by every member but the first before it does anything else. Who comes when all are
+  // done finds nothing to do.
   void join() { __atomic_add_fetch(&members_, 1, __ATOMIC_RELAXED); }
-  void leave() { __atomic_sub_fetch(&members_, 1, __ATOMIC_RELAXED); }
   bool alone() const { return get(members_) == 1; }
 
   // Whether somebody has nothing to do and finds nothing here.

@@ -11,7 +11,8 @@ namespace {
 
 using sweeper::DisguiseFilter;
 
-constexpr heaps::Range kHull{0x5555'0000'0000, 0x7fff'0000'0000};
+constexpr heaps::Hulls kHulls{{0x5555'0000'0000, 0x5556'0000'0000},
+                              {0x7ff0'0000'0000, 0x7fff'0000'0000}};
 constexpr uint64_t kGuard = 0x8b5c'21f0'93d7'4e66;
 
 uint64_t mangled(uint64_t pointer) {
@@ -21,18 +22,21 @@ uint64_t mangled(uint64_t pointer) {
 
 CASE(pointers_in_disguise_pass_and_plain_words_do_not) {
   Host host;
-  DisguiseFilter filter(kHull, kGuard);
-  for (uint64_t pointer : {kHull.start, kHull.start + 0x1230, kHull.end - 16}) {
-    CHECK(filter.passes(pointer | 1ull << 63));
-    CHECK(filter.passes(pointer | 1ull << 48));
-    CHECK(filter.passes(mangled(pointer)));
-    CHECK(filter.passes(pointer + 8));  // where a block may end
+  DisguiseFilter filter(kHulls, kGuard);
+  for (const heaps::Range& hull : {kHulls.low, kHulls.high}) {
+    for (uint64_t pointer : {hull.start, hull.start + 0x1230, hull.end - 16}) {
+      CHECK(filter.passes(pointer | 1ull << 63));
+      CHECK(filter.passes(pointer | 1ull << 48));
+      CHECK(filter.passes(mangled(pointer)));
+      CHECK(filter.passes(pointer + 8));  // where a block may end
+    }
+    CHECK(filter.passes(hull.end));
+    CHECK(filter.passes(hull.start + heaps::kPage));
+    CHECK(!filter.passes(hull.start + 0x1230));
+    CHECK(!filter.passes(hull.end + 8));
+    CHECK(!filter.passes(hull.end + heaps::kPage));
+    CHECK(!filter.passes(mangled(hull.end)));
   }
-  CHECK(filter.passes(kHull.end));
-  CHECK(filter.passes(kHull.start + heaps::kPage));
-  CHECK(!filter.passes(kHull.start + 0x1230));
-  CHECK(!filter.passes(kHull.end + 8));
-  CHECK(!filter.passes(mangled(kHull.end)));
   for (uint64_t value : {0ull, 1ull, 8ull, 4096ull, ~0ull, 1ull << 62})
     CHECK(!filter.passes(value));
 }
@@ -41,13 +45,14 @@ CASE(pointers_in_disguise_pass_and_plain_words_do_not) {
 CASE(eight_words_at_once_are_judged_as_one_by_one) {
   std::mt19937_64 random(1);
   Host host;
-  const DisguiseFilter narrow(kHull, kGuard);
+  const DisguiseFilter narrow(kHulls, kGuard);
   host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
-  const DisguiseFilter wide(kHull, kGuard);
+  const DisguiseFilter wide(kHulls, kGuard);
   for (unsigned round = 0; round < 20000; ++round) {
     uint64_t words[8];
     for (uint64_t& word : words) {
-      uint64_t base[] = {kHull.start, kHull.end, kHull.start + random() % (kHull.end - kHull.start),
+      const heaps::Range& hull = random() % 2 == 0 ? kHulls.low : kHulls.high;
+      uint64_t base[] = {hull.start, hull.end, hull.start + random() % (hull.end - hull.start),
                          random()};
       word = base[random() % 4] + random() % 33 - 16;
       if (random() % 4 == 0) word = mangled(word);

@@ -135,6 +135,8 @@ abi::Thread& Scene::add_thread(uint64_t cache) {
   return threads.back();
 }
 
+static void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
+
 Found walk(const Scene& scene) {
   Host host;
   Found found;
@@ -144,7 +146,7 @@ Found walk(const Scene& scene) {
   found.instances = walker.instance_count;
   found.quiet = walker.quiet(found.hint);
   heaps::BlockMap blocks(space, sweeper::map_memory);
-  found.verdict = walker.enumerate(blocks);
+  found.verdict = walker.enumerate(blocks, alone);
   found.arenas = walker.arenas.size();
   found.mapped_found = walker.mapped_found;
   found.mapped_expected = walker.mapped_expected;

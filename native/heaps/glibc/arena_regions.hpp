@@ -2,9 +2,9 @@
 // arena by aligned heaps that are linked backwards.
 #pragma once
 
+#include "heaps/glibc/claim_run.hpp"
 #include "heaps/glibc/find_arenas.hpp"
 #include "heaps/glibc/params.hpp"
-#include "heaps/glibc/walk_chunks.hpp"
 
 namespace reachscan::heaps::glibc {
 
@@ -31,13 +31,12 @@ inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
 
 // The runs of one stretch of memory, gaps between them skipped. Returns the last run walked.
 inline Run claim_stretch(uint64_t start, uint64_t limit, uint64_t top, const Region& kind,
-                         BlockMap& blocks, Totals& totals) {
+                         const Enumeration& found) {
   Run run;
   while (start != 0) {
-    run = claim_run(start, limit, top, {start, 0, kind.kind, kind.arena, 8, 0}, blocks);
+    run = claim_run(start, limit, top, {start, 0, kind.kind, kind.arena, 8, 0}, found);
     if (!run.valid) return run;
-    totals.blocks += run.totals.blocks;
-    totals.bytes += run.totals.bytes;
+    found.totals.add(run.totals);
     start = run.reached_top ? 0 : resume_after_gap(run.end, limit, top);
   }
   return run;
@@ -50,23 +49,21 @@ inline bool claimed(const BlockMap& blocks, uint64_t address) {
 }
 
 // Regions that the main arena got from mmap, somewhere in anonymous memory.
-inline Verdict claim_mapped_regions(const Space& space, uint64_t top, BlockMap& blocks,
-                                    Totals& totals) {
+inline Verdict claim_mapped_regions(const Space& space, uint64_t top, const Enumeration& found) {
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
     uint64_t limit = space.anonymous_run(m.start).end;
     for (uint64_t page = m.start; page + kMinMappedRegion <= limit && page < m.end;) {
       bool promising = word(page) == 0 && (raw_size(page) & kFlagBits) == kPrevInUse &&
-                       chunk_size(page) >= kMinChunk && !claimed(blocks, page);
+                       chunk_size(page) >= kMinChunk && !claimed(found.blocks, page);
       Run run = promising ? probe_run(page, limit, top) : Run{};
       if (!run.valid || run.end - page + kPage < kMinMappedRegion) {
         page += kPage;
         continue;
       }
-      run = claim_run(page, limit, top, {page, 0, wire::kMapped, 0, 8, 0}, blocks);
+      run = claim_run(page, limit, top, {page, 0, wire::kMapped, 0, 8, 0}, found);
       if (!run.valid) return {Verdict::kNoMemory, nullptr, page};
-      totals.blocks += run.totals.blocks;
-      totals.bytes += run.totals.bytes;
+      found.totals.add(run.totals);
       page = align_up(run.end, kPage);
     }
   }
@@ -85,7 +82,7 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
   uint64_t start = align_up(base, kGranule);
   if (!space.readable(top, kHeader)) return false;
   // If these line up, so do the others, or the heap is damaged wherever it starts.
-  constexpr uint64_t kEnough = 1 << 16;
+  constexpr uint64_t kEnough = 1 << 12;
   if (!probe_run(start, space.anonymous_run(start).end, top, kEnough).valid) return false;
   uint64_t system_mem = word(arena.address + instance.layout.next + kSystemMemAfterNext);
   if (!is_contiguous(arena)) return start != top;
@@ -93,7 +90,7 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
 }
 
 inline Verdict claim_main_arena(const Space& space, const Instance& instance, const Arena& arena,
-                                const Params& params, BlockMap& blocks, Totals& totals) {
+                                const Params& params, const Enumeration& found) {
   const ArenaLayout& layout = instance.layout;
   uint64_t top = arena.top(layout);
   if (top == arena.address + layout.bins - kHeader) return {};  // initial_top: nothing got yet
@@ -101,14 +98,14 @@ inline Verdict claim_main_arena(const Space& space, const Instance& instance, co
   if (params.sbrk_base != 0) {
     uint64_t start = align_up(params.sbrk_base, kGranule);
     Run run = claim_stretch(start, space.anonymous_run(start).end, top,
-                            {0, 0, wire::kProgramBreak, 0, 8, 0}, blocks, totals);
+                            {0, 0, wire::kProgramBreak, 0, 8, 0}, found);
     if (!run.valid) return invalid("the main heap's chunks do not line up", run.failed_at);
     reached_top = run.reached_top;
   }
   if (!is_contiguous(arena)) {
-    Verdict verdict = claim_mapped_regions(space, top, blocks, totals);
+    Verdict verdict = claim_mapped_regions(space, top, found);
     if (!verdict.fine()) return verdict;
-    reached_top = reached_top || claimed(blocks, top);
+    reached_top = reached_top || claimed(found.blocks, top);
   }
   if (!reached_top) return invalid("the main heap's top chunk was not reached", top);
   return {};
@@ -127,14 +124,15 @@ inline uint64_t heap_of(const Space& space, uint64_t address, uint64_t arena) {
 }
 
 inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout, const Arena& arena,
-                                  BlockMap& blocks, Totals& totals) {
+                                  const Enumeration& found) {
   uint64_t first = arena.address & ~(kHeapAlignment - 1);
   uint64_t info_size = arena.address - first;
   uint64_t top = arena.top(layout);
   uint64_t heap = heap_of(space, top, arena.address);
   bool newest = true;
   for (std::size_t guard = 0; heap != 0 && guard < (1u << 16); ++guard, newest = false) {
-    if (!space.readable(heap, info_size) || word(heap) != arena.address || claimed(blocks, heap))
+    if (!space.readable(heap, info_size) || word(heap) != arena.address ||
+        claimed(found.blocks, heap))
       return invalid("a thread heap does not belong to its arena", heap);
     uint64_t start =
         heap == first ? align_up(arena.address + layout.size, kGranule) : heap + info_size;
@@ -142,11 +140,10 @@ inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout,
     if (limit <= start || space.anonymous_run(heap).end < limit)
       return invalid("a thread heap is larger than its memory", heap);
     Region region{heap, limit, wire::kThreadHeap, arena.ordinal, 8, 0};
-    Run run = claim_run(start, limit, newest ? top : 0, region, blocks);
+    Run run = claim_run(start, limit, newest ? top : 0, region, found);
     if (!run.valid || run.reached_top != newest)
       return invalid("a thread heap's chunks do not line up", run.failed_at);
-    totals.blocks += run.totals.blocks;
-    totals.bytes += run.totals.bytes;
+    found.totals.add(run.totals);
     if (heap == first) return {};
     heap = word(heap + 8);
   }

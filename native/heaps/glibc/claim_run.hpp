@@ -1,0 +1,167 @@
+// Walks a run for good: its blocks go into the map, and the region is claimed.
+//
+// A walk must go from one header to the next. So that several threads can share a large run, it is
+// walked from several places. All but the first are guesses: an address from which some chunks line
+// up. What a guess found is kept only if the walk before it arrives exactly there, and thus is what
+// one walk from the start would have found.
+#pragma once
+
+#include "heaps/glibc/walk_chunks.hpp"
+
+namespace reachscan::heaps::glibc {
+
+// Makes first uses of pages ahead of the walk. The processor notes each in the page tables, which
+// are new in a clone; that takes longer than walking the chunks of the page, but first uses that do
+// not depend on each other overlap. The pages of the bitmaps are written to: the kernel would map a
+// page of zeros for a read, and interrupt all threads when a write takes its place.
+class PagesAhead {
+ public:
+  PagesAhead(const BlockMap& blocks, uint64_t end) : blocks_(blocks), end_(end) {}
+
+  void reach(uint64_t address) {
+    if (address < next_ || address >= end_) return;
+    uint64_t stop = end_ - address < kDistance ? end_ : address + kDistance;
+    next_ = stop;
+    for (uint64_t page = address; page < stop; page += kPage)
+      asm volatile("" : : "r"(load<unsigned char>(page)));
+    __atomic_fetch_or(blocks_.pair_at(stop), 0, __ATOMIC_RELAXED);
+  }
+
+ private:
+  static constexpr uint64_t kDistance = 64 * kPage;
+  static_assert(kDistance / kSpan * 2 * sizeof(uint64_t) <= kPage);
+
+  const BlockMap& blocks_;
+  uint64_t end_;
+  uint64_t next_ = 0;
+};
+
+class RunClaim {
+ public:
+  RunClaim(uint64_t start, uint64_t limit, uint64_t top, BlockMap& blocks)
+      : blocks_(blocks), end_(start < top && top < limit ? top : limit) {
+    uint64_t length = (end_ - start) / kMostLegs;
+    if (length < kLeastLeg) length = kLeastLeg;
+    add_leg({limit, top, start});
+    for (uint64_t at = start + length; at < end_ && count_ < kMostLegs; at += length)
+      if (uint64_t chunk = guess_chunk(at, limit, top)) add_leg({limit, top, chunk});
+  }
+
+  // Walks as long as there are legs that nobody walks. To be called on each thread.
+  void help() {
+    for (;;) {
+      unsigned next = __atomic_fetch_add(&taken_, 1, __ATOMIC_RELAXED);
+      if (next >= count_) return;
+      walk(legs_[next]);
+    }
+  }
+
+  // When all legs have been walked: the walk as if it had been one.
+  Walk join() {
+    Walk whole = legs_[0].walk;
+    add(legs_[0].first);
+    for (unsigned i = 1; i < count_; ++i) {
+      Leg& leg = legs_[i];
+      if (whole.goes_on() && whole.chunk == leg.start) {
+        add(leg.first);
+        leg.walk.totals.add(whole.totals);
+        whole = leg.walk;
+      } else {
+        uint64_t stop = leg.stop < whole.limit ? leg.stop : whole.limit;
+        blocks_.drop_edges(leg.start + kHeader, stop + kHeader);
+        Leg again{whole, whole.chunk, leg.stop};
+        walk(again);
+        add(again.first);
+        whole = again.walk;
+      }
+    }
+    return whole;
+  }
+
+ private:
+  static constexpr unsigned kMostLegs = 16;
+  static constexpr uint64_t kLeastLeg = 1 << 20;
+  static constexpr uint64_t kGuessWithin = 1 << 16;  // bytes
+  static constexpr uint64_t kGuessChunks = 32;
+
+  // What was found in the kSpan bytes from `base` on.
+  struct Span {
+    uint64_t base;
+    uint64_t starts;
+    uint64_t boundaries;
+  };
+
+  // From one place to the next one where a walk began; the last one, until it ends.
+  struct Leg {
+    Walk walk;
+    uint64_t start;
+    uint64_t stop;
+    // Held back: another thread may add what it finds in the same span.
+    Span first = {};
+
+    bool goes_on() const { return walk.goes_on() && walk.chunk < stop; }
+  };
+
+  static uint64_t guess_chunk(uint64_t from, uint64_t limit, uint64_t top) {
+    from &= ~(kGranule - 1);
+    for (uint64_t chunk = from; chunk < from + kGuessWithin && chunk + kHeader <= limit;
+         chunk += kGranule)
+      if (probe_run(chunk, limit, top, kGuessChunks).valid) return chunk;
+    return 0;
+  }
+
+  void add_leg(const Walk& walk) {
+    if (count_ > 0) legs_[count_ - 1].stop = walk.chunk;
+    legs_[count_++] = {walk, walk.chunk, ~0ull};
+  }
+
+  void walk(Leg& leg) {
+    PagesAhead pages(blocks_, leg.stop < end_ ? leg.stop : end_);
+    if (leg.goes_on()) leg.first = walk_span(leg);
+    while (leg.goes_on()) {
+      pages.reach(leg.walk.chunk);
+      add(walk_span(leg));
+    }
+  }
+
+  // Goes over the chunks whose blocks are in one span.
+  static Span walk_span(Leg& leg) {
+    Walk walk = leg.walk;
+    Span span{(walk.chunk + kHeader) & ~(kSpan - 1), 0, 0};
+    do {
+      walk.step([&](uint64_t user, bool in_use) {
+        uint64_t bit = 1ull << bit_of(user);
+        span.starts |= in_use ? bit : 0;
+        span.boundaries |= in_use ? 0 : bit;
+      });
+    } while (walk.goes_on() && walk.chunk < leg.stop && walk.chunk + kHeader - span.base < kSpan);
+    leg.walk = walk;
+    return span;
+  }
+
+  void add(const Span& span) {
+    if ((span.starts | span.boundaries) != 0)
+      blocks_.add_edges(span.base, span.starts, span.boundaries);
+  }
+
+  BlockMap& blocks_;
+  uint64_t end_;  // of what is worth touching ahead
+  Leg legs_[kMostLegs];
+  unsigned count_ = 0;
+  unsigned taken_ = 0;
+};
+
+inline Run claim_run(uint64_t start, uint64_t limit, uint64_t top, Region region,
+                     const Enumeration& found) {
+  RunClaim claim(start, limit, top, found.blocks);
+  auto help = [](void* self) { static_cast<RunClaim*>(self)->help(); };
+  found.on_threads(limit - start, help, &claim);
+  Run run = claim.join().outcome(0);
+  if (!run.valid) return run;
+  if (region.end < run.end) region.end = run.end;
+  found.blocks.add_boundary(align_up(region.end, kGranule));
+  run.valid = found.blocks.regions.push(region);
+  return run;
+}
+
+}  // namespace reachscan::heaps::glibc

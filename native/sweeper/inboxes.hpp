@@ -12,11 +12,16 @@ namespace reachscan::sweeper {
 
 class Inboxes {
  public:
-  explicit Inboxes(BlockMap& blocks)
+  Inboxes(BlockMap& blocks, Team& team)
       : blocks_(blocks),
+        team_(team),
         near_(blocks),
         boxes_(static_cast<Box*>(map_memory(blocks.tracts() * sizeof(Box)))),
-        line_(blocks) {}
+        line_(blocks),
+        parcels_(static_cast<Parcel*>(map_memory(Team::kMostMembers * sizeof(Parcel)))) {}
+
+  // Whose they are: the number of a member.
+  void belong_to(uint32_t member) { member_ = member; }
 
   // How many values there are in the inboxes, and how many tracts wait for their turn.
   uint64_t values() const { return values_; }
@@ -24,8 +29,36 @@ class Inboxes {
 
   template <bool kShared>
   void add(const uint64_t* values, uint64_t count) {
-    for (uint64_t i = 0; i < count; i += kGroup)
-      add_group<kShared>(values + i, count - i < kGroup ? count - i : kGroup);
+    each_group(values, count, [this](const heaps::Cluster& cluster, uint64_t value) {
+      uint64_t tract = cluster.tract_of(value);
+      uint32_t keeper = kShared ? team_.keeper_of(tract) : member_;
+      if (keeper != member_) return forward(keeper, value);
+      add<kShared>(cluster, boxes_[tract], value);
+    });
+  }
+
+  // Adds what others have sent. Returns whether there was anything.
+  bool receive() {
+    bool received = false;
+    for (; team_.receive(member_, incoming_); received = true) keep(incoming_);
+    return received;
+  }
+
+  // The same, whoever it was sent to.
+  bool help_out() {
+    bool received = team_.take_parcel(incoming_);
+    if (received) keep(incoming_);
+    return received;
+  }
+
+  // Sends what is to be sent, be it ever so little. Returns whether there was anything.
+  bool send_all() {
+    bool sent = false;
+    for (uint32_t keeper = 0; keeper < team_.members(); ++keeper) {
+      sent = sent || parcels_[keeper].count != 0;
+      send(keeper);
+    }
+    return sent;
   }
 
   // Whose turn it is: the start of a tract whose inbox is now empty. 0 if there is none.
@@ -42,7 +75,7 @@ class Inboxes {
   }
 
  private:
-  static constexpr uint64_t kGroup = 64;
+  static constexpr std::ptrdiff_t kGroup = 64;
 
   // Of a tract. A box that has values is in line.
   enum State : uint8_t { kAtRest, kInLine, kUninhabited };
@@ -55,22 +88,45 @@ class Inboxes {
   };
   static_assert(kTract == 1 << 16 && sizeof(Box) == 64);
 
-  template <bool kShared>
-  void add_group(const uint64_t* values, uint64_t count) {
-    const heaps::Cluster& near = near_.last();
-    for (uint64_t i = 0; i < count; ++i)
-      if (near.covers(values[i])) __builtin_prefetch(&boxes_[near.tract_of(values[i])], 1);
-    for (uint64_t i = 0; i < count; ++i)
-      if (const heaps::Cluster* cluster = near_.of(values[i])) add<kShared>(*cluster, values[i]);
+  // Calls visit(cluster, value) for the values that are in one, when their boxes are on the way.
+  template <typename Visit>
+  [[gnu::always_inline]] void each_group(const uint64_t* values, uint64_t count, Visit visit) {
+    for (const uint64_t *group = values, *end = values + count; group != end;) {
+      const uint64_t* group_end = end - group < kGroup ? end : group + kGroup;
+      const heaps::Cluster& near = near_.last();
+      for (const uint64_t* value = group; value != group_end; ++value)
+        if (near.covers(*value)) __builtin_prefetch(&boxes_[near.tract_of(*value)], 1);
+      for (; group != group_end; ++group)
+        if (const heaps::Cluster* cluster = near_.of(*group)) visit(*cluster, *group);
+    }
   }
 
   template <bool kShared>
-  [[gnu::always_inline]] void add(const heaps::Cluster& cluster, uint64_t value) {
-    Box& box = boxes_[cluster.tract_of(value)];
+  [[gnu::always_inline]] void add(const heaps::Cluster& cluster, Box& box, uint64_t value) {
     if (box.state != kInLine && !put_in_line(cluster, box, value)) return;
     box.offsets[box.count++] = static_cast<uint16_t>(value);
     ++values_;
     if (box.count == Box::kMost) look_up<kShared>(cluster, box, value & ~(kTract - 1));
+  }
+
+  void keep(const Parcel& parcel) {
+    each_group(parcel.values, parcel.count, [this](const heaps::Cluster& cluster, uint64_t value) {
+      add<true>(cluster, boxes_[cluster.tract_of(value)], value);
+    });
+  }
+
+  void forward(uint32_t keeper, uint64_t value) {
+    Parcel& parcel = parcels_[keeper];
+    parcel.values[parcel.count++] = value;
+    if (parcel.count == Parcel::kMost) send(keeper);
+  }
+
+  [[gnu::noinline]] void send(uint32_t keeper) {
+    Parcel& parcel = parcels_[keeper];
+    if (parcel.count == 0) return;
+    parcel.to = keeper;
+    if (!team_.send(parcel)) keep(parcel);
+    parcel.count = 0;
   }
 
   // False: no block can be there.
@@ -109,9 +165,13 @@ class Inboxes {
   }
 
   BlockMap& blocks_;
+  Team& team_;
   heaps::NearCluster near_;
   Box* boxes_;
   TractLine line_;
+  Parcel* parcels_;  // to be sent, for each member
+  Parcel incoming_;
+  uint32_t member_ = 0;
   uint64_t values_ = 0;
 };
 

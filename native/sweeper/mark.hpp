@@ -20,8 +20,11 @@ class Marker {
         blocks_(blocks),
         team_(team),
         near_(blocks),
-        inboxes_(blocks),
+        inboxes_(blocks, team),
         found_(blocks.hull(), 2 * team.many()) {}
+
+  // To be called on every marker but the first before it does anything else.
+  void join() { inboxes_.belong_to(team_.join()); }
 
   // Scans [start, end), word-aligned, as a root.
   void mark_range(uint64_t start, uint64_t end) {
@@ -162,7 +165,7 @@ class Marker {
     if (start == 0) return false;
     tract_ = {start, start + kTract};
     tract_cluster_ = blocks_.cluster_of(start);
-    by_address_ = inboxes_.values() >= team_.many() / 2;
+    by_address_ = inboxes_.values() * team_.members() >= team_.many() / 2;
     return true;
   }
 
@@ -170,6 +173,7 @@ class Marker {
 
   void share() {
     if (found_.size() >= 2 * kBatch) sort_found(found_.size() / 2);
+    inboxes_.send_all();
     uint64_t tracts = inboxes_.tracts() / 2;
     if (tracts > kTractsAtOnce) tracts = kTractsAtOnce;
     for (; tracts > 0; --tracts) team_.give_tract(inboxes_.next<true>());
@@ -211,7 +215,10 @@ class Marker {
       scan_slice(range_);
       return true;
     }
-    return tract_.start != tract_.end || enter_tract();
+    if (tract_.start != tract_.end) return true;
+    if (team_.alone()) return enter_tract();
+    inboxes_.receive();
+    return enter_tract() || inboxes_.send_all() || inboxes_.help_out();
   }
 
   const heaps::Space& space_;

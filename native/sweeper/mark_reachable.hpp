@@ -25,7 +25,7 @@ inline void mark_reachable(const heaps::Space& space, Roots& roots, heaps::Block
       roots.mark(marker);
       marker.finish([] { request(abi::Request::kNap); });
     } else {
-      team.join();
+      marker.join();
       marker.finish(trap);
     }
   }).run();

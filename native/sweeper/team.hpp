@@ -4,6 +4,10 @@
 // Tracts wait in line, so that much comes together in each before it is its turn. Marking is over
 // when every member waits: only who works can give. Nothing here blocks, since the clone makes no
 // system calls: who waits long naps, and the helper wakes it.
+//
+// A cache line that several processors write to is slow for all of them. So each tract has a member
+// that looks after it, and others send it what they find there, in parcels. That is a custom only:
+// everybody may mark anywhere, and who has nothing else to do takes parcels of others.
 #pragma once
 
 #include "sweeper/tract_line.hpp"
@@ -12,22 +16,40 @@ namespace reachscan::sweeper {
 
 using heaps::BlockMap;
 using heaps::kTract;
+using heaps::List;
+
+// Values that point to tracts which one member looks after.
+struct Parcel {
+  static constexpr uint32_t kMost = 511;
+  uint32_t to;
+  uint32_t count;
+  uint64_t values[kMost];
+};
 
 class Team {
  public:
   static constexpr uint64_t kLeastMany = 4096;
+  static constexpr uint32_t kMostMembers = 256;
 
   // `least_many`: see many().
   explicit Team(const BlockMap& blocks, uint64_t least_many = kLeastMany)
       : blocks_(blocks),
         least_many_(least_many),
         ranges_(map_memory, kMaxRanges),
-        tracts_(blocks) {}
+        tracts_(blocks),
+        parcels_(map_memory, kMaxParcels) {}
 
-  // To be called by every member but the first before it does anything else. Who comes when all are
-  // done finds nothing to do.
-  void join() { __atomic_add_fetch(&members_, 1, __ATOMIC_RELAXED); }
-  bool alone() const { return get(members_) == 1; }
+  // To be called by every member but the first, which is number 0, before it does anything else.
+  // Returns its number. Who comes when all are done finds nothing to do.
+  uint32_t join() { return __atomic_fetch_add(&members_, 1, __ATOMIC_RELAXED); }
+  uint32_t members() const { return get(members_); }
+  bool alone() const { return members() == 1; }
+
+  // Who looks after a tract. It may be somebody else when a member joins.
+  uint32_t keeper_of(uint64_t tract) const {
+    constexpr uint32_t kGolden = 0x9e3779b1;  // spreads neighbours
+    return static_cast<uint64_t>(static_cast<uint32_t>(tract) * kGolden) * members() >> 32;
+  }
 
   // Whether somebody has nothing to do and finds nothing here.
   bool hungry() const { return get(waiting_) != 0 && get(stock_) == 0; }
@@ -67,6 +89,26 @@ class Team {
     return start;
   }
 
+  // False: no room.
+  bool send(const Parcel& parcel) {
+    Lock lock(*this);
+    if (!parcels_.push(parcel)) return false;
+    __atomic_add_fetch(&mail_[parcel.to], 1, __ATOMIC_RELAXED);
+    count_stock();
+    return true;
+  }
+
+  // A parcel for a member. False: there is none.
+  bool receive(uint32_t member, Parcel& parcel) {
+    return get(mail_[member]) != 0 &&
+           take_parcel(parcel, [=](const Parcel& other) { return other.to == member; });
+  }
+
+  // One for anybody.
+  bool take_parcel(Parcel& parcel) {
+    return get(stock_) != 0 && take_parcel(parcel, [](const Parcel&) { return true; });
+  }
+
   // How many values, or blocks to be scanned, are many: one for each tract, but not less than one
   // knows what to do with.
   uint64_t many() const {
@@ -91,6 +133,7 @@ class Team {
 
  private:
   static constexpr std::size_t kMaxRanges = 4096;
+  static constexpr std::size_t kMaxParcels = 64;
   static constexpr unsigned kPatience = 1000;  // looks before a nap: some 20 us
 
   class Lock {
@@ -112,7 +155,21 @@ class Team {
   }
 
   void count_stock() {
-    __atomic_store_n(&stock_, tracts_.size() + ranges_.size(), __ATOMIC_RELAXED);
+    __atomic_store_n(&stock_, tracts_.size() + ranges_.size() + parcels_.size(), __ATOMIC_RELAXED);
+  }
+
+  template <typename Wanted>
+  bool take_parcel(Parcel& parcel, Wanted wanted) {
+    Lock lock(*this);
+    for (Parcel& next : parcels_) {
+      if (!wanted(next)) continue;
+      parcel = next;
+      next = parcels_.pop();
+      __atomic_sub_fetch(&mail_[parcel.to], 1, __ATOMIC_RELAXED);
+      count_stock();
+      return true;
+    }
+    return false;
   }
 
   // Under the lock: else a member could stop waiting for work that another one has just taken,
@@ -126,8 +183,10 @@ class Team {
 
   const BlockMap& blocks_;
   uint64_t least_many_;
-  heaps::List<heaps::Range> ranges_;
+  List<heaps::Range> ranges_;
   TractLine tracts_;
+  List<Parcel> parcels_;
+  uint32_t mail_[kMostMembers] = {};  // how many of them are for whom
   uint32_t locked_ = 0;
   uint64_t scanned_ = 0;
   // Everybody looks at these all the time; they change only when somebody runs out of work.

@@ -16,10 +16,11 @@ void mark_on_threads(Graph& graph, unsigned count,
   for (unsigned i = 0; i < count; ++i)
     markers.emplace_back(graph.memory.space(), graph.blocks, team);
   auto finish = [](sweeper::Marker& marker) { marker.finish([] { std::this_thread::yield(); }); };
-  for (unsigned i = 1; i < count; ++i) {
-    team.join();
-    threads.emplace_back([&, i] { finish(markers[i]); });
-  }
+  for (unsigned i = 1; i < count; ++i)
+    threads.emplace_back([&, i] {
+      markers[i].join();
+      finish(markers[i]);
+    });
   markers[0].mark_range(graph.first_root(), graph.end_of_roots());
   finish(markers[0]);
   for (std::thread& thread : threads) thread.join();

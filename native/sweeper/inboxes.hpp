@@ -64,11 +64,13 @@ class Inboxes {
   // Whose turn it is: the start of a tract whose inbox is now empty. 0 if there is none.
   template <bool kShared>
   uint64_t next() {
+    if (line_.size() == 0) look_up_aside<kShared>();
     if (line_.size() == 0) return 0;
     uint64_t tract = line_.take();
     const heaps::Cluster& cluster = *near_.of(tract);
     Box& box = boxes_[cluster.tract_of(tract)];
     box.state = kAtRest;
+    fetch_bitmaps(cluster, tract);
     look_up<kShared>(cluster, box, tract);
     if (line_.size() != 0) fetch_tract(line_.next());
     return tract;
@@ -88,6 +90,14 @@ class Inboxes {
   };
   static_assert(kTract == 1 << 16 && sizeof(Box) == 64);
 
+  // A full box that waits to be looked up.
+  static constexpr unsigned kAside = 4;
+  struct Full {
+    uint64_t tract;  // 0: none
+    const heaps::Cluster* cluster;
+    Box box;
+  };
+
   // Calls visit(cluster, value) for the values that are in one, when their boxes are on the way.
   template <typename Visit>
   [[gnu::always_inline]] void each_group(const uint64_t* values, uint64_t count, Visit visit) {
@@ -95,7 +105,7 @@ class Inboxes {
       const uint64_t* group_end = end - group < kGroup ? end : group + kGroup;
       const heaps::Cluster& near = near_.last();
       for (const uint64_t* value = group; value != group_end; ++value)
-        if (near.covers(*value)) __builtin_prefetch(&boxes_[near.tract_of(*value)], 1);
+        if (near.covers(*value)) heaps::fetch(&boxes_[near.tract_of(*value)]);
       for (; group != group_end; ++group)
         if (const heaps::Cluster* cluster = near_.of(*group)) visit(*cluster, *group);
     }
@@ -106,7 +116,7 @@ class Inboxes {
     if (box.state != kInLine && !put_in_line(cluster, box, value)) return;
     box.offsets[box.count++] = static_cast<uint16_t>(value);
     ++values_;
-    if (box.count == Box::kMost) look_up<kShared>(cluster, box, value & ~(kTract - 1));
+    if (box.count == Box::kMost) set_aside<kShared>(cluster, box, value & ~(kTract - 1));
   }
 
   void keep(const Parcel& parcel) {
@@ -141,24 +151,46 @@ class Inboxes {
   // What its turn begins with: its bitmaps, and the way to its pages.
   void fetch_tract(uint64_t tract) {
     fetch_bitmaps(*near_.of(tract), tract);
-    for (uint64_t page = tract; page < tract + kTract; page += heaps::kPage)
-      __builtin_prefetch(reinterpret_cast<const void*>(page));
+    for (uint64_t page = tract; page < tract + kTract; page += heaps::kPage) heaps::fetch(page);
   }
 
   static void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t tract) {
     for (uint64_t base = tract; base < tract + kTract; base += heaps::kPairsInLine * heaps::kSpan)
-      __builtin_prefetch(cluster.pair(base));
+      heaps::fetch(cluster.pair(base));
+  }
+
+  // Empties a full box. What was in it is looked up when the bitmaps have had time to arrive.
+  template <bool kShared>
+  [[gnu::noinline]] void set_aside(const heaps::Cluster& cluster, Box& box, uint64_t tract) {
+    Full& full = aside_[next_aside_++ % kAside];
+    if (full.tract != 0) look_up_full<kShared>(full);
+    full.cluster = &cluster;
+    full.tract = tract;
+    full.box = box;
+    box.count = 0;
+    fetch_bitmaps(cluster, tract);
+  }
+
+  template <bool kShared>
+  void look_up_aside() {
+    for (Full& full : aside_)
+      if (full.tract != 0) look_up_full<kShared>(full);
+  }
+
+  template <bool kShared>
+  void look_up_full(Full& full) {
+    look_up<kShared>(*full.cluster, full.box, full.tract);
+    full.tract = 0;
   }
 
   // Empties a box.
   template <bool kShared>
-  [[gnu::noinline]] void look_up(const heaps::Cluster& cluster, Box& box, uint64_t tract) {
-    fetch_bitmaps(cluster, tract);
+  void look_up(const heaps::Cluster& cluster, Box& box, uint64_t tract) {
     for (unsigned i = 0; i < box.count; ++i) {
       uint64_t noted = blocks_.put_off<kShared>(cluster, tract + box.offsets[i]);
-      // A block that begins before this tract, or whose first granule is the last one of it.
-      if (noted != 0 && noted - tract >= kTract)
-        put_in_line(cluster, boxes_[cluster.tract_of(noted)], noted);
+      // A block that begins before this tract, or whose first granule is the last one of it; or its
+      // turn has come since its box was set aside.
+      if (noted != 0) put_in_line(cluster, boxes_[cluster.tract_of(noted)], noted);
     }
     values_ -= box.count;
     box.count = 0;
@@ -173,6 +205,8 @@ class Inboxes {
   Parcel incoming_;
   uint32_t member_ = 0;
   uint64_t values_ = 0;
+  Full aside_[kAside] = {};
+  unsigned next_aside_ = 0;
 };
 
 }  // namespace reachscan::sweeper

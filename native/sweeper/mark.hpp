@@ -112,8 +112,8 @@ class Marker {
       found_.drop(1);
       const heaps::Cluster* cluster = near_.of(value);
       if (cluster == nullptr) continue;
-      __builtin_prefetch(cluster->pair(value));
-      fetch(value);
+      heaps::fetch(cluster->pair(value));
+      heaps::fetch(value);
       candidates_[candidate_count_++] = {value, cluster};
     }
   }
@@ -124,15 +124,10 @@ class Marker {
       const Candidate& next = candidates_[i];
       heaps::Range block = blocks_.claim<kShared>(*next.cluster, next.value);
       if (block.start == 0) continue;
-      fetch(block.end - 8);
+      heaps::fetch(block.end - 8);
       claimed_[claimed_count_++] = block;
     }
     candidate_count_ = 0;
-  }
-
-  // Inlined by force: GCC 12 drops calls of a function that does nothing but prefetch.
-  [[gnu::always_inline]] static void fetch(uint64_t address) {
-    __builtin_prefetch(reinterpret_cast<const void*>(address));
   }
 
   // By address.
@@ -154,8 +149,8 @@ class Marker {
         claimed_[claimed_count_++] = block;
       });
     for (unsigned i = before; i < claimed_count_; ++i) {
-      fetch(claimed_[i].start);
-      fetch(claimed_[i].end - 8);
+      heaps::fetch(claimed_[i].start);
+      heaps::fetch(claimed_[i].end - 8);
     }
   }
 

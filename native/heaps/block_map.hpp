@@ -86,7 +86,7 @@ class BlockMap {
   }
 
   bool is_marked(uint64_t address) const {
-    return (cluster_of(address)->pair(address)[1] >> bit_of(address) & 1) != 0;
+    return (relaxed(cluster_of(address)->pair(address) + 1) >> bit_of(address) & 1) != 0;
   }
 
   void clear_mark(uint64_t address) {
@@ -141,9 +141,10 @@ class BlockMap {
   }
 
   // Marks the live block that `value` points into. Returns its start if it was not marked before.
+  template <bool kShared = false>
   uint64_t mark(uint64_t value) {
     const Cluster* cluster = cluster_of(value);
-    return cluster == nullptr ? 0 : claim<false>(*cluster, value).start;
+    return cluster == nullptr ? 0 : claim<kShared>(*cluster, value).start;
   }
 
   // Marks the live block that `value` points into. Returns where its usable bytes are; nowhere if

@@ -4,9 +4,11 @@
 #pragma once
 
 #include "sweeper/collect.hpp"
+#include "sweeper/crew.hpp"
 #include "sweeper/disguise.hpp"
 #include "sweeper/roots.hpp"
 #include "sweeper/signal_stacks.hpp"
+#include "sweeper/spin_lock.hpp"
 
 namespace reachscan::sweeper {
 
@@ -27,13 +29,10 @@ class SecondLook {
                      [this](uint64_t, uint64_t value) { note(value); });
     });
     roots.each_register_word([this](uint64_t, uint64_t value) { note(value); });
-    // Straight through the heap: going from block to block would take longer than reading it all.
-    for (const heaps::Region& region : blocks_.regions) {
-      uint64_t start = heaps::align_up(region.start, 8);
-      each_word_that(space_, start, region.end, filter_, [this](uint64_t at, uint64_t value) {
-        note(value, [this, at] { return is_in_reach(at); });
-      });
-    }
+    uint64_t bytes = 0;
+    for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
+    auto look = [](void* self) { static_cast<SecondLook*>(self)->look_through_heap(); };
+    on_threads(bytes, look, this);
     follow();
     SignalStacks stacks(space_, blocks_, unmarked_);
     stacks.each(control()->signal_stacks,
@@ -59,6 +58,29 @@ class SecondLook {
 
   static constexpr uint32_t kLookedFor[] = {wire::kOnePastTheEnd, wire::kTagged, wire::kMangled,
                                             wire::kSignalStack};
+
+  static constexpr uint64_t kStretch = 4 << 20;  // bytes of the heap that a thread takes at once
+
+  // Straight through, one stretch after the other: going from block to block would take longer than
+  // reading it all. To be called on each thread.
+  void look_through_heap() {
+    auto take = [this] { return __atomic_fetch_add(&stretches_taken_, 1, __ATOMIC_RELAXED); };
+    uint64_t mine = take(), stretch = 0;
+    for (const heaps::Region& region : blocks_.regions) {
+      for (uint64_t start = heaps::align_up(region.start, 8); start < region.end;
+           start += kStretch, ++stretch) {
+        if (stretch != mine) continue;
+        look_through(start, region.end - start < kStretch ? region.end : start + kStretch);
+        mine = take();
+      }
+    }
+  }
+
+  void look_through(uint64_t start, uint64_t end) {
+    each_word_that(space_, start, end, filter_, [this](uint64_t at, uint64_t value) {
+      note(value, [this, at] { return is_in_reach(at); });
+    });
+  }
 
   List<uint64_t>& list_of(uint32_t reason) { return doubtful_[reason]; }
 
@@ -99,8 +121,10 @@ class SecondLook {
     }
   }
 
+  // Whichever reason is found first is given. Not often called, so that a lock costs nothing.
   void add(uint64_t block, uint32_t reason) {
-    if (blocks_.mark(block) != 0) list_of(reason).push(block);
+    SpinLock::Guard guard(lock_);
+    if (blocks_.mark<true>(block) != 0) list_of(reason).push(block);
   }
 
   // A block ends inside the granule where the next one's size word is, or with its own mapping: no
@@ -135,6 +159,8 @@ class SecondLook {
   std::size_t unmarked_;
   DisguiseFilter filter_;
   List<uint64_t> doubtful_[wire::kMangled + 1];  // marked blocks, by reason
+  uint64_t stretches_taken_ = 0;
+  SpinLock lock_;
 };
 
 // Sends all leaks. `roots` and `blocks` are marked.

@@ -10,6 +10,7 @@
 // everybody may mark anywhere, and who has nothing else to do takes parcels of others.
 #pragma once
 
+#include "sweeper/spin_lock.hpp"
 #include "sweeper/tract_line.hpp"
 
 namespace reachscan::sweeper {
@@ -56,7 +57,7 @@ class Team {
 
   // False: no room.
   bool give(heaps::Range range) {
-    Lock lock(*this);
+    SpinLock::Guard guard(lock_);
     bool room = ranges_.push(range);
     count_stock();
     return room;
@@ -64,7 +65,7 @@ class Team {
 
   heaps::Range take_range() {
     if (get(stock_) == 0) return {0, 0};
-    Lock lock(*this);
+    SpinLock::Guard guard(lock_);
     heaps::Range range = ranges_.empty() ? heaps::Range{0, 0} : ranges_.pop();
     count_stock();
     return range;
@@ -73,7 +74,7 @@ class Team {
   // A tract in which blocks are put off, noted by the giver.
   void give_tract(uint64_t start) {
     if (!blocks_.cluster_of(start)->queue_tract(start)) return;
-    Lock lock(*this);
+    SpinLock::Guard guard(lock_);
     tracts_.put(start);
     count_stock();
   }
@@ -81,7 +82,7 @@ class Team {
   // The start of a tract, 0 if there is none.
   uint64_t take_tract() {
     if (get(stock_) == 0) return 0;
-    Lock lock(*this);
+    SpinLock::Guard guard(lock_);
     if (tracts_.size() == 0) return 0;
     uint64_t start = tracts_.take();
     count_stock();
@@ -91,7 +92,7 @@ class Team {
 
   // False: no room.
   bool send(const Parcel& parcel) {
-    Lock lock(*this);
+    SpinLock::Guard guard(lock_);
     if (!parcels_.push(parcel)) return false;
     __atomic_add_fetch(&mail_[parcel.to], 1, __ATOMIC_RELAXED);
     count_stock();
@@ -136,19 +137,6 @@ class Team {
   static constexpr std::size_t kMaxParcels = 64;
   static constexpr unsigned kPatience = 1000;  // looks before a nap: some 20 us
 
-  class Lock {
-   public:
-    explicit Lock(Team& team) : team_(team) {
-      while (__atomic_exchange_n(&team_.locked_, 1, __ATOMIC_ACQUIRE) != 0) relax();
-    }
-    ~Lock() { __atomic_store_n(&team_.locked_, 0, __ATOMIC_RELEASE); }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-
-   private:
-    Team& team_;
-  };
-
   template <typename T>
   static T get(const T& value) {
     return __atomic_load_n(&value, __ATOMIC_RELAXED);
@@ -160,7 +148,7 @@ class Team {
 
   template <typename Wanted>
   bool take_parcel(Parcel& parcel, Wanted wanted) {
-    Lock lock(*this);
+    SpinLock::Guard guard(lock_);
     for (Parcel& next : parcels_) {
       if (!wanted(next)) continue;
       parcel = next;
@@ -175,7 +163,7 @@ class Team {
   // Under the lock: else a member could stop waiting for work that another one has just taken,
   // while the rest see all waiting and end.
   bool stop_waiting() {
-    Lock lock(*this);
+    SpinLock::Guard guard(lock_);
     if (stock_ == 0) return false;
     __atomic_sub_fetch(&waiting_, 1, __ATOMIC_ACQ_REL);
     return true;
@@ -187,7 +175,7 @@ class Team {
   TractLine tracts_;
   List<Parcel> parcels_;
   uint32_t mail_[kMostMembers] = {};  // how many of them are for whom
-  uint32_t locked_ = 0;
+  SpinLock lock_;
   uint64_t scanned_ = 0;
   // Everybody looks at these all the time; they change only when somebody runs out of work.
   alignas(64) uint64_t stock_ = 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     verbose = bool({"-v", "--verbose"} & set(words))
     # `timeout 10 reachscan ...` must clean up just like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What numpy multiplies matrices with would start threads, which keep processors busy that the
+    # search needs; nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         status = _run(words)
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reachscan.saving import StreamKeeper
 
 LARGE = 500_000
-"""A heap of so many blocks takes longer to search than all libraries to load."""
+"""From a heap of so many blocks, leaks take as long to collect as the libraries to load."""
 
 FOLD = "fold"
 """The phase that happens here: naming and grouping."""
@@ -211,12 +211,18 @@ def _decoded(
 
 
 def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
-    """Pass records on, and load what leaks need while a large heap is searched for them."""
+    """Pass records on, and load what leaks need while those of a large heap are collected.
+
+    Not before: marking takes all processors, collecting mostly one.
+    """
     from reachscan import wire
 
+    large = False
     for frame in frames:
         yield frame
-        if frame.type == wire.HEAP and wire.parse(frame).allocations > LARGE:
+        if frame.type == wire.HEAP:
+            large = large or wire.parse(frame).allocations > LARGE
+        elif large and frame.type == wire.PROGRESS and wire.parse(frame).phase == wire.COLLECT:
             from reachscan import analysis, columns, symbols  # noqa: F401
 
 

@@ -26,7 +26,8 @@ DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16
 CONFIRMATION = 24
 LAST_RECORDS = (FAILURE, FINAL)
 
-PHASES = {1: "freeze", 2: "quiesce", 3: "clone", 4: "enumerate", 5: "mark", 6: "collect"}
+COLLECT = 6
+PHASES = {1: "freeze", 2: "quiesce", 3: "clone", 4: "enumerate", 5: "mark", COLLECT: "collect"}
 
 
 class Hello(NamedTuple):

@@ -46,10 +46,13 @@ class Team {
   uint32_t members() const { return get(members_); }
   bool alone() const { return members() == 1; }
 
-  // Who looks after a tract. It may be somebody else when a member joins.
+  // Who looks after a tract: the same for kStripe of them, whose inboxes are on one page. It may be
+  // somebody else when a member joins.
   uint32_t keeper_of(uint64_t tract) const {
+    constexpr uint64_t kStripe = 64;
     constexpr uint32_t kGolden = 0x9e3779b1;  // spreads neighbours
-    return static_cast<uint64_t>(static_cast<uint32_t>(tract) * kGolden) * members() >> 32;
+    return static_cast<uint64_t>(static_cast<uint32_t>(tract / kStripe) * kGolden) * members() >>
+           32;
   }
 
   // Whether somebody has nothing to do and finds nothing here.

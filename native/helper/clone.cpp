@@ -120,6 +120,10 @@ std::uint64_t Tracee::map_memory(std::uint64_t length, int protection) {
   return result < 0 ? 0 : static_cast<std::uint64_t>(result);
 }
 
+void Tracee::unmap_memory(std::uint64_t address, std::uint64_t length) {
+  call(SYS_munmap, {address, length, 0, 0, 0, 0});
+}
+
 bool Tracee::replace_by_zeros(std::uint64_t page) {
   for (std::uint64_t size : {kPage, kHugePage}) {
     std::int64_t result = call(SYS_mmap, {page & ~(size - 1), size, PROT_READ,
@@ -129,7 +133,18 @@ bool Tracee::replace_by_zeros(std::uint64_t page) {
   return false;
 }
 
-bool Clone::add_thread(std::uint64_t entry, std::uint64_t argument) {
+Tracee* Clone::direct_thread(std::size_t number, std::uint64_t entry, std::uint64_t argument) {
+  if (number == added_.size() && !add_thread()) return nullptr;
+  Added& thread = added_[number];
+  if (!wait_for(thread.tid(), Step::kServeRequest, Clock::now() + kCallLimit).stopped())
+    fail_dead(thread.tid(), ECHILD);
+  arch::Registers start = thread.registers();
+  arch::begin_function(start, entry, argument, thread.stack_end);
+  thread.set_registers(start);
+  return &thread;
+}
+
+bool Clone::add_thread() {
   std::uint64_t stack = map_memory(kThreadStackBytes, PROT_READ | PROT_WRITE);
   if (stack == 0) return false;
   // The kernel attaches us to the new thread, which dies with us as this one does.
@@ -143,12 +158,7 @@ bool Clone::add_thread(std::uint64_t entry, std::uint64_t argument) {
     bool known = tid == pid() || std::any_of(added_.begin(), added_.end(),
                                              [tid](const Tracee& t) { return t.tid() == tid; });
     if (known) continue;
-    if (!wait_for(tid, Step::kServeRequest, Clock::now() + kCallLimit).stopped())
-      fail_dead(tid, ECHILD);
-    Tracee& thread = added_.emplace_back(tid, gadget_);
-    arch::Registers start = thread.registers();
-    arch::begin_function(start, entry, argument, stack + kThreadStackBytes);
-    thread.set_registers(start);
+    added_.push_back({Tracee(tid, gadget_), stack + kThreadStackBytes});
     return true;
   }
   return false;

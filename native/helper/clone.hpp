@@ -26,6 +26,8 @@ class Tracee {
 
   // Fresh private memory, zeroed and lazily backed; 0 if the kernel refuses.
   std::uint64_t map_memory(std::uint64_t length, int protection);
+  // Gives such memory back. If the kernel refuses, it only goes later, with the clone.
+  void unmap_memory(std::uint64_t address, std::uint64_t length);
 
   // Puts a page of zeros over unreadable memory.
   bool replace_by_zeros(std::uint64_t page);
@@ -53,17 +55,23 @@ class Clone : public Tracee {
   // From now on system calls are made from there.
   void move_gadget(std::uint64_t gadget);
 
-  // One more thread, stopped before the instruction at `entry`; a function that begins there finds
-  // its argument. False if the kernel refuses.
-  bool add_thread(std::uint64_t entry, std::uint64_t argument);
-  std::deque<Tracee>& added_threads() { return added_; }
+  // Stops the thread of that number, the first one besides this being number 0, and puts it before
+  // the instruction at `entry`; a function that begins there finds its argument. If there are just
+  // so many yet, one more is made. Null if the kernel refuses.
+  Tracee* direct_thread(std::size_t number, std::uint64_t entry, std::uint64_t argument);
 
   pid_t pid() const { return tid_; }
   const Memory& memory() const { return memory_; }
 
  private:
+  struct Added : Tracee {
+    std::uint64_t stack_end;
+  };
+
+  bool add_thread();
+
   Memory memory_;
-  std::deque<Tracee> added_;
+  std::deque<Added> added_;
 };
 
 }  // namespace reachscan::helper

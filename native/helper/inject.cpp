@@ -166,11 +166,11 @@ void SweeperRun::answer(std::uint64_t value) const {
 }
 
 void SweeperRun::start_thread(const abi::Control& control) {
-  bool started = clone_.add_thread(control.first, control.second);
-  answer(started ? 1 : 0);
-  if (!started) return;
-  threads_.push_back({&clone_.added_threads().back(), false});
-  threads_.back().tracee->resume();
+  Tracee* thread = clone_.direct_thread(threads_.size() - 1, control.first, control.second);
+  answer(thread != nullptr ? 1 : 0);
+  if (thread == nullptr) return;
+  threads_.push_back({thread, false});
+  thread->resume();
 }
 
 SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& result) {
@@ -179,6 +179,9 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
   switch (control.request) {
     case abi::Request::kMapMemory:
       answer(clone_.map_memory(control.first, PROT_READ | PROT_WRITE));
+      return Next::kGoOn;
+    case abi::Request::kUnmapMemory:
+      clone_.unmap_memory(control.first, control.second);
       return Next::kGoOn;
     case abi::Request::kFlush: {
       std::vector<unsigned char> frames(std::min<std::uint64_t>(control.first, kOutputBytes));

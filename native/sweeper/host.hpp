@@ -54,6 +54,10 @@ inline void* map_memory(uint64_t bytes) {
   return reinterpret_cast<void*>(address);
 }
 
+inline void unmap_memory(void* address, uint64_t bytes) {
+  request(abi::Request::kUnmapMemory, reinterpret_cast<uint64_t>(address), bytes);
+}
+
 inline void begin_phase(wire::Phase phase, uint64_t done = 0, uint64_t total = 0) {
   request(abi::Request::kPhase, phase, done, total);
 }

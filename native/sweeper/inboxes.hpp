@@ -2,7 +2,8 @@
 //
 // A look at the bitmaps of a large heap waits for the memory. So values are not looked up one by
 // one, but together with those that point to the same tract: when its inbox is full, or when it is
-// its turn. What they point to is then marked, and its scan put off.
+// its turn. What they point to is then marked, and its scan put off. What another marker looks
+// after is sent to it instead.
 #pragma once
 
 #include "heaps/near_cluster.hpp"
@@ -16,9 +17,9 @@ class Inboxes {
       : blocks_(blocks),
         team_(team),
         near_(blocks),
-        boxes_(static_cast<Box*>(map_memory(blocks.tracts() * sizeof(Box)))),
+        boxes_(blocks.tracts()),
         line_(blocks),
-        parcels_(static_cast<Parcel*>(map_memory(Team::kMostMembers * sizeof(Parcel)))) {}
+        parcels_(Team::kMostMembers) {}
 
   // Whose they are: the number of a member.
   void belong_to(uint32_t member) { member_ = member; }
@@ -69,9 +70,9 @@ class Inboxes {
     uint64_t tract = line_.take();
     const heaps::Cluster& cluster = *near_.of(tract);
     Box& box = boxes_[cluster.tract_of(tract)];
-    box.state = kAtRest;
     fetch_bitmaps(cluster, tract);
     look_up<kShared>(cluster, box, tract);
+    box.state = kAtRest;
     if (line_.size() != 0) fetch_tract(line_.next());
     return tract;
   }
@@ -199,9 +200,9 @@ class Inboxes {
   BlockMap& blocks_;
   Team& team_;
   heaps::NearCluster near_;
-  Box* boxes_;
+  Scratch<Box> boxes_;
   TractLine line_;
-  Parcel* parcels_;  // to be sent, for each member
+  Scratch<Parcel> parcels_;  // to be sent, for each member
   Parcel incoming_;
   uint32_t member_ = 0;
   uint64_t values_ = 0;

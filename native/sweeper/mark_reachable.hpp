@@ -29,6 +29,7 @@ inline void mark_reachable(const heaps::Space& space, Roots& roots, heaps::Block
       marker.finish(trap);
     }
   }).run();
+  for (Marker* marker : markers) marker->~Marker();
 }
 
 }  // namespace reachscan::sweeper

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "arch/x86_64_lanes.hpp"
-#include "sweeper/host.hpp"
+#include "sweeper/scratch.hpp"
 
 namespace reachscan::sweeper {
 
@@ -20,12 +20,12 @@ class Sieve {
       : hull_(hull),
         wide_(control()->wide_words != 0),
         capacity_(capacity + kRoom),
-        found_(static_cast<uint64_t*>(map_memory((capacity_ + kRoom) * sizeof(uint64_t)))) {}
+        found_(capacity_ + kRoom) {}
 
   uint64_t size() const { return last_ - first_; }
   bool empty() const { return first_ == last_; }
   void add(uint64_t value) { found_[last_++] = value; }
-  const uint64_t* values() const { return found_ + first_; }
+  const uint64_t* values() const { return found_.get() + first_; }
 
   // The first ones are done with.
   void drop(uint64_t count) {
@@ -50,7 +50,7 @@ class Sieve {
     if (wide_ && end - start >= kHalf) return scan_wide(start, end);
     // Local, or the compiler would have to expect that what is stored changes them.
     const uint64_t low = hull_.start, length = hull_.end - hull_.start;
-    uint64_t* to = found_ + last_;
+    uint64_t* to = found_.get() + last_;
     for (uint64_t at = start; at < end; at += 8) {
       uint64_t value = heaps::word(at);
       *to = value;
@@ -96,12 +96,12 @@ class Sieve {
 
   static bool is_small(heaps::Range block) { return block.end - block.start <= kMostOfSmall; }
 
-  void keep_until(const uint64_t* to) { last_ = static_cast<uint64_t>(to - found_); }
+  void keep_until(const uint64_t* to) { last_ = static_cast<uint64_t>(to - found_.get()); }
 
   // At least four words.
   [[gnu::target(REACHSCAN_WIDE_TARGET)]] void scan_wide(uint64_t start, uint64_t end) {
     const Window window(hull_);
-    uint64_t* to = found_ + last_;
+    uint64_t* to = found_.get() + last_;
     uint64_t at = start;
     for (; at + kLine <= end; at += kLine) {
       const arch::Lanes first = arch::load_lanes(at), second = arch::load_lanes(at + kHalf);
@@ -126,7 +126,7 @@ class Sieve {
                                                                unsigned count,
                                                                ScanLarge scan_large) {
     const Window window(hull_);
-    uint64_t* to = found_ + last_;
+    uint64_t* to = found_.get() + last_;
     for (unsigned i = 0; i < count; ++i) {
       const heaps::Range block = blocks[i];
       // What is read behind a small block is on its page.
@@ -135,7 +135,7 @@ class Sieve {
       } else {
         keep_until(to);
         scan_large(block);
-        to = found_ + last_;
+        to = found_.get() + last_;
       }
     }
     keep_until(to);
@@ -161,7 +161,7 @@ class Sieve {
   heaps::Range hull_;
   bool wide_;
   uint64_t capacity_;
-  uint64_t* found_;  // the values are at [first_, last_)
+  Scratch<uint64_t> found_;  // the values are at [first_, last_)
   uint64_t first_ = 0, last_ = 0;
 };
 

@@ -3,15 +3,14 @@
 #pragma once
 
 #include "heaps/block_map.hpp"
-#include "sweeper/host.hpp"
+#include "sweeper/scratch.hpp"
 
 namespace reachscan::sweeper {
 
 class TractLine {
  public:
   explicit TractLine(const heaps::BlockMap& blocks)
-      : capacity_(blocks.inhabited_tracts() + 1),
-        tracts_(static_cast<uint64_t*>(map_memory(capacity_ * sizeof(uint64_t)))) {}
+      : capacity_(blocks.inhabited_tracts() + 1), tracts_(capacity_) {}
 
   uint64_t size() const { return size_; }
 
@@ -35,7 +34,7 @@ class TractLine {
 
  private:
   uint64_t capacity_;
-  uint64_t* tracts_;
+  Scratch<uint64_t> tracts_;
   uint64_t first_ = 0;
   uint64_t size_ = 0;
 };

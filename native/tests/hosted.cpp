@@ -32,6 +32,8 @@ void Host::serve() {
     case abi::Request::kMapMemory:
       control.result = map(control.first);
       return;
+    case abi::Request::kUnmapMemory:
+      return unmap(reinterpret_cast<void*>(control.first));
     case abi::Request::kFlush:
       return receive(control.first);
     case abi::Request::kPhase:
@@ -67,6 +69,17 @@ uint64_t Host::map(uint64_t bytes) {
   if (address == MAP_FAILED) return 0;
   blocks_.push_back({address, length});
   return reinterpret_cast<uint64_t>(address);
+}
+
+void Host::unmap(void* address) {
+  for (Block& block : blocks_) {
+    if (block.address != address) continue;
+    munmap(block.address, block.bytes);
+    block = blocks_.back();
+    blocks_.pop_back();
+    return;
+  }
+  fail(__FILE__, __LINE__, "the sweeper gave memory back that it did not get");
 }
 
 void Host::receive(uint64_t bytes) {

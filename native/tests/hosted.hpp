@@ -59,6 +59,7 @@ class Host {
 
  private:
   uint64_t map(uint64_t bytes);
+  void unmap(void* address);
   void receive(uint64_t bytes);
 
   struct Block {

@@ -58,12 +58,13 @@ static_assert(sizeof(Suspect) == 24);
 enum class Request : std::uint32_t {
   kNone = 0,
   kMapMemory,    // first = bytes; result = address of zeroed, lazily backed memory, 0 if refused
+  kUnmapMemory,  // first = address of such memory, second = its bytes
   kFlush,        // first = bytes of whole frames at `output`
   kPhase,        // first = wire::Phase, second = work done, third = work in total
   kFinished,     // all records have been flushed; Control::totals is filled in
   kStartThread,  // first = where it begins, second = its argument; result = 0 if refused. It makes
                  // no requests: its breakpoints are naps
-  kEndThreads,   // the other threads have nothing to do any more
+  kEndThreads,   // the other threads have nothing to do any more; they serve for new ones
   kNap,          // come back in a moment: other threads are at work
   kSuspects,     // first = address of Suspects in address order, second = how many
   kRefused,      // first = Refusal, second = address of a C string, third = address it is about

@@ -29,6 +29,8 @@ constexpr std::uint64_t kViewBytes = 1ull << 46;
 constexpr std::uint64_t kLowestBridge = 0x10000000;
 constexpr std::uint64_t kUserEnd = 0x7ffffffff000;
 constexpr std::size_t kStretchesAtOnce = 512;
+// The kernel stops after 2 GiB less a page, which must not pass for a page that cannot be read.
+constexpr std::uint64_t kMostReadAtOnce = 1 << 30;
 constexpr std::uint64_t kShortestAbsence = 64 << 10;
 // A piece of what was read ahead: not too large for two threads to share, nor too many where most
 // of the memory is only reserved.
@@ -316,11 +318,13 @@ void MemoryCopy::read_pages(const MapEntry& entry, std::uint64_t start, std::uin
   auto offset = static_cast<std::uint64_t>(buffer - view_) + start - entry.start;
   written_.push_back({start, end - start, offset});
   while (start < end) {
-    iovec local{buffer + (start - entry.start), end - start};
-    iovec remote{reinterpret_cast<void*>(start), end - start};
+    std::uint64_t asked = std::min(end - start, kMostReadAtOnce);
+    iovec local{buffer + (start - entry.start), asked};
+    iovec remote{reinterpret_cast<void*>(start), asked};
     ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
-    start += length > 0 ? static_cast<std::uint64_t>(length) & ~(kPage - 1) : 0;
-    if (start < end) start += kPage;  // the page that stopped it
+    std::uint64_t got = length > 0 ? static_cast<std::uint64_t>(length) & ~(kPage - 1) : 0;
+    start += got;
+    if (got < asked) start += kPage;  // the page that stopped it
   }
 }
 

@@ -315,6 +315,21 @@ CASE(scattered_pages_of_large_memory) {
       });
 }
 
+// More than the kernel reads at once: 2 GiB less a page.
+CASE(memory_of_more_than_two_gibibytes) {
+  constexpr std::uint64_t kLarge = 2064 * kMiB;
+  if (static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * kPage < 3 * kLarge) {
+    std::fprintf(stderr, "SKIPPED: needs a machine with 6 GiB of memory\n");
+    return;
+  }
+  expect_exact_copy(
+      [] {
+        map(kLarge, MADV_HUGEPAGE);
+        for (std::uint64_t at = 0; at < kLarge; at += kPage) kMemory[at] = 1;
+      },
+      [] {});
+}
+
 // Tracking must not make the kernel fill page tables for memory that was only reserved.
 CASE(reserved_memory_costs_the_program_nothing) {
   constexpr std::uint64_t kReserved = 1ull << 40;

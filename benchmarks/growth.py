@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,9 +60,12 @@ def peak_of_scan(pid: int) -> int:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    subprocess.run(command_line(pid, "--contents", 0), stdout=subprocess.DEVNULL, check=False)
+    command = command_line(pid, "--method", "clone", "--contents", 0)
+    scan = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
     done.set()
     watcher.join()
+    if scan.returncode not in (0, 1):
+        sys.exit(f"the scan failed: exit status {scan.returncode}")
     return peak
 
 

@@ -113,6 +113,24 @@ CASE(chunks_of_old_behind_the_end_of_the_run) {
   }
 }
 
+// The heap of another arena, claimed before, lies where a guess would begin.
+CASE(another_region_behind_the_end_of_the_run) {
+  Heap heap;
+  constexpr uint64_t kOther = kWorld + kBytes / 2;
+  Chunks chunks(heap.memory, kWorld), others(heap.memory, kOther);
+  while (chunks.at() < kOther - 0x2000) chunks.live(0x1230);
+  chunks.end_heap(0x100);
+  while (others.at() < kWorld + kBytes - 0x1000) others.live(0x90);
+  uint64_t top = others.top(kWorld + kBytes);
+  BlockMap blocks(heap.memory.space(), map_zeros);
+  heaps::Totals totals;
+  const heaps::Enumeration found{blocks, totals, on_three_threads};
+  CHECK(claim_run(kOther, kWorld + kBytes, top, Region{kOther, 0, 0, 1, 8, 0}, found).valid);
+  CHECK(claim_run(kWorld, kWorld + kBytes, 0, Region{kWorld, 0, 0, 0, 8, 0}, found).valid);
+  for (const Blocks& expected : {chunks.blocks, others.blocks})
+    for (const auto& [block, size] : expected) CHECK(blocks.is_live(block));
+}
+
 CASE(damage_anywhere) {
   Heap heap;
   uint64_t top = heap.fill(kWorld + kBytes - 4096, 32, 500);

@@ -43,6 +43,7 @@ class RunClaim {
     uint64_t length = (end_ - start) / kMostLegs;
     if (length < kLeastLeg) length = kLeastLeg;
     add_leg({limit, top, start});
+    if (any_region_in({start, limit})) return;
     for (uint64_t at = start + length; at < end_ && count_ < kMostLegs; at += length)
       if (uint64_t chunk = guess_chunk(at, limit, top)) add_leg({limit, top, chunk});
   }
@@ -101,6 +102,13 @@ class RunClaim {
 
     bool goes_on() const { return walk.goes_on() && walk.chunk < stop; }
   };
+
+  // A guess could find the blocks of another region; dropping what it found would drop these.
+  bool any_region_in(Range range) const {
+    for (const Region& region : blocks_.regions)
+      if (range.contains(region.start)) return true;
+    return false;
+  }
 
   static uint64_t guess_chunk(uint64_t from, uint64_t limit, uint64_t top) {
     from &= ~(kGranule - 1);

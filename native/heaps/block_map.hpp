@@ -31,6 +31,7 @@ struct Region {
   bool contains_start(uint64_t address) const { return address - start < end - start; }
 };
 
+// What BlockMap::hulls() gives.
 struct Hulls {
   Range low;
   Range high;

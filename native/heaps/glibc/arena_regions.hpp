@@ -82,7 +82,7 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
   uint64_t start = align_up(base, kGranule);
   if (!space.readable(top, kHeader)) return false;
   // If these line up, so do the others, or the heap is damaged wherever it starts.
-  constexpr uint64_t kEnough = 1 << 12;
+  constexpr uint64_t kEnough = 1 << 16;
   if (!probe_run(start, space.anonymous_run(start).end, top, kEnough).valid) return false;
   uint64_t system_mem = word(arena.address + instance.layout.next + kSystemMemAfterNext);
   if (!is_contiguous(arena)) return start != top;

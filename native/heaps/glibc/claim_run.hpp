@@ -103,7 +103,8 @@ class RunClaim {
     bool goes_on() const { return walk.goes_on() && walk.chunk < stop; }
   };
 
-  // A guess could find the blocks of another region; dropping what it found would drop these.
+  // A guess, which only `limit` stops, could find the blocks of another region; dropping what it
+  // found would drop these.
   bool any_region_in(Range range) const {
     for (const Region& region : blocks_.regions)
       if (range.contains(region.start)) return true;

@@ -47,6 +47,9 @@ class Walker {
       Verdict verdict = claim_instance(i, {blocks, totals, on_threads});
       if (!verdict.fine()) return verdict;
     }
+    // One library's search may have found what is another's.
+    if (!account_.adds_up())
+      return invalid("the main heap's regions do not add up to what it got", account_.found);
     Verdict verdict = claim_mapped(blocks);
     return verdict.fine() ? drop_free_lists(blocks) : verdict;
   }
@@ -72,7 +75,7 @@ class Walker {
       verdict = claim_thread_arena(space_, instance.layout, arenas[i], found);
       if (!verdict.fine()) return verdict;
     }
-    return claim_main_arena(space_, instance, arenas[first], params, found);
+    return claim_main_arena(space_, instance, arenas[first], params, found, account_);
   }
 
   // mp_ if it can be found; else the first start in the program break from which a walk ends well.
@@ -129,6 +132,7 @@ class Walker {
   std::size_t thread_count_;
   CacheVotes* votes_;
   bool mapped_known_ = true;
+  Account account_;
 };
 
 }  // namespace reachscan::heaps::glibc

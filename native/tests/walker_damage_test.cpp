@@ -131,6 +131,22 @@ CASE(a_ring_of_heaps) {
   CHECK_EQ(walk(scene).verdict.status, Verdict::kInvalid);
 }
 
+// A region that was not recognised, or one too many, shows in what the arena says it got.
+CASE(regions_that_do_not_add_up) {
+  for (uint64_t regions : {0, 1, 2}) {
+    context = std::to_string(regions) + " regions";
+    Scene scene(release_named("2.35"), {.cache = false});
+    uint64_t heap = kWorld + (4ull << 30), size = 40 * kPage;
+    scene.memory.map(heap, size);
+    Chunks closed(scene.memory, heap);
+    closed.live(size - 0x40);
+    closed.end_break(0x40);
+    uint64_t got = (64 << 10) + regions * size;
+    scene.glibc.arena(kMainArena, scene.main_top, kMainArena, got, kNonContiguous);
+    CHECK_EQ(walk(scene).verdict.fine(), regions == 1);
+  }
+}
+
 // Memory of a module is no heap, whatever it looks like.
 CASE(a_thread_arena_in_a_module) {
   for (const Release& release : releases()) {

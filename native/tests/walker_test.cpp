@@ -128,23 +128,33 @@ CASE(every_way_in_which_the_break_was_cut) {
   }
 }
 
-// Where brk fails the main arena gets memory from mmap, anywhere.
+// Where brk fails the main arena gets memory from mmap, anywhere; the kernel joins what is
+// adjacent.
 CASE(a_main_arena_that_is_not_contiguous) {
   for (const Release& release : releases()) {
     context = release.name;
     Options options;
     options.cache = false;
     Scene scene(release, options);
-    uint64_t other = kWorld + (4ull << 30), bytes = 1 << 20;
-    scene.memory.map(other, bytes);
-    // The old top chunk was closed as a heap is.
+    uint64_t other = kWorld + (4ull << 30), small = 34 * kPage, count = 5;
+    scene.memory.map(other, (count + 1) * small);
+    // Such numbers at the start of a page are no chunk.
+    scene.memory.put(other + 8, 0x21), scene.memory.put(other + 40, 1);
     Chunks closed(scene.memory, scene.main_top);
-    closed.end_heap(kBreak + (64 << 10) - closed.at());
-    Chunks chunks(scene.memory, other);
-    chunks.live(0x100);
-    uint64_t top = chunks.top(other + bytes);
-    scene.expect(chunks.blocks);
-    scene.glibc.arena(kMainArena, top, kMainArena, bytes, kNonContiguous);
+    closed.end_break(kBreak + (64 << 10) - closed.at());
+    // The newest is the lowest.
+    Chunks newest(scene.memory, other + small);
+    newest.live(0x100);
+    uint64_t top = newest.top(other + 2 * small);
+    scene.expect(newest.blocks);
+    for (uint64_t n = 2; n <= count; ++n) {
+      uint64_t left = 16 * n;  // of the top chunk, when it was closed
+      Chunks chunks(scene.memory, other + n * small);
+      chunks.live(small - left);
+      chunks.end_break(left);
+      scene.expect(chunks.blocks);
+    }
+    scene.glibc.arena(kMainArena, top, kMainArena, (64 << 10) + count * small, kNonContiguous);
     scene.glibc.put_in_fastbin(kMainArena, scene.fast);
     check_found(scene);
   }

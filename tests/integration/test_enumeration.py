@@ -20,6 +20,8 @@ HEAPS = {
     "drained": (2, 4, 6000, "drain=60"),
     "mmapped": (3, 4, 4000, "drain=30", "fixed"),
     "many-threads": (4, 40, 1500, "drain=30"),
+    "blocked-first": (5, 3, 4000, "drain=30", "blocked=1"),
+    "blocked-later": (6, 3, 4000, "drain=30", "blocked=2"),
 }
 
 TUNABLES = {

@@ -9,8 +9,21 @@
 namespace reachscan::heaps::glibc {
 
 constexpr uint64_t kLargestHeap = 4ull << 30;  // four huge pages of 1 GiB
-// What glibc maps at least when brk fails.
-constexpr uint64_t kMinMappedRegion = 1 << 20;
+
+// What main arenas that are not contiguous say they got (system_mem), and what was found of it. In
+// the break, memory that somebody else took counts if the arena was contiguous at that time.
+struct Account {
+  uint64_t got = 0;
+  uint64_t found = 0;
+  uint64_t gaps = 0;
+
+  void add(const Account& other) {
+    got += other.got;
+    found += other.found;
+    gaps += other.gaps;
+  }
+  bool adds_up() const { return found <= got + kPage && got <= found + gaps + kPage; }
+};
 
 // Someone else moved the break: the arena goes on behind that memory, at an address that only a
 // walk which ends well can prove. Returns 0 if there is none, or if that memory is so full of what
@@ -31,13 +44,15 @@ inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
 
 // The runs of one stretch of memory, gaps between them skipped. Returns the last run walked.
 inline Run claim_stretch(uint64_t start, uint64_t limit, uint64_t top, const Region& kind,
-                         const Enumeration& found) {
+                         const Enumeration& found, Account& account) {
   Run run;
   while (start != 0) {
     run = claim_run(start, limit, top, {start, 0, kind.kind, kind.arena, 8, 0}, found);
     if (!run.valid) return run;
     found.totals.add(run.totals);
+    account.found += run.end - start;
     start = run.reached_top ? 0 : resume_after_gap(run.end, limit, top);
+    if (start != 0) account.gaps += start - run.end;
   }
   return run;
 }
@@ -48,22 +63,33 @@ inline bool claimed(const BlockMap& blocks, uint64_t address) {
   return false;
 }
 
+// The run from `page` on, if it may be a region that the main arena got from mmap: whole pages,
+// with 16 bytes left over at most. It need not be large: 2.36 asks for no more than of brk.
+inline Run probe_mapped_region(const BlockMap& blocks, uint64_t page, uint64_t limit,
+                               uint64_t top) {
+  if (word(page) != 0 || (raw_size(page) & kFlagBits) != kPrevInUse) return {};
+  if (chunk_size(page) < kMinChunk || claimed(blocks, page)) return {};
+  Run run = probe_run(page, limit, top);
+  if (run.valid) run.valid = align_up(run.end, kPage) - run.end < kMinChunk;
+  return run;
+}
+
 // Regions that the main arena got from mmap, somewhere in anonymous memory.
-inline Verdict claim_mapped_regions(const Space& space, uint64_t top, const Enumeration& found) {
+inline Verdict claim_mapped_regions(const Space& space, uint64_t top, const Enumeration& found,
+                                    Account& account) {
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
     uint64_t limit = space.anonymous_run(m.start).end;
-    for (uint64_t page = m.start; page + kMinMappedRegion <= limit && page < m.end;) {
-      bool promising = word(page) == 0 && (raw_size(page) & kFlagBits) == kPrevInUse &&
-                       chunk_size(page) >= kMinChunk && !claimed(found.blocks, page);
-      Run run = promising ? probe_run(page, limit, top) : Run{};
-      if (!run.valid || run.end - page + kPage < kMinMappedRegion) {
+    for (uint64_t page = m.start; page < m.end;) {
+      Run run = probe_mapped_region(found.blocks, page, limit, top);
+      if (!run.valid) {
         page += kPage;
         continue;
       }
-      run = claim_run(page, limit, top, {page, 0, wire::kMapped, 0, 8, 0}, found);
+      run = claim_run(page, run.end, top, {page, 0, wire::kMapped, 0, 8, 0}, found);
       if (!run.valid) return {Verdict::kNoMemory, nullptr, page};
       found.totals.add(run.totals);
+      account.found += align_up(run.end, kPage) - page;
       page = align_up(run.end, kPage);
     }
   }
@@ -72,6 +98,10 @@ inline Verdict claim_mapped_regions(const Space& space, uint64_t top, const Enum
 
 inline bool is_contiguous(const Arena& arena) {
   return (load<uint32_t>(arena.address + kFlagsOffset) & kNonContiguous) == 0;
+}
+
+inline uint64_t system_mem(const ArenaLayout& layout, const Arena& arena) {
+  return word(arena.address + layout.next + kSystemMemAfterNext);
 }
 
 // Whether the main heap starts at `base`: the chunks from there must line up, and the arena must
@@ -84,28 +114,30 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
   // If these line up, so do the others, or the heap is damaged wherever it starts.
   constexpr uint64_t kEnough = 1 << 16;
   if (!probe_run(start, space.anonymous_run(start).end, top, kEnough).valid) return false;
-  uint64_t system_mem = word(arena.address + instance.layout.next + kSystemMemAfterNext);
   if (!is_contiguous(arena)) return start != top;
-  return top + chunk_size(top) - base - system_mem < kPage;
+  return top + chunk_size(top) - base - system_mem(instance.layout, arena) < kPage;
 }
 
 inline Verdict claim_main_arena(const Space& space, const Instance& instance, const Arena& arena,
-                                const Params& params, const Enumeration& found) {
+                                const Params& params, const Enumeration& found, Account& account) {
   const ArenaLayout& layout = instance.layout;
+  Account own;
   uint64_t top = arena.top(layout);
   if (top == arena.address + layout.bins - kHeader) return {};  // initial_top: nothing got yet
   bool reached_top = false;
   if (params.sbrk_base != 0) {
     uint64_t start = align_up(params.sbrk_base, kGranule);
     Run run = claim_stretch(start, space.anonymous_run(start).end, top,
-                            {0, 0, wire::kProgramBreak, 0, 8, 0}, found);
+                            {0, 0, wire::kProgramBreak, 0, 8, 0}, found, own);
     if (!run.valid) return invalid("the main heap's chunks do not line up", run.failed_at);
     reached_top = run.reached_top;
   }
   if (!is_contiguous(arena)) {
-    Verdict verdict = claim_mapped_regions(space, top, found);
+    own.got = system_mem(layout, arena);
+    Verdict verdict = claim_mapped_regions(space, top, found, own);
     if (!verdict.fine()) return verdict;
     reached_top = reached_top || claimed(found.blocks, top);
+    account.add(own);
   }
   if (!reached_top) return invalid("the main heap's top chunk was not reached", top);
   return {};

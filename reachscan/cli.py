@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -25,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # What numpy multiplies matrices with would start threads, which keep processors busy that the
     # search needs; nothing here multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Looking for garbage while libraries load, and in all of them at the end, would take longer
+    # than to scan a small process.
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)
     try:
         status = _run(words)
     except KeyboardInterrupt:

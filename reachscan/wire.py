@@ -10,9 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-import construct as c
-
 from reachscan import errors
+from reachscan.lean_construct import construct as c
 
 MAGIC = b"\x89RSCAN\r\n"
 VERSION = 1

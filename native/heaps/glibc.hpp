@@ -47,10 +47,8 @@ class Walker {
       Verdict verdict = claim_instance(i, {blocks, totals, on_threads});
       if (!verdict.fine()) return verdict;
     }
-    // One library's search may have found what is another's.
-    if (!account_.adds_up())
-      return invalid("the main heap's regions do not add up to what it got", account_.found);
-    Verdict verdict = claim_mapped(blocks);
+    Verdict verdict = complete_main_arenas({blocks, totals, on_threads});
+    if (verdict.fine()) verdict = claim_mapped(blocks);
     return verdict.fine() ? drop_free_lists(blocks) : verdict;
   }
 
@@ -70,18 +68,41 @@ class Walker {
     Params params = find_main_heap(instance, arenas[first]);
     mapped_known_ = mapped_known_ && params.found;
     mapped_expected += params.mapped_count;
-    // Thread arenas first: a page of theirs may look like memory that the main arena got from mmap.
-    for (std::size_t i = arenas.size(); i-- > first + 1;) {
+    for (std::size_t i = first + 1; i < arenas.size(); ++i) {
       verdict = claim_thread_arena(space_, instance.layout, arenas[i], found);
       if (!verdict.fine()) return verdict;
     }
-    return claim_main_arena(space_, instance, arenas[first], params, found, account_);
+    const Arena& main_arena = arenas[first];
+    if (!has_memory(instance.layout, main_arena)) return {};
+    account_.got += system_mem(instance.layout, main_arena);
+    return claim_break(space_, instance.layout, main_arena, params, found, account_);
+  }
+
+  // Last: pages of all that was claimed before may look like regions from mmap.
+  Verdict complete_main_arenas(const Enumeration& found) {
+    Tops tops;
+    bool contiguous = true;
+    for (const Arena& arena : arenas) {
+      const ArenaLayout& layout = instances[arena.instance].layout;
+      if (arena.ordinal != 0 || !has_memory(layout, arena)) continue;
+      tops.chunks[tops.count++] = arena.top(layout);
+      contiguous = contiguous && is_contiguous(arena);
+    }
+    if (!contiguous) {
+      Verdict verdict = claim_mapped_regions(space_, tops, found, account_);
+      if (!verdict.fine()) return verdict;
+    }
+    for (std::size_t i = 0; i < tops.count; ++i)
+      if (!claimed(found.blocks, tops.chunks[i]))
+        return invalid("the main heap's top chunk was not reached", tops.chunks[i]);
+    if (account_.adds_up()) return {};
+    return invalid("the main heap's regions do not add up to what it got", account_.found);
   }
 
   // mp_ if it can be found; else the first start in the program break from which a walk ends well.
   Params find_main_heap(const Instance& instance, const Arena& main_arena) {
     uint64_t top = main_arena.top(instance.layout);
-    bool unused = top == main_arena.address + instance.layout.bins - kHeader;
+    bool unused = !has_memory(instance.layout, main_arena);
     Params params = find_params(space_, instance, [&](const Params& candidate) {
       if (candidate.sbrk_base == 0) return unused || !is_contiguous(main_arena);
       return !unused && proves_main_heap(space_, instance, main_arena, candidate.sbrk_base);

@@ -224,6 +224,31 @@ CASE(two_copies_of_the_library) {
   CHECK_EQ(walk(scene).instances, 2u);
 }
 
+// What lies behind the top chunk of one may be a region of the other.
+CASE(two_copies_of_the_library_that_got_regions_side_by_side) {
+  const Release& release = release_named("2.35");
+  Scene scene(release, {});
+  uint64_t module = kWorld + (6ull << 30), first = module + (16 << 20), size = 40 * kPage;
+  scene.memory.map(module, 2 * kPage, kReadWrite, abi::kFileBacked, kLibrary + 1);
+  scene.memory.map(first, 4 * size);
+  Chunks closed_break(scene.memory, scene.main_top);
+  closed_break.end_break(kBreak + (64 << 10) - scene.main_top);
+  uint64_t arenas[] = {kMainArena, module + 0x140}, got[] = {(64 << 10) + 2 * size, 2 * size};
+  for (uint64_t i : {0, 1}) {
+    Chunks newest(scene.memory, first + i * size);
+    newest.live(0x100);
+    uint64_t top = newest.top(first + (i + 1) * size);
+    Chunks older(scene.memory, first + (2 + i) * size);
+    older.live(size - 0x40);
+    older.end_break(0x40);
+    scene.expect(newest.blocks);
+    scene.expect(older.blocks);
+    scene.glibc.arena(arenas[i], top, arenas[i], got[i], kNonContiguous);
+  }
+  scene.glibc.put_in_fastbin(kMainArena, scene.fast);
+  check_found(scene);
+}
+
 CASE(who_is_inside_the_allocator) {
   for (const Release& release : releases()) {
     context = release.name;

@@ -10,18 +10,13 @@ namespace reachscan::heaps::glibc {
 
 constexpr uint64_t kLargestHeap = 4ull << 30;  // four huge pages of 1 GiB
 
-// What main arenas that are not contiguous say they got (system_mem), and what was found of it. In
-// the break, memory that somebody else took counts if the arena was contiguous at that time.
+// What the main arenas say they got (system_mem), and what was found of it. In the break, memory
+// that somebody else took counts if the arena was contiguous at that time.
 struct Account {
   uint64_t got = 0;
   uint64_t found = 0;
   uint64_t gaps = 0;
 
-  void add(const Account& other) {
-    got += other.got;
-    found += other.found;
-    gaps += other.gaps;
-  }
   bool adds_up() const { return found <= got + kPage && got <= found + gaps + kPage; }
 };
 
@@ -74,13 +69,30 @@ inline Run probe_mapped_region(const BlockMap& blocks, uint64_t page, uint64_t l
   return run;
 }
 
-// Regions that the main arena got from mmap, somewhere in anonymous memory.
-inline Verdict claim_mapped_regions(const Space& space, uint64_t top, const Enumeration& found,
+// The top chunks of main arenas. A walk must not go over one: the kernel joins regions from mmap,
+// and what lies behind it may be another region.
+struct Tops {
+  uint64_t chunks[kMaxInstances];
+  std::size_t count = 0;
+
+  // 0 if there is none from `address` on.
+  uint64_t next(uint64_t address) const {
+    uint64_t nearest = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      if (chunks[i] >= address && (nearest == 0 || chunks[i] < nearest)) nearest = chunks[i];
+    return nearest;
+  }
+};
+
+// Regions that main arenas got from mmap, somewhere in anonymous memory. Which arena one belongs to
+// cannot be told.
+inline Verdict claim_mapped_regions(const Space& space, const Tops& tops, const Enumeration& found,
                                     Account& account) {
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
     uint64_t limit = space.anonymous_run(m.start).end;
     for (uint64_t page = m.start; page < m.end;) {
+      uint64_t top = tops.next(page);
       Run run = probe_mapped_region(found.blocks, page, limit, top);
       if (!run.valid) {
         page += kPage;
@@ -118,29 +130,22 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
   return top + chunk_size(top) - base - system_mem(instance.layout, arena) < kPage;
 }
 
-inline Verdict claim_main_arena(const Space& space, const Instance& instance, const Arena& arena,
-                                const Params& params, const Enumeration& found, Account& account) {
-  const ArenaLayout& layout = instance.layout;
-  Account own;
-  uint64_t top = arena.top(layout);
-  if (top == arena.address + layout.bins - kHeader) return {};  // initial_top: nothing got yet
-  bool reached_top = false;
-  if (params.sbrk_base != 0) {
-    uint64_t start = align_up(params.sbrk_base, kGranule);
-    Run run = claim_stretch(start, space.anonymous_run(start).end, top,
-                            {0, 0, wire::kProgramBreak, 0, 8, 0}, found, own);
-    if (!run.valid) return invalid("the main heap's chunks do not line up", run.failed_at);
-    reached_top = run.reached_top;
-  }
-  if (!is_contiguous(arena)) {
-    own.got = system_mem(layout, arena);
-    Verdict verdict = claim_mapped_regions(space, top, found, own);
-    if (!verdict.fine()) return verdict;
-    reached_top = reached_top || claimed(found.blocks, top);
-    account.add(own);
-  }
-  if (!reached_top) return invalid("the main heap's top chunk was not reached", top);
-  return {};
+// Before the first malloc it is part of the arena (initial_top).
+inline bool has_memory(const ArenaLayout& layout, const Arena& arena) {
+  return arena.top(layout) != arena.address + layout.bins - kHeader;
+}
+
+// What the main arena got from brk. Where that never worked, sbrk_base is a region from mmap.
+inline Verdict claim_break(const Space& space, const ArenaLayout& layout, const Arena& arena,
+                           const Params& params, const Enumeration& found, Account& account) {
+  if (params.sbrk_base == 0) return {};
+  uint64_t start = align_up(params.sbrk_base, kGranule);
+  const abi::Mapping* m = space.find(start);
+  bool in_break = m != nullptr && (m->flags & abi::kProgramBreak) != 0;
+  if (!in_break && !is_contiguous(arena)) return {};
+  Run run = claim_stretch(start, space.anonymous_run(start).end, arena.top(layout),
+                          {0, 0, wire::kProgramBreak, 0, 8, 0}, found, account);
+  return run.valid ? Verdict{} : invalid("the main heap's chunks do not line up", run.failed_at);
 }
 
 // The heap that holds `address`: heaps are aligned to their maximal size, a power of two that

@@ -2,7 +2,7 @@
 // of stacks and the allocator's own variables, and the registers.
 #pragma once
 
-#include "heaps/glibc/thread_stack.hpp"
+#include "heaps/glibc/ended_threads.hpp"
 #include "sweeper/mark.hpp"
 #include "sweeper/nested_stacks.hpp"
 
@@ -29,7 +29,8 @@ class Roots {
         excluded_(map_memory, kMaxExclusions) {
     for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
     for (std::size_t t = 0; t < thread_count; ++t) exclude_dead_stack(threads[t]);
-    exclude_cached_stacks();
+    heaps::glibc::EndedThreads(space, threads, thread_count)
+        .each([this](const heaps::glibc::EndedThread& thread) { exclude_ended(thread); });
   }
 
   void exclude(uint64_t start, uint64_t end) {
@@ -120,45 +121,15 @@ class Roots {
     exclude(own.start, (lowest - kRedZone) & ~7ull);
   }
 
-  bool is_running(uint64_t descriptor) const {
-    for (std::size_t t = 0; t < thread_count_; ++t)
-      if (threads_[t].thread_pointer == descriptor) return true;
-    return false;
-  }
-
-  // The library keeps stacks of ended threads for the next one. Nothing on them lives but what the
-  // descriptor on top has for the next one; or, until somebody joins the thread, for that one.
-  void exclude_cached_stacks() {
-    for (const abi::Mapping& m : space_) {
-      if (!Space::is_written_anonymous(m)) continue;
-      uint64_t end = m.end;
-      while (end > m.start) {
-        Range stack = ended_stack_below(m, end);
-        if (stack.end == 0) break;
-        end = stack.start;
-      }
-    }
-  }
-
-  // The stack of a thread, running or ended, whose memory ends at `end`; ended ones are excluded.
-  Range ended_stack_below(const abi::Mapping& m, uint64_t end) {
-    uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
-    for (uint64_t at = lowest & ~63ull; at + kDescriptorBytes <= end; at += 64) {
-      if (at < m.start || word(at) != at || word(at + 16) != at) continue;
-      Range stack = stack_of(space_, at);
-      if (stack.end != end) continue;
-      if (!is_running(at)) exclude_ended(stack, at);
-      return stack;
-    }
-    return {0, 0};
-  }
-
-  void exclude_ended(Range stack, uint64_t descriptor) {
-    if (heaps::glibc::awaits_join(descriptor)) {
-      exclude(stack.start, descriptor);
+  // Nothing on the stack of an ended thread lives but what the descriptor on top has for the next
+  // thread; or, until somebody joins the ended one, for that somebody.
+  void exclude_ended(const heaps::glibc::EndedThread& thread) {
+    uint64_t vector = thread.descriptor + heaps::glibc::kThreadVector;
+    if (heaps::glibc::awaits_join(thread.descriptor)) {
+      exclude(thread.stack.start, thread.descriptor);
     } else {
-      exclude(stack.start, descriptor + heaps::glibc::kThreadVector);
-      exclude(descriptor + heaps::glibc::kThreadVector + 8, stack.end);
+      exclude(thread.stack.start, vector);
+      exclude(vector + 8, thread.stack.end);
     }
   }
 

@@ -22,6 +22,7 @@ HEAPS = {
     "many-threads": (4, 40, 1500, "drain=30"),
     "blocked-first": (5, 3, 4000, "drain=30", "blocked=1"),
     "blocked-later": (6, 3, 4000, "drain=30", "blocked=2"),
+    "forked": (7, 5, 4000, "drain=60", "forked"),
 }
 
 TUNABLES = {
@@ -73,7 +74,8 @@ def check(victim: StartVictim, truth: Path) -> Callable[..., None]:
         target = victim(
             "ground_truth", truth, seed, threads, *rest, command=command, environment=environment
         )
-        assert_same_heap(list_heap(target.pid), read_truth(truth), int(threads) + own_blocks)
+        found = list_heap(target.ready["pid"])
+        assert_same_heap(found, read_truth(truth), int(threads) + own_blocks)
 
     return run
 

@@ -1,7 +1,9 @@
 // Finds every thread's tcache. The pointer to it is a thread-local variable of the library, so it
 // stands at one distance below the thread pointer in all threads; the distance is found by a vote.
+// A thread that ends empties its cache, but one that a fork left behind could not.
 #pragma once
 
+#include "heaps/glibc/ended_threads.hpp"
 #include "heaps/glibc/free_lists.hpp"
 
 namespace reachscan::heaps::glibc {
@@ -78,6 +80,11 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const a
   __builtin_memset(&votes, 0, sizeof votes);
   for (std::size_t t = 0; t < thread_count; ++t)
     vote(space, blocks, threads[t].thread_pointer, reach, votes);
+  // They outvote a thread that finds another's cache below its own memory.
+  if (reach == kUsualTls)
+    EndedThreads(space, threads, thread_count).each([&](const EndedThread& thread) {
+      vote(space, blocks, thread.descriptor, reach, votes);
+    });
   CachePlan plan;
   uint32_t best = least - 1;
   for (unsigned f = 0; f < kFormats; ++f) {
@@ -106,21 +113,37 @@ inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
   drop_block(blocks, totals, cache);
 }
 
+// The cache of the thread with this thread pointer, 0 if it has none: no cache yet, or the
+// library's placeholder for none.
+inline uint64_t cache_of(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
+                         const CachePlan& plan) {
+  uint64_t at = thread_pointer - plan.offset;
+  if (thread_pointer == 0 || !space.readable(at, 8)) return 0;
+  return blocks.is_live(word(at)) ? word(at) : 0;
+}
+
+inline bool is_consistent(const BlockMap& blocks, uint64_t cache, const CacheFormat& format) {
+  return has_cache_size(blocks, cache, format.shape) &&
+         check_cache(blocks, cache, format.shape, format.links).valid;
+}
+
 // Takes the caches and what they hold out of the live blocks.
 inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
                            const abi::Thread* threads, std::size_t thread_count,
                            const CachePlan& plan) {
   for (std::size_t t = 0; t < thread_count; ++t) {
-    uint64_t at = threads[t].thread_pointer - plan.offset;
-    if (threads[t].thread_pointer == 0 || !space.readable(at, 8)) continue;
-    uint64_t cache = word(at);
-    // No cache yet, or the library's placeholder for none.
-    if (!blocks.is_live(cache)) continue;
-    if (!has_cache_size(blocks, cache, plan.format.shape) ||
-        !check_cache(blocks, cache, plan.format.shape, plan.format.links).valid)
+    uint64_t cache = cache_of(space, blocks, threads[t].thread_pointer, plan);
+    if (cache == 0) continue;
+    if (!is_consistent(blocks, cache, plan.format))
       return invalid("a thread's cache of free chunks is not consistent", cache);
     drop_cache(blocks, totals, cache, plan.format);
   }
+  // The fork may have come while the thread was at its cache.
+  EndedThreads(space, threads, thread_count).each([&](const EndedThread& thread) {
+    uint64_t cache = cache_of(space, blocks, thread.descriptor, plan);
+    if (cache != 0 && is_consistent(blocks, cache, plan.format))
+      drop_cache(blocks, totals, cache, plan.format);
+  });
   return {};
 }
 

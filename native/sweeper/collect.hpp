@@ -54,22 +54,25 @@ inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWrite
   std::size_t count = 0;
   blocks.each_unmarked([&](uint64_t) { ++count; });
   if (count == 0) return;
-  List<uint64_t> leaked(map_memory, count), starts(map_memory, count);
+  List<uint64_t> leaked(map_memory, count);
   blocks.each_unmarked([&](uint64_t block) { leaked.push(block); });
 
   Explorer explorer(space, blocks, count);
   // Which member of a ring the first pass meets first is its head: an object with a class says
-  // most.
+  // most. The starts are moved to the front, in place of blocks that have been looked at.
+  std::size_t starts = 0;
   for (bool with_class : {true, false}) {
-    for (uint64_t block : leaked) {
+    for (std::size_t i = starts; i < count; ++i) {
+      uint64_t block = leaked[i];
       if (blocks.is_marked(block) || (with_class && !starts_with_vtable(space, block))) continue;
-      starts.push(block);
+      leaked[i] = leaked[starts];
+      leaked[starts++] = block;
       explorer.explore(block, [](uint64_t, uint32_t, uint64_t) { return 0u; });
     }
   }
   for (uint64_t block : leaked) blocks.clear_mark(block);
-  while (!starts.empty())
-    explorer.explore(starts.pop(), [&](uint64_t block, uint32_t parent, uint64_t slot) {
+  while (starts > 0)
+    explorer.explore(leaked[--starts], [&](uint64_t block, uint32_t parent, uint64_t slot) {
       return writer.add(block, parent, slot);
     });
 }

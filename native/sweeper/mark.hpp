@@ -106,6 +106,19 @@ class Marker {
 
   // One by one. Each stage takes a batch, so that the memory answers for all of it together.
 
+  // The first lines, and of a small block, which has three at most, all. A scan of a large one
+  // fetches the others.
+  static void fetch_block(heaps::Range block) {
+    uint64_t second = block.start + Sieve::kLine, last = block.end - 8;
+    heaps::fetch(block.start);
+    heaps::fetch(second < last ? second : last);
+    heaps::fetch(last);
+    if (block.end - block.start <= Sieve::kMostOfSmall) return;
+    for (uint64_t at = 2 * Sieve::kLine; at < Sieve::kAhead && block.start + at < last;
+         at += Sieve::kLine)
+      heaps::fetch(block.start + at);
+  }
+
   void fetch_candidates() {
     while (!found_.empty() && candidate_count_ < kBatch) {
       uint64_t value = *found_.values();
@@ -124,7 +137,7 @@ class Marker {
       const Candidate& next = candidates_[i];
       heaps::Range block = blocks_.claim<kShared>(*next.cluster, next.value);
       if (block.start == 0) continue;
-      heaps::fetch(block.end - 8);
+      fetch_block(block);
       claimed_[claimed_count_++] = block;
     }
     candidate_count_ = 0;
@@ -141,17 +154,15 @@ class Marker {
     found_.drop(count);
   }
 
+  // Each block is fetched as soon as it is found: when all of a batch were fetched together after
+  // that, marking took a quarter longer.
   template <bool kShared>
   void claim_put_off() {
-    unsigned before = claimed_count_;
     for (; tract_.start < tract_.end && claimed_count_ < kBatch; tract_.start += heaps::kSpan)
       blocks_.take_put_off<kShared>(*tract_cluster_, tract_.start, [this](heaps::Range block) {
         claimed_[claimed_count_++] = block;
+        fetch_block(block);
       });
-    for (unsigned i = before; i < claimed_count_; ++i) {
-      heaps::fetch(claimed_[i].start);
-      heaps::fetch(claimed_[i].end - 8);
-    }
   }
 
   bool enter_tract() {

@@ -71,6 +71,7 @@ constexpr char kHelperName[] = "reachscan-helpe";
 
 // False if the thread has ended.
 bool seize(pid_t pid, pid_t tid) {
+  pid_t seen = 0;
   for (int tries = 1;; ++tries) {
     if (ptrace(PTRACE_SEIZE, tid, nullptr, kTargetOptions) == 0) return true;
     int error = errno;
@@ -78,8 +79,11 @@ bool seize(pid_t pid, pid_t tid) {
     pid_t tracer = tracer_of(pid, tid);
     // A thread born of a seized one is already ours; its first stop is still to be waited for.
     if (tracer == syscall(SYS_gettid)) return true;
-    if (tracer != 0) fail_as_traced(pid, tid, tracer, error);
-    // Somebody who traced it may have let go of it meanwhile.
+    // While a tracer lets go, the kernel may name the parent in its place: only who is seen twice
+    // in a row is believed.
+    if (tracer != 0 && (tracer == seen || tries == kSeizeTries))
+      fail_as_traced(pid, tid, tracer, error);
+    seen = tracer;
     if (tries == kSeizeTries) fail_to_seize(tid, error);
   }
 }

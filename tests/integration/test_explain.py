@@ -94,7 +94,9 @@ def complaint(scene: dict[str, Any], pid: int, method: str) -> str | None:
     name = scene["name"].removesuffix("_in_call")
     wanted = PLACES.get(name, "").replace("PID", str(pid))
     if where == "register" and not wanted:
-        wanted = f"^register {name} of thread [0-9]+ 'roots'$"
+        # Where the last 16 vector registers are kept differs between processors.
+        what = "a vector register" if name.startswith("zmm") else f"register {name}"
+        wanted = f"^{what} of thread [0-9]+ 'roots'$"
     if not re.search(wanted, root["place"]) or (where == "kernel" and root["kind"] != "kernel"):
         return f"its root is {root['place']}"
     wrong_slot = where == "memory" and last["slot"] != scene["slot"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-import unicodedata
 from bisect import bisect_right
 from itertools import accumulate
 
@@ -65,6 +63,9 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
         indent: what lines but the first begin with.
     """
     wide = "".join(c + _FILLER if _is_wide(c) else c for c in text)
+    # Not at the top: a report that nothing was lost needs neither this nor unicodedata.
+    import textwrap
+
     lines = textwrap.wrap(wide, width, subsequent_indent=indent) or [""]
     return [line.replace(_FILLER, "") for line in lines]
 
@@ -78,4 +79,8 @@ def cut(text: str, width: int) -> str:
 
 
 def _is_wide(character: str) -> bool:
+    if character.isascii():
+        return False
+    import unicodedata
+
     return unicodedata.east_asian_width(character) in "WF"

@@ -5,8 +5,8 @@
 //   params          mp_: where the main heap starts, how many blocks are mapped
 //   arena_regions   the memory of each arena, chunk by chunk (walk_chunks)
 //   mapped_chunks   blocks with a mapping of their own
-//   thread_caches   tcache, also of threads that a fork left behind (ended_threads); and the
-//                   fastbins: free, though they look allocated (free_lists)
+//   thread_caches   tcache, also of threads that a fork left behind (threads); and the fastbins:
+//   free, though they look allocated (free_lists)
 #pragma once
 
 #include "heaps/glibc/arena_regions.hpp"
@@ -15,6 +15,7 @@
 #include "heaps/glibc/params.hpp"
 #include "heaps/glibc/quiet.hpp"
 #include "heaps/glibc/thread_caches.hpp"
+#include "heaps/glibc/threads.hpp"
 #include "heaps/glibc/version.hpp"
 
 namespace reachscan::heaps::glibc {
@@ -23,9 +24,8 @@ class Walker {
  public:
   Walker(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map)
       : arenas(map, kMaxArenas),
+        threads{threads, thread_count, {map, kMaxEndedThreads}},
         space_(space),
-        threads_(threads),
-        thread_count_(thread_count),
         votes_(static_cast<CacheVotes*>(map(sizeof(CacheVotes)))) {
     instance_count = find_instances(space, instances);
   }
@@ -37,7 +37,8 @@ class Walker {
       List<Arena> own = arenas;
       own.clear();
       if (!list_arenas(instances[i], static_cast<uint32_t>(i), own).fine()) return false;
-      if (!is_quiet(space_, instances[i], own, threads_, thread_count_, hint)) return false;
+      if (!is_quiet(space_, instances[i], own, threads.running, threads.running_count, hint))
+        return false;
     }
     return true;
   }
@@ -50,12 +51,15 @@ class Walker {
     }
     Verdict verdict = complete_main_arenas({blocks, totals, on_threads});
     if (verdict.fine()) verdict = claim_mapped(blocks);
-    return verdict.fine() ? drop_free_lists(blocks) : verdict;
+    if (!verdict.fine()) return verdict;
+    if (!find_ended_threads(space_, threads)) return {Verdict::kNoMemory, nullptr, 0};
+    return drop_free_lists(blocks);
   }
 
   Instance instances[kMaxInstances];
   std::size_t instance_count = 0;
   List<Arena> arenas;
+  Threads threads;
   Totals totals;
   uint64_t mapped_expected = 0;
   uint64_t mapped_found = 0;
@@ -123,7 +127,7 @@ class Walker {
 
   Verdict claim_mapped(BlockMap& blocks) {
     if (mapped_known_ && mapped_expected == 0) return {};
-    MappedChunks mapped(space_, threads_, thread_count_, blocks, totals);
+    MappedChunks mapped(space_, threads.running, threads.running_count, blocks, totals);
     Verdict verdict = mapped.claim_all(mapped_expected);
     if (mapped_known_) mapped.drop_surplus(mapped_expected);
     mapped_found = mapped.count;
@@ -135,10 +139,10 @@ class Walker {
     // Each copy of the library has a cache of its own in each thread.
     for (std::size_t i = 0; i < instance_count; ++i) {
       uint32_t least = i == 0 ? 1 : kFilled;
-      CachePlan plan = plan_caches(space_, blocks, threads_, thread_count_, least, *votes_);
+      CachePlan plan = plan_caches(space_, blocks, threads, least, *votes_);
       if (!plan.found) break;
       if (i == 0) first = plan;
-      Verdict verdict = drop_caches(space_, blocks, totals, threads_, thread_count_, plan);
+      Verdict verdict = drop_caches(space_, blocks, totals, threads, plan);
       if (!verdict.fine()) return verdict;
     }
     for (const Arena& arena : arenas) {
@@ -150,8 +154,6 @@ class Walker {
   }
 
   const Space& space_;
-  const abi::Thread* threads_;
-  std::size_t thread_count_;
   CacheVotes* votes_;
   bool mapped_known_ = true;
   Account account_;

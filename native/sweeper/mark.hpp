@@ -104,8 +104,6 @@ class Marker {
     begin_phase(wire::kMark, together < expected_ ? together : expected_, expected_);
   }
 
-  // One by one. Each stage takes a batch, so that the memory answers for all of it together.
-
   // The first lines, and of a small block, which has three at most, all. A scan of a large one
   // fetches the others.
   static void fetch_block(heaps::Range block) {
@@ -118,6 +116,8 @@ class Marker {
          at += Sieve::kLine)
       heaps::fetch(block.start + at);
   }
+
+  // One by one. Each stage takes a batch, so that the memory answers for all of it together.
 
   void fetch_candidates() {
     while (!found_.empty() && candidate_count_ < kBatch) {

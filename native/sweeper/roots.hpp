@@ -2,7 +2,7 @@
 // of stacks and the allocator's own variables, and the registers.
 #pragma once
 
-#include "heaps/glibc/ended_threads.hpp"
+#include "heaps/glibc/threads.hpp"
 #include "sweeper/mark.hpp"
 #include "sweeper/nested_stacks.hpp"
 
@@ -20,17 +20,11 @@ constexpr uint64_t kRedZone = 128;
 constexpr std::size_t kMaxExclusions = 1 << 18;
 class Roots {
  public:
-  Roots(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
-        std::size_t thread_count)
-      : space_(space),
-        blocks_(blocks),
-        threads_(threads),
-        thread_count_(thread_count),
-        excluded_(map_memory, kMaxExclusions) {
+  Roots(const Space& space, const BlockMap& blocks, const heaps::glibc::Threads& threads)
+      : space_(space), blocks_(blocks), excluded_(map_memory, kMaxExclusions) {
     for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
-    for (std::size_t t = 0; t < thread_count; ++t) exclude_dead_stack(threads[t]);
-    heaps::glibc::EndedThreads(space, threads, thread_count)
-        .each([this](const heaps::glibc::EndedThread& thread) { exclude_ended(thread); });
+    for (std::size_t t = 0; t < threads.running_count; ++t) exclude_dead_stack(threads.running[t]);
+    for (const heaps::glibc::EndedThread& thread : threads.ended) exclude_ended(thread);
   }
 
   void exclude(uint64_t start, uint64_t end) {
@@ -135,8 +129,6 @@ class Roots {
 
   const Space& space_;
   const BlockMap& blocks_;
-  const abi::Thread* threads_;
-  std::size_t thread_count_;
   List<Range> excluded_;
 };
 

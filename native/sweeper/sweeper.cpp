@@ -73,8 +73,7 @@ struct Scan {
 };
 
 Roots find_roots(const Space& space, const Walker& walker, const heaps::BlockMap& blocks) {
-  Roots roots(space, blocks, reinterpret_cast<const abi::Thread*>(control()->threads),
-              control()->thread_count);
+  Roots roots(space, blocks, walker.threads);
   for (std::size_t i = 0; i < walker.instance_count; ++i) {
     const auto& instance = walker.instances[i];
     roots.exclude(instance.main_arena, instance.main_arena + instance.layout.size);

@@ -29,7 +29,10 @@ struct Scene {
   template <typename Exclude>
   void mark(Exclude exclude) {
     const heaps::Space& space = graph.memory.space();
-    sweeper::Roots roots(space, graph.blocks, threads.data(), threads.size());
+    heaps::glibc::Threads all{
+        threads.data(), threads.size(), {sweeper::map_memory, heaps::glibc::kMaxEndedThreads}};
+    heaps::glibc::find_ended_threads(space, all);
+    sweeper::Roots roots(space, graph.blocks, all);
     exclude(roots);
     sweeper::Marker marker = graph.marker();
     roots.mark(marker);

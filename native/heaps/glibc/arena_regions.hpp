@@ -37,12 +37,12 @@ inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
   return 0;
 }
 
-// The runs of one stretch of memory, gaps between them skipped. Returns the last run walked.
-inline Run claim_stretch(uint64_t start, uint64_t limit, uint64_t top, const Region& kind,
-                         const Enumeration& found, Account& account) {
+// The runs in the break, gaps between them skipped. Returns the last run walked.
+inline Run claim_break_runs(uint64_t start, uint64_t limit, uint64_t top, const Enumeration& found,
+                            Account& account) {
   Run run;
   while (start != 0) {
-    run = claim_run(start, limit, top, {start, 0, kind.kind, kind.arena, 8, 0}, found);
+    run = claim_run(start, limit, top, {start, 0, wire::kProgramBreak, 0, 8, 0}, found);
     if (!run.valid) return run;
     found.totals.add(run.totals);
     account.found += run.end - start;
@@ -123,9 +123,8 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
   uint64_t top = arena.top(instance.layout);
   uint64_t start = align_up(base, kGranule);
   if (!space.readable(top, kHeader)) return false;
-  // A walk from a wrong start soon leaves the rails, or comes upon a true chunk and goes on as the
-  // true walk does. More of it would prove no more; in the end the account has to add up.
-  constexpr uint64_t kEnough = 1 << 12;
+  // If these line up, so do the others, or the heap is damaged wherever it starts.
+  constexpr uint64_t kEnough = 1 << 16;
   if (!probe_run(start, space.anonymous_run(start).end, top, kEnough).valid) return false;
   if (!is_contiguous(arena)) return start != top;
   return top + chunk_size(top) - base - system_mem(instance.layout, arena) < kPage;
@@ -144,8 +143,8 @@ inline Verdict claim_break(const Space& space, const ArenaLayout& layout, const 
   const abi::Mapping* m = space.find(start);
   bool in_break = m != nullptr && (m->flags & abi::kProgramBreak) != 0;
   if (!in_break && !is_contiguous(arena)) return {};
-  Run run = claim_stretch(start, space.anonymous_run(start).end, arena.top(layout),
-                          {0, 0, wire::kProgramBreak, 0, 8, 0}, found, account);
+  Run run =
+      claim_break_runs(start, space.anonymous_run(start).end, arena.top(layout), found, account);
   return run.valid ? Verdict{} : invalid("the main heap's chunks do not line up", run.failed_at);
 }
 

@@ -3,8 +3,8 @@
 // A thread that ends empties its cache, but one that a fork left behind could not.
 #pragma once
 
-#include "heaps/glibc/ended_threads.hpp"
 #include "heaps/glibc/free_lists.hpp"
+#include "heaps/glibc/threads.hpp"
 
 namespace reachscan::heaps::glibc {
 
@@ -74,17 +74,14 @@ inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_poi
   }
 }
 
-inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
-                             std::size_t thread_count, uint64_t reach, uint32_t least,
-                             CacheVotes& votes) {
+inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const Threads& threads,
+                             uint64_t reach, uint32_t least, CacheVotes& votes) {
   __builtin_memset(&votes, 0, sizeof votes);
-  for (std::size_t t = 0; t < thread_count; ++t)
-    vote(space, blocks, threads[t].thread_pointer, reach, votes);
+  for (std::size_t t = 0; t < threads.running_count; ++t)
+    vote(space, blocks, threads.running[t].thread_pointer, reach, votes);
   // They outvote a thread that finds another's cache below its own memory.
-  if (reach == kUsualTls)
-    EndedThreads(space, threads, thread_count).each([&](const EndedThread& thread) {
-      vote(space, blocks, thread.descriptor, reach, votes);
-    });
+  for (const EndedThread& thread : threads.ended)
+    vote(space, blocks, thread.descriptor, reach, votes);
   CachePlan plan;
   uint32_t best = least - 1;
   for (unsigned f = 0; f < kFormats; ++f) {
@@ -98,12 +95,13 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const a
 }
 
 // Where the caches are, if at least `least` votes say so.
-inline CachePlan plan_caches(const Space& space, const BlockMap& blocks, const abi::Thread* threads,
-                             std::size_t thread_count, uint32_t least, CacheVotes& votes) {
-  CachePlan plan = plan_within(space, blocks, threads, thread_count, kUsualTls, least, votes);
+inline CachePlan plan_caches(const Space& space, const BlockMap& blocks, const Threads& threads,
+                             uint32_t least, CacheVotes& votes) {
+  CachePlan plan = plan_within(space, blocks, threads, kUsualTls, least, votes);
   if (plan.found) return plan;
-  std::size_t some = thread_count < kThreadsFarDown ? thread_count : kThreadsFarDown;
-  return plan_within(space, blocks, threads, some, kLargestTls, kFilled, votes);
+  Threads some{threads.running, threads.running_count, {}};
+  if (some.running_count > kThreadsFarDown) some.running_count = kThreadsFarDown;
+  return plan_within(space, blocks, some, kLargestTls, kFilled, votes);
 }
 
 inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
@@ -129,21 +127,20 @@ inline bool is_consistent(const BlockMap& blocks, uint64_t cache, const CacheFor
 
 // Takes the caches and what they hold out of the live blocks.
 inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
-                           const abi::Thread* threads, std::size_t thread_count,
-                           const CachePlan& plan) {
-  for (std::size_t t = 0; t < thread_count; ++t) {
-    uint64_t cache = cache_of(space, blocks, threads[t].thread_pointer, plan);
+                           const Threads& threads, const CachePlan& plan) {
+  for (std::size_t t = 0; t < threads.running_count; ++t) {
+    uint64_t cache = cache_of(space, blocks, threads.running[t].thread_pointer, plan);
     if (cache == 0) continue;
     if (!is_consistent(blocks, cache, plan.format))
       return invalid("a thread's cache of free chunks is not consistent", cache);
     drop_cache(blocks, totals, cache, plan.format);
   }
   // The fork may have come while the thread was at its cache.
-  EndedThreads(space, threads, thread_count).each([&](const EndedThread& thread) {
+  for (const EndedThread& thread : threads.ended) {
     uint64_t cache = cache_of(space, blocks, thread.descriptor, plan);
     if (cache != 0 && is_consistent(blocks, cache, plan.format))
       drop_cache(blocks, totals, cache, plan.format);
-  });
+  }
   return {};
 }
 

@@ -1,0 +1,56 @@
+// The threads that run, and the threads of the library that have ended, as far as their memory is
+// still there: the library keeps stacks for the next thread, and a fork brings the stacks of all
+// threads along, but only one thread.
+#pragma once
+
+#include "heaps/glibc/thread_stack.hpp"
+#include "heaps/list.hpp"
+
+namespace reachscan::heaps::glibc {
+
+constexpr std::size_t kMaxEndedThreads = 1 << 18;
+
+struct EndedThread {
+  Range stack;
+  uint64_t descriptor;
+};
+
+struct Threads {
+  const abi::Thread* running = nullptr;
+  std::size_t running_count = 0;
+  List<EndedThread> ended;
+
+  bool is_running(uint64_t descriptor) const {
+    for (std::size_t t = 0; t < running_count; ++t)
+      if (running[t].thread_pointer == descriptor) return true;
+    return false;
+  }
+};
+
+// The thread, running or ended, whose stack ends at `end`.
+inline EndedThread thread_below(const Space& space, const abi::Mapping& m, uint64_t end) {
+  uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
+  for (uint64_t at = lowest & ~63ull; at + kDescriptorBytes <= end; at += 64) {
+    if (at < m.start || word(at) != at || word(at + 16) != at) continue;
+    Range stack = stack_of(space, at);
+    if (stack.end == end) return {stack, at};
+  }
+  return {};
+}
+
+// False if there are more than fit.
+inline bool find_ended_threads(const Space& space, Threads& threads) {
+  for (const abi::Mapping& m : space) {
+    if (!Space::is_written_anonymous(m)) continue;
+    // Such stacks lie side by side.
+    for (uint64_t end = m.end; end > m.start;) {
+      EndedThread thread = thread_below(space, m, end);
+      if (thread.stack.end == 0) break;
+      if (!threads.is_running(thread.descriptor) && !threads.ended.push(thread)) return false;
+      end = thread.stack.start;
+    }
+  }
+  return true;
+}
+
+}  // namespace reachscan::heaps::glibc

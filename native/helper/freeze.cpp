@@ -31,7 +31,7 @@ constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
 constexpr std::size_t kCrowd = 32;
-// With AVX; threads that have more take the time to make room for it.
+// With AVX-512; threads that have more take the time to make room for it.
 constexpr std::size_t kWordsOfThread = 384;
 
 // The task that traces this one, 0 if none.

@@ -22,12 +22,14 @@ template <typename Filter, typename Visit>
 void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, const Filter& filter,
                     Visit visit) {
   constexpr uint64_t kLine = 64;
+  constexpr uint64_t kAhead = 2048;  // the processor by itself goes on to the next page late
   bool large = end - start > heaps::kPage;
   for (uint64_t at = start; at + 8 <= end;) {
     if (large) at = space.skip_absent(at);
     uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
     uint64_t stop = page_end < end ? page_end : end;
     for (; at + kLine <= stop; at += kLine) {
+      heaps::fetch(at + kAhead);
       for (unsigned hits = filter.passing(at); hits != 0; hits &= hits - 1) {
         uint64_t hit = at + 8 * static_cast<unsigned>(__builtin_ctz(hits));
         visit(hit, heaps::word(hit));

@@ -3,7 +3,8 @@
     python benchmarks/command.py [--blocks N] [--runs N] [--short]
 
 On an idle shell it is compared with starting Python and with attaching a debugger; on a large heap
-with gcore, which only writes the memory out: what chap needs before it can begin.
+with gcore, which only writes the memory out, and with chap, if it is there, which then looks for
+leaks in what was written (minutes for each run).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from measure import HERE, command_line, heading, ratio, row, target
 
@@ -24,13 +24,14 @@ from measure import HERE, command_line, heading, ratio, row, target
 _ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
-def seconds(command: Sequence[str], folder: Path = HERE.parent) -> float:
+def seconds(command: Sequence[str], asked: str = "") -> float:
     begin = time.monotonic()
     done = subprocess.run(
         command,
+        input=asked.encode(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        cwd=folder,
+        cwd=HERE.parent,
         env=_ENVIRONMENT,
         check=False,
     )
@@ -63,21 +64,25 @@ def idle_shell(runs: int) -> None:
 
 
 def large_heap(blocks: int, runs: int) -> None:
-    scans: list[float] = []
-    cores: list[float] = []
+    times: dict[str, list[float]] = {"reachscan": []}
     with (
         target("graph_target.c", "tree-random", blocks) as running,
         tempfile.TemporaryDirectory() as folder,
     ):
         for _ in range(runs):
-            scans.append(seconds(command_line(running.pid)))
-            if shutil.which("gcore"):
-                cores.append(seconds(["gcore", "-o", f"{folder}/core", str(running.pid)]))
+            times["reachscan"].append(seconds(command_line(running.pid)))
+            if not shutil.which("gcore"):
+                continue
+            took = seconds(["gcore", "-o", f"{folder}/core", str(running.pid)])
+            times.setdefault("gcore alone", []).append(took)
+            if not shutil.which("chap"):
+                continue
+            took += seconds(["chap", f"{folder}/core.{running.pid}"], asked="count leaked\n")
+            times.setdefault("gcore and chap", []).append(took)
         size = running.memory("VmRSS") / 1e9
     heading(f"whole command, {blocks} blocks, {size:.1f} GB, {runs} runs", "s")
-    row("reachscan", scans)
-    if cores:
-        row("gcore alone", cores, ratio(cores, scans))
+    for name, values in times.items():
+        row(name, values, ratio(values, times["reachscan"]))
 
 
 def main() -> None:

@@ -1,16 +1,18 @@
 """How long a saved scan of many leaks takes to decode, fold and print, and how much memory.
 
-    python benchmarks/fold_speed.py [LEAKS [KINDS [BELOW]]]
+    python benchmarks/fold_speed.py [--leaks N] [--kinds N] [--below N] [--runs N]
 
-Makes a stream of LEAKS leaked blocks of KINDS kinds, BELOW of them hanging below each direct one as
-a binary tree, then runs `reachscan report` on it for each format, as a person would. Besides the
-time that passed it tells the processor's, which matters on a busy machine.
+Makes a stream of leaked blocks of some kinds, so many of them hanging below each direct one as a
+binary tree, then runs `reachscan report` on it for each format, as a person would. Besides the time
+that passed it tells the processor's, which matters on a busy machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from measure import heading, row
 
 from reachscan import model, wire, wire_columns
 from reachscan.containers import SHAPES
@@ -28,19 +31,26 @@ CHUNK = 500_000
 
 
 def main() -> None:
-    leaks, kinds, below = ([int(word) for word in sys.argv[1:]] + [1_000_000, 10_000, 0])[:3]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--leaks", type=int, default=1_000_000)
+    parser.add_argument("--kinds", type=int, default=10_000)
+    parser.add_argument("--below", type=int, default=0, help="leaks below each direct one")
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    shape = (options.leaks, options.kinds, options.below)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "many.rsc"
         # In a process of its own: peak memory of a child never reads lower than its parent's.
-        writer = multiprocessing.Process(target=write_stream, args=(path, leaks, kinds, below))
+        writer = multiprocessing.Process(target=write_stream, args=(path, *shape))
         writer.start()
         writer.join()
-        print(f"{leaks} leaks, {kinds} kinds, {below} below each head: {path.stat().st_size} bytes")
         page = ["--format", "html", "-o", f"{folder}/page.html"]
-        for options in ([], ["--json"], ["--format", "logfmt"], page, ["--json", "--all"]):
-            seconds, busy, peak = run(path, options)
-            what = " ".join(options[:2])
-            print(f"  report {what:<16} {seconds:6.2f} s ({busy:.2f}) {peak / 1024:6.0f} MB")
+        title = "report on {} leaks, {} kinds, {} below each head"
+        heading(f"{title.format(*shape)}, {options.runs} runs", "s")
+        for words in ([], ["--json"], ["--format", "logfmt"], page, ["--json", "--all"]):
+            passed, busy, peaks = zip(*(run(path, words) for _ in range(options.runs)), strict=True)
+            row(" ".join(words[:2]) or "text", passed)
+            print(f"  {statistics.median(busy):.2f} s of processor, {max(peaks) / 1024:.0f} MB")
 
 
 def run(path: Path, options: list[str]) -> tuple[float, float, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -25,6 +26,9 @@ LET_GO_SECONDS = 5.0
 
 GRACE_SECONDS = 10.0
 """The helper keeps --timeout itself; this much later it is taken for stuck."""
+
+LONGEST_REST = 0.1
+"""Seconds after which work begins here even if the target still stands still."""
 
 _BAD_ARGUMENTS = 2
 _KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -92,11 +96,14 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
         StreamError: it broke off without saying why.
         TimedOutError: it took longer than the request allows.
     """
-    with os.fdopen(os.memfd_create("talk"), "w+b") as talk:
-        process = _start(request, talk)
+    asleep, wake = os.pipe()
+    with os.fdopen(os.memfd_create("talk"), "w+b") as talk, os.fdopen(asleep) as awake:
+        process = _start(request, talk, wake)
         assert process.stdout is not None
         watchdog = _Watchdog(process, request.timeout)
         try:
+            # While the target stands still, nothing here may keep its threads from a processor.
+            select.select([awake], [], [], LONGEST_REST)
             yield _frames(process, request, talk)
         except errors.HelperKilledError as error:
             if watchdog.bit:
@@ -109,22 +116,25 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
             _stop(process)
 
 
-def _start(request: Request, talk: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(request: Request, talk: IO[bytes], wake: int) -> subprocess.Popen[bytes]:
     path = os.environ.get(OVERRIDE) or EXECUTABLE
     try:
         # A session of its own keeps Ctrl-C from the terminal away: dying at any moment of its
         # choosing, rather than ours, it could not put the target back in order.
         return subprocess.Popen(
-            [path, *request.arguments()],
+            [path, *request.arguments(), "--wake", str(wake)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=None if request.verbose else talk,
+            pass_fds=(wake,),
             start_new_session=True,
         )
     except OSError as error:
         raise errors.HelperUnavailableError(
             f"the native helper {path} cannot be started: {error.strerror}"
         ) from error
+    finally:
+        os.close(wake)
 
 
 class _Watchdog:

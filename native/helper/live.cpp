@@ -186,6 +186,7 @@ class LiveScan {
 
 void scan_live(const std::string& reason, const Options& options, const Memory& memory,
                Stream& stream, Clock::time_point deadline) {
+  stream.wake_reader();
   LiveScan(reason, options, memory, stream, deadline).run();
 }
 

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
 
   die_before_call(options.die_at_call);
 
-  Stream stream(1);
+  Stream stream(1, options.wake);
   int status = 0;
   try {
     stream.hello();

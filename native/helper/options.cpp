@@ -19,10 +19,11 @@ constexpr char kUsage[] =
     "usage: reachscan-helper --pid N [--method auto|clone|copy|live] [--threads N]\n"
     "                        [--nice N] [--timeout SECONDS] [--contents BYTES] [--digests] "
     "[--verbose]\n"
-    "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
+    "                        [--wake FD] [--heap | --explain ADDRESS | --refs ADDRESS]\n"
     "For tests: [--list-heap] [--die-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
-    "complete, 1 the last record tells why not, 2 bad arguments.\n";
+    "complete, 1 the last record tells why not, 2 bad arguments. Closes FD when the target runs\n"
+    "again.\n";
 
 enum {
   kPid = 256,
@@ -37,6 +38,7 @@ enum {
   kRefs,
   kListHeap,
   kVerbose,
+  kWake,
   kHelp,
   kDieAtCall,
   kCountCalls
@@ -55,6 +57,7 @@ constexpr option kLongOptions[] = {
     {"refs", required_argument, nullptr, kRefs},
     {"list-heap", no_argument, nullptr, kListHeap},
     {"verbose", no_argument, nullptr, kVerbose},
+    {"wake", required_argument, nullptr, kWake},
     {"die-at-call", required_argument, nullptr, kDieAtCall},
     {"count-calls", no_argument, nullptr, kCountCalls},
     {"help", no_argument, nullptr, kHelp},
@@ -134,6 +137,9 @@ Options parse_options(int argc, char** argv) {
         break;
       case kVerbose:
         options.verbose = true;
+        break;
+      case kWake:
+        options.wake = static_cast<int>(number(optarg, 0, 1u << 20));
         break;
       case kDieAtCall:
         options.die_at_call = number(optarg, 1, 1u << 30);

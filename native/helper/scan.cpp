@@ -89,6 +89,7 @@ void require_stoppable(pid_t pid) {
 bool attempt(const SnapshotPlan& plan, const Options& options, const Memory& memory, Stream& stream,
              Outcome& outcome, Clock::time_point deadline) {
   Snapshot snapshot = take_snapshot(options.pid, memory, plan, deadline);
+  stream.wake_reader();
   if (!snapshot.quiet) return false;
   sweep(snapshot, options, {options.task}, stream, outcome, deadline);
   if (outcome.result.busy) return false;

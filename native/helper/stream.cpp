@@ -21,6 +21,11 @@ void Stream::frames(const void* bytes, std::size_t length) {
   }
 }
 
+void Stream::wake_reader() {
+  if (wake_ >= 0) close(wake_);
+  wake_ = -1;
+}
+
 void Stream::hello() {
   wire::Hello hello{};
   std::memcpy(hello.magic, wire::kMagic, sizeof hello.magic);

@@ -32,15 +32,21 @@ class Payload {
 // Throws Failure(kWriteStream) when the reader has gone or the disk is full.
 class Stream {
  public:
-  explicit Stream(int fd) : fd_(fd) {}
+  // `wake`: see wake_reader(); -1 for none.
+  explicit Stream(int fd, int wake = -1) : fd_(fd), wake_(wake) {}
   void hello();
   void record(wire::RecordType type, const Payload& payload);
   void frames(const void* bytes, std::size_t length);  // already framed
   void warning(std::string_view code, std::string_view message);
   void failure(const Failure& failure);
 
+  // The reader has work of its own, and waits with it until the target runs again: else a thread
+  // that is to stop would have to wait for a processor until the reader's time slice is over.
+  void wake_reader();
+
  private:
   int fd_;
+  int wake_;
 };
 
 }  // namespace reachscan::helper

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
+from scans import HELPER, PATIENCE
 from unharmed import (
     METHODS,
     Helper,
@@ -23,6 +24,7 @@ from unharmed import (
 )
 from victims import Victim, build, need, thread_states, wait_until
 
+BLOCKS = 100_000  # a list of them fills a pipe
 SCANS = 20
 ROUNDS = 30
 STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN)
@@ -57,6 +59,20 @@ def all_threads(pid: int, letter: str) -> bool:
 
 def no_thread(pid: int, letter: str) -> bool:
     return letter not in thread_states(pid)
+
+
+def test_the_reader_is_woken_when_the_target_runs(victim: StartVictim, truth: Path) -> None:
+    target = victim("leak_graph", truth, BLOCKS, 1)
+    asleep, wake = os.pipe()
+    command = [str(HELPER), "--pid", str(target.pid), "--list-heap", "--wake", str(wake)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[wake]) as process:
+        os.close(wake)
+        assert select.select([asleep], [], [], PATIENCE)[0]
+        assert process.poll() is None, "it did not wait for who reads"
+        assert no_thread(target.pid, "t")
+        assert process.stdout is not None
+        process.stdout.close()
+    os.close(asleep)
 
 
 def news_of(pid: int) -> list[int]:

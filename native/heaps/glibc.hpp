@@ -5,8 +5,8 @@
 //   params          mp_: where the main heap starts, how many blocks are mapped
 //   arena_regions   the memory of each arena, chunk by chunk (walk_chunks)
 //   mapped_chunks   blocks with a mapping of their own
-//   thread_caches   tcache, also of threads that a fork left behind (threads); and the fastbins:
-//   free, though they look allocated (free_lists)
+//   thread_caches   tcache, also of threads that a fork left behind (threads); and the
+//                   fastbins: free, though they look allocated (free_lists)
 #pragma once
 
 #include "heaps/glibc/arena_regions.hpp"

@@ -46,8 +46,9 @@ inline bool set_registers(pid_t tid, Registers& registers) {
   return ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &io) == 0;
 }
 
-// Appends the thread's x87, SSE and AVX state as words; any of them may hold a pointer. The zeros at
-// the end are left out: most of the state is room for registers that few threads use (AMX: 8 KB).
+// Appends the thread's x87, SSE and AVX state as words; any of them may hold a pointer. The zeros
+// at the end are left out: most of the state is room for registers that few threads use (AMX: 8
+// KB).
 inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
   std::array<std::uint64_t, 2048> state;
   iovec io{state.data(), sizeof state};

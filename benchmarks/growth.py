@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure import Target, command_line, heading, snapshot_of_scan, target
+from measure import Target, command_line, heading, row, snapshot_of_scan, target
 
 SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 SHORT_SIZES = (300_000, 1_000_000, 3_000_000)
@@ -37,15 +37,15 @@ def main() -> None:
 
 def show(running: Target, blocks: int, runs: int) -> None:
     times: list[float] = []
+    peaks: list[float] = []
     for _ in range(runs):
         phases = snapshot_of_scan(running.pid, "--contents", 0)["phases_us"]
         times.append(1000 * sum(phases[name] for name in PHASES) / blocks)
+        peaks.append(peak_of_scan(running.pid) / 1e6)
     resident = running.memory("VmRSS")
-    extra = peak_of_scan(running.pid)
-    spread = f"{min(times):.1f} .. {max(times):.1f}"
-    name = f"{blocks} blocks, {resident / 1e9:.2f} GB"
-    print(f"{name:<34}{statistics.median(times):12.1f}{spread:>24}", end="")
-    print(f"   extra memory {extra / 1e6:.1f} MB = {100 * extra / resident:.2f} %", flush=True)
+    row(f"{blocks} blocks, {resident / 1e9:.2f} GB", times)
+    share = 100 * statistics.median(peaks) / (resident / 1e6)
+    row(f"  extra memory, MB, {share:.2f} %", peaks)
 
 
 def peak_of_scan(pid: int) -> int:

@@ -37,8 +37,7 @@ constexpr std::uint64_t kRedZone = 128;
 constexpr std::array<unsigned char, 3> kSyscallGadget = {0x0f, 0x05, 0xcc};  // syscall; int3
 
 inline bool get_registers(pid_t tid, Registers& registers) {
-  iovec io{&registers, sizeof registers};
-  return ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &io) == 0;
+  return ptrace(PTRACE_GETREGS, tid, nullptr, &registers) == 0;
 }
 
 inline bool set_registers(pid_t tid, Registers& registers) {

@@ -11,8 +11,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "target.h"
 
 static void* spin(void* unused) {
   for (;;) __asm__ volatile("");
@@ -24,13 +25,8 @@ static void* sleep_forever(void* unused) {
   return unused;
 }
 
-static long long now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
-static long long time_fork(void) {
+static long long time_fork(const char* unused) {
+  (void)unused;
   long long begin = now();
   pid_t child = fork();
   if (child == 0) _exit(0);
@@ -60,12 +56,6 @@ int main(int argc, char** argv) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, i == 1 ? spin : sleep_forever, NULL) != 0) return 1;
   }
-  printf("ready\n");
-  fflush(stdout);
-  char line[16];
-  while (fgets(line, sizeof line, stdin) != NULL) {
-    printf("%lld\n", time_fork());
-    fflush(stdout);
-  }
+  serve(time_fork);
   return memory == NULL || block == NULL;
 }

@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "target.h"
 
 extern __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
 
@@ -30,14 +31,6 @@ struct block {
 static struct block* root;
 static char *lowest, *highest;
 volatile uint64_t sink;  // keeps results from being optimised away
-static uint64_t state = 88172645463325252ull;
-
-static uint64_t next_random(void) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return state;
-}
 
 static size_t small_size(void) { return 16 + next_random() % 81; }
 
@@ -90,12 +83,6 @@ static void build(const char* shape, size_t count) {
   munmap(blocks, count * sizeof *blocks);
 }
 
-static long long now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
 // Four sums, so that memory is the limit and not the addition.
 static void read_all(void) {
   uint64_t sums[4] = {0};
@@ -111,25 +98,23 @@ static void chase(void) {
   sink = (uint64_t)block;
 }
 
+static long long measure(const char* what) {
+  long long begin = now();
+  if (strcmp(what, "read") == 0) {
+    read_all();
+  } else if (strcmp(what, "chase") == 0) {
+    chase();
+  } else if (&__lsan_do_recoverable_leak_check != NULL && strcmp(what, "lsan") == 0) {
+    __lsan_do_recoverable_leak_check();
+  } else {
+    exit(2);
+  }
+  return now() - begin;
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   build(argv[1], (size_t)atol(argv[2]));
-  printf("ready\n");
-  fflush(stdout);
-  char line[16];
-  while (fgets(line, sizeof line, stdin) != NULL) {
-    long long begin = now();
-    if (strcmp(line, "read\n") == 0) {
-      read_all();
-    } else if (strcmp(line, "chase\n") == 0) {
-      chase();
-    } else if (&__lsan_do_recoverable_leak_check != NULL && strcmp(line, "lsan\n") == 0) {
-      __lsan_do_recoverable_leak_check();
-    } else {
-      return 2;
-    }
-    printf("%lld\n", now() - begin);
-    fflush(stdout);
-  }
+  serve(measure);
   _exit(0);  // or LeakSanitizer would check once more
 }

@@ -19,8 +19,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "target.h"
 
 enum { LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20, BATCH = 64 };
 
@@ -29,22 +30,12 @@ static size_t bytes, lines;
 static uint32_t* order;
 volatile uint64_t sink;  // keeps results from being optimised away
 
-static long long now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
 static uint64_t read_line(size_t line) { return *(volatile uint64_t*)(memory + line * LINE); }
 
 static void fill(void) {
-  uint64_t state = 88172645463325252ull;
   for (size_t i = 0; i < lines; ++i) order[i] = (uint32_t)i;
   for (size_t i = lines - 1; i > 0; --i) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    size_t other = state % i;
+    size_t other = next_random() % i;
     uint32_t held = order[i];
     order[i] = order[other];
     order[other] = held;
@@ -124,8 +115,10 @@ static long long measure(const char* what) {
     read_random();
   } else if (strcmp(what, "prefetch") == 0) {
     read_prefetched();
-  } else {
+  } else if (strcmp(what, "order") == 0) {
     read_in_order();
+  } else {
+    exit(2);
   }
   return now() - begin;
 }
@@ -138,13 +131,6 @@ int main(int argc, char** argv) {
   if (order == NULL || posix_memalign((void**)&memory, HUGE_PAGE, bytes) != 0) return 1;
   madvise(memory, bytes, strcmp(argv[2], "huge") == 0 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   fill();
-  printf("ready\n");
-  fflush(stdout);
-  char line[16];
-  while (fgets(line, sizeof line, stdin) != NULL) {
-    line[strcspn(line, "\n")] = 0;
-    printf("%lld\n", measure(line));
-    fflush(stdout);
-  }
+  serve(measure);
   return 0;
 }

@@ -9,19 +9,15 @@
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <time.h>
+
+#include "target.h"
 
 enum { MOST_THREADS = 100000 };
 static pid_t threads[MOST_THREADS];
 static int count;
+static const char* pid;
 
-static long long now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
-static void seize_all(const char* pid) {
+static void seize_all(void) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%s/task", pid);
   DIR* folder = opendir(path);
@@ -42,20 +38,20 @@ static long long stop_and_release(void) {
   return now() - begin;
 }
 
+static long long measure(const char* unused) {
+  (void)unused;
+  seize_all();
+  // As the helper does while the target is stopped.
+  struct sched_param urgent = {1}, normal = {0};
+  sched_setscheduler(0, SCHED_FIFO, &urgent);
+  long long took = stop_and_release();
+  sched_setscheduler(0, SCHED_OTHER, &normal);
+  return took;
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  printf("ready\n");
-  fflush(stdout);
-  char line[16];
-  while (fgets(line, sizeof line, stdin) != NULL) {
-    seize_all(argv[1]);
-    // As the helper does while the target is stopped.
-    struct sched_param urgent = {1}, normal = {0};
-    sched_setscheduler(0, SCHED_FIFO, &urgent);
-    long long took = stop_and_release();
-    sched_setscheduler(0, SCHED_OTHER, &normal);
-    printf("%lld\n", took);
-    fflush(stdout);
-  }
+  pid = argv[1];
+  serve(measure);
   return 0;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -231,7 +232,7 @@ def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confi
     from reachscan.recording import decode
 
     confirmer = Confirmer(round(options.confirm_every * 1e9))
-    end = time.monotonic() + (options.timeout or float("inf"))
+    end = time.monotonic() + (options.timeout or math.inf)
     with Lifetime(pid) as life:
         for done in range(options.confirm):
             if done and life.ends_within(min(options.confirm_every, end - time.monotonic())):

@@ -32,6 +32,12 @@ inline void fetch(const void* address) {
 }
 inline void fetch(uint64_t address) { fetch(reinterpret_cast<const void*>(address)); }
 
+constexpr uint64_t kLine = 64;  // bytes of a cache line
+
+inline void fetch_lines(uint64_t from, uint64_t to) {
+  for (uint64_t line = from; line < to; line += kLine) fetch(line);
+}
+
 constexpr uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
 }

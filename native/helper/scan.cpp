@@ -89,7 +89,6 @@ void require_stoppable(pid_t pid) {
 bool attempt(const SnapshotPlan& plan, const Options& options, const Memory& memory, Stream& stream,
              Outcome& outcome, Clock::time_point deadline) {
   Snapshot snapshot = take_snapshot(options.pid, memory, plan, deadline);
-  stream.wake_reader();
   if (!snapshot.quiet) return false;
   sweep(snapshot, options, {options.task}, stream, outcome, deadline);
   if (outcome.result.busy) return false;
@@ -114,7 +113,7 @@ bool attempt_patiently(const SnapshotPlan& plan, const Options& options, const M
 void scan_by(Method method, const std::string& reason, const Options& options, const Memory& memory,
              Stream& stream) {
   Clock::time_point deadline = Clock::now() + options.timeout;
-  SnapshotPlan plan{method, {}, nullptr};
+  SnapshotPlan plan{method, {}, nullptr, [&stream] { stream.wake_reader(); }};
   if (method != Method::kCopy) plan.site = find_trampoline_site(options.pid, memory);
   abi::QuiesceHint hint{};
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {

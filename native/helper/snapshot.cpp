@@ -193,6 +193,7 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   }
   freeze.release();
   watch.lap("release");
+  plan.released();
   snapshot.pause += freeze.pause();
   for (const StoppedThread& thread : freeze.threads())
     snapshot.threads.push_back(

@@ -1,6 +1,7 @@
 // One pause: stop the target, let the allocator come to rest, capture, clone or copy, let it go.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,8 +43,9 @@ enum class Method { kClone, kCopy, kTrack };
 
 struct SnapshotPlan {
   Method method;
-  TrampolineSite site;           // unless it is a copy
-  const abi::QuiesceHint* hint;  // null: do not drain
+  TrampolineSite site;             // unless it is a copy
+  const abi::QuiesceHint* hint;    // null: do not drain
+  std::function<void()> released;  // called when the target runs again
 };
 
 // With a hint, the threads are first let out of the allocator. Throws Failure; the target then runs

@@ -17,18 +17,15 @@ class Wakefulness {
  public:
   Wakefulness() : device_(open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC)) {
     constexpr std::int32_t kLatency = 0;  // microseconds
-    if (device_ >= 0 && write(device_, &kLatency, sizeof kLatency) < 0) leave();
+    [[maybe_unused]] ssize_t written = write(device_, &kLatency, sizeof kLatency);
   }
-  ~Wakefulness() { leave(); }
+  ~Wakefulness() {
+    if (device_ >= 0) close(device_);
+  }
   Wakefulness(const Wakefulness&) = delete;
   Wakefulness& operator=(const Wakefulness&) = delete;
 
  private:
-  void leave() {
-    if (device_ >= 0) close(device_);
-    device_ = -1;
-  }
-
   int device_;
 };
 

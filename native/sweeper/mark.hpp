@@ -107,14 +107,13 @@ class Marker {
   // The first lines, and of a small block, which has three at most, all. A scan of a large one
   // fetches the others.
   static void fetch_block(heaps::Range block) {
-    uint64_t second = block.start + Sieve::kLine, last = block.end - 8;
+    uint64_t second = block.start + heaps::kLine, last = block.end - 8;
     heaps::fetch(block.start);
     heaps::fetch(second < last ? second : last);
     heaps::fetch(last);
     if (block.end - block.start <= Sieve::kMostOfSmall) return;
-    for (uint64_t at = 2 * Sieve::kLine; at < Sieve::kAhead && block.start + at < last;
-         at += Sieve::kLine)
-      heaps::fetch(block.start + at);
+    uint64_t ahead = block.start + Sieve::kAhead;
+    heaps::fetch_lines(second + heaps::kLine, ahead < last ? ahead : last);
   }
 
   // One by one. Each stage takes a batch, so that the memory answers for all of it together.

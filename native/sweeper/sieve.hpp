@@ -16,7 +16,6 @@ class Sieve {
   static constexpr unsigned kMostBlocks = 80;    // in one scan
   // A scan fetches lines this far ahead. The processor by itself goes on to the next page late.
   static constexpr uint64_t kAhead = 1024;  // bytes
-  static constexpr uint64_t kLine = 64;
 
   // Words in `hull` are kept, `capacity` of them at least.
   Sieve(heaps::Range hull, uint64_t capacity)
@@ -76,7 +75,7 @@ class Sieve {
   }
 
  private:
-  static constexpr uint64_t kHalf = kLine / 2;  // four words: what is looked at together
+  static constexpr uint64_t kHalf = heaps::kLine / 2;  // four words: what is looked at together
   static constexpr uint64_t kRoom = (kMostAtOnce + kMostBlocks * kMostOfSmall) / 8 + 4;
 
   // Which of four words are in the hull.
@@ -105,7 +104,7 @@ class Sieve {
     const Window window(hull_);
     uint64_t* to = found_.get() + last_;
     uint64_t at = start;
-    for (; at + kLine <= end; at += kLine) {
+    for (; at + heaps::kLine <= end; at += heaps::kLine) {
       if (at + kAhead < end) heaps::fetch(at + kAhead);
       const arch::Lanes first = arch::load_lanes(at), second = arch::load_lanes(at + kHalf);
       unsigned in_first = window.has(first), in_second = window.has(second);
@@ -148,7 +147,7 @@ class Sieve {
   [[REACHSCAN_WIDE]] static uint64_t* scan_small(const Window& window, heaps::Range block,
                                                  uint64_t* to) {
     uint64_t words = (block.end - block.start) / 8;
-    uint64_t start = block.start, second = words > 8 ? start + kLine : start;
+    uint64_t start = block.start, second = words > 8 ? start + heaps::kLine : start;
     const arch::Lanes a = arch::load_lanes(start), b = arch::load_lanes(start + kHalf);
     const arch::Lanes c = arch::load_lanes(second), d = arch::load_lanes(second + kHalf);
     unsigned inside = window.has(a) | window.has(b) << 4 | window.has(c) << 8 | window.has(d) << 12;

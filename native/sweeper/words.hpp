@@ -21,7 +21,7 @@ void each_word(const heaps::Space& space, uint64_t start, uint64_t end, Visit vi
 template <typename Filter, typename Visit>
 void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, const Filter& filter,
                     Visit visit) {
-  constexpr uint64_t kLine = 64;
+  using heaps::kLine;
   constexpr uint64_t kAhead = 2048;  // the processor by itself goes on to the next page late
   bool large = end - start > heaps::kPage;
   for (uint64_t at = start; at + 8 <= end;) {

@@ -85,7 +85,6 @@ class RunClaim {
   static constexpr uint64_t kGuessWithin = 1 << 16;  // bytes
   static constexpr uint64_t kGuessChunks = 32;
   static constexpr uint64_t kLinesAhead = kPage;
-  static constexpr uint64_t kLine = 64;
   static constexpr unsigned kFewChunks = 3;  // in a span
 
   // What was found in the kSpan bytes from `base` on.
@@ -133,7 +132,10 @@ class RunClaim {
     Span span = leg.first;
     while (leg.goes_on()) {
       pages.reach(leg.walk.chunk);
-      if (is_dense(span)) fetch_lines(span.base + kLinesAhead);
+      // Each header tells where the next one is, so the processor cannot read ahead by itself; and
+      // its prefetcher, which knows no page but the one that is read, is late at each.
+      uint64_t ahead = span.base + kLinesAhead;
+      if (is_dense(span)) fetch_lines(ahead, ahead + kSpan);
       span = walk_span(leg);
       add(span);
     }
@@ -144,12 +146,6 @@ class RunClaim {
     uint64_t edges = span.starts | span.boundaries;
     for (unsigned few = 0; few < kFewChunks; ++few) edges &= edges - 1;
     return edges != 0;
-  }
-
-  // Each header tells where the next one is, so the processor cannot read ahead by itself; and its
-  // prefetcher, which knows no page but the one that is read, is late at each.
-  static void fetch_lines(uint64_t from) {
-    for (uint64_t line = from; line < from + kSpan; line += kLine) fetch(line);
   }
 
   // Goes over the chunks whose blocks are in one span.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
-from scans import HELPER, PATIENCE
+from scans import PATIENCE
 from unharmed import (
     METHODS,
     Helper,
@@ -61,10 +61,13 @@ def no_thread(pid: int, letter: str) -> bool:
     return letter not in thread_states(pid)
 
 
-def test_the_reader_is_woken_when_the_target_runs(victim: StartVictim, truth: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_the_reader_is_woken_when_the_target_runs(
+    victim: StartVictim, helper: Helper, truth: Path, method: str
+) -> None:
     target = victim("leak_graph", truth, BLOCKS, 1)
     asleep, wake = os.pipe()
-    command = [str(HELPER), "--pid", str(target.pid), "--list-heap", "--wake", str(wake)]
+    command = helper.command(target.pid, "--method", method, "--list-heap", "--wake", wake)
     with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[wake]) as process:
         os.close(wake)
         assert select.select([asleep], [], [], PATIENCE)[0]

@@ -123,11 +123,38 @@ std::uint64_t resume_address(pid_t tid, const Registers& r, Read read) {
 struct TrampolineLiterals {
   std::uint64_t all_signals;
   std::uint64_t own_signals;
+  std::uint64_t middleman_flags;
   std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r10, r11, rip;
 };
 
-inline TrampolineLiterals trampoline_literals(const Registers& r, std::uint64_t own_signals) {
-  return {~0ull, own_signals, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.r8, r.r10, r.r11, r.rip};
+inline TrampolineLiterals trampoline_literals(const Registers& r, std::uint64_t own_signals,
+                                              std::uint64_t middleman_flags) {
+  return {~0ull, own_signals, middleman_flags, r.rax, r.rcx, r.rdx, r.rsi,
+          r.rdi, r.r8,        r.r10,           r.r11, r.rip};
+}
+
+// At the entry of a system call: has the kernel execute another one instead.
+inline void replace_call(Registers& r, std::uint64_t number, std::uint64_t argument) {
+  r.orig_rax = number;
+  r.rdi = argument;
+  r.rsi = r.rdx = r.r10 = r.r8 = r.r9 = 0;
+}
+
+// A 64-bit process may run 32-bit code, as Wine does; the trampoline is no such code.
+inline bool runs_native_code(const Registers& r) {
+  constexpr std::uint64_t kUserCodeSegment = 0x33;
+  return r.cs == kUserCodeSegment;
+}
+
+// Whether a system call of the thread may end in a SIGSYS instead of in the kernel
+// (PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11). Kernels before 6.4 do not tell.
+inline bool dispatches_system_calls(pid_t tid) {
+  constexpr auto kGetConfiguration = static_cast<decltype(PTRACE_CONT)>(0x4211);
+  struct {
+    std::uint64_t mode, selector, offset, length;
+  } configuration{};
+  return ptrace(kGetConfiguration, tid, sizeof configuration, &configuration) == 0 &&
+         configuration.mode != 0;
 }
 
 extern "C" const unsigned char reachscan_trampoline[];

@@ -2,14 +2,16 @@
 # unused tail of the target's vdso, uses no stack but one dead word below it, saves nothing and ends
 # with the thread's own registers, so a tracer may die at any instruction of it:
 #
-#   thread:     block signals, start a middleman that shares memory, wait for it, unblock, go on
-#   middleman:  start the clone (a copy of memory), exit; so the clone is nobody's child
+#   thread:     block signals, start a middleman that shares memory, kill it, reap it, unblock, go on
+#   middleman:  exit; its tracer, which holds the thread meanwhile, has it make the clone instead, so
+#               that the clone is nobody's child
 #   clone:      stopped by its tracer before its first instruction; untraced, it exits
 #
-# The middleman reports with no signal and only to a __WALL wait: the target's own waits and its
-# SIGCHLD handler never see it. No instruction here changes the flags; jrcxz and bswap stand in for
-# compare and branch. Signals are blocked because a handler run by the middleman would run on memory
-# that the target is using.
+# The thread ends the middleman itself: it would wait in vain for one that somebody has stopped. The
+# middleman reports with no signal and only to a __WALL wait: the target's own waits and its SIGCHLD
+# handler never see it. No instruction here changes the flags; jrcxz and bswap stand in for compare
+# and branch. Signals are blocked because a handler run by the middleman would run on memory that
+# the target is using.
     .intel_syntax noprefix
     .section .rodata
     .balign 8
@@ -36,8 +38,8 @@ reachscan_trampoline:
     jrcxz 2f
     jmp restore                     # the clone would come back to this process as its child
 2:
-    mov eax, 56                     # clone(CLONE_VM, same stack: neither uses it)
-    mov edi, 0x100
+    mov eax, 56                     # clone(CLONE_VM and more, same stack: neither uses it)
+    mov rdi, [rip + middleman_flags]
     mov esi, 0
     mov edx, 0
     mov r10d, 0
@@ -48,9 +50,16 @@ reachscan_trampoline:
     mov rdi, rax                    # a pid has a zero upper half, an error has not
     bswap rcx
     mov ecx, ecx
-    jrcxz reap
+    jrcxz end_middleman
     jmp restore
-reap:
+middleman:
+    mov eax, 231                    # exit_group, or what its tracer puts in its place
+    syscall
+    jmp middleman
+end_middleman:
+    mov eax, 62                     # kill(middleman, SIGKILL)
+    mov esi, 9
+    syscall
     mov eax, 61                     # wait4(middleman, null, __WALL, null)
     mov esi, 0
     mov edx, 0x40000000
@@ -72,21 +81,11 @@ restore:
     mov r10, [rip + thread_r10]
     mov r11, [rip + thread_r11]
     jmp [rip + thread_rip]
-middleman:
-    mov eax, 56                     # clone(no flags, no signal at exit)
-    mov edi, 0
-    mov esi, 0
-    mov edx, 0
-    mov r10d, 0
-    mov r8d, 0
-    syscall
-    mov eax, 231                    # exit_group(0)
-    mov edi, 0
-    syscall
     .balign 8
 reachscan_trampoline_literals:
 all_signals:  .quad 0
 own_signals:  .quad 0
+middleman_flags: .quad 0
 thread_rax:   .quad 0
 thread_rcx:   .quad 0
 thread_rdx:   .quad 0

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "helper/memory_room.hpp"
+#include "helper/open_files.hpp"
 #include "helper/process.hpp"
 
 namespace reachscan::helper {
@@ -81,11 +82,24 @@ void require_room_to_promise(pid_t pid) {
            ENOMEM);
 }
 
+void require_no_notice_of_files(pid_t pid) {
+  OpenFiles files = look_at_open_files(pid);
+  if (files.told_of_forks)
+    refuse(pid, " has a userfaultfd that is told of forks, and would hold the clone back");
+  // Such a table is shared with the clone.
+  if (files.served && files.locked)
+    refuse(pid,
+           " holds fcntl() locks, which it would lose if it executed a program while a clone "
+           "shares its descriptors; it has files open on a network or user-space file system, "
+           "so that the clone cannot have copies of them");
+}
+
 }  // namespace
 
 void require_clonable(pid_t pid) {
   require_no_filter(pid);
   require_no_init(pid);
+  require_no_notice_of_files(pid);
   require_room_in_group(pid);
   require_room_to_promise(pid);
 }

@@ -7,8 +7,10 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "arch/x86_64.hpp"
+#include "helper/end_watch.hpp"
 #include "helper/memory.hpp"
 #include "helper/wait.hpp"
 
@@ -55,6 +57,13 @@ class Clone : public Tracee {
   // From now on system calls are made from there.
   void move_gadget(std::uint64_t gadget);
 
+  // Closes every descriptor of its table. It must be the clone's own, and nobody told of a close.
+  void close_files();
+
+  // It shares the table of another process: what that process has open is to be closed when it
+  // ends, so the clone is killed then.
+  void end_with(pid_t process);
+
   // Stops the thread of that number, the first one besides this being number 0, and puts it before
   // the instruction at `entry`; a function that begins there finds its argument. If there are just
   // so many yet, one more is made. Null if the kernel refuses.
@@ -72,6 +81,7 @@ class Clone : public Tracee {
 
   Memory memory_;
   std::deque<Added> added_;
+  std::optional<EndWatch> end_watch_;
 };
 
 }  // namespace reachscan::helper

@@ -8,6 +8,7 @@
 
 #include "helper/copy.hpp"
 #include "helper/kernel_held.hpp"
+#include "helper/open_files.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
 #include "wire/protocol.hpp"
@@ -55,12 +56,17 @@ class Maker {
 class CloneMaker : public Maker {
  public:
   CloneMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
-      : pid_(pid), memory_(memory), site_(site), unforked_(pid) {}
+      : pid_(pid),
+        memory_(memory),
+        site_(site),
+        unforked_(pid),
+        descriptors_(look_at_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {
+  }
 
   void capture(Freeze& freeze, Clock::time_point deadline,
                const std::function<void()>& read_words) override {
     unforked_.capture(memory_);
-    made_ = clone_target(freeze, memory_, site_, deadline, read_words);
+    made_ = clone_target(freeze, memory_, site_, descriptors_, deadline, read_words);
   }
 
   void let_go(Freeze& freeze, Clock::time_point deadline) override {
@@ -69,6 +75,7 @@ class CloneMaker : public Maker {
 
   void finish(Snapshot& snapshot) override {
     snapshot.clone = std::make_unique<Clone>(made_.clone, site_.address);
+    hold_no_files(*snapshot.clone);
     unforked_.restore(*snapshot.clone);
     snapshot.unforked_left_out = unforked_.left_out();
     snapshot.mappings = read_mappings(made_.clone);
@@ -77,6 +84,15 @@ class CloneMaker : public Maker {
   }
 
  private:
+  // What the target closes is to be closed: peers wait for it, and locks and ports depend on it.
+  void hold_no_files(Clone& clone) const {
+    if (descriptors_ == Descriptors::kShared) {
+      clone.end_with(pid_);
+    } else {
+      clone.close_files();
+    }
+  }
+
   // What the program has forbidden itself, the clone allows itself again.
   void add_residence(Snapshot& snapshot, const PageMap& own, const PageMap& shared,
                      const MapEntry& entry) const {
@@ -94,6 +110,7 @@ class CloneMaker : public Maker {
   const Memory& memory_;
   const TrampolineSite& site_;
   UnforkedMemory unforked_;
+  Descriptors descriptors_;
   CloneResult made_{};
 };
 
@@ -125,7 +142,14 @@ class CopyMaker : public Maker {
 class TrackMaker : public CopyMaker {
  public:
   TrackMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
-      : CopyMaker(pid, memory), pid_(pid), memory_(memory), site_(site) {}
+      : CopyMaker(pid, memory), pid_(pid), memory_(memory), site_(site) {
+    // The middleman needs a descriptor table of its own, with copies that its end closes.
+    if (look_at_open_files(pid).served)
+      throw Failure(wire::Step::kTrackWrites, "unsupported-method",
+                    "the target has files open on a network or user-space file system, whose "
+                    "server would notice",
+                    0, pid);
+  }
 
   void prepare(Snapshot& snapshot, Clock::time_point deadline) override {
     Stopwatch watch(snapshot.phases, Clock::now());

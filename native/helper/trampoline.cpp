@@ -2,16 +2,20 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <optional>
-#include <utility>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "helper/patience.hpp"
@@ -64,6 +68,29 @@ bool is_filtered(pid_t pid, pid_t tid) {
   return !seccomp.empty() && seccomp != "0";
 }
 
+// unshare(CLONE_NEWPID) sends a thread's next child, which would be the middleman, into a new
+// namespace as its first process; its end is the end of that namespace.
+bool has_namespace_for_children(pid_t pid, pid_t tid) {
+  std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/ns/";
+  char own[64], next[64];
+  ssize_t own_length = readlink((folder + "pid").c_str(), own, sizeof own);
+  ssize_t next_length = readlink((folder + "pid_for_children").c_str(), next, sizeof next);
+  // Before Linux 4.12 the kernel does not tell.
+  return next_length >= 0 && std::string_view(own, static_cast<std::size_t>(own_length)) !=
+                                 std::string_view(next, static_cast<std::size_t>(next_length));
+}
+
+// Why a thread must not run the trampoline; null if it may.
+const char* obstacle(pid_t pid, const StoppedThread& thread) {
+  if (!arch::runs_native_code(thread.registers)) return "is executing 32-bit code";
+  if (arch::dispatches_system_calls(thread.tid))
+    return "has its system calls dispatched to user space (PR_SET_SYSCALL_USER_DISPATCH)";
+  if (is_filtered(pid, thread.tid)) return "runs under a seccomp filter, which may forbid clone()";
+  if (has_namespace_for_children(pid, thread.tid))
+    return "has unshared the PID namespace of its children";
+  return nullptr;
+}
+
 std::uint64_t signal_mask(pid_t tid) {
   std::uint64_t mask = 0;
   if (ptrace(PTRACE_GETSIGMASK, tid, sizeof mask, &mask) != 0)
@@ -72,15 +99,16 @@ std::uint64_t signal_mask(pid_t tid) {
   return mask;
 }
 
-void place_trampoline(StoppedThread& thread, const Memory& memory, const TrampolineSite& site) {
+void place_trampoline(StoppedThread& thread, const Memory& memory, const TrampolineSite& site,
+                      std::uint64_t middleman_flags) {
   std::vector<unsigned char> code(arch::reachscan_trampoline, arch::reachscan_trampoline_end);
   if (!arch::in_system_call(thread.registers))
     thread.registers.rip = arch::resume_address(
         thread.tid, thread.registers, [&](std::uint64_t at, void* buffer, std::size_t length) {
           return memory.try_read(at, buffer, length);
         });
-  auto literals =
-      arch::trampoline_literals(arch::resume_registers(thread.registers), signal_mask(thread.tid));
+  auto literals = arch::trampoline_literals(arch::resume_registers(thread.registers),
+                                            signal_mask(thread.tid), middleman_flags);
   auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
   std::memcpy(code.data() + offset, &literals, sizeof literals);
   memory.write(Step::kPlaceTrampoline, site.address, code.data(), code.size());
@@ -115,25 +143,34 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
                     EBUSY, thread.tid, site.address);
 }
 
-// Goes on to the next stop: the entry or exit of a call, a clone, or a signal.
+// Goes on to the next stop: the entry or exit of a call, a clone, or a signal. Calls meanwhile() on
+// the way.
 template <typename Meanwhile>
-WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline, Meanwhile meanwhile) {
-  if (ptrace(PTRACE_SYSCALL, tid, nullptr, static_cast<long>(signal)) == 0) {
-    meanwhile();
-    WaitStatus status = wait_for(tid, Step::kRunTrampoline, deadline);
-    if (status.stopped()) return status;
-  }
-  throw Failure(Step::kRunTrampoline, "target-exited",
-                "a thread ended while the target was being cloned", errno, tid);
+WaitStatus resume_to_stop(pid_t tid, int signal, Clock::time_point deadline, Meanwhile meanwhile) {
+  if (ptrace(PTRACE_SYSCALL, tid, nullptr, static_cast<long>(signal)) != 0) return {true, 0};
+  meanwhile();
+  return wait_for(tid, Step::kRunTrampoline, deadline);
 }
 
 WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline) {
-  return run_to_stop(tid, signal, deadline, [] {});
+  WaitStatus status = resume_to_stop(tid, signal, deadline, [] {});
+  if (status.stopped()) return status;
+  throw Failure(Step::kRunTrampoline, "target-exited",
+                "a thread ended while the target was being cloned", errno, tid);
 }
 
 bool is_at_call(const WaitStatus& status) { return status.signal() == (SIGTRAP | 0x80); }
 
 bool brings_signal(const WaitStatus& status) { return status.event() == 0 && !is_at_call(status); }
+
+// A kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space. The signal is no
+// business of the target's.
+bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
+  constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
+  siginfo_t info{};
+  return status.signal() == SIGSYS && ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0 &&
+         info.si_code == kUserDispatch;
+}
 
 // The one commit point: before it nothing of the thread has changed, after it the thread finds its
 // own way back. False if a signal came in between: then all is as it was, and the signal pending.
@@ -147,8 +184,17 @@ bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
   WaitStatus status = run_to_stop(thread.tid, 0, deadline);
   if (!brings_signal(status)) return true;
   arch::set_registers(thread.tid, thread.registers);
-  thread.pending_signal = status.signal();
+  thread.pending_signal = is_dispatched_call(thread.tid, status) ? 0 : status.signal();
   return false;
+}
+
+[[noreturn]] void refuse_clone(pid_t tid, const std::string& why, int error = 0) {
+  throw Failure(Step::kRunTrampoline, "clone-refused", why, error, tid);
+}
+
+std::string refused_by_kernel(std::int64_t result) {
+  return std::string("the kernel refused to clone the target: ") +
+         std::strerror(static_cast<int>(-result));
 }
 
 // The trampoline does not clone where the clone would become a child of the target.
@@ -156,98 +202,144 @@ void require_no_refusal(pid_t tid, const arch::Registers& registers, const Tramp
   auto result = static_cast<std::int64_t>(registers.rax);
   // At the entry of a call the kernel shows ENOSYS.
   if (registers.orig_rax == SYS_clone && result < 0 && result != -ENOSYS)
-    throw Failure(Step::kRunTrampoline, "clone-refused",
-                  std::string("the kernel refused to clone the target: ") +
-                      std::strerror(static_cast<int>(-result)),
-                  static_cast<int>(-result), tid);
+    refuse_clone(tid, refused_by_kernel(result), static_cast<int>(-result));
   if (registers.orig_rax == SYS_rt_sigprocmask &&
       registers.rsi == site.address + arch::own_signals_offset())
-    throw Failure(Step::kRunTrampoline, "clone-refused",
-                  "orphans of the target come back to it as children (it is a subreaper)", 0, tid);
+    refuse_clone(tid, "orphans of the target come back to it as children (it is a subreaper)");
 }
 
-// Runs a task on until its clone() has succeeded or been refused; calls meanwhile() when that call
-// has begun. All signals are blocked but SIGSTOP, which is passed on.
-template <typename Meanwhile>
-pid_t run_to_clone(pid_t tid, const TrampolineSite& site, Clock::time_point deadline,
-                   Meanwhile meanwhile) {
-  int signal = 0;
-  bool cloning = false, done = false;
-  for (;;) {
-    WaitStatus status = run_to_stop(tid, signal, deadline, [&] {
-      if (cloning && !std::exchange(done, true)) meanwhile();
-    });
+// The next stop of a thread of the target at a system call or behind a clone(). All signals are
+// blocked but SIGSTOP, which is passed on.
+WaitStatus run_to_call(pid_t tid, Clock::time_point deadline) {
+  for (int signal = 0;;) {
+    WaitStatus status = run_to_stop(tid, signal, deadline);
+    if (is_at_call(status) || status.event() == PTRACE_EVENT_CLONE) return status;
     signal = brings_signal(status) ? status.signal() : 0;
-    if (status.event() == PTRACE_EVENT_CLONE) {
-      unsigned long born = 0;
-      ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &born);
-      return static_cast<pid_t>(born);
-    }
+  }
+}
+
+pid_t newborn_of(pid_t parent) {
+  unsigned long born = 0;
+  ptrace(PTRACE_GETEVENTMSG, parent, nullptr, &born);
+  return static_cast<pid_t>(born);
+}
+
+// Runs the thread on until it has made the middleman.
+pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
+  for (;;) {
+    WaitStatus status = run_to_call(tid, deadline);
+    if (status.event() == PTRACE_EVENT_CLONE) return newborn_of(tid);
     arch::Registers registers;
-    if (!is_at_call(status) || !arch::get_registers(tid, registers)) continue;
-    require_no_refusal(tid, registers, site);
-    cloning = registers.orig_rax == SYS_clone;
+    if (arch::get_registers(tid, registers)) require_no_refusal(tid, registers, site);
   }
 }
 
 void wait_for_birth(pid_t tid, Clock::time_point deadline) {
   if (!wait_for(tid, Step::kAdoptClone, deadline).stopped())
-    throw Failure(Step::kAdoptClone, "internal", "the clone was killed at its birth", 0, tid);
+    throw Failure(Step::kAdoptClone, "clone-refused", "the clone was killed at its birth", 0, tid);
 }
 
-// While we trace the middleman, the target's wait for it does not return.
-struct MiddlemanGuard {
-  pid_t tid;
-  ~MiddlemanGuard() { ptrace(PTRACE_DETACH, tid, nullptr, nullptr); }
+// A process that shares the target's memory, stopped at its birth. It is no thread of the target,
+// dies with us, and is dead when this object goes: until its tracer has taken note of that, the
+// thread that made it waits for it.
+class Middleman {
+ public:
+  Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
+    wait_for_birth(tid, deadline);
+    constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
+    ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions);
+    make_urgent(tid);
+  }
+  ~Middleman() {
+    kill(tid_, SIGKILL);
+    while (waitpid(tid_, nullptr, __WALL) < 0 && errno == EINTR) {
+    }
+  }
+  Middleman(const Middleman&) = delete;
+  Middleman& operator=(const Middleman&) = delete;
+
+  pid_t tid() const { return tid_; }
+
+  // Has it execute a system call in place of the one that would end it, and returns what that
+  // returned, or the new process of a clone(). Calls meanwhile() while the kernel executes it.
+  template <typename Meanwhile>
+  std::int64_t call(std::uint64_t number, std::uint64_t argument, Clock::time_point deadline,
+                    Meanwhile meanwhile) {
+    run_on(deadline, [] {});
+    arch::Registers registers = registers_now();
+    arch::replace_call(registers, number, argument);
+    if (!arch::set_registers(tid_, registers)) fail();
+    if (run_on(deadline, meanwhile).event() == PTRACE_EVENT_CLONE) return newborn_of(tid_);
+    return static_cast<std::int64_t>(registers_now().rax);
+  }
+
+ private:
+  explicit Middleman(pid_t tid) : tid_(tid) {}
+
+  // Signals for the target's process group are none for it: it takes no notice.
+  template <typename Meanwhile>
+  WaitStatus run_on(Clock::time_point deadline, Meanwhile meanwhile) {
+    WaitStatus status = resume_to_stop(tid_, 0, deadline, meanwhile);
+    while (status.stopped() && !is_at_call(status) && status.event() != PTRACE_EVENT_CLONE)
+      status = resume_to_stop(tid_, 0, deadline, [] {});
+    if (!status.stopped()) fail();
+    return status;
+  }
+
+  arch::Registers registers_now() const {
+    arch::Registers registers;
+    if (!arch::get_registers(tid_, registers)) fail();
+    return registers;
+  }
+
+  [[noreturn]] void fail() const {
+    refuse_clone(tid_, "the process that was to clone the target was killed");
+  }
+
+  pid_t tid_;
 };
 
-// Makes some thread start a middleman, and calls use(middleman), which is stopped at its birth.
-// Returns the thread, which is still stopped inside the trampoline.
+bool is_refusal(const Failure& failure) { return std::strcmp(failure.code, "clone-refused") == 0; }
+
+// What keeps one thread from serving mostly keeps all.
+constexpr int kMostObstacles = 8;
+
+// Makes some thread start a middleman, and calls use(middleman). Returns the thread, which is still
+// stopped inside the trampoline.
 template <typename Use>
 pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
-                     Clock::time_point deadline, Use use) {
+                     std::uint64_t middleman_flags, Clock::time_point deadline, Use use) {
   require_free_site(freeze, memory, site);
+  int obstacles = 0;
   for (StoppedThread* thread : candidates(freeze.threads())) {
-    if (is_filtered(freeze.pid(), thread->tid))
-      throw Failure(Step::kPlaceTrampoline, "clone-refused",
-                    "a thread of the target runs under a seccomp filter, which may forbid clone()",
-                    0, thread->tid);
-    place_trampoline(*thread, memory, site);
+    if (const char* why = obstacle(freeze.pid(), *thread)) {
+      if (++obstacles == kMostObstacles || freeze.threads().size() == 1)
+        refuse_clone(thread->tid, std::string("a thread of the target ") + why);
+      continue;
+    }
+    place_trampoline(*thread, memory, site, middleman_flags);
     if (!enter_trampoline(*thread, site, deadline)) continue;
-    pid_t middleman = run_to_clone(thread->tid, site, deadline, [] {});
-    MiddlemanGuard guard{middleman};
-    wait_for_birth(middleman, deadline);
-    // It is no thread of the target, and ends when it has done its work, with us or without.
-    make_urgent(middleman);
-    use(middleman);
-    return thread->tid;
+    try {
+      Middleman middleman(run_to_middleman(thread->tid, site, deadline), deadline);
+      use(middleman);
+      return thread->tid;
+    } catch (const Failure& failure) {
+      // By itself the thread would find its way back as well, but leave the trampoline behind.
+      if (is_refusal(failure)) leave_trampoline(freeze, memory, site, thread->tid, deadline);
+      throw;
+    }
   }
   throw Failure(Step::kPlaceTrampoline, kRetry, "every thread is about to receive a signal", EBUSY,
                 freeze.pid());
 }
 
-arch::Registers registers_at_call(pid_t tid, Clock::time_point deadline) {
-  int signal = 0;
-  for (;;) {
-    WaitStatus status = run_to_stop(tid, signal, deadline);
-    signal = brings_signal(status) ? status.signal() : 0;
-    arch::Registers registers;
-    if (is_at_call(status) && arch::get_registers(tid, registers)) return registers;
-  }
-}
-
-// Where the middleman would clone, it makes a userfaultfd: the next instruction is its end, so the
-// descriptor, which is in no table but its own, cannot outlive us.
-int make_fault_descriptor(pid_t middleman, Clock::time_point deadline) {
-  arch::Registers registers = registers_at_call(middleman, deadline);
-  registers.orig_rax = SYS_userfaultfd;
-  registers.rdi = O_CLOEXEC | O_NONBLOCK | kUserModeOnly;
-  if (!arch::set_registers(middleman, registers))
-    throw Failure(Step::kRunTrampoline, "target-exited", "cannot set registers", errno, middleman);
-  registers = registers_at_call(middleman, deadline);
-  auto made = static_cast<std::int64_t>(registers.rax);
+// The middleman ends at its next instruction: the descriptor, which is in no table but its own,
+// cannot outlive us.
+int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
+  std::int64_t made =
+      middleman.call(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly, deadline, [] {});
   int error = made < 0 ? static_cast<int>(-made) : 0;
-  int process = static_cast<int>(syscall(SYS_pidfd_open, middleman, 0));
+  int process = static_cast<int>(syscall(SYS_pidfd_open, middleman.tid(), 0));
   int ours = error == 0 ? static_cast<int>(syscall(SYS_pidfd_getfd, process, made, 0)) : -1;
   if (error == 0 && ours < 0) error = errno;
   close(process);
@@ -255,7 +347,7 @@ int make_fault_descriptor(pid_t middleman, Clock::time_point deadline) {
     throw Failure(Step::kTrackWrites, "unsupported-method",
                   std::string("the kernel gives no means to track what the target writes: ") +
                       std::strerror(error),
-                  error, middleman);
+                  error, middleman.tid());
   return ours;
 }
 
@@ -278,24 +370,31 @@ TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
 }
 
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
-                         Clock::time_point deadline, const std::function<void()>& meanwhile) {
+                         Descriptors descriptors, Clock::time_point deadline,
+                         const std::function<void()>& meanwhile) {
+  std::uint64_t clone_flags = descriptors == Descriptors::kShared ? CLONE_FILES : 0;
+  auto make_clone = [&](Middleman& middleman) {
+    std::int64_t made = middleman.call(SYS_clone, clone_flags, deadline, meanwhile);
+    if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
+    // Killed with us from the beginning, as the middleman is.
+    wait_for_birth(static_cast<pid_t>(made), deadline);
+    return static_cast<pid_t>(made);
+  };
   CloneResult result{};
-  result.injected = with_middleman(freeze, memory, site, deadline, [&](pid_t middleman) {
-    result.clone = run_to_clone(middleman, site, deadline, meanwhile);
-    wait_for_birth(result.clone, deadline);
-  });
-  if (ptrace(PTRACE_SETOPTIONS, result.clone, nullptr, PTRACE_O_EXITKILL) != 0)
-    throw Failure(Step::kAdoptClone, "internal", "cannot take charge of the clone", errno,
-                  result.clone);
+  // The end of a process that has a table of its own closes what is in it: file systems in user
+  // space and network file systems are told of each.
+  result.injected = with_middleman(freeze, memory, site, CLONE_VM | CLONE_FILES, deadline,
+                                   [&](Middleman& m) { result.clone = make_clone(m); });
   return result;
 }
 
 FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
                                         const TrampolineSite& site, Clock::time_point deadline) {
   FaultDescriptor result{};
-  result.injected = with_middleman(freeze, memory, site, deadline, [&](pid_t middleman) {
-    result.descriptor = make_fault_descriptor(middleman, deadline);
-  });
+  result.injected =
+      with_middleman(freeze, memory, site, CLONE_VM, deadline, [&](Middleman& middleman) {
+        result.descriptor = make_fault_descriptor(middleman, deadline);
+      });
   return result;
 }
 

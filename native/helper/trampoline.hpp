@@ -25,11 +25,15 @@ struct CloneResult {
   pid_t injected;  // the thread that made it: still stopped, inside the trampoline
 };
 
-// Throws Failure(kRunTrampoline, "clone-refused") with the errno of the refused clone; the target
-// is then still intact. "retry" if no thread can serve at this moment, but one will soon.
-// Calls meanwhile() once, on the way, while the kernel copies the page tables.
+// What becomes of the target's descriptor table in the clone.
+enum class Descriptors { kCopied, kShared };
+
+// Throws Failure("clone-refused") if no thread can be cloned without harm, or with the errno of the
+// refused clone; the target is then still intact. "retry" if no thread can serve at this moment,
+// but one will soon. Calls meanwhile() once, on the way, while the kernel copies the page tables.
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
-                         Clock::time_point deadline, const std::function<void()>& meanwhile);
+                         Descriptors descriptors, Clock::time_point deadline,
+                         const std::function<void()>& meanwhile);
 
 struct FaultDescriptor {
   int descriptor;  // a userfaultfd of the target's memory, in our table only

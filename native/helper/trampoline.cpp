@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +16,6 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "helper/patience.hpp"
@@ -69,15 +69,16 @@ bool is_filtered(pid_t pid, pid_t tid) {
 }
 
 // unshare(CLONE_NEWPID) sends a thread's next child, which would be the middleman, into a new
-// namespace as its first process; its end is the end of that namespace.
+// namespace as its first process; its end is the end of that namespace. Kernels before 4.12 do not
+// tell.
 bool has_namespace_for_children(pid_t pid, pid_t tid) {
   std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/ns/";
-  char own[64], next[64];
-  ssize_t own_length = readlink((folder + "pid").c_str(), own, sizeof own);
-  ssize_t next_length = readlink((folder + "pid_for_children").c_str(), next, sizeof next);
-  // Before Linux 4.12 the kernel does not tell.
-  return next_length >= 0 && std::string_view(own, static_cast<std::size_t>(own_length)) !=
-                                 std::string_view(next, static_cast<std::size_t>(next_length));
+  std::string next = folder + "pid_for_children";
+  struct stat own{}, of_children{};
+  if (stat((folder + "pid").c_str(), &own) != 0) return false;
+  // A namespace that has no process yet cannot be followed to.
+  if (stat(next.c_str(), &of_children) != 0) return lstat(next.c_str(), &of_children) == 0;
+  return own.st_ino != of_children.st_ino;
 }
 
 // Why a thread must not run the trampoline; null if it may.

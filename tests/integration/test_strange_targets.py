@@ -1,0 +1,140 @@
+"""Programs that a clone made without care would kill, damage or hold up."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import StartVictim
+from scans import PATIENCE
+from unharmed import METHODS, TRACK, Helper, Watched, assert_sound, last_words
+from victims import Victim, thread_states, wait_until
+
+LEAKS = 5
+BLOCKS = 100_000  # a list of them fills a pipe
+ROUNDS = 40
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root: a PID namespace, fork events")
+
+
+@pytest.fixture
+def helper(tmp_path: Path) -> Helper:
+    return Helper(tmp_path)
+
+
+def start_kind(victim: StartVictim, kind: str) -> Victim:
+    return victim("hard_to_clone", kind, LEAKS)
+
+
+KINDS = (
+    "dispatched",
+    "handled",
+    pytest.param("namespace", marks=as_root),
+    "compat",
+    pytest.param("fork-events", marks=as_root),
+)
+
+
+@pytest.mark.parametrize("method", ["clone", TRACK])
+@pytest.mark.parametrize("kind", KINDS)
+def test_unfit_thread_is_left_alone(
+    victim: StartVictim, helper: Helper, kind: str, method: str
+) -> None:
+    target = start_kind(victim, kind).ready["target"]
+    watched = Watched(target, helper)
+    ending = helper.run(target, "--method", method)
+    print(f"{ending.code or 'served'}: {ending.sentence}")
+    assert ending.code == "clone-refused"
+    watched.assert_unharmed()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copy_serves_instead(victim: StartVictim, helper: Helper, kind: str) -> None:
+    target = start_kind(victim, kind).ready["target"]
+    watched = Watched(target, helper)
+    assert helper.scan(target).method == "copy"
+    watched.assert_unharmed()
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["to the end", "helper killed"])
+@pytest.mark.parametrize("method", METHODS)
+def test_group_stopped_and_continued_alone(
+    victim: StartVictim, helper: Helper, method: str, killed: bool
+) -> None:
+    """A stop signal also reaches the processes that the scan makes; SIGCONT only the target."""
+    victim_process = victim("checker")
+    pid = victim_process.pid
+    watched = Watched(pid, helper)
+    moments = random.Random(1)
+    for _ in range(ROUNDS):
+        with subprocess.Popen(
+            helper.command(pid, "--method", method),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            end = os.pidfd_open(process.pid)
+            select.select([end], [], [], moments.uniform(0, 0.006))
+            os.killpg(pid, signal.SIGSTOP)
+            if killed:
+                process.kill()
+            os.close(end)
+        wait_until(lambda: set(thread_states(pid)) == {"T"}, "it has stopped")
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: not {"T", "t"} & set(thread_states(pid)), "it goes on")
+        watched.assert_unharmed()
+    assert_sound(last_words(victim_process), cut_short=2 * ROUNDS)
+
+
+@contextmanager
+def held_scan(helper: Helper, pid: int, method: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a scan whose clone lives on after the pause: nobody reads what it found."""
+    awake, wake = os.pipe()
+    command = helper.command(pid, "--method", method, "--list-heap", "--wake", wake)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[wake]) as process:
+        os.close(wake)
+        assert select.select([awake], [], [], PATIENCE)[0], "the target does not run again"
+        os.close(awake)
+        yield process
+        assert process.poll() is None, "the scan did not last"
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_closed_while_scanned(
+    victim: StartVictim, helper: Helper, tmp_path: Path, method: str
+) -> None:
+    """What the target closes is closed: its peer sees the end, its port is free."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reads = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    victim_process = victim("closes", fifo, BLOCKS)
+    with held_scan(helper, victim_process.pid, method):
+        tell_to_close(victim_process)
+        assert select.select([reads], [], [], PATIENCE)[0] and os.read(reads, 1) == b""
+        tell_to_close(victim_process)
+        wait_until(lambda: is_free(victim_process.ready["port"]), "the port is free")
+    os.close(reads)
+
+
+def tell_to_close(victim_process: Victim) -> None:
+    assert victim_process.process.stdin is not None
+    victim_process.process.stdin.write(b"close\n")
+    victim_process.process.stdin.flush()
+    assert victim_process.read_line() == "closed"
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -115,6 +115,18 @@ class UnstoppableError(ReachscanError):
     default_next_step = "use --method live, which stops nothing, or scan again later"
 
 
+class PauseTooLongError(ReachscanError):
+    """The target would be stopped for longer than --max-pause allows."""
+
+    default_next_step = "allow more with --max-pause MS, or use --method live, which stops nothing"
+
+
+class NoMemoryError(ReachscanError):
+    """A scan takes more memory than there is, or than the control group may have."""
+
+    default_next_step = "free some memory, or scan from outside of the target's container"
+
+
 class UnsupportedMethodError(ReachscanError):
     """The helper cannot capture memory in the way that was asked for."""
 
@@ -190,6 +202,8 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "layout-unknown": LayoutUnknownError,
     "clone-refused": CloneRefusedError,
     "unstoppable": UnstoppableError,
+    "pause-too-long": PauseTooLongError,
+    "no-memory": NoMemoryError,
     "unsupported-method": UnsupportedMethodError,
     "timeout": TimedOutError,
     "internal": InternalError,

@@ -57,13 +57,17 @@ LEAKS = Question()
 
 
 class Request(NamedTuple):
-    """What the helper is asked to do. `timeout` is in seconds; `contents` in bytes per leak."""
+    """What the helper is asked to do.
+
+    `timeout` is in seconds, `max_pause` in milliseconds; `contents` in bytes per leak.
+    """
 
     pid: int
     method: str = "auto"
     threads: int | None = None
     nice: int = 0
     timeout: float | None = None
+    max_pause: int | None = None
     contents: int = 0
     verbose: bool = False
     digests: bool = False
@@ -79,6 +83,8 @@ class Request(NamedTuple):
             words += ["--threads", str(self.threads)]
         if self.timeout is not None:
             words += ["--timeout", str(math.ceil(self.timeout))]  # it counts whole seconds
+        if self.max_pause is not None:
+            words += ["--max-pause", str(self.max_pause)]
         words += ["--digests"] * self.digests
         return [*words, "--verbose"] if self.verbose else words
 

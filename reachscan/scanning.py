@@ -39,6 +39,7 @@ class Options(NamedTuple):
         threads: marking threads; None for as many as the helper finds good.
         nice: added to the nice value that the search has.
         timeout: seconds after which the scan gives up; None for never.
+        max_pause: milliseconds that the process may be stopped for at a time; None for a second.
         contents: bytes of a leaked block that are wanted.
         verbose: let the helper tell on stderr what each step does.
         save: file to keep the raw stream in.
@@ -51,6 +52,7 @@ class Options(NamedTuple):
     threads: int | None = None
     nice: int = 0
     timeout: float | None = None
+    max_pause: int | None = None
     contents: int = 32
     verbose: bool = False
     save: Path | None = None
@@ -260,6 +262,7 @@ def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[It
         threads=options.threads,
         nice=options.nice,
         timeout=options.timeout,
+        max_pause=options.max_pause,
         contents=options.contents,
         verbose=options.verbose,
         digests=digests,

@@ -158,7 +158,8 @@ char* MemoryCopy::reserve(const MapEntry& entry) {
   return buffer;
 }
 
-void MemoryCopy::capture() {
+void MemoryCopy::capture(Clock::time_point deadline) {
+  deadline_ = deadline;
   page_map_.emplace(pid_);
   mappings_ = read_mappings(pid_);
   std::vector<TrackedArea> areas = areas_read_ahead();
@@ -175,6 +176,13 @@ void MemoryCopy::capture() {
     capture_from(entry, from, entry.end);
   }
   captured_ = parts_.size();
+  deadline_ = Clock::time_point::max();
+}
+
+void MemoryCopy::require_time() const {
+  if (Clock::now() >= deadline_)
+    throw Failure(Step::kReadMemory, "timeout", "reading the memory took too long", ETIMEDOUT,
+                  pid_);
 }
 
 void MemoryCopy::capture_from(MapEntry entry, std::uint64_t start, std::uint64_t end) {
@@ -282,6 +290,7 @@ void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& st
   for (std::size_t first = 0; first < stretches.size(); first += kStretchesAtOnce) {
     std::size_t last = std::min(first + kStretchesAtOnce, stretches.size());
     std::uint64_t bytes = 0;
+    require_time();
     local.clear();
     remote.clear();
     for (std::size_t i = first; i < last; ++i) {
@@ -318,6 +327,7 @@ void MemoryCopy::read_pages(const MapEntry& entry, std::uint64_t start, std::uin
   auto offset = static_cast<std::uint64_t>(buffer - view_) + start - entry.start;
   written_.push_back({start, end - start, offset});
   while (start < end) {
+    require_time();
     std::uint64_t asked = std::min(end - start, kMostReadAtOnce);
     iovec local{buffer + (start - entry.start), asked};
     iovec remote{reinterpret_cast<void*>(start), asked};

@@ -13,6 +13,7 @@
 #include "helper/memory.hpp"
 #include "helper/process.hpp"
 #include "helper/residence.hpp"
+#include "helper/wait.hpp"
 #include "helper/write_tracker.hpp"
 
 namespace reachscan::helper {
@@ -26,8 +27,9 @@ class MemoryCopy {
   MemoryCopy(const MemoryCopy&) = delete;
   MemoryCopy& operator=(const MemoryCopy&) = delete;
 
-  // Reads all memory that was ever written; at one moment if the target is stopped.
-  void capture();
+  // Reads all memory that was ever written; at one moment if the target is stopped. Throws
+  // Failure(kReadMemory, "timeout") at the deadline.
+  void capture(Clock::time_point deadline = Clock::time_point::max());
 
   // Before capture(): reads what can be tracked while the target runs, and again what it writes
   // meanwhile, until little is left for capture() to do.
@@ -70,12 +72,14 @@ class MemoryCopy {
   void read_present_pages(const MapEntry& entry, std::size_t absent, char* buffer);
   void read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end, char* buffer);
   void read_any_pages(const MapEntry& entry, const Stretch& stretch, char* buffer) const;
+  void require_time() const;
 
   pid_t pid_;
   const Memory& memory_;
   int file_;
   char* view_ = nullptr;  // of the whole file
   std::uint64_t used_ = 0;
+  Clock::time_point deadline_ = Clock::time_point::max();  // of reading
   std::vector<MapEntry> mappings_;
   std::vector<Part> parts_;
   std::size_t captured_ = 0;  // the first so many of them were read by capture()

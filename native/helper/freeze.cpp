@@ -24,9 +24,7 @@ constexpr long kTargetOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
 
 constexpr int kSeizeTries = 10;
 
-// How long one thread may take to stop. One that is runnable waits for a processor; one in
-// uninterruptible sleep may never come, and the others stand still meanwhile.
-constexpr auto kRunnableLimit = std::chrono::seconds(2);
+// A thread in uninterruptible sleep may never stop, and the others stand still meanwhile.
 constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
@@ -90,12 +88,14 @@ bool seize(pid_t pid, pid_t tid) {
 
 // For the first of many. Who is woken at each stop takes the processor from those that are yet to
 // stop as often.
-void nap_until_stopped(pid_t tid) {
+void nap_until_stopped(pid_t tid, Clock::time_point deadline) {
   constexpr int kNaps = 200;
   constexpr timespec kNap{0, 100'000};
   WaitStatus status{};
-  for (int i = 0; i < kNaps && !poll_for(tid, Step::kWaitStop, status); ++i)
+  for (int i = 0; i < kNaps && !poll_for(tid, Step::kWaitStop, status); ++i) {
+    if (Clock::now() >= deadline) return;
     nanosleep(&kNap, nullptr);
+  }
 }
 
 }  // namespace
@@ -107,13 +107,15 @@ void RegisterWords::expect(std::size_t threads) {
   owners.clear();
 }
 
-Freeze::Freeze(pid_t pid, Clock::time_point deadline) : pid_(pid) {
+Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline)
+    : pid_(pid), limit_(limit), deadline_(deadline) {
   try {
     seize_new_threads();
     words_.expect(states_.size());
     began_ = Clock::now();
+    deadline_ = std::min(limit_.begin(), deadline);
     do {
-      stop_seized(deadline);
+      stop_seized(deadline_);
     } while (may_have_new_threads() && seize_new_threads());
     if (threads_.empty())
       throw Failure(Step::kWaitStop, "target-exited",
@@ -150,7 +152,7 @@ void Freeze::stop_seized(Clock::time_point deadline) {
   std::size_t left = states_.size() - threads_.size();
   for (auto& [tid, state] : states_) {
     if (state != State::kInterrupted) continue;
-    if (left-- > kCrowd) nap_until_stopped(tid);
+    if (left-- > kCrowd) nap_until_stopped(tid, deadline);
     StoppedThread thread{tid};
     if (!wait_until_stopped(thread, deadline)) continue;
     threads_.push_back(thread);
@@ -169,12 +171,12 @@ bool Freeze::interrupt(pid_t tid) {
 WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
   Clock::time_point began = Clock::now();
   WaitStatus status{};
-  while (!wait_until(tid, Step::kWaitStop, Clock::now() + kBetweenLooks, status)) {
+  while (
+      !wait_until(tid, Step::kWaitStop, std::min(Clock::now() + kBetweenLooks, deadline), status)) {
     bool sleeps = status_field(pid_, tid, "State").rfind("D", 0) == 0;
-    auto waited = Clock::now() - began;
-    bool enough = sleeps ? waited > kUninterruptibleLimit : waited > kRunnableLimit;
-    if (!enough && Clock::now() < deadline) continue;
-    throw Failure(Step::kWaitStop, enough ? kUnstoppable : "timeout",
+    auto now = Clock::now();
+    if (now < deadline && !(sleeps && now - began > kUninterruptibleLimit)) continue;
+    throw Failure(Step::kWaitStop, kUnstoppable,
                   "thread " + std::to_string(tid) + " did not stop in time" +
                       (sleeps ? "; it is in uninterruptible sleep" : ""),
                   ETIMEDOUT, tid);
@@ -278,6 +280,7 @@ void Freeze::detach(StoppedThread& thread) {
 void Freeze::release() {
   for (StoppedThread& thread : threads_) detach(thread);
   ended_ = Clock::now();
+  limit_.end();
 }
 
 // Threads that were seized or interrupted but never seen stopped cannot be detached while they run;

@@ -9,6 +9,7 @@
 
 #include "arch/x86_64.hpp"
 #include "helper/failure.hpp"
+#include "helper/pause_limit.hpp"
 #include "helper/wait.hpp"
 
 namespace reachscan::helper {
@@ -45,7 +46,7 @@ class Freeze {
  public:
   // Seizes all threads, then interrupts all, then waits for each; repeats for threads born
   // meanwhile. Then reads their general registers and undoes the EINTR that the stop itself caused.
-  Freeze(pid_t pid, Clock::time_point deadline);
+  Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline);
   ~Freeze();
   Freeze(const Freeze&) = delete;
   Freeze& operator=(const Freeze&) = delete;
@@ -66,6 +67,8 @@ class Freeze {
   pid_t pid() const { return pid_; }
   std::vector<StoppedThread>& threads() { return threads_; }
   Clock::time_point began() const { return began_; }
+  // By which all that happens while the target is stopped has to be done.
+  Clock::time_point deadline() const { return deadline_; }
   std::chrono::nanoseconds pause() const { return ended_ - began_; }
 
  private:
@@ -83,6 +86,8 @@ class Freeze {
   void let_go();
 
   pid_t pid_;
+  PauseLimit& limit_;
+  Clock::time_point deadline_;
   std::map<pid_t, State> states_;
   std::vector<StoppedThread> threads_;
   RegisterWords words_;

@@ -186,7 +186,7 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
     case abi::Request::kFlush: {
       std::vector<unsigned char> frames(std::min<std::uint64_t>(control.first, kOutputBytes));
       clone_.memory().read(Step::kServeRequest, control.output, frames.data(), frames.size());
-      stream.frames(frames.data(), frames.size());
+      stream.results(frames.data(), frames.size());
       flushed_ = true;
       return Next::kGoOn;
     }

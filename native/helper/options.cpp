@@ -16,10 +16,10 @@ namespace {
 constexpr std::uint32_t kMostThreads = 8;
 
 constexpr char kUsage[] =
-    "usage: reachscan-helper --pid N [--method auto|clone|copy|live] [--threads N]\n"
-    "                        [--nice N] [--timeout SECONDS] [--contents BYTES] [--digests] "
-    "[--verbose]\n"
-    "                        [--wake FD] [--heap | --explain ADDRESS | --refs ADDRESS]\n"
+    "usage: reachscan-helper --pid N [--method auto|clone|copy|track|live] [--threads N]\n"
+    "                        [--nice N] [--timeout SECONDS] [--max-pause MS] [--contents BYTES]\n"
+    "                        [--digests] [--verbose] [--wake FD]\n"
+    "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
     "For tests: [--list-heap] [--die-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
     "complete, 1 the last record tells why not, 2 bad arguments. Closes FD when the target runs\n"
@@ -31,6 +31,7 @@ enum {
   kThreads,
   kNice,
   kTimeout,
+  kMaxPause,
   kContents,
   kDigests,
   kHeap,
@@ -50,6 +51,7 @@ constexpr option kLongOptions[] = {
     {"threads", required_argument, nullptr, kThreads},
     {"nice", required_argument, nullptr, kNice},
     {"timeout", required_argument, nullptr, kTimeout},
+    {"max-pause", required_argument, nullptr, kMaxPause},
     {"contents", required_argument, nullptr, kContents},
     {"digests", no_argument, nullptr, kDigests},
     {"heap", no_argument, nullptr, kHeap},
@@ -114,6 +116,9 @@ Options parse_options(int argc, char** argv) {
         break;
       case kTimeout:
         options.timeout = std::chrono::seconds(number(optarg, 1, 1u << 24));
+        break;
+      case kMaxPause:
+        options.max_pause = std::chrono::milliseconds(number(optarg, 1, 1u << 24));
         break;
       case kContents:
         options.contents_bytes = number(optarg, 0, 4096);

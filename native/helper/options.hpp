@@ -19,6 +19,7 @@ struct Options {
   std::string method = "auto";
   std::uint32_t contents_bytes = 0;
   std::chrono::seconds timeout{3600};
+  std::chrono::milliseconds max_pause{1000};
   abi::Task task = abi::Task::kFindLeaks;
   std::uint64_t query = 0;                    // an address, if the task is about one
   bool digests = false;                       // of what leaked blocks hold

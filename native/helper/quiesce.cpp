@@ -1,5 +1,6 @@
 #include "helper/quiesce.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "helper/patience.hpp"
@@ -13,24 +14,26 @@ constexpr auto kMaxTime = std::chrono::milliseconds(200);
 // Long enough to leave the allocator many times over: where the thread is then is a matter of
 // chance.
 constexpr auto kRun = std::chrono::microseconds(20);
-constexpr auto kStopLimit = std::chrono::seconds(2);
 // How far up the stack a return address into the allocator is looked for.
 constexpr std::size_t kStackWords = 64;
 
 class Drain {
  public:
   Drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint)
-      : freeze_(freeze), memory_(memory), hint_(hint), deadline_(Clock::now() + kMaxTime) {}
+      : freeze_(freeze),
+        memory_(memory),
+        hint_(hint),
+        deadline_(std::min(Clock::now() + kMaxTime, freeze.deadline())) {}
 
   DrainResult run() {
     // In turns: a thread may be waiting for a lock that another one holds.
     while (StoppedThread* thread = next_to_run()) {
       if (Clock::now() >= deadline_) return {false, runs_};
       ++runs_;
-      if (!freeze_.run_briefly(*thread, kRun, Clock::now() + kStopLimit))
+      if (!freeze_.run_briefly(*thread, kRun, freeze_.deadline()))
         throw Failure(Step::kDrain, kRetry, "a thread ended while it was let run", 0, thread->tid);
     }
-    freeze_.stop_newborn(Clock::now() + kStopLimit);
+    freeze_.stop_newborn(freeze_.deadline());
     return {!any_locked(), runs_};
   }
 

@@ -12,8 +12,10 @@
 #include <thread>
 
 #include "helper/clonable.hpp"
+#include "helper/expected_pause.hpp"
 #include "helper/live.hpp"
 #include "helper/patience.hpp"
+#include "helper/pause_limit.hpp"
 #include "helper/process.hpp"
 #include "helper/records.hpp"
 #include "helper/snapshot.hpp"
@@ -31,18 +33,6 @@ constexpr std::uint32_t kLooks = 4;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
 std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
-
-const char* name_of(Method method) {
-  switch (method) {
-    case Method::kClone:
-      return "clone";
-    case Method::kCopy:
-      return "copy";
-    case Method::kTrack:
-      return "track";
-  }
-  return "unknown";
-}
 
 void require_supported(pid_t pid) {
   std::string path = "/proc/" + std::to_string(pid) + "/exe";
@@ -85,24 +75,35 @@ void require_stoppable(pid_t pid) {
                 EBUSY, asleep.front());
 }
 
+// What all methods have in common.
+struct Session {
+  const Options& options;
+  const Memory& memory;
+  Stream& stream;
+  PauseLimit& limit;
+  Clock::time_point deadline;
+};
+
+bool is(const Failure& failure, const char* code) { return std::strcmp(failure.code, code) == 0; }
+
 // Snapshot and sweep. False if a thread was inside the allocator; `hint` then tells where.
-bool attempt(const SnapshotPlan& plan, const Options& options, const Memory& memory, Stream& stream,
-             Outcome& outcome, Clock::time_point deadline) {
-  Snapshot snapshot = take_snapshot(options.pid, memory, plan, deadline);
+bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome) {
+  pid_t pid = session.options.pid;
+  Snapshot snapshot = take_snapshot(pid, session.memory, plan, session.deadline);
   if (!snapshot.quiet) return false;
-  sweep(snapshot, options, {options.task}, stream, outcome, deadline);
+  SweepTask task{session.options.task};
+  sweep(snapshot, session.options, task, session.stream, outcome, session.deadline);
   if (outcome.result.busy) return false;
-  send_outcome(options.pid, snapshot, outcome, stream);
+  send_outcome(pid, snapshot, outcome, session.stream);
   return true;
 }
 
-bool attempt_patiently(const SnapshotPlan& plan, const Options& options, const Memory& memory,
-                       Stream& stream, Outcome& outcome, Clock::time_point deadline) {
-  send_progress(stream, wire::kFreeze, 0, 0);
-  for (Patience patience(options.verbose, deadline);;) {
+bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome& outcome) {
+  send_progress(session.stream, wire::kFreeze, 0, 0);
+  for (Patience patience(session.options.verbose, session.deadline);;) {
     try {
       bool done = false;
-      run_as_tracer([&] { done = attempt(plan, options, memory, stream, outcome, deadline); });
+      run_as_tracer([&] { done = attempt(plan, session, outcome); });
       return done;
     } catch (const Failure& failure) {
       patience.wait_out(failure);
@@ -110,56 +111,111 @@ bool attempt_patiently(const SnapshotPlan& plan, const Options& options, const M
   }
 }
 
-void scan_by(Method method, const std::string& reason, const Options& options, const Memory& memory,
-             Stream& stream) {
-  Clock::time_point deadline = Clock::now() + options.timeout;
-  SnapshotPlan plan{method, {}, nullptr, [&stream] { stream.wake_reader(); }};
-  if (method != Method::kCopy) plan.site = find_trampoline_site(options.pid, memory);
+void scan_by(Method method, const std::string& reason, const Session& session) {
+  pid_t pid = session.options.pid;
+  SnapshotPlan plan{
+      method, {}, nullptr, &session.limit, [&session] { session.stream.wake_reader(); }};
+  if (method != Method::kCopy) plan.site = find_trampoline_site(pid, session.memory);
   abi::QuiesceHint hint{};
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {
     Outcome outcome{name_of(method), reason, number, {}, {}, {}};
-    if (attempt_patiently(plan, options, memory, stream, outcome, deadline)) return;
+    if (attempt_patiently(plan, session, outcome)) return;
     if (!outcome.result.busy) continue;  // they did not come out
     hint = outcome.result.hint;
     plan.hint = &hint;
   }
   throw Failure(Step::kDrain, "allocator-busy",
-                "the threads of " + name_of(options.pid) + " did not leave the allocator in " +
+                "the threads of " + name_of(pid) + " did not leave the allocator in " +
                     std::to_string(kAttempts) + " attempts",
-                EBUSY, options.pid);
+                EBUSY, pid);
 }
 
-bool is(const Failure& failure, const char* code) { return std::strcmp(failure.code, code) == 0; }
+// Whether another method may do what a clone could not: nothing of it is told yet, and there is
+// time.
+bool passes_on(const Failure& failure, const Session& session) {
+  if (session.stream.holds_results() || Clock::now() >= session.deadline) return false;
+  // Refused; not set up in time; not answering; killed, probably for want of memory.
+  return is(failure, "clone-refused") || is(failure, kPauseTooLong) || is(failure, "timeout") ||
+         is(failure, "no-memory");
+}
 
-void scan_stopped(const Options& options, const Memory& memory, Stream& stream) {
-  require_stoppable(options.pid);
-  std::string reason = kAskedFor;
-  if (options.method != "copy") {
-    try {
-      require_clonable(options.pid);
-      if (options.method == "auto") require_orphans_collected(options.pid);
-      if (options.method == "track")
-        return scan_by(Method::kTrack, kAskedFor, options, memory, stream);
-      return scan_by(Method::kClone, "", options, memory, stream);
-    } catch (const Failure& failure) {
-      if (options.method != "auto" || !is(failure, "clone-refused")) throw;
-      reason = failure.what();
-    }
+// A failure that came after others, which are its reason.
+Failure after(const std::string& reason, const Failure& failure) {
+  return Failure(failure.step, failure.code, reason + "; " + failure.what(), failure.error,
+                 failure.tid, failure.address);
+}
+
+// The only other way to stop a process for a shorter time than a clone does.
+void track_instead(const Failure& too_slow, const Session& session) {
+  try {
+    require_short_pause(session.options.pid, Method::kTrack, session.limit);
+    scan_by(Method::kTrack, too_slow.what(), session);
+  } catch (const Failure& failure) {
+    bool impossible = is(failure, "unsupported-method") || is(failure, "no-memory");
+    if (!impossible || session.stream.holds_results()) throw;
+    throw Failure(
+        Step::kOpenTarget, kPauseTooLong,
+        std::string(too_slow.what()) + "; the method track cannot serve: " + failure.what(),
+        failure.error, failure.tid);
   }
-  scan_by(Method::kCopy, reason, options, memory, stream);
 }
 
-void scan_by_best_method(const Options& options, const Memory& memory, Stream& stream) {
+void copy_instead(const Failure& refused, const Session& session) {
+  try {
+    require_short_pause(session.options.pid, Method::kCopy, session.limit);
+    scan_by(Method::kCopy, refused.what(), session);
+  } catch (const Failure& failure) {
+    if (!is(failure, kPauseTooLong) && !is(failure, "no-memory")) throw;
+    throw after(refused.what(), failure);
+  }
+}
+
+void scan_by_clone_or_else(const Session& session) {
+  pid_t pid = session.options.pid;
+  try {
+    require_clonable(pid);
+    require_orphans_collected(pid);
+  } catch (const Failure& failure) {
+    if (!is(failure, "clone-refused")) throw;
+    return copy_instead(failure, session);
+  }
+  try {
+    require_short_pause(pid, Method::kClone, session.limit);
+  } catch (const Failure& failure) {
+    return track_instead(failure, session);
+  }
+  try {
+    scan_by(Method::kClone, "", session);
+  } catch (const Failure& failure) {
+    if (!passes_on(failure, session)) throw;
+    copy_instead(failure, session);
+  }
+}
+
+void scan_stopped(const Session& session) {
+  const Options& options = session.options;
+  require_stoppable(options.pid);
+  if (options.method == "auto") return scan_by_clone_or_else(session);
+  Method method = options.method == "copy"    ? Method::kCopy
+                  : options.method == "track" ? Method::kTrack
+                                              : Method::kClone;
+  if (method != Method::kCopy) require_clonable(options.pid);
+  require_short_pause(options.pid, method, session.limit);
+  scan_by(method, method == Method::kClone ? "" : kAskedFor, session);
+}
+
+void scan_by_best_method(const Session& session) {
+  const Options& options = session.options;
   std::string reason = kAskedFor;
   if (options.method != "live") {
     try {
-      return scan_stopped(options, memory, stream);
+      return scan_stopped(session);
     } catch (const Failure& failure) {
       if (options.method != "auto" || !is(failure, kUnstoppable)) throw;
       reason = failure.what();
     }
   }
-  scan_live(reason, options, memory, stream, Clock::now() + options.timeout);
+  scan_live(reason, options, session.memory, session.stream, session.deadline);
 }
 
 }  // namespace
@@ -170,11 +226,13 @@ void scan(const Options& options, Stream& stream) {
     throw Failure(Step::kOpenTarget, "unsupported-method",
                   "method '" + options.method + "' is not available", 0, options.pid);
   require_supported(options.pid);
+  Clock::time_point deadline = Clock::now() + options.timeout;
   Memory memory(options.pid);
+  PauseLimit limit(options.pid, options.max_pause, stream);
   std::vector<MapEntry> mappings = read_mappings(options.pid);
   try {
     send_target(options.pid, stream);
-    scan_by_best_method(options, memory, stream);
+    scan_by_best_method({options, memory, stream, limit, deadline});
   } catch (const Failure& failure) {
     // The memory of a process that executes another program goes away: then whatever failed, failed
     // because of that.

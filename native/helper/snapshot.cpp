@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <cstring>
 #include <functional>
 #include <optional>
 
@@ -15,9 +16,6 @@
 
 namespace reachscan::helper {
 namespace {
-
-// Of each wait while the clone is being made.
-constexpr auto kCaptureLimit = std::chrono::seconds(5);
 
 // Names the stretch of time between two calls.
 class Stopwatch {
@@ -35,6 +33,18 @@ class Stopwatch {
   std::vector<PhaseTime>& phases_;
   Clock::time_point last_;
 };
+
+// What waited for the end of the pause's time says so.
+template <typename Steps>
+void within_limit(const PauseLimit& limit, Steps steps) {
+  try {
+    steps();
+  } catch (const Failure& failure) {
+    bool waited = std::strcmp(failure.code, "timeout") == 0;
+    if (waited && limit.is_over()) throw limit.failure(failure.step);
+    throw;
+  }
+}
 
 // What makes the process that the sweeper will run in. One of several ways; the calls come in this
 // order.
@@ -118,9 +128,10 @@ class CopyMaker : public Maker {
  public:
   CopyMaker(pid_t pid, const Memory& memory) : copy_(pid, memory) {}
 
-  void capture(Freeze&, Clock::time_point, const std::function<void()>& read_words) override {
+  void capture(Freeze&, Clock::time_point deadline,
+               const std::function<void()>& read_words) override {
     read_words();
-    copy_.capture();
+    copy_.capture(deadline);
   }
 
   void finish(Snapshot& snapshot) override {
@@ -141,8 +152,8 @@ class CopyMaker : public Maker {
 // stopped.
 class TrackMaker : public CopyMaker {
  public:
-  TrackMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
-      : CopyMaker(pid, memory), pid_(pid), memory_(memory), site_(site) {
+  TrackMaker(pid_t pid, const Memory& memory, const SnapshotPlan& plan)
+      : CopyMaker(pid, memory), pid_(pid), memory_(memory), plan_(plan) {
     // The middleman needs a descriptor table of its own, with copies that its end closes.
     if (look_at_open_files(pid).served)
       throw Failure(wire::Step::kTrackWrites, "unsupported-method",
@@ -167,10 +178,12 @@ class TrackMaker : public CopyMaker {
  private:
   std::chrono::nanoseconds begin_tracking(Clock::time_point deadline) {
     Urgency urgency;
-    Freeze freeze(pid_, deadline);
-    FaultDescriptor made =
-        borrow_fault_descriptor(freeze, memory_, site_, Clock::now() + kCaptureLimit);
-    leave_trampoline(freeze, memory_, site_, made.injected, Clock::now() + kCaptureLimit);
+    Freeze freeze(pid_, *plan_.limit, deadline);
+    FaultDescriptor made{};
+    within_limit(*plan_.limit, [&] {
+      made = borrow_fault_descriptor(freeze, memory_, plan_.site, freeze.deadline());
+      leave_trampoline(freeze, memory_, plan_.site, made.injected, freeze.deadline());
+    });
     freeze.release();
     tracker_.emplace(pid_, made.descriptor);
     return freeze.pause();
@@ -178,13 +191,13 @@ class TrackMaker : public CopyMaker {
 
   pid_t pid_;
   const Memory& memory_;
-  const TrampolineSite& site_;
+  const SnapshotPlan& plan_;
   std::optional<WriteTracker> tracker_;
 };
 
 std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const SnapshotPlan& plan) {
   if (plan.method == Method::kCopy) return std::make_unique<CopyMaker>(pid, memory);
-  if (plan.method == Method::kTrack) return std::make_unique<TrackMaker>(pid, memory, plan.site);
+  if (plan.method == Method::kTrack) return std::make_unique<TrackMaker>(pid, memory, plan);
   return std::make_unique<CloneMaker>(pid, memory, plan.site);
 }
 
@@ -197,24 +210,28 @@ RegisterWords read_words_of(Freeze& freeze) {
   return words;
 }
 
-void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan, Maker& maker,
-                        Snapshot& snapshot, Clock::time_point deadline) {
-  Urgency urgency;
-  Freeze freeze(pid, deadline);
-  Stopwatch watch(snapshot.phases, freeze.began());
-  watch.lap("freeze");
+void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPlan& plan,
+                         Maker& maker, Snapshot& snapshot, Stopwatch& watch) {
   if (plan.hint != nullptr) {
     DrainResult drained = drain(freeze, memory, *plan.hint);
     snapshot.quiet = drained.quiet;
     snapshot.drain_runs = drained.runs;
   }
   watch.lap("quiesce");
-  if (snapshot.quiet) {
-    maker.capture(freeze, Clock::now() + kCaptureLimit,
-                  [&] { snapshot.words = read_words_of(freeze); });
-    maker.let_go(freeze, Clock::now() + kCaptureLimit);
-    watch.lap(plan.method == Method::kClone ? "clone" : "copy");
-  }
+  if (!snapshot.quiet) return;
+  maker.capture(freeze, freeze.deadline(), [&] { snapshot.words = read_words_of(freeze); });
+  maker.let_go(freeze, freeze.deadline());
+  watch.lap(plan.method == Method::kClone ? "clone" : "copy");
+}
+
+void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan, Maker& maker,
+                        Snapshot& snapshot, Clock::time_point deadline) {
+  Urgency urgency;
+  Freeze freeze(pid, *plan.limit, deadline);
+  Stopwatch watch(snapshot.phases, freeze.began());
+  watch.lap("freeze");
+  within_limit(*plan.limit,
+               [&] { quiesce_and_capture(freeze, memory, plan, maker, snapshot, watch); });
   freeze.release();
   watch.lap("release");
   plan.released();

@@ -8,6 +8,7 @@
 
 #include "helper/clone.hpp"
 #include "helper/freeze.hpp"
+#include "helper/method.hpp"
 #include "helper/process.hpp"
 #include "helper/residence.hpp"
 #include "helper/trampoline.hpp"
@@ -39,12 +40,11 @@ struct Snapshot {
   std::vector<PhaseTime> phases;
 };
 
-enum class Method { kClone, kCopy, kTrack };
-
 struct SnapshotPlan {
   Method method;
-  TrampolineSite site;             // unless it is a copy
-  const abi::QuiesceHint* hint;    // null: do not drain
+  TrampolineSite site;           // unless it is a copy
+  const abi::QuiesceHint* hint;  // null: do not drain
+  PauseLimit* limit;
   std::function<void()> released;  // called when the target runs again
 };
 

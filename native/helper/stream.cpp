@@ -1,13 +1,28 @@
 #include "helper/stream.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 namespace reachscan::helper {
+namespace {
 
-void Stream::frames(const void* bytes, std::size_t length) {
+Payload failure_record(const Failure& failure) {
+  return Payload()
+      .u32(static_cast<std::uint32_t>(failure.step))
+      .u32(static_cast<std::uint32_t>(failure.error))
+      .u32(static_cast<std::uint32_t>(failure.tid))
+      .u64(failure.address)
+      .str(wire::step_name(failure.step))
+      .str(failure.code)
+      .str(failure.what());
+}
+
+}  // namespace
+
+void Stream::write(const void* bytes, std::size_t length) {
   const auto* next = static_cast<const unsigned char*>(bytes);
   while (length > 0) {
     ssize_t written = ::write(fd_, next, length);
@@ -21,6 +36,11 @@ void Stream::frames(const void* bytes, std::size_t length) {
   }
 }
 
+void Stream::results(const void* bytes, std::size_t length) {
+  holds_results_ = true;
+  write(bytes, length);
+}
+
 void Stream::wake_reader() {
   if (wake_ >= 0) close(wake_);
   wake_ = -1;
@@ -32,28 +52,25 @@ void Stream::hello() {
   hello.version = wire::kVersion;
   hello.byte_order = wire::kLittleEndian;
   hello.word_size = 8;
-  frames(&hello, sizeof hello);
+  write(&hello, sizeof hello);
 }
 
 void Stream::record(wire::RecordType type, const Payload& payload) {
   wire::FrameHeader header{type, static_cast<std::uint32_t>(payload.bytes().size())};
-  frames(&header, sizeof header);
-  frames(payload.bytes().data(), payload.bytes().size());
+  write(&header, sizeof header);
+  write(payload.bytes().data(), payload.bytes().size());
 }
 
 void Stream::warning(std::string_view code, std::string_view message) {
   record(wire::kWarning, Payload().str(code).str(message));
 }
 
-void Stream::failure(const Failure& failure) {
-  record(wire::kFailure, Payload()
-                             .u32(static_cast<std::uint32_t>(failure.step))
-                             .u32(static_cast<std::uint32_t>(failure.error))
-                             .u32(static_cast<std::uint32_t>(failure.tid))
-                             .u64(failure.address)
-                             .str(wire::step_name(failure.step))
-                             .str(failure.code)
-                             .str(failure.what()));
+void Stream::failure(const Failure& failure) { record(wire::kFailure, failure_record(failure)); }
+
+// A pipe that can be written to has room for 4096 bytes.
+void Stream::last_failure(const Failure& failure) {
+  pollfd room{fd_, POLLOUT, 0};
+  if (poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0) this->failure(failure);
 }
 
 }  // namespace reachscan::helper

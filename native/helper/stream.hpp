@@ -36,17 +36,26 @@ class Stream {
   explicit Stream(int fd, int wake = -1) : fd_(fd), wake_(wake) {}
   void hello();
   void record(wire::RecordType type, const Payload& payload);
-  void frames(const void* bytes, std::size_t length);  // already framed
+  // What the sweeper has found, already framed.
+  void results(const void* bytes, std::size_t length);
+  // Whether some are out: then no other method may begin again.
+  bool holds_results() const { return holds_results_; }
   void warning(std::string_view code, std::string_view message);
   void failure(const Failure& failure);
+
+  // The same for who may not wait for the reader: left out if there is no room for it at once.
+  void last_failure(const Failure& failure);
 
   // The reader has work of its own, and waits with it until the target runs again: else a thread
   // that is to stop would have to wait for a processor until the reader's time slice is over.
   void wake_reader();
 
  private:
+  void write(const void* bytes, std::size_t length);
+
   int fd_;
   int wake_;
+  bool holds_results_ = false;
 };
 
 }  // namespace reachscan::helper

@@ -28,6 +28,7 @@ enum class Step : std::uint32_t {
   kReadMemory,
   kBuildCopy,
   kTrackWrites,
+  kHoldPause,
 };
 
 constexpr const char* step_name(Step step) {
@@ -76,6 +77,8 @@ constexpr const char* step_name(Step step) {
       return "build-copy";
     case Step::kTrackWrites:
       return "track-writes";
+    case Step::kHoldPause:
+      return "hold-pause";
   }
   return "unknown-step";
 }

@@ -24,7 +24,7 @@ def ask(
         verbose: tell what each step does and costs.
         given: options that `options.capture` and `options.output` take.
     """
-    capture = options.taken(given, "method", "threads", "nice", "timeout")
+    capture = options.taken(given, "method", "threads", "nice", "timeout", "max_pause")
     output = options.output(**given)
     options.refuse_clash(save, output.path)
     contents = output.selection.contents

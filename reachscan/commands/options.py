@@ -15,6 +15,7 @@ from reachscan.console import Output
 from reachscan.reports import Selection
 
 MAX_CONTENTS = 4096
+MAX_PAUSE = 60 * 60 * 1000
 LARGEST_ADDRESS = 1 << 47
 """No process has memory from there on (x86_64, four levels of page tables)."""
 _DEFAULT_LIMIT = {"html": 1000}
@@ -132,6 +133,13 @@ capture = _all(
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
         help="Give up after this long, and let the process go.",
+    ),
+    click.option(
+        "--max-pause",
+        type=click.IntRange(1, MAX_PAUSE),
+        metavar="MS",
+        help="The process is never stopped for longer at a time (default 1000). auto takes a "
+        "method that is expected to be done in time, or refuses before anything is stopped.",
     ),
 )
 """How a process is scanned; `scan.Options` has them under the same names."""

@@ -23,7 +23,7 @@ from reachscan.scanning import Options
 def command(process: str, save: Path | None, verbose: bool, **given: Any) -> ExitStatus:
     """Find the leaks of a running process, given by its id or its name if that is unique."""
     capture = options.taken(
-        given, "method", "threads", "nice", "timeout", "confirm", "confirm_every"
+        given, "method", "threads", "nice", "timeout", "max_pause", "confirm", "confirm_every"
     )
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")

@@ -132,6 +132,11 @@ bool Freeze::seize_new_threads() {
   bool found = false;
   for (pid_t tid : list_threads(pid_)) {
     if (states_.contains(tid)) continue;
+    if (is_kernel_worker(pid_, tid)) {
+      // To stop it would make the request that it works on fail.
+      states_[tid] = State::kLeftAlone;
+      continue;
+    }
     if (!seize(pid_, tid)) continue;
     states_[tid] = State::kSeized;
     found = true;

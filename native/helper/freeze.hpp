@@ -72,7 +72,7 @@ class Freeze {
   std::chrono::nanoseconds pause() const { return ended_ - began_; }
 
  private:
-  enum class State { kSeized, kInterrupted, kStopped, kGone };
+  enum class State { kSeized, kInterrupted, kStopped, kGone, kLeftAlone };
 
   bool seize_new_threads();
   bool may_have_new_threads() const;

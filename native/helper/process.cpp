@@ -105,6 +105,21 @@ std::string try_read_proc_file(pid_t pid, const char* name) {
   }
 }
 
+std::vector<std::uint64_t> numbers_after(const std::string& text, std::string_view key, int base) {
+  std::vector<std::uint64_t> numbers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::size_t at = line.find(key);
+    if (at == std::string::npos) continue;
+    at = line.find_first_not_of(" \t", at + key.size());
+    std::uint64_t value = 0;
+    if (at != std::string::npos &&
+        std::from_chars(line.data() + at, line.data() + line.size(), value, base).ec == std::errc{})
+      numbers.push_back(value);
+  }
+  return numbers;
+}
+
 std::vector<MapEntry> parse_mappings(std::string_view text) {
   std::vector<MapEntry> entries;
   while (!text.empty()) {
@@ -128,6 +143,18 @@ std::vector<pid_t> list_threads(pid_t pid) {
   closedir(directory);
   std::sort(threads.begin(), threads.end());
   return threads;
+}
+
+// The ninth field, after the name, which may hold anything.
+bool is_kernel_worker(pid_t pid, pid_t tid) {
+  constexpr std::uint64_t kIoWorker = 0x10, kUserWorker = 0x4000;  // PF_ of linux/sched.h
+  std::string name = "task/" + std::to_string(tid) + "/stat";
+  std::string text = try_read_proc_file(pid, name.c_str());
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string skipped;
+  for (int field = 3; field < 9; ++field) fields >> skipped;
+  std::uint64_t flags = 0;
+  return (fields >> flags) && (flags & (kIoWorker | kUserWorker)) != 0;
 }
 
 std::vector<pid_t> children_of(pid_t pid) {

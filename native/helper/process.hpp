@@ -29,6 +29,9 @@ std::string read_proc_file(pid_t pid, const char* name, wire::Step step);
 // The same, but empty if it cannot be read: threads and file descriptors come and go.
 std::string try_read_proc_file(pid_t pid, const char* name);
 
+// The number that follows `key` in each line of such a file that has the key.
+std::vector<std::uint64_t> numbers_after(const std::string& text, std::string_view key, int base);
+
 std::vector<MapEntry> read_mappings(pid_t pid);
 
 // The text of /proc/PID/maps. Throws Failure(kReadMappings) if it is not understood.
@@ -36,6 +39,10 @@ std::vector<MapEntry> parse_mappings(std::string_view text);
 
 // All thread ids, ascending.
 std::vector<pid_t> list_threads(pid_t pid);
+
+// Whether it is a thread that the kernel runs in the process for itself, as for requests of
+// io_uring: it never runs the program.
+bool is_kernel_worker(pid_t pid, pid_t tid);
 
 // Children of all its threads, ended ones included; none if the kernel does not tell.
 std::vector<pid_t> children_of(pid_t pid);

@@ -61,6 +61,7 @@ SeenThread parse_syscall_line(pid_t tid, const std::string& line) {
 std::vector<SeenThread> see_threads(pid_t pid) {
   std::vector<SeenThread> threads;
   for (pid_t tid : list_threads(pid)) {
+    if (is_kernel_worker(pid, tid)) continue;
     std::string name = "task/" + std::to_string(tid) + "/syscall";
     std::string line = try_read_proc_file(pid, name.c_str());
     if (!line.empty()) threads.push_back(parse_syscall_line(tid, line));

@@ -113,7 +113,7 @@ class _Leaks:
 def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     reasons = np.zeros(count, np.uint8)
     for doubt in doubts:
-        if doubt.first + doubt.count > count or doubt.reason > model.MANGLED:
+        if doubt.first + doubt.count > count or doubt.reason > model.HELD_BY_KERNEL:
             raise errors.StreamError(
                 "the stream is damaged: it doubts a leak that it does not hold"
             )

@@ -4,38 +4,38 @@
 #include <sys/ptrace.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <csignal>
-#include <sstream>
-#include <string>
-#include <string_view>
 
 #include "helper/process.hpp"
 
 namespace reachscan::helper {
 namespace {
 
-// Adds the hexadecimal number that follows `key` in each line that has it.
-void add_values(pid_t pid, const std::string& name, std::string_view key,
-                std::vector<std::uint64_t>& words) {
-  std::istringstream text(try_read_proc_file(pid, name.c_str()));
-  for (std::string line; std::getline(text, line);) {
-    std::size_t at = line.find(key);
-    if (at == std::string::npos) continue;
-    at = line.find_first_not_of(' ', at + key.size());
-    std::uint64_t value = 0;
-    if (at != std::string::npos &&
-        std::from_chars(line.data() + at, line.data() + line.size(), value, 16).ec == std::errc{})
-      words.push_back(value);
-  }
-}
-
-bool is_epoll(const std::string& link) {
+std::string read_link(const std::string& link) {
   char target[64];
   ssize_t length = readlink(link.c_str(), target, sizeof target);
-  return length > 0 &&
-         std::string_view(target, static_cast<std::size_t>(length)) == "anon_inode:[eventpoll]";
+  return {target, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+}
+
+void add(std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+void look_at_descriptor(pid_t pid, const std::string& name, KernelHeld& held) {
+  std::string kind = read_link("/proc/" + std::to_string(pid) + "/fd/" + name);
+  if (kind.rfind("anon_inode:", 0) != 0) return;
+  std::string text = try_read_proc_file(pid, ("fdinfo/" + name).c_str());
+  // "tfd:        5 events:       19 data:     55d0c0ffee00  pos:0 ..."
+  if (kind == "anon_inode:[eventpoll]") add(held.words, numbers_after(text, "data:", 16));
+  if (kind == "anon_inode:[eventfd]") add(held.words, numbers_after(text, "eventfd-count:", 16));
+  if (kind == "anon_inode:[io_uring]") {
+    // Of answers for which the ring has no room: "  user_data=94337750602048, res=0, flags=0"
+    add(held.words, numbers_after(text, "user_data=", 10));
+    held.rings[name] = parse_ring(text);
+  }
 }
 
 // `flags`: 0 for the thread's own queue, PTRACE_PEEKSIGINFO_SHARED for that of the process.
@@ -68,19 +68,16 @@ std::vector<std::uint64_t> pending_signal_words(const std::vector<pid_t>& thread
   return words;
 }
 
-std::vector<std::uint64_t> kernel_held_words(pid_t pid) {
-  std::vector<std::uint64_t> words;
-  std::string process = "/proc/" + std::to_string(pid);
-  // "tfd:        5 events:       19 data:     55d0c0ffee00  pos:0 ..."
-  if (DIR* directory = opendir((process + "/fd").c_str())) {
-    while (const dirent* entry = readdir(directory))
-      if (is_epoll(process + "/fd/" + entry->d_name))
-        add_values(pid, std::string("fdinfo/") + entry->d_name, "data:", words);
+KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory) {
+  KernelHeld held;
+  if (DIR* directory = opendir(("/proc/" + std::to_string(pid) + "/fd").c_str())) {
+    while (const dirent* entry = readdir(directory)) look_at_descriptor(pid, entry->d_name, held);
     closedir(directory);
   }
   // "signal: 34/000055d0c0ffee00"
-  add_values(pid, "timers", "/", words);
-  return words;
+  add(held.words, numbers_after(try_read_proc_file(pid, "timers"), "/", 16));
+  look_at_ring_memory(held.rings, read_mappings(pid), memory);
+  return held;
 }
 
 }  // namespace reachscan::helper

@@ -6,12 +6,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "helper/memory.hpp"
+#include "helper/rings.hpp"
+
 namespace reachscan::helper {
 
-// Data of epoll registrations (/proc/PID/fdinfo) and signal values of POSIX timers
-// (/proc/PID/timers). What may not be read, or goes away meanwhile, is left out: these words are
-// roots beyond the memory.
-std::vector<std::uint64_t> kernel_held_words(pid_t pid);
+struct KernelHeld {
+  // Roots beyond the memory: data of epoll registrations and values of eventfds (/proc/PID/fdinfo),
+  // signal values of POSIX timers (/proc/PID/timers), answers of io_uring that wait for room.
+  std::vector<std::uint64_t> words;
+  Rings rings;
+};
+
+// What may not be read, or goes away meanwhile, is left out.
+KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory);
 
 // Whether the program handles any signal: then its threads may have stacks for that, of which only
 // the kernel knows.

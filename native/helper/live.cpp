@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "helper/copy.hpp"
-#include "helper/kernel_held.hpp"
 #include "helper/seen_threads.hpp"
 #include "helper/sweep.hpp"
 
@@ -23,10 +22,6 @@ constexpr auto kBetweenTries = std::chrono::milliseconds(10);
 // Callee-saved registers cannot be seen. Below the stack pointer there may be copies of them, from
 // calls that the thread has made before.
 constexpr std::uint64_t kSpillBytes = 4096;
-
-void add_words(std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
 
 // Between one look at a thread and the next.
 bool is_still(const SeenThread& before, const SeenThread* after) {
@@ -119,15 +114,14 @@ class LiveScan {
   void read_target(MemoryCopy& copy, Snapshot& snapshot) {
     pid_t pid = options_.pid;
     std::vector<std::uint64_t>& words = snapshot.words.values;
-    add_words(words, kernel_held_words(pid));
+    KernelHeld held = look_at_kernel_held(pid, memory_);
     std::vector<SeenThread> before = see_threads(pid);
     copy.capture();
     std::vector<SeenThread> after = see_threads(pid);
-    add_words(words, kernel_held_words(pid));
     for (const auto* threads : {&before, &after})
       for (const SeenThread& thread : *threads)
         words.insert(words.end(), thread.arguments.begin(), thread.arguments.end());
-    snapshot.words.belong_to(0);
+    snapshot.add_kernel_held(held, look_at_kernel_held(pid, memory_));
     combine_threads(before, after, copy, snapshot);
   }
 

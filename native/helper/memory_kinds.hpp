@@ -14,10 +14,12 @@ inline bool is_kernel_owned(const MapEntry& entry) {
   return entry.path == "[vdso]" || entry.path == "[vsyscall]" || starts_with(entry.path, "[vvar");
 }
 
-// Memory of a device may have no pages behind it, or react to being read. The rings of io_uring are
-// plain memory, and requests in them carry pointers.
+// The rings of io_uring are plain memory, and requests in them carry pointers.
+inline bool is_ring(const MapEntry& entry) { return entry.path == "anon_inode:[io_uring]"; }
+
+// Memory of a device may have no pages behind it, or react to being read.
 inline bool is_device(const MapEntry& entry) {
-  if (starts_with(entry.path, "anon_inode:")) return entry.path != "anon_inode:[io_uring]";
+  if (starts_with(entry.path, "anon_inode:")) return !is_ring(entry);
   return starts_with(entry.path, "/dev/") && !starts_with(entry.path, "/dev/shm/") &&
          entry.path != "/dev/zero" && entry.path != "/dev/zero (deleted)";
 }

@@ -48,12 +48,32 @@ Payload snapshot_record(const Snapshot& snapshot, const Outcome& outcome) {
   return payload;
 }
 
-// What was not searched may hold pointers to any of them.
-void doubt_all_leaks_if_memory_was_missed(const Snapshot& snapshot, const SweepResult& result,
-                                          Stream& stream) {
-  if (result.unreadable_pages == 0 && snapshot.unforked_left_out == 0) return;
+void doubt_all_leaks(const SweepResult& result, wire::Doubt reason, Stream& stream) {
   auto leaks = static_cast<std::uint32_t>(result.totals.leaked);
-  stream.record(wire::kDoubts, Payload().u32(1).u32(0).u32(leaks).u32(wire::kUnreadableMemory));
+  stream.record(wire::kDoubts, Payload().u32(1).u32(0).u32(leaks).u32(reason));
+}
+
+// What was not searched may hold pointers to any of them.
+void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result, Stream& stream) {
+  if (result.unreadable_pages > 0)
+    stream.warning("unreadable-memory",
+                   std::to_string(result.unreadable_pages) +
+                       " pages of writable memory could not be read and counted as zeros");
+  if (snapshot.unforked_left_out > 0)
+    stream.warning("incomplete-unforked-memory",
+                   std::to_string(snapshot.unforked_left_out) +
+                       " bytes that the program keeps from its clones were too many to read; what "
+                       "only they point to is reported as leaked");
+  if (result.unreadable_pages > 0 || snapshot.unforked_left_out > 0)
+    doubt_all_leaks(result, wire::kUnreadableMemory, stream);
+}
+
+void doubt_for_kernel(const Snapshot& snapshot, const SweepResult& result, Stream& stream) {
+  if (snapshot.unread_in_kernel.empty() || result.totals.leaked == 0) return;
+  stream.warning("held-by-kernel", snapshot.unread_in_kernel +
+                                       ": these may point to any of the leaks, which are "
+                                       "therefore only possible ones");
+  doubt_all_leaks(result, wire::kHeldByKernel, stream);
 }
 
 }  // namespace
@@ -84,16 +104,8 @@ void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, S
   stream.record(wire::kThreads, threads_record(pid, snapshot.threads));
   stream.record(wire::kWordOwners, word_owners_record(snapshot.words));
   stream.record(wire::kSnapshot, snapshot_record(snapshot, outcome));
-  if (outcome.result.unreadable_pages > 0)
-    stream.warning("unreadable-memory",
-                   std::to_string(outcome.result.unreadable_pages) +
-                       " pages of writable memory could not be read and counted as zeros");
-  doubt_all_leaks_if_memory_was_missed(snapshot, outcome.result, stream);
-  if (snapshot.unforked_left_out > 0)
-    stream.warning("incomplete-unforked-memory",
-                   std::to_string(snapshot.unforked_left_out) +
-                       " bytes that the program keeps from its clones were too many to read; what "
-                       "only they point to is reported as leaked");
+  doubt_for_missed_memory(snapshot, outcome.result, stream);
+  doubt_for_kernel(snapshot, outcome.result, stream);
   const abi::Totals& totals = outcome.result.totals;
   stream.record(wire::kFinal, Payload()
                                   .u64(totals.allocations)

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "helper/copy.hpp"
-#include "helper/kernel_held.hpp"
 #include "helper/open_files.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
@@ -243,21 +242,23 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
 
 }  // namespace
 
+void Snapshot::add_kernel_held(const KernelHeld& before, const KernelHeld& after) {
+  for (const KernelHeld* held : {&before, &after})
+    words.values.insert(words.values.end(), held->words.begin(), held->words.end());
+  words.belong_to(0);
+  unread_in_kernel = unread_requests(before.rings, after.rings);
+}
+
 Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
                        Clock::time_point deadline) {
   Snapshot snapshot;
   std::unique_ptr<Maker> maker = make_maker(pid, memory, plan);
   maker->prepare(snapshot, deadline);
-  std::vector<std::uint64_t> kernel_words = kernel_held_words(pid);
+  KernelHeld before = look_at_kernel_held(pid, memory);
   freeze_and_capture(pid, memory, plan, *maker, snapshot, deadline);
   if (!snapshot.quiet) return snapshot;
+  snapshot.add_kernel_held(before, look_at_kernel_held(pid, memory));
   maker->finish(snapshot);
-  // Asked for on both sides of the pause: what was registered then is in one of the answers.
-  std::vector<std::uint64_t>& words = snapshot.words.values;
-  words.insert(words.end(), kernel_words.begin(), kernel_words.end());
-  kernel_words = kernel_held_words(pid);
-  words.insert(words.end(), kernel_words.begin(), kernel_words.end());
-  snapshot.words.belong_to(0);
   return snapshot;
 }
 

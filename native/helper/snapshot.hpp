@@ -8,6 +8,7 @@
 
 #include "helper/clone.hpp"
 #include "helper/freeze.hpp"
+#include "helper/kernel_held.hpp"
 #include "helper/method.hpp"
 #include "helper/process.hpp"
 #include "helper/residence.hpp"
@@ -37,7 +38,12 @@ struct Snapshot {
   std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
   std::uint64_t unforked_left_out = 0;  // bytes that neither clone nor copy could bring along
+  std::string unread_in_kernel;         // what only the kernel may hold; empty: nothing
   std::vector<PhaseTime> phases;
+
+  // The two looks were taken before and after the memory was read: what was registered then is in
+  // one of them.
+  void add_kernel_held(const KernelHeld& before, const KernelHeld& after);
 };
 
 struct SnapshotPlan {

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "helper/inject.hpp"
-#include "helper/kernel_held.hpp"
 #include "helper/mappings.hpp"
 
 namespace reachscan::helper {

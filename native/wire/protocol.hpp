@@ -74,8 +74,9 @@ enum Doubt : std::uint32_t {
   kOnePastTheEnd = 1,
   kTagged = 2,            // equal to a pointer but for its 16 high bits
   kUnreadableMemory = 3,  // some memory could not be searched
-  kSignalStack = 5,  // large enough for a stack of signal handlers, which only the kernel knows
-  kMangled = 6,      // a pointer as setjmp() stores it
+  kSignalStack = 5,   // large enough for a stack of signal handlers, which only the kernel knows
+  kMangled = 6,       // a pointer as setjmp() stores it
+  kHeldByKernel = 7,  // the kernel may hold a pointer that nobody can read
 };
 
 // What a block looks like, told by its own words and its neighbours'.

@@ -11,6 +11,7 @@ NAMES = {
     model.CHANGED: "changed",
     model.SIGNAL_STACK: "signal-stack",
     model.MANGLED: "mangled-pointer",
+    model.HELD_BY_KERNEL: "held-by-kernel",
 }
 """What reasons are called in reports that programs read; `DEFINITE` has no name."""
 
@@ -21,6 +22,7 @@ _IN_WORDS = {
     model.CHANGED: "it changed between the scans, so something may use it",
     model.SIGNAL_STACK: "it may be a thread's stack for signal handlers; only the kernel knows",
     model.MANGLED: "there is a word that points to it if it was stored by setjmp()",
+    model.HELD_BY_KERNEL: "the kernel may hold a pointer to it that cannot be read",
 }
 
 

@@ -49,15 +49,18 @@ bool parse_range(std::string_view line, std::uint64_t& start, std::uint64_t& end
 UnforkedMemory::UnforkedMemory(pid_t pid) {
   std::string text = read_proc_file(pid, "smaps", Step::kReadMappings);
   std::uint64_t start = 0, end = 0, total = 0;
-  bool resident = false;
+  bool resident = false, ring = false;
   for (std::string_view rest = text; !rest.empty();) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (parse_range(line, start, end)) resident = false;
+    if (parse_range(line, start, end)) {
+      resident = false;
+      ring = line.ends_with(" anon_inode:[io_uring]");
+    }
     if (has_bytes(line, "Rss:") || has_bytes(line, "Swap:")) resident = true;
     if (line.rfind("VmFlags:", 0) != 0) continue;
     // dc = not copied, wf = wiped, whatever the protection is now; io and pf are devices.
-    bool wanted = resident && (has_flag(line, "dc") || has_flag(line, "wf")) &&
+    bool wanted = resident && (ring || has_flag(line, "dc") || has_flag(line, "wf")) &&
                   !has_flag(line, "io") && !has_flag(line, "pf");
     if (!wanted) continue;
     if (total + (end - start) > kMaxBytes) {

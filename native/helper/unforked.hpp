@@ -1,5 +1,6 @@
-// Memory that a clone does not inherit: MADV_DONTFORK leaves it out, MADV_WIPEONFORK empties it. It
-// is read from the target during the pause and put into the clone afterwards.
+// Memory that a clone does not inherit as it was: MADV_DONTFORK leaves it out, MADV_WIPEONFORK
+// empties it, and rings of io_uring stay shared with the target, which soon fills them with other
+// requests. It is read from the target during the pause and put into the clone afterwards.
 #pragma once
 
 #include <sys/types.h>

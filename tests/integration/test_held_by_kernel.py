@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import signal
+import subprocess
 
 import pytest
 from conftest import StartVictim
-from scans import recording_of
+from scans import HELPER, recording_of
 from unharmed import METHODS
 from victims import Victim, thread_states, wait_until
 
-from reachscan import model
+from reachscan import model, wire
+from reachscan.recording import decode
 
+ENUMERATE = 4
 VERDICTS = {model.DEFINITE: "leak", model.HELD_BY_KERNEL: "possible"}
 
 
@@ -37,8 +41,8 @@ def assert_verdicts(target: Victim, method: str) -> None:
     assert ("held-by-kernel" in warnings) == ("possible" in scenes.values())
 
 
-REQUESTS = ("kept", "replaced", "reused", "polled", "worked", "repeated", "overflown")
-REQUESTS += ("closed", "idle")
+REQUESTS = ["kept", "replaced", "reused", "polled", "worked", "repeated", "overflown"]
+REQUESTS += ["closed", "idle"]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -49,3 +53,25 @@ def test_requests_of_io_uring(victim: StartVictim, scene: str, method: str) -> N
     if scene == "worked":
         wait_until(lambda: thread_states(target.pid) == ["S", "S"], "the kernel's thread waits")
     assert_verdicts(target, method)
+
+
+def test_a_ring_that_goes_on_after_the_pause(victim: StartVictim) -> None:
+    """The clone shares the ring with the target; what counts is what it held during the pause."""
+    need_io_uring()
+    target = victim("ring_requests", "later")
+    with subprocess.Popen([HELPER, "--pid", str(target.pid)], stdout=subprocess.PIPE) as helper:
+        assert helper.stdout is not None
+        frames = []
+        for frame in wire.frames(helper.stdout):
+            frames.append(frame)
+            if frame.type == wire.PROGRESS and wire.parse(frame).phase == ENUMERATE:
+                # It serves the sweeper, which now cannot begin to mark.
+                helper.send_signal(signal.SIGSTOP)
+                assert target.process.stdin is not None
+                target.process.stdin.write(b"\n")
+                target.process.stdin.flush()
+                assert target.read_line() == "replaced"
+                helper.send_signal(signal.SIGCONT)
+    leaks = decode(iter(frames)).leaks
+    expected = [scene["address"] for scene in target.ready["scenes"] if scene["expected"] == "leak"]
+    assert sorted(map(hex, leaks.address.tolist())) == sorted(expected)

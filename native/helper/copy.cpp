@@ -223,13 +223,14 @@ void MemoryCopy::read_ahead(WriteTracker& tracker) {
 // Returns how many bytes that were.
 std::uint64_t MemoryCopy::reread_written() {
   std::uint64_t bytes = 0;
-  for (const Part& part : ahead_) {
+  std::erase_if(ahead_, [&](const Part& part) {
     std::vector<Stretch> written;
-    // What is tracked no more will be captured anew.
-    if (!tracker_->take_written(part.address, part.address + part.length, written)) continue;
+    // What was found before an error is protected again, and not told: all is captured anew.
+    if (!tracker_->take_written(part.address, part.address + part.length, written)) return true;
     read_stretches(part, written);
     for (const Stretch& stretch : written) bytes += stretch.end - stretch.start;
-  }
+    return false;
+  });
   return bytes;
 }
 

@@ -132,7 +132,9 @@ bool WriteTracker::watch(const MapEntry& entry) {
 bool WriteTracker::take_written(std::uint64_t start, std::uint64_t end,
                                 std::vector<Stretch>& written) const {
   PageQuery query = unprotected_pages();
-  query.flags |= PageQuery::kProtectFound;
+  // Skips memory that is not tracked. Were the kernel told to refuse it, it would not tell what it
+  // has found before, and protected.
+  query.flags = PageQuery::kProtectFound;
   query.any_of = page::kPresent | page::kSwapped;
   return scan_pages(page_map_, query, start, end,
                     [&](const PageRegion& region) { append(written, region.start, region.end); });

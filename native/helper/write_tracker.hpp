@@ -39,8 +39,9 @@ class WriteTracker {
   // Begins to track a mapping. False if the kernel does not track memory of this kind.
   bool watch(const MapEntry& entry);
 
-  // What was written in [start, end) since the last call, or since it was watched. False if part of
-  // that memory is not tracked: nobody watched it, or another mapping has taken its place.
+  // What was written in [start, end) since the last call, or since it was watched. Memory that is
+  // not tracked is left out: nobody watched it, or another mapping has taken its place. False: an
+  // error; what was written may not be told then, and not the next time either.
   bool take_written(std::uint64_t start, std::uint64_t end, std::vector<Stretch>& written) const;
 
   // The same at the end, and absent pages are told too. On two threads, if there are several areas.

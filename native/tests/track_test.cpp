@@ -120,19 +120,37 @@ void expect_same(const Program& program, const Memory& memory, const Clone& clon
   CHECK(compared > 0);
 }
 
-// False if this kernel cannot track.
-bool read_ahead_and_capture(const Program& program, MemoryCopy& copy) {
+// Calls use(tracker). False if this kernel cannot track.
+template <typename Use>
+bool with_tracker(const Program& program, Use use) {
   try {
     WriteTracker tracker(program.pid(), program.take_descriptor());
-    copy.read_ahead(tracker);
-    program.change();
-    copy.capture();
+    use(tracker);
     return true;
   } catch (const Failure& failure) {
     if (std::strcmp(failure.code, "unsupported-method") != 0) throw;
     std::fprintf(stderr, "SKIPPED: %s\n", failure.what());
     return false;
   }
+}
+
+bool read_ahead_and_capture(const Program& program, MemoryCopy& copy) {
+  return with_tracker(program, [&](WriteTracker& tracker) {
+    copy.read_ahead(tracker);
+    program.change();
+    copy.capture();
+  });
+}
+
+// Of the memory that is mapped at first.
+bool watch_and_take_written(const Program& program, std::vector<Stretch>& written) {
+  return with_tracker(program, [&](WriteTracker& tracker) {
+    for (const MapEntry& entry : read_mappings(program.pid()))
+      if (is_ours(entry)) CHECK(tracker.watch(entry));
+    program.change();
+    auto start = reinterpret_cast<std::uint64_t>(kMemory);
+    CHECK(tracker.take_written(start, start + kUsual, written));
+  });
 }
 
 void expect_exact_copy(const Act& begin, const Act& change) {
@@ -268,6 +286,21 @@ CASE(other_memory_takes_the_place) {
                       map(2 * kMiB, MADV_NOHUGEPAGE, kMemory + 3 * kMiB);
                       fill(kMemory + 3 * kMiB, kMiB, 2);
                     });
+}
+
+// As when a heap shrinks and grows again while it is read ahead.
+CASE(what_is_written_before_memory_that_is_not_tracked_is_told) {
+  Program program([] { map_and_fill(); },
+                  [] {
+                    kMemory[kPage] = 2;
+                    munmap(kMemory + kMiB, kUsual - kMiB);
+                    map(kMiB, MADV_NOHUGEPAGE, kMemory + kMiB);
+                  });
+  std::vector<Stretch> written;
+  if (!watch_and_take_written(program, written)) return;
+  CHECK_EQ(written.size(), 1u);
+  CHECK_EQ(written[0].start, reinterpret_cast<std::uint64_t>(kMemory + kPage));
+  CHECK_EQ(written[0].end, written[0].start + kPage);
 }
 
 CASE(memory_grows) {

@@ -43,6 +43,16 @@ class Walker {
     return true;
   }
 
+  // To be asked when the heap is not consistent: whether signal handlers interrupted the allocator.
+  bool interrupted(abi::QuiesceHint& hint) const {
+    for (std::size_t i = 0; i < instance_count; ++i) {
+      if (instances[i].used &&
+          is_interrupted(space_, instances[i], threads.running, threads.running_count, hint))
+        return true;
+    }
+    return false;
+  }
+
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads) {
     for (std::size_t i = 0; i < instance_count; ++i) {
       if (!instances[i].used) continue;

@@ -12,6 +12,7 @@ struct DynamicSection {
   uint64_t symbols = 0;
   uint64_t strings = 0;
   uint64_t gnu_hash = 0;
+  uint64_t relocations = 0;
 };
 
 constexpr std::size_t kMaxDynamicEntries = 512;
@@ -36,6 +37,7 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
     if (word(entry) == DT_SYMTAB) section.symbols = word(entry + 8);
     if (word(entry) == DT_STRTAB) section.strings = word(entry + 8);
     if (word(entry) == DT_GNU_HASH) section.gnu_hash = word(entry + 8);
+    if (word(entry) == DT_RELA) section.relocations = word(entry + 8);
   }
   return section.symbols != 0 && section.strings != 0 && section.gnu_hash != 0;
 }
@@ -72,14 +74,34 @@ inline bool defines(const Space& space, const DynamicSection& section, const cha
   return false;
 }
 
+inline bool is_image(const abi::Mapping& m) {
+  return (m.flags & abi::kFileBacked) != 0 && (m.perms & wire::kRead) != 0;
+}
+
+// Whether some module is mapped whose addresses the loader has not filled in yet. The first of
+// these is a pointer to a function that initialises or ends the module, and never changes.
+inline bool is_being_loaded(const Space& space) {
+  for (const abi::Mapping& m : space) {
+    DynamicSection section;
+    if (!is_image(m) || !read_dynamic_section(space, m.start, section)) continue;
+    uint64_t first = section.relocations;
+    if (!space.readable(first, sizeof(Elf64_Rela)) ||
+        ELF64_R_TYPE(word(first + offsetof(Elf64_Rela, r_info))) != R_X86_64_RELATIVE)
+      continue;
+    uint64_t place = m.start + word(first), addend = word(first + offsetof(Elf64_Rela, r_addend));
+    if (space.readable(place, 8) && (word(place) == addend || word(place) == 0)) return true;
+  }
+  return false;
+}
+
 // Base address of a module that defines malloc and is none of the `known` files; 0 if there is
 // none. The loader defines one for its own use before the library is there.
 template <typename IsKnown>
 uint64_t find_interposed_malloc(const Space& space, IsKnown is_known) {
   for (const abi::Mapping& m : space) {
-    bool image = (m.flags & abi::kFileBacked) != 0 && (m.perms & wire::kRead) != 0;
     DynamicSection section;
-    if (!image || is_known(m.file) || !read_dynamic_section(space, m.start, section)) continue;
+    if (!is_image(m) || is_known(m.file) || !read_dynamic_section(space, m.start, section))
+      continue;
     bool is_loader = defines(space, section, "_dl_allocate_tls");
     if (!is_loader && defines(space, section, "malloc")) return m.start;
   }

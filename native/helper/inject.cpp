@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "helper/memory_kinds.hpp"
+#include "helper/patience.hpp"
 
 extern "C" const unsigned char reachscan_sweeper[];
 extern "C" const unsigned char reachscan_sweeper_end[];
@@ -232,6 +233,8 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
     case abi::Refusal::kNoMemory:
       throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
                     read_text(control.second), ENOMEM, clone_.pid());
+    case abi::Refusal::kStartingUp:
+      throw Failure(Step::kRunSweeper, kRetry, read_text(control.second), EBUSY, clone_.pid());
     case abi::Refusal::kLayoutUnknown:
       break;
   }

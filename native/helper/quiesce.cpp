@@ -1,7 +1,7 @@
 #include "helper/quiesce.hpp"
 
 #include <algorithm>
-#include <array>
+#include <string>
 
 #include "helper/patience.hpp"
 
@@ -16,6 +16,13 @@ constexpr auto kMaxTime = std::chrono::milliseconds(200);
 constexpr auto kRun = std::chrono::microseconds(20);
 // How far up the stack a return address into the allocator is looked for.
 constexpr std::size_t kStackWords = 64;
+
+struct ReadMemory {
+  const Memory& memory;
+  bool operator()(std::uint64_t address, void* buffer, std::size_t length) const {
+    return memory.try_read(address, buffer, length);
+  }
+};
 
 class Drain {
  public:
@@ -34,7 +41,9 @@ class Drain {
         throw Failure(Step::kDrain, kRetry, "a thread ended while it was let run", 0, thread->tid);
     }
     freeze_.stop_newborn(freeze_.deadline());
-    return {!any_locked(), runs_};
+    bool quiet = !any_locked();
+    if (!quiet || hint_.interrupted != 0) require_no_waiting_handler();
+    return {quiet, runs_};
   }
 
  private:
@@ -58,8 +67,14 @@ class Drain {
     return nullptr;
   }
 
-  bool in_text(std::uint64_t address) const {
-    return address >= hint_.text_start && address < hint_.text_end;
+  // Such a thread leaves the allocator when what its handler waits for has come.
+  void require_no_waiting_handler() {
+    for (const StoppedThread& thread : freeze_.threads())
+      if (arch::will_restart(thread.registers) && is_interrupted_inside(thread))
+        throw Failure(Step::kDrain, kRetry,
+                      "a signal handler has interrupted the allocator in thread " +
+                          std::to_string(thread.tid) + ", and waits",
+                      EBUSY, thread.tid);
   }
 
   bool any_locked() const {
@@ -71,24 +86,28 @@ class Drain {
     return false;
   }
 
-  // In the allocator's code; or, while an arena is locked, in something that the allocator called.
+  // In the allocator's code or in something that it called. Who sleeps, waiting for a lock for
+  // instance, has nothing half done.
   bool is_inside(const StoppedThread& thread, bool locked) const {
-    if (in_text(thread.registers.rip)) return true;
-    // Who sleeps, waiting for a lock for instance, has nothing half done.
-    if (!locked || arch::will_restart(thread.registers)) return false;
-    std::array<std::uint64_t, kStackWords> stack{};
-    if (!memory_.try_read(thread.registers.rsp, stack.data(), sizeof stack))
-      read_short_stack(thread.registers.rsp, stack);
-    for (std::uint64_t value : stack)
-      if (in_text(value)) return true;
-    return false;
+    const arch::Registers& registers = thread.registers;
+    if (hint_.text.contains(registers.rip)) return true;
+    if (arch::will_restart(registers)) return false;
+    bool called =
+        hint_.library.contains(registers.rip) &&
+        abi::is_called_by(hint_.text, {registers.rip, registers.rsp}, ReadMemory{memory_});
+    if (called || (hint_.interrupted != 0 && is_interrupted_inside(thread))) return true;
+    return locked && returns_to_allocator(registers.rsp);
   }
 
-  void read_short_stack(std::uint64_t at, std::array<std::uint64_t, kStackWords>& stack) const {
-    for (std::uint64_t& value : stack) {
-      if (!memory_.try_read(at, &value, sizeof value)) return;
-      at += sizeof value;
-    }
+  bool is_interrupted_inside(const StoppedThread& thread) const {
+    return abi::is_interrupted_inside(hint_.text, thread.registers.rsp, ReadMemory{memory_});
+  }
+
+  bool returns_to_allocator(std::uint64_t sp) const {
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < kStackWords && memory_.try_read(sp + 8 * i, &word, 8); ++i)
+      if (hint_.text.contains(word)) return true;
+    return false;
   }
 
   Freeze& freeze_;

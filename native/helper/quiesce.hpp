@@ -13,11 +13,12 @@
 namespace reachscan::helper {
 
 struct DrainResult {
-  bool quiet;          // no arena is locked and no thread is in the allocator's code
+  bool quiet;          // no arena is locked and no thread is inside the allocator
   std::uint32_t runs;  // how often a thread was let run
 };
 
-// Leaves the threads' registers up to date in `freeze`. Bounded in time.
+// Leaves the threads' registers up to date in `freeze`. Bounded in time. Throws Failure(kRetry) where
+// a signal handler that waits for something keeps the allocator from its rest.
 DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint);
 
 }  // namespace reachscan::helper

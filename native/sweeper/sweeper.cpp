@@ -20,7 +20,9 @@ using heaps::Space;
 using heaps::Verdict;
 using heaps::glibc::Walker;
 
-void refuse_verdict(const Verdict& verdict) {
+void refuse_verdict(const Verdict& verdict, const Walker& walker) {
+  if (verdict.status == Verdict::kInvalid && walker.interrupted(control()->hint))
+    refuse(abi::Refusal::kAllocatorBusy, "a signal handler has interrupted the allocator", 0);
   bool memory = verdict.status == Verdict::kNoMemory;
   refuse(memory ? abi::Refusal::kNoMemory : abi::Refusal::kLayoutUnknown,
          memory ? "the clone could not get working memory" : verdict.reason, verdict.address);
@@ -33,6 +35,8 @@ void require_known_allocator(const Space& space, const Walker& walker) {
       if (walker.instances[i].file == file) return true;
     return false;
   };
+  if (walker.instance_count == 0 && heaps::is_being_loaded(space))
+    refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
   if (uint64_t module = heaps::find_interposed_malloc(space, is_known))
     refuse(abi::Refusal::kLayoutUnknown, "malloc is provided by a module that is not understood",
            module);
@@ -169,7 +173,7 @@ void sweep() {
     refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
   heaps::BlockMap blocks(space, map_memory);
   Verdict verdict = walker.enumerate(blocks, on_threads);
-  if (!verdict.fine()) refuse_verdict(verdict);
+  if (!verdict.fine()) refuse_verdict(verdict, walker);
   blocks.finish();
   if (control()->task != abi::Task::kListSuspects) {
     send_heap(space, walker, blocks);

@@ -249,21 +249,25 @@ CASE(two_copies_of_the_library_that_got_regions_side_by_side) {
   check_found(scene);
 }
 
+// lea rdi, [rip + main_arena]: code that names the arena is the allocator's.
+void put_allocator_code(Scene& scene, uint64_t at) {
+  scene.memory.store<uint8_t>(at, 0x48);
+  scene.memory.store<uint8_t>(at + 1, 0x8d);
+  scene.memory.store<uint8_t>(at + 2, 0x3d);
+  scene.memory.store<int32_t>(at + 3, static_cast<int32_t>(kMainArena - (at + 7)));
+}
+
 CASE(who_is_inside_the_allocator) {
   for (const Release& release : releases()) {
     context = release.name;
     Scene scene(release, {.thread_arena = true});
-    // lea rdi, [rip + main_arena] at the end of the third page.
     uint64_t at = kCode + 3 * kPage - 16;
-    scene.memory.store<uint8_t>(at, 0x48);
-    scene.memory.store<uint8_t>(at + 1, 0x8d);
-    scene.memory.store<uint8_t>(at + 2, 0x3d);
-    scene.memory.store<int32_t>(at + 3, static_cast<int32_t>(kMainArena - (at + 7)));
+    put_allocator_code(scene, at);
     CHECK(walk(scene).quiet);
     scene.threads[0].pc = at;
     Found found = walk(scene);
     CHECK(!found.quiet);
-    CHECK(at >= found.hint.text_start && at < found.hint.text_end);
+    CHECK(found.hint.text.contains(at));
     CHECK_EQ(found.hint.mutex_count, 2u);
     CHECK_EQ(found.hint.mutexes[1], scene.thread_arena);
     // Behind a system call, which the allocator does not make: the code need not be searched.
@@ -271,7 +275,7 @@ CASE(who_is_inside_the_allocator) {
     scene.memory.store<uint8_t>(at - 1, 0x05);
     found = walk(scene);
     CHECK(found.quiet);
-    CHECK_EQ(found.hint.text_start, 0u);
+    CHECK_EQ(found.hint.text.start, 0u);
     scene.threads[0].pc = kCode + 8;  // in the library, in another function
     CHECK(walk(scene).quiet);
     scene.threads[0].pc = 0x1000;
@@ -281,6 +285,49 @@ CASE(who_is_inside_the_allocator) {
     scene.memory.store<uint32_t>(kMainArena, 2);
     CHECK(!walk(scene).quiet);
   }
+}
+
+// Returns the address behind the call.
+uint64_t put_call(Scene& scene, uint64_t at, uint64_t target) {
+  scene.memory.store<uint8_t>(at, 0xe8);
+  scene.memory.store<int32_t>(at + 1, static_cast<int32_t>(target - (at + 5)));
+  return at + 5;
+}
+
+// mov eax, number; syscall. Returns the address behind it.
+uint64_t put_system_call(Scene& scene, uint64_t at, uint32_t number) {
+  scene.memory.store<uint8_t>(at, 0xb8);
+  scene.memory.store<uint32_t>(at + 1, number);
+  scene.memory.store<uint8_t>(at + 5, 0x0f);
+  scene.memory.store<uint8_t>(at + 6, 0x05);
+  return at + 7;
+}
+
+CASE(what_the_allocator_calls_is_inside_it) {
+  constexpr uint64_t kAllocator = kCode + 64 * kPage, kFar = kCode + 16 * kPage;
+  constexpr uint64_t kBrk = kFar, kSbrk = kFar + 0x100, kOther = kFar + 0x1000;
+  Scene scene(release_named("2.35"), {});
+  scene.memory.map(kFar, 80 * kPage, wire::kRead | wire::kExecute, abi::kFileBacked, kLibrary);
+  put_allocator_code(scene, kAllocator + 0x8000);
+  uint64_t to_allocator = put_call(scene, kAllocator + 0x8100, kSbrk);
+  uint64_t to_sbrk = put_call(scene, kSbrk + 0x20, kBrk);
+  uint64_t to_other = put_call(scene, kOther + 0x20, kBrk);
+  abi::Thread& thread = scene.threads[0];
+  auto quiet_with = [&](uint32_t number, std::initializer_list<uint64_t> stack) {
+    thread.pc = put_system_call(scene, kBrk, number);
+    uint64_t at = thread.sp;
+    for (uint64_t word : stack) scene.memory.put(at, word), at += 8;
+    return walk(scene).quiet;
+  };
+  constexpr uint32_t kBrkCall = 12, kReadCall = 0;
+  CHECK(!quiet_with(kBrkCall, {to_sbrk, 1, 2, to_allocator}));
+  CHECK(quiet_with(kReadCall, {to_sbrk, 1, 2, to_allocator}));
+  // Somebody else called sbrk(), or brk(); below them are words that an earlier call has left.
+  CHECK(quiet_with(kBrkCall, {to_sbrk, 1, 2, 3}));
+  CHECK(quiet_with(kBrkCall, {to_other, 1, 2, to_allocator}));
+  scene.memory.store<uint8_t>(kOther + 0x40, 0xff);  // call *rax
+  scene.memory.store<uint8_t>(kOther + 0x41, 0xd0);
+  CHECK(quiet_with(kBrkCall, {kOther + 0x42, to_sbrk, 1, 2, to_allocator}));
 }
 
 CASE(threads_with_and_without_caches) {

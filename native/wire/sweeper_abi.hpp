@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "wire/inside_allocator.hpp"
+
 namespace reachscan::abi {
 
 enum MappingFlag : std::uint32_t {
@@ -74,15 +76,16 @@ enum class Refusal : std::uint32_t {
   kLayoutUnknown = 1,  // no verdict: the allocator's structures do not validate
   kAllocatorBusy,      // a thread is inside the allocator; QuiesceHint says where
   kNoMemory,
+  kStartingUp,  // the program's libraries are being loaded: nothing is allocated yet
 };
 
 // Enough for the helper to see from outside whether any thread is inside the allocator.
 struct QuiesceHint {
   static constexpr unsigned kMaxMutexes = 1024;
-  std::uint64_t text_start;  // the allocator's code
-  std::uint64_t text_end;
+  CodeRange text;     // the allocator's code
+  CodeRange library;  // all code of the library that it is part of
   std::uint32_t mutex_count;
-  std::uint32_t reserved;
+  std::uint32_t interrupted;           // whether a signal handler interrupted a thread inside it
   std::uint64_t mutexes[kMaxMutexes];  // addresses of 32-bit words, 0 when free
 };
 

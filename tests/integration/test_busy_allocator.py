@@ -1,24 +1,35 @@
-"""A process whose threads never leave the allocator is scanned exactly, time after time."""
+"""A process that is busy with its allocator is scanned exactly, time after time.
+
+Where no moment comes at which the allocator is at rest, one sentence says what keeps it.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import StartVictim
-from scans import leaked, scan
-from victims import command_on, read_truth
+from scans import FAILED, leaked, run_cli, scan
+from unharmed import TRACK
+from victims import build, command_on, read_truth, wait_until
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "20"))
 LEAKS = 500
+GIVING_BACK = {
+    "MALLOC_TRIM_THRESHOLD_": "0",
+    "MALLOC_TOP_PAD_": "0",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+}
+"""With these, malloc calls the kernel often: brk, mmap, mremap, munmap, madvise."""
 
 
-def scan_repeatedly(pid: int, truth: Path, times: int) -> None:
+def scan_repeatedly(pid: int, truth: Path, times: int, *options: object) -> None:
     expected = read_truth(truth)
     for number in range(times):
-        report = scan(pid, "--all")
+        report = scan(pid, "--all", *options)
         found = leaked(report)
         missed = np.setdiff1d(expected[:, 0], found[:, 0])
         wrong = found[~np.isin(found[:, 0], expected[:, 0])]
@@ -38,3 +49,43 @@ def test_other_glibc(victim: StartVictim, truth: Path, suite: str) -> None:
     command = command_on(suite, "busy_threads")
     target = victim("busy_threads", truth, 4, LEAKS, command=command)
     scan_repeatedly(target.pid, truth, max(SCANS // 4, 1))
+
+
+@pytest.mark.parametrize("method", ["clone", "copy", TRACK])
+@pytest.mark.parametrize("threads", [0, 8])
+def test_memory_that_comes_and_goes(
+    victim: StartVictim, truth: Path, threads: int, method: str
+) -> None:
+    """A single thread locks nothing; what it has half done shows in where it is, and only there."""
+    target = victim("busy_threads", truth, threads, LEAKS, environment=GIVING_BACK)
+    scan_repeatedly(target.pid, truth, SCANS, "--method", method)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_handler_that_interrupted_malloc(victim: StartVictim, truth: Path, threads: int) -> None:
+    target = victim("interrupted_malloc", truth, threads, LEAKS)
+    refused = run_cli(["scan", target.pid])
+    assert refused.status == FAILED, refused.out
+    sentence = f"a signal handler has interrupted the allocator in thread {target.pid}, and waits"
+    assert sentence in " ".join(refused.talk.split())
+    assert target.process.stdin is not None
+    target.process.stdin.write(b"\n")
+    target.process.stdin.flush()
+    assert "returned" in target.read_line()
+    scan_repeatedly(target.pid, truth, 1)
+
+
+def test_program_that_is_being_loaded(tmp_path: Path) -> None:
+    """The C library is there, but the loader waits for another one, which is a pipe."""
+    program = build("hollow", ["-Wl,--no-as-needed", "-lc", "-lm"])
+    os.mkfifo(tmp_path / "libm.so.6")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    with subprocess.Popen([str(program)], env=environment) as process:
+        try:
+            maps = Path(f"/proc/{process.pid}/maps")
+            wait_until(lambda: "libc.so.6" in maps.read_text(), "the C library is mapped")
+            done = run_cli(["scan", process.pid])
+        finally:
+            process.kill()
+    assert done.status == FAILED, done.out
+    assert "the program is still loading its libraries" in " ".join(done.talk.split())

@@ -35,16 +35,50 @@ inline Range allocator_text(const Space& space, const Instance& instance) {
   return {text.start - kMarginBefore, text.end + kMarginAfter};
 }
 
-// The allocator's own code makes no system calls: brk() and the like lie elsewhere in the library,
-// and it holds a lock while it calls them.
-inline bool behind_system_call(const Space& space, uint64_t pc) {
-  return space.readable(pc - 2, 2) && load<uint8_t>(pc - 2) == 0x0f &&
-         load<uint8_t>(pc - 1) == 0x05;
+// All code of the library, whatever lies between its parts.
+inline abi::CodeRange library_code(const Space& space, const Instance& instance) {
+  abi::CodeRange code{0, 0};
+  for (const abi::Mapping& m : space) {
+    if ((m.perms & wire::kExecute) == 0 || m.file != instance.file) continue;
+    if (code.end == 0) code.start = m.start;
+    code.end = m.end;
+  }
+  return code;
+}
+
+// The system calls by which the allocator gets memory and gives it back: mmap, mprotect, munmap,
+// brk, mremap, madvise.
+constexpr uint32_t kMemoryCalls[] = {9, 10, 11, 12, 25, 28};
+
+// The allocator's own code makes no system calls, and it calls no function that makes others than
+// those; each wrapper loads its number right before: mov eax, imm32; syscall.
+inline bool behind_other_system_call(const Space& space, uint64_t pc) {
+  if (!space.readable(pc - 7, 7) || load<uint16_t>(pc - 2) != 0x050f) return false;
+  if (load<uint8_t>(pc - 7) != 0xb8) return true;
+  for (uint32_t number : kMemoryCalls)
+    if (load<uint32_t>(pc - 6) == number) return false;
+  return true;
 }
 
 inline bool may_be_inside(const Space& space, const Instance& instance, uint64_t pc) {
   const abi::Mapping* m = space.find(pc);
-  return m != nullptr && m->file == instance.file && !behind_system_call(space, pc);
+  return m != nullptr && m->file == instance.file && !behind_other_system_call(space, pc);
+}
+
+// What abi::is_inside() and its like read by.
+struct ReadSpace {
+  const Space& space;
+  bool operator()(uint64_t address, void* buffer, std::size_t length) const {
+    if (!space.readable(address, length)) return false;
+    __builtin_memcpy(buffer, reinterpret_cast<const void*>(address), length);
+    return true;
+  }
+};
+
+inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {
+  Range text = allocator_text(space, instance);
+  hint.text = {text.start, text.end};
+  hint.library = library_code(space, instance);
 }
 
 // Fills the hint and tells whether the allocator is at rest: no arena locked, no thread in its
@@ -61,12 +95,24 @@ inline bool is_quiet(const Space& space, const Instance& instance, const List<Ar
   for (std::size_t t = 0; t < thread_count; ++t)
     suspect = suspect || may_be_inside(space, instance, threads[t].pc);
   if (!suspect) return true;
-  Range text = allocator_text(space, instance);
-  hint.text_start = text.start;
-  hint.text_end = text.end;
-  for (std::size_t t = 0; t < thread_count; ++t)
-    if (text.contains(threads[t].pc)) return false;
+  describe_code(space, instance, hint);
+  for (std::size_t t = 0; t < thread_count; ++t) {
+    abi::Frame frame{threads[t].pc, threads[t].sp};
+    if (may_be_inside(space, instance, frame.pc) &&
+        abi::is_inside(hint.text, frame, ReadSpace{space}))
+      return false;
+  }
   return !locked;
+}
+
+// Whether signal handlers that have not returned interrupted the allocator. A stack holds traces of
+// handlers that have: only where the heap is not consistent does that say anything.
+inline bool is_interrupted(const Space& space, const Instance& instance, const abi::Thread* threads,
+                           std::size_t thread_count, abi::QuiesceHint& hint) {
+  describe_code(space, instance, hint);
+  for (std::size_t t = 0; t < thread_count && hint.interrupted == 0; ++t)
+    hint.interrupted = abi::is_interrupted_inside(hint.text, threads[t].sp, ReadSpace{space});
+  return hint.interrupted != 0;
 }
 
 }  // namespace reachscan::heaps::glibc

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <thread>
 
@@ -29,7 +30,8 @@ using wire::Step;
 
 constexpr char kAskedFor[] = "asked for";
 constexpr std::uint32_t kAttempts = 4;
-constexpr std::uint32_t kLooks = 4;
+// On a busy machine, a page fault may wait long for its disk or its lock.
+constexpr auto kStuckAfter = std::chrono::seconds(1);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
 std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
@@ -60,14 +62,25 @@ bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "State").rfind("D", 0) == 0;
 }
 
+// Goes up with every sleep: a thread for which it does is not stuck.
+std::string times_asleep(pid_t pid, pid_t tid) {
+  return status_field(pid, tid, "voluntary_ctxt_switches");
+}
+
 // Such a thread cannot be stopped; meanwhile all the others would stand still for nothing. A disk
 // access is over soon, the wait for a vfork() child may not be.
-void require_stoppable(pid_t pid) {
+void require_stoppable(pid_t pid, Clock::time_point deadline) {
+  deadline = std::min(deadline, Clock::now() + kStuckAfter);
   std::vector<pid_t> asleep = list_threads(pid);
-  for (std::uint32_t look = 0; look < kLooks; ++look) {
-    if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
-    std::erase_if(asleep, [pid](pid_t tid) { return !sleeps_uninterruptibly(pid, tid); });
+  std::map<pid_t, std::string> times;
+  for (pid_t tid : asleep) times[tid] = times_asleep(pid, tid);
+  for (;;) {
+    std::erase_if(asleep, [&](pid_t tid) {
+      return !sleeps_uninterruptibly(pid, tid) || times_asleep(pid, tid) != times[tid];
+    });
     if (asleep.empty()) return;
+    if (Clock::now() >= deadline) break;
+    std::this_thread::sleep_for(kBetweenLooks);
   }
   throw Failure(Step::kOpenTarget, kUnstoppable,
                 "thread " + std::to_string(asleep.front()) + " of " + name_of(pid) +
@@ -194,7 +207,7 @@ void scan_by_clone_or_else(const Session& session) {
 
 void scan_stopped(const Session& session) {
   const Options& options = session.options;
-  require_stoppable(options.pid);
+  require_stoppable(options.pid, session.deadline);
   if (options.method == "auto") return scan_by_clone_or_else(session);
   Method method = options.method == "copy"    ? Method::kCopy
                   : options.method == "track" ? Method::kTrack

@@ -109,6 +109,14 @@ class CloneRefusedError(ReachscanError):
     default_next_step = "use --method copy, which needs no clone but stops the target for longer"
 
 
+class CloneTamperedError(ReachscanError):
+    """Somebody wrote to the memory of the clone while it was searched."""
+
+    default_next_step = (
+        "the target's user can do that; use --method copy as root, whose process is out of reach"
+    )
+
+
 class UnstoppableError(ReachscanError):
     """A thread of the target does not stop, so that nothing but `live` can serve."""
 
@@ -201,6 +209,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "allocator-busy": AllocatorBusyError,
     "layout-unknown": LayoutUnknownError,
     "clone-refused": CloneRefusedError,
+    "clone-tampered": CloneTamperedError,
     "unstoppable": UnstoppableError,
     "pause-too-long": PauseTooLongError,
     "no-memory": NoMemoryError,

@@ -33,9 +33,18 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+SweepBounds bounds_for(const SweeperInputs& inputs) {
+  SweepBounds bounds = bounds_of(inputs.task, inputs.mappings, inputs.words.size());
+  bounds.contents = inputs.options.contents_bytes;
+  bounds.digests = inputs.options.digests;
+  bounds.threads = inputs.options.threads;
+  return bounds;
+}
+
 }  // namespace
 
-SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone), inputs_(inputs) {
+SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs)
+    : clone_(clone), inputs_(inputs), check_(bounds_for(inputs)) {
   map_code();
   // The target was stopped with all haste; the search need not stand in its way.
   setpriority(PRIO_PROCESS, static_cast<id_t>(clone.pid()),
@@ -50,7 +59,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs) : clone_(clone
   control.word_count = inputs.words.size();
   control.words = place(inputs.words.data(), control.word_count * 8, "the register contents");
   control.output_capacity = kOutputBytes;
-  control.output = map(kOutputBytes, "the output buffer");
+  output_ = control.output = map(kOutputBytes, "the output buffer");
   control.task = inputs.task;
   control.query = inputs.options.query;
   control.contents_bytes = inputs.options.contents_bytes;
@@ -90,12 +99,12 @@ std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const c
 
 void SweeperRun::map_code() {
   auto size = static_cast<std::uint64_t>(reachscan_sweeper_end - reachscan_sweeper);
-  std::uint64_t code_bytes = (size + kPage - 1) & ~(kPage - 1);
-  control_ = map(abi::kControlBytes + code_bytes, "the sweeper");
+  code_bytes_ = (size + kPage - 1) & ~(kPage - 1);
+  control_ = map(abi::kControlBytes + code_bytes_, "the sweeper");
   std::uint64_t code = control_ + abi::kControlBytes;
   clone_.memory().write(Step::kMapSweeper, code, reachscan_sweeper, size);
   std::int64_t result =
-      clone_.call(SYS_mprotect, {code, code_bytes, PROT_READ | PROT_EXEC, 0, 0, 0});
+      clone_.call(SYS_mprotect, {code, code_bytes_, PROT_READ | PROT_EXEC, 0, 0, 0});
   if (result < 0)
     throw Failure(Step::kMapSweeper, "clone-refused",
                   std::string("the clone of the target may not run new code: ") +
@@ -108,6 +117,8 @@ SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time
   threads_ = {{&clone_, false}};
   clone_.resume();
   for (;;) {
+    // However busy the clone is: it could ask for things forever.
+    require_time(deadline);
     bool quiet = true;
     // What the first thread asks for may change the number of threads.
     for (std::size_t i = 0; i < threads_.size(); ++i) {
@@ -126,14 +137,17 @@ SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time
           break;
       }
     }
-    if (quiet) rest(deadline);
+    if (quiet) rest();
   }
 }
 
-void SweeperRun::rest(Clock::time_point deadline) {
+void SweeperRun::require_time(Clock::time_point deadline) const {
   if (Clock::now() > deadline)
     throw Failure(Step::kRunSweeper, "timeout", "the search did not end in time", ETIMEDOUT,
                   clone_.pid());
+}
+
+void SweeperRun::rest() {
   bool anyone_naps = std::any_of(threads_.begin(), threads_.end(),
                                  [](const Thread& thread) { return thread.naps; });
   wait_for_event(anyone_naps ? kNap : kPoll);
@@ -167,6 +181,8 @@ void SweeperRun::answer(std::uint64_t value) const {
 }
 
 void SweeperRun::start_thread(const abi::Control& control) {
+  std::uint64_t code = control_ + abi::kControlBytes;
+  check_.thread(threads_.size(), control.first - code < code_bytes_);
   Tracee* thread = clone_.direct_thread(threads_.size() - 1, control.first, control.second);
   answer(thread != nullptr ? 1 : 0);
   if (thread == nullptr) return;
@@ -184,14 +200,11 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
     case abi::Request::kUnmapMemory:
       clone_.unmap_memory(control.first, control.second);
       return Next::kGoOn;
-    case abi::Request::kFlush: {
-      std::vector<unsigned char> frames(std::min<std::uint64_t>(control.first, kOutputBytes));
-      clone_.memory().read(Step::kServeRequest, control.output, frames.data(), frames.size());
-      stream.results(frames.data(), frames.size());
-      flushed_ = true;
+    case abi::Request::kFlush:
+      relay_frames(control.first, stream);
       return Next::kGoOn;
-    }
     case abi::Request::kPhase:
+      check_.phase(control.first);
       on_phase(static_cast<wire::Phase>(control.first), control.second, control.third);
       return Next::kGoOn;
     case abi::Request::kStartThread:
@@ -203,6 +216,7 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
     case abi::Request::kNap:
       return Next::kNap;
     case abi::Request::kFinished:
+      check_.finish(control.totals);
       result.totals = control.totals;
       return Next::kFinished;
     case abi::Request::kSuspects:
@@ -218,7 +232,17 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
                 clone_.pid(), clone_.registers().rip);
 }
 
-void SweeperRun::take_suspects(const abi::Control& control, SweepResult& result) const {
+// From a copy, since the clone's memory may change between the check and the writing.
+void SweeperRun::relay_frames(std::uint64_t bytes, Stream& stream) {
+  std::vector<unsigned char> frames(std::min(bytes, kOutputBytes));
+  clone_.memory().read(Step::kServeRequest, output_, frames.data(), frames.size());
+  check_.frames(frames.data(), frames.size());
+  stream.results(frames.data(), frames.size());
+  flushed_ = true;
+}
+
+void SweeperRun::take_suspects(const abi::Control& control, SweepResult& result) {
+  check_.suspects(control.second);
   result.suspects.resize(control.second);
   clone_.memory().read(Step::kServeRequest, control.first, result.suspects.data(),
                        control.second * sizeof(abi::Suspect));
@@ -227,6 +251,7 @@ void SweeperRun::take_suspects(const abi::Control& control, SweepResult& result)
 void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
   switch (static_cast<abi::Refusal>(control.first)) {
     case abi::Refusal::kAllocatorBusy:
+      check_.hint(control.hint);
       result.busy = true;
       result.hint = control.hint;
       return;

@@ -17,6 +17,7 @@
 #include "helper/options.hpp"
 #include "helper/process.hpp"
 #include "helper/stream.hpp"
+#include "helper/sweep_check.hpp"
 #include "wire/sweeper_abi.hpp"
 
 namespace reachscan::helper {
@@ -48,7 +49,8 @@ class SweeperRun {
   SweeperRun(Clone& clone, const SweeperInputs& inputs);
 
   // Runs to the end and relays the sweeper's records. Throws Failure: "layout-unknown" if the
-  // allocator's structures do not validate, "timeout", "internal" if the sweeper crashes.
+  // allocator's structures do not validate, "timeout", "internal" if the sweeper crashes,
+  // "clone-tampered" if somebody meddles with it.
   SweepResult run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline);
 
  private:
@@ -62,9 +64,11 @@ class SweeperRun {
   Next serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);
   void answer(std::uint64_t value) const;
   void start_thread(const abi::Control& control);
+  void require_time(Clock::time_point deadline) const;
   // Sleeps until something happens; who naps is woken.
-  void rest(Clock::time_point deadline);
-  void take_suspects(const abi::Control& control, SweepResult& result) const;
+  void rest();
+  void relay_frames(std::uint64_t bytes, Stream& stream);
+  void take_suspects(const abi::Control& control, SweepResult& result);
   void refuse_scan(const abi::Control& control, SweepResult& result);
   void handle_fault(Tracee& thread, int signal, SweepResult& result);
   std::string place_of(std::uint64_t address) const;
@@ -72,7 +76,10 @@ class SweeperRun {
 
   Clone& clone_;
   const SweeperInputs& inputs_;
+  SweepCheck check_;
   std::uint64_t control_ = 0;
+  std::uint64_t code_bytes_ = 0;
+  std::uint64_t output_ = 0;
   struct Thread {
     Tracee* tracee;
     bool naps;

@@ -79,11 +79,8 @@ void damage(Input& input, Scene& scene) {
 
 void sweep(const Scene& scene) {
   Host host;
-  host.control.mappings = reinterpret_cast<uint64_t>(scene.memory.mappings().data());
-  host.control.mapping_count = scene.memory.mappings().size();
-  host.control.threads = reinterpret_cast<uint64_t>(scene.threads.data());
-  host.control.thread_count = scene.threads.size();
   host.control.contents_bytes = 256;
+  host.describe(scene.memory.mappings(), scene.threads);
   try {
     reachscan_sweep();
   } catch (const Refused&) {

@@ -27,6 +27,18 @@ Host::~Host() {
   current = nullptr;
 }
 
+void Host::describe(const std::vector<abi::Mapping>& mappings,
+                    const std::vector<abi::Thread>& threads) {
+  control.mappings = reinterpret_cast<uint64_t>(mappings.data());
+  control.mapping_count = mappings.size();
+  control.threads = reinterpret_cast<uint64_t>(threads.data());
+  control.thread_count = threads.size();
+  helper::SweepBounds bounds = helper::bounds_of(control.task, mappings, control.word_count);
+  bounds.contents = control.contents_bytes;
+  bounds.digests = control.digests != 0;
+  check_.emplace(bounds);
+}
+
 void Host::serve() {
   switch (control.request) {
     case abi::Request::kMapMemory:
@@ -37,9 +49,11 @@ void Host::serve() {
     case abi::Request::kFlush:
       return receive(control.first);
     case abi::Request::kPhase:
+      if (check_) check_->phase(control.first);
       phases.push_back(static_cast<wire::Phase>(control.first));
       return;
     case abi::Request::kSuspects: {
+      if (check_) check_->suspects(control.second);
       const auto* first = reinterpret_cast<const abi::Suspect*>(control.first);
       suspects.assign(first, first + control.second);
       return;
@@ -49,6 +63,7 @@ void Host::serve() {
     case abi::Request::kNap:
       return;
     case abi::Request::kFinished:
+      if (check_) check_->finish(control.totals);
       finished = true;
       return;
     case abi::Request::kRefused:
@@ -84,6 +99,7 @@ void Host::unmap(void* address) {
 
 void Host::receive(uint64_t bytes) {
   CHECK(bytes <= output_.size());
+  if (check_) check_->frames(output_.data(), bytes);
   for (std::size_t at = 0; at < bytes;) {
     wire::FrameHeader header;
     CHECK(at + sizeof header <= bytes);

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "helper/sweep_check.hpp"
 #include "sweeper/host.hpp"
 
 namespace reachscan::tests {
@@ -44,6 +46,9 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
+  // A process to sweep. From now on nothing may come that the helper would refuse.
+  void describe(const std::vector<abi::Mapping>& mappings, const std::vector<abi::Thread>& threads);
+
   void serve();
 
   // All leaks of the stream, in its order.
@@ -66,6 +71,7 @@ class Host {
     void* address;
     uint64_t bytes;
   };
+  std::optional<helper::SweepCheck> check_;
   std::vector<Block> blocks_;
   std::vector<unsigned char> output_;
 };

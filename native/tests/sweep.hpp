@@ -20,13 +20,9 @@ struct Sweep {
       : scene(release_named(release), options) {}
 
   void run() {
-    const std::vector<abi::Mapping>& mappings = scene.memory.mappings();
-    host.control.mappings = reinterpret_cast<uint64_t>(mappings.data());
-    host.control.mapping_count = mappings.size();
-    host.control.threads = reinterpret_cast<uint64_t>(scene.threads.data());
-    host.control.thread_count = scene.threads.size();
     host.control.words = reinterpret_cast<uint64_t>(registers.data());
     host.control.word_count = registers.size();
+    host.describe(scene.memory.mappings(), scene.threads);
     reachscan_sweep();
   }
 

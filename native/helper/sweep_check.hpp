@@ -1,0 +1,73 @@
+// Holds what comes out of the clone against what a sweep can say at all.
+//
+// The clone runs as the target's user, who may write to its memory at any time. So nothing is taken
+// on trust: a sweeper may send only the records of its task, whole, in their order, and no more
+// rows than the target's memory has room for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "wire/protocol.hpp"
+#include "wire/sweeper_abi.hpp"
+
+namespace reachscan::helper {
+
+// What one sweep can send at most.
+struct SweepBounds {
+  abi::Task task;
+  std::uint64_t contents;    // bytes of one leak
+  bool digests;              // whether they come with each batch of leaks
+  std::uint64_t blocks;      // in the heap
+  std::uint64_t heap_bytes;  // of all blocks together
+  std::uint64_t references;  // words that may point to a block
+  std::uint64_t reports;     // of progress
+  std::uint64_t threads;     // of the clone
+};
+
+// With the bounds that the target's memory sets; `register_words` may point to a block, too.
+SweepBounds bounds_of(abi::Task task, const std::vector<abi::Mapping>& mappings,
+                      std::uint64_t register_words);
+
+// Each function throws Failure, "clone-tampered", if no sweeper does that.
+class SweepCheck {
+ public:
+  explicit SweepCheck(const SweepBounds& bounds) : bounds_(bounds) {}
+
+  // Records on their way to the stream.
+  void frames(const unsigned char* bytes, std::size_t length);
+  void phase(std::uint64_t phase);
+  void suspects(std::uint64_t count);
+  // One more, besides so many; `in_code`: whether it begins in the sweeper's code.
+  void thread(std::uint64_t running, bool in_code) const;
+  void hint(const abi::QuiesceHint& hint) const;
+  // The end: what was sent must add up to this.
+  void finish(const abi::Totals& totals) const;
+
+ private:
+  class Payload;
+
+  void record(std::uint32_t type, Payload payload);
+  void require_order(std::uint32_t type);
+  void read(std::uint32_t type, Payload& payload);
+  void heap(Payload& payload);
+  void leaks(Payload& payload);
+  void column(Payload& payload, std::uint64_t width) const;
+  void contents(Payload& payload);
+  void doubts(Payload& payload);
+
+  SweepBounds bounds_;
+  std::uint32_t next_ = 0;        // the type that must come next, 0 if several may
+  std::uint64_t seen_ = 0;        // record types, a bit each
+  std::uint64_t reasons_ = 0;     // of doubts, a bit each
+  std::uint32_t batch_ = 0;       // leaks in the last record of them
+  std::uint64_t last_doubt_ = 0;  // end of the doubted positions
+  std::uint64_t phase_ = 0, reports_ = 0;
+  std::uint64_t stated_regions_ = 0, regions_ = 0;
+  std::uint64_t contents_ = 0, types_ = 0, kinds_ = 0, references_ = 0;
+  bool listed_suspects_ = false;
+  abi::Totals found_{};
+};
+
+}  // namespace reachscan::helper

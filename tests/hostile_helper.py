@@ -1,0 +1,54 @@
+"""Makes helpers whose sweeper does what no sweeper should, as if its memory had been written to."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from scans import HELPER
+from victims import REPOSITORY
+
+NATIVE = REPOSITORY / "native"
+FLAGS = (
+    "-std=c++20", "-O2", "-ffreestanding", "-fno-exceptions", "-fno-rtti", "-fPIE",
+    "-fvisibility=hidden", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
+    "-fno-threadsafe-statics", "-fcf-protection=none", "-U_FORTIFY_SOURCE",
+)  # fmt: skip
+
+
+def make(folder: Path, misdeed: str) -> Path:
+    """Return a helper that runs a function of fixtures/hostile_sweeper.cpp in the clone."""
+    blob = _blob(folder, misdeed)
+    image = bytearray(HELPER.read_bytes())
+    with HELPER.open("rb") as file:
+        elf = ELFFile(file)
+        table = elf.get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        (start,) = table.get_symbol_by_name("reachscan_sweeper") or ()
+        (end,) = table.get_symbol_by_name("reachscan_sweeper_end") or ()
+        at = next(elf.address_offsets(start["st_value"]))
+    assert len(blob) <= end["st_value"] - start["st_value"]
+    image[at : at + len(blob)] = blob
+    helper = folder / "helper"
+    helper.write_bytes(image)
+    helper.chmod(0o755)
+    return helper
+
+
+def _blob(folder: Path, misdeed: str) -> bytes:
+    source = REPOSITORY / "fixtures" / "hostile_sweeper.cpp"
+    entry = NATIVE / "sweeper" / "entry.S"
+    for name, path in (("sweeper.o", source), ("entry.o", entry)):
+        command = ["g++", *FLAGS, f"-I{NATIVE}", f"-DMISDEED={misdeed}", "-c", str(path)]
+        _run(folder, *command, "-o", name)
+    script = ["-T", str(NATIVE / "sweeper" / "blob.lds")]
+    _run(folder, "ld", "-pie", "--no-dynamic-linker", "-z", "noexecstack", "--build-id=none",
+         *script, "-o", "sweeper.elf", "sweeper.o", "entry.o")  # fmt: skip
+    _run(folder, "objcopy", "-O", "binary", "-j", ".blob", "sweeper.elf", "sweeper.bin")
+    return (folder / "sweeper.bin").read_bytes()
+
+
+def _run(folder: Path, *command: str) -> None:
+    subprocess.run(command, cwd=folder, check=True)

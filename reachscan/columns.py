@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 
 from reachscan import errors, model, wire, wire_columns
 from reachscan.wire_columns import COLUMN_TYPES, LeakColumns
+
+_MANY_ROWS = 1000
 
 LARGEST_BLOCK = 1 << 47
 """No x86_64 process has a block as large as this, bytes."""
@@ -20,6 +23,7 @@ class Columns:
     def __init__(self) -> None:
         self._leaks = _Leaks()
         self._kinds: list[model.Kinds] = []
+        self._small_records: Counter[int] = Counter()
 
     def add(self, frame: wire.Frame) -> None:
         """Take a record of columns.
@@ -27,12 +31,23 @@ class Columns:
         Raises:
             StreamError: it is damaged, or does not fit to those before.
         """
+        self._count(frame)
         if frame.type == wire.LEAKS:
             self._leaks.add(wire_columns.parse_leaks(frame))
         elif frame.type == wire.KINDS:
             self._kinds.append(wire_columns.parse_kinds(frame))
         else:
             self._leaks.add_column(frame.type, wire_columns.parse_column(frame))
+
+    def _count(self, frame: wire.Frame) -> None:
+        """Refuse what consists of small records: each takes as long as a thousand rows."""
+        (rows,) = wire.parse_counts(frame, 1)
+        if rows < _MANY_ROWS:
+            self._small_records[frame.type] += 1
+        if self._small_records[frame.type] > wire.MOST_SMALL_RECORDS:
+            raise errors.StreamError(
+                f"the stream is damaged: it has too many small records of type {frame.type}"
+            )
 
     def leaks(self, doubts: list[Any]) -> model.Leaks:
         """Return the leaks, and forget them. `doubts` are the rows of those records.
@@ -42,13 +57,13 @@ class Columns:
         """
         return self._leaks.finish(doubts)
 
-    def kinds(self) -> model.Kinds | None:
+    def kinds(self, totals: model.Totals) -> model.Kinds | None:
         """Return the kinds of live blocks; None if nobody asked for them.
 
         Raises:
-            StreamError: records contradict each other.
+            StreamError: records contradict each other, or there is more than the heap holds.
         """
-        return _join_kinds(self._kinds)
+        return _join_kinds(self._kinds, totals)
 
 
 class _Leaks:
@@ -112,6 +127,9 @@ class _Leaks:
 
 def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     reasons = np.zeros(count, np.uint8)
+    # Each leak begins one range at most; the last range, of all leaks, is the helper's.
+    if len(doubts) > count + 1 or sum(doubt.count for doubt in doubts) > model.MANGLED * count:
+        raise errors.StreamError("the stream is damaged: it doubts leaks too often")
     for doubt in doubts:
         if doubt.first + doubt.count > count or doubt.reason > model.HELD_BY_KERNEL:
             raise errors.StreamError(
@@ -122,7 +140,7 @@ def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     return reasons
 
 
-def _join_kinds(chunks: list[model.Kinds]) -> model.Kinds | None:
+def _join_kinds(chunks: list[model.Kinds], totals: model.Totals) -> model.Kinds | None:
     if not chunks:
         return None
     if len({chunk.words.shape[1] for chunk in chunks}) > 1:
@@ -130,4 +148,7 @@ def _join_kinds(chunks: list[model.Kinds]) -> model.Kinds | None:
     sums = [column for chunk in chunks for column in (chunk.count, chunk.bytes)]
     if any(bool(np.any(column >= LARGEST_BLOCK)) for column in sums):
         raise errors.StreamError("the stream is damaged: a kind of blocks is impossibly large")
-    return model.Kinds(*map(np.concatenate, zip(*chunks, strict=True)))
+    joined = model.Kinds(*map(np.concatenate, zip(*chunks, strict=True)))
+    if joined.count.sum() > totals.allocations or joined.bytes.sum() > totals.bytes:
+        raise errors.StreamError("the stream is damaged: its kinds are more than the heap holds")
+    return joined

@@ -178,7 +178,7 @@ class _Filter:
             yield wire.Frame(wire.LEAKS, wire_columns.leaks_payload(columns))
             for kind, column in ((wire.SHAPES, leaks.shape), (wire.DIGESTS, leaks.digest)):
                 yield wire.Frame(kind, wire_columns.column_payload(column[which]))
-        yield _frame(wire.DOUBTS, list(_runs(self._reason)))
+        yield from wire.row_frames(wire.DOUBTS, _runs(self._reason))
 
     def _contents(self, frame: wire.Frame) -> wire.Frame:
         rows = [
@@ -236,13 +236,13 @@ def _whole_structures(reason: NDArray[np.uint8], is_head: model.Flags) -> NDArra
     return whole
 
 
-def _runs(reason: NDArray[np.uint8]) -> Iterator[dict[str, int]]:
+def _runs(reason: NDArray[np.uint8]) -> Iterator[tuple[int, int, int]]:
     """Yield the doubts: ranges of leaks that have the same reason."""
     edges = np.flatnonzero(np.diff(reason, prepend=np.uint8(0), append=np.uint8(0)))
     starts = np.unique(np.append(edges, 0))
     for first, end in zip(starts.tolist(), starts[1:].tolist(), strict=False):
         if reason[first] != model.DEFINITE:
-            yield {"first": first, "count": end - first, "reason": int(reason[first])}
+            yield first, end - first, int(reason[first])
 
 
 def _frame(kind: int, body: Any) -> wire.Frame:

@@ -39,12 +39,22 @@ class _Decoder:
         self._columns: Columns | None = None
 
     def feed(self, frame: wire.Frame) -> None:
+        if frame.type in wire.MOST_ROWS:
+            self._count_rows(frame)
         if frame.type == wire.REGIONS:
             self._regions.append(wire.parse_regions(frame))
         elif frame.type in wire.RECORDS:
             self._feed_small(frame.type, wire.parse(frame))
         elif frame.type in wire.COLUMNS:
             self._bulk().add(frame)
+
+    def _count_rows(self, frame: wire.Frame) -> None:
+        """Refuse too many rows before they are read."""
+        (count,) = wire.parse_counts(frame, 1)
+        if len(self._rows[frame.type]) + count > wire.MOST_ROWS[frame.type]:
+            raise errors.StreamError(
+                f"the stream is damaged: it has too many rows of type {frame.type}"
+            )
 
     def _bulk(self) -> Columns:
         """Return what collects columns; it takes numpy, which most scans do without."""
@@ -68,6 +78,8 @@ class _Decoder:
                 tid=body.tid,
                 address=body.address,
             )
+        elif kind in wire.ONCE and kind in self._single:
+            raise errors.StreamError(f"the stream is damaged: it has two records of type {kind}")
         elif isinstance(body, list):
             self._single[kind] = True
             self._rows[kind].extend(body)
@@ -84,12 +96,13 @@ class _Decoder:
         totals = model.Totals(**self._single[wire.FINAL])
         _check_totals(leaks, totals)
         rows = self._rows
+        kinds = self._columns.kinds(totals) if self._columns else None
         target, snapshot = self._single[wire.TARGET], self._single[wire.SNAPSHOT]
         return model.Recording(
             target=model.Target(**{**target, "command": tuple(target.command)}),
-            mappings=tuple(model.Mapping(**row) for row in rows[wire.MAPPINGS]),
-            modules=tuple(model.Module(**row) for row in rows[wire.MODULES]),
-            threads=tuple(model.Thread(**row) for row in rows[wire.THREADS]),
+            mappings=tuple(model.Mapping(*row) for row in rows[wire.MAPPINGS]),
+            modules=tuple(model.Module(*row) for row in rows[wire.MODULES]),
+            threads=tuple(model.Thread(*row) for row in rows[wire.THREADS]),
             snapshot=model.Snapshot(
                 **{**snapshot, "phases": tuple((p.phase, p.ns) for p in snapshot.phases)}
             ),
@@ -101,12 +114,12 @@ class _Decoder:
             names=self._names(),
             contents=_contents(rows[wire.CONTENTS], totals),
             totals=totals,
-            kinds=self._columns.kinds() if self._columns else None,
+            kinds=kinds,
             block=self._block(),
-            references=tuple(model.Reference(**row) for row in rows[wire.REFERENCES]),
-            chain=tuple(model.Reference(**row) for row in rows[wire.CHAIN]),
+            references=tuple(model.Reference(*row) for row in rows[wire.REFERENCES]),
+            chain=tuple(model.Reference(*row) for row in rows[wire.CHAIN]),
             confirmation=self._confirmation(),
-            word_owners=tuple(model.WordOwner(**row) for row in rows[wire.WORD_OWNERS]),
+            word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
         )
 
     def _names(self) -> dict[int, model.Name] | None:
@@ -129,6 +142,11 @@ class _Decoder:
 
 
 def _check_totals(leaks: model.Leaks | None, totals: model.Totals) -> None:
+    if totals.leaked > totals.allocations or totals.leaked_bytes > totals.bytes:
+        raise errors.StreamError(
+            f"the stream is damaged: it states {totals.leaked} leaks of {totals.leaked_bytes} "
+            f"bytes in a heap of {totals.allocations} blocks and {totals.bytes} bytes"
+        )
     found = (0, 0, 0, 0)
     if leaks:
         direct = leaks.size[leaks.heads]

@@ -133,15 +133,13 @@ class StreamKeeper:
         for warning in warnings:
             row = {"code": warning.code, "message": warning.message}
             self._write(wire.encode(wire.WARNING, row))
-        rows = [
-            {"address": a, "module": n.module, "symbol": n.symbol, "offset": n.offset}
-            for a, n in sorted(names.items())
-        ]
-        self._write(wire.encode(wire.NAMES, rows))
+        rows = ((address, *names[address]) for address in sorted(names))
+        for frame in wire.row_frames(wire.NAMES, rows):
+            self._write(wire.frame_bytes(frame))
         for frame in self._held:
             if frame.type == wire.SNAPSHOT:
                 body = wire.parse(frame)
-                body.phases.extend({"phase": name, "ns": ns} for name, ns in phases)
+                body.phases.extend(phases)
                 self._write(wire.encode(wire.SNAPSHOT, body))
             else:
                 self._write(wire.frame_bytes(frame))

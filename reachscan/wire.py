@@ -7,11 +7,12 @@ process that read foreign memory, or from a file of unknown origin: nothing in i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from reachscan import errors
 from reachscan.lean_construct import construct as c
+from reachscan.wire_rows import BLOB, I32, TEXT, U32, U64, List, Rows
 
 MAGIC = b"\x89RSCAN\r\n"
 VERSION = 1
@@ -48,19 +49,7 @@ class Header(NamedTuple):
 
 HELLO = struct.Struct("<8sHBBI")
 HEADER = struct.Struct("<II")
-
-
-U32, I32, U64 = c.Int32ul, c.Int32sl, c.Int64ul
-BLOB = c.Prefixed(U32, c.GreedyBytes)
-TEXT = c.ExprAdapter(
-    BLOB,
-    lambda raw, _: raw.decode("utf-8", "backslashreplace"),
-    lambda text, _: text.encode("utf-8"),
-)
-
-
-def _array(part: c.Construct) -> c.Construct:
-    return c.PrefixedArray(U32, part)
+COUNT = struct.Struct("<I")
 
 
 def _struct(**fields: c.Construct) -> c.Construct:
@@ -72,11 +61,7 @@ def _struct(**fields: c.Construct) -> c.Construct:
     )
 
 
-def _rows(**fields: c.Construct) -> c.Construct:
-    return _array(_struct(**fields))
-
-
-_REFERENCES = _rows(slot=U64, value=U64, holder=U32, index=U32, block=U64, size=U64)
+_REFERENCES = Rows(slot=U64, value=U64, holder=U32, index=U32, block=U64, size=U64)
 
 RECORDS: dict[int, c.Construct] = {
     TARGET: _struct(
@@ -85,21 +70,21 @@ RECORDS: dict[int, c.Construct] = {
         started=U64,
         name=TEXT,
         exe=TEXT,
-        command=_array(TEXT),
+        command=List(TEXT),
     ),
-    MAPPINGS: _rows(start=U64, end=U64, offset=U64, inode=U64, permissions=U32, path=TEXT),
-    MODULES: _rows(base=U64, path=TEXT, build_id=BLOB),
-    THREADS: _rows(tid=U32, stack_pointer=U64, program_counter=U64, thread_pointer=U64, name=TEXT),
+    MAPPINGS: Rows(start=U64, end=U64, offset=U64, inode=U64, permissions=U32, path=TEXT),
+    MODULES: Rows(base=U64, path=TEXT, build_id=BLOB),
+    THREADS: Rows(tid=U32, stack_pointer=U64, program_counter=U64, thread_pointer=U64, name=TEXT),
     SNAPSHOT: _struct(
         method=TEXT,
         reason=TEXT,
         pause_ns=U64,
         attempts=U32,
         drain_runs=U32,
-        phases=_rows(phase=TEXT, ns=U64),
+        phases=Rows(phase=TEXT, ns=U64),
     ),
     HEAP: _struct(allocator=TEXT, allocations=U64, bytes=U64, arenas=U32, regions=U32),
-    TYPES: _rows(vtable=U64, name=TEXT),
+    TYPES: Rows(vtable=U64, name=TEXT),
     PROGRESS: _struct(phase=U32, reserved=U32, done=U64, total=U64),
     WARNING: _struct(code=TEXT, message=TEXT),
     FAILURE: _struct(
@@ -119,16 +104,16 @@ RECORDS: dict[int, c.Construct] = {
         direct=U64,
         direct_bytes=U64,
     ),
-    NAMES: _rows(address=U64, module=TEXT, symbol=TEXT, offset=U64),
-    CONTENTS: _rows(leak=U32, bytes=BLOB),
-    DOUBTS: _rows(first=U32, count=U32, reason=U32),
+    NAMES: Rows(address=U64, module=TEXT, symbol=TEXT, offset=U64),
+    CONTENTS: Rows(leak=U32, bytes=BLOB),
+    DOUBTS: Rows(first=U32, count=U32, reason=U32),
     BLOCK: _struct(asked=U64, start=U64, size=U64, state=U32, arena=U32),
     REFERENCES: _REFERENCES,
     CHAIN: _REFERENCES,
-    WORD_OWNERS: _rows(first=U32, count=U32, tid=U32),
+    WORD_OWNERS: Rows(first=U32, count=U32, tid=U32),
     CONFIRMATION: _struct(
         every_ns=U64,
-        pauses_ns=_array(U64),
+        pauses_ns=List(U64),
         vanished=c.Array(2, U64),
         recent=c.Array(2, U64),
     ),
@@ -137,6 +122,21 @@ RECORDS: dict[int, c.Construct] = {
 
 COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS)
 """Records that are columns; SHAPES and DIGESTS are one of leaks each."""
+
+ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION)
+"""Records that a stream holds one of at most."""
+
+MOST_ROWS = {
+    TYPES: (1 << 16) + 2,
+    CONTENTS: 1 << 12,
+    MAPPINGS: 1 << 20,
+    MODULES: 1 << 20,
+    THREADS: 1 << 22,
+}
+"""No stream has more rows of these: the helper sends no more, and the kernel allows no more."""
+
+MOST_SMALL_RECORDS = 1 << 13
+"""So many records of columns may be small; the others have a thousand rows at least."""
 
 REGION_SIZE = 24
 """Bytes of one row of a regions record."""
@@ -156,6 +156,25 @@ def encode(record_type: int, value: Any) -> bytes:
         construct.ConstructError: it does not fit into the layout.
     """
     return frame_bytes(Frame(record_type, RECORDS[record_type].build(value)))
+
+
+def row_frames(record_type: int, rows: Iterable[Any]) -> Iterator[Frame]:
+    """Yield rows in as many records as it takes, one at least, none of them too long.
+
+    Raises:
+        construct.ConstructError: a row does not fit into the layout.
+    """
+    layout = RECORDS[record_type]
+    batch: list[bytes] = []
+    length = COUNT.size
+    for row in rows:
+        raw = layout.row_bytes(row)
+        if length + len(raw) > MAX_PAYLOAD:
+            yield Frame(record_type, COUNT.pack(len(batch)) + b"".join(batch))
+            batch, length = [], COUNT.size
+        batch.append(raw)
+        length += len(raw)
+    yield Frame(record_type, COUNT.pack(len(batch)) + b"".join(batch))
 
 
 def frame_bytes(frame: Frame) -> bytes:

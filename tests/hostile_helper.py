@@ -26,15 +26,21 @@ def make(folder: Path, misdeed: str) -> Path:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".symtab")
         assert isinstance(table, SymbolTableSection)
-        (start,) = table.get_symbol_by_name("reachscan_sweeper") or ()
-        (end,) = table.get_symbol_by_name("reachscan_sweeper_end") or ()
-        at = next(elf.address_offsets(start["st_value"]))
-    assert len(blob) <= end["st_value"] - start["st_value"]
+        start, end = (_address(table, f"reachscan_sweeper{end}") for end in ("", "_end"))
+        at = next(elf.address_offsets(start))
+    assert len(blob) <= end - start
     image[at : at + len(blob)] = blob
     helper = folder / "helper"
     helper.write_bytes(image)
     helper.chmod(0o755)
     return helper
+
+
+def _address(table: SymbolTableSection, name: str) -> int:
+    (symbol,) = table.get_symbol_by_name(name) or [None]
+    assert symbol is not None, f"the helper has no symbol {name}"
+    value: int = symbol["st_value"]
+    return value
 
 
 def _blob(folder: Path, misdeed: str) -> bytes:

@@ -107,7 +107,7 @@ class Stream:
         yield self.extra
 
     def results(self, columns: wire_columns.LeakColumns) -> Iterable[bytes]:
-        heap = {"allocations": 1000, "bytes": 64000, "arenas": 1, "regions": 1}
+        heap = {**live(columns), "arenas": 1, "regions": 1}
         yield wire.encode(wire.HEAP, {"allocator": self.allocator, **heap})
         region = np.array([HEAP_START, HEAP_END], "<u8").tobytes() + b"\1\0\0\0\0\0\0\0"
         yield wire.frame_bytes(wire.Frame(wire.REGIONS, b"\1\0\0\0" + region))
@@ -162,13 +162,20 @@ SNAPSHOT: dict[str, Any] = {
 }
 
 
+def live(columns: wire_columns.LeakColumns) -> dict[str, int]:
+    """Return how much is allocated: no less than is leaked."""
+    return {
+        "allocations": max(1000, len(columns.size)),
+        "bytes": max(64000, int(columns.size.sum())),
+    }
+
+
 def final(columns: wire_columns.LeakColumns) -> bytes:
     direct = columns.parent == model.DIRECT
     return wire.encode(
         wire.FINAL,
         {
-            "allocations": 1000,
-            "bytes": 64000,
+            **live(columns),
             "leaked": len(columns.address),
             "leaked_bytes": int(columns.size.sum()),
             "direct": int(direct.sum()),

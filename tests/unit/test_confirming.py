@@ -47,7 +47,7 @@ def stream(*leaks: Seen, **facts: Any) -> list[wire.Frame]:
         for i, leak in enumerate(leaks)
         if leak.reason
     ]
-    contents = [{"leak": i, "bytes": bytes([i % 256])} for i in range(count)]
+    contents = [{"leak": i, "bytes": bytes([i % 256])} for i in range(min(count, 1000))]
     encoded = b"".join(
         [
             wire.hello_bytes(),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import streams
+from construct.core import ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
 from streams import Leak, Stream
@@ -218,12 +219,85 @@ def without_final(stream: Stream) -> bytes:
 
 @pytest.mark.parametrize(
     "ending",
-    [final(), final(leaked=1, leaked_bytes=25, direct=1, direct_bytes=24)],
+    [
+        final(),
+        final(allocations=1, bytes=25, leaked=1, leaked_bytes=25, direct=1, direct_bytes=24),
+    ],
     ids=["count", "bytes"],
 )
 def test_totals_that_do_not_add_up_are_refused(ending: bytes) -> None:
     with pytest.raises(errors.StreamError, match="but states"):
         read(without_final(Stream(leaks=[Leak(24)])) + ending)
+
+
+@pytest.mark.parametrize("heap", [{"allocations": 0, "bytes": 24}, {"allocations": 1, "bytes": 23}])
+def test_more_leaks_than_the_heap_holds_are_refused(heap: dict[str, int]) -> None:
+    ending = final(leaked=1, leaked_bytes=24, direct=1, direct_bytes=24, **heap)
+    with pytest.raises(errors.StreamError, match="in a heap of"):
+        read(without_final(Stream(leaks=[Leak(24)])) + ending)
+
+
+def test_more_live_blocks_than_the_heap_holds_are_refused() -> None:
+    kinds: list[streams.Kind] = [(1000, 64000, 64, 16, 0, 0, []), (1, 64, 64, 16, 0, 1, [])]
+    assert read(Stream(kinds=kinds[:1]).encoded()).kinds is not None
+    with pytest.raises(errors.StreamError, match="more than the heap holds"):
+        read(Stream(kinds=kinds).encoded())
+
+
+def records_of(kind: int, rows: int, row: bytes) -> bytes:
+    return wire.frame_bytes(wire.Frame(kind, struct.pack("<I", rows) + rows * row))
+
+
+ONE_LEAK = struct.pack("<IIQQI", 1, 0, 16, 24, model.DIRECT)
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        (wire.encode(wire.SNAPSHOT, streams.SNAPSHOT), "two records of type 5"),
+        (records_of(wire.TYPES, wire.MOST_ROWS[wire.TYPES] + 1, bytes(12)), "rows of type 9"),
+        (2 * records_of(wire.CONTENTS, 4000, bytes(8)), "rows of type 15"),
+        (records_of(wire.DOUBTS, 100_000, struct.pack("<III", 0, 1, 1)), "too often"),
+        (records_of(wire.DOUBTS, 2, struct.pack("<III", 0, 4, 1)), "too often"),
+        (9000 * wire.frame_bytes(wire.Frame(wire.LEAKS, ONE_LEAK)), "small records of type 8"),
+        (9000 * wire.frame_bytes(wire.Frame(wire.KINDS, bytes(8))), "small records of type 19"),
+    ],
+    ids=["snapshots", "types", "contents", "doubts", "overlapping doubts", "leaks", "kinds"],
+)
+def test_more_than_a_scan_can_say_is_refused(extra: bytes, says: str) -> None:
+    with pytest.raises(errors.StreamError, match=says):
+        read(Stream(leaks=[Leak()], extra=extra).encoded())
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (wire.TYPES, {"vtable": 2**64 - 1, "name": "N1aE\N{SNOWMAN}"}),
+        (wire.CONTENTS, {"leak": 7, "bytes": b"\xff\0"}),
+        (wire.DOUBTS, {"first": 1, "count": 2, "reason": 3}),
+        (wire.NAMES, {"address": 1, "module": "/lib/a", "symbol": "", "offset": 9}),
+        (wire.THREADS, streams.THREAD),
+    ],
+)
+def test_rows_are_written_and_read_back(kind: int, values: dict[str, Any]) -> None:
+    raw = wire.RECORDS[kind].build([values, tuple(values.values())])
+    rows = wire.parse(wire.Frame(kind, raw))
+    assert [row._asdict() for row in rows] == [values, values]
+    for length in range(len(raw)):
+        with pytest.raises(errors.StreamError, match="damaged"):
+            wire.parse(wire.Frame(kind, raw[:length]))
+    with pytest.raises(ConstructError):
+        wire.RECORDS[kind].build([{**values, next(iter(values)): -1}])
+
+
+def test_rows_travel_in_as_many_records_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "MAX_PAYLOAD", 4 + 2 * 13)
+    for count, expected in ((0, [0]), (1, [1]), (2, [2]), (3, [2, 1]), (4, [2, 2]), (5, [2, 2, 1])):
+        rows = [(n, "x") for n in range(count)]
+        frames = list(wire.row_frames(wire.TYPES, rows))
+        assert [len(wire.parse(frame)) for frame in frames] == expected
+        assert all(len(frame.payload) <= wire.MAX_PAYLOAD for frame in frames)
+        assert [tuple(row) for frame in frames for row in wire.parse(frame)] == rows
 
 
 def test_a_stream_without_facts_is_refused() -> None:

@@ -37,9 +37,9 @@ def make(folder: Path, misdeed: str) -> Path:
 
 
 def _address(table: SymbolTableSection, name: str) -> int:
-    (symbol,) = table.get_symbol_by_name(name) or [None]
-    assert symbol is not None, f"the helper has no symbol {name}"
-    value: int = symbol["st_value"]
+    symbols = table.get_symbol_by_name(name)
+    assert symbols, f"the helper has no symbol {name}"
+    value: int = symbols[0]["st_value"]
     return value
 
 

@@ -128,10 +128,10 @@ class _Leaks:
 def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     reasons = np.zeros(count, np.uint8)
     # Each leak begins one range at most; the last range, of all leaks, is the helper's.
-    if len(doubts) > count + 1 or sum(doubt.count for doubt in doubts) > model.MANGLED * count:
+    if len(doubts) > count + 1 or sum(doubt.count for doubt in doubts) > len(model.REASONS) * count:
         raise errors.StreamError("the stream is damaged: it doubts leaks too often")
     for doubt in doubts:
-        if doubt.first + doubt.count > count or doubt.reason > model.HELD_BY_KERNEL:
+        if doubt.first + doubt.count > count or doubt.reason not in model.REASONS:
             raise errors.StreamError(
                 "the stream is damaged: it doubts a leak that it does not hold"
             )

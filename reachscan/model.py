@@ -25,7 +25,11 @@ DIRECT = 0xFFFFFFFF
 
 DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY = range(4)
 CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL = range(4, 8)
+RELATIVE, UNALIGNED, NUMBER = range(10, 13)
 """`Leaks.reason`: `DEFINITE` is no reason for doubt."""
+
+REASONS = frozenset((*range(ONE_PAST_THE_END, HELD_BY_KERNEL + 1), RELATIVE, UNALIGNED, NUMBER))
+"""What `Leaks.reason` may be where a leak is only possible."""
 
 UNKNOWN_SHAPE, TREE_NODE, LIST_NODE, CHAIN_NODE, POINTER_ARRAY, VECTOR_BODY, TEXT, ZEROS = range(8)
 """`Leaks.shape` and `Kinds.shape`."""

@@ -25,6 +25,23 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
   return static_cast<unsigned>(__builtin_ia32_movmskpd256(reinterpret_cast<Doubles>(masks)));
 }
 
+// Single bytes, 32 at once.
+using Bytes = unsigned char __attribute__((vector_size(32), may_alias, aligned(1)));
+using ByteMasks = signed char __attribute__((vector_size(32)));
+
+[[REACHSCAN_WIDE]] inline Bytes load_bytes(std::uint64_t address) {
+  return *reinterpret_cast<const Bytes*>(address);
+}
+
+[[REACHSCAN_WIDE]] inline Bytes all_bytes(unsigned char value) { return Bytes{} + value; }
+
+// Bit i: byte i is all ones.
+[[REACHSCAN_WIDE]] inline std::uint32_t bits_of_bytes(ByteMasks masks) {
+  using Chars = char __attribute__((vector_size(32)));
+  return static_cast<std::uint32_t>(
+      __builtin_ia32_pmovmskb256(reinterpret_cast<Chars>(masks)));
+}
+
 // Stores those lanes, one after the other, whose bit is set; what is behind them, up to four lanes
 // in all, is overwritten. Returns the end of what was stored.
 [[REACHSCAN_WIDE]] inline std::uint64_t* pack_lanes(Lanes lanes, unsigned bits, std::uint64_t* to) {

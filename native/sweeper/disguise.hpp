@@ -1,47 +1,98 @@
-// Words that are no pointers into the heap but might stand for one: equal to a pointer but for tags
-// in the high bits, one past the end of a block, or a pointer as setjmp() stores it.
+// Aligned words that are no pointers into the heap but might stand for one: equal to a pointer but
+// for tags in the high bits, one past the end of a block, a pointer as setjmp() stores it, or an
+// address as a number of a language runtime.
 #pragma once
 
-#include "arch/x86_64_lanes.hpp"
 #include "sweeper/host.hpp"
+#include "sweeper/hull_test.hpp"
 
 namespace reachscan::sweeper {
 
 constexpr unsigned kTagBits = 16;
 
+// A range of values: of words that are worth a closer look whatever the heap's addresses are.
+struct Band {
+  uint64_t start, length;
+
+  constexpr bool contains(uint64_t value) const { return value - start < length; }
+  [[REACHSCAN_WIDE]] arch::Masks contain(arch::Lanes values) const {
+    return values - arch::all_lanes(start) < arch::all_lanes(length);
+  }
+};
+
 // A cheap test that few words pass, and none fails that is worth a closer look.
 class DisguiseFilter {
  public:
   DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard)
-      : low_(hulls.low), high_(hulls.high), guard_(guard), wide_(control()->wide_words != 0) {}
-
-  static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
-
-  // glibc xors stack and frame pointers in a jmp_buf with a secret, and rotates them.
-  uint64_t unmangled(uint64_t value) const { return (value >> 17 | value << 47) ^ guard_; }
-
-  bool knows_guard() const { return guard_ != 0; }
+      : hull_(hulls), guard_(guard), wide_(control()->wide_words != 0) {}
 
   bool passes(uint64_t value) const {
     bool odd =
         value % heaps::kGranule == 8 || value % heaps::kPage == 0 || value != untagged(value);
-    return is_inside(unmangled(value), 0) || (odd && is_inside(untagged(value), 1));
+    return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
+           kIntegers.contains(value) || kDoubles.contains(value) || kBoxes.contains(value);
   }
+
+  bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
 
   // Bit i: the word i of the 64 bytes at `line` passes.
   unsigned passing(uint64_t line) const {
     if (wide_) return passing_lanes(line);
     unsigned bits = 0;
     for (unsigned i = 0; i < 8; ++i)
-      bits |= static_cast<unsigned>(passes(heaps::word(line + 8 * i))) << i;
+      bits |= static_cast<unsigned>(passes_at(line + 8 * i)) << i;
     return bits;
   }
 
+  // Calls visit(form, address) for each way to read a word. Of a number, only the start of a block
+  // is an address; that one past the end is behind the block that it means.
+  template <typename Visit>
+  void each_meaning(uint64_t value, Visit visit) const {
+    if (guard_ != 0) visit(wire::kMangled, unmangled(value));
+    if (untagged(value) == value) visit(wire::kOnePastTheEnd, value);
+    visit_tagged(value, visit);
+    if (kBoxes.contains(value)) visit(wire::kTagged, value << kBoxBits >> kBoxBits);
+    if (kDoubles.contains(value)) visit(wire::kNumber, truncated(value));
+    if (!kIntegers.contains(value)) return;
+    for (unsigned shift = 1; shift <= kMostShift; ++shift)
+      visit(wire::kNumber, value >> shift);
+    if ((value >> kDigitBits & 3) == 0)
+      visit(wire::kNumber, (value >> 32) << kDigitBits | (value & ((1u << kDigitBits) - 1)));
+  }
+
  private:
-  // `behind`: how many bytes behind a range still count as inside.
-  bool is_inside(uint64_t value, uint64_t behind) const {
-    return value - low_.start < low_.end - low_.start + behind ||
-           value - high_.start < high_.end - high_.start + behind;
+  // Addresses of programs that are not at fixed places have 47 bits. Shorter ones are numbers like
+  // any other, so they are not looked for.
+  static constexpr unsigned kAddressBits = 47;
+  // Small integers of Lisps, OCaml and Ruby: shifted, with a tag below.
+  static constexpr unsigned kMostShift = 4;
+  // Large integers of Python: digits of 30 bits in halves of words. Two hold an address.
+  static constexpr unsigned kDigitBits = 30;
+  static constexpr Band kIntegers{1ull << kAddressBits,
+                                  (1ull << (kAddressBits + kMostShift)) - (1ull << kAddressBits)};
+  // Floating-point numbers from 2^46 to 2^47.
+  static constexpr unsigned kFractionBits = 52;
+  static constexpr Band kDoubles{(1023ull + kAddressBits - 1) << kFractionBits,
+                                 1ull << kFractionBits};
+  // Pointers in the unused bits of what is not a number. All bits set is a small negative integer.
+  static constexpr unsigned kBoxBits = 64 - kAddressBits;
+  static constexpr Band kBoxes{0xfff8ull << 48, (0x1ffffull << kAddressBits) - (0xfff8ull << 48)};
+
+  static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
+
+  // glibc xors stack and frame pointers in a jmp_buf with a secret, and rotates them.
+  uint64_t unmangled(uint64_t value) const { return (value >> 17 | value << 47) ^ guard_; }
+
+  static uint64_t truncated(uint64_t value) {
+    uint64_t fraction = (value & ((1ull << kFractionBits) - 1)) | 1ull << kFractionBits;
+    return fraction >> (kFractionBits - kAddressBits + 1);
+  }
+
+  template <typename Visit>
+  static void visit_tagged(uint64_t value, Visit visit) {
+    uint64_t bare = untagged(value);
+    // No program has higher addresses.
+    if (bare != value && bare < 1ull << kAddressBits) visit(wire::kTagged, bare);
   }
 
   [[gnu::target(REACHSCAN_WIDE_TARGET)]] unsigned passing_lanes(uint64_t line) const {
@@ -55,20 +106,12 @@ class DisguiseFilter {
     arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
                       ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
                       (value != bare);
-    return arch::bits_of(are_inside(hidden, 0) | (odd & are_inside(bare, 1)));
+    return arch::bits_of(hull_.contain(hidden) | (odd & hull_.contain(bare, 1)) |
+                         kIntegers.contain(value) | kDoubles.contain(value) |
+                         kBoxes.contain(value));
   }
 
-  [[REACHSCAN_WIDE]] arch::Masks are_inside(arch::Lanes values, uint64_t behind) const {
-    return are_in(low_, values, behind) | are_in(high_, values, behind);
-  }
-
-  [[REACHSCAN_WIDE]] static arch::Masks are_in(heaps::Range range, arch::Lanes values,
-                                               uint64_t behind) {
-    return values - arch::all_lanes(range.start) <
-           arch::all_lanes(range.end - range.start + behind);
-  }
-
-  heaps::Range low_, high_;
+  HullTest hull_;
   uint64_t guard_;
   bool wide_;
 };

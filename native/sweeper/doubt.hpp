@@ -1,11 +1,11 @@
-// A second look at what the program can reach, for pointers in disguise. Blocks that only such
-// words point to, and all that hangs below them, are only possibly leaked; and so are those that
-// may be a stack for signal handlers.
+// A second look at what the program can reach, for words that mean a leak candidate in another
+// form. Blocks that only such words mean, and all that hangs below them, are in use if the form
+// leaves no doubt, else only possibly leaked; and so are those that may be a stack for signal
+// handlers.
 #pragma once
 
 #include "sweeper/collect.hpp"
-#include "sweeper/crew.hpp"
-#include "sweeper/disguise.hpp"
+#include "sweeper/meanings.hpp"
 #include "sweeper/roots.hpp"
 #include "sweeper/signal_stacks.hpp"
 #include "sweeper/spin_lock.hpp"
@@ -18,81 +18,79 @@ class SecondLook {
       : space_(space),
         blocks_(blocks),
         unmarked_(unmarked),
-        filter_(blocks.hulls(), find_pointer_guard(space)) {
-    for (uint32_t reason : kLookedFor) list_of(reason) = List<uint64_t>(map_memory, unmarked);
+        candidates_(blocks, unmarked),
+        meanings_(space, blocks, candidates_.hulls(blocks)),
+        open_(map_memory, unmarked) {
+    for (uint32_t rank = 1; rank < kRankCount; ++rank)
+      doubtful_[rank] = List<uint64_t>(map_memory, unmarked);
   }
 
   // Looks through everything reachable, and at what is not.
   void look(Roots& roots) {
-    roots.each_part([&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, filter_,
-                     [this](uint64_t, uint64_t value) { note(value); });
-    });
-    roots.each_register_word([this](uint64_t, uint64_t value) { note(value); });
-    uint64_t bytes = 0;
-    for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
-    auto look = [](void* self) { static_cast<SecondLook*>(self)->look_through_heap(); };
-    on_threads(bytes, look, this);
-    follow();
+    look_at_roots(roots);
+    look_at_heap();
+    for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);
     SignalStacks stacks(space_, blocks_, unmarked_);
     stacks.each(control()->signal_stacks,
-                [this](uint64_t block) { add(block, wire::kSignalStack); });
-    follow();
+                [this](uint64_t block) { take(candidates_.find(block), kRankCount - 1); });
+    spread(kRankCount - 1);
   }
 
   // Sends first what is leaked for certain, then the rest with the reasons for doubt.
   void collect(LeakWriter& writer) {
     collect_leaks(space_, blocks_, writer);
-    for (uint32_t reason : kLookedFor) {
-      if (list_of(reason).empty()) continue;
-      for (uint64_t block : list_of(reason)) blocks_.clear_mark(block);
+    for (uint32_t rank = 1; rank < kRankCount; ++rank) {
+      if (doubtful_[rank].empty()) continue;
+      for (uint64_t block : doubtful_[rank]) blocks_.clear_mark(block);
       auto first = static_cast<uint32_t>(writer.leaks.blocks);
       collect_leaks(space_, blocks_, writer);
       auto count = static_cast<uint32_t>(writer.leaks.blocks) - first;
-      Record(wire::kDoubts).u32(1).u32(first).u32(count).u32(reason).send();
+      Record(wire::kDoubts).u32(1).u32(first).u32(count).u32(kRanks[rank]).send();
     }
   }
+
+  // The word that a block is in use or in doubt for, null if there is none.
+  const Sighting* sighting(uint64_t block) const {
+    uint32_t candidate = candidates_.find(block);
+    return candidate != Candidates::kNone ? candidates_.sighting(candidate) : nullptr;
+  }
+
+  uint64_t meant_by(const Sighting& sighting) const { return candidates_.block(sighting.about); }
 
  private:
-  static constexpr uint64_t kFirstKernelAddress = 1ull << 47;
-
-  static constexpr uint32_t kLookedFor[] = {wire::kOnePastTheEnd, wire::kTagged, wire::kMangled,
-                                            wire::kSignalStack};
-
-  static constexpr uint64_t kStretch = 4 << 20;  // bytes of the heap that a thread takes at once
-
-  // Straight through, one stretch after the other: going from block to block would take longer than
-  // reading it all. To be called on each thread.
-  void look_through_heap() {
-    auto take = [this] { return __atomic_fetch_add(&stretches_taken_, 1, __ATOMIC_RELAXED); };
-    uint64_t mine = take(), stretch = 0;
-    for (const heaps::Region& region : blocks_.regions) {
-      for (uint64_t start = heaps::align_up(region.start, 8); start < region.end;
-           start += kStretch, ++stretch) {
-        if (stretch != mine) continue;
-        look_through(start, region.end - start < kStretch ? region.end : start + kStretch);
-        mine = take();
-      }
-    }
-  }
-
-  void look_through(uint64_t start, uint64_t end) {
-    each_word_that(space_, start, end, filter_, [this](uint64_t at, uint64_t value) {
-      note(value, [this, at] { return is_in_reach(at); });
+  void look_at_roots(Roots& roots) {
+    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at,
+                        uint64_t value) { suggest(block, {at, value, 0, form, rank, 0}); };
+    roots.each_part([&](uint64_t start, uint64_t end) {
+      meanings_.aligned(start, end, found);
+      meanings_.unaligned(start, end, found);
+    });
+    roots.each_register_word([&](uint64_t index, uint64_t value) {
+      meanings_.of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
+        suggest(block, {0, value, static_cast<uint32_t>(index), form, rank, 0});
+      });
     });
   }
 
-  List<uint64_t>& list_of(uint32_t reason) { return doubtful_[reason]; }
-
-  // It is in each thread's descriptor (header.pointer_guard).
-  static uint64_t find_pointer_guard(const heaps::Space& space) {
-    constexpr uint64_t kPointerGuard = 0x30;
-    const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
-    for (std::size_t t = 0; t < control()->thread_count; ++t) {
-      uint64_t at = threads[t].thread_pointer + kPointerGuard;
-      if (space.readable(at, 8) && heaps::word(at) != 0) return heaps::word(at);
-    }
-    return 0;
+  void look_at_heap() {
+    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at,
+                        uint64_t value) {
+      if (is_in_reach(at)) suggest(block, {at, value, 0, form, rank, 0});
+    };
+    bool distances = false;
+    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      meanings_.aligned(start, end, found);
+      meanings_.unaligned(start, end, found);
+      if (__atomic_load_n(&distances, __ATOMIC_RELAXED)) return;
+      meanings_.relative(start, end, [&](uint64_t, uint32_t, uint32_t, uint64_t at, uint64_t) {
+        if (is_in_reach(at)) __atomic_store_n(&distances, true, __ATOMIC_RELAXED);
+      });
+    });
+    if (!distances) return;
+    meanings_.learn();
+    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      meanings_.relative(start, end, found);
+    });
   }
 
   bool is_in_reach(uint64_t slot) const {
@@ -100,66 +98,77 @@ class SecondLook {
     return block != 0 && blocks_.is_marked(block);
   }
 
-  void note(uint64_t value) {
-    note(value, [] { return true; });
-  }
-
-  // `counts` tells whether what stands where the value was found counts. It is asked last.
-  template <typename Counts>
-  void note(uint64_t value, Counts counts) {
-    auto doubt = [&](uint64_t block, uint32_t reason) {
-      if (block != 0 && !blocks_.is_marked(block) && counts()) add(block, reason);
-    };
-    uint64_t hidden = filter_.unmangled(value);
-    if (filter_.knows_guard() && blocks_.may_point(hidden))
-      doubt(blocks_.block_of(hidden), wire::kMangled);
-    uint64_t untagged = DisguiseFilter::untagged(value);
-    if (untagged == value) {
-      doubt(block_ending_at(value), wire::kOnePastTheEnd);
-    } else if (untagged < kFirstKernelAddress && blocks_.may_point(untagged)) {
-      doubt(blocks_.block_of(untagged), wire::kTagged);
-    }
-  }
-
-  // Whichever reason is found first is given. Not often called, so that a lock costs nothing.
-  void add(uint64_t block, uint32_t reason) {
+  // Not often called, so that a lock costs nothing.
+  void suggest(uint64_t block, Sighting sighting) {
+    sighting.about = candidates_.find(block);
     SpinLock::Guard guard(lock_);
-    if (blocks_.mark<true>(block) != 0) list_of(reason).push(block);
+    candidates_.suggest(sighting.about, sighting);
   }
 
-  // A block ends inside the granule where the next one's size word is, or with its own mapping: no
-  // other block can begin there.
-  uint64_t block_ending_at(uint64_t value) const {
-    if (value % heaps::kGranule != 8 && value % heaps::kPage != 0) return 0;
-    if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
-    uint64_t block = blocks_.block_of(value - 1);
-    return block != 0 && blocks_.end_of(block) == value ? block : 0;
-  }
-
-  // What a doubtful block points to is as doubtful as itself.
-  void follow() {
-    std::size_t done[wire::kMangled + 1] = {};
-    for (bool more = true; more;) {
-      more = false;
-      for (uint32_t reason : kLookedFor) {
-        for (std::size_t& next = done[reason]; next < list_of(reason).size(); more = true) {
-          uint64_t block = list_of(reason)[next++];
-          each_word(space_, block, blocks_.end_of(block), [&](uint64_t, uint64_t value) {
-            if (blocks_.may_point(value))
-              if (uint64_t child = blocks_.block_of(value)) add(child, reason);
-            note(value);
-          });
-        }
-      }
+  // Takes all that words of this rank mean, and what hangs below.
+  void settle(uint32_t rank) {
+    for (std::size_t i = 0; i < candidates_.suggested().size(); ++i) {
+      uint32_t candidate = candidates_.suggested()[i];
+      if (candidates_.sighting(candidate)->rank == rank) take(candidate, rank);
+      spread(rank);
     }
+  }
+
+  void take(uint32_t candidate, uint32_t rank) {
+    uint64_t block = candidates_.block(candidate);
+    if (blocks_.mark(block) == 0) return;
+    if (rank != kInUse) doubtful_[rank].push(block);
+    open_.push(candidate);
+  }
+
+  // What a doubtful block points to is as doubtful as itself, or more so.
+  void spread(uint32_t rank) {
+    while (!open_.empty()) {
+      uint32_t owner = open_.pop();
+      uint64_t start = candidates_.block(owner), end = blocks_.end_of(start);
+      each_word(space_, start, end, [&](uint64_t, uint64_t value) {
+        uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+        if (child == 0 || blocks_.is_marked(child)) return;
+        uint32_t candidate = candidates_.find(child);
+        if (const Sighting* seen = candidates_.sighting(owner)) inherit(candidate, *seen, rank);
+        take(candidate, rank);
+      });
+      spread_by_other_words(start, end, rank);
+    }
+  }
+
+  void inherit(uint32_t candidate, Sighting sighting, uint32_t rank) {
+    sighting.rank = rank;
+    candidates_.suggest(candidate, sighting);
+  }
+
+  void spread_by_other_words(uint64_t start, uint64_t end, uint32_t rank) {
+    auto found = [&](uint64_t block, uint32_t form, uint32_t its_rank, uint64_t at,
+                     uint64_t value) {
+      uint32_t more = its_rank > rank ? its_rank : rank;
+      suggest(block, {at, value, 0, form, more, 0});
+      if (more == rank) take(candidates_.find(block), rank);
+    };
+    meanings_.aligned(start, end, found);
+    meanings_.unaligned(start, end, found);
+    if (!meanings_.has_learned()) {
+      bool distances = false;
+      meanings_.relative(start, end, [&](uint64_t, uint32_t, uint32_t, uint64_t, uint64_t) {
+        distances = true;
+      });
+      if (!distances) return;
+      meanings_.learn();
+    }
+    meanings_.relative(start, end, found);
   }
 
   const heaps::Space& space_;
   BlockMap& blocks_;
   std::size_t unmarked_;
-  DisguiseFilter filter_;
-  List<uint64_t> doubtful_[wire::kMangled + 1];  // marked blocks, by reason
-  uint64_t stretches_taken_ = 0;
+  Candidates candidates_;
+  Meanings meanings_;
+  List<uint32_t> open_;                   // taken, but not yet looked through
+  List<uint64_t> doubtful_[kRankCount];  // marked blocks, by rank
   SpinLock lock_;
 };
 

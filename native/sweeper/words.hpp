@@ -36,7 +36,28 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
       }
     }
     for (; at + 8 <= stop; at += 8)
-      if (uint64_t value = heaps::word(at); filter.passes(value)) visit(at, value);
+      if (filter.passes_at(at)) visit(at, heaps::word(at));
+  }
+}
+
+// The same for what begins at any byte but every eighth. A filter is asked for 64 places at a time.
+template <typename Filter, typename Visit>
+void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end,
+                         const Filter& filter, Visit visit) {
+  using heaps::kLine;
+  bool large = end - start > heaps::kPage;
+  for (uint64_t at = start; at + 8 <= end;) {
+    if (large) at = space.skip_absent(at);
+    uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
+    uint64_t stop = page_end + 7 < end ? page_end : end - 7;
+    for (; at % 8 == 0 && at + kLine <= stop; at += kLine) {
+      for (uint64_t hits = filter.passing(at); hits != 0; hits &= hits - 1) {
+        uint64_t hit = at + static_cast<unsigned>(__builtin_ctzll(hits));
+        visit(hit, heaps::word(hit));
+      }
+    }
+    for (; at < stop; ++at)
+      if (at % 8 != 0 && filter.passes_at(at)) visit(at, heaps::word(at));
   }
 }
 

@@ -77,6 +77,9 @@ enum Doubt : std::uint32_t {
   kSignalStack = 5,   // large enough for a stack of signal handlers, which only the kernel knows
   kMangled = 6,       // a pointer as setjmp() stores it
   kHeldByKernel = 7,  // the kernel may hold a pointer that nobody can read
+  kRelative = 10,     // a distance from the word itself, or from the start of its block
+  kUnaligned = 11,    // a pointer that begins at any byte
+  kNumber = 12,       // an address as a number of a language runtime: shifted, in digits, a double
 };
 
 // What a block looks like, told by its own words and its neighbours'.

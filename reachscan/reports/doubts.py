@@ -12,6 +12,9 @@ NAMES = {
     model.SIGNAL_STACK: "signal-stack",
     model.MANGLED: "mangled-pointer",
     model.HELD_BY_KERNEL: "held-by-kernel",
+    model.RELATIVE: "relative-pointer",
+    model.UNALIGNED: "unaligned-pointer",
+    model.NUMBER: "pointer-as-number",
 }
 """What reasons are called in reports that programs read; `DEFINITE` has no name."""
 
@@ -23,6 +26,9 @@ _IN_WORDS = {
     model.SIGNAL_STACK: "it may be a thread's stack for signal handlers; only the kernel knows",
     model.MANGLED: "there is a word that points to it if it was stored by setjmp()",
     model.HELD_BY_KERNEL: "the kernel may hold a pointer to it that cannot be read",
+    model.RELATIVE: "there is a word that is its distance from that word or its block",
+    model.UNALIGNED: "there is a pointer into it that is not aligned",
+    model.NUMBER: "there is a number of a language runtime that is its address",
 }
 
 

@@ -117,7 +117,7 @@ def test_what_is_only_possible_is_last_and_says_why(make: Any) -> None:
 
 
 def test_every_doubt_has_a_name_and_words() -> None:
-    reasons = set(range(model.DEFINITE + 1, model.HELD_BY_KERNEL + 1))
+    reasons = model.REASONS
     assert set(doubts.NAMES) == reasons
     assert len({doubts.in_words(reason) for reason in reasons}) == len(reasons)
 

@@ -1,0 +1,136 @@
+// What words could mean besides pointers: finds those that lead to unmarked blocks.
+#pragma once
+
+#include "sweeper/candidates.hpp"
+#include "sweeper/disguise.hpp"
+#include "sweeper/packed.hpp"
+#include "sweeper/relative.hpp"
+#include "sweeper/stretches.hpp"
+#include "sweeper/words.hpp"
+
+namespace reachscan::sweeper {
+
+// It is in each thread's descriptor (header.pointer_guard).
+inline uint64_t find_pointer_guard(const heaps::Space& space) {
+  constexpr uint64_t kPointerGuard = 0x30;
+  const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
+  for (std::size_t t = 0; t < control()->thread_count; ++t) {
+    uint64_t at = threads[t].thread_pointer + kPointerGuard;
+    if (space.readable(at, 8) && heaps::word(at) != 0) return heaps::word(at);
+  }
+  return 0;
+}
+
+class Meanings {
+ public:
+  Meanings(const heaps::Space& space, const BlockMap& blocks, const heaps::Hulls& candidates)
+      : space_(space),
+        blocks_(blocks),
+        disguises_(candidates, find_pointer_guard(space)),
+        packed_(candidates),
+        distances_(candidates) {}
+
+  // Each calls visit(block, form, rank, slot, value) for the words of [start, end) that mean an
+  // unmarked block.
+  template <typename Visit>
+  void aligned(uint64_t start, uint64_t end, Visit visit) const {
+    each_word_that(space_, start, end, disguises_, [&](uint64_t at, uint64_t value) {
+      of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
+        visit(block, form, rank, at, value);
+      });
+    });
+  }
+
+  template <typename Visit>
+  void unaligned(uint64_t start, uint64_t end, Visit visit) const {
+    each_unaligned_that(space_, start, end, packed_, [&](uint64_t at, uint64_t value) {
+      uint64_t block = unmarked(blocks_.block_of(value));
+      // Both ends of the word are in the same block, or in none.
+      if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + 7)) return;
+      bool sure = value == block && PackedFilter::is_unmistakable(value);
+      visit(block, wire::kUnaligned, sure ? kInUse : rank_of(wire::kUnaligned), at, value);
+    });
+  }
+
+  // These words are in blocks. What they say depends on all of the heap: see learn().
+  template <typename Visit>
+  void relative(uint64_t start, uint64_t end, Visit visit) {
+    each_distance(start, end, distances_, [&](Field field, uint64_t target, uint64_t at) {
+      if (!blocks_.is_live(target) || blocks_.is_marked(target)) return;
+      auto standing = fields_.known() ? fields_.standing(field) : RelativeFields::Standing::kSure;
+      if (standing == RelativeFields::Standing::kNone) return;
+      bool sure = standing == RelativeFields::Standing::kSure;
+      visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at,
+            heaps::word(at));
+    });
+  }
+
+  // The same for a word that is in no memory: visit(block, form, rank).
+  template <typename Visit>
+  void of_value(uint64_t value, Visit visit) const {
+    disguises_.each_meaning(value, [&](uint32_t form, uint64_t address) {
+      uint64_t block = form == wire::kOnePastTheEnd ? block_ending_at(address)
+                       : form == wire::kNumber      ? block_starting_at(address)
+                                                    : blocks_.block_of(address);
+      if (unmarked(block) != 0) visit(block, form, rank_of(form));
+    });
+  }
+
+  bool has_learned() const { return fields_.known(); }
+
+  // Counts for all fields of all blocks whether they are distances.
+  void learn() {
+    const RelativeFilter everywhere(blocks_.hulls());
+    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      each_distance(start, end, everywhere, [&](Field field, uint64_t target, uint64_t) {
+        const heaps::Cluster* cluster = blocks_.cluster_of(target);
+        if (cluster != nullptr && cluster->is_inhabited(target))
+          fields_.count(field, blocks_.is_live(target));
+      });
+    });
+    fields_.set_known();
+  }
+
+ private:
+  template <typename Visit>
+  void each_distance(uint64_t start, uint64_t end, const RelativeFilter& filter,
+                     Visit visit) const {
+    Range block{0, 0};  // of the word before
+    each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t) {
+      if (!block.contains(at)) {
+        block.start = blocks_.block_of(at);
+        block.end = block.start != 0 ? blocks_.end_of(block.start) : 0;
+      }
+      if (!block.contains(at)) return;
+      each_target(block, at, [&](Field field, uint64_t target) { visit(field, target, at); });
+    });
+  }
+
+  uint64_t unmarked(uint64_t block) const {
+    return block != 0 && !blocks_.is_marked(block) ? block : 0;
+  }
+
+  uint64_t block_starting_at(uint64_t address) const {
+    return blocks_.is_live(address) ? address : 0;
+  }
+
+  // A block ends inside the granule where the next one's size word is, or with its own mapping: no
+  // other block can begin there. If something else is mapped behind it, the word may mean that.
+  uint64_t block_ending_at(uint64_t value) const {
+    if (value % heaps::kGranule != 8) {
+      if (value % heaps::kPage != 0 || space_.find(value) != nullptr) return 0;
+    }
+    if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
+    uint64_t block = blocks_.block_of(value - 1);
+    return block != 0 && blocks_.end_of(block) == value ? block : 0;
+  }
+
+  const heaps::Space& space_;
+  const BlockMap& blocks_;
+  DisguiseFilter disguises_;
+  PackedFilter packed_;
+  RelativeFilter distances_;
+  RelativeFields fields_;
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,66 @@
+// Pointers that do not begin at a multiple of eight: in packed structures, and in streams of bytes.
+#pragma once
+
+#include "sweeper/host.hpp"
+#include "sweeper/hull_test.hpp"
+
+namespace reachscan::sweeper {
+
+// Tells at which bytes a pointer into one of two ranges may begin. Its high bytes give it away: some
+// zeros, and below them one that says in which part of the address space it points.
+class PackedFilter {
+ public:
+  explicit PackedFilter(const heaps::Hulls& hulls)
+      : hull_(hulls),
+        low_(hulls.low),
+        high_(hulls.high),
+        wide_(control()->wide_words != 0) {}
+
+  // Where a program is loaded at a fixed place, addresses are as small as other numbers.
+  static bool is_unmistakable(uint64_t address) { return address >> 32 != 0; }
+
+  bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
+
+  // Bit i: a pointer may begin at byte i of the 64 at `line`, and is not aligned. Reads seven bytes
+  // behind them.
+  uint64_t passing(uint64_t line) const {
+    constexpr uint64_t kAligned = 0x0101'0101'0101'0101;
+    if (wide_) return (passing_bytes(line) | uint64_t{passing_bytes(line + 32)} << 32) & ~kAligned;
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < heaps::kLine; ++i)
+      if (i % 8 != 0 && passes_at(line + i)) bits |= 1ull << i;
+    return bits;
+  }
+
+ private:
+  // The highest byte of addresses in a range that is not zero, and what it may be.
+  struct TopByte {
+    explicit TopByte(heaps::Range range) {
+      uint64_t last = range.end - 1;
+      while (place > 0 && last >> 8 * place == 0) --place;
+      least = static_cast<uint8_t>(range.start >> 8 * place);
+      most = static_cast<uint8_t>(last >> 8 * place);
+    }
+
+    [[REACHSCAN_WIDE]] arch::ByteMasks match(uint64_t at) const {
+      const arch::Bytes from_least = arch::load_bytes(at + place) - arch::all_bytes(least);
+      arch::ByteMasks fine = from_least <= arch::all_bytes(static_cast<uint8_t>(most - least));
+      for (unsigned above = place + 1; above < 8; ++above)
+        fine &= arch::load_bytes(at + above) == arch::all_bytes(0);
+      return fine;
+    }
+
+    unsigned place = 7;
+    uint8_t least, most;
+  };
+
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint32_t passing_bytes(uint64_t at) const {
+    return arch::bits_of_bytes(low_.match(at) | high_.match(at));
+  }
+
+  HullTest hull_;
+  TopByte low_, high_;
+  bool wide_;
+};
+
+}  // namespace reachscan::sweeper

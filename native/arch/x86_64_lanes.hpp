@@ -38,8 +38,7 @@ using ByteMasks = signed char __attribute__((vector_size(32)));
 // Bit i: byte i is all ones.
 [[REACHSCAN_WIDE]] inline std::uint32_t bits_of_bytes(ByteMasks masks) {
   using Chars = char __attribute__((vector_size(32)));
-  return static_cast<std::uint32_t>(
-      __builtin_ia32_pmovmskb256(reinterpret_cast<Chars>(masks)));
+  return static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(reinterpret_cast<Chars>(masks)));
 }
 
 // Stores those lanes, one after the other, whose bit is set; what is behind them, up to four lanes

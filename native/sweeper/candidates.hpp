@@ -1,8 +1,8 @@
 // The blocks that nothing points to, and for each the word that speaks most for it.
 #pragma once
 
-#include "sweeper/scratch.hpp"
 #include "heaps/block_map.hpp"
+#include "sweeper/scratch.hpp"
 
 namespace reachscan::sweeper {
 
@@ -68,7 +68,8 @@ class Candidates {
     return seen.form != 0 ? &seen : nullptr;
   }
 
-  // Of several words the one that says most counts; of equal ones the first, whoever finds it first.
+  // Of several words the one that says most counts; of equal ones the first, whoever finds it
+  // first.
   void suggest(uint32_t candidate, const Sighting& found) {
     Sighting& seen = sightings_[candidate];
     if (seen.form == 0) {

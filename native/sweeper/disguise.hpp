@@ -39,8 +39,7 @@ class DisguiseFilter {
   unsigned passing(uint64_t line) const {
     if (wide_) return passing_lanes(line);
     unsigned bits = 0;
-    for (unsigned i = 0; i < 8; ++i)
-      bits |= static_cast<unsigned>(passes_at(line + 8 * i)) << i;
+    for (unsigned i = 0; i < 8; ++i) bits |= static_cast<unsigned>(passes_at(line + 8 * i)) << i;
     return bits;
   }
 
@@ -54,8 +53,7 @@ class DisguiseFilter {
     if (kBoxes.contains(value)) visit(wire::kTagged, value << kBoxBits >> kBoxBits);
     if (kDoubles.contains(value)) visit(wire::kNumber, truncated(value));
     if (!kIntegers.contains(value)) return;
-    for (unsigned shift = 1; shift <= kMostShift; ++shift)
-      visit(wire::kNumber, value >> shift);
+    for (unsigned shift = 1; shift <= kMostShift; ++shift) visit(wire::kNumber, value >> shift);
     if ((value >> kDigitBits & 3) == 0)
       visit(wire::kNumber, (value >> 32) << kDigitBits | (value & ((1u << kDigitBits) - 1)));
   }

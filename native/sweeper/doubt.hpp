@@ -59,8 +59,9 @@ class SecondLook {
 
  private:
   void look_at_roots(Roots& roots) {
-    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at,
-                        uint64_t value) { suggest(block, {at, value, 0, form, rank, 0}); };
+    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
+      suggest(block, {at, value, 0, form, rank, 0});
+    };
     roots.each_part([&](uint64_t start, uint64_t end) {
       meanings_.aligned(start, end, found);
       meanings_.unaligned(start, end, found);
@@ -73,8 +74,7 @@ class SecondLook {
   }
 
   void look_at_heap() {
-    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at,
-                        uint64_t value) {
+    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
       if (is_in_reach(at)) suggest(block, {at, value, 0, form, rank, 0});
     };
     bool distances = false;
@@ -88,9 +88,8 @@ class SecondLook {
     });
     if (!distances) return;
     meanings_.learn();
-    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
-      meanings_.relative(start, end, found);
-    });
+    through_heap(blocks_,
+                 [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); });
   }
 
   bool is_in_reach(uint64_t slot) const {
@@ -153,9 +152,8 @@ class SecondLook {
     meanings_.unaligned(start, end, found);
     if (!meanings_.has_learned()) {
       bool distances = false;
-      meanings_.relative(start, end, [&](uint64_t, uint32_t, uint32_t, uint64_t, uint64_t) {
-        distances = true;
-      });
+      meanings_.relative(
+          start, end, [&](uint64_t, uint32_t, uint32_t, uint64_t, uint64_t) { distances = true; });
       if (!distances) return;
       meanings_.learn();
     }
@@ -167,7 +165,7 @@ class SecondLook {
   std::size_t unmarked_;
   Candidates candidates_;
   Meanings meanings_;
-  List<uint32_t> open_;                   // taken, but not yet looked through
+  List<uint32_t> open_;                  // taken, but not yet looked through
   List<uint64_t> doubtful_[kRankCount];  // marked blocks, by rank
   SpinLock lock_;
 };

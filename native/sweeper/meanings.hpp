@@ -60,8 +60,7 @@ class Meanings {
       auto standing = fields_.known() ? fields_.standing(field) : RelativeFields::Standing::kSure;
       if (standing == RelativeFields::Standing::kNone) return;
       bool sure = standing == RelativeFields::Standing::kSure;
-      visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at,
-            heaps::word(at));
+      visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
     });
   }
 

@@ -6,15 +6,12 @@
 
 namespace reachscan::sweeper {
 
-// Tells at which bytes a pointer into one of two ranges may begin. Its high bytes give it away: some
-// zeros, and below them one that says in which part of the address space it points.
+// Tells at which bytes a pointer into one of two ranges may begin. Its high bytes give it away:
+// some zeros, and below them one that says in which part of the address space it points.
 class PackedFilter {
  public:
   explicit PackedFilter(const heaps::Hulls& hulls)
-      : hull_(hulls),
-        low_(hulls.low),
-        high_(hulls.high),
-        wide_(control()->wide_words != 0) {}
+      : hull_(hulls), low_(hulls.low), high_(hulls.high), wide_(control()->wide_words != 0) {}
 
   // Where a program is loaded at a fixed place, addresses are as small as other numbers.
   static bool is_unmistakable(uint64_t address) { return address >> 32 != 0; }

@@ -29,8 +29,7 @@ class RelativeFilter {
   unsigned passing(uint64_t line) const {
     if (wide_) return passing_lanes(line);
     unsigned bits = 0;
-    for (unsigned i = 0; i < 8; ++i)
-      bits |= static_cast<unsigned>(passes_at(line + 8 * i)) << i;
+    for (unsigned i = 0; i < 8; ++i) bits |= static_cast<unsigned>(passes_at(line + 8 * i)) << i;
     return bits;
   }
 

@@ -14,7 +14,8 @@ class Stretches {
   void run() {
     uint64_t bytes = 0;
     for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
-    on_threads(bytes, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
+    on_threads(
+        bytes, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
   }
 
  private:

@@ -113,7 +113,7 @@ void Scene::add_thread_arena() {
 }
 
 void Scene::add_mapped_blocks() {
-  memory.map(kBlocks, 64 * kPage);
+  memory.map(kBlocks, 21 * kPage);
   uint64_t at = kBlocks;
   // Page-aligned blocks keep a header at their base, which is stale after a realloc.
   for (uint64_t offset : {0, 0x10, 0x30, 0xff0, 0x1ff0}) {

@@ -15,12 +15,18 @@ REASONS = {
     model.DEFINITE: "leak",
     model.ONE_PAST_THE_END: "end",
     model.TAGGED: "tag",
+    model.RELATIVE: "relative",
+    model.UNALIGNED: "unaligned",
+    model.NUMBER: "number",
 }
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_each_word_that_could_stand_for_a_pointer(victim: StartVictim, method: str) -> None:
-    target = victim("doubtful")
+@pytest.mark.parametrize("program", ["doubtful", "other_forms"])
+def test_each_word_that_could_stand_for_a_pointer(
+    victim: StartVictim, program: str, method: str
+) -> None:
+    target = victim(program)
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {
         address: REASONS[reason]

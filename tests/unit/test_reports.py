@@ -159,7 +159,7 @@ def columns(line: str) -> int:
     type_name=st.text(),
     message=st.text(max_size=300),
     sizes=st.lists(st.integers(0, 1 << 46), min_size=3, max_size=3),
-    reason=st.integers(0, 4),
+    reason=st.sampled_from(sorted(model.REASONS)),
 )
 @settings(deadline=None)
 def test_text_stays_within_its_width(

@@ -27,7 +27,9 @@ def test_a_clone_that_was_tampered_with(
     target = victim("leak_graph", truth, 100, 10)
     before = relatives(target.pid)
     environment = {"REACHSCAN_HELPER": str(hostile_helper.make(tmp_path, misdeed))}
-    done = run_cli(["scan", target.pid, "--timeout", 5], environment, LITTLE_MEMORY)
+    done = run_cli(
+        ["scan", target.pid, "--method", "clone", "--timeout", 5], environment, LITTLE_MEMORY
+    )
     assert done.status == FAILED, done.talk
     assert MISDEEDS[misdeed] in done.talk
     assert done.talk.count("\n") == 1

@@ -89,7 +89,13 @@ def test_group_stopped_and_continued_alone(
         os.kill(pid, signal.SIGCONT)
         wait_until(lambda: not {"T", "t"} & set(thread_states(pid)), "it goes on")
         watched.assert_unharmed()
-    assert_sound(last_words(victim_process), cut_short=2 * ROUNDS)
+    words = last_words(victim_process)
+    print(words)
+    if killed:
+        # A middleman that the signal reaches in the very moment of the helper's death stops before
+        # it ends, and the kernel tells its parent, whose sleep that interrupts.
+        assert words["errors"].pop("sigchld") + words["errors"].pop("timers") < ROUNDS
+    assert_sound(words, cut_short=2 * ROUNDS)
 
 
 @contextmanager

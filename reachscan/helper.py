@@ -30,6 +30,9 @@ GRACE_SECONDS = 10.0
 LONGEST_REST = 0.1
 """Seconds after which work begins here even if the target still stands still."""
 
+_OOM_SCORE = "/proc/self/oom_score_adj"
+_FIRST_TO_BE_KILLED = "1000"
+
 _BAD_ARGUMENTS = 2
 _KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -103,7 +106,11 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
         TimedOutError: it took longer than the request allows.
     """
     asleep, wake = os.pipe()
-    with os.fdopen(os.memfd_create("talk"), "w+b") as talk, os.fdopen(asleep) as awake:
+    with (
+        _first_to_be_killed(),
+        os.fdopen(os.memfd_create("talk"), "w+b") as talk,
+        os.fdopen(asleep) as awake,
+    ):
         process = _start(request, talk, wake)
         assert process.stdout is not None
         watchdog = _Watchdog(process, request.timeout)
@@ -120,6 +127,27 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
             # A failing write is what lets it stop in good order; a signal would not.
             process.stdout.close()
             _stop(process)
+
+
+@contextmanager
+def _first_to_be_killed() -> Iterator[None]:
+    """If memory runs out that we share with the target, let it be us who goes."""
+    try:
+        with open(_OOM_SCORE) as file:
+            before = file.read()
+        _write(_OOM_SCORE, _FIRST_TO_BE_KILLED)
+    except OSError:  # no /proc that can be written to: it works without
+        yield
+        return
+    try:
+        yield
+    finally:
+        _write(_OOM_SCORE, before)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def _start(request: Request, talk: IO[bytes], wake: int) -> subprocess.Popen[bytes]:

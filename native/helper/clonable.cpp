@@ -66,9 +66,10 @@ bool is_forgotten(pid_t pid) {
 // Memory that the clone takes is charged to the target's control group. If that ran out while the
 // clone is being made, the kernel would have only the target to kill.
 void require_room_in_group(pid_t pid) {
-  std::uint64_t room = memory_headroom(pid);
-  if (room < memory_of_clone(pid))
-    refuse(pid, " has only " + megabytes(room) + " of memory left in its control group", ENOMEM);
+  MemoryRoom room = memory_room(pid);
+  std::uint64_t needed = memory_of_clone(pid, room.together);
+  if (room.bytes < needed)
+    refuse(pid, describe(room) + ", and a clone takes " + megabytes(needed), ENOMEM);
 }
 
 // Where the kernel promises no memory that it does not have, it promises a clone all that the

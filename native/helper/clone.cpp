@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
 
 #include "helper/process.hpp"
 
@@ -53,8 +52,6 @@ Clone::Clone(pid_t pid, std::uint64_t gadget) : Tracee(pid, gadget), memory_(pid
   // Signals to the target's process group reach the clone too; none may run a handler here.
   std::uint64_t all = ~0ull;
   ptrace(PTRACE_SETSIGMASK, pid, sizeof all, &all);
-  // If memory runs out, the clone goes first. Failing to say so harms nobody.
-  std::ofstream("/proc/" + std::to_string(pid) + "/oom_score_adj") << 1000;
 }
 
 void Clone::move_gadget(std::uint64_t gadget) {

@@ -12,10 +12,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "helper/memory_kinds.hpp"
+#include "helper/memory_room.hpp"
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
@@ -56,13 +56,6 @@ bool is_readable(const MapEntry& entry) {
 
 bool changes(const MapEntry& entry) {
   return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;
-}
-
-std::uint64_t kibibytes(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size()));
-  return 0;
 }
 
 // Private anonymous memory is nearly all that a program writes.
@@ -126,13 +119,7 @@ void must(std::int64_t result, const char* what, pid_t pid) {
 }  // namespace
 
 MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory) : pid_(pid), memory_(memory) {
-  std::uint64_t needed = kibibytes("/proc/" + std::to_string(pid) + "/status", "VmRSS:");
-  std::uint64_t available = kibibytes("/proc/meminfo", "MemAvailable:");
-  if (needed > available - available / 10)
-    throw Failure(Step::kReadMemory, "no-memory",
-                  "a copy of the process takes " + std::to_string(needed >> 10) + " MiB and only " +
-                      std::to_string(available >> 10) + " are available",
-                  ENOMEM, pid);
+  require_room_to_copy(pid);
   file_ = memfd_create("reachscan-copy", MFD_CLOEXEC);
   if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kViewBytes)) != 0)
     fail("cannot make a file for the copy", errno, pid);

@@ -20,8 +20,8 @@ namespace reachscan::helper {
 
 class MemoryCopy {
  public:
-  // Throws Failure(kReadMemory, "clone-refused") if the copy would not fit into this machine's
-  // memory.
+  // Throws Failure(kReadMemory, "no-memory") if the copy would not fit into the memory that we may
+  // take.
   MemoryCopy(pid_t pid, const Memory& memory);
   ~MemoryCopy();
   MemoryCopy(const MemoryCopy&) = delete;

@@ -1,9 +1,12 @@
 // reachscan-helper: one scan of one process, its result on stdout in the wire format.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 
 #include "helper/failure.hpp"
 #include "helper/fault_injection.hpp"
+#include "helper/memory_room.hpp"
 #include "helper/options.hpp"
 #include "helper/scan.hpp"
 #include "helper/stream.hpp"
@@ -19,6 +22,7 @@ int main(int argc, char** argv) {
   // A reader that has gone shows as a failed write, which ends the scan in good order.
   signal(SIGPIPE, SIG_IGN);
 
+  make_first_to_be_killed(getpid());
   die_before_call(options.die_at_call);
 
   Stream stream(1, options.wake);

@@ -1,19 +1,41 @@
-// How much memory the kernel would still give: the target's control group, and all processes
-// together.
+// How much memory the kernel would still give: a control group, the machine, and all that it
+// promises to all processes together.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 
+#include "helper/control_groups.hpp"
+
 namespace reachscan::helper {
 
-// In bytes: the least of its memory control group and all groups around that one. Very much if
-// there is no limit, or none that can be seen from here.
-std::uint64_t memory_headroom(pid_t pid);
+struct MemoryRoom {
+  std::uint64_t bytes = kNoLimit;
+  bool certain = true;    // false: the group cannot be seen, and `bytes` is a cautious guess
+  bool together = false;  // where memory runs out, not only the first to go suffers, but all
+};
 
-// What a clone takes at most before the sweeper runs: page tables and the kernel's own records.
-std::uint64_t memory_of_clone(pid_t pid);
+// What the memory control group of a process, the groups around it and the machine have left.
+MemoryRoom memory_room(pid_t pid);
+
+// The same of one group, as its files tell.
+MemoryRoom room_in_group(const ControlGroup& group, std::uint64_t free_swap);
+
+// What a clone takes at least: page tables, the kernel's own records, and what the sweeper needs.
+// If all would suffer, also the copies of what the target writes meanwhile, at most.
+std::uint64_t memory_of_clone(pid_t pid, bool together);
+
+// Throws Failure(kReadMemory, "no-memory") if a copy of the process's memory could be too much for
+// our own group or the machine.
+void require_room_to_copy(pid_t pid);
+
+// " has 12 MiB of memory left in its control group", and whether that is a guess.
+std::string describe(const MemoryRoom& room);
+
+// If memory runs out, that process goes first, and those that it makes from now on. Failing to say
+// so harms nobody.
+void make_first_to_be_killed(pid_t pid);
 
 // How much more memory the kernel would promise, in bytes; very much unless overcommit is strict
 // (vm.overcommit_memory = 2).

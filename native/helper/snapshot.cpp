@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "helper/copy.hpp"
+#include "helper/memory_room.hpp"
 #include "helper/open_files.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
@@ -76,6 +77,8 @@ class CloneMaker : public Maker {
                const std::function<void()>& read_words) override {
     unforked_.capture(memory_);
     made_ = clone_target(freeze, memory_, site_, descriptors_, deadline, read_words);
+    // Before the target, whose score it has, begins to write to what they share.
+    make_first_to_be_killed(made_.clone);
   }
 
   void let_go(Freeze& freeze, Clock::time_point deadline) override {

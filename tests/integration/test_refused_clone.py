@@ -8,11 +8,12 @@ import os
 import resource
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conftest import StartVictim
+from groups import control_group, limit_memory, moved
 from scans import FAILED, PATIENCE, run_cli, scan
 from unharmed import Helper, Watched, assert_sound, children, last_words
 from victims import build, need, thread_states, wait_until
@@ -58,42 +59,12 @@ def test_process_limit(victim: StartVictim, spare: int) -> None:
         assert_sound(last_words(victim_process))
 
 
-@contextmanager
-def control_group(controller: str, pid: int) -> Iterator[Path]:
-    """Put a process into a group of its own; skip where that cannot be done."""
-    first = Path("/sys/fs/cgroup") / controller
-    root = first if first.is_dir() else Path("/sys/fs/cgroup")
-    group = root / f"reachscan-test-{pid}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        if not any(group.glob(f"{controller}.*max*")) and not any(group.glob("*limit_in_bytes")):
-            pytest.skip(f"the {controller} controller is not enabled in {root}")
-        (group / "cgroup.procs").write_text(str(pid))
-        yield group
-        with suppress(ProcessLookupError):  # it may have ended
-            (root / "cgroup.procs").write_text(str(pid))
-    finally:
-        _remove(group)
-
-
-def _remove(group: Path) -> None:
-    end = time.monotonic() + 10
-    while group.exists():
-        try:
-            group.rmdir()
-        except OSError:  # a process that has ended may still be in there for a moment
-            assert time.monotonic() < end, f"{group} cannot be removed"
-
-
 @need_root
 @pytest.mark.parametrize("spare", [0, 1], ids=["first", "second"])
 def test_process_count_of_a_control_group(victim: StartVictim, spare: int) -> None:
     victim_process = victim("checker")
     pid = victim_process.pid
-    with control_group("pids", pid) as group:
+    with control_group("pids") as group, moved(pid, group):
         current = int((group / "pids.current").read_text())
         (group / "pids.max").write_text(str(current + spare))
         assert_served_by_copy(pid, "Resource temporarily unavailable")
@@ -105,15 +76,13 @@ def test_process_count_of_a_control_group(victim: StartVictim, spare: int) -> No
 def test_memory_of_a_control_group(victim: StartVictim, truth: Path, room: int) -> None:
     """A clone's memory counts as the target's: if it ran out, the target would be killed."""
     target = victim("leak_graph", truth, 50_000, LEAKS)
-    with control_group("memory", target.pid) as group:
-        limit = group / "memory.limit_in_bytes"
-        limit = limit if limit.exists() else group / "memory.max"
-        limit.write_text(str(room))
+    with control_group("memory") as group, moved(target.pid, group):
+        limit_memory(group, room)
         done = run_cli([target.pid, "--json"])
         assert target.process.poll() is None, "the target was killed"
         assert done.status == 1, done.talk
         assert json.loads(done.out)["snapshot"]["method"] == "copy"
-        limit.write_text(str(1 << 40))
+        limit_memory(group, 1 << 40)
         target.quit()
 
 

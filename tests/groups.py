@@ -1,0 +1,72 @@
+"""Control groups, in which tests put targets and scans."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path("/sys/fs/cgroup")
+_names = (f"reachscan-test-{os.getpid()}-{number}" for number in count())
+
+
+def _hierarchy(controller: str) -> Path:
+    """Return where the groups of a controller are: in version 2 of the interface all in one."""
+    first = _ROOT / controller
+    return first if first.is_dir() else _ROOT
+
+
+@contextmanager
+def control_group(controller: str) -> Iterator[Path]:
+    """Make a group; skip the test where that cannot be done."""
+    root = _hierarchy(controller)
+    with _group(root) as group:
+        if not any(group.glob(f"{controller}.*max*")) and not any(group.glob("*_in_bytes")):
+            pytest.skip(f"the {controller} controller is not enabled in {root}")
+        yield group
+
+
+@contextmanager
+def _group(root: Path) -> Iterator[Path]:
+    group = root / next(_names)
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        yield group
+    finally:
+        _remove(group)
+
+
+def _remove(group: Path) -> None:
+    end = time.monotonic() + 10
+    while group.exists():
+        try:
+            group.rmdir()
+        except OSError:  # a process that has ended may still be in there for a moment
+            assert time.monotonic() < end, f"{group} cannot be removed"
+
+
+@contextmanager
+def moved(pid: int, group: Path) -> Iterator[None]:
+    """Put a process into a group, and at the end back into the outermost one."""
+    (group / "cgroup.procs").write_text(str(pid))
+    yield
+    with suppress(ProcessLookupError):  # it may have ended
+        (group.parent / "cgroup.procs").write_text(str(pid))
+
+
+def entering(group: Path) -> list[str]:
+    """Return the command that runs another one inside of a group."""
+    return ["/bin/sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(group)]
+
+
+def limit_memory(group: Path, size: int) -> None:
+    old = group / "memory.limit_in_bytes"
+    (old if old.exists() else group / "memory.max").write_text(str(size))

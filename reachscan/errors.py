@@ -135,6 +135,12 @@ class NoMemoryError(ReachscanError):
     default_next_step = "free some memory, or scan from outside of the target's container"
 
 
+class TooLargeError(ReachscanError):
+    """The kernel tells more about the target than can be read."""
+
+    default_next_step = "a core file of it (gcore) can be looked at with a debugger"
+
+
 class UnsupportedMethodError(ReachscanError):
     """The helper cannot capture memory in the way that was asked for."""
 
@@ -213,6 +219,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "unstoppable": UnstoppableError,
     "pause-too-long": PauseTooLongError,
     "no-memory": NoMemoryError,
+    "too-large": TooLargeError,
     "unsupported-method": UnsupportedMethodError,
     "timeout": TimedOutError,
     "internal": InternalError,

@@ -19,6 +19,11 @@ namespace {
 
 using wire::Step;
 
+constexpr std::size_t kMostArguments = 64 << 10;
+// Mapping lists are the longest: a line for each mapping, and those of a process are counted in
+// ten thousands.
+constexpr std::size_t kMostText = 512u << 20;
+
 std::string proc_path(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
@@ -81,20 +86,31 @@ MapEntry parse_map_line(std::string_view line) {
   return entry;
 }
 
-}  // namespace
-
-std::string read_proc_file(pid_t pid, const char* name, Step step) {
+// The begin of a file, at least so much of it.
+std::string read_up_to(std::size_t most, pid_t pid, const char* name, Step step) {
   int fd = open(proc_path(pid, name).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail_to_read(pid, name, step, errno);
   std::string text;
   char buffer[1 << 16];
   ssize_t length;
-  while ((length = read(fd, buffer, sizeof buffer)) > 0)
+  while (text.size() < most && (length = read(fd, buffer, sizeof buffer)) > 0)
     text.append(buffer, static_cast<std::size_t>(length));
   int error = errno;
   close(fd);
+  if (text.size() >= most) return text;
   if (length < 0) fail_to_read(pid, name, step, error);
   return text;
+}
+
+}  // namespace
+
+std::string read_proc_file(pid_t pid, const char* name, Step step) {
+  std::string text = read_up_to(kMostText, pid, name, step);
+  if (text.size() < kMostText) return text;
+  throw Failure(step, "too-large",
+                proc_path(pid, name) + " is longer than " + std::to_string(kMostText >> 20) +
+                    " MiB, more than any program needs",
+                EFBIG, pid);
 }
 
 std::string try_read_proc_file(pid_t pid, const char* name) {
@@ -180,7 +196,9 @@ std::string status_field(pid_t pid, pid_t tid, const char* field) {
 }
 
 std::vector<std::string> command_line(pid_t pid) {
-  std::string text = read_proc_file(pid, "cmdline", Step::kOpenTarget);
+  // A program can make it as long as it likes (PR_SET_MM).
+  std::string text = read_up_to(kMostArguments, pid, "cmdline", Step::kOpenTarget);
+  text.resize(std::min(text.size(), kMostArguments));
   std::vector<std::string> arguments;
   for (std::size_t start = 0; start < text.size();) {
     std::size_t end = std::min(text.find('\0', start), text.size());

@@ -22,8 +22,8 @@ struct MapEntry {
   std::string path;     // as the kernel prints it; empty for plain anonymous memory
 };
 
-// A small file of /proc, whole. Throws Failure(step): "target-exited" if the process is gone,
-// "not-permitted" if the kernel refuses.
+// A file of /proc, whole. Throws Failure(step): "target-exited" if the process is gone,
+// "not-permitted" if the kernel refuses, "too-large" if it does not end within reason.
 std::string read_proc_file(pid_t pid, const char* name, wire::Step step);
 
 // The same, but empty if it cannot be read: threads and file descriptors come and go.
@@ -51,6 +51,7 @@ std::vector<pid_t> children_of(pid_t pid);
 // it or the thread has ended.
 std::string status_field(pid_t pid, pid_t tid, const char* field);
 
+// The first 64 KiB of it.
 std::vector<std::string> command_line(pid_t pid);
 std::string executable_path(pid_t pid);
 std::string thread_name(pid_t pid, pid_t tid);

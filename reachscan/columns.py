@@ -127,8 +127,8 @@ class _Leaks:
 
 def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     reasons = np.zeros(count, np.uint8)
-    # Each leak begins one range at most; the last range, of all leaks, is the helper's.
-    if len(doubts) > count + 1 or sum(doubt.count for doubt in doubts) > len(model.REASONS) * count:
+    # Each leak begins one range at most; the last two, of all leaks, are the helper's.
+    if len(doubts) > count + 2 or sum(doubt.count for doubt in doubts) > len(model.REASONS) * count:
         raise errors.StreamError("the stream is damaged: it doubts leaks too often")
     for doubt in doubts:
         if doubt.first + doubt.count > count or doubt.reason not in model.REASONS:

@@ -38,17 +38,24 @@ void look_at_descriptor(pid_t pid, const std::string& name, KernelHeld& held) {
   }
 }
 
-// `flags`: 0 for the thread's own queue, PTRACE_PEEKSIGINFO_SHARED for that of the process.
-void add_signal_values(pid_t tid, std::uint32_t flags, std::vector<std::uint64_t>& words) {
+// For each signal the kernel goes through the queue from its begin: a thousand take a millisecond,
+// a hundred thousand would take minutes.
+constexpr std::uint64_t kMostSignals = 1024;
+
+// `flags`: 0 for the thread's own queue, PTRACE_PEEKSIGINFO_SHARED for that of the process. False
+// if not the whole queue was read.
+bool add_signal_values(pid_t tid, std::uint32_t flags, std::vector<std::uint64_t>& words) {
   std::array<siginfo_t, 32> pending;
   __ptrace_peeksiginfo_args request{0, flags, static_cast<std::int32_t>(pending.size())};
-  for (;;) {
+  while (request.off < kMostSignals) {
     long count = ptrace(PTRACE_PEEKSIGINFO, tid, &request, pending.data());
     for (long i = 0; i < count; ++i)
       words.push_back(reinterpret_cast<std::uint64_t>(pending[i].si_value.sival_ptr));
-    if (count < static_cast<long>(pending.size())) return;
+    if (count < static_cast<long>(pending.size())) return true;
     request.off += static_cast<std::uint64_t>(count);
   }
+  request.nr = 1;
+  return ptrace(PTRACE_PEEKSIGINFO, tid, &request, pending.data()) <= 0;
 }
 
 }  // namespace
@@ -61,11 +68,12 @@ bool handles_signals(pid_t pid) {
   return (signals & ~kOfLibrary) != 0;
 }
 
-std::vector<std::uint64_t> pending_signal_words(const std::vector<pid_t>& threads) {
-  std::vector<std::uint64_t> words;
-  for (pid_t tid : threads) add_signal_values(tid, 0, words);
-  if (!threads.empty()) add_signal_values(threads.front(), PTRACE_PEEKSIGINFO_SHARED, words);
-  return words;
+bool add_pending_signal_words(const std::vector<pid_t>& threads,
+                              std::vector<std::uint64_t>& words) {
+  bool all = true;
+  for (pid_t tid : threads) all &= add_signal_values(tid, 0, words);
+  if (!threads.empty()) all &= add_signal_values(threads.front(), PTRACE_PEEKSIGINFO_SHARED, words);
+  return all;
 }
 
 KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory) {

@@ -25,8 +25,8 @@ KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory);
 // the kernel knows.
 bool handles_signals(pid_t pid);
 
-// Values that wait with signals for a thread, or for its whole process (sigqueue(), timers). The
-// threads must be stopped by us.
-std::vector<std::uint64_t> pending_signal_words(const std::vector<pid_t>& threads);
+// Adds the values that wait with signals for a thread, or for its whole process (sigqueue(),
+// timers). The threads must be stopped by us. False if there were too many to read them all.
+bool add_pending_signal_words(const std::vector<pid_t>& threads, std::vector<std::uint64_t>& words);
 
 }  // namespace reachscan::helper

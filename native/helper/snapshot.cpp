@@ -203,13 +203,11 @@ std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const Snapsho
   return std::make_unique<CloneMaker>(pid, memory, plan.site);
 }
 
-RegisterWords read_words_of(Freeze& freeze) {
-  RegisterWords words = freeze.read_register_words();
+void read_words(Freeze& freeze, Snapshot& snapshot) {
+  snapshot.words = freeze.read_register_words();
   std::vector<pid_t> tids;
   for (const StoppedThread& thread : freeze.threads()) tids.push_back(thread.tid);
-  std::vector<std::uint64_t> values = pending_signal_words(tids);
-  words.values.insert(words.values.end(), values.begin(), values.end());
-  return words;
+  snapshot.signals_left_out = !add_pending_signal_words(tids, snapshot.words.values);
 }
 
 void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPlan& plan,
@@ -221,7 +219,7 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
   }
   watch.lap("quiesce");
   if (!snapshot.quiet) return;
-  maker.capture(freeze, freeze.deadline(), [&] { snapshot.words = read_words_of(freeze); });
+  maker.capture(freeze, freeze.deadline(), [&] { read_words(freeze, snapshot); });
   maker.let_go(freeze, freeze.deadline());
   watch.lap(plan.method == Method::kClone ? "clone" : "copy");
 }

@@ -227,23 +227,35 @@ class BlockMap {
       inhabited_tracts_ += cluster_of(region.start)->note_region(region.start, region.end);
   }
 
-  void sort_regions() {
-    sort(regions, [](const Region& a, const Region& b) { return a.start < b.start; });
+  void sort_regions() { sort(regions, starts_before); }
+
+  // Claims memory that overlaps no other region. False if there is no room.
+  bool add_region(const Region& region) {
+    if (!regions.push(region)) return false;
+    // The list consists of sorted pieces: one for each bit of its length, the largest first.
+    std::size_t piece = regions.size() & (~regions.size() + 1);
+    sort(regions.end() - piece, piece, starts_before);
+    return true;
+  }
+
+  // A region that overlaps `range`, null if there is none. At any time: heaps can have many
+  // regions, and each must be held against all others.
+  const Region* region_in(Range range) const {
+    const Region* piece = regions.begin();
+    for (std::size_t left = regions.size(); left > 0;) {
+      std::size_t length = std::size_t{1} << (63 - __builtin_clzll(left));
+      const Region* next = first_ending_behind(range.start, piece, length);
+      if (next != piece + length && next->start < range.end) return next;
+      piece += length;
+      left -= length;
+    }
+    return nullptr;
   }
 
   // The region around `address`, null if there is none. After finish().
   const Region* region_of(uint64_t address) const {
-    std::size_t low = 0, high = regions.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (regions[middle].end <= address) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    bool inside = low < regions.size() && regions[low].contains_start(address);
-    return inside ? &regions[low] : nullptr;
+    const Region* region = first_ending_behind(address, regions.begin(), regions.size());
+    return region != regions.end() && region->contains_start(address) ? region : nullptr;
   }
 
   List<Region> regions;
@@ -252,6 +264,23 @@ class BlockMap {
   static constexpr uint64_t kGap = 1ull << 38;
   static constexpr std::size_t kMaxClusters = 8;
   static constexpr std::size_t kMaxRegions = 1 << 20;
+
+  static bool starts_before(const Region& a, const Region& b) { return a.start < b.start; }
+
+  // Of sorted regions.
+  static const Region* first_ending_behind(uint64_t address, const Region* regions,
+                                           std::size_t count) {
+    std::size_t low = 0, high = count;
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (regions[middle].end <= address) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return regions + low;
+  }
 
   Range hull_of(std::size_t first, std::size_t end) const {
     const Cluster& last = clusters_[end - 1];

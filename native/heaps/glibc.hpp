@@ -26,6 +26,7 @@ class Walker {
       : arenas(map, kMaxArenas),
         threads{threads, thread_count, {map, kMaxEndedThreads}},
         space_(space),
+        map_(map),
         votes_(static_cast<CacheVotes*>(map(sizeof(CacheVotes)))) {
     instance_count = find_instances(space, instances);
   }
@@ -62,7 +63,7 @@ class Walker {
     Verdict verdict = complete_main_arenas({blocks, totals, on_threads});
     if (verdict.fine()) verdict = claim_mapped(blocks);
     if (!verdict.fine()) return verdict;
-    if (!find_ended_threads(space_, threads)) return {Verdict::kNoMemory, nullptr, 0};
+    if (!find_ended_threads(space_, threads, map_)) return {Verdict::kNoMemory, nullptr, 0};
     return drop_free_lists(blocks);
   }
 
@@ -75,6 +76,9 @@ class Walker {
   uint64_t mapped_found = 0;
 
  private:
+  static constexpr uint64_t kProofs = 1 << 22;  // steps, to find where a main heap begins
+  static constexpr uint64_t kCacheChecks = 16;  // of each block: they belong to one cache
+
   Verdict claim_instance(std::size_t index, const Enumeration& found) {
     const Instance& instance = instances[index];
     std::size_t first = arenas.size();
@@ -118,17 +122,20 @@ class Walker {
   Params find_main_heap(const Instance& instance, const Arena& main_arena) {
     uint64_t top = main_arena.top(instance.layout);
     bool unused = !has_memory(instance.layout, main_arena);
+    Budget proofs(kProofs);
     Params params = find_params(space_, instance, [&](const Params& candidate) {
       if (candidate.sbrk_base == 0) return unused || !is_contiguous(main_arena);
-      return !unused && proves_main_heap(space_, instance, main_arena, candidate.sbrk_base);
+      return !unused && proves_main_heap(space_, instance, main_arena, candidate.sbrk_base, proofs);
     });
     if (params.found || unused) return params;
     for (const abi::Mapping& m : space_) {
       if ((m.flags & abi::kProgramBreak) == 0) continue;
-      uint64_t start = resume_after_gap(m.start, space_.anonymous_run(m.start).end, top);
+      uint64_t limit = space_.anonymous_run(m.start).end;
+      Budget budget = Budget::of_walks(limit - m.start, kMinChunk);
+      uint64_t start = resume_after_gap(m.start, limit, top, budget);
       // A start behind damaged chunks would pass for the whole heap, were it not for the account.
       if (start != 0 && is_contiguous(main_arena) &&
-          proves_main_heap(space_, instance, main_arena, start))
+          proves_main_heap(space_, instance, main_arena, start, proofs))
         params.sbrk_base = start;
       break;
     }
@@ -137,22 +144,46 @@ class Walker {
 
   Verdict claim_mapped(BlockMap& blocks) {
     if (mapped_known_ && mapped_expected == 0) return {};
-    MappedChunks mapped(space_, threads.running, threads.running_count, blocks, totals);
+    List<Range> stacks = running_stacks();
+    MappedChunks mapped(space_, stacks, blocks, totals);
     Verdict verdict = mapped.claim_all(mapped_expected);
     if (mapped_known_) mapped.drop_surplus(mapped_expected);
     mapped_found = mapped.count;
     return verdict;
   }
 
+  // The stacks that threads run on, in order and apart.
+  List<Range> running_stacks() {
+    List<Range> stacks(map_, threads.running_count);
+    for (std::size_t t = 0; t < threads.running_count; ++t) {
+      Range stack = running_stack(space_, threads.running[t]);
+      if (stack.start < stack.end) stacks.push(stack);
+    }
+    sort(stacks, [](const Range& a, const Range& b) { return a.start < b.start; });
+    std::size_t kept = 0;
+    for (const Range& stack : stacks) {
+      if (kept > 0 && stack.start <= stacks[kept - 1].end) {
+        if (stacks[kept - 1].end < stack.end) stacks[kept - 1].end = stack.end;
+      } else {
+        stacks[kept++] = stack;
+      }
+    }
+    while (stacks.size() > kept) stacks.pop();
+    return stacks;
+  }
+
   Verdict drop_free_lists(BlockMap& blocks) {
     CachePlan first;
+    Budget checks(kCacheChecks * (totals.blocks + kMostCached));
     // Each copy of the library has a cache of its own in each thread.
     for (std::size_t i = 0; i < instance_count; ++i) {
       uint32_t least = i == 0 ? 1 : kFilled;
-      CachePlan plan = plan_caches(space_, blocks, threads, least, *votes_);
+      CachePlan plan = plan_caches(space_, blocks, threads, least, *votes_, checks);
+      if (checks.empty())
+        return invalid("too many blocks look like a thread's cache of free chunks", plan.offset);
       if (!plan.found) break;
       if (i == 0) first = plan;
-      Verdict verdict = drop_caches(space_, blocks, totals, threads, plan);
+      Verdict verdict = drop_caches(space_, blocks, totals, threads, plan, checks);
       if (!verdict.fine()) return verdict;
     }
     for (const Arena& arena : arenas) {
@@ -164,6 +195,7 @@ class Walker {
   }
 
   const Space& space_;
+  MapMemory map_;
   CacheVotes* votes_;
   bool mapped_known_ = true;
   Account account_;

@@ -50,6 +50,30 @@ struct Totals {
   }
 };
 
+// Steps of a search that damaged or hostile memory could make take forever, though no healthy heap
+// comes near them. Who runs out of them must refuse.
+class Budget {
+ public:
+  explicit Budget(uint64_t steps) : left_(steps) {}
+
+  // For proving by walks where chunks are: each may begin anywhere and fail at the far end. All the
+  // chunks that there can be are more than enough.
+  static Budget of_walks(uint64_t bytes, uint64_t least_chunk) {
+    constexpr uint64_t kLeast = 1 << 20;
+    return Budget(kLeast + bytes / least_chunk);
+  }
+
+  // False when it is used up.
+  bool spend(uint64_t steps) {
+    left_ -= steps < left_ ? steps : left_;
+    return left_ > 0;
+  }
+  bool empty() const { return left_ == 0; }
+
+ private:
+  uint64_t left_;
+};
+
 // Calls work(context) on as many threads as there are, if so many bytes are worth it, and returns
 // when all are done.
 using OnThreads = void (*)(uint64_t bytes, void (*work)(void* context), void* context);

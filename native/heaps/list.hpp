@@ -42,7 +42,7 @@ class List {
 
 // Heapsort: no recursion, no extra memory, no library.
 template <typename T, typename Less>
-void sort(List<T>& list, Less less) {
+void sort(T* list, std::size_t size, Less less) {
   auto sift = [&](std::size_t root, std::size_t count) {
     for (std::size_t child; (child = 2 * root + 1) < count; root = child) {
       if (child + 1 < count && less(list[child], list[child + 1])) ++child;
@@ -52,13 +52,18 @@ void sort(List<T>& list, Less less) {
       list[child] = held;
     }
   };
-  for (std::size_t i = list.size() / 2; i-- > 0;) sift(i, list.size());
-  for (std::size_t last = list.size(); last-- > 1;) {
+  for (std::size_t i = size / 2; i-- > 0;) sift(i, size);
+  for (std::size_t last = size; last-- > 1;) {
     T held = list[0];
     list[0] = list[last];
     list[last] = held;
     sift(0, last);
   }
+}
+
+template <typename T, typename Less>
+void sort(List<T>& list, Less less) {
+  sort(list.begin(), list.size(), less);
 }
 
 }  // namespace reachscan::heaps

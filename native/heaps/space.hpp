@@ -110,6 +110,15 @@ class Space {
            (m.flags & (abi::kFileBacked | abi::kFollowsFile)) != 0 && (m.flags & kUntouchable) == 0;
   }
 
+  // Whether all of [start, end) is such memory.
+  bool is_anonymous(uint64_t start, uint64_t end) const {
+    for (const abi::Mapping* m = find(start); m != nullptr && is_anonymous(*m); ++m) {
+      if (end <= m->end) return true;
+      if (m + 1 == this->end() || m[1].start != m->end) return false;
+    }
+    return false;
+  }
+
   // The run of adjacent anonymous mappings around `address` that the program may use at all.
   Range accessible_run(uint64_t address) const {
     const abi::Mapping* m = find(address);

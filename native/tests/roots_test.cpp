@@ -31,7 +31,7 @@ struct Scene {
     const heaps::Space& space = graph.memory.space();
     heaps::glibc::Threads all{
         threads.data(), threads.size(), {sweeper::map_memory, heaps::glibc::kMaxEndedThreads}};
-    CHECK(heaps::glibc::find_ended_threads(space, all));
+    CHECK(heaps::glibc::find_ended_threads(space, all, sweeper::map_memory));
     sweeper::Roots roots(space, graph.blocks, all);
     exclude(roots);
     sweeper::Marker marker = graph.marker();

@@ -23,16 +23,14 @@ struct Account {
 // Someone else moved the break: the arena goes on behind that memory, at an address that only a
 // walk which ends well can prove. Returns 0 if there is none, or if that memory is so full of what
 // looks like chunks that the search would take forever.
-inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
-  uint64_t walked = 0;
+inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top, Budget& budget) {
   for (uint64_t chunk = align_up(from, kGranule); chunk + kMinChunk <= limit; chunk += kGranule) {
     uint64_t raw = raw_size(chunk);
     if ((raw & kFlagBits) != kPrevInUse || chunk_size(chunk) > limit - chunk) continue;
     if (chunk != top && chunk_size(chunk) < kMinChunk) continue;
     Run run = probe_run(chunk, limit, top);
     if (run.valid) return chunk;
-    walked += run.chunks;
-    if (walked > limit - from) return 0;
+    if (!budget.spend(run.chunks)) return 0;
   }
   return 0;
 }
@@ -41,21 +39,20 @@ inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top) {
 inline Run claim_break_runs(uint64_t start, uint64_t limit, uint64_t top, const Enumeration& found,
                             Account& account) {
   Run run;
+  Budget budget = Budget::of_walks(limit - start, kMinChunk);
   while (start != 0) {
     run = claim_run(start, limit, top, {start, 0, wire::kProgramBreak, 0, 8, 0}, found);
     if (!run.valid) return run;
     found.totals.add(run.totals);
     account.found += run.end - start;
-    start = run.reached_top ? 0 : resume_after_gap(run.end, limit, top);
+    start = run.reached_top ? 0 : resume_after_gap(run.end, limit, top, budget);
     if (start != 0) account.gaps += start - run.end;
   }
   return run;
 }
 
 inline bool claimed(const BlockMap& blocks, uint64_t address) {
-  for (const Region& region : blocks.regions)
-    if (address >= region.start && address < region.end) return true;
-  return false;
+  return blocks.region_in({address, address + 1}) != nullptr;
 }
 
 // The run from `page` on, if it may be a region that the main arena got from mmap: whole pages,
@@ -88,13 +85,19 @@ struct Tops {
 // cannot be told.
 inline Verdict claim_mapped_regions(const Space& space, const Tops& tops, const Enumeration& found,
                                     Account& account) {
+  uint64_t bytes = 0;
+  for (const abi::Mapping& m : space) bytes += Space::is_written_anonymous(m) ? m.end - m.start : 0;
+  Budget budget = Budget::of_walks(bytes, kMinChunk);
+  Range around{0, 0};
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
-    uint64_t limit = space.anonymous_run(m.start).end;
+    if (!around.contains(m.start)) around = space.anonymous_run(m.start);
     for (uint64_t page = m.start; page < m.end;) {
       uint64_t top = tops.next(page);
-      Run run = probe_mapped_region(found.blocks, page, limit, top);
+      Run run = probe_mapped_region(found.blocks, page, around.end, top);
       if (!run.valid) {
+        if (!budget.spend(run.chunks))
+          return invalid("too much memory looks like regions of the main heap", page);
         page += kPage;
         continue;
       }
@@ -119,13 +122,16 @@ inline uint64_t system_mem(const ArenaLayout& layout, const Arena& arena) {
 // Whether the main heap starts at `base`: the chunks from there must line up, and the arena must
 // have got as much memory as lies between there and its end.
 inline bool proves_main_heap(const Space& space, const Instance& instance, const Arena& arena,
-                             uint64_t base) {
+                             uint64_t base, Budget& budget) {
   uint64_t top = arena.top(instance.layout);
   uint64_t start = align_up(base, kGranule);
   if (!space.readable(top, kHeader)) return false;
   // If these line up, so do the others, or the heap is damaged wherever it starts.
   constexpr uint64_t kEnough = 1 << 16;
-  if (!probe_run(start, space.anonymous_run(start).end, top, kEnough).valid) return false;
+  constexpr uint64_t kOfOneProof = 1 << 10;
+  if (!budget.spend(kOfOneProof)) return false;
+  Run run = probe_run(start, space.anonymous_run(start).end, top, kEnough);
+  if (!budget.spend(run.chunks) || !run.valid) return false;
   if (!is_contiguous(arena)) return start != top;
   return top + chunk_size(top) - base - system_mem(instance.layout, arena) < kPage;
 }
@@ -168,14 +174,15 @@ inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout,
   uint64_t heap = heap_of(space, top, arena.address);
   bool newest = true;
   for (std::size_t guard = 0; heap != 0 && guard < (1u << 16); ++guard, newest = false) {
-    if (!space.readable(heap, info_size) || word(heap) != arena.address ||
-        claimed(found.blocks, heap))
+    if (!space.readable(heap, info_size) || word(heap) != arena.address)
       return invalid("a thread heap does not belong to its arena", heap);
     uint64_t start =
         heap == first ? align_up(arena.address + layout.size, kGranule) : heap + info_size;
     uint64_t limit = heap + word(heap + 16);
-    if (limit <= start || space.anonymous_run(heap).end < limit)
+    if (limit <= start || !space.is_anonymous(heap, limit))
       return invalid("a thread heap is larger than its memory", heap);
+    if (found.blocks.region_in({heap, limit}) != nullptr)
+      return invalid("a thread heap overlaps another one", heap);
     Region region{heap, limit, wire::kThreadHeap, arena.ordinal, 8, 0};
     Run run = claim_run(start, limit, newest ? top : 0, region, found);
     if (!run.valid || run.reached_top != newest)

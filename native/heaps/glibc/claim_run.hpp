@@ -43,7 +43,9 @@ class RunClaim {
     uint64_t length = (end_ - start) / kMostLegs;
     if (length < kLeastLeg) length = kLeastLeg;
     add_leg({limit, top, start});
-    if (any_region_in({start, limit})) return;
+    // A guess, which only `limit` stops, could find the blocks of another region; dropping what it
+    // found would drop these.
+    if (end_ - start <= length || blocks.region_in({start, limit}) != nullptr) return;
     for (uint64_t at = start + length; at < end_ && count_ < kMostLegs; at += length)
       if (uint64_t chunk = guess_chunk(at, limit, top)) add_leg({limit, top, chunk});
   }
@@ -104,14 +106,6 @@ class RunClaim {
 
     bool goes_on() const { return walk.goes_on() && walk.chunk < stop; }
   };
-
-  // A guess, which only `limit` stops, could find the blocks of another region; dropping what it
-  // found would drop these.
-  bool any_region_in(Range range) const {
-    for (const Region& region : blocks_.regions)
-      if (range.contains(region.start)) return true;
-    return false;
-  }
 
   static uint64_t guess_chunk(uint64_t from, uint64_t limit, uint64_t top) {
     from &= ~(kGranule - 1);
@@ -184,7 +178,8 @@ inline Run claim_run(uint64_t start, uint64_t limit, uint64_t top, Region region
   if (!run.valid) return run;
   if (region.end < run.end) region.end = run.end;
   found.blocks.add_boundary(align_up(region.end, kGranule));
-  run.valid = found.blocks.regions.push(region);
+  run.valid = found.blocks.region_in({region.start, region.end}) == nullptr &&
+              found.blocks.add_region(region);
   return run;
 }
 

@@ -11,6 +11,8 @@ constexpr std::size_t kMaxInstances = 16;
 constexpr std::size_t kMaxArenas = abi::QuiesceHint::kMaxMutexes;
 // A list that is being changed has a few broken bins at most.
 constexpr unsigned kMinConsistentBins = 120;
+// Steps of the search; a ring that is none may be followed from each word of a module's data.
+constexpr uint64_t kSearch = 1 << 23;
 // Thread arenas lie right behind the heap_info at the start of an aligned heap.
 constexpr uint64_t kHeapAlignment = 1 << 20;
 constexpr uint64_t kHeapInfoUntil234 = 0x20;
@@ -23,11 +25,12 @@ inline bool is_thread_arena(const Space& space, uint64_t arena) {
 }
 
 // Number of arenas on the ring that starts with main_arena, 0 if it is no ring.
-inline std::size_t ring_length(const Space& space, uint64_t main_arena, const ArenaLayout& layout) {
+inline std::size_t ring_length(const Space& space, uint64_t main_arena, const ArenaLayout& layout,
+                               Budget& budget) {
   uint64_t arena = word(main_arena + layout.next);
   for (std::size_t length = 1; length <= kMaxArenas; ++length) {
     if (arena == main_arena) return length;
-    if (!is_thread_arena(space, arena)) return 0;
+    if (!budget.spend(1) || !is_thread_arena(space, arena)) return 0;
     arena = word(arena + layout.next);
   }
   return 0;
@@ -56,13 +59,15 @@ inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout&
 }
 
 // Reads an Instance whose `next` field may stand at `field`; false if it does not.
-inline bool instance_at(const Space& space, uint64_t field, const abi::Mapping& m,
-                        Instance& found) {
+inline bool instance_at(const Space& space, uint64_t field, const abi::Mapping& m, Instance& found,
+                        Budget& budget) {
   uint64_t next = word(field);
   for (const ArenaLayout& layout : {kFrom227, kFrom243, kUntil226}) {
     uint64_t arena = field - layout.next;
     if (next != arena && !is_thread_arena(space, next)) continue;
-    if (!space.readable(arena, layout.size) || ring_length(space, arena, layout) == 0) continue;
+    if (!space.readable(arena, layout.size) || ring_length(space, arena, layout, budget) == 0)
+      continue;
+    if (!budget.spend(kBinPairs)) return false;
     Bins bins = classify_bins(space, arena, layout);
     if (bins == Bins::kNone) continue;
     found = {arena, layout, m.file, bins == Bins::kUsed};
@@ -73,6 +78,7 @@ inline bool instance_at(const Space& space, uint64_t field, const abi::Mapping& 
 
 inline std::size_t find_instances(const Space& space, Instance (&found)[kMaxInstances]) {
   std::size_t count = 0;
+  Budget budget(kSearch);
   for (const abi::Mapping& m : space) {
     if (!Space::is_module_data(m)) continue;
     for (uint64_t field = align_up(m.start, 8); field + 8 <= m.end; field += 8) {
@@ -81,7 +87,7 @@ inline std::size_t find_instances(const Space& space, Instance (&found)[kMaxInst
       bool promising = field - next <= kFrom227.next || offset == kHeapInfoUntil234 ||
                        offset == kHeapInfoFrom235;
       if (!promising || count == kMaxInstances) continue;
-      if (instance_at(space, field, m, found[count])) ++count;
+      if (instance_at(space, field, m, found[count], budget)) ++count;
     }
   }
   return count;

@@ -19,14 +19,14 @@ inline uint64_t follow(uint64_t link_address, Links links) {
 constexpr std::size_t kBadList = ~std::size_t{0};
 
 // Length of a list of blocks (user addresses) that starts with `user`; kBadList if it leaves the
-// known blocks, holds one whose chunk size `fits` refuses, or is longer than `limit`.
+// known blocks, holds one whose chunk size `fits` refuses, is longer than `limit` or the budget.
 template <typename Fits>
 std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, std::size_t limit,
-                        Fits fits) {
+                        Budget& budget, Fits fits) {
   std::size_t length = 0;
   for (; user != 0; user = follow(user, links)) {
     if (!blocks.is_live(user) || !fits(chunk_size(user - kHeader))) return kBadList;
-    if (++length > limit) return kBadList;
+    if (++length > limit || !budget.spend(1)) return kBadList;
   }
   return length;
 }
@@ -80,14 +80,14 @@ struct CacheCheck {
 // Whether `cache` is a consistent cache of this shape: every list stays in blocks of its bin's
 // size, and its length agrees with its counter.
 inline CacheCheck check_cache(const BlockMap& blocks, uint64_t cache, const CacheShape& shape,
-                              Links links) {
+                              Links links, Budget& budget) {
   CacheCheck check;
   uint64_t slots = 0;
   for (unsigned bin = 0; bin < shape.bins; ++bin) {
     uint64_t head = word(cache + shape.entries + 8ull * bin);
     uint64_t counter = cache_counter(cache, shape, bin);
     std::size_t limit = shape.counts_free ? kMostCached : counter;
-    std::size_t length = list_length(blocks, head, links, limit, [&](uint64_t size) {
+    std::size_t length = list_length(blocks, head, links, limit, budget, [&](uint64_t size) {
       return fits_cache_bin(shape, bin, size);
     });
     if (length == kBadList) return check;

@@ -63,23 +63,19 @@ inline bool mapped_chunk_at(uint64_t base, uint64_t limit, MappedChunk& chunk) {
 
 // The stack that a thread runs on; what lies there may look like anything. If the library did not
 // make it, it reaches from the stack pointer to the end of the mapping, as far as one can tell.
-inline Range running_stack(const Space& space, const abi::Mapping& m, const abi::Thread& thread) {
+inline Range running_stack(const Space& space, const abi::Thread& thread) {
   Range own = stack_of(space, thread.thread_pointer);
   if (own.contains(thread.sp)) return own;
-  if (thread.sp < m.start || thread.sp >= m.end) return {0, 0};
-  return {thread.sp & ~(kPage - 1), m.end};
+  const abi::Mapping* m = space.find(thread.sp);
+  return m == nullptr ? Range{0, 0} : Range{thread.sp & ~(kPage - 1), m->end};
 }
 
 // Finds the mapped blocks and claims their memory.
 class MappedChunks {
  public:
-  MappedChunks(const Space& space, const abi::Thread* threads, std::size_t thread_count,
-               BlockMap& blocks, Totals& totals)
-      : space_(space),
-        threads_(threads),
-        thread_count_(thread_count),
-        blocks_(blocks),
-        totals_(totals) {}
+  // `stacks`: those that threads run on, in order and apart.
+  MappedChunks(const Space& space, const List<Range>& stacks, BlockMap& blocks, Totals& totals)
+      : space_(space), stacks_(stacks), blocks_(blocks), totals_(totals) {}
 
   // `expected`: how many there are, as far as the library knows.
   Verdict claim_all(uint64_t expected) {
@@ -98,11 +94,12 @@ class MappedChunks {
     if (count <= expected) return;
     blocks_.sort_regions();
     uint64_t apart = 0;
-    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += lies_apart(i);
+    Range run{0, 0};
+    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += lies_apart(i, run);
     if (apart != count - expected) return;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < blocks_.regions.size(); ++i) {
-      if (lies_apart(i)) {
+      if (lies_apart(i, run)) {
         forget(blocks_.regions[i]);
       } else {
         blocks_.regions[kept++] = blocks_.regions[i];
@@ -133,57 +130,51 @@ class MappedChunks {
   // Visits every page of anonymous memory that no arena, no earlier block and no stack owns.
   template <typename RunOf, typename Find>
   void each_page(RunOf run_of, Find find) {
-    blocks_.sort_regions();
-    std::size_t known = blocks_.regions.size();
+    Range run{0, 0};
     for (const abi::Mapping& m : space_) {
       if (!Space::is_written_anonymous(m) || (m.flags & abi::kProgramBreak) != 0) continue;
-      Range run = run_of(m.start);
-      for (uint64_t page = m.start; page < m.end;) {
+      if (!run.contains(m.start)) run = run_of(m.start);
+      for (uint64_t page = m.start; page < m.end && !full_;) {
         MappedChunk chunk{};
         uint64_t base = page;
         bool found = find(page, run, chunk, base);
         // Looking for an owner costs a search; at other pages the headers have said no already.
-        uint64_t owned = found || page == m.start ? owned_until(m, base, known) : 0;
-        if (found && owned == 0) claim(base, chunk);
-        uint64_t next = owned != 0 ? owned : found ? chunk.end : 0;
+        uint64_t next = found || page == m.start ? owned_until(base) : 0;
+        // What reaches into another region is no block.
+        if (found && next == 0 && blocks_.region_in({base, chunk.end}) == nullptr) {
+          claim(base, chunk);
+          next = chunk.end;
+        }
         page = next > page ? next : page + kPage;
       }
     }
   }
 
   // The end of what `page` belongs to already; 0 if it is free.
-  uint64_t owned_until(const abi::Mapping& m, uint64_t page, std::size_t known) const {
-    if (const Region* owner = owner_of(page, known)) return align_up(owner->end, kPage);
-    for (std::size_t t = 0; t < thread_count_; ++t) {
-      Range stack = running_stack(space_, m, threads_[t]);
-      if (stack.contains(page)) return stack.end;
-    }
-    return 0;
-  }
-
-  // Only regions found before this pass are sorted.
-  const Region* owner_of(uint64_t page, std::size_t known) const {
-    std::size_t low = 0, high = known;
+  uint64_t owned_until(uint64_t page) const {
+    if (const Region* owner = blocks_.region_in({page, page + 1}))
+      return align_up(owner->end, kPage);
+    std::size_t low = 0, high = stacks_.size();
     while (low < high) {
       std::size_t middle = (low + high) / 2;
-      if (blocks_.regions[middle].end <= page) {
+      if (stacks_[middle].end <= page) {
         low = middle + 1;
       } else {
         high = middle;
       }
     }
-    bool inside = low < known && blocks_.regions[low].start <= page;
-    return inside ? &blocks_.regions[low] : nullptr;
+    return low < stacks_.size() && stacks_[low].contains(page) ? stacks_[low].end : 0;
   }
 
-  bool lies_apart(std::size_t index) const {
+  // `run`: that of the region before. Going through one takes time, and many regions may be in it.
+  bool lies_apart(std::size_t index, Range& run) const {
     const Region& region = blocks_.regions[index];
     if (region.kind != wire::kMapped) return false;
     bool behind = index > 0 && align_up(blocks_.regions[index - 1].end, kPage) == region.start;
     bool before =
         index + 1 < blocks_.regions.size() && blocks_.regions[index + 1].start == region.end;
     if (behind || before) return false;
-    Range run = space_.accessible_run(region.start);
+    if (!run.contains(region.start)) run = space_.accessible_run(region.start);
     return run.start != region.start && run.end != region.end;
   }
 
@@ -198,13 +189,12 @@ class MappedChunks {
     blocks_.add_live(chunk.user);
     blocks_.add_boundary(chunk.end);
     totals_.add(chunk.end - chunk.tail - chunk.user);
-    full_ = full_ || !blocks_.regions.push({base, chunk.end, wire::kMapped, 0, chunk.tail, 0});
+    full_ = !blocks_.add_region({base, chunk.end, wire::kMapped, 0, chunk.tail, 0});
     ++count;
   }
 
   const Space& space_;
-  const abi::Thread* threads_;
-  std::size_t thread_count_;
+  const List<Range>& stacks_;
   BlockMap& blocks_;
   Totals& totals_;
   bool full_ = false;

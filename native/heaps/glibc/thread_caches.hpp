@@ -59,7 +59,7 @@ inline uint64_t tls_start(const Space& space, uint64_t thread_pointer, uint64_t 
 }
 
 inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
-                 uint64_t reach, CacheVotes& votes) {
+                 uint64_t reach, CacheVotes& votes, Budget& budget) {
   uint64_t start = tls_start(space, thread_pointer, reach);
   for (uint64_t at = space.skip_absent(start); at < thread_pointer; at += 8) {
     uint64_t cache = word(at);
@@ -67,7 +67,7 @@ inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_poi
     for (unsigned f = 0; f < kFormats; ++f) {
       CacheFormat format = cache_format(f);
       if (!has_cache_size(blocks, cache, format.shape)) continue;
-      CacheCheck check = check_cache(blocks, cache, format.shape, format.links);
+      CacheCheck check = check_cache(blocks, cache, format.shape, format.links, budget);
       if (!check.valid) continue;
       votes.votes[f][(thread_pointer - at) / 8 - 1] += check.cached > 0 ? kFilled : 1;
     }
@@ -75,13 +75,13 @@ inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_poi
 }
 
 inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const Threads& threads,
-                             uint64_t reach, uint32_t least, CacheVotes& votes) {
+                             uint64_t reach, uint32_t least, CacheVotes& votes, Budget& budget) {
   __builtin_memset(&votes, 0, sizeof votes);
   for (std::size_t t = 0; t < threads.running_count; ++t)
-    vote(space, blocks, threads.running[t].thread_pointer, reach, votes);
+    vote(space, blocks, threads.running[t].thread_pointer, reach, votes, budget);
   // They outvote a thread that finds another's cache below its own memory.
   for (const EndedThread& thread : threads.ended)
-    vote(space, blocks, thread.descriptor, reach, votes);
+    vote(space, blocks, thread.descriptor, reach, votes, budget);
   CachePlan plan;
   uint32_t best = least - 1;
   for (unsigned f = 0; f < kFormats; ++f) {
@@ -96,12 +96,12 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const T
 
 // Where the caches are, if at least `least` votes say so.
 inline CachePlan plan_caches(const Space& space, const BlockMap& blocks, const Threads& threads,
-                             uint32_t least, CacheVotes& votes) {
-  CachePlan plan = plan_within(space, blocks, threads, kUsualTls, least, votes);
+                             uint32_t least, CacheVotes& votes, Budget& budget) {
+  CachePlan plan = plan_within(space, blocks, threads, kUsualTls, least, votes, budget);
   if (plan.found) return plan;
   Threads some{threads.running, threads.running_count, {}};
   if (some.running_count > kThreadsFarDown) some.running_count = kThreadsFarDown;
-  return plan_within(space, blocks, some, kLargestTls, kFilled, votes);
+  return plan_within(space, blocks, some, kLargestTls, kFilled, votes, budget);
 }
 
 inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
@@ -120,25 +120,26 @@ inline uint64_t cache_of(const Space& space, const BlockMap& blocks, uint64_t th
   return blocks.is_live(word(at)) ? word(at) : 0;
 }
 
-inline bool is_consistent(const BlockMap& blocks, uint64_t cache, const CacheFormat& format) {
+inline bool is_consistent(const BlockMap& blocks, uint64_t cache, const CacheFormat& format,
+                          Budget& budget) {
   return has_cache_size(blocks, cache, format.shape) &&
-         check_cache(blocks, cache, format.shape, format.links).valid;
+         check_cache(blocks, cache, format.shape, format.links, budget).valid;
 }
 
 // Takes the caches and what they hold out of the live blocks.
 inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
-                           const Threads& threads, const CachePlan& plan) {
+                           const Threads& threads, const CachePlan& plan, Budget& budget) {
   for (std::size_t t = 0; t < threads.running_count; ++t) {
     uint64_t cache = cache_of(space, blocks, threads.running[t].thread_pointer, plan);
     if (cache == 0) continue;
-    if (!is_consistent(blocks, cache, plan.format))
+    if (!is_consistent(blocks, cache, plan.format, budget))
       return invalid("a thread's cache of free chunks is not consistent", cache);
     drop_cache(blocks, totals, cache, plan.format);
   }
   // The fork may have come while the thread was at its cache.
   for (const EndedThread& thread : threads.ended) {
     uint64_t cache = cache_of(space, blocks, thread.descriptor, plan);
-    if (cache != 0 && is_consistent(blocks, cache, plan.format))
+    if (cache != 0 && is_consistent(blocks, cache, plan.format, budget))
       drop_cache(blocks, totals, cache, plan.format);
   }
   return {};

@@ -19,12 +19,32 @@ struct Threads {
   const abi::Thread* running = nullptr;
   std::size_t running_count = 0;
   List<EndedThread> ended;
+};
 
-  bool is_running(uint64_t descriptor) const {
-    for (std::size_t t = 0; t < running_count; ++t)
-      if (running[t].thread_pointer == descriptor) return true;
-    return false;
+// The descriptors of running threads, to look them up.
+class RunningThreads {
+ public:
+  RunningThreads(const Threads& threads, MapMemory map) : sorted_(map, threads.running_count) {
+    for (std::size_t t = 0; t < threads.running_count; ++t)
+      sorted_.push(threads.running[t].thread_pointer);
+    sort(sorted_, [](uint64_t a, uint64_t b) { return a < b; });
   }
+
+  bool has(uint64_t descriptor) const {
+    std::size_t low = 0, high = sorted_.size();
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (sorted_[middle] < descriptor) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low < sorted_.size() && sorted_[low] == descriptor;
+  }
+
+ private:
+  List<uint64_t> sorted_;
 };
 
 // The thread, running or ended, whose stack ends at `end`.
@@ -39,14 +59,15 @@ inline EndedThread thread_below(const Space& space, const abi::Mapping& m, uint6
 }
 
 // False if there are more than fit.
-inline bool find_ended_threads(const Space& space, Threads& threads) {
+inline bool find_ended_threads(const Space& space, Threads& threads, MapMemory map) {
+  RunningThreads running(threads, map);
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
     // Such stacks lie side by side.
     for (uint64_t end = m.end; end > m.start;) {
       EndedThread thread = thread_below(space, m, end);
       if (thread.stack.end == 0) break;
-      if (!threads.is_running(thread.descriptor) && !threads.ended.push(thread)) return false;
+      if (!running.has(thread.descriptor) && !threads.ended.push(thread)) return false;
       end = thread.stack.start;
     }
   }

@@ -11,6 +11,10 @@ import sys
 LONGEST = 2000
 """Mangled names beyond this many characters stay as they are: they cost too much to unfold."""
 
+LONGEST_READABLE = 4000
+"""Names that would unfold to more characters stay as they are: substitutions double what they name,
+so that a hundred mangled characters can mean any number of readable ones."""
+
 _SCHEMES = ("itanium", "rust")
 
 
@@ -28,7 +32,11 @@ def symbol_name(mangled: str) -> str:
         return mangled
     # These libraries take long to load, and C programs need none.
     if sys.version_info >= (3, 11):
-        from demangle import demangle
-    else:  # the library above needs 3.11; this one knows neither Rust nor names local to a function
-        from reachscan.itanium import demangle
-    return demangle(mangled, language=_SCHEMES)
+        from demangle import Limits, demangle
+
+        limits = Limits(max_input=LONGEST, max_output=LONGEST_READABLE)
+        return demangle(mangled, language=_SCHEMES, limits=limits)
+    # The library above needs 3.11; this one knows neither Rust nor names local to a function.
+    from reachscan import itanium
+
+    return itanium.demangle(mangled, language=_SCHEMES, longest=LONGEST_READABLE)

@@ -6,21 +6,20 @@ from collections.abc import Sequence
 
 import itanium_demangler
 
-_LONGEST = 4000
 
-
-def demangle(mangled: str, *, language: Sequence[str]) -> str:
+def demangle(mangled: str, *, language: Sequence[str], longest: int) -> str:
     """Return a C++ name as it stands in the source, and any other as it is.
 
     Args:
         mangled: the name of a symbol.
         language: schemes that may be read; of these only "itanium" can be.
+        longest: names that unfold to more characters stay as they are.
     """
     if "itanium" not in language:
         return mangled
     try:
         tree = itanium_demangler.parse(mangled)
-        if tree is None or _unfolded_length(tree, {}) > _LONGEST:
+        if tree is None or _unfolded_length(tree, {}) > longest:
             return mangled
         return str(tree).replace("_GLOBAL__N_1", "(anonymous namespace)")
     except (NotImplementedError, ValueError, TypeError, AttributeError, RecursionError):

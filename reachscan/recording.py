@@ -109,7 +109,7 @@ class _Decoder:
             heaps=tuple(model.Heap(**row) for row in rows[wire.HEAP]),
             region_rows=b"".join(self._regions),
             some_leaks=leaks,
-            types={row.vtable: row.name for row in rows[wire.TYPES]},
+            types=self._types(),
             warnings=tuple(model.Warning(**row) for row in rows[wire.WARNING]),
             names=self._names(),
             contents=_contents(rows[wire.CONTENTS], totals),
@@ -127,6 +127,12 @@ class _Decoder:
             return None
         rows = self._rows[wire.NAMES]
         return {row.address: model.Name(row.module, row.symbol, row.offset) for row in rows}
+
+    def _types(self) -> dict[int, str]:
+        types = {row.vtable: row.name for row in self._rows[wire.TYPES]}
+        if any(len(name) > wire.LONGEST_TYPE for name in types.values()):
+            raise errors.StreamError("the stream is damaged: the name of a type is too long")
+        return types
 
     def _block(self) -> model.Block | None:
         block = self._single.get(wire.BLOCK)

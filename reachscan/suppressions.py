@@ -28,6 +28,35 @@ _SIZES = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _STACK = "leak"
 
 
+class Glob:
+    """A pattern with `*` and `?`; brackets are no wildcards, for types are full of them.
+
+    What lies between two stars is taken where it is found first: if any place will do, that one
+    will. So nothing is tried twice, however many stars there are.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        first, *others = pattern.split("*")
+        self._first = _without_stars(first)
+        self._middle = [_without_stars(part) for part in others[:-1]]
+        self._last = _without_stars(others[-1]) if others else None
+        self._length_of_last = len(others[-1]) if others else 0
+
+    def matches(self, text: str) -> bool:
+        """Tell whether it matches all of a text."""
+        if self._last is None:
+            return bool(self._first.fullmatch(text))
+        found = self._first.match(text)
+        for part in self._middle:
+            found = found and part.search(text, found.end())
+        begin = len(text) - self._length_of_last
+        return bool(found and found.end() <= begin and self._last.match(text, begin))
+
+
+def _without_stars(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join("." if c == "?" else re.escape(c) for c in pattern), re.DOTALL)
+
+
 class Groups:
     """All groups of a scan, as rules look at them."""
 
@@ -49,14 +78,14 @@ class Groups:
         """The signature of each group."""
         return [folding.signature_of(self._folded, i) for i in range(self.count)]
 
-    def of_type(self, pattern: re.Pattern[str]) -> model.Flags:
+    def of_type(self, pattern: Glob) -> model.Flags:
         """Return which groups have a type that matches."""
-        matching = [bool(pattern.fullmatch(name)) for name in self._folded.types]
+        matching = [bool(pattern.matches(name)) for name in self._folded.types]
         return np.array([*matching, False])[self._folded.type]  # -1, no type, is the last
 
-    def of_program(self, pattern: re.Pattern[str]) -> model.Flags:
+    def of_program(self, pattern: Glob) -> model.Flags:
         """Return all groups, or none, by the file name of the program."""
-        return np.full(self.count, bool(pattern.fullmatch(self._program)))
+        return np.full(self.count, bool(pattern.matches(self._program)))
 
     def beginning_with(self, text: bytes) -> model.Flags:
         """Return which groups consist of blocks that all begin with a text."""
@@ -68,11 +97,11 @@ class Groups:
         )
         return found
 
-    def pointing_to(self, pattern: re.Pattern[str], part: int) -> model.Flags:
+    def pointing_to(self, pattern: Glob, part: int) -> model.Flags:
         """Return which groups have a leading word to a matching module (part 0) or symbol (1)."""
         modules = {Path(plain_path(path)).name for path in self._paths}
         places = [_split(place, modules)[part] for place in folding.places(self._folded)]
-        matching = np.array([bool(place and pattern.fullmatch(place)) for place in places])
+        matching = np.array([bool(place and pattern.matches(place)) for place in places])
         found: model.Flags = np.any(matching[self._folded.signature], axis=1)
         return found
 
@@ -173,7 +202,7 @@ def _condition(text: str) -> Condition:
         raise _NonsenseError(f"there is nothing to match after `{name}:`")
     if name == "text":
         return _text(pattern)
-    return _size(pattern) if name == "size" else _CONDITIONS[name](_glob(pattern))
+    return _size(pattern) if name == "size" else _CONDITIONS[name](Glob(pattern))
 
 
 def _text(text: str) -> Condition:
@@ -183,12 +212,6 @@ def _text(text: str) -> Condition:
             f"no more than the first {LONGEST_TEXT} bytes of a block are looked at"
         )
     return lambda groups: groups.beginning_with(begin)
-
-
-def _glob(pattern: str) -> re.Pattern[str]:
-    """Return what matches a pattern; brackets are no wildcards, for types are full of them."""
-    wild = {"*": ".*", "?": "."}
-    return re.compile("".join(wild.get(c) or re.escape(c) for c in pattern), re.DOTALL)
 
 
 def _size(text: str) -> Condition:
@@ -201,11 +224,11 @@ def _size(text: str) -> Condition:
     return lambda groups: (groups.sizes >= low) & (groups.sizes <= high)
 
 
-def _any_of(texts: list[str], pattern: re.Pattern[str]) -> model.Flags:
-    return np.array([bool(pattern.fullmatch(text)) for text in texts], bool)
+def _any_of(texts: list[str], pattern: Glob) -> model.Flags:
+    return np.array([bool(pattern.matches(text)) for text in texts], bool)
 
 
-_CONDITIONS: dict[str, Callable[[re.Pattern[str]], Condition]] = {
+_CONDITIONS: dict[str, Callable[[Glob], Condition]] = {
     "type": lambda pattern: lambda groups: groups.of_type(pattern),
     "program": lambda pattern: lambda groups: groups.of_program(pattern),
     "key": lambda pattern: lambda groups: _any_of(groups.keys, pattern),

@@ -135,6 +135,9 @@ MOST_ROWS = {
 }
 """No stream has more rows of these: the helper sends no more, and the kernel allows no more."""
 
+LONGEST_TYPE = 1023
+"""Characters of the mangled name of a type, as long as the helper sends them."""
+
 MOST_SMALL_RECORDS = 1 << 13
 """So many records of columns may be small; the others have a thousand rows at least."""
 

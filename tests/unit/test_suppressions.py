@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 from reachscan import errors, folding, model, suppressions
 from reachscan.scanning import ScanResult, load
-from reachscan.suppressions import Groups
+from reachscan.suppressions import Glob, Groups
 
 FOO = CONSTANTS + 8
 LEAKS = [
@@ -145,3 +148,38 @@ def test_reordering_groups_keeps_every_leak_in_its_group(result: ScanResult) -> 
     for old, new in zip(result.folding.group_of_leak, other.group_of_leak, strict=True):
         assert folding.signature_of(result.folding, old) == folding.signature_of(other, new)
         assert result.folding.size[old] == other.size[new]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("", "", True),
+        ("", "a", False),
+        ("*", "", True),
+        ("a*", "a", True),
+        ("*a", "a", True),
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("ab*ba", "aba", False),
+        ("*ab*ab*", "ab ab", True),
+        ("*ab*ab*", "aba b", False),
+        ("*a?c", "abc abd", False),
+        ("*a?c", "abd abc", True),
+        ("a**b", "ab", True),
+        ("?*?", "a", False),
+        ("?*?", "ab", True),
+        ("*\n", "a\nb\n", True),
+    ],
+)
+def test_globs(pattern: str, text: str, expected: bool) -> None:
+    assert Glob(pattern).matches(text) is expected
+
+
+@given(st.text("ab*?", max_size=8), st.text("ab", max_size=10))
+def test_globs_match_as_the_shell_has_it(pattern: str, text: str) -> None:
+    assert Glob(pattern).matches(text) is fnmatch.fnmatchcase(text, pattern)
+
+
+def test_a_glob_that_almost_matches_ends() -> None:
+    """A matcher that tries every way would not live to see the end of this."""
+    assert not Glob("*a" * 50 + "b").matches("a" * 30_000)

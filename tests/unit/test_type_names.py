@@ -157,3 +157,26 @@ def test_names_that_unfold_enormously_stay_mangled() -> None:
 
 def test_shapes_of_later_versions_have_no_name() -> None:
     assert [containers.shape_name(code) for code in (0, 1, 200)] == ["", "tree node", ""]
+
+
+def bomb(levels: int) -> str:
+    """Return the mangled name of a template whose four arguments are equal, so many levels deep."""
+    name = "1BI1AS0_S0_S0_E"
+    for level in range(1, levels):
+        name = f"1BI{name.replace('1B', 'S_', 1)}{f'S{level}_' * 3}E"
+    return name
+
+
+def test_names_that_unfold_without_end_stay_mangled() -> None:
+    assert demangling.type_name(bomb(2)).count("A") == 16
+    names = {level: bomb(level) for level in range(1, 10)}
+    readable = type_names.readable(names)
+    assert len(set(readable.values())) == len(names)
+    assert max(map(len, readable.values())) <= demangling.LONGEST_READABLE
+    assert readable[9] == names[9]
+
+
+def test_long_names_are_looked_through_once() -> None:
+    """From the end: from the beginning, each character would be the start of a try."""
+    long = "a" * 300_000 + " "
+    assert type_names.simplified(f"{long}<int>") == f"{long}<int>"

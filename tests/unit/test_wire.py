@@ -256,13 +256,23 @@ ONE_LEAK = struct.pack("<IIQQI", 1, 0, 16, 24, model.DIRECT)
     [
         (wire.encode(wire.SNAPSHOT, streams.SNAPSHOT), "two records of type 5"),
         (records_of(wire.TYPES, wire.MOST_ROWS[wire.TYPES] + 1, bytes(12)), "rows of type 9"),
+        (wire.encode(wire.TYPES, [(8, 1024 * "x")]), "name of a type is too long"),
         (2 * records_of(wire.CONTENTS, 4000, bytes(8)), "rows of type 15"),
         (records_of(wire.DOUBTS, 100_000, struct.pack("<III", 0, 1, 1)), "too often"),
         (records_of(wire.DOUBTS, 2, struct.pack("<III", 0, 8, 1)), "too often"),
         (9000 * wire.frame_bytes(wire.Frame(wire.LEAKS, ONE_LEAK)), "small records of type 8"),
         (9000 * wire.frame_bytes(wire.Frame(wire.KINDS, bytes(8))), "small records of type 19"),
     ],
-    ids=["snapshots", "types", "contents", "doubts", "overlapping doubts", "leaks", "kinds"],
+    ids=[
+        "snapshots",
+        "types",
+        "long type",
+        "contents",
+        "doubts",
+        "overlapping doubts",
+        "leaks",
+        "kinds",
+    ],
 )
 def test_more_than_a_scan_can_say_is_refused(extra: bytes, says: str) -> None:
     with pytest.raises(errors.StreamError, match=says):

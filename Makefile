@@ -14,7 +14,7 @@ PYTHON_SOURCES := reachscan tests benchmarks
 NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name '*.[ch]pp')
 
 CLANGXX ?= clang++
-FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_proc_files
+FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_proc_files fuzz_sweep_check
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
@@ -46,8 +46,8 @@ fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each 
 	@cmake --build build/fuzz --target fuzzers
 	@for target in $(FUZZ_TARGETS); do \
 	  mkdir -p build/fuzz/corpus/$$target && \
-	  build/fuzz/tests/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=20 -max_len=256 \
-	    -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target || exit 1; \
+	  build/fuzz/tests/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=2048 \
+	    -max_len=256 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target || exit 1; \
 	done
 	REACHSCAN_FUZZ_SECONDS=$(FUZZ_SECONDS) REACHSCAN_TEST_SECONDS=$$((2 * $(FUZZ_SECONDS) + 60)) \
 	  python -m pytest tests/unit/test_fuzzed_input.py

@@ -14,6 +14,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
 namespace reachscan::tests {
 namespace {
 
+// Reads of memory in one sweep. Some 100,000 are usual; what grows with the square of the heap
+// takes a billion.
+constexpr uint64_t kMostLoads = 2'000'000;
+
 // Words that mean something to the allocator: those that are not zero, outside of the bins, which
 // are many and alike.
 std::vector<uint64_t> places_of(const Scene& scene) {
@@ -81,11 +85,14 @@ void sweep(const Scene& scene) {
   Host host;
   host.control.contents_bytes = 256;
   host.describe(scene.memory.mappings(), scene.threads);
+  heaps::loads = 0;
   try {
     reachscan_sweep();
   } catch (const Refused&) {
+    CHECK(heaps::loads < kMostLoads);
     return;
   }
+  CHECK(heaps::loads < kMostLoads);
   CHECK(host.finished);
   CHECK_EQ(host.leaks().size(), host.control.totals.leaked);
   CHECK(host.control.totals.leaked <= host.control.totals.allocations);

@@ -51,7 +51,7 @@ def corpus() -> list[bytes]:
 
 
 def damaged_record(raw: bytes, chance: random.Random) -> bytes:
-    """Damage one record within, so that its frame still fits; or the stream as a whole."""
+    """Damage one record within, so that its frame still fits, or repeat it, or damage the whole."""
     if chance.random() < 0.3:
         return fuzzing.damaged(raw, chance)
     pieces = [wire.hello_bytes()]
@@ -63,6 +63,9 @@ def damaged_record(raw: bytes, chance: random.Random) -> bytes:
         at = end
     which = chance.randrange(1, len(pieces))
     kind = wire.Header(*wire.HEADER.unpack_from(pieces[which])).type
+    if chance.random() < 0.1:
+        pieces[which] *= chance.randrange(20_000)
+        return b"".join(pieces)
     payload = fuzzing.damaged(pieces[which][wire.HEADER.size :], chance)
     pieces[which] = wire.frame_bytes(wire.Frame(kind, payload))
     return b"".join(pieces)

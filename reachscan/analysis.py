@@ -21,9 +21,10 @@ def analyse(recording: model.Recording, *, live: bool) -> tuple[model.Recording,
     if recording.block is not None:
         _check_address(recording, recording.block)
     words = signatures.Words(recording)
+    # First, since it may load what names are read with: the reader of files inherits it.
+    types = type_names.readable(recording.types)
     if recording.names is None:
         recording = _named(recording, words.to_name, live=live)
-    types = type_names.readable(recording.types)
     return recording, folding.fold(recording, recording.names or {}, types, words)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,10 +10,9 @@ from pathlib import PurePosixPath
 
 from elftools.elf.elffile import ELFFile
 
-from reachscan import debug_files, dwarf_types, model, symbols
-from reachscan.address_space import AddressSpace
+from reachscan import confined, dwarf_types, model
 from reachscan.dwarf_types import OutOfTimeError, Struct
-from reachscan.elf_files import UnusableFileError
+from reachscan.module_files import ModuleFiles
 from reachscan.scanning import ScanResult
 from reachscan.signatures import DATA, FIRST_PLACE, HEAP, INT, TEXT
 
@@ -26,7 +24,10 @@ MOST = 1 << 20
 program it is the first ones; a library is read as a whole, if it fits, or not."""
 
 SECONDS = 4.0
-"""How long it is read at most, on a machine that is very busy."""
+"""How long it is looked for, and then read, at most, on a machine that is very busy."""
+
+_MARGIN = 1.0
+"""What cannot be read in parts is given up so many seconds later."""
 
 ROUNDING = 16
 """glibc rounds requests up to usable sizes that lie so many bytes apart."""
@@ -78,55 +79,69 @@ def fits(struct_size: int, usable: int) -> bool:
 
 def _read(recording: model.Recording, sizes: Iterable[int], live: bool) -> tuple[set[Struct], bool]:
     """Return the structs of some sizes, and whether all of the program's own are among them."""
-    deadline = time.monotonic() + SECONDS
     wanted = {size for usable in sizes for size in range(usable + 1) if fits(size, usable)}
     own = recording.target.exe
+    files = ModuleFiles(recording, live=live)
+    budget = _budget(_debug_information(files, own), own)
+    deadline = time.monotonic() + SECONDS
+
+    def structs(path: str) -> tuple[list[Struct], bool]:
+        most = budget[path]
+        found: set[Struct] = set()
+        complete = True
+        with _opened(files, path) as elfs:
+            for elf in elfs:
+                complete &= dwarf_types.size_of_debug_information(elf) <= most
+                try:
+                    found.update(dwarf_types.structs(elf, wanted.__contains__, most, deadline))
+                except OutOfTimeError:
+                    complete = False
+        return sorted(found), complete
+
     found: set[Struct] = set()
     complete = True
-    left = MOST
-    # What is lost is most often the program's own.
-    modules = sorted(_debug_information(recording, live), key=lambda m: (m[1] != own, m))
-    for size, path in modules:
-        if size > left:
+    for path, answer in confined.each(list(budget), structs, SECONDS + _MARGIN):
+        if isinstance(answer, confined.Failed):
             complete &= path != own
-        if size > left and path != own:
             continue
-        with contextlib.suppress(UnusableFileError), _opened(recording, path, live) as files:
-            try:
-                for file in files:
-                    found.update(dwarf_types.structs(file, wanted.__contains__, left, deadline))
-            except OutOfTimeError:
-                complete &= path != own
-                break
-        left = max(0, left - size)
+        found.update(Struct(name, size, tuple(words)) for name, size, words in answer[0])
+        complete &= path != own or answer[1]
     return found, complete
 
 
-def _debug_information(recording: model.Recording, live: bool) -> Iterator[tuple[int, str]]:
-    """Yield the modules that have any, and how many bytes."""
-    for path in AddressSpace(recording.mappings, recording.modules).modules:
-        # The structs of the C library are its own: what programs lose is rarely one of them.
-        if _C_LIBRARY.match(PurePosixPath(path).name):
-            continue
-        try:
-            with _opened(recording, path, live) as files:
-                size = sum(map(dwarf_types.size_of_debug_information, files))
-        except UnusableFileError:
-            continue  # a warning says so already if its symbols were wanted
-        if size:
+def _budget(sizes: Iterable[tuple[int, str]], own: str) -> dict[str, int]:
+    """Return how many bytes of debug information are read of which modules, by path."""
+    budget: dict[str, int] = {}
+    left = MOST
+    # What is lost is most often the program's own.
+    for size, path in sorted(sizes, key=lambda m: (m[1] != own, m)):
+        if size <= left or path == own:
+            budget[path] = left
+            left = max(0, left - size)
+    return budget
+
+
+def _debug_information(files: ModuleFiles, own: str) -> Iterator[tuple[int, str]]:
+    """Yield the modules that have any, and how many bytes; the program itself first."""
+
+    def size_of(path: str) -> int:
+        with _opened(files, path) as elfs:
+            return sum(map(dwarf_types.size_of_debug_information, elfs))
+
+    # The structs of the C library are its own: what programs lose is rarely one of them.
+    paths = [p for p in files.space.modules if not _C_LIBRARY.match(PurePosixPath(p).name)]
+    paths.sort(key=lambda path: path != own)
+    for path, size in confined.each(paths, size_of, SECONDS):
+        # If a file cannot be read, a warning says so already if its symbols were wanted.
+        if isinstance(size, int) and size:
             yield size, path
 
 
 @contextmanager
-def _opened(recording: model.Recording, path: str, live: bool) -> Iterator[list[ELFFile]]:
+def _opened(files: ModuleFiles, path: str) -> Iterator[list[ELFFile]]:
     """Open those files of a module that hold debug information."""
-    where = symbols.roots(recording, live=live)
-    with (
-        symbols.opened_module(recording, path, live=live) as elf,
-        debug_files.opened(elf, path, where) as debug,
-    ):
-        files = [elf, debug] if debug else [elf]
-        yield [file for file in files if dwarf_types.size_of_debug_information(file)]
+    with files.opened_with_debug_file(path) as both:
+        yield [elf for elf in both if elf and dwarf_types.size_of_debug_information(elf)]
 
 
 def _fitting(result: ScanResult, group: int, found: Iterable[Struct]) -> tuple[str, ...]:

@@ -7,90 +7,102 @@ module, in .debug beside it, or in the same folder below /usr/lib/debug.
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import PurePosixPath
+from typing import IO, NamedTuple
 
 from elftools.elf.elffile import ELFFile
 
 from reachscan import elf_files
-from reachscan.elf_files import UnusableFileError
+from reachscan.untrusted_files import Root, UnusableFileError, open_below
 
-DEBUG_FOLDER = "usr/lib/debug"
+DEBUG_FOLDER = PurePosixPath("usr/lib/debug")
 _CHUNK = 1 << 20
+_LARGEST_CHECKED = 1 << 30
+_LONGEST_LINK = 4096
+_LONGEST_BUILD_ID = 64
+
+
+class _Link(NamedTuple):
+    """What .gnu_debuglink says: the name of the debug file, and the CRC-32 of its bytes."""
+
+    name: str
+    checksum: int
 
 
 @contextmanager
-def opened(module: ELFFile, path: str, roots: Sequence[Path]) -> Iterator[ELFFile | None]:
+def opened(module: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELFFile | None]:
     """Open the separate debug file of a module; None if there is none that belongs to it.
 
     Args:
         module: the module's own file.
         path: of the module, as the process sees it.
-        roots: where to look: root folders of file systems, best first.
+        roots: where to look, best first.
     """
-    found = _find(module, path, roots)
-    if found is None:
-        yield None
-        return
-    with elf_files.opened(found) as elf:
-        yield elf
+    with ExitStack() as stack:
+        yield _find(module, path, roots, stack)
 
 
-def _find(module: ELFFile, path: str, roots: Sequence[Path]) -> Path | None:
-    own_id = elf_files.build_id(module)
-    for candidate in _by_build_id(own_id, roots):
-        if _has_build_id(candidate, own_id):
-            return candidate
-    link = module.get_section_by_name(".gnu_debuglink")
-    if link is None:
-        return None
-    name, _, rest = link.data().partition(b"\0")
-    checksum = int.from_bytes(rest[-4:], "little")
-    for candidate in _by_name(name.decode("utf-8", "surrogateescape"), path, roots):
-        if _has_build_id(candidate, own_id) or _has_checksum(candidate, checksum):
-            return candidate
+def _find(module: ELFFile, path: str, roots: Sequence[Root], stack: ExitStack) -> ELFFile | None:
+    """Return the debug file; `stack` will close it."""
+    build_id, link = elf_files.build_id(module), _link(module)
+    names = [*_by_build_id(build_id), *(_by_link(link, path) if link else ())]
+    for name in names:
+        for root in roots:
+            try:
+                with ExitStack() as attempt:
+                    opener = partial(open_below, root, str(name))
+                    elf: ELFFile = attempt.enter_context(elf_files.opened(opener))
+                    if _belongs(elf, build_id, link):
+                        stack.enter_context(attempt.pop_all())
+                        return elf
+            except UnusableFileError:
+                continue  # mostly because there is none
     return None
 
 
-def _by_build_id(build_id: bytes, roots: Sequence[Path]) -> Iterator[Path]:
-    text = build_id.hex()
-    if len(text) > 2:
-        for root in roots:
-            yield root / DEBUG_FOLDER / ".build-id" / text[:2] / f"{text[2:]}.debug"
-
-
-def _by_name(name: str, path: str, roots: Sequence[Path]) -> Iterator[Path]:
-    folder = Path(path.lstrip("/")).parent
+def _link(module: ELFFile) -> _Link | None:
+    section = module.get_section_by_name(".gnu_debuglink")
+    if section is None or section.data_size > _LONGEST_LINK:
+        return None
+    name, _, rest = section.data().partition(b"\0")
+    text = name.decode("utf-8", "surrogateescape")
     # The name is the module's word: it must not lead out of the folders that are looked at.
-    if not name or "/" in name or ".." in folder.parts:
-        return
-    for root in roots:
-        yield root / folder / name
-        yield root / folder / ".debug" / name
-        yield root / DEBUG_FOLDER / folder / name
+    if text in ("", ".", "..") or "/" in text:
+        return None
+    return _Link(text, int.from_bytes(rest[-4:], "little"))
 
 
-def _has_build_id(path: Path, build_id: bytes) -> bool:
-    if not build_id or not path.is_file():
-        return False
-    try:
-        with elf_files.opened(path) as elf:
-            return elf_files.build_id(elf) == build_id
-    except UnusableFileError:
-        return False
+def _by_build_id(build_id: bytes) -> Iterator[PurePosixPath]:
+    text = build_id.hex()
+    if 1 < len(build_id) <= _LONGEST_BUILD_ID:
+        yield DEBUG_FOLDER / ".build-id" / text[:2] / f"{text[2:]}.debug"
 
 
-def _has_checksum(path: Path, checksum: int) -> bool:
-    """Tell whether the CRC-32 of a file is this one."""
-    if not path.is_file():
-        return False
+def _by_link(link: _Link, path: str) -> Iterator[PurePosixPath]:
+    folder = PurePosixPath(path.lstrip("/")).parent
+    if ".." not in folder.parts:
+        yield folder / link.name
+        yield folder / ".debug" / link.name
+        yield DEBUG_FOLDER / folder / link.name
+
+
+def _belongs(debug: ELFFile, build_id: bytes, link: _Link | None) -> bool:
+    if build_id:
+        return elf_files.build_id(debug) == build_id
+    return link is not None and _checksum(debug.stream) == link.checksum
+
+
+def _checksum(file: IO[bytes]) -> int | None:
+    """Return the CRC-32 of a file; None if it is too large to find out."""
+    if file.seek(0, os.SEEK_END) > _LARGEST_CHECKED:
+        return None
+    file.seek(0)
     found = 0
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                found = zlib.crc32(chunk, found)
-    except OSError:
-        return False
-    return found == checksum
+    while chunk := file.read(_CHUNK):
+        found = zlib.crc32(chunk, found)
+    return found

@@ -16,6 +16,9 @@ from elftools.elf.elffile import ELFFile
 WORDS = 4
 """Leading words of a struct that are told of."""
 
+LONGEST = 4096
+"""Names beyond so many characters are left out: nobody reads them."""
+
 POINTER, FUNCTION, WORD, OTHER, ANY, NOTHING = (
     *("pointer", "function", "word", "other", "any", "nothing"),
 )
@@ -115,6 +118,8 @@ class _Unit:
             yield from self._struct(nameless[offset], scope + typedefs[offset])
 
     def _struct(self, die: Any, name: str) -> Iterator[Struct]:
+        if len(name) > LONGEST:
+            return
         size = _byte_size(die)
         words = [NOTHING] * min(WORDS, -(-size // 8))
         try:

@@ -1,24 +1,19 @@
-"""Names addresses: module, symbol and offset, from the symbol tables of the mapped files.
-
-Files are looked up where the process sees them, and are trusted only if their build id is the one
-that the process has mapped. They may come from a container: nothing in them is trusted either.
-"""
+"""Names addresses: module, symbol and offset, from the symbol tables of the mapped files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
-from reachscan import debug_files, demangling, elf_files, model
-from reachscan.address_space import AddressSpace, plain_path
-from reachscan.elf_files import Load, UnusableFileError
+from reachscan import confined, debug_files, demangling, elf_files, model
+from reachscan.elf_files import Load
+from reachscan.module_files import ModuleFiles
+from reachscan.untrusted_files import Root, UnusableFileError
 
 _SYMBOL = np.dtype(
     [
@@ -38,6 +33,12 @@ ADDRESSES, THREAD_LOCALS = (_OBJECT, _FUNCTION, _INDIRECT), (_THREAD_LOCAL,)
 
 NOWHERE = np.uint64(2**64 - 1)
 """The value of what no symbol can have."""
+MOST_WARNINGS = 10
+"""Modules without symbols that are named one by one."""
+
+LONGEST = 4096
+"""Names beyond so many bytes are left out: nobody reads them, and blocks would be told by them."""
+
 _PREFERENCE = np.array([2, 0, 1, *[3] * 13])  # by binding: global names before weak and local ones
 
 
@@ -57,80 +58,62 @@ def name_addresses(recording: model.Recording, addresses: model.Addresses, *, li
         addresses: ascending.
         live: the process still exists, so that files are looked up as it sees them.
     """
-    space = AddressSpace(recording.mappings, recording.modules)
-    at = space.mapping_at(addresses)
+    files = ModuleFiles(recording, live=live)
+    at = files.space.mapping_at(addresses)
+    inside = _by_module(files, at)
+
+    def read(path: str) -> list[tuple[int, str, int]]:
+        return list(_names(files, path, addresses[inside[path]], at[inside[path]]))
+
     names: dict[int, model.Name] = {}
     warnings: list[model.Warning] = []
-    for number, path in enumerate(space.modules):
-        inside = space.module_of[at] == number
-        if not inside.any() or not path.startswith("/"):
+    for path, found in confined.each(list(inside), read):
+        if isinstance(found, confined.Failed):
+            warnings.append(_warning(path, found))
             continue
-        try:
-            with opened_module(recording, path, live=live) as elf:
-                loads = elf_files.loads(elf)
-                found = tables(elf, path, roots(recording, live=live))
-        except UnusableFileError as error:
-            warnings.append(model.Warning("no-symbols", f"no symbols for {path}: {error}"))
-            continue
-        for i in np.unique(at[inside]):
-            here = addresses[at == i]
-            values = _values(here, space.file_offset(int(i)), loads)
-            for table in found:
-                names.update(table.names(path, here, values))
-    return Named(names, tuple(warnings))
+        names.update({a: model.Name(path, symbol, offset) for a, symbol, offset in found})
+    return Named(names, _bounded(warnings))
 
 
-@contextmanager
-def opened_module(recording: model.Recording, path: str, *, live: bool) -> Iterator[ELFFile]:
-    """Open the file of a module, if it is the one that the process has mapped.
+def _by_module(files: ModuleFiles, at: model.Indexes) -> dict[str, model.Indexes]:
+    """Return which addresses lie in which module that may have a file, by its path.
 
     Args:
-        recording: says what was mapped where.
-        path: of the module, as the process sees it.
-        live: the process still exists.
-
-    Raises:
-        UnusableFileError: there is no such file, it is another one, or damaged.
+        files: of the modules.
+        at: the mapping of each address, -1 if it is in none.
     """
-    with elf_files.opened(_trusted_file(recording, path, live)) as elf:
-        yield elf
+    module = files.space.module_of[at]
+    order = np.argsort(module, kind="stable")
+    numbers, starts = np.unique(module[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    paths = [files.space.modules[number] if number >= 0 else "" for number in numbers]
+    return {p: part for p, part in zip(paths, parts, strict=True) if p.startswith("/")}
 
 
-def _trusted_file(recording: model.Recording, path: str, live: bool) -> Path:
-    build_id = next((m.build_id for m in recording.modules if plain_path(m.path) == path), b"")
-    reasons: list[str] = []
-    for candidate in _candidates(recording, path, live):
-        try:
-            with elf_files.opened(candidate) as elf:
-                found = elf_files.build_id(elf)
-        except UnusableFileError as error:
-            reasons.append(str(error))
-            continue
-        if build_id and found != build_id:
-            reasons.append("the file on disk is not the one that was mapped")
-        elif not build_id and not live:
-            reasons.append("it has no build id to recognise its file by")
-        else:
-            return candidate
-    raise UnusableFileError(reasons[0] if reasons else "it has no file")
+def _names(
+    files: ModuleFiles, path: str, addresses: model.Addresses, at: model.Indexes
+) -> Iterator[tuple[int, str, int]]:
+    """Yield addresses of one module, their symbols, and how far into these they are; best last."""
+    with files.opened(path) as elf:
+        loads = elf_files.loads(elf)
+        found = tables(elf, path, files.roots)
+    for mapping in np.unique(at):
+        here = addresses[at == mapping]
+        values = _values(here, files.space.file_offset(int(mapping)), loads)
+        for table in found:
+            yield from table.names(here, values)
 
 
-def roots(recording: model.Recording, *, live: bool) -> Sequence[Path]:
-    """Return the root folders below which files of the target may lie, best first."""
-    here = Path("/")
-    return (Path(f"/proc/{recording.target.pid}/root"), here) if live else (here,)
+def _warning(path: str, failed: confined.Failed) -> model.Warning:
+    more = f" and {failed.untried} more modules" if failed.untried else ""
+    return model.Warning("no-symbols", f"no symbols for {path}{more}: {failed.reason}")
 
 
-def _candidates(recording: model.Recording, path: str, live: bool) -> Iterator[Path]:
-    """Yield where the file behind a module may be found, best first."""
-    if not live:
-        yield Path(path)
-        return
-    pid = recording.target.pid
-    yield Path(f"/proc/{pid}/root{path}")
-    for m in recording.mappings:  # still there when the file itself is deleted or replaced
-        if plain_path(m.path) == path:
-            yield Path(f"/proc/{pid}/map_files/{m.start:x}-{m.end:x}")
+def _bounded(warnings: Sequence[model.Warning]) -> tuple[model.Warning, ...]:
+    if len(warnings) <= MOST_WARNINGS:
+        return tuple(warnings)
+    more = f"no symbols for {len(warnings) - MOST_WARNINGS} more modules"
+    return (*warnings[:MOST_WARNINGS], model.Warning("no-symbols", more))
 
 
 def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load]) -> model.Addresses:
@@ -153,7 +136,7 @@ def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load])
 
 
 def tables(
-    elf: ELFFile, path: str, where: Sequence[Path], kinds: Sequence[int] = ADDRESSES
+    elf: ELFFile, path: str, where: Sequence[Root], kinds: Sequence[int] = ADDRESSES
 ) -> list[SymbolTable]:
     """Return the symbol tables of a module, the best last.
 
@@ -166,19 +149,20 @@ def tables(
     Raises:
         UnusableFileError: the file is damaged.
     """
-    own = [s for s in elf.iter_sections() if isinstance(s, SymbolTableSection)]
-    found = [SymbolTable(s, kinds) for s in own if s["sh_type"] == "SHT_DYNSYM"]
-    complete = [s for s in own if s["sh_type"] == "SHT_SYMTAB"]
+    found = _tables(elf, ".dynsym", kinds)
+    complete = _tables(elf, ".symtab", kinds)
     if complete:
-        return [*found, SymbolTable(complete[0], kinds)]
+        return found + complete
     try:
         with debug_files.opened(elf, path, where) as debug:
-            section = debug.get_section_by_name(".symtab") if debug else None
-            return found + (
-                [SymbolTable(section, kinds)] if isinstance(section, SymbolTableSection) else []
-            )
+            return found + (_tables(debug, ".symtab", kinds) if debug else [])
     except UnusableFileError:
         return found  # the names that programs are linked by are better than none
+
+
+def _tables(elf: ELFFile, section: str, kinds: Sequence[int]) -> list[SymbolTable]:
+    found = elf.get_section_by_name(section)
+    return [SymbolTable(found, kinds)] if isinstance(found, SymbolTableSection) else []
 
 
 class SymbolTable:
@@ -193,12 +177,11 @@ class SymbolTable:
         self._ends = self._starts + self._symbols["size"]
 
     def names(
-        self, path: str, addresses: model.Addresses, values: model.Addresses
-    ) -> Iterator[tuple[int, model.Name]]:
-        """Yield the names of addresses whose values lie inside a symbol.
+        self, addresses: model.Addresses, values: model.Addresses
+    ) -> Iterator[tuple[int, str, int]]:
+        """Yield addresses inside a symbol, what it is called, and how far into it they are.
 
         Args:
-            path: of the module.
             addresses: what to call them by.
             values: where they are in the numbering of the symbols, one per address.
         """
@@ -207,12 +190,12 @@ class SymbolTable:
             if i >= 0 and value < self._ends[i]:
                 symbol = demangling.symbol_name(self._text(int(self._symbols["name"][i])))
                 if symbol:
-                    offset = int(value - self._starts[i])
-                    yield int(address), model.Name(path, symbol, offset)
+                    yield int(address), symbol, int(value - self._starts[i])
 
     def _text(self, at: int) -> str:
-        end = self._strings.find(b"\0", at)
-        text = self._strings[at : end if end >= 0 else None].decode("utf-8", "backslashreplace")
+        """Return the string at an offset; none if it has no end, or too late."""
+        end = self._strings.find(b"\0", at, at + LONGEST)
+        text = self._strings[at : max(at, end)].decode("utf-8", "backslashreplace")
         return text.partition("@")[0]  # behind it is the version of the library that has it
 
 

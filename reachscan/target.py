@@ -73,6 +73,11 @@ def check(pid: int) -> None:
         raise errors.NoSuchProcessError(f"there is no process {pid}") from error
 
 
+def user(pid: int) -> int:
+    """Return the effective user id of a process."""
+    return int(_status(pid)["Uid"].split()[1])
+
+
 def _status(pid: int) -> dict[str, str]:
     text = _text(f"{_PROC}/{pid}/status")
     return dict(line.split(":\t", 1) for line in text.split("\n") if ":\t" in line)
@@ -166,8 +171,8 @@ def explain_refusal(
 
 
 def _access(pid: int) -> Access:
-    theirs, ours = _status(pid), _status(os.getpid())
-    target_uid = int(theirs["Uid"].split()[1])
+    ours = _status(os.getpid())
+    target_uid = user(pid)
     owner = os.stat(f"{_PROC}/{pid}").st_uid
     return Access(
         uid=os.geteuid(),

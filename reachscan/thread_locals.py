@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from elftools.elf.elffile import ELFFile
 
-from reachscan import model, symbols
-from reachscan.address_space import AddressSpace
-from reachscan.elf_files import UnusableFileError
+from reachscan import confined, model, symbols
+from reachscan.module_files import ModuleFiles
 
 STORAGE = "thread-local storage"
 """The symbol of words in it that have no better one; their module is empty."""
@@ -49,20 +48,19 @@ def name_slots(
     below = {int(s): tp - int(s) for s in slots for tp in pointers if 0 < tp - int(s) <= LARGEST}
     if not below:
         return {}
-    space = AddressSpace(recording.mappings, recording.modules)
-    reach = sum(_reach(recording, path, live) for path in space.modules)
-    inside = {slot: distance for slot, distance in below.items() if distance <= min(reach, LARGEST)}
-    names = {slot: model.Name("", STORAGE, distance) for slot, distance in inside.items()}
-    return {**names, **_variables(recording, inside, live)} if inside else {}
+    files = ModuleFiles(recording, live=live)
 
-
-def _reach(recording: model.Recording, path: str, live: bool) -> int:
-    try:
-        with symbols.opened_module(recording, path, live=live) as elf:
+    def reach(path: str) -> int:
+        with files.opened(path) as elf:
             segment = _segment(elf)
             return segment.reach if segment else 0
-    except UnusableFileError:
-        return 0  # it may have none; if it has, some words are called part of a stack
+
+    # A file that cannot be read may have none; if it has, some words are called part of a stack.
+    found = (answer for _, answer in confined.each(files.space.modules, reach))
+    most = min(sum(size for size in found if isinstance(size, int)), LARGEST)
+    inside = {slot: distance for slot, distance in below.items() if distance <= most}
+    names = {slot: model.Name("", STORAGE, distance) for slot, distance in inside.items()}
+    return {**names, **_variables(files, recording.target.exe, inside)} if inside else {}
 
 
 def _segment(elf: ELFFile) -> _Segment | None:
@@ -71,25 +69,24 @@ def _segment(elf: ELFFile) -> _Segment | None:
     return None
 
 
-def _variables(
-    recording: model.Recording, below: dict[int, int], live: bool
-) -> dict[int, model.Name]:
-    """Return the names of those words that are variables of the program itself."""
-    path = recording.target.exe
-    try:
-        with symbols.opened_module(recording, path, live=live) as elf:
+def _variables(files: ModuleFiles, path: str, below: dict[int, int]) -> dict[int, model.Name]:
+    """Return the names of those words that are variables of a module, the program itself."""
+    slots = np.array(sorted(below), np.uint64)
+
+    def read(path: str) -> list[tuple[int, str, int]]:
+        with files.opened(path) as elf:
             segment = _segment(elf)
             if segment is None:
-                return {}
-            where = symbols.roots(recording, live=live)
-            tables = symbols.tables(elf, path, where, symbols.THREAD_LOCALS)
-    except UnusableFileError:
-        return {}
-    slots = np.array(sorted(below), np.uint64)
-    values = np.array([segment.reach - below[int(slot)] for slot in slots], np.int64)
-    # Where a program has none so far down, the difference becomes a huge number: no symbol's.
+                return []
+            tables = symbols.tables(elf, path, files.roots, symbols.THREAD_LOCALS)
+        values = np.array([segment.reach - below[int(slot)] for slot in slots], np.int64)
+        # Where a program has none so far down, the difference becomes a huge number: no symbol's.
+        places = values.astype(np.uint64)
+        return [row for table in tables for row in table.names(slots, places)]
+
     return {
-        slot: name
-        for table in tables
-        for slot, name in table.names(path, slots, values.astype(np.uint64))
+        slot: model.Name(path, symbol, offset)
+        for path, found in confined.each([path], read)
+        if not isinstance(found, confined.Failed)
+        for slot, symbol, offset in found
     }

@@ -14,9 +14,9 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from streams import Stream
 
-from reachscan import elf_files, model, symbols, wire
-from reachscan.elf_files import UnusableFileError
+from reachscan import elf_files, model, module_files, symbols, wire
 from reachscan.recording import decode
+from reachscan.untrusted_files import Root
 
 SOURCE = """
 int first(void) { return 1; }
@@ -53,7 +53,7 @@ def recording(path: Path, build_id: bytes) -> model.Recording:
                     BASE + start,
                     BASE + end,
                     segment["p_offset"] & ~0xFFF,
-                    1,
+                    path.stat().st_ino,
                     segment["p_flags"] >> 2 & 1
                     | segment["p_flags"] & 2
                     | (segment["p_flags"] & 1) << 2,
@@ -65,7 +65,7 @@ def recording(path: Path, build_id: bytes) -> model.Recording:
 
 
 def build_id(path: Path) -> bytes:
-    with elf_files.opened(path) as elf:
+    with elf_files.opened(lambda: path.open("rb")) as elf:
         return elf_files.build_id(elf)
 
 
@@ -115,6 +115,20 @@ def test_without_a_build_id_only_a_live_process_is_trusted(program: Path) -> Non
     assert name(recording(program, b""), address).names == {}
 
 
+def test_without_a_build_id_the_file_must_be_the_mapped_one(program: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "small"
+    copy.write_bytes(program.read_bytes())
+    where = BASE + value(program, "_Z5firstv")
+    rec = recording(copy, b"")
+    rec = rec._replace(target=rec.target._replace(pid=os.getpid()))
+    assert name(rec, where, live=True).names[where].symbol == "first()"
+    copy.rename(tmp_path / "moved")
+    copy.write_bytes(program.read_bytes())
+    named = name(rec, where, live=True)
+    assert named.names == {}
+    assert "not the one" in named.warnings[0].message
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\x7fELF", b"\x7fELF\2\1\1" + bytes(57), b"text"], ids=repr
 )
@@ -145,12 +159,6 @@ def test_every_cut_of_a_file_is_survived(program: Path, tmp_path: Path) -> None:
         )
         assert named.names == {} or named.names[where].symbol == "first()"
         assert len(named.warnings) <= 1
-
-
-def test_pipes_are_not_opened_for_symbols(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UnusableFileError, match="regular"), elf_files.opened(tmp_path / "pipe"):
-        pass
 
 
 def test_variables_are_named_wherever_they_lie(program: Path) -> None:
@@ -193,7 +201,10 @@ def test_separate_debug_files_are_found(
     folder.mkdir(parents=True)
     found = folder / (f"{own_id.hex()[2:]}.debug" if place == "build id" else debug.name)
     found.write_bytes(debug.read_bytes())
-    monkeypatch.setattr(symbols, "roots", lambda *_, **__: [tmp_path / "elsewhere", tmp_path])
+    module = tmp_path / bare.relative_to("/")
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.write_bytes(bare.read_bytes())
+    monkeypatch.setattr(module_files, "_own_root", lambda: Root(tmp_path, os.geteuid()))
     where = BASE + value(program, "_Z5firstv")
     rec = recording(bare, own_id)
     assert name(rec, where).names[where].symbol == "first()"

@@ -1,0 +1,143 @@
+"""Opens regular files by paths that are not trusted: they come from the target, or out of a file.
+
+Symbolic links may lead such a path anywhere. Opening a pipe or a device can already have effects,
+and so can reading a file that the kernel makes up. Paths are therefore resolved inside the root
+folder of the process that named them, and what is found is looked at before it is opened. Even so,
+a file system may never answer: do this where it can be given up (`confined`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+LARGEST = 16 << 30
+"""Bytes of the largest file that is opened; those of the kernel claim to be of any size."""
+
+_SUPERUSER = 0
+_OPENAT2 = 437  # Linux 5.6, the same number for all processors
+_NO_MAGIC_LINKS, _IN_ROOT = 0x02, 0x10  # RESOLVE_...
+_LOOK = os.O_PATH | os.O_CLOEXEC
+_NO_OPENAT2 = (errno.ENOSYS, errno.EPERM)  # the latter in containers that do not know it
+
+
+class UnusableFileError(Exception):
+    """A file that cannot be used; the text says why."""
+
+
+class Root(NamedTuple):
+    """A root folder, and whose files below it may be read.
+
+    What a process cannot read by itself is not read on its word: a file that is not for everybody
+    is read only if it belongs to `user`, or if that is root.
+    """
+
+    folder: Path
+    user: int
+
+
+def open_below(root: Root, path: str) -> BinaryIO:
+    """Open the regular file that a path leads to for a process with that root folder.
+
+    Raises:
+        UnusableFileError: there is none, or it must not be read.
+    """
+    try:
+        with ExitStack() as opened:
+            folder = os.open(root.folder, _LOOK | os.O_DIRECTORY)
+            opened.callback(os.close, folder)
+            found = _resolve(folder, path)
+            opened.callback(os.close, found)
+            status = os.fstat(found)
+            if not status.st_mode & stat.S_IROTH and root.user not in (status.st_uid, _SUPERUSER):
+                raise UnusableFileError("it is private to another user")
+            return _open_regular(found, status)
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def open_mapped(pid: int, start: int, end: int) -> BinaryIO:
+    """Open the very file that a process has mapped at [start, end), even if it is deleted.
+
+    Raises:
+        UnusableFileError: it must not be read, or we lack the privilege for this way.
+    """
+    try:
+        found = os.open(f"/proc/{pid}/map_files/{start:x}-{end:x}", _LOOK)
+        try:
+            return _open_regular(found, os.fstat(found))
+        finally:
+            os.close(found)
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: OSError) -> UnusableFileError:
+    return UnusableFileError(error.strerror or "it cannot be read")
+
+
+def _open_regular(found: int, status: os.stat_result) -> BinaryIO:
+    """Open what a descriptor of O_PATH stands for."""
+    if not stat.S_ISREG(status.st_mode):
+        raise UnusableFileError("it is no regular file")
+    # Files of the kernel that have an effect when read say that they are empty.
+    if not 0 < status.st_size <= LARGEST:
+        raise UnusableFileError(f"its file claims to have {status.st_size} bytes")
+    # Not to wait for another process that holds a lease on it.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(os.open(f"/proc/self/fd/{found}", flags), "rb")
+
+
+class _OpenHow(ctypes.Structure):
+    """struct open_how of <linux/openat2.h>."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+def _resolve(folder: int, path: str) -> int:
+    try:
+        return _openat2(folder, path)
+    except OSError as error:
+        if error.errno not in _NO_OPENAT2:
+            raise
+    return _without_links(folder, path)
+
+
+def _openat2(folder: int, path: str) -> int:
+    how = _OpenHow(_LOOK, 0, _IN_ROOT | _NO_MAGIC_LINKS)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    found: int = libc.syscall(
+        ctypes.c_long(_OPENAT2),
+        ctypes.c_long(folder),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    if found < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return found
+
+
+def _without_links(folder: int, path: str) -> int:
+    """Resolve a path on a kernel without openat2: symbolic links and `..` are refused."""
+    found = os.dup(folder)
+    for part in Path(path.lstrip("/")).parts:
+        within = found
+        try:
+            if part == "..":
+                raise UnusableFileError("its path leads upwards")
+            found = os.open(part, _LOOK | os.O_NOFOLLOW, dir_fd=within)
+        finally:
+            os.close(within)
+    return found

@@ -49,10 +49,10 @@ class AddressSpace:
         self.modules = tuple(dict.fromkeys(path for path in owners if path))
         index = {path: i for i, path in enumerate(self.modules)}
         self.module_of = np.array([index.get(path, -1) for path in owners] + [-1], np.int64)
-        self.bases = {
-            path: min(m.start for m, owner in zip(mappings, owners, strict=True) if owner == path)
-            for path in self.modules
-        }
+        self.bases: dict[str, int] = {}
+        for mapping, owner in zip(mappings, owners, strict=True):
+            if owner:
+                self.bases[owner] = min(mapping.start, self.bases.get(owner, mapping.start))
         permissions = [m.permissions for m in mappings] + [0]
         of_module = self.module_of >= 0
         self._code = of_module & [bool(p & model.EXECUTE) for p in permissions]

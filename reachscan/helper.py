@@ -116,7 +116,9 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
         watchdog = _Watchdog(process, request.timeout)
         try:
             # While the target stands still, nothing here may keep its threads from a processor.
-            select.select([awake], [], [], LONGEST_REST)
+            poll = select.poll()  # select() knows only the first 1024 descriptors
+            poll.register(awake, select.POLLIN)
+            poll.poll(1000 * LONGEST_REST)
             yield _frames(process, request, talk)
         except errors.HelperKilledError as error:
             if watchdog.bit:
@@ -184,6 +186,8 @@ class _Watchdog:
 
     def cancel(self) -> None:
         self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()  # whoever forks later does so with one thread less
 
     def _bite(self) -> None:
         self.bit = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ _CAP_SYS_PTRACE = 19
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 _ELF_64, _X86_64 = 2, 62
 _NAMES_LISTED = 8
+_LONGEST_COMM = 15
+_LONGEST_COMMAND = 64 << 10
 
 
 def resolve(text: str) -> int:
@@ -45,12 +48,31 @@ def _called(name: str) -> Iterator[int]:
     # It takes as long to load as an id takes to be scanned.
     import psutil
 
-    for process in psutil.process_iter(["name", "exe", "status"]):
-        if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:
+    for process in psutil.process_iter(["status"]):
+        if process.pid == os.getpid() or name not in _names(process.pid):
             continue
-        exe = process.info["exe"]
-        if name in (process.info["name"], os.path.basename(exe) if exe else None):
+        if process.info["status"] != psutil.STATUS_ZOMBIE or _has_living_threads(process.pid):
             yield process.pid
+
+
+def _names(pid: int) -> Iterator[str]:
+    """Yield what a process may be called. psutil would read its whole command line for that."""
+    try:
+        short = _head(f"{_PROC}/{pid}/comm").removesuffix(b"\n")
+        yield os.fsdecode(short)
+        if len(short) == _LONGEST_COMM:  # it may be cut off
+            whole = os.path.basename(_head(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])
+            if whole.startswith(short):
+                yield os.fsdecode(whole)
+        yield os.path.basename(os.readlink(f"{_PROC}/{pid}/exe"))
+    except OSError:
+        return  # it is gone, or not ours to look at
+
+
+def _head(path: str) -> bytes:
+    """Return the begin of a file that may be of any size."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read(_LONGEST_COMMAND)
 
 
 def check(pid: int) -> None:
@@ -95,10 +117,7 @@ def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
             f"{pid} is a thread of process {leader}", f"scan the process: reachscan {leader}"
         )
     if status["State"][0] in "ZX":
-        raise errors.UnscannableError(
-            f"process {pid} ({status['Name']}) has exited and waits for its parent to notice",
-            f"its memory is gone; the parent is process {status['PPid']}",
-        )
+        raise _lifeless(pid, status)
     # The name is the only field that may hold spaces or parentheses; flags come seventh after it.
     fields = _text(f"{_PROC}/{pid}/stat").rpartition(")")[2]
     if int(fields.split()[6]) & _KERNEL_THREAD:
@@ -106,6 +125,27 @@ def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
             f"process {pid} ({status['Name']}) is a kernel thread and has no heap",
             "name a process that is a program",
         )
+
+
+def _lifeless(pid: int, status: dict[str, str]) -> errors.UnscannableError:
+    if _has_living_threads(pid):
+        return errors.UnscannableError(
+            f"the main thread of process {pid} ({status['Name']}) has ended while others run on, "
+            "and memory is looked at through the main thread",
+            "have it wait for the other threads (pthread_join) where it calls pthread_exit",
+        )
+    return errors.UnscannableError(
+        f"process {pid} ({status['Name']}) has exited and waits for its parent to notice",
+        f"its memory is gone; the parent is process {status['PPid']}",
+    )
+
+
+def _has_living_threads(pid: int) -> bool:
+    for thread in os.listdir(f"{_PROC}/{pid}/task"):
+        with contextlib.suppress(OSError):  # it ends just now
+            if _text(f"{_PROC}/{pid}/task/{thread}/stat").rpartition(")")[2].split()[0] not in "ZX":
+                return True
+    return False
 
 
 def _refuse_foreign(pid: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from victims import build, running
 
 from reachscan import errors, target
 from reachscan.target import Access
@@ -86,6 +88,23 @@ def test_a_zombie() -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(errors.UnscannableError, match="has exited"):
             target.check(child.pid)
+
+
+def test_a_command_line_without_end() -> None:
+    size = 1 << 28
+    with running([str(build("long_command")), str(size)]) as victim:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert target.resolve("long_command_is_long") == victim.pid
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < size >> 12, f"{grown} KiB were taken"
+
+
+def test_a_process_whose_main_thread_has_ended() -> None:
+    with running([str(build("leaderless"))]) as victim:
+        assert target.resolve("leaderless") == victim.pid
+        with pytest.raises(errors.UnscannableError, match="main thread") as caught:
+            target.check(victim.pid)
+    assert "has ended while others run on" in caught.value.sentence
 
 
 STATUS = "Name:\t{name}\nState:\tS (sleeping)\nTgid:\t77\nPPid:\t2\nTracerPid:\t{tracer}\n"

@@ -33,6 +33,7 @@ pid_t __real_waitpid(pid_t pid, int* status, int options);
 int __real_waitid(idtype_t type, id_t id, siginfo_t* info, int options);
 ssize_t __real_pwrite(int fd, const void* buffer, std::size_t length, off_t offset);
 ssize_t __real_write(int fd, const void* buffer, std::size_t length);
+ssize_t __real_tee(int from, int to, std::size_t length, unsigned flags);
 
 long __wrap_ptrace(int request, pid_t pid, void* address, void* data) {
   reachscan::helper::count_call();
@@ -57,6 +58,11 @@ ssize_t __wrap_pwrite(int fd, const void* buffer, std::size_t length, off_t offs
 ssize_t __wrap_write(int fd, const void* buffer, std::size_t length) {
   reachscan::helper::count_call();
   return __real_write(fd, buffer, length);
+}
+
+ssize_t __wrap_tee(int from, int to, std::size_t length, unsigned flags) {
+  reachscan::helper::count_call();
+  return __real_tee(from, to, length, flags);
 }
 
 }  // extern "C"

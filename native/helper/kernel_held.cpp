@@ -2,39 +2,48 @@
 
 #include <dirent.h>
 #include <sys/ptrace.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <map>
 
+#include "helper/memory_kinds.hpp"
 #include "helper/process.hpp"
 
 namespace reachscan::helper {
 namespace {
 
-std::string read_link(const std::string& link) {
-  char target[64];
-  ssize_t length = readlink(link.c_str(), target, sizeof target);
-  return {target, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
-}
-
 void add(std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-void look_at_descriptor(pid_t pid, const std::string& name, KernelHeld& held) {
-  std::string kind = read_link("/proc/" + std::to_string(pid) + "/fd/" + name);
-  if (kind.rfind("anon_inode:", 0) != 0) return;
-  std::string text = try_read_proc_file(pid, ("fdinfo/" + name).c_str());
+// By the number of a descriptor: what it is, if that has no name among files.
+std::map<std::string, std::string> nameless_descriptors(pid_t pid) {
+  std::map<std::string, std::string> found;
+  std::string folder = "/proc/" + std::to_string(pid) + "/fd/";
+  DIR* directory = opendir(folder.c_str());
+  if (directory == nullptr) return found;
+  while (const dirent* entry = readdir(directory)) {
+    std::string name = read_link(folder + entry->d_name);
+    if (!name.empty() && name[0] != '/') found[folder + entry->d_name] = name;
+  }
+  closedir(directory);
+  return found;
+}
+
+void look_at_descriptor(pid_t pid, const std::string& number, const std::string& name,
+                        KernelHeld& held) {
+  if (name.rfind("anon_inode:", 0) != 0) return;
+  std::string text = try_read_proc_file(pid, ("fdinfo/" + number).c_str());
   // "tfd:        5 events:       19 data:     55d0c0ffee00  pos:0 ..."
-  if (kind == "anon_inode:[eventpoll]") add(held.words, numbers_after(text, "data:", 16));
-  if (kind == "anon_inode:[eventfd]") add(held.words, numbers_after(text, "eventfd-count:", 16));
-  if (kind == "anon_inode:[io_uring]") {
+  if (name == "anon_inode:[eventpoll]") add(held.words, numbers_after(text, "data:", 16));
+  if (name == "anon_inode:[eventfd]") add(held.words, numbers_after(text, "eventfd-count:", 16));
+  if (name == "anon_inode:[io_uring]") {
     // Of answers for which the ring has no room: "  user_data=94337750602048, res=0, flags=0"
     add(held.words, numbers_after(text, "user_data=", 10));
-    held.rings[name] = parse_ring(text);
+    held.rings[number] = parse_ring(text);
   }
 }
 
@@ -78,14 +87,25 @@ bool add_pending_signal_words(const std::vector<pid_t>& threads,
 
 KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory) {
   KernelHeld held;
-  if (DIR* directory = opendir(("/proc/" + std::to_string(pid) + "/fd").c_str())) {
-    while (const dirent* entry = readdir(directory)) look_at_descriptor(pid, entry->d_name, held);
-    closedir(directory);
-  }
+  std::map<std::string, std::string> descriptors = nameless_descriptors(pid);
+  for (const auto& [link, name] : descriptors)
+    look_at_descriptor(pid, link.substr(link.rfind('/') + 1), name, held);
   // "signal: 34/000055d0c0ffee00"
   add(held.words, numbers_after(try_read_proc_file(pid, "timers"), "/", 16));
-  look_at_ring_memory(held.rings, read_mappings(pid), memory);
+  std::vector<MapEntry> mappings = read_mappings(pid);
+  look_at_ring_memory(held.rings, mappings, memory);
+  held.asynchronous = std::any_of(mappings.begin(), mappings.end(), is_asynchronous_context);
+  held.pipes = find_own_pipes(descriptors);
   return held;
+}
+
+std::vector<std::string> unread(const KernelHeld& before, const KernelHeld& after) {
+  std::vector<std::string> found;
+  std::string requests = unread_requests(before.rings, after.rings);
+  if (!requests.empty()) found.push_back(requests);
+  if (before.asynchronous || after.asynchronous)
+    found.push_back("requests made by io_submit() may be in flight, of which nobody is told");
+  return found;
 }
 
 }  // namespace reachscan::helper

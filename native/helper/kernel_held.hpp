@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "helper/memory.hpp"
+#include "helper/pipes.hpp"
 #include "helper/rings.hpp"
 
 namespace reachscan::helper {
@@ -16,10 +17,15 @@ struct KernelHeld {
   // signal values of POSIX timers (/proc/PID/timers), answers of io_uring that wait for room.
   std::vector<std::uint64_t> words;
   Rings rings;
+  bool asynchronous = false;  // there are contexts of io_setup()
+  OwnPipes pipes;
 };
 
 // What may not be read, or goes away meanwhile, is left out.
 KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory);
+
+// What the kernel may have held besides, some time between two looks: clauses about it.
+std::vector<std::string> unread(const KernelHeld& before, const KernelHeld& after);
 
 // Whether the program handles any signal: then its threads may have stacks for that, of which only
 // the kernel knows.

@@ -152,12 +152,13 @@ class LiveScan {
 
   void warn() {
     std::string some = running_ == 0 ? "" : " (" + std::to_string(running_) + " of them at work)";
-    stream_.warning("live-registers-unknown",
-                    "the registers of " + std::to_string(threads_) +
-                        (threads_ == 1 ? " thread" : " threads") + some +
-                        " could not be read, nor values that wait with signals: a block that only "
-                        "these point to is reported as leaked, with all that hangs below it; a "
-                        "thread that waits in a system call can hold six such blocks");
+    stream_.warning(
+        "live-registers-unknown",
+        "the registers of " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads") +
+            some +
+            " could not be read, nor what waits with signals and in pipes: a block that "
+            "only these point to is reported as leaked, with all that hangs below it; a "
+            "thread that waits in a system call can hold six such blocks");
   }
 
   const std::string& reason_;

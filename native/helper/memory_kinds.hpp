@@ -17,6 +17,11 @@ inline bool is_kernel_owned(const MapEntry& entry) {
 // The rings of io_uring are plain memory, and requests in them carry pointers.
 inline bool is_ring(const MapEntry& entry) { return entry.path == "anon_inode:[io_uring]"; }
 
+// Of io_setup().
+inline bool is_asynchronous_context(const MapEntry& entry) {
+  return starts_with(entry.path, "/[aio]");
+}
+
 // Memory of a device may have no pages behind it, or react to being read.
 inline bool is_device(const MapEntry& entry) {
   if (starts_with(entry.path, "anon_inode:")) return !is_ring(entry);

@@ -195,6 +195,12 @@ std::string status_field(pid_t pid, pid_t tid, const char* field) {
   return text.substr(start, text.find('\n', start) - start);
 }
 
+std::string read_link(const std::string& link) {
+  char name[64];
+  ssize_t length = readlink(link.c_str(), name, sizeof name);
+  return {name, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+}
+
 std::vector<std::string> command_line(pid_t pid) {
   // A program can make it as long as it likes (PR_SET_MM).
   std::string text = read_up_to(kMostArguments, pid, "cmdline", Step::kOpenTarget);

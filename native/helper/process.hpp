@@ -51,6 +51,9 @@ std::vector<pid_t> children_of(pid_t pid);
 // it or the thread has ended.
 std::string status_field(pid_t pid, pid_t tid, const char* field);
 
+// What a link in /proc names, if that is short; empty if it cannot be read.
+std::string read_link(const std::string& link);
+
 // The first 64 KiB of it.
 std::vector<std::string> command_line(pid_t pid);
 std::string executable_path(pid_t pid);

@@ -69,17 +69,15 @@ void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result
 }
 
 void doubt_for_kernel(const Snapshot& snapshot, const SweepResult& result, Stream& stream) {
-  if (result.totals.leaked == 0) return;
-  if (!snapshot.unread_in_kernel.empty())
-    stream.warning("held-by-kernel", snapshot.unread_in_kernel +
-                                         ": these may point to any of the leaks, which are "
-                                         "therefore only possible ones");
-  if (snapshot.signals_left_out)
-    stream.warning("pending-signals-unread",
-                   "more signals are pending than can be read in time: their values may point to "
-                   "any of the leaks, which are therefore only possible ones");
-  if (!snapshot.unread_in_kernel.empty() || snapshot.signals_left_out)
-    doubt_all_leaks(result, wire::kHeldByKernel, stream);
+  if (snapshot.unread_in_kernel.empty() || result.totals.leaked == 0) return;
+  std::string clauses;
+  for (const std::string& clause : snapshot.unread_in_kernel)
+    clauses += (clauses.empty() ? "" : "; ") + clause;
+  stream.warning("held-by-kernel",
+                 clauses +
+                     ": what the kernel holds there may point to any of the leaks, which are "
+                     "therefore only possible ones");
+  doubt_all_leaks(result, wire::kHeldByKernel, stream);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "helper/rings.hpp"
 
-#include <linux/io_uring.h>
-
 #include <algorithm>
 #include <array>
 
@@ -9,6 +7,10 @@
 
 namespace reachscan::helper {
 namespace {
+
+// IORING_OFF_SQES and struct io_uring_sqe of linux/io_uring.h.
+constexpr std::uint64_t kOffsetOfRequests = 0x10000000;
+using Request = std::array<std::uint64_t, 8>;
 
 std::uint32_t number(const std::string& text, std::string_view key, int base = 10) {
   std::vector<std::uint64_t> found = numbers_after(text, key, base);
@@ -24,7 +26,6 @@ std::int32_t unanswered(const Ring& ring) {
 // As long as a program that fills one entry after the other has not come to the last one. Whoever
 // uses an entry twice has left another one empty.
 bool has_all_requests(const Ring& ring, const MapEntry& mapping, const Memory& memory) {
-  using Request = std::array<std::uint64_t, sizeof(io_uring_sqe) / 8>;
   if (ring.taken >= ring.entries) return false;
   std::vector<Request> requests(ring.entries);
   std::uint64_t bytes = requests.size() * sizeof(Request);
@@ -79,7 +80,7 @@ void look_at_ring_memory(Rings& rings, const std::vector<MapEntry>& mappings,
     for (auto& [name, ring] : rings) {
       if (ring.inode != entry.inode) continue;
       known = true;
-      if (entry.offset == IORING_OFF_SQES) ring.kept = has_all_requests(ring, entry, memory);
+      if (entry.offset == kOffsetOfRequests) ring.kept = has_all_requests(ring, entry, memory);
     }
     if (!known) rings[std::to_string(entry.start)] = {};
   }

@@ -203,15 +203,20 @@ std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const Snapsho
   return std::make_unique<CloneMaker>(pid, memory, plan.site);
 }
 
+void add_words(const std::vector<std::uint64_t>& more, std::vector<std::uint64_t>& words) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
 void read_words(Freeze& freeze, Snapshot& snapshot) {
   snapshot.words = freeze.read_register_words();
   std::vector<pid_t> tids;
   for (const StoppedThread& thread : freeze.threads()) tids.push_back(thread.tid);
-  snapshot.signals_left_out = !add_pending_signal_words(tids, snapshot.words.values);
+  if (!add_pending_signal_words(tids, snapshot.words.values))
+    snapshot.unread_in_kernel.push_back("more signals are pending than can be read in time");
 }
 
 void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPlan& plan,
-                         Maker& maker, Snapshot& snapshot, Stopwatch& watch) {
+                         Maker& maker, PipeReader& pipes, Snapshot& snapshot, Stopwatch& watch) {
   if (plan.hint != nullptr) {
     DrainResult drained = drain(freeze, memory, *plan.hint);
     snapshot.quiet = drained.quiet;
@@ -219,19 +224,22 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
   }
   watch.lap("quiesce");
   if (!snapshot.quiet) return;
-  maker.capture(freeze, freeze.deadline(), [&] { read_words(freeze, snapshot); });
+  maker.capture(freeze, freeze.deadline(), [&] {
+    read_words(freeze, snapshot);
+    pipes.capture();
+  });
   maker.let_go(freeze, freeze.deadline());
   watch.lap(plan.method == Method::kClone ? "clone" : "copy");
 }
 
 void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan, Maker& maker,
-                        Snapshot& snapshot, Clock::time_point deadline) {
+                        PipeReader& pipes, Snapshot& snapshot, Clock::time_point deadline) {
   Urgency urgency;
   Freeze freeze(pid, *plan.limit, deadline);
   Stopwatch watch(snapshot.phases, freeze.began());
   watch.lap("freeze");
   within_limit(*plan.limit,
-               [&] { quiesce_and_capture(freeze, memory, plan, maker, snapshot, watch); });
+               [&] { quiesce_and_capture(freeze, memory, plan, maker, pipes, snapshot, watch); });
   freeze.release();
   watch.lap("release");
   plan.released();
@@ -244,10 +252,9 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
 }  // namespace
 
 void Snapshot::add_kernel_held(const KernelHeld& before, const KernelHeld& after) {
-  for (const KernelHeld* held : {&before, &after})
-    words.values.insert(words.values.end(), held->words.begin(), held->words.end());
+  for (const KernelHeld* held : {&before, &after}) add_words(held->words, words.values);
   words.belong_to(0);
-  unread_in_kernel = unread_requests(before.rings, after.rings);
+  for (std::string& clause : unread(before, after)) unread_in_kernel.push_back(std::move(clause));
 }
 
 Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
@@ -256,9 +263,14 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan
   std::unique_ptr<Maker> maker = make_maker(pid, memory, plan);
   maker->prepare(snapshot, deadline);
   KernelHeld before = look_at_kernel_held(pid, memory);
-  freeze_and_capture(pid, memory, plan, *maker, snapshot, deadline);
+  PipeReader pipes(before.pipes);
+  freeze_and_capture(pid, memory, plan, *maker, pipes, snapshot, deadline);
   if (!snapshot.quiet) return snapshot;
-  snapshot.add_kernel_held(before, look_at_kernel_held(pid, memory));
+  add_words(pipes.words(), snapshot.words.values);
+  KernelHeld after = look_at_kernel_held(pid, memory);
+  snapshot.add_kernel_held(before, after);
+  if (!pipes.has_read_all(after.pipes))
+    snapshot.unread_in_kernel.push_back("pipes of the program hold what could not be read");
   maker->finish(snapshot);
   return snapshot;
 }

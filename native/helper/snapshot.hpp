@@ -38,8 +38,8 @@ struct Snapshot {
   std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
   std::uint64_t unforked_left_out = 0;  // bytes that neither clone nor copy could bring along
-  std::string unread_in_kernel;         // what only the kernel may hold; empty: nothing
-  bool signals_left_out = false;        // too many were pending to read the values of all
+  // What only the kernel may hold: clauses about it.
+  std::vector<std::string> unread_in_kernel;
   std::vector<PhaseTime> phases;
 
   // The two looks were taken before and after the memory was read: what was registered then is in

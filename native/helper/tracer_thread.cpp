@@ -1,6 +1,7 @@
 #include "helper/tracer_thread.hpp"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <exception>
@@ -11,6 +12,10 @@
 namespace reachscan::helper {
 namespace {
 
+// SYS_close_range, and CLOSE_RANGE_UNSHARE of linux/close_range.h.
+constexpr long kCloseRange = 436;
+constexpr unsigned kUnshare = 2;
+
 struct Job {
   const std::function<void()>& work;
   std::exception_ptr failure;
@@ -18,6 +23,9 @@ struct Job {
 
 void* run(void* argument) {
   Job& job = *static_cast<Job*>(argument);
+  // A table of descriptors of its own: when this thread is killed, the kernel closes what it has
+  // opened before it lets go of the target. Kernels before 5.9 do not do that.
+  syscall(kCloseRange, ~0u, ~0u, kUnshare);
   try {
     job.work();
   } catch (...) {

@@ -5,17 +5,20 @@ from __future__ import annotations
 import ctypes
 import signal
 import subprocess
+from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 from conftest import StartVictim
 from scans import HELPER, recording_of
-from unharmed import METHODS
+from unharmed import METHODS, Helper, Watched
 from victims import Victim, thread_states, wait_until
 
 from reachscan import model, wire
 from reachscan.recording import decode
 
 ENUMERATE = 4
+CALLS_OF_THE_PAUSE = 64
 VERDICTS = {model.DEFINITE: "leak", model.HELD_BY_KERNEL: "possible"}
 
 
@@ -55,6 +58,43 @@ def test_requests_of_io_uring(victim: StartVictim, scene: str, method: str) -> N
     assert_verdicts(target, method)
 
 
+@pytest.mark.parametrize("method", METHODS[:-1])
+@pytest.mark.parametrize("scene", ["few", "read"])
+def test_pipes_of_the_process(victim: StartVictim, scene: str, method: str) -> None:
+    assert_verdicts(victim("pipe_pointers", scene), method)
+
+
+@pytest.mark.parametrize("method", METHODS[:-1])
+def test_pipes_that_hold_too_much(victim: StartVictim, method: str) -> None:
+    """Which of them are read is left open."""
+    recording = recording_of(victim("pipe_pointers", "full").pid, "--method", method)
+    assert set(recording.leaks.reason.tolist()) == {model.HELD_BY_KERNEL}
+    assert "held-by-kernel" in [warning.code for warning in recording.warnings]
+
+
+def test_death_while_pipes_are_looked_at(victim: StartVictim, tmp_path: Path) -> None:
+    """The target finds in them what it wrote; by the time it runs, nobody else has them open."""
+    process = victim("pipe_pointers", "few")
+    target = Watched(process.pid, Helper(tmp_path))
+    died = 0
+    for number in range(1, CALLS_OF_THE_PAUSE + 1):
+        died += target.helper.run(target.pid, "--die-at-call", number).killed
+        target.assert_unharmed()
+    assert died > 0
+    process.quit()
+
+
+def test_pipes_are_left_alone_without_a_stop(victim: StartVictim) -> None:
+    recording = recording_of(victim("pipe_pointers", "few").pid, "--method", "live")
+    warnings = {warning.code: warning.message for warning in recording.warnings}
+    assert "in pipes" in warnings["live-registers-unknown"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_asynchronous_requests(victim: StartVictim, method: str) -> None:
+    assert_verdicts(victim("pipe_pointers", "io_submit"), method)
+
+
 def test_a_ring_that_goes_on_after_the_pause(victim: StartVictim) -> None:
     """The clone shares the ring with the target; what counts is what it held during the pause."""
     need_io_uring()
@@ -62,7 +102,7 @@ def test_a_ring_that_goes_on_after_the_pause(victim: StartVictim) -> None:
     with subprocess.Popen([HELPER, "--pid", str(target.pid)], stdout=subprocess.PIPE) as helper:
         assert helper.stdout is not None
         frames = []
-        for frame in wire.frames(helper.stdout):
+        for frame in wire.frames(cast("BinaryIO", helper.stdout)):
             frames.append(frame)
             if frame.type == wire.PROGRESS and wire.parse(frame).phase == ENUMERATE:
                 # It serves the sweeper, which now cannot begin to mark.

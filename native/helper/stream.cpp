@@ -42,7 +42,10 @@ void Stream::results(const void* bytes, std::size_t length) {
 }
 
 void Stream::wake_reader() {
-  if (wake_ >= 0) close(wake_);
+  if (wake_ < 0) return;
+  // Who has slept long enough is gone.
+  [[maybe_unused]] ssize_t written = ::write(wake_, "", 1);
+  close(wake_);
   wake_ = -1;
 }
 

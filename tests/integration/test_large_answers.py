@@ -36,8 +36,8 @@ def test_too_many_pending_signals_are_a_doubt(victim: StartVictim, method: str) 
     leaks = recording.leaks.address.tolist()
     first, last, lost = blocks(target)
     assert first not in leaks and {last, lost} <= set(leaks)
-    assert set(recording.leaks.reason.tolist()) == {model.UNREADABLE_MEMORY}
-    assert [warning.code for warning in recording.warnings] == ["pending-signals-unread"]
+    assert set(recording.leaks.reason.tolist()) == {model.HELD_BY_KERNEL}
+    assert [warning.code for warning in recording.warnings] == ["held-by-kernel"]
 
 
 def test_arguments_are_cut_short(victim: StartVictim) -> None:

@@ -20,7 +20,9 @@ _HELP = """Find heap memory of a running process that nothing points to any more
 The process is paused for a moment and runs on unharmed. All options of a
 command: reachscan scan --help"""
 
-_EPILOG = "Exit status: 0 no leaks, 1 leaks, 2 bad usage, 3 scan failed, 70 bug."
+_EPILOG = (
+    "Exit status: 0 no leaks or only possible ones, 1 leaks, 2 bad usage, 3 scan failed, 70 bug."
+)
 
 
 def run(words: list[str]) -> int | None:

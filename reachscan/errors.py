@@ -11,7 +11,7 @@ class ExitStatus(enum.IntEnum):
     """What the exit status of `reachscan` means."""
 
     CLEAN = 0
-    """No leaks."""
+    """No leaks, or only possible ones."""
     LEAKS = 1
     """Leaks were found."""
     USAGE = 2

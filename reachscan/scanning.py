@@ -104,6 +104,16 @@ class ScanResult(NamedTuple):
         return Tally(self.recording.totals.leaked, self.recording.totals.leaked_bytes)
 
     @property
+    def counts_definite(self) -> bool:
+        """Whether anything counts that is leaked for certain."""
+        from reachscan import model
+
+        if self.review:
+            counting = self.folding.reason[self.review.standing == COUNTS]
+            return bool((counting == model.DEFINITE).any())
+        return bool((self.recording.leaks.reason == model.DEFINITE).any())
+
+    @property
     def groups_counted(self) -> int:
         """How many groups count; those are the first ones."""
         if self.review:

@@ -34,6 +34,8 @@ def find(
     wanted: Options = USUAL,
     output: Output = TEXT,
     judge: Judge = without_default_suppressions,
+    *,
+    strict: bool = False,
 ) -> ExitStatus:
     """Scan a process, report its leaks, and return the exit status that they deserve.
 
@@ -42,6 +44,7 @@ def find(
         wanted: how to scan.
         output: where the report goes and what it looks like.
         judge: which leaks count.
+        strict: see `status`.
 
     Raises:
         ReachscanError: the scan could not be done, or the report or raw scan not be written.
@@ -54,7 +57,7 @@ def find(
     output.report(result)
     if result.save_error:
         raise result.save_error
-    return status(result)
+    return status(result, strict)
 
 
 def with_candidates(result: ScanResult, output: Output, *, live: bool) -> ScanResult:
@@ -66,6 +69,8 @@ def with_candidates(result: ScanResult, output: Output, *, live: bool) -> ScanRe
     return suggest(result, output.selection.limit, live=live)
 
 
-def status(result: ScanResult) -> ExitStatus:
-    """Return the exit status that a scan deserves."""
-    return ExitStatus.LEAKS if result.counted.allocations else ExitStatus.CLEAN
+def status(result: ScanResult, strict: bool) -> ExitStatus:
+    """Return the exit status that a scan deserves; `strict`: possible leaks make a difference."""
+    if not result.counted.allocations:
+        return ExitStatus.CLEAN
+    return ExitStatus.LEAKS if strict or result.counts_definite else ExitStatus.CLEAN

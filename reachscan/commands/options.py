@@ -190,6 +190,12 @@ review = _all(
 )
 """Which leaks count; `judge` takes them."""
 
+strict = click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with status 1 also if all leaks are only possible ones.",
+)
+
 
 def judge(
     suppression_files: tuple[Path, ...], default_suppressions: bool, baseline: Path | None

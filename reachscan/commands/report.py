@@ -17,8 +17,9 @@ from reachscan.scanning import load
 @click.argument("file", type=click.Path(path_type=Path))
 @options.report
 @options.review
+@options.strict
 @options.verbose
-def command(file: Path, verbose: bool, **given: Any) -> ExitStatus:
+def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus:
     """Make a report from a scan that was kept with --save, here or on another machine."""
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
@@ -34,4 +35,4 @@ def command(file: Path, verbose: bool, **given: Any) -> ExitStatus:
     if verbose:
         console.talk_about(result)
     output.report(result)
-    return leaks.status(result) if result.is_about_leaks else ExitStatus.CLEAN
+    return leaks.status(result, strict) if result.is_about_leaks else ExitStatus.CLEAN

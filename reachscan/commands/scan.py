@@ -16,11 +16,14 @@ from reachscan.scanning import Options
 @options.process
 @options.report
 @options.review
+@options.strict
 @options.capture
 @options.confirm
 @options.save
 @options.verbose
-def command(process: str, save: Path | None, verbose: bool, **given: Any) -> ExitStatus:
+def command(
+    process: str, save: Path | None, verbose: bool, strict: bool, **given: Any
+) -> ExitStatus:
     """Find the leaks of a running process, given by its id or its name if that is unique."""
     capture = options.taken(
         given, "method", "threads", "nice", "timeout", "max_pause", "confirm", "confirm_every"
@@ -31,4 +34,4 @@ def command(process: str, save: Path | None, verbose: bool, **given: Any) -> Exi
     output = options.output(**given)
     options.refuse_clash(save, output.path)
     wanted = Options(**capture, contents=output.selection.contents, verbose=verbose, save=save)
-    return leaks.find(process, wanted, output, judge)
+    return leaks.find(process, wanted, output, judge, strict=strict)

@@ -265,6 +265,16 @@ def test_only_what_counts_makes_the_status_1(run: Runner, saved: Path, tmp_path:
     assert run("report", saved, "--baseline", less).status == 1
 
 
+def test_what_is_only_possible_makes_the_status_1_if_wanted(run: Runner, tmp_path: Path) -> None:
+    leaks = [Leak(24, [CODE + 8]), Leak(40)]
+    for doubted, status in ((2, 0), (1, 1)):
+        file = tmp_path / "doubted.rsc"
+        file.write_bytes(Stream(leaks=leaks, doubts=[(0, doubted, 2)]).encoded())
+        for judged in ([], ["--no-default-suppressions"]):
+            assert run("report", file, *judged).status == status
+            assert run("report", file, "--strict", *judged).status == 1
+
+
 def test_bad_suppressions_are_bad_usage(run: Runner, target: int, tmp_path: Path) -> None:
     file = tmp_path / "bad.supp"
     file.write_text("# fine\nsize: huge\n")

@@ -15,7 +15,6 @@ constexpr uint32_t kRanks[] = {0,
                                wire::kTagged,
                                wire::kMangled,
                                wire::kRelative,
-                               wire::kUnaligned,
                                wire::kNumber,
                                wire::kSignalStack};
 constexpr uint32_t kInUse = 0;
@@ -42,8 +41,14 @@ class Candidates {
   static constexpr uint32_t kNone = ~0u;
 
   Candidates(const BlockMap& blocks, std::size_t unmarked)
-      : blocks_(map_memory, unmarked), suggested_(map_memory, unmarked), sightings_(unmarked) {
-    blocks.each_unmarked([this](uint64_t block) { blocks_.push(block); });
+      : blocks_(map_memory, unmarked),
+        suggested_(map_memory, unmarked),
+        sightings_(unmarked),
+        tracts_(blocks.tracts()) {
+    blocks.each_unmarked([&](uint64_t block) {
+      blocks_.push(block);
+      tracts_[blocks.cluster_of(block)->tract_of(block)] = 1;
+    });
   }
 
   uint64_t block(uint32_t candidate) const { return blocks_[candidate]; }
@@ -83,6 +88,11 @@ class Candidates {
   // In any order; grows while words are found.
   const List<uint32_t>& suggested() const { return suggested_; }
 
+  // Whether one may begin in the tract around an address, or in the one before.
+  bool any_near(const BlockMap& blocks, uint64_t address) const {
+    return any_in_tract(blocks, address) || any_in_tract(blocks, address - heaps::kTract);
+  }
+
   // What all candidates lie in, as two ranges like those of the whole heap.
   heaps::Hulls hulls(const BlockMap& blocks) const {
     heaps::Hulls all = blocks.hulls();
@@ -93,6 +103,11 @@ class Candidates {
   }
 
  private:
+  bool any_in_tract(const BlockMap& blocks, uint64_t address) const {
+    const heaps::Cluster* cluster = blocks.cluster_of(address);
+    return cluster != nullptr && tracts_[cluster->tract_of(address)] != 0;
+  }
+
   heaps::Range hull_within(heaps::Range part, const BlockMap& blocks) const {
     heaps::Range hull{0, 0};
     for (uint64_t block : blocks_) {
@@ -106,6 +121,7 @@ class Candidates {
   List<uint64_t> blocks_;  // in the order of their addresses
   List<uint32_t> suggested_;
   Scratch<Sighting> sightings_;
+  Scratch<uint8_t> tracts_;  // 1: a candidate begins there
 };
 
 }  // namespace reachscan::sweeper

@@ -19,7 +19,7 @@ class SecondLook {
         blocks_(blocks),
         unmarked_(unmarked),
         candidates_(blocks, unmarked),
-        meanings_(space, blocks, candidates_.hulls(blocks)),
+        meanings_(space, blocks, candidates_),
         open_(map_memory, unmarked) {
     for (uint32_t rank = 1; rank < kRankCount; ++rank)
       doubtful_[rank] = List<uint64_t>(map_memory, unmarked);
@@ -31,7 +31,7 @@ class SecondLook {
     look_at_heap();
     for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);
     SignalStacks stacks(space_, blocks_, unmarked_);
-    stacks.each(control()->signal_stacks,
+    stacks.each(threads_with_unknown_signal_stack(),
                 [this](uint64_t block) { take(candidates_.find(block), kRankCount - 1); });
     spread(kRankCount - 1);
   }
@@ -49,6 +49,13 @@ class SecondLook {
     }
   }
 
+  // Whether no word shows for certain that the block is in use, in whatever form.
+  bool is_lost(uint64_t block) const {
+    if (candidates_.find(block) == Candidates::kNone) return false;
+    const Sighting* seen = sighting(block);
+    return seen == nullptr || seen->rank != kInUse;
+  }
+
   // The word that a block is in use or in doubt for, null if there is none.
   const Sighting* sighting(uint64_t block) const {
     uint32_t candidate = candidates_.find(block);
@@ -58,6 +65,15 @@ class SecondLook {
   uint64_t meant_by(const Sighting& sighting) const { return candidates_.block(sighting.about); }
 
  private:
+  // A thread that runs on a block at present has no other stack for its handlers.
+  std::size_t threads_with_unknown_signal_stack() const {
+    const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
+    std::size_t unknown = control()->signal_stacks;
+    for (std::size_t t = 0; t < control()->thread_count && unknown > 0; ++t)
+      if (blocks_.block_of(threads[t].sp) != 0) --unknown;
+    return unknown;
+  }
+
   void look_at_roots(Roots& roots) {
     auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
       suggest(block, {at, value, 0, form, rank, 0});
@@ -170,11 +186,16 @@ class SecondLook {
   SpinLock lock_;
 };
 
+inline std::size_t count_unmarked(const BlockMap& blocks) {
+  std::size_t unmarked = 0;
+  blocks.each_unmarked([&](uint64_t) { ++unmarked; });
+  return unmarked;
+}
+
 // Sends all leaks. `roots` and `blocks` are marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                               LeakWriter& writer) {
-  std::size_t unmarked = 0;
-  blocks.each_unmarked([&](uint64_t) { ++unmarked; });
+  std::size_t unmarked = count_unmarked(blocks);
   if (unmarked == 0) return;
   SecondLook second(space, blocks, unmarked);
   second.look(roots);

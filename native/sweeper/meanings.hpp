@@ -23,12 +23,8 @@ inline uint64_t find_pointer_guard(const heaps::Space& space) {
 
 class Meanings {
  public:
-  Meanings(const heaps::Space& space, const BlockMap& blocks, const heaps::Hulls& candidates)
-      : space_(space),
-        blocks_(blocks),
-        disguises_(candidates, find_pointer_guard(space)),
-        packed_(candidates),
-        distances_(candidates) {}
+  Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates)
+      : Meanings(space, blocks, candidates, candidates.hulls(blocks)) {}
 
   // Each calls visit(block, form, rank, slot, value) for the words of [start, end) that mean an
   // unmarked block.
@@ -44,21 +40,21 @@ class Meanings {
   template <typename Visit>
   void unaligned(uint64_t start, uint64_t end, Visit visit) const {
     each_unaligned_that(space_, start, end, packed_, [&](uint64_t at, uint64_t value) {
-      uint64_t block = unmarked(blocks_.block_of(value));
+      uint64_t block = unmarked(block_starting_at(value));
       // Both ends of the word are in the same block, or in none.
       if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + 7)) return;
-      bool sure = value == block && PackedFilter::is_unmistakable(value);
-      visit(block, wire::kUnaligned, sure ? kInUse : rank_of(wire::kUnaligned), at, value);
+      visit(block, wire::kUnaligned, kInUse, at, value);
     });
   }
 
   // These words are in blocks. What they say depends on all of the heap: see learn().
   template <typename Visit>
   void relative(uint64_t start, uint64_t end, Visit visit) {
-    each_distance(start, end, distances_, [&](Field field, uint64_t target, uint64_t at) {
-      if (!blocks_.is_live(target) || blocks_.is_marked(target)) return;
+    auto near = [this](uint64_t target) { return candidates_.any_near(blocks_, target); };
+    each_distance(start, end, distances_, near, [&](Field field, uint64_t target, uint64_t at) {
       auto standing = fields_.known() ? fields_.standing(field) : RelativeFields::Standing::kSure;
       if (standing == RelativeFields::Standing::kNone) return;
+      if (!blocks_.is_live(target) || blocks_.is_marked(target)) return;
       bool sure = standing == RelativeFields::Standing::kSure;
       visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
     });
@@ -77,25 +73,43 @@ class Meanings {
 
   bool has_learned() const { return fields_.known(); }
 
-  // Counts for all fields of all blocks whether they are distances.
+  // Counts for the fields of many blocks whether they are distances.
   void learn() {
     const RelativeFilter everywhere(blocks_.hulls());
-    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
-      each_distance(start, end, everywhere, [&](Field field, uint64_t target, uint64_t) {
-        const heaps::Cluster* cluster = blocks_.cluster_of(target);
-        if (cluster != nullptr && cluster->is_inhabited(target))
-          fields_.count(field, blocks_.is_live(target));
-      });
-    });
+    auto count = [&](Field field, uint64_t target, uint64_t at) {
+      if (is_short_text(heaps::word(at))) return;
+      const heaps::Cluster* cluster = blocks_.cluster_of(target);
+      if (cluster != nullptr && cluster->is_inhabited(target))
+        fields_.count(field, blocks_.is_live(target));
+    };
+    auto any = [](uint64_t) { return true; };
+    auto look = [&](uint64_t start, uint64_t end) {
+      each_distance(start, end, everywhere, any, count);
+    };
+    through_heap(blocks_, look, kMostLearned);
     fields_.set_known();
   }
 
  private:
-  template <typename Visit>
-  void each_distance(uint64_t start, uint64_t end, const RelativeFilter& filter,
+  static constexpr uint64_t kMostLearned = 16 << 20;  // bytes
+
+  Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,
+           const heaps::Hulls& hulls)
+      : space_(space),
+        blocks_(blocks),
+        candidates_(candidates),
+        disguises_(hulls, find_pointer_guard(space)),
+        packed_(hulls),
+        distances_(hulls) {}
+
+  // `near` is asked first whether a distance from the word, which is longer than one from the start
+  // of its block, is worth a look.
+  template <typename Near, typename Visit>
+  void each_distance(uint64_t start, uint64_t end, const RelativeFilter& filter, Near near,
                      Visit visit) const {
     Range block{0, 0};  // of the word before
-    each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t) {
+    each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t value) {
+      if (!near(at + value)) return;
       if (!block.contains(at)) {
         block.start = blocks_.block_of(at);
         block.end = block.start != 0 ? blocks_.end_of(block.start) : 0;
@@ -126,6 +140,7 @@ class Meanings {
 
   const heaps::Space& space_;
   const BlockMap& blocks_;
+  const Candidates& candidates_;
   DisguiseFilter disguises_;
   PackedFilter packed_;
   RelativeFilter distances_;

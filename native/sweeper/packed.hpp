@@ -11,10 +11,10 @@ namespace reachscan::sweeper {
 class PackedFilter {
  public:
   explicit PackedFilter(const heaps::Hulls& hulls)
-      : hull_(hulls), low_(hulls.low), high_(hulls.high), wide_(control()->wide_words != 0) {}
-
-  // Where a program is loaded at a fixed place, addresses are as small as other numbers.
-  static bool is_unmistakable(uint64_t address) { return address >> 32 != 0; }
+      : hull_({unmistakable(hulls.low), unmistakable(hulls.high)}),
+        low_(hull_.low()),
+        high_(hull_.high()),
+        wide_(control()->wide_words != 0) {}
 
   bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
 
@@ -30,6 +30,14 @@ class PackedFilter {
   }
 
  private:
+  // Where a program is loaded at a fixed place, addresses are as small as other numbers. They would
+  // be found by chance, so they are not looked for.
+  static heaps::Range unmistakable(heaps::Range range) {
+    constexpr uint64_t kNobodys = 1ull << 63, kShort = 1ull << 32;
+    if (range.start < kShort) range.start = kShort;
+    return range.start < range.end ? range : heaps::Range{kNobodys, kNobodys + 1};
+  }
+
   // The highest byte of addresses in a range that is not zero, and what it may be.
   struct TopByte {
     explicit TopByte(heaps::Range range) {

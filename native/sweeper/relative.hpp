@@ -52,8 +52,22 @@ class RelativeFilter {
   bool wide_;
 };
 
-// Where in blocks of which size a distance stands, and from where it is measured.
+// Where in blocks of which size a distance stands, from where it is measured, and whether it is
+// short, long or negative: most numbers are small.
 using Field = uint64_t;
+
+inline Field field_of(uint64_t size, uint64_t offset, bool from_word, uint64_t distance) {
+  constexpr uint64_t kShort = 1024;
+  uint64_t length = distance >> 63 != 0 ? 2 : distance < kShort ? 0 : 1;
+  return size << 26 ^ offset << 3 ^ length << 1 ^ Field { from_word };
+}
+
+// Whether a word holds nothing but a few printable characters.
+inline bool is_short_text(uint64_t value) {
+  for (; value != 0; value >>= 8)
+    if ((value & 0xff) < ' ' || (value & 0xff) > '~') return false;
+  return true;
+}
 
 // Calls visit(field, target) for what the word at `at` of a block leads to if it is a distance.
 template <typename Visit>
@@ -64,11 +78,12 @@ void each_target(Range block, uint64_t at, Visit visit) {
   for (bool from_word : {false, true}) {
     uint64_t target = (from_word ? at : block.start) + value;
     if (target % heaps::kGranule != 0 || block.contains(target)) continue;
-    if (!from_word || offset != 0) visit(Field{size << 24 ^ offset << 1 ^ from_word}, target);
+    if (!from_word || offset != 0) visit(field_of(size, offset, from_word, value), target);
   }
 }
 
-// How often each field leads to the start of a block. Several threads may count.
+// How often each field leads to the start of a block, as far as was counted. Several threads may
+// count.
 class RelativeFields {
  public:
   enum class Standing { kNone, kPossible, kSure };
@@ -83,9 +98,10 @@ class RelativeFields {
     if (leads_to_block) __atomic_add_fetch(&row->hits, 1, __ATOMIC_RELAXED);
   }
 
+  // Of a field that leads to a block at least once.
   Standing standing(Field field) {
     const Row* row = row_of(field);
-    if (row == nullptr || row->hits * 2 < row->words || row->hits == 0) return Standing::kNone;
+    if (row == nullptr || row->hits * 2 < row->words) return Standing::kNone;
     bool sure = row->hits >= kMany && row->hits * 4 >= row->words * 3;
     return sure ? Standing::kSure : Standing::kPossible;
   }

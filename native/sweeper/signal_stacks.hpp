@@ -17,8 +17,9 @@ class SignalStacks {
   SignalStacks(const heaps::Space& space, const BlockMap& blocks, std::size_t unmarked)
       : space_(space), blocks_(blocks), candidates_(map_memory, unmarked) {}
 
-  // Calls visit(block) for each unmarked block that no other one points to, if there are no more of
-  // its size than threads that may have such a stack.
+  // Calls visit(block) for unmarked blocks that no other one points to: no more than there are
+  // threads that may have such a stack. Stacks are alike, so either all blocks of a size are
+  // visited or none; sizes in whole KiB come first, and small ones before large ones.
   template <typename Visit>
   void each(std::size_t threads, Visit visit) {
     if (threads == 0) return;
@@ -28,12 +29,17 @@ class SignalStacks {
     });
     if (candidates_.empty()) return;
     blocks_.each_unmarked([this](uint64_t block) { strike_out_children(block); });
-    heaps::sort(candidates_,
-                [](const Candidate& a, const Candidate& b) { return a.size < b.size; });
+    heaps::sort(candidates_, comes_before);
     for (std::size_t first = 0, next; first < candidates_.size(); first = next) {
-      for (next = first + 1; next < candidates_.size(); ++next)
+      std::size_t owned = 0;
+      for (next = first; next < candidates_.size(); ++next) {
         if (candidates_[next].size != candidates_[first].size) break;
-      for (std::size_t i = first; i < next && next - first <= threads; ++i)
+        owned += candidates_[next].owned ? 1 : 0;
+      }
+      std::size_t alike = next - first;
+      if (alike > threads) continue;
+      threads -= alike - owned;
+      for (std::size_t i = first; i < next; ++i)
         if (!candidates_[i].owned) visit(candidates_[i].block);
     }
   }
@@ -44,6 +50,16 @@ class SignalStacks {
     uint64_t size;
     bool owned;
   };
+
+  // glibc gives 8 bytes more than whole KiB, and what is left of the last page of a large block.
+  static bool is_in_whole_kib(uint64_t size) {
+    return size % 1024 == 8 || (size + 2 * sizeof size) % heaps::kPage == 0;
+  }
+
+  static bool comes_before(const Candidate& a, const Candidate& b) {
+    bool whole = is_in_whole_kib(a.size);
+    return whole == is_in_whole_kib(b.size) ? a.size < b.size : whole;
+  }
 
   // Candidates are in the order of their addresses.
   void strike_out_children(uint64_t block) {

@@ -11,11 +11,13 @@ class Stretches {
  public:
   Stretches(const heaps::BlockMap& blocks, Look look) : blocks_(blocks), look_(look) {}
 
-  void run() {
+  // Looks at so many bytes at most, evenly spread over the heap.
+  void run(uint64_t most) {
     uint64_t bytes = 0;
     for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
+    one_in_ = bytes / most + 1;
     on_threads(
-        bytes, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
+        bytes / one_in_, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
   }
 
  private:
@@ -42,6 +44,7 @@ class Stretches {
     for (uint64_t next; start < end; start = next) {
       next = (start & ~(kPiece - 1)) + kPiece;
       if (next > end) next = end;
+      if (start / kPiece % one_in_ != 0) continue;
       look_(start, region_end - next < 8 ? region_end : next + 8);
     }
   }
@@ -49,12 +52,13 @@ class Stretches {
   const heaps::BlockMap& blocks_;
   Look look_;
   uint64_t taken_ = 0;
+  uint64_t one_in_ = 1;  // pieces
 };
 
-// Calls look(start, end) for all of the heap, piece by piece.
+// Calls look(start, end) for all of the heap, piece by piece; or for pieces of so many bytes.
 template <typename Look>
-void through_heap(const heaps::BlockMap& blocks, Look look) {
-  Stretches(blocks, look).run();
+void through_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
+  Stretches(blocks, look).run(most);
 }
 
 }  // namespace reachscan::sweeper

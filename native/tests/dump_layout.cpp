@@ -50,7 +50,8 @@ constexpr Item kRecords[] = {{"TARGET", wire::kTarget},
                              {"REFERENCES", wire::kReferences},
                              {"CHAIN", wire::kChain},
                              {"WORD_OWNERS", wire::kWordOwners},
-                             {"CONFIRMATION", wire::kConfirmation}};
+                             {"CONFIRMATION", wire::kConfirmation},
+                             {"SIGHTINGS", wire::kSightings}};
 constexpr Item kPhases[] = {{"freeze", wire::kFreeze}, {"quiesce", wire::kQuiesce},
                             {"clone", wire::kClone},   {"enumerate", wire::kEnumerate},
                             {"mark", wire::kMark},     {"collect", wire::kCollect}};

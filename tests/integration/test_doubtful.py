@@ -16,7 +16,6 @@ REASONS = {
     model.ONE_PAST_THE_END: "end",
     model.TAGGED: "tag",
     model.RELATIVE: "relative",
-    model.UNALIGNED: "unaligned",
     model.NUMBER: "number",
 }
 
@@ -39,6 +38,15 @@ def test_each_word_that_could_stand_for_a_pointer(
     }
     assert wrong == {}
     assert len(said) == sum(scene["expected"] != "live" for scene in target.ready["scenes"])
+
+
+def test_no_more_possible_signal_stacks_than_threads(victim: StartVictim) -> None:
+    target = victim("signal_stack")
+    leaks = recording_of(target.pid).leaks
+    possible = leaks.address[leaks.reason == model.SIGNAL_STACK].tolist()
+    scenes = target.ready["scenes"]
+    assert possible == [int(s["address"], 16) for s in scenes if s["expected"] == "possible"]
+    assert (leaks.reason == model.DEFINITE).sum() == len(scenes) - 1
 
 
 def test_a_doubtful_structure_keeps_its_order(victim: StartVictim) -> None:

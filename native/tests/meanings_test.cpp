@@ -1,0 +1,101 @@
+// Which places in memory get a closer look as pointers that are not aligned, or as distances.
+#include <cstring>
+#include <random>
+
+#include "check.hpp"
+#include "hosted.hpp"
+#include "sweeper/packed.hpp"
+#include "sweeper/relative.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using sweeper::PackedFilter;
+using sweeper::RelativeFields;
+using sweeper::RelativeFilter;
+
+constexpr heaps::Hulls kHulls{{0x5555'0000'0000, 0x5556'0000'0000},
+                              {0x7ff0'0000'0000, 0x7fff'0000'0000}};
+constexpr heaps::Hulls kShort{{0x1000'0000, 0x2000'0000}, {0x1000'0000, 0x2000'0000}};
+
+// The filter may let through more than it must, but only at places that are not aligned.
+CASE(pointers_at_any_byte_pass) {
+  std::mt19937_64 random(1);
+  for (bool wide : {false, __builtin_cpu_supports("avx2") != 0}) {
+    Host host;
+    host.control.wide_words = wide;
+    const PackedFilter filter(kHulls);
+    for (unsigned round = 0; round < 5000; ++round) {
+      unsigned char bytes[72];
+      for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random());
+      const heaps::Range& hull = random() % 2 == 0 ? kHulls.low : kHulls.high;
+      uint64_t pointer = hull.start + random() % (hull.end - hull.start);
+      unsigned place = random() % 64;
+      std::memcpy(bytes + place, &pointer, 8);
+      uint64_t passing = filter.passing(reinterpret_cast<uint64_t>(bytes));
+      CHECK_EQ(passing >> place & 1, place % 8 != 0 ? 1u : 0u);
+      CHECK_EQ(passing & 0x0101'0101'0101'0101, 0u);
+    }
+  }
+}
+
+CASE(short_addresses_do_not_pass) {
+  Host host;
+  const PackedFilter filter(kShort);
+  uint64_t words[9] = {0x1234'5678ull << 32, 0, 0x1234'5678ull << 16};
+  CHECK_EQ(filter.passing(reinterpret_cast<uint64_t>(words)), 0u);
+}
+
+CASE(eight_distances_at_once_are_judged_as_one_by_one) {
+  std::mt19937_64 random(1);
+  Host host;
+  uint64_t words[8];
+  auto line = reinterpret_cast<uint64_t>(words);
+  const heaps::Hulls around{{line - 4096, line + 4096}, {line + (1 << 20), line + (2 << 20)}};
+  const RelativeFilter narrow(around);
+  host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
+  const RelativeFilter wide(around);
+  for (unsigned round = 0; round < 20000; ++round) {
+    for (uint64_t& word : words) {
+      word = random() % (1 << 18) - (1 << 17);
+      if (random() % 2 == 0) word &= ~7ull;
+      if (random() % 4 == 0) word = random() % 3 * 8;
+    }
+    unsigned expected = 0;
+    for (unsigned i = 0; i < 8; ++i)
+      expected |= static_cast<unsigned>(narrow.passes_at(line + 8 * i)) << i;
+    CHECK_EQ(narrow.passing(line), expected);
+    CHECK_EQ(wide.passing(line), expected);
+  }
+}
+
+CASE(what_the_allocator_leaves_is_no_distance) {
+  uint64_t words[4] = {0, 0, 32, 0};
+  auto start = reinterpret_cast<uint64_t>(words) & ~15ull;
+  unsigned visits = 0;
+  auto count = [&](sweeper::Field, uint64_t) { ++visits; };
+  heaps::Range block{start, start + 24};
+  *reinterpret_cast<uint64_t*>(start + 16) = 32;  // the size of the chunk, in its last word
+  sweeper::each_target(block, start + 16, count);
+  CHECK_EQ(visits, 0u);
+  *reinterpret_cast<uint64_t*>(start + 16) = 48;
+  sweeper::each_target(block, start + 16, count);
+  CHECK_EQ(visits, 2u);
+}
+
+CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
+  Host host;
+  RelativeFields fields;
+  auto count = [&](sweeper::Field field, unsigned hits, unsigned misses) {
+    for (unsigned i = 0; i < hits + misses; ++i) fields.count(field, i < hits);
+    return fields.standing(field);
+  };
+  CHECK(count(1, 1, 0) == RelativeFields::Standing::kPossible);
+  CHECK(count(2, 1, 2) == RelativeFields::Standing::kNone);
+  CHECK(count(3, 7, 0) == RelativeFields::Standing::kPossible);
+  CHECK(count(4, 9, 3) == RelativeFields::Standing::kSure);
+  CHECK(count(5, 9, 4) == RelativeFields::Standing::kPossible);
+}
+
+}  // namespace
+}  // namespace reachscan::tests

@@ -54,7 +54,8 @@ def _named(recording: model.Recording, pointers: model.Addresses, *, live: bool)
 
 def _roots_to_name(recording: model.Recording) -> model.Addresses:
     """Return the addresses of root memory that a recording's answers are about, ascending."""
-    references = (*recording.references, *recording.chain)
+    seen = (sighting.word for sighting in recording.sightings)
+    references = (*recording.references, *recording.chain, *seen)
     slots = {r.slot for r in references if r.holder == model.ROOT_MEMORY}
     if recording.block is not None:
         slots.add(recording.block.asked)

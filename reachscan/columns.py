@@ -131,7 +131,10 @@ def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     if len(doubts) > count + 2 or sum(doubt.count for doubt in doubts) > len(model.REASONS) * count:
         raise errors.StreamError("the stream is damaged: it doubts leaks too often")
     for doubt in doubts:
-        if doubt.first + doubt.count > count or doubt.reason not in model.REASONS:
+        if doubt.first + doubt.count > count or doubt.reason not in (
+            model.DEFINITE,
+            *model.REASONS,
+        ):
             raise errors.StreamError(
                 "the stream is damaged: it doubts a leak that it does not hold"
             )

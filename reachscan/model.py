@@ -24,11 +24,10 @@ DIRECT = 0xFFFFFFFF
 """`Leaks.parent` of a direct leak."""
 
 DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY = range(4)
-CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL = range(4, 8)
-RELATIVE, UNALIGNED, NUMBER = range(10, 13)
+CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL, RELATIVE, UNALIGNED, NUMBER = range(4, 11)
 """`Leaks.reason`: `DEFINITE` is no reason for doubt."""
 
-REASONS = frozenset((*range(ONE_PAST_THE_END, HELD_BY_KERNEL + 1), RELATIVE, UNALIGNED, NUMBER))
+REASONS = frozenset(range(ONE_PAST_THE_END, NUMBER + 1))
 """What `Leaks.reason` may be where a leak is only possible."""
 
 UNKNOWN_SHAPE, TREE_NODE, LIST_NODE, CHAIN_NODE, POINTER_ARRAY, VECTOR_BODY, TEXT, ZEROS = range(8)
@@ -213,6 +212,20 @@ class Reference(NamedTuple):
     size: int
 
 
+class Sighting(NamedTuple):
+    """A word that means a block, but is no pointer to it.
+
+    Attributes:
+        form: how it does, as `Leaks.reason`.
+        about: the block that it means: the one that was asked about, or what owns that.
+        word: where it is, and what it holds.
+    """
+
+    form: int
+    about: int
+    word: Reference
+
+
 class WordOwner(NamedTuple):
     """Whose registers words [first, first + count) are; `tid` 0 if the kernel holds them."""
 
@@ -272,6 +285,7 @@ class Recording(NamedTuple):
         block: the block that the scan was asked about, if it was.
         references: what points to that block.
         chain: the shortest way from a root to it.
+        sightings: words in another form that mean the block, or what owns it.
         word_owners: what `Reference.index` means.
         confirmation: what came of scanning several times, None if it was once.
     """
@@ -293,6 +307,7 @@ class Recording(NamedTuple):
     block: Block | None = None
     references: tuple[Reference, ...] = ()
     chain: tuple[Reference, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
     word_owners: tuple[WordOwner, ...] = ()
     confirmation: Confirmation | None = None
 

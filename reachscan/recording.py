@@ -118,6 +118,7 @@ class _Decoder:
             block=self._block(),
             references=tuple(model.Reference(*row) for row in rows[wire.REFERENCES]),
             chain=tuple(model.Reference(*row) for row in rows[wire.CHAIN]),
+            sightings=tuple(_sighting(*row) for row in rows[wire.SIGHTINGS]),
             confirmation=self._confirmation(),
             word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
         )
@@ -145,6 +146,12 @@ class _Decoder:
         return model.Confirmation(
             body.every_ns, tuple(body.pauses_ns), tuple(body.vanished), tuple(body.recent)
         )
+
+
+def _sighting(form: int, about: int, *word: int) -> model.Sighting:
+    if form not in model.REASONS:
+        raise errors.StreamError("the stream is damaged: a word is in an unknown form")
+    return model.Sighting(form, about, model.Reference(*word))
 
 
 def _check_totals(leaks: model.Leaks | None, totals: model.Totals) -> None:

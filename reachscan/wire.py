@@ -23,7 +23,7 @@ MAX_PAYLOAD = 64 << 20
 TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
 DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
-CONFIRMATION = 24
+CONFIRMATION, SIGHTINGS = 24, 25
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -61,7 +61,8 @@ def _struct(**fields: c.Construct) -> c.Construct:
     )
 
 
-_REFERENCES = Rows(slot=U64, value=U64, holder=U32, index=U32, block=U64, size=U64)
+_REFERENCE = {"slot": U64, "value": U64, "holder": U32, "index": U32, "block": U64, "size": U64}
+_REFERENCES = Rows(**_REFERENCE)
 
 RECORDS: dict[int, c.Construct] = {
     TARGET: _struct(
@@ -110,6 +111,7 @@ RECORDS: dict[int, c.Construct] = {
     BLOCK: _struct(asked=U64, start=U64, size=U64, state=U32, arena=U32),
     REFERENCES: _REFERENCES,
     CHAIN: _REFERENCES,
+    SIGHTINGS: Rows(form=U32, about=U64, **_REFERENCE),
     WORD_OWNERS: Rows(first=U32, count=U32, tid=U32),
     CONFIRMATION: _struct(
         every_ns=U64,

@@ -39,9 +39,10 @@ std::uint64_t types_of(abi::Task task) {
     case abi::Task::kCountKinds:
       return kAboutHeap | set_of(wire::kKinds, wire::kTypes);
     case abi::Task::kExplain:
-      return kAboutHeap | kAboutBlock | kAboutLeaks | set_of(wire::kChain, wire::kDoubts);
+      return kAboutHeap | kAboutBlock | kAboutLeaks |
+             set_of(wire::kChain, wire::kDoubts, wire::kSightings);
     case abi::Task::kFindReferences:
-      return kAboutHeap | kAboutBlock | set_of(wire::kReferences);
+      return kAboutHeap | kAboutBlock | set_of(wire::kReferences, wire::kSightings);
     case abi::Task::kListSuspects:
       break;
   }
@@ -183,6 +184,8 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kReferences:
     case wire::kChain:
       return rows(40, references_, bounds_.references);
+    case wire::kSightings:
+      return rows(52, references_, bounds_.references);
     case wire::kKinds: {
       auto number = payload.take<std::uint32_t>();
       require(payload.take<std::uint32_t>() == wire::kLeadWords, "it sends other leading words");

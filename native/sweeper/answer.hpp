@@ -1,6 +1,7 @@
 // Answers to questions about one block: what it is, what points to it, and what keeps it alive.
 #pragma once
 
+#include "sweeper/doubt.hpp"
 #include "sweeper/emit.hpp"
 #include "sweeper/kinds.hpp"
 #include "sweeper/roots.hpp"
@@ -144,6 +145,24 @@ inline void send_references(const Space& space, Roots& roots, const BlockMap& bl
     });
   });
   writer.flush();
+}
+
+// The word that the block is in use or in doubt for, or that on which it hangs. `about` is the
+// block that the word means.
+inline void send_sighting(const BlockMap& blocks, const SecondLook& second, KindTable& kinds,
+                          uint64_t block) {
+  const Sighting* seen = second.sighting(block);
+  if (seen == nullptr) return;
+  uint64_t holder = seen->slot != 0 ? blocks.block_of(seen->slot) : 0;
+  ReferenceWriter::Row row{seen->slot, seen->value, wire::kRootMemory, seen->index, holder, 0};
+  if (seen->slot == 0) row.holder = wire::kRootWord;
+  if (holder != 0) {
+    row.holder = second.is_lost(holder) ? wire::kLeakedBlock : wire::kReachableBlock;
+    row.size = blocks.end_of(holder) - holder;
+    kinds.add_alone(holder);
+  }
+  Record record(wire::kSightings);
+  record.u32(1).u32(seen->form).u64(second.meant_by(*seen)).raw(&row, sizeof row).send();
 }
 
 // Tells what is at the address that was asked about. All that is reachable is marked.

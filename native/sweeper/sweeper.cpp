@@ -113,6 +113,18 @@ void count_kinds(const Scan& scan) {
   kinds.send();
 }
 
+// What was asked about is a block that no pointer leads to. All that is reachable is marked.
+void answer_about_candidate(const Scan& scan, KindTable& kinds, uint64_t block) {
+  begin_phase(wire::kCollect);
+  SecondLook second(scan.space, scan.blocks, count_unmarked(scan.blocks));
+  second.look(scan.roots);
+  send_block(scan.blocks, control()->query, !second.is_lost(block));
+  send_sighting(scan.blocks, second, kinds, block);
+  kinds.add_alone(block);
+  kinds.send();
+  second.collect(scan.writer);
+}
+
 // A block that is reachable has a chain; one that is not is among the leaks, below its owners.
 void explain(const Scan& scan) {
   uint64_t block = scan.blocks.block_of(control()->query);
@@ -120,21 +132,20 @@ void explain(const Scan& scan) {
   begin_phase(wire::kMark);
   KindTable& kinds = new_kinds(scan);
   ChainSearch search(scan.space, scan.blocks, kinds, scan.walker.totals.blocks);
-  bool reached = search.find(scan.roots, block);
-  send_block(scan.blocks, control()->query, reached);
+  if (!search.find(scan.roots, block)) return answer_about_candidate(scan, kinds, block);
+  send_block(scan.blocks, control()->query, true);
   kinds.add_alone(block);
   kinds.send();
-  if (!reached) collect(scan);
 }
 
 void find_references(const Scan& scan) {
   mark_all(scan);
   uint64_t block = scan.blocks.block_of(control()->query);
-  send_block(scan.blocks, control()->query, block != 0 && scan.blocks.is_marked(block));
-  begin_phase(wire::kCollect);
-  if (block == 0) return;
+  if (block == 0) return send_block(scan.blocks, control()->query, false);
   KindTable& kinds = new_kinds(scan);
   send_references(scan.space, scan.roots, scan.blocks, kinds, block);
+  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, kinds, block);
+  send_block(scan.blocks, control()->query, true);
   kinds.add_alone(block);
   kinds.send();
 }

@@ -67,6 +67,8 @@ enum RecordType : std::uint32_t {
   kWordOwners = 23,    // u32 n, n x { u32 first, u32 count, u32 tid }: whose words are roots
   kConfirmation = 24,  // u64 every_ns, u32 n, u64 pause_ns[n], u64 vanished, u64 vanished_bytes,
                        // u64 recent, u64 recent_bytes; added by Python, which scans repeatedly
+  kSightings = 25,     // u32 n, n x { u32 form, u64 about, a row of References }: words in another
+                       // form that mean the block that was asked about, or what owns it
 };
 
 // Why a leak may be none: what was found is not taken for a pointer, but could be one.
@@ -77,9 +79,9 @@ enum Doubt : std::uint32_t {
   kSignalStack = 5,   // large enough for a stack of signal handlers, which only the kernel knows
   kMangled = 6,       // a pointer as setjmp() stores it
   kHeldByKernel = 7,  // the kernel may hold a pointer that nobody can read
-  kRelative = 10,     // a distance from the word itself, or from the start of its block
-  kUnaligned = 11,    // a pointer that begins at any byte
-  kNumber = 12,       // an address as a number of a language runtime: shifted, in digits, a double
+  kRelative = 8,      // a distance from the word itself, or from the start of its block
+  kUnaligned = 9,     // a pointer that begins at any byte: the block is in use, so no leak has this
+  kNumber = 10,       // an address as a number of a language runtime: shifted, in digits, a double
 };
 
 // What a block looks like, told by its own words and its neighbours'.

@@ -36,7 +36,7 @@ HOLDERS = {
 
 
 NO_CHAIN = {
-    model.REACHABLE: "nothing points into it; what does is past its end, or hidden in other bits",
+    model.REACHABLE: "no pointer leads to it, but a word in another form means it",
     model.LEAKED: "nothing that the program can still reach points to it: it is a direct leak",
 }
 
@@ -175,6 +175,14 @@ def document(answer: Answer) -> dict[str, Any]:
         "block": _block(answer, block.start, block.size) if answer.is_block else None,
         "arena": block.arena if answer.is_block else None,
         "chain": [_reference(answer, r) for r in answer.chain],
+        "sightings": [
+            {
+                "form": doubts.NAMES[seen.form],
+                "about": hex(seen.about),
+                **_reference(answer, seen.word),
+            }
+            for seen in recording.sightings
+        ],
         "references": [_reference(answer, r) for r in recording.references],
         **json_file.caveats(recording),
     }
@@ -210,7 +218,9 @@ def _logfmt(answer: Answer) -> Iterator[str]:
         what=str(answer.kind(block.start)) or None,
         place=None if answer.is_block else answer.places.of_address(block.asked).text,
     )
-    for event, rows in (("link", answer.chain), ("reference", recording.references)):
+    seen = [sighting.word for sighting in recording.sightings]
+    events = (("link", answer.chain), ("sighting", seen), ("reference", recording.references))
+    for event, rows in events:
         for reference in rows:
             place = answer.places.of_reference(reference)
             yield logfmt.line(
@@ -235,6 +245,7 @@ def _text(answer: Answer, selection: Selection, style: Style) -> Iterator[str]:
     if answer.is_block and not recording.references:
         yield ""
         yield from _chain(answer, style)
+    yield from _sightings(answer, style)
     if recording.references:
         yield ""
         yield from _references(answer, selection.limit, style)
@@ -311,6 +322,20 @@ def _row(head: str, text: str) -> Iterator[str]:
     first, *rest = wrap(text, parts.WIDTH - len(head))
     yield head + first
     yield from (" " * len(head) + line for line in rest)
+
+
+def _sightings(answer: Answer, style: Style) -> Iterator[str]:
+    """Yield the words that are no pointers but mean the block, or what owns it."""
+    for seen in answer.recording.sightings:
+        means = "it" if seen.about == answer.block.start else f"its owner {seen.about:#x}"
+        yield ""
+        yield style(
+            f"a word in another form that means {means} ({doubts.NAMES[seen.form]}):", "dim"
+        )
+        text = printable(_holder(answer, seen.word))
+        if seen.word.block:
+            text = f"{seen.word.slot - seen.word.block:#x} into {text}"
+        yield from _row("  ", f"{text}, holds {seen.word.value:#x}")
 
 
 def _references(answer: Answer, limit: int, style: Style) -> Iterator[str]:

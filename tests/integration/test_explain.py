@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,30 @@ def test_a_leak_and_what_it_holds(victim: StartVictim) -> None:
         assert {h["holder"] for h in holders} == {"leaked block"}
         owner = answer["chain"][-1]["block"]["address"]
         assert owner in {h["block"]["address"] for h in holders}
+
+
+FORMS = {
+    "relative": "relative-pointer",
+    "number": "pointer-as-number",
+    "tag": "tagged-pointer",
+}
+
+
+def test_a_word_in_another_form_is_shown(victim: StartVictim) -> None:
+    target = victim("other_forms")
+    scenes = {scene["name"]: scene for scene in target.ready["scenes"]}  # some are many
+    for scene in scenes.values():
+        for question in ("explain", "refs"):
+            answer = ask(question, target.pid, scene["address"])
+            lost = scene["expected"] != "live"
+            assert answer["state"] == ("leaked" if lost else "live"), scene
+            assert answer["reason"] == FORMS.get(scene["expected"]), scene
+            assert bool(answer["sightings"]) == (scene["expected"] != "leak"), scene
+            for seen in answer["sightings"]:
+                assert not lost or seen["form"] == answer["reason"]
+                with Path(f"/proc/{target.pid}/mem").open("rb", 0) as memory:
+                    held = os.pread(memory.fileno(), 8, int(seen["slot"], 16))
+                assert int.from_bytes(held, "little") == int(seen["value"], 16)
 
 
 def test_references_to_a_live_block(roots: Victim) -> None:

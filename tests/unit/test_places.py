@@ -48,6 +48,7 @@ def recording(
     names: dict[int, model.Name] | None = None,
     owners: Iterable[model.WordOwner] = (),
     worker: dict[str, Any] = WORKER,
+    more: bytes = b"",
     **stream: Any,
 ) -> bytes:
     extra = wire.encode(wire.THREADS, [worker])
@@ -56,7 +57,7 @@ def recording(
     extra += wire.encode(wire.CHAIN, [link._asdict() for link in chain])
     extra += wire.encode(wire.REFERENCES, [reference._asdict() for reference in references])
     extra += wire.encode(wire.WORD_OWNERS, [owner._asdict() for owner in owners])
-    return Stream(mappings=MAPPINGS, names=names or {}, extra=extra, **stream).encoded()
+    return Stream(mappings=MAPPINGS, names=names or {}, extra=extra + more, **stream).encoded()
 
 
 def places(**parts: Any) -> Places:
@@ -190,6 +191,26 @@ def test_a_leaked_block_is_explained_by_what_owns_it(tmp_path: Path) -> None:
     direct = model.Block(head, head, 120, model.LEAKED, 0)
     rows = answer(tmp_path, block=direct, leaks=leaks, types=TYPES)
     assert rows[-1].endswith("it is a direct leak")
+
+
+def test_a_word_in_another_form_is_told(tmp_path: Path) -> None:
+    leaks = [Leak(120, [CONSTANTS], below=[40])]
+    head = HEAP_START + 0x10
+    block = model.Block(head + 136, head + 136, 40, model.LEAKED, 0)
+    seen = {"form": model.RELATIVE, "about": head, **LINK._asdict()}
+    extra = wire.encode(wire.SIGHTINGS, [seen])
+    parts: Any = {"block": block, "leaks": leaks, "doubts": [(0, 2, model.RELATIVE)]}
+    rows = answer(tmp_path, **parts, more=extra)
+    assert f"a word in another form that means its owner {head:#x} (relative-pointer):" in rows
+    assert rows[-1].startswith("  0x10 into block") or rows[-2].startswith("  0x10 into block")
+    document = json.loads("\n".join(answer(tmp_path, "json", **parts, more=extra)))
+    assert document["sightings"][0]["form"] == document["reason"] == "relative-pointer"
+    assert document["sightings"][0]["about"] == hex(head)
+    rows = answer(tmp_path, "logfmt", **parts, more=extra)
+    assert any("event=sighting" in row for row in rows)
+    strange = wire.encode(wire.SIGHTINGS, [{**seen, "form": 99}])
+    with pytest.raises(errors.StreamError, match="unknown form"):
+        answer(tmp_path, **parts, more=strange)
 
 
 def test_what_is_no_block_is_told_too(tmp_path: Path) -> None:

@@ -80,6 +80,11 @@ class BlockMap {
     return cluster != nullptr && (cluster->pair(address)[0] >> bit_of(address) & 1) != 0;
   }
 
+  // Reads ahead what is_live() will look at.
+  void fetch_edges(uint64_t address) const {
+    if (const Cluster* cluster = cluster_of(address)) fetch(cluster->pair(address));
+  }
+
   // The first live block from `address` on, which must be before some block or boundary.
   uint64_t first_live(uint64_t address) const {
     while (!is_live(address)) address = cluster_of(address)->next_edge(address + kGranule);

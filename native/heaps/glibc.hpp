@@ -5,11 +5,12 @@
 //   params          mp_: where the main heap starts, how many blocks are mapped
 //   arena_regions   the memory of each arena, chunk by chunk (walk_chunks)
 //   mapped_chunks   blocks with a mapping of their own
-//   thread_caches   tcache, also of threads that a fork left behind (threads); and the
-//                   fastbins: free, though they look allocated (free_lists)
+//   thread_caches   tcache, also of threads that a fork left behind (threads)
+//   fastbins        both are free, though they look allocated (free_lists)
 #pragma once
 
 #include "heaps/glibc/arena_regions.hpp"
+#include "heaps/glibc/fastbins.hpp"
 #include "heaps/glibc/find_arenas.hpp"
 #include "heaps/glibc/mapped_chunks.hpp"
 #include "heaps/glibc/params.hpp"
@@ -27,6 +28,7 @@ class Walker {
         threads{threads, thread_count, {map, kMaxEndedThreads}},
         space_(space),
         map_(map),
+        fastbins_(map),
         votes_(static_cast<CacheVotes*>(map(sizeof(CacheVotes)))) {
     instance_count = find_instances(space, instances);
   }
@@ -186,16 +188,18 @@ class Walker {
       Verdict verdict = drop_caches(space_, blocks, totals, threads, plan, checks);
       if (!verdict.fine()) return verdict;
     }
+    Links expected = first.found ? first.format.links : Links::kMangled;
     for (const Arena& arena : arenas) {
       const ArenaLayout& layout = instances[arena.instance].layout;
-      Verdict verdict = drop_fastbins(blocks, totals, arena.address, layout, first);
+      Verdict verdict = fastbins_.add(blocks, arena.address, layout, expected);
       if (!verdict.fine()) return verdict;
     }
-    return {};
+    return fastbins_.drop_all(blocks, totals);
   }
 
   const Space& space_;
   MapMemory map_;
+  Fastbins fastbins_;
   CacheVotes* votes_;
   bool mapped_known_ = true;
   Account account_;

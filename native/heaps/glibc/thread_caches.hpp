@@ -145,31 +145,4 @@ inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
   return {};
 }
 
-// The fastbins of one arena. Their links are read as the caches' are; without a cache, as they fit.
-inline Verdict drop_fastbins(BlockMap& blocks, Totals& totals, uint64_t arena,
-                             const ArenaLayout& layout, const CachePlan& plan) {
-  for (unsigned bin = 0; layout.fastbins != 0 && bin < kFastbins; ++bin) {
-    uint64_t chunk = word(arena + layout.fastbins + 8ull * bin);
-    if (chunk == 0) continue;
-    // The arena points to the chunk; the links behind it do too.
-    auto length = [&](Links links) {
-      std::size_t count = 0;
-      for (uint64_t at = chunk; at != 0; at = follow(at + kHeader, links)) {
-        bool known = blocks.is_live(at + kHeader) && chunk_size(at) == kMinChunk + 16ull * bin;
-        if (!known || ++count > totals.blocks) return kBadList;
-      }
-      return count;
-    };
-    Links links = plan.found ? plan.format.links : Links::kMangled;
-    if (length(links) == kBadList) links = Links::kPlain;
-    if (length(links) == kBadList) return invalid("a fastbin is not consistent", chunk);
-    for (uint64_t at = chunk; at != 0 && blocks.is_live(at + kHeader);) {
-      uint64_t next = follow(at + kHeader, links);
-      drop_block(blocks, totals, at + kHeader);
-      at = next;
-    }
-  }
-  return {};
-}
-
 }  // namespace reachscan::heaps::glibc

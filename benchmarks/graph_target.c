@@ -6,6 +6,10 @@
 //   tree-sequential  the same in the order of addresses
 //   list-random      a singly linked list of such blocks in random order of addresses
 //   buffers          a binary tree of blocks of 256 to 16384 bytes (log-uniform) full of numbers
+//   fragmented       tree-random, with a fifth as many blocks freed in between, in random order
+//   arenas           the same, made by 64 threads, each in its own arena
+//   pools            tree-random in pools of 1 MiB that the program maps itself, as CPython does;
+//                    every tenth block is too large for them
 //
 // Another 1 % of the blocks is leaked. Each line on standard input asks for one measurement; the
 // answer is what it took, in ns:
@@ -13,6 +17,8 @@
 //   read    a sequential read of the memory from the first block to the last
 //   chase   the list followed from its first block to its last
 //   lsan    the check of LeakSanitizer; only in a program that was built with it
+#include <malloc.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +29,8 @@
 #include "target.h"
 
 extern __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
+
+enum { THREADS = 64 };
 
 struct block {
   struct block* links[2];
@@ -39,8 +47,7 @@ static size_t buffer_size(void) {
   return octave + next_random() % octave;
 }
 
-static struct block* new_block(size_t size) {
-  uint64_t* block = malloc(size);
+static struct block* dress(uint64_t* block, size_t size) {
   if (block == NULL) exit(1);
   // Too large for an address, as most numbers in most programs are no addresses.
   for (size_t i = 0; i < size / 8; ++i) block[i] = next_random() | 1ull << 62;
@@ -49,6 +56,8 @@ static struct block* new_block(size_t size) {
   if ((char*)block + size > highest) highest = (char*)block + size;
   return (struct block*)block;
 }
+
+static struct block* new_block(size_t size) { return dress(malloc(size), size); }
 
 static void* new_array(size_t bytes) {
   void* array =
@@ -66,12 +75,76 @@ static void shuffle(struct block** blocks, size_t count) {
   }
 }
 
-static void build(const char* shape, size_t count) {
-  int buffers = strcmp(shape, "buffers") == 0, list = strcmp(shape, "list-random") == 0;
-  struct block** blocks = new_array(count * sizeof *blocks);
+static struct block* new_pooled_block(void) {
+  static char *at, *end;
+  size_t size = (small_size() + 15) & ~(size_t)15;
+  if (next_random() % 10 == 0) return new_block(512 + 8 * size);
+  if ((size_t)(end - at) < size) end = (at = new_array(1 << 20)) + (1 << 20);
+  char* block = at;
+  at += size;
+  return dress((uint64_t*)block, size);
+}
+
+static void make_plain(struct block** blocks, size_t count, const char* shape) {
+  int buffers = strcmp(shape, "buffers") == 0, pools = strcmp(shape, "pools") == 0;
   for (size_t i = 0; i < count; ++i) {
-    blocks[i] = new_block(buffers ? buffer_size() : small_size());
+    blocks[i] = pools ? new_pooled_block() : new_block(buffers ? buffer_size() : small_size());
     if (i % 100 == 0) new_block(small_size());  // leaked
+  }
+}
+
+static void make_fragmented(struct block** blocks, size_t count) {
+  size_t holes = 0;
+  struct block** freed = new_array((count / 5 + 1) * sizeof *freed);
+  for (size_t i = 0; i < count; ++i) {
+    make_plain(&blocks[i], 1, "");
+    if (i % 5 == 0) freed[holes++] = new_block(small_size());
+  }
+  shuffle(freed, holes);
+  for (size_t i = 0; i < holes; ++i) free(freed[i]);
+  munmap(freed, (count / 5 + 1) * sizeof *freed);
+}
+
+struct part {
+  struct block** blocks;
+  size_t count;
+};
+
+static pthread_barrier_t made;
+
+static void* make_part(void* argument) {
+  static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;  // of the random numbers
+  struct part* part = argument;
+  pthread_mutex_lock(&turn);
+  make_fragmented(part->blocks, part->count);
+  pthread_mutex_unlock(&turn);
+  pthread_barrier_wait(&made);
+  for (;;) pause();
+  return NULL;
+}
+
+static void make_in_arenas(struct block** blocks, size_t count) {
+  static struct part parts[THREADS];
+  pthread_t thread;
+  mallopt(M_ARENA_MAX, THREADS + 1);
+  pthread_barrier_init(&made, NULL, THREADS + 1);
+  for (size_t i = 0; i < THREADS; ++i) {
+    size_t first = count * i / THREADS;
+    parts[i] = (struct part){blocks + first, count * (i + 1) / THREADS - first};
+    if (pthread_create(&thread, NULL, make_part, &parts[i]) != 0) exit(1);
+  }
+  pthread_barrier_wait(&made);
+}
+
+static void build(const char* shape, size_t count) {
+  struct block** blocks = new_array(count * sizeof *blocks);
+  int list = strcmp(shape, "list-random") == 0;
+  if (strcmp(shape, "fragmented") == 0) {
+    make_fragmented(blocks, count);
+  } else if (strcmp(shape, "arenas") == 0) {
+    make_in_arenas(blocks, count);
+  } else {
+    make_plain(blocks, count, shape);
   }
   if (strcmp(shape, "tree-sequential") != 0) shuffle(blocks, count);
   for (size_t i = 0; i < count; ++i) {
@@ -113,7 +186,11 @@ static long long measure(const char* what) {
 }
 
 int main(int argc, char** argv) {
+  static char buffers[2][BUFSIZ];
   if (argc != 3) return 2;
+  // A large request would make malloc empty the fastbins.
+  setvbuf(stdin, buffers[0], _IOFBF, BUFSIZ);
+  setvbuf(stdout, buffers[1], _IOFBF, BUFSIZ);
   build(argv[1], (size_t)atol(argv[2]));
   serve(measure);
   _exit(0);  // or LeakSanitizer would check once more

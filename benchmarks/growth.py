@@ -20,6 +20,7 @@ from measure import Target, command_line, heading, row, snapshot_of_scan, target
 
 SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 SHORT_SIZES = (300_000, 1_000_000, 3_000_000)
+SHAPES = ("tree-sequential", "fragmented", "arenas", "pools")
 PHASES = ("enumerate", "mark", "collect")
 
 
@@ -29,10 +30,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--short", action="store_true", help="up to three million blocks")
     options = parser.parse_args()
-    heading("tree-sequential, per block", "ns")
-    for blocks in SHORT_SIZES if options.short else options.blocks:
-        with target("graph_target.c", "tree-sequential", blocks) as running:
-            show(running, blocks, options.runs)
+    for shape in SHAPES:
+        heading(f"{shape}, per block", "ns")
+        for blocks in SHORT_SIZES if options.short else options.blocks:
+            with target("graph_target.c", shape, blocks) as running:
+                show(running, blocks, options.runs)
 
 
 def show(running: Target, blocks: int, runs: int) -> None:

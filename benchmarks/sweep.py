@@ -4,7 +4,8 @@
 
 A scan's enumerating and marking is set against what the same graph takes otherwise: a tree against
 LeakSanitizer's own check, buffers against a plain read of their memory, a list against following
-its pointers. All alternate, so that they see the same machine.
+its pointers; and heaps that are harder to walk, or that are mostly roots, against a plain tree of
+as many blocks. All alternate, so that they see the same machine.
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ FLOORS = {
     "tree-sequential": ["lsan"],
     "list-random": ["chase"],
     "buffers": ["lsan", "read"],
+    "fragmented": ["tree"],
+    "arenas": ["tree"],
+    "pools": ["tree"],
 }
 """What a scan of each shape is compared with."""
 
-NAMES = {"lsan": "LeakSanitizer", "read": "plain read", "chase": "bare pointer chase"}
+NAMES = {
+    "lsan": "LeakSanitizer",
+    "read": "plain read",
+    "chase": "bare pointer chase",
+    "tree": "the tree",
+}
 THREADS = (1, 2)
 BLOCKS_PER_BUFFER = 100
 
@@ -43,11 +52,14 @@ def measure(shape: str, blocks: int, runs: int) -> None:
                 target("graph_target.c", shape, count, flags=["-fsanitize=leak"],
                        LSAN_OPTIONS=settings)
             )  # fmt: skip
+        if "tree" in asked:
+            asked["tree"] = stack.enter_context(target("graph_target.c", "tree-random", count))
         floors: dict[str, list[float]] = {name: [] for name in asked}
         scans: dict[int, list[float]] = {threads: [] for threads in THREADS}
         for _ in range(runs):
             for name, values in floors.items():
-                values.append(asked[name].ask_ms(name))
+                other = asked[name]
+                values.append(sweep_ms(other.pid, 1) if name == "tree" else other.ask_ms(name))
             for threads, values in scans.items():
                 values.append(sweep_ms(plain.pid, threads))
         size = plain.memory("VmRSS") / 1e9

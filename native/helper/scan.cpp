@@ -30,7 +30,7 @@ using wire::Step;
 
 constexpr char kAskedFor[] = "asked for";
 constexpr std::uint32_t kAttempts = 4;
-// On a busy machine, a page fault may wait long for its disk or its lock.
+// On a busy machine, a page fault waits long for its disk or for a lock.
 constexpr auto kStuckAfter = std::chrono::seconds(1);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 

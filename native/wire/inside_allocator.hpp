@@ -59,17 +59,18 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
 }
 
 // Whether the allocator called what the thread is in. Words that earlier calls left on the stack do
-// not link to where the thread is.
+// not link to where the thread is; if one does by chance, the thread is let run for nothing. What
+// is on top of the stack is the return address itself, if it is one: most of these functions push
+// nothing.
 template <typename Read>
 bool is_called_by(const CodeRange& allocator, Frame frame, Read read) {
   for (unsigned i = 0; i < kCallerWords; ++i) {
     std::uint64_t word = 0, target = 0;
     if (!read(frame.sp + 8ull * i, &word, sizeof word)) return false;
     Call call = call_before(word, target, read);
-    if (call == Call::kNone) continue;
-    if (call == Call::kDirect && frame.pc - target >= kLongestCallee) continue;
+    if (i == 0 && call == Call::kElsewhere) return allocator.contains(word);
+    if (call != Call::kDirect || frame.pc - target >= kLongestCallee) continue;
     if (allocator.contains(word)) return true;
-    if (call == Call::kElsewhere) return false;
     frame.pc = word;
   }
   return false;

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
+from victims import wait_until
 
+_STATES = ("FROZEN", "THAWED")
 _ROOT = Path("/sys/fs/cgroup")
 _names = (f"reachscan-test-{os.getpid()}-{number}" for number in count())
 
@@ -29,6 +31,38 @@ def control_group(controller: str) -> Iterator[Path]:
         if not any(group.glob(f"{controller}.*max*")) and not any(group.glob("*_in_bytes")):
             pytest.skip(f"the {controller} controller is not enabled in {root}")
         yield group
+
+
+@contextmanager
+def freezer(unified: bool) -> Iterator[Callable[[int], AbstractContextManager[None]]]:
+    """Make a group of either version; what it gives freezes a process for a while."""
+    mounts = ("unified", "") if unified else ("freezer",)
+    places = [_ROOT / name for name in mounts if (_ROOT / name / "cgroup.procs").exists()]
+    if not places:
+        pytest.skip(f"no control groups of version {2 if unified else 1} are mounted here")
+    with _group(places[0]) as group:
+        switch, on, off = ("cgroup.freeze", "1", "0") if unified else ("freezer.state", *_STATES)
+        if not (group / switch).exists():
+            pytest.skip(f"{places[0]} cannot freeze")
+
+        @contextmanager
+        def frozen(pid: int) -> Iterator[None]:
+            with moved(pid, group):
+                (group / switch).write_text(on)
+                wait_until(lambda: _is_frozen(group), "the group is frozen")
+                try:
+                    yield
+                finally:
+                    (group / switch).write_text(off)
+
+        yield frozen
+
+
+def _is_frozen(group: Path) -> bool:
+    events = group / "cgroup.events"
+    if events.exists():
+        return "frozen 1" in events.read_text()
+    return (group / "freezer.state").read_text().strip() == _STATES[0]
 
 
 @contextmanager

@@ -39,6 +39,11 @@ void require_no_filter(pid_t pid) {
   }
 }
 
+// Who has it frozen does not let it run the few instructions that a clone takes.
+void require_thawed(pid_t pid) {
+  if (is_frozen(pid)) refuse(pid, " is frozen by its control group, so that nothing of it can run");
+}
+
 void require_no_init(pid_t pid) {
   // The last number is the one in the innermost pid namespace.
   std::string ids = status_field(pid, pid, "NSpid");
@@ -98,6 +103,7 @@ void require_no_notice_of_files(pid_t pid) {
 }  // namespace
 
 void require_clonable(pid_t pid) {
+  require_thawed(pid);
   require_no_filter(pid);
   require_no_init(pid);
   require_no_notice_of_files(pid);

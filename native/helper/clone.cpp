@@ -149,6 +149,17 @@ Tracee* Clone::direct_thread(std::size_t number, std::uint64_t entry, std::uint6
   return &thread;
 }
 
+bool Clone::has_lost_thread() const {
+  return std::any_of(added_.begin(), added_.end(), [](const Tracee& thread) {
+    siginfo_t info{};
+    constexpr int kLook = WNOHANG | WEXITED | __WALL | WNOWAIT;
+    auto id = static_cast<id_t>(thread.tid());
+    // The stops of a traced thread are told even to who does not ask for them.
+    return waitid(P_PID, id, &info, kLook) == 0 && info.si_pid != 0 &&
+           (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED);
+  });
+}
+
 bool Clone::add_thread() {
   std::uint64_t stack = map_memory(kThreadStackBytes, PROT_READ | PROT_WRITE);
   if (stack == 0) return false;

@@ -69,6 +69,10 @@ class Clone : public Tracee {
   // so many yet, one more is made. Null if the kernel refuses.
   Tracee* direct_thread(std::size_t number, std::uint64_t entry, std::uint64_t argument);
 
+  // Whether a thread besides the first one has been killed. The kernel tells of the end of the
+  // first one only when all others have been waited for.
+  bool has_lost_thread() const;
+
   pid_t pid() const { return tid_; }
   const Memory& memory() const { return memory_; }
 

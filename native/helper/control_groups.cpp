@@ -14,6 +14,9 @@
 namespace reachscan::helper {
 namespace {
 
+// What no controller is called: kept by version 2, whatever version 1 keeps.
+constexpr char kUnified[] = "(unified)";
+
 struct Membership {
   bool unified;
   std::string path;
@@ -123,6 +126,18 @@ ControlGroup control_group(pid_t pid, std::string_view controller) {
                    try_read_proc_file(getpid(), "mountinfo"), controller, in_outermost_namespace());
   if (!group.folders.empty() && !is_folder(group.folders.front())) group.visible = false;
   return group;
+}
+
+bool is_frozen(pid_t pid) {
+  ControlGroup old = control_group(pid, "freezer");
+  if (!old.folders.empty() && !old.unified) {
+    std::string state;
+    std::ifstream(old.folders.front() + "/freezer.state") >> state;
+    if (state == "FROZEN" || state == "FREEZING") return true;
+  }
+  ControlGroup group = control_group(pid, kUnified);
+  return !group.folders.empty() &&
+         number_of_key(group.folders.front() + "/cgroup.events", "frozen") != 0;
 }
 
 std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {

@@ -22,8 +22,11 @@ struct ControlGroup {
 // The group of a process that a controller ("memory", "cpu", "freezer") keeps.
 ControlGroup control_group(pid_t pid, std::string_view controller);
 
-// The same from the texts of /proc/PID/cgroup and /proc/self/mountinfo. `outermost`: a path of "/"
-// stands for the outermost group, not only for that of a namespace.
+// Whether its control group, or one around that, has it frozen: none of its threads runs then.
+bool is_frozen(pid_t pid);
+
+// control_group() from the texts of /proc/PID/cgroup and /proc/self/mountinfo. `outermost`: a path
+// of "/" stands for the outermost group, not only for that of a namespace.
 ControlGroup locate_group(std::string_view groups, std::string_view mounts,
                           std::string_view controller, bool outermost);
 

@@ -1,5 +1,6 @@
 #include "helper/freeze.hpp"
 
+#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -183,7 +184,10 @@ WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
     if (now < deadline && !(sleeps && now - began > kUninterruptibleLimit)) continue;
     throw Failure(Step::kWaitStop, kUnstoppable,
                   "thread " + std::to_string(tid) + " did not stop in time" +
-                      (sleeps ? "; it is in uninterruptible sleep" : ""),
+                      (sleeps ? "; it is in uninterruptible sleep"
+                       : sched_getscheduler(tid) == SCHED_IDLE
+                           ? "; it runs only when a processor has nothing else to do (SCHED_IDLE)"
+                           : ""),
                   ETIMEDOUT, tid);
   }
   return status;

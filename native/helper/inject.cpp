@@ -141,6 +141,11 @@ SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time
   }
 }
 
+void SweeperRun::fail_killed() const {
+  throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+                "the clone of the target was killed, probably for want of memory", 0, clone_.pid());
+}
+
 void SweeperRun::require_time(Clock::time_point deadline) const {
   if (Clock::now() > deadline)
     throw Failure(Step::kRunSweeper, "timeout", "the search did not end in time", ETIMEDOUT,
@@ -148,6 +153,7 @@ void SweeperRun::require_time(Clock::time_point deadline) const {
 }
 
 void SweeperRun::rest() {
+  if (clone_.has_lost_thread()) fail_killed();
   bool anyone_naps = std::any_of(threads_.begin(), threads_.end(),
                                  [](const Thread& thread) { return thread.naps; });
   wait_for_event(anyone_naps ? kNap : kPoll);
@@ -159,10 +165,7 @@ void SweeperRun::rest() {
 
 SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stream& stream,
                                          const OnPhase& on_phase, SweepResult& result) {
-  if (!status.stopped())
-    throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
-                  "the clone of the target was killed, probably for want of memory", 0,
-                  thread.tid());
+  if (!status.stopped()) fail_killed();
   // An event, or a signal that was meant for the target's process group.
   if (status.event() != 0) return Next::kGoOn;
   if (status.signal() == SIGTRAP)

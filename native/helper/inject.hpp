@@ -65,6 +65,7 @@ class SweeperRun {
   void answer(std::uint64_t value) const;
   void start_thread(const abi::Control& control);
   void require_time(Clock::time_point deadline) const;
+  [[noreturn]] void fail_killed() const;
   // Sleeps until something happens; who naps is woken.
   void rest();
   void relay_frames(std::uint64_t bytes, Stream& stream);

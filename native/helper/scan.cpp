@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "helper/clonable.hpp"
+#include "helper/control_groups.hpp"
 #include "helper/expected_pause.hpp"
 #include "helper/live.hpp"
 #include "helper/patience.hpp"
@@ -83,8 +84,10 @@ void require_stoppable(pid_t pid, Clock::time_point deadline) {
     std::this_thread::sleep_for(kBetweenLooks);
   }
   throw Failure(Step::kOpenTarget, kUnstoppable,
-                "thread " + std::to_string(asleep.front()) + " of " + name_of(pid) +
-                    " is in uninterruptible sleep and cannot be stopped now",
+                is_frozen(pid)
+                    ? name_of(pid) + " is frozen by its control group, and cannot be stopped"
+                    : "thread " + std::to_string(asleep.front()) + " of " + name_of(pid) +
+                          " is in uninterruptible sleep and cannot be stopped now",
                 EBUSY, asleep.front());
 }
 

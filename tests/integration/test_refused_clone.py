@@ -6,16 +6,18 @@ import ctypes
 import json
 import os
 import resource
+import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from conftest import StartVictim
 from groups import control_group, limit_memory, moved
-from scans import FAILED, PATIENCE, run_cli, scan
-from unharmed import Helper, Watched, assert_sound, children, last_words
+from scans import FAILED, PATIENCE, relatives, run_cli, scan
+from unharmed import TRIES, Ending, Helper, Watched, assert_sound, children, last_words
 from victims import build, need, thread_states, wait_until
 from worlds import NOBODY, as_user, need_root, public_copy
 
@@ -84,6 +86,37 @@ def test_memory_of_a_control_group(victim: StartVictim, truth: Path, room: int) 
         assert json.loads(done.out)["snapshot"]["method"] == "copy"
         limit_memory(group, 1 << 40)
         target.quit()
+
+
+def test_a_clone_that_is_killed(victim: StartVictim, truth: Path, tmp_path: Path) -> None:
+    """As the kernel does when memory runs out: another method serves if nothing was told yet."""
+    target = victim("leak_graph", truth, 1_000_000, LEAKS)
+    helper = Helper(tmp_path)
+    for _ in range(TRIES):
+        ending = scan_and_kill_clone(helper, target.pid, "--threads", 1)
+        assert ending.status == 0 or ending.code == "no-memory", ending
+        if ending.method == "copy":
+            break
+    assert ending.method == "copy", "the clone was always killed too late"
+
+
+def test_a_clone_of_two_threads_that_is_killed(
+    victim: StartVictim, truth: Path, tmp_path: Path
+) -> None:
+    """The kernel does not tell of the first one's end until the other one is waited for."""
+    target = victim("leak_graph", truth, 1_000_000, LEAKS)
+    ending = scan_and_kill_clone(Helper(tmp_path), target.pid, "--method", "clone", "--threads", 2)
+    assert ending.status == 0 or ending.code in ("clone-refused", "no-memory", "timeout"), ending
+
+
+def scan_and_kill_clone(helper: Helper, pid: int, *options: object) -> Ending:
+    with ThreadPoolExecutor() as pool:
+        scan_ = pool.submit(helper.run, pid, *options)
+        wait_until(lambda: bool(relatives(pid)) or scan_.done(), "there is a clone")
+        for clone in relatives(pid):
+            with suppress(ProcessLookupError):
+                os.kill(clone, signal.SIGKILL)
+        return scan_.result()
 
 
 @pytest.mark.parametrize("room", [0, 64 << 10, MEGABYTE])

@@ -92,12 +92,11 @@ std::string read_up_to(std::size_t most, pid_t pid, const char* name, Step step)
   if (fd < 0) fail_to_read(pid, name, step, errno);
   std::string text;
   char buffer[1 << 16];
-  ssize_t length;
+  ssize_t length = 0;
   while (text.size() < most && (length = read(fd, buffer, sizeof buffer)) > 0)
     text.append(buffer, static_cast<std::size_t>(length));
   int error = errno;
   close(fd);
-  if (text.size() >= most) return text;
   if (length < 0) fail_to_read(pid, name, step, error);
   return text;
 }

@@ -208,6 +208,14 @@ class BlockMap {
     return end_in(*cluster, cluster->pair(start), start);
   }
 
+  // Whether the block's usable bytes end there; takes no longer than that is far away.
+  bool ends_at(uint64_t start, uint64_t end) const {
+    const Cluster* cluster = cluster_of(start);
+    if (!cluster->covers(end - 1)) return false;
+    uint64_t edge = cluster->next_edge(start + 2 * kGranule, align_up(end + 1, kGranule));
+    return edge != 0 && edge - tail_before(edge) == end;
+  }
+
   // Calls visit(start) for each live block that is not marked, in address order.
   template <typename Visit>
   void each_unmarked(Visit visit) const {

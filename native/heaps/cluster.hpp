@@ -83,6 +83,18 @@ struct Cluster {
     return base + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
   }
 
+  // The first start or boundary in [address, last], 0 if there is none.
+  uint64_t next_edge(uint64_t address, uint64_t last) const {
+    for (uint64_t base = address & ~(kSpan - 1); base <= last; base += kSpan) {
+      uint64_t edges = edges_of(pair(base));
+      if (base < address) edges &= ~0ull << bit_of(address);
+      if (edges == 0) continue;
+      uint64_t edge = base + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
+      return edge <= last ? edge : 0;
+    }
+    return 0;
+  }
+
   uint8_t* queued_at(uint64_t address) const { return queued + (address - start) / kTract; }
 
   // Notes that a region is in the tracts of [from, to). Returns how many of them had none.

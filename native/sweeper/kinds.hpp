@@ -24,6 +24,8 @@ class KindTable {
 
   // A block as a kind of its own, once.
   void add_alone(uint64_t block) {
+    if (block == last_alone_) return;
+    last_alone_ = block;
     Key key = key_of(block);
     key.words[0] = block;
     Kind& kind = enter(key, block);
@@ -143,6 +145,7 @@ class KindTable {
   TypeNames types_;
   Kind* kinds_;
   std::size_t used_ = 0;
+  uint64_t last_alone_ = 0;  // a large one may hold many references, one after the other
   const heaps::Region* region_ = nullptr;  // of the block before
   const Kind* batch_[kBatch];
 };

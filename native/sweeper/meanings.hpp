@@ -129,13 +129,13 @@ class Meanings {
 
   // A block ends inside the granule where the next one's size word is, or with its own mapping: no
   // other block can begin there. If something else is mapped behind it, the word may mean that.
+  // Looking for the end from the start would take long in large blocks.
   uint64_t block_ending_at(uint64_t value) const {
     if (value % heaps::kGranule != 8) {
       if (value % heaps::kPage != 0 || space_.find(value) != nullptr) return 0;
     }
     if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
-    uint64_t block = blocks_.block_of(value - 1);
-    return block != 0 && blocks_.end_of(block) == value ? block : 0;
+    return blocks_.block_of(value - 1);
   }
 
   const heaps::Space& space_;

@@ -38,16 +38,15 @@ class ShapeTest {
   bool is_chain_node(uint64_t slot) const {
     if (size_ < 16) return false;
     uint64_t next = at(0);
-    if (next != block_ && next % 8 == 0 && blocks_.is_live(next) && size_of(next) == size_)
-      return true;
-    return slot != 0 && blocks_.is_live(slot) && size_of(slot) == size_;
+    if (next != block_ && next % 8 == 0 && blocks_.is_live(next) && is_alike(next)) return true;
+    return slot != 0 && blocks_.is_live(slot) && is_alike(slot);
   }
 
   // The owner holds begin, end and end of capacity. At most 23 usable bytes were not asked for.
   bool is_vector_body(uint64_t slot) const {
     if (slot == 0 || heaps::word(slot) != block_) return false;
     uint64_t owner = blocks_.block_of(slot);
-    if (owner == 0 || slot + 24 > blocks_.end_of(owner)) return false;
+    if (owner == 0 || blocks_.block_of(slot + 23) != owner) return false;
     uint64_t end = heaps::word(slot + 8), capacity = heaps::word(slot + 16);
     bool ordered = block_ <= end && end <= capacity && capacity <= block_ + size_;
     return ordered && capacity > block_ && block_ + size_ - capacity < 24;
@@ -85,7 +84,9 @@ class ShapeTest {
 
   uint64_t at(uint64_t index) const { return heaps::word(block_ + 8 * index); }
   uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
-  uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
+  // Whether a block has the same size. Where another ends is not looked for: it may be large, and
+  // many may point to it.
+  bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
 
   bool is_child_of_this(uint64_t child) const {
     return child == 0 || (blocks_.is_live(child) && heaps::word(child + 8) == block_);

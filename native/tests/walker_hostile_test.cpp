@@ -4,6 +4,7 @@
 #include "heaps/glibc.hpp"
 #include "hosted.hpp"
 #include "scene.hpp"
+#include "sweep.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -66,6 +67,19 @@ CASE(regions_of_the_main_heap_that_end_badly) {
   CHECK_EQ(found.verdict.status, Verdict::kInvalid);
   CHECK_EQ(std::string(found.verdict.reason),
            std::string("too much memory looks like regions of the main heap"));
+}
+
+// Where a large block ends is far from where it begins.
+CASE(many_pointers_to_a_large_block) {
+  constexpr uint64_t kPages = 1 << 14;
+  Sweep sweep("2.35", {});
+  sweep.scene.memory.map(kBlocks, kPages * kPage);
+  uint64_t large = sweep.scene.glibc.mapped(kBlocks, kPages), end = kBlocks + kPages * kPage;
+  sweep.scene.blocks[large] = end - large;
+  sweep.scene.set_mapped(1, kPages * kPage);
+  for (uint64_t at = large; at < end; at += 8) sweep.scene.memory.put(at, end);
+  sweep.run();
+  CHECK(sweep.host.finished);
 }
 
 }  // namespace

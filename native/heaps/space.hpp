@@ -84,18 +84,22 @@ class Space {
     if (address + length < address) return false;
     uint64_t end = address + length;
     for (const abi::Mapping* m = find(address); m != nullptr; ++m) {
-      if ((m->perms & wire::kRead) == 0 || (m->flags & kUntouchable) != 0) return false;
+      if (!may_read(*m)) return false;
       if (end <= m->end) return true;
       if (m + 1 == this->end() || m[1].start != m->end) return false;
     }
     return false;
   }
 
+  static bool may_read(const abi::Mapping& m) {
+    return (m.perms & wire::kRead) != 0 && (m.flags & kNotRead) == 0;
+  }
+
   // Private memory that an allocator can have got from brk or mmap. The program may have protected
   // pages of its blocks since.
   static bool is_anonymous(const abi::Mapping& m) {
     return (m.perms & wire::kShared) == 0 &&
-           (m.flags & (abi::kFileBacked | abi::kFollowsFile | kUntouchable | abi::kMainStack)) == 0;
+           (m.flags & (abi::kFileBacked | abi::kFollowsFile | kNotRead | abi::kMainStack)) == 0;
   }
 
   // Such memory as far as anything was ever written there.
@@ -116,7 +120,7 @@ class Space {
   static bool is_module_data(const abi::Mapping& m) {
     return (m.perms & wire::kWrite) != 0 && (m.perms & wire::kRead) != 0 &&
            (m.perms & wire::kShared) == 0 &&
-           (m.flags & (abi::kFileBacked | abi::kFollowsFile)) != 0 && (m.flags & kUntouchable) == 0;
+           (m.flags & (abi::kFileBacked | abi::kFollowsFile)) != 0 && (m.flags & kNotRead) == 0;
   }
 
   // Whether all of [start, end) is such memory.
@@ -153,7 +157,7 @@ class Space {
   }
 
  private:
-  static constexpr uint32_t kUntouchable = abi::kDevice | abi::kKernelOwned;
+  static constexpr uint32_t kNotRead = abi::kUntouchable | abi::kKernelOwned;
 
   const abi::Mapping* mappings_;
   std::size_t count_;

@@ -50,18 +50,15 @@ extern "C" const char reachscan_gadget[];
 extern "C" __attribute__((weak)) const std::ptrdiff_t __rseq_offset;
 extern "C" __attribute__((weak)) const unsigned int __rseq_size;
 
-bool is_readable(const MapEntry& entry) {
-  return (entry.perms & wire::kRead) != 0 && !is_kernel_owned(entry) && !is_device(entry);
-}
-
-bool changes(const MapEntry& entry) {
-  return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;
-}
-
 // Private anonymous memory is nearly all that a program writes.
 bool is_trackable(const MapEntry& entry) {
   return is_readable(entry) && (entry.perms & wire::kWrite) != 0 && entry.inode == 0 &&
          (entry.perms & wire::kShared) == 0;
+}
+
+template <typename Part>
+Part within(const Part& part, const Stretch& stretch) {
+  return {stretch.start, stretch.end - stretch.start, part.offset + (stretch.start - part.address)};
 }
 
 [[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
@@ -118,7 +115,7 @@ void must(std::int64_t result, const char* what, pid_t pid) {
 
 }  // namespace
 
-MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory) : pid_(pid), memory_(memory) {
+MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory) : pid_(pid), memory_(memory), files_(pid) {
   require_room_to_copy(pid);
   file_ = memfd_create("reachscan-copy", MFD_CLOEXEC);
   if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kViewBytes)) != 0)
@@ -134,21 +131,30 @@ MemoryCopy::~MemoryCopy() {
   close(file_);
 }
 
-char* MemoryCopy::reserve(const MapEntry& entry) {
+MemoryCopy::Part MemoryCopy::reserve(const MapEntry& entry) {
   std::uint64_t length = entry.end - entry.start;
   if (length > kViewBytes - used_)
     throw Failure(Step::kReadMemory, "no-memory", "the target maps too much memory to copy", ENOMEM,
                   pid_, entry.start);
   parts_.push_back({entry.start, length, used_});
-  char* buffer = view_ + used_;
   used_ += length;
-  return buffer;
+  return parts_.back();
+}
+
+// Anew each time: when the target has started another program, it has another.
+void MemoryCopy::open_page_map() {
+  page_map_.emplace(pid_);
+  if (page_map_->descriptor() < 0)
+    throw Failure(Step::kReadMemory, "unsupported-method",
+                  "the kernel does not tell which pages of process " + std::to_string(pid_) +
+                      " exist, and to read others could harm it",
+                  errno, pid_);
 }
 
 void MemoryCopy::capture(Clock::time_point deadline) {
   deadline_ = deadline;
-  page_map_.emplace(pid_);
-  mappings_ = read_mappings(pid_);
+  open_page_map();
+  mappings_ = files_.mappings_of(pid_);
   std::vector<TrackedArea> areas = areas_read_ahead();
   if (!areas.empty()) tracker_->conclude(areas);
   auto area = areas.begin();
@@ -180,20 +186,24 @@ void MemoryCopy::capture_from(MapEntry entry, std::uint64_t start, std::uint64_t
 }
 
 void MemoryCopy::capture_entry(const MapEntry& entry) {
-  std::size_t absent = residence_.absent.size(), closed = residence_.protected_.size();
-  residence_.add(*page_map_, *page_map_, entry);
-  if (is_readable(entry) && changes(entry)) {
-    read_present_pages(entry, absent, reserve(entry));
+  std::size_t closed = residence_.protected_.size();
+  std::vector<Stretch> written = residence_.add(*page_map_, *page_map_, entry);
+  if (entry.backing == Backing::kSecret) {
+    for (const Stretch& stretch : written) left_out_ += stretch.end - stretch.start;
+  } else if (is_readable(entry) && changes(entry)) {
+    const Part part = reserve(entry);
+    for (const Stretch& stretch : written) written_.push_back(within(part, stretch));
+    read_stretches(part, written);
   } else if (residence_.protected_.size() > closed) {
-    char* buffer = reserve(entry);
+    const Part part = reserve(entry);
     for (std::size_t i = closed; i < residence_.protected_.size(); ++i)
-      read_any_pages(entry, residence_.protected_[i], buffer);
+      read_any_pages(part, residence_.protected_[i]);
   }
 }
 
 void MemoryCopy::read_ahead(WriteTracker& tracker) {
-  page_map_.emplace(pid_);
-  for (const MapEntry& entry : read_mappings(pid_))
+  open_page_map();
+  for (const MapEntry& entry : files_.mappings_of(pid_))
     if (is_trackable(entry) && tracker.watch(entry)) capture_entry(entry);
   ahead_ = std::move(parts_);
   parts_.clear();
@@ -258,9 +268,9 @@ void MemoryCopy::take_over(const TrackedArea& area) {
   }
   read_stretches(part, area.written);
   for (const Stretch& stretch : area.absent) {
-    std::uint64_t length = stretch.end - stretch.start;
-    absent_.push_back({stretch.start, length, part.offset + (stretch.start - part.address)});
-    if (length >= kShortestAbsence) append(residence_.absent, stretch.start, stretch.end);
+    absent_.push_back(within(part, stretch));
+    if (stretch.end - stretch.start >= kShortestAbsence)
+      append(residence_.absent, stretch.start, stretch.end);
   }
 }
 
@@ -275,60 +285,46 @@ void MemoryCopy::clear_absent() {
 // Many at a time, for most are single pages.
 void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& stretches) {
   std::vector<iovec> local, remote;
-  for (std::size_t first = 0; first < stretches.size(); first += kStretchesAtOnce) {
-    std::size_t last = std::min(first + kStretchesAtOnce, stretches.size());
+  for (std::size_t first = 0, last = 0; first < stretches.size(); first = last) {
     std::uint64_t bytes = 0;
     require_time();
     local.clear();
     remote.clear();
-    for (std::size_t i = first; i < last; ++i) {
-      std::uint64_t start = stretches[i].start, length = stretches[i].end - start;
+    for (; last < stretches.size() && last - first < kStretchesAtOnce; ++last) {
+      std::uint64_t start = stretches[last].start, length = stretches[last].end - start;
+      if (bytes + length > kMostReadAtOnce) break;
       local.push_back({view_ + part.offset + (start - part.address), length});
       remote.push_back({reinterpret_cast<void*>(start), length});
       bytes += length;
     }
+    if (last == first) {  // a long one
+      read_pages(part, stretches[last++]);
+      continue;
+    }
     ssize_t got =
         process_vm_readv(pid_, local.data(), local.size(), remote.data(), remote.size(), 0);
     if (got == static_cast<ssize_t>(bytes)) continue;
-    MapEntry entry{};
-    entry.start = part.address;
-    for (std::size_t i = first; i < last; ++i)
-      read_pages(entry, stretches[i].start, stretches[i].end, view_ + part.offset);
+    for (std::size_t i = first; i < last; ++i) read_pages(part, stretches[i]);
   }
 }
 
-// Pages that the target has never touched are zeros there and stay holes here. What cannot be read
-// (a guard page, a file cut short) stays zeros as well. `absent`: the first stretch of the entry.
-void MemoryCopy::read_present_pages(const MapEntry& entry, std::size_t absent, char* buffer) {
-  std::uint64_t at = entry.start;
-  for (; absent < residence_.absent.size(); ++absent) {
-    const Stretch& stretch = residence_.absent[absent];
-    read_pages(entry, at, stretch.start, buffer);
-    at = stretch.end;
-  }
-  read_pages(entry, at, entry.end, buffer);
-}
-
-void MemoryCopy::read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end,
-                            char* buffer) {
-  if (start >= end) return;
-  auto offset = static_cast<std::uint64_t>(buffer - view_) + start - entry.start;
-  written_.push_back({start, end - start, offset});
-  while (start < end) {
+// What cannot be read (a guard page, a file cut short) stays zeros.
+void MemoryCopy::read_pages(const Part& part, const Stretch& stretch) {
+  for (std::uint64_t at = stretch.start; at < stretch.end;) {
     require_time();
-    std::uint64_t asked = std::min(end - start, kMostReadAtOnce);
-    iovec local{buffer + (start - entry.start), asked};
-    iovec remote{reinterpret_cast<void*>(start), asked};
+    std::uint64_t asked = std::min(stretch.end - at, kMostReadAtOnce);
+    iovec local{view_ + part.offset + (at - part.address), asked};
+    iovec remote{reinterpret_cast<void*>(at), asked};
     ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
     std::uint64_t got = length > 0 ? static_cast<std::uint64_t>(length) & ~(kPage - 1) : 0;
-    start += got;
-    if (got < asked) start += kPage;  // the page that stopped it
+    at += got;
+    if (got < asked) at += kPage;  // the page that stopped it
   }
 }
 
 // Whatever the target itself may do there.
-void MemoryCopy::read_any_pages(const MapEntry& entry, const Stretch& stretch, char* buffer) const {
-  char* to = buffer + (stretch.start - entry.start);
+void MemoryCopy::read_any_pages(const Part& part, const Stretch& stretch) const {
+  char* to = view_ + part.offset + (stretch.start - part.address);
   std::uint64_t length = stretch.end - stretch.start;
   if (memory_.try_read(stretch.start, to, length)) return;
   for (std::uint64_t at = 0; at < length; at += kPage)
@@ -337,24 +333,52 @@ void MemoryCopy::read_any_pages(const MapEntry& entry, const Stretch& stretch, c
 
 void MemoryCopy::complete() {
   clear_absent();
-  // Only files that hold a program or library; other constant files say nothing about the heap.
+  read_constant_parts();
+  read_shared_memory();
+}
+
+// Only of files that hold a program or library; other constant files say nothing about the heap.
+void MemoryCopy::read_constant_parts() {
   for (const MapEntry& entry : mappings_) {
     if (!is_readable(entry) || changes(entry)) continue;
     bool of_module = std::any_of(mappings_.begin(), mappings_.end(), [&](const MapEntry& other) {
       return other.inode == entry.inode && other.device == entry.device &&
              (other.perms & wire::kExecute) != 0;
     });
-    if (of_module) read_any_pages(entry, {entry.start, entry.end}, buffer_of(entry));
+    if (!of_module) continue;
+    const Part part = part_of(entry);
+    if (only_present_pages(entry)) {
+      read_stretches(part, present_pages(*page_map_, entry));
+    } else {
+      read_any_pages(part, {entry.start, entry.end});
+    }
   }
 }
 
+// What the program wrote through another mapping or before a fork, or what was swapped out, may
+// have no page in its page table.
+void MemoryCopy::read_shared_memory() {
+  std::vector<Stretch> found;
+  for (const MapEntry& entry : mappings_) {
+    if (!changes(entry)) continue;
+    SharedMemoryFile file(pid_, entry);
+    std::vector<Stretch> data = file.data();
+    if (data.empty()) continue;
+    const Part part = part_of(entry);
+    for (const Stretch& stretch : intersect(data, residence_.untouchable))
+      file.read(stretch, view_ + part.offset + (stretch.start - part.address));
+    found.insert(found.end(), data.begin(), data.end());
+  }
+  residence_.untouchable = subtract(residence_.untouchable, found);
+}
+
 // Parts of it may have been captured already.
-char* MemoryCopy::buffer_of(const MapEntry& entry) {
+MemoryCopy::Part MemoryCopy::part_of(const MapEntry& entry) {
   auto end = parts_.begin() + static_cast<std::ptrdiff_t>(captured_);
   auto at = std::lower_bound(
       parts_.begin(), end, entry.start,
       [](const Part& part, std::uint64_t address) { return part.address < address; });
-  return at != end && at->address == entry.start ? view_ + at->offset : reserve(entry);
+  return at != end && at->address == entry.start ? *at : reserve(entry);
 }
 
 std::unique_ptr<Clone> MemoryCopy::build() const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "helper/clone.hpp"
+#include "helper/mapped_files.hpp"
 #include "helper/memory.hpp"
 #include "helper/process.hpp"
 #include "helper/residence.hpp"
@@ -27,15 +28,16 @@ class MemoryCopy {
   MemoryCopy(const MemoryCopy&) = delete;
   MemoryCopy& operator=(const MemoryCopy&) = delete;
 
-  // Reads all memory that was ever written; at one moment if the target is stopped. Throws
-  // Failure(kReadMemory, "timeout") at the deadline.
+  // Reads all pages that the target has and may have written to; at one moment if it is stopped.
+  // Throws Failure(kReadMemory, "timeout") at the deadline.
   void capture(Clock::time_point deadline = Clock::time_point::max());
 
   // Before capture(): reads what can be tracked while the target runs, and again what it writes
   // meanwhile, until little is left for capture() to do.
   void read_ahead(WriteTracker& tracker);
 
-  // Reads the constant parts of programs and libraries, which do not change; the target may run.
+  // Reads the constant parts of programs and libraries, which do not change, and shared memory
+  // that the target has no pages of. The target may run.
   void complete();
 
   // A stopped process with that memory and nothing else.
@@ -45,6 +47,9 @@ class MemoryCopy {
   const std::vector<MapEntry>& mappings() const { return mappings_; }
 
   const Residence& residence() const { return residence_; }
+
+  // Bytes that only the target itself can read.
+  std::uint64_t left_out() const { return left_out_; }
 
   // Calls visit(address, bytes, length) for each part of writable memory that was read.
   template <typename Visit>
@@ -59,6 +64,7 @@ class MemoryCopy {
     std::uint64_t offset;  // in the file that holds the copy
   };
 
+  void open_page_map();
   void capture_entry(const MapEntry& entry);
   void capture_from(MapEntry entry, std::uint64_t start, std::uint64_t end);
   std::uint64_t reread_written();
@@ -67,11 +73,12 @@ class MemoryCopy {
   void take_over(const TrackedArea& area);
   void clear_absent();
   void read_stretches(const Part& part, const std::vector<Stretch>& stretches);
-  char* reserve(const MapEntry& entry);
-  char* buffer_of(const MapEntry& entry);
-  void read_present_pages(const MapEntry& entry, std::size_t absent, char* buffer);
-  void read_pages(const MapEntry& entry, std::uint64_t start, std::uint64_t end, char* buffer);
-  void read_any_pages(const MapEntry& entry, const Stretch& stretch, char* buffer) const;
+  Part reserve(const MapEntry& entry);
+  Part part_of(const MapEntry& entry);
+  void read_pages(const Part& part, const Stretch& stretch);
+  void read_any_pages(const Part& part, const Stretch& stretch) const;
+  void read_constant_parts();
+  void read_shared_memory();
   void require_time() const;
 
   pid_t pid_;
@@ -80,12 +87,14 @@ class MemoryCopy {
   char* view_ = nullptr;  // of the whole file
   std::uint64_t used_ = 0;
   Clock::time_point deadline_ = Clock::time_point::max();  // of reading
+  MappedFiles files_;
   std::vector<MapEntry> mappings_;
   std::vector<Part> parts_;
   std::size_t captured_ = 0;  // the first so many of them were read by capture()
   std::vector<Part> written_;
-  std::optional<PageMap> page_map_;  // opened anew when it is used: another program has another
+  std::optional<PageMap> page_map_;
   Residence residence_;
+  std::uint64_t left_out_ = 0;
   const WriteTracker* tracker_ = nullptr;
   std::vector<Part> ahead_;   // what was read ahead; by address
   std::vector<Part> absent_;  // no longer there when it was captured; to be cleared

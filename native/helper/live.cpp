@@ -101,6 +101,7 @@ class LiveScan {
     snapshot.clone = copy.build();
     snapshot.mappings = copy.mappings();
     snapshot.residence = copy.residence();
+    snapshot.unforked_left_out = copy.left_out();
     snapshot.phases.push_back({"copy", Clock::now() - began});
     Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}};
     sweep(snapshot, options_, {task, looked_ ? &suspects_ : nullptr}, stream_, outcome, deadline_);

@@ -22,7 +22,7 @@ std::uint32_t own_flags(const MapEntry& entry) {
   if (entry.path == "[stack]") flags |= MappingFlag::kMainStack;
   if (entry.path == "[heap]") flags |= MappingFlag::kProgramBreak;
   if (is_kernel_owned(entry)) flags |= MappingFlag::kKernelOwned;
-  if (is_device(entry)) flags |= MappingFlag::kDevice;
+  if (is_device(entry)) flags |= MappingFlag::kUntouchable;
   return flags;
 }
 
@@ -45,6 +45,16 @@ std::string build_id_in(const std::vector<unsigned char>& notes) {
 constexpr std::size_t kMaxNotes = 1 << 16;
 constexpr unsigned kMaxSegments = 64;
 
+// Memory less what must not be touched.
+struct ImageMemory {
+  const Residence& residence;
+  const Memory& memory;
+
+  bool try_read(std::uint64_t address, void* buffer, std::size_t length) const {
+    return residence.may_touch(address, length) && memory.try_read(address, buffer, length);
+  }
+};
+
 // The program headers of an image that is mapped from its beginning. The target may have written
 // anything there, so nothing is trusted further than it can be read.
 struct Image {
@@ -53,7 +63,7 @@ struct Image {
   std::vector<Elf64_Phdr> segments;
 };
 
-Image read_image(const MapEntry& entry, const Memory& memory) {
+Image read_image(const MapEntry& entry, const ImageMemory& memory) {
   Image image;
   Elf64_Ehdr header{};
   if (entry.offset != 0 || !is_file(entry) || (entry.perms & wire::kRead) == 0 ||
@@ -68,7 +78,7 @@ Image read_image(const MapEntry& entry, const Memory& memory) {
   return image;
 }
 
-std::string build_id_of(const Image& image, const MapEntry& entry, const Memory& memory) {
+std::string build_id_of(const Image& image, const MapEntry& entry, const ImageMemory& memory) {
   for (const Elf64_Phdr& segment : image.segments) {
     if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
     std::vector<unsigned char> notes(segment.p_filesz);
@@ -126,7 +136,7 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const R
     if ((flags & MappingFlag::kFileBacked) != 0) {
       auto key = std::make_pair(entry.device, entry.inode);
       file = files.emplace(key, static_cast<std::uint32_t>(files.size()) + 1).first->second;
-      Image image = read_image(entry, memory);
+      Image image = read_image(entry, {residence, memory});
       if (image.valid) image_end = end_of(image, entry);
     } else if (is_anonymous(entry) && start < image_end && i > 0 && entries[i - 1].end == start) {
       // The kernel may have joined the .bss with what was mapped or allocated right behind it.
@@ -138,6 +148,9 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const R
   }
   mappings =
       split(mappings, residence.absent, [](abi::Mapping& m) { m.flags |= MappingFlag::kAbsent; });
+  mappings = split(mappings, residence.untouchable, [](abi::Mapping& m) {
+    m.flags |= MappingFlag::kAbsent | MappingFlag::kUntouchable;
+  });
   return split(mappings, residence.protected_, [](abi::Mapping& m) {
     m.flags |= MappingFlag::kProtected;
     m.perms |= wire::kRead;
@@ -157,13 +170,15 @@ Payload mappings_record(const std::vector<MapEntry>& entries) {
   return payload;
 }
 
-Payload modules_record(const std::vector<MapEntry>& entries, const Memory& memory) {
+Payload modules_record(const std::vector<MapEntry>& entries, const Residence& residence,
+                       const Memory& memory) {
+  ImageMemory touchable{residence, memory};
   Payload modules;
   std::uint32_t count = 0;
   for (const MapEntry& entry : entries) {
-    Image image = read_image(entry, memory);
+    Image image = read_image(entry, touchable);
     if (!image.valid) continue;
-    modules.u64(entry.start).str(entry.path).str(build_id_of(image, entry, memory));
+    modules.u64(entry.start).str(entry.path).str(build_id_of(image, entry, touchable));
     ++count;
   }
   Payload payload;

@@ -18,6 +18,7 @@ Payload mappings_record(const std::vector<MapEntry>& entries);
 
 // One module for each file that is mapped from its beginning and is an ELF image; its build id is
 // read from memory, so the file need not exist any more.
-Payload modules_record(const std::vector<MapEntry>& entries, const Memory& memory);
+Payload modules_record(const std::vector<MapEntry>& entries, const Residence& residence,
+                       const Memory& memory);
 
 }  // namespace reachscan::helper

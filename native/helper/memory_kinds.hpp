@@ -22,11 +22,22 @@ inline bool is_asynchronous_context(const MapEntry& entry) {
   return starts_with(entry.path, "/[aio]");
 }
 
-// Memory of a device may have no pages behind it, or react to being read.
-inline bool is_device(const MapEntry& entry) {
-  if (starts_with(entry.path, "anon_inode:")) return !is_ring(entry);
-  return starts_with(entry.path, "/dev/") && !starts_with(entry.path, "/dev/shm/") &&
-         entry.path != "/dev/zero" && entry.path != "/dev/zero (deleted)";
+inline bool is_device(const MapEntry& entry) { return entry.backing == Backing::kDevice; }
+
+inline bool is_readable(const MapEntry& entry) {
+  return (entry.perms & wire::kRead) != 0 && !is_kernel_owned(entry) && !is_device(entry);
+}
+
+// Whether its contents can be the program's own.
+inline bool changes(const MapEntry& entry) {
+  return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;
+}
+
+inline bool is_shared(const MapEntry& entry) { return (entry.perms & wire::kShared) != 0; }
+
+// Whether to touch a page of it that is not there would do anything but read zeros, or a file.
+inline bool only_present_pages(const MapEntry& entry) {
+  return is_shared(entry) || entry.backing == Backing::kOther || entry.backing == Backing::kSecret;
 }
 
 // A mapped file that is not an anonymous object of the kernel dressed as one.
@@ -42,7 +53,7 @@ inline bool is_anonymous(const MapEntry& entry) {
 
 // MAP_SHARED | MAP_ANONYMOUS.
 inline bool is_shared_anonymous(const MapEntry& entry) {
-  return (entry.perms & wire::kShared) != 0 && starts_with(entry.path, "/dev/zero");
+  return is_shared(entry) && starts_with(entry.path, "/dev/zero");
 }
 
 }  // namespace reachscan::helper

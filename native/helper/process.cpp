@@ -79,6 +79,7 @@ MapEntry parse_map_line(std::string_view line) {
   take_character(line, ' ');
   entry.offset = take_hex(line);
   entry.device = take_word(line);
+  if (entry.device == "00:00") entry.backing = Backing::kNothing;
   std::string_view inode = take_word(line);
   std::from_chars(inode.data(), inode.data() + inode.size(), entry.inode);
   std::size_t path = line.find_first_not_of(' ');

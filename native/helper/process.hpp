@@ -12,14 +12,26 @@
 
 namespace reachscan::helper {
 
+// What a mapping shows. It decides which pages may be touched.
+enum class Backing : std::uint8_t {
+  kNothing,       // anonymous memory
+  kFile,          // a page that is not there is read from a disk
+  kSharedMemory,  // a page that is not there would be allocated, for good
+  kDevice,        // may react to being read
+  kSecret,        // memfd_secret(): only the processes that map it can read it
+  kOther,         // huge pages, files that a program serves, what is not known: as shared memory,
+                  // and to read a page that is not there may take for ever
+};
+
 struct MapEntry {
   std::uint64_t start;
   std::uint64_t end;
   std::uint64_t offset;
   std::uint64_t inode;
   std::string device;
-  std::uint32_t perms;  // wire::Permission
-  std::string path;     // as the kernel prints it; empty for plain anonymous memory
+  std::uint32_t perms;                // wire::Permission
+  std::string path;                   // as the kernel prints it; empty for plain anonymous memory
+  Backing backing = Backing::kOther;  // of a file, only MappedFiles knows
 };
 
 // A file of /proc, whole. Throws Failure(step): "target-exited" if the process is gone,

@@ -60,10 +60,11 @@ void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result
                    std::to_string(result.unreadable_pages) +
                        " pages of writable memory could not be read and counted as zeros");
   if (snapshot.unforked_left_out > 0)
-    stream.warning("incomplete-unforked-memory",
+    stream.warning("incomplete-memory",
                    std::to_string(snapshot.unforked_left_out) +
-                       " bytes that the program keeps from its clones were too many to read; what "
-                       "only they point to is reported as leaked");
+                       " bytes that only the program itself can read, or that it keeps from its "
+                       "clones and are too many, were not searched; what only they point to is "
+                       "reported as a possible leak");
   if (result.unreadable_pages > 0 || snapshot.unforked_left_out > 0)
     doubt_all_leaks(result, wire::kUnreadableMemory, stream);
 }

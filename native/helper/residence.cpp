@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "helper/memory_kinds.hpp"
+#include "helper/page_scan.hpp"
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
@@ -17,21 +19,44 @@ constexpr std::uint64_t kShortest = 64 << 10;
 
 using Stretches = std::vector<Stretch>;
 
-// Of a private mapping of a file, pages that are still the file's were not written.
-bool counts_own_pages_only(const MapEntry& entry) {
-  return entry.inode != 0 && (entry.perms & wire::kShared) == 0;
-}
+// A page that was swapped out comes back by itself, unless it is none: where a program has its
+// memory write-protected (userfaultfd), what looks like one may only mark a page that is absent.
+constexpr std::uint64_t kReadable = page::kPresent, kMaybe = page::kSwapped | page::kWritten;
 
-bool find_pages(int page_map, const MapEntry& entry, const PageQuery& query, Stretches& found) {
-  return scan_pages(page_map, query, entry.start, entry.end,
-                    [&](const PageRegion& region) { append(found, region.start, region.end); });
+// What the kernel tells of a mapping.
+struct Pages {
+  bool known = false;
+  Stretches there;
+  // Inaccessible without a mapping of their own, as glibc 2.42 makes one below each stack
+  // (MADV_GUARD_INSTALL). Kernels before 6.15 do not tell.
+  Stretches guards;
+};
+
+// `own`: only those that are no longer the file's, of a private mapping.
+bool scan_pages_there(int fd, const MapEntry& entry, bool own, Pages& pages) {
+  PageQuery query;
+  query.inverted = own ? page::kOfFile : 0;
+  query.all_of = query.inverted;
+  query.any_of = page::kPresent | page::kSwapped;
+  query.returned = page::kPresent | page::kSwapped | page::kWritten | page::kGuard;
+  auto sort_in = [&](const PageRegion& region) {
+    if ((region.categories & page::kGuard) != 0) {
+      append(pages.guards, region.start, region.end);
+    } else if ((region.categories & kReadable) != 0 || (region.categories & kMaybe) == kMaybe) {
+      append(pages.there, region.start, region.end);
+    }
+  };
+  if (scan_pages(fd, query, entry.start, entry.end, sort_in)) return true;
+  query.returned &= ~page::kGuard;
+  pages = {};
+  return scan_pages(fd, query, entry.start, entry.end, sort_in);
 }
 
 // Eight bytes for each page, on all kernels.
-bool read_page_map(int fd, const MapEntry& entry, Stretches& written) {
+bool read_pages_there(int fd, const MapEntry& entry, bool own, Stretches& there) {
   constexpr std::uint64_t kPagesAtOnce = 1 << 16;
   constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62, kOfFile = 1ull << 61;
-  bool own = counts_own_pages_only(entry);
+  constexpr std::uint64_t kWriteProtected = 1ull << 57;
   std::vector<std::uint64_t> bits(std::min(kPagesAtOnce, (entry.end - entry.start) / kPage));
   for (std::uint64_t at = entry.start; at < entry.end;) {
     std::uint64_t count = std::min<std::uint64_t>(bits.size(), (entry.end - at) / kPage);
@@ -39,46 +64,35 @@ bool read_page_map(int fd, const MapEntry& entry, Stretches& written) {
     if (pread(fd, bits.data(), count * sizeof bits[0],
               static_cast<off_t>(at / kPage * sizeof bits[0])) != length)
       return false;
-    for (std::uint64_t i = 0; i < count; ++i, at += kPage)
-      if ((bits[i] & (kPresent | kSwapped)) != 0 && !(own && (bits[i] & kOfFile) != 0))
-        append(written, at, at + kPage);
+    for (std::uint64_t i = 0; i < count; ++i, at += kPage) {
+      bool readable =
+          (bits[i] & kPresent) != 0 || (bits[i] & (kSwapped | kWriteProtected)) == kSwapped;
+      if (readable && !(own && (bits[i] & kOfFile) != 0)) append(there, at, at + kPage);
+    }
   }
   return true;
 }
 
-// What the kernel tells of a mapping.
-struct Pages {
-  bool known = false;
-  Stretches written;
-  // Inaccessible without a mapping of their own, as glibc 2.42 makes one below each stack
-  // (MADV_GUARD_INSTALL). Kernels before 6.15 do not tell.
-  Stretches guards;
-};
-
-Pages pages_of(const PageMap& map, const MapEntry& entry) {
+Pages pages_of(const PageMap& map, const MapEntry& entry, bool own) {
   Pages pages;
   int fd = map.descriptor();
   if (fd < 0) return pages;
-  PageQuery guards, written;
-  guards.all_of = page::kGuard;
-  // A guard would pass for a page that was swapped out.
-  if (find_pages(fd, entry, guards, pages.guards)) written.inverted = page::kGuard;
-  if (counts_own_pages_only(entry)) written.inverted |= page::kOfFile;
-  written.all_of = written.inverted;
-  written.any_of = page::kPresent | page::kSwapped;
-  pages.known = find_pages(fd, entry, written, pages.written);
-  if (!pages.known) {
-    pages.written.clear();
-    pages.known = read_page_map(fd, entry, pages.written);
-  }
+  pages.known = scan_pages_there(fd, entry, own, pages);
+  if (pages.known) return pages;
+  pages = {};
+  pages.known = read_pages_there(fd, entry, own, pages.there);
   return pages;
+}
+
+bool is_private_file(const MapEntry& entry) {
+  return entry.backing != Backing::kNothing && !is_shared(entry);
 }
 
 bool may_be_protected(const MapEntry& entry) {
   constexpr std::uint32_t kReadWrite = wire::kRead | wire::kWrite;
   if ((entry.perms & kReadWrite) == kReadWrite || is_kernel_owned(entry) || is_device(entry))
     return false;
-  if ((entry.perms & wire::kShared) != 0) return is_shared_anonymous(entry);
+  if (is_shared(entry)) return is_shared_anonymous(entry);
   // Anonymous memory that can be read is searched anyway.
   return (entry.perms & wire::kRead) == 0 || is_file(entry);
 }
@@ -87,27 +101,16 @@ void append_all(Stretches& to, const Stretches& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-std::vector<Stretch> absent_stretches(const PageMap& map, const MapEntry& entry) {
-  std::vector<Stretch> absent;
-  if ((entry.perms & wire::kWrite) == 0 || entry.end - entry.start < kShortest) return absent;
-  Pages pages = pages_of(map, entry);
-  if (!pages.known) return absent;
-  pages.written.push_back({entry.end, entry.end});
-  std::uint64_t from = entry.start;
-  auto guard = pages.guards.begin();
-  for (const Stretch& stretch : pages.written) {
-    while (guard != pages.guards.end() && guard->end <= from) ++guard;
-    bool guarded = guard != pages.guards.end() && guard->start < stretch.start;
-    if (guarded || stretch.start - from >= kShortest) absent.push_back({from, stretch.start});
-    from = stretch.end;
+// The gaps that are worth a mapping of their own in the sweeper's table.
+Stretches long_or_guarded(const Stretches& gaps, const Stretches& guards) {
+  Stretches chosen;
+  auto guard = guards.begin();
+  for (const Stretch& gap : gaps) {
+    while (guard != guards.end() && guard->end <= gap.start) ++guard;
+    bool guarded = guard != guards.end() && guard->start < gap.end;
+    if (guarded || gap.end - gap.start >= kShortest) chosen.push_back(gap);
   }
-  return absent;
-}
-
-std::vector<Stretch> protected_stretches(const PageMap& map, const MapEntry& entry) {
-  if (!may_be_protected(entry)) return {};
-  Pages pages = pages_of(map, entry);
-  return pages.known ? pages.written : Stretches{{entry.start, entry.end}};
+  return chosen;
 }
 
 }  // namespace
@@ -118,10 +121,50 @@ PageMap::PageMap(pid_t pid)
 
 PageMap::~PageMap() { close(descriptor_); }
 
-void Residence::add(const PageMap& own, const PageMap& shared, const MapEntry& entry) {
-  const PageMap& owner = (entry.perms & wire::kShared) != 0 ? shared : own;
-  append_all(absent, absent_stretches(owner, entry));
-  append_all(protected_, protected_stretches(owner, entry));
+std::optional<bool> PageMap::has_pages(const MapEntry& entry) const {
+  PageQuery query;
+  query.inverted = is_shared(entry) ? 0 : page::kOfFile | page::kZeros;
+  query.all_of = query.inverted;
+  query.any_of = page::kPresent | page::kSwapped;
+  query.most_pages = 1;
+  PageRegion region;
+  int count = PageScan(query, entry.start, entry.end, &region, 1).run(descriptor_);
+  if (count < 0) return {};
+  return count > 0;
+}
+
+Stretches present_pages(const PageMap& map, const MapEntry& entry) {
+  return pages_of(map, entry, false).there;
+}
+
+Stretches Residence::add(const PageMap& own, const PageMap& target, const MapEntry& entry) {
+  Stretches written;
+  if (may_be_protected(entry)) {
+    const PageMap& owner = is_shared(entry) ? target : own;
+    written = pages_of(owner, entry, is_private_file(entry)).there;
+    append_all(protected_, written);
+  }
+  if (!is_readable(entry)) return written;
+  Stretches whole = {{entry.start, entry.end}};
+  if (only_present_pages(entry)) {
+    written = present_pages(own, entry);
+    Stretches gaps = subtract(whole, written);
+    if (&own != &target) gaps = subtract(gaps, present_pages(target, entry));
+    append_all(untouchable, gaps);
+  } else if (changes(entry)) {
+    Pages pages = pages_of(own, entry, is_private_file(entry));
+    if (pages.known)
+      append_all(absent, long_or_guarded(subtract(whole, pages.there), pages.guards));
+    written = std::move(pages.there);
+  }
+  return written;
+}
+
+bool Residence::may_touch(std::uint64_t address, std::uint64_t length) const {
+  auto next = std::upper_bound(
+      untouchable.begin(), untouchable.end(), address,
+      [](std::uint64_t value, const Stretch& stretch) { return value < stretch.end; });
+  return next == untouchable.end() || next->start >= address + length;
 }
 
 }  // namespace reachscan::helper

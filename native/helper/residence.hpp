@@ -1,15 +1,16 @@
-// Which parts of a mapping have pages that the program wrote to. The rest holds no pointer and is
-// not read: some programs map a thousand times what they use, and reading a hole of shared memory
-// would fill it for good.
+// Which pages of a mapping are there. What is not is left alone: some programs map a thousand times
+// what they use, reading a hole of shared memory would fill it for good, and a page that the target
+// itself serves would never come while it is stopped.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "helper/page_scan.hpp"
 #include "helper/process.hpp"
+#include "helper/stretches.hpp"
 
 namespace reachscan::helper {
 
@@ -22,22 +23,34 @@ class PageMap {
 
   int descriptor() const { return descriptor_; }
 
+  // Whether a mapping has pages; of a private one, such as are neither a file's nor the page of
+  // zeros. Nothing if the kernel cannot tell that at once (before Linux 6.7).
+  std::optional<bool> has_pages(const MapEntry& entry) const;
+
  private:
   int descriptor_;  // negative where it may not be read
 };
 
+// Pages that can be read without making one or waiting for one. None where the page map cannot be
+// read.
+std::vector<Stretch> present_pages(const PageMap& map, const MapEntry& entry);
+
 // What is known of all mappings of a process; ascending.
 struct Residence {
-  // Of writable mappings, without such pages; those shorter than 64 KiB are left out, unless a
-  // guard is in them. None where the page map cannot be read.
+  // Holds zeros. Gaps shorter than 64 KiB are left out, unless a guard is in them.
   std::vector<Stretch> absent;
-  // With such pages, of mappings that may be read or written no longer: the program has protected
-  // them since (as the loader does with what it has relocated), and can undo that. All of a mapping
-  // where the page map cannot be read.
+  // Must not be touched.
+  std::vector<Stretch> untouchable;
+  // With pages that the program wrote to, of mappings that may be read or written no longer: the
+  // program has protected them since (as the loader does with what it has relocated), and can undo
+  // that.
   std::vector<Stretch> protected_;
 
-  // `shared` tells about shared memory: a clone has no pages of it yet, only the target has.
-  void add(const PageMap& own, const PageMap& shared, const MapEntry& entry);
+  // `target` tells about memory that a clone has no pages of yet. Returns which pages hold
+  // something that the program wrote.
+  std::vector<Stretch> add(const PageMap& own, const PageMap& target, const MapEntry& entry);
+
+  bool may_touch(std::uint64_t address, std::uint64_t length) const;
 };
 
 }  // namespace reachscan::helper

@@ -69,16 +69,17 @@ class CloneMaker : public Maker {
       : pid_(pid),
         memory_(memory),
         site_(site),
-        unforked_(pid),
+        files_(pid),
+        unforked_(pid, files_),
         descriptors_(look_at_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {
   }
 
   void capture(Freeze& freeze, Clock::time_point deadline,
                const std::function<void()>& read_words) override {
-    unforked_.capture(memory_);
     made_ = clone_target(freeze, memory_, site_, descriptors_, deadline, read_words);
     // Before the target, whose score it has, begins to write to what they share.
     make_first_to_be_killed(made_.clone);
+    unforked_.capture(memory_, made_.clone);
   }
 
   void let_go(Freeze& freeze, Clock::time_point deadline) override {
@@ -90,9 +91,11 @@ class CloneMaker : public Maker {
     hold_no_files(*snapshot.clone);
     unforked_.restore(*snapshot.clone);
     snapshot.unforked_left_out = unforked_.left_out();
-    snapshot.mappings = read_mappings(made_.clone);
-    PageMap own(made_.clone), shared(pid_);
-    for (const MapEntry& entry : snapshot.mappings) add_residence(snapshot, own, shared, entry);
+    snapshot.mappings = files_.mappings_of(made_.clone);
+    PageMap own(made_.clone), target(pid_);
+    for (const MapEntry& entry : snapshot.mappings) add_residence(snapshot, own, target, entry);
+    snapshot.residence.untouchable = subtract(snapshot.residence.untouchable,
+                                              shared_memory_data(made_.clone, snapshot.mappings));
   }
 
  private:
@@ -106,11 +109,11 @@ class CloneMaker : public Maker {
   }
 
   // What the program has forbidden itself, the clone allows itself again.
-  void add_residence(Snapshot& snapshot, const PageMap& own, const PageMap& shared,
+  void add_residence(Snapshot& snapshot, const PageMap& own, const PageMap& target,
                      const MapEntry& entry) const {
     std::vector<Stretch>& closed = snapshot.residence.protected_;
     std::size_t known = closed.size();
-    snapshot.residence.add(own, shared, entry);
+    snapshot.residence.add(own, target, entry);
     if ((entry.perms & wire::kRead) != 0 || closed.size() == known) return;
     std::uint64_t length = entry.end - entry.start;
     if (snapshot.clone->call(SYS_mprotect, {entry.start, length, PROT_READ, 0, 0, 0}) >= 0) return;
@@ -121,6 +124,7 @@ class CloneMaker : public Maker {
   pid_t pid_;
   const Memory& memory_;
   const TrampolineSite& site_;
+  MappedFiles files_;
   UnforkedMemory unforked_;
   Descriptors descriptors_;
   CloneResult made_{};
@@ -141,6 +145,7 @@ class CopyMaker : public Maker {
     snapshot.clone = copy_.build();
     snapshot.mappings = copy_.mappings();
     snapshot.residence = copy_.residence();
+    snapshot.unforked_left_out = copy_.left_out();
   }
 
  protected:

@@ -31,7 +31,7 @@ const char* phase_name(wire::Phase phase) {
 void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, Stream& stream,
            Outcome& outcome, Clock::time_point deadline) {
   outcome.mappings = mappings_record(snapshot.mappings);
-  outcome.modules = modules_record(snapshot.mappings, snapshot.clone->memory());
+  outcome.modules = modules_record(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
   std::vector<abi::Mapping> mappings =
       classify(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
   std::vector<abi::Thread> threads;

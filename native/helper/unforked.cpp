@@ -3,12 +3,12 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <string_view>
 
-#include "helper/process.hpp"
+#include "helper/memory_kinds.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -25,73 +25,121 @@ bool has_flag(std::string_view line, std::string_view flag) {
   return false;
 }
 
-// "Rss:                   4 kB"
-bool has_bytes(std::string_view line, std::string_view key) {
-  return line.rfind(key, 0) == 0 && line.find(" 0 kB") == std::string_view::npos;
+// "55d0c0ff0000-55d0c0ff1000 rw-p ..."
+bool begins_mapping(std::string_view line, std::uint64_t start) {
+  std::uint64_t first = 0;
+  auto end = std::from_chars(line.data(), line.data() + line.size(), first, 16);
+  return end.ec == std::errc{} && end.ptr < line.data() + line.size() && *end.ptr == '-' &&
+         first == start;
 }
 
-// "55d0c0ff0000-55d0c0ff1000 rw-p ..."
-// Leaves its results alone unless the line begins a mapping.
-bool parse_range(std::string_view line, std::uint64_t& start, std::uint64_t& end) {
-  std::uint64_t first = 0, last = 0;
-  const char* limit = line.data() + line.size();
-  auto from = std::from_chars(line.data(), limit, first, 16);
-  if (from.ec != std::errc{} || from.ptr == limit || *from.ptr != '-') return false;
-  auto to = std::from_chars(from.ptr + 1, limit, last, 16);
-  if (to.ec != std::errc{} || to.ptr == limit || *to.ptr != ' ') return false;
-  start = first;
-  end = last;
-  return true;
+// Of those that the program has kept from its clones, by what smaps tells.
+std::vector<MapEntry> advised(const std::vector<MapEntry>& entries, const std::string& smaps) {
+  std::vector<MapEntry> found;
+  auto entry = entries.begin();
+  bool inside = false;
+  for (std::string_view rest = smaps; !rest.empty() && entry != entries.end();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    inside = inside || begins_mapping(line, entry->start);
+    if (!inside || line.rfind("VmFlags:", 0) != 0) continue;
+    // dc = not copied, wf = wiped, whatever the protection is now.
+    bool lost = has_flag(line, "dc") || has_flag(line, "wf");
+    if (lost || is_ring(*entry)) found.push_back(*entry);
+    ++entry;
+    inside = false;
+  }
+  return found;
+}
+
+// The size of the address space; exact, unlike what is told of memory in use.
+std::string mapped_pages(pid_t pid) {
+  std::string text = try_read_proc_file(pid, "statm");
+  return text.substr(0, text.find(' '));
+}
+
+bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
+  auto next = std::upper_bound(
+      mappings.begin(), mappings.end(), entry.start,
+      [](std::uint64_t address, const MapEntry& other) { return address < other.end; });
+  return next != mappings.end() && next->start <= entry.start;
+}
+
+// The pages of a ring may be of a kind that the page map leaves out.
+std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
+  return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}} : present_pages(map, entry);
 }
 
 }  // namespace
 
-UnforkedMemory::UnforkedMemory(pid_t pid) {
-  std::string text = read_proc_file(pid, "smaps", Step::kReadMappings);
-  std::uint64_t start = 0, end = 0, total = 0;
-  bool resident = false, ring = false;
-  for (std::string_view rest = text; !rest.empty();) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (parse_range(line, start, end)) {
-      resident = false;
-      ring = line.ends_with(" anon_inode:[io_uring]");
-    }
-    if (has_bytes(line, "Rss:") || has_bytes(line, "Swap:")) resident = true;
-    if (line.rfind("VmFlags:", 0) != 0) continue;
-    // dc = not copied, wf = wiped, whatever the protection is now; io and pf are devices.
-    bool wanted = resident && (ring || has_flag(line, "dc") || has_flag(line, "wf")) &&
-                  !has_flag(line, "io") && !has_flag(line, "pf");
-    if (!wanted) continue;
-    if (total + (end - start) > kMaxBytes) {
-      left_out_ += end - start;
-      continue;
-    }
-    total += end - start;
-    ranges_.push_back({start, end, std::vector<char>(end - start)});
+UnforkedMemory::UnforkedMemory(pid_t pid, MappedFiles& files) : pid_(pid) {
+  std::vector<MapEntry> entries = files.mappings_of(pid);
+  std::erase_if(entries, [](const MapEntry& e) { return is_kernel_owned(e) || is_device(e); });
+  PageMap map(pid);
+  known_ = !entries.empty() && !map.has_pages(entries.front()).has_value();
+  if (known_) {
+    entries_ = advised(entries, read_proc_file(pid, "smaps", Step::kReadMappings));
+  } else {
+    std::copy_if(entries.begin(), entries.end(), std::back_inserter(entries_),
+                 [&](const MapEntry& entry) {
+                   return is_ring(entry) || map.has_pages(entry).value_or(false);
+                 });
   }
 }
 
-void UnforkedMemory::capture(const Memory& memory) {
-  for (Range& range : ranges_) {
-    if (memory.try_read(range.start, range.bytes.data(), range.bytes.size())) continue;
-    // Some page cannot be read: page by page, with zeros for those.
-    for (std::uint64_t at = 0; at < range.bytes.size(); at += kPage)
-      memory.try_read(range.start + at, range.bytes.data() + at, kPage);
+void UnforkedMemory::capture(const Memory& memory, pid_t clone) {
+  if (!known_) keep_lost(clone);
+  PageMap map(pid_);
+  std::uint64_t copied = 0;
+  for (const MapEntry& entry : entries_) {
+    for (const Stretch& stretch : pages_to_copy(map, entry)) {
+      std::uint64_t length = stretch.end - stretch.start;
+      copied += length;
+      if (copied > kMaxBytes || entry.backing == Backing::kSecret) {
+        left_out_ += length;
+      } else {
+        pieces_.push_back({stretch.start, read(memory, stretch)});
+      }
+    }
   }
+}
+
+// A clone gets all pages of private memory that hold something, and none of shared memory. Whether
+// it has got that at all, its mappings tell; they are as large as the target's unless some are
+// missing.
+void UnforkedMemory::keep_lost(pid_t clone) {
+  PageMap map(clone);
+  std::vector<MapEntry> mappings;
+  bool complete = mapped_pages(pid_) == mapped_pages(clone);
+  if (!complete) mappings = read_mappings(clone);
+  std::erase_if(entries_, [&](const MapEntry& entry) {
+    if (is_ring(entry)) return false;
+    if (is_shared(entry)) return complete || is_mapped(mappings, entry);
+    return map.has_pages(entry).value_or(true);
+  });
+}
+
+std::vector<char> UnforkedMemory::read(const Memory& memory, const Stretch& stretch) {
+  std::vector<char> bytes(stretch.end - stretch.start);
+  if (memory.try_read(stretch.start, bytes.data(), bytes.size())) return bytes;
+  // Some page cannot be read: page by page, with zeros for those.
+  for (std::uint64_t at = 0; at < bytes.size(); at += kPage)
+    memory.try_read(stretch.start + at, bytes.data() + at, kPage);
+  return bytes;
 }
 
 void UnforkedMemory::restore(Clone& clone) const {
-  for (const Range& range : ranges_) {
+  for (const MapEntry& entry : entries_) {
     std::int64_t result =
-        clone.call(SYS_mmap, {range.start, range.end - range.start, PROT_READ | PROT_WRITE,
+        clone.call(SYS_mmap, {entry.start, entry.end - entry.start, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, ~0ull, 0});
     if (result < 0)
       throw Failure(Step::kPrepareClone, "clone-refused",
                     "the clone of the target got no memory for pages it did not inherit",
-                    static_cast<int>(-result), clone.pid(), range.start);
-    clone.memory().write(Step::kPrepareClone, range.start, range.bytes.data(), range.bytes.size());
+                    static_cast<int>(-result), clone.pid(), entry.start);
   }
+  for (const Piece& piece : pieces_)
+    clone.memory().write(Step::kPrepareClone, piece.start, piece.bytes.data(), piece.bytes.size());
 }
 
 }  // namespace reachscan::helper

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "helper/failure.hpp"
+#include "helper/page_scan.hpp"
 #include "helper/side_thread.hpp"
 
 namespace reachscan::helper {

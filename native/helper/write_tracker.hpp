@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "helper/page_scan.hpp"
 #include "helper/process.hpp"
+#include "helper/stretches.hpp"
 
 namespace reachscan::helper {
 

@@ -94,7 +94,7 @@ class Roots {
   }
 
   static bool is_root(const abi::Mapping& m) {
-    constexpr uint32_t kNever = abi::kKernelOwned | abi::kDevice | abi::kAbsent;
+    constexpr uint32_t kNever = abi::kKernelOwned | abi::kUntouchable | abi::kAbsent;
     if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;
     // The program may have protected memory of its own since it wrote to it.
     return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kProtected) != 0 ||

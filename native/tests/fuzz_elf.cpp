@@ -77,9 +77,11 @@ void damage(Input& input, Memory& memory) {
 std::vector<helper::MapEntry> entries_of(const Memory& memory, Input& input) {
   std::vector<helper::MapEntry> entries;
   for (const abi::Mapping& m : memory.mappings())
-    entries.push_back({m.start, m.end, m.start - kImage, 77, "08:01", m.perms, "/usr/lib/x.so"});
+    entries.push_back({m.start, m.end, m.start - kImage, 77, "08:01", m.perms, "/usr/lib/x.so",
+                       helper::Backing::kFile});
   uint64_t behind = entries.back().end, bytes = input.take<unsigned char>() % 8 * kPage;
-  entries.push_back({behind, behind + kPage + bytes, 0, 0, "00:00", kReadWrite, ""});
+  entries.push_back(
+      {behind, behind + kPage + bytes, 0, 0, "00:00", kReadWrite, "", helper::Backing::kNothing});
   return entries;
 }
 
@@ -102,6 +104,6 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     if (m.start < end || m.end <= m.start) __builtin_trap();
     end = m.end;
   }
-  helper::modules_record(entries, own);
+  helper::modules_record(entries, {}, own);
   return 0;
 }

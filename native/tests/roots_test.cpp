@@ -71,7 +71,7 @@ CASE(which_mappings_are_roots) {
   scene.graph.memory.leave_out(scene.map(1, kReadWrite), kPage);
   // Reading these would fault.
   scene.graph.memory.describe(scene.next + 8 * kPage, kPage, 0, 0);
-  scene.graph.memory.describe(scene.next + 9 * kPage, kPage, kShared, abi::kDevice, 3);
+  scene.graph.memory.describe(scene.next + 9 * kPage, kPage, kShared, abi::kUntouchable, 3);
   scene.mark();
   for (std::size_t block = 0; block < 8; ++block) CHECK_EQ(scene.live(block), block < 5);
 }

@@ -16,7 +16,7 @@ enum MappingFlag : std::uint32_t {
   kMainStack = 2,
   kProgramBreak = 4,
   kKernelOwned = 8,   // vdso, vvar, vsyscall: never a root
-  kDevice = 16,       // reading it may have side effects: never touched
+  kUntouchable = 16,  // reading it would have an effect: a device, a page that is not there
   kFollowsFile = 32,  // anonymous memory directly behind a module's data: its .bss
   kAbsent = 128,      // nothing was ever written there: zeros
   kProtected = 64,    // pages that the program wrote to before it protected them; readable here

@@ -50,10 +50,9 @@ struct CacheVotes {
 
 inline uint64_t tls_start(const Space& space, uint64_t thread_pointer, uint64_t reach) {
   const abi::Mapping* m = space.find(thread_pointer - 1);
-  if (m == nullptr || (m->perms & wire::kRead) == 0) return thread_pointer;
+  if (m == nullptr || !Space::may_read(*m)) return thread_pointer;
   uint64_t start = thread_pointer - reach;
-  while (m != space.begin() && m->start > start && m[-1].end == m->start &&
-         (m[-1].perms & wire::kRead) != 0)
+  while (m != space.begin() && m->start > start && m[-1].end == m->start && Space::may_read(m[-1]))
     --m;
   return m->start > start ? m->start : start;
 }

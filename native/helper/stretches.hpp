@@ -1,0 +1,47 @@
+// Parts of an address space: ascending, not overlapping.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace reachscan::helper {
+
+struct Stretch {
+  std::uint64_t start;
+  std::uint64_t end;
+};
+
+// Joins it to the last one if less than `gap` bytes are between them.
+inline void append(std::vector<Stretch>& stretches, std::uint64_t start, std::uint64_t end,
+                   std::uint64_t gap = 0) {
+  if (!stretches.empty() && start - stretches.back().end <= gap) {
+    stretches.back().end = end;
+  } else {
+    stretches.push_back({start, end});
+  }
+}
+
+// What is in `all` and not in `other`.
+inline std::vector<Stretch> subtract(const std::vector<Stretch>& all,
+                                     const std::vector<Stretch>& other) {
+  std::vector<Stretch> rest;
+  auto next = other.begin();
+  for (Stretch stretch : all) {
+    while (next != other.end() && next->end <= stretch.start) ++next;
+    for (auto at = next; at != other.end() && at->start < stretch.end; ++at) {
+      if (stretch.start < at->start) rest.push_back({stretch.start, at->start});
+      stretch.start = at->end;
+      if (at->end >= stretch.end) break;
+    }
+    if (stretch.start < stretch.end) rest.push_back(stretch);
+  }
+  return rest;
+}
+
+// What is in both.
+inline std::vector<Stretch> intersect(const std::vector<Stretch>& one,
+                                      const std::vector<Stretch>& other) {
+  return subtract(one, subtract(one, other));
+}
+
+}  // namespace reachscan::helper

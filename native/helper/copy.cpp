@@ -2,18 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <string>
 
+#include "helper/copy_host.hpp"
 #include "helper/memory_kinds.hpp"
 #include "helper/memory_room.hpp"
 #include "wire/protocol.hpp"
@@ -40,15 +38,6 @@ constexpr std::uint64_t kMostPieces = 64;
 // less.
 constexpr std::uint64_t kFewBytes = 1 << 20;
 constexpr unsigned kMaxRounds = 8;
-constexpr auto kBirthLimit = std::chrono::seconds(5);
-
-// A breakpoint behind the instruction that the child runs system calls with.
-asm(".text\n.balign 16\n.globl reachscan_gadget\nreachscan_gadget: syscall\nint3\n.balign 16\n");
-extern "C" const char reachscan_gadget[];
-
-// glibc 2.35 or later.
-extern "C" __attribute__((weak)) const std::ptrdiff_t __rseq_offset;
-extern "C" __attribute__((weak)) const unsigned int __rseq_size;
 
 // Private anonymous memory is nearly all that a program writes.
 bool is_trackable(const MapEntry& entry) {
@@ -65,44 +54,6 @@ Part within(const Part& part, const Stretch& stretch) {
   throw Failure(Step::kBuildCopy, "internal", what + ": " + std::strerror(error), error, pid);
 }
 
-// The C library has told the kernel of a word in its memory that is written at every switch to user
-// mode (restartable sequences). That memory is about to go.
-void forget_restartable_sequences() {
-  if (&__rseq_size == nullptr || __rseq_size == 0) return;
-  constexpr unsigned kUnregister = 1, kSignature = 0x53053053;
-  char* area = static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset;
-  for (unsigned length : {32u, __rseq_size})
-    if (syscall(SYS_rseq, area, length, kUnregister, kSignature) == 0) return;
-}
-
-// A child of ours that waits, stopped, to be remade; it dies with us.
-pid_t start_host() {
-  pid_t parent = getpid();
-  int ready[2];
-  if (pipe2(ready, O_CLOEXEC) != 0) fail("cannot start a process for the copy", errno, 0);
-  pid_t child = fork();
-  if (child < 0) fail("cannot start a process for the copy", errno, 0);
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(0);
-    forget_restartable_sequences();
-    close(ready[0]);
-    close(ready[1]);
-    for (;;) pause();
-  }
-  char byte;
-  close(ready[1]);
-  while (read(ready[0], &byte, 1) < 0 && errno == EINTR) {
-  }
-  close(ready[0]);
-  if (ptrace(PTRACE_SEIZE, child, nullptr, PTRACE_O_EXITKILL) != 0 ||
-      ptrace(PTRACE_INTERRUPT, child, nullptr, nullptr) != 0)
-    fail("cannot take charge of the process for the copy", errno, child);
-  if (!wait_for(child, Step::kBuildCopy, Clock::now() + kBirthLimit).stopped())
-    fail("the process for the copy died", ECHILD, child);
-  return child;
-}
-
 bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page) {
   return std::any_of(mappings.begin(), mappings.end(), [page](const MapEntry& entry) {
     return page + kPage > entry.start && page < entry.end;
@@ -115,7 +66,11 @@ void must(std::int64_t result, const char* what, pid_t pid) {
 
 }  // namespace
 
-MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory) : pid_(pid), memory_(memory), files_(pid) {
+MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory)
+    : pid_(pid),
+      memory_(memory),
+      files_(pid),
+      reservations_(pid, PageMap(pid), files_.mappings_of(pid)) {
   require_room_to_copy(pid);
   file_ = memfd_create("reachscan-copy", MFD_CLOEXEC);
   if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kViewBytes)) != 0)
@@ -143,7 +98,7 @@ MemoryCopy::Part MemoryCopy::reserve(const MapEntry& entry) {
 
 // Anew each time: when the target has started another program, it has another.
 void MemoryCopy::open_page_map() {
-  page_map_.emplace(pid_);
+  page_map_.emplace(pid_, &reservations_);
   if (page_map_->descriptor() < 0)
     throw Failure(Step::kReadMemory, "unsupported-method",
                   "the kernel does not tell which pages of process " + std::to_string(pid_) +
@@ -169,6 +124,7 @@ void MemoryCopy::capture(Clock::time_point deadline) {
     capture_from(entry, from, entry.end);
   }
   captured_ = parts_.size();
+  left_out_ += reservations_.maybe_used_since();
   deadline_ = Clock::time_point::max();
 }
 
@@ -382,8 +338,8 @@ MemoryCopy::Part MemoryCopy::part_of(const MapEntry& entry) {
 }
 
 std::unique_ptr<Clone> MemoryCopy::build() const {
-  pid_t host = start_host();
-  auto clone = std::make_unique<Clone>(host, reinterpret_cast<std::uint64_t>(reachscan_gadget));
+  pid_t host = start_copy_host();
+  auto clone = std::make_unique<Clone>(host, copy_host_gadget());
   std::vector<MapEntry> own = read_mappings(host);
   // A page that is free in both address spaces carries the child across the change.
   std::uint64_t bridge = kLowestBridge;

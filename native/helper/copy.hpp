@@ -13,6 +13,7 @@
 #include "helper/mapped_files.hpp"
 #include "helper/memory.hpp"
 #include "helper/process.hpp"
+#include "helper/reservations.hpp"
 #include "helper/residence.hpp"
 #include "helper/wait.hpp"
 #include "helper/write_tracker.hpp"
@@ -21,8 +22,8 @@ namespace reachscan::helper {
 
 class MemoryCopy {
  public:
-  // Throws Failure(kReadMemory, "no-memory") if the copy would not fit into the memory that we may
-  // take.
+  // Before the pause: it may take some time. Throws Failure(kReadMemory, "no-memory") if the copy
+  // would not fit into the memory that we may take.
   MemoryCopy(pid_t pid, const Memory& memory);
   ~MemoryCopy();
   MemoryCopy(const MemoryCopy&) = delete;
@@ -88,6 +89,7 @@ class MemoryCopy {
   std::uint64_t used_ = 0;
   Clock::time_point deadline_ = Clock::time_point::max();  // of reading
   MappedFiles files_;
+  Reservations reservations_;
   std::vector<MapEntry> mappings_;
   std::vector<Part> parts_;
   std::size_t captured_ = 0;  // the first so many of them were read by capture()

@@ -127,6 +127,13 @@ SharedMemoryFile::SharedMemoryFile(pid_t pid, const MapEntry& entry)
     : entry_(entry), descriptor_(-1) {
   if (entry.backing != Backing::kSharedMemory || !is_shared(entry) || !is_readable(entry)) return;
   descriptor_ = open(path_of_link(pid, entry).c_str(), O_RDONLY | O_CLOEXEC);
+  struct statx status {};
+  if (descriptor_ < 0 || (statx(descriptor_, "", AT_EMPTY_PATH, STATX_INO, &status) == 0 &&
+                          is_same_file(status, entry)))
+    return;
+  // Another file has been mapped there since.
+  close(descriptor_);
+  descriptor_ = -1;
 }
 
 SharedMemoryFile::~SharedMemoryFile() {

@@ -9,6 +9,7 @@
 
 #include "helper/memory_kinds.hpp"
 #include "helper/page_scan.hpp"
+#include "helper/reservations.hpp"
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
@@ -32,12 +33,17 @@ struct Pages {
   Stretches guards;
 };
 
+// Those of none of these categories.
+PageQuery pages_but(std::uint64_t categories) {
+  PageQuery query;
+  query.inverted = query.all_of = categories;
+  query.any_of = page::kPresent | page::kSwapped;
+  return query;
+}
+
 // `own`: only those that are no longer the file's, of a private mapping.
 bool scan_pages_there(int fd, const MapEntry& entry, bool own, Pages& pages) {
-  PageQuery query;
-  query.inverted = own ? page::kOfFile : 0;
-  query.all_of = query.inverted;
-  query.any_of = page::kPresent | page::kSwapped;
+  PageQuery query = pages_but(own ? page::kOfFile : 0);
   query.returned = page::kPresent | page::kSwapped | page::kWritten | page::kGuard;
   auto sort_in = [&](const PageRegion& region) {
     if ((region.categories & page::kGuard) != 0) {
@@ -53,13 +59,13 @@ bool scan_pages_there(int fd, const MapEntry& entry, bool own, Pages& pages) {
 }
 
 // Eight bytes for each page, on all kernels.
-bool read_pages_there(int fd, const MapEntry& entry, bool own, Stretches& there) {
+bool read_pages_there(int fd, const Stretch& part, bool own, Stretches& there) {
   constexpr std::uint64_t kPagesAtOnce = 1 << 16;
   constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62, kOfFile = 1ull << 61;
   constexpr std::uint64_t kWriteProtected = 1ull << 57;
-  std::vector<std::uint64_t> bits(std::min(kPagesAtOnce, (entry.end - entry.start) / kPage));
-  for (std::uint64_t at = entry.start; at < entry.end;) {
-    std::uint64_t count = std::min<std::uint64_t>(bits.size(), (entry.end - at) / kPage);
+  std::vector<std::uint64_t> bits(std::min(kPagesAtOnce, (part.end - part.start) / kPage));
+  for (std::uint64_t at = part.start; at < part.end;) {
+    std::uint64_t count = std::min<std::uint64_t>(bits.size(), (part.end - at) / kPage);
     auto length = static_cast<ssize_t>(count * sizeof bits[0]);
     if (pread(fd, bits.data(), count * sizeof bits[0],
               static_cast<off_t>(at / kPage * sizeof bits[0])) != length)
@@ -80,7 +86,10 @@ Pages pages_of(const PageMap& map, const MapEntry& entry, bool own) {
   pages.known = scan_pages_there(fd, entry, own, pages);
   if (pages.known) return pages;
   pages = {};
-  pages.known = read_pages_there(fd, entry, own, pages.there);
+  Stretches parts = map.used_parts(entry);
+  pages.known = std::all_of(parts.begin(), parts.end(), [&](const Stretch& part) {
+    return read_pages_there(fd, part, own, pages.there);
+  });
   return pages;
 }
 
@@ -115,17 +124,25 @@ Stretches long_or_guarded(const Stretches& gaps, const Stretches& guards) {
 
 }  // namespace
 
-PageMap::PageMap(pid_t pid)
+PageMap::PageMap(pid_t pid, const Reservations* reservations)
     : descriptor_(
-          open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC)) {}
+          open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC)),
+      reservations_(reservations) {}
 
 PageMap::~PageMap() { close(descriptor_); }
 
+Stretches PageMap::used_parts(const MapEntry& entry) const {
+  if (reservations_ == nullptr) return {{entry.start, entry.end}};
+  return reservations_->used_parts(entry);
+}
+
+bool PageMap::find_own_pages(std::uint64_t start, std::uint64_t end, Stretches& found) const {
+  return scan_pages(descriptor_, pages_but(page::kOfFile | page::kZeros), start, end,
+                    [&](const PageRegion& region) { append(found, region.start, region.end); });
+}
+
 std::optional<bool> PageMap::has_pages(const MapEntry& entry) const {
-  PageQuery query;
-  query.inverted = is_shared(entry) ? 0 : page::kOfFile | page::kZeros;
-  query.all_of = query.inverted;
-  query.any_of = page::kPresent | page::kSwapped;
+  PageQuery query = pages_but(is_shared(entry) ? 0 : page::kOfFile | page::kZeros);
   query.most_pages = 1;
   PageRegion region;
   int count = PageScan(query, entry.start, entry.end, &region, 1).run(descriptor_);

@@ -14,21 +14,31 @@
 
 namespace reachscan::helper {
 
+class Reservations;
+
 class PageMap {
  public:
-  explicit PageMap(pid_t pid);
+  explicit PageMap(pid_t pid, const Reservations* reservations = nullptr);
   ~PageMap();
   PageMap(const PageMap&) = delete;
   PageMap& operator=(const PageMap&) = delete;
 
   int descriptor() const { return descriptor_; }
 
+  // The parts of a mapping that need to be looked at, if all pages are listed one by one.
+  std::vector<Stretch> used_parts(const MapEntry& entry) const;
+
   // Whether a mapping has pages; of a private one, such as are neither a file's nor the page of
   // zeros. Nothing if the kernel cannot tell that at once (before Linux 6.7).
   std::optional<bool> has_pages(const MapEntry& entry) const;
 
+  // Where there are pages of neither kind, whatever is mapped there. False if the kernel cannot
+  // tell.
+  bool find_own_pages(std::uint64_t start, std::uint64_t end, std::vector<Stretch>& found) const;
+
  private:
   int descriptor_;  // negative where it may not be read
+  const Reservations* reservations_;
 };
 
 // Pages that can be read without making one or waiting for one. None where the page map cannot be

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "helper/memory_kinds.hpp"
 
@@ -18,6 +19,8 @@ using wire::Step;
 constexpr std::uint64_t kPage = 4096;
 // A tenth of a second of pause.
 constexpr std::uint64_t kMaxBytes = 1ull << 30;
+
+constexpr std::uint64_t kMostTogether = 64u << 20;
 
 bool has_flag(std::string_view line, std::string_view flag) {
   for (std::size_t at = line.find(flag); at != std::string_view::npos; at = line.find(flag, at + 1))
@@ -70,6 +73,27 @@ std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
   return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}} : present_pages(map, entry);
 }
 
+// Small ones that lie side by side, as the stacks of threads do, are asked for together.
+std::vector<bool> tell_which_have_pages(const PageMap& map, const std::vector<MapEntry>& entries) {
+  std::vector<bool> told(entries.size());
+  for (std::size_t first = 0, last = 0; first < entries.size(); first = last) {
+    for (last = first + 1; last < entries.size(); ++last)
+      if (entries[last].end - entries[first].start > kMostTogether) break;
+    if (last == first + 1) {
+      told[first] = map.has_pages(entries[first]).value_or(true);
+      continue;
+    }
+    std::vector<Stretch> pages;
+    bool known = map.find_own_pages(entries[first].start, entries[last - 1].end, pages);
+    auto run = pages.begin();
+    for (std::size_t i = first; i < last; ++i) {
+      while (run != pages.end() && run->end <= entries[i].start) ++run;
+      told[i] = !known || (run != pages.end() && run->start < entries[i].end);
+    }
+  }
+  return told;
+}
+
 }  // namespace
 
 UnforkedMemory::UnforkedMemory(pid_t pid, MappedFiles& files) : pid_(pid) {
@@ -112,11 +136,14 @@ void UnforkedMemory::keep_lost(pid_t clone) {
   std::vector<MapEntry> mappings;
   bool complete = mapped_pages(pid_) == mapped_pages(clone);
   if (!complete) mappings = read_mappings(clone);
-  std::erase_if(entries_, [&](const MapEntry& entry) {
-    if (is_ring(entry)) return false;
-    if (is_shared(entry)) return complete || is_mapped(mappings, entry);
-    return map.has_pages(entry).value_or(true);
-  });
+  std::vector<bool> has_pages = tell_which_have_pages(map, entries_);
+  std::vector<MapEntry> lost;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    bool inherited = is_shared(entries_[i]) ? complete || is_mapped(mappings, entries_[i])
+                                            : static_cast<bool>(has_pages[i]);
+    if (!inherited || is_ring(entries_[i])) lost.push_back(entries_[i]);
+  }
+  entries_ = std::move(lost);
 }
 
 std::vector<char> UnforkedMemory::read(const Memory& memory, const Stretch& stretch) {

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import StartVictim
+from older_kernels import recording_before_6_7
 from scans import run_cli, scan
 from unharmed import METHODS
 from victims import Victim, need
@@ -72,6 +73,14 @@ def test_shared_memory_does_not_grow(victim: StartVictim, kind: str, method: str
     finally:
         for file in path:
             file.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("kind", ["served", "memfd", "anonymous"])
+@pytest.mark.parametrize("method", ["clone", "copy", "live"])
+def test_older_kernel(victim: StartVictim, kind: str, method: str) -> None:
+    """Before Linux 6.7, the kernel describes every page, be there one or not."""
+    target = victim("absent_pages", kind)
+    assert recording_before_6_7(target.pid, "--method", method).leaks.address.tolist() == []
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import StartVictim
 from groups import control_group, limit_memory, moved
+from older_kernels import recording_before_6_7
 from scans import FAILED, PATIENCE, relatives, run_cli, scan
 from unharmed import TRIES, Ending, Helper, Watched, assert_sound, children, last_words
 from victims import build, need, thread_states, wait_until
@@ -139,6 +140,13 @@ def test_heap_that_forks_do_not_get(victim: StartVictim, kind: str) -> None:
     report = scan(target.pid)
     print(f"{kind}: {report['snapshot']['method']}")
     assert report["leaks"]["allocations"] == LEAKS
+
+
+@pytest.mark.parametrize("kind", ["dontfork", "wipeonfork"])
+def test_heap_that_forks_do_not_get_on_an_older_kernel(victim: StartVictim, kind: str) -> None:
+    target = victim("odd_heap", kind, LEAKS)
+    recording = recording_before_6_7(target.pid, "--method", "clone")
+    assert len(recording.leaks.address) == LEAKS
 
 
 @contextmanager

@@ -41,6 +41,15 @@ def test_pages_that_the_target_serves(victim: StartVictim, method: str) -> None:
     assert wrong_verdicts(target, scan_all(target, method)) == {}
 
 
+@need_root
+def test_a_server_of_pages_that_is_told_of_forks(victim: StartVictim) -> None:
+    """Each fork waits for it, and so would a clone."""
+    target = victim("absent_pages", "forks")
+    report = scan(target.pid, "--all")
+    assert wrong_verdicts(target, report) == {}
+    assert report["snapshot"]["method"] == "copy" and "userfaultfd" in report["snapshot"]["reason"]
+
+
 @contextmanager
 def mount_point(folder: Path) -> Iterator[Path]:
     folder.mkdir()

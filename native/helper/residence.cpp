@@ -136,8 +136,8 @@ Stretches PageMap::used_parts(const MapEntry& entry) const {
   return reservations_->used_parts(entry);
 }
 
-bool PageMap::find_own_pages(std::uint64_t start, std::uint64_t end, Stretches& found) const {
-  return scan_pages(descriptor_, pages_but(page::kOfFile | page::kZeros), start, end,
+bool PageMap::find_anonymous_pages(std::uint64_t start, std::uint64_t end, Stretches& found) const {
+  return scan_pages(descriptor_, pages_but(page::kZeros), start, end,
                     [&](const PageRegion& region) { append(found, region.start, region.end); });
 }
 

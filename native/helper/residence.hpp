@@ -32,9 +32,10 @@ class PageMap {
   // zeros. Nothing if the kernel cannot tell that at once (before Linux 6.7).
   std::optional<bool> has_pages(const MapEntry& entry) const;
 
-  // Where there are pages of neither kind, whatever is mapped there. False if the kernel cannot
-  // tell.
-  bool find_own_pages(std::uint64_t start, std::uint64_t end, std::vector<Stretch>& found) const;
+  // The same of anonymous mappings in [start, end): where they have pages. False if the kernel
+  // cannot tell.
+  bool find_anonymous_pages(std::uint64_t start, std::uint64_t end,
+                            std::vector<Stretch>& found) const;
 
  private:
   int descriptor_;  // negative where it may not be read

@@ -20,7 +20,9 @@ constexpr std::uint64_t kPage = 4096;
 // A tenth of a second of pause.
 constexpr std::uint64_t kMaxBytes = 1ull << 30;
 
-constexpr std::uint64_t kMostTogether = 64u << 20;
+// The usual size of a stack. To list the pages of larger mappings would take longer than to ask
+// whether there is one.
+constexpr std::uint64_t kSmall = 8u << 20, kMostTogether = 64u << 20;
 
 bool has_flag(std::string_view line, std::string_view flag) {
   for (std::size_t at = line.find(flag); at != std::string_view::npos; at = line.find(flag, at + 1))
@@ -73,18 +75,25 @@ std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
   return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}} : present_pages(map, entry);
 }
 
+bool is_small(const MapEntry& entry) {
+  return entry.backing == Backing::kNothing && !is_shared(entry) &&
+         entry.end - entry.start <= kSmall;
+}
+
 // Small ones that lie side by side, as the stacks of threads do, are asked for together.
 std::vector<bool> tell_which_have_pages(const PageMap& map, const std::vector<MapEntry>& entries) {
   std::vector<bool> told(entries.size());
   for (std::size_t first = 0, last = 0; first < entries.size(); first = last) {
     for (last = first + 1; last < entries.size(); ++last)
-      if (entries[last].end - entries[first].start > kMostTogether) break;
+      if (!is_small(entries[first]) || !is_small(entries[last]) ||
+          entries[last].end - entries[first].start > kMostTogether)
+        break;
     if (last == first + 1) {
       told[first] = map.has_pages(entries[first]).value_or(true);
       continue;
     }
     std::vector<Stretch> pages;
-    bool known = map.find_own_pages(entries[first].start, entries[last - 1].end, pages);
+    bool known = map.find_anonymous_pages(entries[first].start, entries[last - 1].end, pages);
     auto run = pages.begin();
     for (std::size_t i = first; i < last; ++i) {
       while (run != pages.end() && run->end <= entries[i].start) ++run;

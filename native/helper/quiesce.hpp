@@ -17,8 +17,8 @@ struct DrainResult {
   std::uint32_t runs;  // how often a thread was let run
 };
 
-// Leaves the threads' registers up to date in `freeze`. Bounded in time. Throws Failure(kRetry) where
-// a signal handler that waits for something keeps the allocator from its rest.
+// Leaves the threads' registers up to date in `freeze`. Bounded in time. Throws Failure(kRetry)
+// where a signal handler that waits for something keeps the allocator from its rest.
 DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint);
 
 }  // namespace reachscan::helper

@@ -74,7 +74,8 @@ bool is_filtered(pid_t pid, pid_t tid) {
 bool has_namespace_for_children(pid_t pid, pid_t tid) {
   std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/ns/";
   std::string next = folder + "pid_for_children";
-  struct stat own{}, of_children{};
+  struct stat own {
+  }, of_children{};
   if (stat((folder + "pid").c_str(), &own) != 0) return false;
   // A namespace that has no process yet cannot be followed to.
   if (stat(next.c_str(), &of_children) != 0) return lstat(next.c_str(), &of_children) == 0;

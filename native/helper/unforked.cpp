@@ -72,7 +72,8 @@ bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
 
 // The pages of a ring may be of a kind that the page map leaves out.
 std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
-  return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}} : present_pages(map, entry);
+  return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}}
+                        : present_pages(map, entry);
 }
 
 bool is_small(const MapEntry& entry) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 
 #include "helper/process.hpp"
 
@@ -54,9 +55,16 @@ Clone::Clone(pid_t pid, std::uint64_t gadget) : Tracee(pid, gadget), memory_(pid
   ptrace(PTRACE_SETSIGMASK, pid, sizeof all, &all);
 }
 
+// A tracer may always do this. To write through /proc/PID/mem to memory that is not writable can be
+// forbidden (proc_mem.force_override).
 void Clone::move_gadget(std::uint64_t gadget) {
-  memory_.write(Step::kPrepareClone, gadget, arch::kSyscallGadget.data(),
-                arch::kSyscallGadget.size());
+  auto* at = reinterpret_cast<void*>(gadget);
+  errno = 0;
+  long word = ptrace(PTRACE_PEEKTEXT, pid(), at, nullptr);
+  std::memcpy(&word, arch::kSyscallGadget.data(), arch::kSyscallGadget.size());
+  if (errno != 0 || ptrace(PTRACE_POKETEXT, pid(), at, word) != 0)
+    throw Failure(Step::kPrepareClone, "internal", "cannot write code to the clone", errno, pid(),
+                  gadget);
   gadget_ = gadget;
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "helper/fit_threads.hpp"
 #include "helper/patience.hpp"
 #include "helper/process.hpp"
 #include "helper/urgency.hpp"
@@ -62,35 +62,8 @@ std::vector<StoppedThread*> candidates(std::vector<StoppedThread>& threads) {
   return found;
 }
 
-// Filters are per thread, and may kill for a clone() that the thread never makes itself.
-bool is_filtered(pid_t pid, pid_t tid) {
-  std::string seccomp = status_field(pid, tid, "Seccomp");
-  return !seccomp.empty() && seccomp != "0";
-}
-
-// unshare(CLONE_NEWPID) sends a thread's next child, which would be the middleman, into a new
-// namespace as its first process; its end is the end of that namespace. Kernels before 4.12 do not
-// tell.
-bool has_namespace_for_children(pid_t pid, pid_t tid) {
-  std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/ns/";
-  std::string next = folder + "pid_for_children";
-  struct stat own {
-  }, of_children{};
-  if (stat((folder + "pid").c_str(), &own) != 0) return false;
-  // A namespace that has no process yet cannot be followed to.
-  if (stat(next.c_str(), &of_children) != 0) return lstat(next.c_str(), &of_children) == 0;
-  return own.st_ino != of_children.st_ino;
-}
-
-// Why a thread must not run the trampoline; null if it may.
-const char* obstacle(pid_t pid, const StoppedThread& thread) {
-  if (!arch::runs_native_code(thread.registers)) return "is executing 32-bit code";
-  if (arch::dispatches_system_calls(thread.tid))
-    return "has its system calls dispatched to user space (PR_SET_SYSCALL_USER_DISPATCH)";
-  if (is_filtered(pid, thread.tid)) return "runs under a seccomp filter, which may forbid clone()";
-  if (has_namespace_for_children(pid, thread.tid))
-    return "has unshared the PID namespace of its children";
-  return nullptr;
+[[noreturn]] void refuse_clone(pid_t tid, const std::string& why, int error = 0) {
+  throw Failure(Step::kRunTrampoline, "clone-refused", why, error, tid);
 }
 
 std::uint64_t signal_mask(pid_t tid) {
@@ -113,7 +86,11 @@ void place_trampoline(StoppedThread& thread, const Memory& memory, const Trampol
                                             signal_mask(thread.tid), middleman_flags);
   auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
   std::memcpy(code.data() + offset, &literals, sizeof literals);
-  memory.write(Step::kPlaceTrampoline, site.address, code.data(), code.size());
+  // Kernels may forbid it for all memory that is not writable (proc_mem.force_override).
+  if (!memory.try_write(site.address, code.data(), code.size()))
+    refuse_clone(
+        thread.tid,
+        std::string("the vdso of the target cannot be written to: ") + std::strerror(errno), errno);
 }
 
 // Only a scan that was killed leaves its trampoline behind. A signal handler may then have
@@ -186,12 +163,10 @@ bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
   WaitStatus status = run_to_stop(thread.tid, 0, deadline);
   if (!brings_signal(status)) return true;
   arch::set_registers(thread.tid, thread.registers);
-  thread.pending_signal = is_dispatched_call(thread.tid, status) ? 0 : status.signal();
+  if (is_dispatched_call(thread.tid, status))
+    refuse_clone(thread.tid, "the target has its system calls dispatched to user space");
+  thread.pending_signal = status.signal();
   return false;
-}
-
-[[noreturn]] void refuse_clone(pid_t tid, const std::string& why, int error = 0) {
-  throw Failure(Step::kRunTrampoline, "clone-refused", why, error, tid);
 }
 
 std::string refused_by_kernel(std::int64_t result) {

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import user_file_system
 from conftest import StartVictim
 from scans import PATIENCE
 from unharmed import METHODS, TRACK, Helper, Watched, assert_sound, last_words
@@ -21,6 +22,7 @@ from victims import Victim, thread_states, wait_until
 LEAKS = 5
 BLOCKS = 100_000  # a list of them fills a pipe
 ROUNDS = 40
+SCANS = 5
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root: a PID namespace, fork events")
 
 
@@ -128,6 +130,54 @@ def test_closed_while_scanned(
         tell_to_close(victim_process)
         wait_until(lambda: is_free(victim_process.ready["port"]), "the port is free")
     os.close(reads)
+
+
+@pytest.mark.parametrize("method", ["clone", "copy", "live"])
+def test_who_serves_a_file_is_told_what_the_target_does(
+    victim: StartVictim, helper: Helper, tmp_path: Path, method: str
+) -> None:
+    """No copy of a descriptor is closed by us, and none keeps the file open beyond its end."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with user_file_system.told(folder) as server:
+        victim_process = victim("closes", folder / "file", BLOCKS)
+        opened = server.count(user_file_system.FLUSH)  # by the program's start
+        for _ in range(SCANS):
+            assert helper.scan(victim_process.pid, "--method", method).method == method
+        assert server.count(user_file_system.FLUSH) == opened
+        with held_scan(helper, victim_process.pid, method):
+            tell_to_close(victim_process)
+            server.wait_for(user_file_system.RELEASE, 1)
+        assert server.count(user_file_system.FLUSH) == opened + 1
+
+
+def test_served_file_is_released_at_the_end(
+    victim: StartVictim, helper: Helper, tmp_path: Path
+) -> None:
+    """The clone shares the table of a target that has such files open, and ends with it."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with user_file_system.told(folder) as server:
+        victim_process = victim("closes", folder / "file", BLOCKS)
+        with held_scan(helper, victim_process.pid, "clone") as scan:
+            victim_process.quit()
+            server.wait_for(user_file_system.RELEASE, 1)
+            assert scan.poll() is None
+
+
+@pytest.mark.parametrize("method", ["clone", TRACK])
+def test_lock_is_not_staked_on_the_clone(
+    victim: StartVictim, helper: Helper, tmp_path: Path, method: str
+) -> None:
+    """Such locks belong to the descriptor table; one that is shared would lose them by exec()."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with user_file_system.told(folder):
+        victim_process = victim("closes", folder / "file", BLOCKS, tmp_path / "locked")
+        ending = helper.run(victim_process.pid, "--method", method)
+        print(ending.sentence)
+        assert ending.code in ("clone-refused", "unsupported-method")
+        assert helper.scan(victim_process.pid).method == "copy"
 
 
 def tell_to_close(victim_process: Victim) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import mute_file_system
 import pytest
+import user_file_system
 from conftest import StartVictim
 from hostile_elf import (
     SYMBOL,
@@ -91,7 +91,7 @@ def test_ctrl_c_while_a_file_system_is_mute(
     mute = library(folder / "mute.so")
     strip(mute, "mute.debug")
     target = started(victim, good, mute)
-    with mute_file_system.mounted(folder / ".debug") as asked:
+    with user_file_system.mute(folder / ".debug") as asked:
         command = subprocess.Popen(
             [sys.executable, "-m", "reachscan", str(target.pid)],
             cwd=REPOSITORY,

@@ -6,9 +6,9 @@ import io
 import resource
 from pathlib import Path
 
-import mute_file_system
 import numpy as np
 import pytest
+import user_file_system
 from hostile_elf import (
     STRUCT_SIZE,
     SYMBOL,
@@ -100,7 +100,7 @@ def test_a_file_system_that_is_mute(good: Path, tmp_path: Path) -> None:
     (folder / ".debug").mkdir(parents=True)
     bad = bad.rename(folder / "bad.so")
     strip(bad, "bad.debug")
-    with mute_file_system.mounted(folder / ".debug") as asked:
+    with user_file_system.mute(folder / ".debug") as asked:
         assert_only_it_is_nameless(bad, good, "too long")
         assert asked.is_set()
         assert len(confined._held) == 1, "a process that nobody can end yet"

@@ -28,7 +28,9 @@ constexpr std::uint64_t kAboutHeap = set_of(wire::kHeap, wire::kRegions, wire::k
 constexpr std::uint64_t kOnce = set_of(wire::kHeap, wire::kWarning, wire::kBlock);
 constexpr std::uint64_t kAboutLeaks =
     set_of(wire::kLeaks, wire::kShapes, wire::kDigests, wire::kContents, wire::kTypes);
-constexpr std::uint64_t kAboutBlock = set_of(wire::kBlock, wire::kKinds, wire::kTypes);
+// If it is a leak, it is told as one.
+constexpr std::uint64_t kAboutBlock =
+    set_of(wire::kBlock, wire::kKinds, wire::kSightings, wire::kDoubts) | kAboutLeaks;
 
 std::uint64_t types_of(abi::Task task) {
   switch (task) {
@@ -39,10 +41,9 @@ std::uint64_t types_of(abi::Task task) {
     case abi::Task::kCountKinds:
       return kAboutHeap | set_of(wire::kKinds, wire::kTypes);
     case abi::Task::kExplain:
-      return kAboutHeap | kAboutBlock | kAboutLeaks |
-             set_of(wire::kChain, wire::kDoubts, wire::kSightings);
+      return kAboutHeap | kAboutBlock | set_of(wire::kChain);
     case abi::Task::kFindReferences:
-      return kAboutHeap | kAboutBlock | set_of(wire::kReferences, wire::kSightings);
+      return kAboutHeap | kAboutBlock | set_of(wire::kReferences);
     case abi::Task::kListSuspects:
       break;
   }

@@ -12,15 +12,19 @@ namespace reachscan::helper {
 namespace {
 
 std::uint64_t fatal_call = 0;
+std::uint64_t endless_call = 0;
 std::uint64_t calls = 0;
 
 void count_call() {
   if (++calls == fatal_call) kill(getpid(), SIGKILL);
+  while (calls == endless_call) pause();
 }
 
 }  // namespace
 
 void die_before_call(std::uint64_t number) { fatal_call = number; }
+
+void stall_before_call(std::uint64_t number) { endless_call = number; }
 
 std::uint64_t calls_made() { return calls; }
 

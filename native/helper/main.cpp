@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
 
   make_first_to_be_killed(getpid());
   die_before_call(options.die_at_call);
+  stall_before_call(options.stall_at_call);
 
   Stream stream(1, options.wake);
   int status = 0;

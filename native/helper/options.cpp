@@ -20,7 +20,7 @@ constexpr char kUsage[] =
     "                        [--nice N] [--timeout SECONDS] [--max-pause MS] [--contents BYTES]\n"
     "                        [--digests] [--verbose] [--wake FD]\n"
     "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
-    "For tests: [--list-heap] [--die-at-call N] [--count-calls]\n"
+    "For tests: [--list-heap] [--die-at-call N] [--stall-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
     "complete, 1 the last record tells why not, 2 bad arguments. Closes FD when the target runs\n"
     "again.\n";
@@ -42,6 +42,7 @@ enum {
   kWake,
   kHelp,
   kDieAtCall,
+  kStallAtCall,
   kCountCalls
 };
 
@@ -61,6 +62,7 @@ constexpr option kLongOptions[] = {
     {"verbose", no_argument, nullptr, kVerbose},
     {"wake", required_argument, nullptr, kWake},
     {"die-at-call", required_argument, nullptr, kDieAtCall},
+    {"stall-at-call", required_argument, nullptr, kStallAtCall},
     {"count-calls", no_argument, nullptr, kCountCalls},
     {"help", no_argument, nullptr, kHelp},
     {nullptr, 0, nullptr, 0},
@@ -148,6 +150,9 @@ Options parse_options(int argc, char** argv) {
         break;
       case kDieAtCall:
         options.die_at_call = number(optarg, 1, 1u << 30);
+        break;
+      case kStallAtCall:
+        options.stall_at_call = number(optarg, 1, 1u << 30);
         break;
       case kCountCalls:
         options.count_calls = true;

@@ -27,8 +27,9 @@ struct Options {
   std::uint32_t nice = 0;                     // of the search, beyond what we have ourselves
   bool verbose = false;
   int wake = -1;  // a pipe on whose other end the reader waits; stream.hpp
-  std::uint32_t die_at_call =
-      0;                     // for tests of what the target notices; helper/fault_injection.hpp
+  // For tests of what the target notices; helper/fault_injection.hpp.
+  std::uint32_t die_at_call = 0;
+  std::uint32_t stall_at_call = 0;
   bool count_calls = false;  // says on stderr how many such calls there were
 };
 

@@ -6,12 +6,22 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
-from scans import FAILED, run_cli
-from unharmed import METHODS, RELEASE, TRIES, Ending, Helper, Watched
+from scans import FAILED, HELPER, run_cli
+from unharmed import (
+    METHODS,
+    RELEASE,
+    TRACK,
+    TRIES,
+    Ending,
+    Helper,
+    Watched,
+    assert_sound,
+    last_words,
+)
 from victims import wait_blocked
-from worlds import need_root
 
 MEGABYTES = 400
+CALLS_WITHIN_A_PAUSE = (25, 35, 45)
 SHORT = 3
 """Milliseconds: too short for a clone of that, long enough to look for what was written."""
 
@@ -27,24 +37,32 @@ def switches(pid: int) -> list[str]:
     ]
 
 
-@need_root
-def test_tracer_that_is_stuck_in_the_kernel(victim: StartVictim, tmp_path: Path) -> None:
-    """It reads a page that a stopped thread has to fill."""
-    target = victim("lazy_pages")
+@pytest.mark.parametrize("call", CALLS_WITHIN_A_PAUSE)
+@pytest.mark.parametrize("method", ["clone", "copy", TRACK])
+def test_tracer_that_is_stuck(victim: StartVictim, tmp_path: Path, method: str, call: int) -> None:
+    """The helper is ended, whatever it is doing, and the target goes on."""
+    target = victim("checker")
     watched = Watched(target.pid, Helper(tmp_path))
-    ending = watched.helper.run(target.pid, "--method", "copy", "--max-pause", 200)
+    ending = watched.helper.run(
+        target.pid, "--method", method, "--max-pause", 200, "--stall-at-call", call
+    )
     watched.assert_unharmed()
     assert (ending.status, ending.code) == (1, "pause-too-long")
     assert "longer than 200 ms" in ending.sentence
+    # The stop may have been before the calls that it interrupts were repaired.
+    assert_sound(last_words(target), cut_short=1)
 
 
-@need_root
-def test_the_usual_limit_is_a_second(victim: StartVictim) -> None:
-    target = victim("lazy_pages")
-    done = run_cli([target.pid, "--method", "copy"])
+def test_the_usual_limit_is_a_second(victim: StartVictim, tmp_path: Path) -> None:
+    target = victim("checker")
+    stuck = tmp_path / "reachscan-helper"
+    stuck.write_text(f'#!/bin/sh\nexec {HELPER} "$@" --stall-at-call {CALLS_WITHIN_A_PAUSE[0]}\n')
+    stuck.chmod(0o755)
+    done = run_cli([target.pid, "--method", "copy"], {"REACHSCAN_HELPER": str(stuck)})
     assert done.status == FAILED
     assert "longer than 1000 ms" in done.talk and "--max-pause" in done.talk
     assert done.talk.count("\n") == 1
+    assert_sound(last_words(target), cut_short=1)
 
 
 @pytest.mark.parametrize("method", ["clone", "copy"])

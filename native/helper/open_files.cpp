@@ -71,14 +71,18 @@ std::string target_of(const std::string& link) {
   return std::string(target, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
 }
 
-// A mount that the process does not see is one of the kernel's own (pipes, sockets, memory), or of
-// another mount namespace and then of any type.
+// Pipes and sockets have names without a slash; memory (memfd, System V, secret) has one that was
+// never in a folder: "/memfd:name (deleted)".
+bool is_of_kernel(const std::string& name) {
+  return !name.starts_with("/") || name.starts_with("/dev/zero") ||
+         (name.ends_with(" (deleted)") && name.rfind('/') == 0);
+}
+
+// A mount that the process does not see is one of the kernel's own, or of another mount namespace
+// and then of any type.
 bool may_be_served(const Mounts& mounts, int mount, const std::string& link) {
   if (mounts.local.contains(mount)) return false;
-  if (mounts.served.contains(mount)) return true;
-  std::string target = target_of(link);
-  return target.starts_with("/") && !target.starts_with("/memfd:") &&
-         !target.starts_with("/dev/zero") && !target.starts_with("/SYSV");
+  return mounts.served.contains(mount) || !is_of_kernel(target_of(link));
 }
 
 }  // namespace

@@ -29,7 +29,9 @@ def test_jq_leaks() -> None:
         indirect = leaks["allocations"] - leaks["direct_allocations"]
         assert leaks["direct_allocations"] == pytest.approx(100_000, rel=0.01)
         assert indirect == pytest.approx(100_000, rel=0.01)
-        assert len(report["groups"]) in (1, 2)
+        # Among so many, a word may look like the distance to one by chance.
+        definite = [g for g in report["groups"] if g["confidence"] == "definite"]
+        assert len(definite) in (1, 2)
 
 
 PYTHON = """

@@ -158,8 +158,15 @@ inline bool dispatches_system_calls(pid_t tid) {
 }
 
 extern "C" const unsigned char reachscan_trampoline[];
+extern "C" const unsigned char reachscan_trampoline_reap[];
 extern "C" const unsigned char reachscan_trampoline_literals[];
 extern "C" const unsigned char reachscan_trampoline_end[];
+
+// Sends a thread that has just made the middleman, which is dead by now, on to reap it.
+inline void go_on_to_reap(Registers& r, std::uint64_t trampoline) {
+  r.rdi = r.rax;
+  r.rip = trampoline + static_cast<std::uint64_t>(reachscan_trampoline_reap - reachscan_trampoline);
+}
 
 // Where in the trampoline the mask lies with which a thread leaves it.
 inline std::uint64_t own_signals_offset() {

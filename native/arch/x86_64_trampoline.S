@@ -15,7 +15,8 @@
     .intel_syntax noprefix
     .section .rodata
     .balign 8
-    .globl reachscan_trampoline, reachscan_trampoline_literals, reachscan_trampoline_end
+    .globl reachscan_trampoline, reachscan_trampoline_reap, reachscan_trampoline_literals
+    .globl reachscan_trampoline_end
 
 reachscan_trampoline:
     mov eax, 14                     # rt_sigprocmask(SIG_SETMASK, all, null, 8)
@@ -60,6 +61,7 @@ end_middleman:
     mov eax, 62                     # kill(middleman, SIGKILL)
     mov esi, 9
     syscall
+reachscan_trampoline_reap:
     mov eax, 61                     # wait4(middleman, null, __WALL, null)
     mov esi, 0
     mov edx, 0x40000000

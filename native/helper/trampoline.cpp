@@ -328,6 +328,17 @@ int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
   return ours;
 }
 
+// Goes on to the next stop at a call. True when the thread has reaped the middleman, or has none.
+bool has_done_its_part(pid_t tid, arch::Registers& now, Clock::time_point deadline) {
+  run_to_call(tid, deadline);
+  if (!arch::get_registers(tid, now))
+    throw Failure(Step::kRunTrampoline, "target-exited", "a thread was killed", errno, tid);
+  auto result = static_cast<std::int64_t>(now.rax);
+  bool at_exit = result != -ENOSYS;
+  return at_exit &&
+         (now.orig_rax == SYS_wait4 || (now.orig_rax == SYS_rt_sigprocmask && result == 0));
+}
+
 }  // namespace
 
 TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
@@ -375,24 +386,25 @@ FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
   return result;
 }
 
-// At the exit of the last call no signal has been delivered yet, and none can be before the thread
-// has its own registers back. For a process that was stopped (SIGSTOP, ^Z) it is the only way: its
-// thread would stop again inside the trampoline, and stay there.
+// At the exit of a call no signal has been delivered yet, and none is before the thread has its own
+// registers back. For a process that was stopped (SIGSTOP, ^Z) it is the only way: its thread would
+// stop again inside the trampoline, and stay there.
 void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                       pid_t injected, Clock::time_point deadline) {
   std::vector<StoppedThread>& threads = freeze.threads();
   auto thread =
       std::find_if(threads.begin(), threads.end(),
                    [injected](const StoppedThread& other) { return other.tid == injected; });
-  for (int signal = 0;;) {
-    WaitStatus status = run_to_stop(injected, signal, deadline);
-    signal = brings_signal(status) ? status.signal() : 0;
-    arch::Registers now;
-    if (!is_at_call(status) || !arch::get_registers(injected, now)) continue;
-    if (now.orig_rax != SYS_rt_sigprocmask || now.rax != 0) continue;
-    arch::set_registers(injected, thread->registers);
-    break;
+  for (arch::Registers now; !has_done_its_part(injected, now, deadline);) {
+    if (now.orig_rax != SYS_clone || static_cast<std::int64_t>(now.rax) <= 0) continue;
+    arch::go_on_to_reap(now, site.address);
+    arch::set_registers(injected, now);
   }
+  std::uint64_t own_signals = 0;
+  memory.read(Step::kRelease, site.address + arch::own_signals_offset(), &own_signals,
+              sizeof own_signals);
+  ptrace(PTRACE_SETSIGMASK, injected, sizeof own_signals, &own_signals);
+  arch::set_registers(injected, thread->registers);
   std::vector<unsigned char> nothing(trampoline_size());
   memory.write(Step::kRelease, site.address, nothing.data(), nothing.size());
 }

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,9 +17,10 @@
 #include <vector>
 
 #include "helper/fit_threads.hpp"
+#include "helper/middleman.hpp"
 #include "helper/patience.hpp"
 #include "helper/process.hpp"
-#include "helper/urgency.hpp"
+#include "helper/stops.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -60,10 +60,6 @@ std::vector<StoppedThread*> candidates(std::vector<StoppedThread>& threads) {
   std::stable_sort(found.begin(), found.end(),
                    [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
   return found;
-}
-
-[[noreturn]] void refuse_clone(pid_t tid, const std::string& why, int error = 0) {
-  throw Failure(Step::kRunTrampoline, "clone-refused", why, error, tid);
 }
 
 std::uint64_t signal_mask(pid_t tid) {
@@ -122,26 +118,6 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
                     EBUSY, thread.tid, site.address);
 }
 
-// Goes on to the next stop: the entry or exit of a call, a clone, or a signal. Calls meanwhile() on
-// the way.
-template <typename Meanwhile>
-WaitStatus resume_to_stop(pid_t tid, int signal, Clock::time_point deadline, Meanwhile meanwhile) {
-  if (ptrace(PTRACE_SYSCALL, tid, nullptr, static_cast<long>(signal)) != 0) return {true, 0};
-  meanwhile();
-  return wait_for(tid, Step::kRunTrampoline, deadline);
-}
-
-WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline) {
-  WaitStatus status = resume_to_stop(tid, signal, deadline, [] {});
-  if (status.stopped()) return status;
-  throw Failure(Step::kRunTrampoline, "target-exited",
-                "a thread ended while the target was being cloned", errno, tid);
-}
-
-bool is_at_call(const WaitStatus& status) { return status.signal() == (SIGTRAP | 0x80); }
-
-bool brings_signal(const WaitStatus& status) { return status.event() == 0 && !is_at_call(status); }
-
 // A kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space. The signal is no
 // business of the target's.
 bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
@@ -185,101 +161,20 @@ void require_no_refusal(pid_t tid, const arch::Registers& registers, const Tramp
     refuse_clone(tid, "orphans of the target come back to it as children (it is a subreaper)");
 }
 
-// The next stop of a thread of the target at a system call or behind a clone(). All signals are
-// blocked but SIGSTOP, which is passed on.
-WaitStatus run_to_call(pid_t tid, Clock::time_point deadline) {
-  for (int signal = 0;;) {
-    WaitStatus status = run_to_stop(tid, signal, deadline);
-    if (is_at_call(status) || status.event() == PTRACE_EVENT_CLONE) return status;
-    signal = brings_signal(status) ? status.signal() : 0;
-  }
-}
-
-pid_t newborn_of(pid_t parent) {
-  unsigned long born = 0;
-  ptrace(PTRACE_GETEVENTMSG, parent, nullptr, &born);
-  return static_cast<pid_t>(born);
-}
-
 // Runs the thread on until it has made the middleman.
 pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
   for (;;) {
     WaitStatus status = run_to_call(tid, deadline);
-    if (status.event() == PTRACE_EVENT_CLONE) return newborn_of(tid);
+    if (is_behind_clone(status)) return newborn_of(tid);
     arch::Registers registers;
     if (arch::get_registers(tid, registers)) require_no_refusal(tid, registers, site);
   }
 }
 
-void wait_for_birth(pid_t tid, Clock::time_point deadline) {
-  if (!wait_for(tid, Step::kAdoptClone, deadline).stopped())
-    throw Failure(Step::kAdoptClone, "clone-refused", "the clone was killed at its birth", 0, tid);
-}
-
-// A process that shares the target's memory, stopped at its birth. It is no thread of the target,
-// dies with us, and is dead when this object goes: until its tracer has taken note of that, the
-// thread that made it waits for it.
-class Middleman {
- public:
-  Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
-    wait_for_birth(tid, deadline);
-    constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
-    ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions);
-    make_urgent(tid);
-  }
-  ~Middleman() {
-    kill(tid_, SIGKILL);
-    while (waitpid(tid_, nullptr, __WALL) < 0 && errno == EINTR) {
-    }
-  }
-  Middleman(const Middleman&) = delete;
-  Middleman& operator=(const Middleman&) = delete;
-
-  pid_t tid() const { return tid_; }
-
-  // Has it execute a system call in place of the one that would end it, and returns what that
-  // returned, or the new process of a clone(). Calls meanwhile() while the kernel executes it.
-  template <typename Meanwhile>
-  std::int64_t call(std::uint64_t number, std::uint64_t argument, Clock::time_point deadline,
-                    Meanwhile meanwhile) {
-    run_on(deadline, [] {});
-    arch::Registers registers = registers_now();
-    arch::replace_call(registers, number, argument);
-    if (!arch::set_registers(tid_, registers)) fail();
-    if (run_on(deadline, meanwhile).event() == PTRACE_EVENT_CLONE) return newborn_of(tid_);
-    return static_cast<std::int64_t>(registers_now().rax);
-  }
-
- private:
-  explicit Middleman(pid_t tid) : tid_(tid) {}
-
-  // Signals for the target's process group are none for it: it takes no notice.
-  template <typename Meanwhile>
-  WaitStatus run_on(Clock::time_point deadline, Meanwhile meanwhile) {
-    WaitStatus status = resume_to_stop(tid_, 0, deadline, meanwhile);
-    while (status.stopped() && !is_at_call(status) && status.event() != PTRACE_EVENT_CLONE)
-      status = resume_to_stop(tid_, 0, deadline, [] {});
-    if (!status.stopped()) fail();
-    return status;
-  }
-
-  arch::Registers registers_now() const {
-    arch::Registers registers;
-    if (!arch::get_registers(tid_, registers)) fail();
-    return registers;
-  }
-
-  [[noreturn]] void fail() const {
-    refuse_clone(tid_, "the process that was to clone the target was killed");
-  }
-
-  pid_t tid_;
-};
-
 bool is_refusal(const Failure& failure) { return std::strcmp(failure.code, "clone-refused") == 0; }
 
 // What keeps one thread from serving mostly keeps all.
-constexpr int kMostObstacles = 8;
+constexpr std::size_t kMostObstacles = 8;
 
 // Makes some thread start a middleman, and calls use(middleman). Returns the thread, which is still
 // stopped inside the trampoline.
@@ -287,10 +182,11 @@ template <typename Use>
 pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                      std::uint64_t middleman_flags, Clock::time_point deadline, Use use) {
   require_free_site(freeze, memory, site);
-  int obstacles = 0;
-  for (StoppedThread* thread : candidates(freeze.threads())) {
+  std::vector<StoppedThread*> found = candidates(freeze.threads());
+  std::size_t obstacles = 0;
+  for (StoppedThread* thread : found) {
     if (const char* why = obstacle(freeze.pid(), *thread)) {
-      if (++obstacles == kMostObstacles || freeze.threads().size() == 1)
+      if (++obstacles == std::min(found.size(), kMostObstacles))
         refuse_clone(thread->tid, std::string("a thread of the target ") + why);
       continue;
     }
@@ -314,7 +210,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
 // cannot outlive us.
 int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
   std::int64_t made =
-      middleman.call(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly, deadline, [] {});
+      middleman.call(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly, deadline);
   int error = made < 0 ? static_cast<int>(-made) : 0;
   int process = static_cast<int>(syscall(SYS_pidfd_open, middleman.tid(), 0));
   int ours = error == 0 ? static_cast<int>(syscall(SYS_pidfd_getfd, process, made, 0)) : -1;

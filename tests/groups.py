@@ -28,7 +28,8 @@ def control_group(controller: str) -> Iterator[Path]:
     """Make a group; skip the test where that cannot be done."""
     root = _hierarchy(controller)
     with _group(root) as group:
-        if not any(group.glob(f"{controller}.*max*")) and not any(group.glob("*_in_bytes")):
+        limits = (f"{controller}.*max*", "*_in_bytes", "*_quota_us")
+        if not any(any(group.glob(limit)) for limit in limits):
             pytest.skip(f"the {controller} controller is not enabled in {root}")
         yield group
 
@@ -104,3 +105,21 @@ def entering(group: Path) -> list[str]:
 def limit_memory(group: Path, size: int) -> None:
     old = group / "memory.limit_in_bytes"
     (old if old.exists() else group / "memory.max").write_text(str(size))
+
+
+def limit_processor(group: Path, share: float) -> None:
+    period = 100_000  # microseconds
+    old = group / "cpu.cfs_quota_us"
+    quota = int(share * period)
+    if old.exists():
+        old.write_text(str(quota))
+    else:
+        (group / "cpu.max").write_text(f"{quota} {period}")
+
+
+def membership(pid: int, controller: str) -> str:
+    """Return the group of a process that a controller keeps."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    paths = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
+    kept = [path for names, path in paths.items() if controller in names.split(",")]
+    return kept[0] if kept else paths[""]

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 
 #include "helper/process.hpp"
 
@@ -155,6 +156,15 @@ Tracee* Clone::direct_thread(std::size_t number, std::uint64_t entry, std::uint6
   arch::begin_function(start, entry, argument, thread.stack_end);
   thread.set_registers(start);
   return &thread;
+}
+
+std::chrono::nanoseconds Clone::processor_time() const {
+  clockid_t clock{};
+  timespec used{};
+  int error = clock_getcpuclockid(pid(), &clock);
+  if (error != 0) fail_dead(pid(), error);
+  if (clock_gettime(clock, &used) != 0) fail_dead(pid(), errno);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 bool Clone::has_lost_thread() const {

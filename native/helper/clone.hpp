@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -68,6 +69,9 @@ class Clone : public Tracee {
   // the instruction at `entry`; a function that begins there finds its argument. If there are just
   // so many yet, one more is made. Null if the kernel refuses.
   Tracee* direct_thread(std::size_t number, std::uint64_t entry, std::uint64_t argument);
+
+  // What all of its threads have used.
+  std::chrono::nanoseconds processor_time() const;
 
   // Whether a thread besides the first one has been killed. The kernel tells of the end of the
   // first one only when all others have been waited for.

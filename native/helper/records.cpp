@@ -81,6 +81,16 @@ void doubt_for_kernel(const Snapshot& snapshot, const SweepResult& result, Strea
   doubt_all_leaks(result, wire::kHeldByKernel, stream);
 }
 
+void warn_of_quota(const Snapshot& snapshot, Stream& stream) {
+  if (!snapshot.on_quota) return;
+  auto used = std::chrono::ceil<std::chrono::milliseconds>(snapshot.quota_used);
+  stream.warning("cpu-quota",
+                 "the clone used " + std::to_string(used.count()) +
+                     " ms of the processor time that a quota grants to the target's control group, "
+                     "because it could not be moved into the group of reachscan; the method copy "
+                     "uses none");
+}
+
 }  // namespace
 
 void send_target(pid_t pid, Stream& stream) {
@@ -111,6 +121,7 @@ void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, S
   stream.record(wire::kSnapshot, snapshot_record(snapshot, outcome));
   doubt_for_missed_memory(snapshot, outcome.result, stream);
   doubt_for_kernel(snapshot, outcome.result, stream);
+  warn_of_quota(snapshot, stream);
   const abi::Totals& totals = outcome.result.totals;
   stream.record(wire::kFinal, Payload()
                                   .u64(totals.allocations)

@@ -10,6 +10,7 @@
 #include "helper/copy.hpp"
 #include "helper/memory_room.hpp"
 #include "helper/open_files.hpp"
+#include "helper/processor_quota.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
 #include "wire/protocol.hpp"
@@ -88,6 +89,7 @@ class CloneMaker : public Maker {
 
   void finish(Snapshot& snapshot) override {
     snapshot.clone = std::make_unique<Clone>(made_.clone, site_.address);
+    snapshot.on_quota = !leave_quota(made_.clone);
     hold_no_files(*snapshot.clone);
     unforked_.restore(*snapshot.clone);
     snapshot.unforked_left_out = unforked_.left_out();

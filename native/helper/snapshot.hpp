@@ -38,6 +38,8 @@ struct Snapshot {
   std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
   std::uint64_t unforked_left_out = 0;  // bytes that neither clone nor copy could bring along
+  bool on_quota = false;                // the clone uses what the target's control group may use
+  std::chrono::nanoseconds quota_used{};
   // What only the kernel may hold: clauses about it.
   std::vector<std::string> unread_in_kernel;
   std::vector<PhaseTime> phases;

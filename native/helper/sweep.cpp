@@ -58,6 +58,7 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
       },
       deadline);
   lap("");
+  if (snapshot.on_quota) snapshot.quota_used = snapshot.clone->processor_time();
   snapshot.clone.reset();
 }
 

@@ -1,4 +1,5 @@
-// Where control groups are found, and how much memory they have left, by what their files say.
+// Where control groups are found, how much memory they have left, and whether they have quotas of
+// processor time, by what their files say.
 #include "helper/memory_room.hpp"
 
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "check.hpp"
+#include "helper/processor_quota.hpp"
 
 using namespace reachscan::helper;
 
@@ -107,4 +109,22 @@ CASE(version_1_may_limit_memory_and_swap_together) {
   CHECK_EQ(room_in_group(group, 10 * kMiB).bytes, 10 * kMiB);
   folder.write("/memory.oom_control", "oom_kill_disable 1\nunder_oom 0");
   CHECK(room_in_group(group, 0).together);
+}
+
+CASE(only_quotas_that_are_not_ours_count) {
+  Folder folder;
+  for (const char* name : {"/theirs", "/ours"}) folder.add(name);
+  std::string theirs_folder = folder.path() + "/theirs", ours_folder = folder.path() + "/ours";
+  for (bool unified : {true, false}) {
+    ControlGroup theirs{unified, true, {theirs_folder, folder.path()}};
+    ControlGroup ours{unified, true, {ours_folder, folder.path()}};
+    const char* file = unified ? "/cpu.max" : "/cpu.cfs_quota_us";
+    const char* limit = unified ? "50000 100000" : "50000";
+    CHECK(!has_other_quota(theirs, ours));  // no such controller
+    for (const char* name : {"/theirs", "/ours", ""}) folder.write(std::string(name) + file, limit);
+    CHECK(has_other_quota(theirs, ours));
+    CHECK(!has_other_quota(theirs, theirs));
+    folder.write(std::string("/theirs") + file, unified ? "max 100000" : "-1");
+    CHECK(!has_other_quota(theirs, ours));
+  }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import select
@@ -15,9 +16,11 @@ from pathlib import Path
 import pytest
 import user_file_system
 from conftest import StartVictim
-from scans import PATIENCE
+from groups import control_group, limit_processor, membership, moved
+from scans import PATIENCE, relatives, run_cli
 from unharmed import METHODS, TRACK, Helper, Watched, assert_sound, last_words
-from victims import Victim, thread_states, wait_until
+from victims import Victim, need, thread_states, wait_until
+from worlds import must_work, need_root
 
 LEAKS = 5
 BLOCKS = 100_000  # a list of them fills a pipe
@@ -194,3 +197,43 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+@contextmanager
+def under_quota(pid: int) -> Iterator[Path]:
+    with control_group("cpu") as group, moved(pid, group):
+        limit_processor(group, 0.5)
+        yield group
+
+
+@need_root
+def test_quota_of_processor_time(victim: StartVictim, helper: Helper, tmp_path: Path) -> None:
+    """What the clone uses of processor time is charged to the scan's own control group."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reads = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    victim_process = victim("closes", fifo, BLOCKS)
+    pid = victim_process.pid
+    with under_quota(pid) as group, held_scan(helper, pid, "clone"):
+        (clone,) = relatives(pid)
+        wait_until(lambda: membership(clone, "cpu") == membership(os.getpid(), "cpu"), "it moved")
+        assert membership(pid, "cpu").endswith(group.name)
+        assert membership(clone, "memory") == membership(pid, "memory")
+    os.close(reads)
+
+
+@need_root
+@pytest.mark.parametrize("shared", [False, True], ids=["its own", "shared"])
+def test_quota_that_a_clone_cannot_leave(victim: StartVictim, shared: bool) -> None:
+    """Then the report says so; unless the scan has the same quota anyway."""
+    pid = victim("odd_heap", "plain", LEAKS).pid
+    with under_quota(pid) as group:
+        place = group if shared else group.parent
+        join = f"echo $$ >{place}/cgroup.procs"
+        script = f'{join} && mount -o remount,ro,bind {group.parent} && exec "$@"'
+        prefix = [need("unshare", "util-linux"), "--mount", "sh", "-c", script, ""]
+        must_work([*prefix, "true"], "a read-only view of control groups")
+        report = json.loads(run_cli([pid, "--json"], prefix=prefix).out)
+    warnings = {warning["code"]: warning["message"] for warning in report["warnings"]}
+    assert report["snapshot"]["method"] == "clone"
+    assert ("cpu-quota" in warnings) == (not shared), warnings

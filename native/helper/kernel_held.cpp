@@ -1,6 +1,5 @@
 #include "helper/kernel_held.hpp"
 
-#include <dirent.h>
 #include <sys/ptrace.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <charconv>
 #include <csignal>
 #include <map>
+#include <set>
 
 #include "helper/memory_kinds.hpp"
 #include "helper/process.hpp"
@@ -17,20 +17,6 @@ namespace {
 
 void add(std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& more) {
   words.insert(words.end(), more.begin(), more.end());
-}
-
-// By the number of a descriptor: what it is, if that has no name among files.
-std::map<std::string, std::string> nameless_descriptors(pid_t pid) {
-  std::map<std::string, std::string> found;
-  std::string folder = "/proc/" + std::to_string(pid) + "/fd/";
-  DIR* directory = opendir(folder.c_str());
-  if (directory == nullptr) return found;
-  while (const dirent* entry = readdir(directory)) {
-    std::string name = read_link(folder + entry->d_name);
-    if (!name.empty() && name[0] != '/') found[folder + entry->d_name] = name;
-  }
-  closedir(directory);
-  return found;
 }
 
 void look_at_descriptor(pid_t pid, const std::string& number, const std::string& name,
@@ -87,7 +73,7 @@ bool add_pending_signal_words(const std::vector<pid_t>& threads,
 
 KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory) {
   KernelHeld held;
-  std::map<std::string, std::string> descriptors = nameless_descriptors(pid);
+  std::map<std::string, std::string> descriptors = list_descriptors(pid);
   for (const auto& [link, name] : descriptors)
     look_at_descriptor(pid, link.substr(link.rfind('/') + 1), name, held);
   // "signal: 34/000055d0c0ffee00"
@@ -96,6 +82,8 @@ KernelHeld look_at_kernel_held(pid_t pid, const Memory& memory) {
   look_at_ring_memory(held.rings, mappings, memory);
   held.asynchronous = std::any_of(mappings.begin(), mappings.end(), is_asynchronous_context);
   held.pipes = find_own_pipes(descriptors);
+  held.queues = OwnQueues(pid, descriptors);
+  held.queues.look(held.messages);
   return held;
 }
 
@@ -105,6 +93,9 @@ std::vector<std::string> unread(const KernelHeld& before, const KernelHeld& afte
   if (!requests.empty()) found.push_back(requests);
   if (before.asynchronous || after.asynchronous)
     found.push_back("requests made by io_submit() may be in flight, of which nobody is told");
+  std::set<std::string> messages = before.messages;
+  messages.insert(after.messages.begin(), after.messages.end());
+  found.insert(found.end(), messages.begin(), messages.end());
   return found;
 }
 

@@ -4,9 +4,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "helper/memory.hpp"
+#include "helper/own_queues.hpp"
 #include "helper/pipes.hpp"
 #include "helper/rings.hpp"
 
@@ -19,6 +22,8 @@ struct KernelHeld {
   Rings rings;
   bool asynchronous = false;  // there are contexts of io_setup()
   OwnPipes pipes;
+  OwnQueues queues;
+  std::set<std::string> messages;  // clauses about what waited in these
 };
 
 // What may not be read, or goes away meanwhile, is left out.

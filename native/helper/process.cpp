@@ -201,6 +201,19 @@ std::string read_link(const std::string& link) {
   return {name, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
 }
 
+std::map<std::string, std::string> list_descriptors(pid_t pid) {
+  std::map<std::string, std::string> found;
+  std::string folder = proc_path(pid, "fd/");
+  DIR* directory = opendir(folder.c_str());
+  if (directory == nullptr) return found;
+  while (const dirent* entry = readdir(directory)) {
+    std::string name = read_link(folder + entry->d_name);
+    if (!name.empty()) found[folder + entry->d_name] = name;
+  }
+  closedir(directory);
+  return found;
+}
+
 std::vector<std::string> command_line(pid_t pid) {
   // A program can make it as long as it likes (PR_SET_MM).
   std::string text = read_up_to(kMostArguments, pid, "cmdline", Step::kOpenTarget);

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,9 @@ std::string status_field(pid_t pid, pid_t tid, const char* field);
 
 // What a link in /proc names, if that is short; empty if it cannot be read.
 std::string read_link(const std::string& link);
+
+// The links in /proc/PID/fd and the first 64 bytes of what they name; none if that may not be read.
+std::map<std::string, std::string> list_descriptors(pid_t pid);
 
 // The first 64 KiB of it.
 std::vector<std::string> command_line(pid_t pid);

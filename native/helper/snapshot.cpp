@@ -223,7 +223,8 @@ void read_words(Freeze& freeze, Snapshot& snapshot) {
 }
 
 void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPlan& plan,
-                         Maker& maker, PipeReader& pipes, Snapshot& snapshot, Stopwatch& watch) {
+                         Maker& maker, const std::function<void()>& read_kernel, Snapshot& snapshot,
+                         Stopwatch& watch) {
   if (plan.hint != nullptr) {
     DrainResult drained = drain(freeze, memory, *plan.hint);
     snapshot.quiet = drained.quiet;
@@ -233,20 +234,22 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
   if (!snapshot.quiet) return;
   maker.capture(freeze, freeze.deadline(), [&] {
     read_words(freeze, snapshot);
-    pipes.capture();
+    read_kernel();
   });
   maker.let_go(freeze, freeze.deadline());
   watch.lap(plan.method == Method::kClone ? "clone" : "copy");
 }
 
 void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan, Maker& maker,
-                        PipeReader& pipes, Snapshot& snapshot, Clock::time_point deadline) {
+                        const std::function<void()>& read_kernel, Snapshot& snapshot,
+                        Clock::time_point deadline) {
   Urgency urgency;
   Freeze freeze(pid, *plan.limit, deadline);
   Stopwatch watch(snapshot.phases, freeze.began());
   watch.lap("freeze");
-  within_limit(*plan.limit,
-               [&] { quiesce_and_capture(freeze, memory, plan, maker, pipes, snapshot, watch); });
+  within_limit(*plan.limit, [&] {
+    quiesce_and_capture(freeze, memory, plan, maker, read_kernel, snapshot, watch);
+  });
   freeze.release();
   watch.lap("release");
   plan.released();
@@ -271,7 +274,11 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan
   maker->prepare(snapshot, deadline);
   KernelHeld before = look_at_kernel_held(pid, memory);
   PipeReader pipes(before.pipes);
-  freeze_and_capture(pid, memory, plan, *maker, pipes, snapshot, deadline);
+  auto read_kernel = [&] {
+    pipes.capture();
+    before.queues.look(before.messages);
+  };
+  freeze_and_capture(pid, memory, plan, *maker, read_kernel, snapshot, deadline);
   if (!snapshot.quiet) return snapshot;
   add_words(pipes.words(), snapshot.words.values);
   KernelHeld after = look_at_kernel_held(pid, memory);

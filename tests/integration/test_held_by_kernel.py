@@ -12,9 +12,10 @@ import pytest
 from conftest import StartVictim
 from scans import HELPER, recording_of
 from unharmed import METHODS, Helper, Watched
-from victims import Victim, thread_states, wait_until
+from victims import Victim, build, need, thread_states, wait_until
+from worlds import must_work, need_root
 
-from reachscan import model, wire
+from reachscan import errors, model, wire
 from reachscan.recording import decode
 
 ENUMERATE = 4
@@ -88,6 +89,29 @@ def test_pipes_are_left_alone_without_a_stop(victim: StartVictim) -> None:
     recording = recording_of(victim("pipe_pointers", "few").pid, "--method", "live")
     warnings = {warning.code: warning.message for warning in recording.warnings}
     assert "in pipes" in warnings["live-registers-unknown"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scene", ["waiting", "read", "foreign"])
+@pytest.mark.parametrize("kind", ["stream", "datagram", "posix", "system_v"])
+def test_queues_of_the_process(victim: StartVictim, kind: str, scene: str, method: str) -> None:
+    """What waits there is not read; what another process has sent is no reason for doubt."""
+    target = victim("queue_pointers", kind, scene)
+    if (kind, method) == ("posix", "track"):
+        # The files of such queues cannot be told from those of a server.
+        with pytest.raises(errors.UnsupportedMethodError):
+            recording_of(target.pid, "--method", method)
+    else:
+        assert_verdicts(target, method)
+
+
+@need_root
+@pytest.mark.parametrize("kind", ["stream", "posix", "system_v"])
+def test_queues_in_other_namespaces(victim: StartVictim, kind: str) -> None:
+    unshare = [need("unshare", "util-linux"), "--net", "--ipc"]
+    must_work([*unshare, "true"], "a namespace")
+    command = [*unshare, str(build("queue_pointers")), kind, "waiting"]
+    assert_verdicts(victim("queue_pointers", command=command), "clone")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <utility>
@@ -121,16 +122,27 @@ std::set<std::uint32_t> unix_sockets(pid_t pid) {
   return inodes;
 }
 
+// Of the mounts that the process sees.
+std::set<std::uint64_t> mount_ids(pid_t pid) {
+  std::set<std::uint64_t> ids;
+  std::istringstream mounts(try_read_proc_file(pid, "mountinfo"));
+  for (std::string line; std::getline(mounts, line);)
+    ids.insert(std::strtoull(line.c_str(), nullptr, 10));
+  return ids;
+}
+
+bool may_name_posix_queue(const std::string& name) {
+  return name.front() == '/' && name.find('/', 1) == std::string::npos &&
+         !name.starts_with("/memfd:");
+}
+
 // Queues are files of a mount of the kernel's own, which nobody sees. No server of a file system
 // that the process sees is asked.
-bool is_posix_queue(pid_t pid, const std::string& link, const std::string& name) {
-  if (name.front() != '/' || name.find('/', 1) != std::string::npos) return false;
+bool is_posix_queue(pid_t pid, const std::string& link, const std::set<std::uint64_t>& mounts) {
   std::string info = "fdinfo/" + link.substr(link.rfind('/') + 1);
   std::vector<std::uint64_t> mount =
       numbers_after(try_read_proc_file(pid, info.c_str()), "mnt_id:", 10);
-  std::istringstream mounts(try_read_proc_file(pid, "mountinfo"));
-  for (std::string line; std::getline(mounts, line);)
-    if (mount.empty() || std::strtoull(line.c_str(), nullptr, 10) == mount.front()) return false;
+  if (mount.empty() || mounts.contains(mount.front())) return false;
   struct statfs status {};
   return statfs(link.c_str(), &status) == 0 && status.f_type == kMessageQueues;
 }
@@ -183,10 +195,15 @@ void OwnQueues::find_sockets(const std::map<std::string, std::string>& descripto
 }
 
 void OwnQueues::find_posix_queues(const std::map<std::string, std::string>& descriptors) {
+  std::map<std::string, std::string> candidates;  // by link
+  for (const auto& [link, name] : descriptors)
+    if (may_name_posix_queue(name)) candidates[link] = name;
+  if (candidates.empty()) return;
+  std::set<std::uint64_t> mounts = mount_ids(pid_);
   std::map<std::string, mode_t> modes;
-  for (const auto& [link, name] : descriptors) {
+  for (const auto& [link, name] : candidates) {
     struct stat status {};
-    if (!is_posix_queue(pid_, link, name) || lstat(link.c_str(), &status) != 0) continue;
+    if (!is_posix_queue(pid_, link, mounts) || lstat(link.c_str(), &status) != 0) continue;
     mode_t& mode = modes[name];
     mode |= status.st_mode & (S_IRUSR | S_IWUSR);
     if (mode == (S_IRUSR | S_IWUSR)) posix_queues_[name] = link;

@@ -19,6 +19,15 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
   return Lanes{value, value, value, value};
 }
 
+// Whether start <= value < start + length, for each lane. The processor compares signed numbers
+// only, so both sides are moved by half of all numbers.
+[[REACHSCAN_WIDE]] inline Masks are_within(Lanes values, std::uint64_t start,
+                                           std::uint64_t length) {
+  constexpr std::uint64_t kHalf = 1ull << 63;
+  return reinterpret_cast<Masks>(values - all_lanes(start + kHalf)) <
+         reinterpret_cast<Masks>(all_lanes(length + kHalf));
+}
+
 // Bit i: lane i is all ones.
 [[REACHSCAN_WIDE]] inline unsigned bits_of(Masks masks) {
   using Doubles = double __attribute__((vector_size(32)));

@@ -16,7 +16,7 @@ struct Band {
 
   constexpr bool contains(uint64_t value) const { return value - start < length; }
   [[REACHSCAN_WIDE]] arch::Masks contain(arch::Lanes values) const {
-    return values - arch::all_lanes(start) < arch::all_lanes(length);
+    return arch::are_within(values, start, length);
   }
 };
 
@@ -35,11 +35,12 @@ class DisguiseFilter {
 
   bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
 
-  // Bit i: the word i of the 64 bytes at `line` passes.
-  unsigned passing(uint64_t line) const {
-    if (wide_) return passing_lanes(line);
-    unsigned bits = 0;
-    for (unsigned i = 0; i < 8; ++i) bits |= static_cast<unsigned>(passes_at(line + 8 * i)) << i;
+  // Bit i: the word i of so many lines, eight at most, passes.
+  uint64_t passing(uint64_t at, unsigned lines) const {
+    if (wide_)
+      return hull_.are_two() ? passing_lanes<true>(at, lines) : passing_lanes<false>(at, lines);
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{passes_at(at + 8 * i)} << i;
     return bits;
   }
 
@@ -93,10 +94,15 @@ class DisguiseFilter {
     if (bare != value && bare < 1ull << kAddressBits) visit(wire::kTagged, bare);
   }
 
-  [[gnu::target(REACHSCAN_WIDE_TARGET)]] unsigned passing_lanes(uint64_t line) const {
-    return bits_of_lanes(line) | bits_of_lanes(line + 32) << 4;
+  template <bool kTwo>
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint64_t passing_lanes(uint64_t at, unsigned lines) const {
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 2 * lines; ++i)
+      bits |= uint64_t{bits_of_lanes<kTwo>(at + 32 * i)} << 4 * i;
+    return bits;
   }
 
+  template <bool kTwo>
   [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
     const arch::Lanes value = arch::load_lanes(address);
     arch::Lanes hidden = (value >> 17 | value << 47) ^ arch::all_lanes(guard_);
@@ -104,7 +110,7 @@ class DisguiseFilter {
     arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
                       ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
                       (value != bare);
-    return arch::bits_of(hull_.contain(hidden) | (odd & hull_.contain(bare, 1)) |
+    return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
                          kIntegers.contain(value) | kDoubles.contain(value) |
                          kBoxes.contain(value));
   }

@@ -65,6 +65,8 @@ class SecondLook {
   uint64_t meant_by(const Sighting& sighting) const { return candidates_.block(sighting.about); }
 
  private:
+  static constexpr std::size_t kMostDistances = 1 << 20;  // that are kept
+
   // A thread that runs on a block at present has no other stack for its handlers.
   std::size_t threads_with_unknown_signal_stack() const {
     const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
@@ -93,19 +95,22 @@ class SecondLook {
     auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
       if (is_in_reach(at)) suggest(block, {at, value, 0, form, rank, 0});
     };
-    bool distances = false;
+    List<uint64_t> distances(map_memory, kMostDistances);
+    bool all = true;
+    auto note = [&](uint64_t at) {
+      if (!is_in_reach(at)) return;
+      SpinLock::Guard guard(lock_);
+      all = distances.push(at) && all;
+    };
     through_heap(blocks_, [&](uint64_t start, uint64_t end) {
       meanings_.aligned(start, end, found);
       meanings_.unaligned(start, end, found);
-      if (__atomic_load_n(&distances, __ATOMIC_RELAXED)) return;
-      meanings_.relative(start, end, [&](uint64_t, uint32_t, uint32_t, uint64_t at, uint64_t) {
-        if (is_in_reach(at)) __atomic_store_n(&distances, true, __ATOMIC_RELAXED);
-      });
+      meanings_.suppose_relative(start, end, note);
     });
-    if (!distances) return;
     meanings_.learn();
-    through_heap(blocks_,
-                 [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); });
+    auto look = [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); };
+    if (!all) return through_heap(blocks_, look);
+    for (uint64_t at : distances) look(at, at + sizeof(uint64_t));
   }
 
   bool is_in_reach(uint64_t slot) const {
@@ -166,13 +171,6 @@ class SecondLook {
     };
     meanings_.aligned(start, end, found);
     meanings_.unaligned(start, end, found);
-    if (!meanings_.has_learned()) {
-      bool distances = false;
-      meanings_.relative(
-          start, end, [&](uint64_t, uint32_t, uint32_t, uint64_t, uint64_t) { distances = true; });
-      if (!distances) return;
-      meanings_.learn();
-    }
     meanings_.relative(start, end, found);
   }
 

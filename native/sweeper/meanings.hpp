@@ -49,14 +49,22 @@ class Meanings {
 
   // These words are in blocks. What they say depends on all of the heap: see learn().
   template <typename Visit>
-  void relative(uint64_t start, uint64_t end, Visit visit) {
-    auto near = [this](uint64_t target) { return candidates_.any_near(blocks_, target); };
-    each_distance(start, end, distances_, near, [&](Field field, uint64_t target, uint64_t at) {
-      auto standing = fields_.known() ? fields_.standing(field) : RelativeFields::Standing::kSure;
+  void relative(uint64_t start, uint64_t end, Visit visit) const {
+    each_near_distance(start, end, [&](Field field, uint64_t target, uint64_t at) {
+      auto standing = fields_.standing(field);
       if (standing == RelativeFields::Standing::kNone) return;
-      if (!blocks_.is_live(target) || blocks_.is_marked(target)) return;
       bool sure = standing == RelativeFields::Standing::kSure;
       visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
+    });
+  }
+
+  // Calls visit(slot) for what may be such a word, and notes that there is something to learn about
+  // it. To be called for the whole heap before learn().
+  template <typename Visit>
+  void suppose_relative(uint64_t start, uint64_t end, Visit visit) {
+    each_near_distance(start, end, [&](Field field, uint64_t, uint64_t at) {
+      fields_.add(field);
+      visit(at);
     });
   }
 
@@ -71,23 +79,21 @@ class Meanings {
     });
   }
 
-  bool has_learned() const { return fields_.known(); }
-
-  // Counts for the fields of many blocks whether they are distances.
+  // Counts for fields that were noted whether they hold distances, in many blocks.
   void learn() {
+    if (fields_.empty()) return;
     const RelativeFilter everywhere(blocks_.hulls());
     auto count = [&](Field field, uint64_t target, uint64_t at) {
-      if (is_short_text(heaps::word(at))) return;
+      RelativeFields::Row* row = fields_.find(field);
+      if (row == nullptr || is_short_text(heaps::word(at))) return;
       const heaps::Cluster* cluster = blocks_.cluster_of(target);
-      if (cluster != nullptr && cluster->is_inhabited(target))
-        fields_.count(field, blocks_.is_live(target));
+      if (cluster != nullptr && cluster->is_inhabited(target)) row->count(blocks_.is_live(target));
     };
     auto any = [](uint64_t) { return true; };
     auto look = [&](uint64_t start, uint64_t end) {
       each_distance(start, end, everywhere, any, count);
     };
     through_heap(blocks_, look, kMostLearned);
-    fields_.set_known();
   }
 
  private:
@@ -101,6 +107,15 @@ class Meanings {
         disguises_(hulls, find_pointer_guard(space)),
         packed_(hulls),
         distances_(hulls) {}
+
+  // Calls visit(field, target, slot) for what leads to an unmarked block if it is a distance.
+  template <typename Visit>
+  void each_near_distance(uint64_t start, uint64_t end, Visit visit) const {
+    auto near = [this](uint64_t target) { return candidates_.any_near(blocks_, target); };
+    each_distance(start, end, distances_, near, [&](Field field, uint64_t target, uint64_t at) {
+      if (blocks_.is_live(target) && !blocks_.is_marked(target)) visit(field, target, at);
+    });
+  }
 
   // `near` is asked first whether a distance from the word, which is longer than one from the start
   // of its block, is worth a look.

@@ -18,15 +18,18 @@ class PackedFilter {
 
   bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
 
-  // Bit i: a pointer may begin at byte i of the 64 at `line`, and is not aligned. Reads seven bytes
-  // behind them.
-  uint64_t passing(uint64_t line) const {
-    constexpr uint64_t kAligned = 0x0101'0101'0101'0101;
-    if (wide_) return (passing_bytes(line) | uint64_t{passing_bytes(line + 32)} << 32) & ~kAligned;
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < heaps::kLine; ++i)
-      if (i % 8 != 0 && passes_at(line + i)) bits |= 1ull << i;
-    return bits;
+  // Bit i of the number k of `bits`: a pointer may begin at byte i of line k of so many, and is not
+  // aligned. Reads seven bytes behind them.
+  void passing(uint64_t at, unsigned lines, uint64_t* bits) const {
+    if (wide_) {
+      return hull_.are_two() ? passing_bytes<true>(at, lines, bits)
+                             : passing_bytes<false>(at, lines, bits);
+    }
+    for (; lines-- > 0; at += heaps::kLine, ++bits) {
+      *bits = 0;
+      for (unsigned i = 0; i < heaps::kLine; ++i)
+        if (i % 8 != 0 && passes_at(at + i)) *bits |= 1ull << i;
+    }
   }
 
  private:
@@ -59,8 +62,21 @@ class PackedFilter {
     uint8_t least, most;
   };
 
-  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint32_t passing_bytes(uint64_t at) const {
-    return arch::bits_of_bytes(low_.match(at) | high_.match(at));
+  template <bool kTwo>
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] void passing_bytes(uint64_t at, unsigned lines,
+                                                            uint64_t* bits) const {
+    constexpr uint64_t kAligned = 0x0101'0101'0101'0101;
+    // Local, or the compiler would have to expect that what is stored changes them.
+    const TopByte low = low_, high = high_;
+    for (; lines-- > 0; at += heaps::kLine) {
+      uint64_t passing = 0;
+      for (unsigned half : {0, 32}) {
+        arch::ByteMasks fine = low.match(at + half);
+        if (kTwo) fine |= high.match(at + half);
+        passing |= uint64_t{arch::bits_of_bytes(fine)} << half;
+      }
+      *bits++ = passing & ~kAligned;
+    }
   }
 
   HullTest hull_;

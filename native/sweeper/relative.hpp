@@ -25,11 +25,12 @@ class RelativeFilter {
     return value != 0 && value % 8 == 0 && hull_.contains(address + value, kReach);
   }
 
-  // Bit i: the word i of the 64 bytes at `line` may be such a distance.
-  unsigned passing(uint64_t line) const {
-    if (wide_) return passing_lanes(line);
-    unsigned bits = 0;
-    for (unsigned i = 0; i < 8; ++i) bits |= static_cast<unsigned>(passes_at(line + 8 * i)) << i;
+  // Bit i: the word i of so many lines, eight at most, may be such a distance.
+  uint64_t passing(uint64_t at, unsigned lines) const {
+    if (wide_)
+      return hull_.are_two() ? passing_lanes<true>(at, lines) : passing_lanes<false>(at, lines);
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{passes_at(at + 8 * i)} << i;
     return bits;
   }
 
@@ -37,15 +38,21 @@ class RelativeFilter {
   // Distances from the start of a block are only looked for in so many bytes of it.
   static constexpr uint64_t kReach = 1 << 16;
 
-  [[gnu::target(REACHSCAN_WIDE_TARGET)]] unsigned passing_lanes(uint64_t line) const {
-    return bits_of_lanes(line) | bits_of_lanes(line + 32) << 4;
+  template <bool kTwo>
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint64_t passing_lanes(uint64_t at, unsigned lines) const {
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 2 * lines; ++i)
+      bits |= uint64_t{bits_of_lanes<kTwo>(at + 32 * i)} << 4 * i;
+    return bits;
   }
 
+  template <bool kTwo>
   [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
     const arch::Lanes value = arch::load_lanes(address);
     const arch::Lanes at = arch::all_lanes(address) + arch::Lanes{0, 8, 16, 24};
     arch::Masks whole = (value & arch::all_lanes(7)) == arch::all_lanes(0);
-    return arch::bits_of((value != arch::all_lanes(0)) & whole & hull_.contain(at + value, kReach));
+    return arch::bits_of((value != arch::all_lanes(0)) & whole &
+                         hull_.contain<kTwo>(at + value, kReach));
   }
 
   HullTest hull_;
@@ -82,57 +89,66 @@ void each_target(Range block, uint64_t at, Visit visit) {
   }
 }
 
-// How often each field leads to the start of a block, as far as was counted. Several threads may
-// count.
+// How often fields lead to the start of a block, as far as was counted. Several threads may add
+// and count.
 class RelativeFields {
  public:
   enum class Standing { kNone, kPossible, kSure };
 
-  bool known() const { return known_; }
-  void set_known() { known_ = true; }
-
-  void count(Field field, bool leads_to_block) {
-    Row* row = row_of(field);
-    if (row == nullptr) return;
-    __atomic_add_fetch(&row->words, 1, __ATOMIC_RELAXED);
-    if (leads_to_block) __atomic_add_fetch(&row->hits, 1, __ATOMIC_RELAXED);
-  }
-
-  // Of a field that leads to a block at least once.
-  Standing standing(Field field) {
-    const Row* row = row_of(field);
-    if (row == nullptr || row->hits * 2 < row->words) return Standing::kNone;
-    bool sure = row->hits >= kMany && row->hits * 4 >= row->words * 3;
-    return sure ? Standing::kSure : Standing::kPossible;
-  }
-
- private:
-  static constexpr unsigned kRowBits = 17;
-  static constexpr unsigned kMostProbes = 32;
-  static constexpr uint64_t kMany = 8;
-
   struct Row {
     Field field;  // 0: none
-    uint64_t words, hits;
+    uint32_t words, hits;
+
+    void count(bool leads_to_block) {
+      __atomic_add_fetch(&words, 1, __ATOMIC_RELAXED);
+      if (leads_to_block) __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+    }
   };
 
-  // Null if there are too many fields.
-  Row* row_of(Field field) {
-    uint64_t slot = field * 0x9e3779b97f4a7c15ull >> (64 - kRowBits);
+  bool empty() const { return !__atomic_load_n(&any_, __ATOMIC_RELAXED); }
+
+  // Without effect if there are too many.
+  void add(Field field) {
+    if (empty()) __atomic_store_n(&any_, true, __ATOMIC_RELAXED);
     for (unsigned probe = 0; probe < kMostProbes; ++probe) {
-      Row& row = rows_[(slot + probe) % (1u << kRowBits)];
-      Field seen = 0;
-      if (__atomic_load_n(&row.field, __ATOMIC_RELAXED) == field ||
-          __atomic_compare_exchange_n(&row.field, &seen, field, false, __ATOMIC_RELAXED,
-                                      __ATOMIC_RELAXED) ||
-          seen == field)
-        return &row;
+      Field* at = &row(field, probe)->field;
+      Field seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+      if (seen == 0)
+        __atomic_compare_exchange_n(at, &seen, field, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+      if (seen == 0 || seen == field) return;
+    }
+  }
+
+  // Null if it was not added.
+  Row* find(Field field) const {
+    for (unsigned probe = 0; probe < kMostProbes; ++probe) {
+      Row* found = row(field, probe);
+      if (found->field == field) return found;
+      if (found->field == 0) return nullptr;
     }
     return nullptr;
   }
 
-  Scratch<Row> rows_{1u << kRowBits};
-  bool known_ = false;
+  // Of a field that leads to a block at least once.
+  Standing standing(Field field) const {
+    const Row* row = find(field);
+    if (row == nullptr || row->hits * 2 < row->words) return Standing::kNone;
+    bool sure = row->hits >= kMany && uint64_t{row->hits} * 4 >= uint64_t{row->words} * 3;
+    return sure ? Standing::kSure : Standing::kPossible;
+  }
+
+ private:
+  static constexpr unsigned kRowBits = 16;
+  static constexpr unsigned kMostProbes = 32;
+  static constexpr uint32_t kMany = 8;
+
+  Row* row(Field field, unsigned probe) const {
+    uint64_t slot = field * 0x9e3779b97f4a7c15ull >> (64 - kRowBits);
+    return &rows_.get()[(slot + probe) % (1u << kRowBits)];
+  }
+
+  mutable Scratch<Row> rows_{1u << kRowBits};
+  bool any_ = false;
 };
 
 }  // namespace reachscan::sweeper

@@ -17,7 +17,16 @@ void each_word(const heaps::Space& space, uint64_t start, uint64_t end, Visit vi
   }
 }
 
-// The same for the words that pass a filter, which is asked for a line of eight at a time.
+// A filter is asked for so many lines at once, so that it need not load what it compares with anew
+// for each.
+constexpr unsigned kLinesAtOnce = 8;
+
+inline unsigned lines_at_once(uint64_t at, uint64_t end) {
+  uint64_t lines = (end - at) / heaps::kLine;
+  return lines < kLinesAtOnce ? static_cast<unsigned>(lines) : kLinesAtOnce;
+}
+
+// The same for the words that pass a filter.
 template <typename Filter, typename Visit>
 void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, const Filter& filter,
                     Visit visit) {
@@ -28,10 +37,11 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
     if (large) at = space.skip_absent(at);
     uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
     uint64_t stop = page_end < end ? page_end : end;
-    for (; at + kLine <= stop; at += kLine) {
-      heaps::fetch(at + kAhead);
-      for (unsigned hits = filter.passing(at); hits != 0; hits &= hits - 1) {
-        uint64_t hit = at + 8 * static_cast<unsigned>(__builtin_ctz(hits));
+    for (unsigned lines; at + kLine <= stop; at += lines * kLine) {
+      lines = lines_at_once(at, stop);
+      for (unsigned i = 0; i < lines; ++i) heaps::fetch(at + kAhead + i * kLine);
+      for (uint64_t hits = filter.passing(at, lines); hits != 0; hits &= hits - 1) {
+        uint64_t hit = at + 8 * static_cast<unsigned>(__builtin_ctzll(hits));
         visit(hit, heaps::word(hit));
       }
     }
@@ -40,7 +50,7 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
   }
 }
 
-// The same for what begins at any byte but every eighth. A filter is asked for 64 places at a time.
+// The same for what begins at any byte but every eighth.
 template <typename Filter, typename Visit>
 void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end,
                          const Filter& filter, Visit visit) {
@@ -50,10 +60,15 @@ void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end
     if (large) at = space.skip_absent(at);
     uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
     uint64_t stop = page_end + 7 < end ? page_end : end - 7;
-    for (; at % 8 == 0 && at + kLine <= stop; at += kLine) {
-      for (uint64_t hits = filter.passing(at); hits != 0; hits &= hits - 1) {
-        uint64_t hit = at + static_cast<unsigned>(__builtin_ctzll(hits));
-        visit(hit, heaps::word(hit));
+    for (unsigned lines; at % 8 == 0 && at + kLine <= stop; at += lines * kLine) {
+      uint64_t passing[kLinesAtOnce];
+      lines = lines_at_once(at, stop);
+      filter.passing(at, lines, passing);
+      for (unsigned i = 0; i < lines; ++i) {
+        for (uint64_t hits = passing[i]; hits != 0; hits &= hits - 1) {
+          uint64_t hit = at + i * kLine + static_cast<unsigned>(__builtin_ctzll(hits));
+          visit(hit, heaps::word(hit));
+        }
       }
     }
     for (; at < stop; ++at)

@@ -24,17 +24,20 @@ CASE(pointers_at_any_byte_pass) {
   for (bool wide : {false, __builtin_cpu_supports("avx2") != 0}) {
     Host host;
     host.control.wide_words = wide;
-    const PackedFilter filter(kHulls);
-    for (unsigned round = 0; round < 5000; ++round) {
-      unsigned char bytes[72];
-      for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random());
-      const heaps::Range& hull = random() % 2 == 0 ? kHulls.low : kHulls.high;
-      uint64_t pointer = hull.start + random() % (hull.end - hull.start);
-      unsigned place = random() % 64;
-      std::memcpy(bytes + place, &pointer, 8);
-      uint64_t passing = filter.passing(reinterpret_cast<uint64_t>(bytes));
-      CHECK_EQ(passing >> place & 1, place % 8 != 0 ? 1u : 0u);
-      CHECK_EQ(passing & 0x0101'0101'0101'0101, 0u);
+    for (const heaps::Hulls& hulls : {kHulls, heaps::Hulls{kHulls.low, kHulls.low}}) {
+      const PackedFilter filter(hulls);
+      for (unsigned round = 0; round < 5000; ++round) {
+        unsigned char bytes[8 * 64 + 8];
+        for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random());
+        const heaps::Range& hull = random() % 2 == 0 ? hulls.low : hulls.high;
+        uint64_t pointer = hull.start + random() % (hull.end - hull.start);
+        unsigned lines = 1 + random() % 8, place = random() % (64 * lines);
+        std::memcpy(bytes + place, &pointer, 8);
+        uint64_t passing[8];
+        filter.passing(reinterpret_cast<uint64_t>(bytes), lines, passing);
+        CHECK_EQ(passing[place / 64] >> place % 64 & 1, place % 8 != 0 ? 1u : 0u);
+        for (unsigned i = 0; i < lines; ++i) CHECK_EQ(passing[i] & 0x0101'0101'0101'0101, 0u);
+      }
     }
   }
 }
@@ -43,29 +46,35 @@ CASE(short_addresses_do_not_pass) {
   Host host;
   const PackedFilter filter(kShort);
   uint64_t words[9] = {0x1234'5678ull << 32, 0, 0x1234'5678ull << 16};
-  CHECK_EQ(filter.passing(reinterpret_cast<uint64_t>(words)), 0u);
+  uint64_t passing;
+  filter.passing(reinterpret_cast<uint64_t>(words), 1, &passing);
+  CHECK_EQ(passing, 0u);
 }
 
-CASE(eight_distances_at_once_are_judged_as_one_by_one) {
+CASE(many_distances_at_once_are_judged_as_one_by_one) {
   std::mt19937_64 random(1);
   Host host;
-  uint64_t words[8];
-  auto line = reinterpret_cast<uint64_t>(words);
-  const heaps::Hulls around{{line - 4096, line + 4096}, {line + (1 << 20), line + (2 << 20)}};
-  const RelativeFilter narrow(around);
-  host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
-  const RelativeFilter wide(around);
-  for (unsigned round = 0; round < 20000; ++round) {
-    for (uint64_t& word : words) {
-      word = random() % (1 << 18) - (1 << 17);
-      if (random() % 2 == 0) word &= ~7ull;
-      if (random() % 4 == 0) word = random() % 3 * 8;
+  uint64_t words[64];
+  auto at = reinterpret_cast<uint64_t>(words);
+  const heaps::Range near{at - 4096, at + 4096}, far{at + (1 << 20), at + (2 << 20)};
+  for (const heaps::Hulls& hulls : {heaps::Hulls{near, far}, heaps::Hulls{near, near}}) {
+    host.control.wide_words = 0;
+    const RelativeFilter narrow(hulls);
+    host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
+    const RelativeFilter wide(hulls);
+    for (unsigned round = 0; round < 5000; ++round) {
+      for (uint64_t& word : words) {
+        word = random() % (1 << 18) - (1 << 17);
+        if (random() % 2 == 0) word &= ~7ull;
+        if (random() % 4 == 0) word = random() % 3 * 8;
+      }
+      unsigned lines = 1 + random() % 8;
+      uint64_t expected = 0;
+      for (unsigned i = 0; i < 8 * lines; ++i)
+        expected |= uint64_t{narrow.passes_at(at + 8 * i)} << i;
+      CHECK_EQ(narrow.passing(at, lines), expected);
+      CHECK_EQ(wide.passing(at, lines), expected);
     }
-    unsigned expected = 0;
-    for (unsigned i = 0; i < 8; ++i)
-      expected |= static_cast<unsigned>(narrow.passes_at(line + 8 * i)) << i;
-    CHECK_EQ(narrow.passing(line), expected);
-    CHECK_EQ(wide.passing(line), expected);
   }
 }
 
@@ -86,8 +95,10 @@ CASE(what_the_allocator_leaves_is_no_distance) {
 CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
   Host host;
   RelativeFields fields;
+  CHECK(fields.empty());
   auto count = [&](sweeper::Field field, unsigned hits, unsigned misses) {
-    for (unsigned i = 0; i < hits + misses; ++i) fields.count(field, i < hits);
+    fields.add(field);
+    for (unsigned i = 0; i < hits + misses; ++i) fields.find(field)->count(i < hits);
     return fields.standing(field);
   };
   CHECK(count(1, 1, 0) == RelativeFields::Standing::kPossible);
@@ -95,6 +106,9 @@ CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
   CHECK(count(3, 7, 0) == RelativeFields::Standing::kPossible);
   CHECK(count(4, 9, 3) == RelativeFields::Standing::kSure);
   CHECK(count(5, 9, 4) == RelativeFields::Standing::kPossible);
+  CHECK(!fields.empty());
+  CHECK(fields.find(6) == nullptr);
+  CHECK(fields.standing(6) == RelativeFields::Standing::kNone);
 }
 
 }  // namespace

@@ -85,9 +85,11 @@ class Meanings {
     const RelativeFilter everywhere(blocks_.hulls());
     auto count = [&](Field field, uint64_t target, uint64_t at) {
       RelativeFields::Row* row = fields_.find(field);
-      if (row == nullptr || is_short_text(heaps::word(at))) return;
+      uint64_t value = heaps::word(at);
+      if (row == nullptr || is_short_text(value)) return;
       const heaps::Cluster* cluster = blocks_.cluster_of(target);
-      if (cluster != nullptr && cluster->is_inhabited(target)) row->count(blocks_.is_live(target));
+      if (cluster != nullptr && cluster->is_inhabited(target))
+        row->count(value, blocks_.is_live(target));
     };
     auto any = [](uint64_t) { return true; };
     auto look = [&](uint64_t start, uint64_t end) {

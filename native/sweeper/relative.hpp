@@ -91,18 +91,33 @@ void each_target(Range block, uint64_t at, Visit visit) {
 
 // How often fields lead to the start of a block, as far as was counted. Several threads may add
 // and count.
+//
+// Distances differ from block to block. A constant in many blocks proves nothing: where blocks of
+// one size follow each other, it leads to one from all of them; else, other users of blocks of that
+// size have it. So each value counts once.
 class RelativeFields {
  public:
   enum class Standing { kNone, kPossible, kSure };
 
   struct Row {
-    Field field;  // 0: none
+    Field field;      // 0: none
+    uint64_t values;  // a bit for each that was counted; some share one, so few are enough
     uint32_t words, hits;
 
-    void count(bool leads_to_block) {
+    bool has(uint64_t value) const {
+      return (__atomic_load_n(&values, __ATOMIC_RELAXED) & bit_of(value)) != 0;
+    }
+
+    void count(uint64_t value, bool leads_to_block) {
+      if (has(value)) return;
+      if ((__atomic_fetch_or(&values, bit_of(value), __ATOMIC_RELAXED) & bit_of(value)) != 0)
+        return;
       __atomic_add_fetch(&words, 1, __ATOMIC_RELAXED);
       if (leads_to_block) __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
     }
+
+   private:
+    static uint64_t bit_of(uint64_t value) { return 1ull << (value * kGolden >> 58); }
   };
 
   bool empty() const { return !__atomic_load_n(&any_, __ATOMIC_RELAXED); }
@@ -133,17 +148,18 @@ class RelativeFields {
   Standing standing(Field field) const {
     const Row* row = find(field);
     if (row == nullptr || row->hits * 2 < row->words) return Standing::kNone;
-    bool sure = row->hits >= kMany && uint64_t{row->hits} * 4 >= uint64_t{row->words} * 3;
+    bool sure = row->hits >= kMany && row->hits * 4 >= row->words * 3;
     return sure ? Standing::kSure : Standing::kPossible;
   }
 
  private:
+  static constexpr uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;  // spreads neighbours
   static constexpr unsigned kRowBits = 16;
   static constexpr unsigned kMostProbes = 32;
   static constexpr uint32_t kMany = 8;
 
   Row* row(Field field, unsigned probe) const {
-    uint64_t slot = field * 0x9e3779b97f4a7c15ull >> (64 - kRowBits);
+    uint64_t slot = field * kGolden >> (64 - kRowBits);
     return &rows_.get()[(slot + probe) % (1u << kRowBits)];
   }
 

@@ -96,9 +96,13 @@ CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
   Host host;
   RelativeFields fields;
   CHECK(fields.empty());
+  // Of values that do not share a bit.
   auto count = [&](sweeper::Field field, unsigned hits, unsigned misses) {
     fields.add(field);
-    for (unsigned i = 0; i < hits + misses; ++i) fields.find(field)->count(i < hits);
+    RelativeFields::Row* row = fields.find(field);
+    unsigned done = 0;
+    for (uint64_t value = 8; done < hits + misses; value += 8)
+      if (!row->has(value)) row->count(value, done++ < hits);
     return fields.standing(field);
   };
   CHECK(count(1, 1, 0) == RelativeFields::Standing::kPossible);
@@ -107,6 +111,12 @@ CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
   CHECK(count(4, 9, 3) == RelativeFields::Standing::kSure);
   CHECK(count(5, 9, 4) == RelativeFields::Standing::kPossible);
   CHECK(!fields.empty());
+  for (unsigned i = 0; i < 100; ++i) {
+    fields.find(4)->count(8, false);
+    fields.find(5)->count(8, true);
+  }
+  CHECK(fields.standing(4) == RelativeFields::Standing::kSure);
+  CHECK(fields.standing(5) == RelativeFields::Standing::kPossible);
   CHECK(fields.find(6) == nullptr);
   CHECK(fields.standing(6) == RelativeFields::Standing::kNone);
 }

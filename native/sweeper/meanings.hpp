@@ -99,7 +99,7 @@ class Meanings {
   }
 
  private:
-  static constexpr uint64_t kMostLearned = 16 << 20;  // bytes
+  static constexpr uint64_t kMostLearned = 64 << 20;  // bytes
 
   Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,
            const heaps::Hulls& hulls)

@@ -59,14 +59,26 @@ class RelativeFilter {
   bool wide_;
 };
 
-// Where in blocks of which size a distance stands, from where it is measured, and whether it is
-// short, long or negative: most numbers are small.
+// Where in which blocks a distance stands, from where it is measured, and whether it is short, long
+// or negative: most numbers are small.
 using Field = uint64_t;
 
-inline Field field_of(uint64_t size, uint64_t offset, bool from_word, uint64_t distance) {
+// Tells blocks of one size apart by how they begin: with nothing, a number, two of them, a pointer,
+// or something longer. A page of its own need not be there.
+inline uint64_t beginning_of(Range block) {
+  if (block.start % heaps::kPage == 0) return 0;
+  uint64_t first = heaps::word(block.start);
+  constexpr unsigned kLeastBits[] = {1, 33, 41, 48};
+  uint64_t kind = 0;
+  for (unsigned bits : kLeastBits) kind += first >> (bits - 1) != 0;
+  return kind;
+}
+
+inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t distance) {
   constexpr uint64_t kShort = 1024;
   uint64_t length = distance >> 63 != 0 ? 2 : distance < kShort ? 0 : 1;
-  return size << 26 ^ offset << 3 ^ length << 1 ^ Field { from_word };
+  return (block.end - block.start) << 29 ^ beginning_of(block) << 26 ^ offset << 3 ^ length << 1 ^
+         Field { from_word };
 }
 
 // Whether a word holds nothing but a few printable characters.
@@ -85,7 +97,7 @@ void each_target(Range block, uint64_t at, Visit visit) {
   for (bool from_word : {false, true}) {
     uint64_t target = (from_word ? at : block.start) + value;
     if (target % heaps::kGranule != 0 || block.contains(target)) continue;
-    if (!from_word || offset != 0) visit(field_of(size, offset, from_word, value), target);
+    if (!from_word || offset != 0) visit(field_of(block, offset, from_word, value), target);
   }
 }
 
@@ -117,7 +129,11 @@ class RelativeFields {
     }
 
    private:
-    static uint64_t bit_of(uint64_t value) { return 1ull << (value * kGolden >> 58); }
+    // Mixed twice: values often are at equal intervals, and must not fall on few bits for that.
+    static uint64_t bit_of(uint64_t value) {
+      uint64_t mixed = value * kGolden;
+      return 1ull << ((mixed ^ mixed >> 32) * kGolden >> 58);
+    }
   };
 
   bool empty() const { return !__atomic_load_n(&any_, __ATOMIC_RELAXED); }

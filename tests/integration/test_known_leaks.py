@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from growing import growing_jq
 from scans import run_cli
 from victims import need
@@ -17,6 +20,15 @@ public class Waits {
     System.in.read();
   }
 }
+"""
+
+QUARKS = """
+import ctypes, sys
+glib = [ctypes.CDLL(library) for library in sys.argv[1:]][-1]
+for number in range(7000):  # a table is full with 2048
+    glib.g_quark_from_string(b"%d" % number)
+print("up", flush=True)
+sys.stdin.read()
 """
 
 
@@ -36,6 +48,27 @@ def test_options_of_the_java_launcher(tmp_path: Path) -> None:
     assert rule["source"].startswith("default:") and rule["allocations"] >= 1
     assert rule["reason"]
     assert json.loads(unsuppressed.out)["suppressed"]["allocations"] == 0
+
+
+def test_old_tables_of_quarks() -> None:
+    libraries = [f"lib{name}-2.0.so.0" for name in ("gobject", "glib")]
+    for library in libraries:
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            pytest.skip(f"needs {library}: apt install libglib2.0-0")
+    command = [sys.executable, "-c", QUARKS, *libraries]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout and process.stdout.readline() == b"up\n"
+            done = run_cli([process.pid, "--json"])
+            unsuppressed = run_cli([process.pid, "--json", "--no-default-suppressions"])
+        finally:
+            process.kill()
+    (rule,) = json.loads(done.out)["suppressed"]["rules"]
+    assert rule["source"].startswith("default:") and "quarks" in rule["reason"]
+    assert (rule["allocations"], rule["bytes"]) == (3, 16392 + 32776 + 49160)
+    assert json.loads(unsuppressed.out)["counted"]["allocations"] >= 3
 
 
 def test_suppressions_and_baseline_of_a_growing_program(tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ void scan_by_clone_or_else(const Session& session) {
   try {
     require_short_pause(pid, Method::kClone, session.limit);
   } catch (const Failure& failure) {
+    if (!is(failure, kPauseTooLong)) throw;
     return track_instead(failure, session);
   }
   try {

@@ -28,8 +28,9 @@ def test_auto_takes_what_serves(
     assert "frozen by its control group" in report["snapshot"]["reason"]
     found, lost = leaked(report)[:, 0], read_truth(truth)[:, 0]
     assert np.isin(found, lost).all()
-    # To `live`, a word left below the stack pointer may hold a leak and all that hangs on it.
-    assert len(found) == len(lost) or (method == "live" and len(found) > 0.9 * len(lost))
+    # The kernel does not tell where the stack of a frozen thread begins. To `live`, all of it
+    # counts, with words that calls have left behind.
+    assert len(found) == len(lost) or (method == "live" and len(found) > 0)
 
 
 @pytest.mark.parametrize(("unified", "code"), [(True, "clone-refused"), (False, "unstoppable")])

@@ -67,8 +67,9 @@ def test_old_tables_of_quarks() -> None:
             process.kill()
     (rule,) = json.loads(done.out)["suppressed"]["rules"]
     assert rule["source"].startswith("default:") and "quarks" in rule["reason"]
-    assert (rule["allocations"], rule["bytes"]) == (3, 16392 + 32776 + 49160)
-    assert json.loads(unsuppressed.out)["counted"]["allocations"] >= 3
+    # Of three tables of 16, 32 and 48 KiB, a word that nobody uses any more may point to one.
+    assert rule["allocations"] in (2, 3) and rule["bytes"] >= 16392 + 32776
+    assert json.loads(unsuppressed.out)["counted"]["allocations"] >= 2
 
 
 def test_suppressions_and_baseline_of_a_growing_program(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ Reservations::Reservations(pid_t pid, const PageMap& map, const std::vector<MapE
   for (const MapEntry& entry : entries) {
     std::uint64_t length = entry.end - entry.start;
     if (length < kLargest || is_kernel_owned(entry) || is_device(entry)) continue;
-    if (map.has_pages(entry).has_value()) return;  // this kernel is quick
+    if (map.first_page(entry).has_value()) return;  // this kernel is quick
     std::vector<Stretch> used = used_tables(map, entry);
     if (total(used) > length / kSparse) continue;
     for (const Stretch& part : subtract({{entry.start, entry.end}}, used)) unused_.push_back(part);

@@ -136,18 +136,13 @@ Stretches PageMap::used_parts(const MapEntry& entry) const {
   return reservations_->used_parts(entry);
 }
 
-bool PageMap::find_anonymous_pages(std::uint64_t start, std::uint64_t end, Stretches& found) const {
-  return scan_pages(descriptor_, pages_but(page::kZeros), start, end,
-                    [&](const PageRegion& region) { append(found, region.start, region.end); });
-}
-
-std::optional<bool> PageMap::has_pages(const MapEntry& entry) const {
+std::optional<std::uint64_t> PageMap::first_page(const MapEntry& entry) const {
   PageQuery query = pages_but(is_shared(entry) ? 0 : page::kOfFile | page::kZeros);
   query.most_pages = 1;
   PageRegion region;
   int count = PageScan(query, entry.start, entry.end, &region, 1).run(descriptor_);
   if (count < 0) return {};
-  return count > 0;
+  return count > 0 ? region.start : 0;
 }
 
 Stretches present_pages(const PageMap& map, const MapEntry& entry) {

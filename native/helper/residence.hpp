@@ -28,14 +28,9 @@ class PageMap {
   // The parts of a mapping that need to be looked at, if all pages are listed one by one.
   std::vector<Stretch> used_parts(const MapEntry& entry) const;
 
-  // Whether a mapping has pages; of a private one, such as are neither a file's nor the page of
-  // zeros. Nothing if the kernel cannot tell that at once (before Linux 6.7).
-  std::optional<bool> has_pages(const MapEntry& entry) const;
-
-  // The same of anonymous mappings in [start, end): where they have pages. False if the kernel
-  // cannot tell.
-  bool find_anonymous_pages(std::uint64_t start, std::uint64_t end,
-                            std::vector<Stretch>& found) const;
+  // The first page of a mapping; of a private one, that is neither a file's nor the page of zeros.
+  // 0 if there is none, nothing if the kernel cannot tell that at once (before Linux 6.7).
+  std::optional<std::uint64_t> first_page(const MapEntry& entry) const;
 
  private:
   int descriptor_;  // negative where it may not be read

@@ -129,8 +129,10 @@ bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome
 
 void scan_by(Method method, const std::string& reason, const Session& session) {
   pid_t pid = session.options.pid;
-  SnapshotPlan plan{
-      method, {}, nullptr, &session.limit, [&session] { session.stream.wake_reader(); }};
+  bool looks_for_unforked = false;
+  SnapshotPlan plan{method, {}, nullptr, &session.limit, &looks_for_unforked, [&session] {
+                      session.stream.wake_reader();
+                    }};
   if (method != Method::kCopy) plan.site = find_trampoline_site(pid, session.memory);
   abi::QuiesceHint hint{};
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {

@@ -10,6 +10,7 @@
 #include "helper/copy.hpp"
 #include "helper/memory_room.hpp"
 #include "helper/open_files.hpp"
+#include "helper/patience.hpp"
 #include "helper/processor_quota.hpp"
 #include "helper/quiesce.hpp"
 #include "helper/urgency.hpp"
@@ -66,10 +67,11 @@ class Maker {
 
 class CloneMaker : public Maker {
  public:
-  CloneMaker(pid_t pid, const Memory& memory, const TrampolineSite& site)
+  CloneMaker(pid_t pid, const Memory& memory, const SnapshotPlan& plan)
       : pid_(pid),
         memory_(memory),
-        site_(site),
+        site_(plan.site),
+        looks_for_unforked_(*plan.looks_for_unforked),
         files_(pid),
         unforked_(pid, files_),
         descriptors_(look_at_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {
@@ -80,7 +82,8 @@ class CloneMaker : public Maker {
     made_ = clone_target(freeze, memory_, site_, descriptors_, deadline, read_words);
     // Before the target, whose score it has, begins to write to what they share.
     make_first_to_be_killed(made_.clone);
-    unforked_.capture(memory_, made_.clone);
+    if (looks_for_unforked_) unforked_.find_lost(made_.clone);
+    unforked_.capture(memory_);
   }
 
   void let_go(Freeze& freeze, Clock::time_point deadline) override {
@@ -94,6 +97,7 @@ class CloneMaker : public Maker {
     unforked_.restore(*snapshot.clone);
     snapshot.unforked_left_out = unforked_.left_out();
     snapshot.mappings = files_.mappings_of(made_.clone);
+    require_nothing_missed(snapshot.mappings);
     PageMap own(made_.clone), target(pid_);
     for (const MapEntry& entry : snapshot.mappings) add_residence(snapshot, own, target, entry);
     snapshot.residence.untouchable = subtract(snapshot.residence.untouchable,
@@ -101,6 +105,13 @@ class CloneMaker : public Maker {
   }
 
  private:
+  void require_nothing_missed(const std::vector<MapEntry>& mappings) const {
+    if (looks_for_unforked_ || !unforked_.may_miss_any(made_.clone, mappings)) return;
+    looks_for_unforked_ = true;
+    throw Failure(wire::Step::kPrepareClone, kRetry,
+                  "the target keeps memory from its clones, which is to be read as well", 0, pid_);
+  }
+
   // What the target closes is to be closed: peers wait for it, and locks and ports depend on it.
   void hold_no_files(Clone& clone) const {
     if (descriptors_ == Descriptors::kShared) {
@@ -126,6 +137,7 @@ class CloneMaker : public Maker {
   pid_t pid_;
   const Memory& memory_;
   const TrampolineSite& site_;
+  bool& looks_for_unforked_;
   MappedFiles files_;
   UnforkedMemory unforked_;
   Descriptors descriptors_;
@@ -207,7 +219,7 @@ class TrackMaker : public CopyMaker {
 std::unique_ptr<Maker> make_maker(pid_t pid, const Memory& memory, const SnapshotPlan& plan) {
   if (plan.method == Method::kCopy) return std::make_unique<CopyMaker>(pid, memory);
   if (plan.method == Method::kTrack) return std::make_unique<TrackMaker>(pid, memory, plan);
-  return std::make_unique<CloneMaker>(pid, memory, plan.site);
+  return std::make_unique<CloneMaker>(pid, memory, plan);
 }
 
 void add_words(const std::vector<std::uint64_t>& more, std::vector<std::uint64_t>& words) {

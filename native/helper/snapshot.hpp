@@ -54,6 +54,7 @@ struct SnapshotPlan {
   TrampolineSite site;           // unless it is a copy
   const abi::QuiesceHint* hint;  // null: do not drain
   PauseLimit* limit;
+  bool* looks_for_unforked;        // set by an attempt that had missed memory; for the next one
   std::function<void()> released;  // called when the target runs again
 };
 

@@ -20,10 +20,6 @@ constexpr std::uint64_t kPage = 4096;
 // A tenth of a second of pause.
 constexpr std::uint64_t kMaxBytes = 1ull << 30;
 
-// The usual size of a stack. To list the pages of larger mappings would take longer than to ask
-// whether there is one.
-constexpr std::uint64_t kSmall = 8u << 20, kMostTogether = 64u << 20;
-
 bool has_flag(std::string_view line, std::string_view flag) {
   for (std::size_t at = line.find(flag); at != std::string_view::npos; at = line.find(flag, at + 1))
     if (line[at - 1] == ' ' && (at + 2 == line.size() || line[at + 2] == ' ')) return true;
@@ -57,12 +53,6 @@ std::vector<MapEntry> advised(const std::vector<MapEntry>& entries, const std::s
   return found;
 }
 
-// The size of the address space; exact, unlike what is told of memory in use.
-std::string mapped_pages(pid_t pid) {
-  std::string text = try_read_proc_file(pid, "statm");
-  return text.substr(0, text.find(' '));
-}
-
 bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
   auto next = std::upper_bound(
       mappings.begin(), mappings.end(), entry.start,
@@ -76,32 +66,15 @@ std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
                         : present_pages(map, entry);
 }
 
-bool is_small(const MapEntry& entry) {
-  return entry.backing == Backing::kNothing && !is_shared(entry) &&
-         entry.end - entry.start <= kSmall;
+bool has_page(const PageMap& map, MapEntry entry, std::uint64_t page) {
+  entry.start = page;
+  entry.end = page + kPage;
+  return map.first_page(entry).value_or(page) != 0;
 }
 
-// Small ones that lie side by side, as the stacks of threads do, are asked for together.
-std::vector<bool> tell_which_have_pages(const PageMap& map, const std::vector<MapEntry>& entries) {
-  std::vector<bool> told(entries.size());
-  for (std::size_t first = 0, last = 0; first < entries.size(); first = last) {
-    for (last = first + 1; last < entries.size(); ++last)
-      if (!is_small(entries[first]) || !is_small(entries[last]) ||
-          entries[last].end - entries[first].start > kMostTogether)
-        break;
-    if (last == first + 1) {
-      told[first] = map.has_pages(entries[first]).value_or(true);
-      continue;
-    }
-    std::vector<Stretch> pages;
-    bool known = map.find_anonymous_pages(entries[first].start, entries[last - 1].end, pages);
-    auto run = pages.begin();
-    for (std::size_t i = first; i < last; ++i) {
-      while (run != pages.end() && run->end <= entries[i].start) ++run;
-      told[i] = !known || (run != pages.end() && run->start < entries[i].end);
-    }
-  }
-  return told;
+// Only anonymous memory can be emptied; all else is there or is not.
+bool can_be_emptied(const MapEntry& entry) {
+  return entry.backing == Backing::kNothing && !is_shared(entry);
 }
 
 }  // namespace
@@ -110,19 +83,17 @@ UnforkedMemory::UnforkedMemory(pid_t pid, MappedFiles& files) : pid_(pid) {
   std::vector<MapEntry> entries = files.mappings_of(pid);
   std::erase_if(entries, [](const MapEntry& e) { return is_kernel_owned(e) || is_device(e); });
   PageMap map(pid);
-  known_ = !entries.empty() && !map.has_pages(entries.front()).has_value();
-  if (known_) {
-    entries_ = advised(entries, read_proc_file(pid, "smaps", Step::kReadMappings));
-  } else {
-    std::copy_if(entries.begin(), entries.end(), std::back_inserter(entries_),
-                 [&](const MapEntry& entry) {
-                   return is_ring(entry) || map.has_pages(entry).value_or(false);
-                 });
+  bool older_kernel = !entries.empty() && !map.first_page(entries.front()).has_value();
+  if (older_kernel) entries_ = advised(entries, read_proc_file(pid, "smaps", Step::kReadMappings));
+  for (const MapEntry& entry : entries) {
+    std::uint64_t page = map.first_page(entry).value_or(0);
+    if (is_ring(entry) && !older_kernel) entries_.push_back(entry);
+    if (page != 0 && !is_ring(entry)) candidates_.push_back({entry, page});
   }
 }
 
-void UnforkedMemory::capture(const Memory& memory, pid_t clone) {
-  if (!known_) keep_lost(clone);
+void UnforkedMemory::capture(const Memory& memory) {
+  if (entries_.empty()) return;
   PageMap map(pid_);
   std::uint64_t copied = 0;
   for (const MapEntry& entry : entries_) {
@@ -138,22 +109,28 @@ void UnforkedMemory::capture(const Memory& memory, pid_t clone) {
   }
 }
 
-// A clone gets all pages of private memory that hold something, and none of shared memory. Whether
-// it has got that at all, its mappings tell; they are as large as the target's unless some are
-// missing.
-void UnforkedMemory::keep_lost(pid_t clone) {
+// A clone gets all pages of private memory that hold something. The page may be gone since it was
+// seen; then another is asked for.
+bool UnforkedMemory::is_inherited(const Candidate& candidate, const PageMap& clone,
+                                  const std::vector<MapEntry>& mappings) {
+  const auto& [entry, page] = candidate;
+  if (!can_be_emptied(entry)) return is_mapped(mappings, entry);
+  return has_page(clone, entry, page) || clone.first_page(entry).value_or(page) != 0;
+}
+
+void UnforkedMemory::find_lost(pid_t clone) {
   PageMap map(clone);
-  std::vector<MapEntry> mappings;
-  bool complete = mapped_pages(pid_) == mapped_pages(clone);
-  if (!complete) mappings = read_mappings(clone);
-  std::vector<bool> has_pages = tell_which_have_pages(map, entries_);
-  std::vector<MapEntry> lost;
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    bool inherited = is_shared(entries_[i]) ? complete || is_mapped(mappings, entries_[i])
-                                            : static_cast<bool>(has_pages[i]);
-    if (!inherited || is_ring(entries_[i])) lost.push_back(entries_[i]);
-  }
-  entries_ = std::move(lost);
+  std::vector<MapEntry> mappings = read_mappings(clone);
+  for (const Candidate& candidate : candidates_)
+    if (!is_inherited(candidate, map, mappings)) entries_.push_back(candidate.entry);
+}
+
+bool UnforkedMemory::may_miss_any(pid_t clone, const std::vector<MapEntry>& mappings) const {
+  PageMap map(clone), target(pid_);
+  return std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+    return !is_inherited(candidate, map, mappings) &&
+           has_page(target, candidate.entry, candidate.page);
+  });
 }
 
 std::vector<char> UnforkedMemory::read(const Memory& memory, const Stretch& stretch) {

@@ -15,7 +15,7 @@ from unharmed import METHODS, Helper, Watched
 from victims import Victim, build, need, thread_states, wait_until
 from worlds import must_work, need_root
 
-from reachscan import errors, model, wire
+from reachscan import model, wire
 from reachscan.recording import decode
 
 ENUMERATE = 4
@@ -97,12 +97,7 @@ def test_pipes_are_left_alone_without_a_stop(victim: StartVictim) -> None:
 def test_queues_of_the_process(victim: StartVictim, kind: str, scene: str, method: str) -> None:
     """What waits there is not read; what another process has sent is no reason for doubt."""
     target = victim("queue_pointers", kind, scene)
-    if (kind, method) == ("posix", "track"):
-        # The files of such queues cannot be told from those of a server.
-        with pytest.raises(errors.UnsupportedMethodError):
-            recording_of(target.pid, "--method", method)
-    else:
-        assert_verdicts(target, method)
+    assert_verdicts(target, method)
 
 
 @need_root

@@ -19,8 +19,10 @@ Middleman::Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
   make_urgent(tid);
 }
 
+void Middleman::dismiss() const { kill(tid_, SIGKILL); }
+
 Middleman::~Middleman() {
-  kill(tid_, SIGKILL);
+  dismiss();
   while (waitpid(tid_, nullptr, __WALL) < 0 && errno == EINTR) {
   }
 }

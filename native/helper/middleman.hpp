@@ -24,6 +24,9 @@ class Middleman {
 
   pid_t tid() const { return tid_; }
 
+  // It is not needed any more. It may die while others work.
+  void dismiss() const;
+
   // Has it execute a system call in place of the one that would end it. Returns what that returned,
   // negative errno included, or the new process of a clone(). Calls meanwhile() while the kernel
   // executes it.

@@ -260,6 +260,7 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
   auto make_clone = [&](Middleman& middleman) {
     std::int64_t made = middleman.call(SYS_clone, clone_flags, deadline, meanwhile);
     if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
+    middleman.dismiss();
     // Killed with us from the beginning, as the middleman is.
     wait_for_birth(static_cast<pid_t>(made), deadline);
     return static_cast<pid_t>(made);

@@ -6,11 +6,12 @@ import ctypes
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from growing import growing_jq
-from scans import run_cli
+from scans import Finished, run_cli
 from victims import need
 
 WAITS = """
@@ -32,18 +33,24 @@ sys.stdin.read()
 """
 
 
-def test_options_of_the_java_launcher(tmp_path: Path) -> None:
-    java = need("java", "openjdk-17-jre-headless")
-    source = tmp_path / "Waits.java"
-    source.write_text(WAITS)
+def scan_once_up(command: Sequence[str | Path]) -> tuple[Finished, Finished]:
+    """Scan a program that says "up", with the default suppressions and without."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([java, source], stdin=pipe, stdout=pipe) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
         try:
             assert process.stdout and process.stdout.readline() == b"up\n"
             done = run_cli([process.pid, "--json"])
             unsuppressed = run_cli([process.pid, "--json", "--no-default-suppressions"])
         finally:
             process.kill()
+    return done, unsuppressed
+
+
+def test_options_of_the_java_launcher(tmp_path: Path) -> None:
+    java = need("java", "openjdk-17-jre-headless")
+    source = tmp_path / "Waits.java"
+    source.write_text(WAITS)
+    done, unsuppressed = scan_once_up([java, source])
     (rule,) = json.loads(done.out)["suppressed"]["rules"]
     assert rule["source"].startswith("default:") and rule["allocations"] >= 1
     assert rule["reason"]
@@ -58,13 +65,7 @@ def test_old_tables_of_quarks() -> None:
         except OSError:
             pytest.skip(f"needs {library}: apt install libglib2.0-0")
     command = [sys.executable, "-c", QUARKS, *libraries]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout and process.stdout.readline() == b"up\n"
-            done = run_cli([process.pid, "--json"])
-            unsuppressed = run_cli([process.pid, "--json", "--no-default-suppressions"])
-        finally:
-            process.kill()
+    done, unsuppressed = scan_once_up(command)
     (rule,) = json.loads(done.out)["suppressed"]["rules"]
     assert rule["source"].startswith("default:") and "quarks" in rule["reason"]
     # Of three tables of 16, 32 and 48 KiB, a word that nobody uses any more may point to one.

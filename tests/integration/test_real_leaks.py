@@ -32,6 +32,7 @@ def test_jq_leaks() -> None:
         # Among so many, a word may look like the distance to one by chance.
         definite = [g for g in report["groups"] if g["confidence"] == "definite"]
         assert len(definite) in (1, 2)
+        assert sum(g["allocations"] for g in definite) >= leaks["direct_allocations"] - 10
 
 
 PYTHON = """

@@ -25,9 +25,10 @@ DIRECT = 0xFFFFFFFF
 
 DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY = range(4)
 CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL, RELATIVE, UNALIGNED, NUMBER = range(4, 11)
+STALE_WORD = 11
 """`Leaks.reason`: `DEFINITE` is no reason for doubt."""
 
-REASONS = frozenset(range(ONE_PAST_THE_END, NUMBER + 1))
+REASONS = frozenset(range(ONE_PAST_THE_END, STALE_WORD + 1))
 """What `Leaks.reason` may be where a leak is only possible."""
 
 UNKNOWN_SHAPE, TREE_NODE, LIST_NODE, CHAIN_NODE, POINTER_ARRAY, VECTOR_BODY, TEXT, ZEROS = range(8)

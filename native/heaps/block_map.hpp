@@ -15,6 +15,7 @@
 #pragma once
 
 #include "heaps/cluster.hpp"
+#include "heaps/leftover.hpp"
 
 namespace reachscan::heaps {
 
@@ -143,23 +144,33 @@ class BlockMap {
   // The live block that `value` points into, wherever in it; 0 if none. One past the end is not in.
   uint64_t block_of(uint64_t value) const {
     const Cluster* cluster = cluster_of(value);
-    return cluster == nullptr ? 0 : block_in(*cluster, value);
+    return cluster == nullptr ? 0 : block_in(*cluster, value | kElsewhere);
+  }
+
+  // Whether the word at `slot` of the block that begins at `holder` may be what a free list left
+  // there. These lists point to chunks, so it looks like a pointer to the last word of a block, the
+  // one before the chunk.
+  bool is_leftover(uint64_t holder, uint64_t slot, uint64_t value) const {
+    if (slot - holder >= kHeadBytes) return false;
+    const Cluster* cluster = cluster_of(value);
+    return cluster != nullptr && block_in(*cluster, value) == kLeftover;
   }
 
   // Marks the live block that `value` points into. Returns its start if it was not marked before.
   template <bool kShared = false>
   uint64_t mark(uint64_t value) {
     const Cluster* cluster = cluster_of(value);
-    return cluster == nullptr ? 0 : claim<kShared>(*cluster, value).start;
+    return cluster == nullptr ? 0 : claim<kShared>(*cluster, value | kElsewhere).start;
   }
 
   // Marks the live block that `value` points into. Returns where its usable bytes are; nowhere if
-  // it was marked before, or there is none. Shared: other threads do it too, and exactly one of
-  // them gets the block.
+  // it was marked before, or there is none. Starts at kLeftover: nothing is done, as the value may
+  // be left behind by a free list. Shared: other threads do it too, and exactly one of them gets
+  // the block.
   template <bool kShared>
   [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t value) {
     uint64_t start = block_in(cluster, value);
-    if (start == 0) return {0, 0};
+    if (start <= kLeftover) return {start, start};
     uint64_t* pair = cluster.pair(start);
     unsigned bit = bit_of(start);
     if (!set_marks<kShared>(pair + 1, 1ull << bit, 0)) return {0, 0};
@@ -167,11 +178,11 @@ class BlockMap {
   }
 
   // Marks the same block, and puts off its scan. Returns where that is noted, 0 if it was marked
-  // before or there is none.
+  // before or there is none, kLeftover as above.
   template <bool kShared>
   [[gnu::always_inline]] uint64_t put_off(const Cluster& cluster, uint64_t value) {
     uint64_t start = block_in(cluster, value);
-    if (start == 0) return 0;
+    if (start <= kLeftover) return start;
     uint64_t* pair = cluster.pair(start);
     unsigned bit = bit_of(start);
     if (!set_marks<kShared>(pair + 1, 1ull << bit, 1ull << bit << 1)) return 0;
@@ -330,8 +341,11 @@ class BlockMap {
     if (!is_start(cluster, start) && !is_start(cluster, start -= kGranule)) return 0;
     // Only the last granule of a block has bytes that are not the block's.
     uint64_t next = granule + kGranule;
-    if ((value & 8) != 0 && is_edge(next) && value >= next - tail_before(next)) return 0;
-    return start;
+    bool may_be_chunk = value == granule;
+    if (((value & 8) == 0 && !may_be_chunk) || !is_edge(next)) return start;
+    uint64_t tail = tail_before(next);
+    if (value >= next - tail) return 0;
+    return may_be_chunk && tail != 0 ? kLeftover : start;
   }
 
   // `pair` is that of the start.

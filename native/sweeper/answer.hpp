@@ -51,8 +51,13 @@ class ReferenceWriter {
 // A search in breadth, from all roots at once: the first way that it finds is among the shortest.
 class ChainSearch {
  public:
-  ChainSearch(const Space& space, BlockMap& blocks, KindTable& kinds, std::size_t live)
-      : space_(space), blocks_(blocks), kinds_(kinds), steps_(map_memory, live) {}
+  ChainSearch(const Space& space, BlockMap& blocks, PutAside& put_aside, KindTable& kinds,
+              std::size_t live)
+      : space_(space),
+        blocks_(blocks),
+        put_aside_(put_aside),
+        kinds_(kinds),
+        steps_(map_memory, live) {}
 
   // Sends the way to the block that begins at `target`; false if there is none, and everything
   // reachable is marked then.
@@ -70,7 +75,8 @@ class ChainSearch {
         send_way_to(static_cast<uint32_t>(next));
         return true;
       }
-      each_word(space_, block, blocks_.end_of(block), [&](uint64_t slot, uint64_t) {
+      each_word(space_, block, blocks_.end_of(block), [&](uint64_t slot, uint64_t value) {
+        if (blocks_.is_leftover(block, slot, value) && put_aside_.add(value)) return;
         enter({slot, static_cast<uint32_t>(next), 0});
       });
     }
@@ -117,6 +123,7 @@ class ChainSearch {
 
   const Space& space_;
   BlockMap& blocks_;
+  PutAside& put_aside_;
   KindTable& kinds_;
   List<Step> steps_;  // each live block once at most
 };
@@ -147,15 +154,31 @@ inline void send_references(const Space& space, Roots& roots, const BlockMap& bl
   writer.flush();
 }
 
+// Where a word that the mark has put aside stands: at the head of a block that is in use.
+inline uint64_t slot_of_put_aside(const BlockMap& blocks, const SecondLook& second,
+                                  uint64_t value) {
+  uint64_t found = 0;
+  blocks.each_marked([&](uint64_t block) {
+    uint64_t end = block + heaps::kHeadBytes;
+    for (uint64_t slot = block; found == 0 && slot < end; slot += 8)
+      if (blocks.block_of(slot) == block && word(slot) == value && !second.is_lost(block))
+        found = slot;
+  });
+  return found;
+}
+
 // The word that the block is in use or in doubt for, or that on which it hangs. `about` is the
 // block that the word means.
 inline void send_sighting(const BlockMap& blocks, const SecondLook& second, KindTable& kinds,
                           uint64_t block) {
   const Sighting* seen = second.sighting(block);
   if (seen == nullptr) return;
-  uint64_t holder = seen->slot != 0 ? blocks.block_of(seen->slot) : 0;
-  ReferenceWriter::Row row{seen->slot, seen->value, wire::kRootMemory, seen->index, holder, 0};
-  if (seen->slot == 0) row.holder = wire::kRootWord;
+  uint64_t slot = seen->slot;
+  if (seen->form == wire::kStaleWord && slot == 0)
+    slot = slot_of_put_aside(blocks, second, seen->value);
+  uint64_t holder = slot != 0 ? blocks.block_of(slot) : 0;
+  ReferenceWriter::Row row{slot, seen->value, wire::kRootMemory, seen->index, holder, 0};
+  if (slot == 0) row.holder = wire::kRootWord;
   if (holder != 0) {
     row.holder = second.is_lost(holder) ? wire::kLeakedBlock : wire::kReachableBlock;
     row.size = blocks.end_of(holder) - holder;

@@ -16,6 +16,7 @@ constexpr uint32_t kRanks[] = {0,
                                wire::kMangled,
                                wire::kRelative,
                                wire::kNumber,
+                               wire::kStaleWord,
                                wire::kSignalStack};
 constexpr uint32_t kInUse = 0;
 constexpr uint32_t kRankCount = sizeof kRanks / sizeof kRanks[0];

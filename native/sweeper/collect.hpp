@@ -12,9 +12,9 @@
 
 namespace reachscan::sweeper {
 
-// Everything that `start` reaches among unmarked blocks; visit(block, parent, slot) is called when
-// a block is first reached, by the word at `slot` (0: none), and returns what its children get as
-// their parent.
+// Everything that `start` reaches among unmarked blocks, but for what a free list may have left;
+// visit(block, parent, slot) is called when a block is first reached, by the word at `slot` (0:
+// none), and returns what its children get as their parent.
 class Explorer {
  public:
   Explorer(const heaps::Space& space, BlockMap& blocks, std::size_t capacity)
@@ -27,7 +27,7 @@ class Explorer {
     while (!open_.empty()) {
       Item item = open_.pop();
       each_word(space_, item.block, blocks_.end_of(item.block), [&](uint64_t at, uint64_t value) {
-        if (!blocks_.may_point(value)) return;
+        if (!blocks_.may_point(value) || blocks_.is_leftover(item.block, at, value)) return;
         if (uint64_t child = blocks_.mark(value)) open_.push({child, visit(child, item.id, at), 0});
       });
     }

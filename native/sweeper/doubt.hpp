@@ -6,6 +6,7 @@
 
 #include "sweeper/collect.hpp"
 #include "sweeper/meanings.hpp"
+#include "sweeper/put_aside.hpp"
 #include "sweeper/roots.hpp"
 #include "sweeper/signal_stacks.hpp"
 #include "sweeper/spin_lock.hpp"
@@ -26,7 +27,9 @@ class SecondLook {
   }
 
   // Looks through everything reachable, and at what is not.
-  void look(Roots& roots) {
+  void look(Roots& roots, const PutAside& put_aside) {
+    put_aside.each_unmarked(
+        [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
     look_at_roots(roots);
     look_at_heap();
     for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);
@@ -66,6 +69,11 @@ class SecondLook {
 
  private:
   static constexpr std::size_t kMostDistances = 1 << 20;  // that are kept
+
+  // Where the mark met the word is not known; in no register, so the slot is 0 then.
+  static Sighting stale_word(uint64_t slot, uint64_t value) {
+    return {slot, value, 0, wire::kStaleWord, rank_of(wire::kStaleWord), 0};
+  }
 
   // A thread that runs on a block at present has no other stack for its handlers.
   std::size_t threads_with_unknown_signal_stack() const {
@@ -146,9 +154,11 @@ class SecondLook {
     while (!open_.empty()) {
       uint32_t owner = open_.pop();
       uint64_t start = candidates_.block(owner), end = blocks_.end_of(start);
-      each_word(space_, start, end, [&](uint64_t, uint64_t value) {
+      each_word(space_, start, end, [&](uint64_t at, uint64_t value) {
         uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
         if (child == 0 || blocks_.is_marked(child)) return;
+        if (blocks_.is_leftover(start, at, value))
+          return consider(child, stale_word(at, value), rank);
         uint32_t candidate = candidates_.find(child);
         if (const Sighting* seen = candidates_.sighting(owner)) inherit(candidate, *seen, rank);
         take(candidate, rank);
@@ -162,12 +172,17 @@ class SecondLook {
     candidates_.suggest(candidate, sighting);
   }
 
+  // Takes what a word in a block of this rank means, unless the word says less than the block.
+  void consider(uint64_t block, Sighting sighting, uint32_t rank) {
+    if (sighting.rank < rank) sighting.rank = rank;
+    suggest(block, sighting);
+    if (sighting.rank == rank) take(candidates_.find(block), rank);
+  }
+
   void spread_by_other_words(uint64_t start, uint64_t end, uint32_t rank) {
     auto found = [&](uint64_t block, uint32_t form, uint32_t its_rank, uint64_t at,
                      uint64_t value) {
-      uint32_t more = its_rank > rank ? its_rank : rank;
-      suggest(block, {at, value, 0, form, more, 0});
-      if (more == rank) take(candidates_.find(block), rank);
+      consider(block, {at, value, 0, form, its_rank, 0}, rank);
     };
     meanings_.aligned(start, end, found);
     meanings_.unaligned(start, end, found);
@@ -192,11 +207,11 @@ inline std::size_t count_unmarked(const BlockMap& blocks) {
 
 // Sends all leaks. `roots` and `blocks` are marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
-                              LeakWriter& writer) {
+                              const PutAside& put_aside, LeakWriter& writer) {
   std::size_t unmarked = count_unmarked(blocks);
   if (unmarked == 0) return;
   SecondLook second(space, blocks, unmarked);
-  second.look(roots);
+  second.look(roots, put_aside);
   second.collect(writer);
 }
 

@@ -188,7 +188,12 @@ class Inboxes {
   template <bool kShared>
   void look_up(const heaps::Cluster& cluster, Box& box, uint64_t tract) {
     for (unsigned i = 0; i < box.count; ++i) {
-      uint64_t noted = blocks_.put_off<kShared>(cluster, tract + box.offsets[i]);
+      uint64_t value = tract + box.offsets[i];
+      uint64_t noted = blocks_.put_off<kShared>(cluster, value);
+      if (noted == heaps::kLeftover) {
+        if (team_.put_aside(value)) continue;
+        noted = blocks_.put_off<kShared>(cluster, value | heaps::kElsewhere);
+      }
       // A block that begins before this tract, or whose first granule is the last one of it; or its
       // turn has come since its box was set aside.
       if (noted != 0) put_in_line(cluster, boxes_[cluster.tract_of(noted)], noted);

@@ -33,7 +33,7 @@ class Marker {
   }
 
   void mark_value(uint64_t value) {
-    found_.add(value);
+    found_.add(value | heaps::kElsewhere);
     drain();
   }
 
@@ -74,6 +74,11 @@ class Marker {
   }
 
   void scan_block(heaps::Range block) {
+    make_room();
+    heaps::Range head = heaps::head_of(block);
+    if (block.end - block.start <= kSlice || space_.skip_absent(head.start) == head.start)
+      found_.scan_head(head);
+    block.start = head.end;
     if (block.end - block.start >= kLargeBlock && team_.give(block)) return;
     while (block.start != block.end) scan_slice(block);
   }
@@ -135,7 +140,9 @@ class Marker {
     for (unsigned i = 0; i < candidate_count_; ++i) {
       const Candidate& next = candidates_[i];
       heaps::Range block = blocks_.claim<kShared>(*next.cluster, next.value);
-      if (block.start == 0) continue;
+      if (block.start == heaps::kLeftover && !team_.put_aside(next.value))
+        block = blocks_.claim<kShared>(*next.cluster, next.value | heaps::kElsewhere);
+      if (block.start <= heaps::kLeftover) continue;
       fetch_block(block);
       claimed_[claimed_count_++] = block;
     }

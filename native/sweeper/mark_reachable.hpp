@@ -13,8 +13,8 @@ inline Marker* new_marker(const heaps::Space& space, heaps::BlockMap& blocks, Te
 }
 
 inline void mark_reachable(const heaps::Space& space, Roots& roots, heaps::BlockMap& blocks,
-                           const heaps::Totals& heap) {
-  Team team(blocks);
+                           PutAside& put_aside, const heaps::Totals& heap) {
+  Team team(blocks, put_aside);
   uint64_t threads = threads_for(heap.bytes);
   heaps::List<Marker*> markers(map_memory, threads);
   while (markers.size() < threads) markers.push(new_marker(space, blocks, team));

@@ -46,7 +46,17 @@ class Sieve {
     first_ = 0;
   }
 
-  // Looks at the whole words of [start, end), kMostAtOnce bytes at most.
+  // Looks at the head of a block.
+  void scan_head(heaps::Range head) {
+    uint64_t* to = found_.get() + last_;
+    for (uint64_t at = head.start; at < head.end; at += 8) {
+      *to = heaps::word(at);
+      to += hull_.contains(*to);
+    }
+    keep_until(to);
+  }
+
+  // Looks at the whole words of [start, end), kMostAtOnce bytes at most. No block begins there.
   void scan(uint64_t start, uint64_t end) {
     end = start + ((end - start) & ~7ull);
     if (wide_ && end - start >= kHalf) return scan_wide(start, end);
@@ -55,7 +65,7 @@ class Sieve {
     uint64_t* to = found_.get() + last_;
     for (uint64_t at = start; at < end; at += 8) {
       uint64_t value = heaps::word(at);
-      *to = value;
+      *to = value | heaps::kElsewhere;
       to += value - low < length;
     }
     keep_until(to);
@@ -67,7 +77,9 @@ class Sieve {
     if (wide_) return scan_blocks_wide(blocks, count, scan_large);
     for (unsigned i = 0; i < count; ++i) {
       if (is_small(blocks[i])) {
-        scan(blocks[i].start, blocks[i].end);
+        heaps::Range head = heaps::head_of(blocks[i]);
+        scan_head(head);
+        scan(head.end, blocks[i].end);
       } else {
         scan_large(blocks[i]);
       }
@@ -76,6 +88,7 @@ class Sieve {
 
  private:
   static constexpr uint64_t kHalf = heaps::kLine / 2;  // four words: what is looked at together
+  static_assert(kHalf == heaps::kHeadBytes);
   static constexpr uint64_t kRoom = (kMostAtOnce + kMostBlocks * kMostOfSmall) / 8 + 4;
 
   // Which of four words are in the hull.
@@ -109,18 +122,18 @@ class Sieve {
       const arch::Lanes first = arch::load_lanes(at), second = arch::load_lanes(at + kHalf);
       unsigned in_first = window.has(first), in_second = window.has(second);
       if ((in_first | in_second) == 0) continue;
-      to = arch::pack_lanes(first, in_first, to);
-      to = arch::pack_lanes(second, in_second, to);
+      to = pack_elsewhere(first, in_first, to);
+      to = pack_elsewhere(second, in_second, to);
     }
     if (at + kHalf <= end) {
       const arch::Lanes lanes = arch::load_lanes(at);
-      to = arch::pack_lanes(lanes, window.has(lanes), to);
+      to = pack_elsewhere(lanes, window.has(lanes), to);
       at += kHalf;
     }
     // What is left, behind some words that have been looked at.
     const arch::Lanes lanes = arch::load_lanes(end - kHalf);
     unsigned left = 0xf0u >> (end - at) / 8 & 0xf;
-    keep_until(arch::pack_lanes(lanes, window.has(lanes) & left, to));
+    keep_until(pack_elsewhere(lanes, window.has(lanes) & left, to));
   }
 
   template <typename ScanLarge>
@@ -155,9 +168,14 @@ class Sieve {
     to = arch::pack_lanes(a, inside & 0xf, to);
     inside >>= 4;
     if (inside == 0) return to;
-    to = arch::pack_lanes(b, inside & 0xf, to);
-    to = arch::pack_lanes(c, inside >> 4 & 0xf, to);
-    return arch::pack_lanes(d, inside >> 8, to);
+    to = pack_elsewhere(b, inside & 0xf, to);
+    to = pack_elsewhere(c, inside >> 4 & 0xf, to);
+    return pack_elsewhere(d, inside >> 8, to);
+  }
+
+  [[REACHSCAN_WIDE]] static uint64_t* pack_elsewhere(arch::Lanes words, unsigned bits,
+                                                     uint64_t* to) {
+    return arch::pack_lanes(words | arch::all_lanes(heaps::kElsewhere), bits, to);
   }
 
   heaps::Range hull_;

@@ -73,6 +73,7 @@ struct Scan {
   const Walker& walker;
   heaps::BlockMap& blocks;
   Roots& roots;
+  PutAside& put_aside;
   LeakWriter& writer;
 };
 
@@ -87,15 +88,15 @@ Roots find_roots(const Space& space, const Walker& walker, const heaps::BlockMap
 
 void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
-  mark_reachable(scan.space, scan.roots, scan.blocks, scan.walker.totals);
+  mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.walker.totals);
   if (control()->only_suspects == 0) return;
-  Team team(scan.blocks);
+  Team team(scan.blocks, scan.put_aside);
   spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, team));
 }
 
 void collect(const Scan& scan) {
   begin_phase(wire::kCollect);
-  collect_all_leaks(scan.space, scan.roots, scan.blocks, scan.writer);
+  collect_all_leaks(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.writer);
 }
 
 void list_blocks(const Scan& scan) {
@@ -117,7 +118,7 @@ void count_kinds(const Scan& scan) {
 void answer_about_candidate(const Scan& scan, KindTable& kinds, uint64_t block) {
   begin_phase(wire::kCollect);
   SecondLook second(scan.space, scan.blocks, count_unmarked(scan.blocks));
-  second.look(scan.roots);
+  second.look(scan.roots, scan.put_aside);
   send_block(scan.blocks, control()->query, !second.is_lost(block));
   send_sighting(scan.blocks, second, kinds, block);
   kinds.add_alone(block);
@@ -131,7 +132,7 @@ void explain(const Scan& scan) {
   if (block == 0) return send_block(scan.blocks, control()->query, false);
   begin_phase(wire::kMark);
   KindTable& kinds = new_kinds(scan);
-  ChainSearch search(scan.space, scan.blocks, kinds, scan.walker.totals.blocks);
+  ChainSearch search(scan.space, scan.blocks, scan.put_aside, kinds, scan.walker.totals.blocks);
   if (!search.find(scan.roots, block)) return answer_about_candidate(scan, kinds, block);
   send_block(scan.blocks, control()->query, true);
   kinds.add_alone(block);
@@ -192,9 +193,10 @@ void sweep() {
   }
 
   Roots roots = find_roots(space, walker, blocks);
+  PutAside put_aside(blocks);
   // Too large for the stack that the helper made.
   auto* writer = new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks);
-  perform(control()->task, {space, walker, blocks, roots, *writer});
+  perform(control()->task, {space, walker, blocks, roots, put_aside, *writer});
   writer->finish();
   control()->totals = totals_of(walker, *writer);
   request(abi::Request::kFinished);

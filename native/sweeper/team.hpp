@@ -10,7 +10,7 @@
 // everybody may mark anywhere, and who has nothing else to do takes parcels of others.
 #pragma once
 
-#include "sweeper/spin_lock.hpp"
+#include "sweeper/put_aside.hpp"
 #include "sweeper/tract_line.hpp"
 
 namespace reachscan::sweeper {
@@ -33,8 +33,9 @@ class Team {
   static constexpr uint32_t kMostMembers = 256;
 
   // `least_many`: see many().
-  explicit Team(const BlockMap& blocks, uint64_t least_many = kLeastMany)
+  Team(const BlockMap& blocks, PutAside& put_aside, uint64_t least_many = kLeastMany)
       : blocks_(blocks),
+        put_aside_(put_aside),
         least_many_(least_many),
         ranges_(map_memory, kMaxRanges),
         tracts_(blocks),
@@ -113,6 +114,9 @@ class Team {
     return get(stock_) != 0 && take_parcel(parcel, [](const Parcel&) { return true; });
   }
 
+  // What a free list may have left behind is no pointer at first. False: no room, so it is one.
+  bool put_aside(uint64_t value) { return put_aside_.add(value); }
+
   // How many values, or blocks to be scanned, are many: one for each tract, but not less than one
   // knows what to do with.
   uint64_t many() const {
@@ -173,6 +177,7 @@ class Team {
   }
 
   const BlockMap& blocks_;
+  PutAside& put_aside_;
   uint64_t least_many_;
   List<heaps::Range> ranges_;
   TractLine tracts_;

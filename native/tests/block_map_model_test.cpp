@@ -189,7 +189,8 @@ void put_off_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
     if (cluster == nullptr) continue;
     uint64_t block = model.block_of(value);
     bool fresh = block != 0 && !model.live[block].marked;
-    CHECK_EQ(blocks.put_off<false>(*cluster, value), fresh ? block + kGranule : 0);
+    CHECK_EQ(blocks.put_off<false>(*cluster, value | heaps::kElsewhere),
+             fresh ? block + kGranule : 0);
     if (!fresh) continue;
     model.live[block].marked = true;
     expected[block] = model.live[block].end;

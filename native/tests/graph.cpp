@@ -85,8 +85,11 @@ std::size_t Graph::block_at(uint64_t value) const {
 std::vector<std::size_t> Graph::children(std::size_t block) const {
   std::vector<std::size_t> found;
   for (uint64_t at = starts_[block]; at < ends_[block]; at += 8) {
-    std::size_t child = block_at(heaps::word(at));
-    if (child != size()) found.push_back(child);
+    uint64_t value = heaps::word(at);
+    std::size_t child = block_at(value);
+    if (child == size()) continue;
+    bool may_be_stale = at < starts_[block] + 32 && value == ends_[child] - 8;
+    if (!may_be_stale) found.push_back(child);
   }
   return found;
 }

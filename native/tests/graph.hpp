@@ -34,7 +34,7 @@ class Graph {
   void root(std::size_t to, uint64_t offset = 0);
   // A marker in a team of its own.
   sweeper::Marker marker(uint64_t least_many = sweeper::Team::kLeastMany) {
-    return {memory.space(), blocks, teams_.emplace_back(blocks, least_many)};
+    return {memory.space(), blocks, teams_.emplace_back(blocks, put_aside, least_many)};
   }
   // Pointers from anywhere to anywhere, interior ones and some that just miss; a few roots.
   void connect_randomly(std::mt19937_64& random);
@@ -43,6 +43,8 @@ class Graph {
 
   // The block that `value` points into, size() if none: found by looking at the extents.
   std::size_t block_at(uint64_t value) const;
+  // What a block's words point to, but for those at its head that point to the last word of a
+  // block.
   std::vector<std::size_t> children(std::size_t block) const;
   // Which blocks a walk from `from` visits, `from` included, on blocks that `enter` admits.
   std::vector<bool> reachable(std::vector<std::size_t> from, const std::vector<bool>& enter) const;
@@ -56,6 +58,7 @@ class Graph {
 
   Memory memory;
   heaps::BlockMap blocks;
+  sweeper::PutAside put_aside{blocks};
 
  private:
   std::vector<uint64_t> starts_;

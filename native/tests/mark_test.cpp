@@ -1,4 +1,5 @@
 // What marking reaches: every live block that an aligned word of a reached one points into.
+#include <algorithm>
 #include <random>
 
 #include "check.hpp"
@@ -97,12 +98,64 @@ CASE(the_last_word_of_a_block_is_scanned_and_the_next_header_is_not) {
   CHECK(!graph.blocks.is_marked(graph.start(2)));
 }
 
+// The links of a free list point to chunks, and so to the last word of the block before.
+CASE(what_a_free_list_may_have_left_at_the_head_of_a_block_is_no_pointer) {
+  for (std::size_t words : {3, 5, 13, 2001}) {
+    for (std::size_t at = 0; at < std::min<std::size_t>(words, 8); ++at) {
+      context = std::to_string(at) + " of " + std::to_string(words);
+      Host host;
+      Graph graph({words, 3, 3});
+      graph.root(0);
+      graph.point(0, at, 1, graph.bytes(1) - 8);
+      graph.mark();
+      CHECK_EQ(graph.blocks.is_marked(graph.start(1)), at >= 4);
+      std::vector<uint64_t> aside;
+      graph.put_aside.each_unmarked([&](uint64_t block, uint64_t) { aside.push_back(block); });
+      CHECK(aside == (at < 4 ? std::vector{graph.start(1)} : std::vector<uint64_t>{}));
+    }
+  }
+}
+
+CASE(other_pointers_into_the_last_words_of_a_block_count) {
+  for (uint64_t offset = 0; offset < 24; ++offset) {
+    context = "offset " + std::to_string(offset);
+    Host host;
+    Graph graph(2, 3);
+    graph.root(0);
+    graph.point(0, 1, 1, offset);
+    graph.mark();
+    CHECK_EQ(graph.blocks.is_marked(graph.start(1)), offset != 16);
+  }
+}
+
+// Where what is read together would reach beyond the page.
+CASE(small_blocks_at_the_end_of_a_page) {
+  for (std::size_t words : {3, 5, 7}) {
+    Host host;
+    constexpr std::size_t kBlocks = 1000;
+    Graph graph(kBlocks, words);
+    for (std::size_t i = 0; i + 1 < kBlocks; ++i) graph.point(i, i % words, i + 1);
+    graph.root(0);
+    graph.mark();
+    graph.check_marks();
+    CHECK(graph.blocks.is_marked(graph.start(kBlocks - 1)));
+  }
+}
+
+CASE(a_root_that_points_to_the_last_word_of_a_block_counts) {
+  Host host;
+  Graph graph(1, 3);
+  graph.root(0, 16);
+  graph.mark();
+  CHECK(graph.blocks.is_marked(graph.start(0)));
+}
+
 // Recursion would need a frame for each.
 CASE(a_list_of_a_million) {
   Host host;
   constexpr std::size_t kLength = 1000000;
   Graph graph(kLength, 3);
-  for (std::size_t i = 0; i + 1 < kLength; ++i) graph.point(i, i % 3, i + 1, i % 24);
+  for (std::size_t i = 0; i + 1 < kLength; ++i) graph.point(i, i % 3, i + 1, i % 16);
   graph.root(0);
   graph.mark();
   std::size_t left = 0;

@@ -10,7 +10,7 @@ namespace {
 // As the sweeper does it, but on threads of the test's own.
 void mark_on_threads(Graph& graph, unsigned count,
                      uint64_t least_many = sweeper::Team::kLeastMany) {
-  sweeper::Team team(graph.blocks, least_many);
+  sweeper::Team team(graph.blocks, graph.put_aside, least_many);
   std::deque<sweeper::Marker> markers;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < count; ++i)

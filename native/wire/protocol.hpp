@@ -82,6 +82,7 @@ enum Doubt : std::uint32_t {
   kRelative = 8,      // a distance from the word itself, or from the start of its block
   kUnaligned = 9,     // a pointer that begins at any byte: the block is in use, so no leak has this
   kNumber = 10,       // an address as a number of a language runtime: shifted, in digits, a double
+  kStaleWord = 11,    // a word that is left over from a former use of its memory
 };
 
 // What a block looks like, told by its own words and its neighbours'.

@@ -40,6 +40,8 @@ NO_CHAIN = {
     model.LEAKED: "nothing that the program can still reach points to it: it is a direct leak",
 }
 
+ONLY_STALE = "no other word that the program can still reach points to it: it is a direct leak"
+
 
 class Answer:
     """What a scan that asked about one block found out.
@@ -285,7 +287,8 @@ def _facts(answer: Answer) -> Iterator[tuple[str, str]]:
 def _chain(answer: Answer, style: Style) -> Iterator[str]:
     block, links = answer.block, answer.chain
     if not links:
-        yield from parts.paragraph(NO_CHAIN[block.state], "", plain)
+        stale = answer.doubt == model.STALE_WORD
+        yield from parts.paragraph(ONLY_STALE if stale else NO_CHAIN[block.state], "", plain)
         return
     leaked = block.state == model.LEAKED
     yield style("it hangs below a leaked block:" if leaked else "what keeps it:", "dim")
@@ -329,9 +332,9 @@ def _sightings(answer: Answer, style: Style) -> Iterator[str]:
     for seen in answer.recording.sightings:
         means = "it" if seen.about == answer.block.start else f"its owner {seen.about:#x}"
         yield ""
-        yield style(
-            f"a word in another form that means {means} ({doubts.NAMES[seen.form]}):", "dim"
-        )
+        stale = seen.form == model.STALE_WORD
+        word = "a word that looks left over and" if stale else "a word in another form that"
+        yield style(f"{word} means {means} ({doubts.NAMES[seen.form]}):", "dim")
         text = printable(_holder(answer, seen.word))
         if seen.word.block:
             text = f"{seen.word.slot - seen.word.block:#x} into {text}"

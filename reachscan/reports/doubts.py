@@ -15,6 +15,7 @@ NAMES = {
     model.RELATIVE: "relative-pointer",
     model.UNALIGNED: "unaligned-pointer",
     model.NUMBER: "pointer-as-number",
+    model.STALE_WORD: "stale-word",
 }
 """What reasons are called in reports that programs read; `DEFINITE` has no name."""
 
@@ -29,6 +30,7 @@ _IN_WORDS = {
     model.RELATIVE: "there is a word that is its distance from that word or its block",
     model.UNALIGNED: "there is a pointer into it that is not aligned",
     model.NUMBER: "there is a number of a language runtime that is its address",
+    model.STALE_WORD: "only a word points into it that looks left over from a former use of memory",
 }
 
 

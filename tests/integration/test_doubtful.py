@@ -17,11 +17,12 @@ REASONS = {
     model.TAGGED: "tag",
     model.RELATIVE: "relative",
     model.NUMBER: "number",
+    model.STALE_WORD: "stale",
 }
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("program", ["doubtful", "other_forms"])
+@pytest.mark.parametrize("program", ["doubtful", "other_forms", "recycled"])
 def test_each_word_that_could_stand_for_a_pointer(
     victim: StartVictim, program: str, method: str
 ) -> None:
@@ -58,6 +59,16 @@ def test_a_doubtful_structure_keeps_its_order(victim: StartVictim) -> None:
     below = position[scenes["below an owner by its end"]]
     assert leaks.parent[owner] == model.DIRECT
     assert leaks.parent[below] == owner
+
+
+def test_a_stale_word_makes_no_owner(victim: StartVictim) -> None:
+    target = victim("recycled")
+    leaks = recording_of(target.pid).leaks
+    position = {address: i for i, address in enumerate(leaks.address.tolist())}
+    for scene in target.ready["scenes"]:
+        if scene["expected"] != "live":
+            direct = leaks.parent[position[int(scene["address"], 16)]] == model.DIRECT
+            assert direct == (scene["name"] != "below one of these"), scene
 
 
 def test_memory_that_cannot_be_read_makes_all_doubtful(

@@ -13,7 +13,8 @@ _HELP = """Find heap memory of a running process that nothing points to any more
 
 \b
   reachscan 4711                       what does process 4711 leak?
-  reachscan nginx --json -o out.json   by name; one JSON document
+  reachscan redis-server --json        by name; one JSON document
+  reachscan nginx --all-processes      each process of that name
   reachscan 4711 --save day1.rsc       keep everything, to report on it later
   reachscan report day1.rsc --all      every leaked block of that scan
 

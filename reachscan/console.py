@@ -41,24 +41,31 @@ class Output(NamedTuple):
         Raises:
             OutputError: it cannot be written; no half of it is left in a file.
         """
-        self.write(lambda style: reports.lines(self.format, result, self.selection, style))
+        private = self.selection.contents > 0
+        self.write(
+            lambda style: reports.lines(self.format, result, self.selection, style), private=private
+        )
 
-    def write(self, lines: Callable[[Style], Iterator[str]]) -> None:
+    def write(self, lines: Callable[[Style], Iterator[str]], *, private: bool = False) -> None:
         """Write lines, which come without line ends and are told how to be coloured.
+
+        Args:
+            lines: what to write.
+            private: they hold memory of the target; others must not read the file.
 
         Raises:
             OutputError: they cannot be written; no half of them is left in a file.
         """
         if self.path:
-            _write_file(self.path, lines(plain))
+            _write_file(self.path, lines(plain), private)
         else:
             show(lines)
 
 
-def _write_file(path: Path, lines: Iterator[str]) -> None:
-    from reachscan.saving import OutputFile
+def _write_file(path: Path, lines: Iterator[str], private: bool) -> None:
+    from reachscan.saving import PRIVATE, OutputFile
 
-    file = OutputFile(path)
+    file = OutputFile(path, PRIVATE if private else None)
     try:
         for line in lines:
             file.write(f"{line}\n".encode())
@@ -73,6 +80,8 @@ def show(lines: Callable[[Style], Iterator[str]]) -> bool:
     Raises:
         OutputError: the disk behind it is full or failing.
     """
+    if sys.stdout is None:  # it was closed before we were started
+        return False
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names may hold, and trees are drawn with, what a terminal that is not UTF-8 lacks.
         sys.stdout.reconfigure(errors="replace")
@@ -96,7 +105,10 @@ def _coloured(line: str, what: str) -> str:
 
 
 def _is_colourful(stream: Any) -> bool:
-    return bool(stream.isatty() and not os.environ.get("NO_COLOR"))
+    environment = os.environ
+    return bool(
+        stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+    )
 
 
 @contextmanager
@@ -108,7 +120,7 @@ def progress(verbose: bool) -> Iterator[Callable[[model.Progress], None]]:
     """
     line = _ProgressLine()
     try:
-        yield line.update if sys.stderr.isatty() and not verbose else _ignore
+        yield line.update if sys.stderr and sys.stderr.isatty() and not verbose else _ignore
     finally:
         line.clear()
 
@@ -165,6 +177,8 @@ def talk_of_error(error: errors.ReachscanError) -> None:
     advice = f"; {error.next_step}" if error.next_step else ""
     prefix = _coloured("reachscan:", "error") if _is_colourful(sys.stderr) else "reachscan:"
     _say(prefix, error.sentence + advice)
+    for line in error.details:
+        _say("", line)
 
 
 def _say(prefix: str, message: str) -> None:

@@ -30,13 +30,17 @@ class ReachscanError(Exception):
     Attributes:
         sentence: what happened and why, without a final full stop.
         next_step: what to do about it; may be empty.
+        details: lines that belong below, such as a table to choose from.
     """
 
     exit_status: ClassVar[ExitStatus] = ExitStatus.FAILED
     default_next_step: ClassVar[str] = ""
 
-    def __init__(self, sentence: str, next_step: str | None = None) -> None:
+    def __init__(
+        self, sentence: str, next_step: str | None = None, *, details: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(sentence)
+        self.details = details
         self.sentence = sentence.rstrip(". ")
         self.next_step = self.default_next_step if next_step is None else next_step
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from reachscan import errors, helper, target
+from reachscan import errors, helper, processes, target
 from reachscan.helper import LEAKS, Question
 from reachscan.judgement import COUNTS, Review, Tally
 
@@ -159,7 +159,7 @@ def scan(
         ReachscanError: the scan could not be done; the class says why.
     """
     options = options or Options()
-    pid = target.resolve(str(process))
+    pid = processes.resolve(str(process))
     target.check(pid)
     with _keeper(options.save) as keeper:
         recording = _record(pid, options, keeper, on_progress)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import struct
-from collections.abc import Iterator
+import sys
 from typing import NamedTuple
 
 from reachscan import errors
@@ -15,64 +16,7 @@ _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 19
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 _ELF_64, _X86_64 = 2, 62
-_NAMES_LISTED = 8
-_LONGEST_COMM = 15
-_LONGEST_COMMAND = 64 << 10
-
-
-def resolve(text: str) -> int:
-    """Return the process id that a text means: a number, or the name of exactly one process.
-
-    Raises:
-        NoSuchProcessError: no process has that name.
-        AmbiguousNameError: several have.
-    """
-    if text.isascii() and text.isdigit():
-        return int(text)
-    found = sorted(_called(text))
-    if not found:
-        raise errors.NoSuchProcessError(
-            f"no process is called {text!r}", "list the processes with `ps -e`"
-        )
-    if len(found) > 1:
-        listed = ", ".join(map(str, found[:_NAMES_LISTED]))
-        more = f" and {len(found) - _NAMES_LISTED} more" if len(found) > _NAMES_LISTED else ""
-        raise errors.AmbiguousNameError(
-            f"{len(found)} processes are called {text!r}: {listed}{more}",
-            f"name one by its id: reachscan {found[0]}",
-        )
-    return found[0]
-
-
-def _called(name: str) -> Iterator[int]:
-    # It takes as long to load as an id takes to be scanned.
-    import psutil
-
-    for process in psutil.process_iter(["status"]):
-        if process.pid == os.getpid() or name not in _names(process.pid):
-            continue
-        if process.info["status"] != psutil.STATUS_ZOMBIE or _has_living_threads(process.pid):
-            yield process.pid
-
-
-def _names(pid: int) -> Iterator[str]:
-    """Yield what a process may be called. psutil would read its whole command line for that."""
-    try:
-        short = _head(f"{_PROC}/{pid}/comm").removesuffix(b"\n")
-        yield os.fsdecode(short)
-        if len(short) == _LONGEST_COMM:  # it may be cut off
-            whole = os.path.basename(_head(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])
-            if whole.startswith(short):
-                yield os.fsdecode(whole)
-        yield os.path.basename(os.readlink(f"{_PROC}/{pid}/exe"))
-    except OSError:
-        return  # it is gone, or not ours to look at
-
-
-def _head(path: str) -> bytes:
-    """Return the begin of a file that may be of any size."""
-    with open(path, "rb", buffering=0) as file:
-        return file.read(_LONGEST_COMMAND)
+_SUDO_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 def check(pid: int) -> None:
@@ -128,7 +72,7 @@ def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
 
 
 def _lifeless(pid: int, status: dict[str, str]) -> errors.UnscannableError:
-    if _has_living_threads(pid):
+    if has_living_threads(pid):
         return errors.UnscannableError(
             f"the main thread of process {pid} ({status['Name']}) has ended while others run on, "
             "and memory is looked at through the main thread",
@@ -140,7 +84,8 @@ def _lifeless(pid: int, status: dict[str, str]) -> errors.UnscannableError:
     )
 
 
-def _has_living_threads(pid: int) -> bool:
+def has_living_threads(pid: int) -> bool:
+    """Return whether any thread of a process runs on; its main thread may have ended."""
     for thread in os.listdir(f"{_PROC}/{pid}/task"):
         with contextlib.suppress(OSError):  # it ends just now
             if _text(f"{_PROC}/{pid}/task/{thread}/stat").rpartition(")")[2].split()[0] not in "ZX":
@@ -232,9 +177,19 @@ def _same_user_namespace(pid: int) -> bool | None:
     return theirs == os.readlink(f"{_PROC}/self/ns/user")
 
 
+def own_command() -> str:
+    """Return how reachscan is called where only the system's folders are searched, as by sudo."""
+    called = os.path.abspath(sys.argv[0])
+    if os.path.basename(called) == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m reachscan"
+    if os.path.dirname(called) in _SUDO_PATH:
+        return "reachscan"
+    return shlex.quote(called)
+
+
 def diagnose(access: Access) -> tuple[str, str]:
     """Return why access is refused, and what to do about it."""
-    as_root = "run it as root: sudo reachscan ..."
+    as_root = f"run it as root: sudo {own_command()} ..."
     if access.yama >= 3:
         return (
             "Yama forbids every attach on this machine (kernel.yama.ptrace_scope is 3)",

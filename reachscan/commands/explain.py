@@ -19,7 +19,7 @@ from reachscan.helper import Question
 @options.save
 @options.verbose
 def command(process: str, address: int, **given: Any) -> ExitStatus:
-    r"""Tell what lies at ADDRESS of a running process, and what keeps it there.
+    """Tell what lies at ADDRESS of a running process, and what keeps it there.
 
     The answer says which block it is, of which arena, and whether it is live, leaked or free; and
     shows the shortest chain of references from a variable, stack or register to it, or, if it is

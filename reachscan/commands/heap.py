@@ -20,7 +20,7 @@ from reachscan.helper import Question
 @options.save
 @options.verbose
 def command(process: str, **given: Any) -> ExitStatus:
-    r"""Tell what the heap of a running process is made of, leaked or not: kinds of blocks.
+    """Tell what the heap of a running process is made of, leaked or not: kinds of blocks.
 
     What grows without being leaked is found by comparing two of these:
 

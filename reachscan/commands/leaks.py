@@ -5,11 +5,12 @@ Only what every scan needs is imported here; the rest takes longer to load than 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
-from reachscan import console
+from reachscan import console, reports
 from reachscan.console import Output
-from reachscan.errors import ExitStatus
+from reachscan.errors import ExitStatus, ReachscanError
+from reachscan.reports import Style
 from reachscan.scanning import Options, ScanResult, scan
 
 Judge = Callable[[ScanResult], ScanResult]
@@ -49,15 +50,55 @@ def find(
     Raises:
         ReachscanError: the scan could not be done, or the report or raw scan not be written.
     """
+    result = _judged(process, wanted, output, judge)
+    output.report(result)
+    if result.save_error:
+        raise result.save_error
+    return status(result, strict)
+
+
+def find_each(
+    pids: Sequence[int], wanted: Options, output: Output, judge: Judge, *, strict: bool
+) -> ExitStatus:
+    """Scan processes one after another, and report on them in this order.
+
+    One that cannot be scanned is talked about, and the next one is scanned.
+
+    Returns:
+        the most severe of the exit statuses that they deserve.
+
+    Raises:
+        OutputError: the reports could not be written.
+    """
+    worst = ExitStatus.CLEAN
+
+    def lines(style: Style) -> Iterator[str]:
+        nonlocal worst
+        reported = False
+        for pid in pids:
+            try:
+                result = _judged(str(pid), wanted, output, judge)
+            except ReachscanError as error:
+                console.talk_of_error(error)
+                worst = max(worst, error.exit_status)
+                continue
+            worst = max(worst, status(result, strict))
+            if reported and output.format == "text":
+                yield ""
+            reported = True
+            yield from reports.lines(output.format, result, output.selection, style)
+
+    output.write(lines, private=output.selection.contents > 0)
+    return worst
+
+
+def _judged(process: str, wanted: Options, output: Output, judge: Judge) -> ScanResult:
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(process, wanted, progress))
         result = with_candidates(result, output, live=True)
     if wanted.verbose:
         console.talk_about(result)
-    output.report(result)
-    if result.save_error:
-        raise result.save_error
-    return status(result, strict)
+    return result
 
 
 def with_candidates(result: ScanResult, output: Output, *, live: bool) -> ScanResult:

@@ -20,7 +20,7 @@ from reachscan.helper import Question
 @options.save
 @options.verbose
 def command(process: str, address: int, **given: Any) -> ExitStatus:
-    r"""List every word that points into the block at ADDRESS of a running process.
+    """List every word that points into the block at ADDRESS of a running process.
 
     For each one the place is told: a variable, stack or register, or another block, live or leaked.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from reachscan import console, target
+from reachscan import console, processes, target
 from reachscan.commands import options
 from reachscan.errors import ExitStatus
 from reachscan.lifetime import Lifetime
@@ -59,7 +59,7 @@ def command(
             return console.show(lambda _: lines.logfmt(event, limit, pid))
         return console.show(lambda style: lines.text(event, limit, style))
 
-    pid = target.resolve(process)
+    pid = processes.resolve(process)
     target.check(pid)
     with Lifetime(pid) as life:
         return _run(Watch(life, once, every, count), show, every)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,8 +82,22 @@ def test_name_of_one_process(victim: StartVictim, own_name: Path) -> None:
 
 
 def test_ambiguous_name(victim: StartVictim, own_name: Path) -> None:
-    pids = [victim("never_mallocs", command=[str(own_name)]).pid for _ in range(2)]
-    assert_refused(run_cli([own_name.name]), *map(str, pids))
+    pids = sorted(victim("never_mallocs", command=[str(own_name)]).pid for _ in range(2))
+    done = run_cli([own_name.name])
+    sentence, heading, *rows = done.talk.splitlines()
+    assert done.status == 3
+    assert "--all-processes" in sentence
+    assert heading.split() == ["PID", "PARENT", "MEMORY", "COMMAND"]
+    assert [row.split()[:2] for row in rows] == [[str(pid), str(os.getpid())] for pid in pids]
+
+
+def test_each_process_of_a_name(victim: StartVictim, own_name: Path) -> None:
+    pids = sorted(victim("never_mallocs", command=[str(own_name)]).pid for _ in range(2))
+    done = run_cli([own_name.name, "--all-processes", "--format", "logfmt"])
+    assert done.status == 0
+    pid = re.compile(r" pid=(\d+) ")
+    assert [int(found[1]) for found in map(pid.search, done.out.splitlines()) if found] == pids
+    assert run_cli([own_name.name, "--all-processes", "--save", "x.rsc"]).status == 2
 
 
 def test_kernel_thread() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import threading
@@ -24,37 +23,6 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([program, "1000"]) as process:
         yield process
         process.kill()
-
-
-def test_numbers_are_ids() -> None:
-    assert target.resolve("4711") == 4711
-
-
-def test_a_unique_name_is_found(sleeper: subprocess.Popen[bytes]) -> None:
-    assert target.resolve(f"nap{os.getpid()}") == sleeper.pid
-
-
-def test_an_ambiguous_name_lists_its_processes(
-    sleeper: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    with subprocess.Popen([tmp_path / f"nap{os.getpid()}", "1000"]) as other:
-        with pytest.raises(errors.AmbiguousNameError) as caught:
-            target.resolve(f"nap{os.getpid()}")
-        other.kill()
-    assert str(sleeper.pid) in caught.value.sentence
-    assert str(other.pid) in caught.value.sentence
-
-
-def test_the_dead_have_no_name(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    with subprocess.Popen([tmp_path / f"nap{os.getpid()}", "0"]) as dead:
-        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
-        assert target.resolve(f"nap{os.getpid()}") == sleeper.pid
-
-
-@pytest.mark.parametrize("name", ["no such program", "", "-1", "1.5", "\N{SUPERSCRIPT TWO}"])
-def test_unknown_names(name: str) -> None:
-    with pytest.raises(errors.NoSuchProcessError):
-        target.resolve(name)
 
 
 @pytest.mark.parametrize("pid", [0, 2**22 + 1, 2**31, 10**30])
@@ -90,20 +58,12 @@ def test_a_zombie() -> None:
             target.check(child.pid)
 
 
-def test_a_command_line_without_end() -> None:
-    size = 1 << 28
-    with running([str(build("long_command")), str(size)]) as victim:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        assert target.resolve("long_command_is_long") == victim.pid
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < size >> 12, f"{grown} KiB were taken"
-
-
 def test_a_process_whose_main_thread_has_ended() -> None:
-    with running([str(build("leaderless"))]) as victim:
-        assert target.resolve("leaderless") == victim.pid
-        with pytest.raises(errors.UnscannableError, match="main thread") as caught:
-            target.check(victim.pid)
+    with (
+        running([str(build("leaderless"))]) as victim,
+        pytest.raises(errors.UnscannableError, match="main thread") as caught,
+    ):
+        target.check(victim.pid)
     assert "has ended while others run on" in caught.value.sentence
 
 

@@ -49,6 +49,18 @@ inline bool starts_with_vtable(const heaps::Space& space, uint64_t block) {
   return in_constant_data(space, heaps::word(block));
 }
 
+// Which member of a ring stands for it. An object with a class says most; after that, what owns a
+// container says more than one of its nodes.
+enum class Standing { kHasClass, kOwner, kNode };
+
+inline Standing standing_of(const heaps::Space& space, const BlockMap& blocks, uint64_t block) {
+  if (starts_with_vtable(space, block)) return Standing::kHasClass;
+  ShapeTest test(space, blocks, block, blocks.end_of(block) - block);
+  if (test.is_list_node() && test.is_larger_than_both_neighbours()) return Standing::kOwner;
+  bool is_node = test.is_tree_node() || test.is_list_node() || test.is_chain_node(0);
+  return is_node ? Standing::kNode : Standing::kOwner;
+}
+
 // Sends all unmarked blocks, and leaves them marked.
 inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWriter& writer) {
   std::size_t count = 0;
@@ -58,13 +70,13 @@ inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWrite
   blocks.each_unmarked([&](uint64_t block) { leaked.push(block); });
 
   Explorer explorer(space, blocks, count);
-  // Which member of a ring the first pass meets first is its head: an object with a class says
-  // most. The starts are moved to the front, in place of blocks that have been looked at.
+  // The member of a ring that the first pass meets first is its head. The starts are moved to the
+  // front, in place of blocks that have been looked at.
   std::size_t starts = 0;
-  for (bool with_class : {true, false}) {
+  for (Standing wanted : {Standing::kHasClass, Standing::kOwner, Standing::kNode}) {
     for (std::size_t i = starts; i < count; ++i) {
       uint64_t block = leaked[i];
-      if (blocks.is_marked(block) || (with_class && !starts_with_vtable(space, block))) continue;
+      if (blocks.is_marked(block) || standing_of(space, blocks, block) > wanted) continue;
       leaked[i] = leaked[starts];
       leaked[starts++] = block;
       explorer.explore(block, [](uint64_t, uint32_t, uint64_t) { return 0u; });

@@ -34,6 +34,11 @@ class ShapeTest {
     return next % 8 == 0 && heaps::word(next + 8) == block_ && heaps::word(previous) == block_;
   }
 
+  // Of a list without end, the block that holds its head: it is no node, and usually larger.
+  bool is_larger_than_both_neighbours() const {
+    return size_of_block_at(at(0)) < size_ && size_of_block_at(at(1)) < size_;
+  }
+
   // A next pointer first: to its like, or from its like.
   bool is_chain_node(uint64_t slot) const {
     if (size_ < 16) return false;
@@ -52,13 +57,13 @@ class ShapeTest {
     return ordered && capacity > block_ && block_ + size_ - capacity < 24;
   }
 
-  // Text that fills more than half of the block, give or take what a small block rounds up.
+  // UTF-8 that fills more than half of the block, give or take what a small block rounds up.
   bool is_text() const {
-    uint64_t length = 0;
-    while (length < size_ && length < kLook && is_text_byte(block_ + length)) ++length;
-    if (length == kLook) return true;
-    if (length < kLeastText || (length < size_ && heaps::load<char>(block_ + length) != 0))
-      return false;
+    uint64_t length = text_length(size_ < kLook ? size_ : kLook);
+    if (length + kLongestCharacter > kLook) return true;
+    if (length < kLeastText || (length < size_ && byte_at(length) != 0)) return false;
+    // The bytes of an address may all be letters: it is no text where the process has memory.
+    if (length < 8 && space_.readable(at(0), 1)) return false;
     return size_ <= 2 * length + 16;
   }
 
@@ -81,6 +86,7 @@ class ShapeTest {
  private:
   static constexpr uint64_t kLook = 4096;  // bytes looked at, of large blocks
   static constexpr uint64_t kLeastText = 4;
+  static constexpr uint64_t kLongestCharacter = 4;
 
   uint64_t at(uint64_t index) const { return heaps::word(block_ + 8 * index); }
   uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
@@ -88,15 +94,38 @@ class ShapeTest {
   // many may point to it.
   bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
 
+  uint64_t size_of_block_at(uint64_t address) const {
+    uint64_t block = blocks_.block_of(address);
+    return block == 0 ? 0 : blocks_.end_of(block) - block;
+  }
+
   bool is_child_of_this(uint64_t child) const {
     return child == 0 || (blocks_.is_live(child) && heaps::word(child + 8) == block_);
   }
 
-  // ASCII that is printed or moves the line, and what UTF-8 uses for the rest.
-  static bool is_text_byte(uint64_t address) {
-    auto byte = heaps::load<unsigned char>(address);
-    return (byte >= 32 && byte != 127 && byte != 0xc0 && byte != 0xc1 && byte < 0xf5) ||
-           (byte >= 9 && byte <= 13);
+  unsigned byte_at(uint64_t offset) const { return heaps::load<unsigned char>(block_ + offset); }
+
+  // Bytes from the beginning of the block that are whole characters, `most` at most.
+  uint64_t text_length(uint64_t most) const {
+    uint64_t length = 0;
+    while (uint64_t next = character_length(length, most)) length += next;
+    return length;
+  }
+
+  // Bytes of the character at `offset`, 0 if there is none before `end`: ASCII that is printed or
+  // moves the line, or well-formed UTF-8 (RFC 3629; surrogates are let pass).
+  uint64_t character_length(uint64_t offset, uint64_t end) const {
+    if (offset >= end) return 0;
+    unsigned first = byte_at(offset);
+    if (first < 0x80) return (first >= 32 && first != 127) || (first >= 9 && first <= 13);
+    uint64_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    if (length == 0 || offset + length > end) return 0;
+    unsigned second = byte_at(offset + 1);
+    bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+    if (overlong || (first == 0xf4 && second >= 0x90)) return 0;
+    for (uint64_t i = 1; i < length; ++i)
+      if ((byte_at(offset + i) & 0xc0) != 0x80) return 0;
+    return length;
   }
 
   const Space& space_;

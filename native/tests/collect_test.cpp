@@ -220,6 +220,29 @@ CASE(the_head_of_a_ring_is_the_member_with_a_class) {
   }
 }
 
+// A std::set in an object without virtual functions: the nodes lie below it in memory.
+CASE(the_head_of_a_tree_is_what_holds_its_header) {
+  Host host;
+  Graph graph({4, 4, 4, 8});
+  std::size_t root = 1, owner = 3;
+  graph.point(root, 1, owner, 24), graph.point(owner, 4, root);
+  for (std::size_t node : {0, 2})
+    graph.point(node, 1, root), graph.point(owner, 5 + node / 2, node);
+  graph.point(root, 2, 0), graph.point(root, 3, 2);
+  CHECK_EQ(heads_of(graph, host), 1u);
+  CHECK_EQ(host.leaks().front().address, graph.start(owner));
+}
+
+// A std::list as the first member of an object: it differs from the nodes in its size only.
+CASE(the_head_of_a_list_is_what_holds_it) {
+  Host host;
+  Graph graph({3, 3, 9, 3});
+  for (std::size_t i = 0; i < 4; ++i)
+    graph.point(i, 0, (i + 1) % 4), graph.point((i + 1) % 4, 1, i);
+  CHECK_EQ(heads_of(graph, host), 1u);
+  CHECK_EQ(host.leaks().front().address, graph.start(2));
+}
+
 CASE(a_giant_ring) {
   Host host;
   constexpr std::size_t kLength = 200001;

@@ -107,6 +107,27 @@ CASE(text) {
   }
 }
 
+CASE(letters_that_are_an_address_are_no_text) {
+  Host host;
+  Graph graph(1, 3);
+  write_text(graph, "aaaaaa");
+  CHECK_EQ(shape(graph, 0), uint32_t{wire::kText});
+  graph.memory.map(0x616161616000, heaps::kPage, wire::kRead, 0, 1);
+  CHECK(shape(graph, 0) != uint32_t{wire::kText});
+}
+
+// The low bytes of an address as they come: none begins a character, one ends too soon, one is
+// longer than it had to be.
+CASE(bytes_that_are_no_utf8_are_no_text) {
+  for (const char* bytes : {"a\x80tail of text", "a\xe9 tail of text", "a\xc0\xaf tail of text"}) {
+    Host host;
+    Graph graph(1, 3);
+    write_text(graph, bytes);
+    context = bytes;
+    CHECK_EQ(shape(graph, 0), uint32_t{wire::kUnknownShape});
+  }
+}
+
 CASE(no_text) {
   for (const char* text : {"abc", "binary\x01 things in it, much", "ten bytes!"}) {
     Host host;

@@ -85,11 +85,15 @@ static struct block* new_pooled_block(void) {
   return dress((uint64_t*)block, size);
 }
 
+static void leak_one_of_100(size_t i) {
+  if (i % 100 == 0) new_block(small_size());
+}
+
 static void make_plain(struct block** blocks, size_t count, const char* shape) {
   int buffers = strcmp(shape, "buffers") == 0, pools = strcmp(shape, "pools") == 0;
   for (size_t i = 0; i < count; ++i) {
     blocks[i] = pools ? new_pooled_block() : new_block(buffers ? buffer_size() : small_size());
-    if (i % 100 == 0) new_block(small_size());  // leaked
+    leak_one_of_100(i);
   }
 }
 
@@ -97,7 +101,8 @@ static void make_fragmented(struct block** blocks, size_t count) {
   size_t holes = 0;
   struct block** freed = new_array((count / 5 + 1) * sizeof *freed);
   for (size_t i = 0; i < count; ++i) {
-    make_plain(&blocks[i], 1, "");
+    blocks[i] = new_block(small_size());
+    leak_one_of_100(i);
     if (i % 5 == 0) freed[holes++] = new_block(small_size());
   }
   shuffle(freed, holes);

@@ -2,6 +2,8 @@
 //
 // A list in the order of its frees jumps about in memory, and each step waits for the one before.
 // One step of every list of every arena in turn keeps as many reads under way as there are lists.
+// Where that is not enough, long lists are also followed from chunks in their middle. These are
+// guesses: what is found from one counts only if a list arrives there from its head.
 #pragma once
 
 #include "heaps/glibc/find_arenas.hpp"
@@ -9,32 +11,44 @@
 
 namespace reachscan::heaps::glibc {
 
-// The rest of a list.
+// A list, or the part of one behind a guess, as far as it has been followed.
 struct Fastbin {
   uint64_t chunk;  // the next one; 0: none
   uint64_t chunk_size;
   Links links;
+  uint64_t guess = 0;  // the chunk where the part begins; 0: this is a list from its head
+  uint64_t dropped = 0;
+  bool fits_size = true;  // false: the next one has another size
 
+  uint64_t user() const { return chunk + kHeader; }
   bool fits(const BlockMap& blocks) const {
-    return blocks.is_live(chunk + kHeader) && glibc::chunk_size(chunk) == chunk_size;
+    return blocks.is_live(user()) && glibc::chunk_size(chunk) == chunk_size;
   }
-  void advance() { chunk = follow(chunk + kHeader, links); }
+  void advance() { chunk = follow(user(), links); }
 };
 
 // More reads than that are not under way at a time, whatever is asked for.
-constexpr std::size_t kAtOnce = 16;
+constexpr std::size_t kAtOnce = 64;
 // Of so many steps, no list that is read the wrong way stays inside known blocks.
 constexpr std::size_t kTellingSteps = 64;
 
-inline bool begins_well(const BlockMap& blocks, Fastbin bin) {
-  for (std::size_t i = 0; bin.chunk != 0 && i < kTellingSteps; ++i, bin.advance())
+// Goes on by so many steps, or to the end. False if something does not fit.
+inline bool goes_well(const BlockMap& blocks, Fastbin& bin, std::size_t steps) {
+  for (; bin.chunk != 0 && steps > 0; --steps, bin.advance())
     if (!bin.fits(blocks)) return false;
   return true;
 }
 
+inline bool begins_well(const BlockMap& blocks, Fastbin bin) {
+  return goes_well(blocks, bin, kTellingSteps);
+}
+
 class Fastbins {
  public:
-  explicit Fastbins(MapMemory map) : bins_(map, kMaxArenas * kFastbins) {}
+  explicit Fastbins(MapMemory map)
+      : lists_(map, kMaxArenas * kFastbins),
+        parts_(map, kMostGuesses),
+        open_(map, kMaxArenas * kFastbins + kMostGuesses) {}
 
   // The links are read as `expected`, as the caches' are, unless they do not fit that.
   Verdict add(const BlockMap& blocks, uint64_t arena, const ArenaLayout& layout, Links expected) {
@@ -44,7 +58,7 @@ class Fastbins {
       Fastbin bin{chunk, kMinChunk + 16ull * i, expected};
       if (!begins_well(blocks, bin)) bin.links = Links::kPlain;
       if (!begins_well(blocks, bin)) return not_consistent(chunk);
-      bins_.push(bin);
+      lists_.push(bin);
     }
     return {};
   }
@@ -52,33 +66,139 @@ class Fastbins {
   // Drops what is in them. A chunk that a list leads to for the second time, or that is in two of
   // them, is no live block any more by then.
   Verdict drop_all(BlockMap& blocks, Totals& totals) {
-    while (!bins_.empty()) {
-      for (std::size_t i = 0; i < bins_.size() && i < kAtOnce;) {
-        Fastbin& bin = bins_[i];
-        if (!bin.fits(blocks)) return not_consistent(bin.chunk);
-        uint64_t user = bin.chunk + kHeader;
-        bin.advance();
-        drop_block(blocks, totals, user);
-        if (bin.chunk == 0) {
-          bin = bins_[bins_.size() - 1];
-          bins_.pop();
-        } else {
-          fetch(bin.chunk + 8);
-          fetch(bin.chunk + kHeader);
-          blocks.fetch_edges(bin.chunk + kHeader);
-          ++i;
-        }
-      }
+    open(lists_);
+    follow_open(blocks, totals, kLong);
+    open(lists_);
+    if (!open_.empty() && open_.size() < kAtOnce) {
+      guess_parts(blocks, open_[0]->links);
+      open(parts_);
+      follow_open(blocks, totals);
+      for (Fastbin& list : lists_) join_parts(blocks, totals, list);
+      for (const Fastbin& part : parts_) restore(blocks, totals, part);
+      open(lists_);
     }
+    follow_open(blocks, totals);
+    for (const Fastbin& list : lists_)
+      if (list.chunk != 0) return not_consistent(list.chunk);
     return {};
   }
 
  private:
+  static constexpr uint64_t kLong = 4096;  // chunks of a list for which guesses are worth it
+  static constexpr unsigned kMostGuesses = 512;
+  // A block that was in a list before it was allocated may still hold the link. From there it is
+  // not far to a chunk that is in a list now.
+  static constexpr std::size_t kStaleSteps = 8;
+  static constexpr unsigned kLooks = 64;            // at blocks, for one guess
+  static constexpr uint64_t kLookWithin = 1 << 16;  // bytes
+
   static Verdict not_consistent(uint64_t chunk) {
     return invalid("a fastbin is not consistent", chunk);
   }
 
-  List<Fastbin> bins_;
+  void open(List<Fastbin>& bins) {
+    for (Fastbin& bin : bins)
+      if (bin.chunk != 0) open_.push(&bin);
+  }
+
+  // Drops the chunks of all that is open, as far as they fit, up to guesses, which are marked; or
+  // `most` of each. Leaves none open.
+  void follow_open(BlockMap& blocks, Totals& totals, uint64_t most = ~0ull) {
+    while (std::size_t count = close_stopped(blocks, most)) {
+      // The processor looks ahead for a limited number of instructions, and waits for a page that
+      // it has to look up even if the read is only a prefetch. So nothing else is done in between.
+      uint64_t sizes[kAtOnce], links[kAtOnce];
+      for (std::size_t i = 0; i < count; ++i) {
+        sizes[i] = chunk_size(open_[i]->chunk);
+        links[i] = word(open_[i]->user());
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        Fastbin& bin = *open_[i];
+        bin.fits_size = sizes[i] == bin.chunk_size;
+        if (!bin.fits_size) continue;
+        drop_block(blocks, totals, bin.user());
+        bin.chunk = read_link(links[i], bin.user(), bin.links);
+        ++bin.dropped;
+        blocks.fetch_edges(bin.user());
+      }
+    }
+  }
+
+  // Closes those of the first that do not go on. Returns how many of the first do.
+  std::size_t close_stopped(const BlockMap& blocks, uint64_t most) {
+    std::size_t going = 0;
+    while (going < open_.size() && going < kAtOnce) {
+      const Fastbin& bin = *open_[going];
+      if (bin.fits_size && bin.chunk != 0 && bin.dropped < most && blocks.is_live(bin.user()) &&
+          !blocks.is_marked(bin.user())) {
+        ++going;
+      } else {
+        open_[going] = open_[open_.size() - 1];
+        open_.pop();
+      }
+    }
+    return going;
+  }
+
+  // Spread evenly over the heap.
+  void guess_parts(BlockMap& blocks, Links links) {
+    uint64_t bytes = 0, next = 0;
+    for (const Region& region : blocks.regions) bytes += region.end - region.start;
+    for (const Region& region : blocks.regions) {
+      for (; next < region.end - region.start; next += bytes / kMostGuesses + 1)
+        guess_part(blocks, {region.start + next, region.end}, links);
+      next -= region.end - region.start;
+    }
+  }
+
+  // Guesses a chunk that a link near the start of `range` leads to.
+  void guess_part(BlockMap& blocks, Range range, Links links) {
+    const Cluster* cluster = blocks.cluster_of(range.start);
+    uint64_t last = range.end - range.start < kLookWithin ? range.end : range.start + kLookWithin;
+    uint64_t user = range.start;
+    for (unsigned i = 0; i < kLooks; ++i, user += kGranule) {
+      user = cluster->next_edge(user, last);
+      if (user == 0) return;
+      if (!blocks.is_live(user)) continue;
+      Fastbin part{user - kHeader, chunk_size(user - kHeader), links};
+      if (part.chunk_size >= kMinChunk + 16 * kFastbins) continue;
+      if (!goes_well(blocks, part, kStaleSteps) || part.chunk == 0 || !part.fits(blocks)) continue;
+      if (blocks.mark(part.user()) == 0) return;
+      part.guess = part.chunk;
+      part.advance();
+      parts_.push(part);
+      return;
+    }
+  }
+
+  // A list that has arrived at guesses goes on where the last of their parts stops.
+  void join_parts(BlockMap& blocks, Totals& totals, Fastbin& list) {
+    for (std::size_t i = 0; i < parts_.size();) {
+      Fastbin& part = parts_[i++];
+      if (part.guess != list.chunk || part.chunk_size != list.chunk_size ||
+          part.links != list.links)
+        continue;
+      drop_block(blocks, totals, list.user());
+      list.chunk = part.chunk;
+      part = parts_[parts_.size() - 1];
+      parts_.pop();
+      i = 0;
+    }
+  }
+
+  // No list arrived at this part. What it dropped may be in one that was stopped by that.
+  static void restore(BlockMap& blocks, Totals& totals, Fastbin part) {
+    part.chunk = part.guess;
+    blocks.clear_mark(part.user());
+    for (; part.dropped > 0; --part.dropped) {
+      part.advance();
+      restore_block(blocks, totals, part.user());
+    }
+  }
+
+  List<Fastbin> lists_;
+  List<Fastbin> parts_;
+  List<Fastbin*> open_;  // lists and parts that go on
 };
 
 }  // namespace reachscan::heaps::glibc

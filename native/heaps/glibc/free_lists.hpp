@@ -11,9 +11,12 @@ namespace reachscan::heaps::glibc {
 
 enum class Links { kPlain, kMangled };
 
-inline uint64_t follow(uint64_t link_address, Links links) {
-  uint64_t stored = word(link_address);
+inline uint64_t read_link(uint64_t stored, uint64_t link_address, Links links) {
   return links == Links::kMangled ? stored ^ (link_address >> 12) : stored;
+}
+
+inline uint64_t follow(uint64_t link_address, Links links) {
+  return read_link(word(link_address), link_address, links);
 }
 
 constexpr std::size_t kBadList = ~std::size_t{0};
@@ -31,11 +34,19 @@ std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, std:
   return length;
 }
 
+inline uint64_t usable_bytes(uint64_t user) {
+  uint64_t raw = raw_size(user - kHeader);
+  return (raw & ~kFlagBits) - ((raw & kMapped) != 0 ? 16 : 8);
+}
+
 inline void drop_block(BlockMap& blocks, Totals& totals, uint64_t user) {
-  uint64_t chunk = user - kHeader;
-  uint64_t overhead = (raw_size(chunk) & kMapped) != 0 ? 16 : 8;
   blocks.drop_live(user);
-  totals.subtract(chunk_size(chunk) - overhead);
+  totals.subtract(usable_bytes(user));
+}
+
+inline void restore_block(BlockMap& blocks, Totals& totals, uint64_t user) {
+  blocks.add_live(user);
+  totals.add(usable_bytes(user));
 }
 
 inline void drop_list(BlockMap& blocks, Totals& totals, uint64_t user, Links links) {

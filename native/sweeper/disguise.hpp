@@ -23,8 +23,7 @@ struct Band {
 // A cheap test that few words pass, and none fails that is worth a closer look.
 class DisguiseFilter {
  public:
-  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard)
-      : hull_(hulls), guard_(guard), wide_(control()->wide_words != 0) {}
+  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard) : hull_(hulls), guard_(guard) {}
 
   bool passes(uint64_t value) const {
     bool odd =
@@ -36,12 +35,20 @@ class DisguiseFilter {
   bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
 
   // Bit i: the word i of so many lines, eight at most, passes.
-  uint64_t passing(uint64_t at, unsigned lines) const {
-    if (wide_)
-      return hull_.are_two() ? passing_lanes<true>(at, lines) : passing_lanes<false>(at, lines);
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{passes_at(at + 8 * i)} << i;
-    return bits;
+  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
+
+  // The same for the four words from `address` on.
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    const arch::Lanes value = arch::load_lanes(address);
+    arch::Lanes hidden = (value >> 17 | value << 47) ^ arch::all_lanes(guard_);
+    arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
+    arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
+                      ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
+                      (value != bare);
+    return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
+                         kIntegers.contain(value) | kDoubles.contain(value) |
+                         kBoxes.contain(value));
   }
 
   // Calls visit(form, address) for each way to read a word. Of a number, only the start of a block
@@ -94,30 +101,8 @@ class DisguiseFilter {
     if (bare != value && bare < 1ull << kAddressBits) visit(wire::kTagged, bare);
   }
 
-  template <bool kTwo>
-  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint64_t passing_lanes(uint64_t at, unsigned lines) const {
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < 2 * lines; ++i)
-      bits |= uint64_t{bits_of_lanes<kTwo>(at + 32 * i)} << 4 * i;
-    return bits;
-  }
-
-  template <bool kTwo>
-  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
-    const arch::Lanes value = arch::load_lanes(address);
-    arch::Lanes hidden = (value >> 17 | value << 47) ^ arch::all_lanes(guard_);
-    arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
-    arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
-                      ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
-                      (value != bare);
-    return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
-                         kIntegers.contain(value) | kDoubles.contain(value) |
-                         kBoxes.contain(value));
-  }
-
   HullTest hull_;
   uint64_t guard_;
-  bool wide_;
 };
 
 }  // namespace reachscan::sweeper

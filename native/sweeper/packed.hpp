@@ -13,15 +13,14 @@ class PackedFilter {
   explicit PackedFilter(const heaps::Hulls& hulls)
       : hull_({unmistakable(hulls.low), unmistakable(hulls.high)}),
         low_(hull_.low()),
-        high_(hull_.high()),
-        wide_(control()->wide_words != 0) {}
+        high_(hull_.high()) {}
 
   bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
 
   // Bit i of the number k of `bits`: a pointer may begin at byte i of line k of so many, and is not
   // aligned. Reads seven bytes behind them.
   void passing(uint64_t at, unsigned lines, uint64_t* bits) const {
-    if (wide_) {
+    if (hull_.is_wide()) {
       return hull_.are_two() ? passing_bytes<true>(at, lines, bits)
                              : passing_bytes<false>(at, lines, bits);
     }
@@ -81,7 +80,6 @@ class PackedFilter {
 
   HullTest hull_;
   TopByte low_, high_;
-  bool wide_;
 };
 
 }  // namespace reachscan::sweeper

@@ -17,8 +17,7 @@ using heaps::Range;
 
 class RelativeFilter {
  public:
-  explicit RelativeFilter(const heaps::Hulls& hulls)
-      : hull_(hulls), wide_(control()->wide_words != 0) {}
+  explicit RelativeFilter(const heaps::Hulls& hulls) : hull_(hulls) {}
 
   bool passes_at(uint64_t address) const {
     uint64_t value = heaps::word(address);
@@ -26,26 +25,9 @@ class RelativeFilter {
   }
 
   // Bit i: the word i of so many lines, eight at most, may be such a distance.
-  uint64_t passing(uint64_t at, unsigned lines) const {
-    if (wide_)
-      return hull_.are_two() ? passing_lanes<true>(at, lines) : passing_lanes<false>(at, lines);
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{passes_at(at + 8 * i)} << i;
-    return bits;
-  }
+  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
- private:
-  // Distances from the start of a block are only looked for in so many bytes of it.
-  static constexpr uint64_t kReach = 1 << 16;
-
-  template <bool kTwo>
-  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint64_t passing_lanes(uint64_t at, unsigned lines) const {
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < 2 * lines; ++i)
-      bits |= uint64_t{bits_of_lanes<kTwo>(at + 32 * i)} << 4 * i;
-    return bits;
-  }
-
+  // The same for the four words from `address` on.
   template <bool kTwo>
   [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
     const arch::Lanes value = arch::load_lanes(address);
@@ -55,8 +37,11 @@ class RelativeFilter {
                          hull_.contain<kTwo>(at + value, kReach));
   }
 
+ private:
+  // Distances from the start of a block are only looked for in so many bytes of it.
+  static constexpr uint64_t kReach = 1 << 16;
+
   HullTest hull_;
-  bool wide_;
 };
 
 // Where in which blocks a distance stands, from where it is measured, and whether it is short, long

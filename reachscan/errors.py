@@ -98,7 +98,13 @@ class UnsupportedKernelError(ReachscanError):
 class AllocatorBusyError(ReachscanError):
     """No moment was found at which the heap was consistent."""
 
-    default_next_step = "scan again; if it keeps failing, the heap may be corrupt"
+    default_next_step = "scan again when it is less busy"
+
+
+class HeapInMotionError(ReachscanError):
+    """`live` found no moment at which the heap was consistent; the others make one."""
+
+    default_next_step = "use --method clone or copy, which stop the process for a moment"
 
 
 class LayoutUnknownError(ReachscanError):
@@ -217,6 +223,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "target-execed": TargetGoneError,
     "unsupported-architecture": UnsupportedTargetError,
     "allocator-busy": AllocatorBusyError,
+    "heap-in-motion": HeapInMotionError,
     "layout-unknown": LayoutUnknownError,
     "clone-refused": CloneRefusedError,
     "clone-tampered": CloneTamperedError,

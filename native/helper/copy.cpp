@@ -45,11 +45,6 @@ bool is_trackable(const MapEntry& entry) {
          (entry.perms & wire::kShared) == 0;
 }
 
-template <typename Part>
-Part within(const Part& part, const Stretch& stretch) {
-  return {stretch.start, stretch.end - stretch.start, part.offset + (stretch.start - part.address)};
-}
-
 [[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
   throw Failure(Step::kBuildCopy, "internal", what + ": " + std::strerror(error), error, pid);
 }
@@ -86,12 +81,12 @@ MemoryCopy::~MemoryCopy() {
   close(file_);
 }
 
-MemoryCopy::Part MemoryCopy::reserve(const MapEntry& entry) {
-  std::uint64_t length = entry.end - entry.start;
+MemoryCopy::Part MemoryCopy::reserve(const Stretch& range) {
+  std::uint64_t length = range.end - range.start;
   if (length > kViewBytes - used_)
     throw Failure(Step::kReadMemory, "no-memory", "the target maps too much memory to copy", ENOMEM,
-                  pid_, entry.start);
-  parts_.push_back({entry.start, length, used_});
+                  pid_, range.start);
+  parts_.push_back({range.start, length, used_});
   used_ += length;
   return parts_.back();
 }
@@ -147,11 +142,11 @@ void MemoryCopy::capture_entry(const MapEntry& entry) {
   if (entry.backing == Backing::kSecret) {
     for (const Stretch& stretch : written) left_out_ += stretch.end - stretch.start;
   } else if (is_readable(entry) && changes(entry)) {
-    const Part part = reserve(entry);
-    for (const Stretch& stretch : written) written_.push_back(within(part, stretch));
+    const Part part = reserve({entry.start, entry.end});
+    for (const Stretch& stretch : written) written_.push_back(part.within(stretch));
     read_stretches(part, written);
   } else if (residence_.protected_.size() > closed) {
-    const Part part = reserve(entry);
+    const Part part = reserve({entry.start, entry.end});
     for (std::size_t i = closed; i < residence_.protected_.size(); ++i)
       read_any_pages(part, residence_.protected_[i]);
   }
@@ -205,15 +200,17 @@ std::vector<TrackedArea> MemoryCopy::areas_read_ahead() const {
   return areas;
 }
 
-const MemoryCopy::Part& MemoryCopy::part_ahead_of(std::uint64_t address) const {
+// The last one that begins there or before; `parts` are ascending.
+const MemoryCopy::Part& MemoryCopy::part_before(const std::vector<Part>& parts,
+                                                std::uint64_t address) {
   return *std::prev(
-      std::upper_bound(ahead_.begin(), ahead_.end(), address,
+      std::upper_bound(parts.begin(), parts.end(), address,
                        [](std::uint64_t value, const Part& part) { return value < part.address; }));
 }
 
 // What was read ahead is still true but for what was written since.
 void MemoryCopy::take_over(const TrackedArea& area) {
-  const Part& ahead = part_ahead_of(area.start);
+  const Part& ahead = part_before(ahead_, area.start);
   Part part{area.start, area.end - area.start, ahead.offset + (area.start - ahead.address)};
   bool goes_on = !parts_.empty() && parts_.back().address + parts_.back().length == part.address &&
                  parts_.back().offset + parts_.back().length == part.offset;
@@ -224,18 +221,22 @@ void MemoryCopy::take_over(const TrackedArea& area) {
   }
   read_stretches(part, area.written);
   for (const Stretch& stretch : area.absent) {
-    absent_.push_back(within(part, stretch));
+    absent_.push_back(part.within(stretch));
     if (stretch.end - stretch.start >= kShortestAbsence)
       append(residence_.absent, stretch.start, stretch.end);
   }
 }
 
-// Frees what was read ahead of memory that is gone: it reads as zeros then.
+// Frees what was read ahead of memory that is gone.
 void MemoryCopy::clear_absent() {
-  for (const Part& part : absent_)
-    if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(part.offset), static_cast<off_t>(part.length)) != 0)
-      fail("cannot clear a part of the copy", errno, pid_);
+  for (const Part& part : absent_) clear(part);
+}
+
+// It reads as zeros then.
+void MemoryCopy::clear(const Part& part) const {
+  if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(part.offset),
+                static_cast<off_t>(part.length)) != 0)
+    fail("cannot clear a part of the copy", errno, pid_);
 }
 
 // Many at a time, for most are single pages.
@@ -301,7 +302,7 @@ void MemoryCopy::read_constant_parts() {
       return other.inode == entry.inode && other.device == entry.device &&
              (other.perms & wire::kExecute) != 0;
     });
-    if (!of_module) continue;
+    if (!of_module || !complete_.insert(entry.start).second) continue;
     const Part part = part_of(entry);
     if (only_present_pages(entry)) {
       read_stretches(part, present_pages(*page_map_, entry));
@@ -334,7 +335,7 @@ MemoryCopy::Part MemoryCopy::part_of(const MapEntry& entry) {
   auto at = std::lower_bound(
       parts_.begin(), end, entry.start,
       [](const Part& part, std::uint64_t address) { return part.address < address; });
-  return at != end && at->address == entry.start ? *at : reserve(entry);
+  return at != end && at->address == entry.start ? *at : reserve({entry.start, entry.end});
 }
 
 std::unique_ptr<Clone> MemoryCopy::build() const {

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "helper/clone.hpp"
@@ -37,6 +38,10 @@ class MemoryCopy {
   // meanwhile, until little is left for capture() to do.
   void read_ahead(WriteTracker& tracker);
 
+  // After capture(), of a target that runs: brings up to date which mappings and pages there are.
+  // Those that are new are zeros until somebody reads them (each_written).
+  void follow();
+
   // Reads the constant parts of programs and libraries, which do not change, and shared memory
   // that the target has no pages of. The target may run.
   void complete();
@@ -52,7 +57,7 @@ class MemoryCopy {
   // Bytes that only the target itself can read.
   std::uint64_t left_out() const { return left_out_; }
 
-  // Calls visit(address, bytes, length) for each part of writable memory that was read.
+  // Calls visit(address, bytes, length) for each part of writable memory that was read, ascending.
   template <typename Visit>
   void each_written(Visit visit) const {
     for (const Part& part : written_) visit(part.address, view_ + part.offset, part.length);
@@ -63,6 +68,10 @@ class MemoryCopy {
     std::uint64_t address;
     std::uint64_t length;
     std::uint64_t offset;  // in the file that holds the copy
+
+    Part within(const Stretch& stretch) const {
+      return {stretch.start, stretch.end - stretch.start, offset + (stretch.start - address)};
+    }
   };
 
   void open_page_map();
@@ -70,11 +79,14 @@ class MemoryCopy {
   void capture_from(MapEntry entry, std::uint64_t start, std::uint64_t end);
   std::uint64_t reread_written();
   std::vector<TrackedArea> areas_read_ahead() const;
-  const Part& part_ahead_of(std::uint64_t address) const;
+  static const Part& part_before(const std::vector<Part>& parts, std::uint64_t address);
+  void make_room_for(const std::vector<Stretch>& ranges);
+  std::vector<Part> split(const std::vector<Stretch>& pages) const;
+  void clear(const Part& part) const;
   void take_over(const TrackedArea& area);
   void clear_absent();
   void read_stretches(const Part& part, const std::vector<Stretch>& stretches);
-  Part reserve(const MapEntry& entry);
+  Part reserve(const Stretch& range);
   Part part_of(const MapEntry& entry);
   void read_pages(const Part& part, const Stretch& stretch);
   void read_any_pages(const Part& part, const Stretch& stretch) const;
@@ -94,6 +106,7 @@ class MemoryCopy {
   std::vector<Part> parts_;
   std::size_t captured_ = 0;  // the first so many of them were read by capture()
   std::vector<Part> written_;
+  std::set<std::uint64_t> complete_;  // starts of constant parts that were read
   std::optional<PageMap> page_map_;
   Residence residence_;
   std::uint64_t left_out_ = 0;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -29,5 +30,9 @@ class Failure : public std::runtime_error {
   pid_t tid;
   std::uint64_t address;
 };
+
+inline bool is(const Failure& failure, const char* code) {
+  return std::strcmp(failure.code, code) == 0;
+}
 
 }  // namespace reachscan::helper

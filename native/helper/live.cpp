@@ -1,11 +1,13 @@
 #include "helper/live.hpp"
 
 #include <cerrno>
-#include <cstring>
+#include <optional>
 #include <thread>
 
 #include "helper/copy.hpp"
+#include "helper/patience.hpp"
 #include "helper/seen_threads.hpp"
+#include "helper/settle.hpp"
 #include "helper/sweep.hpp"
 
 namespace reachscan::helper {
@@ -16,17 +18,18 @@ using wire::Step;
 constexpr unsigned kLooks = 4;
 // Time for pointers to move on.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
-// How long a heap that does not hold still is tried.
-constexpr auto kBusyLimit = std::chrono::seconds(10);
-constexpr auto kBetweenTries = std::chrono::milliseconds(10);
-// Callee-saved registers cannot be seen. Below the stack pointer there may be copies of them, from
-// calls that the thread has made before.
-constexpr std::uint64_t kSpillBytes = 4096;
+// How long each look tries to read a heap that does not hold still.
+constexpr auto kBusyLimit = std::chrono::seconds(5);
+constexpr auto kBetweenTries = std::chrono::milliseconds(2);
 
 // Between one look at a thread and the next.
 bool is_still(const SeenThread& before, const SeenThread* after) {
   return after != nullptr && before.asleep && after->asleep && before.sp == after->sp &&
          before.pc == after->pc;
+}
+
+bool has_not_run(const SeenThread& before, const SeenThread& after) {
+  return before.turns == after.turns;
 }
 
 const SeenThread* find_thread(const std::vector<SeenThread>& threads, pid_t tid) {
@@ -39,12 +42,7 @@ class LiveScan {
  public:
   LiveScan(const std::string& reason, const Options& options, const Memory& memory, Stream& stream,
            Clock::time_point deadline)
-      : reason_(reason),
-        options_(options),
-        memory_(memory),
-        stream_(stream),
-        deadline_(deadline),
-        busy_until_(std::min(deadline, Clock::now() + kBusyLimit)) {}
+      : reason_(reason), options_(options), memory_(memory), stream_(stream), deadline_(deadline) {}
 
   void run() {
     // Only leaks take more than one look.
@@ -61,32 +59,36 @@ class LiveScan {
 
  private:
   SweepResult look_patiently(abi::Task task) {
-    for (;;) {
-      std::string reason = "a thread is inside the allocator";
+    Clock::time_point end = std::min(deadline_, Clock::now() + kBusyLimit);
+    settler_.reset();
+    copy_.emplace(options_.pid, memory_);
+    for (;; std::this_thread::sleep_for(kBetweenTries)) {
+      std::string trouble = "a thread is inside the allocator";
       try {
         SweepResult result = look(task);
         if (!result.busy) return result;
       } catch (const Failure& failure) {
-        if (std::strcmp(failure.code, "clone-refused") == 0)
+        if (is(failure, "clone-refused"))
           throw Failure(failure.step, "no-memory", failure.what(), failure.error, failure.tid);
+        bool strange = is(failure, "layout-unknown");
+        if (!strange && !is(failure, kRetry)) throw;
+        trouble = failure.what();
         // The same twice while nothing moved: it is not for want of a good moment.
-        if (std::strcmp(failure.code, "layout-unknown") != 0 ||
-            (still_ && last_trouble_ == failure.what()))
-          throw;
-        reason = failure.what();
+        if (strange && still_ && last_trouble_ == trouble) throw;
       }
-      last_trouble_ = reason;
-      if (Clock::now() >= busy_until_) fail_busy();
-      std::this_thread::sleep_for(kBetweenTries);
+      last_trouble_ = trouble;
+      if (Clock::now() >= end) fail_busy();
+      if (!settler_) settler_.emplace(options_.pid);
     }
   }
 
   [[noreturn]] void fail_busy() const {
-    throw Failure(
-        Step::kDrain, "allocator-busy",
-        "the heap of process " + std::to_string(options_.pid) +
-            " did not hold still while it was read, or is not understood: " + last_trouble_,
-        EBUSY, options_.pid);
+    throw Failure(Step::kDrain, options_.method == "live" ? "heap-in-motion" : "allocator-busy",
+                  "the heap of process " + std::to_string(options_.pid) +
+                      " changes too fast to be read while it runs: in " +
+                      std::to_string(attempts_) + " readings it was not consistent, in the last " +
+                      "one because " + last_trouble_,
+                  EBUSY, options_.pid);
   }
 
   SweepResult look(abi::Task task) {
@@ -94,14 +96,13 @@ class LiveScan {
     Snapshot snapshot;
     bool last = task != abi::Task::kListSuspects;
     if (last && looked_) snapshot.phases.push_back({"earlier looks", earlier_looks_});
-    MemoryCopy copy(options_.pid, memory_);
     send_progress(stream_, wire::kClone, 0, 0);
-    read_target(copy, snapshot);
-    copy.complete();
-    snapshot.clone = copy.build();
-    snapshot.mappings = copy.mappings();
-    snapshot.residence = copy.residence();
-    snapshot.unforked_left_out = copy.left_out();
+    read_target(*copy_, snapshot);
+    copy_->complete();
+    snapshot.clone = copy_->build();
+    snapshot.mappings = copy_->mappings();
+    snapshot.residence = copy_->residence();
+    snapshot.unforked_left_out = copy_->left_out();
     snapshot.phases.push_back({"copy", Clock::now() - began});
     Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}};
     sweep(snapshot, options_, {task, looked_ ? &suspects_ : nullptr}, stream_, outcome, deadline_);
@@ -117,7 +118,11 @@ class LiveScan {
     std::vector<std::uint64_t>& words = snapshot.words.values;
     KernelHeld held = look_at_kernel_held(pid, memory_);
     std::vector<SeenThread> before = see_threads(pid);
-    copy.capture();
+    if (settler_) {
+      settler_->settle(copy);
+    } else {
+      copy.capture();
+    }
     std::vector<SeenThread> after = see_threads(pid);
     for (const auto* threads : {&before, &after})
       for (const SeenThread& thread : *threads)
@@ -130,7 +135,7 @@ class LiveScan {
                        const MemoryCopy& copy, Snapshot& snapshot) {
     std::map<pid_t, std::uint64_t> descriptors = find_descriptors(options_.pid, before, copy);
     threads_ = before.size();
-    running_ = 0;
+    running_ = whole_ = 0;
     still_ = before.size() == after.size();
     for (const SeenThread& thread : before) {
       const SeenThread* later = find_thread(after, thread.tid);
@@ -142,24 +147,33 @@ class LiveScan {
                       0, thread.tid);
       std::uint64_t pointer = descriptor == descriptors.end() ? 0 : descriptor->second;
       bool still = is_still(thread, later);
-      still_ = still_ && still;
+      still_ = still_ && still && has_not_run(thread, *later);
       if (!still || !thread.in_call) ++running_;
       // Without a stack pointer, the whole stack counts as live.
       abi::Thread state{0, 0, pointer};
-      if (still) state = {thread.pc, thread.sp - kSpillBytes, pointer};
+      if (still) state = {thread.pc, thread.sp, pointer};
+      if (!still) ++whole_;
       snapshot.threads.push_back({thread.tid, state});
     }
   }
 
   void warn() {
     std::string some = running_ == 0 ? "" : " (" + std::to_string(running_) + " of them at work)";
+    std::string hidden =
+        whole_ == 0
+            ? ""
+            : "; what earlier calls have left on the " +
+                  (whole_ == 1 ? "stack of 1 thread"
+                               : "stacks of " + std::to_string(whole_) + " threads") +
+                  " counts as in use, since the stack pointer is unknown, and may hide leaks";
     stream_.warning(
         "live-registers-unknown",
         "the registers of " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads") +
             some +
             " could not be read, nor what waits with signals and in pipes: a block that "
             "only these point to is reported as leaked, with all that hangs below it; a "
-            "thread that waits in a system call can hold six such blocks");
+            "thread that waits in a system call can hold six such blocks" +
+            hidden);
   }
 
   const std::string& reason_;
@@ -167,15 +181,17 @@ class LiveScan {
   const Memory& memory_;
   Stream& stream_;
   Clock::time_point deadline_;
-  Clock::time_point busy_until_;
   std::vector<abi::Suspect> suspects_;
   bool looked_ = false;
   std::uint32_t attempts_ = 0;
   std::string last_trouble_;
-  bool still_ = false;  // no thread moved during the last look
+  bool still_ = false;  // no thread ran during the last look
+  std::optional<MemoryCopy> copy_;
+  std::optional<Settler> settler_;  // where reading once was not enough
   std::chrono::nanoseconds earlier_looks_{};
   std::size_t threads_ = 0;
   std::size_t running_ = 0;
+  std::size_t whole_ = 0;  // threads of which all the stack counts as live
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "helper/patience.hpp"
 
 #include <cstdio>
-#include <cstring>
 #include <thread>
 
 namespace reachscan::helper {
@@ -14,9 +13,9 @@ constexpr auto kOtherScanLimit = std::chrono::seconds(30);
 }  // namespace
 
 void Patience::wait_out(const Failure& failure) {
-  if (std::strcmp(failure.code, kBeingScanned) == 0) {
+  if (is(failure, kBeingScanned)) {
     wait_out_other_scan(failure);
-  } else if (std::strcmp(failure.code, kRetry) != 0) {
+  } else if (!is(failure, kRetry)) {
     throw failure;
   } else if (++tries_ == kTries) {
     bool of_clone = failure.step == wire::Step::kPlaceTrampoline;

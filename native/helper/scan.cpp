@@ -100,8 +100,6 @@ struct Session {
   Clock::time_point deadline;
 };
 
-bool is(const Failure& failure, const char* code) { return std::strcmp(failure.code, code) == 0; }
-
 // Snapshot and sweep. False if a thread was inside the allocator; `hint` then tells where.
 bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome) {
   pid_t pid = session.options.pid;

@@ -47,7 +47,7 @@ std::vector<std::uint64_t> hexadecimal_words(std::string_view text) {
 
 // "0 0x3 0x7ffd10 0x400 0x0 0x0 0x0 0x7ffce8 0x7f21ee", "-1 0x7ffce8 0x7f21ee" or "running"
 SeenThread parse_syscall_line(pid_t tid, const std::string& line) {
-  SeenThread thread{tid, false, false, 0, 0, {}};
+  SeenThread thread{tid, false, false, 0, 0, {}, {}};
   std::vector<std::uint64_t> words = hexadecimal_words(line);
   thread.in_call = words.size() == 8;
   thread.asleep = thread.in_call || words.size() == 2;
@@ -62,9 +62,11 @@ std::vector<SeenThread> see_threads(pid_t pid) {
   std::vector<SeenThread> threads;
   for (pid_t tid : list_threads(pid)) {
     if (is_kernel_worker(pid, tid)) continue;
-    std::string name = "task/" + std::to_string(tid) + "/syscall";
-    std::string line = try_read_proc_file(pid, name.c_str());
-    if (!line.empty()) threads.push_back(parse_syscall_line(tid, line));
+    std::string folder = "task/" + std::to_string(tid);
+    std::string line = try_read_proc_file(pid, (folder + "/syscall").c_str());
+    if (line.empty()) continue;
+    threads.push_back(parse_syscall_line(tid, line));
+    threads.back().turns = try_read_proc_file(pid, (folder + "/schedstat").c_str());
   }
   return threads;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "helper/copy.hpp"
@@ -19,6 +20,7 @@ struct SeenThread {
   std::uint64_t sp;
   std::uint64_t pc;
   std::array<std::uint64_t, 6> arguments;  // of the call
+  std::string turns;  // how long and how often it has run; empty if the kernel does not tell
 };
 
 // From /proc/PID/task/TID/syscall. A thread that ends meanwhile is left out.

@@ -5,6 +5,7 @@ Where no moment comes at which the allocator is at rest, one sentence says what 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -59,6 +60,25 @@ def test_memory_that_comes_and_goes(
     """A single thread locks nothing; what it has half done shows in where it is, and only there."""
     target = victim("busy_threads", truth, threads, LEAKS, environment=GIVING_BACK)
     scan_repeatedly(target.pid, truth, SCANS, "--method", method)
+
+
+def test_heap_that_grows_while_it_is_read(victim: StartVictim, truth: Path) -> None:
+    """Reading it all takes longer than it ever rests."""
+    target = victim("keeps_growing", truth, LEAKS)
+    scan_repeatedly(target.pid, truth, 2, "--method", "live")
+
+
+def test_heap_that_never_rests(victim: StartVictim, truth: Path) -> None:
+    """Without a stop it is a matter of luck: it is refused, with what helps, or the truth told."""
+    target = victim("busy_threads", truth, 8, LEAKS)
+    done = run_cli(["scan", target.pid, "--json", "--all", "--method", "live"])
+    talk = " ".join(done.talk.split())
+    if done.status == FAILED:
+        assert f"the heap of process {target.pid} changes too fast to be read while it runs" in talk
+        assert "use --method clone or copy" in talk
+        assert "corrupt" not in talk
+    else:
+        assert np.isin(leaked(json.loads(done.out))[:, 0], read_truth(truth)[:, 0]).all(), talk
 
 
 @pytest.mark.parametrize("threads", [1, 2])

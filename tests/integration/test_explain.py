@@ -116,6 +116,17 @@ def test_each_place_is_named(roots: Victim, method: str) -> None:
     assert_let_go(roots.pid, before)
 
 
+def test_place_on_a_stack_without_a_stop(roots: Victim) -> None:
+    """Counted from where the stack pointer is, as by the methods that stop the thread."""
+    by_name = {scene["name"]: scene for scene in roots.ready["scenes"]}
+    for name in ("thread_stack", "in_handler"):
+        address = int(by_name[name]["address"], 16)
+        by_clone, by_live = (
+            explained(roots.pid, address, method)["chain"][0] for method in ("clone", "live")
+        )
+        assert by_live["place"] == by_clone["place"]
+
+
 def test_a_leak_and_what_it_holds(victim: StartVictim) -> None:
     target = victim("leaky_sessions", "once")
     blocks = scan(target.pid, "--all")["allocations"]

@@ -18,8 +18,9 @@ using wire::Step;
 constexpr unsigned kLooks = 4;
 // Time for pointers to move on.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
-// How long each look tries to read a heap that does not hold still.
-constexpr auto kBusyLimit = std::chrono::seconds(5);
+// How long, and at least how often, each look tries to read a heap that does not hold still.
+constexpr auto kBusyLimit = std::chrono::seconds(3);
+constexpr unsigned kFewestTries = 4;
 constexpr auto kBetweenTries = std::chrono::milliseconds(2);
 
 // Between one look at a thread and the next.
@@ -59,10 +60,10 @@ class LiveScan {
 
  private:
   SweepResult look_patiently(abi::Task task) {
-    Clock::time_point end = std::min(deadline_, Clock::now() + kBusyLimit);
+    Clock::time_point end = Clock::now() + kBusyLimit;
     settler_.reset();
     copy_.emplace(options_.pid, memory_);
-    for (;; std::this_thread::sleep_for(kBetweenTries)) {
+    for (unsigned tries = 1;; ++tries) {
       std::string trouble = "a thread is inside the allocator";
       try {
         SweepResult result = look(task);
@@ -77,8 +78,10 @@ class LiveScan {
         if (strange && still_ && last_trouble_ == trouble) throw;
       }
       last_trouble_ = trouble;
-      if (Clock::now() >= end) fail_busy();
+      Clock::time_point now = Clock::now();
+      if (now >= deadline_ || (now >= end && tries >= kFewestTries)) fail_busy();
       if (!settler_) settler_.emplace(options_.pid);
+      std::this_thread::sleep_for(kBetweenTries);
     }
   }
 
@@ -98,6 +101,7 @@ class LiveScan {
     if (last && looked_) snapshot.phases.push_back({"earlier looks", earlier_looks_});
     send_progress(stream_, wire::kClone, 0, 0);
     read_target(*copy_, snapshot);
+    require_same_program();
     copy_->complete();
     snapshot.clone = copy_->build();
     snapshot.mappings = copy_->mappings();
@@ -111,6 +115,17 @@ class LiveScan {
       send_outcome(options_.pid, snapshot, outcome, stream_);
     }
     return std::move(outcome.result);
+  }
+
+  // What an exec() has ended cannot be read any more through what was opened before.
+  void require_same_program() const {
+    char byte = 0;
+    const std::vector<MapEntry>& mappings = copy_->mappings();
+    if (mappings.empty() || !memory_.try_read(mappings.front().start, &byte, 1))
+      throw Failure(
+          Step::kReadMemory, "target-execed",
+          "process " + std::to_string(options_.pid) + " lost its memory while it was read", 0,
+          options_.pid);
   }
 
   void read_target(MemoryCopy& copy, Snapshot& snapshot) {

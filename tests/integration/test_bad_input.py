@@ -223,6 +223,20 @@ def test_target_becomes_another_program(victim: StartVictim) -> None:
     assert_let_go(target.pid, relatives(target.pid))
 
 
+def test_target_becomes_another_program_between_looks(victim: StartVictim) -> None:
+    """`live` looks several times, which must not be at different programs."""
+    target = victim("goes_away", "exec-once")
+    command = [sys.executable, "-m", "reachscan", str(target.pid), "--method", "live", "-v"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and target.process.stdin is not None
+        assert any(line.strip() == "mark" for line in process.stderr), "it did not look once"
+        target.process.stdin.write(b"x")
+        target.process.stdin.flush()
+        talk = process.stderr.read()
+    assert process.returncode == FAILED, talk
+    assert "started another program during the scan" in talk
+
+
 def test_timeout(victim: StartVictim, truth: Path) -> None:
     target = victim("leak_graph", truth, 500_000, 10)
     before = relatives(target.pid)

@@ -338,13 +338,20 @@ MemoryCopy::Part MemoryCopy::part_of(const MapEntry& entry) {
   return at != end && at->address == entry.start ? *at : reserve({entry.start, entry.end});
 }
 
+// There may be more than what is mapped now: see follow().
+bool MemoryCopy::holds(std::uint64_t page) const {
+  return std::any_of(parts_.begin(), parts_.end(), [page](const Part& part) {
+    return page + kPage > part.address && page < part.address + part.length;
+  });
+}
+
 std::unique_ptr<Clone> MemoryCopy::build() const {
   pid_t host = start_copy_host();
   auto clone = std::make_unique<Clone>(host, copy_host_gadget());
   std::vector<MapEntry> own = read_mappings(host);
   // A page that is free in both address spaces carries the child across the change.
   std::uint64_t bridge = kLowestBridge;
-  while (occupied(mappings_, bridge) || occupied(own, bridge)) bridge += kPage;
+  while (occupied(mappings_, bridge) || occupied(own, bridge) || holds(bridge)) bridge += kPage;
   must(clone->call(SYS_mmap, {bridge, kPage, PROT_READ | PROT_EXEC,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0}),
        "cannot map memory for the copy", host);

@@ -93,6 +93,7 @@ class MemoryCopy {
   void read_constant_parts();
   void read_shared_memory();
   void require_time() const;
+  bool holds(std::uint64_t page) const;
 
   pid_t pid_;
   const Memory& memory_;

@@ -40,11 +40,12 @@ void Settler::settle(MemoryCopy& copy) {
   std::vector<Stretch> restless = unite(unite(changed, changed_before_), subtract(all, known));
   changed_before_ = std::move(changed);
   std::vector<Stretch> heaps = heaps_of(copy.mappings(), pieces);
-  reread(those_within(pieces, subtract(restless, heaps)));
-  pieces = those_within(pieces, intersect(restless, heaps));
+  // These first, before they grow further.
+  std::vector<Piece> of_heaps = those_within(pieces, intersect(restless, heaps));
   Clock::time_point end = Clock::now() + kLimit;
-  while (!reread(pieces).empty() && Clock::now() < end) {
+  while (!reread(of_heaps).empty() && Clock::now() < end) {
   }
+  reread(those_within(pieces, subtract(restless, heaps)));
 }
 
 // Where the allocator keeps its chunks and its lists: the program break, data of modules, and what

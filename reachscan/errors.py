@@ -107,6 +107,12 @@ class HeapInMotionError(ReachscanError):
     default_next_step = "use --method clone or copy, which stop the process for a moment"
 
 
+class StartingUpError(ReachscanError):
+    """The loader has not put all libraries of the target in place yet."""
+
+    default_next_step = "scan it again when it has started"
+
+
 class LayoutUnknownError(ReachscanError):
     """The allocator of the target is not one that reachscan can walk."""
 
@@ -224,6 +230,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "unsupported-architecture": UnsupportedTargetError,
     "allocator-busy": AllocatorBusyError,
     "heap-in-motion": HeapInMotionError,
+    "starting-up": StartingUpError,
     "layout-unknown": LayoutUnknownError,
     "clone-refused": CloneRefusedError,
     "clone-tampered": CloneTamperedError,

@@ -19,6 +19,7 @@ PASSING = (
     errors.AlreadyTracedError,
     errors.CloneRefusedError,
     errors.HelperKilledError,
+    errors.StartingUpError,
     errors.TimedOutError,
 )
 """Failures that may be over by the next scan. Others end a watch in which no scan went well."""

@@ -262,7 +262,7 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
       throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
                     read_text(control.second), ENOMEM, clone_.pid());
     case abi::Refusal::kStartingUp:
-      throw Failure(Step::kRunSweeper, kRetry, read_text(control.second), EBUSY, clone_.pid());
+      throw Failure(Step::kRunSweeper, kStartingUp, read_text(control.second), EBUSY, clone_.pid());
     case abi::Refusal::kLayoutUnknown:
       break;
   }

@@ -71,11 +71,8 @@ class LiveScan {
       } catch (const Failure& failure) {
         if (is(failure, "clone-refused"))
           throw Failure(failure.step, "no-memory", failure.what(), failure.error, failure.tid);
-        bool strange = is(failure, "layout-unknown");
-        if (!strange && !is(failure, kRetry)) throw;
         trouble = failure.what();
-        // The same twice while nothing moved: it is not for want of a good moment.
-        if (strange && still_ && last_trouble_ == trouble) throw;
+        if (!may_pass(failure, end)) throw;
       }
       last_trouble_ = trouble;
       Clock::time_point now = Clock::now();
@@ -83,6 +80,13 @@ class LiveScan {
       if (!settler_) settler_.emplace(options_.pid);
       std::this_thread::sleep_for(kBetweenTries);
     }
+  }
+
+  bool may_pass(const Failure& failure, Clock::time_point end) const {
+    if (is(failure, kStartingUp)) return Clock::now() < end;
+    // The same twice while nothing moved: it is not for want of a good moment.
+    if (is(failure, "layout-unknown")) return !still_ || last_trouble_ != failure.what();
+    return is(failure, kRetry);
   }
 
   [[noreturn]] void fail_busy() const {

@@ -1,5 +1,6 @@
 #include "helper/patience.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 
@@ -8,16 +9,16 @@ namespace {
 
 constexpr std::uint32_t kTries = 50;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
-constexpr auto kOtherScanLimit = std::chrono::seconds(30);
+constexpr auto kLimit = std::chrono::seconds(30);
+// Each try stops the target, so they get rarer: this part of the time waited so far lies between.
+constexpr int kPart = 8;
 
 }  // namespace
 
 void Patience::wait_out(const Failure& failure) {
-  if (is(failure, kBeingScanned)) {
-    wait_out_other_scan(failure);
-  } else if (!is(failure, kRetry)) {
-    throw failure;
-  } else if (++tries_ == kTries) {
+  if (is(failure, kBeingScanned) || is(failure, kStartingUp)) return wait_for_its_end(failure);
+  if (!is(failure, kRetry)) throw failure;
+  if (++tries_ == kTries) {
     bool of_clone = failure.step == wire::Step::kPlaceTrampoline;
     throw Failure(failure.step, of_clone ? "clone-refused" : "allocator-busy", failure.what(),
                   failure.error, failure.tid);
@@ -25,13 +26,20 @@ void Patience::wait_out(const Failure& failure) {
   std::this_thread::sleep_for(kBetweenTries);
 }
 
-void Patience::wait_out_other_scan(const Failure& failure) {
+void Patience::wait_for_its_end(const Failure& failure) {
   Clock::time_point now = Clock::now();
-  if (other_scan_seen_ == Clock::time_point{}) {
-    other_scan_seen_ = now;
+  if (first_seen_ == Clock::time_point{}) {
+    first_seen_ = now;
     if (verbose_) std::fprintf(stderr, "%s: waiting for its end\n", failure.what());
   }
-  if (now < deadline_ && now - other_scan_seen_ < kOtherScanLimit) return;
+  auto nap = std::max<Clock::duration>(kBetweenTries, (now - first_seen_) / kPart);
+  // Time is left for a try, too: one that runs out of it could not tell what keeps the target.
+  if (now + 2 * nap >= deadline_ || now - first_seen_ >= kLimit) give_up_on(failure);
+  std::this_thread::sleep_for(nap);
+}
+
+void Patience::give_up_on(const Failure& failure) {
+  if (is(failure, kStartingUp)) throw failure;
   throw Failure(failure.step, "already-traced",
                 std::string(failure.what()) + ", which does not let go of it", failure.error,
                 failure.tid);

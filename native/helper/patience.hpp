@@ -14,6 +14,9 @@ constexpr char kRetry[] = "retry";
 // Another reachscan holds the target: over when its pause is.
 constexpr char kBeingScanned[] = "being-scanned";
 
+// The loader is at work: nothing is allocated yet.
+constexpr char kStartingUp[] = "starting-up";
+
 // A thread does not stop: nothing that stops the target can serve.
 constexpr char kUnstoppable[] = "unstoppable";
 
@@ -26,12 +29,13 @@ class Patience {
   void wait_out(const Failure& failure);
 
  private:
-  void wait_out_other_scan(const Failure& failure);
+  void wait_for_its_end(const Failure& failure);
+  [[noreturn]] static void give_up_on(const Failure& failure);
 
   bool verbose_;
   Clock::time_point deadline_;
   std::uint32_t tries_ = 0;
-  Clock::time_point other_scan_seen_{};
+  Clock::time_point first_seen_{};
 };
 
 }  // namespace reachscan::helper

@@ -10,8 +10,11 @@ template <typename T>
 class Scratch {
  public:
   explicit Scratch(uint64_t count)
-      : bytes_(count * sizeof(T)), items_(static_cast<T*>(map_memory(bytes_))) {}
-  ~Scratch() { unmap_memory(items_, bytes_); }
+      : bytes_(count * sizeof(T)),
+        items_(bytes_ == 0 ? nullptr : static_cast<T*>(map_memory(bytes_))) {}
+  ~Scratch() {
+    if (bytes_ != 0) unmap_memory(items_, bytes_);
+  }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 

@@ -191,6 +191,13 @@ def test_unused_allocator(victim: StartVictim, flags: list[str]) -> None:
         assert report["heap"]["allocations"] == 0
 
 
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_no_memory_to_speak_of(victim: StartVictim, method: str) -> None:
+    """Where nothing was ever mapped, nothing is lost."""
+    target = victim("bare", command=[str(build("bare", ["-nostdlib", "-static"]))])
+    assert scan(target.pid, "--method", method)["heap"]["allocations"] == 0
+
+
 def assert_answered(done: Finished) -> None:
     if done.status not in (0, 1):
         assert_refused(done)

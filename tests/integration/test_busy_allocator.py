@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import pytest
 from conftest import StartVictim
 from scans import FAILED, leaked, run_cli, scan
 from unharmed import TRACK
-from victims import build, command_on, read_truth, wait_until
+from victims import command_on, read_truth
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "20"))
 LEAKS = 500
@@ -93,19 +92,3 @@ def test_handler_that_interrupted_malloc(victim: StartVictim, truth: Path, threa
     target.process.stdin.flush()
     assert "returned" in target.read_line()
     scan_repeatedly(target.pid, truth, 1)
-
-
-def test_program_that_is_being_loaded(tmp_path: Path) -> None:
-    """The C library is there, but the loader waits for another one, which is a pipe."""
-    program = build("hollow", ["-Wl,--no-as-needed", "-lc", "-lm"])
-    os.mkfifo(tmp_path / "libm.so.6")
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    with subprocess.Popen([str(program)], env=environment) as process:
-        try:
-            maps = Path(f"/proc/{process.pid}/maps")
-            wait_until(lambda: "libc.so.6" in maps.read_text(), "the C library is mapped")
-            done = run_cli(["scan", process.pid])
-        finally:
-            process.kill()
-    assert done.status == FAILED, done.out
-    assert "the program is still loading its libraries" in " ".join(done.talk.split())

@@ -1,0 +1,72 @@
+// The images of programs and libraries, as the kernel and the loader have mapped them.
+#pragma once
+
+#include <elf.h>
+
+#include "heaps/heap.hpp"
+
+namespace reachscan::heaps {
+
+struct DynamicSection {
+  uint64_t symbols = 0;
+  uint64_t strings = 0;
+  uint64_t gnu_hash = 0;
+  uint64_t debug = 0;  // what the loader tells debuggers, or 0
+  bool of_program = false;
+
+  bool has_symbols() const { return symbols != 0 && strings != 0 && gnu_hash != 0; }
+};
+
+constexpr std::size_t kMaxDynamicEntries = 512;
+
+inline bool is_image(const abi::Mapping& m) {
+  return (m.flags & abi::kFileBacked) != 0 && (m.perms & wire::kRead) != 0;
+}
+
+// The loader has turned these addresses into absolute ones, except in images it did not load.
+inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSection& section) {
+  if (!space.readable(base, sizeof(Elf64_Ehdr)) || word(base) << 32 >> 32 != 0x464c457f)
+    return false;
+  uint64_t headers = base + load<uint64_t>(base + offsetof(Elf64_Ehdr, e_phoff));
+  uint64_t count = load<uint16_t>(base + offsetof(Elf64_Ehdr, e_phnum));
+  bool fixed = load<uint16_t>(base + offsetof(Elf64_Ehdr, e_type)) == ET_EXEC;
+  uint64_t dynamic = 0;
+  bool interpreted = false, debuggable = false;
+  if (!space.readable(headers, count * sizeof(Elf64_Phdr))) return false;
+  for (uint64_t i = 0; i < count; ++i) {
+    uint64_t header = headers + i * sizeof(Elf64_Phdr);
+    interpreted = interpreted || load<uint32_t>(header) == PT_INTERP;
+    if (load<uint32_t>(header) == PT_DYNAMIC)
+      dynamic = word(header + offsetof(Elf64_Phdr, p_vaddr)) + (fixed ? 0 : base);
+  }
+  for (std::size_t i = 0; dynamic != 0 && i < kMaxDynamicEntries; ++i) {
+    uint64_t entry = dynamic + i * sizeof(Elf64_Dyn);
+    if (!space.readable(entry, sizeof(Elf64_Dyn)) || word(entry) == DT_NULL) break;
+    if (word(entry) == DT_SYMTAB) section.symbols = word(entry + 8);
+    if (word(entry) == DT_STRTAB) section.strings = word(entry + 8);
+    if (word(entry) == DT_GNU_HASH) section.gnu_hash = word(entry + 8);
+    if (word(entry) != DT_DEBUG) continue;
+    section.debug = word(entry + 8);
+    debuggable = true;
+  }
+  section.of_program = interpreted && debuggable;
+  return dynamic != 0;
+}
+
+// Whether the loader is still at work on the libraries that the program needs. It tells debuggers:
+// at first nothing, then that it adds libraries (struct r_debug), until all are in place.
+inline bool is_being_loaded(const Space& space) {
+  constexpr uint64_t kState = 24;
+  constexpr uint32_t kConsistent = 0;
+  for (const abi::Mapping& m : space) {
+    DynamicSection section;
+    if (!is_image(m) || !read_dynamic_section(space, m.start, section) || !section.of_program)
+      continue;
+    if (section.debug == 0) return true;
+    if (space.readable(section.debug + kState, 4))
+      return load<uint32_t>(section.debug + kState) != kConsistent;
+  }
+  return false;
+}
+
+}  // namespace reachscan::heaps

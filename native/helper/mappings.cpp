@@ -78,6 +78,41 @@ Image read_image(const MapEntry& entry, const ImageMemory& memory) {
   return image;
 }
 
+// The end of the image's memory, .bss included.
+std::uint64_t end_of(const Image& image, const MapEntry& entry) {
+  std::uint64_t end = 0;
+  for (const Elf64_Phdr& segment : image.segments)
+    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
+  return ((image.fixed ? 0 : entry.start) + end + kPage - 1) & ~(kPage - 1);
+}
+
+// Finds the images among mappings, which are told in order.
+class ImageSearch {
+ public:
+  explicit ImageSearch(const ImageMemory& memory) : memory_(memory) {}
+
+  // The image that begins with this mapping, valid if one does. The data of a small library lies in
+  // the first page of its file, which is then mapped twice within the same image.
+  Image begins_at(const MapEntry& entry) {
+    bool within = entry.start < end_ && entry.inode == inode_ && entry.device == device_;
+    Image image = within ? Image{} : read_image(entry, memory_);
+    if (!image.valid) return image;
+    end_ = end_of(image, entry);
+    inode_ = entry.inode;
+    device_ = entry.device;
+    return image;
+  }
+
+  // Where the memory of the image ends that was found last.
+  std::uint64_t end() const { return end_; }
+
+ private:
+  const ImageMemory& memory_;
+  std::uint64_t end_ = 0;
+  std::uint64_t inode_ = 0;
+  std::string device_;
+};
+
 std::string build_id_of(const Image& image, const MapEntry& entry, const ImageMemory& memory) {
   for (const Elf64_Phdr& segment : image.segments) {
     if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
@@ -113,21 +148,14 @@ std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
   return parts;
 }
 
-// The end of the image's memory, .bss included.
-std::uint64_t end_of(const Image& image, const MapEntry& entry) {
-  std::uint64_t end = 0;
-  for (const Elf64_Phdr& segment : image.segments)
-    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
-  return ((image.fixed ? 0 : entry.start) + end + kPage - 1) & ~(kPage - 1);
-}
-
 }  // namespace
 
 std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Residence& residence,
                                    const Memory& memory) {
   std::vector<abi::Mapping> mappings;
   std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> files;
-  std::uint64_t image_end = 0;
+  ImageMemory touchable{residence, memory};
+  ImageSearch images(touchable);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const MapEntry& entry = entries[i];
     std::uint32_t flags = own_flags(entry);
@@ -136,11 +164,11 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const R
     if ((flags & MappingFlag::kFileBacked) != 0) {
       auto key = std::make_pair(entry.device, entry.inode);
       file = files.emplace(key, static_cast<std::uint32_t>(files.size()) + 1).first->second;
-      Image image = read_image(entry, {residence, memory});
-      if (image.valid) image_end = end_of(image, entry);
-    } else if (is_anonymous(entry) && start < image_end && i > 0 && entries[i - 1].end == start) {
+      images.begins_at(entry);
+    } else if (is_anonymous(entry) && start < images.end() && i > 0 &&
+               entries[i - 1].end == start) {
       // The kernel may have joined the .bss with what was mapped or allocated right behind it.
-      start = std::min(entry.end, image_end);
+      start = std::min(entry.end, images.end());
       mappings.push_back({entry.start, start, entry.perms, flags | MappingFlag::kFollowsFile,
                           mappings.back().file, 0});
     }
@@ -173,10 +201,11 @@ Payload mappings_record(const std::vector<MapEntry>& entries) {
 Payload modules_record(const std::vector<MapEntry>& entries, const Residence& residence,
                        const Memory& memory) {
   ImageMemory touchable{residence, memory};
+  ImageSearch images(touchable);
   Payload modules;
   std::uint32_t count = 0;
   for (const MapEntry& entry : entries) {
-    Image image = read_image(entry, touchable);
+    Image image = images.begins_at(entry);
     if (!image.valid) continue;
     modules.u64(entry.start).str(entry.path).str(build_id_of(image, entry, touchable));
     ++count;

@@ -182,7 +182,7 @@ WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
     bool sleeps = status_field(pid_, tid, "State").rfind("D", 0) == 0;
     auto now = Clock::now();
     if (now < deadline && !(sleeps && now - began > kUninterruptibleLimit)) continue;
-    throw Failure(Step::kWaitStop, kUnstoppable,
+    throw Failure(Step::kWaitStop, sleeps ? kAsleep : kUnstoppable,
                   "thread " + std::to_string(tid) + " did not stop in time" +
                       (sleeps ? "; it is in uninterruptible sleep"
                        : sched_getscheduler(tid) == SCHED_IDLE

@@ -8,6 +8,8 @@ namespace reachscan::helper {
 namespace {
 
 constexpr std::uint32_t kTries = 50;
+// In each of these, the target stands still until the pause is given up.
+constexpr std::uint32_t kSleeps = 5;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
 constexpr auto kLimit = std::chrono::seconds(30);
 // Each try stops the target, so they get rarer: this part of the time waited so far lies between.
@@ -17,6 +19,10 @@ constexpr int kPart = 8;
 
 void Patience::wait_out(const Failure& failure) {
   if (is(failure, kBeingScanned) || is(failure, kStartingUp)) return wait_for_its_end(failure);
+  if (is(failure, kAsleep)) {
+    if (++sleeps_ < kSleeps) return;
+    throw Failure(failure.step, kUnstoppable, failure.what(), failure.error, failure.tid);
+  }
   if (!is(failure, kRetry)) throw failure;
   if (++tries_ == kTries) {
     bool of_clone = failure.step == wire::Step::kPlaceTrampoline;

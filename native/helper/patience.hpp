@@ -17,6 +17,9 @@ constexpr char kBeingScanned[] = "being-scanned";
 // The loader is at work: nothing is allocated yet.
 constexpr char kStartingUp[] = "starting-up";
 
+// A thread waits for a disk or a lock in the kernel, and does not stop meanwhile.
+constexpr char kAsleep[] = "asleep";
+
 // A thread does not stop: nothing that stops the target can serve.
 constexpr char kUnstoppable[] = "unstoppable";
 
@@ -35,6 +38,7 @@ class Patience {
   bool verbose_;
   Clock::time_point deadline_;
   std::uint32_t tries_ = 0;
+  std::uint32_t sleeps_ = 0;
   Clock::time_point first_seen_{};
 };
 

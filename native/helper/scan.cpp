@@ -121,6 +121,7 @@ bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome
       return done;
     } catch (const Failure& failure) {
       patience.wait_out(failure);
+      if (is(failure, kAsleep)) require_stoppable(session.options.pid, session.deadline);
     }
   }
 }

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import select
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import glibc_suites
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from provisions import provide
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROGRAMS = REPOSITORY / "fixtures" / "programs"
@@ -177,7 +177,7 @@ def wait_blocked(pid: int) -> None:
 
 def need(program: str, package: str) -> str:
     """Return the path of a program, or skip the test and say what to install."""
-    path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    path = provide(program, package)
     if path is None:
         pytest.skip(f"{program} is not installed (Debian package {package})")
     return path

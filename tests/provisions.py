@@ -1,0 +1,66 @@
+"""Provides what a scene runs: Debian packages and packages of PyPI, if installing is allowed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ALLOWED = "REACHSCAN_INSTALL"
+"""The variable of the environment that allows to install."""
+
+SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/games"
+VENVS = Path(__file__).resolve().parent.parent / "build" / "venvs"
+
+
+def provide(program: str, package: str) -> str | None:
+    """Return the path of a program; installs its Debian package if that is allowed."""
+    path = shutil.which(program, path=SEARCH_PATH)
+    if path is None and os.environ.get(ALLOWED) and os.geteuid() == 0:
+        command = ["apt-get", "install", "-qy", "--no-install-recommends"]
+        _install([*command, "-o", "DPkg::Lock::Timeout=300", *package.split()], package)
+        path = shutil.which(program, path=SEARCH_PATH)
+    return path
+
+
+def python_with(*packages: str) -> str:
+    """Return an interpreter that has packages of PyPI, or skip what needs them."""
+    folder = VENVS / hashlib.sha256(repr((sys.version, packages)).encode()).hexdigest()[:16]
+    python, complete = folder / "bin" / "python", folder / "complete"
+    if complete.exists():
+        return str(python)
+    if not os.environ.get(ALLOWED):
+        pytest.skip(f"{', '.join(packages)} of PyPI: set {ALLOWED}=1 to install it in {VENVS}")
+    shutil.rmtree(folder, ignore_errors=True)
+    _install([sys.executable, "-m", "venv", str(folder)], "a virtual environment")
+    _install([str(python), "-m", "pip", "install", "-q", *packages], ", ".join(packages))
+    complete.touch()
+    return str(python)
+
+
+def _install(command: Sequence[str], what: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with _alarm_put_off():
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=900, env=environment
+        )
+    if done.returncode != 0:
+        pytest.skip(f"{what} cannot be installed: {' '.join(done.stderr.split())[-200:]}")
+
+
+@contextmanager
+def _alarm_put_off() -> Iterator[None]:
+    """Do not count the time against what a scene may take."""
+    left = signal.alarm(0)
+    try:
+        yield
+    finally:
+        signal.alarm(left)

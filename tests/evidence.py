@@ -89,13 +89,13 @@ def look_for(pid: int, blocks: Sequence[tuple[int, int]]) -> Evidence:
     """
     starts, sizes = np.array(blocks, dtype=np.uint64).reshape(-1, 2).T
     found = Evidence([[] for _ in blocks], [0] * len(blocks), mappings_of(pid))
-    with _stopped(pid) as threads:
+    with stopped(pid) as threads:
         for tid in threads:
-            general, vector = _registers(tid, NT_PRSTATUS), _registers(tid, NT_X86_XSTATE)
-            found.stack_pointers.append(int(general[STACK_POINTER]))
-            for _, block, _ in _matches(np.concatenate([general, vector]), starts, sizes):
+            words = registers(tid)
+            found.stack_pointers.append(int(words[STACK_POINTER]))
+            for _, block, _ in _matches(words, starts, sizes):
                 found.registers[block] += 1
-        for address, words in _written_memory(pid, found):
+        for address, words in written_memory(pid, found):
             for index, block, offset in _matches(words, starts, sizes):
                 found.memory[block].append(Hit(address + 8 * index, offset))
     return found
@@ -121,7 +121,7 @@ def _matches(words: Words, starts: Words, sizes: Words) -> Iterator[tuple[int, i
     yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _written_memory(pid: int, found: Evidence) -> Iterator[tuple[int, Words]]:
+def written_memory(pid: int, found: Evidence) -> Iterator[tuple[int, Words]]:
     # /proc/PID/mem reads pages of any protection; the page map says which have pages at all.
     folder = Path(f"/proc/{pid}")
     with (folder / "mem").open("rb", 0) as memory, (folder / "pagemap").open("rb", 0) as page_map:
@@ -158,7 +158,7 @@ def _present(bits: Words, m: Mapping) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def _stopped(pid: int) -> Iterator[list[int]]:
+def stopped(pid: int) -> Iterator[list[int]]:
     tids = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
     seized: list[int] = []
     try:
@@ -175,6 +175,11 @@ def _stopped(pid: int) -> Iterator[list[int]]:
 
 class _Buffer(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def registers(tid: int) -> Words:
+    """Return the general ones of a stopped thread, then the vector registers."""
+    return np.concatenate([_registers(tid, NT_PRSTATUS), _registers(tid, NT_X86_XSTATE)])
 
 
 def _registers(tid: int, kind: int) -> Words:

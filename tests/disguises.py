@@ -1,0 +1,247 @@
+"""Finds words that could mean a block in whatever form, in all memory and registers of a process.
+
+Like `evidence`, which it is built on, it shares nothing with reachscan. Small numbers are distances
+to something by chance, too: so these are looked for also at decoys, addresses near the blocks where
+none begins, and count only if more blocks are hit than decoys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import evidence
+import numpy as np
+from numpy.typing import NDArray
+
+Words = evidence.Words
+Flags = NDArray[np.bool_]
+Flagging = Callable[[Words], Flags]
+DECOYS = (-80, -64, -48, -32, 32, 48, 64, 80)
+"""Distances of decoys from a block."""
+
+_LOW_47, _LOW_48 = np.uint64((1 << 47) - 1), np.uint64((1 << 48) - 1)
+
+
+def _shifted(bits: int) -> Callable[[Words, Words], Words]:
+    return lambda words, _: words >> np.uint64(bits)
+
+
+def _tagged(words: Words, _: Words) -> Words:
+    return np.where(words > _LOW_48, words & _LOW_48, 0)
+
+
+def _boxed(words: Words, _: Words) -> Words:
+    return np.where(words > _LOW_48, words & _LOW_47, 0)
+
+
+def _truncated(words: Words, _: Words) -> Words:
+    exponent = words >> np.uint64(52)
+    fraction = words & np.uint64((1 << 52) - 1) | np.uint64(1 << 52)
+    shift = np.uint64(1023 + 52) - exponent
+    return np.where((exponent > 1023 + 20) & (exponent < 1023 + 52), fraction >> shift, 0)
+
+
+def _relative(words: Words, at: Words) -> Words:
+    return np.where(words != 0, words + at, 0)
+
+
+def _digits_of_30(words: Words, _: Words) -> Words:
+    low, high = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
+    fine = (low < 1 << 30) & (high < 1 << 30) & (high > 0)
+    return np.where(fine, high << np.uint64(30) | low, 0)
+
+
+def _digits_of_15(words: Words, _: Words) -> Words:
+    digits = [words >> np.uint64(16 * i) & np.uint64(0xFFFF) for i in range(4)]
+    fine = np.logical_and.reduce([digit < 1 << 15 for digit in digits]) & (digits[2] > 0)
+    whole = sum((digit << np.uint64(15 * i) for i, digit in enumerate(digits)), start=words * 0)
+    return np.where(fine, whole, 0)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to write down an address."""
+
+    name: str
+    read: Callable[[Words, Words], Words]
+    step: int = 8
+    """At which multiples of bytes such a word may begin."""
+    inside: bool = False
+    """Whether it may mean the inside of a block, too."""
+
+
+FORMS = (
+    Form("pointer", lambda words, _: words, 1, inside=True),
+    Form("tagged in 16 high bits", _tagged, 4, inside=True),
+    Form("boxed in 17 high bits", _boxed, 4),
+    *(Form(f"shifted by {bits}", _shifted(bits), 4, inside=True) for bits in range(1, 5)),
+    Form("double", _truncated, 4),
+    Form("digits of 30 bits", _digits_of_30, 4),
+    Form("digits of 15 bits", _digits_of_15, 2),
+    Form("relative to the word", _relative, 4),
+)
+FROM_BLOCK = "relative to its block"
+FROM_WORD, HALF_FROM_WORD, HALF_FROM_BLOCK = (
+    "relative to the word",
+    "32 bits, from the word",
+    "32 bits, from its block",
+)
+BY_CHANCE = (FROM_WORD, FROM_BLOCK, HALF_FROM_WORD, HALF_FROM_BLOCK)
+"""Small numbers are common."""
+
+
+def _addresses(first: int, step: int, count: int) -> Words:
+    return np.arange(first, first + step * count, step, dtype=np.uint64)
+
+
+@dataclass
+class Found:
+    """What means some blocks."""
+
+    hits: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    """By form: where such words stand, by the number of the block that they mean."""
+    by_chance: Counter[str] = field(default_factory=Counter)
+    """How many decoys such words mean, by form, were there as many as blocks."""
+
+    def beyond_chance(self) -> dict[str, dict[int, list[int]]]:
+        return {form: hits for form, hits in self.hits.items() if len(hits) > self.by_chance[form]}
+
+    def suspects(self) -> set[int]:
+        return {block for hits in self.beyond_chance().values() for block in hits}
+
+
+class _Search:
+    """Looks at pieces of memory for words that mean one of the blocks, or a decoy."""
+
+    def __init__(self, starts: Words, sizes: Words, live: Words, bins: Flagging) -> None:
+        self._starts, self._sizes, self._live, self._bins = starts, sizes, live, bins
+        self._low, self._high = starts[0] - np.uint64(128), starts[-1] + sizes[-1]
+        self.found = Found()
+        near = [starts + np.uint64(distance % (1 << 64)) for distance in DECOYS]
+        self._decoys = np.setdiff1d(np.concatenate(near), live[:, 0])
+        self._decoys_hit: dict[str, set[int]] = {}
+
+    def look(self, address: int, data: bytes, in_use: Flagging) -> None:
+        for form in FORMS:
+            for odd in range(0, 8, form.step):
+                whole = (len(data) - odd) & ~7
+                words = np.frombuffer(data[odd : odd + whole], dtype=np.uint64)
+                at = _addresses(address + odd, 8, len(words))
+                inside = form.inside and (form.name == "pointer" or odd == 0)
+                self._note(form.name, form.read(words, at), at, in_use, inside)
+                if form.read is _relative and odd == 0:
+                    self._note_from_blocks(FROM_BLOCK, words, at, in_use)
+        self._look_at_halves(address, data, in_use)
+
+    def _look_at_halves(self, address: int, data: bytes, in_use: Flagging) -> None:
+        halves = np.frombuffer(data[: len(data) & ~3], dtype=np.int32).astype(np.int64)
+        words = halves.view(np.uint64)
+        at = _addresses(address, 4, len(words))
+        self._note(HALF_FROM_WORD, _relative(words, at), at, in_use, False)
+        self._note_from_blocks(HALF_FROM_BLOCK, words, at, in_use)
+
+    def _note_from_blocks(self, name: str, words: Words, at: Words, in_use: Flagging) -> None:
+        owner = np.searchsorted(self._live[:, 0], at, side="right") - 1
+        if len(at) == 0 or owner[-1] < 0 or self._live[owner[-1], 1] <= at[0]:
+            return
+        start, end = self._live[owner].T
+        # At its end the allocator leaves how large the chunk was while it was free.
+        left = (at == end - np.uint64(8)) & (words == end - start + np.uint64(8))
+        usable = (owner >= 0) & (at < end) & (words != 0) & ~left
+        self._note(name, np.where(usable, start + words, 0), at, in_use, False)
+
+    def _note(self, name: str, values: Words, at: Words, in_use: Flagging, inside: bool) -> None:
+        near = np.flatnonzero((values >= self._low) & (values <= self._high))
+        values, at = values[near], at[near]
+        block = np.searchsorted(self._starts, values, side="right") - 1
+        offset = values - self._starts[block]
+        fine = (block >= 0) & ((offset <= self._sizes[block]) if inside else (offset == 0))
+        if inside:  # bins hold chunks, which begin at the last word of the block before
+            fine &= ~((offset == self._sizes[block] - np.uint64(8)) & self._bins(at))
+        usable = in_use(at[fine])
+        hits = zip(block[fine][usable].tolist(), at[fine][usable].tolist(), strict=True)
+        for number, place in hits:
+            self.found.hits.setdefault(name, {}).setdefault(number, []).append(place)
+        if name not in BY_CHANCE:
+            return
+        at_decoy = np.searchsorted(self._decoys, values)
+        hit = self._decoys[np.minimum(at_decoy, len(self._decoys) - 1)] == values
+        hit[hit] = in_use(at[hit])
+        self._decoys_hit.setdefault(name, set()).update(values[hit].tolist())
+
+    def finish(self) -> Found:
+        """Count decoys that were hit as if there were as many as blocks."""
+        for name, hit in self._decoys_hit.items():
+            self.found.by_chance[name] = -(-len(hit) * len(self._starts) // len(self._decoys))
+        return self.found
+
+
+def look_for(pid: int, blocks: Sequence[tuple[int, int]], live: Words) -> Found:
+    """Return what means `blocks` (address and size, ascending) and is in use.
+
+    Words in the blocks themselves, in free memory of the heap and on dead stacks are not. `live`
+    are the starts and ends of all blocks of the heap, as rows, ascending.
+    """
+    starts, sizes = np.array(blocks, dtype=np.uint64).reshape(-1, 2).T
+    state = evidence.Evidence([], [], evidence.mappings_of(pid))
+    libc = [m for m in state.mappings if Path(m.path).name.startswith("libc.so")]
+    search = _Search(starts, sizes, live, lambda at: _within_any(at, libc))
+    with evidence.stopped(pid) as threads:
+        for tid in threads:
+            words = evidence.registers(tid)
+            state.stack_pointers.append(int(words[evidence.STACK_POINTER]))
+            search.look(0, words.tobytes(), lambda at: np.ones(len(at), dtype=bool))
+        usable = _in_use(state, starts, sizes, live)
+        for address, words in evidence.written_memory(pid, state):
+            if address % 8 == 0:
+                search.look(address, words.tobytes(), usable)
+    return search.finish()
+
+
+def _within_any(at: Words, mappings: Sequence[evidence.Mapping]) -> Flags:
+    inside: Flags = np.zeros(len(at), dtype=bool)
+    for m in mappings:
+        inside |= (at >= m.start) & (at < m.end)
+    return inside
+
+
+def _in_use(state: evidence.Evidence, starts: Words, sizes: Words, live: Words) -> Flagging:
+    heaps = [
+        m
+        for m in state.mappings
+        if np.any((live[:, 0] >= m.start) & (live[:, 0] < m.end))
+        and not any(m.start <= pointer < m.end for pointer in state.stack_pointers)
+    ]
+
+    def within(at: Words, first: Words, last: Words) -> Flags:
+        index = np.searchsorted(first, at, side="right") - 1
+        inside: Flags = (index >= 0) & (at < last[index])
+        return inside
+
+    def usable(at: Words) -> Flags:
+        dead = np.array([state.is_dead(address) for address in at.tolist()], dtype=bool)
+        free = _within_any(at, heaps) & ~within(at, live[:, 0], live[:, 1])
+        fine: Flags = ~(within(at, starts, starts + sizes) | free | dead)
+        return fine
+
+    return usable
+
+
+def places(found: Found, mappings: Sequence[evidence.Mapping], live: Words) -> Iterator[str]:
+    """Describe the hits that count, per form: where most of them are, and one as an example."""
+
+    def place(address: int) -> str:
+        index = int(np.searchsorted(live[:, 0], np.uint64(address), side="right")) - 1
+        if index >= 0 and address < int(live[index, 1]):
+            start, end = live[index].tolist()
+            return f"+{address - start:#x} of blocks of {end - start}"
+        mapping = next((m for m in mappings if m.start <= address < m.end), None)
+        return "a register" if mapping is None else mapping.path or "an anonymous mapping"
+
+    for form, hits in found.beyond_chance().items():
+        where = Counter(place(at[0]) for at in hits.values())
+        said = ", ".join(f"{count} in {path}" for path, count in where.most_common(2))
+        yield f"{len(hits)} {form} (chance {found.by_chance[form]}): {said}"

@@ -1,0 +1,32 @@
+"""The search that verdicts are checked by: whatever means a block, it finds."""
+
+from __future__ import annotations
+
+import disguises
+import numpy as np
+import pytest
+from conftest import StartVictim
+from scans import list_heap
+
+
+@pytest.mark.parametrize("program", ["doubtful", "other_forms"])
+def test_it_finds_each_form(victim: StartVictim, program: str) -> None:
+    target = victim(program)
+    heap = list_heap(target.pid)
+    live = np.stack([heap[:, 0], heap[:, 0] + heap[:, 1]], axis=1)
+    sizes = dict(heap[:, :2].tolist())
+    meant = [scene for scene in target.ready["scenes"] if scene["expected"] != "leak"]
+    for scene in {scene["name"]: scene for scene in meant}.values():  # one of each name
+        address = int(scene["address"], 16)
+        found = disguises.look_for(target.pid, [(address, sizes[address])], live)
+        assert found.hits, f"no word means the block of {scene['name']!r}"
+
+
+def test_it_finds_nothing_that_means_a_lost_block(victim: StartVictim) -> None:
+    target = victim("doubtful")
+    heap = list_heap(target.pid)
+    live = np.stack([heap[:, 0], heap[:, 0] + heap[:, 1]], axis=1)
+    sizes = dict(heap[:, :2].tolist())
+    (lost,) = (s for s in target.ready["scenes"] if s["name"] == "certain")
+    address = int(lost["address"], 16)
+    assert disguises.look_for(target.pid, [(address, sizes[address])], live).hits == {}

@@ -1,0 +1,168 @@
+"""Command line tools that wait for more of their input."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from idle_programs import Processes, Scene
+from programs import program
+from staging import Fed
+from victims import need, wait_until
+
+ROWS = b"".join(b'{"id": %d, "name": "n%d", "tags": ["a", "b"]}\n' % (i, i) for i in range(2000))
+GRAPHS = b"".join(
+    b"digraph g%d { node [shape=box]; subgraph cluster_1 { a -> b; } %s }\n"
+    % (k, b" ".join(b"n%d -> n%d [label=x%d];" % (i, i * 7 % 20, i) for i in range(20)))
+    for k in range(20)
+)
+SAMPLES = struct.pack("<20000h", *(int(i * 37 % 9999) for i in range(20000)))
+PLOT = b"""set terminal svg; set output 'a.svg'; set samples 500
+plot sin(x), cos(x) title 'c'; set terminal dumb; splot x*y; f(x) = a*x; fit f(x) '-' via a
+1 2
+2 4
+3 6
+e
+print "up"
+"""
+GHOST = b"""/Helvetica findfont 20 scalefont setfont 9 9 moveto (hello) show showpage
+1 1 500 { dup string pop } for (up) print flush
+"""
+SHELL = b"cat //a[@i='7']\nxpath count(//a)\nls\ncd //r\ngrep text\necho up\n"
+
+
+@contextmanager
+def full_pipe(package: str, command: list[str]) -> Iterator[Processes]:
+    """Stop a program in the middle of its work: nobody reads its output."""
+    with program([need(command[0], package), *command[1:]], stdout=subprocess.PIPE) as process:
+        tasks = Path(f"/proc/{process.pid}/task")
+
+        def is_full() -> bool:
+            calls = [(task / "syscall").read_text() for task in tasks.iterdir()]
+            return any(call.startswith(("1 0x1 ", "20 0x1 ")) for call in calls)
+
+        wait_until(is_full, "the pipe is full")
+        yield {command[0]: process.pid}
+
+
+def into_full_pipe(package: str, *command: str) -> Scene:
+    return lambda stage: full_pipe(package, [word.replace("{here}", HERE) for word in command])
+
+
+HERE = str(Path(__file__).resolve().parent.parent)
+TOOLS: dict[str, Scene] = {
+    "jq": Fed(
+        "jq",
+        ("jq", "-c", "--unbuffered", "{id, t: .tags[0], n: (.name | ascii_upcase)}"),
+        ROWS,
+        b'"id":1999',
+    ),
+    "dot": Fed("graphviz", ("dot", "-Tsvg"), GRAPHS, b"g0"),
+    "neato": Fed(
+        "graphviz", ("neato", "-Tplain"), GRAPHS.replace(b"digraph", b"graph").replace(b"->", b"--")
+    ),
+    "gnuplot": Fed("gnuplot-nox", ("gnuplot",), PLOT, b"up"),
+    "ghostscript": Fed(
+        "ghostscript",
+        ("gs", "-q", "-sDEVICE=ppmraw", "-dNOPAUSE", "-sOutputFile=page%d"),
+        GHOST,
+        b"up",
+    ),
+    "xmllint": Fed(
+        "libxml2-utils",
+        ("xmllint", "--shell", "/usr/share/mime/packages/freedesktop.org.xml"),
+        SHELL,
+    ),
+    "ffmpeg": Fed(
+        "ffmpeg",
+        (
+            *(
+                "ffmpeg",
+                "-loglevel",
+                "info",
+                "-f",
+                "s16le",
+                "-ar",
+                "8000",
+                "-ac",
+                "1",
+                "-i",
+                "pipe:0",
+            ),
+            *(
+                "-filter_complex",
+                "aecho,showwaves=s=160x120",
+                "-c:v",
+                "mpeg4",
+                "-y",
+                "{folder}/a.mkv",
+            ),
+        ),
+        SAMPLES * 8,
+    ),
+    "sox": Fed(
+        "sox",
+        (
+            "sox",
+            "-t",
+            "raw",
+            "-r",
+            "8000",
+            "-e",
+            "signed",
+            "-b",
+            "16",
+            "-c",
+            "1",
+            "-",
+            "a.wav",
+            "reverb",
+            "pitch",
+            "100",
+        ),
+        SAMPLES * 4,
+    ),
+    "sed": Fed("sed", ("sed", "-u", "-E", "s/([a-z]+)[0-9]+/<\\1>/g; /x$/d"), ROWS, b"tags"),
+    "gpg-agent": Fed(
+        "gpg-agent",
+        ("gpg-agent", "--server", "--homedir", "{folder}"),
+        b"GETINFO version\nHELP\nKEYINFO --list\n",
+        b"OK",
+    ),
+    "sftp-server": Fed(
+        "openssh-sftp-server", ("/usr/lib/openssh/sftp-server",), struct.pack(">IBI", 5, 1, 3)
+    ),
+    "hg cmdserver": Fed(
+        "mercurial",
+        ("hg", "serve", "--cmdserver", "pipe"),
+        b"getencoding\nruncommand\n" + struct.pack(">I", 7) + b"version",
+    ),
+    "svnserve tunnel": Fed("subversion", ("svnserve", "-t"), b"", b"( success"),
+    "find": into_full_pipe("findutils", "find", "/usr", "-name", "*a*", "-printf", "%p %s %u\\n"),
+    "objdump": into_full_pipe(
+        "binutils", "objdump", "-dCl", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"
+    ),
+    "tshark": into_full_pipe("tshark", "tshark", "-G", "fields"),
+    "exiftool": into_full_pipe("libimage-exiftool-perl", "exiftool", "-listx"),
+    "convert": into_full_pipe(
+        "imagemagick",
+        "convert",
+        "-size",
+        "800x800",
+        "plasma:red-blue",
+        "-blur",
+        "3x3",
+        "-font",
+        "DejaVu-Sans",
+        "png:-",
+    ),
+    "cmake": into_full_pipe("cmake", "cmake", "--help-full"),
+    "curl": into_full_pipe("curl", "curl", "-s", "file:///usr/bin/python3.11", "-o", "-"),
+    "zstd": into_full_pipe("zstd", "zstd", "-T2", "-19", "-c", "/usr/lib/x86_64-linux-gnu/libc.a"),
+    "tar": into_full_pipe("tar", "tar", "cf", "-", "/usr/include"),
+    "dpkg-query": into_full_pipe("dpkg", "dpkg-query", "-W", "-f", "${Package} ${Description}\\n"),
+    "apt-cache": into_full_pipe("apt", "apt-cache", "dumpavail"),
+}

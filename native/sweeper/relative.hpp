@@ -47,6 +47,12 @@ class RelativeFilter {
 // Where in which blocks a distance stands, from where it is measured, and whether it is short, long
 // or negative: most numbers are small.
 using Field = uint64_t;
+constexpr unsigned kLengthBit = 1;
+constexpr uint64_t kLengths = 3;
+
+inline Field of_length(Field field, uint64_t length) {
+  return (field & ~(3ull << kLengthBit)) | length << kLengthBit;
+}
 
 // Tells blocks of one size apart by how they begin: with nothing, a number, two of them, a pointer,
 // or something longer. A page of its own need not be there.
@@ -62,8 +68,8 @@ inline uint64_t beginning_of(Range block) {
 inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t distance) {
   constexpr uint64_t kShort = 1024;
   uint64_t length = distance >> 63 != 0 ? 2 : distance < kShort ? 0 : 1;
-  return (block.end - block.start) << 29 ^ beginning_of(block) << 26 ^ offset << 3 ^ length << 1 ^
-         Field { from_word };
+  return (block.end - block.start) << 29 ^ beginning_of(block) << 26 ^ offset << 3 ^
+         length << kLengthBit ^ Field { from_word };
 }
 
 // Whether a word holds nothing but a few printable characters.
@@ -123,16 +129,10 @@ class RelativeFields {
 
   bool empty() const { return !__atomic_load_n(&any_, __ATOMIC_RELAXED); }
 
-  // Without effect if there are too many.
+  // With distances of other lengths at the same place. Without effect if there are too many.
   void add(Field field) {
     if (empty()) __atomic_store_n(&any_, true, __ATOMIC_RELAXED);
-    for (unsigned probe = 0; probe < kMostProbes; ++probe) {
-      Field* at = &row(field, probe)->field;
-      Field seen = __atomic_load_n(at, __ATOMIC_RELAXED);
-      if (seen == 0)
-        __atomic_compare_exchange_n(at, &seen, field, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-      if (seen == 0 || seen == field) return;
-    }
+    for (uint64_t length = 0; length < kLengths; ++length) add_row(of_length(field, length));
   }
 
   // Null if it was not added.
@@ -145,11 +145,19 @@ class RelativeFields {
     return nullptr;
   }
 
-  // Of a field that leads to a block at least once.
+  // Of a field that leads to a block at least once. Where too few are of one length, all count.
   Standing standing(Field field) const {
     const Row* row = find(field);
     if (row == nullptr || row->hits * 2 < row->words) return Standing::kNone;
-    bool sure = row->hits >= kMany && row->hits * 4 >= row->words * 3;
+    if (!is_mostly(row->hits, row->words)) return Standing::kPossible;
+    uint32_t words = 0, hits = 0;
+    for (uint64_t length = 0; length < kLengths; ++length) {
+      const Row* other = find(of_length(field, length));
+      if (other == nullptr) continue;
+      words += other->words;
+      hits += other->hits;
+    }
+    bool sure = row->hits >= kMany || (hits >= kMany && is_mostly(hits, words));
     return sure ? Standing::kSure : Standing::kPossible;
   }
 
@@ -158,6 +166,18 @@ class RelativeFields {
   static constexpr unsigned kRowBits = 16;
   static constexpr unsigned kMostProbes = 32;
   static constexpr uint32_t kMany = 8;
+
+  static bool is_mostly(uint32_t hits, uint32_t words) { return hits * 4 >= words * 3; }
+
+  void add_row(Field field) {
+    for (unsigned probe = 0; probe < kMostProbes; ++probe) {
+      Field* at = &row(field, probe)->field;
+      Field seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+      if (seen == 0)
+        __atomic_compare_exchange_n(at, &seen, field, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+      if (seen == 0 || seen == field) return;
+    }
+  }
 
   Row* row(Field field, unsigned probe) const {
     uint64_t slot = field * kGolden >> (64 - kRowBits);

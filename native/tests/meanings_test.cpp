@@ -105,20 +105,42 @@ CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
       if (!row->has(value)) row->count(value, done++ < hits);
     return fields.standing(field);
   };
-  CHECK(count(1, 1, 0) == RelativeFields::Standing::kPossible);
-  CHECK(count(2, 1, 2) == RelativeFields::Standing::kNone);
-  CHECK(count(3, 7, 0) == RelativeFields::Standing::kPossible);
-  CHECK(count(4, 9, 3) == RelativeFields::Standing::kSure);
-  CHECK(count(5, 9, 4) == RelativeFields::Standing::kPossible);
+  CHECK(count(1 << 6, 1, 0) == RelativeFields::Standing::kPossible);
+  CHECK(count(2 << 6, 1, 2) == RelativeFields::Standing::kNone);
+  CHECK(count(3 << 6, 7, 0) == RelativeFields::Standing::kPossible);
+  CHECK(count(4 << 6, 9, 3) == RelativeFields::Standing::kSure);
+  CHECK(count(5 << 6, 9, 4) == RelativeFields::Standing::kPossible);
   CHECK(!fields.empty());
   for (unsigned i = 0; i < 100; ++i) {
-    fields.find(4)->count(8, false);
-    fields.find(5)->count(8, true);
+    fields.find(4 << 6)->count(8, false);
+    fields.find(5 << 6)->count(8, true);
   }
-  CHECK(fields.standing(4) == RelativeFields::Standing::kSure);
-  CHECK(fields.standing(5) == RelativeFields::Standing::kPossible);
-  CHECK(fields.find(6) == nullptr);
-  CHECK(fields.standing(6) == RelativeFields::Standing::kNone);
+  CHECK(fields.standing(4 << 6) == RelativeFields::Standing::kSure);
+  CHECK(fields.standing(5 << 6) == RelativeFields::Standing::kPossible);
+  CHECK(fields.find(6 << 6) == nullptr);
+  CHECK(fields.standing(6 << 6) == RelativeFields::Standing::kNone);
+}
+
+CASE(few_distances_of_each_length_are_many) {
+  Host host;
+  RelativeFields fields;
+  auto count = [&](sweeper::Field field, uint64_t length, unsigned hits, unsigned misses) {
+    RelativeFields::Row* row = fields.find(sweeper::of_length(field, length));
+    unsigned done = 0;
+    for (uint64_t value = 8; done < hits + misses; value += 8)
+      if (!row->has(value)) row->count(value, done++ < hits);
+  };
+  constexpr sweeper::Field kAll = 1 << 6, kFew = 2 << 6, kSmallNumbers = 3 << 6;
+  for (sweeper::Field field : {kAll, kFew, kSmallNumbers}) {
+    fields.add(field);
+    for (uint64_t length : {0, 1, 2}) count(field, length, field == kFew ? 2 : 3, 0);
+  }
+  count(kSmallNumbers, 0, 0, 9);
+  CHECK(fields.standing(kAll) == RelativeFields::Standing::kSure);
+  CHECK(fields.standing(kFew) == RelativeFields::Standing::kPossible);
+  CHECK(fields.standing(kSmallNumbers) == RelativeFields::Standing::kNone);
+  CHECK(fields.standing(sweeper::of_length(kSmallNumbers, 1)) ==
+        RelativeFields::Standing::kPossible);
 }
 
 }  // namespace

@@ -154,10 +154,10 @@ tree = STRtree(shapes); tree.query(geometry.box(3, 3, 9, 9)); whole = unary_unio
 """
 COLUMNS = """
 import duckdb, polars, pyarrow as pa, pyarrow.compute as pc
-table = pa.table({"k": [i % 50 for i in range(9999)], "s": ["v%d" % i for i in range(9999)]})
-pc.sum(table["k"]); table.group_by("k").aggregate([("s", "count")])
-base = duckdb.connect(); found = base.execute("select k, count(*) from table group by k").fetchall()
-frame = polars.from_arrow(table).lazy().group_by("k").agg(polars.col("s").len()).collect()
+words = pa.table({"k": [i % 50 for i in range(9999)], "s": ["v%d" % i for i in range(9999)]})
+pc.sum(words["k"]); words.group_by("k").aggregate([("s", "count")])
+base = duckdb.connect(); found = base.execute("select k, count(*) from words group by k").fetchall()
+frame = polars.from_arrow(words).lazy().group_by("k").agg(polars.col("s").len()).collect()
 """
 ARCHIVES = """
 import libarchive

@@ -2,11 +2,12 @@
 
 Like `evidence`, which it is built on, it shares nothing with reachscan. Small numbers are distances
 to something by chance, too: so these are looked for also at decoys, addresses near the blocks where
-none begins, and count only if more blocks are hit than decoys.
+none begins, and count only if clearly more blocks are hit than decoys.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -107,7 +108,13 @@ class Found:
     """How many decoys such words mean, by form, were there as many as blocks."""
 
     def beyond_chance(self) -> dict[str, dict[int, list[int]]]:
-        return {form: hits for form, hits in self.hits.items() if len(hits) > self.by_chance[form]}
+        """Return the hits by forms that chance does not explain, by two standard deviations."""
+        chances = self.by_chance
+        return {
+            form: hits
+            for form, hits in self.hits.items()
+            if len(hits) > chances[form] + 2 * math.sqrt(chances[form])
+        }
 
     def suspects(self) -> set[int]:
         return {block for hits in self.beyond_chance().values() for block in hits}

@@ -30,7 +30,7 @@ _IN_WORDS = {
     model.RELATIVE: "there is a word that is its distance from that word or its block",
     model.UNALIGNED: "there is a pointer into it that is not aligned",
     model.NUMBER: "there is a number of a language runtime that is its address",
-    model.STALE_WORD: "only a word points into it that looks left over from a former use of memory",
+    model.STALE_WORD: "only words that look stale point into it",
 }
 
 

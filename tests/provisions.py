@@ -18,17 +18,36 @@ ALLOWED = "REACHSCAN_INSTALL"
 """The variable of the environment that allows to install."""
 
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/games"
+_APT_GET = ("apt-get", "install", "-qy", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300")
+_COMPLETE = ("installed", "triggers-awaited", "triggers-pending")
 VENVS = Path(__file__).resolve().parent.parent / "build" / "venvs"
 
 
 def provide(program: str, package: str) -> str | None:
     """Return the path of a program; installs its Debian package if that is allowed."""
     path = shutil.which(program, path=SEARCH_PATH)
-    if path is None and os.environ.get(ALLOWED) and os.geteuid() == 0:
-        command = ["apt-get", "install", "-qy", "--no-install-recommends"]
-        _install([*command, "-o", "DPkg::Lock::Timeout=300", *package.split()], package)
+    if path is None and _may_install():
+        _install([*_APT_GET, *package.split()], package)
         path = shutil.which(program, path=SEARCH_PATH)
     return path
+
+
+def provide_all(packages: str) -> None:
+    """Install those Debian packages that are missing, or skip what needs them."""
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"]
+    said = subprocess.run([*query, *packages.split()], capture_output=True, text=True, check=False)
+    states = dict(line.split() for line in said.stdout.splitlines())
+    # What waits for triggers is complete; it is so while others are being installed.
+    there = {package for package, state in states.items() if state in _COMPLETE}
+    missing = [package for package in packages.split() if package not in there]
+    if missing and not _may_install():
+        pytest.skip(f"not installed: Debian packages {' '.join(missing)}")
+    if missing:
+        _install([*_APT_GET, *missing], " ".join(missing))
+
+
+def _may_install() -> bool:
+    return bool(os.environ.get(ALLOWED)) and os.geteuid() == 0
 
 
 def python_with(*packages: str) -> str:

@@ -28,6 +28,7 @@ import memcheck
 import numpy as np
 import provisions
 import pytest
+from desktop_programs import DESKTOP
 from idle_programs import COMMANDS, Stage
 from idle_servers import SERVERS
 from language_programs import LANGUAGES
@@ -48,6 +49,7 @@ SCENES = {
     **WEB_SERVERS,
     **SERVICES,
     **TOOLS,
+    **DESKTOP,
 }
 COLUMNS = (
     *("program", "method", "blocks", "definite", "possible", "suspects", "words that mean them"),

@@ -3,6 +3,7 @@
 
 #include "sweeper/candidates.hpp"
 #include "sweeper/disguise.hpp"
+#include "sweeper/narrow.hpp"
 #include "sweeper/packed.hpp"
 #include "sweeper/relative.hpp"
 #include "sweeper/stretches.hpp"
@@ -35,6 +36,7 @@ class Meanings {
         visit(block, form, rank, at, value);
       });
     });
+    if (!narrow_.is_empty()) narrow(start, end, visit);
   }
 
   template <typename Visit>
@@ -108,7 +110,22 @@ class Meanings {
         candidates_(candidates),
         disguises_(hulls, find_pointer_guard(space)),
         packed_(hulls),
+        narrow_(hulls),
         distances_(hulls) {}
+
+  template <typename Visit>
+  void narrow(uint64_t start, uint64_t end, Visit visit) const {
+    auto is_pointer = [this](uint64_t value) { return block_starting_at(value) != 0; };
+    each_word_that(space_, start, end, narrow_, [&](uint64_t word, uint64_t) {
+      each_half(word, [&](uint64_t at, uint64_t value) {
+        uint64_t target = unmarked(block_starting_at(value)), holder = blocks_.block_of(at);
+        if (target == 0) return;
+        Range around = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
+        bool sure = stands_among_pointers(around, at, is_pointer);
+        visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);
+      });
+    });
+  }
 
   // Calls visit(field, target, slot) for what leads to an unmarked block if it is a distance.
   template <typename Visit>
@@ -160,6 +177,7 @@ class Meanings {
   const Candidates& candidates_;
   DisguiseFilter disguises_;
   PackedFilter packed_;
+  NarrowFilter narrow_;
   RelativeFilter distances_;
   RelativeFields fields_;
 };

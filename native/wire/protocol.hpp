@@ -81,7 +81,7 @@ enum Doubt : std::uint32_t {
   kHeldByKernel = 7,  // the kernel may hold a pointer that nobody can read
   kRelative = 8,      // a distance from the word itself, or from the start of its block
   kUnaligned = 9,     // a pointer that begins at any byte: the block is in use, so no leak has this
-  kNumber = 10,       // an address as a number of a language runtime: shifted, in digits, a double
+  kNumber = 10,       // an address as a number: of 32 bits, shifted, in digits, a double
   kStaleWord = 11,    // a word that is left over from a former use of its memory
 };
 

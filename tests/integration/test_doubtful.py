@@ -8,6 +8,7 @@ import pytest
 from conftest import StartVictim
 from scans import recording_of
 from unharmed import METHODS
+from victims import build
 
 from reachscan import model
 
@@ -20,13 +21,15 @@ REASONS = {
     model.STALE_WORD: "stale",
 }
 
+FLAGS = {"narrow_pointers": ["-no-pie"]}
+
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("program", ["doubtful", "other_forms", "recycled"])
+@pytest.mark.parametrize("program", ["doubtful", "other_forms", "recycled", "narrow_pointers"])
 def test_each_word_that_could_stand_for_a_pointer(
     victim: StartVictim, program: str, method: str
 ) -> None:
-    target = victim(program)
+    target = victim(program, command=[str(build(program, FLAGS.get(program, [])))])
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {
         address: REASONS[reason]

@@ -21,7 +21,7 @@ from victims import need, thread_states, wait_blocked, wait_until
 BASE = "xvfb xdotool dbus openbox fonts-dejavu-core"
 QUIET = 0.4
 """Seconds without work after which a program has done what it was asked for."""
-LONGEST_WORK = 20.0
+LONGEST_WORK = 5.0
 PATIENCE = 90.0
 SLOWNESS = 10
 """Of a program that a checker runs."""

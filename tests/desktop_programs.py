@@ -132,12 +132,11 @@ DESKTOP: dict[str, Scene] = {
     "feh": Desktop("feh", "feh picture.png", ("window picture.png", "key Up", "key Down", *CLICK)),
     "inkscape": Desktop("inkscape", "inkscape drawing.svg", ("window drawing.svg", *CLICK)),
     "dia": Desktop("dia", "dia --nosplash", ("window Dia", *CLICK)),
-    "xfig": Desktop("xfig", "xfig", ("window [Xx]fig", *CLICK)),
+    "xfig": Desktop("xfig", "xfig", ("window [Xx]fig", *CLICK), process="xfig.bin"),
     "gnuplot": Desktop(
         "gnuplot-qt",
         "gnuplot -e 'set terminal qt; plot sin(x); pause -1'",
         ("window Gnuplot", *CLICK),
-        process="gnuplot_qt",
     ),
     "gimp": Desktop(
         "gimp",
@@ -173,7 +172,7 @@ DESKTOP: dict[str, Scene] = {
         "lxterminal", "lxterminal --no-remote", ("window .", "type 'seq 500\n'", *CLICK)
     ),
     "sakura": Desktop("sakura", "sakura", ("window .", "type 'seq 500\n'", *CLICK)),
-    "konsole": Desktop("konsole", "konsole", ("window Konsole", "type 'seq 500\n'", *CLICK)),
+    "konsole": Desktop("konsole", "konsole", ("window .", "type 'seq 500\n'", *CLICK)),
     # Sound and films
     "mpv": Desktop("mpv", "mpv --vo=x11 --ao=null --pause picture.png", ("window mpv", "key o")),
     "audacious": Desktop("audacious", "audacious sound.wav", ("window Audacious", *CLICK)),

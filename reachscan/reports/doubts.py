@@ -29,7 +29,7 @@ _IN_WORDS = {
     model.HELD_BY_KERNEL: "the kernel may hold a pointer to it that cannot be read",
     model.RELATIVE: "there is a word that is its distance from that word or its block",
     model.UNALIGNED: "there is a pointer into it that is not aligned",
-    model.NUMBER: "there is a number that is its address, in 32 bits or as language runtimes do",
+    model.NUMBER: "there is a number, of 32 bits or of a language runtime, that is its address",
     model.STALE_WORD: "only words that look stale point into it",
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import documents
 from idle_programs import Processes, Stage
-from programs import await_word, children, program, unprivileged
+from programs import await_word, program, unprivileged
 from provisions import provide_all, python_with
 from victims import need, thread_states, wait_blocked, wait_until
 
@@ -57,25 +57,26 @@ class Desktop:
             command = [*stage.prefix, path, *rest]
             environment |= dict(self.environment)
             output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            quick = {"cwd": stage.folder, "env": environment, **output, **unprivileged()}
+            # An environment of Python may be where only its owner can read it.
+            user = {} if self.of_pypi else unprivileged()
+            quick = {"cwd": stage.folder, "env": environment, **output, **user}
             patience = PATIENCE * (SLOWNESS if stage.prefix else 1)
             with program(command, **quick) as process:
                 for step in self.steps:
                     take(step, environment, patience)
-                    await_quiet(self._find(process.pid))
-                pid = self._find(process.pid)
+                    await_quiet(self._find(process.pid, stage.folder))
+                pid = self._find(process.pid, stage.folder)
                 wait_blocked(pid)
                 yield {Path(first).name: pid}
 
-    def _find(self, parent: int) -> int:
+    def _find(self, started: int, home: Path) -> int:
         if not self.process:
-            return parent
-        family = [parent]
-        for pid in family:
-            if Path(f"/proc/{pid}/comm").read_text().strip() == self.process:
-                return pid
-            family += children(pid)
-        raise AssertionError(f"there is no {self.process} among {family}")
+            return started
+        for pid in processes_of(home):
+            with suppress(OSError):  # it may end just now
+                if Path(f"/proc/{pid}/comm").read_text().strip() == self.process:
+                    return pid
+        raise AssertionError(f"there is no {self.process}")
 
 
 @contextmanager
@@ -110,12 +111,18 @@ def session(home: Path, managed: bool) -> Iterator[dict[str, str]]:
         end_all_of(home)
 
 
-def end_all_of(home: Path) -> None:
-    """End every process of this user: the bus starts some that belong to nobody."""
+def processes_of(home: Path) -> Iterator[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may end just now
             if f"HOME={home}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                os.kill(int(folder.name), signal.SIGKILL)
+                yield int(folder.name)
+
+
+def end_all_of(home: Path) -> None:
+    """End every process of this user: the bus starts some that belong to nobody."""
+    for pid in processes_of(home):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def take(step: str, environment: dict[str, str], patience: float) -> None:

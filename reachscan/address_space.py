@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reachscan import model
-
-DELETED = " (deleted)"
+from reachscan.owners import owners_of
 
 
 class Intervals:
@@ -45,7 +44,7 @@ class AddressSpace:
             np.array([m.end for m in mappings], np.uint64),
         )
         self._mappings = mappings
-        owners = _owners(mappings, modules)
+        owners = owners_of(mappings, modules)
         self.modules = tuple(dict.fromkeys(path for path in owners if path))
         index = {path: i for i, path in enumerate(self.modules)}
         self.module_of = np.array([index.get(path, -1) for path in owners] + [-1], np.int64)
@@ -91,25 +90,3 @@ class AddressSpace:
         """Return which of these mappings (indexes) are writable and belong to a module."""
         found: model.Flags = self._variable[mapping]
         return found
-
-
-def plain_path(path: str) -> str:
-    """Return the path of a mapping without the mark of a deleted file."""
-    return path.removesuffix(DELETED)
-
-
-def _owners(mappings: Sequence[model.Mapping], modules: Sequence[model.Module]) -> list[str]:
-    """Return for each mapping the path of the module that it belongs to, or ''."""
-    executable = [m for m in mappings if m.permissions & model.EXECUTE]
-    known = {plain_path(path) for path in [m.path for m in modules] + [m.path for m in executable]}
-    known -= {path for path in known if not path.startswith("/") and path != "[vdso]"}
-    owners: list[str] = []
-    for i, mapping in enumerate(mappings):
-        path = plain_path(mapping.path)
-        follows = i > 0 and not mapping.path and mappings[i - 1].end == mapping.start
-        # Anonymous memory right behind the writable data of a module is its .bss.
-        if follows and mappings[i - 1].permissions & model.WRITE and mappings[i - 1].path:
-            owners.append(owners[-1] if mapping.permissions & model.WRITE else "")
-        else:
-            owners.append(path if path in known else "")
-    return owners

@@ -20,6 +20,9 @@ Flags: TypeAlias = "NDArray[np.bool_]"
 READ, WRITE, EXECUTE, SHARED = 1, 2, 4, 8
 """Bits of `Mapping.permissions`."""
 
+APART = 16
+"""Another bit: anonymous memory right behind a module that is not its .bss."""
+
 DIRECT = 0xFFFFFFFF
 """`Leaks.parent` of a direct leak."""
 

@@ -17,7 +17,8 @@ from typing import BinaryIO
 from elftools.elf.elffile import ELFFile
 
 from reachscan import debug_files, elf_files, model, target
-from reachscan.address_space import AddressSpace, plain_path
+from reachscan.address_space import AddressSpace
+from reachscan.owners import plain_path
 from reachscan.untrusted_files import Root, UnusableFileError, open_below, open_mapped
 
 _HERE = Path("/")

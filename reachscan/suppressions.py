@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from reachscan import errors, folding, grouping, model
-from reachscan.address_space import AddressSpace, plain_path
+from reachscan.address_space import AddressSpace
 from reachscan.judgement import Rule
+from reachscan.owners import plain_path
 
 DEFAULT = Path(__file__).with_name("default.supp")
 """What runtimes leak once, by design."""

@@ -148,30 +148,44 @@ std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
   return parts;
 }
 
+// Whether it is anonymous memory directly behind another mapping.
+bool follows(const std::vector<MapEntry>& entries, std::size_t i) {
+  return i > 0 && entries[i - 1].end == entries[i].start && is_anonymous(entries[i]);
+}
+
 }  // namespace
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Residence& residence,
-                                   const Memory& memory) {
-  std::vector<abi::Mapping> mappings;
-  std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> files;
+std::vector<std::uint64_t> find_bss_ends(const std::vector<MapEntry>& entries,
+                                         const Residence& residence, const Memory& memory) {
+  std::vector<std::uint64_t> ends;
   ImageMemory touchable{residence, memory};
   ImageSearch images(touchable);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const MapEntry& entry = entries[i];
+    images.begins_at(entry);
+    bool is_bss = follows(entries, i) && entry.start < images.end();
+    ends.push_back(is_bss ? std::min(entry.end, images.end()) : entry.start);
+  }
+  return ends;
+}
+
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
+                                   const std::vector<std::uint64_t>& bss_ends,
+                                   const Residence& residence) {
+  std::vector<abi::Mapping> mappings;
+  std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> files;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const MapEntry& entry = entries[i];
     std::uint32_t flags = own_flags(entry);
     std::uint32_t file = 0;
-    std::uint64_t start = entry.start;
     if ((flags & MappingFlag::kFileBacked) != 0) {
       auto key = std::make_pair(entry.device, entry.inode);
       file = files.emplace(key, static_cast<std::uint32_t>(files.size()) + 1).first->second;
-      images.begins_at(entry);
-    } else if (is_anonymous(entry) && start < images.end() && i > 0 &&
-               entries[i - 1].end == start) {
-      // The kernel may have joined the .bss with what was mapped or allocated right behind it.
-      start = std::min(entry.end, images.end());
+    }
+    std::uint64_t start = bss_ends[i];
+    if (start > entry.start)
       mappings.push_back({entry.start, start, entry.perms, flags | MappingFlag::kFollowsFile,
                           mappings.back().file, 0});
-    }
     if (start < entry.end) mappings.push_back({start, entry.end, entry.perms, flags, file, 0});
   }
   mappings =
@@ -185,16 +199,25 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const R
   });
 }
 
-Payload mappings_record(const std::vector<MapEntry>& entries) {
+Payload mappings_record(const std::vector<MapEntry>& entries,
+                        const std::vector<std::uint64_t>& bss_ends) {
+  Payload rows;
+  std::uint32_t count = 0;
+  auto add = [&](std::uint64_t start, const MapEntry& entry, std::uint64_t end, std::uint32_t perms,
+                 const std::string& path) {
+    if (start == end) return;
+    rows.u64(start).u64(end).u64(entry.offset).u64(entry.inode).u32(perms).str(path);
+    ++count;
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const MapEntry& entry = entries[i];
+    bool apart = follows(entries, i) && (is_file(entries[i - 1]) || bss_ends[i] > entry.start);
+    add(entry.start, entry, bss_ends[i], entry.perms, {});
+    add(bss_ends[i], entry, entry.end, apart ? entry.perms | wire::kApart : entry.perms,
+        entry.path);
+  }
   Payload payload;
-  payload.u32(static_cast<std::uint32_t>(entries.size()));
-  for (const MapEntry& entry : entries)
-    payload.u64(entry.start)
-        .u64(entry.end)
-        .u64(entry.offset)
-        .u64(entry.inode)
-        .u32(entry.perms)
-        .str(entry.path);
+  payload.u32(count).raw(rows.bytes().data(), rows.bytes().size());
   return payload;
 }
 

@@ -11,10 +11,17 @@
 
 namespace reachscan::helper {
 
-std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries, const Residence& residence,
-                                   const Memory& memory);
+// For each mapping, up to where it is the .bss of the module before it: the kernel may have joined
+// that with what was mapped or allocated right behind it. Its start if it is none.
+std::vector<std::uint64_t> find_bss_ends(const std::vector<MapEntry>& entries,
+                                         const Residence& residence, const Memory& memory);
 
-Payload mappings_record(const std::vector<MapEntry>& entries);
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
+                                   const std::vector<std::uint64_t>& bss_ends,
+                                   const Residence& residence);
+
+Payload mappings_record(const std::vector<MapEntry>& entries,
+                        const std::vector<std::uint64_t>& bss_ends);
 
 // One module for each file that is mapped from its beginning and is an ELF image; its build id is
 // read from memory, so the file need not exist any more.

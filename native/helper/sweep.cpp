@@ -30,10 +30,11 @@ const char* phase_name(wire::Phase phase) {
 
 void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, Stream& stream,
            Outcome& outcome, Clock::time_point deadline) {
-  outcome.mappings = mappings_record(snapshot.mappings);
+  std::vector<std::uint64_t> bss_ends =
+      find_bss_ends(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
+  outcome.mappings = mappings_record(snapshot.mappings, bss_ends);
   outcome.modules = modules_record(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
-  std::vector<abi::Mapping> mappings =
-      classify(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
+  std::vector<abi::Mapping> mappings = classify(snapshot.mappings, bss_ends, snapshot.residence);
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
   std::size_t signal_stacks = handles_signals(options.pid) ? threads.size() : 0;

@@ -67,7 +67,8 @@ constexpr Item kConstants[] = {{"VERSION", wire::kVersion},
                                {"READ", wire::kRead},
                                {"WRITE", wire::kWrite},
                                {"EXECUTE", wire::kExecute},
-                               {"SHARED", wire::kShared}};
+                               {"SHARED", wire::kShared},
+                               {"APART", wire::kApart}};
 constexpr Item kHello[] = {{"size", sizeof(wire::Hello)},
                            {"magic", offsetof(wire::Hello, magic)},
                            {"version", offsetof(wire::Hello, version)},

@@ -99,7 +99,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   damage(input, memory);
   heaps::find_interposed_malloc(memory.space(), [](uint32_t) { return false; });
   uint64_t end = 0;
-  for (const abi::Mapping& m : helper::classify(entries, {}, own)) {
+  std::vector<uint64_t> bss_ends = helper::find_bss_ends(entries, {}, own);
+  for (const abi::Mapping& m : helper::classify(entries, bss_ends, {})) {
     // Whatever the image says, the mappings stay in order and apart.
     if (m.start < end || m.end <= m.start) __builtin_trap();
     end = m.end;

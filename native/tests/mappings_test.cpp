@@ -48,7 +48,11 @@ struct SmallLibrary {
   void add_anonymous(uint64_t start, uint64_t end) {
     entries.push_back({start, end, 0, 0, "00:00", kReadWrite, "", helper::Backing::kNothing});
   }
-  abi::Mapping last() { return helper::classify(entries, {}, helper::Memory(getpid())).back(); }
+  std::vector<abi::Mapping> classified() const {
+    std::vector<uint64_t> bss_ends = helper::find_bss_ends(entries, {}, helper::Memory(getpid()));
+    return helper::classify(entries, bss_ends, {});
+  }
+  abi::Mapping last() const { return classified().back(); }
 
   static constexpr uint64_t bss_end = 3 * kPage;
   Memory memory;
@@ -60,8 +64,7 @@ CASE(what_follows_its_data_is_bss) {
   library.add_file(kLibrary, kLibrary + kPage, kReadOnly | wire::kExecute);
   library.add_file(kData, kData + kPage, kReadWrite);
   library.add_anonymous(kData + kPage, kData + 9 * kPage);
-  std::vector<abi::Mapping> mappings =
-      helper::classify(library.entries, {}, helper::Memory(getpid()));
+  std::vector<abi::Mapping> mappings = library.classified();
   CHECK_EQ(mappings.size(), 4u);
   CHECK_EQ(mappings[2].end, kData + SmallLibrary::bss_end);
   CHECK_EQ(mappings[2].flags, uint32_t{abi::kFollowsFile});

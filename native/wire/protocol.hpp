@@ -108,7 +108,13 @@ enum Holder : std::uint32_t {
   kLeakedBlock = 4
 };
 
-enum Permission : std::uint32_t { kRead = 1, kWrite = 2, kExecute = 4, kShared = 8 };
+enum Permission : std::uint32_t {
+  kRead = 1,
+  kWrite = 2,
+  kExecute = 4,
+  kShared = 8,
+  kApart = 16,  // no permission: anonymous memory right behind a module that is not its .bss
+};
 
 enum RegionKind : std::uint32_t { kProgramBreak = 1, kThreadHeap = 2, kMapped = 3 };
 

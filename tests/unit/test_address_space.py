@@ -55,6 +55,18 @@ def test_bases() -> None:
     assert space.bases == {f"/nowhere/{i}.so": START + i * STEP for i in range(3)}
 
 
+@pytest.mark.parametrize(
+    ("permissions", "owner"), [(3, "/nowhere/0.so"), (3 | model.APART, None), (1, None)]
+)
+def test_what_lies_right_behind_the_data_of_a_module(permissions: int, owner: str | None) -> None:
+    data = model.Mapping(START, START + 0x1000, 0, 1, 3, "/nowhere/0.so")
+    behind = model.Mapping(START + 0x1000, START + 0x2000, 0, 0, permissions, "")
+    further = behind._replace(start=START + 0x2000, end=START + 0x3000)
+    space = AddressSpace([data, behind, further], [model.Module(START, data.path, b"")])
+    assert space.module_of_address(START + 0x1800) == owner
+    assert space.module_of_address(START + 0x2800) is None
+
+
 def name_all(rec: model.Recording) -> None:
     addresses = np.array([m.start + 8 for m in rec.mappings], np.uint64)
     assert symbols.name_addresses(rec, addresses, live=False).names == {}

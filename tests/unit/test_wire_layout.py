@@ -63,7 +63,7 @@ def test_constants(native: Layout, name: str) -> None:
     assert native["constants"][name] == getattr(wire, name)
 
 
-@pytest.mark.parametrize("name", ["DIRECT", "READ", "WRITE", "EXECUTE", "SHARED"])
+@pytest.mark.parametrize("name", ["DIRECT", "READ", "WRITE", "EXECUTE", "SHARED", "APART"])
 def test_constants_of_the_model(native: Layout, name: str) -> None:
     assert native["constants"][name] == getattr(model, name)
 

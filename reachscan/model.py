@@ -292,6 +292,8 @@ class Recording(NamedTuple):
         sightings: words in another form that mean the block, or what owns it.
         word_owners: what `Reference.index` means.
         confirmation: what came of scanning several times, None if it was once.
+        absent: (start, end) of memory where nothing was ever written, long stretches only;
+            None if the stream does not tell.
     """
 
     target: Target
@@ -314,6 +316,7 @@ class Recording(NamedTuple):
     sightings: tuple[Sighting, ...] = ()
     word_owners: tuple[WordOwner, ...] = ()
     confirmation: Confirmation | None = None
+    absent: tuple[tuple[int, int], ...] | None = None
 
     @property
     def leaks(self) -> Leaks:

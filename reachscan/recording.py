@@ -121,6 +121,7 @@ class _Decoder:
             sightings=tuple(_sighting(*row) for row in rows[wire.SIGHTINGS]),
             confirmation=self._confirmation(),
             word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
+            absent=self._absent(),
         )
 
     def _names(self) -> dict[int, model.Name] | None:
@@ -138,6 +139,11 @@ class _Decoder:
     def _block(self) -> model.Block | None:
         block = self._single.get(wire.BLOCK)
         return None if block is None else model.Block(**block)
+
+    def _absent(self) -> tuple[tuple[int, int], ...] | None:
+        if wire.ABSENT not in self._single:
+            return None
+        return tuple((row.start, row.end) for row in self._rows[wire.ABSENT])
 
     def _confirmation(self) -> model.Confirmation | None:
         body = self._single.get(wire.CONFIRMATION)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from reachscan import grouping, model, wire
     from reachscan.confirming import Confirmer
+    from reachscan.private_memory import PrivateMemory
     from reachscan.saving import StreamKeeper
 
 LARGE = 500_000
@@ -66,6 +67,7 @@ class ScanResult(NamedTuple):
 
     Attributes:
         folded: `folding` if there is anything to fold.
+        memory: what the private memory of the process is, None if the stream does not tell.
         candidates: index of a group -> structs that its blocks could be, the likeliest first.
         review: which groups count, None if all do because nobody said which do not.
         save_error: why the raw stream could not be kept, None if it was or was not wanted.
@@ -75,6 +77,7 @@ class ScanResult(NamedTuple):
     folded: grouping.Folding | None
     save_error: errors.OutputError | None = None
     review: Review | None = None
+    memory: PrivateMemory | None = None
     candidates: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 
     @property
@@ -301,7 +304,22 @@ def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
     if FOLD not in dict(snapshot.phases):
         took = time.monotonic_ns() - begin
         snapshot = snapshot._replace(phases=(*snapshot.phases, (FOLD, took)))
-    return ScanResult(recording._replace(snapshot=snapshot), folded)
+    return _with_memory(ScanResult(recording._replace(snapshot=snapshot), folded))
+
+
+def _with_memory(result: ScanResult) -> ScanResult:
+    """Add how much of the process the search for leaks covers, and a warning if that is little."""
+    from reachscan import private_memory
+
+    recording = result.recording
+    memory = private_memory.private_memory(recording)
+    if memory is None or not result.is_about_leaks:
+        return result
+    said = [warning.code for warning in recording.warnings]
+    if memory.hides_heaps and private_memory.WARNING not in said:
+        more = private_memory.warning(recording, memory)
+        recording = recording._replace(warnings=(*recording.warnings, more))
+    return result._replace(recording=recording, memory=memory)
 
 
 def _complete(

@@ -23,7 +23,7 @@ MAX_PAYLOAD = 64 << 20
 TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
 DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
-CONFIRMATION, SIGHTINGS = 24, 25
+CONFIRMATION, SIGHTINGS, ABSENT = 24, 25, 26
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -113,6 +113,7 @@ RECORDS: dict[int, c.Construct] = {
     CHAIN: _REFERENCES,
     SIGHTINGS: Rows(form=U32, about=U64, **_REFERENCE),
     WORD_OWNERS: Rows(first=U32, count=U32, tid=U32),
+    ABSENT: Rows(start=U64, end=U64),
     CONFIRMATION: _struct(
         every_ns=U64,
         pauses_ns=List(U64),
@@ -134,6 +135,7 @@ MOST_ROWS = {
     MAPPINGS: 1 << 20,
     MODULES: 1 << 20,
     THREADS: 1 << 22,
+    ABSENT: 1 << 20,
 }
 """No stream has more rows of these: the helper sends no more, and the kernel allows no more."""
 

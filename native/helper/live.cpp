@@ -112,7 +112,7 @@ class LiveScan {
     snapshot.residence = copy_->residence();
     snapshot.unforked_left_out = copy_->left_out();
     snapshot.phases.push_back({"copy", Clock::now() - began});
-    Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}};
+    Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}, {}};
     sweep(snapshot, options_, {task, looked_ ? &suspects_ : nullptr}, stream_, outcome, deadline_);
     if (last && !outcome.result.busy) {
       warn();

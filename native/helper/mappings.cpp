@@ -221,6 +221,17 @@ Payload mappings_record(const std::vector<MapEntry>& entries,
   return payload;
 }
 
+Payload absent_record(const Residence& residence) {
+  // The others count as if something was there.
+  constexpr std::size_t kMost = 1 << 20;
+  std::size_t count = std::min(residence.absent.size(), kMost);
+  Payload payload;
+  payload.u32(static_cast<std::uint32_t>(count));
+  for (std::size_t i = 0; i < count; ++i)
+    payload.u64(residence.absent[i].start).u64(residence.absent[i].end);
+  return payload;
+}
+
 Payload modules_record(const std::vector<MapEntry>& entries, const Residence& residence,
                        const Memory& memory) {
   ImageMemory touchable{residence, memory};

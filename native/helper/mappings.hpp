@@ -23,6 +23,8 @@ std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
 Payload mappings_record(const std::vector<MapEntry>& entries,
                         const std::vector<std::uint64_t>& bss_ends);
 
+Payload absent_record(const Residence& residence);
+
 // One module for each file that is mapped from its beginning and is an ELF image; its build id is
 // read from memory, so the file need not exist any more.
 Payload modules_record(const std::vector<MapEntry>& entries, const Residence& residence,

@@ -116,6 +116,7 @@ void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::u
 void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, Stream& stream) {
   stream.record(wire::kMappings, outcome.mappings);
   stream.record(wire::kModules, outcome.modules);
+  stream.record(wire::kAbsent, outcome.absent);
   stream.record(wire::kThreads, threads_record(pid, snapshot.threads));
   stream.record(wire::kWordOwners, word_owners_record(snapshot.words));
   stream.record(wire::kSnapshot, snapshot_record(snapshot, outcome));

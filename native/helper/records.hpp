@@ -20,6 +20,7 @@ struct Outcome {
   std::uint32_t attempts;
   Payload mappings;
   Payload modules;
+  Payload absent;
   SweepResult result;
 };
 

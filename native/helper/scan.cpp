@@ -135,7 +135,7 @@ void scan_by(Method method, const std::string& reason, const Session& session) {
   if (method != Method::kCopy) plan.site = find_trampoline_site(pid, session.memory);
   abi::QuiesceHint hint{};
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {
-    Outcome outcome{name_of(method), reason, number, {}, {}, {}};
+    Outcome outcome{name_of(method), reason, number, {}, {}, {}, {}};
     if (attempt_patiently(plan, session, outcome)) return;
     if (!outcome.result.busy) continue;  // they did not come out
     hint = outcome.result.hint;

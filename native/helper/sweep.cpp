@@ -33,6 +33,7 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
   std::vector<std::uint64_t> bss_ends =
       find_bss_ends(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
   outcome.mappings = mappings_record(snapshot.mappings, bss_ends);
+  outcome.absent = absent_record(snapshot.residence);
   outcome.modules = modules_record(snapshot.mappings, snapshot.residence, snapshot.clone->memory());
   std::vector<abi::Mapping> mappings = classify(snapshot.mappings, bss_ends, snapshot.residence);
   std::vector<abi::Thread> threads;

@@ -51,7 +51,8 @@ constexpr Item kRecords[] = {{"TARGET", wire::kTarget},
                              {"CHAIN", wire::kChain},
                              {"WORD_OWNERS", wire::kWordOwners},
                              {"CONFIRMATION", wire::kConfirmation},
-                             {"SIGHTINGS", wire::kSightings}};
+                             {"SIGHTINGS", wire::kSightings},
+                             {"ABSENT", wire::kAbsent}};
 constexpr Item kPhases[] = {{"freeze", wire::kFreeze}, {"quiesce", wire::kQuiesce},
                             {"clone", wire::kClone},   {"enumerate", wire::kEnumerate},
                             {"mark", wire::kMark},     {"collect", wire::kCollect}};

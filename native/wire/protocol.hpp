@@ -69,6 +69,7 @@ enum RecordType : std::uint32_t {
                        // u64 recent, u64 recent_bytes; added by Python, which scans repeatedly
   kSightings = 25,     // u32 n, n x { u32 form, u64 about, a row of References }: words in another
                        // form that mean the block that was asked about, or what owns it
+  kAbsent = 26,        // u32 n, n x { u64 start, u64 end }: where nothing was ever written
 };
 
 // Why a leak may be none: what was found is not taken for a pointer, but could be one.

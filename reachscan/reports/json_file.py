@@ -8,6 +8,7 @@ from typing import Any
 
 from reachscan import grouping, histograms, model
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
+from reachscan.private_memory import PrivateMemory
 from reachscan.reports import Selection, doubts
 from reachscan.reports.wording import instant
 from reachscan.review import by_rule
@@ -54,6 +55,7 @@ def _frame(result: ScanResult) -> dict[str, Any]:
         "version": VERSION,
         **facts(recording),
         "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
+        "memory": _memory(result.memory),
         "leaks": _leaks(result),
         "confirmation": _confirmation(recording.confirmation),
         "counted": result.counted._asdict(),
@@ -139,6 +141,20 @@ def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
         "pause_us": snapshot.pause_ns // 1000,
         "started": instant(started),
         "phases_us": {name: ns // 1000 for name, ns in phases.items()},
+    }
+
+
+def _memory(memory: PrivateMemory | None) -> dict[str, Any] | None:
+    if memory is None:
+        return None
+    return {
+        "bytes": memory.total,
+        "heap_bytes": memory.heap,
+        **{f"{kind}_bytes": amount for kind, amount in memory.rest.items()},
+        "largest": [
+            {**part._asdict(), "start": f"{part.start:#x}", "end": f"{part.end:#x}"}
+            for part in memory.largest
+        ],
     }
 
 

@@ -56,7 +56,7 @@ def _summary(result: ScanResult, shown: int) -> str:
     suppressed = review.tallies[SUPPRESSED] if review else NOTHING
     known = review.tallies[KNOWN] if review and review.baseline else None
     possible_leaks, possible_bytes = result.possible
-    confirmed = recording.confirmation
+    confirmed, memory = recording.confirmation, result.memory
     return line(
         event="scan",
         pid=recording.target.pid,
@@ -65,6 +65,8 @@ def _summary(result: ScanResult, shown: int) -> str:
         pause_us=recording.snapshot.pause_ns // 1000,
         heap_allocations=totals.allocations,
         heap_bytes=totals.bytes,
+        private_bytes=memory.total if memory else None,
+        private_heap_bytes=memory.heap if memory else None,
         leaks=totals.leaked,
         leaked_bytes=totals.leaked_bytes,
         direct=totals.direct,

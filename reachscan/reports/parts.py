@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reachscan import model
+from reachscan import model, private_memory
 from reachscan.reports import Style
 from reachscan.reports.wording import count, duration, printable, size, wrap
 
 if TYPE_CHECKING:
     from reachscan import grouping
+    from reachscan.scanning import ScanResult
 
 WIDTH = 100
 _DUMP_ROW = 16
+_KINDS_OF_MEMORY = {
+    private_memory.ANONYMOUS: "anonymous",
+    private_memory.MODULE: "data of modules",
+    private_memory.STACK: "stacks",
+    private_memory.FILE: "mapped files",
+}
 
 
 def paragraph(text: str, what: str, style: Style) -> Iterator[str]:
@@ -63,6 +70,23 @@ def confirmation(recording: model.Recording) -> str:
         f"{duration(confirmed.every_ns / 1e9)} apart"
         + f"; left out: {', '.join(left_out)}"
         * bool(left_out)
+    )
+
+
+def rest_of_memory(result: ScanResult) -> str:
+    """Return what the private memory is besides heap, if that is most of it; or nothing."""
+    memory = result.memory
+    if memory is None or memory.heap * 2 >= memory.total:
+        return ""
+    kinds = [
+        f"{size(memory.rest[kind])} {what}"
+        for kind, what in _KINDS_OF_MEMORY.items()
+        if memory.rest[kind]
+    ]
+    largest = [f"{size(part.bytes)} at {part.start:#x}" for part in memory.largest]
+    return (
+        "the rest of the memory was searched for pointers, not for leaks: "
+        f"{', '.join(kinds)} (largest: {', '.join(largest)})"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from reachscan import model
+from reachscan import model, private_memory
 from reachscan.judgement import KNOWN, SUPPRESSED, Review
 from reachscan.reports import Selection, Style, doubts, parts, plain
 from reachscan.reports.parts import WIDTH
@@ -41,6 +41,7 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
         counts = result.counted.allocations
         yield from parts.paragraph(_headline(result), "headline" if counts else "good", style)
         yield from parts.paragraph(f"{_split(recording)}; {parts.how(recording)}", "dim", style)
+        yield from parts.paragraph(parts.rest_of_memory(result), "dim", style)
         yield from parts.paragraph(parts.confirmation(recording), "dim", style)
         yield from parts.paragraph(_possible(result), "warning", style)
         yield ""
@@ -49,8 +50,10 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
             yield ""
             yield from _blocks(result)
     else:
-        yield from parts.paragraph(_no_leaks(recording), "good", style)
+        covered = result.memory is None or not result.memory.hides_heaps
+        yield from parts.paragraph(_no_leaks(result), "good" if covered else "headline", style)
         yield from parts.paragraph(parts.how(recording), "dim", style)
+        yield from parts.paragraph(parts.rest_of_memory(result), "dim", style)
         yield from parts.paragraph(parts.confirmation(recording), "dim", style)
     yield from parts.warnings(recording, style)
 
@@ -60,9 +63,18 @@ def _headline(result: ScanResult) -> str:
     leaks = f"{count(totals.leaked, 'leaked block')}, {size(totals.leaked_bytes)}"
     others = _others(result.review)
     if others and not result.counted.allocations:
-        return f"{parts.who(recording)}: no leaks that count: {leaks}, {others}"
+        return f"{parts.who(recording)}: no leaks that count: {leaks}, {others}{_covered(result)}"
     of = f"of {totals.allocations} allocated{parts.allocators(recording)}"
-    return f"{parts.who(recording)}: {leaks}, {of}" + (f"; {others}" if others else "")
+    others = f"; {others}" if others else ""
+    return f"{parts.who(recording)}: {leaks}, {of}{others}{_covered(result)}"
+
+
+def _covered(result: ScanResult) -> str:
+    """Return how much of the memory was searched for leaks, to be added to a headline."""
+    if result.memory is None:
+        return ""
+    heap = f"{private_memory.heap_owner(result.recording)} is {size(result.memory.heap)}"
+    return f"; {heap} of {size(result.memory.total)} of private memory"
 
 
 def _others(review: Review | None) -> str:
@@ -88,11 +100,11 @@ def _possible(result: ScanResult) -> str:
     return f"of these, {count(leaks, 'block')} ({size(amount)}) only possibly leaked" * (leaks > 0)
 
 
-def _no_leaks(recording: model.Recording) -> str:
-    totals = recording.totals
+def _no_leaks(result: ScanResult) -> str:
+    recording, totals = result.recording, result.recording.totals
     return (
         f"{parts.who(recording)}: no leaks: {count(totals.allocations, 'block')}, "
-        f"{size(totals.bytes)}, all reachable{parts.allocators(recording)}"
+        f"{size(totals.bytes)}, all reachable{parts.allocators(recording)}{_covered(result)}"
     )
 
 

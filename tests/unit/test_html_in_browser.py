@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from browser import Page, chromium
 from scans import run_cli
-from streams import CODE, CONSTANTS, HEAP_START, Leak, Stream
+from streams import CODE, CONSTANTS, HEAP_START, MAPPINGS, Leak, Stream
 
-from reachscan import model
+from reachscan import model, wire
 
+POOL = 0x7F10_0000_0000
 HOSTILE = "</script><script>hacked=1</script><img src=x onerror=hacked=2><b>bold</b>"
 VTABLES = {CONSTANTS + 8 * (i + 1): f"N3app5Kind{i}E" for i in range(3)}
 LEAKS = [
@@ -74,6 +75,19 @@ def test_it_shows_the_totals(page: Page, tmp_path: Path) -> None:
         report["leaks"]["sizes"]
     )
     assert not page.complaints()
+
+
+def test_it_shows_how_much_of_the_memory_is_heap(page: Page, tmp_path: Path) -> None:
+    pool = model.Mapping(POOL, POOL + (1 << 30), 0, 0, model.READ | model.WRITE, "")
+    absent = wire.encode(wire.ABSENT, [])
+    for more, good in (((), True), ((pool,), False)):
+        report = show(page, tmp_path, Stream(mappings=(*MAPPINGS, *more), extra=absent))
+        assert (report["warnings"] == []) == good
+        text = page.run("document.body.innerText")
+        total = "1.3 GiB" if more else "256.0 MiB"
+        assert f"The heap is 256.0 MiB of {total} of private memory" in text
+        assert ("1.0 GiB anonymous, 8.0 KiB data of modules" in text) == bool(more)
+        assert (page.run("document.getElementById('summary').className") == "good") == good
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -41,15 +41,19 @@ const count = (number, what) => `${exact(number)} ${what}${number === 1 ? "" : "
 // The head of the page
 
 function showHead() {
-  const { target, leaks, heap, snapshot } = report;
+  const { target, leaks, heap, memory, snapshot } = report;
   byId("title").append(target.name, " ", make("small", "", `pid ${target.pid}`));
   const summary = byId("summary");
   if (!leaks.allocations) {
-    summary.className = "good";
+    if (!report.warnings.some(({ code }) => code === "memory-outside-heap")) summary.className = "good";
     summary.append(`No leaks: all ${count(heap.allocations, "block")}, ${size(heap.bytes)}, can be reached.`);
   } else {
     const doubt = leaks.possible_allocations ? `, ${exact(leaks.possible_allocations)} of them only possibly` : "";
     summary.append(`${count(leaks.allocations, "block")} of heap memory that nothing points to any more${doubt}.`);
+  }
+  if (memory) {
+    summary.append(` The heap is ${size(memory.heap_bytes)} of ${size(memory.bytes)} of private memory;`,
+      " the rest was searched for pointers, not for leaks.");
   }
   fact("leaked", size(leaks.bytes), count(leaks.allocations, "block"));
   fact("direct", size(leaks.direct_bytes), count(leaks.direct_allocations, "lost block"));
@@ -75,8 +79,15 @@ function showWarnings() {
   byId("warnings").hidden = !report.warnings.length;
 }
 
+// What was searched for pointers, not for leaks.
+function restOf(memory) {
+  const kinds = { anonymous: "anonymous", module: "data of modules", stack: "stacks", file: "mapped files" };
+  const amounts = Object.entries(kinds).map(([kind, what]) => [memory[`${kind}_bytes`], what]);
+  return amounts.filter(([bytes]) => bytes).map(([bytes, what]) => `${size(bytes)} ${what}`).join(", ");
+}
+
 function showCapture() {
-  const { target, snapshot } = report;
+  const { target, snapshot, memory } = report;
   const list = byId("capture").querySelector("dl");
   const phases = Object.entries(snapshot.phases_us).map(([name, us]) => `${name} ${time(us)}`);
   const rows = [
@@ -88,6 +99,7 @@ function showCapture() {
     ["method", snapshot.reason ? `${snapshot.method}: ${snapshot.reason}` : snapshot.method],
     ["paused for", time(snapshot.pause_us)],
     ["steps", phases.join(", ")],
+    ["rest of memory", memory && restOf(memory)],
     ["baseline", report.baseline?.source],
     ["complete", report.complete ? "yes" : "no: some memory was not seen, as the warnings say"],
   ];

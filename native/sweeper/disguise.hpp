@@ -23,13 +23,15 @@ struct Band {
 // A cheap test that few words pass, and none fails that is worth a closer look.
 class DisguiseFilter {
  public:
-  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard) : hull_(hulls), guard_(guard) {}
+  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard)
+      : hull_(hulls), low_digits_(in_digits(hulls.low)), guard_(guard) {}
 
   bool passes(uint64_t value) const {
     bool odd =
         value % heaps::kGranule == 8 || value % heaps::kPage == 0 || value != untagged(value);
     return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
-           kIntegers.contains(value) || kDoubles.contains(value) || kBoxes.contains(value);
+           low_digits_.contains(value) || kIntegers.contains(value) || kDoubles.contains(value) ||
+           kBoxes.contains(value);
   }
 
   bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
@@ -47,8 +49,8 @@ class DisguiseFilter {
                       ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
                       (value != bare);
     return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
-                         kIntegers.contain(value) | kDoubles.contain(value) |
-                         kBoxes.contain(value));
+                         low_digits_.contain(value) | kIntegers.contain(value) |
+                         kDoubles.contain(value) | kBoxes.contain(value));
   }
 
   // Calls visit(form, address) for each way to read a word. Of a number, only the start of a block
@@ -84,6 +86,18 @@ class DisguiseFilter {
   static constexpr unsigned kBoxBits = 64 - kAddressBits;
   static constexpr Band kBoxes{0xfff8ull << 48, (0x1ffffull << kAddressBits) - (0xfff8ull << 48)};
 
+  // Low addresses in two digits, for which a closer look needs more than the word: see
+  // python_int.hpp. Less than two are in half a word.
+  static Band in_digits(heaps::Range range) {
+    constexpr uint64_t kLeast = 1ull << kDigitBits, kEnd = 1ull << 32;
+    auto digits = [](uint64_t address) {
+      return address >> kDigitBits << 32 | (address & (kLeast - 1));
+    };
+    uint64_t start = range.start < kLeast ? kLeast : range.start;
+    uint64_t end = range.end < kEnd ? range.end : kEnd;
+    return start < end ? Band{digits(start), digits(end - 1) - digits(start) + 1} : Band{0, 0};
+  }
+
   static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
 
   // glibc xors stack and frame pointers in a jmp_buf with a secret, and rotates them.
@@ -102,6 +116,7 @@ class DisguiseFilter {
   }
 
   HullTest hull_;
+  Band low_digits_;
   uint64_t guard_;
 };
 

@@ -5,6 +5,7 @@
 #include "sweeper/disguise.hpp"
 #include "sweeper/narrow.hpp"
 #include "sweeper/packed.hpp"
+#include "sweeper/python_int.hpp"
 #include "sweeper/relative.hpp"
 #include "sweeper/stretches.hpp"
 #include "sweeper/words.hpp"
@@ -35,6 +36,7 @@ class Meanings {
       of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
         visit(block, form, rank, at, value);
       });
+      as_python_int(at, visit);
     });
     if (!narrow_.is_empty()) narrow(start, end, visit);
   }
@@ -113,13 +115,21 @@ class Meanings {
         narrow_(hulls),
         distances_(hulls) {}
 
+  // Nothing but the object of a number looks like one: so it is as good as a pointer.
+  template <typename Visit>
+  bool as_python_int(uint64_t at, Visit visit) const {
+    uint64_t block = unmarked(block_starting_at(python_int_at(space_, at)));
+    if (block != 0) visit(block, wire::kNumber, kInUse, at, heaps::word(at));
+    return block != 0;
+  }
+
   template <typename Visit>
   void narrow(uint64_t start, uint64_t end, Visit visit) const {
     auto is_pointer = [this](uint64_t value) { return block_starting_at(value) != 0; };
     each_word_that(space_, start, end, narrow_, [&](uint64_t word, uint64_t) {
       each_half(word, [&](uint64_t at, uint64_t value) {
         uint64_t target = unmarked(block_starting_at(value)), holder = blocks_.block_of(at);
-        if (target == 0) return;
+        if (target == 0 || (at == word && as_python_int(at, visit))) return;
         Range around = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
         bool sure = stands_among_pointers(around, at, is_pointer);
         visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);

@@ -13,6 +13,7 @@ using sweeper::DisguiseFilter;
 
 constexpr heaps::Hulls kHulls{{0x5555'0000'0000, 0x5556'0000'0000},
                               {0x7ff0'0000'0000, 0x7fff'0000'0000}};
+constexpr heaps::Hulls kLow{{0x3000'0000, 0x7000'0000}, {0x3000'0000, 0x7000'0000}};
 constexpr uint64_t kGuard = 0x8b5c'21f0'93d7'4e66;
 
 uint64_t mangled(uint64_t pointer) {
@@ -41,11 +42,23 @@ CASE(pointers_in_disguise_pass_and_plain_words_do_not) {
     CHECK(!filter.passes(value));
 }
 
+// Two digits of 30 bits; one is a word like any other.
+CASE(low_addresses_in_digits_pass) {
+  Host host;
+  DisguiseFilter filter(kLow, kGuard);
+  CHECK(filter.passes(1ull << 32));
+  CHECK(filter.passes(1ull << 32 | 0x1230));
+  CHECK(filter.passes(1ull << 32 | 0x2fff'fff0));
+  CHECK(!filter.passes(1ull << 32 | 0x3000'0000));
+  CHECK(!filter.passes(2ull << 32));
+  CHECK(!filter.passes(0x3000'1230));
+}
+
 // Words around every border, and any.
 CASE(many_words_at_once_are_judged_as_one_by_one) {
   std::mt19937_64 random(1);
   Host host;
-  for (const heaps::Hulls& hulls : {kHulls, heaps::Hulls{kHulls.high, kHulls.high}}) {
+  for (const heaps::Hulls& hulls : {kHulls, heaps::Hulls{kHulls.high, kHulls.high}, kLow}) {
     host.control.wide_words = 0;
     const DisguiseFilter narrow(hulls, kGuard);
     host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
@@ -53,12 +66,13 @@ CASE(many_words_at_once_are_judged_as_one_by_one) {
     for (unsigned round = 0; round < 5000; ++round) {
       uint64_t words[64];
       for (uint64_t& word : words) {
-        const heaps::Range& hull = random() % 2 == 0 ? kHulls.low : kHulls.high;
+        const heaps::Range& hull = random() % 2 == 0 ? hulls.low : hulls.high;
         uint64_t base[] = {hull.start, hull.end, hull.start + random() % (hull.end - hull.start),
                            random()};
         word = base[random() % 4] + random() % 33 - 16;
         if (random() % 4 == 0) word = mangled(word);
         if (random() % 4 == 0) word |= random() << 48;
+        if (random() % 4 == 0) word = word >> 30 << 32 | (word & 0x3fff'ffff);
       }
       auto at = reinterpret_cast<uint64_t>(words);
       unsigned lines = 1 + random() % 8;

@@ -21,15 +21,26 @@ REASONS = {
     model.STALE_WORD: "stale",
 }
 
-FLAGS = {"narrow_pointers": ["-no-pie"]}
+LOW = "-no-pie"
+PROGRAMS = {
+    "doubtful": ("doubtful",),
+    "other_forms": ("other_forms",),
+    "recycled": ("recycled",),
+    "narrow_pointers": ("narrow_pointers", LOW),
+    "python_ints": ("python_ints",),
+    # The heap follows: below 1 GiB, mostly, and above.
+    "python_ints, low": ("python_ints", LOW),
+    "python_ints, above 1 GiB": ("python_ints", LOW, "-Wl,-Ttext-segment=0x50000000"),
+}
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("program", ["doubtful", "other_forms", "recycled", "narrow_pointers"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_each_word_that_could_stand_for_a_pointer(
     victim: StartVictim, program: str, method: str
 ) -> None:
-    target = victim(program, command=[str(build(program, FLAGS.get(program, [])))])
+    name, *flags = PROGRAMS[program]
+    target = victim(name, command=[str(build(name, flags))])
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {
         address: REASONS[reason]

@@ -73,9 +73,8 @@ def rows_of(name: str, pid: int, truth: Truth) -> list[str]:
         share = 100 * (1 - counts["missed"] / len(lost))
         reasons = Counter(report["groups"][found[a]["group"]]["reason"] for a in set(found) - lost)
         others = f"{reasons['stale-word']} of {report['heap']['allocations'] - len(lost)}"
-        columns = (name, method, len(lost), counts["definite"], counts["possible"])
-        columns += (counts["missed"], f"{share:.2f} %", others)
-        rows.append(" | ".join(map(str, columns)))
+        numbers = (len(lost), counts["definite"], counts["possible"], counts["missed"])
+        rows.append(" | ".join(map(str, (name, method, *numbers, f"{share:.2f} %", others))))
         missed = [(int(a), int(s)) for a, s, _ in truth if int(a) not in found]
         if missed and method == METHODS[0]:
             causes = Holders(pid, missed, lost | set(found)).causes().most_common(MOST_CAUSES)

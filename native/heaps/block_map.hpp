@@ -243,6 +243,19 @@ class BlockMap {
     each(visit, [](const uint64_t* pair) { return pair[0]; });
   }
 
+  // The same for marked ones that begin in a part of one region.
+  template <typename Visit>
+  void each_marked_in(Range part, Visit visit) const {
+    const Cluster* cluster = cluster_of(part.start);
+    for (uint64_t base = part.start & ~(kSpan - 1); base < part.end; base += kSpan) {
+      const uint64_t* pair = cluster->pair(base);
+      for (uint64_t starts = pair[0] & pair[1]; starts != 0; starts &= starts - 1) {
+        uint64_t start = base + static_cast<unsigned>(__builtin_ctzll(starts)) * kGranule;
+        if (part.contains(start)) visit(start);
+      }
+    }
+  }
+
   // To be called once, when all regions are known and all blocks added: sorts the regions and
   // notes, for every 64 KiB, the last start before it, so that no look-up searches far.
   void finish() {

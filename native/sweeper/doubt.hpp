@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sweeper/collect.hpp"
+#include "sweeper/lookalikes.hpp"
 #include "sweeper/meanings.hpp"
 #include "sweeper/put_aside.hpp"
 #include "sweeper/roots.hpp"
@@ -27,9 +28,12 @@ class SecondLook {
   }
 
   // Looks through everything reachable, and at what is not.
-  void look(Roots& roots, const PutAside& put_aside) {
+  void look(Roots& roots, const PutAside& put_aside, const Lookalikes& lookalikes) {
     put_aside.each_unmarked(
         [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
+    lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
+      suggest(block, stale_word(slot, value));
+    });
     look_at_roots(roots);
     look_at_heap();
     for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);
@@ -199,19 +203,14 @@ class SecondLook {
   SpinLock lock_;
 };
 
-inline std::size_t count_unmarked(const BlockMap& blocks) {
-  std::size_t unmarked = 0;
-  blocks.each_unmarked([&](uint64_t) { ++unmarked; });
-  return unmarked;
-}
-
 // Sends all leaks. `roots` and `blocks` are marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                               const PutAside& put_aside, LeakWriter& writer) {
-  std::size_t unmarked = count_unmarked(blocks);
-  if (unmarked == 0) return;
-  SecondLook second(space, blocks, unmarked);
-  second.look(roots, put_aside);
+  if (count_unmarked(blocks) == 0) return;
+  Lookalikes lookalikes(space, blocks);
+  lookalikes.doubt(roots);
+  SecondLook second(space, blocks, count_unmarked(blocks));
+  second.look(roots, put_aside, lookalikes);
   second.collect(writer);
 }
 

@@ -5,6 +5,7 @@
 #include "sweeper/emit.hpp"
 #include "sweeper/shapes.hpp"
 #include "sweeper/types.hpp"
+#include "sweeper/word_kinds.hpp"
 
 namespace reachscan::sweeper {
 
@@ -14,6 +15,7 @@ class KindTable {
       : space_(space),
         blocks_(blocks),
         types_(space),
+        words_(space, blocks),
         kinds_(static_cast<Kind*>(map_memory(kSlots * sizeof(Kind)))) {}
 
   void add(uint64_t block) {
@@ -49,8 +51,6 @@ class KindTable {
   static constexpr std::size_t kSlots = 1u << kSlotBits;
   static constexpr uint32_t kBatch = 2048;
   static constexpr unsigned kKeyWords = 4;
-  // What a word is, where its value says nothing; mappings follow.
-  static constexpr uint64_t kPlain = 0, kHeapPointer = 1, kFirstMapping = 2;
 
   struct Key {
     uint64_t size;
@@ -83,18 +83,8 @@ class KindTable {
     key.arena = region_ != nullptr ? region_->arena : 0;
     key.shape = shape_of(space_, blocks_, block, key.size, 0);
     for (unsigned i = 0; i < kKeyWords && 8 * (i + 1) <= key.size; ++i)
-      key.words[i] = kind_of_word(heaps::word(block + 8 * i), i == 0);
+      key.words[i] = words_.of(heaps::word(block + 8 * i), i == 0);
     return key;
-  }
-
-  // Code, and constants that a block begins with (its vtable), tell one kind from another.
-  uint64_t kind_of_word(uint64_t value, bool first) const {
-    if (blocks_.may_point(value) && blocks_.block_of(value) != 0) return kHeapPointer;
-    const abi::Mapping* m = value < heaps::kPage ? nullptr : space_.find(value);
-    if (m == nullptr || (m->flags & (abi::kFileBacked | abi::kFollowsFile)) == 0) return kPlain;
-    bool constant = (m->perms & wire::kWrite) == 0 && (m->perms & wire::kRead) != 0;
-    if ((m->perms & wire::kExecute) != 0 || (first && constant)) return value;
-    return kFirstMapping + static_cast<uint64_t>(m - space_.begin());
   }
 
   Kind& enter(Key key, uint64_t block) {
@@ -143,6 +133,7 @@ class KindTable {
   const Space& space_;
   const BlockMap& blocks_;
   TypeNames types_;
+  WordKinds words_;
   Kind* kinds_;
   std::size_t used_ = 0;
   uint64_t last_alone_ = 0;  // a large one may hold many references, one after the other

@@ -114,11 +114,12 @@ void count_kinds(const Scan& scan) {
   kinds.send();
 }
 
-// What was asked about is a block that no pointer leads to. All that is reachable is marked.
-void answer_about_candidate(const Scan& scan, KindTable& kinds, uint64_t block) {
-  begin_phase(wire::kCollect);
+// What was asked about is a block that no pointer leads to, or only stale ones. All else that is
+// reachable is marked.
+void answer_about_candidate(const Scan& scan, const Lookalikes& lookalikes, KindTable& kinds,
+                            uint64_t block) {
   SecondLook second(scan.space, scan.blocks, count_unmarked(scan.blocks));
-  second.look(scan.roots, scan.put_aside);
+  second.look(scan.roots, scan.put_aside, lookalikes);
   send_block(scan.blocks, control()->query, !second.is_lost(block));
   send_sighting(scan.blocks, second, kinds, block);
   kinds.add_alone(block);
@@ -130,10 +131,16 @@ void answer_about_candidate(const Scan& scan, KindTable& kinds, uint64_t block) 
 void explain(const Scan& scan) {
   uint64_t block = scan.blocks.block_of(control()->query);
   if (block == 0) return send_block(scan.blocks, control()->query, false);
-  begin_phase(wire::kMark);
+  mark_all(scan);
+  begin_phase(wire::kCollect);
+  Lookalikes lookalikes(scan.space, scan.blocks);
+  lookalikes.doubt(scan.roots);
   KindTable& kinds = new_kinds(scan);
+  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
+  scan.blocks.each_marked([&](uint64_t marked) { scan.blocks.clear_mark(marked); });
   ChainSearch search(scan.space, scan.blocks, scan.put_aside, kinds, scan.walker.totals.blocks);
-  if (!search.find(scan.roots, block)) return answer_about_candidate(scan, kinds, block);
+  if (!search.find(scan.roots, block))
+    return answer_about_candidate(scan, lookalikes, kinds, block);
   send_block(scan.blocks, control()->query, true);
   kinds.add_alone(block);
   kinds.send();
@@ -143,9 +150,12 @@ void find_references(const Scan& scan) {
   mark_all(scan);
   uint64_t block = scan.blocks.block_of(control()->query);
   if (block == 0) return send_block(scan.blocks, control()->query, false);
+  begin_phase(wire::kCollect);
+  Lookalikes lookalikes(scan.space, scan.blocks);
+  lookalikes.doubt(scan.roots);
   KindTable& kinds = new_kinds(scan);
   send_references(scan.space, scan.roots, scan.blocks, kinds, block);
-  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, kinds, block);
+  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
   send_block(scan.blocks, control()->query, true);
   kinds.add_alone(block);
   kinds.send();

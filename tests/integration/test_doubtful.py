@@ -55,6 +55,11 @@ def test_each_word_that_could_stand_for_a_pointer(
     assert len(said) == sum(scene["expected"] != "live" for scene in target.ready["scenes"])
 
 
+@pytest.mark.parametrize("method", ("clone", "copy", "track"))
+def test_what_looks_like_leaks_and_hangs_on_an_odd_word(victim: StartVictim, method: str) -> None:
+    test_each_word_that_could_stand_for_a_pointer(victim, "lookalikes", method)
+
+
 def test_no_more_possible_signal_stacks_than_threads(victim: StartVictim) -> None:
     target = victim("signal_stack")
     leaks = recording_of(target.pid).leaks

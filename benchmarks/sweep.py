@@ -20,7 +20,7 @@ FLOORS = {
     "tree-sequential": ["lsan"],
     "list-random": ["chase"],
     "buffers": ["lsan", "read"],
-    "fragmented": ["tree"],
+    "fragmented": ["lsan", "tree"],
     "arenas": ["tree"],
     "pools": ["tree"],
 }

@@ -145,11 +145,11 @@ class RelativeFields {
     return nullptr;
   }
 
-  // Of a field that leads to a block at least once. Where too few are of one length, all count.
+  // Of a field that leads to a block at least once. Where too few are of one length, all count; and
+  // if those leave no doubt, other numbers of this length do not rule it out.
   Standing standing(Field field) const {
     const Row* row = find(field);
-    if (row == nullptr || row->hits * 2 < row->words) return Standing::kNone;
-    if (!is_mostly(row->hits, row->words)) return Standing::kPossible;
+    if (row == nullptr) return Standing::kNone;
     uint32_t words = 0, hits = 0;
     for (uint64_t length = 0; length < kLengths; ++length) {
       const Row* other = find(of_length(field, length));
@@ -157,8 +157,10 @@ class RelativeFields {
       words += other->words;
       hits += other->hits;
     }
-    bool sure = row->hits >= kMany || (hits >= kMany && is_mostly(hits, words));
-    return sure ? Standing::kSure : Standing::kPossible;
+    bool all_are_sure = hits >= kMany && is_mostly(hits, words);
+    if (row->hits * 2 < row->words) return all_are_sure ? Standing::kPossible : Standing::kNone;
+    if (!is_mostly(row->hits, row->words)) return Standing::kPossible;
+    return row->hits >= kMany || all_are_sure ? Standing::kSure : Standing::kPossible;
   }
 
  private:

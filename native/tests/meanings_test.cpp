@@ -130,12 +130,17 @@ CASE(few_distances_of_each_length_are_many) {
     for (uint64_t value = 8; done < hits + misses; value += 8)
       if (!row->has(value)) row->count(value, done++ < hits);
   };
-  constexpr sweeper::Field kAll = 1 << 6, kFew = 2 << 6, kSmallNumbers = 3 << 6;
+  constexpr sweeper::Field kAll = 1 << 6, kFew = 2 << 6, kSmallNumbers = 3 << 6, kMixed = 4 << 6;
   for (sweeper::Field field : {kAll, kFew, kSmallNumbers}) {
     fields.add(field);
     for (uint64_t length : {0, 1, 2}) count(field, length, field == kFew ? 2 : 3, 0);
   }
   count(kSmallNumbers, 0, 0, 9);
+  fields.add(kMixed);
+  count(kMixed, 0, 2, 3);
+  for (uint64_t length : {1, 2}) count(kMixed, length, 12, 0);
+  CHECK(fields.standing(kMixed) == RelativeFields::Standing::kPossible);
+  CHECK(fields.standing(sweeper::of_length(kMixed, 1)) == RelativeFields::Standing::kSure);
   CHECK(fields.standing(kAll) == RelativeFields::Standing::kSure);
   CHECK(fields.standing(kFew) == RelativeFields::Standing::kPossible);
   CHECK(fields.standing(kSmallNumbers) == RelativeFields::Standing::kNone);

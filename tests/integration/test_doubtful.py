@@ -39,7 +39,7 @@ PROGRAMS = {
 def test_each_word_that_could_stand_for_a_pointer(
     victim: StartVictim, program: str, method: str
 ) -> None:
-    name, *flags = PROGRAMS[program]
+    name, *flags = PROGRAMS.get(program, (program,))
     target = victim(name, command=[str(build(name, flags))])
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {

@@ -50,7 +50,7 @@ fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each 
 	    -max_len=256 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target || exit 1; \
 	done
 	REACHSCAN_FUZZ_SECONDS=$(FUZZ_SECONDS) REACHSCAN_TEST_SECONDS=$$((2 * $(FUZZ_SECONDS) + 60)) \
-	  python -m pytest tests/unit/test_fuzzed_input.py
+	  python -m pytest tests/unit/recording/test_fuzzed_input.py
 
 lint: $(READY)  ## check style, types and formatting
 	ruff check $(PYTHON_SOURCES)

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 from measure import heading, row
 
-from reachscan import model, wire, wire_columns
-from reachscan.containers import SHAPES
+from reachscan.naming.containers import SHAPES
+from reachscan.recording import model, wire, wire_columns
 
 HEAP, HEAP_SIZE = 0x5555_0000_0000, 1 << 40
 LIBRARY, LIBRARY_SIZE = 0x7F00_0000_0000, 1 << 24

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from reachscan.errors import ReachscanError
 
 if TYPE_CHECKING:
-    from reachscan.scanning import Options, ScanResult, load, scan
+    from reachscan.result import ScanResult
+    from reachscan.scanning import Options, load, scan
 
 __version__ = "0.1.0"
 

@@ -1,5 +1,5 @@
 """`python -m reachscan` is `reachscan`."""
 
-from reachscan.cli import main
+from reachscan.cli.main import main
 
 main()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from reachscan import model
+    from reachscan.recording import model
 
 
 class Tally(NamedTuple):

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from reachscan import errors, helper, processes, target
-from reachscan.helper import LEAKS, Question
-from reachscan.judgement import COUNTS, Review, Tally
+from reachscan import errors
+from reachscan.capture import helper, processes, target
+from reachscan.capture.helper import LEAKS, Question
+from reachscan.result import ScanResult
 
 # The rest is imported where it is needed: what reads the stream while the helper is at work, and
 # what takes long to load only if there are leaks, or if somebody asked for it.
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from reachscan import grouping, model, wire
-    from reachscan.confirming import Confirmer
-    from reachscan.private_memory import PrivateMemory
-    from reachscan.saving import StreamKeeper
+    from reachscan.recording import model, wire
+    from reachscan.recording.confirm import Confirmer
+    from reachscan.recording.save import StreamKeeper
 
 LARGE = 500_000
 """From a heap of so many blocks, leaks take as long to collect as the libraries to load."""
@@ -62,92 +61,6 @@ class Options(NamedTuple):
     question: Question = LEAKS
 
 
-class ScanResult(NamedTuple):
-    """A recording and how its leaks fold.
-
-    Attributes:
-        folded: `folding` if there is anything to fold.
-        memory: what the private memory of the process is, None if the stream does not tell.
-        candidates: index of a group -> structs that its blocks could be, the likeliest first.
-        review: which groups count, None if all do because nobody said which do not.
-        save_error: why the raw stream could not be kept, None if it was or was not wanted.
-    """
-
-    recording: model.Recording
-    folded: grouping.Folding | None
-    save_error: errors.OutputError | None = None
-    review: Review | None = None
-    memory: PrivateMemory | None = None
-    candidates: Mapping[int, tuple[str, ...]] = MappingProxyType({})
-
-    @property
-    def holds_something(self) -> bool:
-        """Whether there is anything to report: leaks, live blocks or an answer."""
-        return self.folded is not None
-
-    @property
-    def folding(self) -> grouping.Folding:
-        """How the leaks fold."""
-        if self.folded:
-            return self.folded
-        from reachscan import folding
-
-        return folding.fold(self.recording, {}, {})
-
-    @property
-    def is_about_leaks(self) -> bool:
-        """Whether leaks were searched, and not the heap or one block looked at."""
-        return self.recording.kinds is None and self.recording.block is None
-
-    @property
-    def counted(self) -> Tally:
-        """What counts: all leaks but those that are suppressed, or known from a baseline."""
-        if self.review:
-            return self.review.tallies[COUNTS]
-        return Tally(self.recording.totals.leaked, self.recording.totals.leaked_bytes)
-
-    @property
-    def counts_definite(self) -> bool:
-        """Whether anything counts that is leaked for certain."""
-        from reachscan import model
-
-        if self.review:
-            counting = self.folding.reason[self.review.standing == COUNTS]
-            return bool((counting == model.DEFINITE).any())
-        return bool((self.recording.leaks.reason == model.DEFINITE).any())
-
-    @property
-    def groups_counted(self) -> int:
-        """How many groups count; those are the first ones."""
-        if self.review:
-            return int((self.review.standing == COUNTS).sum())
-        return len(self.folding.example)
-
-    @property
-    def possible(self) -> tuple[int, int]:
-        """Allocations and bytes of the leaks that are only possible."""
-        from reachscan import model
-
-        leaks = self.recording.leaks
-        sizes = leaks.size[leaks.reason != model.DEFINITE]
-        return len(sizes), int(sizes.sum())
-
-    def groups(self, limit: int, rows: int = 20) -> list[grouping.Group]:
-        """Return the largest groups, largest first.
-
-        Args:
-            limit: how many at most.
-            rows: how many rows of its histogram and of its tree each has at most; those that sum
-                up the rest come on top.
-        """
-        from reachscan import folding
-
-        found = folding.groups(self.recording, self.folding, limit, rows)
-        for i in self.candidates.keys() & set(range(len(found))):
-            found[i] = found[i]._replace(candidates=self.candidates[i])
-        return found
-
-
 def scan(
     process: int | str, options: Options | None = None, on_progress: Progressed | None = None
 ) -> ScanResult:
@@ -181,8 +94,8 @@ def load(path: Path, on_progress: Progressed | None = None) -> ScanResult:
         OutputError: the file cannot be read.
         ReachscanError: it is none of ours, damaged, or tells of a scan that failed.
     """
-    from reachscan import wire
-    from reachscan.recording import decode
+    from reachscan.recording import wire
+    from reachscan.recording.decode import decode
 
     try:
         with path.open("rb") as file:
@@ -197,7 +110,7 @@ def _keeper(path: Path | None) -> Iterator[StreamKeeper | None]:
     if path is None:
         yield None
         return
-    from reachscan.saving import StreamKeeper
+    from reachscan.recording.save import StreamKeeper
 
     keeper = StreamKeeper(path)
     try:
@@ -219,7 +132,7 @@ def _record(
 def _decoded(
     frames: Iterator[wire.Frame], keeper: StreamKeeper | None, on_progress: Progressed | None
 ) -> model.Recording:
-    from reachscan.recording import decode
+    from reachscan.recording.decode import decode
 
     frames = _loading_meanwhile(frames)
     return decode(keeper.keep(frames) if keeper else frames, on_progress)
@@ -230,7 +143,7 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
 
     Not before: marking takes all processors, collecting mostly one.
     """
-    from reachscan import wire
+    from reachscan.recording import wire
 
     large = False
     for frame in frames:
@@ -238,13 +151,13 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
         if frame.type == wire.HEAP:
             large = large or wire.parse(frame).allocations > LARGE
         elif large and frame.type == wire.PROGRESS and wire.parse(frame).phase == wire.COLLECT:
-            from reachscan import analysis, columns, symbols  # noqa: F401
+            from reachscan import analyse  # noqa: F401
 
 
 def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confirmer:
-    from reachscan.confirming import Confirmer
-    from reachscan.lifetime import Lifetime
-    from reachscan.recording import decode
+    from reachscan.capture.lifetime import Lifetime
+    from reachscan.recording.confirm import Confirmer
+    from reachscan.recording.decode import decode
 
     confirmer = Confirmer(round(options.confirm_every * 1e9))
     end = time.monotonic() + (options.timeout or math.inf)
@@ -294,10 +207,10 @@ def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
     begin = time.monotonic_ns()
     if recording.some_leaks or recording.kinds or recording.block:
         # Most of this takes longer to load than a scan without leaks.
-        from reachscan import analysis
+        from reachscan import analyse
 
         begin = time.monotonic_ns()
-        recording, folded = analysis.analyse(recording, live=live)
+        recording, folded = analyse.analyse(recording, live=live)
     elif recording.names is None:
         recording = recording._replace(names={})
     snapshot = recording.snapshot
@@ -309,7 +222,7 @@ def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
 
 def _with_memory(result: ScanResult) -> ScanResult:
     """Add how much of the process the search for leaks covers, and a warning if that is little."""
-    from reachscan import private_memory
+    from reachscan.naming import private_memory
 
     recording = result.recording
     memory = private_memory.private_memory(recording)

@@ -16,8 +16,8 @@
 #include "heaps/glibc/params.hpp"
 #include "heaps/glibc/quiet.hpp"
 #include "heaps/glibc/thread_caches.hpp"
-#include "heaps/glibc/threads.hpp"
 #include "heaps/glibc/version.hpp"
+#include "libc/threads.hpp"
 
 namespace reachscan::heaps::glibc {
 

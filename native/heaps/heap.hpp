@@ -10,7 +10,7 @@
 
 #include <initializer_list>
 
-#include "heaps/block_map.hpp"
+#include "memory/block_map.hpp"
 
 namespace reachscan::heaps {
 

@@ -4,11 +4,11 @@
 #include <optional>
 #include <thread>
 
-#include "helper/copy.hpp"
-#include "helper/patience.hpp"
-#include "helper/seen_threads.hpp"
-#include "helper/settle.hpp"
-#include "helper/sweep.hpp"
+#include "helper/capture/copy.hpp"
+#include "helper/capture/seen_threads.hpp"
+#include "helper/capture/settle.hpp"
+#include "helper/stop/retry_policy.hpp"
+#include "helper/sweep/sweep.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -109,8 +109,8 @@ class LiveScan {
     copy_->complete();
     snapshot.clone = copy_->build();
     snapshot.mappings = copy_->mappings();
-    snapshot.residence = copy_->residence();
-    snapshot.unforked_left_out = copy_->left_out();
+    snapshot.resident_pages = copy_->resident_pages();
+    snapshot.dontfork_left_out = copy_->left_out();
     snapshot.phases.push_back({"copy", Clock::now() - began});
     Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}, {}};
     sweep(snapshot, options_, {task, looked_ ? &suspects_ : nullptr}, stream_, outcome, deadline_);
@@ -135,7 +135,7 @@ class LiveScan {
   void read_target(MemoryCopy& copy, Snapshot& snapshot) {
     pid_t pid = options_.pid;
     std::vector<std::uint64_t>& words = snapshot.words.values;
-    KernelHeld held = look_at_kernel_held(pid, memory_);
+    KernelRoots held = look_at_kernel_roots(pid, memory_);
     std::vector<SeenThread> before = see_threads(pid);
     if (settler_) {
       settler_->settle(copy);
@@ -146,7 +146,7 @@ class LiveScan {
     for (const auto* threads : {&before, &after})
       for (const SeenThread& thread : *threads)
         words.insert(words.end(), thread.arguments.begin(), thread.arguments.end());
-    snapshot.add_kernel_held(held, look_at_kernel_held(pid, memory_));
+    snapshot.add_kernel_roots(held, look_at_kernel_roots(pid, memory_));
     combine_threads(before, after, copy, snapshot);
   }
 

@@ -3,10 +3,10 @@
 // to read the target's memory.
 #pragma once
 
-#include "helper/memory.hpp"
 #include "helper/options.hpp"
+#include "helper/stop/wait.hpp"
 #include "helper/stream.hpp"
-#include "helper/wait.hpp"
+#include "helper/target/memory.hpp"
 
 namespace reachscan::helper {
 

@@ -6,10 +6,10 @@
 
 #include "helper/failure.hpp"
 #include "helper/fault_injection.hpp"
-#include "helper/memory_room.hpp"
 #include "helper/options.hpp"
 #include "helper/scan.hpp"
 #include "helper/stream.hpp"
+#include "helper/target/memory_limits.hpp"
 
 int main(int argc, char** argv) {
   using namespace reachscan::helper;

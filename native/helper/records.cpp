@@ -3,7 +3,7 @@
 #include <ctime>
 #include <vector>
 
-#include "helper/process.hpp"
+#include "helper/target/process.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -59,13 +59,13 @@ void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result
     stream.warning("unreadable-memory",
                    std::to_string(result.unreadable_pages) +
                        " pages of writable memory could not be read and counted as zeros");
-  if (snapshot.unforked_left_out > 0)
+  if (snapshot.dontfork_left_out > 0)
     stream.warning("incomplete-memory",
-                   std::to_string(snapshot.unforked_left_out) +
+                   std::to_string(snapshot.dontfork_left_out) +
                        " bytes that only the program itself can read, or that it keeps from its "
                        "clones and are too many, were not searched; what only they point to is "
                        "reported as a possible leak");
-  if (result.unreadable_pages > 0 || snapshot.unforked_left_out > 0)
+  if (result.unreadable_pages > 0 || snapshot.dontfork_left_out > 0)
     doubt_all_leaks(result, wire::kUnreadableMemory, stream);
 }
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "helper/inject.hpp"
-#include "helper/snapshot.hpp"
+#include "helper/capture/snapshot.hpp"
 #include "helper/stream.hpp"
+#include "helper/sweep/inject.hpp"
 
 namespace reachscan::helper {
 

@@ -12,17 +12,17 @@
 #include <string_view>
 #include <thread>
 
-#include "helper/clonable.hpp"
-#include "helper/control_groups.hpp"
-#include "helper/expected_pause.hpp"
+#include "helper/capture/clone_preconditions.hpp"
+#include "helper/capture/expected_pause.hpp"
+#include "helper/capture/snapshot.hpp"
 #include "helper/live.hpp"
-#include "helper/patience.hpp"
-#include "helper/pause_limit.hpp"
-#include "helper/process.hpp"
 #include "helper/records.hpp"
-#include "helper/snapshot.hpp"
-#include "helper/sweep.hpp"
-#include "helper/tracer_thread.hpp"
+#include "helper/stop/pause_limit.hpp"
+#include "helper/stop/retry_policy.hpp"
+#include "helper/stop/tracer_thread.hpp"
+#include "helper/sweep/sweep.hpp"
+#include "helper/target/control_groups.hpp"
+#include "helper/target/process.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -114,13 +114,13 @@ bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome)
 
 bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome& outcome) {
   send_progress(session.stream, wire::kFreeze, 0, 0);
-  for (Patience patience(session.options.verbose, session.deadline);;) {
+  for (RetryPolicy retry_policy(session.options.verbose, session.deadline);;) {
     try {
       bool done = false;
       run_as_tracer([&] { done = attempt(plan, session, outcome); });
       return done;
     } catch (const Failure& failure) {
-      patience.wait_out(failure);
+      retry_policy.wait_out(failure);
       if (is(failure, kAsleep)) require_stoppable(session.options.pid, session.deadline);
     }
   }
@@ -128,8 +128,8 @@ bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome
 
 void scan_by(Method method, const std::string& reason, const Session& session) {
   pid_t pid = session.options.pid;
-  bool looks_for_unforked = false;
-  SnapshotPlan plan{method, {}, nullptr, &session.limit, &looks_for_unforked, [&session] {
+  bool looks_for_dontfork = false;
+  SnapshotPlan plan{method, {}, nullptr, &session.limit, &looks_for_dontfork, [&session] {
                       session.stream.wake_reader();
                     }};
   if (method != Method::kCopy) plan.site = find_trampoline_site(pid, session.memory);

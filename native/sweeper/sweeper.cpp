@@ -4,13 +4,13 @@
 
 #include "heaps/glibc.hpp"
 #include "heaps/interposed.hpp"
-#include "sweeper/answer.hpp"
-#include "sweeper/doubt.hpp"
-#include "sweeper/kinds.hpp"
-#include "sweeper/mark_reachable.hpp"
-#include "sweeper/suspects.hpp"
+#include "sweeper/leaks/doubt.hpp"
+#include "sweeper/leaks/kinds.hpp"
+#include "sweeper/leaks/suspects.hpp"
+#include "sweeper/queries/answer.hpp"
+#include "sweeper/roots/mark_reachable.hpp"
 #ifndef REACHSCAN_HOSTED
-#include "sweeper/runtime.hpp"
+#include "sweeper/blob/runtime.hpp"
 #endif
 
 namespace reachscan::sweeper {
@@ -90,8 +90,8 @@ void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
   mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.walker.totals);
   if (control()->only_suspects == 0) return;
-  Team team(scan.blocks, scan.put_aside);
-  spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, team));
+  SharedWorklist worklist(scan.blocks, scan.put_aside);
+  spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, worklist));
 }
 
 void collect(const Scan& scan) {

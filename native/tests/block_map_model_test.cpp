@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "heaps/block_map.hpp"
 #include "hosted.hpp"
+#include "memory/block_map.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -181,7 +181,7 @@ void mark_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
 }
 
 // While blocks are put off, all answers are the same; and each is given back once.
-void put_off_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
+void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   std::map<uint64_t, uint64_t> expected;  // ends by starts
   for (int i = 0; i < 500; ++i) {
     uint64_t value = heap.value(model);
@@ -189,8 +189,7 @@ void put_off_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
     if (cluster == nullptr) continue;
     uint64_t block = model.block_of(value);
     bool fresh = block != 0 && !model.live[block].marked;
-    CHECK_EQ(blocks.put_off<false>(*cluster, value | heaps::kElsewhere),
-             fresh ? block + kGranule : 0);
+    CHECK_EQ(blocks.grey<false>(*cluster, value | heaps::kElsewhere), fresh ? block + kGranule : 0);
     if (!fresh) continue;
     model.live[block].marked = true;
     expected[block] = model.live[block].end;
@@ -199,7 +198,7 @@ void put_off_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   std::map<uint64_t, uint64_t> given;
   for (const abi::Mapping& m : heap.mappings())
     for (uint64_t base = m.start & ~(heaps::kSpan - 1); base < m.end; base += heaps::kSpan)
-      blocks.take_put_off<false>(*blocks.cluster_of(m.start), base, [&](heaps::Range block) {
+      blocks.take_grey<false>(*blocks.cluster_of(m.start), base, [&](heaps::Range block) {
         CHECK(given.emplace(block.start, block.end).second);
       });
   CHECK(given == expected);
@@ -217,7 +216,7 @@ CASE(random_heaps_answer_as_the_model_does) {
     check_lists(blocks, model);
     check_values(blocks, model, heap);
     mark_some(blocks, model, heap);
-    put_off_some(blocks, model, heap);
+    grey_some(blocks, model, heap);
     check_values(blocks, model, heap);
     check_lists(blocks, model);
   }

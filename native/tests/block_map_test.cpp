@@ -1,5 +1,5 @@
 // What counts as a pointer into a block, at every kind of edge.
-#include "heaps/block_map.hpp"
+#include "memory/block_map.hpp"
 
 #include <vector>
 

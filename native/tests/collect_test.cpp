@@ -1,5 +1,5 @@
 // The order of leaks: each head of a leaked structure once, followed by all that hangs below it.
-#include "sweeper/collect.hpp"
+#include "sweeper/leaks/collect.hpp"
 
 #include <map>
 #include <memory>

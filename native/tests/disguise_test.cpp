@@ -1,5 +1,5 @@
 // Which words get a closer look as pointers in disguise.
-#include "sweeper/disguise.hpp"
+#include "sweeper/leaks/disguise.hpp"
 
 #include <random>
 

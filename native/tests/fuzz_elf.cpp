@@ -5,7 +5,7 @@
 
 #include "fuzz_input.hpp"
 #include "heaps/interposed.hpp"
-#include "helper/mappings.hpp"
+#include "helper/target/mappings.hpp"
 #include "memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size);

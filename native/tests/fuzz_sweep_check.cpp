@@ -7,7 +7,7 @@
 #include "fuzz_input.hpp"
 #include "helper/failure.hpp"
 #include "helper/stream.hpp"
-#include "helper/sweep_check.hpp"
+#include "helper/sweep/sweep_check.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size);
 

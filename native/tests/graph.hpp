@@ -5,10 +5,10 @@
 #include <random>
 #include <vector>
 
-#include "heaps/block_map.hpp"
 #include "hosted.hpp"
 #include "memory.hpp"
-#include "sweeper/mark.hpp"
+#include "memory/block_map.hpp"
+#include "sweeper/mark/mark.hpp"
 
 namespace reachscan::tests {
 
@@ -32,14 +32,14 @@ class Graph {
   uint64_t nobodys(uint64_t offset) const;
   // Lets the next word of the root area point into a block.
   void root(std::size_t to, uint64_t offset = 0);
-  // A marker in a team of its own.
-  sweeper::Marker marker(uint64_t least_many = sweeper::Team::kLeastMany) {
+  // A marker in a worklist of its own.
+  sweeper::Marker marker(uint64_t least_many = sweeper::SharedWorklist::kLeastMany) {
     return {memory.space(), blocks, teams_.emplace_back(blocks, put_aside, least_many)};
   }
   // Pointers from anywhere to anywhere, interior ones and some that just miss; a few roots.
   void connect_randomly(std::mt19937_64& random);
   // Marks from the roots.
-  void mark(uint64_t least_many = sweeper::Team::kLeastMany);
+  void mark(uint64_t least_many = sweeper::SharedWorklist::kLeastMany);
 
   // The block that `value` points into, size() if none: found by looking at the extents.
   std::size_t block_at(uint64_t value) const;
@@ -64,7 +64,7 @@ class Graph {
   std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;
   std::vector<uint64_t> roots_;
-  std::deque<sweeper::Team> teams_;
+  std::deque<sweeper::SharedWorklist> teams_;
 };
 
 }  // namespace reachscan::tests

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "helper/sweep_check.hpp"
-#include "sweeper/host.hpp"
+#include "helper/sweep/sweep_check.hpp"
+#include "sweeper/blob/host.hpp"
 
 namespace reachscan::tests {
 

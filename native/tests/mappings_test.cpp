@@ -1,5 +1,5 @@
 // What the sweeper is told of each mapping: which belong to the image of a library.
-#include "helper/mappings.hpp"
+#include "helper/target/mappings.hpp"
 
 #include <elf.h>
 #include <unistd.h>

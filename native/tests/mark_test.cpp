@@ -240,14 +240,14 @@ CASE(random_graphs_are_marked_as_the_model_says) {
     Graph graph(words);
     graph.connect_randomly(random);
     // Half of them one by one, half by address.
-    graph.mark(seed / 2 % 2 == 0 ? sweeper::Team::kLeastMany : 1);
+    graph.mark(seed / 2 % 2 == 0 ? sweeper::SharedWorklist::kLeastMany : 1);
     graph.check_marks();
     graph.check_extents();
   }
 }
 
-// A block's scan is noted where its second granule is: in another pair of words, another tract.
-CASE(blocks_around_the_edges_of_tracts_are_put_off_and_found_again) {
+// A block's scan is noted where its second granule is: in another pair of words, another bucket.
+CASE(blocks_around_the_edges_of_buckets_are_grey_and_found_again) {
   for (std::size_t first = 1; first < 140; ++first) {
     Host host;
     std::vector<std::size_t> words(6000, 3);
@@ -278,8 +278,8 @@ CASE(pointers_to_memory_that_is_no_heap) {
   graph.check_extents();
 }
 
-// What is found in a tract may point into a block that began before it.
-CASE(pointers_into_the_middle_of_blocks_that_span_tracts) {
+// What is found in a bucket may point into a block that began before it.
+CASE(pointers_into_the_middle_of_blocks_that_span_buckets) {
   Host host;
   std::vector<std::size_t> words(2000, 3);
   for (std::size_t block = 0; block < words.size(); block += 20) words[block] = 12001;

@@ -9,12 +9,12 @@ namespace {
 
 // As the sweeper does it, but on threads of the test's own.
 void mark_on_threads(Graph& graph, unsigned count,
-                     uint64_t least_many = sweeper::Team::kLeastMany) {
-  sweeper::Team team(graph.blocks, graph.put_aside, least_many);
+                     uint64_t least_many = sweeper::SharedWorklist::kLeastMany) {
+  sweeper::SharedWorklist worklist(graph.blocks, graph.put_aside, least_many);
   std::deque<sweeper::Marker> markers;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < count; ++i)
-    markers.emplace_back(graph.memory.space(), graph.blocks, team);
+    markers.emplace_back(graph.memory.space(), graph.blocks, worklist);
   auto finish = [](sweeper::Marker& marker) { marker.finish([] { std::this_thread::yield(); }); };
   for (unsigned i = 1; i < count; ++i)
     threads.emplace_back([&, i] {
@@ -35,7 +35,7 @@ CASE(random_graphs_are_marked_as_the_model_says) {
     for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 2000 : 12);
     Graph graph(words);
     graph.connect_randomly(random);
-    mark_on_threads(graph, 1 + seed % 4, seed % 8 < 4 ? sweeper::Team::kLeastMany : 1);
+    mark_on_threads(graph, 1 + seed % 4, seed % 8 < 4 ? sweeper::SharedWorklist::kLeastMany : 1);
     graph.check_marks();
   }
 }
@@ -52,8 +52,8 @@ CASE(markers_that_meet_everywhere) {
   graph.check_marks();
 }
 
-// Tracts are handed on while others put off blocks in them.
-CASE(markers_that_meet_in_every_tract) {
+// Buckets are handed on while others put off blocks in them.
+CASE(markers_that_meet_in_every_bucket) {
   Host host;
   constexpr std::size_t kBlocks = 40000, kWords = 5;
   Graph graph(kBlocks, kWords);

@@ -4,8 +4,8 @@
 
 #include "check.hpp"
 #include "hosted.hpp"
-#include "sweeper/packed.hpp"
-#include "sweeper/relative.hpp"
+#include "sweeper/leaks/packed.hpp"
+#include "sweeper/leaks/relative.hpp"
 
 namespace reachscan::tests {
 namespace {

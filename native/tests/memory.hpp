@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "heaps/space.hpp"
+#include "memory/space.hpp"
 
 namespace reachscan::tests {
 

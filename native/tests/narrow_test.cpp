@@ -1,5 +1,5 @@
 // Which words get a closer look as pointers in 32 bits, and when such a number is one for certain.
-#include "sweeper/narrow.hpp"
+#include "sweeper/leaks/narrow.hpp"
 
 #include <random>
 

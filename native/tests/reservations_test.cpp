@@ -1,6 +1,6 @@
 // Where the kernel cannot list pages at once (before Linux 6.7), mappings that are hardly used are
 // looked through beforehand. Such a kernel is played by a filter of system calls.
-#include "helper/reservations.hpp"
+#include "helper/target/reservations.hpp"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

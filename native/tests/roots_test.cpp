@@ -1,5 +1,5 @@
 // What counts as a root, and what is cut out of it.
-#include "sweeper/roots.hpp"
+#include "sweeper/roots/roots.hpp"
 
 #include <random>
 

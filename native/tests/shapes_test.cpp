@@ -1,5 +1,5 @@
 // What a block looks like is only said if it and its neighbours agree.
-#include "sweeper/shapes.hpp"
+#include "sweeper/leaks/shapes.hpp"
 
 #include <cstring>
 

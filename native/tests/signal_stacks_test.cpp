@@ -1,5 +1,5 @@
 // Which leaked blocks may be stacks for signal handlers.
-#include "sweeper/signal_stacks.hpp"
+#include "sweeper/roots/signal_stacks.hpp"
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // What the helper lets pass of what a clone says that somebody else may have written to.
-#include "helper/sweep_check.hpp"
+#include "helper/sweep/sweep_check.hpp"
 
 #include <cstring>
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "check.hpp"
-#include "helper/copy.hpp"
-#include "helper/process.hpp"
-#include "helper/write_tracker.hpp"
+#include "helper/capture/copy.hpp"
+#include "helper/capture/write_tracker.hpp"
+#include "helper/target/process.hpp"
 
 using namespace reachscan::helper;
 using reachscan::tests::fail;

@@ -1,4 +1,5 @@
-// The stream that leaves the helper: what both native programs write and reachscan/wire.py reads.
+// The stream that leaves the helper: what both native programs write and
+// reachscan/recording/wire.py reads.
 //
 //   Hello                      once, 16 bytes
 //   { Frame header, payload }  repeated

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from reachscan.scanning import ScanResult
+    from reachscan.result import ScanResult
 
 FORMATS = ("text", "json", "logfmt", "html")
 
@@ -14,9 +14,9 @@ Style = Callable[[str, str], str]
 """Takes a text and what it is: `headline`, `good`, `dim` or `warning`."""
 
 
-def plain(text: str, _: str) -> str:
+def plain(leaks_text: str, _: str) -> str:
     """Style a text not at all."""
-    return text
+    return leaks_text
 
 
 class Selection(NamedTuple):
@@ -47,25 +47,25 @@ def lines(
     recording = result.recording
     # Each format is imported by those only who want it.
     if recording.block is not None:
-        from reachscan.reports import block
+        from reachscan.reports import explain
 
-        return block.lines(format_, result, recording.block, selection, style)
+        return explain.lines(format_, result, recording.block, selection, style)
     if recording.kinds is not None:
         from reachscan.reports import heap
 
         return heap.lines(format_, result, recording.kinds, selection, style)
     if format_ == "json":
-        from reachscan.reports import json_file
+        from reachscan.reports import leaks_json
 
-        return json_file.lines(result, selection)
+        return leaks_json.lines(result, selection)
     if format_ == "logfmt":
-        from reachscan.reports import logfmt
+        from reachscan.reports import leaks_logfmt
 
-        return logfmt.lines(result, selection)
+        return leaks_logfmt.lines(result, selection)
     if format_ == "html":
-        from reachscan.reports import html_page
+        from reachscan.reports import leaks_html
 
-        return html_page.lines(result, selection)
-    from reachscan.reports import text
+        return leaks_html.lines(result, selection)
+    from reachscan.reports import leaks_text
 
-    return text.lines(result, selection, style)
+    return leaks_text.lines(result, selection, style)

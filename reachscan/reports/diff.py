@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from reachscan.census import LEAKS, Census
-from reachscan.comparison import WORSE, Change, Comparison, What
+from reachscan.history.census import LEAKS, Census
+from reachscan.history.comparison import WORSE, Change, Comparison, What
 from reachscan.judgement import NOTHING, Tally
 from reachscan.reports import Style, plain
-from reachscan.reports.logfmt import line
-from reachscan.reports.wording import count, printable, size
+from reachscan.reports.leaks_logfmt import line
+from reachscan.wording import count, printable, size
 
 FORMAT = "reachscan-diff"
 VERSION = 1

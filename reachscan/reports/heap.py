@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reachscan import grouping, model
-from reachscan.reports import Selection, Style, json_file, logfmt, parts, plain
-from reachscan.reports.wording import count, exact_size, number, printable, size, wrap
-from reachscan.scanning import ScanResult
+from reachscan.grouping.groups import Group
+from reachscan.recording import model
+from reachscan.reports import Selection, Style, layout, leaks_json, leaks_logfmt, plain
+from reachscan.result import ScanResult
+from reachscan.wording import count, exact_size, number, printable, size, wrap
 
 FORMAT = "reachscan-heap"
 VERSION = 1
@@ -50,7 +51,7 @@ def lines(
         yield from _text(result, rows, selection, style)
 
 
-Rows = list[tuple[grouping.Group, list[Arena]]]
+Rows = list[tuple[Group, list[Arena]]]
 
 
 def _arenas(result: ScanResult, kinds: model.Kinds, group: int) -> list[Arena]:
@@ -72,15 +73,15 @@ def _document(result: ScanResult, rows: Rows, selection: Selection) -> dict[str,
     return {
         "format": FORMAT,
         "version": VERSION,
-        **json_file.facts(result.recording),
+        **leaks_json.facts(result.recording),
         "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
         "groups_total": len(result.folding.example),
         "groups": [_group(group, arenas, selection.contents) for group, arenas in rows],
-        **json_file.caveats(result.recording),
+        **leaks_json.caveats(result.recording),
     }
 
 
-def _group(group: grouping.Group, arenas: list[Arena], contents: int) -> dict[str, Any]:
+def _group(group: Group, arenas: list[Arena], contents: int) -> dict[str, Any]:
     return {
         "allocations": group.allocations,
         "bytes": group.bytes,
@@ -102,8 +103,11 @@ def _group(group: grouping.Group, arenas: list[Arena], contents: int) -> dict[st
 
 def _logfmt(result: ScanResult, rows: Rows, selection: Selection) -> Iterator[str]:
     recording, totals = result.recording, result.recording.totals
-    who: dict[str, logfmt.Value] = {"pid": recording.target.pid, "name": recording.target.name}
-    yield logfmt.line(
+    who: dict[str, leaks_logfmt.Value] = {
+        "pid": recording.target.pid,
+        "name": recording.target.name,
+    }
+    yield leaks_logfmt.line(
         event="heap",
         **who,
         method=recording.snapshot.method,
@@ -112,11 +116,11 @@ def _logfmt(result: ScanResult, rows: Rows, selection: Selection) -> Iterator[st
         bytes=totals.bytes,
         groups=len(result.folding.example),
         groups_shown=len(rows),
-        complete=json_file.is_complete(recording),
+        complete=leaks_json.is_complete(recording),
         warnings=",".join(warning.code for warning in recording.warnings) or None,
     )
     for group, arenas in rows:
-        yield logfmt.line(
+        yield leaks_logfmt.line(
             event="kind",
             **who,
             allocations=group.allocations,
@@ -134,11 +138,11 @@ def _logfmt(result: ScanResult, rows: Rows, selection: Selection) -> Iterator[st
 def _text(result: ScanResult, rows: Rows, selection: Selection, style: Style) -> Iterator[str]:
     recording, totals = result.recording, result.recording.totals
     headline = (
-        f"{parts.who(recording)}: {count(totals.allocations, 'live block')}, "
-        f"{size(totals.bytes)}{parts.allocators(recording)}"
+        f"{layout.who(recording)}: {count(totals.allocations, 'live block')}, "
+        f"{size(totals.bytes)}{layout.allocators(recording)}"
     )
-    yield from parts.paragraph(headline, "headline", style)
-    yield from parts.paragraph(parts.how(recording), "dim", style)
+    yield from layout.paragraph(headline, "headline", style)
+    yield from layout.paragraph(layout.how(recording), "dim", style)
     yield ""
     yield style(_columns("bytes", "blocks", "size") + "what is allocated", "dim")
     for group, arenas in rows:
@@ -154,31 +158,29 @@ def _text(result: ScanResult, rows: Rows, selection: Selection, style: Style) ->
     yield style(_columns("-" * 10, "-" * 8).rstrip(), "dim")
     kinds = count(len(folded.example), "kind")
     yield f"{_columns(size(totals.bytes), number(totals.allocations))}in all, {kinds}"
-    yield from parts.warnings(recording, style)
+    yield from layout.warnings(recording, style)
 
 
 def _columns(amount: str, blocks: str, each: str = "") -> str:
     return f"{amount:>10}  {blocks:>8}  {each:>8}  "
 
 
-def _kind(
-    group: grouping.Group, arenas: list[Arena], selection: Selection, style: Style
-) -> Iterator[str]:
+def _kind(group: Group, arenas: list[Arena], selection: Selection, style: Style) -> Iterator[str]:
     each = exact_size(group.size) if len(group.sizes) == 1 else "varies"
     columns = _columns(size(group.bytes), number(group.allocations), each)
     shape = f"{group.shape}: " if group.shape else ""
     what = printable(group.type or shape + group.signature or "blocks of no words")
-    first, *rest = wrap(what, parts.WIDTH - len(columns))
+    first, *rest = wrap(what, layout.WIDTH - len(columns))
     yield columns + style(first, "headline")
     for line in rest:
         yield " " * len(columns) + style(line, "headline")
-    details = [parts.candidates(group)]
+    details = [layout.candidates(group)]
     if [arena.arena for arena in arenas] != [0]:
         details.append(_arenas_text(arenas))
     for detail in filter(None, details):
-        for line in wrap(detail, parts.WIDTH - len(columns)):
+        for line in wrap(detail, layout.WIDTH - len(columns)):
             yield " " * len(columns) + style(line, "dim")
-    yield from parts.example(group.example, selection.contents, style)
+    yield from layout.example(group.example, selection.contents, style)
 
 
 def _arenas_text(arenas: list[Arena]) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from reachscan.comparison import WORSE, Comparison
+from reachscan.history.comparison import WORSE, Comparison
+from reachscan.history.watching import Ended, Event, Failed, Scanned, Why
 from reachscan.judgement import NOTHING
 from reachscan.reports import Style, plain
 from reachscan.reports.diff import amount, change_line, change_rows
-from reachscan.reports.logfmt import line
-from reachscan.reports.parts import paragraph
-from reachscan.reports.wording import count, duration, instant, printable
-from reachscan.watching import Ended, Event, Failed, Scanned, Why
+from reachscan.reports.layout import paragraph
+from reachscan.reports.leaks_logfmt import line
+from reachscan.wording import count, duration, instant, printable
 
 _ENDS = {
     Why.COUNTED: "that was the last scan",

@@ -9,8 +9,8 @@ from conftest import StartVictim
 from scans import recording_of
 from victims import build
 
-from reachscan import analysis
-from reachscan.places import Places
+from reachscan import analyse
+from reachscan.naming.places import Places
 
 PLACES = {
     "in .bss": r"^behind_modules\+in_bss\+0x1000 \(variable\)$",
@@ -26,7 +26,7 @@ def test_what_lies_behind_a_module(victim: StartVictim, method: str) -> None:
     said = {}
     for scene in target.ready["scenes"]:
         recording = recording_of(target.pid, "--method", method, "--explain", scene["address"])
-        named, _ = analysis.analyse(recording, live=True)
+        named, _ = analyse.analyse(recording, live=True)
         assert hex(named.chain[-1].slot) == scene["slot"]
         said[scene["name"]] = Places(named).of_reference(named.chain[0]).text
     assert said.keys() == PLACES.keys()

@@ -12,9 +12,10 @@ from growing import growing_jq
 from scans import leaked, run_cli, scan
 from victims import Victim
 
-from reachscan import helper, model
-from reachscan.confirming import Confirmer
-from reachscan.recording import decode
+from reachscan.capture import helper
+from reachscan.recording import model
+from reachscan.recording.confirm import Confirmer
+from reachscan.recording.decode import decode
 
 
 def look(confirmer: Confirmer, target: Victim) -> set[int]:

@@ -10,7 +10,7 @@ from scans import recording_of
 from unharmed import METHODS
 from victims import build
 
-from reachscan import model
+from reachscan.recording import model
 
 REASONS = {
     model.DEFINITE: "leak",

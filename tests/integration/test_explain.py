@@ -16,8 +16,8 @@ from victims import Victim, build
 
 import reachscan
 from reachscan import scanning
-from reachscan.helper import Question
-from reachscan.reports import block
+from reachscan.capture.helper import Question
+from reachscan.reports import explain
 from reachscan.scanning import Options
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/block-v1.json").read_text())
@@ -75,7 +75,7 @@ def explained(pid: int, address: int, method: str) -> dict[str, Any]:
     question = Question("explain", address)
     result = scanning.scan(pid, Options(method, contents=0, question=question))
     assert result.recording.block
-    return block.document(block.Answer(result, result.recording.block))
+    return explain.document(explain.Answer(result, result.recording.block))
 
 
 def complaint(scene: dict[str, Any], pid: int, method: str) -> str | None:

@@ -15,8 +15,8 @@ from unharmed import METHODS, Helper, Watched
 from victims import Victim, build, need, thread_states, wait_until
 from worlds import must_work, need_root
 
-from reachscan import model, wire
-from reachscan.recording import decode
+from reachscan.recording import model, wire
+from reachscan.recording.decode import decode
 
 ENUMERATE = 4
 CALLS_OF_THE_PAUSE = 64

@@ -8,7 +8,7 @@ from scans import recording_of
 from unharmed import TRACK
 from victims import Victim
 
-from reachscan import model
+from reachscan.recording import model
 
 ALL_ARE_READ, TOO_MANY = 900, 1500
 ARGUMENTS_SHOWN = 64 << 10

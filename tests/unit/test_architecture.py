@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reachscan import commands
+from reachscan.cli import commands
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "reachscan"
@@ -36,10 +36,10 @@ def ours(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_nothing_uses_the_command_line(path: Path) -> None:
     used = ours(path)
-    assert path.name == "__main__.py" or "reachscan.cli" not in used
+    assert path.name == "__main__.py" or "reachscan.cli.main" not in used
     if path.name not in ("cli.py", "command_line.py") and path.parent.name != "commands":
         assert not any(
-            name.startswith(("reachscan.commands", "reachscan.console")) for name in used
+            name.startswith(("reachscan.cli.commands", "reachscan.cli.console")) for name in used
         )
 
 
@@ -48,7 +48,7 @@ def test_a_command_uses_no_other_command() -> None:
     shared = {"__init__", "asking", "leaks", "options"}
     assert files.keys() == commands.SUMMARIES.keys() | shared
     for name in files.keys() - shared:
-        others = {f"reachscan.commands.{other}" for other in files.keys() - shared}
+        others = {f"reachscan.cli.commands.{other}" for other in files.keys() - shared}
         assert not ours(files[name]) & others
 
 

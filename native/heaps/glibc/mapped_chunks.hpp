@@ -4,7 +4,7 @@
 
 #include "heaps/glibc/arena_regions.hpp"
 #include "heaps/glibc/params.hpp"
-#include "heaps/glibc/thread_stack.hpp"
+#include "libc/thread_stack.hpp"
 
 namespace reachscan::heaps::glibc {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "heaps/glibc/free_lists.hpp"
-#include "heaps/glibc/threads.hpp"
+#include "libc/threads.hpp"
 
 namespace reachscan::heaps::glibc {
 

@@ -1,0 +1,201 @@
+#include "helper/capture/clone.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kHugePage = 2u << 20;
+constexpr std::uint64_t kThreadStackBytes = 64 << 10;
+constexpr auto kCallLimit = std::chrono::seconds(10);
+
+[[noreturn]] void fail_dead(pid_t pid, int error) {
+  throw Failure(Step::kServeRequest, "no-memory",
+                "the clone of the target died, probably for want of memory", error, pid);
+}
+
+// Not as the target, which may run with real-time priority or on processors of its own. What is not
+// allowed here does no harm.
+void schedule_as_ourselves(pid_t pid) {
+  cpu_set_t processors;
+  if (sched_getaffinity(0, sizeof processors, &processors) == 0)
+    sched_setaffinity(pid, sizeof processors, &processors);
+  sched_param normal{};
+  sched_setscheduler(pid, SCHED_OTHER, &normal);
+  setpriority(PRIO_PROCESS, static_cast<id_t>(pid), getpriority(PRIO_PROCESS, 0));
+}
+
+void reap(pid_t tid) {
+  while (waitpid(tid, nullptr, __WALL) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+Clone::Clone(pid_t pid, std::uint64_t gadget) : Tracee(pid, gadget), memory_(pid) {
+  move_gadget(gadget);
+  schedule_as_ourselves(pid);
+  // Signals to the target's process group reach the clone too; none may run a handler here.
+  std::uint64_t all = ~0ull;
+  ptrace(PTRACE_SETSIGMASK, pid, sizeof all, &all);
+}
+
+// A tracer may always do this. To write through /proc/PID/mem to memory that is not writable can be
+// forbidden (proc_mem.force_override).
+void Clone::move_gadget(std::uint64_t gadget) {
+  auto* at = reinterpret_cast<void*>(gadget);
+  errno = 0;
+  long word = ptrace(PTRACE_PEEKTEXT, pid(), at, nullptr);
+  std::memcpy(&word, arch::kSyscallGadget.data(), arch::kSyscallGadget.size());
+  if (errno != 0 || ptrace(PTRACE_POKETEXT, pid(), at, word) != 0)
+    throw Failure(Step::kPrepareClone, "internal", "cannot write code to the clone", errno, pid(),
+                  gadget);
+  gadget_ = gadget;
+}
+
+Clone::~Clone() {
+  end_watch_.reset();
+  kill(pid(), SIGKILL);
+  // Reaped as tracees, the first thread last; its parent (init) then reaps the rest.
+  for (const Tracee& thread : added_) reap(thread.tid());
+  reap(pid());
+}
+
+arch::Registers Tracee::registers() {
+  arch::Registers registers;
+  if (!arch::get_registers(tid_, registers)) fail_dead(tid_, errno);
+  return registers;
+}
+
+void Tracee::set_registers(arch::Registers& registers) {
+  if (!arch::set_registers(tid_, registers)) fail_dead(tid_, errno);
+}
+
+void Tracee::resume() {
+  if (ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) fail_dead(tid_, errno);
+}
+
+std::int64_t Tracee::call(std::uint64_t number, std::array<std::uint64_t, 6> arguments) {
+  arch::Registers saved = registers();
+  arch::Registers r = saved;
+  r.rax = number;
+  r.orig_rax = ~0ull;
+  r.rdi = arguments[0];
+  r.rsi = arguments[1];
+  r.rdx = arguments[2];
+  r.r10 = arguments[3];
+  r.r8 = arguments[4];
+  r.r9 = arguments[5];
+  r.rip = gadget_;
+  set_registers(r);
+  resume();
+  for (;;) {
+    WaitStatus status = wait_for(tid_, Step::kServeRequest, Clock::now() + kCallLimit);
+    if (!status.stopped()) fail_dead(tid_, 0);
+    r = registers();
+    if (status.event() == 0 && status.signal() == SIGTRAP &&
+        r.rip == gadget_ + arch::kSyscallGadget.size())
+      break;
+    if (status.event() == 0 && (status.signal() == SIGSEGV || status.signal() == SIGBUS))
+      fail_dead(tid_, EFAULT);
+    resume();  // a signal for the whole process group: not for the clone
+  }
+  auto result = static_cast<std::int64_t>(r.rax);
+  set_registers(saved);
+  return result;
+}
+
+std::uint64_t Tracee::map_memory(std::uint64_t length, int protection) {
+  std::int64_t result = call(SYS_mmap, {0, length, static_cast<std::uint64_t>(protection),
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, ~0ull, 0});
+  return result < 0 ? 0 : static_cast<std::uint64_t>(result);
+}
+
+void Tracee::unmap_memory(std::uint64_t address, std::uint64_t length) {
+  call(SYS_munmap, {address, length, 0, 0, 0, 0});
+}
+
+bool Tracee::replace_by_zeros(std::uint64_t page) {
+  for (std::uint64_t size : {kPage, kHugePage}) {
+    std::int64_t result = call(SYS_mmap, {page & ~(size - 1), size, PROT_READ,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0});
+    if (result >= 0) return true;
+  }
+  return false;
+}
+
+void Clone::close_files() {
+  // Before Linux 5.9 there is no such call: then they stay open until the clone's end.
+  call(SYS_close_range, {0, ~0u, 0, 0, 0, 0});
+}
+
+void Clone::end_with(pid_t process) { end_watch_.emplace(process, pid()); }
+
+Tracee* Clone::direct_thread(std::size_t number, std::uint64_t entry, std::uint64_t argument) {
+  if (number == added_.size() && !add_thread()) return nullptr;
+  Added& thread = added_[number];
+  if (!wait_for(thread.tid(), Step::kServeRequest, Clock::now() + kCallLimit).stopped())
+    fail_dead(thread.tid(), ECHILD);
+  arch::Registers start = thread.registers();
+  arch::begin_function(start, entry, argument, thread.stack_end);
+  thread.set_registers(start);
+  return &thread;
+}
+
+std::chrono::nanoseconds Clone::processor_time() const {
+  clockid_t clock{};
+  timespec used{};
+  int error = clock_getcpuclockid(pid(), &clock);
+  if (error != 0) fail_dead(pid(), error);
+  if (clock_gettime(clock, &used) != 0) fail_dead(pid(), errno);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+bool Clone::has_lost_thread() const {
+  return std::any_of(added_.begin(), added_.end(), [](const Tracee& thread) {
+    siginfo_t info{};
+    constexpr int kLook = WNOHANG | WEXITED | __WALL | WNOWAIT;
+    auto id = static_cast<id_t>(thread.tid());
+    // The stops of a traced thread are told even to who does not ask for them.
+    return waitid(P_PID, id, &info, kLook) == 0 && info.si_pid != 0 &&
+           (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED);
+  });
+}
+
+bool Clone::add_thread() {
+  std::uint64_t stack = map_memory(kThreadStackBytes, PROT_READ | PROT_WRITE);
+  if (stack == 0) return false;
+  // The kernel attaches us to the new thread, which dies with us as this one does.
+  if (ptrace(PTRACE_SETOPTIONS, pid(), nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE) != 0)
+    fail_dead(pid(), errno);
+  constexpr std::uint64_t kFlags =
+      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+  if (call(SYS_clone, {kFlags, stack + kThreadStackBytes, 0, 0, 0, 0}) < 0) return false;
+  // The call tells the number that the thread has in the target's namespace, not ours.
+  for (pid_t tid : list_threads(pid())) {
+    bool known = tid == pid() || std::any_of(added_.begin(), added_.end(),
+                                             [tid](const Tracee& t) { return t.tid() == tid; });
+    if (known) continue;
+    added_.push_back({Tracee(tid, gadget_), stack + kThreadStackBytes});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace reachscan::helper

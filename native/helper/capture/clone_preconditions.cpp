@@ -1,0 +1,123 @@
+#include "helper/capture/clone_preconditions.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <sstream>
+#include <string>
+
+#include "helper/target/memory_limits.hpp"
+#include "helper/target/open_files.hpp"
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+[[noreturn]] void refuse(pid_t pid, const std::string& why, int error = 0) {
+  throw Failure(wire::Step::kOpenTarget, "clone-refused", "process " + std::to_string(pid) + why,
+                error, pid);
+}
+
+// A busy machine takes its time to collect orphans.
+constexpr double kForgottenSeconds = 5;
+
+pid_t parent_of(pid_t pid) {
+  return static_cast<pid_t>(std::atoi(status_field(pid, pid, "PPid").c_str()));
+}
+
+std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+// A filter may kill the target for a clone() that it never makes itself.
+void require_no_filter(pid_t pid) {
+  for (pid_t tid : list_threads(pid)) {
+    std::string seccomp = status_field(pid, tid, "Seccomp");
+    if (!seccomp.empty() && seccomp != "0")
+      refuse(pid, " runs under a seccomp filter, which may forbid it to be cloned");
+  }
+}
+
+// Who has it frozen does not let it run the few instructions that a clone takes.
+void require_thawed(pid_t pid) {
+  if (is_frozen(pid)) refuse(pid, " is frozen by its control group, so that nothing of it can run");
+}
+
+void require_no_init(pid_t pid) {
+  // The last number is the one in the innermost pid namespace.
+  std::string ids = status_field(pid, pid, "NSpid");
+  if (!ids.empty() && ids.substr(ids.find_last_of(" \t") + 1) == "1")
+    refuse(pid, " is the init of its pid namespace: orphans become its children");
+}
+
+// When a process was started, in seconds since boot; the 22nd field of its stat, the second being
+// its name.
+double start_of(pid_t pid) {
+  std::string text = try_read_proc_file(pid, "stat");
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) fields >> field;
+  return std::atof(field.c_str()) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+bool is_forgotten(pid_t pid) {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return status_field(pid, pid, "State").rfind("Z", 0) == 0 &&
+         static_cast<double>(now.tv_sec) - start_of(pid) > kForgottenSeconds;
+}
+
+// Memory that the clone takes is charged to the target's control group. If that ran out while the
+// clone is being made, the kernel would have only the target to kill.
+void require_room_in_group(pid_t pid) {
+  MemoryLimits room = memory_limits(pid);
+  std::uint64_t needed = memory_of_clone(pid, room.together);
+  if (room.bytes < needed)
+    refuse(pid, describe(room) + ", and a clone takes " + megabytes(needed), ENOMEM);
+}
+
+// Where the kernel promises no memory that it does not have, it promises a clone all that the
+// target may write to.
+void require_room_to_promise(pid_t pid) {
+  std::uint64_t room = commit_headroom(), needed = commit_of_clone(pid);
+  if (room < needed)
+    refuse(pid,
+           " would need " + megabytes(needed) +
+               " for a clone, and the kernel does not overcommit " + "more than " + megabytes(room),
+           ENOMEM);
+}
+
+void require_no_notice_of_files(pid_t pid) {
+  OpenFiles files = look_at_open_files(pid);
+  if (files.told_of_forks)
+    refuse(pid, " has a userfaultfd that is told of forks, and would hold the clone back");
+  // Such a table is shared with the clone.
+  if (files.served && files.locked)
+    refuse(pid,
+           " holds fcntl() locks, which it would lose if it executed a program while a clone "
+           "shares its descriptors; it has files open on a network or user-space file system, "
+           "so that the clone cannot have copies of them");
+}
+
+}  // namespace
+
+void require_clonable(pid_t pid) {
+  require_thawed(pid);
+  require_no_filter(pid);
+  require_no_init(pid);
+  require_no_notice_of_files(pid);
+  require_room_in_group(pid);
+  require_room_to_promise(pid);
+}
+
+void require_orphans_collected(pid_t pid) {
+  std::string name = try_read_proc_file(pid, "comm");
+  for (pid_t ancestor = parent_of(pid); ancestor != 0; ancestor = parent_of(ancestor))
+    for (pid_t child : children_of(ancestor))
+      if (child != pid && try_read_proc_file(child, "comm") == name && is_forgotten(child))
+        refuse(pid, " has left a zombie, " + std::to_string(child) +
+                        ", that nobody collects; a clone would become another");
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,371 @@
+#include "helper/capture/copy.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "helper/capture/copy_host.hpp"
+#include "helper/target/memory_kinds.hpp"
+#include "helper/target/memory_limits.hpp"
+#include "wire/protocol.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::uint64_t kPage = 4096;
+// Address space for the file; it takes memory only where it is written.
+constexpr std::uint64_t kViewBytes = 1ull << 46;
+constexpr std::uint64_t kLowestBridge = 0x10000000;
+constexpr std::uint64_t kUserEnd = 0x7ffffffff000;
+constexpr std::size_t kStretchesAtOnce = 512;
+// The kernel stops after 2 GiB less a page, which must not pass for a page that cannot be read.
+constexpr std::uint64_t kMostReadAtOnce = 1 << 30;
+constexpr std::uint64_t kShortestAbsence = 64 << 10;
+// A piece of what was read ahead: not too large for two threads to share, nor too many where most
+// of the memory is only reserved.
+constexpr std::uint64_t kPieceBytes = 128u << 20;
+constexpr std::uint64_t kMostPieces = 64;
+// Reading ahead ends when this is all that the target writes during a round, or it does not become
+// less.
+constexpr std::uint64_t kFewBytes = 1 << 20;
+constexpr unsigned kMaxRounds = 8;
+
+// Private anonymous memory is nearly all that a program writes.
+bool is_trackable(const MapEntry& entry) {
+  return is_readable(entry) && (entry.perms & wire::kWrite) != 0 && entry.inode == 0 &&
+         (entry.perms & wire::kShared) == 0;
+}
+
+[[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
+  throw Failure(Step::kBuildCopy, "internal", what + ": " + std::strerror(error), error, pid);
+}
+
+bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page) {
+  return std::any_of(mappings.begin(), mappings.end(), [page](const MapEntry& entry) {
+    return page + kPage > entry.start && page < entry.end;
+  });
+}
+
+void must(std::int64_t result, const char* what, pid_t pid) {
+  if (result < 0) fail(what, static_cast<int>(-result), pid);
+}
+
+}  // namespace
+
+MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory)
+    : pid_(pid),
+      memory_(memory),
+      files_(pid),
+      reservations_(pid, PageMap(pid), files_.mappings_of(pid)) {
+  require_room_to_copy(pid);
+  file_ = memfd_create("reachscan-copy", MFD_CLOEXEC);
+  if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kViewBytes)) != 0)
+    fail("cannot make a file for the copy", errno, pid);
+  void* view =
+      mmap(nullptr, kViewBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+  if (view == MAP_FAILED) fail("cannot map the file for the copy", errno, pid);
+  view_ = static_cast<char*>(view);
+}
+
+MemoryCopy::~MemoryCopy() {
+  munmap(view_, kViewBytes);
+  close(file_);
+}
+
+MemoryCopy::Part MemoryCopy::reserve(const Stretch& range) {
+  std::uint64_t length = range.end - range.start;
+  if (length > kViewBytes - used_)
+    throw Failure(Step::kReadMemory, "no-memory", "the target maps too much memory to copy", ENOMEM,
+                  pid_, range.start);
+  parts_.push_back({range.start, length, used_});
+  used_ += length;
+  return parts_.back();
+}
+
+// Anew each time: when the target has started another program, it has another.
+void MemoryCopy::open_page_map() {
+  page_map_.emplace(pid_, &reservations_);
+  if (page_map_->descriptor() < 0)
+    throw Failure(Step::kReadMemory, "unsupported-method",
+                  "the kernel does not tell which pages of process " + std::to_string(pid_) +
+                      " exist, and to read others could harm it",
+                  errno, pid_);
+}
+
+void MemoryCopy::capture(Clock::time_point deadline) {
+  deadline_ = deadline;
+  open_page_map();
+  mappings_ = files_.mappings_of(pid_);
+  std::vector<TrackedArea> areas = areas_read_ahead();
+  if (!areas.empty()) tracker_->conclude(areas);
+  auto area = areas.begin();
+  for (const MapEntry& entry : mappings_) {
+    std::uint64_t from = entry.start;
+    for (; area != areas.end() && area->start < entry.end; ++area) {
+      if (!area->tracked) continue;
+      capture_from(entry, from, area->start);
+      take_over(*area);
+      from = area->end;
+    }
+    capture_from(entry, from, entry.end);
+  }
+  captured_ = parts_.size();
+  left_out_ += reservations_.maybe_used_since();
+  deadline_ = Clock::time_point::max();
+}
+
+void MemoryCopy::require_time() const {
+  if (Clock::now() >= deadline_)
+    throw Failure(Step::kReadMemory, "timeout", "reading the memory took too long", ETIMEDOUT,
+                  pid_);
+}
+
+void MemoryCopy::capture_from(MapEntry entry, std::uint64_t start, std::uint64_t end) {
+  if (start >= end) return;
+  entry.start = start;
+  entry.end = end;
+  capture_entry(entry);
+}
+
+void MemoryCopy::capture_entry(const MapEntry& entry) {
+  std::size_t closed = resident_pages_.protected_.size();
+  std::vector<Stretch> written = resident_pages_.add(*page_map_, *page_map_, entry);
+  if (entry.backing == Backing::kSecret) {
+    for (const Stretch& stretch : written) left_out_ += stretch.end - stretch.start;
+  } else if (is_readable(entry) && changes(entry)) {
+    const Part part = reserve({entry.start, entry.end});
+    for (const Stretch& stretch : written) written_.push_back(part.within(stretch));
+    read_stretches(part, written);
+  } else if (resident_pages_.protected_.size() > closed) {
+    const Part part = reserve({entry.start, entry.end});
+    for (std::size_t i = closed; i < resident_pages_.protected_.size(); ++i)
+      read_any_pages(part, resident_pages_.protected_[i]);
+  }
+}
+
+void MemoryCopy::read_ahead(WriteTracker& tracker) {
+  open_page_map();
+  for (const MapEntry& entry : files_.mappings_of(pid_))
+    if (is_trackable(entry) && tracker.watch(entry)) capture_entry(entry);
+  ahead_ = std::move(parts_);
+  parts_.clear();
+  resident_pages_ = {};
+  tracker_ = &tracker;
+  std::uint64_t before = ~0ull;
+  for (unsigned round = 0; round < kMaxRounds; ++round) {
+    std::uint64_t now = reread_written();
+    if (now <= kFewBytes || now > before / 2) break;
+    before = now;
+  }
+}
+
+// Returns how many bytes that were.
+std::uint64_t MemoryCopy::reread_written() {
+  std::uint64_t bytes = 0;
+  std::erase_if(ahead_, [&](const Part& part) {
+    std::vector<Stretch> written;
+    // What was found before an error is protected again, and not told: all is captured anew.
+    if (!tracker_->take_written(part.address, part.address + part.length, written)) return true;
+    read_stretches(part, written);
+    for (const Stretch& stretch : written) bytes += stretch.end - stretch.start;
+    return false;
+  });
+  return bytes;
+}
+
+// In pieces, so that they can be shared.
+std::vector<TrackedArea> MemoryCopy::areas_read_ahead() const {
+  std::vector<TrackedArea> areas;
+  auto part = ahead_.begin();
+  for (const MapEntry& entry : mappings_) {
+    if (!is_trackable(entry)) continue;
+    while (part != ahead_.end() && part->address + part->length <= entry.start) ++part;
+    for (auto of_entry = part; of_entry != ahead_.end() && of_entry->address < entry.end;
+         ++of_entry) {
+      std::uint64_t piece = std::max(kPieceBytes, of_entry->length / kMostPieces & ~(kPage - 1));
+      std::uint64_t end = std::min(of_entry->address + of_entry->length, entry.end);
+      for (std::uint64_t at = std::max(of_entry->address, entry.start); at < end; at += piece)
+        areas.push_back({at, std::min(at + piece, end)});
+    }
+  }
+  return areas;
+}
+
+// The last one that begins there or before; `parts` are ascending.
+const MemoryCopy::Part& MemoryCopy::part_before(const std::vector<Part>& parts,
+                                                std::uint64_t address) {
+  return *std::prev(
+      std::upper_bound(parts.begin(), parts.end(), address,
+                       [](std::uint64_t value, const Part& part) { return value < part.address; }));
+}
+
+// What was read ahead is still true but for what was written since.
+void MemoryCopy::take_over(const TrackedArea& area) {
+  const Part& ahead = part_before(ahead_, area.start);
+  Part part{area.start, area.end - area.start, ahead.offset + (area.start - ahead.address)};
+  bool goes_on = !parts_.empty() && parts_.back().address + parts_.back().length == part.address &&
+                 parts_.back().offset + parts_.back().length == part.offset;
+  if (goes_on) {
+    parts_.back().length += part.length;
+  } else {
+    parts_.push_back(part);
+  }
+  read_stretches(part, area.written);
+  for (const Stretch& stretch : area.absent) {
+    absent_.push_back(part.within(stretch));
+    if (stretch.end - stretch.start >= kShortestAbsence)
+      append(resident_pages_.absent, stretch.start, stretch.end);
+  }
+}
+
+// Frees what was read ahead of memory that is gone.
+void MemoryCopy::clear_absent() {
+  for (const Part& part : absent_) clear(part);
+}
+
+// It reads as zeros then.
+void MemoryCopy::clear(const Part& part) const {
+  if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(part.offset),
+                static_cast<off_t>(part.length)) != 0)
+    fail("cannot clear a part of the copy", errno, pid_);
+}
+
+// Many at a time, for most are single pages.
+void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& stretches) {
+  std::vector<iovec> local, remote;
+  for (std::size_t first = 0, last = 0; first < stretches.size(); first = last) {
+    std::uint64_t bytes = 0;
+    require_time();
+    local.clear();
+    remote.clear();
+    for (; last < stretches.size() && last - first < kStretchesAtOnce; ++last) {
+      std::uint64_t start = stretches[last].start, length = stretches[last].end - start;
+      if (bytes + length > kMostReadAtOnce) break;
+      local.push_back({view_ + part.offset + (start - part.address), length});
+      remote.push_back({reinterpret_cast<void*>(start), length});
+      bytes += length;
+    }
+    if (last == first) {  // a long one
+      read_pages(part, stretches[last++]);
+      continue;
+    }
+    ssize_t got =
+        process_vm_readv(pid_, local.data(), local.size(), remote.data(), remote.size(), 0);
+    if (got == static_cast<ssize_t>(bytes)) continue;
+    for (std::size_t i = first; i < last; ++i) read_pages(part, stretches[i]);
+  }
+}
+
+// What cannot be read (a guard page, a file cut short) stays zeros.
+void MemoryCopy::read_pages(const Part& part, const Stretch& stretch) {
+  for (std::uint64_t at = stretch.start; at < stretch.end;) {
+    require_time();
+    std::uint64_t asked = std::min(stretch.end - at, kMostReadAtOnce);
+    iovec local{view_ + part.offset + (at - part.address), asked};
+    iovec remote{reinterpret_cast<void*>(at), asked};
+    ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+    std::uint64_t got = length > 0 ? static_cast<std::uint64_t>(length) & ~(kPage - 1) : 0;
+    at += got;
+    if (got < asked) at += kPage;  // the page that stopped it
+  }
+}
+
+// Whatever the target itself may do there.
+void MemoryCopy::read_any_pages(const Part& part, const Stretch& stretch) const {
+  char* to = view_ + part.offset + (stretch.start - part.address);
+  std::uint64_t length = stretch.end - stretch.start;
+  if (memory_.try_read(stretch.start, to, length)) return;
+  for (std::uint64_t at = 0; at < length; at += kPage)
+    memory_.try_read(stretch.start + at, to + at, kPage);
+}
+
+void MemoryCopy::complete() {
+  clear_absent();
+  read_constant_parts();
+  read_shared_memory();
+}
+
+// Only of files that hold a program or library; other constant files say nothing about the heap.
+void MemoryCopy::read_constant_parts() {
+  for (const MapEntry& entry : mappings_) {
+    if (!is_readable(entry) || changes(entry)) continue;
+    bool of_module = std::any_of(mappings_.begin(), mappings_.end(), [&](const MapEntry& other) {
+      return other.inode == entry.inode && other.device == entry.device &&
+             (other.perms & wire::kExecute) != 0;
+    });
+    if (!of_module || !complete_.insert(entry.start).second) continue;
+    const Part part = part_of(entry);
+    if (only_present_pages(entry)) {
+      read_stretches(part, present_pages(*page_map_, entry));
+    } else {
+      read_any_pages(part, {entry.start, entry.end});
+    }
+  }
+}
+
+// What the program wrote through another mapping or before a fork, or what was swapped out, may
+// have no page in its page table.
+void MemoryCopy::read_shared_memory() {
+  std::vector<Stretch> found;
+  for (const MapEntry& entry : mappings_) {
+    if (!changes(entry)) continue;
+    SharedMemoryFile file(pid_, entry);
+    std::vector<Stretch> data = file.data();
+    if (data.empty()) continue;
+    const Part part = part_of(entry);
+    for (const Stretch& stretch : intersect(data, resident_pages_.untouchable))
+      file.read(stretch, view_ + part.offset + (stretch.start - part.address));
+    found.insert(found.end(), data.begin(), data.end());
+  }
+  resident_pages_.untouchable = subtract(resident_pages_.untouchable, found);
+}
+
+// Parts of it may have been captured already.
+MemoryCopy::Part MemoryCopy::part_of(const MapEntry& entry) {
+  auto end = parts_.begin() + static_cast<std::ptrdiff_t>(captured_);
+  auto at = std::lower_bound(
+      parts_.begin(), end, entry.start,
+      [](const Part& part, std::uint64_t address) { return part.address < address; });
+  return at != end && at->address == entry.start ? *at : reserve({entry.start, entry.end});
+}
+
+// There may be more than what is mapped now: see follow().
+bool MemoryCopy::holds(std::uint64_t page) const {
+  return std::any_of(parts_.begin(), parts_.end(), [page](const Part& part) {
+    return page + kPage > part.address && page < part.address + part.length;
+  });
+}
+
+std::unique_ptr<Clone> MemoryCopy::build() const {
+  pid_t host = start_copy_host();
+  auto clone = std::make_unique<Clone>(host, copy_host_gadget());
+  std::vector<MapEntry> own = read_mappings(host);
+  // A page that is free in both address spaces carries the child across the change.
+  std::uint64_t bridge = kLowestBridge;
+  while (occupied(mappings_, bridge) || occupied(own, bridge) || holds(bridge)) bridge += kPage;
+  must(clone->call(SYS_mmap, {bridge, kPage, PROT_READ | PROT_EXEC,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0}),
+       "cannot map memory for the copy", host);
+  clone->move_gadget(bridge);
+  must(clone->call(SYS_munmap, {0, bridge, 0, 0, 0, 0}), "cannot clear the copy's memory", host);
+  must(clone->call(SYS_munmap, {bridge + kPage, kUserEnd - bridge - kPage, 0, 0, 0, 0}),
+       "cannot clear the copy's memory", host);
+  for (const Part& part : parts_)
+    // Nobody writes there; so strict overcommit does not count it.
+    must(clone->call(SYS_mmap,
+                     {part.address, part.length, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                      static_cast<std::uint64_t>(file_), part.offset}),
+         "cannot map the copied memory", host);
+  return clone;
+}
+
+}  // namespace reachscan::helper

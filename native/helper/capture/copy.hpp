@@ -1,0 +1,119 @@
+// The snapshot for targets that must not or cannot be cloned: their memory is read, and a process
+// of our own is given that memory at the same addresses. To the sweeper it is a clone like any
+// other.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "helper/capture/clone.hpp"
+#include "helper/capture/write_tracker.hpp"
+#include "helper/stop/wait.hpp"
+#include "helper/target/mapped_files.hpp"
+#include "helper/target/memory.hpp"
+#include "helper/target/process.hpp"
+#include "helper/target/reservations.hpp"
+#include "helper/target/resident_pages.hpp"
+
+namespace reachscan::helper {
+
+class MemoryCopy {
+ public:
+  // Before the pause: it may take some time. Throws Failure(kReadMemory, "no-memory") if the copy
+  // would not fit into the memory that we may take.
+  MemoryCopy(pid_t pid, const Memory& memory);
+  ~MemoryCopy();
+  MemoryCopy(const MemoryCopy&) = delete;
+  MemoryCopy& operator=(const MemoryCopy&) = delete;
+
+  // Reads all pages that the target has and may have written to; at one moment if it is stopped.
+  // Throws Failure(kReadMemory, "timeout") at the deadline.
+  void capture(Clock::time_point deadline = Clock::time_point::max());
+
+  // Before capture(): reads what can be tracked while the target runs, and again what it writes
+  // meanwhile, until little is left for capture() to do.
+  void read_ahead(WriteTracker& tracker);
+
+  // After capture(), of a target that runs: brings up to date which mappings and pages there are.
+  // Those that are new are zeros until somebody reads them (each_written).
+  void follow();
+
+  // Reads the constant parts of programs and libraries, which do not change, and shared memory
+  // that the target has no pages of. The target may run.
+  void complete();
+
+  // A stopped process with that memory and nothing else.
+  std::unique_ptr<Clone> build() const;
+
+  // The target's mappings at the moment of the capture.
+  const std::vector<MapEntry>& mappings() const { return mappings_; }
+
+  const ResidentPages& resident_pages() const { return resident_pages_; }
+
+  // Bytes that only the target itself can read.
+  std::uint64_t left_out() const { return left_out_; }
+
+  // Calls visit(address, bytes, length) for each part of writable memory that was read, ascending.
+  template <typename Visit>
+  void each_written(Visit visit) const {
+    for (const Part& part : written_) visit(part.address, view_ + part.offset, part.length);
+  }
+
+ private:
+  struct Part {
+    std::uint64_t address;
+    std::uint64_t length;
+    std::uint64_t offset;  // in the file that holds the copy
+
+    Part within(const Stretch& stretch) const {
+      return {stretch.start, stretch.end - stretch.start, offset + (stretch.start - address)};
+    }
+  };
+
+  void open_page_map();
+  void capture_entry(const MapEntry& entry);
+  void capture_from(MapEntry entry, std::uint64_t start, std::uint64_t end);
+  std::uint64_t reread_written();
+  std::vector<TrackedArea> areas_read_ahead() const;
+  static const Part& part_before(const std::vector<Part>& parts, std::uint64_t address);
+  void make_room_for(const std::vector<Stretch>& ranges);
+  std::vector<Part> split(const std::vector<Stretch>& pages) const;
+  void clear(const Part& part) const;
+  void take_over(const TrackedArea& area);
+  void clear_absent();
+  void read_stretches(const Part& part, const std::vector<Stretch>& stretches);
+  Part reserve(const Stretch& range);
+  Part part_of(const MapEntry& entry);
+  void read_pages(const Part& part, const Stretch& stretch);
+  void read_any_pages(const Part& part, const Stretch& stretch) const;
+  void read_constant_parts();
+  void read_shared_memory();
+  void require_time() const;
+  bool holds(std::uint64_t page) const;
+
+  pid_t pid_;
+  const Memory& memory_;
+  int file_;
+  char* view_ = nullptr;  // of the whole file
+  std::uint64_t used_ = 0;
+  Clock::time_point deadline_ = Clock::time_point::max();  // of reading
+  MappedFiles files_;
+  Reservations reservations_;
+  std::vector<MapEntry> mappings_;
+  std::vector<Part> parts_;
+  std::size_t captured_ = 0;  // the first so many of them were read by capture()
+  std::vector<Part> written_;
+  std::set<std::uint64_t> complete_;  // starts of constant parts that were read
+  std::optional<PageMap> page_map_;
+  ResidentPages resident_pages_;
+  std::uint64_t left_out_ = 0;
+  const WriteTracker* tracker_ = nullptr;
+  std::vector<Part> ahead_;   // what was read ahead; by address
+  std::vector<Part> absent_;  // no longer there when it was captured; to be cleared
+};
+
+}  // namespace reachscan::helper

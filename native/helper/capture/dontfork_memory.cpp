@@ -1,0 +1,159 @@
+#include "helper/capture/dontfork_memory.hpp"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "helper/target/memory_kinds.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::uint64_t kPage = 4096;
+// A tenth of a second of pause.
+constexpr std::uint64_t kMaxBytes = 1ull << 30;
+
+bool has_flag(std::string_view line, std::string_view flag) {
+  for (std::size_t at = line.find(flag); at != std::string_view::npos; at = line.find(flag, at + 1))
+    if (line[at - 1] == ' ' && (at + 2 == line.size() || line[at + 2] == ' ')) return true;
+  return false;
+}
+
+// "55d0c0ff0000-55d0c0ff1000 rw-p ..."
+bool begins_mapping(std::string_view line, std::uint64_t start) {
+  std::uint64_t first = 0;
+  auto end = std::from_chars(line.data(), line.data() + line.size(), first, 16);
+  return end.ec == std::errc{} && end.ptr < line.data() + line.size() && *end.ptr == '-' &&
+         first == start;
+}
+
+// Of those that the program has kept from its clones, by what smaps tells.
+std::vector<MapEntry> advised(const std::vector<MapEntry>& entries, const std::string& smaps) {
+  std::vector<MapEntry> found;
+  auto entry = entries.begin();
+  bool inside = false;
+  for (std::string_view rest = smaps; !rest.empty() && entry != entries.end();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    inside = inside || begins_mapping(line, entry->start);
+    if (!inside || line.rfind("VmFlags:", 0) != 0) continue;
+    // dc = not copied, wf = wiped, whatever the protection is now.
+    bool lost = has_flag(line, "dc") || has_flag(line, "wf");
+    if (lost || is_ring(*entry)) found.push_back(*entry);
+    ++entry;
+    inside = false;
+  }
+  return found;
+}
+
+bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
+  auto next = std::upper_bound(
+      mappings.begin(), mappings.end(), entry.start,
+      [](std::uint64_t address, const MapEntry& other) { return address < other.end; });
+  return next != mappings.end() && next->start <= entry.start;
+}
+
+// The pages of a ring may be of a kind that the page map leaves out.
+std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
+  return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}}
+                        : present_pages(map, entry);
+}
+
+bool has_page(const PageMap& map, MapEntry entry, std::uint64_t page) {
+  entry.start = page;
+  entry.end = page + kPage;
+  return map.first_page(entry).value_or(page) != 0;
+}
+
+// Only anonymous memory can be emptied; all else is there or is not.
+bool can_be_emptied(const MapEntry& entry) {
+  return entry.backing == Backing::kNothing && !is_shared(entry);
+}
+
+}  // namespace
+
+DontforkMemory::DontforkMemory(pid_t pid, MappedFiles& files) : pid_(pid) {
+  std::vector<MapEntry> entries = files.mappings_of(pid);
+  std::erase_if(entries, [](const MapEntry& e) { return is_kernel_owned(e) || is_device(e); });
+  PageMap map(pid);
+  bool older_kernel = !entries.empty() && !map.first_page(entries.front()).has_value();
+  if (older_kernel) entries_ = advised(entries, read_proc_file(pid, "smaps", Step::kReadMappings));
+  for (const MapEntry& entry : entries) {
+    std::uint64_t page = map.first_page(entry).value_or(0);
+    if (is_ring(entry) && !older_kernel) entries_.push_back(entry);
+    if (page != 0 && !is_ring(entry)) candidates_.push_back({entry, page});
+  }
+}
+
+void DontforkMemory::capture(const Memory& memory) {
+  if (entries_.empty()) return;
+  PageMap map(pid_);
+  std::uint64_t copied = 0;
+  for (const MapEntry& entry : entries_) {
+    for (const Stretch& stretch : pages_to_copy(map, entry)) {
+      std::uint64_t length = stretch.end - stretch.start;
+      copied += length;
+      if (copied > kMaxBytes || entry.backing == Backing::kSecret) {
+        left_out_ += length;
+      } else {
+        pieces_.push_back({stretch.start, read(memory, stretch)});
+      }
+    }
+  }
+}
+
+// A clone gets all pages of private memory that hold something. The page may be gone since it was
+// seen; then another is asked for.
+bool DontforkMemory::is_inherited(const Candidate& candidate, const PageMap& clone,
+                                  const std::vector<MapEntry>& mappings) {
+  const auto& [entry, page] = candidate;
+  if (!can_be_emptied(entry)) return is_mapped(mappings, entry);
+  return has_page(clone, entry, page) || clone.first_page(entry).value_or(page) != 0;
+}
+
+void DontforkMemory::find_lost(pid_t clone) {
+  PageMap map(clone);
+  std::vector<MapEntry> mappings = read_mappings(clone);
+  for (const Candidate& candidate : candidates_)
+    if (!is_inherited(candidate, map, mappings)) entries_.push_back(candidate.entry);
+}
+
+bool DontforkMemory::may_miss_any(pid_t clone, const std::vector<MapEntry>& mappings) const {
+  PageMap map(clone), target(pid_);
+  return std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+    return !is_inherited(candidate, map, mappings) &&
+           has_page(target, candidate.entry, candidate.page);
+  });
+}
+
+std::vector<char> DontforkMemory::read(const Memory& memory, const Stretch& stretch) {
+  std::vector<char> bytes(stretch.end - stretch.start);
+  if (memory.try_read(stretch.start, bytes.data(), bytes.size())) return bytes;
+  // Some page cannot be read: page by page, with zeros for those.
+  for (std::uint64_t at = 0; at < bytes.size(); at += kPage)
+    memory.try_read(stretch.start + at, bytes.data() + at, kPage);
+  return bytes;
+}
+
+void DontforkMemory::restore(Clone& clone) const {
+  for (const MapEntry& entry : entries_) {
+    std::int64_t result =
+        clone.call(SYS_mmap, {entry.start, entry.end - entry.start, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, ~0ull, 0});
+    if (result < 0)
+      throw Failure(Step::kPrepareClone, "clone-refused",
+                    "the clone of the target got no memory for pages it did not inherit",
+                    static_cast<int>(-result), clone.pid(), entry.start);
+  }
+  for (const Piece& piece : pieces_)
+    clone.memory().write(Step::kPrepareClone, piece.start, piece.bytes.data(), piece.bytes.size());
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,64 @@
+#include "helper/capture/middleman.hpp"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "helper/stop/realtime_priority.hpp"
+#include "helper/stop/stops.hpp"
+
+namespace reachscan::helper {
+
+Middleman::Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
+  wait_for_birth(tid, deadline);
+  constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
+  if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions) != 0) fail();
+  // Not before it dies with us: nobody else may ever have this priority.
+  make_urgent(tid);
+}
+
+void Middleman::dismiss() const { kill(tid_, SIGKILL); }
+
+Middleman::~Middleman() {
+  dismiss();
+  while (waitpid(tid_, nullptr, __WALL) < 0 && errno == EINTR) {
+  }
+}
+
+std::int64_t Middleman::call(std::uint64_t number, std::uint64_t argument,
+                             Clock::time_point deadline, const std::function<void()>& meanwhile) {
+  run_to_call(deadline, [] {});
+  arch::Registers at_entry = registers();
+  arch::replace_call(at_entry, number, argument);
+  if (!arch::set_registers(tid_, at_entry)) fail();
+  if (is_behind_clone(run_to_call(deadline, meanwhile))) return newborn_of(tid_);
+  return static_cast<std::int64_t>(registers().rax);
+}
+
+// Signals for the target's process group are none for it: it takes no notice.
+WaitStatus Middleman::run_to_call(Clock::time_point deadline,
+                                  const std::function<void()>& meanwhile) {
+  bool first = true;
+  for (;;) {
+    if (ptrace(PTRACE_SYSCALL, tid_, nullptr, nullptr) != 0) fail();
+    if (first) meanwhile();
+    first = false;
+    WaitStatus status = wait_for(tid_, wire::Step::kRunTrampoline, deadline);
+    if (!status.stopped()) fail();
+    if (is_at_call(status) || is_behind_clone(status)) return status;
+  }
+}
+
+arch::Registers Middleman::registers() const {
+  arch::Registers registers;
+  if (!arch::get_registers(tid_, registers)) fail();
+  return registers;
+}
+
+void Middleman::fail() const {
+  refuse_clone(tid_, "the process that was to clone the target was killed");
+}
+
+}  // namespace reachscan::helper

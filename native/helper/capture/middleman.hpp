@@ -1,0 +1,47 @@
+// A process that the target has started and that shares its memory: it makes the clone, so that the
+// clone is nobody's child there.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "arch/x86_64/registers.hpp"
+#include "helper/stop/wait.hpp"
+
+namespace reachscan::helper {
+
+// No thread of the target. It dies with us, and is dead when this object goes: until its tracer has
+// taken note of that, the thread that made it waits for it.
+class Middleman {
+ public:
+  // Takes charge of it at its birth. Throws Failure("clone-refused") if it was killed.
+  Middleman(pid_t tid, Clock::time_point deadline);
+  ~Middleman();
+  Middleman(const Middleman&) = delete;
+  Middleman& operator=(const Middleman&) = delete;
+
+  pid_t tid() const { return tid_; }
+
+  // It is not needed any more. It may die while others work.
+  void dismiss() const;
+
+  // Has it execute a system call in place of the one that would end it. Returns what that returned,
+  // negative errno included, or the new process of a clone(). Calls meanwhile() while the kernel
+  // executes it.
+  std::int64_t call(
+      std::uint64_t number, std::uint64_t argument, Clock::time_point deadline,
+      const std::function<void()>& meanwhile = [] {});
+
+ private:
+  explicit Middleman(pid_t tid) : tid_(tid) {}
+
+  WaitStatus run_to_call(Clock::time_point deadline, const std::function<void()>& meanwhile);
+  arch::Registers registers() const;
+  [[noreturn]] void fail() const;
+
+  pid_t tid_;
+};
+
+}  // namespace reachscan::helper

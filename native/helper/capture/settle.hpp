@@ -1,0 +1,47 @@
+// Reading the memory of a process that runs takes so long that what its allocator writes meanwhile
+// does not fit together. Few pages of its heaps change within that time: these can be read again
+// within microseconds, until two readings in a row agree.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "helper/capture/copy.hpp"
+
+namespace reachscan::helper {
+
+class Settler {
+ public:
+  explicit Settler(pid_t pid);
+
+  // Brings up to date what `copy` has captured.
+  void settle(MemoryCopy& copy);
+
+ private:
+  // Pages, and where they are in the copy.
+  struct Piece {
+    std::uint64_t address;
+    char* copy;
+    std::uint64_t length;
+  };
+
+  static std::vector<Piece> pieces_of(const MemoryCopy& copy, std::vector<Stretch>& pages);
+  static std::vector<Piece> those_within(const std::vector<Piece>& all,
+                                         const std::vector<Stretch>& pages);
+  static std::vector<Stretch> heaps_of(const std::vector<MapEntry>& mappings,
+                                       const std::vector<Piece>& pieces);
+  static bool begins_thread_heap(const Piece& piece);
+  std::vector<Stretch> reread(const std::vector<Piece>& pieces);
+  bool update(const Piece* pieces, std::size_t count, std::uint64_t bytes,
+              std::vector<Stretch>& changed);
+
+  pid_t pid_;
+  std::vector<char> buffer_;
+  std::vector<iovec> remote_;
+  std::vector<Stretch> changed_before_;  // between the last two times
+};
+
+}  // namespace reachscan::helper

@@ -1,0 +1,309 @@
+#include "helper/capture/trampoline.hpp"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "helper/capture/middleman.hpp"
+#include "helper/stop/fit_threads.hpp"
+#include "helper/stop/retry_policy.hpp"
+#include "helper/stop/stops.hpp"
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::uint64_t kPage = 4096;
+// UFFD_USER_MODE_ONLY of linux/userfaultfd.h: asks for no privilege.
+constexpr std::uint64_t kUserModeOnly = 1;
+// From the stack pointer up; a signal frame is far smaller.
+constexpr std::uint64_t kStackSearched = 256 << 10;
+
+std::size_t trampoline_size() {
+  return static_cast<std::size_t>(arch::reachscan_trampoline_end - arch::reachscan_trampoline);
+}
+
+std::optional<MapEntry> find_vdso(pid_t pid) {
+  for (MapEntry& entry : read_mappings(pid))
+    if (entry.path == "[vdso]") return entry;
+  return std::nullopt;
+}
+
+bool inside(std::uint64_t address, const TrampolineSite& site) {
+  return address >= site.address && address < site.address + trampoline_size();
+}
+
+// Threads that can serve, best first: one blocked in a call that will restart is surely in no
+// restartable sequence. A signal on its way can only be delivered from the stop it was found in.
+std::vector<StoppedThread*> candidates(std::vector<StoppedThread>& threads) {
+  auto rank = [](const StoppedThread* thread) {
+    if (arch::will_restart(thread->registers)) return 0;
+    return arch::in_system_call(thread->registers) ? 2 : 1;
+  };
+  std::vector<StoppedThread*> found;
+  for (StoppedThread& thread : threads)
+    if (thread.pending_signal == 0) found.push_back(&thread);
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
+  return found;
+}
+
+std::uint64_t signal_mask(pid_t tid) {
+  std::uint64_t mask = 0;
+  if (ptrace(PTRACE_GETSIGMASK, tid, sizeof mask, &mask) != 0)
+    throw Failure(Step::kPlaceTrampoline, "target-exited",
+                  "cannot read the signal mask of thread " + std::to_string(tid), errno, tid);
+  return mask;
+}
+
+void place_trampoline(StoppedThread& thread, const Memory& memory, const TrampolineSite& site,
+                      std::uint64_t middleman_flags) {
+  std::vector<unsigned char> code(arch::reachscan_trampoline, arch::reachscan_trampoline_end);
+  if (!arch::in_system_call(thread.registers))
+    thread.registers.rip = arch::resume_address(
+        thread.tid, thread.registers, [&](std::uint64_t at, void* buffer, std::size_t length) {
+          return memory.try_read(at, buffer, length);
+        });
+  auto literals = arch::trampoline_literals(arch::resume_registers(thread.registers),
+                                            signal_mask(thread.tid), middleman_flags);
+  auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
+  std::memcpy(code.data() + offset, &literals, sizeof literals);
+  // Kernels may forbid it for all memory that is not writable (proc_mem.force_override).
+  if (!memory.try_write(site.address, code.data(), code.size()))
+    refuse_clone(
+        thread.tid,
+        std::string("the vdso of the target cannot be written to: ") + std::strerror(errno), errno);
+}
+
+// Only a scan that was killed leaves its trampoline behind. A signal handler may then have
+// interrupted the thread inside it, and will return there.
+bool still_needed(const StoppedThread& thread, const Memory& memory, const TrampolineSite& site) {
+  std::array<std::uint64_t, 512> words;
+  for (std::uint64_t at = thread.registers.rsp; at < thread.registers.rsp + kStackSearched;
+       at += sizeof words) {
+    if (!memory.try_read(at, words.data(), sizeof words)) return false;
+    for (std::uint64_t word : words)
+      if (inside(word, site)) return true;
+  }
+  return false;
+}
+
+void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSite& site) {
+  for (const StoppedThread& thread : freeze.threads())
+    if (inside(thread.registers.rip, site))
+      throw Failure(Step::kPlaceTrampoline, kRetry, "another scan of this process is just ending",
+                    EBUSY, thread.tid, site.address);
+  std::vector<unsigned char> present(trampoline_size());
+  memory.read(Step::kPlaceTrampoline, site.address, present.data(), present.size());
+  if (std::all_of(present.begin(), present.end(), [](unsigned char byte) { return byte == 0; }))
+    return;
+  for (const StoppedThread& thread : freeze.threads())
+    if (still_needed(thread, memory, site))
+      throw Failure(Step::kPlaceTrampoline, kRetry,
+                    "a signal handler will return into code that a killed scan has left behind",
+                    EBUSY, thread.tid, site.address);
+}
+
+// A kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space. The signal is no
+// business of the target's.
+bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
+  constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
+  siginfo_t info{};
+  return status.signal() == SIGSYS && ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0 &&
+         info.si_code == kUserDispatch;
+}
+
+// The one commit point: before it nothing of the thread has changed, after it the thread finds its
+// own way back. False if a signal came in between: then all is as it was, and the signal pending.
+bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
+                      Clock::time_point deadline) {
+  arch::Registers registers = thread.registers;
+  registers.rip = site.address;
+  registers.orig_rax = ~0ull;  // no call to restart
+  if (!arch::set_registers(thread.tid, registers))
+    throw Failure(Step::kRunTrampoline, "target-exited", "cannot set registers", errno, thread.tid);
+  WaitStatus status = run_to_stop(thread.tid, 0, deadline);
+  if (!brings_signal(status)) return true;
+  arch::set_registers(thread.tid, thread.registers);
+  if (is_dispatched_call(thread.tid, status))
+    refuse_clone(thread.tid, "the target has its system calls dispatched to user space");
+  thread.pending_signal = status.signal();
+  return false;
+}
+
+std::string refused_by_kernel(std::int64_t result) {
+  return std::string("the kernel refused to clone the target: ") +
+         std::strerror(static_cast<int>(-result));
+}
+
+// The trampoline does not clone where the clone would become a child of the target.
+void require_no_refusal(pid_t tid, const arch::Registers& registers, const TrampolineSite& site) {
+  auto result = static_cast<std::int64_t>(registers.rax);
+  // At the entry of a call the kernel shows ENOSYS.
+  if (registers.orig_rax == SYS_clone && result < 0 && result != -ENOSYS)
+    refuse_clone(tid, refused_by_kernel(result), static_cast<int>(-result));
+  if (registers.orig_rax == SYS_rt_sigprocmask &&
+      registers.rsi == site.address + arch::own_signals_offset())
+    refuse_clone(tid, "orphans of the target come back to it as children (it is a subreaper)");
+}
+
+// Runs the thread on until it has made the middleman.
+pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
+  for (;;) {
+    WaitStatus status = run_to_call(tid, deadline);
+    if (is_behind_clone(status)) return newborn_of(tid);
+    arch::Registers registers;
+    if (arch::get_registers(tid, registers)) require_no_refusal(tid, registers, site);
+  }
+}
+
+bool is_refusal(const Failure& failure) { return std::strcmp(failure.code, "clone-refused") == 0; }
+
+// What keeps one thread from serving mostly keeps all.
+constexpr std::size_t kMostObstacles = 8;
+
+// Makes some thread start a middleman, and calls use(middleman). Returns the thread, which is still
+// stopped inside the trampoline.
+template <typename Use>
+pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                     std::uint64_t middleman_flags, Clock::time_point deadline, Use use) {
+  require_free_site(freeze, memory, site);
+  std::vector<StoppedThread*> found = candidates(freeze.threads());
+  std::size_t obstacles = 0;
+  for (StoppedThread* thread : found) {
+    if (const char* why = obstacle(freeze.pid(), *thread)) {
+      if (++obstacles == std::min(found.size(), kMostObstacles))
+        refuse_clone(thread->tid, std::string("a thread of the target ") + why);
+      continue;
+    }
+    place_trampoline(*thread, memory, site, middleman_flags);
+    if (!enter_trampoline(*thread, site, deadline)) continue;
+    try {
+      Middleman middleman(run_to_middleman(thread->tid, site, deadline), deadline);
+      use(middleman);
+      return thread->tid;
+    } catch (const Failure& failure) {
+      // By itself the thread would find its way back as well, but leave the trampoline behind.
+      if (is_refusal(failure)) leave_trampoline(freeze, memory, site, thread->tid, deadline);
+      throw;
+    }
+  }
+  throw Failure(Step::kPlaceTrampoline, kRetry, "every thread is about to receive a signal", EBUSY,
+                freeze.pid());
+}
+
+// The middleman ends at its next instruction: the descriptor, which is in no table but its own,
+// cannot outlive us.
+int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
+  std::int64_t made =
+      middleman.call(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly, deadline);
+  int error = made < 0 ? static_cast<int>(-made) : 0;
+  int process = static_cast<int>(syscall(SYS_pidfd_open, middleman.tid(), 0));
+  int ours = error == 0 ? static_cast<int>(syscall(SYS_pidfd_getfd, process, made, 0)) : -1;
+  if (error == 0 && ours < 0) error = errno;
+  close(process);
+  if (ours < 0)
+    throw Failure(Step::kTrackWrites, "unsupported-method",
+                  std::string("the kernel gives no means to track what the target writes: ") +
+                      std::strerror(error),
+                  error, middleman.tid());
+  return ours;
+}
+
+// Goes on to the next stop at a call. True when the thread has reaped the middleman, or has none.
+bool has_done_its_part(pid_t tid, arch::Registers& now, Clock::time_point deadline) {
+  run_to_call(tid, deadline);
+  if (!arch::get_registers(tid, now))
+    throw Failure(Step::kRunTrampoline, "target-exited", "a thread was killed", errno, tid);
+  auto result = static_cast<std::int64_t>(now.rax);
+  bool at_exit = result != -ENOSYS;
+  return at_exit &&
+         (now.orig_rax == SYS_wait4 || (now.orig_rax == SYS_rt_sigprocmask && result == 0));
+}
+
+}  // namespace
+
+TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
+  std::optional<MapEntry> vdso = find_vdso(pid);
+  Elf64_Ehdr header{};
+  if (!vdso || !memory.try_read(vdso->start, &header, sizeof header) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    throw Failure(Step::kPlaceTrampoline, "clone-refused", "the target has no vdso", 0, pid);
+  std::uint64_t image_end =
+      vdso->start + header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize;
+  std::uint64_t address = (image_end + 15) & ~15ull;
+  std::uint64_t page_end = (image_end + kPage - 1) & ~(kPage - 1);
+  if (image_end < vdso->start || page_end > vdso->end || address + trampoline_size() > page_end)
+    throw Failure(Step::kPlaceTrampoline, "clone-refused",
+                  "the target's vdso has no room behind its image", 0, pid, vdso->start);
+  return {vdso->start, address};
+}
+
+CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                         Descriptors descriptors, Clock::time_point deadline,
+                         const std::function<void()>& meanwhile) {
+  std::uint64_t clone_flags = descriptors == Descriptors::kShared ? CLONE_FILES : 0;
+  auto make_clone = [&](Middleman& middleman) {
+    std::int64_t made = middleman.call(SYS_clone, clone_flags, deadline, meanwhile);
+    if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
+    middleman.dismiss();
+    // Killed with us from the beginning, as the middleman is.
+    wait_for_birth(static_cast<pid_t>(made), deadline);
+    return static_cast<pid_t>(made);
+  };
+  CloneResult result{};
+  // The end of a process that has a table of its own closes what is in it: file systems in user
+  // space and network file systems are told of each.
+  result.injected = with_middleman(freeze, memory, site, CLONE_VM | CLONE_FILES, deadline,
+                                   [&](Middleman& m) { result.clone = make_clone(m); });
+  return result;
+}
+
+FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
+                                        const TrampolineSite& site, Clock::time_point deadline) {
+  FaultDescriptor result{};
+  result.injected =
+      with_middleman(freeze, memory, site, CLONE_VM, deadline, [&](Middleman& middleman) {
+        result.descriptor = make_fault_descriptor(middleman, deadline);
+      });
+  return result;
+}
+
+// At the exit of a call no signal has been delivered yet, and none is before the thread has its own
+// registers back. For a process that was stopped (SIGSTOP, ^Z) it is the only way: its thread would
+// stop again inside the trampoline, and stay there.
+void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                      pid_t injected, Clock::time_point deadline) {
+  std::vector<StoppedThread>& threads = freeze.threads();
+  auto thread =
+      std::find_if(threads.begin(), threads.end(),
+                   [injected](const StoppedThread& other) { return other.tid == injected; });
+  for (arch::Registers now; !has_done_its_part(injected, now, deadline);) {
+    if (now.orig_rax != SYS_clone || static_cast<std::int64_t>(now.rax) <= 0) continue;
+    arch::go_on_to_reap(now, site.address);
+    arch::set_registers(injected, now);
+  }
+  std::uint64_t own_signals = 0;
+  memory.read(Step::kRelease, site.address + arch::own_signals_offset(), &own_signals,
+              sizeof own_signals);
+  ptrace(PTRACE_SETSIGMASK, injected, sizeof own_signals, &own_signals);
+  arch::set_registers(injected, thread->registers);
+  std::vector<unsigned char> nothing(trampoline_size());
+  memory.write(Step::kRelease, site.address, nothing.data(), nothing.size());
+}
+
+}  // namespace reachscan::helper

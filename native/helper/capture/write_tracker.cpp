@@ -1,0 +1,182 @@
+#include "helper/capture/write_tracker.hpp"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "helper/failure.hpp"
+#include "helper/stop/side_thread.hpp"
+#include "helper/target/page_scan.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+// Of linux/userfaultfd.h of Linux 6.7, which is newer than the headers that this is built with may
+// be.
+constexpr std::uint64_t kTrackAsync = 1 << 15;
+constexpr std::uint64_t kUserModeOnly = 1;
+
+// What one page table covers.
+constexpr std::uint64_t kTableBytes = 2u << 20;
+// To look at the pages between costs as much as another call.
+constexpr std::uint64_t kWorthACall = 1u << 20;
+// Undone at once; some ten microseconds.
+constexpr std::uint64_t kUndoBytes = 16u << 20;
+
+[[noreturn]] void refuse(const char* what, int error, pid_t pid) {
+  throw Failure(Step::kTrackWrites, "unsupported-method",
+                std::string("this kernel cannot track what the target writes: ") + what + ": " +
+                    std::strerror(error),
+                error, pid);
+}
+
+int open_page_map(const std::string& process) {
+  return open(("/proc/" + process + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+bool make_asynchronous(int faults) {
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = kTrackAsync | UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+  return ioctl(faults, UFFDIO_API, &api) == 0;
+}
+
+bool register_area(int faults, std::uint64_t start, std::uint64_t end) {
+  uffdio_register area{};
+  area.range = {start, end - start};
+  area.mode = UFFDIO_REGISTER_MODE_WP;
+  return ioctl(faults, UFFDIO_REGISTER, &area) == 0;
+}
+
+// Everything that is not protected any more, and nothing else: the kernel has a shorter way for
+// this question than for all others.
+PageQuery unprotected_pages() {
+  PageQuery query;
+  query.flags = PageQuery::kOnlyTracked;
+  query.all_of = query.returned = page::kWritten;
+  return query;
+}
+
+bool finds_hole_unprotected(std::uint64_t hole) {
+  int faults = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
+  int page_map = open_page_map("self");
+  bool found = false;
+  if (faults >= 0 && page_map >= 0 && make_asynchronous(faults) &&
+      register_area(faults, hole, hole + kTableBytes))
+    scan_pages(page_map, unprotected_pages(), hole, hole + kTableBytes,
+               [&](const PageRegion&) { found = true; });
+  close(faults);
+  close(page_map);
+  return found;
+}
+
+// When a program gives memory back, the kernel may free its page table as well. Only since 2026
+// does it count among what is not protected, as single pages do. Seen with memory of our own that
+// has no page table.
+bool tells_freed_tables() {
+  void* memory = mmap(nullptr, 2 * kTableBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  auto start = reinterpret_cast<std::uint64_t>(memory);
+  bool tells = finds_hole_unprotected((start + kTableBytes - 1) & ~(kTableBytes - 1));
+  munmap(memory, 2 * kTableBytes);
+  return tells;
+}
+
+}  // namespace
+
+WriteTracker::WriteTracker(pid_t pid, int descriptor)
+    : faults_(descriptor), tells_freed_tables_(tells_freed_tables()) {
+  page_map_ = open_page_map(std::to_string(pid));
+  int error = errno;
+  if (page_map_ >= 0 && make_asynchronous(faults_)) return;
+  if (page_map_ >= 0) error = errno, close(page_map_);
+  close(faults_);
+  refuse("asynchronous write protection", error, pid);
+}
+
+WriteTracker::~WriteTracker() {
+  for (const Stretch& stretch : watched_) {
+    for (std::uint64_t at = stretch.start; at < stretch.end; at += kUndoBytes) {
+      uffdio_writeprotect undo{};
+      undo.range = {at, std::min(kUndoBytes, stretch.end - at)};
+      // Memory that is gone, or another's by now, needs no undoing.
+      ioctl(faults_, UFFDIO_WRITEPROTECT, &undo);
+    }
+  }
+  close(faults_);
+  close(page_map_);
+}
+
+bool WriteTracker::watch(const MapEntry& entry) {
+  if (!register_area(faults_, entry.start, entry.end)) return false;
+  watched_.push_back({entry.start, entry.end});
+  std::vector<Stretch> everything;
+  return take_written(entry.start, entry.end, everything);
+}
+
+// Only of pages that exist. To protect others, the kernel would make page tables for them: two GB
+// for each TB that the target has only reserved.
+bool WriteTracker::take_written(std::uint64_t start, std::uint64_t end,
+                                std::vector<Stretch>& written) const {
+  PageQuery query = unprotected_pages();
+  // Skips memory that is not tracked. Were the kernel told to refuse it, it would not tell what it
+  // has found before, and protected.
+  query.flags = PageQuery::kProtectFound;
+  query.any_of = page::kPresent | page::kSwapped;
+  return scan_pages(page_map_, query, start, end,
+                    [&](const PageRegion& region) { append(written, region.start, region.end); });
+}
+
+void WriteTracker::conclude(std::vector<TrackedArea>& areas) const {
+  std::atomic<std::size_t> next{0};
+  std::function<void()> work = [&] {
+    for (std::size_t i = next++; i < areas.size(); i = next++)
+      areas[i].tracked = conclude(areas[i]);
+  };
+  std::optional<SideThread> other;
+  if (areas.size() > 1) other.emplace(work);
+  work();
+}
+
+bool WriteTracker::conclude(TrackedArea& area) const {
+  if (!tells_freed_tables_) return tell_states(area.start, area.end, area);
+  std::vector<Stretch> unprotected;
+  bool tracked = scan_pages(page_map_, unprotected_pages(), area.start, area.end,
+                            [&](const PageRegion& region) {
+                              append(unprotected, region.start, region.end, kWorthACall);
+                            });
+  return tracked && std::all_of(unprotected.begin(), unprotected.end(), [&](const Stretch& part) {
+           return tell_states(part.start, part.end, area);
+         });
+}
+
+bool WriteTracker::tell_states(std::uint64_t start, std::uint64_t end, TrackedArea& area) const {
+  PageQuery query;
+  query.flags = PageQuery::kOnlyTracked;
+  query.inverted = page::kPresent;
+  query.any_of = page::kWritten | page::kPresent;
+  query.returned = page::kWritten | page::kPresent | page::kSwapped;
+  return scan_pages(page_map_, query, start, end, [&](const PageRegion& region) {
+    if ((region.categories & (page::kPresent | page::kSwapped)) == 0) {
+      append(area.absent, region.start, region.end);
+    } else if ((region.categories & page::kWritten) != 0) {
+      append(area.written, region.start, region.end);
+    }
+  });
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,45 @@
+#include "helper/stop/fit_threads.hpp"
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "arch/x86_64/registers.hpp"
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+// Filters are per thread, and may kill for a clone() that the thread never makes itself.
+bool is_filtered(pid_t pid, pid_t tid) {
+  std::string seccomp = status_field(pid, tid, "Seccomp");
+  return !seccomp.empty() && seccomp != "0";
+}
+
+// unshare(CLONE_NEWPID) sends a thread's next child, which would be the middleman, into a new
+// namespace as its first process; its end is the end of that namespace. Kernels before 4.12 do not
+// tell.
+bool has_namespace_for_children(pid_t pid, pid_t tid) {
+  std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/ns/";
+  std::string next = folder + "pid_for_children";
+  struct stat own {};
+  struct stat of_children {};
+  if (stat((folder + "pid").c_str(), &own) != 0) return false;
+  // A namespace that has no process yet cannot be followed to.
+  if (stat(next.c_str(), &of_children) != 0) return lstat(next.c_str(), &of_children) == 0;
+  return own.st_ino != of_children.st_ino;
+}
+
+}  // namespace
+
+const char* obstacle(pid_t pid, const StoppedThread& thread) {
+  if (!arch::runs_native_code(thread.registers)) return "is executing 32-bit code";
+  if (arch::dispatches_system_calls(thread.tid))
+    return "has its system calls dispatched to user space (PR_SET_SYSCALL_USER_DISPATCH)";
+  if (is_filtered(pid, thread.tid)) return "runs under a seccomp filter, which may forbid clone()";
+  if (has_namespace_for_children(pid, thread.tid))
+    return "has unshared the PID namespace of its children";
+  return nullptr;
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,13 @@
+// Which threads of a stopped target can make the clone.
+#pragma once
+
+#include <sys/types.h>
+
+#include "helper/stop/freeze.hpp"
+
+namespace reachscan::helper {
+
+// Why a thread must not run the trampoline, as the end of a sentence; null if it may.
+const char* obstacle(pid_t pid, const StoppedThread& thread);
+
+}  // namespace reachscan::helper

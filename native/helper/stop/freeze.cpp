@@ -1,0 +1,310 @@
+#include "helper/stop/freeze.hpp"
+
+#include <sched.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "helper/stop/retry_policy.hpp"
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+// Never EXITKILL here: if we die, the target must go on.
+constexpr long kTargetOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
+
+constexpr int kSeizeTries = 10;
+
+// A thread in uninterruptible sleep may never stop, and the others stand still meanwhile.
+constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+
+constexpr std::size_t kCrowd = 32;
+// With AVX-512; threads that have more take the time to make room for it.
+constexpr std::size_t kWordsOfThread = 384;
+
+// The task that traces this one, 0 if none.
+pid_t tracer_of(pid_t pid, pid_t tid) {
+  return static_cast<pid_t>(std::atoi(status_field(pid, tid, "TracerPid").c_str()));
+}
+
+// The kernel lets nobody attach to a thread that is just ending.
+bool has_ended(pid_t pid, pid_t tid) {
+  std::string state = status_field(pid, tid, "State");
+  return state.empty() || state[0] == 'Z' || state[0] == 'X';
+}
+
+// The kernel cuts names off.
+constexpr char kHelperName[] = "reachscan-helpe";
+
+[[noreturn]] void fail_as_traced(pid_t pid, pid_t tid, pid_t tracer, int error) {
+  std::string name = try_read_proc_file(tracer, "comm");
+  if (!name.empty()) name.pop_back();  // the end of the line
+  bool scan = name == kHelperName;
+  std::string process = status_field(tracer, tracer, "Tgid");
+  std::string who = (process.empty() ? std::to_string(tracer) : process) +
+                    (name.empty() || scan ? "" : " (" + name + ")");
+  throw Failure(Step::kSeize, scan ? kBeingScanned : "already-traced",
+                "process " + std::to_string(pid) + " is already " +
+                    (scan ? "being scanned by another reachscan, process " : "traced by process ") +
+                    who,
+                error, tid);
+}
+
+[[noreturn]] void fail_to_seize(pid_t tid, int error) {
+  const char* code = error == EPERM ? "not-permitted" : "internal";
+  throw Failure(Step::kSeize, code,
+                "cannot attach to thread " + std::to_string(tid) + ": " + std::strerror(error),
+                error, tid);
+}
+
+// False if the thread has ended.
+bool seize(pid_t pid, pid_t tid) {
+  pid_t seen = 0;
+  for (int tries = 1;; ++tries) {
+    if (ptrace(PTRACE_SEIZE, tid, nullptr, kTargetOptions) == 0) return true;
+    int error = errno;
+    if (error == ESRCH || has_ended(pid, tid)) return false;
+    pid_t tracer = tracer_of(pid, tid);
+    // A thread born of a seized one is already ours; its first stop is still to be waited for.
+    if (tracer == syscall(SYS_gettid)) return true;
+    // While a tracer lets go, the kernel may name the parent in its place: only who is seen twice
+    // in a row is believed.
+    if (tracer != 0 && (tracer == seen || tries == kSeizeTries))
+      fail_as_traced(pid, tid, tracer, error);
+    seen = tracer;
+    if (tries == kSeizeTries) fail_to_seize(tid, error);
+  }
+}
+
+// For the first of many. Who is woken at each stop takes the processor from those that are yet to
+// stop as often.
+void nap_until_stopped(pid_t tid, Clock::time_point deadline) {
+  constexpr int kNaps = 200;
+  constexpr timespec kNap{0, 100'000};
+  WaitStatus status{};
+  for (int i = 0; i < kNaps && !poll_for(tid, Step::kWaitStop, status); ++i) {
+    if (Clock::now() >= deadline) return;
+    nanosleep(&kNap, nullptr);
+  }
+}
+
+}  // namespace
+
+void RegisterWords::expect(std::size_t threads) {
+  values.resize(threads * kWordsOfThread);
+  values.clear();
+  owners.resize(threads);
+  owners.clear();
+}
+
+Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline)
+    : pid_(pid), limit_(limit), deadline_(deadline) {
+  try {
+    seize_new_threads();
+    words_.expect(states_.size());
+    began_ = Clock::now();
+    deadline_ = std::min(limit_.begin(), deadline);
+    do {
+      stop_seized(deadline_);
+    } while (may_have_new_threads() && seize_new_threads());
+    if (threads_.empty())
+      throw Failure(Step::kWaitStop, "target-exited",
+                    "process " + std::to_string(pid) + " ended while it was being stopped", 0, pid);
+  } catch (...) {
+    let_go();
+    throw;
+  }
+}
+
+Freeze::~Freeze() { let_go(); }
+
+bool Freeze::seize_new_threads() {
+  bool found = false;
+  for (pid_t tid : list_threads(pid_)) {
+    if (states_.contains(tid)) continue;
+    if (is_kernel_worker(pid_, tid)) {
+      // To stop it would make the request that it works on fail.
+      states_[tid] = State::kLeftAlone;
+      continue;
+    }
+    if (!seize(pid_, tid)) continue;
+    states_[tid] = State::kSeized;
+    found = true;
+  }
+  return found;
+}
+
+// A list of a thousand threads takes longer than a look at their number.
+bool Freeze::may_have_new_threads() const {
+  return status_field(pid_, pid_, "Threads") != std::to_string(threads_.size());
+}
+
+// Interrupts all before it waits for any: one by one takes a hundred times as long. The registers
+// of those that have stopped are read while the rest still stop.
+void Freeze::stop_seized(Clock::time_point deadline) {
+  for (auto& [tid, state] : states_)
+    if (state == State::kSeized) state = interrupt(tid) ? State::kInterrupted : State::kGone;
+  std::size_t left = states_.size() - threads_.size();
+  for (auto& [tid, state] : states_) {
+    if (state != State::kInterrupted) continue;
+    if (left-- > kCrowd) nap_until_stopped(tid, deadline);
+    StoppedThread thread{tid};
+    if (!wait_until_stopped(thread, deadline)) continue;
+    threads_.push_back(thread);
+    capture(threads_.back());
+  }
+}
+
+// False if the thread has ended.
+bool Freeze::interrupt(pid_t tid) {
+  if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) return true;
+  if (errno == ESRCH) return false;
+  throw Failure(Step::kInterrupt, "internal",
+                std::string("cannot interrupt a thread: ") + std::strerror(errno), errno, tid);
+}
+
+WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
+  Clock::time_point began = Clock::now();
+  WaitStatus status{};
+  while (
+      !wait_until(tid, Step::kWaitStop, std::min(Clock::now() + kBetweenLooks, deadline), status)) {
+    bool sleeps = status_field(pid_, tid, "State").rfind("D", 0) == 0;
+    auto now = Clock::now();
+    if (now < deadline && !(sleeps && now - began > kUninterruptibleLimit)) continue;
+    throw Failure(Step::kWaitStop, sleeps ? kAsleep : kUnstoppable,
+                  "thread " + std::to_string(tid) + " did not stop in time" +
+                      (sleeps ? "; it is in uninterruptible sleep"
+                       : sched_getscheduler(tid) == SCHED_IDLE
+                           ? "; it runs only when a processor has nothing else to do (SCHED_IDLE)"
+                           : ""),
+                  ETIMEDOUT, tid);
+  }
+  return status;
+}
+
+bool Freeze::wait_until_stopped(StoppedThread& thread, Clock::time_point deadline) {
+  pid_t tid = thread.tid;
+  for (;;) {
+    WaitStatus status = wait_for_stop(tid, deadline);
+    if (!status.stopped()) {
+      states_[tid] = State::kGone;
+      return false;
+    }
+    // Inside clone(): the call has not returned yet, so go on to the interrupt behind it.
+    if (status.event() == PTRACE_EVENT_CLONE) {
+      release_if_foreign(tid, deadline);
+      // Any stop takes back an interrupt that was asked for before it.
+      if (!interrupt(tid)) {
+        states_[tid] = State::kGone;
+        return false;
+      }
+      ptrace(PTRACE_CONT, tid, nullptr, nullptr);
+      continue;
+    }
+    bool by_us = status.event() == PTRACE_EVENT_STOP;
+    thread.pending_signal = by_us ? 0 : status.signal();
+    states_[tid] = State::kStopped;
+    return true;
+  }
+}
+
+// A signal that was on its way to the thread is delivered now.
+bool Freeze::run_briefly(StoppedThread& thread, std::chrono::nanoseconds duration,
+                         Clock::time_point deadline) {
+  auto signal = static_cast<long>(thread.pending_signal);
+  thread.pending_signal = 0;
+  states_[thread.tid] = State::kInterrupted;
+  if (ptrace(PTRACE_CONT, thread.tid, nullptr, signal) != 0) return false;
+  // Interrupted at once, it would not get to its first instruction.
+  timespec pause{0, static_cast<long>(duration.count())};
+  nanosleep(&pause, nullptr);
+  if (!interrupt(thread.tid) || !wait_until_stopped(thread, deadline)) return false;
+  capture(thread);
+  return true;
+}
+
+void Freeze::stop_newborn(Clock::time_point deadline) {
+  while (seize_new_threads()) stop_seized(deadline);
+}
+
+// clone() with an exit signal other than SIGCHLD may make a process of its own, which the kernel
+// attached to us all the same.
+void Freeze::release_if_foreign(pid_t parent, Clock::time_point deadline) {
+  unsigned long born = 0;
+  if (ptrace(PTRACE_GETEVENTMSG, parent, nullptr, &born) != 0) return;  // parent was killed
+  auto tid = static_cast<pid_t>(born);
+  std::vector<pid_t> own = list_threads(pid_);
+  if (std::find(own.begin(), own.end(), tid) != own.end()) return;
+  if (wait_for(tid, Step::kWaitStop, deadline).stopped())
+    ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+}
+
+void Freeze::capture(StoppedThread& thread) {
+  if (!arch::get_registers(thread.tid, thread.registers))
+    throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
+                  "cannot read the registers of thread " + std::to_string(thread.tid), errno,
+                  thread.tid);
+  // A pending signal is a reason for EINTR that is not ours.
+  if (thread.pending_signal != 0 || !arch::repair_interrupted_call(thread.registers)) return;
+  if (!arch::set_registers(thread.tid, thread.registers))
+    throw Failure(Step::kRepairCalls, errno == ESRCH ? "target-exited" : "internal",
+                  "cannot repair an interrupted call of thread " + std::to_string(thread.tid),
+                  errno, thread.tid);
+}
+
+RegisterWords Freeze::read_register_words() {
+  RegisterWords words = std::move(words_);
+  for (const StoppedThread& thread : threads_) {
+    const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
+    words.values.insert(words.values.end(), general,
+                        general + sizeof thread.registers / sizeof *general);
+    if (!arch::get_vector_words(thread.tid, words.values))
+      throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
+                    "cannot read the vector registers of thread " + std::to_string(thread.tid),
+                    errno, thread.tid);
+    words.belong_to(thread.tid);
+  }
+  return words;
+}
+
+void Freeze::detach(StoppedThread& thread) {
+  State& state = states_[thread.tid];
+  if (state != State::kStopped) return;
+  // ESRCH: killed meanwhile; nothing is left to release.
+  ptrace(PTRACE_DETACH, thread.tid, nullptr, static_cast<long>(thread.pending_signal));
+  state = State::kGone;
+}
+
+void Freeze::release() {
+  for (StoppedThread& thread : threads_) detach(thread);
+  ended_ = Clock::now();
+  limit_.end();
+}
+
+// Threads that were seized or interrupted but never seen stopped cannot be detached while they run;
+// the kernel lets go of them when this thread ends. Bring those that do stop to an orderly end.
+void Freeze::let_go() {
+  release();
+  for (auto& [tid, state] : states_) {
+    WaitStatus status{};
+    if (state == State::kSeized || state == State::kInterrupted) {
+      if (poll_for(tid, Step::kRelease, status) && status.stopped())
+        ptrace(PTRACE_DETACH, tid, nullptr,
+               status.event() == 0 ? static_cast<long>(status.signal()) : 0L);
+      state = State::kGone;
+    }
+  }
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,60 @@
+// Holds every pause of the target to a limit, in two stages. Well before its end the steps of the
+// pause give up in good order: they wait no longer than begin() says. At its end a thread that
+// waits for nothing else ends this process, whatever call of the kernel the tracer is stuck in, and
+// the kernel lets go of all that was traced.
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "helper/failure.hpp"
+#include "helper/stop/wait.hpp"
+#include "helper/stream.hpp"
+
+namespace reachscan::helper {
+
+// The target would be stopped for longer than is allowed.
+constexpr char kPauseTooLong[] = "pause-too-long";
+
+class PauseLimit {
+ public:
+  // Starts the thread, so that a pause need not. `stream` gets the failure record of the second
+  // stage; nobody else writes to it during a pause.
+  PauseLimit(pid_t pid, std::chrono::milliseconds longest, Stream& stream);
+  ~PauseLimit();
+  PauseLimit(const PauseLimit&) = delete;
+  PauseLimit& operator=(const PauseLimit&) = delete;
+
+  // The pause begins. Returns the moment by which its steps have to be done.
+  Clock::time_point begin();
+  // The target runs again.
+  void end();
+
+  // Whether the time of the steps is over.
+  bool is_over() const { return Clock::now() >= steps_end_; }
+  Failure failure(wire::Step step) const;
+
+  std::chrono::milliseconds longest() const { return longest_; }
+  // What the steps get of it; the rest is for letting go.
+  std::chrono::nanoseconds for_steps() const { return longest_ * 4 / 5; }
+
+ private:
+  using Nanoseconds = std::chrono::nanoseconds::rep;
+
+  void watch();
+  void wake_after(std::chrono::nanoseconds time) const;
+
+  pid_t pid_;
+  std::chrono::milliseconds longest_;
+  Stream& stream_;
+  int timer_;
+  pthread_t thread_{};
+  Clock::time_point steps_end_{};
+  std::atomic<Nanoseconds> ends_{0};  // of the pause, by Clock; 0 while the target runs
+  std::atomic<bool> dismissed_{false};
+};
+
+}  // namespace reachscan::helper

@@ -1,0 +1,127 @@
+#include "helper/stop/quiesce.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "helper/stop/retry_policy.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr auto kMaxTime = std::chrono::milliseconds(200);
+// Long enough to leave the allocator many times over: where the thread is then is a matter of
+// chance.
+constexpr auto kRun = std::chrono::microseconds(20);
+// How far up the stack a return address into the allocator is looked for.
+constexpr std::size_t kStackWords = 64;
+
+struct ReadMemory {
+  const Memory& memory;
+  bool operator()(std::uint64_t address, void* buffer, std::size_t length) const {
+    return memory.try_read(address, buffer, length);
+  }
+};
+
+class Drain {
+ public:
+  Drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint)
+      : freeze_(freeze),
+        memory_(memory),
+        hint_(hint),
+        deadline_(std::min(Clock::now() + kMaxTime, freeze.deadline())) {}
+
+  DrainResult run() {
+    // In turns: a thread may be waiting for a lock that another one holds.
+    while (StoppedThread* thread = next_to_run()) {
+      if (Clock::now() >= deadline_) return {false, runs_};
+      ++runs_;
+      if (!freeze_.run_briefly(*thread, kRun, freeze_.deadline()))
+        throw Failure(Step::kDrain, kRetry, "a thread ended while it was let run", 0, thread->tid);
+    }
+    freeze_.stop_newborn(freeze_.deadline());
+    bool quiet = !any_locked();
+    if (!quiet || hint_.interrupted != 0) require_no_waiting_handler();
+    return {quiet, runs_};
+  }
+
+ private:
+  // The next thread, in a round, that is inside the allocator. If none is and yet an arena is
+  // locked, as all are during a fork(), any that is awake. Null if there is none of these either.
+  StoppedThread* next_to_run() {
+    bool locked = any_locked();
+    auto inside = [&](const StoppedThread& thread) { return is_inside(thread, locked); };
+    auto awake = [](const StoppedThread& thread) { return !arch::will_restart(thread.registers); };
+    StoppedThread* thread = next_in_round(inside);
+    return thread == nullptr && locked ? next_in_round(awake) : thread;
+  }
+
+  template <typename Wanted>
+  StoppedThread* next_in_round(Wanted wanted) {
+    std::vector<StoppedThread>& threads = freeze_.threads();
+    for (std::size_t i = 0; i < threads.size(); ++i) {
+      StoppedThread& thread = threads[turn_++ % threads.size()];
+      if (wanted(thread)) return &thread;
+    }
+    return nullptr;
+  }
+
+  // Such a thread leaves the allocator when what its handler waits for has come.
+  void require_no_waiting_handler() {
+    for (const StoppedThread& thread : freeze_.threads())
+      if (arch::will_restart(thread.registers) && is_interrupted_inside(thread))
+        throw Failure(Step::kDrain, kRetry,
+                      "a signal handler has interrupted the allocator in thread " +
+                          std::to_string(thread.tid) + ", and waits",
+                      EBUSY, thread.tid);
+  }
+
+  bool any_locked() const {
+    for (std::uint32_t i = 0; i < hint_.mutex_count; ++i) {
+      std::uint32_t value = 0;
+      memory_.read(Step::kDrain, hint_.mutexes[i], &value, sizeof value);
+      if (value != 0) return true;
+    }
+    return false;
+  }
+
+  // In the allocator's code or in something that it called. Who sleeps, waiting for a lock for
+  // instance, has nothing half done.
+  bool is_inside(const StoppedThread& thread, bool locked) const {
+    const arch::Registers& registers = thread.registers;
+    if (hint_.text.contains(registers.rip)) return true;
+    if (arch::will_restart(registers)) return false;
+    bool called =
+        hint_.library.contains(registers.rip) &&
+        abi::is_called_by(hint_.text, {registers.rip, registers.rsp}, ReadMemory{memory_});
+    if (called || (hint_.interrupted != 0 && is_interrupted_inside(thread))) return true;
+    return locked && returns_to_allocator(registers.rsp);
+  }
+
+  bool is_interrupted_inside(const StoppedThread& thread) const {
+    return abi::is_interrupted_inside(hint_.text, thread.registers.rsp, ReadMemory{memory_});
+  }
+
+  bool returns_to_allocator(std::uint64_t sp) const {
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < kStackWords && memory_.try_read(sp + 8 * i, &word, 8); ++i)
+      if (hint_.text.contains(word)) return true;
+    return false;
+  }
+
+  Freeze& freeze_;
+  const Memory& memory_;
+  const abi::QuiesceHint& hint_;
+  Clock::time_point deadline_;
+  std::size_t turn_ = 0;
+  std::uint32_t runs_ = 0;
+};
+
+}  // namespace
+
+DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint) {
+  return Drain(freeze, memory, hint).run();
+}
+
+}  // namespace reachscan::helper

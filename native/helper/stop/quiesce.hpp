@@ -1,0 +1,24 @@
+// The outside equivalent of malloc_disable: lets the threads that are inside the allocator run out
+// of it, one at a time, while all others stay stopped.
+//
+// They run freely for some microseconds and are stopped again, until each has been met outside.
+// Single steps would leave the allocator sooner, but the kernel does not undo them when the tracer
+// is killed: the target would die of a SIGTRAP.
+#pragma once
+
+#include "helper/stop/freeze.hpp"
+#include "helper/target/memory.hpp"
+#include "wire/sweeper_abi.hpp"
+
+namespace reachscan::helper {
+
+struct DrainResult {
+  bool quiet;          // no arena is locked and no thread is inside the allocator
+  std::uint32_t runs;  // how often a thread was let run
+};
+
+// Leaves the threads' registers up to date in `freeze`. Bounded in time. Throws Failure(kRetry)
+// where a signal handler that waits for something keeps the allocator from its rest.
+DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint);
+
+}  // namespace reachscan::helper

@@ -1,0 +1,61 @@
+// While the target stands still, nothing may run in front of us.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace reachscan::helper {
+
+// No processor goes to sleep in its lifetime, where the system allows that. To clone a process
+// takes a dozen turns between it and us, and who wakes a processor waits for it each time: in
+// virtual machines some 0.1 ms, or milliseconds. (PM QoS of Linux: holds while the file is open.)
+class CpuLatencyRequest {
+ public:
+  CpuLatencyRequest() : device_(open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC)) {
+    constexpr std::int32_t kLatency = 0;  // microseconds
+    [[maybe_unused]] ssize_t written = write(device_, &kLatency, sizeof kLatency);
+  }
+  ~CpuLatencyRequest() {
+    if (device_ >= 0) close(device_);
+  }
+  CpuLatencyRequest(const CpuLatencyRequest&) = delete;
+  CpuLatencyRequest& operator=(const CpuLatencyRequest&) = delete;
+
+ private:
+  int device_;
+};
+
+// Real-time priority for its lifetime, where the system allows it; harmless where it does not.
+class RealtimePriority {
+ public:
+  RealtimePriority() : policy_(sched_getscheduler(0)) {
+    sched_getparam(0, &parameters_);
+    sched_param urgent{};
+    urgent.sched_priority = 1;
+    sched_setscheduler(0, SCHED_FIFO, &urgent);
+  }
+  ~RealtimePriority() { sched_setscheduler(0, policy_, &parameters_); }
+  RealtimePriority(const RealtimePriority&) = delete;
+  RealtimePriority& operator=(const RealtimePriority&) = delete;
+
+ private:
+  CpuLatencyRequest wakefulness_;
+  int policy_;
+  sched_param parameters_{};
+};
+
+// The same for another task until it ends, but not for its children. One that is urgent by itself
+// stays as it is.
+inline void make_urgent(pid_t tid) {
+  int policy = sched_getscheduler(tid);
+  if (policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE) return;
+  sched_param urgent{};
+  urgent.sched_priority = 1;
+  sched_setscheduler(tid, SCHED_FIFO | SCHED_RESET_ON_FORK, &urgent);
+}
+
+}  // namespace reachscan::helper

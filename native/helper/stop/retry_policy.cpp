@@ -1,0 +1,54 @@
+#include "helper/stop/retry_policy.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+namespace reachscan::helper {
+namespace {
+
+constexpr std::uint32_t kTries = 50;
+// In each of these, the target stands still until the pause is given up.
+constexpr std::uint32_t kSleeps = 5;
+constexpr auto kBetweenTries = std::chrono::milliseconds(5);
+constexpr auto kLimit = std::chrono::seconds(30);
+// Each try stops the target, so they get rarer: this part of the time waited so far lies between.
+constexpr int kPart = 8;
+
+}  // namespace
+
+void RetryPolicy::wait_out(const Failure& failure) {
+  if (is(failure, kBeingScanned) || is(failure, kStartingUp)) return wait_for_its_end(failure);
+  if (is(failure, kAsleep)) {
+    if (++sleeps_ < kSleeps) return;
+    throw Failure(failure.step, kUnstoppable, failure.what(), failure.error, failure.tid);
+  }
+  if (!is(failure, kRetry)) throw failure;
+  if (++tries_ == kTries) {
+    bool of_clone = failure.step == wire::Step::kPlaceTrampoline;
+    throw Failure(failure.step, of_clone ? "clone-refused" : "allocator-busy", failure.what(),
+                  failure.error, failure.tid);
+  }
+  std::this_thread::sleep_for(kBetweenTries);
+}
+
+void RetryPolicy::wait_for_its_end(const Failure& failure) {
+  Clock::time_point now = Clock::now();
+  if (first_seen_ == Clock::time_point{}) {
+    first_seen_ = now;
+    if (verbose_) std::fprintf(stderr, "%s: waiting for its end\n", failure.what());
+  }
+  auto nap = std::max<Clock::duration>(kBetweenTries, (now - first_seen_) / kPart);
+  // Time is left for a try, too: one that runs out of it could not tell what keeps the target.
+  if (now + 2 * nap >= deadline_ || now - first_seen_ >= kLimit) give_up_on(failure);
+  std::this_thread::sleep_for(nap);
+}
+
+void RetryPolicy::give_up_on(const Failure& failure) {
+  if (is(failure, kStartingUp)) throw failure;
+  throw Failure(failure.step, "already-traced",
+                std::string(failure.what()) + ", which does not let go of it", failure.error,
+                failure.tid);
+}
+
+}  // namespace reachscan::helper

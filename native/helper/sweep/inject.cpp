@@ -1,0 +1,308 @@
+#include "helper/sweep/inject.hpp"
+
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "helper/stop/retry_policy.hpp"
+#include "helper/target/memory_kinds.hpp"
+
+extern "C" const unsigned char reachscan_sweeper[];
+extern "C" const unsigned char reachscan_sweeper_end[];
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kStackBytes = 256 << 10;
+constexpr std::uint64_t kOutputBytes = 1 << 20;
+constexpr auto kNap = std::chrono::milliseconds(1);
+constexpr auto kPoll = std::chrono::milliseconds(20);
+
+std::string hex(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+SweepBounds bounds_for(const SweeperInputs& inputs) {
+  SweepBounds bounds = bounds_of(inputs.task, inputs.mappings, inputs.words.size());
+  bounds.contents = inputs.options.contents_bytes;
+  bounds.digests = inputs.options.digests;
+  bounds.threads = inputs.options.threads;
+  return bounds;
+}
+
+}  // namespace
+
+SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs)
+    : clone_(clone), inputs_(inputs), check_(bounds_for(inputs)) {
+  map_code();
+  // The target was stopped with all haste; the search need not stand in its way.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(clone.pid()),
+              getpriority(PRIO_PROCESS, 0) + static_cast<int>(inputs.options.nice));
+  abi::Control control{};
+  control.mapping_count = inputs.mappings.size();
+  control.mappings = place(inputs.mappings.data(), control.mapping_count * sizeof(abi::Mapping),
+                           "the mapping table");
+  control.thread_count = inputs.threads.size();
+  control.threads =
+      place(inputs.threads.data(), control.thread_count * sizeof(abi::Thread), "the thread table");
+  control.word_count = inputs.words.size();
+  control.words = place(inputs.words.data(), control.word_count * 8, "the register contents");
+  control.output_capacity = kOutputBytes;
+  output_ = control.output = map(kOutputBytes, "the output buffer");
+  control.task = inputs.task;
+  control.query = inputs.options.query;
+  control.contents_bytes = inputs.options.contents_bytes;
+  control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
+  control.marking_threads = inputs.options.threads;
+  control.wide_words = __builtin_cpu_supports("avx2") ? 1 : 0;
+  control.digests = inputs.options.digests ? 1 : 0;
+  if (inputs.suspects != nullptr) {
+    control.only_suspects = 1;
+    control.suspect_count = inputs.suspects->size();
+    control.suspects = place(inputs.suspects->data(), control.suspect_count * sizeof(abi::Suspect),
+                             "the suspects");
+  }
+  clone_.memory().write(Step::kWriteInputs, control_, &control, sizeof control);
+
+  arch::Registers registers = clone_.registers();
+  arch::begin_function(registers, control_ + abi::kControlBytes, 0,
+                       map(kStackBytes, "the stack") + kStackBytes);
+  clone_.set_registers(registers);
+}
+
+std::uint64_t SweeperRun::map(std::uint64_t length, const char* what) {
+  std::uint64_t address = clone_.map_memory(length, PROT_READ | PROT_WRITE);
+  if (address == 0)
+    throw Failure(Step::kMapSweeper, "clone-refused",
+                  std::string("the clone of the target got no memory for ") + what, ENOMEM,
+                  clone_.pid());
+  return address;
+}
+
+std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const char* what) {
+  if (length == 0) return 0;
+  std::uint64_t address = map(length, what);
+  clone_.memory().write(Step::kWriteInputs, address, bytes, length);
+  return address;
+}
+
+void SweeperRun::map_code() {
+  auto size = static_cast<std::uint64_t>(reachscan_sweeper_end - reachscan_sweeper);
+  code_bytes_ = (size + kPage - 1) & ~(kPage - 1);
+  control_ = map(abi::kControlBytes + code_bytes_, "the sweeper");
+  std::uint64_t code = control_ + abi::kControlBytes;
+  clone_.memory().write(Step::kMapSweeper, code, reachscan_sweeper, size);
+  std::int64_t result =
+      clone_.call(SYS_mprotect, {code, code_bytes_, PROT_READ | PROT_EXEC, 0, 0, 0});
+  if (result < 0)
+    throw Failure(Step::kMapSweeper, "clone-refused",
+                  std::string("the clone of the target may not run new code: ") +
+                      std::strerror(static_cast<int>(-result)),
+                  static_cast<int>(-result), clone_.pid());
+}
+
+SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline) {
+  SweepResult result;
+  threads_ = {{&clone_, false}};
+  clone_.resume();
+  for (;;) {
+    // However busy the clone is: it could ask for things forever.
+    require_time(deadline);
+    bool quiet = true;
+    // What the first thread asks for may change the number of threads.
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+      Tracee& thread = *threads_[i].tracee;
+      WaitStatus status{};
+      if (threads_[i].naps || !poll_for(thread.tid(), Step::kRunSweeper, status)) continue;
+      quiet = false;
+      switch (handle_stop(thread, status, stream, on_phase, result)) {
+        case Next::kFinished:
+          return result;
+        case Next::kNap:
+          threads_[i].naps = true;
+          break;
+        case Next::kGoOn:
+          thread.resume();
+          break;
+      }
+    }
+    if (quiet) rest();
+  }
+}
+
+void SweeperRun::fail_killed() const {
+  throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+                "the clone of the target was killed, probably for want of memory", 0, clone_.pid());
+}
+
+void SweeperRun::require_time(Clock::time_point deadline) const {
+  if (Clock::now() > deadline)
+    throw Failure(Step::kRunSweeper, "timeout", "the search did not end in time", ETIMEDOUT,
+                  clone_.pid());
+}
+
+void SweeperRun::rest() {
+  if (clone_.has_lost_thread()) fail_killed();
+  bool anyone_naps = std::any_of(threads_.begin(), threads_.end(),
+                                 [](const Thread& thread) { return thread.naps; });
+  wait_for_event(anyone_naps ? kNap : kPoll);
+  for (Thread& thread : threads_) {
+    if (thread.naps) thread.tracee->resume();
+    thread.naps = false;
+  }
+}
+
+SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stream& stream,
+                                         const OnPhase& on_phase, SweepResult& result) {
+  if (!status.stopped()) fail_killed();
+  // An event, or a signal that was meant for the target's process group.
+  if (status.event() != 0) return Next::kGoOn;
+  if (status.signal() == SIGTRAP)
+    return &thread == &clone_ ? serve(stream, on_phase, result) : Next::kNap;
+  if (status.signal() == SIGSEGV || status.signal() == SIGBUS)
+    handle_fault(thread, status.signal(), result);
+  if (status.signal() == SIGILL || status.signal() == SIGFPE)
+    throw Failure(Step::kRunSweeper, "internal", "the sweeper crashed", 0, thread.tid(),
+                  thread.registers().rip - control_ - abi::kControlBytes);
+  return Next::kGoOn;
+}
+
+void SweeperRun::answer(std::uint64_t value) const {
+  clone_.memory().write(Step::kServeRequest, control_ + offsetof(abi::Control, result), &value,
+                        sizeof value);
+}
+
+void SweeperRun::start_thread(const abi::Control& control) {
+  std::uint64_t code = control_ + abi::kControlBytes;
+  check_.thread(threads_.size(), control.first - code < code_bytes_);
+  Tracee* thread = clone_.direct_thread(threads_.size() - 1, control.first, control.second);
+  answer(thread != nullptr ? 1 : 0);
+  if (thread == nullptr) return;
+  threads_.push_back({thread, false});
+  thread->resume();
+}
+
+SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& result) {
+  abi::Control control;
+  clone_.memory().read(Step::kServeRequest, control_, &control, sizeof control);
+  switch (control.request) {
+    case abi::Request::kMapMemory:
+      answer(clone_.map_memory(control.first, PROT_READ | PROT_WRITE));
+      return Next::kGoOn;
+    case abi::Request::kUnmapMemory:
+      clone_.unmap_memory(control.first, control.second);
+      return Next::kGoOn;
+    case abi::Request::kFlush:
+      relay_frames(control.first, stream);
+      return Next::kGoOn;
+    case abi::Request::kPhase:
+      check_.phase(control.first);
+      on_phase(static_cast<wire::Phase>(control.first), control.second, control.third);
+      return Next::kGoOn;
+    case abi::Request::kStartThread:
+      start_thread(control);
+      return Next::kGoOn;
+    case abi::Request::kEndThreads:
+      threads_.resize(1);
+      return Next::kGoOn;
+    case abi::Request::kNap:
+      return Next::kNap;
+    case abi::Request::kFinished:
+      check_.finish(control.totals);
+      result.totals = control.totals;
+      return Next::kFinished;
+    case abi::Request::kSuspects:
+      take_suspects(control, result);
+      return Next::kGoOn;
+    case abi::Request::kRefused:
+      refuse_scan(control, result);
+      return Next::kFinished;
+    case abi::Request::kNone:
+      break;
+  }
+  throw Failure(Step::kServeRequest, "internal", "the sweeper made an unknown request", 0,
+                clone_.pid(), clone_.registers().rip);
+}
+
+// From a copy, since the clone's memory may change between the check and the writing.
+void SweeperRun::relay_frames(std::uint64_t bytes, Stream& stream) {
+  std::vector<unsigned char> frames(std::min(bytes, kOutputBytes));
+  clone_.memory().read(Step::kServeRequest, output_, frames.data(), frames.size());
+  check_.frames(frames.data(), frames.size());
+  stream.results(frames.data(), frames.size());
+  flushed_ = true;
+}
+
+void SweeperRun::take_suspects(const abi::Control& control, SweepResult& result) {
+  check_.suspects(control.second);
+  result.suspects.resize(control.second);
+  clone_.memory().read(Step::kServeRequest, control.first, result.suspects.data(),
+                       control.second * sizeof(abi::Suspect));
+}
+
+void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
+  switch (static_cast<abi::Refusal>(control.first)) {
+    case abi::Refusal::kAllocatorBusy:
+      check_.hint(control.hint);
+      result.busy = true;
+      result.hint = control.hint;
+      return;
+    case abi::Refusal::kNoMemory:
+      throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+                    read_text(control.second), ENOMEM, clone_.pid());
+    case abi::Refusal::kStartingUp:
+      throw Failure(Step::kRunSweeper, kStartingUp, read_text(control.second), EBUSY, clone_.pid());
+    case abi::Refusal::kLayoutUnknown:
+      break;
+  }
+  throw Failure(Step::kRunSweeper, "layout-unknown",
+                read_text(control.second) + " (" + place_of(control.third) + ")", 0, clone_.pid(),
+                control.third);
+}
+
+// Pages that are mapped but cannot be read (guard pages, files cut short) hold nothing for the
+// sweeper: a page of zeros takes their place and the instruction runs again.
+void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
+  siginfo_t info{};
+  ptrace(PTRACE_GETSIGINFO, thread.tid(), nullptr, &info);
+  auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
+  auto at =
+      std::upper_bound(inputs_.mappings.begin(), inputs_.mappings.end(), address,
+                       [](std::uint64_t value, const abi::Mapping& m) { return value < m.end; });
+  bool known = at != inputs_.mappings.end() && address >= at->start && info.si_code != SI_KERNEL;
+  if (!known || !thread.replace_by_zeros(address & ~(kPage - 1)))
+    throw Failure(Step::kRunSweeper, "internal",
+                  std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
+                      hex(thread.registers().rip - control_ - abi::kControlBytes),
+                  0, thread.tid(), address);
+  bool may_hold_pointers = (at->perms & wire::kWrite) != 0 && (at->flags & abi::kAbsent) == 0;
+  if (may_hold_pointers) ++result.unreadable_pages;
+}
+
+std::string SweeperRun::place_of(std::uint64_t address) const {
+  for (const MapEntry& entry : inputs_.entries)
+    if (address >= entry.start && address < entry.end && is_file(entry))
+      return entry.path + " at " + hex(address);
+  return "at " + hex(address);
+}
+
+std::string SweeperRun::read_text(std::uint64_t address) const {
+  std::string text;
+  for (char c;
+       text.size() < 256 && clone_.memory().try_read(address + text.size(), &c, 1) && c != 0;)
+    text.push_back(c);
+  return text;
+}
+
+}  // namespace reachscan::helper

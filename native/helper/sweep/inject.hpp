@@ -1,0 +1,92 @@
+// Maps the sweeper into the frozen clone, runs it and serves its requests. Only the clone's first
+// thread makes requests; others, which it asks for, mark along with it.
+//
+//   low    [control block, whole pages]  read-write   the only thing both sides write
+//          [sweeper's code]              read-execute
+//   other  [inputs: mappings, threads, register words]
+//          [output buffer]               frames on their way to the stream
+//          [stack]
+//   high   whatever the sweeper asks for: bitmaps, mark stack
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "helper/capture/clone.hpp"
+#include "helper/options.hpp"
+#include "helper/stream.hpp"
+#include "helper/sweep/sweep_check.hpp"
+#include "helper/target/process.hpp"
+#include "wire/sweeper_abi.hpp"
+
+namespace reachscan::helper {
+
+struct SweeperInputs {
+  const std::vector<MapEntry>& entries;  // the kernel's list, and what it stands for
+  const std::vector<abi::Mapping>& mappings;
+  const std::vector<abi::Thread>& threads;
+  const std::vector<std::uint64_t>& words;
+  std::size_t signal_stacks;  // at most so many exist
+  const Options& options;
+  abi::Task task;                             // that of the options, or one on the way to it
+  const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
+};
+
+struct SweepResult {
+  bool busy = false;  // refused because a thread was inside the allocator; hint says where
+  abi::QuiesceHint hint{};
+  abi::Totals totals{};
+  std::vector<abi::Suspect> suspects;  // of a look
+  std::uint64_t unreadable_pages = 0;
+};
+
+// Called at the start of each phase.
+using OnPhase = std::function<void(wire::Phase phase, std::uint64_t done, std::uint64_t total)>;
+
+class SweeperRun {
+ public:
+  SweeperRun(Clone& clone, const SweeperInputs& inputs);
+
+  // Runs to the end and relays the sweeper's records. Throws Failure: "layout-unknown" if the
+  // allocator's structures do not validate, "timeout", "internal" if the sweeper crashes,
+  // "clone-tampered" if somebody meddles with it.
+  SweepResult run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline);
+
+ private:
+  std::uint64_t map(std::uint64_t length, const char* what);
+  std::uint64_t place(const void* bytes, std::uint64_t length, const char* what);
+  void map_code();
+  // What becomes of a thread that has stopped.
+  enum class Next { kGoOn, kNap, kFinished };
+  Next handle_stop(Tracee& thread, WaitStatus status, Stream& stream, const OnPhase& on_phase,
+                   SweepResult& result);
+  Next serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);
+  void answer(std::uint64_t value) const;
+  void start_thread(const abi::Control& control);
+  void require_time(Clock::time_point deadline) const;
+  [[noreturn]] void fail_killed() const;
+  // Sleeps until something happens; who naps is woken.
+  void rest();
+  void relay_frames(std::uint64_t bytes, Stream& stream);
+  void take_suspects(const abi::Control& control, SweepResult& result);
+  void refuse_scan(const abi::Control& control, SweepResult& result);
+  void handle_fault(Tracee& thread, int signal, SweepResult& result);
+  std::string place_of(std::uint64_t address) const;
+  std::string read_text(std::uint64_t address) const;
+
+  Clone& clone_;
+  const SweeperInputs& inputs_;
+  SweepCheck check_;
+  std::uint64_t control_ = 0;
+  std::uint64_t code_bytes_ = 0;
+  std::uint64_t output_ = 0;
+  struct Thread {
+    Tracee* tracee;
+    bool naps;
+  };
+  std::vector<Thread> threads_;  // the clone's first is the first
+  bool flushed_ = false;         // some results are out: no other method may start over
+};
+
+}  // namespace reachscan::helper

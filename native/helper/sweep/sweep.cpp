@@ -1,0 +1,69 @@
+#include "helper/sweep/sweep.hpp"
+
+#include <cstdio>
+
+#include "helper/sweep/inject.hpp"
+#include "helper/target/mappings.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+const char* phase_name(wire::Phase phase) {
+  switch (phase) {
+    case wire::kFreeze:
+      return "freeze";
+    case wire::kQuiesce:
+      return "quiesce";
+    case wire::kClone:
+      return "clone";
+    case wire::kEnumerate:
+      return "enumerate";
+    case wire::kMark:
+      return "mark";
+    case wire::kCollect:
+      return "collect";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, Stream& stream,
+           Outcome& outcome, Clock::time_point deadline) {
+  std::vector<std::uint64_t> bss_ends =
+      find_bss_ends(snapshot.mappings, snapshot.resident_pages, snapshot.clone->memory());
+  outcome.mappings = mappings_record(snapshot.mappings, bss_ends);
+  outcome.absent = absent_record(snapshot.resident_pages);
+  outcome.modules =
+      modules_record(snapshot.mappings, snapshot.resident_pages, snapshot.clone->memory());
+  std::vector<abi::Mapping> mappings =
+      classify(snapshot.mappings, bss_ends, snapshot.resident_pages);
+  std::vector<abi::Thread> threads;
+  for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
+  std::size_t signal_stacks = handles_signals(options.pid) ? threads.size() : 0;
+  SweeperInputs inputs{snapshot.mappings, mappings, threads,   snapshot.words.values,
+                       signal_stacks,     options,  task.task, task.suspects};
+  SweeperRun run(*snapshot.clone, inputs);
+
+  std::string current;
+  Clock::time_point since = Clock::now();
+  auto lap = [&](const char* next) {
+    if (!current.empty()) snapshot.phases.push_back({current, Clock::now() - since});
+    current = next;
+    since = Clock::now();
+  };
+  outcome.result = run.run(
+      stream,
+      [&](wire::Phase phase, std::uint64_t done, std::uint64_t total) {
+        send_progress(stream, phase, done, total);
+        if (current == phase_name(phase)) return;
+        lap(phase_name(phase));
+        if (options.verbose) std::fprintf(stderr, "%s\n", phase_name(phase));
+      },
+      deadline);
+  lap("");
+  if (snapshot.on_quota) snapshot.quota_used = snapshot.clone->processor_time();
+  snapshot.clone.reset();
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,20 @@
+// Runs the sweeper in a snapshot's clone, and times its phases.
+#pragma once
+
+#include "helper/capture/snapshot.hpp"
+#include "helper/options.hpp"
+#include "helper/records.hpp"
+
+namespace reachscan::helper {
+
+// What is asked of one run; `suspects`, if earlier looks found any, limits what can be a leak.
+struct SweepTask {
+  abi::Task task;
+  const std::vector<abi::Suspect>* suspects = nullptr;
+};
+
+// Kills the clone in the end. Throws Failure.
+void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, Stream& stream,
+           Outcome& outcome, Clock::time_point deadline);
+
+}  // namespace reachscan::helper

@@ -1,0 +1,283 @@
+#include "helper/sweep/sweep_check.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "helper/failure.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+constexpr std::uint64_t kLeastBlock = 16;            // bytes, with what the allocator adds
+constexpr std::uint64_t kReportBytes = 64 << 20;     // are scanned between two reports
+constexpr std::uint64_t kOtherReports = 16;          // where phases begin
+constexpr std::uint64_t kMostContents = 4096;        // leaks whose contents travel
+constexpr std::uint64_t kMostTypes = (1 << 16) + 2;  // names of kinds and of leaks
+constexpr std::uint32_t kLongestType = 1023;
+constexpr std::uint32_t kLongestText = 256;
+
+constexpr std::uint64_t bit(std::uint32_t number) { return number < 64 ? 1ull << number : 0; }
+
+template <typename... Types>
+constexpr std::uint64_t set_of(Types... types) {
+  return (bit(types) | ... | 0);
+}
+
+constexpr std::uint64_t kAboutHeap = set_of(wire::kHeap, wire::kRegions, wire::kWarning);
+constexpr std::uint64_t kOnce = set_of(wire::kHeap, wire::kWarning, wire::kBlock);
+constexpr std::uint64_t kAboutLeaks =
+    set_of(wire::kLeaks, wire::kShapes, wire::kDigests, wire::kContents, wire::kTypes);
+// If it is a leak, it is told as one.
+constexpr std::uint64_t kAboutBlock =
+    set_of(wire::kBlock, wire::kKinds, wire::kSightings, wire::kDoubts) | kAboutLeaks;
+
+std::uint64_t types_of(abi::Task task) {
+  switch (task) {
+    case abi::Task::kFindLeaks:
+      return kAboutHeap | kAboutLeaks | set_of(wire::kDoubts);
+    case abi::Task::kListBlocks:
+      return kAboutHeap | kAboutLeaks;
+    case abi::Task::kCountKinds:
+      return kAboutHeap | set_of(wire::kKinds, wire::kTypes);
+    case abi::Task::kExplain:
+      return kAboutHeap | kAboutBlock | set_of(wire::kChain);
+    case abi::Task::kFindReferences:
+      return kAboutHeap | kAboutBlock | set_of(wire::kReferences);
+    case abi::Task::kListSuspects:
+      break;
+  }
+  return 0;
+}
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  throw Failure(wire::Step::kServeRequest, "clone-tampered",
+                std::string("what the clone of the target sent cannot come from a sweep (") + what +
+                    "): something has written to its memory");
+}
+
+// Adds rows to those that came before.
+void count(std::uint64_t& so_far, std::uint64_t more, std::uint64_t most, const char* what) {
+  require(so_far <= most && more <= most - so_far, what);
+  so_far += more;
+}
+
+}  // namespace
+
+SweepBounds bounds_of(abi::Task task, const std::vector<abi::Mapping>& mappings,
+                      std::uint64_t register_words) {
+  std::uint64_t written = 0, reserved = 0, readable = 0;
+  for (const abi::Mapping& m : mappings) {
+    std::uint64_t bytes = m.end - m.start;
+    if ((m.perms & wire::kRead) != 0) readable += bytes;
+    if ((m.flags & abi::kFileBacked) != 0) continue;
+    reserved += bytes;
+    // No block begins where nothing was ever written.
+    if ((m.flags & abi::kAbsent) == 0) written += bytes;
+  }
+  SweepBounds bounds{};
+  bounds.task = task;
+  bounds.blocks = written / kLeastBlock;
+  bounds.heap_bytes = reserved;
+  bounds.references = readable / sizeof(std::uint64_t) + register_words;
+  bounds.reports = readable / kReportBytes + kOtherReports;
+  return bounds;
+}
+
+// Reads a record, which must hold what it says.
+class SweepCheck::Payload {
+ public:
+  Payload(const unsigned char* bytes, std::size_t length) : at_(bytes), left_(length) {}
+
+  template <typename T>
+  T take() {
+    T value{};
+    require(left_ >= sizeof value, "a record is too short");
+    std::memcpy(&value, at_, sizeof value);
+    skip(sizeof value);
+    return value;
+  }
+  void skip(std::uint64_t length) {
+    require(length <= left_, "a record is too short");
+    at_ += length;
+    left_ -= length;
+  }
+  std::uint32_t skip_text(std::uint32_t longest) {
+    auto length = take<std::uint32_t>();
+    require(length <= longest, "a text is too long");
+    skip(length);
+    return length;
+  }
+  void finish() const { require(left_ == 0, "a record is too long"); }
+
+ private:
+  const unsigned char* at_;
+  std::size_t left_;
+};
+
+void SweepCheck::frames(const unsigned char* bytes, std::size_t length) {
+  while (length > 0) {
+    wire::FrameHeader header;
+    require(length >= sizeof header, "a record is cut off");
+    std::memcpy(&header, bytes, sizeof header);
+    bytes += sizeof header;
+    length -= sizeof header;
+    require(header.length <= length, "a record is cut off");
+    record(header.type, {bytes, header.length});
+    bytes += header.length;
+    length -= header.length;
+  }
+}
+
+void SweepCheck::record(std::uint32_t type, Payload payload) {
+  require_order(type);
+  read(type, payload);
+  payload.finish();
+  seen_ |= bit(type);
+}
+
+void SweepCheck::require_order(std::uint32_t type) {
+  require((types_of(bounds_.task) & bit(type)) != 0, "a record is of no type that it sends");
+  require((seen_ == 0) == (type == wire::kHeap), "records are out of order");
+  require((seen_ & kOnce & bit(type)) == 0, "a record came twice");
+  // Columns of leaks follow at once, and only there.
+  bool column = type == wire::kShapes || type == wire::kDigests;
+  require(next_ == 0 ? !column : type == next_, "records are out of order");
+  next_ = 0;
+  if (type == wire::kLeaks) next_ = wire::kShapes;
+  if (type == wire::kShapes && bounds_.digests) next_ = wire::kDigests;
+}
+
+void SweepCheck::read(std::uint32_t type, Payload& payload) {
+  auto rows = [&](std::uint64_t width, std::uint64_t& so_far, std::uint64_t most) {
+    auto number = payload.take<std::uint32_t>();
+    count(so_far, number, most, "there are more rows than memory for them");
+    payload.skip(number * width);
+  };
+  switch (type) {
+    case wire::kHeap:
+      return heap(payload);
+    case wire::kRegions:
+      return rows(24, regions_, stated_regions_);
+    case wire::kWarning:
+      payload.skip_text(kLongestText);
+      payload.skip_text(kLongestText);
+      return;
+    case wire::kLeaks:
+      return leaks(payload);
+    case wire::kShapes:
+      return column(payload, 1);
+    case wire::kDigests:
+      return column(payload, 8);
+    case wire::kContents:
+      return contents(payload);
+    case wire::kTypes:
+      require(payload.take<std::uint32_t>() == 1, "a record has not one row");
+      count(types_, 1, kMostTypes, "it names too many types");
+      payload.skip(8);
+      payload.skip_text(kLongestType);
+      return;
+    case wire::kDoubts:
+      return doubts(payload);
+    case wire::kBlock:
+      return payload.skip(32);
+    case wire::kReferences:
+    case wire::kChain:
+      return rows(40, references_, bounds_.references);
+    case wire::kSightings:
+      return rows(52, references_, bounds_.references);
+    case wire::kKinds: {
+      auto number = payload.take<std::uint32_t>();
+      require(payload.take<std::uint32_t>() == wire::kLeadWords, "it sends other leading words");
+      count(kinds_, number, bounds_.blocks, "there are more kinds than blocks");
+      return payload.skip(number * (40 + 8ull * wire::kLeadWords));
+    }
+  }
+}
+
+void SweepCheck::heap(Payload& payload) {
+  payload.skip_text(kLongestText);
+  found_.allocations = payload.take<std::uint64_t>();
+  found_.bytes = payload.take<std::uint64_t>();
+  payload.skip(4);
+  stated_regions_ = payload.take<std::uint32_t>();
+  require(found_.allocations <= bounds_.blocks && found_.bytes <= bounds_.heap_bytes &&
+              stated_regions_ <= bounds_.blocks,
+          "the heap is larger than the memory");
+}
+
+void SweepCheck::leaks(Payload& payload) {
+  batch_ = payload.take<std::uint32_t>();
+  require(payload.take<std::uint32_t>() == wire::kLeadWords, "it sends other leading words");
+  std::uint64_t before = found_.leaked;
+  count(found_.leaked, batch_, found_.allocations, "there are more leaks than blocks");
+  payload.skip(8ull * batch_);
+  Payload sizes = payload, parents = payload;
+  parents.skip(8ull * batch_);
+  payload.skip((12 + 8ull * wire::kLeadWords) * batch_);
+  for (std::uint64_t position = before; position < found_.leaked; ++position) {
+    auto size = sizes.take<std::uint64_t>();
+    auto parent = parents.take<std::uint32_t>();
+    count(found_.leaked_bytes, size, found_.bytes, "the leaks are larger than the heap");
+    require(parent == wire::kDirect || parent < position, "a leak comes before its parent");
+    if (parent != wire::kDirect) continue;
+    ++found_.direct;
+    found_.direct_bytes += size;
+  }
+}
+
+// A value for each leak of the record before.
+void SweepCheck::column(Payload& payload, std::uint64_t width) const {
+  require(payload.take<std::uint32_t>() == batch_, "a column has another length than the leaks");
+  payload.skip(width * batch_);
+}
+
+void SweepCheck::contents(Payload& payload) {
+  require(payload.take<std::uint32_t>() == 1, "a record has not one row");
+  count(contents_, 1, kMostContents, "it sends the contents of too many leaks");
+  require(payload.take<std::uint32_t>() < found_.leaked, "contents are of no leak");
+  payload.skip_text(static_cast<std::uint32_t>(bounds_.contents));
+}
+
+// The leaks themselves may come later.
+void SweepCheck::doubts(Payload& payload) {
+  require(payload.take<std::uint32_t>() == 1, "a record has not one row");
+  std::uint64_t first = payload.take<std::uint32_t>();
+  last_doubt_ = std::max(last_doubt_, first + payload.take<std::uint32_t>());
+  auto reason = payload.take<std::uint32_t>();
+  require(bit(reason) != 0 && (reasons_ & bit(reason)) == 0, "a reason for doubt came twice");
+  reasons_ |= bit(reason);
+}
+
+void SweepCheck::phase(std::uint64_t phase) {
+  bool known = phase == wire::kEnumerate || phase == wire::kMark || phase == wire::kCollect;
+  require(known && phase >= phase_, "its phases are out of order");
+  count(reports_, 1, bounds_.reports, "it reports its progress too often");
+  phase_ = phase;
+}
+
+void SweepCheck::suspects(std::uint64_t count) {
+  require(bounds_.task == abi::Task::kListSuspects && !listed_suspects_,
+          "nobody asked for its suspects");
+  require(count <= bounds_.blocks, "there are more suspects than memory for them");
+  listed_suspects_ = true;
+}
+
+void SweepCheck::thread(std::uint64_t running, bool in_code) const {
+  require(running < bounds_.threads && in_code, "it asks for a thread that it does not need");
+}
+
+void SweepCheck::hint(const abi::QuiesceHint& hint) const {
+  require(hint.mutex_count <= abi::QuiesceHint::kMaxMutexes, "it names too many locks");
+}
+
+void SweepCheck::finish(const abi::Totals& totals) const {
+  if (bounds_.task == abi::Task::kListSuspects) return;
+  require(next_ == 0 && (seen_ & bit(wire::kHeap)) != 0 && regions_ == stated_regions_,
+          "records are missing");
+  require(last_doubt_ <= found_.leaked, "a doubt is about no leak");
+  require(std::memcmp(&totals, &found_, sizeof totals) == 0, "its totals do not add up");
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,179 @@
+#include "helper/target/mapped_files.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <sstream>
+
+#include "helper/target/memory_kinds.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+std::string device_name(unsigned major_number, unsigned minor_number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%02x:%02x", major_number, minor_number);
+  return text;
+}
+
+// Memory without a name (MAP_SHARED, memfd_create(), shmget()) is of a file system that is mounted
+// nowhere.
+std::string device_of_shared_memory() {
+  struct stat status {};
+  int file = memfd_create("reachscan-device", MFD_CLOEXEC);
+  bool known = file >= 0 && fstat(file, &status) == 0;
+  if (file >= 0) close(file);
+  return known ? device_name(major(status.st_dev), minor(status.st_dev)) : std::string();
+}
+
+std::string path_of_link(pid_t pid, const MapEntry& entry) {
+  char text[96];
+  std::snprintf(text, sizeof text, "/proc/%d/map_files/%llx-%llx", static_cast<int>(pid),
+                static_cast<unsigned long long>(entry.start),
+                static_cast<unsigned long long>(entry.end));
+  return text;
+}
+
+bool is_same_file(const struct statx& status, const MapEntry& entry) {
+  return status.stx_ino == entry.inode &&
+         device_name(status.stx_dev_major, status.stx_dev_minor) == entry.device;
+}
+
+// Only root may follow the kernel's own link; a path may lead elsewhere by now.
+std::optional<struct statx> status_of(pid_t pid, const MapEntry& entry) {
+  std::string by_path = "/proc/" + std::to_string(pid) + "/root" + entry.path;
+  for (const std::string& path : {path_of_link(pid, entry), by_path}) {
+    struct statx status {};
+    if (statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) == 0 &&
+        is_same_file(status, entry))
+      return status;
+  }
+  return {};
+}
+
+// What the file is if it is a node of a device.
+std::optional<Backing> backing_of_node(pid_t pid, const MapEntry& entry) {
+  std::optional<struct statx> status = status_of(pid, entry);
+  bool is_node = status ? S_ISCHR(status->stx_mode) || S_ISBLK(status->stx_mode)
+                        : starts_with(entry.path, "/dev/") && !starts_with(entry.path, "/dev/shm/");
+  if (!is_node) return {};
+  // A private mapping of this one is anonymous memory, and a shared one is of another file.
+  bool is_zero = status ? status->stx_rdev_major == 1 && status->stx_rdev_minor == 5
+                        : entry.path == "/dev/zero";
+  return is_zero ? Backing::kNothing : Backing::kDevice;
+}
+
+}  // namespace
+
+MappedFiles::MappedFiles(pid_t pid) : shared_memory_(device_of_shared_memory()) {
+  read_mounts(getpid());
+  read_mounts(pid);
+}
+
+// "25 24 0:23 / /dev/shm rw,relatime shared:3 - tmpfs tmpfs rw"
+void MappedFiles::read_mounts(pid_t pid) {
+  std::istringstream text(try_read_proc_file(pid, "mountinfo"));
+  for (std::string line; std::getline(text, line);) {
+    unsigned major_number = 0, minor_number = 0;
+    std::size_t at = line.find(" - ");
+    if (at == std::string::npos ||
+        std::sscanf(line.c_str(), "%*d %*d %u:%u", &major_number, &minor_number) != 2)
+      continue;
+    at += 3;
+    types_[device_name(major_number, minor_number)] = line.substr(at, line.find(' ', at) - at);
+  }
+}
+
+std::vector<MapEntry> MappedFiles::mappings_of(pid_t pid) {
+  std::vector<MapEntry> entries = read_mappings(pid);
+  for (MapEntry& entry : entries)
+    if (entry.backing != Backing::kNothing) entry.backing = backing_of(pid, entry);
+  return entries;
+}
+
+Backing MappedFiles::backing_of(pid_t pid, const MapEntry& entry) {
+  // All of them have one inode.
+  if (starts_with(entry.path, "anon_inode:"))
+    return entry.path == "anon_inode:[io_uring]" ? Backing::kOther : Backing::kDevice;
+  auto [known, is_new] = known_.try_emplace({entry.device, entry.inode}, Backing::kOther);
+  if (is_new) known->second = find_backing(pid, entry);
+  return known->second;
+}
+
+Backing MappedFiles::find_backing(pid_t pid, const MapEntry& entry) const {
+  if (entry.device == shared_memory_) return Backing::kSharedMemory;
+  auto mounted = types_.find(entry.device);
+  std::string type = mounted == types_.end() ? "" : mounted->second;
+  // Neither has nodes of devices, and the first might not answer.
+  if (starts_with(type, "fuse") || type == "hugetlbfs") return Backing::kOther;
+  bool is_memory = type == "tmpfs" || type == "devtmpfs";
+  if (is_memory || entry.path.find("/dev/") != std::string::npos)
+    if (auto backing = backing_of_node(pid, entry)) return *backing;
+  if (is_memory) return Backing::kSharedMemory;
+  if (type.empty() && starts_with(entry.path, "/secretmem")) return Backing::kSecret;
+  // What is mounted nowhere and on no disk may be anything.
+  return type.empty() && starts_with(entry.device, "00:") ? Backing::kOther : Backing::kFile;
+}
+
+SharedMemoryFile::SharedMemoryFile(pid_t pid, const MapEntry& entry)
+    : entry_(entry), descriptor_(-1) {
+  if (entry.backing != Backing::kSharedMemory || !is_shared(entry) || !is_readable(entry)) return;
+  descriptor_ = open(path_of_link(pid, entry).c_str(), O_RDONLY | O_CLOEXEC);
+  struct statx status {};
+  if (descriptor_ < 0 || (statx(descriptor_, "", AT_EMPTY_PATH, STATX_INO, &status) == 0 &&
+                          is_same_file(status, entry)))
+    return;
+  // Another file has been mapped there since.
+  close(descriptor_);
+  descriptor_ = -1;
+}
+
+SharedMemoryFile::~SharedMemoryFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::vector<Stretch> SharedMemoryFile::data() const {
+  std::vector<Stretch> stretches;
+  if (descriptor_ < 0) return stretches;
+  auto place = [this](off_t offset) {
+    return entry_.start + (static_cast<std::uint64_t>(offset) - entry_.offset);
+  };
+  auto limit = static_cast<off_t>(entry_.offset + (entry_.end - entry_.start));
+  for (auto at = static_cast<off_t>(entry_.offset); at < limit;) {
+    off_t start = lseek(descriptor_, at, SEEK_DATA);
+    if (start < 0 || start >= limit) break;
+    at = lseek(descriptor_, start, SEEK_HOLE);
+    if (at <= start) break;
+    append(stretches, place(start), (place(std::min(at, limit)) + kPage - 1) & ~(kPage - 1));
+  }
+  return stretches;
+}
+
+void SharedMemoryFile::read(const Stretch& stretch, char* buffer) const {
+  std::uint64_t length = stretch.end - stretch.start;
+  for (std::uint64_t done = 0; done < length;) {
+    std::uint64_t offset = stretch.start - entry_.start + entry_.offset + done;
+    ssize_t got = pread(descriptor_, buffer + done, length - done, static_cast<off_t>(offset));
+    if (got <= 0) return;  // the file was cut short
+    done += static_cast<std::uint64_t>(got);
+  }
+}
+
+std::vector<Stretch> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries) {
+  std::vector<Stretch> all;
+  for (const MapEntry& entry : entries) {
+    std::vector<Stretch> data = SharedMemoryFile(pid, entry).data();
+    all.insert(all.end(), data.begin(), data.end());
+  }
+  return all;
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,58 @@
+// What stands behind the mappings of a process: told by the file system and the type of the mapped
+// file, for a path can be anything.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "helper/target/process.hpp"
+#include "helper/target/stretches.hpp"
+
+namespace reachscan::helper {
+
+class MappedFiles {
+ public:
+  // Reads which file systems are mounted where the process runs, and where we do.
+  explicit MappedFiles(pid_t pid);
+
+  // The mappings of a process, of that one or its clone. No file system is asked anything.
+  std::vector<MapEntry> mappings_of(pid_t pid);
+
+ private:
+  Backing backing_of(pid_t pid, const MapEntry& entry);
+  Backing find_backing(pid_t pid, const MapEntry& entry) const;
+  void read_mounts(pid_t pid);
+
+  std::map<std::string, std::string>
+      types_;                  // of file systems, by the device as the kernel names it
+  std::string shared_memory_;  // the device of memory without a name
+  std::map<std::pair<std::string, std::uint64_t>, Backing> known_;
+};
+
+// The file of a mapping of shared memory. Only root may open it; for others it has no data.
+class SharedMemoryFile {
+ public:
+  SharedMemoryFile(pid_t pid, const MapEntry& entry);
+  ~SharedMemoryFile();
+  SharedMemoryFile(const SharedMemoryFile&) = delete;
+  SharedMemoryFile& operator=(const SharedMemoryFile&) = delete;
+
+  // Where the file has pages, whoever wrote them. Asking allocates none.
+  std::vector<Stretch> data() const;
+
+  // Neither does this; holes are zeros. Nor does the process notice.
+  void read(const Stretch& stretch, char* buffer) const;
+
+ private:
+  const MapEntry& entry_;
+  int descriptor_;
+};
+
+// Where shared memory of these mappings has pages. None where that is not allowed.
+std::vector<Stretch> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries);
+
+}  // namespace reachscan::helper

@@ -1,0 +1,253 @@
+#include "helper/target/mappings.hpp"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "helper/target/memory_kinds.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using abi::MappingFlag;
+
+constexpr std::uint64_t kPage = 4096;
+
+std::uint32_t own_flags(const MapEntry& entry) {
+  std::uint32_t flags = 0;
+  if (is_file(entry)) flags |= MappingFlag::kFileBacked;
+  if (entry.path == "[stack]") flags |= MappingFlag::kMainStack;
+  if (entry.path == "[heap]") flags |= MappingFlag::kProgramBreak;
+  if (is_kernel_owned(entry)) flags |= MappingFlag::kKernelOwned;
+  if (is_device(entry)) flags |= MappingFlag::kUntouchable;
+  return flags;
+}
+
+std::string build_id_in(const std::vector<unsigned char>& notes) {
+  for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
+    Elf64_Nhdr note;
+    std::memcpy(&note, notes.data() + at, sizeof note);
+    std::size_t name = at + sizeof note;
+    std::size_t value = name + ((std::size_t{note.n_namesz} + 3) & ~std::size_t{3});
+    std::size_t next = value + ((std::size_t{note.n_descsz} + 3) & ~std::size_t{3});
+    if (next > notes.size()) break;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+        std::memcmp(notes.data() + name, "GNU", 4) == 0)
+      return std::string(reinterpret_cast<const char*>(notes.data()) + value, note.n_descsz);
+    at = next;
+  }
+  return {};
+}
+
+constexpr std::size_t kMaxNotes = 1 << 16;
+constexpr unsigned kMaxSegments = 64;
+
+// Memory less what must not be touched.
+struct ImageMemory {
+  const ResidentPages& resident_pages;
+  const Memory& memory;
+
+  bool try_read(std::uint64_t address, void* buffer, std::size_t length) const {
+    return resident_pages.may_touch(address, length) && memory.try_read(address, buffer, length);
+  }
+};
+
+// The program headers of an image that is mapped from its beginning. The target may have written
+// anything there, so nothing is trusted further than it can be read.
+struct Image {
+  bool valid = false;
+  bool fixed = false;  // its addresses are absolute
+  std::vector<Elf64_Phdr> segments;
+};
+
+Image read_image(const MapEntry& entry, const ImageMemory& memory) {
+  Image image;
+  Elf64_Ehdr header{};
+  if (entry.offset != 0 || !is_file(entry) || (entry.perms & wire::kRead) == 0 ||
+      !memory.try_read(entry.start, &header, sizeof header) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phnum > kMaxSegments)
+    return image;
+  image.segments.resize(header.e_phnum);
+  image.fixed = header.e_type == ET_EXEC;
+  image.valid = memory.try_read(entry.start + header.e_phoff, image.segments.data(),
+                                image.segments.size() * sizeof(Elf64_Phdr));
+  return image;
+}
+
+// The end of the image's memory, .bss included.
+std::uint64_t end_of(const Image& image, const MapEntry& entry) {
+  std::uint64_t end = 0;
+  for (const Elf64_Phdr& segment : image.segments)
+    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
+  return ((image.fixed ? 0 : entry.start) + end + kPage - 1) & ~(kPage - 1);
+}
+
+// Finds the images among mappings, which are told in order.
+class ImageSearch {
+ public:
+  explicit ImageSearch(const ImageMemory& memory) : memory_(memory) {}
+
+  // The image that begins with this mapping, valid if one does. The data of a small library lies in
+  // the first page of its file, which is then mapped twice within the same image.
+  Image begins_at(const MapEntry& entry) {
+    bool within = entry.start < end_ && entry.inode == inode_ && entry.device == device_;
+    Image image = within ? Image{} : read_image(entry, memory_);
+    if (!image.valid) return image;
+    end_ = end_of(image, entry);
+    inode_ = entry.inode;
+    device_ = entry.device;
+    return image;
+  }
+
+  // Where the memory of the image ends that was found last.
+  std::uint64_t end() const { return end_; }
+
+ private:
+  const ImageMemory& memory_;
+  std::uint64_t end_ = 0;
+  std::uint64_t inode_ = 0;
+  std::string device_;
+};
+
+std::string build_id_of(const Image& image, const MapEntry& entry, const ImageMemory& memory) {
+  for (const Elf64_Phdr& segment : image.segments) {
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
+    std::vector<unsigned char> notes(segment.p_filesz);
+    if (!memory.try_read(entry.start + segment.p_offset, notes.data(), notes.size())) continue;
+    std::string id = build_id_in(notes);
+    if (!id.empty()) return id;
+  }
+  return {};
+}
+
+// Gives stretches a mapping of their own, which `mark` changes.
+template <typename Mark>
+std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
+                                const std::vector<Stretch>& stretches, Mark mark) {
+  std::vector<abi::Mapping> parts;
+  auto next = stretches.begin();
+  for (abi::Mapping m : mappings) {
+    while (next != stretches.end() && next->end <= m.start) ++next;
+    for (; next != stretches.end() && next->start < m.end; ++next) {
+      // A stretch may begin in the mapping before (a .bss and what was joined to it).
+      abi::Mapping part = m;
+      part.start = std::max(next->start, m.start);
+      part.end = std::min(next->end, m.end);
+      if (part.start > m.start) parts.push_back({m.start, part.start, m.perms, m.flags, m.file, 0});
+      mark(part);
+      parts.push_back(part);
+      m.start = part.end;
+      if (next->end > m.end) break;
+    }
+    if (m.start < m.end) parts.push_back(m);
+  }
+  return parts;
+}
+
+// Whether it is anonymous memory directly behind another mapping.
+bool follows(const std::vector<MapEntry>& entries, std::size_t i) {
+  return i > 0 && entries[i - 1].end == entries[i].start && is_anonymous(entries[i]);
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> find_bss_ends(const std::vector<MapEntry>& entries,
+                                         const ResidentPages& resident_pages,
+                                         const Memory& memory) {
+  std::vector<std::uint64_t> ends;
+  ImageMemory touchable{resident_pages, memory};
+  ImageSearch images(touchable);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const MapEntry& entry = entries[i];
+    images.begins_at(entry);
+    bool is_bss = follows(entries, i) && entry.start < images.end();
+    ends.push_back(is_bss ? std::min(entry.end, images.end()) : entry.start);
+  }
+  return ends;
+}
+
+std::vector<abi::Mapping> classify(const std::vector<MapEntry>& entries,
+                                   const std::vector<std::uint64_t>& bss_ends,
+                                   const ResidentPages& resident_pages) {
+  std::vector<abi::Mapping> mappings;
+  std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> files;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const MapEntry& entry = entries[i];
+    std::uint32_t flags = own_flags(entry);
+    std::uint32_t file = 0;
+    if ((flags & MappingFlag::kFileBacked) != 0) {
+      auto key = std::make_pair(entry.device, entry.inode);
+      file = files.emplace(key, static_cast<std::uint32_t>(files.size()) + 1).first->second;
+    }
+    std::uint64_t start = bss_ends[i];
+    if (start > entry.start)
+      mappings.push_back({entry.start, start, entry.perms, flags | MappingFlag::kFollowsFile,
+                          mappings.back().file, 0});
+    if (start < entry.end) mappings.push_back({start, entry.end, entry.perms, flags, file, 0});
+  }
+  mappings = split(mappings, resident_pages.absent,
+                   [](abi::Mapping& m) { m.flags |= MappingFlag::kAbsent; });
+  mappings = split(mappings, resident_pages.untouchable, [](abi::Mapping& m) {
+    m.flags |= MappingFlag::kAbsent | MappingFlag::kUntouchable;
+  });
+  return split(mappings, resident_pages.protected_, [](abi::Mapping& m) {
+    m.flags |= MappingFlag::kProtected;
+    m.perms |= wire::kRead;
+  });
+}
+
+Payload mappings_record(const std::vector<MapEntry>& entries,
+                        const std::vector<std::uint64_t>& bss_ends) {
+  Payload rows;
+  std::uint32_t count = 0;
+  auto add = [&](std::uint64_t start, const MapEntry& entry, std::uint64_t end, std::uint32_t perms,
+                 const std::string& path) {
+    if (start == end) return;
+    rows.u64(start).u64(end).u64(entry.offset).u64(entry.inode).u32(perms).str(path);
+    ++count;
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const MapEntry& entry = entries[i];
+    bool apart = follows(entries, i) && (is_file(entries[i - 1]) || bss_ends[i] > entry.start);
+    add(entry.start, entry, bss_ends[i], entry.perms, {});
+    add(bss_ends[i], entry, entry.end, apart ? entry.perms | wire::kApart : entry.perms,
+        entry.path);
+  }
+  Payload payload;
+  payload.u32(count).raw(rows.bytes().data(), rows.bytes().size());
+  return payload;
+}
+
+Payload absent_record(const ResidentPages& resident_pages) {
+  // The others count as if something was there.
+  constexpr std::size_t kMost = 1 << 20;
+  std::size_t count = std::min(resident_pages.absent.size(), kMost);
+  Payload payload;
+  payload.u32(static_cast<std::uint32_t>(count));
+  for (std::size_t i = 0; i < count; ++i)
+    payload.u64(resident_pages.absent[i].start).u64(resident_pages.absent[i].end);
+  return payload;
+}
+
+Payload modules_record(const std::vector<MapEntry>& entries, const ResidentPages& resident_pages,
+                       const Memory& memory) {
+  ImageMemory touchable{resident_pages, memory};
+  ImageSearch images(touchable);
+  Payload modules;
+  std::uint32_t count = 0;
+  for (const MapEntry& entry : entries) {
+    Image image = images.begins_at(entry);
+    if (!image.valid) continue;
+    modules.u64(entry.start).str(entry.path).str(build_id_of(image, entry, touchable));
+    ++count;
+  }
+  Payload payload;
+  payload.u32(count).raw(modules.bytes().data(), modules.bytes().size());
+  return payload;
+}
+
+}  // namespace reachscan::helper

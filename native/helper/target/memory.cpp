@@ -1,0 +1,56 @@
+#include "helper/target/memory.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace reachscan::helper {
+
+using wire::Step;
+
+Memory::Memory(pid_t pid) : pid_(pid) {
+  std::string path = "/proc/" + std::to_string(pid) + "/mem";
+  fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd_ >= 0) return;
+  bool gone = errno == ENOENT || errno == ESRCH;
+  throw Failure(
+      Step::kOpenTarget, gone ? "target-exited" : "not-permitted",
+      "cannot open the memory of process " + std::to_string(pid) + ": " + std::strerror(errno),
+      errno, pid);
+}
+
+Memory::~Memory() { close(fd_); }
+
+bool Memory::try_read(std::uint64_t address, void* buffer, std::size_t length) const {
+  auto* next = static_cast<char*>(buffer);
+  while (length > 0) {
+    ssize_t count = pread(fd_, next, length, static_cast<off_t>(address));
+    if (count <= 0) return false;
+    next += count;
+    address += static_cast<std::uint64_t>(count);
+    length -= static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+bool Memory::try_write(std::uint64_t address, const void* buffer, std::size_t length) const {
+  ssize_t count = pwrite(fd_, buffer, length, static_cast<off_t>(address));
+  return count == static_cast<ssize_t>(length);
+}
+
+void Memory::read(Step step, std::uint64_t address, void* buffer, std::size_t length) const {
+  if (!try_read(address, buffer, length))
+    throw Failure(step, "internal", "cannot read memory of process " + std::to_string(pid_), errno,
+                  pid_, address);
+}
+
+void Memory::write(Step step, std::uint64_t address, const void* buffer, std::size_t length) const {
+  if (!try_write(address, buffer, length))
+    throw Failure(step, "internal", "cannot write memory of process " + std::to_string(pid_), errno,
+                  pid_, address);
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,59 @@
+// What a line of /proc/PID/maps stands for.
+#pragma once
+
+#include "helper/target/process.hpp"
+#include "wire/protocol.hpp"
+
+namespace reachscan::helper {
+
+inline bool starts_with(const std::string& text, const char* prefix) {
+  return text.rfind(prefix, 0) == 0;
+}
+
+inline bool is_kernel_owned(const MapEntry& entry) {
+  return entry.path == "[vdso]" || entry.path == "[vsyscall]" || starts_with(entry.path, "[vvar");
+}
+
+// The rings of io_uring are plain memory, and requests in them carry pointers.
+inline bool is_ring(const MapEntry& entry) { return entry.path == "anon_inode:[io_uring]"; }
+
+// Of io_setup().
+inline bool is_asynchronous_context(const MapEntry& entry) {
+  return starts_with(entry.path, "/[aio]");
+}
+
+inline bool is_device(const MapEntry& entry) { return entry.backing == Backing::kDevice; }
+
+inline bool is_readable(const MapEntry& entry) {
+  return (entry.perms & wire::kRead) != 0 && !is_kernel_owned(entry) && !is_device(entry);
+}
+
+// Whether its contents can be the program's own.
+inline bool changes(const MapEntry& entry) {
+  return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;
+}
+
+inline bool is_shared(const MapEntry& entry) { return (entry.perms & wire::kShared) != 0; }
+
+// Whether to touch a page of it that is not there would do anything but read zeros, or a file.
+inline bool only_present_pages(const MapEntry& entry) {
+  return is_shared(entry) || entry.backing == Backing::kOther || entry.backing == Backing::kSecret;
+}
+
+// A mapped file that is not an anonymous object of the kernel dressed as one.
+inline bool is_file(const MapEntry& entry) {
+  return entry.inode != 0 && starts_with(entry.path, "/") &&
+         !starts_with(entry.path, "/anon_hugepage") && !starts_with(entry.path, "/memfd:") &&
+         !starts_with(entry.path, "/SYSV") && !starts_with(entry.path, "/dev/zero");
+}
+
+inline bool is_anonymous(const MapEntry& entry) {
+  return entry.inode == 0 && (entry.path.empty() || entry.path == "[heap]");
+}
+
+// MAP_SHARED | MAP_ANONYMOUS.
+inline bool is_shared_anonymous(const MapEntry& entry) {
+  return is_shared(entry) && starts_with(entry.path, "/dev/zero");
+}
+
+}  // namespace reachscan::helper

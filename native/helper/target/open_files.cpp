@@ -1,0 +1,109 @@
+#include "helper/target/open_files.hpp"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+// File systems whose files have a flush operation that leaves the machine or wakes a server.
+bool is_served(std::string_view type) {
+  constexpr std::string_view kServed[] = {"fuse", "fuseblk", "virtiofs", "nfs",      "nfs4",
+                                          "cifs", "smb3",    "afs",      "orangefs", "lustre"};
+  return type.starts_with("fuse.") ||
+         std::find(std::begin(kServed), std::end(kServed), type) != std::end(kServed);
+}
+
+// Mounts by their ids.
+struct Mounts {
+  std::set<int> local;
+  std::set<int> served;
+};
+
+// "36 35 98:0 /root /mount/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue"
+Mounts mounts_of(pid_t pid) {
+  Mounts mounts;
+  std::istringstream text(try_read_proc_file(pid, "mountinfo"));
+  for (std::string line; std::getline(text, line);) {
+    int id = 0;
+    std::from_chars(line.data(), line.data() + line.size(), id);
+    std::size_t separator = line.find(" - ");
+    if (separator == std::string::npos) continue;
+    std::string_view type = std::string_view(line).substr(separator + 3);
+    (is_served(type.substr(0, type.find(' '))) ? mounts.served : mounts.local).insert(id);
+  }
+  return mounts;
+}
+
+// A line of /proc/PID/fdinfo/N, without its key and leading blanks; empty if there is none.
+std::string_view field(std::string_view text, std::string_view key) {
+  for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
+    if (at != 0 && text[at - 1] != '\n') continue;
+    std::string_view line = text.substr(at + key.size());
+    line = line.substr(0, line.find('\n'));
+    return line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+  }
+  return {};
+}
+
+// "API:\taa:features:known"; bit 1 of the features is UFFD_FEATURE_EVENT_FORK.
+bool is_told_of_forks(std::string_view api) {
+  std::size_t colon = api.find(':');
+  unsigned features = 0;
+  if (colon != std::string_view::npos)
+    std::from_chars(api.data() + colon + 1, api.data() + api.size(), features, 16);
+  return (features & 2) != 0;
+}
+
+std::string target_of(const std::string& link) {
+  char target[PATH_MAX];
+  ssize_t length = readlink(link.c_str(), target, sizeof target);
+  return std::string(target, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+}
+
+// Pipes and sockets have names without a slash; memory (memfd, System V, secret) has one that was
+// never in a folder: "/memfd:name (deleted)".
+bool is_of_kernel(const std::string& name) {
+  return !name.starts_with("/") || name.starts_with("/dev/zero") ||
+         (name.ends_with(" (deleted)") && name.rfind('/') == 0);
+}
+
+// A mount that the process does not see is one of the kernel's own, or of another mount namespace
+// and then of any type.
+bool may_be_served(const Mounts& mounts, int mount, const std::string& link) {
+  if (mounts.local.contains(mount)) return false;
+  return mounts.served.contains(mount) || !is_of_kernel(target_of(link));
+}
+
+}  // namespace
+
+OpenFiles look_at_open_files(pid_t pid) {
+  OpenFiles found;
+  std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  DIR* directory = opendir(folder.c_str());
+  if (directory == nullptr) return found;
+  Mounts mounts = mounts_of(pid);
+  while (const dirent* entry = readdir(directory)) {
+    std::string info = try_read_proc_file(pid, ("fdinfo/" + std::string(entry->d_name)).c_str());
+    std::string_view id = field(info, "mnt_id:");
+    int mount = 0;
+    if (std::from_chars(id.data(), id.data() + id.size(), mount).ec != std::errc{}) continue;
+    found.served |= may_be_served(mounts, mount, folder + "/" + entry->d_name);
+    found.locked |= field(info, "lock:").find("POSIX") != std::string_view::npos;
+    found.told_of_forks |= is_told_of_forks(field(info, "API:"));
+  }
+  closedir(directory);
+  return found;
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,258 @@
+#include "helper/target/own_queues.hpp"
+
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+constexpr std::size_t kAskedSingly = 16;
+constexpr std::uint32_t kAllSockets = 0;
+constexpr long kMessageQueues = 0x19800202;  // MQUEUE_MAGIC of the kernel
+
+// What is opened while we are in a namespace of the process shows that namespace for good.
+template <typename Open>
+OwnedDescriptor open_in_namespace_of(pid_t pid, const std::string& name, int kind, Open open_it) {
+  std::string ours = "/proc/thread-self/ns/" + name;
+  std::string theirs = "/proc/" + std::to_string(pid) + "/ns/" + name;
+  if (read_link(ours) == read_link(theirs)) return OwnedDescriptor(open_it());
+  OwnedDescriptor home(open(ours.c_str(), O_RDONLY | O_CLOEXEC));
+  OwnedDescriptor away(open(theirs.c_str(), O_RDONLY | O_CLOEXEC));
+  if (home.get() < 0 || setns(away.get(), kind) != 0) return OwnedDescriptor();
+  OwnedDescriptor opened(open_it());
+  if (setns(home.get(), kind) == 0) return opened;
+  throw Failure(wire::Step::kOpenTarget, "internal",
+                "cannot return from the " + name + " namespace of process " + std::to_string(pid),
+                errno, pid);
+}
+
+struct SocketFacts {
+  std::uint32_t inode;
+  std::uint32_t peer = 0;
+  std::uint32_t waiting = 0;  // bytes
+};
+
+SocketFacts parse_socket(const nlmsghdr* header) {
+  const auto* message = static_cast<const unix_diag_msg*>(NLMSG_DATA(header));
+  SocketFacts facts{message->udiag_ino};
+  auto left = static_cast<int>(NLMSG_PAYLOAD(header, sizeof *message));
+  for (const auto* part = reinterpret_cast<const rtattr*>(message + 1); RTA_OK(part, left);
+       part = RTA_NEXT(part, left)) {
+    if (part->rta_type == UNIX_DIAG_PEER) std::memcpy(&facts.peer, RTA_DATA(part), 4);
+    if (part->rta_type == UNIX_DIAG_RQLEN) std::memcpy(&facts.waiting, RTA_DATA(part), 4);
+  }
+  return facts;
+}
+
+// False if the answer is complete.
+bool parse_answer(const nlmsghdr* header, std::size_t length, std::vector<SocketFacts>& sockets) {
+  bool more = false;
+  for (; NLMSG_OK(header, length); header = NLMSG_NEXT(header, length)) {
+    if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY) return false;  // the end, or an error
+    sockets.push_back(parse_socket(header));
+    more = (header->nlmsg_flags & NLM_F_MULTI) != 0;
+  }
+  return more;
+}
+
+// Of one unix socket, or of kAllSockets. None if the kernel does not tell.
+std::vector<SocketFacts> ask_for_sockets(int netlink, std::uint32_t inode) {
+  struct {
+    nlmsghdr header;
+    unix_diag_req request;
+  } question{};
+  question.header.nlmsg_len = sizeof question;
+  question.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  question.header.nlmsg_flags =
+      static_cast<std::uint16_t>(NLM_F_REQUEST | (inode == kAllSockets ? NLM_F_DUMP : 0));
+  question.request.sdiag_family = AF_UNIX;
+  question.request.udiag_states = ~0u;
+  question.request.udiag_ino = inode;
+  question.request.udiag_show = UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN;
+  question.request.udiag_cookie[0] = question.request.udiag_cookie[1] = ~0u;  // any
+  std::vector<SocketFacts> sockets;
+  if (send(netlink, &question, sizeof question, 0) < 0) return sockets;
+  alignas(nlmsghdr) char answer[1 << 15];
+  ssize_t length = 0;
+  do {
+    length = recv(netlink, answer, sizeof answer, 0);
+  } while (length > 0 && parse_answer(reinterpret_cast<const nlmsghdr*>(answer),
+                                      static_cast<std::size_t>(length), sockets));
+  return sockets;
+}
+
+// "socket:[4711]"; 0 if it is none.
+std::uint32_t socket_inode(const std::string& name) {
+  constexpr std::string_view kStart = "socket:[";
+  std::uint32_t inode = 0;
+  if (name.starts_with(kStart))
+    std::from_chars(name.data() + kStart.size(), name.data() + name.size(), inode);
+  return inode;
+}
+
+// The seventh field of each line of /proc/PID/net/unix, after a headline.
+std::set<std::uint32_t> unix_sockets(pid_t pid) {
+  std::set<std::uint32_t> inodes;
+  std::istringstream text(try_read_proc_file(pid, "net/unix"));
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream fields(line);
+    std::string skipped;
+    for (int field = 1; field < 7; ++field) fields >> skipped;
+    if (std::uint32_t inode = 0; fields >> inode) inodes.insert(inode);
+  }
+  return inodes;
+}
+
+// Of the mounts that the process sees.
+std::set<std::uint64_t> mount_ids(pid_t pid) {
+  std::set<std::uint64_t> ids;
+  std::istringstream mounts(try_read_proc_file(pid, "mountinfo"));
+  for (std::string line; std::getline(mounts, line);)
+    ids.insert(std::strtoull(line.c_str(), nullptr, 10));
+  return ids;
+}
+
+bool may_name_posix_queue(const std::string& name) {
+  return name.front() == '/' && name.find('/', 1) == std::string::npos &&
+         !name.starts_with("/memfd:");
+}
+
+// Queues are files of a mount of the kernel's own, which nobody sees. No server of a file system
+// that the process sees is asked.
+bool is_posix_queue(pid_t pid, const std::string& link, const std::set<std::uint64_t>& mounts) {
+  std::string info = "fdinfo/" + link.substr(link.rfind('/') + 1);
+  std::vector<std::uint64_t> mount =
+      numbers_after(try_read_proc_file(pid, info.c_str()), "mnt_id:", 10);
+  if (mount.empty() || mounts.contains(mount.front())) return false;
+  struct statfs status {};
+  return statfs(link.c_str(), &status) == 0 && status.f_type == kMessageQueues;
+}
+
+// The text of a small file, from its begin.
+std::string read_again(int fd) {
+  std::string text;
+  char buffer[4096];
+  ssize_t length = 0;
+  while ((length = pread(fd, buffer, sizeof buffer, static_cast<off_t>(text.size()))) > 0)
+    text.append(buffer, static_cast<std::size_t>(length));
+  return text;
+}
+
+}  // namespace
+
+OwnedDescriptor& OwnedDescriptor::operator=(OwnedDescriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+OwnedDescriptor::~OwnedDescriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+OwnQueues::OwnQueues(pid_t pid, const std::map<std::string, std::string>& descriptors)
+    : pid_(pid),
+      socket_facts_(open_in_namespace_of(
+          pid, "net", CLONE_NEWNET,
+          [] { return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG); })),
+      system_v_queues_(open_in_namespace_of(pid, "ipc", CLONE_NEWIPC, [] {
+        return open("/proc/sysvipc/msg", O_RDONLY | O_CLOEXEC);
+      })) {
+  find_sockets(descriptors);
+  find_posix_queues(descriptors);
+}
+
+void OwnQueues::find_sockets(const std::map<std::string, std::string>& descriptors) {
+  std::set<std::uint32_t> own;
+  for (const auto& [link, name] : descriptors)
+    if (std::uint32_t inode = socket_inode(name)) own.insert(inode);
+  if (own.size() < 2) return;
+  std::vector<SocketFacts> all = ask_for_sockets(socket_facts_.get(), kAllSockets);
+  for (const SocketFacts& facts : all)
+    if (own.contains(facts.inode) && own.contains(facts.peer)) sockets_.insert(facts.peer);
+  if (!all.empty()) return;
+  std::set<std::uint32_t> listed = unix_sockets(pid_);
+  unknown_sockets_ = std::count_if(own.begin(), own.end(),
+                                   [&](std::uint32_t inode) { return listed.contains(inode); }) > 1;
+}
+
+void OwnQueues::find_posix_queues(const std::map<std::string, std::string>& descriptors) {
+  std::map<std::string, std::string> candidates;  // by link
+  for (const auto& [link, name] : descriptors)
+    if (may_name_posix_queue(name)) candidates[link] = name;
+  if (candidates.empty()) return;
+  std::set<std::uint64_t> mounts = mount_ids(pid_);
+  std::map<std::string, mode_t> modes;
+  for (const auto& [link, name] : candidates) {
+    struct stat status {};
+    if (!is_posix_queue(pid_, link, mounts) || lstat(link.c_str(), &status) != 0) continue;
+    mode_t& mode = modes[name];
+    mode |= status.st_mode & (S_IRUSR | S_IWUSR);
+    if (mode == (S_IRUSR | S_IWUSR)) posix_queues_[name] = link;
+  }
+}
+
+bool OwnQueues::sockets_hold_data() const {
+  // The kernel goes through all sockets for each question.
+  std::set<std::uint32_t> asked = sockets_;
+  if (asked.size() > kAskedSingly) asked = {kAllSockets};
+  return std::any_of(asked.begin(), asked.end(), [this](std::uint32_t inode) {
+    std::vector<SocketFacts> told = ask_for_sockets(socket_facts_.get(), inode);
+    return std::any_of(told.begin(), told.end(), [this](const SocketFacts& facts) {
+      return facts.waiting > 0 && sockets_.contains(facts.inode);
+    });
+  });
+}
+
+// "QSIZE:129        NOTIFY:0     SIGNO:0     NOTIFY_PID:0"
+bool OwnQueues::posix_queues_hold_data() const {
+  return std::any_of(posix_queues_.begin(), posix_queues_.end(), [](const auto& queue) {
+    // Since it was listed, the number may have got another meaning.
+    if (read_link(queue.second) != queue.first) return false;
+    OwnedDescriptor file(open(queue.second.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    std::vector<std::uint64_t> size = numbers_after(read_again(file.get()), "QSIZE:", 10);
+    return !size.empty() && size.front() > 0;
+  });
+}
+
+// A line for each queue, after a headline: key, id, permissions, bytes, messages, and the processes
+// that were the last to send and to receive.
+bool OwnQueues::system_v_queues_hold_data() const {
+  std::istringstream text(read_again(system_v_queues_.get()));
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream fields(line);
+    std::string key, id, permissions;
+    std::uint64_t bytes = 0, messages = 0;
+    pid_t sender = 0, receiver = 0;
+    fields >> key >> id >> permissions >> bytes >> messages >> sender >> receiver;
+    if (bytes > 0 && sender == pid_ && (receiver == 0 || receiver == pid_)) return true;
+  }
+  return false;
+}
+
+void OwnQueues::look(std::set<std::string>& clauses) const {
+  if (unknown_sockets_) clauses.insert("what waits in unix sockets cannot be seen from here");
+  if (sockets_hold_data()) clauses.insert("messages wait in sockets of the program itself");
+  if (posix_queues_hold_data() || system_v_queues_hold_data())
+    clauses.insert("messages wait in message queues of the program itself");
+}
+
+}  // namespace reachscan::helper

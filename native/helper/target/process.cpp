@@ -1,0 +1,244 @@
+#include "helper/target/process.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <sstream>
+#include <string_view>
+
+#include "wire/protocol.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+constexpr std::size_t kMostArguments = 64 << 10;
+// Mapping lists are the longest: a line for each mapping, and those of a process are counted in
+// ten thousands.
+constexpr std::size_t kMostText = 512u << 20;
+
+std::string proc_path(pid_t pid, const char* name) {
+  return "/proc/" + std::to_string(pid) + "/" + name;
+}
+
+[[noreturn]] void fail_to_read(pid_t pid, const char* name, Step step, int error) {
+  std::string path = proc_path(pid, name);
+  if (error == ENOENT || error == ESRCH)
+    throw Failure(step, "target-exited", "process " + std::to_string(pid) + " is gone", error, pid);
+  const char* code = error == EACCES || error == EPERM ? "not-permitted" : "internal";
+  throw Failure(step, code, "cannot read " + path + ": " + std::strerror(error), error, pid);
+}
+
+[[noreturn]] void fail_to_parse() {
+  throw Failure(Step::kReadMappings, "internal", "the kernel's mapping list is not understood");
+}
+
+std::uint64_t take_hex(std::string_view& text) {
+  std::uint64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc{}) fail_to_parse();
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+void take_character(std::string_view& text, char expected) {
+  if (text.empty() || text.front() != expected) fail_to_parse();
+  text.remove_prefix(1);
+}
+
+std::string_view take_word(std::string_view& text) {
+  std::size_t start = text.find_first_not_of(' ');
+  if (start == std::string_view::npos) return {};
+  std::size_t end = text.find(' ', start);
+  if (end == std::string_view::npos) end = text.size();
+  std::string_view word = text.substr(start, end - start);
+  text.remove_prefix(end);
+  return word;
+}
+
+// "start-end perms offset major:minor inode   path"
+MapEntry parse_map_line(std::string_view line) {
+  MapEntry entry{};
+  entry.start = take_hex(line);
+  take_character(line, '-');
+  entry.end = take_hex(line);
+  std::string_view perms = take_word(line);
+  if (perms.size() == 4) {
+    if (perms[0] == 'r') entry.perms |= wire::kRead;
+    if (perms[1] == 'w') entry.perms |= wire::kWrite;
+    if (perms[2] == 'x') entry.perms |= wire::kExecute;
+    if (perms[3] == 's') entry.perms |= wire::kShared;
+  }
+  take_character(line, ' ');
+  entry.offset = take_hex(line);
+  entry.device = take_word(line);
+  if (entry.device == "00:00") entry.backing = Backing::kNothing;
+  std::string_view inode = take_word(line);
+  std::from_chars(inode.data(), inode.data() + inode.size(), entry.inode);
+  std::size_t path = line.find_first_not_of(' ');
+  if (path != std::string_view::npos) entry.path = line.substr(path);
+  return entry;
+}
+
+// The begin of a file, at least so much of it.
+std::string read_up_to(std::size_t most, pid_t pid, const char* name, Step step) {
+  int fd = open(proc_path(pid, name).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_to_read(pid, name, step, errno);
+  std::string text;
+  char buffer[1 << 16];
+  ssize_t length = 0;
+  while (text.size() < most && (length = read(fd, buffer, sizeof buffer)) > 0)
+    text.append(buffer, static_cast<std::size_t>(length));
+  int error = errno;
+  close(fd);
+  if (length < 0) fail_to_read(pid, name, step, error);
+  return text;
+}
+
+}  // namespace
+
+std::string read_proc_file(pid_t pid, const char* name, Step step) {
+  std::string text = read_up_to(kMostText, pid, name, step);
+  if (text.size() < kMostText) return text;
+  throw Failure(step, "too-large",
+                proc_path(pid, name) + " is longer than " + std::to_string(kMostText >> 20) +
+                    " MiB, more than any program needs",
+                EFBIG, pid);
+}
+
+std::string try_read_proc_file(pid_t pid, const char* name) {
+  try {
+    return read_proc_file(pid, name, Step::kOpenTarget);
+  } catch (const Failure&) {
+    return {};
+  }
+}
+
+std::vector<std::uint64_t> numbers_after(const std::string& text, std::string_view key, int base) {
+  std::vector<std::uint64_t> numbers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::size_t at = line.find(key);
+    if (at == std::string::npos) continue;
+    at = line.find_first_not_of(" \t", at + key.size());
+    std::uint64_t value = 0;
+    if (at != std::string::npos &&
+        std::from_chars(line.data() + at, line.data() + line.size(), value, base).ec == std::errc{})
+      numbers.push_back(value);
+  }
+  return numbers;
+}
+
+std::vector<MapEntry> parse_mappings(std::string_view text) {
+  std::vector<MapEntry> entries;
+  while (!text.empty()) {
+    std::size_t end = std::min(text.find('\n'), text.size());
+    if (end > 0) entries.push_back(parse_map_line(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return entries;
+}
+
+std::vector<MapEntry> read_mappings(pid_t pid) {
+  return parse_mappings(read_proc_file(pid, "maps", Step::kReadMappings));
+}
+
+std::vector<pid_t> list_threads(pid_t pid) {
+  DIR* directory = opendir(proc_path(pid, "task").c_str());
+  if (directory == nullptr) fail_to_read(pid, "task", Step::kSeize, errno);
+  std::vector<pid_t> threads;
+  while (const dirent* entry = readdir(directory))
+    if (entry->d_name[0] != '.') threads.push_back(static_cast<pid_t>(std::atoi(entry->d_name)));
+  closedir(directory);
+  std::sort(threads.begin(), threads.end());
+  return threads;
+}
+
+// The ninth field, after the name, which may hold anything.
+bool is_kernel_worker(pid_t pid, pid_t tid) {
+  constexpr std::uint64_t kIoWorker = 0x10, kUserWorker = 0x4000;  // PF_ of linux/sched.h
+  std::string name = "task/" + std::to_string(tid) + "/stat";
+  std::string text = try_read_proc_file(pid, name.c_str());
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string skipped;
+  for (int field = 3; field < 9; ++field) fields >> skipped;
+  std::uint64_t flags = 0;
+  return (fields >> flags) && (flags & (kIoWorker | kUserWorker)) != 0;
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  if (access(proc_path(pid, "task").c_str(), R_OK) != 0) return children;
+  for (pid_t tid : list_threads(pid)) {
+    std::string name = "task/" + std::to_string(tid) + "/children";
+    std::istringstream text(try_read_proc_file(pid, name.c_str()));
+    for (pid_t child; text >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+std::string status_field(pid_t pid, pid_t tid, const char* field) {
+  std::string name = "task/" + std::to_string(tid) + "/status";
+  std::string text = try_read_proc_file(pid, name.c_str());
+  std::string key = "\n" + std::string(field) + ":";
+  std::size_t start = text.find(key);
+  if (start == std::string::npos) return {};
+  start = text.find_first_not_of(" \t", start + key.size());
+  if (start == std::string::npos) return {};
+  return text.substr(start, text.find('\n', start) - start);
+}
+
+std::string read_link(const std::string& link) {
+  char name[64];
+  ssize_t length = readlink(link.c_str(), name, sizeof name);
+  return {name, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+}
+
+std::map<std::string, std::string> list_descriptors(pid_t pid) {
+  std::map<std::string, std::string> found;
+  std::string folder = proc_path(pid, "fd/");
+  DIR* directory = opendir(folder.c_str());
+  if (directory == nullptr) return found;
+  while (const dirent* entry = readdir(directory)) {
+    std::string name = read_link(folder + entry->d_name);
+    if (!name.empty()) found[folder + entry->d_name] = name;
+  }
+  closedir(directory);
+  return found;
+}
+
+std::vector<std::string> command_line(pid_t pid) {
+  // A program can make it as long as it likes (PR_SET_MM).
+  std::string text = read_up_to(kMostArguments, pid, "cmdline", Step::kOpenTarget);
+  text.resize(std::min(text.size(), kMostArguments));
+  std::vector<std::string> arguments;
+  for (std::size_t start = 0; start < text.size();) {
+    std::size_t end = std::min(text.find('\0', start), text.size());
+    arguments.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return arguments;
+}
+
+std::string executable_path(pid_t pid) {
+  char target[PATH_MAX];
+  ssize_t length = readlink(proc_path(pid, "exe").c_str(), target, sizeof target);
+  if (length < 0) fail_to_read(pid, "exe", Step::kOpenTarget, errno);
+  return std::string(target, static_cast<std::size_t>(length));
+}
+
+std::string thread_name(pid_t pid, pid_t tid) {
+  std::string name = "task/" + std::to_string(tid) + "/comm";
+  std::string text = read_proc_file(pid, name.c_str(), Step::kOpenTarget);
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+}  // namespace reachscan::helper

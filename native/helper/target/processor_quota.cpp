@@ -1,0 +1,47 @@
+#include "helper/target/processor_quota.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "helper/target/memory_limits.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+bool is_limited(const std::string& folder, bool unified) {
+  if (unified) return number_in(folder + "/cpu.max", kNoLimit) != kNoLimit;  // "max 100000"
+  std::ifstream file(folder + "/cpu.cfs_quota_us");
+  long microseconds = 0;
+  return file >> microseconds && microseconds >= 0;  // -1: no quota
+}
+
+// Version 2 moves a process as a whole: our group then pays for the memory that it takes from now
+// on, too.
+bool has_room_for(pid_t clone, const ControlGroup& ours) {
+  if (!ours.unified) return true;
+  MemoryLimits room = memory_limits(getpid());
+  return room.bytes >= memory_of_clone(clone, room.together);
+}
+
+}  // namespace
+
+bool has_other_quota(const ControlGroup& theirs, const ControlGroup& ours) {
+  return std::any_of(theirs.folders.begin(), theirs.folders.end(), [&](const std::string& folder) {
+    bool shared = std::find(ours.folders.begin(), ours.folders.end(), folder) != ours.folders.end();
+    return !shared && is_limited(folder, theirs.unified);
+  });
+}
+
+bool leave_quota(pid_t clone) {
+  ControlGroup theirs = control_group(clone, "cpu"), ours = control_group(getpid(), "cpu");
+  if (!has_other_quota(theirs, ours)) return true;
+  if (ours.folders.empty() || !has_room_for(clone, ours)) return false;
+  std::ofstream members(ours.folders.front() + "/cgroup.procs");
+  members << clone << std::flush;
+  return members.good();
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,122 @@
+// The bitmaps of one stretch of address space: two bits for each granule of 16 bytes, see
+// block_map.hpp.
+#pragma once
+
+#include "memory/list.hpp"
+#include "memory/space.hpp"
+
+namespace reachscan::heaps {
+
+constexpr uint64_t kGranule = 16;
+constexpr uint64_t kSpan = 64 * kGranule;  // bytes covered by one pair of words
+constexpr uint64_t kPairsInLine = 4;       // of the cache
+constexpr uint64_t kBucket = 1 << 16;      // bytes that are looked up, and waited for, together
+
+inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
+
+// Marks change under the eyes of other threads; starts and boundaries stay.
+inline uint64_t relaxed(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+inline uint64_t edges_of(const uint64_t* pair) { return pair[0] | relaxed(pair + 1); }
+
+struct Cluster {
+  uint64_t start;  // both are multiples of kBucket
+  uint64_t length;
+  uint64_t first_bucket;  // how many buckets there are in the clusters before
+  uint64_t* words;        // pairs of starts and marks
+  uint64_t* carries;      // for each bucket, the last start or boundary before it, 0 if none
+  uint8_t* inhabited;     // for each bucket, whether there is a region in it
+  uint8_t* queued;        // for each bucket, whether it waits to be gone through
+
+  void allocate(MapMemory map) {
+    // One pair more at the end, where a boundary may stand; and one before the first, in a cache
+    // line of its own, so that those of a bucket begin with a line.
+    uint64_t pairs = length / kSpan + 1 + kPairsInLine;
+    words = static_cast<uint64_t*>(map(pairs * 2 * sizeof(uint64_t))) + 2 * kPairsInLine;
+    carries = static_cast<uint64_t*>(map((length / kBucket + 1) * sizeof(uint64_t)));
+    inhabited = static_cast<uint8_t*>(map(length / kBucket + 1));
+    queued = static_cast<uint8_t*>(map(length / kBucket + 1));
+  }
+
+  bool covers(uint64_t address) const { return address - start < length; }
+
+  uint64_t* pair(uint64_t address) const { return words + (address - start) / kSpan * 2; }
+
+  uint64_t bucket_of(uint64_t address) const { return first_bucket + (address - start) / kBucket; }
+
+  bool is_inhabited(uint64_t address) const { return inhabited[(address - start) / kBucket] != 0; }
+
+  // Notes that a bucket is to be gone through. False: that is noted already.
+  bool queue_bucket(uint64_t address) const {
+    return __atomic_exchange_n(queued_at(address), 1, __ATOMIC_SEQ_CST) == 0;
+  }
+
+  // To be called before what is put off there is taken, so that what comes later is noted anew.
+  void unqueue_bucket(uint64_t address) const {
+    __atomic_store_n(queued_at(address), 0, __ATOMIC_SEQ_CST);
+  }
+
+  // The last start or boundary at or before `value`, 0 if there is none.
+  uint64_t last_edge(uint64_t value) const {
+    uint64_t* at = pair(value);
+    uint64_t edges = edges_of(at) & (~0ull >> (63 - bit_of(value)));
+    uint64_t base = value & ~(kSpan - 1);
+    uint64_t stop = value & ~(kBucket - 1);
+    while (edges == 0) {
+      if (base == stop) return carries[(value - start) / kBucket];
+      base -= kSpan;
+      at -= 2;
+      edges = edges_of(at);
+    }
+    return base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
+  }
+
+  // The first start or boundary at or behind `address`, which must be before one.
+  uint64_t next_edge(uint64_t address) const {
+    uint64_t* at = pair(address);
+    uint64_t base = address & ~(kSpan - 1);
+    uint64_t edges = edges_of(at) & (~0ull << bit_of(address));
+    while (edges == 0) {
+      at += 2;
+      base += kSpan;
+      edges = edges_of(at);
+    }
+    return base + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
+  }
+
+  // The first start or boundary in [address, last], 0 if there is none.
+  uint64_t next_edge(uint64_t address, uint64_t last) const {
+    for (uint64_t base = address & ~(kSpan - 1); base <= last; base += kSpan) {
+      uint64_t edges = edges_of(pair(base));
+      if (base < address) edges &= ~0ull << bit_of(address);
+      if (edges == 0) continue;
+      uint64_t edge = base + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
+      return edge <= last ? edge : 0;
+    }
+    return 0;
+  }
+
+  uint8_t* queued_at(uint64_t address) const { return queued + (address - start) / kBucket; }
+
+  // Notes that a region is in the buckets of [from, to). Returns how many of them had none.
+  uint64_t note_region(uint64_t from, uint64_t to) const {
+    uint64_t newly = 0;
+    for (uint64_t bucket = from & ~(kBucket - 1); bucket < to; bucket += kBucket) {
+      newly += !is_inhabited(bucket);
+      inhabited[(bucket - start) / kBucket] = 1;
+    }
+    note_carries(from, to);
+    return newly;
+  }
+
+ private:
+  void note_carries(uint64_t from, uint64_t to) const {
+    uint64_t last = 0;
+    for (uint64_t base = from & ~(kSpan - 1); base < to; base += kSpan) {
+      if (base % kBucket == 0 && base > from) carries[(base - start) / kBucket] = last;
+      uint64_t edges = edges_of(pair(base));
+      if (edges != 0) last = base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
+    }
+  }
+};
+
+}  // namespace reachscan::heaps

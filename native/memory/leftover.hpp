@@ -1,0 +1,24 @@
+// What the free lists of an allocator leave behind in blocks that are in use again.
+#pragma once
+
+#include "memory/space.hpp"
+
+namespace reachscan::heaps {
+
+// The first bytes of a block that was free once hold what the allocator's free lists left there:
+// pointers to the neighbours in the list and in the list of sizes.
+constexpr uint64_t kHeadBytes = 32;
+
+inline Range head_of(Range block) {
+  bool all = block.end - block.start <= kHeadBytes;
+  return {block.start, all ? block.end : block.start + kHeadBytes};
+}
+
+// The low bits of a word do not matter to which block it points into. Words from elsewhere than the
+// head of a block have them set, so that they cannot be taken for what a free list left behind.
+constexpr uint64_t kElsewhere = 7;
+
+// In place of a block: what a free list may have left behind.
+constexpr uint64_t kLeftover = 1;
+
+}  // namespace reachscan::heaps

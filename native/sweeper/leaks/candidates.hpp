@@ -1,0 +1,128 @@
+// The blocks that nothing points to, and for each the word that speaks most for it.
+#pragma once
+
+#include "memory/block_map.hpp"
+#include "sweeper/mark/scratch.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::BlockMap;
+using heaps::List;
+
+// Why a leak may be none, the strongest reason first. What is in use for certain comes before all.
+constexpr uint32_t kRanks[] = {0,
+                               wire::kOnePastTheEnd,
+                               wire::kTagged,
+                               wire::kMangled,
+                               wire::kRelative,
+                               wire::kNumber,
+                               wire::kStaleWord,
+                               wire::kSignalStack};
+constexpr uint32_t kInUse = 0;
+constexpr uint32_t kRankCount = sizeof kRanks / sizeof kRanks[0];
+
+constexpr uint32_t rank_of(uint32_t reason) {
+  uint32_t rank = 1;
+  while (kRanks[rank] != reason) ++rank;
+  return rank;
+}
+
+// A word that means a block in another form.
+struct Sighting {
+  uint64_t slot;  // 0: the `index`th word that is in no memory
+  uint64_t value;
+  uint32_t index;
+  uint32_t form;   // wire::Doubt
+  uint32_t rank;   // how much it says
+  uint32_t about;  // the candidate that it means; others hang below that
+};
+
+class Candidates {
+ public:
+  static constexpr uint32_t kNone = ~0u;
+
+  Candidates(const BlockMap& blocks, std::size_t unmarked)
+      : blocks_(map_memory, unmarked),
+        suggested_(map_memory, unmarked),
+        sightings_(unmarked),
+        buckets_(blocks.buckets()) {
+    blocks.each_unmarked([&](uint64_t block) {
+      blocks_.push(block);
+      buckets_[blocks.cluster_of(block)->bucket_of(block)] = 1;
+    });
+  }
+
+  uint64_t block(uint32_t candidate) const { return blocks_[candidate]; }
+
+  // kNone if the block is none.
+  uint32_t find(uint64_t block) const {
+    std::size_t low = 0, high = blocks_.size();
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (blocks_[middle] < block) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low < blocks_.size() && blocks_[low] == block ? static_cast<uint32_t>(low) : kNone;
+  }
+
+  // Null if no word was seen.
+  const Sighting* sighting(uint32_t candidate) const {
+    const Sighting& seen = sightings_[candidate];
+    return seen.form != 0 ? &seen : nullptr;
+  }
+
+  // Of several words the one that says most counts; of equal ones the first, whoever finds it
+  // first.
+  void suggest(uint32_t candidate, const Sighting& found) {
+    Sighting& seen = sightings_[candidate];
+    if (seen.form == 0) {
+      suggested_.push(candidate);
+    } else if (seen.rank < found.rank || (seen.rank == found.rank && seen.slot <= found.slot)) {
+      return;
+    }
+    seen = found;
+  }
+
+  // In any order; grows while words are found.
+  const List<uint32_t>& suggested() const { return suggested_; }
+
+  // Whether one may begin in the bucket around an address, or in the one before.
+  bool any_near(const BlockMap& blocks, uint64_t address) const {
+    return any_in_bucket(blocks, address) || any_in_bucket(blocks, address - heaps::kBucket);
+  }
+
+  // What all candidates lie in, as two ranges like those of the whole heap.
+  heaps::Hulls hulls(const BlockMap& blocks) const {
+    heaps::Hulls all = blocks.hulls();
+    heaps::Range low = hull_within(all.low, blocks), high = hull_within(all.high, blocks);
+    if (low.start == low.end) low = high;
+    if (high.start == high.end) high = low;
+    return {low, high};
+  }
+
+ private:
+  bool any_in_bucket(const BlockMap& blocks, uint64_t address) const {
+    const heaps::Cluster* cluster = blocks.cluster_of(address);
+    return cluster != nullptr && buckets_[cluster->bucket_of(address)] != 0;
+  }
+
+  heaps::Range hull_within(heaps::Range part, const BlockMap& blocks) const {
+    heaps::Range hull{0, 0};
+    for (uint64_t block : blocks_) {
+      if (!part.contains(block)) continue;
+      if (hull.start == hull.end) hull.start = block;
+      hull.end = blocks.end_of(block);
+    }
+    return hull;
+  }
+
+  List<uint64_t> blocks_;  // in the order of their addresses
+  List<uint32_t> suggested_;
+  Scratch<Sighting> sightings_;
+  Scratch<uint8_t> buckets_;  // 1: a candidate begins there
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,92 @@
+// Orders the leaked blocks: each head of a leaked structure, followed by all that hangs below it.
+//
+// A head is a block that no other leaked structure points into; of a ring with no way in, one
+// member is the head. Two depth-first passes find them: the first notes where it had to start anew;
+// the second goes through those starts backwards. A start that something else reaches is reached
+// from a later start (had the reaching block been started earlier, this one would not have been a
+// start), so what the second pass still finds unmarked is a head: exactly one for each structure.
+#pragma once
+
+#include "sweeper/leaks/leak_writer.hpp"
+#include "sweeper/mark/words.hpp"
+
+namespace reachscan::sweeper {
+
+// Everything that `start` reaches among unmarked blocks, but for what a free list may have left;
+// visit(block, parent, slot) is called when a block is first reached, by the word at `slot` (0:
+// none), and returns what its children get as their parent.
+class Explorer {
+ public:
+  Explorer(const heaps::Space& space, BlockMap& blocks, std::size_t capacity)
+      : space_(space), blocks_(blocks), open_(map_memory, capacity) {}
+
+  template <typename Visit>
+  void explore(uint64_t start, Visit visit) {
+    if (blocks_.mark(start) == 0) return;
+    open_.push({start, visit(start, wire::kDirect, 0), 0});
+    while (!open_.empty()) {
+      Item item = open_.pop();
+      each_word(space_, item.block, blocks_.end_of(item.block), [&](uint64_t at, uint64_t value) {
+        if (!blocks_.may_point(value) || blocks_.is_leftover(item.block, at, value)) return;
+        if (uint64_t child = blocks_.mark(value)) open_.push({child, visit(child, item.id, at), 0});
+      });
+    }
+  }
+
+ private:
+  struct Item {
+    uint64_t block;
+    uint32_t id;  // what visit() returned for it
+    uint32_t reserved;
+  };
+
+  const heaps::Space& space_;
+  BlockMap& blocks_;
+  List<Item> open_;  // each block is in it once, so it holds all leaks at most
+};
+
+inline bool starts_with_vtable(const heaps::Space& space, uint64_t block) {
+  return in_constant_data(space, heaps::word(block));
+}
+
+// Which member of a ring stands for it. An object with a class says most; after that, what owns a
+// container says more than one of its nodes.
+enum class Standing { kHasClass, kOwner, kNode };
+
+inline Standing standing_of(const heaps::Space& space, const BlockMap& blocks, uint64_t block) {
+  if (starts_with_vtable(space, block)) return Standing::kHasClass;
+  ShapeTest test(space, blocks, block, blocks.end_of(block) - block);
+  if (test.is_list_node() && test.is_larger_than_both_neighbours()) return Standing::kOwner;
+  bool is_node = test.is_tree_node() || test.is_list_node() || test.is_chain_node(0);
+  return is_node ? Standing::kNode : Standing::kOwner;
+}
+
+// Sends all unmarked blocks, and leaves them marked.
+inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWriter& writer) {
+  std::size_t count = 0;
+  blocks.each_unmarked([&](uint64_t) { ++count; });
+  if (count == 0) return;
+  List<uint64_t> leaked(map_memory, count);
+  blocks.each_unmarked([&](uint64_t block) { leaked.push(block); });
+
+  Explorer explorer(space, blocks, count);
+  // The member of a ring that the first pass meets first is its head. The starts are moved to the
+  // front, in place of blocks that have been looked at.
+  std::size_t starts = 0;
+  for (Standing wanted : {Standing::kHasClass, Standing::kOwner, Standing::kNode}) {
+    for (std::size_t i = starts; i < count; ++i) {
+      uint64_t block = leaked[i];
+      if (blocks.is_marked(block) || standing_of(space, blocks, block) > wanted) continue;
+      leaked[i] = leaked[starts];
+      leaked[starts++] = block;
+      explorer.explore(block, [](uint64_t, uint32_t, uint64_t) { return 0u; });
+    }
+  }
+  for (uint64_t block : leaked) blocks.clear_mark(block);
+  while (starts > 0)
+    explorer.explore(leaked[--starts], [&](uint64_t block, uint32_t parent, uint64_t slot) {
+      return writer.add(block, parent, slot);
+    });
+}
+
+}  // namespace reachscan::sweeper

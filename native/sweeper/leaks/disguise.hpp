@@ -1,0 +1,123 @@
+// Aligned words that are no pointers into the heap but might stand for one: equal to a pointer but
+// for tags in the high bits, one past the end of a block, a pointer as setjmp() stores it, or an
+// address as a number of a language runtime.
+#pragma once
+
+#include "sweeper/blob/host.hpp"
+#include "sweeper/leaks/hull_test.hpp"
+
+namespace reachscan::sweeper {
+
+constexpr unsigned kTagBits = 16;
+
+// A range of values: of words that are worth a closer look whatever the heap's addresses are.
+struct Band {
+  uint64_t start, length;
+
+  constexpr bool contains(uint64_t value) const { return value - start < length; }
+  [[REACHSCAN_WIDE]] arch::Masks contain(arch::Lanes values) const {
+    return arch::are_within(values, start, length);
+  }
+};
+
+// A cheap test that few words pass, and none fails that is worth a closer look.
+class DisguiseFilter {
+ public:
+  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard)
+      : hull_(hulls), low_digits_(in_digits(hulls.low)), guard_(guard) {}
+
+  bool passes(uint64_t value) const {
+    bool odd =
+        value % heaps::kGranule == 8 || value % heaps::kPage == 0 || value != untagged(value);
+    return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
+           low_digits_.contains(value) || kIntegers.contains(value) || kDoubles.contains(value) ||
+           kBoxes.contains(value);
+  }
+
+  bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
+
+  // Bit i: the word i of so many lines, eight at most, passes.
+  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
+
+  // The same for the four words from `address` on.
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    const arch::Lanes value = arch::load_lanes(address);
+    arch::Lanes hidden = (value >> 17 | value << 47) ^ arch::all_lanes(guard_);
+    arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
+    arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
+                      ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
+                      (value != bare);
+    return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
+                         low_digits_.contain(value) | kIntegers.contain(value) |
+                         kDoubles.contain(value) | kBoxes.contain(value));
+  }
+
+  // Calls visit(form, address) for each way to read a word. Of a number, only the start of a block
+  // is an address; that one past the end is behind the block that it means.
+  template <typename Visit>
+  void each_meaning(uint64_t value, Visit visit) const {
+    if (guard_ != 0) visit(wire::kMangled, unmangled(value));
+    if (untagged(value) == value) visit(wire::kOnePastTheEnd, value);
+    visit_tagged(value, visit);
+    if (kBoxes.contains(value)) visit(wire::kTagged, value << kBoxBits >> kBoxBits);
+    if (kDoubles.contains(value)) visit(wire::kNumber, truncated(value));
+    if (!kIntegers.contains(value)) return;
+    for (unsigned shift = 1; shift <= kMostShift; ++shift) visit(wire::kNumber, value >> shift);
+    if ((value >> kDigitBits & 3) == 0)
+      visit(wire::kNumber, (value >> 32) << kDigitBits | (value & ((1u << kDigitBits) - 1)));
+  }
+
+ private:
+  // Addresses of programs that are not at fixed places have 47 bits. Shorter ones are numbers like
+  // any other, so they are not looked for.
+  static constexpr unsigned kAddressBits = 47;
+  // Small integers of Lisps, OCaml and Ruby: shifted, with a tag below.
+  static constexpr unsigned kMostShift = 4;
+  // Large integers of Python: digits of 30 bits in halves of words. Two hold an address.
+  static constexpr unsigned kDigitBits = 30;
+  static constexpr Band kIntegers{1ull << kAddressBits,
+                                  (1ull << (kAddressBits + kMostShift)) - (1ull << kAddressBits)};
+  // Floating-point numbers from 2^46 to 2^47.
+  static constexpr unsigned kFractionBits = 52;
+  static constexpr Band kDoubles{(1023ull + kAddressBits - 1) << kFractionBits,
+                                 1ull << kFractionBits};
+  // Pointers in the unused bits of what is not a number. All bits set is a small negative integer.
+  static constexpr unsigned kBoxBits = 64 - kAddressBits;
+  static constexpr Band kBoxes{0xfff8ull << 48, (0x1ffffull << kAddressBits) - (0xfff8ull << 48)};
+
+  // Low addresses in two digits, for which a closer look needs more than the word: see
+  // python_int.hpp. Less than two are in half a word.
+  static Band in_digits(heaps::Range range) {
+    constexpr uint64_t kLeast = 1ull << kDigitBits, kEnd = 1ull << 32;
+    auto digits = [](uint64_t address) {
+      return address >> kDigitBits << 32 | (address & (kLeast - 1));
+    };
+    uint64_t start = range.start < kLeast ? kLeast : range.start;
+    uint64_t end = range.end < kEnd ? range.end : kEnd;
+    return start < end ? Band{digits(start), digits(end - 1) - digits(start) + 1} : Band{0, 0};
+  }
+
+  static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
+
+  // glibc xors stack and frame pointers in a jmp_buf with a secret, and rotates them.
+  uint64_t unmangled(uint64_t value) const { return (value >> 17 | value << 47) ^ guard_; }
+
+  static uint64_t truncated(uint64_t value) {
+    uint64_t fraction = (value & ((1ull << kFractionBits) - 1)) | 1ull << kFractionBits;
+    return fraction >> (kFractionBits - kAddressBits + 1);
+  }
+
+  template <typename Visit>
+  static void visit_tagged(uint64_t value, Visit visit) {
+    uint64_t bare = untagged(value);
+    // No program has higher addresses.
+    if (bare != value && bare < 1ull << kAddressBits) visit(wire::kTagged, bare);
+  }
+
+  HullTest hull_;
+  Band low_digits_;
+  uint64_t guard_;
+};
+
+}  // namespace reachscan::sweeper

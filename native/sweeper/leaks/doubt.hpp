@@ -1,0 +1,217 @@
+// A second look at what the program can reach, for words that mean a leak candidate in another
+// form. Blocks that only such words mean, and all that hangs below them, are in use if the form
+// leaves no doubt, else only possibly leaked; and so are those that may be a stack for signal
+// handlers.
+#pragma once
+
+#include "sweeper/leaks/collect.hpp"
+#include "sweeper/leaks/lookalikes.hpp"
+#include "sweeper/leaks/meanings.hpp"
+#include "sweeper/mark/put_aside.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/roots/roots.hpp"
+#include "sweeper/roots/signal_stacks.hpp"
+
+namespace reachscan::sweeper {
+
+class SecondLook {
+ public:
+  SecondLook(const heaps::Space& space, BlockMap& blocks, std::size_t unmarked)
+      : space_(space),
+        blocks_(blocks),
+        unmarked_(unmarked),
+        candidates_(blocks, unmarked),
+        meanings_(space, blocks, candidates_),
+        open_(map_memory, unmarked) {
+    for (uint32_t rank = 1; rank < kRankCount; ++rank)
+      doubtful_[rank] = List<uint64_t>(map_memory, unmarked);
+  }
+
+  // Looks through everything reachable, and at what is not.
+  void look(Roots& roots, const PutAside& put_aside, const Lookalikes& lookalikes) {
+    put_aside.each_unmarked(
+        [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
+    lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
+      suggest(block, stale_word(slot, value));
+    });
+    look_at_roots(roots);
+    look_at_heap();
+    for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);
+    SignalStacks stacks(space_, blocks_, unmarked_);
+    stacks.each(threads_with_unknown_signal_stack(),
+                [this](uint64_t block) { take(candidates_.find(block), kRankCount - 1); });
+    spread(kRankCount - 1);
+  }
+
+  // Sends first what is leaked for certain, then the rest with the reasons for doubt.
+  void collect(LeakWriter& writer) {
+    collect_leaks(space_, blocks_, writer);
+    for (uint32_t rank = 1; rank < kRankCount; ++rank) {
+      if (doubtful_[rank].empty()) continue;
+      for (uint64_t block : doubtful_[rank]) blocks_.clear_mark(block);
+      auto first = static_cast<uint32_t>(writer.leaks.blocks);
+      collect_leaks(space_, blocks_, writer);
+      auto count = static_cast<uint32_t>(writer.leaks.blocks) - first;
+      Record(wire::kDoubts).u32(1).u32(first).u32(count).u32(kRanks[rank]).send();
+    }
+  }
+
+  // Whether no word shows for certain that the block is in use, in whatever form.
+  bool is_lost(uint64_t block) const {
+    if (candidates_.find(block) == Candidates::kNone) return false;
+    const Sighting* seen = sighting(block);
+    return seen == nullptr || seen->rank != kInUse;
+  }
+
+  // The word that a block is in use or in doubt for, null if there is none.
+  const Sighting* sighting(uint64_t block) const {
+    uint32_t candidate = candidates_.find(block);
+    return candidate != Candidates::kNone ? candidates_.sighting(candidate) : nullptr;
+  }
+
+  uint64_t meant_by(const Sighting& sighting) const { return candidates_.block(sighting.about); }
+
+ private:
+  static constexpr std::size_t kMostDistances = 1 << 20;  // that are kept
+
+  // Where the mark met the word is not known; in no register, so the slot is 0 then.
+  static Sighting stale_word(uint64_t slot, uint64_t value) {
+    return {slot, value, 0, wire::kStaleWord, rank_of(wire::kStaleWord), 0};
+  }
+
+  // A thread that runs on a block at present has no other stack for its handlers.
+  std::size_t threads_with_unknown_signal_stack() const {
+    const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
+    std::size_t unknown = control()->signal_stacks;
+    for (std::size_t t = 0; t < control()->thread_count && unknown > 0; ++t)
+      if (blocks_.block_of(threads[t].sp) != 0) --unknown;
+    return unknown;
+  }
+
+  void look_at_roots(Roots& roots) {
+    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
+      suggest(block, {at, value, 0, form, rank, 0});
+    };
+    roots.each_part([&](uint64_t start, uint64_t end) {
+      meanings_.aligned(start, end, found);
+      meanings_.unaligned(start, end, found);
+    });
+    roots.each_register_word([&](uint64_t index, uint64_t value) {
+      meanings_.of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
+        suggest(block, {0, value, static_cast<uint32_t>(index), form, rank, 0});
+      });
+    });
+  }
+
+  void look_at_heap() {
+    auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
+      if (is_in_reach(at)) suggest(block, {at, value, 0, form, rank, 0});
+    };
+    List<uint64_t> distances(map_memory, kMostDistances);
+    bool all = true;
+    auto note = [&](uint64_t at) {
+      if (!is_in_reach(at)) return;
+      SpinLock::Guard guard(lock_);
+      all = distances.push(at) && all;
+    };
+    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      meanings_.aligned(start, end, found);
+      meanings_.unaligned(start, end, found);
+      meanings_.suppose_relative(start, end, note);
+    });
+    meanings_.learn();
+    auto look = [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); };
+    if (!all) return through_heap(blocks_, look);
+    for (uint64_t at : distances) look(at, at + sizeof(uint64_t));
+  }
+
+  bool is_in_reach(uint64_t slot) const {
+    uint64_t block = blocks_.block_of(slot);
+    return block != 0 && blocks_.is_marked(block);
+  }
+
+  // Not often called, so that a lock costs nothing.
+  void suggest(uint64_t block, Sighting sighting) {
+    sighting.about = candidates_.find(block);
+    SpinLock::Guard guard(lock_);
+    candidates_.suggest(sighting.about, sighting);
+  }
+
+  // Takes all that words of this rank mean, and what hangs below.
+  void settle(uint32_t rank) {
+    for (std::size_t i = 0; i < candidates_.suggested().size(); ++i) {
+      uint32_t candidate = candidates_.suggested()[i];
+      if (candidates_.sighting(candidate)->rank == rank) take(candidate, rank);
+      spread(rank);
+    }
+  }
+
+  void take(uint32_t candidate, uint32_t rank) {
+    uint64_t block = candidates_.block(candidate);
+    if (blocks_.mark(block) == 0) return;
+    if (rank != kInUse) doubtful_[rank].push(block);
+    open_.push(candidate);
+  }
+
+  // What a doubtful block points to is as doubtful as itself, or more so.
+  void spread(uint32_t rank) {
+    while (!open_.empty()) {
+      uint32_t owner = open_.pop();
+      uint64_t start = candidates_.block(owner), end = blocks_.end_of(start);
+      each_word(space_, start, end, [&](uint64_t at, uint64_t value) {
+        uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+        if (child == 0 || blocks_.is_marked(child)) return;
+        if (blocks_.is_leftover(start, at, value))
+          return consider(child, stale_word(at, value), rank);
+        uint32_t candidate = candidates_.find(child);
+        if (const Sighting* seen = candidates_.sighting(owner)) inherit(candidate, *seen, rank);
+        take(candidate, rank);
+      });
+      spread_by_other_words(start, end, rank);
+    }
+  }
+
+  void inherit(uint32_t candidate, Sighting sighting, uint32_t rank) {
+    sighting.rank = rank;
+    candidates_.suggest(candidate, sighting);
+  }
+
+  // Takes what a word in a block of this rank means, unless the word says less than the block.
+  void consider(uint64_t block, Sighting sighting, uint32_t rank) {
+    if (sighting.rank < rank) sighting.rank = rank;
+    suggest(block, sighting);
+    if (sighting.rank == rank) take(candidates_.find(block), rank);
+  }
+
+  void spread_by_other_words(uint64_t start, uint64_t end, uint32_t rank) {
+    auto found = [&](uint64_t block, uint32_t form, uint32_t its_rank, uint64_t at,
+                     uint64_t value) {
+      consider(block, {at, value, 0, form, its_rank, 0}, rank);
+    };
+    meanings_.aligned(start, end, found);
+    meanings_.unaligned(start, end, found);
+    meanings_.relative(start, end, found);
+  }
+
+  const heaps::Space& space_;
+  BlockMap& blocks_;
+  std::size_t unmarked_;
+  Candidates candidates_;
+  Meanings meanings_;
+  List<uint32_t> open_;                  // taken, but not yet looked through
+  List<uint64_t> doubtful_[kRankCount];  // marked blocks, by rank
+  SpinLock lock_;
+};
+
+// Sends all leaks. `roots` and `blocks` are marked.
+inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
+                              const PutAside& put_aside, LeakWriter& writer) {
+  if (count_unmarked(blocks) == 0) return;
+  Lookalikes lookalikes(space, blocks);
+  lookalikes.doubt(roots);
+  SecondLook second(space, blocks, count_unmarked(blocks));
+  second.look(roots, put_aside, lookalikes);
+  second.collect(writer);
+}
+
+}  // namespace reachscan::sweeper

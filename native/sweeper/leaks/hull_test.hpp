@@ -1,0 +1,71 @@
+// Whether words lie in one of two ranges: one by one, or four at once.
+#pragma once
+
+#include "arch/x86_64/lanes.hpp"
+#include "sweeper/blob/host.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::uint64_t;
+
+class HullTest {
+ public:
+  explicit HullTest(const heaps::Hulls& hulls)
+      : low_(hulls.low),
+        high_(hulls.high),
+        are_two_(low_.start != high_.start),
+        is_wide_(control()->wide_words != 0) {}
+
+  bool are_two() const { return are_two_; }
+  // Whether four words can be tested at once.
+  bool is_wide() const { return is_wide_; }
+
+  // `behind`: how many bytes behind a range still count as inside.
+  bool contains(uint64_t value, uint64_t behind = 0) const {
+    return value - low_.start < low_.end - low_.start + behind ||
+           value - high_.start < high_.end - high_.start + behind;
+  }
+
+  // kTwo: as are_two() says.
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] arch::Masks contain(arch::Lanes values, uint64_t behind = 0) const {
+    arch::Masks inside = is_in(low_, values, behind);
+    return kTwo ? inside | is_in(high_, values, behind) : inside;
+  }
+
+  // Bit i: the word i of so many lines, eight at most, passes a filter, which tests single words
+  // (passes_at) and four at once (bits_of_lanes).
+  template <typename Filter>
+  uint64_t passing(const Filter& filter, uint64_t at, unsigned lines) const {
+    if (is_wide_)
+      return are_two_ ? passing_lanes<true>(filter, at, lines)
+                      : passing_lanes<false>(filter, at, lines);
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{filter.passes_at(at + 8 * i)} << i;
+    return bits;
+  }
+
+  const heaps::Range& low() const { return low_; }
+  const heaps::Range& high() const { return high_; }
+
+ private:
+  template <bool kTwo, typename Filter>
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] static uint64_t passing_lanes(const Filter& filter,
+                                                                       uint64_t at,
+                                                                       unsigned lines) {
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 2 * lines; ++i)
+      bits |= uint64_t{filter.template bits_of_lanes<kTwo>(at + 32 * i)} << 4 * i;
+    return bits;
+  }
+
+  [[REACHSCAN_WIDE]] static arch::Masks is_in(heaps::Range range, arch::Lanes values,
+                                              uint64_t behind) {
+    return arch::are_within(values, range.start, range.end - range.start + behind);
+  }
+
+  heaps::Range low_, high_;
+  bool are_two_, is_wide_;
+};
+
+}  // namespace reachscan::sweeper

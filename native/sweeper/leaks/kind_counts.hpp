@@ -1,0 +1,94 @@
+// How many blocks of a kind are leaked, and how many are live. Of one kind are blocks of one size
+// whose leading words are alike.
+#pragma once
+
+#include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/mark/scratch.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::BlockMap;
+
+constexpr uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;  // spreads neighbours
+
+constexpr uint64_t mixed(uint64_t into, uint64_t part) {
+  return (into ^ into >> 29 ^ part) * kGolden;
+}
+
+class KindCounts {
+ public:
+  KindCounts(const heaps::Space& space, const BlockMap& blocks)
+      : blocks_(blocks), words_(space, blocks) {}
+
+  // Never 0.
+  uint64_t kind_of(uint64_t block) const {
+    uint64_t size = blocks_.end_of(block) - block, kind = mixed(0, size);
+    for (unsigned i = 0; i < kKeyWords && 8 * (i + 1) <= size; ++i)
+      kind = mixed(kind, words_.of(heaps::word(block + 8 * i), i == 0));
+    return mixed(kind, 0) | 1;
+  }
+
+  // Without effect if there are too many kinds.
+  void add_leaked(uint64_t block) {
+    Row* row = row_of(kind_of(block));
+    if (row == nullptr) return;
+    if (row->kind == 0) ++used_;
+    row->kind = kind_of(block);
+    ++row->leaked;
+    sizes_[size_slot(block)] = 1;
+  }
+
+  // To be called when all leaked ones are added, once for each; from several threads. False if too
+  // few of the kind are leaked to say anything about it.
+  bool add_live(uint64_t block) {
+    if (sizes_[size_slot(block)] == 0) return false;
+    Row* row = row_of(kind_of(block));
+    if (row == nullptr || row->leaked < kLeastLeaked) return false;
+    return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < kMostLive * row->leaked;
+  }
+
+  // Of what add_live() was true for.
+  bool is_often_leaked(uint64_t block) const {
+    const Row* row = row_of(kind_of(block));
+    return row->live <= kMostLive * row->leaked;
+  }
+
+  // Counts blocks that seem to be leaked, too. Whether they are fewer than those that are.
+  void add_odd(uint64_t block) { ++row_of(kind_of(block))->odd; }
+  bool few_are_odd(uint64_t block) const {
+    const Row* row = row_of(kind_of(block));
+    return row->odd <= row->leaked;
+  }
+
+ private:
+  static constexpr unsigned kKeyWords = 4;
+  static constexpr uint64_t kLeastLeaked = 2;
+  static constexpr uint64_t kMostLive = 16;  // for each that is leaked
+  static constexpr unsigned kRowBits = 16;
+  static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
+
+  struct Row {
+    uint64_t kind;  // 0: none
+    uint64_t leaked, live, odd;
+  };
+
+  uint64_t size_slot(uint64_t block) const {
+    return (blocks_.end_of(block) - block) / heaps::kGranule % kSizes;
+  }
+
+  // The row of the kind, or one that is free; null if there is none.
+  Row* row_of(uint64_t kind) const {
+    std::size_t slot = kind >> (64 - kRowBits);
+    Row* row = &rows_.get()[slot];
+    while (row->kind != 0 && row->kind != kind) row = &rows_.get()[slot = (slot + 1) % kRows];
+    return row->kind == 0 && used_ > kRows / 4 * 3 ? nullptr : row;
+  }
+
+  const BlockMap& blocks_;
+  WordKinds words_;
+  mutable Scratch<Row> rows_{kRows};
+  Scratch<uint8_t> sizes_{kSizes};  // 1: a leaked block has such a size
+  std::size_t used_ = 0;
+};
+
+}  // namespace reachscan::sweeper

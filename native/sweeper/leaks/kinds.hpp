@@ -1,0 +1,144 @@
+// Adds up live blocks that are alike: equal in size, arena, shape, and in what their leading words
+// are. A few thousand kinds travel instead of millions of blocks.
+#pragma once
+
+#include "sweeper/blob/emit.hpp"
+#include "sweeper/leaks/shapes.hpp"
+#include "sweeper/leaks/types.hpp"
+#include "sweeper/leaks/word_kinds.hpp"
+
+namespace reachscan::sweeper {
+
+class KindTable {
+ public:
+  KindTable(const Space& space, const BlockMap& blocks)
+      : space_(space),
+        blocks_(blocks),
+        types_(space),
+        words_(space, blocks),
+        kinds_(static_cast<Kind*>(map_memory(kSlots * sizeof(Kind)))) {}
+
+  void add(uint64_t block) {
+    Kind& kind = enter(key_of(block), block);
+    ++kind.count;
+    kind.bytes += blocks_.end_of(block) - block;
+  }
+
+  // A block as a kind of its own, once.
+  void add_alone(uint64_t block) {
+    if (block == last_alone_) return;
+    last_alone_ = block;
+    Key key = key_of(block);
+    key.words[0] = block;
+    Kind& kind = enter(key, block);
+    kind.count = 1;
+    kind.bytes = blocks_.end_of(block) - block;
+  }
+
+  void send() {
+    uint32_t count = 0;
+    for (std::size_t slot = 0; slot < kSlots; ++slot) {
+      if (kinds_[slot].count == 0) continue;
+      batch_[count++] = &kinds_[slot];
+      if (count == kBatch) send_batch(count), count = 0;
+    }
+    if (count > 0) send_batch(count);
+    types_.send();
+  }
+
+ private:
+  static constexpr unsigned kSlotBits = 18;
+  static constexpr std::size_t kSlots = 1u << kSlotBits;
+  static constexpr uint32_t kBatch = 2048;
+  static constexpr unsigned kKeyWords = 4;
+
+  struct Key {
+    uint64_t size;
+    uint32_t arena;
+    uint32_t shape;
+    uint64_t words[kKeyWords];
+
+    bool operator==(const Key& other) const {
+      bool same = size == other.size && arena == other.arena && shape == other.shape;
+      for (unsigned i = 0; i < kKeyWords; ++i) same = same && words[i] == other.words[i];
+      return same;
+    }
+    uint64_t hash() const {
+      uint64_t value = size ^ uint64_t { arena } << 40 ^ uint64_t { shape } << 56;
+      for (uint64_t part : words) value = (value ^ value >> 29 ^ part) * 0x9e3779b97f4a7c15ull;
+      return value * 0x9e3779b97f4a7c15ull >> (64 - kSlotBits);
+    }
+  };
+  struct Kind {
+    Key key;
+    uint64_t count;
+    uint64_t bytes;
+    uint64_t example;
+  };
+
+  Key key_of(uint64_t block) {
+    Key key{};
+    key.size = blocks_.end_of(block) - block;
+    if (region_ == nullptr || !region_->contains_start(block)) region_ = blocks_.region_of(block);
+    key.arena = region_ != nullptr ? region_->arena : 0;
+    key.shape = shape_of(space_, blocks_, block, key.size, 0);
+    for (unsigned i = 0; i < kKeyWords && 8 * (i + 1) <= key.size; ++i)
+      key.words[i] = words_.of(heaps::word(block + 8 * i), i == 0);
+    return key;
+  }
+
+  Kind& enter(Key key, uint64_t block) {
+    Kind& kind = slot_of(key);
+    if (kind.count == 0) {
+      kind.key = key;
+      kind.example = block;
+      ++used_;
+      if (key.size >= 8) types_.note(heaps::word(block));
+    }
+    return kind;
+  }
+
+  // When the table fills up, only sizes are told apart; when even those are too many, nothing is.
+  Kind& slot_of(Key& key) {
+    if (used_ > kSlots / 4 * 3) key = {used_ < kSlots - 1 ? key.size : 0, 0, 0, {}};
+    std::size_t slot = key.hash();
+    while (kinds_[slot].count != 0 && !(kinds_[slot].key == key)) slot = (slot + 1) % kSlots;
+    return kinds_[slot];
+  }
+
+  void send_batch(uint32_t count) {
+    Record record(wire::kKinds);
+    record.u32(count).u32(wire::kLeadWords);
+    auto column = [&](auto value_of) {
+      for (uint32_t i = 0; i < count; ++i) {
+        auto value = value_of(*batch_[i]);
+        record.raw(&value, sizeof value);
+      }
+    };
+    column([](const Kind& kind) { return kind.count; });
+    column([](const Kind& kind) { return kind.bytes; });
+    column([](const Kind& kind) { return kind.key.size; });
+    column([](const Kind& kind) { return kind.example; });
+    column([](const Kind& kind) { return kind.key.arena; });
+    column([](const Kind& kind) { return kind.key.shape; });
+    for (uint32_t i = 0; i < count; ++i) {
+      for (unsigned w = 0; w < wire::kLeadWords; ++w) {
+        bool inside = 8 * (w + 1) <= batch_[i]->key.size;
+        record.u64(inside ? heaps::word(batch_[i]->example + 8 * w) : 0);
+      }
+    }
+    record.send();
+  }
+
+  const Space& space_;
+  const BlockMap& blocks_;
+  TypeNames types_;
+  WordKinds words_;
+  Kind* kinds_;
+  std::size_t used_ = 0;
+  uint64_t last_alone_ = 0;  // a large one may hold many references, one after the other
+  const heaps::Region* region_ = nullptr;  // of the block before
+  const Kind* batch_[kBatch];
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,106 @@
+// Sends leaks in batches of columns.
+#pragma once
+
+#include "sweeper/blob/emit.hpp"
+#include "sweeper/leaks/shapes.hpp"
+#include "sweeper/leaks/types.hpp"
+#include "sweeper/mark/words.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::BlockMap;
+using heaps::List;
+using heaps::Totals;
+
+class LeakWriter {
+ public:
+  LeakWriter(const heaps::Space& space, const BlockMap& blocks)
+      : space_(space), blocks_(blocks), types_(space) {}
+
+  // `slot` is the word of the parent that points to the block, 0 for a direct leak. Returns the
+  // leak's position in the stream.
+  uint32_t add(uint64_t address, uint32_t parent, uint64_t slot) {
+    if (count_ == kBatch) flush();
+    uint64_t size = blocks_.end_of(address) - address;
+    address_[count_] = address;
+    size_[count_] = size;
+    parent_[count_] = parent;
+    for (unsigned i = 0; i < wire::kLeadWords; ++i)
+      words_[count_][i] = 8 * (i + 1) <= size ? heaps::word(address + 8 * i) : 0;
+    if (size >= 8) types_.note(words_[count_][0]);
+    shape_[count_] = shape_of(space_, blocks_, address, size, slot);
+    if (control()->digests != 0) digest_[count_] = digest_of(address, size);
+    ++count_;
+    leaks.add(size);
+    if (parent == wire::kDirect) {
+      direct.add(size);
+      add_contents(address, size);
+    }
+    return static_cast<uint32_t>(leaks.blocks - 1);
+  }
+
+  void finish() {
+    flush();
+    types_.send();
+  }
+
+  Totals leaks;
+  Totals direct;
+
+ private:
+  static constexpr std::size_t kBatch = 2048;
+  static constexpr std::size_t kMaxContents = 4096;  // direct leaks whose contents travel in full
+
+  void flush() {
+    if (count_ == 0) return;
+    auto count = static_cast<uint32_t>(count_);
+    Record record(wire::kLeaks);
+    record.u32(count).u32(wire::kLeadWords);
+    record.raw(address_, count_ * sizeof address_[0]).raw(size_, count_ * sizeof size_[0]);
+    record.raw(parent_, count_ * sizeof parent_[0]).raw(words_, count_ * sizeof words_[0]);
+    record.send();
+    Record(wire::kShapes).u32(count).raw(shape_, count_ * sizeof shape_[0]).send();
+    if (control()->digests != 0)
+      Record(wire::kDigests).u32(count).raw(digest_, count_ * sizeof digest_[0]).send();
+    count_ = 0;
+  }
+
+  // Only what the leading words do not show already. Sent behind the batch that holds the leak.
+  void add_contents(uint64_t address, uint64_t size) {
+    uint64_t length = control()->contents_bytes < size ? control()->contents_bytes : size;
+    if (length <= 8 * wire::kLeadWords || direct.blocks > kMaxContents) return;
+    auto position = static_cast<uint32_t>(leaks.blocks - 1);
+    flush();
+    Record record(wire::kContents);
+    record.u32(1).u32(position).u32(static_cast<uint32_t>(length));
+    record.raw(reinterpret_cast<const void*>(address), length);
+    record.send();
+  }
+
+  // Words that are zero count for nothing, so pages that were never written to need not be read.
+  uint64_t digest_of(uint64_t address, uint64_t size) const {
+    uint64_t sum = 0;
+    each_word(space_, address, address + size, [&](uint64_t at, uint64_t value) {
+      if (value == 0) return;
+      // The finalizer of MurmurHash3, over value and place.
+      uint64_t mixed = value + (at - address + 8) * 0x9e3779b97f4a7c15ull;
+      mixed = (mixed ^ mixed >> 33) * 0xff51afd7ed558ccdull;
+      mixed = (mixed ^ mixed >> 33) * 0xc4ceb9fe1a85ec53ull;
+      sum += mixed ^ mixed >> 33;
+    });
+    return sum;
+  }
+
+  const heaps::Space& space_;
+  const BlockMap& blocks_;
+  TypeNames types_;
+  std::size_t count_ = 0;
+  uint64_t address_[kBatch];
+  uint64_t size_[kBatch];
+  uint32_t parent_[kBatch];
+  uint64_t words_[kBatch][wire::kLeadWords];
+  uint8_t shape_[kBatch];
+  uint64_t digest_[kBatch];
+};
+
+}  // namespace reachscan::sweeper

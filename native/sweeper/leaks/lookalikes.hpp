@@ -1,0 +1,212 @@
+// Live blocks that look like leaks, and that only words lead to which look stale.
+//
+// Memory that is used again still has words of its former use: in slots of an array that are not
+// filled, or behind the end of what a buffer holds. Where such a word points, another block may be
+// by now, and that one may be lost. A single such word cannot be told from a pointer. But where
+// blocks of a kind are leaked, a live one should be held as live ones are: by a root, at its start,
+// or, where its owner has a field for that, at the same offset as another of its kind by the same
+// field of such an owner. Blocks that are not, and what only they hold of such kinds, are in doubt;
+// unless there are more of them than of those that are leaked.
+#pragma once
+
+#include "sweeper/leaks/kind_counts.hpp"
+#include "sweeper/leaks/range_filter.hpp"
+#include "sweeper/leaks/stretches.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/roots/roots.hpp"
+
+namespace reachscan::sweeper {
+
+inline std::size_t count_unmarked(const BlockMap& blocks) {
+  std::size_t unmarked = 0;
+  blocks.each_unmarked([&](uint64_t) { ++unmarked; });
+  return unmarked;
+}
+
+class Lookalikes {
+ public:
+  Lookalikes(const heaps::Space& space, BlockMap& blocks)
+      : space_(space), blocks_(blocks), kinds_(space, blocks) {}
+
+  // Takes the mark from all that is in doubt. All that is reachable is marked. If only suspects
+  // count, none of it is one.
+  void doubt(Roots& roots) {
+    if (control()->only_suspects != 0) return;
+    find_blocks();
+    if (in_question_.empty()) return;
+    for (uint64_t block : in_question_) blocks_.clear_mark(block);
+    words_ = List<Word>(map_memory, kMostWords);
+    if (find_words(roots)) {
+      mark_what_is_held();
+      mark_unless_few();
+    } else {
+      for (uint64_t block : in_question_) blocks_.mark(block);
+    }
+  }
+
+  // Calls visit(block, slot, value) for each word in memory in use that leads to what is in doubt.
+  template <typename Visit>
+  void each_stale_word(Visit visit) const {
+    for (const Word& word : words_)
+      if (!blocks_.is_marked(word.target) && blocks_.is_marked(word.owner))
+        visit(word.target, word.slot, word.value);
+  }
+
+ private:
+  static constexpr unsigned kUseBits = 20;
+  static constexpr std::size_t kUses = 1u << kUseBits, kMostWords = kUses / 2;
+  static constexpr std::size_t kMostBlocks = 1 << 18;
+
+  // A word that leads into a block in question, but not to its start.
+  struct Word {
+    uint64_t slot;
+    uint64_t owner;   // the block it is in
+    uint64_t target;  // the block it points into
+    uint64_t value;
+  };
+
+  // Where in which kind of block a word leads to which kind, and where in it.
+  struct Use {
+    uint64_t key;  // 0: none
+    uint64_t target;
+    bool of_several;
+  };
+
+  // Finds live blocks of kinds that are leaked often; none if there are too many.
+  void find_blocks() {
+    if (count_unmarked(blocks_) == 0) return;
+    in_question_ = List<uint64_t>(map_memory, kMostBlocks);
+    open_ = List<uint64_t>(map_memory, kMostBlocks);
+    blocks_.each_unmarked([this](uint64_t block) { kinds_.add_leaked(block); });
+    bool all = true;
+    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      // A piece ends with a word of the next, where a block may begin.
+      blocks_.each_marked_in({start, end - 8}, [&](uint64_t block) {
+        if (!kinds_.add_live(block)) return;
+        SpinLock::Guard guard(lock_);
+        all = in_question_.push(block) && all;
+      });
+    });
+    std::size_t kept = 0;
+    for (uint64_t block : in_question_)
+      if (all && kinds_.is_often_leaked(block)) in_question_[kept++] = block;
+    while (in_question_.size() > kept) in_question_.pop();
+    heaps::sort(in_question_, [](uint64_t a, uint64_t b) { return a < b; });
+  }
+
+  bool is_in_question(uint64_t block) const {
+    const uint64_t* first = in_question_.begin();
+    for (std::size_t left = in_question_.size(); left > 0;) {
+      std::size_t half = left / 2;
+      if (first[half] < block) {
+        first += half + 1;
+        left -= half + 1;
+      } else {
+        left = half;
+      }
+    }
+    return first != in_question_.end() && *first == block;
+  }
+
+  // Marks what roots lead to, and what other blocks hold at its start; notes words that lead
+  // elsewhere into blocks in question. False if there are too many.
+  bool find_words(Roots& roots) {
+    bool all = true;
+    auto note = [&](uint64_t slot, uint64_t value) {
+      uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
+      if (target == 0 || owner == 0 || blocks_.is_leftover(owner, slot, value)) return;
+      bool is_from_outside = !is_in_question(owner);
+      if (is_from_outside && !blocks_.is_marked(owner)) return;
+      if (value == target) {
+        if (is_from_outside) blocks_.mark<true>(target);
+        return;
+      }
+      SpinLock::Guard guard(lock_);
+      all = words_.push({slot, owner, target, value}) && all;
+    };
+    auto hold = [&](uint64_t, uint64_t value) {
+      if (target_in_question(value) != 0) blocks_.mark(value);
+    };
+    const RangeFilter filter({in_question_[0], blocks_.end_of(*(in_question_.end() - 1))});
+    roots.each_part(
+        [&](uint64_t start, uint64_t end) { each_word_that(space_, start, end, filter, hold); });
+    roots.each_odd_word(hold);
+    roots.each_register_word(hold);
+    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, note);
+    });
+    return all;
+  }
+
+  // 0 if the value points to none.
+  uint64_t target_in_question(uint64_t value) const {
+    uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+    return block != 0 && is_in_question(block) ? block : 0;
+  }
+
+  Use& use_of(const Word& word) const {
+    uint64_t key = kinds_.kind_of(word.target);
+    key = mixed(mixed(key, kinds_.kind_of(word.owner)), word.slot - word.owner);
+    key = mixed(key, word.value - word.target) | 1;
+    uint64_t at = mixed(key, 0) >> (64 - kUseBits);
+    while (uses_.get()[at].key != 0 && uses_.get()[at].key != key) at = (at + 1) % kUses;
+    uses_.get()[at].key = key;
+    return uses_.get()[at];
+  }
+
+  void note_use(const Word& word) {
+    Use& use = use_of(word);
+    if (use.target == 0) use.target = word.target;
+    use.of_several = use.of_several || use.target != word.target;
+  }
+
+  bool is_usual(const Word& word) const {
+    return word.value == word.target || use_of(word).of_several;
+  }
+
+  void mark_what_is_held() {
+    for (const Word& word : words_) note_use(word);
+    for (uint64_t block : in_question_)
+      if (blocks_.is_marked(block)) open_.push(block);
+    for (const Word& word : words_)
+      if (!is_in_question(word.owner) && is_usual(word)) take(word.target);
+    spread();
+  }
+
+  void take(uint64_t block) {
+    if (blocks_.mark(block) != 0) open_.push(block);
+  }
+
+  // Marks what blocks that are held as usual hold in the same way.
+  void spread() {
+    while (!open_.empty()) {
+      uint64_t owner = open_.pop();
+      each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
+        uint64_t target = target_in_question(value);
+        if (target == 0 || blocks_.is_leftover(owner, slot, value)) return;
+        if (is_usual({slot, owner, target, value})) take(target);
+      });
+    }
+  }
+
+  // Marks what is left, but for kinds of which few are.
+  void mark_unless_few() {
+    for (uint64_t block : in_question_)
+      if (!blocks_.is_marked(block)) kinds_.add_odd(block);
+    for (uint64_t block : in_question_)
+      if (!kinds_.few_are_odd(block)) take(block);
+    spread();
+  }
+
+  const heaps::Space& space_;
+  BlockMap& blocks_;
+  KindCounts kinds_;
+  List<uint64_t> in_question_;  // in the order of their addresses
+  List<uint64_t> open_;         // marked again, but not yet looked through
+  List<Word> words_;
+  mutable Scratch<Use> uses_{kUses};
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,195 @@
+// What words could mean besides pointers: finds those that lead to unmarked blocks.
+#pragma once
+
+#include "sweeper/leaks/candidates.hpp"
+#include "sweeper/leaks/disguise.hpp"
+#include "sweeper/leaks/narrow.hpp"
+#include "sweeper/leaks/packed.hpp"
+#include "sweeper/leaks/python_int.hpp"
+#include "sweeper/leaks/relative.hpp"
+#include "sweeper/leaks/stretches.hpp"
+#include "sweeper/mark/words.hpp"
+
+namespace reachscan::sweeper {
+
+// It is in each thread's descriptor (header.pointer_guard).
+inline uint64_t find_pointer_guard(const heaps::Space& space) {
+  constexpr uint64_t kPointerGuard = 0x30;
+  const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
+  for (std::size_t t = 0; t < control()->thread_count; ++t) {
+    uint64_t at = threads[t].thread_pointer + kPointerGuard;
+    if (space.readable(at, 8) && heaps::word(at) != 0) return heaps::word(at);
+  }
+  return 0;
+}
+
+class Meanings {
+ public:
+  Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates)
+      : Meanings(space, blocks, candidates, candidates.hulls(blocks)) {}
+
+  // Each calls visit(block, form, rank, slot, value) for the words of [start, end) that mean an
+  // unmarked block.
+  template <typename Visit>
+  void aligned(uint64_t start, uint64_t end, Visit visit) const {
+    each_word_that(space_, start, end, disguises_, [&](uint64_t at, uint64_t value) {
+      of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
+        visit(block, form, rank, at, value);
+      });
+      as_python_int(at, visit);
+    });
+    if (!narrow_.is_empty()) narrow(start, end, visit);
+  }
+
+  template <typename Visit>
+  void unaligned(uint64_t start, uint64_t end, Visit visit) const {
+    each_unaligned_that(space_, start, end, packed_, [&](uint64_t at, uint64_t value) {
+      uint64_t block = unmarked(block_starting_at(value));
+      // Both ends of the word are in the same block, or in none.
+      if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + 7)) return;
+      visit(block, wire::kUnaligned, kInUse, at, value);
+    });
+  }
+
+  // These words are in blocks. What they say depends on all of the heap: see learn().
+  template <typename Visit>
+  void relative(uint64_t start, uint64_t end, Visit visit) const {
+    each_near_distance(start, end, [&](Field field, uint64_t target, uint64_t at) {
+      auto standing = fields_.standing(field);
+      if (standing == RelativeFields::Standing::kNone) return;
+      bool sure = standing == RelativeFields::Standing::kSure;
+      visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
+    });
+  }
+
+  // Calls visit(slot) for what may be such a word, and notes that there is something to learn about
+  // it. To be called for the whole heap before learn().
+  template <typename Visit>
+  void suppose_relative(uint64_t start, uint64_t end, Visit visit) {
+    each_near_distance(start, end, [&](Field field, uint64_t, uint64_t at) {
+      fields_.add(field);
+      visit(at);
+    });
+  }
+
+  // The same for a word that is in no memory: visit(block, form, rank).
+  template <typename Visit>
+  void of_value(uint64_t value, Visit visit) const {
+    disguises_.each_meaning(value, [&](uint32_t form, uint64_t address) {
+      uint64_t block = form == wire::kOnePastTheEnd ? block_ending_at(address)
+                       : form == wire::kNumber      ? block_starting_at(address)
+                                                    : blocks_.block_of(address);
+      if (unmarked(block) != 0) visit(block, form, rank_of(form));
+    });
+  }
+
+  // Counts for fields that were noted whether they hold distances, in many blocks.
+  void learn() {
+    if (fields_.empty()) return;
+    const RelativeFilter everywhere(blocks_.hulls());
+    auto count = [&](Field field, uint64_t target, uint64_t at) {
+      RelativeFields::Row* row = fields_.find(field);
+      uint64_t value = heaps::word(at);
+      if (row == nullptr || is_short_text(value)) return;
+      const heaps::Cluster* cluster = blocks_.cluster_of(target);
+      if (cluster != nullptr && cluster->is_inhabited(target))
+        row->count(value, blocks_.is_live(target));
+    };
+    auto any = [](uint64_t) { return true; };
+    auto look = [&](uint64_t start, uint64_t end) {
+      each_distance(start, end, everywhere, any, count);
+    };
+    through_heap(blocks_, look, kMostLearned);
+  }
+
+ private:
+  static constexpr uint64_t kMostLearned = 64 << 20;  // bytes
+
+  Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,
+           const heaps::Hulls& hulls)
+      : space_(space),
+        blocks_(blocks),
+        candidates_(candidates),
+        disguises_(hulls, find_pointer_guard(space)),
+        packed_(hulls),
+        narrow_(hulls),
+        distances_(hulls) {}
+
+  // Nothing but the object of a number looks like one: so it is as good as a pointer.
+  template <typename Visit>
+  bool as_python_int(uint64_t at, Visit visit) const {
+    uint64_t block = unmarked(block_starting_at(python_int_at(space_, at)));
+    if (block != 0) visit(block, wire::kNumber, kInUse, at, heaps::word(at));
+    return block != 0;
+  }
+
+  template <typename Visit>
+  void narrow(uint64_t start, uint64_t end, Visit visit) const {
+    auto is_pointer = [this](uint64_t value) { return block_starting_at(value) != 0; };
+    each_word_that(space_, start, end, narrow_, [&](uint64_t word, uint64_t) {
+      each_half(word, [&](uint64_t at, uint64_t value) {
+        uint64_t target = unmarked(block_starting_at(value)), holder = blocks_.block_of(at);
+        if (target == 0 || (at == word && as_python_int(at, visit))) return;
+        Range around = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
+        bool sure = stands_among_pointers(around, at, is_pointer);
+        visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);
+      });
+    });
+  }
+
+  // Calls visit(field, target, slot) for what leads to an unmarked block if it is a distance.
+  template <typename Visit>
+  void each_near_distance(uint64_t start, uint64_t end, Visit visit) const {
+    auto near = [this](uint64_t target) { return candidates_.any_near(blocks_, target); };
+    each_distance(start, end, distances_, near, [&](Field field, uint64_t target, uint64_t at) {
+      if (blocks_.is_live(target) && !blocks_.is_marked(target)) visit(field, target, at);
+    });
+  }
+
+  // `near` is asked first whether a distance from the word, which is longer than one from the start
+  // of its block, is worth a look.
+  template <typename Near, typename Visit>
+  void each_distance(uint64_t start, uint64_t end, const RelativeFilter& filter, Near near,
+                     Visit visit) const {
+    Range block{0, 0};  // of the word before
+    each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t value) {
+      if (!near(at + value)) return;
+      if (!block.contains(at)) {
+        block.start = blocks_.block_of(at);
+        block.end = block.start != 0 ? blocks_.end_of(block.start) : 0;
+      }
+      if (!block.contains(at)) return;
+      each_target(block, at, [&](Field field, uint64_t target) { visit(field, target, at); });
+    });
+  }
+
+  uint64_t unmarked(uint64_t block) const {
+    return block != 0 && !blocks_.is_marked(block) ? block : 0;
+  }
+
+  uint64_t block_starting_at(uint64_t address) const {
+    return blocks_.is_live(address) ? address : 0;
+  }
+
+  // A block ends inside the granule where the next one's size word is, or with its own mapping: no
+  // other block can begin there. If something else is mapped behind it, the word may mean that.
+  // Looking for the end from the start would take long in large blocks.
+  uint64_t block_ending_at(uint64_t value) const {
+    if (value % heaps::kGranule != 8) {
+      if (value % heaps::kPage != 0 || space_.find(value) != nullptr) return 0;
+    }
+    if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
+    return blocks_.block_of(value - 1);
+  }
+
+  const heaps::Space& space_;
+  const BlockMap& blocks_;
+  const Candidates& candidates_;
+  DisguiseFilter disguises_;
+  PackedFilter packed_;
+  NarrowFilter narrow_;
+  RelativeFilter distances_;
+  RelativeFields fields_;
+};
+
+}  // namespace reachscan::sweeper

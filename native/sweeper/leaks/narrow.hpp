@@ -1,0 +1,87 @@
+// Pointers in 32 bits. GLib's hash tables store them like that if all of a table are so short, and
+// they are where a program is loaded at a fixed place, with its heap behind it.
+#pragma once
+
+#include "sweeper/leaks/disguise.hpp"
+
+namespace reachscan::sweeper {
+
+constexpr unsigned kNarrowBits = 32;
+
+// Calls visit(address, value) for both halves of a word, unless it is a short pointer as a whole.
+template <typename Visit>
+void each_half(uint64_t at, Visit visit) {
+  uint64_t value = heaps::word(at), upper = value >> kNarrowBits;
+  if (upper == 0) return;
+  visit(at, value & ((1ull << kNarrowBits) - 1));
+  visit(at + 4, upper);
+}
+
+class NarrowFilter {
+ public:
+  explicit NarrowFilter(const heaps::Hulls& hulls)
+      : band_(short_part(hulls)), wide_(control()->wide_words != 0) {}
+
+  // Whether no address is so short.
+  bool is_empty() const { return band_.length == 0; }
+
+  bool passes_at(uint64_t address) const {
+    bool passes = false;
+    each_half(address, [&](uint64_t, uint64_t half) { passes |= band_.contains(half); });
+    return passes;
+  }
+
+  // Bit i: a half of the word i of so many lines, eight at most, is in the range.
+  uint64_t passing(uint64_t at, unsigned lines) const {
+    if (wide_) return passing_lanes(at, lines);
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{passes_at(at + 8 * i)} << i;
+    return bits;
+  }
+
+ private:
+  static Band short_part(const heaps::Hulls& hulls) {
+    constexpr uint64_t kEnd = 1ull << kNarrowBits;
+    uint64_t start = hulls.low.start;
+    uint64_t end = hulls.high.start < kEnd ? hulls.high.end : hulls.low.end;
+    if (end > kEnd) end = kEnd;
+    return {start, start < end ? end - start : 0};
+  }
+
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint64_t passing_lanes(uint64_t at, unsigned lines) const {
+    const Band band = band_;
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < 2 * lines; ++i) {
+      const arch::Lanes value = arch::load_lanes(at + 32 * i);
+      const arch::Lanes upper = value >> kNarrowBits;
+      const arch::Lanes lower = value & arch::all_lanes((1ull << kNarrowBits) - 1);
+      const arch::Masks fine =
+          (upper != arch::all_lanes(0)) & (band.contain(lower) | band.contain(upper));
+      bits |= uint64_t{arch::bits_of(fine)} << 4 * i;
+    }
+    return bits;
+  }
+
+  Band band_;
+  bool wide_;
+};
+
+// A number of 32 bits is an address by chance more often than one of 64. Where such numbers are
+// pointers, most of those around it are, too: is_pointer(value) tells of each.
+template <typename IsPointer>
+bool stands_among_pointers(heaps::Range around, uint64_t at, IsPointer is_pointer) {
+  constexpr uint64_t kReach = 512;  // bytes
+  uint64_t first = at & ~7ull, end = around.end - first > kReach ? first + kReach : around.end;
+  uint64_t start =
+      first - around.start > kReach ? first - kReach : heaps::align_up(around.start, 8);
+  unsigned numbers = 0, pointers = 0;
+  for (uint64_t word = start; word + 8 <= end; word += 8) {
+    each_half(word, [&](uint64_t, uint64_t half) {
+      numbers += half != 0;
+      pointers += half != 0 && is_pointer(half);
+    });
+  }
+  return pointers > 1 && 2 * pointers >= numbers;
+}
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,85 @@
+// Pointers that do not begin at a multiple of eight: in packed structures, and in streams of bytes.
+#pragma once
+
+#include "sweeper/blob/host.hpp"
+#include "sweeper/leaks/hull_test.hpp"
+
+namespace reachscan::sweeper {
+
+// Tells at which bytes a pointer into one of two ranges may begin. Its high bytes give it away:
+// some zeros, and below them one that says in which part of the address space it points.
+class PackedFilter {
+ public:
+  explicit PackedFilter(const heaps::Hulls& hulls)
+      : hull_({unmistakable(hulls.low), unmistakable(hulls.high)}),
+        low_(hull_.low()),
+        high_(hull_.high()) {}
+
+  bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
+
+  // Bit i of the number k of `bits`: a pointer may begin at byte i of line k of so many, and is not
+  // aligned. Reads seven bytes behind them.
+  void passing(uint64_t at, unsigned lines, uint64_t* bits) const {
+    if (hull_.is_wide()) {
+      return hull_.are_two() ? passing_bytes<true>(at, lines, bits)
+                             : passing_bytes<false>(at, lines, bits);
+    }
+    for (; lines-- > 0; at += heaps::kLine, ++bits) {
+      *bits = 0;
+      for (unsigned i = 0; i < heaps::kLine; ++i)
+        if (i % 8 != 0 && passes_at(at + i)) *bits |= 1ull << i;
+    }
+  }
+
+ private:
+  // Where a program is loaded at a fixed place, addresses are as small as other numbers. They would
+  // be found by chance, so they are not looked for.
+  static heaps::Range unmistakable(heaps::Range range) {
+    constexpr uint64_t kNobodys = 1ull << 63, kShort = 1ull << 32;
+    if (range.start < kShort) range.start = kShort;
+    return range.start < range.end ? range : heaps::Range{kNobodys, kNobodys + 1};
+  }
+
+  // The highest byte of addresses in a range that is not zero, and what it may be.
+  struct TopByte {
+    explicit TopByte(heaps::Range range) {
+      uint64_t last = range.end - 1;
+      while (place > 0 && last >> 8 * place == 0) --place;
+      least = static_cast<uint8_t>(range.start >> 8 * place);
+      most = static_cast<uint8_t>(last >> 8 * place);
+    }
+
+    [[REACHSCAN_WIDE]] arch::ByteMasks match(uint64_t at) const {
+      const arch::Bytes from_least = arch::load_bytes(at + place) - arch::all_bytes(least);
+      arch::ByteMasks fine = from_least <= arch::all_bytes(static_cast<uint8_t>(most - least));
+      for (unsigned above = place + 1; above < 8; ++above)
+        fine &= arch::load_bytes(at + above) == arch::all_bytes(0);
+      return fine;
+    }
+
+    unsigned place = 7;
+    uint8_t least, most;
+  };
+
+  template <bool kTwo>
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] void passing_bytes(uint64_t at, unsigned lines,
+                                                            uint64_t* bits) const {
+    constexpr uint64_t kAligned = 0x0101'0101'0101'0101;
+    // Local, or the compiler would have to expect that what is stored changes them.
+    const TopByte low = low_, high = high_;
+    for (; lines-- > 0; at += heaps::kLine) {
+      uint64_t passing = 0;
+      for (unsigned half : {0, 32}) {
+        arch::ByteMasks fine = low.match(at + half);
+        if (kTwo) fine |= high.match(at + half);
+        passing |= uint64_t{arch::bits_of_bytes(fine)} << half;
+      }
+      *bits++ = passing & ~kAligned;
+    }
+  }
+
+  HullTest hull_;
+  TopByte low_, high_;
+};
+
+}  // namespace reachscan::sweeper

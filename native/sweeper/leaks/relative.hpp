@@ -1,0 +1,193 @@
+// Distances in place of pointers: from the start of the block that holds them (the patterns of
+// fontconfig), or from the very word (boost's offset_ptr).
+//
+// A small number that happens to be the distance to some block is common: each dict of Python has
+// one, with a chance of one in six. So a field of blocks of one size counts only if most of what it
+// holds leads to the start of some block, in all the heap.
+#pragma once
+
+#include "sweeper/blob/host.hpp"
+#include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/mark/scratch.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::BlockMap;
+using heaps::Range;
+
+class RelativeFilter {
+ public:
+  explicit RelativeFilter(const heaps::Hulls& hulls) : hull_(hulls) {}
+
+  bool passes_at(uint64_t address) const {
+    uint64_t value = heaps::word(address);
+    return value != 0 && value % 8 == 0 && hull_.contains(address + value, kReach);
+  }
+
+  // Bit i: the word i of so many lines, eight at most, may be such a distance.
+  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
+
+  // The same for the four words from `address` on.
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    const arch::Lanes value = arch::load_lanes(address);
+    const arch::Lanes at = arch::all_lanes(address) + arch::Lanes{0, 8, 16, 24};
+    arch::Masks whole = (value & arch::all_lanes(7)) == arch::all_lanes(0);
+    return arch::bits_of((value != arch::all_lanes(0)) & whole &
+                         hull_.contain<kTwo>(at + value, kReach));
+  }
+
+ private:
+  // Distances from the start of a block are only looked for in so many bytes of it.
+  static constexpr uint64_t kReach = 1 << 16;
+
+  HullTest hull_;
+};
+
+// Where in which blocks a distance stands, from where it is measured, and whether it is short, long
+// or negative: most numbers are small.
+using Field = uint64_t;
+constexpr unsigned kLengthBit = 1;
+constexpr uint64_t kLengths = 3;
+
+inline Field of_length(Field field, uint64_t length) {
+  return (field & ~(3ull << kLengthBit)) | length << kLengthBit;
+}
+
+// Tells blocks of one size apart by how they begin: with nothing, a number, two of them, a pointer,
+// or something longer. A page of its own need not be there.
+inline uint64_t beginning_of(Range block) {
+  if (block.start % heaps::kPage == 0) return 0;
+  uint64_t first = heaps::word(block.start);
+  constexpr unsigned kLeastBits[] = {1, 33, 41, 48};
+  uint64_t kind = 0;
+  for (unsigned bits : kLeastBits) kind += first >> (bits - 1) != 0;
+  return kind;
+}
+
+inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t distance) {
+  constexpr uint64_t kShort = 1024;
+  uint64_t length = distance >> 63 != 0 ? 2 : distance < kShort ? 0 : 1;
+  return (block.end - block.start) << 29 ^ beginning_of(block) << 26 ^ offset << 3 ^
+         length << kLengthBit ^ Field { from_word };
+}
+
+// Whether a word holds nothing but a few printable characters.
+inline bool is_short_text(uint64_t value) {
+  for (; value != 0; value >>= 8)
+    if ((value & 0xff) < ' ' || (value & 0xff) > '~') return false;
+  return true;
+}
+
+// Calls visit(field, target) for what the word at `at` of a block leads to if it is a distance.
+template <typename Visit>
+void each_target(Range block, uint64_t at, Visit visit) {
+  uint64_t value = heaps::word(at), size = block.end - block.start, offset = at - block.start;
+  // The allocator leaves this behind: how large the chunk was while it was free.
+  if (at + 8 == block.end && value == size + 8) return;
+  for (bool from_word : {false, true}) {
+    uint64_t target = (from_word ? at : block.start) + value;
+    if (target % heaps::kGranule != 0 || block.contains(target)) continue;
+    if (!from_word || offset != 0) visit(field_of(block, offset, from_word, value), target);
+  }
+}
+
+// How often fields lead to the start of a block, as far as was counted. Several threads may add
+// and count.
+//
+// Distances differ from block to block. A constant in many blocks proves nothing: where blocks of
+// one size follow each other, it leads to one from all of them; else, other users of blocks of that
+// size have it. So each value counts once.
+class RelativeFields {
+ public:
+  enum class Standing { kNone, kPossible, kSure };
+
+  struct Row {
+    Field field;      // 0: none
+    uint64_t values;  // a bit for each that was counted; some share one, so few are enough
+    uint32_t words, hits;
+
+    bool has(uint64_t value) const {
+      return (__atomic_load_n(&values, __ATOMIC_RELAXED) & bit_of(value)) != 0;
+    }
+
+    void count(uint64_t value, bool leads_to_block) {
+      if (has(value)) return;
+      if ((__atomic_fetch_or(&values, bit_of(value), __ATOMIC_RELAXED) & bit_of(value)) != 0)
+        return;
+      __atomic_add_fetch(&words, 1, __ATOMIC_RELAXED);
+      if (leads_to_block) __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+    }
+
+   private:
+    // Mixed twice: values often are at equal intervals, and must not fall on few bits for that.
+    static uint64_t bit_of(uint64_t value) {
+      uint64_t mixed = value * kGolden;
+      return 1ull << ((mixed ^ mixed >> 32) * kGolden >> 58);
+    }
+  };
+
+  bool empty() const { return !__atomic_load_n(&any_, __ATOMIC_RELAXED); }
+
+  // With distances of other lengths at the same place. Without effect if there are too many.
+  void add(Field field) {
+    if (empty()) __atomic_store_n(&any_, true, __ATOMIC_RELAXED);
+    for (uint64_t length = 0; length < kLengths; ++length) add_row(of_length(field, length));
+  }
+
+  // Null if it was not added.
+  Row* find(Field field) const {
+    for (unsigned probe = 0; probe < kMostProbes; ++probe) {
+      Row* found = row(field, probe);
+      if (found->field == field) return found;
+      if (found->field == 0) return nullptr;
+    }
+    return nullptr;
+  }
+
+  // Of a field that leads to a block at least once. Where too few are of one length, all count; and
+  // if those leave no doubt, other numbers of this length do not rule it out.
+  Standing standing(Field field) const {
+    const Row* row = find(field);
+    if (row == nullptr) return Standing::kNone;
+    uint32_t words = 0, hits = 0;
+    for (uint64_t length = 0; length < kLengths; ++length) {
+      const Row* other = find(of_length(field, length));
+      if (other == nullptr) continue;
+      words += other->words;
+      hits += other->hits;
+    }
+    bool all_are_sure = hits >= kMany && is_mostly(hits, words);
+    if (row->hits * 2 < row->words) return all_are_sure ? Standing::kPossible : Standing::kNone;
+    if (!is_mostly(row->hits, row->words)) return Standing::kPossible;
+    return row->hits >= kMany || all_are_sure ? Standing::kSure : Standing::kPossible;
+  }
+
+ private:
+  static constexpr uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;  // spreads neighbours
+  static constexpr unsigned kRowBits = 16;
+  static constexpr unsigned kMostProbes = 32;
+  static constexpr uint32_t kMany = 8;
+
+  static bool is_mostly(uint32_t hits, uint32_t words) { return hits * 4 >= words * 3; }
+
+  void add_row(Field field) {
+    for (unsigned probe = 0; probe < kMostProbes; ++probe) {
+      Field* at = &row(field, probe)->field;
+      Field seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+      if (seen == 0)
+        __atomic_compare_exchange_n(at, &seen, field, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+      if (seen == 0 || seen == field) return;
+    }
+  }
+
+  Row* row(Field field, unsigned probe) const {
+    uint64_t slot = field * kGolden >> (64 - kRowBits);
+    return &rows_.get()[(slot + probe) % (1u << kRowBits)];
+  }
+
+  mutable Scratch<Row> rows_{1u << kRowBits};
+  bool any_ = false;
+};
+
+}  // namespace reachscan::sweeper

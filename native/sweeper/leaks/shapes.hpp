@@ -1,0 +1,153 @@
+// What a block looks like, told by words that only such a block would have: a node of a list is
+// one whose neighbours point back. Layouts of std:: containers as in libstdc++ and libc++.
+#pragma once
+
+#include "memory/block_map.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::BlockMap;
+using heaps::Space;
+using std::uint8_t;
+
+class ShapeTest {
+ public:
+  ShapeTest(const Space& space, const BlockMap& blocks, uint64_t block, uint64_t size)
+      : space_(space), blocks_(blocks), block_(block), size_(size) {}
+
+  // std::_Rb_tree_node_base: colour, parent, left, right.
+  bool is_tree_node() const {
+    if (size_ < 32 || heaps::load<uint32_t>(block_) > 1) return false;
+    uint64_t parent = at(1), left = at(2), right = at(3);
+    if (parent == 0 || parent == block_ || !space_.readable(parent, 32)) return false;
+    bool is_child = heaps::word(parent + 16) == block_ || heaps::word(parent + 24) == block_;
+    bool is_top = heaps::word(parent + 8) == block_;
+    return (is_child || is_top) && is_child_of_this(left) && is_child_of_this(right);
+  }
+
+  // std::_List_node_base: next, previous.
+  bool is_list_node() const {
+    if (size_ < 16) return false;
+    uint64_t next = at(0), previous = at(1);
+    if (next == block_ || !space_.readable(next, 16) || !space_.readable(previous, 16))
+      return false;
+    return next % 8 == 0 && heaps::word(next + 8) == block_ && heaps::word(previous) == block_;
+  }
+
+  // Of a list without end, the block that holds its head: it is no node, and usually larger.
+  bool is_larger_than_both_neighbours() const {
+    return size_of_block_at(at(0)) < size_ && size_of_block_at(at(1)) < size_;
+  }
+
+  // A next pointer first: to its like, or from its like.
+  bool is_chain_node(uint64_t slot) const {
+    if (size_ < 16) return false;
+    uint64_t next = at(0);
+    if (next != block_ && next % 8 == 0 && blocks_.is_live(next) && is_alike(next)) return true;
+    return slot != 0 && blocks_.is_live(slot) && is_alike(slot);
+  }
+
+  // The owner holds begin, end and end of capacity. At most 23 usable bytes were not asked for.
+  bool is_vector_body(uint64_t slot) const {
+    if (slot == 0 || heaps::word(slot) != block_) return false;
+    uint64_t owner = blocks_.block_of(slot);
+    if (owner == 0 || blocks_.block_of(slot + 23) != owner) return false;
+    uint64_t end = heaps::word(slot + 8), capacity = heaps::word(slot + 16);
+    bool ordered = block_ <= end && end <= capacity && capacity <= block_ + size_;
+    return ordered && capacity > block_ && block_ + size_ - capacity < 24;
+  }
+
+  // UTF-8 that fills more than half of the block, give or take what a small block rounds up.
+  bool is_text() const {
+    uint64_t length = text_length(size_ < kLook ? size_ : kLook);
+    if (length + kLongestCharacter > kLook) return true;
+    if (length < kLeastText || (length < size_ && byte_at(length) != 0)) return false;
+    // The bytes of an address may all be letters: it is no text where the process has memory.
+    if (length < 8 && space_.readable(at(0), 1)) return false;
+    return size_ <= 2 * length + 16;
+  }
+
+  bool is_zeros() const {
+    for (uint64_t i = 0; 8 * (i + 1) <= looked_at(); ++i)
+      if (at(i) != 0) return false;
+    return true;
+  }
+
+  bool is_pointer_array() const {
+    unsigned pointers = 0;
+    for (uint64_t i = 0; 8 * (i + 1) <= looked_at(); ++i) {
+      if (at(i) == 0) continue;
+      if (!blocks_.is_live(at(i))) return false;
+      ++pointers;
+    }
+    return pointers >= 2;
+  }
+
+ private:
+  static constexpr uint64_t kLook = 4096;  // bytes looked at, of large blocks
+  static constexpr uint64_t kLeastText = 4;
+  static constexpr uint64_t kLongestCharacter = 4;
+
+  uint64_t at(uint64_t index) const { return heaps::word(block_ + 8 * index); }
+  uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
+  // Whether a block has the same size. Where another ends is not looked for: it may be large, and
+  // many may point to it.
+  bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
+
+  uint64_t size_of_block_at(uint64_t address) const {
+    uint64_t block = blocks_.block_of(address);
+    return block == 0 ? 0 : blocks_.end_of(block) - block;
+  }
+
+  bool is_child_of_this(uint64_t child) const {
+    return child == 0 || (blocks_.is_live(child) && heaps::word(child + 8) == block_);
+  }
+
+  unsigned byte_at(uint64_t offset) const { return heaps::load<unsigned char>(block_ + offset); }
+
+  // Bytes from the beginning of the block that are whole characters, `most` at most.
+  uint64_t text_length(uint64_t most) const {
+    uint64_t length = 0;
+    while (uint64_t next = character_length(length, most)) length += next;
+    return length;
+  }
+
+  // Bytes of the character at `offset`, 0 if there is none before `end`: ASCII that is printed or
+  // moves the line, or well-formed UTF-8 (RFC 3629; surrogates are let pass).
+  uint64_t character_length(uint64_t offset, uint64_t end) const {
+    if (offset >= end) return 0;
+    unsigned first = byte_at(offset);
+    if (first < 0x80) return (first >= 32 && first != 127) || (first >= 9 && first <= 13);
+    uint64_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    if (length == 0 || offset + length > end) return 0;
+    unsigned second = byte_at(offset + 1);
+    bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+    if (overlong || (first == 0xf4 && second >= 0x90)) return 0;
+    for (uint64_t i = 1; i < length; ++i)
+      if ((byte_at(offset + i) & 0xc0) != 0x80) return 0;
+    return length;
+  }
+
+  const Space& space_;
+  const BlockMap& blocks_;
+  uint64_t block_;
+  uint64_t size_;
+};
+
+// `slot`: the word that the block was reached by, 0 if it is not known. All of the block's memory
+// must be readable. What proves more is asked first.
+inline uint8_t shape_of(const Space& space, const BlockMap& blocks, uint64_t block, uint64_t size,
+                        uint64_t slot) {
+  if (size < 8) return wire::kUnknownShape;
+  ShapeTest test(space, blocks, block, size);
+  if (test.is_vector_body(slot)) return wire::kVectorBody;
+  if (test.is_tree_node()) return wire::kTreeNode;
+  if (test.is_list_node()) return wire::kListNode;
+  if (test.is_text()) return wire::kText;
+  if (test.is_zeros()) return wire::kZeros;
+  if (test.is_pointer_array()) return wire::kPointerArray;
+  if (test.is_chain_node(slot)) return wire::kChainNode;
+  return wire::kUnknownShape;
+}
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,64 @@
+// Goes through the heap on several threads: straight through, one stretch after the other. Going
+// from block to block would take longer than reading it all.
+#pragma once
+
+#include "sweeper/mark/parallel_run.hpp"
+
+namespace reachscan::sweeper {
+
+template <typename Look>
+class Stretches {
+ public:
+  Stretches(const heaps::BlockMap& blocks, Look look) : blocks_(blocks), look_(look) {}
+
+  // Looks at so many bytes at most, evenly spread over the heap.
+  void run(uint64_t most) {
+    uint64_t bytes = 0;
+    for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
+    one_in_ = bytes / most + 1;
+    on_threads(
+        bytes / one_in_, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
+  }
+
+ private:
+  static constexpr uint64_t kStretch = 4 << 20;  // bytes of the heap that a thread takes at once
+  static constexpr uint64_t kPiece = 16 << 10;   // bytes that are looked at in several ways
+
+  // To be called on each thread.
+  void take_some() {
+    auto take = [this] { return __atomic_fetch_add(&taken_, 1, __ATOMIC_RELAXED); };
+    uint64_t mine = take(), stretch = 0;
+    for (const heaps::Region& region : blocks_.regions) {
+      for (uint64_t start = heaps::align_up(region.start, 8); start < region.end;
+           start += kStretch, ++stretch) {
+        if (stretch != mine) continue;
+        look_at_pieces(start, region.end - start < kStretch ? region.end : start + kStretch,
+                       region.end);
+        mine = take();
+      }
+    }
+  }
+
+  // Pieces overlap by a word, which may begin in one and end in the next.
+  void look_at_pieces(uint64_t start, uint64_t end, uint64_t region_end) {
+    for (uint64_t next; start < end; start = next) {
+      next = (start & ~(kPiece - 1)) + kPiece;
+      if (next > end) next = end;
+      if (start / kPiece % one_in_ != 0) continue;
+      look_(start, region_end - next < 8 ? region_end : next + 8);
+    }
+  }
+
+  const heaps::BlockMap& blocks_;
+  Look look_;
+  uint64_t taken_ = 0;
+  uint64_t one_in_ = 1;  // pieces
+};
+
+// Calls look(start, end) for all of the heap, piece by piece; or for pieces of so many bytes.
+template <typename Look>
+void through_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
+  Stretches(blocks, look).run(most);
+}
+
+}  // namespace reachscan::sweeper

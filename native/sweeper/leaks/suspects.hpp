@@ -1,0 +1,53 @@
+// A target that runs on is looked at several times, and only what every look found unreferenced and
+// unchanged is a leak: a leaked block stays one, and nobody can write to it any more. A block that
+// only seemed so, because a pointer moved while the memory was being read, is referenced or changed
+// in the next look.
+#pragma once
+
+#include "sweeper/mark/mark.hpp"
+
+namespace reachscan::sweeper {
+
+// Each step can be undone, so blocks of one size that differ in one word differ in their digests.
+// Pages that were never written to are left out: reading them would make them.
+inline uint64_t digest_of(const heaps::Space& space, uint64_t start, uint64_t size) {
+  uint64_t digest = size, end = start + size;
+  for (uint64_t at = space.skip_absent(start); at + 8 <= end; at += 8) {
+    if (at % heaps::kPage == 0) at = space.skip_absent(at);
+    if (at + 8 > end) break;
+    digest = (digest ^ heaps::word(at)) * 0x9e3779b97f4a7c15ull;
+    digest ^= digest >> 32;
+  }
+  return digest;
+}
+
+inline abi::Suspect suspect_at(const heaps::Space& space, const BlockMap& blocks, uint64_t start) {
+  uint64_t size = blocks.end_of(start) - start;
+  return {start, size, digest_of(space, start, size)};
+}
+
+inline void send_suspects(const heaps::Space& space, const BlockMap& blocks) {
+  std::size_t count = 0;
+  blocks.each_unmarked([&](uint64_t) { ++count; });
+  if (count == 0) return;
+  heaps::List<abi::Suspect> suspects(map_memory, count);
+  blocks.each_unmarked([&](uint64_t block) { suspects.push(suspect_at(space, blocks, block)); });
+  request(abi::Request::kSuspects, reinterpret_cast<uint64_t>(suspects.begin()), count);
+}
+
+// What an earlier look found referenced, or changed, or not at all, is no leak whatever this one
+// says; nor is what it points to.
+inline void spare_all_but_suspects(const heaps::Space& space, const BlockMap& blocks,
+                                   Marker& marker) {
+  const auto* suspects = reinterpret_cast<const abi::Suspect*>(control()->suspects);
+  std::size_t next = 0, count = control()->suspect_count;
+  blocks.each_unmarked([&](uint64_t block) {
+    while (next < count && suspects[next].start < block) ++next;
+    abi::Suspect now = suspect_at(space, blocks, block);
+    bool same = next < count && suspects[next].start == block && suspects[next].size == now.size &&
+                suspects[next].digest == now.digest;
+    if (!same) marker.mark_value(block);
+  });
+}
+
+}  // namespace reachscan::sweeper

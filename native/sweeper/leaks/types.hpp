@@ -1,0 +1,91 @@
+// Names the classes of leaked C++ objects: the first word of an object with virtual functions
+// points to its vtable, the word before that to its std::type_info, and that to the name (Itanium
+// C++ ABI 2.9.5). All of it is read from memory, so a stripped program names its classes too.
+#pragma once
+
+#include "sweeper/blob/emit.hpp"
+
+namespace reachscan::sweeper {
+
+// Where vtables and the names of types are: data of a module that is no code.
+inline bool in_constant_data(const heaps::Space& space, uint64_t address) {
+  const abi::Mapping* m = space.find(address);
+  return m != nullptr && (m->flags & abi::kFileBacked) != 0 && (m->perms & wire::kRead) != 0 &&
+         (m->perms & (wire::kExecute | wire::kWrite)) == 0;
+}
+
+class TypeNames {
+ public:
+  explicit TypeNames(const heaps::Space& space)
+      : space_(space), seen_(static_cast<uint64_t*>(map_memory(kSlots * sizeof(uint64_t)))) {}
+
+  // Notes the first word of a leaked block; most are no vtable.
+  void note(uint64_t value) {
+    if (value % 8 != 0 || value == 0 || count_ > kSlots / 2) return;
+    uint64_t slot = value * 0x9e3779b97f4a7c15ull >> (64 - kSlotBits);
+    for (; seen_[slot] != 0; slot = (slot + 1) % kSlots)
+      if (seen_[slot] == value) return;
+    if (!in_constant_data(space_, value)) return;
+    seen_[slot] = value;
+    ++count_;
+  }
+
+  void send() {
+    for (std::size_t slot = 0; slot < kSlots; ++slot) {
+      char name[kMaxName + 1];
+      if (seen_[slot] == 0 || !read_name(seen_[slot], name)) continue;
+      Record record(wire::kTypes);
+      record.u32(1).u64(seen_[slot]).str(name);
+      record.send();
+    }
+  }
+
+ private:
+  static constexpr unsigned kSlotBits = 16;
+  static constexpr std::size_t kSlots = 1u << kSlotBits;
+  static constexpr std::size_t kMaxName = 1023;
+  static constexpr int64_t kMaxOffsetToTop = 1 << 24;
+
+  bool is_code(uint64_t address) const {
+    const abi::Mapping* m = space_.find(address);
+    return m != nullptr && (m->perms & wire::kExecute) != 0;
+  }
+
+  static bool is_name_character(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
+           c == '.' || c == '$';
+  }
+
+  // A length, or one of the prefixes: nested, standard library, local.
+  static bool starts_class_name(char c) {
+    return (c >= '1' && c <= '9') || c == 'N' || c == 'S' || c == 'Z';
+  }
+
+  bool read_name(uint64_t vtable, char (&name)[kMaxName + 1]) const {
+    if (!space_.readable(vtable - 16, 24)) return false;
+    auto offset_to_top = static_cast<int64_t>(heaps::word(vtable - 16));
+    uint64_t first_function = heaps::word(vtable), type = heaps::word(vtable - 8);
+    if (offset_to_top > 0 || offset_to_top < -kMaxOffsetToTop) return false;
+    if (first_function != 0 && !is_code(first_function)) return false;
+    if (type % 8 != 0 || !space_.readable(type, 16)) return false;
+    uint64_t at = heaps::word(type + 8);
+    if (!in_constant_data(space_, at)) return false;
+    // A leading star says that the name is unique by address only.
+    if (heaps::load<char>(at) == '*') ++at;
+    std::size_t length = 0;
+    for (; space_.readable(at + length, 1) && length < kMaxName; ++length) {
+      char c = heaps::load<char>(at + length);
+      if (c == 0) break;
+      if (!is_name_character(c)) return false;
+      name[length] = c;
+    }
+    name[length] = 0;
+    return length >= 2 && length < kMaxName && starts_class_name(name[0]);
+  }
+
+  const heaps::Space& space_;
+  uint64_t* seen_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace reachscan::sweeper

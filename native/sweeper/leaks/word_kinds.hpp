@@ -1,0 +1,32 @@
+// What kind of word it is, where the value itself says little: blocks whose words are of one kind
+// are alike.
+#pragma once
+
+#include "memory/block_map.hpp"
+
+namespace reachscan::sweeper {
+
+class WordKinds {
+ public:
+  WordKinds(const heaps::Space& space, const heaps::BlockMap& blocks)
+      : space_(space), blocks_(blocks) {}
+
+  // Code, and constants that a block begins with (its vtable), tell one kind from another.
+  uint64_t of(uint64_t value, bool first) const {
+    if (blocks_.may_point(value) && blocks_.block_of(value) != 0) return kHeapPointer;
+    const abi::Mapping* m = value < heaps::kPage ? nullptr : space_.find(value);
+    if (m == nullptr || (m->flags & (abi::kFileBacked | abi::kFollowsFile)) == 0) return kPlain;
+    bool constant = (m->perms & wire::kWrite) == 0 && (m->perms & wire::kRead) != 0;
+    if ((m->perms & wire::kExecute) != 0 || (first && constant)) return value;
+    return kFirstMapping + static_cast<uint64_t>(m - space_.begin());
+  }
+
+ private:
+  // Mappings follow.
+  static constexpr uint64_t kPlain = 0, kHeapPointer = 1, kFirstMapping = 2;
+
+  const heaps::Space& space_;
+  const heaps::BlockMap& blocks_;
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,253 @@
+// Conservative marking: every aligned word of a root, and then of each block reached, that points
+// anywhere into a live block marks it.
+//
+// While few blocks are known that have to be scanned, they are taken one by one, in batches that go
+// through stages; these give the memory time to arrive between prefetch and use (as a queue does in
+// "prefetch on grey": Cher, Hosking, Vitek, 2004). When there are many, their scan is put off, and
+// one bucket of the heap is gone through after the other: the wait for its bitmaps and pages is
+// then one for all blocks in it. Several markers may work on one graph (worklist.hpp).
+#pragma once
+
+#include "sweeper/mark/mark_buckets.hpp"
+#include "sweeper/mark/pointer_filter.hpp"
+
+namespace reachscan::sweeper {
+
+class Marker {
+ public:
+  Marker(const heaps::Space& space, BlockMap& blocks, SharedWorklist& worklist)
+      : space_(space),
+        blocks_(blocks),
+        worklist_(worklist),
+        near_(blocks),
+        mark_buckets_(blocks, worklist),
+        found_(blocks.hull(), 2 * worklist.many()) {}
+
+  // To be called on every marker but the first before it does anything else.
+  void join() { mark_buckets_.belong_to(worklist_.join()); }
+
+  // Scans [start, end), word-aligned, as a root.
+  void mark_range(uint64_t start, uint64_t end) {
+    range_ = {start, end};
+    drain();
+  }
+
+  void mark_value(uint64_t value) {
+    found_.add(value | heaps::kElsewhere);
+    drain();
+  }
+
+  // Works with the others until all that was given to any of them is marked. `nap` is called now
+  // and then while there is nothing to do.
+  template <typename Nap>
+  void finish(Nap nap) {
+    do {
+      drain();
+    } while (worklist_.wait(nap));
+  }
+
+  // How much there is to scan, more or less; this marker then reports progress.
+  void expect(uint64_t bytes) { expected_ = bytes; }
+
+ private:
+  static constexpr uint64_t kSlice = PointerFilter::kMostAtOnce;
+  static constexpr uint64_t kLargeBlock = 1 << 20;  // its parts may be scanned by several
+  static constexpr uint64_t kReport = 64 << 20;     // bytes between two reports of progress
+  static constexpr unsigned kBatch = 48;
+  static constexpr unsigned kMostInSpan = heaps::kSpan / (2 * heaps::kGranule);
+  static constexpr uint64_t kBucketsAtOnce = 64;  // that are given away
+
+  struct Candidate {
+    uint64_t value;
+    const heaps::Cluster* cluster;
+  };
+
+  // Scanning.
+
+  void scan_claimed() {
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < claimed_count_; ++i) bytes += claimed_[i].end - claimed_[i].start;
+    count(bytes);
+    make_room();
+    found_.scan_blocks(claimed_, claimed_count_, [this](heaps::Range block) { scan_block(block); });
+    claimed_count_ = 0;
+  }
+
+  void scan_block(heaps::Range block) {
+    make_room();
+    heaps::Range head = heaps::head_of(block);
+    if (block.end - block.start <= kSlice || space_.skip_absent(head.start) == head.start)
+      found_.scan_head(head);
+    block.start = head.end;
+    if (block.end - block.start >= kLargeBlock && worklist_.give(block)) return;
+    while (block.start != block.end) scan_slice(block);
+  }
+
+  // Scans the first slice of what is left, but for pages that were never written to.
+  void scan_slice(heaps::Range& left) {
+    uint64_t start = left.end - left.start > kSlice ? space_.skip_absent(left.start) : left.start;
+    if (start > left.end) start = left.end;
+    left.start = left.end - start < kSlice ? left.end : start + kSlice;
+    make_room();
+    found_.scan(start, left.start);
+  }
+
+  void make_room() {
+    if (found_.has_room()) return;
+    found_.move_up();
+    if (found_.has_room()) return;
+    by_address_ = true;
+    sort_found(found_.size());
+  }
+
+  void count(uint64_t bytes) {
+    scanned_ += bytes;
+    if (scanned_ < kReport) return;
+    uint64_t together = worklist_.count(scanned_);
+    scanned_ = 0;
+    if (expected_ == 0) return;
+    begin_phase(wire::kMark, together < expected_ ? together : expected_, expected_);
+  }
+
+  // The first lines, and of a small block, which has three at most, all. A scan of a large one
+  // fetches the others.
+  static void fetch_block(heaps::Range block) {
+    uint64_t second = block.start + heaps::kLine, last = block.end - 8;
+    heaps::fetch(block.start);
+    heaps::fetch(second < last ? second : last);
+    heaps::fetch(last);
+    if (block.end - block.start <= PointerFilter::kMostOfSmall) return;
+    uint64_t ahead = block.start + PointerFilter::kAhead;
+    heaps::fetch_lines(second + heaps::kLine, ahead < last ? ahead : last);
+  }
+
+  // One by one. Each stage takes a batch, so that the memory answers for all of it together.
+
+  void fetch_candidates() {
+    while (!found_.empty() && candidate_count_ < kBatch) {
+      uint64_t value = *found_.values();
+      found_.drop(1);
+      const heaps::Cluster* cluster = near_.of(value);
+      if (cluster == nullptr) continue;
+      heaps::fetch(cluster->pair(value));
+      heaps::fetch(value);
+      candidates_[candidate_count_++] = {value, cluster};
+    }
+  }
+
+  template <bool kShared>
+  void claim_candidates() {
+    for (unsigned i = 0; i < candidate_count_; ++i) {
+      const Candidate& next = candidates_[i];
+      heaps::Range block = blocks_.claim<kShared>(*next.cluster, next.value);
+      if (block.start == heaps::kLeftover && !worklist_.put_aside(next.value))
+        block = blocks_.claim<kShared>(*next.cluster, next.value | heaps::kElsewhere);
+      if (block.start <= heaps::kLeftover) continue;
+      fetch_block(block);
+      claimed_[claimed_count_++] = block;
+    }
+    candidate_count_ = 0;
+  }
+
+  // By address.
+
+  void sort_found(uint64_t count) {
+    if (worklist_.alone()) {
+      mark_buckets_.add<false>(found_.values(), count);
+    } else {
+      mark_buckets_.add<true>(found_.values(), count);
+    }
+    found_.drop(count);
+  }
+
+  // Each block is fetched as soon as it is found: when all of a batch were fetched together after
+  // that, marking took a quarter longer.
+  template <bool kShared>
+  void claim_grey() {
+    for (; bucket_.start < bucket_.end && claimed_count_ < kBatch; bucket_.start += heaps::kSpan)
+      blocks_.take_grey<kShared>(*bucket_cluster_, bucket_.start, [this](heaps::Range block) {
+        claimed_[claimed_count_++] = block;
+        fetch_block(block);
+      });
+  }
+
+  bool enter_bucket() {
+    uint64_t start = worklist_.alone() ? mark_buckets_.next<false>() : mark_buckets_.next<true>();
+    if (start == 0) start = worklist_.take_bucket();
+    if (start == 0) return false;
+    bucket_ = {start, start + kBucket};
+    bucket_cluster_ = blocks_.cluster_of(start);
+    by_address_ = mark_buckets_.values() * worklist_.members() >= worklist_.many() / 2;
+    return true;
+  }
+
+  // With the others.
+
+  void share() {
+    if (found_.size() >= 2 * kBatch) sort_found(found_.size() / 2);
+    mark_buckets_.send_all();
+    uint64_t buckets = mark_buckets_.buckets() / 2;
+    if (buckets > kBucketsAtOnce) buckets = kBucketsAtOnce;
+    for (; buckets > 0; --buckets) worklist_.give_bucket(mark_buckets_.next<true>());
+    uint64_t middle = heaps::align_up(range_.start / 2 + range_.end / 2, kSlice);
+    if (range_.start < range_.end && range_.end > middle + kSlice &&
+        worklist_.give(heaps::Range{middle, range_.end}))
+      range_.end = middle;
+  }
+
+  // Until neither this marker nor the worklist has anything left.
+  void drain() {
+    do {
+      if (worklist_.alone()) {
+        advance<false>();
+      } else {
+        if (worklist_.hungry()) share();
+        advance<true>();
+      }
+    } while (claimed_count_ + candidate_count_ != 0 || !found_.empty() || find_work());
+  }
+
+  template <bool kShared>
+  void advance() {
+    scan_claimed();
+    claim_candidates<kShared>();
+    if (by_address_) {
+      claim_grey<kShared>();
+      sort_found(found_.size());
+    } else {
+      fetch_candidates();
+      if (candidate_count_ == 0) claim_grey<kShared>();
+    }
+  }
+
+  bool find_work() {
+    if (range_.start == range_.end) range_ = worklist_.take_range();
+    if (range_.start != range_.end) {
+      count(kSlice);
+      scan_slice(range_);
+      return true;
+    }
+    if (bucket_.start != bucket_.end) return true;
+    if (worklist_.alone()) return enter_bucket();
+    mark_buckets_.receive();
+    return enter_bucket() || mark_buckets_.send_all() || mark_buckets_.help_out();
+  }
+
+  const heaps::Space& space_;
+  BlockMap& blocks_;
+  SharedWorklist& worklist_;
+  heaps::ClusterCache near_;
+  MarkBuckets mark_buckets_;
+  PointerFilter found_;
+  bool by_address_ = false;
+  heaps::Range range_{0, 0};  // what is left of it
+  heaps::Range bucket_{0, 0};
+  const heaps::Cluster* bucket_cluster_ = nullptr;
+  uint64_t scanned_ = 0;
+  uint64_t expected_ = 0;
+  unsigned candidate_count_ = 0, claimed_count_ = 0;
+  Candidate candidates_[kBatch];
+  heaps::Range claimed_[kBatch + kMostInSpan];
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,220 @@
+// What one marker has found, sorted by buckets of the heap: an mark bucket of one cache line for
+// each.
+//
+// A look at the bitmaps of a large heap waits for the memory. So values are not looked up one by
+// one, but together with those that point to the same bucket: when its mark bucket is full, or when
+// it is its turn. What they point to is then marked, and its scan put off. What another marker
+// looks after is sent to it instead.
+#pragma once
+
+#include "memory/cluster_cache.hpp"
+#include "sweeper/mark/shared_worklist.hpp"
+
+namespace reachscan::sweeper {
+
+class MarkBuckets {
+ public:
+  MarkBuckets(BlockMap& blocks, SharedWorklist& worklist)
+      : blocks_(blocks),
+        worklist_(worklist),
+        near_(blocks),
+        boxes_(blocks.buckets()),
+        line_(blocks),
+        packets_(SharedWorklist::kMostMembers) {}
+
+  // Whose they are: the number of a member.
+  void belong_to(uint32_t member) { member_ = member; }
+
+  // How many values there are in the mark_buckets, and how many buckets wait for their turn.
+  uint64_t values() const { return values_; }
+  uint64_t buckets() const { return line_.size(); }
+
+  template <bool kShared>
+  void add(const uint64_t* values, uint64_t count) {
+    each_group(values, count, [this](const heaps::Cluster& cluster, uint64_t value) {
+      uint64_t bucket = cluster.bucket_of(value);
+      uint32_t owner = kShared ? worklist_.owner_of(bucket) : member_;
+      if (owner != member_) return forward(owner, value);
+      add<kShared>(cluster, boxes_[bucket], value);
+    });
+  }
+
+  // Adds what others have sent. Returns whether there was anything.
+  bool receive() {
+    bool received = false;
+    for (; worklist_.receive(member_, incoming_); received = true) keep(incoming_);
+    return received;
+  }
+
+  // The same, whoever it was sent to.
+  bool help_out() {
+    bool received = worklist_.take_packet(incoming_);
+    if (received) keep(incoming_);
+    return received;
+  }
+
+  // Sends what is to be sent, be it ever so little. Returns whether there was anything.
+  bool send_all() {
+    bool sent = false;
+    for (uint32_t owner = 0; owner < worklist_.members(); ++owner) {
+      sent = sent || packets_[owner].count != 0;
+      send(owner);
+    }
+    return sent;
+  }
+
+  // Whose turn it is: the start of a bucket whose mark bucket is now empty. 0 if there is none.
+  template <bool kShared>
+  uint64_t next() {
+    if (line_.size() == 0) look_up_aside<kShared>();
+    if (line_.size() == 0) return 0;
+    uint64_t bucket = line_.take();
+    const heaps::Cluster& cluster = *near_.of(bucket);
+    Box& box = boxes_[cluster.bucket_of(bucket)];
+    fetch_bitmaps(cluster, bucket);
+    look_up<kShared>(cluster, box, bucket);
+    box.state = kAtRest;
+    if (line_.size() != 0) fetch_bucket(line_.next());
+    return bucket;
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kGroup = 64;
+
+  // Of a bucket. A box that has values is in line.
+  enum State : uint8_t { kAtRest, kInLine, kUninhabited };
+
+  struct Box {
+    static constexpr unsigned kMost = 31;
+    State state;
+    uint8_t count;
+    uint16_t offsets[kMost];  // of values, from the start of the bucket
+  };
+  static_assert(kBucket == 1 << 16 && sizeof(Box) == 64);
+
+  // A full box that waits to be looked up.
+  static constexpr unsigned kAside = 4;
+  struct Full {
+    uint64_t bucket;  // 0: none
+    const heaps::Cluster* cluster;
+    Box box;
+  };
+
+  // Calls visit(cluster, value) for the values that are in one, when their boxes are on the way.
+  template <typename Visit>
+  [[gnu::always_inline]] void each_group(const uint64_t* values, uint64_t count, Visit visit) {
+    for (const uint64_t *group = values, *end = values + count; group != end;) {
+      const uint64_t* group_end = end - group < kGroup ? end : group + kGroup;
+      const heaps::Cluster& near = near_.last();
+      for (const uint64_t* value = group; value != group_end; ++value)
+        if (near.covers(*value)) heaps::fetch(&boxes_[near.bucket_of(*value)]);
+      for (; group != group_end; ++group)
+        if (const heaps::Cluster* cluster = near_.of(*group)) visit(*cluster, *group);
+    }
+  }
+
+  template <bool kShared>
+  [[gnu::always_inline]] void add(const heaps::Cluster& cluster, Box& box, uint64_t value) {
+    if (box.state != kInLine && !put_in_line(cluster, box, value)) return;
+    box.offsets[box.count++] = static_cast<uint16_t>(value);
+    ++values_;
+    if (box.count == Box::kMost) set_aside<kShared>(cluster, box, value & ~(kBucket - 1));
+  }
+
+  void keep(const WorkPacket& packet) {
+    each_group(packet.values, packet.count, [this](const heaps::Cluster& cluster, uint64_t value) {
+      add<true>(cluster, boxes_[cluster.bucket_of(value)], value);
+    });
+  }
+
+  void forward(uint32_t owner, uint64_t value) {
+    WorkPacket& packet = packets_[owner];
+    packet.values[packet.count++] = value;
+    if (packet.count == WorkPacket::kMost) send(owner);
+  }
+
+  [[gnu::noinline]] void send(uint32_t owner) {
+    WorkPacket& packet = packets_[owner];
+    if (packet.count == 0) return;
+    packet.to = owner;
+    if (!worklist_.send(packet)) keep(packet);
+    packet.count = 0;
+  }
+
+  // False: no block can be there.
+  [[gnu::noinline]] bool put_in_line(const heaps::Cluster& cluster, Box& box, uint64_t address) {
+    if (box.state == kAtRest) {
+      box.state = cluster.is_inhabited(address) ? kInLine : kUninhabited;
+      if (box.state == kInLine) line_.put(address & ~(kBucket - 1));
+    }
+    return box.state == kInLine;
+  }
+
+  // What its turn begins with: its bitmaps, and the way to its pages.
+  void fetch_bucket(uint64_t bucket) {
+    fetch_bitmaps(*near_.of(bucket), bucket);
+    for (uint64_t page = bucket; page < bucket + kBucket; page += heaps::kPage) heaps::fetch(page);
+  }
+
+  static void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t bucket) {
+    for (uint64_t base = bucket; base < bucket + kBucket;
+         base += heaps::kPairsInLine * heaps::kSpan)
+      heaps::fetch(cluster.pair(base));
+  }
+
+  // Empties a full box. What was in it is looked up when the bitmaps have had time to arrive.
+  template <bool kShared>
+  [[gnu::noinline]] void set_aside(const heaps::Cluster& cluster, Box& box, uint64_t bucket) {
+    Full& full = aside_[next_aside_++ % kAside];
+    if (full.bucket != 0) look_up_full<kShared>(full);
+    full.cluster = &cluster;
+    full.bucket = bucket;
+    full.box = box;
+    box.count = 0;
+    fetch_bitmaps(cluster, bucket);
+  }
+
+  template <bool kShared>
+  void look_up_aside() {
+    for (Full& full : aside_)
+      if (full.bucket != 0) look_up_full<kShared>(full);
+  }
+
+  template <bool kShared>
+  void look_up_full(Full& full) {
+    look_up<kShared>(*full.cluster, full.box, full.bucket);
+    full.bucket = 0;
+  }
+
+  // Empties a box.
+  template <bool kShared>
+  void look_up(const heaps::Cluster& cluster, Box& box, uint64_t bucket) {
+    for (unsigned i = 0; i < box.count; ++i) {
+      uint64_t value = bucket + box.offsets[i];
+      uint64_t noted = blocks_.grey<kShared>(cluster, value);
+      if (noted == heaps::kLeftover) {
+        if (worklist_.put_aside(value)) continue;
+        noted = blocks_.grey<kShared>(cluster, value | heaps::kElsewhere);
+      }
+      // A block that begins before this bucket, or whose first granule is the last one of it; or
+      // its turn has come since its box was set aside.
+      if (noted != 0) put_in_line(cluster, boxes_[cluster.bucket_of(noted)], noted);
+    }
+    values_ -= box.count;
+    box.count = 0;
+  }
+
+  BlockMap& blocks_;
+  SharedWorklist& worklist_;
+  heaps::ClusterCache near_;
+  Scratch<Box> boxes_;
+  BucketLine line_;
+  Scratch<WorkPacket> packets_;  // to be sent, for each member
+  WorkPacket incoming_;
+  uint32_t member_ = 0;
+  uint64_t values_ = 0;
+  Full aside_[kAside] = {};
+  unsigned next_aside_ = 0;
+};
+
+}  // namespace reachscan::sweeper

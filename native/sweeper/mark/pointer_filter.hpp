@@ -1,0 +1,188 @@
+// Picks out of memory the words that may point into the heap, and keeps them until they are taken.
+//
+// Most words are no pointers, and no branch could guess which are. So none is taken for a word, but
+// for long stretches without any.
+#pragma once
+
+#include "arch/x86_64/lanes.hpp"
+#include "sweeper/mark/scratch.hpp"
+
+namespace reachscan::sweeper {
+
+class PointerFilter {
+ public:
+  static constexpr uint64_t kMostAtOnce = 4096;  // bytes of one scan
+  static constexpr uint64_t kMostOfSmall = 128;  // bytes of a small block
+  static constexpr unsigned kMostBlocks = 80;    // in one scan
+  // A scan fetches lines this far ahead. The processor by itself goes on to the next page late.
+  static constexpr uint64_t kAhead = 1024;  // bytes
+
+  // Words in `hull` are kept, `capacity` of them at least.
+  PointerFilter(heaps::Range hull, uint64_t capacity)
+      : hull_(hull),
+        wide_(control()->wide_words != 0),
+        capacity_(capacity + kRoom),
+        found_(capacity_ + kRoom) {}
+
+  uint64_t size() const { return last_ - first_; }
+  bool empty() const { return first_ == last_; }
+  void add(uint64_t value) { found_[last_++] = value; }
+  const uint64_t* values() const { return found_.get() + first_; }
+
+  // The first ones are done with.
+  void drop(uint64_t count) {
+    first_ += count;
+    if (first_ == last_) first_ = last_ = 0;
+  }
+
+  // Whether there is room for what is found in kMostAtOnce bytes, or in kMostBlocks small blocks.
+  bool has_room() const { return last_ <= capacity_; }
+
+  // Moves what is kept to where values were that are done with, if that were many.
+  void move_up() {
+    if (first_ < capacity_ / 2) return;
+    for (uint64_t i = first_; i < last_; ++i) found_[i - first_] = found_[i];
+    last_ -= first_;
+    first_ = 0;
+  }
+
+  // Looks at the head of a block.
+  void scan_head(heaps::Range head) {
+    uint64_t* to = found_.get() + last_;
+    for (uint64_t at = head.start; at < head.end; at += 8) {
+      *to = heaps::word(at);
+      to += hull_.contains(*to);
+    }
+    keep_until(to);
+  }
+
+  // Looks at the whole words of [start, end), kMostAtOnce bytes at most. No block begins there.
+  void scan(uint64_t start, uint64_t end) {
+    end = start + ((end - start) & ~7ull);
+    if (wide_ && end - start >= kHalf) return scan_wide(start, end);
+    // Local, or the compiler would have to expect that what is stored changes them.
+    const uint64_t low = hull_.start, length = hull_.end - hull_.start;
+    uint64_t* to = found_.get() + last_;
+    for (uint64_t at = start; at < end; at += 8) {
+      uint64_t value = heaps::word(at);
+      *to = value | heaps::kElsewhere;
+      to += value - low < length;
+    }
+    keep_until(to);
+  }
+
+  // The same for `count` blocks, of kMostOfSmall bytes at most; larger ones go to `scan_large`.
+  template <typename ScanLarge>
+  void scan_blocks(const heaps::Range* blocks, unsigned count, ScanLarge scan_large) {
+    if (wide_) return scan_blocks_wide(blocks, count, scan_large);
+    for (unsigned i = 0; i < count; ++i) {
+      if (is_small(blocks[i])) {
+        heaps::Range head = heaps::head_of(blocks[i]);
+        scan_head(head);
+        scan(head.end, blocks[i].end);
+      } else {
+        scan_large(blocks[i]);
+      }
+    }
+  }
+
+ private:
+  static constexpr uint64_t kHalf = heaps::kLine / 2;  // four words: what is looked at together
+  static_assert(kHalf == heaps::kHeadBytes);
+  static constexpr uint64_t kRoom = (kMostAtOnce + kMostBlocks * kMostOfSmall) / 8 + 4;
+
+  // Which of four words are in the hull.
+  class Window {
+   public:
+    [[REACHSCAN_WIDE]] explicit Window(heaps::Range hull)
+        : low_(arch::all_lanes(hull.start + kSign)),
+          length_(arch::all_lanes(hull.end - hull.start + kSign)) {}
+
+    [[REACHSCAN_WIDE]] unsigned has(arch::Lanes words) const {
+      return arch::bits_of(reinterpret_cast<arch::Masks>(words - low_) <
+                           reinterpret_cast<arch::Masks>(length_));
+    }
+
+   private:
+    static constexpr uint64_t kSign = 1ull << 63;  // the processor compares only signed numbers
+    arch::Lanes low_, length_;
+  };
+
+  static bool is_small(heaps::Range block) { return block.end - block.start <= kMostOfSmall; }
+
+  void keep_until(const uint64_t* to) { last_ = static_cast<uint64_t>(to - found_.get()); }
+
+  // At least four words.
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] void scan_wide(uint64_t start, uint64_t end) {
+    const Window window(hull_);
+    uint64_t* to = found_.get() + last_;
+    uint64_t at = start;
+    for (; at + heaps::kLine <= end; at += heaps::kLine) {
+      if (at + kAhead < end) heaps::fetch(at + kAhead);
+      const arch::Lanes first = arch::load_lanes(at), second = arch::load_lanes(at + kHalf);
+      unsigned in_first = window.has(first), in_second = window.has(second);
+      if ((in_first | in_second) == 0) continue;
+      to = pack_elsewhere(first, in_first, to);
+      to = pack_elsewhere(second, in_second, to);
+    }
+    if (at + kHalf <= end) {
+      const arch::Lanes lanes = arch::load_lanes(at);
+      to = pack_elsewhere(lanes, window.has(lanes), to);
+      at += kHalf;
+    }
+    // What is left, behind some words that have been looked at.
+    const arch::Lanes lanes = arch::load_lanes(end - kHalf);
+    unsigned left = 0xf0u >> (end - at) / 8 & 0xf;
+    keep_until(pack_elsewhere(lanes, window.has(lanes) & left, to));
+  }
+
+  template <typename ScanLarge>
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] void scan_blocks_wide(const heaps::Range* blocks,
+                                                               unsigned count,
+                                                               ScanLarge scan_large) {
+    const Window window(hull_);
+    uint64_t* to = found_.get() + last_;
+    for (unsigned i = 0; i < count; ++i) {
+      const heaps::Range block = blocks[i];
+      // What is read behind a small block is on its page.
+      if (is_small(block) && block.start % heaps::kPage <= heaps::kPage - kMostOfSmall) {
+        to = scan_small(window, block, to);
+      } else {
+        keep_until(to);
+        scan_large(block);
+        to = found_.get() + last_;
+      }
+    }
+    keep_until(to);
+  }
+
+  // Looks at the second line only if the block has one: it would have to be waited for.
+  [[REACHSCAN_WIDE]] static uint64_t* scan_small(const Window& window, heaps::Range block,
+                                                 uint64_t* to) {
+    uint64_t words = (block.end - block.start) / 8;
+    uint64_t start = block.start, second = words > 8 ? start + heaps::kLine : start;
+    const arch::Lanes a = arch::load_lanes(start), b = arch::load_lanes(start + kHalf);
+    const arch::Lanes c = arch::load_lanes(second), d = arch::load_lanes(second + kHalf);
+    unsigned inside = window.has(a) | window.has(b) << 4 | window.has(c) << 8 | window.has(d) << 12;
+    inside &= (1u << words) - 1;
+    to = arch::pack_lanes(a, inside & 0xf, to);
+    inside >>= 4;
+    if (inside == 0) return to;
+    to = pack_elsewhere(b, inside & 0xf, to);
+    to = pack_elsewhere(c, inside >> 4 & 0xf, to);
+    return pack_elsewhere(d, inside >> 8, to);
+  }
+
+  [[REACHSCAN_WIDE]] static uint64_t* pack_elsewhere(arch::Lanes words, unsigned bits,
+                                                     uint64_t* to) {
+    return arch::pack_lanes(words | arch::all_lanes(heaps::kElsewhere), bits, to);
+  }
+
+  heaps::Range hull_;
+  bool wide_;
+  uint64_t capacity_;
+  Scratch<uint64_t> found_;  // the values are at [first_, last_)
+  uint64_t first_ = 0, last_ = 0;
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,40 @@
+// Words that look like pointers but may be left behind by a free list. The mark does not follow
+// them; blocks that nothing else leads to are only possibly leaked.
+#pragma once
+
+#include "memory/block_map.hpp"
+#include "sweeper/blob/host.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+
+namespace reachscan::sweeper {
+
+class PutAside {
+ public:
+  explicit PutAside(const heaps::BlockMap& blocks)
+      : blocks_(blocks), values_(map_memory, kMostValues) {}
+
+  // False: no room. Several threads may add.
+  bool add(uint64_t value) {
+    if (blocks_.is_marked(blocks_.block_of(value))) return true;
+    SpinLock::Guard guard(lock_);
+    return values_.push(value);
+  }
+
+  // Calls visit(block, value) for what points to blocks that are not marked now.
+  template <typename Visit>
+  void each_unmarked(Visit visit) const {
+    for (uint64_t value : values_) {
+      uint64_t block = blocks_.block_of(value);
+      if (!blocks_.is_marked(block)) visit(block, value);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMostValues = 1 << 20;
+
+  const heaps::BlockMap& blocks_;
+  heaps::List<uint64_t> values_;
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

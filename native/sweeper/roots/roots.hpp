@@ -1,0 +1,135 @@
+// What the program can still reach directly: writable memory that is no heap, less the dead parts
+// of stacks and the allocator's own variables, and the registers.
+#pragma once
+
+#include "libc/nested_stacks.hpp"
+#include "libc/threads.hpp"
+#include "sweeper/mark/mark.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::List;
+using heaps::Range;
+using heaps::Space;
+using heaps::word;
+using heaps::glibc::kDescriptorBytes;
+using heaps::glibc::kDescriptorReach;
+using heaps::glibc::stack_of;
+
+constexpr uint64_t kRedZone = 128;
+constexpr std::size_t kMaxExclusions = 1 << 18;
+class Roots {
+ public:
+  Roots(const Space& space, const BlockMap& blocks, const heaps::glibc::Threads& threads)
+      : space_(space), blocks_(blocks), excluded_(map_memory, kMaxExclusions) {
+    for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
+    for (std::size_t t = 0; t < threads.running_count; ++t) exclude_dead_stack(threads.running[t]);
+    for (const heaps::glibc::EndedThread& thread : threads.ended) exclude_ended(thread);
+  }
+
+  void exclude(uint64_t start, uint64_t end) {
+    if (start < end && !excluded_.push({start, end}))
+      refuse(abi::Refusal::kNoMemory, "too many memory regions", start);
+  }
+
+  // Upper bound of what mark() will scan, bytes.
+  uint64_t size() const {
+    uint64_t bytes = 0;
+    for (const abi::Mapping& m : space_)
+      if (is_root(m)) bytes += m.end - m.start;
+    for (const heaps::Region& region : blocks_.regions) {
+      uint64_t length = region.end - region.start;
+      bytes -= length < bytes ? length : bytes;
+    }
+    return bytes;
+  }
+
+  void mark(Marker& marker) {
+    each_part([&](uint64_t start, uint64_t end) { marker.mark_range(start, end); });
+    each_odd_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
+    each_register_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
+  }
+
+  // Calls visit(start, end) for each stretch of memory that is a root; `start` is a word's.
+  template <typename Visit>
+  void each_part(Visit visit) {
+    each_part_of_mapping(
+        [&](const abi::Mapping&, uint64_t start, uint64_t end) { visit(start, end); });
+  }
+
+  // A compiler within the program writes addresses into the instructions that it makes, at any
+  // byte. Calls visit(address, value) for what can be read at the odd places between two words.
+  template <typename Visit>
+  void each_odd_word(Visit visit) {
+    each_part_of_mapping([&](const abi::Mapping& m, uint64_t start, uint64_t end) {
+      if ((m.perms & wire::kExecute) == 0 || (m.flags & abi::kMainStack) != 0) return;
+      for (uint64_t at = start; at + 8 <= end; ++at)
+        if (at % 8 != 0) visit(at, word(at));
+    });
+  }
+
+  // Calls visit(index, value) for what registers and the kernel hold.
+  template <typename Visit>
+  static void each_register_word(Visit visit) {
+    for (uint64_t i = 0; i < control()->word_count; ++i) visit(i, word(control()->words + 8 * i));
+  }
+
+ private:
+  // Calls visit(mapping, start, end) for each stretch of a mapping that is a root.
+  template <typename Visit>
+  void each_part_of_mapping(Visit visit) {
+    heaps::sort(excluded_, [](const Range& a, const Range& b) { return a.start < b.start; });
+    std::size_t next = 0;
+    uint64_t free_from = 0;  // everything before is done or excluded
+    for (const abi::Mapping& m : space_) {
+      if (!is_root(m)) continue;
+      uint64_t at = m.start > free_from ? m.start : free_from;
+      for (; next < excluded_.size() && excluded_[next].start < m.end; ++next) {
+        if (at < excluded_[next].start) visit(m, heaps::align_up(at, 8), excluded_[next].start);
+        if (excluded_[next].end > at) at = excluded_[next].end;
+      }
+      if (at < m.end) visit(m, heaps::align_up(at, 8), m.end);
+      free_from = at;
+    }
+  }
+
+  static bool is_root(const abi::Mapping& m) {
+    constexpr uint32_t kNever = abi::kKernelOwned | abi::kUntouchable | abi::kAbsent;
+    if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;
+    // The program may have protected memory of its own since it wrote to it.
+    return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kProtected) != 0 ||
+           Space::is_anonymous(m);
+  }
+
+  // Below its stack pointer (and red zone) a thread keeps nothing. That holds for the stack it is
+  // running on; the stack of a thread that runs elsewhere (signal stack, coroutine) stays whole.
+  void exclude_dead_stack(const abi::Thread& thread) {
+    const abi::Mapping* m = space_.find(thread.sp);
+    if (m == nullptr) return;
+    Range own = stack_of(space_, thread.thread_pointer);
+    if (!own.contains(thread.sp)) {
+      if ((m->flags & abi::kMainStack) == 0) return;
+      own = {m->start, m->end};
+    }
+    uint64_t lowest = NestedStacks(space_, own).lowest_pointer(thread.sp);
+    exclude(own.start, (lowest - kRedZone) & ~7ull);
+  }
+
+  // Nothing on the stack of an ended thread lives but what the descriptor on top has for the next
+  // thread; or, until somebody joins the ended one, for that somebody.
+  void exclude_ended(const heaps::glibc::EndedThread& thread) {
+    uint64_t vector = thread.descriptor + heaps::glibc::kThreadVector;
+    if (heaps::glibc::awaits_join(thread.descriptor)) {
+      exclude(thread.stack.start, thread.descriptor);
+    } else {
+      exclude(thread.stack.start, vector);
+      exclude(vector + 8, thread.stack.end);
+    }
+  }
+
+  const Space& space_;
+  const BlockMap& blocks_;
+  List<Range> excluded_;
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,88 @@
+// Blocks that may be the stack of a thread for its signal handlers (sigaltstack()). Usually nobody
+// but the kernel knows where that is, and the kernel tells nobody but the thread.
+#pragma once
+
+#include "sweeper/blob/host.hpp"
+#include "sweeper/mark/words.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::BlockMap;
+using heaps::List;
+
+constexpr uint64_t kLeastSignalStack = 2048;  // MINSIGSTKSZ
+
+class SignalStacks {
+ public:
+  SignalStacks(const heaps::Space& space, const BlockMap& blocks, std::size_t unmarked)
+      : space_(space), blocks_(blocks), candidates_(map_memory, unmarked) {}
+
+  // Calls visit(block) for unmarked blocks that no other one points to: no more than there are
+  // threads that may have such a stack. Stacks are alike, so either all blocks of a size are
+  // visited or none; sizes in whole KiB come first, and small ones before large ones.
+  template <typename Visit>
+  void each(std::size_t threads, Visit visit) {
+    if (threads == 0) return;
+    blocks_.each_unmarked([this](uint64_t block) {
+      uint64_t size = blocks_.end_of(block) - block;
+      if (size >= kLeastSignalStack) candidates_.push({block, size, false});
+    });
+    if (candidates_.empty()) return;
+    blocks_.each_unmarked([this](uint64_t block) { strike_out_children(block); });
+    heaps::sort(candidates_, comes_before);
+    for (std::size_t first = 0, next; first < candidates_.size(); first = next) {
+      std::size_t owned = 0;
+      for (next = first; next < candidates_.size(); ++next) {
+        if (candidates_[next].size != candidates_[first].size) break;
+        owned += candidates_[next].owned ? 1 : 0;
+      }
+      std::size_t alike = next - first;
+      if (alike > threads) continue;
+      threads -= alike - owned;
+      for (std::size_t i = first; i < next; ++i)
+        if (!candidates_[i].owned) visit(candidates_[i].block);
+    }
+  }
+
+ private:
+  struct Candidate {
+    uint64_t block;
+    uint64_t size;
+    bool owned;
+  };
+
+  // glibc gives 8 bytes more than whole KiB, and what is left of the last page of a large block.
+  static bool is_in_whole_kib(uint64_t size) {
+    return size % 1024 == 8 || (size + 2 * sizeof size) % heaps::kPage == 0;
+  }
+
+  static bool comes_before(const Candidate& a, const Candidate& b) {
+    bool whole = is_in_whole_kib(a.size);
+    return whole == is_in_whole_kib(b.size) ? a.size < b.size : whole;
+  }
+
+  // Candidates are in the order of their addresses.
+  void strike_out_children(uint64_t block) {
+    each_word(space_, block, blocks_.end_of(block), [&](uint64_t, uint64_t value) {
+      uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      if (child == 0 || child == block) return;
+      std::size_t low = 0, high = candidates_.size();
+      while (low < high) {
+        std::size_t middle = (low + high) / 2;
+        if (candidates_[middle].block < child) {
+          low = middle + 1;
+        } else {
+          high = middle;
+        }
+      }
+      if (low < candidates_.size() && candidates_[low].block == child)
+        candidates_[low].owned = true;
+    });
+  }
+
+  const heaps::Space& space_;
+  const BlockMap& blocks_;
+  List<Candidate> candidates_;
+};
+
+}  // namespace reachscan::sweeper

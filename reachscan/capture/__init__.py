@@ -1,0 +1,1 @@
+"""Live processes: what they are, and the helper that looks into them."""

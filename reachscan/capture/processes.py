@@ -1,0 +1,111 @@
+"""Finds processes by what people call them: an id, or one of the names that `ps` prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from reachscan import errors
+from reachscan.capture import target
+
+if TYPE_CHECKING:
+    import psutil
+
+_PROC = "/proc"
+_LISTED = 8
+_LONGEST_COMMAND = 64 << 10
+
+
+def resolve(text: str) -> int:
+    """Return the id of the process that a text means: a number, or the name of exactly one.
+
+    Raises:
+        NoSuchProcessError: no process has that name.
+        AmbiguousNameError: several have.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    found = find(text)
+    if len(found) > 1:
+        raise errors.AmbiguousNameError(
+            f"{len(found)} processes are called {text!r}",
+            f"name one by its id, as in `reachscan {found[0]}`, "
+            "or scan each of them with --all-processes",
+            details=_table(found),
+        )
+    return found[0]
+
+
+def find(text: str) -> list[int]:
+    """Return the ids of all processes that a text means, in ascending order; at least one.
+
+    Raises:
+        NoSuchProcessError: there is none.
+    """
+    if text.isascii() and text.isdigit():
+        return [int(text)]
+    # Nobody is called nothing, though the command line of a kernel thread is empty.
+    found = sorted(process.pid for process in _called(text)) if text else []
+    if not found:
+        raise errors.NoSuchProcessError(
+            f"no process is called {text!r}", "list the processes with `ps -e`"
+        )
+    return found
+
+
+def _called(name: str) -> Iterator[psutil.Process]:
+    # It takes as long to load as an id takes to be scanned.
+    import psutil
+
+    for process in psutil.process_iter(["status"]):
+        if process.pid == os.getpid() or name not in _names(process.pid):
+            continue
+        if process.info["status"] != psutil.STATUS_ZOMBIE or target.has_living_threads(process.pid):
+            yield process
+
+
+def _names(pid: int) -> Iterator[str]:
+    """Yield what a process may be called.
+
+    That is what `ps -e` and `ps -ef` print of it (the second is also where servers say what role a
+    process has), the first word of that, and the name of its program. psutil would read the whole
+    command line, which may be of any size.
+    """
+    try:
+        yield os.fsdecode(_head(f"{_PROC}/{pid}/comm").removesuffix(b"\n"))
+        arguments = _head(f"{_PROC}/{pid}/cmdline").rstrip(b"\0").split(b"\0")
+        yield os.fsdecode(b" ".join(arguments)).strip()
+        first = os.fsdecode(arguments[0])
+        yield first
+        yield os.path.basename(first)
+        yield os.path.basename(os.readlink(f"{_PROC}/{pid}/exe"))
+    except OSError:
+        return  # it is gone, or not ours to look at
+
+
+def _head(path: str) -> bytes:
+    """Return the beginning of a file that may be of any size."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read(_LONGEST_COMMAND)
+
+
+def _table(pids: list[int]) -> tuple[str, ...]:
+    """Return lines that tell processes of one name apart: parent, memory and command line."""
+    import psutil
+
+    from reachscan.wording import cut, size
+
+    lines = [f"{'PID':>9} {'PARENT':>9} {'MEMORY':>9}  COMMAND"]
+    for pid in pids[:_LISTED]:
+        try:
+            process = psutil.Process(pid)
+            parent, memory = process.ppid(), size(process.memory_info().rss)
+            command = os.fsdecode(_head(f"{_PROC}/{pid}/cmdline").replace(b"\0", b" ")).strip()
+            command = command or f"[{process.name()}]"
+        except (psutil.Error, OSError):
+            continue  # it has ended meanwhile
+        lines.append(f"{pid:>9} {parent:>9} {memory:>9}  {cut(command, 48)}")
+    if len(pids) > _LISTED:
+        lines.append(f"{'':>9} and {len(pids) - _LISTED} more")
+    return tuple(lines)

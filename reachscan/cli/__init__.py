@@ -1,0 +1,1 @@
+"""The command line: words in, reports and an exit status out."""

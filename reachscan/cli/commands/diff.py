@@ -1,0 +1,34 @@
+"""`reachscan diff`: what leaks more than it did?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reachscan.cli.commands import options
+from reachscan.errors import ExitStatus
+from reachscan.history import census, comparison
+from reachscan.reports import diff
+
+
+@click.command("diff")
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@options.lines
+@options.limit
+def command(old: Path, new: Path, **given: Any) -> ExitStatus:
+    """Tell what leaks more, or less, in NEW than in OLD.
+
+    Both are files made by --save or --json, of the same or of different processes of a program.
+    If they were made by `reachscan heap`, all live blocks are compared instead of leaks.
+    The exit status is 1 if anything is new or has grown, and 0 if not.
+    """
+    output = options.output(**given)
+    for file in (old, new):
+        options.refuse_clash(file, output.path)
+    found = comparison.compare(census.read(old), census.read(new))
+    limit = output.selection.limit
+    output.write(lambda style: diff.lines(output.format, found, limit, style))
+    return ExitStatus.LEAKS if found.grew else ExitStatus.CLEAN

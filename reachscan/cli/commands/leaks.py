@@ -1,0 +1,119 @@
+"""Scans a process for leaks and reports them: `reachscan PID`, with options or without.
+
+Only what every scan needs is imported here; the rest takes longer to load than a scan to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from reachscan import reports
+from reachscan.cli import console
+from reachscan.cli.console import Output
+from reachscan.errors import ExitStatus, ReachscanError
+from reachscan.reports import Style
+from reachscan.result import ScanResult
+from reachscan.scanning import Options, scan
+
+Judge = Callable[[ScanResult], ScanResult]
+"""Decides which leaks count."""
+
+USUAL, TEXT = Options(), Output()
+"""How to scan, and what to write, if nobody says otherwise."""
+
+
+def without_default_suppressions(result: ScanResult) -> ScanResult:
+    """Return a scan in which all leaks count but those that runtimes leak by design."""
+    if not result.holds_something:
+        return result
+    from reachscan.history import suppressions
+    from reachscan.history.review import review
+
+    return review(result, suppressions.read(suppressions.DEFAULT, "default"))
+
+
+def find(
+    process: str,
+    wanted: Options = USUAL,
+    output: Output = TEXT,
+    judge: Judge = without_default_suppressions,
+    *,
+    strict: bool = False,
+) -> ExitStatus:
+    """Scan a process, report its leaks, and return the exit status that they deserve.
+
+    Args:
+        process: its id, or its name if that is unique.
+        wanted: how to scan.
+        output: where the report goes and what it looks like.
+        judge: which leaks count.
+        strict: see `status`.
+
+    Raises:
+        ReachscanError: the scan could not be done, or the report or raw scan not be written.
+    """
+    result = _judged(process, wanted, output, judge)
+    output.report(result)
+    if result.save_error:
+        raise result.save_error
+    return status(result, strict)
+
+
+def find_each(
+    pids: Sequence[int], wanted: Options, output: Output, judge: Judge, *, strict: bool
+) -> ExitStatus:
+    """Scan processes one after another, and report on them in this order.
+
+    One that cannot be scanned is talked about, and the next one is scanned.
+
+    Returns:
+        the most severe of the exit statuses that they deserve.
+
+    Raises:
+        OutputError: the reports could not be written.
+    """
+    worst = ExitStatus.CLEAN
+
+    def lines(style: Style) -> Iterator[str]:
+        nonlocal worst
+        reported = False
+        for pid in pids:
+            try:
+                result = _judged(str(pid), wanted, output, judge)
+            except ReachscanError as error:
+                console.talk_of_error(error)
+                worst = max(worst, error.exit_status)
+                continue
+            worst = max(worst, status(result, strict))
+            if reported and output.format == "text":
+                yield ""
+            reported = True
+            yield from reports.lines(output.format, result, output.selection, style)
+
+    output.write(lines, private=output.selection.contents > 0)
+    return worst
+
+
+def _judged(process: str, wanted: Options, output: Output, judge: Judge) -> ScanResult:
+    with console.progress(wanted.verbose) as progress:
+        result = judge(scan(process, wanted, progress))
+        result = with_candidates(result, output, live=True)
+    if wanted.verbose:
+        console.talk_about(result)
+    return result
+
+
+def with_candidates(result: ScanResult, output: Output, *, live: bool) -> ScanResult:
+    """Return a scan with what the groups that will be reported could be, if it holds any."""
+    if not result.holds_something:
+        return result
+    from reachscan import analyse
+
+    return analyse.with_candidates(result, output.selection.limit, live=live)
+
+
+def status(result: ScanResult, strict: bool) -> ExitStatus:
+    """Return the exit status that a scan deserves; `strict`: possible leaks make a difference."""
+    if not result.counted.allocations:
+        return ExitStatus.CLEAN
+    return ExitStatus.LEAKS if strict or result.counts_definite else ExitStatus.CLEAN

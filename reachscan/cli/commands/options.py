@@ -1,0 +1,266 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reachscan import reports
+from reachscan.cli.commands import leaks
+from reachscan.cli.console import Output
+from reachscan.reports import Selection
+
+MAX_CONTENTS = 4096
+MAX_PAUSE = 60 * 60 * 1000
+LARGEST_ADDRESS = 1 << 47
+"""No process has memory from there on (x86_64, four levels of page tables)."""
+_DEFAULT_LIMIT = {"html": 1000}
+_USUAL_LIMIT = 20
+_DEFAULT_CONTENTS = {"logfmt": 0}
+_USUAL_CONTENTS = 32
+
+_USES = {
+    "text": "people (default)",
+    "json": "programs",
+    "logfmt": "logs",
+    "html": "browsers (one file, works offline)",
+}
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _all(*decorators: Decorator) -> Decorator:
+    """Return one decorator that adds several options, in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def _format(*formats: str) -> Decorator:
+    uses = ", ".join(f"{name} for {_USES[name]}" for name in formats)
+    return _all(
+        click.option("--format", "format_", type=click.Choice(formats), help=f"{uses}."),
+        click.option("--json", "json_", is_flag=True, help="Same as --format json."),
+    )
+
+
+process = click.argument("process", metavar="PID|NAME")
+
+verbose = click.option("-v", "--verbose", is_flag=True, help="Tell what each step does and costs.")
+
+destination = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the report to this file.",
+)
+
+limit = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Rows listed (default 20, in html 1000); totals always cover all.",
+)
+
+contents = click.option(
+    "--contents",
+    type=click.IntRange(0, MAX_CONTENTS),
+    help="First bytes of a block that are shown (default 32, in logfmt 0); 0 keeps user data out.",
+)
+
+lines = _all(
+    _format("text", "json", "logfmt"),
+    destination,
+)
+"""What an answer other than a whole report looks like; `output` takes them."""
+
+report = _all(
+    _format(*reports.FORMATS),
+    destination,
+    limit,
+    click.option("--all", "every_block", is_flag=True, help="List every leaked block too."),
+    contents,
+)
+"""What a report looks like; `output` takes them."""
+
+
+def _address(_: click.Context, __: click.Parameter, value: str) -> int:
+    """Return an address in the target, as people write it."""
+    try:
+        address = int(value, 0)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is no address; write it like 0x55d0c8a41230, or in decimal"
+        ) from None
+    if not 0 < address < LARGEST_ADDRESS:
+        raise click.BadParameter(f"{value} is out of range: addresses go up to 0x7fffffffffff")
+    return address
+
+
+address = click.argument("address", metavar="ADDRESS", callback=_address)
+
+save = click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE.rsc",
+    help="Keep the raw scan, for `reachscan report`.",
+)
+
+capture = _all(
+    click.option(
+        "--method",
+        type=click.Choice(("auto", "clone", "copy", "track", "live")),
+        default="auto",
+        help="How memory is captured; auto tries clone, then copy, then live. track stops a large "
+        "process for the shortest time, but takes as much memory again.",
+    ),
+    click.option("--threads", type=click.IntRange(1, 256), help="Threads that search the heap."),
+    click.option(
+        "--nice",
+        type=click.IntRange(0, 19),
+        default=0,
+        help="How far the search, once the process runs again, stands back for other work.",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Give up after this long, and let the process go.",
+    ),
+    click.option(
+        "--max-pause",
+        type=click.IntRange(1, MAX_PAUSE),
+        metavar="MS",
+        help="The process is never stopped for longer at a time (default 1000). auto takes a "
+        "method that is expected to be done in time, or refuses before anything is stopped.",
+    ),
+)
+"""How a process is scanned; `scan.Options` has them under the same names."""
+
+
+confirm = _all(
+    click.option(
+        "--confirm",
+        type=click.IntRange(1, 100),
+        metavar="N",
+        default=1,
+        help="Scan N times; only what is lost in all scans, and unchanged, is reported as sure.",
+    ),
+    click.option(
+        "--confirm-every",
+        type=click.FloatRange(min=0, max=3600),
+        metavar="SECONDS",
+        default=1.0,
+        help="Pause between the scans of --confirm (default 1).",
+    ),
+)
+"""How sure a scan has to be; `scan.Options` has them under the same names."""
+
+suppress = _all(
+    click.option(
+        "--suppressions",
+        "suppression_files",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        multiple=True,
+        help="Leaks that are known and shall not count; may be given several times.",
+    ),
+    click.option(
+        "--default-suppressions/--no-default-suppressions",
+        default=True,
+        help="What runtimes leak once, by design, does not count (the default).",
+    ),
+)
+
+review = _all(
+    suppress,
+    click.option(
+        "--baseline",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A scan or JSON report: only what is new or has grown since then counts.",
+    ),
+)
+"""Which leaks count; `judge` takes them."""
+
+strict = click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with status 1 also if all leaks are only possible ones.",
+)
+
+
+def judge(
+    suppression_files: tuple[Path, ...], default_suppressions: bool, baseline: Path | None
+) -> leaks.Judge:
+    """Return what judges the groups of a scan. Files are read now, before anything is scanned.
+
+    Raises:
+        ReachscanError: a file cannot be used.
+    """
+    if default_suppressions and not suppression_files and not baseline:
+        return leaks.without_default_suppressions
+    from reachscan.history import census, suppressions
+    from reachscan.history.review import review
+
+    rules = [rule for file in suppression_files for rule in suppressions.read(file)]
+    if default_suppressions:
+        rules += suppressions.read(suppressions.DEFAULT, "default")
+    known = census.read(baseline) if baseline else None
+    return lambda result: review(result, rules, known)
+
+
+def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Take some options out of those that were given to a command."""
+    return {name: given.pop(name) for name in names}
+
+
+def output(
+    format_: str | None,
+    json_: bool,
+    output: Path | None,
+    limit: int | None = None,
+    every_block: bool = False,
+    contents: int | None = None,
+) -> Output:
+    """Return where a report goes and what it looks like, as the options of `report` say.
+
+    Raises:
+        click.UsageError: they contradict each other, or the file cannot be.
+    """
+    if json_ and format_ not in (None, "json"):
+        raise click.UsageError(f"--json and --format {format_} contradict each other")
+    format_ = "json" if json_ else format_ or "text"
+    if output and output.is_dir():
+        raise click.UsageError(f"{output} is a directory; name a file in it")
+    if output and not output.parent.is_dir():
+        raise click.UsageError(f"there is no directory {output.parent}")
+    if format_ == "html" and not output and sys.stdout.isatty():
+        raise click.UsageError("a page is for browsers, not for a terminal; add -o page.html")
+    everything = sys.maxsize if every_block else _DEFAULT_LIMIT.get(format_, _USUAL_LIMIT)
+    usual = _DEFAULT_CONTENTS.get(format_, _USUAL_CONTENTS)
+    selection = Selection(
+        limit=everything if limit is None else limit,
+        contents=usual if contents is None else contents,
+        every_block=every_block,
+    )
+    return Output(format_, output, selection)
+
+
+def refuse_clash(stream: Path | None, written: Path | None) -> None:
+    """Refuse to use one file for a raw scan and for the report.
+
+    Raises:
+        click.UsageError: both are the same file.
+    """
+    if not stream or not written or stream.is_char_device():
+        return
+    if stream.resolve() == written.resolve():
+        raise click.UsageError(f"{stream} cannot hold both the raw scan and the report")

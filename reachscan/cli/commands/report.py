@@ -1,0 +1,38 @@
+"""`reachscan report`: what did a process leak when it was scanned?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reachscan.cli import console
+from reachscan.cli.commands import leaks, options
+from reachscan.errors import ExitStatus
+from reachscan.scanning import load
+
+
+@click.command("report")
+@click.argument("file", type=click.Path(path_type=Path))
+@options.report
+@options.review
+@options.strict
+@options.verbose
+def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus:
+    """Make a report from a scan that was kept with --save, here or on another machine."""
+    judge = options.judge(
+        **options.taken(given, "suppression_files", "default_suppressions", "baseline")
+    )
+    output = options.output(**given)
+    options.refuse_clash(file, output.path)
+    result = load(file)
+    if result.is_about_leaks:
+        result = judge(result)
+    elif output.format == "html":
+        raise click.UsageError(f"there is no page about {file}, for it holds no scan for leaks")
+    result = leaks.with_candidates(result, output, live=False)
+    if verbose:
+        console.talk_about(result)
+    output.report(result)
+    return leaks.status(result, strict) if result.is_about_leaks else ExitStatus.CLEAN

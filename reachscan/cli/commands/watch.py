@@ -1,0 +1,86 @@
+"""`reachscan watch`: do the leaks of a process grow?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reachscan.capture import processes, target
+from reachscan.capture.lifetime import Lifetime
+from reachscan.cli import console
+from reachscan.cli.commands import options
+from reachscan.errors import ExitStatus
+from reachscan.history.watching import Ended, Event, Watch, Why
+from reachscan.reports import watch as lines
+from reachscan.result import ScanResult
+from reachscan.scanning import Options, scan
+
+
+@click.command("watch")
+@options.process
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    metavar="SECONDS",
+    help="From one scan to the next (default 60).",
+)
+@click.option("--count", type=click.IntRange(min=1), help="Scans after which it is enough.")
+@click.option("--logfmt", is_flag=True, help="One line per event as key=value, for logs.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=5,
+    help="Kinds of leaks listed of those that grew (default 5).",
+)
+@options.capture
+@options.confirm
+@options.suppress
+@options.verbose
+def command(
+    process: str, every: float, count: int | None, logfmt: bool, limit: int, **given: Any
+) -> ExitStatus:
+    """Scan a process again and again: one line per scan, and what grew since the one before.
+
+    Ends after --count scans, when the process exits, or with Ctrl-C, and sums up. The exit status
+    is 1 if any kind of leak is new or has grown since the first scan, 0 if not, 3 if no scan could
+    be done.
+    """
+    judge = options.judge(
+        **options.taken(given, "suppression_files", "default_suppressions"), baseline=None
+    )
+    wanted = Options(**given, contents=0)
+
+    def once() -> ScanResult:
+        with console.progress(wanted.verbose) as progress:
+            return judge(scan(pid, wanted, progress))
+
+    def show(event: Event) -> bool:
+        if logfmt:
+            return console.show(lambda _: lines.logfmt(event, limit, pid))
+        return console.show(lambda style: lines.text(event, limit, style))
+
+    pid = processes.resolve(process)
+    target.check(pid)
+    with Lifetime(pid) as life:
+        return _run(Watch(life, once, every, count), show, every)
+
+
+def _run(watch: Watch, show: Any, every: float) -> ExitStatus:
+    told = False
+    event: Event | None = None
+    try:
+        for event in watch.events():
+            if not show(event):
+                break
+            if watch.is_late and not told:
+                told = True
+                console.talk(f"a scan takes longer than {every:g} s: scans are further apart")
+    except KeyboardInterrupt:
+        event = watch.end(Why.INTERRUPTED)
+        show(event)
+    end = event if isinstance(event, Ended) else watch.end(Why.INTERRUPTED)
+    if end.change is None:
+        return ExitStatus.FAILED
+    return ExitStatus.LEAKS if end.change.grew else ExitStatus.CLEAN

@@ -1,0 +1,188 @@
+"""Everything that is printed: reports go to stdout or into a file, talk goes to stderr."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reachscan import errors, reports
+from reachscan.reports import Selection, Style, plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reachscan.recording import model
+    from reachscan.result import ScanResult
+
+_COLOURS: dict[str, dict[str, Any]] = {
+    "headline": {"bold": True},
+    "good": {"fg": "green", "bold": True},
+    "plain": {},
+    "dim": {"dim": True},
+    "warning": {"fg": "yellow"},
+    "error": {"fg": "red", "bold": True},
+}
+
+
+class Output(NamedTuple):
+    """Where a report goes (`path` None is stdout) and what it looks like."""
+
+    format: str = "text"
+    path: Path | None = None
+    selection: Selection = Selection()
+
+    def report(self, result: ScanResult) -> None:
+        """Write the report on a scan.
+
+        Raises:
+            OutputError: it cannot be written; no half of it is left in a file.
+        """
+        private = self.selection.contents > 0
+        self.write(
+            lambda style: reports.lines(self.format, result, self.selection, style), private=private
+        )
+
+    def write(self, lines: Callable[[Style], Iterator[str]], *, private: bool = False) -> None:
+        """Write lines, which come without line ends and are told how to be coloured.
+
+        Args:
+            lines: what to write.
+            private: they hold memory of the target; others must not read the file.
+
+        Raises:
+            OutputError: they cannot be written; no half of them is left in a file.
+        """
+        if self.path:
+            _write_file(self.path, lines(plain), private)
+        else:
+            show(lines)
+
+
+def _write_file(path: Path, lines: Iterator[str], private: bool) -> None:
+    from reachscan.recording.save import PRIVATE, OutputFile
+
+    file = OutputFile(path, PRIVATE if private else None)
+    try:
+        for line in lines:
+            file.write(f"{line}\n".encode())
+        file.commit()
+    finally:
+        file.discard()
+
+
+def show(lines: Callable[[Style], Iterator[str]]) -> bool:
+    """Print lines to stdout; tells whether anybody reads them.
+
+    Raises:
+        OutputError: the disk behind it is full or failing.
+    """
+    if sys.stdout is None:  # it was closed before we were started
+        return False
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names may hold, and trees are drawn with, what a terminal that is not UTF-8 lacks.
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        for line in lines(_coloured if _is_colourful(sys.stdout) else plain):
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read this has seen enough (`| head`). Python flushes once more as it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    except OSError as error:
+        raise errors.OutputError(f"cannot write the report: {error.strerror}", "") from error
+    return True
+
+
+def _coloured(line: str, what: str) -> str:
+    import click  # only those who see colours wait for it
+
+    return click.style(line, **_COLOURS[what])
+
+
+def _is_colourful(stream: Any) -> bool:
+    environment = os.environ
+    return bool(
+        stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+    )
+
+
+@contextmanager
+def progress(verbose: bool) -> Iterator[Callable[[model.Progress], None]]:
+    """Show how far a scan is, as one line on stderr, if anybody is there to see it.
+
+    Args:
+        verbose: the helper talks on the same terminal, so that the line would be in its way.
+    """
+    line = _ProgressLine()
+    try:
+        yield line.update if sys.stderr and sys.stderr.isatty() and not verbose else _ignore
+    finally:
+        line.clear()
+
+
+def _ignore(_: model.Progress) -> None:
+    pass
+
+
+class _ProgressLine:
+    def __init__(self) -> None:
+        self._line = ""
+
+    def update(self, progress: model.Progress) -> None:
+        from reachscan.wording import size
+
+        line = f"{progress.phase} ..."
+        if progress.total:
+            percent = 100 * min(progress.done, progress.total) // progress.total
+            line = f"{progress.phase}: {size(progress.done)} of {size(progress.total)}"
+            line += f", {percent} %"
+        if line != self._line:
+            self._line = line
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave the terminal as it was."""
+        if self._line:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def talk_about(result: ScanResult) -> None:
+    """Tell what each step of a scan cost."""
+    snapshot = result.recording.snapshot
+    talk(f"method {snapshot.method}{f' ({snapshot.reason})' if snapshot.reason else ''}")
+    for phase, ns in snapshot.phases:
+        talk(f"  {phase:<10} {ns / 1e6:10.2f} ms")
+
+
+def talk(message: str) -> None:
+    """Say something to people, on stderr."""
+    _say("reachscan:", message)
+
+
+def end_line() -> None:
+    """Begin a new line on stderr."""
+    if sys.stderr:  # it may be closed
+        print(file=sys.stderr, flush=True)
+
+
+def talk_of_error(error: errors.ReachscanError) -> None:
+    """Say what went wrong and what to do about it."""
+    advice = f"; {error.next_step}" if error.next_step else ""
+    prefix = _coloured("reachscan:", "error") if _is_colourful(sys.stderr) else "reachscan:"
+    _say(prefix, error.sentence + advice)
+    for line in error.details:
+        _say("", line)
+
+
+def _say(prefix: str, message: str) -> None:
+    from reachscan.wording import printable
+
+    if sys.stderr:  # it may be closed
+        print(prefix, printable(message), file=sys.stderr, flush=True)

@@ -1,0 +1,81 @@
+"""The way in and out: has done what the words ask for, and makes every end an exit status."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from reachscan import __version__, errors
+from reachscan.cli import console
+from reachscan.errors import ExitStatus
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; every failure becomes one line.
+
+    Args:
+        arguments: words after the program's name; None for those it was started with.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    verbose = bool({"-v", "--verbose"} & set(words))
+    # `timeout 10 reachscan ...` must clean up just like Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What numpy multiplies matrices with would start threads, which keep processors busy that the
+    # search needs; nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Looking for garbage while libraries load, and in all of them at the end, would take longer
+    # than to scan a small process.
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)
+    try:
+        status = _run(words)
+    except KeyboardInterrupt:
+        # One that came while a named tuple was made (which takes eval) would have CPython kill
+        # itself in the end, whatever the exit status, were it not for this next eval.
+        eval("None")
+        console.talk("interrupted: no report")
+        status = ExitStatus.INTERRUPTED
+    except errors.ReachscanError as error:
+        status = _show_error(error, verbose)
+    except Exception as error:
+        status = _show_bug(f"{type(error).__name__}: {error}", verbose)
+    sys.exit(status or ExitStatus.CLEAN)
+
+
+def _run(words: list[str]) -> int | None:
+    if len(words) == 1 and words[0].isascii() and words[0].isdigit():
+        # No options to look at: what reads them takes longer to load than such a scan to do.
+        from reachscan.cli.commands import leaks
+
+        try:
+            return leaks.find(words[0])
+        except KeyboardInterrupt:
+            console.end_line()  # that of the ^C, as with options
+            raise
+    from reachscan.cli import program
+
+    return program.run(words)
+
+
+def _show_error(error: errors.ReachscanError, verbose: bool) -> ExitStatus:
+    if error.exit_status == ExitStatus.BUG:
+        return _show_bug(error.sentence, verbose)
+    console.talk_of_error(error)
+    return error.exit_status
+
+
+def _show_bug(sentence: str, verbose: bool) -> ExitStatus:
+    if verbose:
+        import traceback
+
+        traceback.print_exc()
+    console.talk(
+        f"this is a bug in reachscan {__version__}: {sentence}; "
+        "please report this line, with what -v adds to it"
+    )
+    return ExitStatus.BUG

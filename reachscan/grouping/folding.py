@@ -1,0 +1,266 @@
+"""Groups blocks that are alike. Pure functions on the model, on columns throughout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan.grouping import histograms, indirect, signatures
+from reachscan.grouping.groups import Branch, Example, Folding, Group, SizeCount
+from reachscan.grouping.rows import Rows
+from reachscan.grouping.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO, Names, Words
+from reachscan.naming import containers
+from reachscan.recording import model
+
+VALUE = "value"
+"""What keys call words that are no pointers."""
+_MOST_VALUES = 1 << 62
+"""Keys of groups are numbers below this."""
+_TABLE = 2
+"""Keys are renumbered by a table if it has at most so many entries for each; sorting takes long."""
+_OFFSET = re.compile(r"\+0x[0-9a-f]+$")
+
+
+def fold(
+    recording: model.Recording,
+    names: Names,
+    type_names: Mapping[int, str],
+    words: Words | None = None,
+) -> Folding:
+    """Group the direct leaks that are alike, or the kinds of live blocks; largest group first.
+
+    Groups that are only possibly leaked come after all others.
+
+    Args:
+        recording: the decoded stream.
+        names: symbols of the addresses that `signatures.Words.to_name` holds, as far as known.
+        type_names: address of a vtable -> readable name of its type.
+        words: of the recording, if they are known.
+    """
+    words = words or Words(recording)
+    rows = words.rows
+    types, vtables, type_of_vtable = signatures.types_by_vtable(type_names)
+    type_of_row = signatures.types_of(rows, vtables, type_of_vtable)
+    codes, labels = signatures.classify(recording, names, words)
+    group_of_row, count = _group(rows, type_of_row, codes)
+    sums = [
+        _sums(column, group_of_row, count)
+        for column in (rows.count, rows.bytes, rows.below, rows.bytes_below)
+    ]
+    blocks, total, below, total_below = sums
+    example = _examples(rows, recording.contents, group_of_row, count)
+    doubtful = rows.reason[example] != model.DEFINITE
+    order = np.lexsort((rows.address[example], -blocks, -(total + total_below), doubtful))
+    rank = np.empty(count, np.int32)
+    rank[order] = np.arange(count, dtype=np.int32)
+    return Folding(
+        allocations=blocks[order],
+        bytes=total[order],
+        indirect_allocations=below[order],
+        indirect_bytes=total_below[order],
+        example=rows.position[example][order],
+        size=rows.size[example].astype(np.int64)[order],
+        type=_per_group(type_of_row, group_of_row, count)[order],
+        types=types,
+        vtables=vtables,
+        type_of_vtable=type_of_vtable,
+        shape=_shapes(rows, group_of_row, count)[order],
+        reason=rows.reason[example].astype(np.int64)[order],
+        signature=_signatures(codes, group_of_row, count, len(labels) - 1)[order],
+        labels=labels,
+        group_of_row=rank[group_of_row],
+        group_of_leak=_group_of_leak(recording, rank[group_of_row]),
+    )
+
+
+def _group_of_leak(
+    recording: model.Recording, group_of_row: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    if recording.kinds is not None:
+        return np.empty(0, np.int32)
+    leaks = recording.leaks
+    return np.repeat(group_of_row, np.diff(np.append(leaks.heads, len(leaks.address))))
+
+
+def groups(recording: model.Recording, folding: Folding, limit: int, rows: int) -> list[Group]:
+    """Return the `limit` largest groups, with `rows` rows of histogram and of tree each."""
+    grouped = Rows.of(recording)
+    sizes = histograms.of_groups(grouped, folding, limit, rows)
+    forest = indirect.grow(recording.leaks, folding, limit, rows)
+    parts = zip(keys(folding, limit), sizes, forest, strict=True)
+    return [_group_at(recording, grouped, folding, i, *part) for i, part in enumerate(parts)]
+
+
+def reordered(folding: Folding, order: model.Indexes) -> Folding:
+    """Return the same groups in another order: `order` are their present positions."""
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return folding._replace(
+        allocations=folding.allocations[order],
+        bytes=folding.bytes[order],
+        indirect_allocations=folding.indirect_allocations[order],
+        indirect_bytes=folding.indirect_bytes[order],
+        example=folding.example[order],
+        size=folding.size[order],
+        type=folding.type[order],
+        shape=folding.shape[order],
+        reason=folding.reason[order],
+        signature=folding.signature[order],
+        group_of_row=rank[folding.group_of_row],
+        group_of_leak=rank[folding.group_of_leak],
+    )
+
+
+def signature_of(folding: Folding, i: int) -> str:
+    """Return what the leading words of a group are."""
+    return " | ".join(folding.labels[code] for code in folding.signature[i] if code != ABSENT)
+
+
+def places(folding: Folding) -> list[str]:
+    """Return the module, or module+symbol, that each code of a signature stands for, or ''."""
+    named = range(FIRST_PLACE, len(folding.labels) - 1)  # the last one is MIXED
+    return [_coarse(x, code) if code in named else "" for code, x in enumerate(folding.labels)]
+
+
+def keys(folding: Folding, limit: int | None = None) -> list[str]:
+    """Return the keys (see `Group`) of the `limit` largest groups, or of all."""
+    sizes = folding.size[:limit].tolist()
+    kinds = [_coarse(label, code) for code, label in enumerate(folding.labels)]
+    codes_of = folding.signature[:limit].tolist()
+    rows = zip(folding.type[:limit].tolist(), sizes, codes_of, strict=True)
+    return [_key(folding, kinds, kind, size, codes) for kind, size, codes in rows]
+
+
+def _key(folding: Folding, kinds: Sequence[str], kind: int, size: int, codes: Sequence[int]) -> str:
+    if kind >= 0:
+        return folding.types[kind]
+    return f"{size}: {' | '.join(kinds[code] for code in codes if code != ABSENT)}".rstrip(" :")
+
+
+def _coarse(label: str, code: int) -> str:
+    """Return what a key says of a word: what differs among equal blocks or builds is left out."""
+    if code <= DATA or label == MIXED:
+        return VALUE
+    # An offset stands for a place without a symbol, and is another one in the next build.
+    return _OFFSET.sub("", label)
+
+
+def _group_at(
+    recording: model.Recording,
+    rows: Rows,
+    folding: Folding,
+    i: int,
+    key: str,
+    sizes: tuple[SizeCount, ...],
+    tree: tuple[Branch, ...],
+) -> Group:
+    position, kind = int(folding.example[i]), int(folding.type[i])
+    row = int(np.searchsorted(rows.position, position))
+    size = int(rows.size[row])
+    contents = recording.contents.get(position, rows.words[row].astype("<u8").tobytes())
+    return Group(
+        allocations=int(folding.allocations[i]),
+        bytes=int(folding.bytes[i]),
+        indirect_allocations=int(folding.indirect_allocations[i]),
+        indirect_bytes=int(folding.indirect_bytes[i]),
+        size=size,
+        type=folding.types[kind] if kind >= 0 else None,
+        shape=None if kind >= 0 else containers.shape_name(int(folding.shape[i])) or None,
+        signature=signature_of(folding, i),
+        key=key,
+        reason=int(folding.reason[i]),
+        example=Example(int(rows.address[row]), size, contents[:size]),
+        sizes=sizes,
+        tree=tree,
+    )
+
+
+def _group(
+    rows: Rows, type_of_row: model.Indexes, codes: list[NDArray[np.int32]]
+) -> tuple[model.Indexes, int]:
+    """Return a group number per row, and how many groups there are."""
+    typed = type_of_row >= 0
+    key = _compact(np.where(typed, -1 - type_of_row, rows.size.astype(np.int64)))
+    parts = [rows.reason]
+    for column in codes:
+        # What a word looks like may differ between blocks that are alike.
+        coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)
+        coarse[typed] = ABSENT
+        parts.append(coarse)
+    values = int(key.max(initial=0)) + 1
+    for part in parts:
+        width = int(part.max(initial=0)) + 1
+        if values <= _TABLE * len(key) or values * width > _MOST_VALUES:
+            key = _compact(key)
+            values = int(key.max(initial=0)) + 1
+        key = key * width + part
+        values *= width
+    key = _compact(key)
+    return key, int(key.max(initial=-1)) + 1
+
+
+def _compact(values: model.Indexes) -> model.Indexes:
+    """Renumber values to 0, 1, 2 ... in their order, so that combined keys stay small."""
+    least = int(values.min(initial=0))
+    span = int(values.max(initial=0)) - least + 1
+    if span > _TABLE * len(values):
+        return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    place = values - least
+    there = np.zeros(span, bool)
+    there[place] = True
+    rank: model.Indexes = np.cumsum(there, dtype=np.int64) - 1
+    return rank[place]
+
+
+def _sums(values: model.Indexes, group_of_row: model.Indexes, count: int) -> model.Indexes:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, group_of_row, values)
+    return sums
+
+
+def _examples(
+    rows: Rows, contents: Mapping[int, bytes], group_of_row: model.Indexes, count: int
+) -> model.Indexes:
+    """Return the row that stands for each group: the lowest, of those with contents if any."""
+    by_address = np.argsort(rows.address)[::-1]
+    if contents:
+        known = np.isin(rows.position[by_address], np.array(list(contents), np.int64))
+        by_address = by_address[np.argsort(known, kind="stable")]
+    example = np.zeros(count, np.int64)
+    example[group_of_row[by_address]] = by_address  # the last one written stays
+    return example
+
+
+def _shapes(rows: Rows, group_of_row: model.Indexes, count: int) -> model.Indexes:
+    """Return the shape that more than half of the blocks of each group have, or none."""
+    shapes = len(containers.SHAPES)
+    known = rows.shape < shapes
+    votes = np.zeros(count * shapes, np.int64)
+    np.add.at(votes, group_of_row[known] * shapes + rows.shape[known], rows.count[known])
+    ballot = votes.reshape(count, shapes)
+    winner = ballot.argmax(axis=1) if count else np.empty(0, np.int64)
+    decided = 2 * ballot.max(axis=1, initial=0) > _sums(rows.count, group_of_row, count)
+    return np.where(decided, winner, model.UNKNOWN_SHAPE)
+
+
+def _per_group(values: model.Indexes, group_of_row: model.Indexes, count: int) -> model.Indexes:
+    """Return the value of each group, where all members agree on it."""
+    result = np.full(count, -1, np.int64)
+    result[group_of_row] = values
+    return result
+
+
+def _signatures(
+    codes: list[NDArray[np.int32]], group_of_row: model.Indexes, count: int, mixed: int
+) -> model.Indexes:
+    """Return one row per group: what each leading word is, `mixed` where members differ."""
+    rows = np.zeros((count, len(codes)), np.int64)
+    for i, column in enumerate(codes):
+        some = _per_group(column.astype(np.int64), group_of_row, count)
+        differs = np.zeros(count, bool)
+        differs[group_of_row[column != some[group_of_row]]] = True
+        rows[:, i] = np.where(differs, mixed, some)
+    return rows

@@ -1,0 +1,266 @@
+"""What hangs below groups of leaks, as one tree of kinds per group. Pure functions on columns.
+
+The way from a head down to a block is a list of kinds, which may be a million long and full of
+loops: list node, list node, ...; or A, B, A, B, ... Its loops are erased: where a kind comes again,
+everything since it came last is forgotten. What remains names the branch that the block is of.
+(Loop erasure: G. F. Lawler, "A self-avoiding random walk", Duke Math. J. 47, 1980.)
+
+Erasing from the top is quick. In a tree whose top is of kind K, the last K on the way to a block
+ends the first loop; without all blocks of kind K the tree falls into smaller ones, and so on.
+Each such step handles all trees of all groups at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reachscan.grouping.groups import Branch, Folding
+from reachscan.naming import containers
+from reachscan.recording import model
+
+DEPTH = 12
+"""Levels of a tree; what is deeper is counted but not told apart."""
+
+BLOCK = "block"
+"""The name of blocks of which only the size is known."""
+
+WORD = 8
+"""Bytes of a pointer."""
+
+_NONE = -1
+
+Column = model.Indexes
+Trees = list[tuple[Branch, ...]]
+
+
+def grow(leaks: model.Leaks, folding: Folding, groups: int, rows: int) -> Trees:
+    """Return the trees below the first groups, in their order, branches largest first.
+
+    Args:
+        leaks: all leaks.
+        folding: how their heads are grouped.
+        groups: how many groups are wanted.
+        rows: how many branches to show of each, the largest. What hangs below a branch and is not
+            shown is added up in one without a name; a single one is shown instead.
+    """
+    groups = min(groups, len(folding.example))
+    chosen = np.flatnonzero(folding.group_of_leak < groups)
+    direct = leaks.parent[chosen] == model.DIRECT
+    if direct.all():
+        return [()] * groups
+    kind, names = _kinds(leaks, folding, chosen)
+    heads = np.flatnonzero(direct)
+    # A head and what hangs below it are neighbours.
+    head = np.repeat(heads, np.diff(np.append(heads, len(chosen))))[~direct]
+    below = chosen[~direct]
+    branches = _Branches(groups)
+    branch = branches.sort_in(
+        kind[~direct],
+        _parents(leaks, below),
+        folding.group_of_leak[below].astype(np.int64),
+        kind[head],
+    )
+    totals = _Totals.of(branches, branch, leaks.size[below].astype(np.int64))
+    return _build(branches, totals, _select(branches, totals, rows), names)
+
+
+def _parents(leaks: model.Leaks, below: model.Indexes) -> Column:
+    """Return for some indirect leaks which of them is the parent, `_NONE` where that is a head."""
+    place = np.full(len(leaks.parent), _NONE, np.int64)
+    place[below] = np.arange(len(below))
+    parents: Column = place[leaks.parent[below]]
+    return parents
+
+
+def _kinds(
+    leaks: model.Leaks, folding: Folding, chosen: model.Indexes
+) -> tuple[Column, tuple[str, ...]]:
+    """Return the number of each chosen leak's kind, and what the kinds are called.
+
+    The kind is the C++ type, or else the shape, or else the size.
+    """
+    shape = leaks.shape[chosen].astype(np.int64)
+    kind = np.where((shape != model.UNKNOWN_SHAPE) & (shape < len(containers.SHAPES)), shape, _NONE)
+    if len(folding.vtables):
+        word = leaks.first_word[chosen]
+        at = np.minimum(np.searchsorted(folding.vtables, word), len(folding.vtables) - 1)
+        typed = (folding.vtables[at] == word) & (leaks.size[chosen] >= WORD)
+        kind[typed] = len(containers.SHAPES) + folding.type_of_vtable[at[typed]]
+    rest = kind == _NONE
+    sizes, number = np.unique(leaks.size[chosen][rest], return_inverse=True)
+    names = (*containers.SHAPES, *folding.types)
+    kind[rest] = len(names) + number.reshape(-1)
+    return kind, names + (BLOCK,) * len(sizes)
+
+
+class _Branches:
+    """Branches, found level by level: a branch comes after the one that it hangs below.
+
+    The first ones stand for the groups and have no blocks of their own. The last ones have no kind:
+    they hold what is too deep to be told apart.
+
+    Attributes:
+        parent, kind: one array per level, joined by `columns`.
+        deep_kinds: how many kinds each of the last ones holds.
+    """
+
+    def __init__(self, groups: int) -> None:
+        self.groups = groups
+        self.parent = [np.arange(groups)]
+        self.kind = [np.full(groups, _NONE)]
+        self.deep_kinds = np.empty(0, np.int64)
+
+    def sort_in(self, kind: Column, parent: Column, group: Column, head_kind: Column) -> Column:
+        """Return the branch of each block, given which other is its parent, or `_NONE`."""
+        branch = np.empty(len(kind), np.int64)
+        at = np.arange(len(kind))
+        # A block of its head's kind ends a loop, so that what is below it hangs below the group.
+        again = kind == head_kind
+        parent = np.where(again | ((parent >= 0) & again[parent]), _NONE, parent)
+        anchor = group
+        for _ in range(DEPTH):
+            if not len(at):
+                return branch
+            top = _tops(parent)
+            found = self._add(anchor, kind, parent < 0)[top]
+            same = kind == kind[top]
+            branch[at[same]] = found[same]
+            place = np.where(same, _NONE, np.cumsum(~same) - 1)
+            parent = np.where(parent < 0, _NONE, place[parent])[~same]
+            at, kind, anchor = at[~same], kind[~same], found[~same]
+        branch[at] = self._add_deep(anchor, kind)
+        return branch
+
+    def _add(self, anchor: Column, kind: Column, tops: model.Flags) -> Column:
+        """Add a branch for each kind of top below each anchor; return that of each top."""
+        width = int(kind.max()) + 1
+        keys, number = np.unique(anchor[tops] * width + kind[tops], return_inverse=True)
+        found = np.full(len(kind), _NONE, np.int64)
+        found[tops] = sum(map(len, self.kind)) + number.reshape(-1)
+        self.parent.append(keys // width)
+        self.kind.append(keys % width)
+        return found
+
+    def _add_deep(self, anchor: Column, kind: Column) -> Column:
+        """Add a branch without a kind below each anchor; return that of each block."""
+        anchors, number = np.unique(anchor, return_inverse=True)
+        number = number.reshape(-1)
+        width = int(kind.max(initial=0)) + 1
+        self.deep_kinds = np.bincount(np.unique(number * width + kind) // width)
+        first = sum(map(len, self.kind))
+        self.parent.append(anchors)
+        self.kind.append(np.full(len(anchors), _NONE))
+        return first + number
+
+    def columns(self) -> tuple[Column, Column]:
+        """Return parent and kind of all branches."""
+        return np.concatenate(self.parent), np.concatenate(self.kind)
+
+
+def _tops(parent: Column) -> Column:
+    """Return the topmost ancestor of each block; the steps double (pointer jumping)."""
+    above = np.where(parent < 0, np.arange(len(parent)), parent)
+    while True:
+        further = above[above]
+        if np.array_equal(further, above):
+            return above
+        above = further
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """What each branch holds: allocations, bytes and kinds; alone, and with everything below."""
+
+    own: tuple[Column, Column, Column]
+    whole: tuple[Column, Column, Column]
+    smallest: Column
+    largest: Column
+
+    @classmethod
+    def of(cls, branches: _Branches, branch: Column, size: Column) -> _Totals:
+        count = sum(map(len, branches.kind))
+        amount, largest = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        smallest = np.full(count, np.iinfo(np.int64).max)
+        np.add.at(amount, branch, size)
+        np.minimum.at(smallest, branch, size)
+        np.maximum.at(largest, branch, size)
+        kinds = np.ones(count, np.int64)
+        kinds[: branches.groups] = 0
+        kinds[count - len(branches.deep_kinds) :] = branches.deep_kinds
+        own = (np.bincount(branch, minlength=count).astype(np.int64), amount, kinds)
+        whole = tuple(_with_all_below(column, branches.parent) for column in own)
+        return cls(own, (whole[0], whole[1], whole[2]), smallest, largest)
+
+
+def _with_all_below(column: Column, levels: list[Column]) -> Column:
+    total: Column = column.copy()
+    end = len(total)
+    for parent in reversed(levels[1:]):
+        np.add.at(total, parent, total[end - len(parent) : end])
+        end -= len(parent)
+    return total
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Branches that are shown, parents first and otherwise largest first; and what is not.
+
+    Attributes:
+        hidden: allocations, bytes and kinds right below each branch that are not shown.
+    """
+
+    shown: Column
+    hidden: list[Column]
+
+
+def _select(branches: _Branches, totals: _Totals, rows: int) -> _Selection:
+    parent, kind = branches.columns()
+    groups = branches.groups
+    group = parent.copy()
+    first = groups
+    for level in branches.parent[1:]:
+        group[first : first + len(level)] = group[level]
+        first += len(level)
+    named = np.flatnonzero(kind != _NONE)
+    # Of equals, the one above comes first, since it was found first.
+    order = named[np.lexsort((named, -totals.whole[1][named], group[named]))]
+    rank = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    visible = np.zeros(len(kind), bool)
+    visible[:groups] = True
+    visible[order[rank < rows]] = True
+    hidden = [w - o for w, o in zip(totals.whole, totals.own, strict=True)]
+    _take_away(hidden, totals, parent, np.flatnonzero(visible)[groups:])
+    single = order[(rank >= rows) & visible[parent[order]] & (hidden[2][parent[order]] == 1)]
+    visible[single] = True
+    _take_away(hidden, totals, parent, single)
+    return _Selection(order[visible[order]], hidden)
+
+
+def _take_away(hidden: list[Column], totals: _Totals, parent: Column, shown: Column) -> None:
+    for column, whole in zip(hidden, totals.whole, strict=True):
+        np.subtract.at(column, parent[shown], whole[shown])
+
+
+def _build(
+    branches: _Branches, totals: _Totals, selection: _Selection, names: tuple[str, ...]
+) -> Trees:
+    parent, kind = branches.columns()
+    rows = selection.shown[::-1]  # what hangs below comes before what it hangs below
+    below: dict[int, list[Branch]] = {}
+
+    def close(branch: int, hidden: tuple[int, ...]) -> tuple[Branch, ...]:
+        found = below.pop(branch, [])[::-1]
+        if hidden[2]:
+            found.append(Branch(None, hidden[2], hidden[0], hidden[1], None, None, ()))
+        return tuple(found)
+
+    columns = (parent, kind, *totals.own[:2], totals.smallest, totals.largest, *selection.hidden)
+    table = zip(rows.tolist(), *(column[rows].tolist() for column in columns), strict=True)
+    for row, above, which, allocations, amount, smallest, largest, *hidden in table:
+        shown = close(row, tuple(hidden))
+        made = Branch(names[which], 1, allocations, amount, smallest, largest, shown)
+        below.setdefault(above, []).append(made)
+    rest = (column[: branches.groups].tolist() for column in selection.hidden)
+    return [close(group, hidden) for group, hidden in enumerate(zip(*rest, strict=True))]

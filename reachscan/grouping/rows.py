@@ -1,0 +1,90 @@
+"""What is grouped: a row for each direct leak, or for each kind of live blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan.recording import model
+
+KEY_WORDS = 4
+"""Leading words that decide which group a block belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Blocks in columns, the leading words row by row. Columns may share memory: do not write.
+
+    Attributes:
+        position: of each row in the stream: among all leaks, or among all kinds.
+        address, size: of a block (usable bytes); it stands for all that the row counts.
+        shape: what it looks like (`model.UNKNOWN_SHAPE`, ...).
+        reason: why it is only possibly leaked (`model.ONE_PAST_THE_END`, ...), or `model.DEFINITE`.
+        words: its leading words.
+        count, bytes: how many blocks, and their bytes together.
+        below, bytes_below: the same of what hangs below them.
+    """
+
+    position: model.Indexes
+    address: model.Addresses
+    size: model.Addresses
+    shape: NDArray[np.integer[Any]]
+    reason: NDArray[np.integer[Any]]
+    words: model.Addresses
+    count: model.Indexes
+    bytes: model.Indexes
+    below: model.Indexes
+    bytes_below: model.Indexes
+
+    @classmethod
+    def of(cls, recording: model.Recording) -> Rows:
+        """Return what a recording holds to be grouped: kinds of live blocks if it has any."""
+        if recording.kinds is not None:
+            return cls._of_kinds(recording.kinds)
+        return cls._of_leaks(recording.leaks)
+
+    @classmethod
+    def _of_kinds(cls, kinds: model.Kinds) -> Rows:
+        nothing = np.broadcast_to(np.int64(0), len(kinds.size))
+        return cls(
+            position=np.arange(len(kinds.size)),
+            address=kinds.example,
+            size=kinds.size,
+            shape=kinds.shape,
+            reason=nothing,
+            words=kinds.words,
+            count=kinds.count.astype(np.int64),
+            bytes=kinds.bytes.astype(np.int64),
+            below=nothing,
+            bytes_below=nothing,
+        )
+
+    @classmethod
+    def _of_leaks(cls, leaks: model.Leaks) -> Rows:
+        heads = leaks.heads
+        size = leaks.size[heads]
+        # A head and what hangs below it are neighbours in the stream.
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(leaks.size.view(np.int64))])
+        ends = np.append(heads[1:], len(leaks.size))
+        return cls(
+            position=heads,
+            address=leaks.address[heads],
+            size=size,
+            shape=leaks.shape[heads],
+            reason=leaks.reason[heads],
+            words=leaks.words,
+            count=np.broadcast_to(np.int64(1), len(heads)),
+            bytes=size.view(np.int64),
+            below=ends - heads - 1,
+            bytes_below=sums[ends] - sums[heads] - size.view(np.int64),
+        )
+
+    def key_columns(self) -> Iterable[model.Addresses]:
+        """Yield the leading words that decide, column by column; zero past the end of a block."""
+        for column in range(min(KEY_WORDS, self.words.shape[1])):
+            words = np.ascontiguousarray(self.words[:, column])
+            yield np.where(self.size >= 8 * (column + 1), words, np.uint64(0))

@@ -1,0 +1,157 @@
+"""What the leading words of blocks are: pointers to what, text, numbers. On columns throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan.grouping.rows import Rows
+from reachscan.naming import containers
+from reachscan.naming.memory_map import AddressSpace, Intervals
+from reachscan.recording import model
+
+SMALL = 1 << 16
+"""Words of smaller magnitude are shown as `int`."""
+
+# Codes of what a word can be. Those up to DATA only tell how a word is shown: for the key of a
+# group they are one class. Modules and named places follow from FIRST_PLACE on.
+ABSENT, ZERO, INT, TEXT, DATA, HEAP, LINK, FIRST_PLACE = range(8)
+MIXED = "\N{MIDDLE DOT}"
+_BASIC_LABELS = ("", "zero", "int", "text", "data", "heap", "link")
+
+_PRINTABLE = np.zeros(256, bool)
+_PRINTABLE[[9, 10, 13, *range(32, 127)]] = True
+
+Names = Mapping[int, model.Name]
+Mappings = NDArray[np.integer[Any]]
+
+
+class Words:
+    """The leading words of what is grouped, and what they point into; found once, for all who ask.
+
+    Attributes:
+        rows: what is grouped.
+        space: the mappings of the target.
+        mappings: for each column of words, the index of the mapping of each, -1 if it is in none.
+        to_name: the distinct words that deserve a symbol, ascending: pointers to code of a module,
+            and the first two words if they point to its data.
+    """
+
+    def __init__(self, recording: model.Recording) -> None:
+        self.rows = Rows.of(recording)
+        self.space = AddressSpace(recording.mappings, recording.modules)
+        self.mappings: list[NDArray[np.int32]] = []
+        found = [np.empty(0, np.uint64)]
+        for column, words in enumerate(self.rows.key_columns()):
+            mapping = self.space.mapping_at(words).astype(np.int32)  # half as large
+            self.mappings.append(mapping)
+            found.append(np.unique(words[_deserves_name(self.space, mapping, column)]))
+        self.to_name: model.Addresses = np.unique(np.concatenate(found))
+
+
+def types_by_vtable(
+    type_names: Mapping[int, str],
+) -> tuple[tuple[str, ...], model.Addresses, model.Indexes]:
+    """Return the type names; the vtables in order, and for each an index into the names."""
+    types = tuple(sorted(set(type_names.values())))
+    index = {name: i for i, name in enumerate(types)}
+    vtables = sorted(type_names)
+    which = [index[type_names[vtable]] for vtable in vtables]
+    return types, np.array(vtables, np.uint64), np.array(which, np.int64)
+
+
+def types_of(rows: Rows, vtables: model.Addresses, type_of_vtable: model.Indexes) -> model.Indexes:
+    """Return for each row an index into the type names, or -1."""
+    if not len(vtables) or not rows.words.shape[1]:
+        return np.full(len(rows.size), -1, np.int64)
+    first = next(iter(rows.key_columns()))
+    at = np.minimum(np.searchsorted(vtables, first), len(vtables) - 1)
+    return np.where(vtables[at] == first, type_of_vtable[at], -1)
+
+
+def _deserves_name(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
+    distinct = _stays_distinct(space, mapping, column)
+    # The first word of an object, or the second behind a counter, often says what it is.
+    if column <= 1:
+        distinct |= space.is_constant(mapping) | space.is_variable(mapping)
+    return distinct
+
+
+def _stays_distinct(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
+    """Return which words are told apart by their address if there is no symbol for it.
+
+    Objects that are alike begin with the same vtable, but they need not point to the same text.
+    """
+    code = space.is_code(mapping)
+    return code | space.is_constant(mapping) if column == 0 else code
+
+
+def classify(
+    recording: model.Recording, names: Names, of: Words
+) -> tuple[list[NDArray[np.int32]], tuple[str, ...]]:
+    """Return a code per leading word of each row, by column, and the codes' labels.
+
+    The last label is `MIXED`, which no word has of its own.
+    """
+    rows, space, named = of.rows, of.space, of.to_name
+    heap = Intervals(recording.regions.start, recording.regions.end)
+    place_names = [_place(int(address), names, space) for address in named]
+    labels = (*_BASIC_LABELS, *sorted({*place_names, *map(_file_name, space.modules)}), MIXED)
+    code_of = {label: code for code, label in enumerate(labels) if code >= FIRST_PLACE}
+    code_of_module = np.array([code_of[_file_name(m)] for m in space.modules] + [0], np.int32)
+    code_of_place = np.array([code_of[place] for place in place_names] + [0], np.int32)
+    has_symbol = np.array([int(address) in names for address in named] + [False])
+    columns: list[NDArray[np.int32]] = []
+    for column, (words, mapping) in enumerate(zip(rows.key_columns(), of.mappings, strict=True)):
+        codes = _plain_codes(words)
+        module = space.module_of[mapping]
+        codes = np.where(module >= 0, code_of_module[module], codes)
+        at = np.searchsorted(named, words)
+        exact = _deserves_name(space, mapping, column)
+        exact &= has_symbol[at] | _stays_distinct(space, mapping, column)
+        codes[exact] = code_of_place[at[exact]]
+        codes[heap.find(words) >= 0] = HEAP
+        # The ends of a list or tree differ from its middle in nothing but null or outside links.
+        codes[np.isin(rows.shape, containers.nodes_with_link(column))] = LINK
+        codes[rows.size < 8 * (column + 1)] = ABSENT
+        columns.append(codes)
+    return columns, labels
+
+
+def _plain_codes(words: model.Addresses) -> NDArray[np.int32]:
+    """Return what words look like that are taken for no pointer."""
+    codes = np.full(len(words), DATA, np.int32)
+    codes[_is_text(words)] = TEXT
+    codes[words + np.uint64(SMALL) < np.uint64(2 * SMALL)] = INT  # wraps: negative ones too
+    codes[words == 0] = ZERO
+    return codes
+
+
+def _is_text(words: model.Addresses) -> model.Flags:
+    """Return which words are printable ASCII, padded with zero bytes at their end at most."""
+    text = np.zeros(len(words), bool)
+    # Most words are no text: looking at one byte first leaves few to look at closely.
+    likely = np.flatnonzero(_PRINTABLE[(words & np.uint64(0xFF)).astype(np.uint8)])
+    raw = words[likely].astype("<u8").view(np.uint8).reshape(-1, 8)
+    printable = _PRINTABLE[raw]
+    clean = (printable | (raw == 0)).all(axis=1)
+    resumes = (~printable[:, :-1] & printable[:, 1:]).any(axis=1)
+    text[likely] = clean & ~resumes
+    return text
+
+
+def _place(address: int, names: Names, space: AddressSpace) -> str:
+    name = names.get(address)
+    if name is not None:
+        return f"{_file_name(name.module)}+{name.symbol}"
+    mapping = space.mapping_at(np.array([address], np.uint64))
+    module = space.modules[int(space.module_of[mapping][0])]
+    return f"{_file_name(module)}+{address - space.bases[module]:#x}"
+
+
+def _file_name(path: str) -> str:
+    return PurePosixPath(path).name

@@ -1,0 +1,127 @@
+"""What changed between two scans, key by key."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from reachscan import errors
+from reachscan.history.census import Census
+from reachscan.judgement import NOTHING, Tally
+from reachscan.recording import model
+
+
+class What(enum.Enum):
+    """What happened to a key."""
+
+    NEW = "new"
+    GROWN = "grown"
+    SHRUNK = "shrunk"
+    GONE = "gone"
+
+
+WORSE = (What.NEW, What.GROWN)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key that is not what it was."""
+
+    what: What
+    key: str
+    old: Tally
+    new: Tally
+
+    @property
+    def by(self) -> Tally:
+        """How much there is more of it; negative if it is less."""
+        return self.new - self.old
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from one scan to another.
+
+    Attributes:
+        changes: those that grew most first, those that shrank most last.
+        unchanged: keys that are as they were.
+        unclear: keys that only one side lists, while the other leaves groups out.
+        warnings: why the comparison may mislead.
+    """
+
+    old: Census
+    new: Census
+    changes: tuple[Change, ...]
+    unchanged: int
+    unclear: int
+    warnings: tuple[model.Warning, ...]
+
+    @property
+    def by(self) -> Tally:
+        """How much there is more in all; negative if it is less."""
+        return self.new.total - self.old.total
+
+    @property
+    def grew(self) -> bool:
+        """Something is new or grown; totals tell of what is not listed."""
+        hidden = self.unclear or self.old.unlisted or self.new.unlisted
+        listed = any(change.what in WORSE for change in self.changes)
+        return listed or bool(hidden and max(self.by) > 0)
+
+
+def compare(old: Census, new: Census) -> Comparison:
+    """Compare two scans of one program.
+
+    Raises:
+        ReportFileError: one is about leaks and the other about the heap.
+    """
+    if old.about != new.about:
+        raise errors.ReportFileError(
+            f"{old.source} is about {old.about} and {new.source} about {new.about}",
+            "compare two scans for leaks, or two of the heap",
+        )
+    changes: list[Change] = []
+    unchanged = unclear = 0
+    for key in old.tallies.keys() | new.tallies.keys():
+        before, now = old.tallies.get(key), new.tallies.get(key)
+        if (before is None and old.unlisted) or (now is None and new.unlisted):
+            unclear += 1
+        elif before == now:
+            unchanged += 1
+        else:
+            before, now = before or NOTHING, now or NOTHING
+            changes.append(Change(_what(before, now), key, before, now))
+    changes.sort(key=lambda change: (-change.by.bytes, -change.by.allocations, change.key))
+    return Comparison(old, new, tuple(changes), unchanged, unclear, tuple(_warnings(old, new)))
+
+
+def _what(old: Tally, new: Tally) -> What:
+    if old == NOTHING:
+        return What.NEW
+    if new == NOTHING:
+        return What.GONE
+    # More blocks of fewer bytes are growth too: whatever loses blocks goes on doing so.
+    return What.GROWN if max(new - old) > 0 else What.SHRUNK
+
+
+def _warnings(old: Census, new: Census) -> list[model.Warning]:
+    warnings: list[model.Warning] = []
+    if old.program != new.program:
+        message = f"these are different programs: {old.program} and {new.program}"
+        warnings.append(model.Warning("different-programs", message))
+    if old.method != new.method:
+        message = (
+            f"the scans were made in different ways ({old.method} and {new.method}), "
+            "which may account for some of the difference"
+        )
+        warnings.append(model.Warning("different-methods", message))
+    for census in (old, new):
+        if census.unlisted:
+            message = (
+                f"{census.source} leaves out {census.unlisted} of its groups, so that what the "
+                "other lists may be missing here for that reason alone; totals cover all. Make the "
+                "report with --all, or --limit "
+                f"{census.unlisted + len(census.tallies)}, or compare raw scans (--save)"
+            )
+            warnings.append(model.Warning("groups-left-out", message))
+    return warnings

@@ -1,0 +1,101 @@
+"""Decides which groups of a scan count: those that no rule suppresses and no baseline knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan.grouping import folding
+from reachscan.grouping.groups import Folding
+from reachscan.history import census, comparison
+from reachscan.history.census import Census
+from reachscan.history.suppressions import Groups, Suppression
+from reachscan.judgement import COUNTS, KNOWN, SUPPRESSED, Review, Rule, Tally
+from reachscan.recording import model
+from reachscan.result import ScanResult
+
+
+def review(
+    result: ScanResult, suppressions: Sequence[Suppression], baseline: Census | None = None
+) -> ScanResult:
+    """Return a scan with its groups judged, and those first that count.
+
+    A group that has grown counts as a whole: nobody can tell which of its blocks are the new ones.
+
+    Args:
+        result: the scan.
+        suppressions: the first one that applies to a group suppresses it.
+        baseline: what was leaked before, by kind.
+    """
+    folded = result.folding
+    rule = _rules(Groups(result.recording, folded), suppressions)
+    standing = np.where(rule >= 0, SUPPRESSED, COUNTS).astype(np.uint8)
+    before: dict[str, Tally] = {}
+    warnings = _stack_warning(suppressions)
+    if baseline is not None:
+        compared = comparison.compare(baseline, census.take(result, "this scan"))
+        worse = {c.key for c in compared.changes if c.what in comparison.WORSE}
+        keys = folding.keys(folded)
+        known = [key in baseline.tallies and key not in worse for key in keys]
+        standing[(standing == COUNTS) & np.array(known, bool)] = KNOWN
+        before = {key: baseline.tallies[key] for key in worse & baseline.tallies.keys()}
+        warnings += compared.warnings
+    order = np.argsort(standing, kind="stable")
+    judged = Review(
+        standing=standing[order],
+        rules=tuple(suppression.rule for suppression in suppressions),
+        rule=rule[order],
+        baseline=baseline.source if baseline else None,
+        before=before,
+        tallies=_tallies(folded, standing),
+    )
+    recording = result.recording._replace(warnings=result.recording.warnings + warnings)
+    folded = folding.reordered(folded, order)
+    return result._replace(recording=recording, folded=folded, review=judged)
+
+
+def by_rule(result: ScanResult) -> list[tuple[Rule, int, Tally]]:
+    """Return the rules that suppress something, how many groups, and how much."""
+    judged, folded = result.review, result.folding
+    if judged is None:
+        return []
+    found = []
+    for index in np.unique(judged.rule[judged.standing == SUPPRESSED]).tolist():
+        chosen = judged.rule == index
+        tally = _tally(folded, chosen)
+        found.append((judged.rules[index], int(chosen.sum()), tally))
+    return found
+
+
+def _rules(groups: Groups, suppressions: Sequence[Suppression]) -> model.Indexes:
+    """Return for each group the index of the suppression that applies, -1 if none does."""
+    rule = np.full(groups.count, -1, np.int64)
+    if groups.count:
+        for index, suppression in enumerate(suppressions):
+            rule[(rule < 0) & suppression.suppresses(groups)] = index
+    return rule
+
+
+def _stack_warning(suppressions: Sequence[Suppression]) -> tuple[model.Warning, ...]:
+    places = [s.rule.source for s in suppressions if s.needs_stack]
+    if not places:
+        return ()
+    message = (
+        f"`leak:` lines tell where blocks were allocated, which is not known here: {len(places)} "
+        f"of them (the first is {places[0]}) suppress nothing. Use type, key, signature, module, "
+        "symbol or size instead"
+    )
+    return (model.Warning("suppression-needs-stacks", message),)
+
+
+def _tallies(folded: Folding, standing: NDArray[np.uint8]) -> tuple[Tally, Tally, Tally]:
+    counts, known, suppressed = (_tally(folded, standing == which) for which in range(3))
+    return counts, known, suppressed
+
+
+def _tally(folded: Folding, chosen: model.Flags) -> Tally:
+    blocks = folded.allocations[chosen].sum() + folded.indirect_allocations[chosen].sum()
+    amount = folded.bytes[chosen].sum() + folded.indirect_bytes[chosen].sum()
+    return Tally(int(blocks), int(amount))

@@ -1,0 +1,242 @@
+"""Suppression files: kinds of leaks that somebody knows of and does not want to hear about.
+
+docs/suppressions.md describes the format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from reachscan import errors
+from reachscan.grouping import folding
+from reachscan.grouping.groups import Folding
+from reachscan.judgement import Rule
+from reachscan.naming.memory_map import AddressSpace
+from reachscan.naming.owners import plain_path
+from reachscan.recording import model
+
+DEFAULT = Path(__file__).with_name("default.supp")
+"""What runtimes leak once, by design."""
+
+LONGEST_TEXT = 64
+"""Bytes of a block that a scan always has."""
+
+_COMMENT = re.compile(r"(?:^|\s)#\s*(.*)")
+_SIZES = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
+_STACK = "leak"
+
+
+class Glob:
+    """A pattern with `*` and `?`; brackets are no wildcards, for types are full of them.
+
+    What lies between two stars is taken where it is found first: if any place will do, that one
+    will. So nothing is tried twice, however many stars there are.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        first, *others = pattern.split("*")
+        self._first = _without_stars(first)
+        self._middle = [_without_stars(part) for part in others[:-1]]
+        self._last = _without_stars(others[-1]) if others else None
+        self._length_of_last = len(others[-1]) if others else 0
+
+    def matches(self, text: str) -> bool:
+        """Tell whether it matches all of a text."""
+        if self._last is None:
+            return bool(self._first.fullmatch(text))
+        found = self._first.match(text)
+        for part in self._middle:
+            found = found and part.search(text, found.end())
+        begin = len(text) - self._length_of_last
+        return bool(found and found.end() <= begin and self._last.match(text, begin))
+
+
+def _without_stars(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join("." if c == "?" else re.escape(c) for c in pattern), re.DOTALL)
+
+
+class Groups:
+    """All groups of a scan, as rules look at them."""
+
+    def __init__(self, recording: model.Recording, folded: Folding) -> None:
+        self._folded = folded
+        self._leaks = recording.leaks
+        self._program = Path(recording.target.exe).name
+        self._paths = AddressSpace(recording.mappings, recording.modules).modules
+        self.count = len(folded.example)
+        self.sizes = folded.size
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The key of each group."""
+        return folding.keys(self._folded)
+
+    @cached_property
+    def signatures(self) -> list[str]:
+        """The signature of each group."""
+        return [folding.signature_of(self._folded, i) for i in range(self.count)]
+
+    def of_type(self, pattern: Glob) -> model.Flags:
+        """Return which groups have a type that matches."""
+        matching = [bool(pattern.matches(name)) for name in self._folded.types]
+        return np.array([*matching, False])[self._folded.type]  # -1, no type, is the last
+
+    def of_program(self, pattern: Glob) -> model.Flags:
+        """Return all groups, or none, by the file name of the program."""
+        return np.full(self.count, bool(pattern.matches(self._program)))
+
+    def beginning_with(self, text: bytes) -> model.Flags:
+        """Return which groups consist of blocks that all begin with a text."""
+        words = self._leaks.words.astype("<u8", copy=False)
+        begin = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)[:, : len(text)]
+        others = ~np.all(begin == np.frombuffer(text, np.uint8), axis=1)
+        found: model.Flags = (
+            np.bincount(self._folded.group_of_row[others], minlength=self.count) == 0
+        )
+        return found
+
+    def pointing_to(self, pattern: Glob, part: int) -> model.Flags:
+        """Return which groups have a leading word to a matching module (part 0) or symbol (1)."""
+        modules = {Path(plain_path(path)).name for path in self._paths}
+        places = [_split(place, modules)[part] for place in folding.places(self._folded)]
+        matching = np.array([bool(place and pattern.matches(place)) for place in places])
+        found: model.Flags = np.any(matching[self._folded.signature], axis=1)
+        return found
+
+
+def _split(place: str, modules: set[str]) -> tuple[str, str]:
+    """Return the module and the symbol of a place; either may hold a `+`."""
+    at = len(place)
+    while at > 0 and place[:at] not in modules:
+        at = place.rfind("+", 0, at)
+    return (place[:at], place[at + 1 :]) if at > 0 else ("", "")
+
+
+Condition = Callable[[Groups], model.Flags]
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """One line of a file: it suppresses the groups that fulfil all of its conditions."""
+
+    rule: Rule
+    conditions: tuple[Condition, ...]
+    needs_stack: bool = False
+
+    def suppresses(self, groups: Groups) -> model.Flags:
+        """Return which groups it suppresses."""
+        if self.needs_stack:
+            return np.zeros(groups.count, bool)
+        suppressed = np.ones(groups.count, bool)
+        for condition in self.conditions:
+            if suppressed.any():
+                suppressed &= condition(groups)
+        return suppressed
+
+
+def read(path: Path, name: str | None = None) -> list[Suppression]:
+    """Read a suppression file.
+
+    Args:
+        path: the file.
+        name: what reports call it, if not by its path.
+
+    Raises:
+        SuppressionFileError: it cannot be read, or a line makes no sense.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise errors.SuppressionFileError(f"cannot read {path}: {error.strerror}", "") from error
+    except UnicodeDecodeError as error:
+        raise errors.SuppressionFileError(f"{path} is no text in UTF-8", "") from error
+    return list(parse(text.split("\n"), name or str(path)))
+
+
+def parse(lines: Iterable[str], name: str) -> Iterable[Suppression]:
+    """Yield the suppressions of a file.
+
+    Args:
+        lines: of the file, without line ends.
+        name: of the file, for errors and reports.
+
+    Raises:
+        SuppressionFileError: a line makes no sense.
+    """
+    for number, line in enumerate(lines, 1):
+        comment = _COMMENT.search(line)
+        body = line[: comment.start()].strip() if comment else line.strip()
+        if body:
+            reason = comment[1].strip() if comment else ""
+            try:
+                yield _suppression(body, Rule(body, f"{name}:{number}", reason))
+            except _NonsenseError as error:
+                raise errors.SuppressionFileError(f"{name}:{number}: {error}") from error
+
+
+class _NonsenseError(Exception):
+    """A line that makes no sense; the text says why."""
+
+
+def _suppression(body: str, rule: Rule) -> Suppression:
+    if body.startswith(f"{_STACK}:"):
+        # A line of LeakSanitizer; there a semicolon or a comma is part of the pattern.
+        if not body.removeprefix(f"{_STACK}:").strip():
+            raise _NonsenseError("there is nothing to match after `leak:`")
+        return Suppression(rule, (), needs_stack=True)
+    return Suppression(rule, tuple(_condition(part.strip()) for part in body.split(";")))
+
+
+def _condition(text: str) -> Condition:
+    name, colon, pattern = (part.strip() for part in text.partition(":"))
+    if not colon:
+        raise _NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
+    if name == _STACK:
+        raise _NonsenseError("`leak:` has to be alone on its line")
+    if name not in (*_CONDITIONS, "size", "text"):
+        known = ", ".join((*_CONDITIONS, "size", "text", _STACK))
+        raise _NonsenseError(f"there is no condition `{name}`, only {known}")
+    if not pattern:
+        raise _NonsenseError(f"there is nothing to match after `{name}:`")
+    if name == "text":
+        return _text(pattern)
+    return _size(pattern) if name == "size" else _CONDITIONS[name](Glob(pattern))
+
+
+def _text(text: str) -> Condition:
+    begin = text.encode()
+    if len(begin) > LONGEST_TEXT:
+        raise _NonsenseError(
+            f"no more than the first {LONGEST_TEXT} bytes of a block are looked at"
+        )
+    return lambda groups: groups.beginning_with(begin)
+
+
+def _size(text: str) -> Condition:
+    sizes = _SIZES.fullmatch(text)
+    if not sizes:
+        raise _NonsenseError(f"`{text}` is no size in bytes, which looks like `64` or `64-128`")
+    low, high = int(sizes[1]), int(sizes[2] or sizes[1])
+    if low > high:
+        raise _NonsenseError(f"no size is from {low} to {high}")
+    return lambda groups: (groups.sizes >= low) & (groups.sizes <= high)
+
+
+def _any_of(texts: list[str], pattern: Glob) -> model.Flags:
+    return np.array([bool(pattern.matches(text)) for text in texts], bool)
+
+
+_CONDITIONS: dict[str, Callable[[Glob], Condition]] = {
+    "type": lambda pattern: lambda groups: groups.of_type(pattern),
+    "program": lambda pattern: lambda groups: groups.of_program(pattern),
+    "key": lambda pattern: lambda groups: _any_of(groups.keys, pattern),
+    "signature": lambda pattern: lambda groups: _any_of(groups.signatures, pattern),
+    "module": lambda pattern: lambda groups: groups.pointing_to(pattern, 0),
+    "symbol": lambda pattern: lambda groups: groups.pointing_to(pattern, 1),
+}

@@ -1,0 +1,1 @@
+"""From numbers to names: modules, symbols, types, and the places of words."""

@@ -1,0 +1,277 @@
+"""Reads untrusted files in a process of its own, which can be given up.
+
+A file can be made such that reading it takes for ever or takes all memory, and the file system
+below it may never answer. What such files tell is welcome, but nothing depends on it: the work gets
+so much memory and time, and ends early if it wants more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import math
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from reachscan.naming.untrusted_files import UnusableFileError
+
+MEMORY = 512 << 20
+"""Bytes that the work may take in addition to what this process has already."""
+
+ITEM_SECONDS = 10.0
+"""How long one item may take."""
+
+SECONDS = 60.0
+"""How long all of them may take."""
+
+ANSWERS = 64 << 20
+"""Bytes that all answers may have."""
+
+_LEAVE_SECONDS = 1.0
+"""A killed process gets that long to disappear: a file system that is mute can hold it for ever."""
+
+_PIECE = 1 << 16
+_LONGEST_REASON = 200
+_PR_SET_PDEATHSIG = 1
+_TERMINAL = {signal.SIGINT, signal.SIGTERM}
+
+Work = Callable[[str], Any]
+
+
+class Failed(NamedTuple):
+    """Why there is no answer for an item, and how many items after it were not even tried."""
+
+    reason: str
+    untried: int = 0
+
+
+def each(
+    items: Sequence[str], work: Work, seconds: float | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield each item with its answer, or with `Failed`, as soon as it is there.
+
+    Args:
+        items: what to work on, in this order.
+        work: returns the answer for an item, made of lists, dicts, texts and numbers; may raise
+            UnusableFileError. It runs in another process: what it changes is lost.
+        seconds: how long all of them may take, if not `SECONDS`.
+    """
+    end = time.monotonic() + (SECONDS if seconds is None else seconds)
+    room = ANSWERS
+    rest = list(items)
+    while rest:
+        done, reason = 0, "its reader ended too early"
+        try:
+            with _worker(rest, work) as source:
+                for line in _lines(source, end, room):
+                    room -= len(line)
+                    good, answer = json.loads(line)
+                    yield rest[done], answer if good else Failed(answer)
+                    done += 1
+        except _EndedEarlyError as error:
+            reason = str(error)
+        if done == len(rest):
+            return
+        item, rest = rest[done], rest[done + 1 :]
+        over = time.monotonic() >= end or room <= 0 or len(_held) >= _MOST_HELD
+        yield item, Failed(reason, len(rest) if over else 0)
+        if over:
+            return
+
+
+class _EndedEarlyError(Exception):
+    """The work was not done; the text says why."""
+
+
+class _Child:
+    def __init__(self, pid: int) -> None:
+        self.status: int | None = None
+        self._pid = pid
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long for its end; tell whether it came. `status` is what waitpid() said then."""
+        end = time.monotonic() + seconds
+        while self.status is None:
+            try:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+            except ChildProcessError:  # the caller has its children reaped by somebody else
+                self.status = 0
+                break
+            if pid:
+                self.status = status
+            elif time.monotonic() >= end:
+                return False
+            else:
+                time.sleep(0.001)
+        return True
+
+    def kill(self) -> None:
+        if self.status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+
+_held: list[_Child] = []
+"""Killed ones that could not go yet."""
+
+_MOST_HELD = 4
+"""If there are so many, there will be no more."""
+
+
+@contextmanager
+def _worker(items: Sequence[str], work: Work) -> Iterator[int]:
+    """Have a process work on the items; inside the block it sends a line for each.
+
+    Raises:
+        _EndedEarlyError: it could not be started, or was not well at its end.
+    """
+    _held[:] = [child for child in _held if not child.ends_within(0)]
+    if len(_held) >= _MOST_HELD:
+        raise _EndedEarlyError("earlier readers still wait for a file system that is mute")
+    source, sink = os.pipe()
+    try:
+        try:
+            child = _fork(sink, items, work)
+        finally:
+            os.close(sink)
+        try:
+            yield source
+            if child.ends_within(_LEAVE_SECONDS) and child.status:
+                raise _EndedEarlyError(_why(child.status))
+        finally:
+            child.kill()
+            if not child.ends_within(_LEAVE_SECONDS):
+                _held.append(child)
+    finally:
+        os.close(source)
+
+
+def _fork(sink: int, items: Sequence[str], work: Work) -> _Child:
+    parent = os.getpid()
+    # Until the child is on its own, a Ctrl-C must not unwind it through code of ours.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL)
+    try:
+        pid = os.fork()
+        if not pid:
+            _serve(sink, parent, items, work)
+        return _Child(pid)
+    except OSError as error:
+        raise _EndedEarlyError(f"no process can be made for it ({error.strerror})") from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _lines(source: int, end: float, room: int) -> Iterator[bytes]:
+    """Yield what a worker sends, line by line, until it has ended.
+
+    Args:
+        source: what to read from.
+        end: when it must have ended, on the clock `time.monotonic`.
+        room: bytes that it may send.
+
+    Raises:
+        _EndedEarlyError: it takes too long or says too much.
+    """
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    pending: list[bytes] = []
+    begun = time.monotonic()
+    while True:
+        left = min(end, begun + ITEM_SECONDS) - time.monotonic()
+        if not poll.poll(1000 * max(0.0, left)):
+            raise _EndedEarlyError("reading its file takes too long")
+        piece = os.read(source, _PIECE)
+        if not piece:
+            return
+        room -= len(piece)
+        if room < 0:
+            raise _EndedEarlyError(f"there is more than {ANSWERS >> 20} MiB to tell")
+        *whole, last = piece.split(b"\n")
+        for line in whole:
+            yield b"".join((*pending, line))
+            pending.clear()
+            begun = time.monotonic()
+        pending.append(last)
+
+
+def _why(status: int) -> str:
+    if not os.WIFSIGNALED(status):
+        return f"its reader ended with status {os.waitstatus_to_exitcode(status)}"
+    number = os.WTERMSIG(status)
+    if number == signal.SIGXCPU:
+        return "reading its file takes too long"
+    name = signal.Signals(number).name if number in list(signal.Signals) else str(number)
+    return f"its reader was killed ({name})"
+
+
+def _serve(sink: int, parent: int, items: Sequence[str], work: Work) -> NoReturn:
+    """Be the worker. Nothing of what the parent would do at its own end is done."""
+    status = 1
+    try:
+        sink = _leave_the_parents_things(sink)
+        _confine(parent)
+        for item in items:
+            _write_all(sink, _answered(work, item) + b"\n")
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _leave_the_parents_things(sink: int) -> int:
+    """Close all descriptors but one, which is returned; take no part in Ctrl-C."""
+    sink = fcntl.fcntl(sink, fcntl.F_DUPFD_CLOEXEC, 3)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
+    for link in Path("/proc/self/fd").iterdir():
+        if int(link.name) not in (0, 1, 2, sink):
+            with suppress(OSError):  # the one that the list was read through
+                os.close(int(link.name))
+    for number in _TERMINAL:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    return sink
+
+
+def _confine(parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + MEMORY)
+    _limit(resource.RLIMIT_CPU, math.ceil(SECONDS))
+    _limit(resource.RLIMIT_CORE, 0)
+    # Where memory runs out all the same, the target may be in the same control group.
+    with suppress(OSError):  # some containers do not let anyone write there
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _limit(which: int, most: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(which, (most, most))
+
+
+def _answered(work: Work, item: str) -> bytes:
+    try:
+        return json.dumps([True, work(item)]).encode()
+    except UnusableFileError as error:
+        reason = str(error)
+    except MemoryError:
+        reason = "reading its file takes too much memory"
+    except Exception as error:  # a reader that trips is told of, and costs its own names only
+        reason = f"reading its file failed: {type(error).__name__}: {error}"
+    return json.dumps([False, reason[:_LONGEST_REASON]]).encode()
+
+
+def _write_all(sink: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(sink, data) :]

@@ -1,0 +1,108 @@
+"""Finds the separate file in which a distribution keeps the symbols and types of a module.
+
+GDB documents where they lie ("Debugging Information in Separate Files"): by build id below
+/usr/lib/debug/.build-id, or under the name that the section .gnu_debuglink gives, beside the
+module, in .debug beside it, or in the same folder below /usr/lib/debug.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import PurePosixPath
+from typing import IO, NamedTuple
+
+from elftools.elf.elffile import ELFFile
+
+from reachscan.naming import elf_files
+from reachscan.naming.untrusted_files import Root, UnusableFileError, open_below
+
+DEBUG_FOLDER = PurePosixPath("usr/lib/debug")
+_CHUNK = 1 << 20
+_LARGEST_CHECKED = 1 << 30
+_LONGEST_LINK = 4096
+_LONGEST_BUILD_ID = 64
+
+
+class _Link(NamedTuple):
+    """What .gnu_debuglink says: the name of the debug file, and the CRC-32 of its bytes."""
+
+    name: str
+    checksum: int
+
+
+@contextmanager
+def opened(module: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELFFile | None]:
+    """Open the separate debug file of a module; None if there is none that belongs to it.
+
+    Args:
+        module: the module's own file.
+        path: of the module, as the process sees it.
+        roots: where to look, best first.
+    """
+    with ExitStack() as stack:
+        yield _find(module, path, roots, stack)
+
+
+def _find(module: ELFFile, path: str, roots: Sequence[Root], stack: ExitStack) -> ELFFile | None:
+    """Return the debug file; `stack` will close it."""
+    build_id, link = elf_files.build_id(module), _link(module)
+    names = [*_by_build_id(build_id), *(_by_link(link, path) if link else ())]
+    for name in names:
+        for root in roots:
+            try:
+                with ExitStack() as attempt:
+                    opener = partial(open_below, root, str(name))
+                    elf: ELFFile = attempt.enter_context(elf_files.opened(opener))
+                    if _belongs(elf, build_id, link):
+                        stack.enter_context(attempt.pop_all())
+                        return elf
+            except UnusableFileError:
+                continue  # mostly because there is none
+    return None
+
+
+def _link(module: ELFFile) -> _Link | None:
+    section = module.get_section_by_name(".gnu_debuglink")
+    if section is None or section.data_size > _LONGEST_LINK:
+        return None
+    name, _, rest = section.data().partition(b"\0")
+    text = name.decode("utf-8", "surrogateescape")
+    # The name is the module's word: it must not lead out of the folders that are looked at.
+    if text in ("", ".", "..") or "/" in text:
+        return None
+    return _Link(text, int.from_bytes(rest[-4:], "little"))
+
+
+def _by_build_id(build_id: bytes) -> Iterator[PurePosixPath]:
+    text = build_id.hex()
+    if 1 < len(build_id) <= _LONGEST_BUILD_ID:
+        yield DEBUG_FOLDER / ".build-id" / text[:2] / f"{text[2:]}.debug"
+
+
+def _by_link(link: _Link, path: str) -> Iterator[PurePosixPath]:
+    folder = PurePosixPath(path.lstrip("/")).parent
+    if ".." not in folder.parts:
+        yield folder / link.name
+        yield folder / ".debug" / link.name
+        yield DEBUG_FOLDER / folder / link.name
+
+
+def _belongs(debug: ELFFile, build_id: bytes, link: _Link | None) -> bool:
+    if build_id:
+        return elf_files.build_id(debug) == build_id
+    return link is not None and _checksum(debug.stream) == link.checksum
+
+
+def _checksum(file: IO[bytes]) -> int | None:
+    """Return the CRC-32 of a file; None if it is too large to find out."""
+    if file.seek(0, os.SEEK_END) > _LARGEST_CHECKED:
+        return None
+    file.seek(0)
+    found = 0
+    while chunk := file.read(_CHUNK):
+        found = zlib.crc32(chunk, found)
+    return found

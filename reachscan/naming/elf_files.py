@@ -1,0 +1,74 @@
+"""Reads ELF files that are not trusted: any may be damaged, hostile, or no file at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, NamedTuple
+
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection
+from elftools.elf.segments import NoteSegment
+
+from reachscan.naming.untrusted_files import UnusableFileError
+
+_PARSERS_OWN = (ELFError, DWARFError, ConstructError)
+_DAMAGE = (*_PARSERS_OWN, ValueError, KeyError, TypeError, IndexError, AttributeError)
+"""What the parsers raise when they trip over a damaged file, besides the two below."""
+
+
+@contextmanager
+def opened(open_file: Callable[[], BinaryIO]) -> Iterator[ELFFile]:
+    """Open an ELF file; whatever goes wrong while it is read inside the block has one name.
+
+    Args:
+        open_file: opens it, see `untrusted_files`.
+
+    Raises:
+        UnusableFileError: it cannot be opened, is damaged, or takes too much memory.
+    """
+    try:
+        with open_file() as file:
+            yield ELFFile(file)
+    except OSError as error:
+        raise UnusableFileError(error.strerror or "it cannot be read") from error
+    except MemoryError as error:
+        raise UnusableFileError("reading its file takes too much memory") from error
+    except (*_DAMAGE, OverflowError, RecursionError) as error:
+        raise UnusableFileError(f"its file is damaged ({type(error).__name__})") from error
+
+
+def build_id(elf: ELFFile) -> bytes:
+    """Return the build id of a file, empty if it has none."""
+    for part in _notes(elf):
+        if isinstance(part, NoteSegment | NoteSection):
+            for note in part.iter_notes():
+                if note["n_type"] == "NT_GNU_BUILD_ID":
+                    return bytes.fromhex(note["n_desc"])
+    return b""
+
+
+def _notes(elf: ELFFile) -> Iterator[object]:
+    """Yield where notes may be, first where they mostly are: looking at all parts takes long."""
+    yield elf.get_section_by_name(".note.gnu.build-id")
+    yield from elf.iter_segments("PT_NOTE")
+    yield from elf.iter_sections("SHT_NOTE")
+
+
+class Load(NamedTuple):
+    """A segment that is mapped: where it begins in the file, its bytes there and in memory."""
+
+    offset: int
+    file_size: int
+    address: int
+    memory_size: int
+
+
+def loads(elf: ELFFile) -> tuple[Load, ...]:
+    """Return the segments of a file that are mapped when it is loaded."""
+    return tuple(
+        Load(int(s["p_offset"]), int(s["p_filesz"]), int(s["p_vaddr"]), int(s["p_memsz"]))
+        for s in elf.iter_segments("PT_LOAD")
+    )

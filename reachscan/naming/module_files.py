@@ -1,0 +1,123 @@
+"""Finds the files of the modules that a process has mapped, and tells them from others.
+
+Files are looked up where the process sees them, and are trusted only if their build id is the one
+that the process has mapped. They may come from a container: nothing in them is trusted either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from elftools.elf.elffile import ELFFile
+
+from reachscan.capture import target
+from reachscan.naming import debug_files, elf_files
+from reachscan.naming.memory_map import AddressSpace
+from reachscan.naming.owners import plain_path
+from reachscan.naming.untrusted_files import Root, UnusableFileError, open_below, open_mapped
+from reachscan.recording import model
+
+_HERE = Path("/")
+_NOBODY = -1
+_MOST_LINKS = 4
+"""A file may be mapped in any number of pieces; that many are tried to get at it."""
+
+
+class ModuleFiles:
+    """The files of the modules of one recording.
+
+    Attributes:
+        space: the mappings of the target.
+        roots: root folders below which its files may lie, best first.
+    """
+
+    def __init__(self, recording: model.Recording, *, live: bool) -> None:
+        """Prepare; `live` says that the process still exists, so that files are those it sees."""
+        self.space = AddressSpace(recording.mappings, recording.modules)
+        self.roots = _roots(recording.target.pid) if live else (_own_root(),)
+        self._pid = recording.target.pid
+        self._live = live
+        # The first of several with one path counts.
+        self._build_ids = {plain_path(m.path): m.build_id for m in reversed(recording.modules)}
+        self._mapped: dict[str, list[model.Mapping]] = defaultdict(list)
+        for mapping in recording.mappings:
+            self._mapped[plain_path(mapping.path)].append(mapping)
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[ELFFile]:
+        """Open the file of a module, if it is the one that the process has mapped.
+
+        Args:
+            path: of the module, as the process sees it.
+
+        Raises:
+            UnusableFileError: there is no such file, it is another one, or damaged.
+        """
+        with ExitStack() as stack:
+            yield self._first_trusted(path, stack)
+
+    @contextmanager
+    def opened_with_debug_file(self, path: str) -> Iterator[tuple[ELFFile, ELFFile | None]]:
+        """Open the file of a module, and the separate one with its debug information if any.
+
+        Raises:
+            UnusableFileError: as `opened`.
+        """
+        with self.opened(path) as elf, debug_files.opened(elf, path, self.roots) as debug:
+            yield elf, debug
+
+    def _first_trusted(self, path: str, stack: ExitStack) -> ELFFile:
+        """Return the first file that is the one that was mapped; `stack` will close it."""
+        reasons = []
+        for open_file in self._candidates(path):
+            try:
+                with ExitStack() as attempt:
+                    elf: ELFFile = attempt.enter_context(elf_files.opened(open_file))
+                    self._compare(elf, path)
+                    stack.enter_context(attempt.pop_all())
+                    return elf
+            except UnusableFileError as error:
+                reasons.append(str(error))
+        raise UnusableFileError(reasons[-1] if reasons else "it has no file")
+
+    def _candidates(self, path: str) -> Iterator[Callable[[], BinaryIO]]:
+        """Yield ways to open the file behind a module, best first."""
+        if not path.startswith("/"):
+            return
+        if self._live:
+            # Where the privilege is there, no path can mislead this way.
+            for m in self._mapped[path][:_MOST_LINKS]:
+                yield partial(open_mapped, self._pid, m.start, m.end)
+        yield partial(open_below, self.roots[0], path)
+
+    def _compare(self, elf: ELFFile, path: str) -> None:
+        """Refuse a file that is not the one that was mapped."""
+        build_id = self._build_ids.get(path, b"")
+        if not build_id and not self._live:
+            raise UnusableFileError("it has no build id to recognise its file by")
+        if build_id:
+            is_it = elf_files.build_id(elf) == build_id
+        else:
+            inode = os.fstat(elf.stream.fileno()).st_ino
+            is_it = inode in {m.inode for m in self._mapped[path]}
+        if not is_it:
+            raise UnusableFileError("the file on disk is not the one that was mapped")
+
+
+def _own_root() -> Root:
+    # A saved scan comes from anywhere: our own rights are not its.
+    return Root(_HERE, os.geteuid() or _NOBODY)
+
+
+def _roots(pid: int) -> tuple[Root, ...]:
+    try:
+        user = target.user(pid)
+    except (OSError, KeyError):
+        user = _NOBODY  # the process is gone, and so is its root folder
+    return Root(Path(f"/proc/{pid}/root"), user), Root(_HERE, user)

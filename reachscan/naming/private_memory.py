@@ -1,0 +1,150 @@
+"""How much of the target's private memory its heaps are, and what the rest is.
+
+Counted are the pages of private writable mappings that the program has written to, but for short
+gaps between them. Without numpy: a scan that finds nothing does not load it.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from reachscan.naming.owners import owners_of
+from reachscan.recording import model
+from reachscan.wording import size
+
+ANONYMOUS, STACK, MODULE, FILE = "anonymous", "stack", "module", "file"
+
+WARNING = "memory-outside-heap"
+
+_REGION = struct.Struct("<QQII")
+_MOST_LARGEST = 3
+_NOTEWORTHY = 16 << 20
+_TINY = 4
+"""Anonymous memory of `_NOTEWORTHY` bytes, and so many times as much as the heap, is a warning."""
+
+
+class Part(NamedTuple):
+    """What a mapping holds besides heap; `bytes` of [start, end) were written to."""
+
+    start: int
+    end: int
+    kind: str
+    bytes: int
+
+
+class PrivateMemory(NamedTuple):
+    """Bytes of private memory.
+
+    Attributes:
+        heap: what the heaps that were understood consist of.
+        rest: what else there is, by kind.
+        largest: of the rest, the largest first.
+    """
+
+    heap: int
+    rest: dict[str, int]
+    largest: tuple[Part, ...]
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.heap + sum(self.rest.values())
+
+    @property
+    def hides_heaps(self) -> bool:
+        """Whether so much of it is anonymous that another allocator probably has it."""
+        return self.rest[ANONYMOUS] >= max(_NOTEWORTHY, _TINY * self.heap)
+
+
+def heap_owner(recording: model.Recording) -> str:
+    """Return whose heap it is: `glibc's heap`, `the heap` if no allocator is known."""
+    names = dict.fromkeys(heap.allocator.split()[0] for heap in recording.heaps if heap.allocator)
+    return f"{', '.join(names)}'s heap" if names else "the heap"
+
+
+def warning(recording: model.Recording, memory: PrivateMemory) -> model.Warning:
+    """Return what is to be said if `memory` hides heaps."""
+    return model.Warning(
+        WARNING,
+        f"{heap_owner(recording)} is {size(memory.heap)}, but {size(memory.rest[ANONYMOUS])} of "
+        "anonymous memory belong to no heap that is understood: what another allocator has handed "
+        "out there is searched for pointers, but its leaks are not found",
+    )
+
+
+def private_memory(recording: model.Recording) -> PrivateMemory | None:
+    """Return what the private memory of a process is, None if the recording does not tell."""
+    if recording.absent is None:
+        return None
+    parts, heap = [], 0
+    for mapping, kind, in_heap, written in _measured(recording, recording.absent):
+        heap += in_heap
+        parts.append(Part(mapping.start, mapping.end, kind, written - in_heap))
+    rest = {
+        kind: sum(part.bytes for part in parts if part.kind == kind)
+        for kind in (ANONYMOUS, STACK, MODULE, FILE)
+    }
+    largest = sorted((p for p in parts if p.bytes), key=lambda part: -part.bytes)
+    return PrivateMemory(heap, rest, tuple(largest[:_MOST_LARGEST]))
+
+
+def _measured(
+    recording: model.Recording, absent: Sequence[tuple[int, int]]
+) -> Iterator[tuple[model.Mapping, str, int, int]]:
+    """Yield each private writable mapping, its kind, and its bytes: of heaps, and in all."""
+    holes, stack_words = _Holes(absent), _stack_words(recording)
+    regions = sorted((r[0], r[1]) for r in _REGION.iter_unpack(recording.region_rows))
+    first = 0
+    for mapping, owner in zip(
+        recording.mappings, owners_of(recording.mappings, recording.modules), strict=True
+    ):
+        if mapping.permissions & (model.WRITE | model.SHARED) != model.WRITE:
+            continue
+        while first < len(regions) and regions[first][1] <= mapping.start:
+            first += 1
+        in_heap, at = 0, first
+        while at < len(regions) and regions[at][0] < mapping.end:
+            start, end = regions[at]
+            in_heap += holes.written(max(start, mapping.start), min(end, mapping.end))
+            at += 1
+        kind = MODULE if owner else _kind(mapping, stack_words)
+        yield mapping, kind, in_heap, holes.written(mapping.start, mapping.end)
+
+
+def _stack_words(recording: model.Recording) -> list[int]:
+    """Return one address at least in the stack of each thread, ascending."""
+    words = [t.stack_pointer for t in recording.threads]
+    # The descriptor of a thread is on top of its stack, but for that of the first one.
+    words += [t.thread_pointer for t in recording.threads if t.tid != recording.target.pid]
+    return sorted(words)
+
+
+def _kind(mapping: model.Mapping, stack_words: Sequence[int]) -> str:
+    if mapping.path.startswith("/"):
+        return FILE
+    holds_stack = bisect_left(stack_words, mapping.start) < bisect_left(stack_words, mapping.end)
+    return STACK if holds_stack or mapping.path == "[stack]" else ANONYMOUS
+
+
+class _Holes:
+    """Where nothing was ever written."""
+
+    def __init__(self, absent: Sequence[tuple[int, int]]) -> None:
+        self._absent = sorted(absent)
+        self._starts = [start for start, _ in self._absent]
+        self._sums = list(accumulate((end - start for start, end in self._absent), initial=0))
+
+    def written(self, start: int, end: int) -> int:
+        """Return how many bytes of [start, end) are in no hole."""
+        return end - start - (self._before(end) - self._before(start))
+
+    def _before(self, address: int) -> int:
+        at = bisect_right(self._starts, address)
+        if not at:
+            return 0
+        start, end = self._absent[at - 1]
+        return self._sums[at - 1] + min(address, end) - start

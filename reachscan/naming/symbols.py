@@ -1,0 +1,217 @@
+"""Names addresses: module, symbol and offset, from the symbol tables of the mapped files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from numpy.typing import NDArray
+
+from reachscan.naming import confined, debug_files, demangle, elf_files
+from reachscan.naming.elf_files import Load
+from reachscan.naming.module_files import ModuleFiles
+from reachscan.naming.untrusted_files import Root, UnusableFileError
+from reachscan.recording import model
+
+_SYMBOL = np.dtype(
+    [
+        ("name", "<u4"),
+        ("info", "u1"),
+        ("other", "u1"),
+        ("section", "<u2"),
+        ("value", "<u8"),
+        ("size", "<u8"),
+    ]
+)
+Rows = NDArray[np.void]
+
+_OBJECT, _FUNCTION, _THREAD_LOCAL, _INDIRECT = 1, 2, 6, 10
+ADDRESSES, THREAD_LOCALS = (_OBJECT, _FUNCTION, _INDIRECT), (_THREAD_LOCAL,)
+"""Types of the symbols whose values are addresses, or offsets into thread-local storage."""
+
+NOWHERE = np.uint64(2**64 - 1)
+"""The value of what no symbol can have."""
+MOST_WARNINGS = 10
+"""Modules without symbols that are named one by one."""
+
+LONGEST = 4096
+"""Names beyond so many bytes are left out: nobody reads them, and blocks would be told by them."""
+
+_PREFERENCE = np.array([2, 0, 1, *[3] * 13])  # by binding: global names before weak and local ones
+
+
+@dataclass(frozen=True)
+class Named:
+    """Outcome of naming addresses: the names found, and what to tell about those that were not."""
+
+    names: dict[int, model.Name]
+    warnings: tuple[model.Warning, ...]
+
+
+def name_addresses(recording: model.Recording, addresses: model.Addresses, *, live: bool) -> Named:
+    """Name addresses inside modules of a recording.
+
+    Args:
+        recording: the decoded stream; says what was mapped where.
+        addresses: ascending.
+        live: the process still exists, so that files are looked up as it sees them.
+    """
+    files = ModuleFiles(recording, live=live)
+    at = files.space.mapping_at(addresses)
+    inside = _by_module(files, at)
+
+    def read(path: str) -> list[tuple[int, str, int]]:
+        return list(_names(files, path, addresses[inside[path]], at[inside[path]]))
+
+    names: dict[int, model.Name] = {}
+    warnings: list[model.Warning] = []
+    for path, found in confined.each(list(inside), read):
+        if isinstance(found, confined.Failed):
+            warnings.append(_warning(path, found))
+            continue
+        names.update({a: model.Name(path, symbol, offset) for a, symbol, offset in found})
+    return Named(names, _bounded(warnings))
+
+
+def _by_module(files: ModuleFiles, at: model.Indexes) -> dict[str, model.Indexes]:
+    """Return which addresses lie in which module that may have a file, by its path.
+
+    Args:
+        files: of the modules.
+        at: the mapping of each address, -1 if it is in none.
+    """
+    module = files.space.module_of[at]
+    order = np.argsort(module, kind="stable")
+    numbers, starts = np.unique(module[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    paths = [files.space.modules[number] if number >= 0 else "" for number in numbers]
+    return {p: part for p, part in zip(paths, parts, strict=True) if p.startswith("/")}
+
+
+def _names(
+    files: ModuleFiles, path: str, addresses: model.Addresses, at: model.Indexes
+) -> Iterator[tuple[int, str, int]]:
+    """Yield addresses of one module, their symbols, and how far into these they are; best last."""
+    with files.opened(path) as elf:
+        loads = elf_files.loads(elf)
+        found = tables(elf, path, files.roots)
+    for mapping in np.unique(at):
+        here = addresses[at == mapping]
+        values = _values(here, files.space.file_offset(int(mapping)), loads)
+        for table in found:
+            yield from table.names(here, values)
+
+
+def _warning(path: str, failed: confined.Failed) -> model.Warning:
+    more = f" and {failed.untried} more modules" if failed.untried else ""
+    return model.Warning("no-symbols", f"no symbols for {path}{more}: {failed.reason}")
+
+
+def _bounded(warnings: Sequence[model.Warning]) -> tuple[model.Warning, ...]:
+    if len(warnings) <= MOST_WARNINGS:
+        return tuple(warnings)
+    more = f"no symbols for {len(warnings) - MOST_WARNINGS} more modules"
+    return (*warnings[:MOST_WARNINGS], model.Warning("no-symbols", more))
+
+
+def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load]) -> model.Addresses:
+    """Return what addresses of one mapping are in the file's own numbering, or `NOWHERE`.
+
+    Args:
+        addresses: of the target.
+        file_offset: what to add to an address to get its place in the file.
+        loads: the segments of the file.
+    """
+    offsets = addresses + np.uint64(file_offset % (1 << 64))
+    values = np.full(len(offsets), NOWHERE)
+    # What lies behind the end of a segment in the file may be the next segment, or its own .bss.
+    for behind in (True, False):
+        for load in loads:
+            size = load.memory_size if behind else load.file_size
+            inside = (offsets >= load.offset) & (offsets < load.offset + size)
+            values[inside] = offsets[inside] - np.uint64(load.offset) + np.uint64(load.address)
+    return values
+
+
+def tables(
+    elf: ELFFile, path: str, where: Sequence[Root], kinds: Sequence[int] = ADDRESSES
+) -> list[SymbolTable]:
+    """Return the symbol tables of a module, the best last.
+
+    Args:
+        elf: the module's own file.
+        path: of the module, as the process sees it.
+        where: root folders to look for its debug file in, best first.
+        kinds: types of the symbols that are wanted.
+
+    Raises:
+        UnusableFileError: the file is damaged.
+    """
+    found = _tables(elf, ".dynsym", kinds)
+    complete = _tables(elf, ".symtab", kinds)
+    if complete:
+        return found + complete
+    try:
+        with debug_files.opened(elf, path, where) as debug:
+            return found + (_tables(debug, ".symtab", kinds) if debug else [])
+    except UnusableFileError:
+        return found  # the names that programs are linked by are better than none
+
+
+def _tables(elf: ELFFile, section: str, kinds: Sequence[int]) -> list[SymbolTable]:
+    found = elf.get_section_by_name(section)
+    return [SymbolTable(found, kinds)] if isinstance(found, SymbolTableSection) else []
+
+
+class SymbolTable:
+    """Symbols of one ELF file, sorted by value."""
+
+    def __init__(self, section: SymbolTableSection, kinds: Sequence[int]) -> None:
+        raw = section.data()
+        rows = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
+        self._symbols = _usable(rows, kinds)
+        self._strings = section.stringtable.data()
+        self._starts = np.ascontiguousarray(self._symbols["value"])
+        self._ends = self._starts + self._symbols["size"]
+
+    def names(
+        self, addresses: model.Addresses, values: model.Addresses
+    ) -> Iterator[tuple[int, str, int]]:
+        """Yield addresses inside a symbol, what it is called, and how far into it they are.
+
+        Args:
+            addresses: what to call them by.
+            values: where they are in the numbering of the symbols, one per address.
+        """
+        index = np.searchsorted(self._starts, values, side="right") - 1
+        for address, value, i in zip(addresses, values, index, strict=True):
+            if i >= 0 and value < self._ends[i]:
+                symbol = demangle.symbol_name(self._text(int(self._symbols["name"][i])))
+                if symbol:
+                    yield int(address), symbol, int(value - self._starts[i])
+
+    def _text(self, at: int) -> str:
+        """Return the string at an offset; none if it has no end, or too late."""
+        end = self._strings.find(b"\0", at, at + LONGEST)
+        text = self._strings[at : max(at, end)].decode("utf-8", "backslashreplace")
+        return text.partition("@")[0]  # behind it is the version of the library that has it
+
+
+def _usable(rows: Rows, kinds: Sequence[int]) -> Rows:
+    """Return defined symbols of some types by value, the preferred one of aliases only."""
+    kind, binding = rows["info"] & 15, rows["info"] >> 4
+    wanted = np.isin(kind, kinds) & (rows["section"] != 0)
+    rows, binding = rows[wanted], binding[wanted]
+    order = np.lexsort((rows["name"], _PREFERENCE[binding], rows["value"]))
+    rows = rows[order]
+    first = np.ones(len(rows), bool)
+    first[1:] = rows["value"][1:] != rows["value"][:-1]
+    rows = rows[first].copy()
+    # Hand-written assembly gives no size: such a symbol reaches up to the next one.
+    following = np.append(rows["value"][1:], rows["value"][-1:])
+    unsized = rows["size"] == 0
+    rows["size"][unsized] = (following - rows["value"])[unsized]
+    return rows

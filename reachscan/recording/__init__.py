@@ -1,0 +1,1 @@
+"""What a scan is written as: bytes to facts, and back."""

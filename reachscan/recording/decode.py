@@ -1,0 +1,189 @@
+"""Puts the records of one stream together into a recording, and checks that they add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from reachscan import errors
+from reachscan.recording import model, wire
+
+if TYPE_CHECKING:
+    from reachscan.recording.columns import Columns
+
+Progressed = Callable[[model.Progress], None]
+
+
+def decode(source: Iterable[wire.Frame], on_progress: Progressed | None = None) -> model.Recording:
+    """Turn the records of one complete stream into a recording.
+
+    Args:
+        source: what `wire.frames` yields.
+        on_progress: called for each progress record.
+
+    Raises:
+        StreamError: a record is damaged or missing, or the totals do not add up.
+        ReachscanError: the stream ends with a failure record; the class depends on its code.
+    """
+    decoder = _Decoder(on_progress)
+    for frame in source:
+        decoder.feed(frame)
+    return decoder.finish()
+
+
+class _Decoder:
+    def __init__(self, on_progress: Progressed | None) -> None:
+        self._on_progress = on_progress
+        self._single: dict[int, Any] = {}
+        self._rows: dict[int, list[Any]] = {kind: [] for kind in wire.RECORDS}
+        self._regions: list[bytes] = []
+        self._columns: Columns | None = None
+
+    def feed(self, frame: wire.Frame) -> None:
+        if frame.type in wire.MOST_ROWS:
+            self._count_rows(frame)
+        if frame.type == wire.REGIONS:
+            self._regions.append(wire.parse_regions(frame))
+        elif frame.type in wire.RECORDS:
+            self._feed_small(frame.type, wire.parse(frame))
+        elif frame.type in wire.COLUMNS:
+            self._bulk().add(frame)
+
+    def _count_rows(self, frame: wire.Frame) -> None:
+        """Refuse too many rows before they are read."""
+        (count,) = wire.parse_counts(frame, 1)
+        if len(self._rows[frame.type]) + count > wire.MOST_ROWS[frame.type]:
+            raise errors.StreamError(
+                f"the stream is damaged: it has too many rows of type {frame.type}"
+            )
+
+    def _bulk(self) -> Columns:
+        """Return what collects columns; it takes numpy, which most scans do without."""
+        if self._columns is None:
+            from reachscan.recording.columns import Columns
+
+            self._columns = Columns()
+        return self._columns
+
+    def _feed_small(self, kind: int, body: Any) -> None:
+        if kind == wire.PROGRESS:
+            if self._on_progress:
+                phase = wire.PHASES.get(body.phase, f"phase {body.phase}")
+                self._on_progress(model.Progress(phase, body.done, body.total))
+        elif kind == wire.FAILURE:
+            raise errors.failure(
+                body.code,
+                body.sentence,
+                step=body.step_name,
+                number=body.errno,
+                tid=body.tid,
+                address=body.address,
+            )
+        elif kind in wire.ONCE and kind in self._single:
+            raise errors.StreamError(f"the stream is damaged: it has two records of type {kind}")
+        elif isinstance(body, list):
+            self._single[kind] = True
+            self._rows[kind].extend(body)
+        elif kind in (wire.HEAP, wire.WARNING):
+            self._rows[kind].append(body)
+        else:
+            self._single[kind] = body
+
+    def finish(self) -> model.Recording:
+        for kind, what in ((wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot")):
+            if kind not in self._single:
+                raise errors.StreamError(f"the stream is damaged: it has no {what} record")
+        leaks = self._columns.leaks(self._rows[wire.DOUBTS]) if self._columns else None
+        totals = model.Totals(**self._single[wire.FINAL])
+        _check_totals(leaks, totals)
+        rows = self._rows
+        kinds = self._columns.kinds(totals) if self._columns else None
+        target, snapshot = self._single[wire.TARGET], self._single[wire.SNAPSHOT]
+        return model.Recording(
+            target=model.Target(**{**target, "command": tuple(target.command)}),
+            mappings=tuple(model.Mapping(*row) for row in rows[wire.MAPPINGS]),
+            modules=tuple(model.Module(*row) for row in rows[wire.MODULES]),
+            threads=tuple(model.Thread(*row) for row in rows[wire.THREADS]),
+            snapshot=model.Snapshot(
+                **{**snapshot, "phases": tuple((p.phase, p.ns) for p in snapshot.phases)}
+            ),
+            heaps=tuple(model.Heap(**row) for row in rows[wire.HEAP]),
+            region_rows=b"".join(self._regions),
+            some_leaks=leaks,
+            types=self._types(),
+            warnings=tuple(model.Warning(**row) for row in rows[wire.WARNING]),
+            names=self._names(),
+            contents=_contents(rows[wire.CONTENTS], totals),
+            totals=totals,
+            kinds=kinds,
+            block=self._block(),
+            references=tuple(model.Reference(*row) for row in rows[wire.REFERENCES]),
+            chain=tuple(model.Reference(*row) for row in rows[wire.CHAIN]),
+            sightings=tuple(_sighting(*row) for row in rows[wire.SIGHTINGS]),
+            confirmation=self._confirmation(),
+            word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
+            absent=self._absent(),
+        )
+
+    def _names(self) -> dict[int, model.Name] | None:
+        if wire.NAMES not in self._single:
+            return None
+        rows = self._rows[wire.NAMES]
+        return {row.address: model.Name(row.module, row.symbol, row.offset) for row in rows}
+
+    def _types(self) -> dict[int, str]:
+        types = {row.vtable: row.name for row in self._rows[wire.TYPES]}
+        if any(len(name) > wire.LONGEST_TYPE for name in types.values()):
+            raise errors.StreamError("the stream is damaged: the name of a type is too long")
+        return types
+
+    def _block(self) -> model.Block | None:
+        block = self._single.get(wire.BLOCK)
+        return None if block is None else model.Block(**block)
+
+    def _absent(self) -> tuple[tuple[int, int], ...] | None:
+        if wire.ABSENT not in self._single:
+            return None
+        return tuple((row.start, row.end) for row in self._rows[wire.ABSENT])
+
+    def _confirmation(self) -> model.Confirmation | None:
+        body = self._single.get(wire.CONFIRMATION)
+        if body is None:
+            return None
+        return model.Confirmation(
+            body.every_ns, tuple(body.pauses_ns), tuple(body.vanished), tuple(body.recent)
+        )
+
+
+def _sighting(form: int, about: int, *word: int) -> model.Sighting:
+    if form not in model.REASONS:
+        raise errors.StreamError("the stream is damaged: a word is in an unknown form")
+    return model.Sighting(form, about, model.Reference(*word))
+
+
+def _check_totals(leaks: model.Leaks | None, totals: model.Totals) -> None:
+    if totals.leaked > totals.allocations or totals.leaked_bytes > totals.bytes:
+        raise errors.StreamError(
+            f"the stream is damaged: it states {totals.leaked} leaks of {totals.leaked_bytes} "
+            f"bytes in a heap of {totals.allocations} blocks and {totals.bytes} bytes"
+        )
+    found = (0, 0, 0, 0)
+    if leaks:
+        direct = leaks.size[leaks.heads]
+        found = (len(leaks.size), int(leaks.size.sum()), len(direct), int(direct.sum()))
+    stated = (totals.leaked, totals.leaked_bytes, totals.direct, totals.direct_bytes)
+    if found != stated:
+        raise errors.StreamError(
+            f"the stream is damaged: it holds {found[0]} leaks of {found[1]} bytes "
+            f"but states {stated[0]} of {stated[1]} bytes"
+            if found[:2] != stated[:2]
+            else f"the stream is damaged: it holds {found[2]} direct leaks of {found[3]} bytes "
+            f"but states {stated[2]} of {stated[3]} bytes"
+        )
+
+
+def _contents(rows: list[Any], totals: model.Totals) -> dict[int, bytes]:
+    contents = {row.leak: row.bytes for row in rows}
+    if contents and max(contents) >= totals.leaked:
+        raise errors.StreamError("the stream is damaged: contents of a leak that it does not hold")
+    return contents

@@ -1,0 +1,161 @@
+"""Writes files that appear whole or not at all, and keeps raw streams in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from reachscan import errors
+from reachscan.recording import model, wire
+
+PRIVATE = 0o600
+"""Mode of saved streams: they hold memory of the target."""
+
+
+class OutputFile:
+    """A file that is written under another name in its directory and renamed when complete.
+
+    What is no regular file (a pipe, /dev/null) is written directly.
+
+    Args:
+        path: where it shall appear.
+        mode: permissions of the file; None for the usual ones.
+
+    Raises:
+        OutputError: it could not be written there; nothing is left behind.
+    """
+
+    def __init__(self, path: Path, mode: int | None = None) -> None:
+        self._path = path
+        self._temporary: Path | None = None
+        try:
+            self._file = self._open(path.resolve(), mode)
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def _open(self, path: Path, mode: int | None) -> BinaryIO:
+        if path.exists() and not path.is_file():
+            return path.open("wb")
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
+        self._temporary = Path(name)
+        os.fchmod(descriptor, _usual_mode(path) if mode is None else mode)
+        return os.fdopen(descriptor, "wb")
+
+    def write(self, data: bytes) -> None:
+        """Append to the file.
+
+        Raises:
+            OutputError: the disk is full or failing; the file is gone then.
+        """
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.discard()
+            raise self._refusal(error) from error
+
+    def commit(self) -> None:
+        """Complete the file and let it appear under its name.
+
+        Raises:
+            OutputError: the disk is full or failing; the file is gone then.
+        """
+        try:
+            self._file.close()
+            if self._temporary:
+                self._temporary.replace(self._path.resolve())
+                self._temporary = None
+        except OSError as error:
+            self.discard()
+            raise self._refusal(error) from error
+
+    def discard(self) -> None:
+        """Leave nothing behind. Does nothing after `commit`."""
+        # What cannot be written any more belongs to a file that is about to be removed.
+        with contextlib.suppress(OSError):
+            self._file.close()
+        if self._temporary:
+            self._temporary.unlink(missing_ok=True)
+            self._temporary = None
+
+    def _refusal(self, error: OSError) -> errors.OutputError:
+        return errors.OutputError(f"cannot write {self._path}: {error.strerror}")
+
+
+def _usual_mode(path: Path) -> int:
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+class StreamKeeper:
+    """Keeps the records of a scan as they pass by, to be completed once they are named.
+
+    A disk that fills up does not stop the scan: the error is raised when the stream is completed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = OutputFile(path, PRIVATE)
+        self._held: list[wire.Frame] = []
+        self._error: errors.OutputError | None = None
+        self._write(wire.hello_bytes())
+
+    def keep(self, frames: Iterable[wire.Frame]) -> Iterator[wire.Frame]:
+        """Pass records on while writing them down."""
+        for frame in frames:
+            if frame.type in (wire.SNAPSHOT, wire.FINAL):
+                self._held.append(frame)
+            elif frame.type != wire.PROGRESS:
+                self._write(wire.frame_bytes(frame))
+            yield frame
+
+    def complete(
+        self,
+        names: dict[int, model.Name],
+        warnings: Iterable[model.Warning],
+        phases: Iterable[tuple[str, int]],
+    ) -> None:
+        """Add what was found out about the stream, so that any machine reports the same of it.
+
+        Args:
+            names: address -> name, for the words that were resolved.
+            warnings: those that are not in the stream.
+            phases: steps done outside of the helper and what they took, ns.
+
+        Raises:
+            OutputError: it could not be written, now or earlier; nothing is left behind.
+        """
+        for warning in warnings:
+            row = {"code": warning.code, "message": warning.message}
+            self._write(wire.encode(wire.WARNING, row))
+        rows = ((address, *names[address]) for address in sorted(names))
+        for frame in wire.row_frames(wire.NAMES, rows):
+            self._write(wire.frame_bytes(frame))
+        for frame in self._held:
+            if frame.type == wire.SNAPSHOT:
+                body = wire.parse(frame)
+                body.phases.extend(phases)
+                self._write(wire.encode(wire.SNAPSHOT, body))
+            else:
+                self._write(wire.frame_bytes(frame))
+        if self._error:
+            raise self._error
+        self._file.commit()
+
+    def discard(self) -> None:
+        """Leave nothing behind. Does nothing after `complete`."""
+        self._file.discard()
+
+    def _write(self, data: bytes) -> None:
+        if self._error:
+            return
+        try:
+            self._file.write(data)
+        except errors.OutputError as error:
+            self._error = error

@@ -1,0 +1,44 @@
+"""How sure it is that blocks are leaked: what `Leaks.reason` is called."""
+
+from __future__ import annotations
+
+from reachscan.recording import model
+
+NAMES = {
+    model.ONE_PAST_THE_END: "one-past-the-end",
+    model.TAGGED: "tagged-pointer",
+    model.UNREADABLE_MEMORY: "unreadable-memory",
+    model.CHANGED: "changed",
+    model.SIGNAL_STACK: "signal-stack",
+    model.MANGLED: "mangled-pointer",
+    model.HELD_BY_KERNEL: "held-by-kernel",
+    model.RELATIVE: "relative-pointer",
+    model.UNALIGNED: "unaligned-pointer",
+    model.NUMBER: "pointer-as-number",
+    model.STALE_WORD: "stale-word",
+}
+"""What reasons are called in reports that programs read; `DEFINITE` has no name."""
+
+_IN_WORDS = {
+    model.ONE_PAST_THE_END: "there is a pointer to its very end, which may be meant for it",
+    model.TAGGED: "there is a word that points to it if its unused bits are left out",
+    model.UNREADABLE_MEMORY: "memory that could not be read may point to it",
+    model.CHANGED: "it changed between the scans, so something may use it",
+    model.SIGNAL_STACK: "it may be a thread's stack for signal handlers; only the kernel knows",
+    model.MANGLED: "there is a word that points to it if it was stored by setjmp()",
+    model.HELD_BY_KERNEL: "the kernel may hold a pointer to it that cannot be read",
+    model.RELATIVE: "there is a word that is its distance from that word or its block",
+    model.UNALIGNED: "there is a pointer into it that is not aligned",
+    model.NUMBER: "there is a number, of 32 bits or of a language runtime, that is its address",
+    model.STALE_WORD: "only words that look stale point into it",
+}
+
+
+def confidence(reason: int) -> str:
+    """Return `definite` or `possible`."""
+    return "definite" if reason == model.DEFINITE else "possible"
+
+
+def in_words(reason: int) -> str:
+    """Return why a block is only possibly leaked, as a sentence about it."""
+    return _IN_WORDS[reason]

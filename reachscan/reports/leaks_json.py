@@ -1,0 +1,249 @@
+"""The report for machines: one JSON document, described by schema/report-v1.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from reachscan.grouping import histograms
+from reachscan.grouping.groups import Branch, Group
+from reachscan.history.review import by_rule
+from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
+from reachscan.naming.private_memory import PrivateMemory
+from reachscan.recording import model
+from reachscan.reports import Selection, confidence
+from reachscan.result import ScanResult
+from reachscan.wording import instant
+
+FORMAT = "reachscan-report"
+VERSION = 1
+ARCHITECTURE = "x86_64"
+INCOMPLETE = "incomplete"
+_NO_GROUPS = '\n  "groups": []'
+_END = "\n}"
+STANDINGS = ("counts", "known", "suppressed")
+
+
+def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
+    """Yield the document in pieces that are lines of text, without line ends.
+
+    Args:
+        result: what to report.
+        selection: how much of it.
+    """
+    before, after = json.dumps(_frame(result), indent=2).split(_NO_GROUPS)
+    yield before + '\n  "groups": ['
+    # One by one, and blocks too: as objects, or as one text, they would take much memory.
+    yield from _rows(json.dumps(group) for group in _groups(result, selection))
+    if selection.every_block:
+        yield f"  ]{after.removesuffix(_END)},"
+        yield '  "allocations": ['
+        yield from _rows(_blocks(result))
+        after = _END
+    yield f"  ]{after}"
+
+
+def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
+    """Return the report without the list of every block."""
+    return {**_frame(result), "groups": list(_groups(result, selection))}
+
+
+def _frame(result: ScanResult) -> dict[str, Any]:
+    """Return the report without its groups."""
+    recording, totals = result.recording, result.recording.totals
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        **facts(recording),
+        "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
+        "memory": _memory(result.memory),
+        "leaks": _leaks(result),
+        "confirmation": _confirmation(recording.confirmation),
+        "counted": result.counted._asdict(),
+        "suppressed": _suppressed(result),
+        "baseline": _baseline(result.review),
+        "groups_total": len(result.folding.example),
+        "groups": [],
+        **caveats(recording),
+    }
+
+
+def _groups(result: ScanResult, selection: Selection) -> Iterator[dict[str, Any]]:
+    for i, group in enumerate(result.groups(selection.limit)):
+        yield _group(group, selection.contents) | _standing(result.review, i, group.key)
+
+
+def _rows(rows: Iterable[str]) -> Iterator[str]:
+    """Yield the elements of a list, one per line, with commas between them."""
+    last = None
+    for row in rows:
+        if last is not None:
+            yield f"    {last},"
+        last = row
+    if last is not None:
+        yield f"    {last}"
+
+
+def facts(recording: model.Recording) -> dict[str, Any]:
+    """Return what was scanned, and how."""
+    return {
+        "target": _target(recording),
+        "snapshot": _snapshot(recording.snapshot, recording.target.started),
+    }
+
+
+def caveats(recording: model.Recording) -> dict[str, Any]:
+    """Return what the reader must know."""
+    return {
+        "warnings": [{"code": w.code, "message": w.message} for w in recording.warnings],
+        "complete": is_complete(recording),
+    }
+
+
+def _leaks(result: ScanResult) -> dict[str, Any]:
+    totals = result.recording.totals
+    possible_allocations, possible_bytes = result.possible
+    return {
+        "allocations": totals.leaked,
+        "bytes": totals.leaked_bytes,
+        "direct_allocations": totals.direct,
+        "direct_bytes": totals.direct_bytes,
+        "possible_allocations": possible_allocations,
+        "possible_bytes": possible_bytes,
+        "sizes": [row._asdict() for row in histograms.of_all(result.recording.leaks)],
+    }
+
+
+def is_complete(recording: model.Recording) -> bool:
+    """Tell whether the scan saw everything that it should."""
+    return not any(warning.code.startswith(INCOMPLETE) for warning in recording.warnings)
+
+
+def _target(recording: model.Recording) -> dict[str, Any]:
+    target = recording.target
+    return {
+        "pid": target.pid,
+        "name": target.name,
+        "exe": target.exe,
+        "command": list(target.command),
+        "arch": ARCHITECTURE,
+        "threads": target.threads,
+        "allocators": list(dict.fromkeys(heap.allocator for heap in recording.heaps)),
+    }
+
+
+def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
+    phases: dict[str, int] = {}
+    for name, ns in snapshot.phases:
+        phases[name] = phases.get(name, 0) + ns
+    return {
+        "method": snapshot.method,
+        "reason": snapshot.reason,
+        "pause_us": snapshot.pause_ns // 1000,
+        "started": instant(started),
+        "phases_us": {name: ns // 1000 for name, ns in phases.items()},
+    }
+
+
+def _memory(memory: PrivateMemory | None) -> dict[str, Any] | None:
+    if memory is None:
+        return None
+    return {
+        "bytes": memory.total,
+        "heap_bytes": memory.heap,
+        **{f"{kind}_bytes": amount for kind, amount in memory.rest.items()},
+        "largest": [
+            {**part._asdict(), "start": f"{part.start:#x}", "end": f"{part.end:#x}"}
+            for part in memory.largest
+        ],
+    }
+
+
+def _confirmation(confirmed: model.Confirmation | None) -> dict[str, Any] | None:
+    if confirmed is None:
+        return None
+    return {
+        "scans": len(confirmed.pauses_ns),
+        "every_us": confirmed.every_ns // 1000,
+        "pauses_us": [ns // 1000 for ns in confirmed.pauses_ns],
+        "vanished": Tally(*confirmed.vanished)._asdict(),
+        "recent": Tally(*confirmed.recent)._asdict(),
+    }
+
+
+def _suppressed(result: ScanResult) -> dict[str, Any]:
+    tally = result.review.tallies[SUPPRESSED] if result.review else NOTHING
+    rules = [
+        {**_rule(rule), "groups": groups, **amount._asdict()}
+        for rule, groups, amount in by_rule(result)
+    ]
+    return {**tally._asdict(), "rules": rules}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {"rule": rule.text, "source": rule.source, "reason": rule.reason}
+
+
+def _baseline(review: Review | None) -> dict[str, Any] | None:
+    if review is None or review.baseline is None:
+        return None
+    return {"source": review.baseline, "known": review.tallies[KNOWN]._asdict()}
+
+
+def _standing(review: Review | None, i: int, key: str) -> dict[str, Any]:
+    if review is None:
+        return {"standing": STANDINGS[COUNTS], "rule": None, "before": None}
+    rule, before = int(review.rule[i]), review.before.get(key)
+    return {
+        "standing": STANDINGS[review.standing[i]],
+        "rule": _rule(review.rules[rule]) if rule >= 0 else None,
+        "before": before._asdict() if before else None,
+    }
+
+
+def _group(group: Group, contents: int) -> dict[str, Any]:
+    return {
+        "allocations": group.allocations,
+        "bytes": group.bytes,
+        "indirect_allocations": group.indirect_allocations,
+        "indirect_bytes": group.indirect_bytes,
+        "size": group.size,
+        "type": group.type,
+        "shape": group.shape,
+        "signature": group.signature,
+        "candidates": list(group.candidates),
+        "key": group.key,
+        "confidence": confidence.confidence(group.reason),
+        "reason": confidence.NAMES.get(group.reason),
+        "stack": None,
+        "example": {
+            "address": f"{group.example.address:#x}",
+            "size": group.example.size,
+            "contents": group.example.contents[:contents].hex(),
+        },
+        "sizes": [row._asdict() for row in group.sizes],
+        "tree": [_branch(branch) for branch in group.tree],
+    }
+
+
+def _branch(branch: Branch) -> dict[str, Any]:
+    return {**branch._asdict(), "below": [_branch(other) for other in branch.below]}
+
+
+def _blocks(result: ScanResult) -> Iterator[str]:
+    leaks = result.recording.leaks
+    rows = zip(
+        leaks.address.tolist(),
+        leaks.size.tolist(),
+        leaks.parent.tolist(),
+        leaks.reason.tolist(),
+        result.folding.group_of_leak.tolist(),
+        strict=True,
+    )
+    for address, size, parent, reason, group in rows:
+        kind = "direct" if parent == model.DIRECT else "indirect"
+        yield (
+            f'{{"address": "{address:#x}", "size": {size}, "kind": "{kind}", '
+            f'"confidence": "{confidence.confidence(reason)}", "group": {group}}}'
+        )

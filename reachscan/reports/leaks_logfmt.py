@@ -1,0 +1,157 @@
+"""The report for logs: one summary line and one line per group, key=value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from reachscan.grouping.groups import Branch, Group, SizeCount
+from reachscan.history.review import by_rule
+from reachscan.judgement import KNOWN, NOTHING, SUPPRESSED, Rule, Tally
+from reachscan.recording import model
+from reachscan.reports import Selection, confidence
+from reachscan.reports.leaks_json import is_complete
+from reachscan.result import ScanResult
+
+_ROWS = 5
+"""Sizes and branches of each group: a line of a log should not grow without bounds."""
+
+Value = str | int | bool | None
+
+
+def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
+    """Yield the report line by line, without line ends.
+
+    Args:
+        result: what to report.
+        selection: how much of it.
+    """
+    recording = result.recording
+    shown = result.groups(min(selection.limit, result.groups_counted), _ROWS)
+    yield _summary(result, len(shown))
+    for group in shown:
+        yield _group(recording.target, group, selection.contents)
+    for rule, groups, tally in by_rule(result):
+        yield _rule(recording.target, rule, groups, tally)
+    if selection.every_block:
+        yield from _blocks(result)
+
+
+def line(**fields: Value) -> str:
+    """Return fields as key=value, quoted where needed; None is left out."""
+    return " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value is not None)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    # JSON escapes in quotes are what readers of this format agree on.
+    harmless = text and text.isascii() and text.isprintable() and not set(text) & set(' ="\\')
+    return text if harmless else json.dumps(text)
+
+
+def _summary(result: ScanResult, shown: int) -> str:
+    recording = result.recording
+    totals, review = recording.totals, result.review
+    suppressed = review.tallies[SUPPRESSED] if review else NOTHING
+    known = review.tallies[KNOWN] if review and review.baseline else None
+    possible_leaks, possible_bytes = result.possible
+    confirmed, memory = recording.confirmation, result.memory
+    return line(
+        event="scan",
+        pid=recording.target.pid,
+        name=recording.target.name,
+        method=recording.snapshot.method,
+        pause_us=recording.snapshot.pause_ns // 1000,
+        heap_allocations=totals.allocations,
+        heap_bytes=totals.bytes,
+        private_bytes=memory.total if memory else None,
+        private_heap_bytes=memory.heap if memory else None,
+        leaks=totals.leaked,
+        leaked_bytes=totals.leaked_bytes,
+        direct=totals.direct,
+        direct_bytes=totals.direct_bytes,
+        possible=possible_leaks,
+        possible_bytes=possible_bytes,
+        scans=len(confirmed.pauses_ns) if confirmed else None,
+        vanished=confirmed.vanished[0] if confirmed else None,
+        recent=confirmed.recent[0] if confirmed else None,
+        counted=result.counted.allocations,
+        counted_bytes=result.counted.bytes,
+        suppressed=suppressed.allocations,
+        suppressed_bytes=suppressed.bytes,
+        known=known.allocations if known else None,
+        known_bytes=known.bytes if known else None,
+        groups=len(result.folding.example),
+        groups_shown=shown,
+        complete=is_complete(recording),
+        warnings=",".join(warning.code for warning in recording.warnings) or None,
+    )
+
+
+def _group(target: model.Target, group: Group, contents: int) -> str:
+    return line(
+        event="leak",
+        pid=target.pid,
+        name=target.name,
+        allocations=group.allocations,
+        bytes=group.bytes,
+        indirect_allocations=group.indirect_allocations,
+        indirect_bytes=group.indirect_bytes,
+        size=group.size,
+        type=group.type,
+        signature=group.signature,
+        key=group.key,
+        confidence=confidence.confidence(group.reason),
+        reason=confidence.NAMES.get(group.reason),
+        sizes=_sizes(group.sizes) if len(group.sizes) > 1 else None,
+        tree=" ".join(_branches(group.tree)) or None,
+        example=f"{group.example.address:#x}",
+        contents=group.example.contents[:contents].hex() or None,
+    )
+
+
+def _sizes(sizes: Sequence[SizeCount]) -> str:
+    """Return `24:1000,40:7,other:3`: sizes and how many blocks have them."""
+    rows = (f"{'other' if row.size is None else row.size}:{row.allocations}" for row in sizes)
+    return ",".join(rows)
+
+
+def _branches(branches: Sequence[Branch]) -> Iterator[str]:
+    """Yield `7 text, 280 B` for each branch; those below one follow it in parentheses."""
+    for branch in branches:
+        name = f"{branch.kinds} more kinds" if branch.name is None else branch.name
+        yield f"[{branch.allocations} {name}, {branch.bytes} B{''.join(_branches(branch.below))}]"
+
+
+def _rule(target: model.Target, rule: Rule, groups: int, tally: Tally) -> str:
+    return line(
+        event="suppressed",
+        pid=target.pid,
+        name=target.name,
+        allocations=tally.allocations,
+        bytes=tally.bytes,
+        groups=groups,
+        rule=rule.text,
+        source=rule.source,
+        reason=rule.reason or None,
+    )
+
+
+def _blocks(result: ScanResult) -> Iterator[str]:
+    leaks, pid = result.recording.leaks, result.recording.target.pid
+    rows = zip(
+        leaks.address.tolist(),
+        leaks.size.tolist(),
+        leaks.parent.tolist(),
+        leaks.reason.tolist(),
+        result.folding.group_of_leak.tolist(),
+        strict=True,
+    )
+    for address, size, parent, reason, group in rows:
+        kind = "direct" if parent == model.DIRECT else "indirect"
+        yield (
+            f"event=block pid={pid} address={address:#x} size={size} kind={kind} "
+            f"confidence={confidence.confidence(reason)} group={group}"
+        )

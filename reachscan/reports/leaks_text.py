@@ -1,0 +1,249 @@
+"""The report for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from reachscan.judgement import KNOWN, SUPPRESSED, Review
+from reachscan.naming import private_memory
+from reachscan.recording import model
+from reachscan.reports import Selection, Style, confidence, layout, plain
+from reachscan.reports.layout import WIDTH
+from reachscan.result import ScanResult
+from reachscan.wording import count, cut, exact_size, number, printable, size, wrap
+
+if TYPE_CHECKING:
+    from reachscan.grouping.groups import Branch, Folding, Group, SizeCount
+
+_SIZE_WIDTH = 8
+_DETAILS = 6
+"""Rows of the tree and of the sizes of a group."""
+
+
+def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Iterator[str]:
+    """Yield the report line by line, without line ends.
+
+    Args:
+        result: what to report.
+        selection: how much of it.
+        style: adds colour.
+    """
+    recording = result.recording
+    if recording.totals.leaked:
+        counts = result.counted.allocations
+        yield from layout.paragraph(_headline(result), "headline" if counts else "good", style)
+        yield from layout.paragraph(f"{_split(recording)}; {layout.how(recording)}", "dim", style)
+        yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
+        yield from layout.paragraph(layout.confirmation(recording), "dim", style)
+        yield from layout.paragraph(_possible(result), "warning", style)
+        yield ""
+        yield from _table(result, selection, style)
+        if selection.every_block:
+            yield ""
+            yield from _blocks(result)
+    else:
+        covered = result.memory is None or not result.memory.hides_heaps
+        yield from layout.paragraph(_no_leaks(result), "good" if covered else "headline", style)
+        yield from layout.paragraph(layout.how(recording), "dim", style)
+        yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
+        yield from layout.paragraph(layout.confirmation(recording), "dim", style)
+    yield from layout.warnings(recording, style)
+
+
+def _headline(result: ScanResult) -> str:
+    recording, totals = result.recording, result.recording.totals
+    leaks = f"{count(totals.leaked, 'leaked block')}, {size(totals.leaked_bytes)}"
+    others = _others(result.review)
+    if others and not result.counted.allocations:
+        return f"{layout.who(recording)}: no leaks that count: {leaks}, {others}{_covered(result)}"
+    of = f"of {totals.allocations} allocated{layout.allocators(recording)}"
+    others = f"; {others}" if others else ""
+    return f"{layout.who(recording)}: {leaks}, {of}{others}{_covered(result)}"
+
+
+def _covered(result: ScanResult) -> str:
+    """Return how much of the memory was searched for leaks, to be added to a headline."""
+    if result.memory is None:
+        return ""
+    heap = f"{private_memory.heap_owner(result.recording)} is {size(result.memory.heap)}"
+    return f"; {heap} of {size(result.memory.total)} of private memory"
+
+
+def _others(review: Review | None) -> str:
+    """Return how many blocks do not count, and why."""
+    if review is None:
+        return ""
+    _, known, suppressed = (tally.allocations for tally in review.tallies)
+    reasons = [f"{known} known"] * bool(known) + [f"{suppressed} suppressed"] * bool(suppressed)
+    return ", ".join(reasons)
+
+
+def _split(recording: model.Recording) -> str:
+    totals = recording.totals
+    indirect = size(totals.leaked_bytes - totals.direct_bytes)
+    return (
+        f"{totals.direct} direct ({size(totals.direct_bytes)}) "
+        f"and {totals.leaked - totals.direct} indirect ({indirect})"
+    )
+
+
+def _possible(result: ScanResult) -> str:
+    leaks, amount = result.possible
+    return f"of these, {count(leaks, 'block')} ({size(amount)}) only possibly leaked" * (leaks > 0)
+
+
+def _no_leaks(result: ScanResult) -> str:
+    recording, totals = result.recording, result.recording.totals
+    return (
+        f"{layout.who(recording)}: no leaks: {count(totals.allocations, 'block')}, "
+        f"{size(totals.bytes)}, all reachable{layout.allocators(recording)}{_covered(result)}"
+    )
+
+
+def _table(result: ScanResult, selection: Selection, style: Style) -> Iterator[str]:
+    totals = result.recording.totals
+    counted = result.groups_counted
+    shown = result.groups(min(selection.limit, counted), _DETAILS)
+    header = _columns("bytes", "direct", "indirect", "size")
+    yield style(f"{header}what nothing points to", "dim")
+    for group in shown:
+        yield from _group(group, selection, style)
+        yield from _before(group, result.review, style)
+    hidden = counted - len(shown)
+    if hidden:
+        yield _hidden(result, len(shown), hidden)
+    yield from _set_aside(result, style)
+    yield style(_columns("-" * 10, "-" * 8, "-" * 8).rstrip(), "dim")
+    kinds = count(len(result.folding.example), "kind")
+    indirect = totals.leaked - totals.direct
+    columns = _columns(size(totals.leaked_bytes), number(totals.direct), number(indirect))
+    yield f"{columns}in all, {kinds}"
+
+
+def _columns(amount: str, direct: str, indirect: str, each: str = "") -> str:
+    return f"{amount:>10}  {direct:>8}  {indirect:>8}  {each:>{_SIZE_WIDTH}}  "
+
+
+def _group(group: Group, selection: Selection, style: Style) -> Iterator[str]:
+    columns = _columns(
+        size(group.bytes + group.indirect_bytes),
+        number(group.allocations),
+        number(group.indirect_allocations),
+        _range([row.size for row in group.sizes]),
+    )
+    first, *rest = list(_what(group, WIDTH - len(columns), style))
+    yield columns + first
+    for line in rest:
+        yield " " * len(columns) + line
+    yield from _tree(group.tree)
+    yield from layout.example(group.example, selection.contents, style)
+
+
+def _what(group: Group, width: int, style: Style) -> Iterator[str]:
+    """Yield what is known of the direct leaks themselves."""
+    shape = f"{group.shape}: " if group.shape else ""
+    what = printable(group.type or shape + group.signature or "a block of no words")
+    texts = [(what, "headline")]
+    if group.type:
+        texts.append((printable(group.signature), "dim"))
+    if group.candidates:
+        texts.append((layout.candidates(group), "dim"))
+    if group.reason != model.DEFINITE:
+        texts.append((f"possible: {confidence.in_words(group.reason)}", "warning"))
+    if len(group.sizes) > 1:
+        texts.append((_sizes(group.sizes), "dim"))
+    for text, kind in texts:
+        for line in wrap(text, width):
+            yield style(line, kind)
+
+
+def _range(sizes: Sequence[int | None]) -> str:
+    """Return the sizes from the smallest to the largest, None standing for any."""
+    known = [size for size in sizes if size is not None]
+    least, most = min(known, default=0), max(known, default=0)
+    if least == most and None not in sizes:
+        return exact_size(least)
+    shown = f"{least}-{most}"
+    return shown if None not in sizes and len(shown) <= _SIZE_WIDTH else "varies"
+
+
+def _sizes(sizes: Sequence[SizeCount]) -> str:
+    rows = [
+        f"{number(row.allocations)} of {'other sizes' if row.size is None else f'{row.size} bytes'}"
+        for row in sizes
+    ]
+    return ", ".join(rows)
+
+
+def _tree(branches: Sequence[Branch], guide: str = "") -> Iterator[str]:
+    for branch in branches:
+        is_last = branch is branches[-1]
+        each = _range([branch.smallest, branch.largest]) if branch.name else ""
+        name = branch.name or count(branch.kinds, "more kind")
+        columns = _columns(size(branch.bytes), "", number(branch.allocations), each)
+        yield columns + cut(
+            f"{guide}{'└' if is_last else '├'} {printable(name)}", WIDTH - len(columns)
+        )
+        yield from _tree(branch.below, f"{guide}{' ' if is_last else '│'} ")
+
+
+def _hidden(result: ScanResult, shown: int, hidden: int) -> str:
+    folded = result.folding
+    what = f"{count(hidden, 'more kind')}, shown by --limit {shown + hidden}"
+    return _sums(folded, slice(shown, shown + hidden)) + what
+
+
+def _sums(folded: Folding, some: slice | model.Flags) -> str:
+    amount = int(folded.bytes[some].sum() + folded.indirect_bytes[some].sum())
+    direct = int(folded.allocations[some].sum())
+    indirect = int(folded.indirect_allocations[some].sum())
+    return _columns(size(amount), number(direct), number(indirect))
+
+
+def _before(group: Group, review: Review | None, style: Style) -> Iterator[str]:
+    before = review.before.get(group.key) if review else None
+    if review and before:
+        known = f"{count(before.allocations, 'block')}, {size(before.bytes)}"
+        text = f"      in {printable(review.baseline or '')} there were {known}"
+        yield from layout.paragraph(text, "dim", style)
+
+
+def _set_aside(result: ScanResult, style: Style) -> Iterator[str]:
+    """Yield what does not count: what a baseline knows, and what rules suppress."""
+    review, folded = result.review, result.folding
+    if review is None:
+        return
+    known = review.standing == KNOWN
+    if known.any():
+        kinds = count(int(known.sum()), "kind")
+        what = f"known from {review.baseline}, not grown: {kinds}"
+        yield from _wrapped_row(_sums(folded, known), what, style)
+    for index in sorted({*review.rule[review.standing == SUPPRESSED].tolist()}):
+        rule = review.rules[index]
+        what = f"suppressed by {rule.source}: {rule.reason or rule.text}"
+        yield from _wrapped_row(_sums(folded, review.rule == index), what, style)
+
+
+def _wrapped_row(columns: str, what: str, style: Style) -> Iterator[str]:
+    first, *rest = wrap(printable(what), WIDTH - len(columns))
+    yield style(columns + first, "dim")
+    for line in rest:
+        yield style(" " * len(columns) + line, "dim")
+
+
+def _blocks(result: ScanResult) -> Iterator[str]:
+    leaks, group_of_leak = result.recording.leaks, result.folding.group_of_leak
+    yield "every leaked block:"
+    columns = zip(
+        leaks.address.tolist(),
+        leaks.size.tolist(),
+        leaks.parent.tolist(),
+        leaks.reason.tolist(),
+        group_of_leak.tolist(),
+        strict=True,
+    )
+    for address, block_size, parent, reason, group in columns:
+        kind = "direct" if parent == model.DIRECT else "indirect"
+        sure = confidence.confidence(reason)
+        yield f"  {address:#018x}  {block_size:>10}  {kind:<8}  {sure:<8}  kind {group + 1}"

@@ -1,0 +1,43 @@
+"""The helper is started and listened to, whatever its caller is like."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from streams import Stream
+
+from reachscan.capture import helper
+from reachscan.recording import wire
+
+FD_SETSIZE = 1024
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Take so many descriptors that new ones have numbers beyond what select() knows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2 * FD_SETSIZE:
+        pytest.skip(f"only {hard} descriptors are allowed here (RLIMIT_NOFILE)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * FD_SETSIZE), hard))
+    with ExitStack() as stack:
+        while (taken := os.dup(0)) <= FD_SETSIZE:
+            stack.callback(os.close, taken)
+        stack.callback(os.close, taken)
+        yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_a_caller_with_many_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sent").write_bytes(Stream().encoded())
+    script = tmp_path / "helper"
+    script.write_text(f"#!/bin/sh\ncat {tmp_path}/sent\n")
+    script.chmod(0o755)
+    monkeypatch.setenv(helper.OVERRIDE, str(script))
+    with helper.run(helper.Request(os.getpid())) as frames:
+        assert [frame.type for frame in frames][-1] == wire.FINAL

@@ -1,0 +1,44 @@
+"""What is saved can be read."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import streams
+from streams import Stream
+
+from reachscan.recording import model, wire
+from reachscan.recording.decode import decode
+from reachscan.recording.save import StreamKeeper
+
+MILLION = 1_000_000
+
+
+def test_a_million_names(tmp_path: Path) -> None:
+    """They take more than one record may hold."""
+    names = {
+        n: model.Name(streams.LIBRARY_PATH, f"symbol_number_{n:08}", 8) for n in range(MILLION)
+    }
+    file = tmp_path / "scan.rsc"
+    keeper = StreamKeeper(file)
+    for _ in keeper.keep(wire.frames(io.BytesIO(Stream().encoded()))):
+        pass
+    keeper.complete(names, [model.Warning("a-code", "a message")], [("fold", 7)])
+    assert file.stat().st_size > wire.MAX_PAYLOAD
+    with file.open("rb") as saved:
+        recording = decode(wire.frames(saved))
+    assert recording.names == names
+    assert recording.snapshot.phases[-1] == ("fold", 7)
+    assert recording.warnings == (model.Warning("a-code", "a message"),)
+
+
+def test_a_stream_without_names_was_named_all_the_same(tmp_path: Path) -> None:
+    """Else its addresses would be looked up on the machine that reports."""
+    file = tmp_path / "scan.rsc"
+    keeper = StreamKeeper(file)
+    for _ in keeper.keep(wire.frames(io.BytesIO(Stream().encoded()))):
+        pass
+    keeper.complete({}, [], [])
+    with file.open("rb") as saved:
+        assert decode(wire.frames(saved)).names == {}

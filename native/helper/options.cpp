@@ -92,6 +92,68 @@ std::uint64_t address(const char* text) {
   return value;
 }
 
+// What is asked; false if the option is another one. The same for the others below.
+bool take_question(int option, Options& options) {
+  switch (option) {
+    case kHeap:
+      options.task = abi::Task::kCountKinds;
+      return true;
+    case kExplain:
+      options.task = abi::Task::kExplain;
+      options.query = address(optarg);
+      return true;
+    case kRefs:
+      options.task = abi::Task::kFindReferences;
+      options.query = address(optarg);
+      return true;
+    case kListHeap:
+      options.task = abi::Task::kListBlocks;
+      return true;
+  }
+  return false;
+}
+
+// How much of anything is used or told.
+bool take_limit(int option, Options& options) {
+  switch (option) {
+    case kThreads:
+      options.threads = number(optarg, 1, 256);
+      return true;
+    case kNice:
+      options.nice = number(optarg, 0, 19);
+      return true;
+    case kTimeout:
+      options.timeout = std::chrono::seconds(number(optarg, 1, 1u << 24));
+      return true;
+    case kMaxPause:
+      options.max_pause = std::chrono::milliseconds(number(optarg, 1, 1u << 24));
+      return true;
+    case kContents:
+      options.contents_bytes = number(optarg, 0, 4096);
+      return true;
+    case kWake:
+      options.wake = static_cast<int>(number(optarg, 0, 1u << 20));
+      return true;
+  }
+  return false;
+}
+
+// What tests do to the helper.
+bool take_trial(int option, Options& options) {
+  switch (option) {
+    case kDieAtCall:
+      options.die_at_call = number(optarg, 1, 1u << 30);
+      return true;
+    case kStallAtCall:
+      options.stall_at_call = number(optarg, 1, 1u << 30);
+      return true;
+    case kCountCalls:
+      options.count_calls = true;
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::uint32_t default_threads() {
@@ -103,6 +165,9 @@ std::uint32_t default_threads() {
 Options parse_options(int argc, char** argv) {
   Options options;
   for (int option; (option = getopt_long(argc, argv, "", kLongOptions, nullptr)) != -1;) {
+    if (take_question(option, options) || take_limit(option, options) ||
+        take_trial(option, options))
+      continue;
     switch (option) {
       case kPid:
         options.pid = static_cast<pid_t>(number(optarg, 1, 1u << 30));
@@ -110,52 +175,11 @@ Options parse_options(int argc, char** argv) {
       case kMethod:
         options.method = optarg;
         break;
-      case kThreads:
-        options.threads = number(optarg, 1, 256);
-        break;
-      case kNice:
-        options.nice = number(optarg, 0, 19);
-        break;
-      case kTimeout:
-        options.timeout = std::chrono::seconds(number(optarg, 1, 1u << 24));
-        break;
-      case kMaxPause:
-        options.max_pause = std::chrono::milliseconds(number(optarg, 1, 1u << 24));
-        break;
-      case kContents:
-        options.contents_bytes = number(optarg, 0, 4096);
-        break;
       case kDigests:
         options.digests = true;
         break;
-      case kHeap:
-        options.task = abi::Task::kCountKinds;
-        break;
-      case kExplain:
-        options.task = abi::Task::kExplain;
-        options.query = address(optarg);
-        break;
-      case kRefs:
-        options.task = abi::Task::kFindReferences;
-        options.query = address(optarg);
-        break;
-      case kListHeap:
-        options.task = abi::Task::kListBlocks;
-        break;
       case kVerbose:
         options.verbose = true;
-        break;
-      case kWake:
-        options.wake = static_cast<int>(number(optarg, 0, 1u << 20));
-        break;
-      case kDieAtCall:
-        options.die_at_call = number(optarg, 1, 1u << 30);
-        break;
-      case kStallAtCall:
-        options.stall_at_call = number(optarg, 1, 1u << 30);
-        break;
-      case kCountCalls:
-        options.count_calls = true;
         break;
       case kHelp:
         std::fputs(kUsage, stdout);

@@ -2,7 +2,7 @@
 // One translation unit, no library, no system call (wire/sweeper_abi.hpp), no relocation.
 #include <new>
 
-#include "heaps/glibc.hpp"
+#include "heaps/glibc/walker.hpp"
 #include "heaps/interposed.hpp"
 #include "sweeper/leaks/doubt.hpp"
 #include "sweeper/leaks/kinds.hpp"

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "check.hpp"
-#include "heaps/glibc.hpp"
+#include "heaps/glibc/walker.hpp"
 #include "scene.hpp"
 
 namespace reachscan::tests {

@@ -1,7 +1,7 @@
 #include "scene.hpp"
 
 #include "check.hpp"
-#include "heaps/glibc.hpp"
+#include "heaps/glibc/walker.hpp"
 #include "hosted.hpp"
 
 namespace reachscan::tests {

@@ -2,7 +2,7 @@
 #include <functional>
 
 #include "check.hpp"
-#include "heaps/glibc.hpp"
+#include "heaps/glibc/walker.hpp"
 #include "scene.hpp"
 
 namespace reachscan::tests {

@@ -1,7 +1,7 @@
 // Heaps made to take forever: each of these took minutes, or hours, when work grew with the square
 // of what a program can write. The test's time limit is all that tells; none comes near it.
 #include "check.hpp"
-#include "heaps/glibc.hpp"
+#include "heaps/glibc/walker.hpp"
 #include "hosted.hpp"
 #include "scene.hpp"
 #include "sweep.hpp"

@@ -1,6 +1,6 @@
 // Blocks with a mapping of their own: nothing links them, their headers must tell.
 #include "check.hpp"
-#include "heaps/glibc.hpp"
+#include "heaps/glibc/walker.hpp"
 #include "scene.hpp"
 
 namespace reachscan::tests {

@@ -1,6 +1,7 @@
 // What the glibc walker finds in healthy heaps of every release.
+#include "heaps/glibc/walker.hpp"
+
 #include "check.hpp"
-#include "heaps/glibc.hpp"
 #include "scene.hpp"
 
 namespace reachscan::tests {

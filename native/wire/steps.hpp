@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 
 namespace reachscan::wire {
 
@@ -31,56 +32,20 @@ enum class Step : std::uint32_t {
   kHoldPause,
 };
 
+// In the order of their numbers, from 1 on.
+constexpr const char* kStepNames[] = {
+    "open-target",    "read-mappings", "seize",         "interrupt",        "wait-stop",
+    "read-registers", "repair-calls",  "drain",         "place-trampoline", "run-trampoline",
+    "adopt-clone",    "release",       "prepare-clone", "map-sweeper",      "write-inputs",
+    "run-sweeper",    "serve-request", "write-stream",  "kill-clone",       "read-memory",
+    "build-copy",     "track-writes",  "hold-pause",
+};
+
 constexpr const char* step_name(Step step) {
-  switch (step) {
-    case Step::kOpenTarget:
-      return "open-target";
-    case Step::kReadMappings:
-      return "read-mappings";
-    case Step::kSeize:
-      return "seize";
-    case Step::kInterrupt:
-      return "interrupt";
-    case Step::kWaitStop:
-      return "wait-stop";
-    case Step::kReadRegisters:
-      return "read-registers";
-    case Step::kRepairCalls:
-      return "repair-calls";
-    case Step::kDrain:
-      return "drain";
-    case Step::kPlaceTrampoline:
-      return "place-trampoline";
-    case Step::kRunTrampoline:
-      return "run-trampoline";
-    case Step::kAdoptClone:
-      return "adopt-clone";
-    case Step::kRelease:
-      return "release";
-    case Step::kPrepareClone:
-      return "prepare-clone";
-    case Step::kMapSweeper:
-      return "map-sweeper";
-    case Step::kWriteInputs:
-      return "write-inputs";
-    case Step::kRunSweeper:
-      return "run-sweeper";
-    case Step::kServeRequest:
-      return "serve-request";
-    case Step::kWriteStream:
-      return "write-stream";
-    case Step::kKillClone:
-      return "kill-clone";
-    case Step::kReadMemory:
-      return "read-memory";
-    case Step::kBuildCopy:
-      return "build-copy";
-    case Step::kTrackWrites:
-      return "track-writes";
-    case Step::kHoldPause:
-      return "hold-pause";
-  }
-  return "unknown-step";
+  auto index = static_cast<std::uint32_t>(step) - 1;
+  return index < std::size(kStepNames) ? kStepNames[index] : "unknown-step";
 }
+
+static_assert(std::size(kStepNames) == static_cast<std::uint32_t>(Step::kHoldPause));
 
 }  // namespace reachscan::wire

@@ -1,4 +1,4 @@
-"""Who may use whom."""
+"""Who may use whom, and how long things may get."""
 
 from __future__ import annotations
 
@@ -16,8 +16,72 @@ PACKAGE = ROOT / "reachscan"
 NATIVE = ROOT / "native"
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 40
+PYTHON_SOURCES = sorted(PACKAGE.rglob("*.py"))
+NATIVE_SOURCES = sorted(p for p in NATIVE.rglob("*.[hc]pp") if "tests" not in p.parts)
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
+# A room may use those that are listed for it, and itself. Modules that stand alone in the package
+# are rooms of one.
+PYTHON_ROOMS = {
+    "errors": set[str](),
+    "wording": set[str](),
+    "recording": {"errors"},
+    "judgement": {"recording"},
+    "capture": {"errors", "recording", "wording"},
+    "naming": {"capture", "recording", "wording"},
+    "grouping": {"naming", "recording"},
+    "result": {"errors", "grouping", "judgement", "naming", "recording"},
+    "analyse": {"errors", "grouping", "naming", "recording", "result"},
+    "scanning": {"analyse", "capture", "errors", "naming", "recording", "result"},
+    "history": {
+        *("capture", "errors", "grouping", "judgement", "naming", "recording"),
+        *("result", "scanning", "wording"),
+    },
+    "reports": {
+        *("errors", "grouping", "history", "judgement", "naming", "recording"),
+        *("result", "wording"),
+    },
+    "cli": {
+        *("__init__", "analyse", "capture", "errors", "history", "judgement", "recording"),
+        *("reports", "result", "scanning", "wording"),
+    },
+    "__init__": {"errors", "result", "scanning"},
+    "__main__": {"cli"},
+}
+
+# A folder stands for those below it that are not listed themselves.
+NATIVE_ROOMS = {
+    "arch": set[str](),
+    "wire": set[str](),
+    "memory": {"wire"},
+    "libc": {"memory"},
+    "heaps": {"libc", "memory"},
+    "heaps/glibc": {"heaps", "libc"},
+    "sweeper/blob": {"heaps", "wire"},
+    "sweeper/mark": {"arch", "memory", "sweeper/blob"},
+    "sweeper/roots": {"libc", "sweeper/blob", "sweeper/mark"},
+    "sweeper/leaks": {"arch", "memory", "sweeper/blob", "sweeper/mark", "sweeper/roots"},
+    "sweeper/queries": {"sweeper/blob", "sweeper/leaks", "sweeper/mark", "sweeper/roots"},
+    "sweeper": {
+        *(
+            "heaps",
+            "heaps/glibc",
+            "sweeper/blob",
+            "sweeper/leaks",
+            "sweeper/mark",
+            "sweeper/queries",
+        ),
+        *("sweeper/roots",),
+    },
+    "helper": {"helper/capture", "helper/stop", "helper/sweep", "helper/target", "wire"},
+    "helper/target": {"helper", "wire"},
+    "helper/stop": {"arch", "helper", "helper/target", "wire"},
+    "helper/capture": {"arch", "helper", "helper/stop", "helper/target", "wire"},
+    "helper/sweep": {
+        *("arch", "helper", "helper/capture", "helper/stop", "helper/target", "wire"),
+    },
+}
+# What every room of the helper may use of its front door.
+HELPER_BASE = {"failure.hpp", "options.hpp", "stream.hpp", "fault_injection.hpp"}
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -25,39 +89,78 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def ours(path: Path) -> set[str]:
-    return {name for name in imports(path) if name.split(".")[0] == "reachscan"}
+def room_of(module: str) -> str:
+    """Return the room of what is imported: a folder of the package, or a module of it."""
+    parts = module.split(".")
+    first = parts[1] if len(parts) > 1 else "__init__"
+    is_room = (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").exists()
+    return first if is_room else "__init__"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_nothing_uses_the_command_line(path: Path) -> None:
-    used = ours(path)
-    assert path.name == "__main__.py" or "reachscan.cli.main" not in used
-    if path.name not in ("cli.py", "command_line.py") and path.parent.name != "commands":
-        assert not any(
-            name.startswith(("reachscan.cli.commands", "reachscan.cli.console")) for name in used
-        )
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", PYTHON_SOURCES, ids=shown)
+def test_python_rooms_use_only_what_they_may(path: Path) -> None:
+    inside = path.relative_to(PACKAGE)
+    room = inside.parts[0] if len(inside.parts) > 1 else inside.stem
+    used = {room_of(name) for name in imports(path) if name.split(".")[0] == "reachscan"}
+    assert used - {room} <= PYTHON_ROOMS[room]
+
+
+def native_room(path: str) -> str:
+    """Return the innermost folder that is a room, of a path below native/."""
+    folders = path.split("/")[:-1]
+    while "/".join(folders) not in NATIVE_ROOMS:
+        folders.pop()
+    return "/".join(folders)
+
+
+@pytest.mark.parametrize("path", NATIVE_SOURCES, ids=shown)
+def test_native_rooms_use_only_what_they_may(path: Path) -> None:
+    room = native_room(str(path.relative_to(NATIVE)))
+    for included in re.findall(r'#include "([^"]+)"', path.read_text()):
+        used = native_room(included)
+        assert used == room or used in NATIVE_ROOMS[room], f"{room} may not use {included}"
+        if used == "helper" != room:
+            assert Path(included).name in HELPER_BASE, f"{room} may not use {included}"
+
+
+@pytest.mark.parametrize("rooms", [PYTHON_ROOMS, NATIVE_ROOMS], ids=["python", "native"])
+def test_rooms_have_no_circles(rooms: dict[str, set[str]]) -> None:
+    # The helper's rooms share some headers of its front door, which use nothing but the wire.
+    below = {
+        room: {r for r in used if not (r == "helper" and room.startswith("helper/"))}
+        for room, used in rooms.items()
+    }
+    while below:
+        ground = {room for room, used in below.items() if not used & below.keys()}
+        assert ground, f"a circle among {sorted(below)}"
+        below = {room: used for room, used in below.items() if room not in ground}
+
+
+def test_every_room_is_there() -> None:
+    folders = {p.parent.relative_to(PACKAGE).parts[:1] for p in PYTHON_SOURCES}
+    assert {room for (room,) in filter(None, folders)} <= PYTHON_ROOMS.keys()
+    for room in PYTHON_ROOMS:
+        assert (PACKAGE / room).is_dir() or (PACKAGE / f"{room}.py").exists()
+    assert all((NATIVE / room).is_dir() for room in NATIVE_ROOMS)
 
 
 def test_a_command_uses_no_other_command() -> None:
-    files = {path.stem: path for path in (PACKAGE / "commands").glob("*.py")}
+    files = {path.stem: path for path in (PACKAGE / "cli/commands").glob("*.py")}
     shared = {"__init__", "asking", "leaks", "options"}
     assert files.keys() == commands.SUMMARIES.keys() | shared
     for name in files.keys() - shared:
         others = {f"reachscan.cli.commands.{other}" for other in files.keys() - shared}
-        assert not ours(files[name]) & others
+        assert not set(imports(files[name])) & others
 
 
-@pytest.mark.parametrize("name", ["model.py", "errors.py"])
-def test_model_and_errors_use_nothing_of_ours(name: str) -> None:
-    assert not ours(PACKAGE / name)
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", PYTHON_SOURCES, ids=shown)
 def test_only_the_command_line_prints_or_exits(path: Path) -> None:
     called = {
         ast.unparse(node.func)
@@ -65,12 +168,12 @@ def test_only_the_command_line_prints_or_exits(path: Path) -> None:
         if isinstance(node, ast.Call)
     }
     talk = {"print", "sys.exit", "click.echo", "sys.stdout.write", "sys.stderr.write"}
-    allowed = {"console.py": talk, "cli.py": {"sys.exit"}}.get(path.name, set())
-    assert not called & (talk - allowed)
+    allowed = {"cli/console.py": talk, "cli/main.py": {"sys.exit"}}
+    assert not called & (talk - allowed.get(str(path.relative_to(PACKAGE)), set()))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_files_and_functions_stay_small(path: Path) -> None:
+@pytest.mark.parametrize("path", PYTHON_SOURCES, ids=shown)
+def test_python_files_and_functions_stay_small(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= LONGEST_FILE
     for node in ast.walk(ast.parse(text)):
@@ -83,16 +186,30 @@ def test_files_and_functions_stay_small(path: Path) -> None:
             assert len(set(body)) <= LONGEST_FUNCTION, f"{node.name} is too long"
 
 
-FORBIDDEN = {
-    "helper": {"sweeper", "heaps"},
-    "wire": {"helper", "sweeper", "heaps", "arch"},
-    "arch": {"helper", "sweeper", "heaps", "wire"},
-    "heaps": {"helper", "sweeper"},
-}
+# clang-format puts the brace of a function's body at the end of a line, and the closing one below
+# the first word of its declaration; what has neither parameters nor a body is no function.
+_HEAD = re.compile(
+    r"^( *)(?!namespace|struct|class|enum|union|if|for|while|switch|do|else|extern)\w"
+)
 
 
-@pytest.mark.parametrize("folder", FORBIDDEN)
-def test_native_programs_share_only_what_they_should(folder: str) -> None:
-    for path in (NATIVE / folder).rglob("*.[hc]pp"):
-        used = re.findall(r'#include "(?:\.\./)*(\w+)/', path.read_text())
-        assert not set(used) & FORBIDDEN[folder], path
+def native_functions(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the first line of each function with a body, and how many lines the body has."""
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        head = _HEAD.match(line)
+        if not head or not line.rstrip().endswith("{") or "(" not in line:
+            continue
+        indent = head[1]
+        if indent not in ("", "  "):
+            continue
+        end = next((j for j in range(i + 1, len(lines)) if lines[j].startswith(f"{indent}}}")), i)
+        yield line.strip(), end - i - 1
+
+
+@pytest.mark.parametrize("path", NATIVE_SOURCES, ids=shown)
+def test_native_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= LONGEST_FILE
+    for name, length in native_functions(text):
+        assert length <= LONGEST_FUNCTION, f"{name} has {length} lines"

@@ -3,7 +3,7 @@
 
 #include "helper/capture/snapshot.hpp"
 #include "helper/options.hpp"
-#include "helper/records.hpp"
+#include "helper/sweep/records.hpp"
 
 namespace reachscan::helper {
 

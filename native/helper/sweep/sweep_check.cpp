@@ -173,11 +173,7 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kContents:
       return contents(payload);
     case wire::kTypes:
-      require(payload.take<std::uint32_t>() == 1, "a record has not one row");
-      count(types_, 1, kMostTypes, "it names too many types");
-      payload.skip(8);
-      payload.skip_text(kLongestType);
-      return;
+      return class_name(payload);
     case wire::kDoubts:
       return doubts(payload);
     case wire::kBlock:
@@ -187,13 +183,23 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
       return rows(40, references_, bounds_.references);
     case wire::kSightings:
       return rows(52, references_, bounds_.references);
-    case wire::kKinds: {
-      auto number = payload.take<std::uint32_t>();
-      require(payload.take<std::uint32_t>() == wire::kLeadWords, "it sends other leading words");
-      count(kinds_, number, bounds_.blocks, "there are more kinds than blocks");
-      return payload.skip(number * (40 + 8ull * wire::kLeadWords));
-    }
+    case wire::kKinds:
+      return kinds(payload);
   }
+}
+
+void SweepCheck::class_name(Payload& payload) {
+  require(payload.take<std::uint32_t>() == 1, "a record has not one row");
+  count(types_, 1, kMostTypes, "it names too many types");
+  payload.skip(8);
+  payload.skip_text(kLongestType);
+}
+
+void SweepCheck::kinds(Payload& payload) {
+  auto number = payload.take<std::uint32_t>();
+  require(payload.take<std::uint32_t>() == wire::kLeadWords, "it sends other leading words");
+  count(kinds_, number, bounds_.blocks, "there are more kinds than blocks");
+  payload.skip(number * (40 + 8ull * wire::kLeadWords));
 }
 
 void SweepCheck::heap(Payload& payload) {

@@ -52,6 +52,8 @@ class SweepCheck {
   void require_order(std::uint32_t type);
   void read(std::uint32_t type, Payload& payload);
   void heap(Payload& payload);
+  void class_name(Payload& payload);
+  void kinds(Payload& payload);
   void leaks(Payload& payload);
   void column(Payload& payload, std::uint64_t width) const;
   void contents(Payload& payload);

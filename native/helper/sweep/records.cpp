@@ -1,4 +1,4 @@
-#include "helper/records.hpp"
+#include "helper/sweep/records.hpp"
 
 #include <ctime>
 #include <vector>

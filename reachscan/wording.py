@@ -66,8 +66,11 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     # Not at the top: a report that nothing was lost needs neither this nor unicodedata.
     import textwrap
 
-    lines = textwrap.wrap(wide, width, subsequent_indent=indent) or [""]
-    return [line.replace(_FILLER, "") for line in lines]
+    lines = textwrap.wrap(wide, width, subsequent_indent=indent)
+    # Where a long word was broken inside a wide character, that line is a column too long.
+    if any(line.lstrip().startswith(_FILLER) for line in lines):
+        lines = textwrap.wrap(wide, width - 1, subsequent_indent=indent)
+    return [line.replace(_FILLER, "") for line in lines] or [""]
 
 
 def cut(text: str, width: int) -> str:

@@ -193,6 +193,13 @@ def test_text_stays_within_its_width(
         assert line.isprintable()
 
 
+@given(st.text(st.sampled_from("a \u8a18\u61b6"), max_size=60), st.integers(5, 20))
+def test_wrapped_lines_fit_whichever_characters_are_wide(text: str, width: int) -> None:
+    lines = wording.wrap(text, width, "  ")
+    assert max(map(columns, lines)) <= width
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
 def test_text_tells_totals_and_what_it_leaves_out(make: Any) -> None:
     lines = list(leaks_text.lines(make(SAMPLE), Selection(limit=1)))
     assert lines[0].startswith("victim (pid 4711): 21 leaked blocks, 23.4 KiB, of 1000 allocated")

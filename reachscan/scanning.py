@@ -40,7 +40,7 @@ class Options(NamedTuple):
         nice: added to the nice value that the search has.
         timeout: seconds after which the scan gives up; None for never.
         max_pause: milliseconds that the process may be stopped for at a time; None for a second.
-        contents: bytes of a leaked block that are wanted.
+        contents: bytes of a leaked block that are wanted; with 0, none are in a file that is saved.
         verbose: let the helper tell on stderr what each step does.
         save: file to keep the raw stream in.
         confirm: how many scans a leak has to be in; more than 1 make it surer.
@@ -190,6 +190,8 @@ def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[It
         timeout=options.timeout,
         max_pause=options.max_pause,
         contents=options.contents,
+        # What is not kept stays in this process; rules about text look at it.
+        withhold_contents=not options.contents and options.save is not None,
         verbose=options.verbose,
         digests=digests,
         question=options.question,

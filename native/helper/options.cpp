@@ -18,7 +18,7 @@ constexpr std::uint32_t kMostThreads = 8;
 constexpr char kUsage[] =
     "usage: reachscan-helper --pid N [--method auto|clone|copy|track|live] [--threads N]\n"
     "                        [--nice N] [--timeout SECONDS] [--max-pause MS] [--contents BYTES]\n"
-    "                        [--digests] [--verbose] [--wake FD]\n"
+    "                        [--withhold-contents] [--digests] [--verbose] [--wake FD]\n"
     "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
     "For tests: [--list-heap] [--die-at-call N] [--stall-at-call N] [--count-calls]\n"
     "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
@@ -33,6 +33,7 @@ enum {
   kTimeout,
   kMaxPause,
   kContents,
+  kWithhold,
   kDigests,
   kHeap,
   kExplain,
@@ -54,6 +55,7 @@ constexpr option kLongOptions[] = {
     {"timeout", required_argument, nullptr, kTimeout},
     {"max-pause", required_argument, nullptr, kMaxPause},
     {"contents", required_argument, nullptr, kContents},
+    {"withhold-contents", no_argument, nullptr, kWithhold},
     {"digests", no_argument, nullptr, kDigests},
     {"heap", no_argument, nullptr, kHeap},
     {"explain", required_argument, nullptr, kExplain},
@@ -130,6 +132,9 @@ bool take_limit(int option, Options& options) {
       return true;
     case kContents:
       options.contents_bytes = number(optarg, 0, 4096);
+      return true;
+    case kWithhold:
+      options.withhold_contents = true;
       return true;
     case kWake:
       options.wake = static_cast<int>(number(optarg, 0, 1u << 20));

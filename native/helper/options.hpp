@@ -18,6 +18,7 @@ struct Options {
   pid_t pid = 0;
   std::string method = "auto";
   std::uint32_t contents_bytes = 0;
+  bool withhold_contents = false;
   std::chrono::seconds timeout{3600};
   std::chrono::milliseconds max_pause{1000};
   abi::Task task = abi::Task::kFindLeaks;

@@ -250,6 +250,7 @@ void scan(const Options& options, Stream& stream) {
   std::vector<MapEntry> mappings = read_mappings(options.pid);
   try {
     send_target(options.pid, stream);
+    if (options.withhold_contents) send_withheld(stream);
     scan_by_best_method({options, memory, stream, limit, deadline});
   } catch (const Failure& failure) {
     // The memory of a process that executes another program goes away: then whatever failed, failed

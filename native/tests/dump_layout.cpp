@@ -52,7 +52,8 @@ constexpr Item kRecords[] = {{"TARGET", wire::kTarget},
                              {"WORD_OWNERS", wire::kWordOwners},
                              {"CONFIRMATION", wire::kConfirmation},
                              {"SIGHTINGS", wire::kSightings},
-                             {"ABSENT", wire::kAbsent}};
+                             {"ABSENT", wire::kAbsent},
+                             {"WITHHELD", wire::kWithheld}};
 constexpr Item kPhases[] = {{"freeze", wire::kFreeze}, {"quiesce", wire::kQuiesce},
                             {"clone", wire::kClone},   {"enumerate", wire::kEnumerate},
                             {"mark", wire::kMark},     {"collect", wire::kCollect}};

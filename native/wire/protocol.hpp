@@ -71,6 +71,8 @@ enum RecordType : std::uint32_t {
   kSightings = 25,     // u32 n, n x { u32 form, u64 about, a row of References }: words in another
                        // form that mean the block that was asked about, or what owns it
   kAbsent = 26,        // u32 n, n x { u64 start, u64 end }: where nothing was ever written
+  kWithheld = 27,      // u32 withheld: 1 if words of blocks that are no addresses were replaced by
+                       // others of their class
 };
 
 // Why a leak may be none: what was found is not taken for a pointer, but could be one.

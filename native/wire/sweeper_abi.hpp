@@ -114,7 +114,7 @@ struct Control {
   std::uint32_t only_suspects;    // only these can be leaks: every earlier look found them so
   std::uint32_t signal_stacks;    // how many threads may have a stack for signal handlers
   std::uint32_t wide_words;       // whether the processor has AVX2
-  std::uint32_t reserved_input;
+  std::uint32_t withheld;         // whether to mask what blocks hold, but for addresses
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   // The request under way.

@@ -72,6 +72,7 @@ class Request(NamedTuple):
     timeout: float | None = None
     max_pause: int | None = None
     contents: int = 0
+    withhold_contents: bool = False
     verbose: bool = False
     digests: bool = False
     question: Question = LEAKS
@@ -88,6 +89,7 @@ class Request(NamedTuple):
             words += ["--timeout", str(math.ceil(self.timeout))]  # it counts whole seconds
         if self.max_pause is not None:
             words += ["--max-pause", str(self.max_pause)]
+        words += ["--withhold-contents"] * self.withhold_contents
         words += ["--digests"] * self.digests
         return [*words, "--verbose"] if self.verbose else words
 

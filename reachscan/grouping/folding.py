@@ -160,7 +160,6 @@ def _group_at(
     position, kind = int(folding.example[i]), int(folding.type[i])
     row = int(np.searchsorted(rows.position, position))
     size = int(rows.size[row])
-    contents = recording.contents.get(position, rows.words[row].astype("<u8").tobytes())
     return Group(
         allocations=int(folding.allocations[i]),
         bytes=int(folding.bytes[i]),
@@ -172,10 +171,18 @@ def _group_at(
         signature=signature_of(folding, i),
         key=key,
         reason=int(folding.reason[i]),
-        example=Example(int(rows.address[row]), size, contents[:size]),
+        example=Example(int(rows.address[row]), size, _contents(recording, rows, row)[:size]),
         sizes=sizes,
         tree=tree,
     )
+
+
+def _contents(recording: model.Recording, rows: Rows, row: int) -> bytes:
+    """Return the first bytes of a block, as far as they are known."""
+    if recording.withheld:
+        return b""
+    words = rows.words[row].astype("<u8").tobytes()
+    return recording.contents.get(int(rows.position[row]), words)
 
 
 def _group(

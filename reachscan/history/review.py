@@ -30,10 +30,10 @@ def review(
         baseline: what was leaked before, by kind.
     """
     folded = result.folding
-    rule = _rules(Groups(result.recording, folded), suppressions)
+    rule, undecided = _rules(Groups(result.recording, folded), suppressions)
     standing = np.where(rule >= 0, SUPPRESSED, COUNTS).astype(np.uint8)
     before: dict[str, Tally] = {}
-    warnings = _stack_warning(suppressions)
+    warnings = _stack_warning(suppressions) + _contents_warning(undecided)
     if baseline is not None:
         compared = comparison.compare(baseline, census.take(result, "this scan"))
         worse = {c.key for c in compared.changes if c.what in comparison.WORSE}
@@ -69,13 +69,33 @@ def by_rule(result: ScanResult) -> list[tuple[Rule, int, Tally]]:
     return found
 
 
-def _rules(groups: Groups, suppressions: Sequence[Suppression]) -> model.Indexes:
-    """Return for each group the index of the suppression that applies, -1 if none does."""
+def _rules(
+    groups: Groups, suppressions: Sequence[Suppression]
+) -> tuple[model.Indexes, list[Suppression]]:
+    """Return for each group the index of the suppression that applies, -1 if none does.
+
+    Also return the suppressions that would apply if blocks held the text that they name, where
+    nobody knows what blocks hold.
+    """
     rule = np.full(groups.count, -1, np.int64)
-    if groups.count:
-        for index, suppression in enumerate(suppressions):
-            rule[(rule < 0) & suppression.suppresses(groups)] = index
-    return rule
+    undecided = []
+    for index, suppression in enumerate(suppressions if groups.count else ()):
+        chosen = (rule < 0) & suppression.suppresses(groups)
+        if groups.withheld and suppression.needs_contents:
+            undecided += [suppression] * bool(chosen.any())
+        else:
+            rule[chosen] = index
+    return rule, undecided
+
+
+def _contents_warning(undecided: Sequence[Suppression]) -> tuple[model.Warning, ...]:
+    if not undecided:
+        return ()
+    message = (
+        f"{undecided[0].rule.source} suppresses blocks by the text that they hold, which this scan "
+        "has not kept: they count. Scan with --contents 1 or more to keep it"
+    )
+    return (model.Warning("suppression-needs-contents", message),)
 
 
 def _stack_warning(suppressions: Sequence[Suppression]) -> tuple[model.Warning, ...]:

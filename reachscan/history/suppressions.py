@@ -30,6 +30,7 @@ LONGEST_TEXT = 64
 _COMMENT = re.compile(r"(?:^|\s)#\s*(.*)")
 _SIZES = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _STACK = "leak"
+_TEXT = "text"
 
 
 class Glob:
@@ -70,6 +71,7 @@ class Groups:
         self._program = Path(recording.target.exe).name
         self._paths = AddressSpace(recording.mappings, recording.modules).modules
         self.count = len(folded.example)
+        self.withheld = recording.withheld
         self.sizes = folded.size
 
     @cached_property
@@ -92,7 +94,9 @@ class Groups:
         return np.full(self.count, bool(pattern.matches(self._program)))
 
     def beginning_with(self, text: bytes) -> model.Flags:
-        """Return which groups consist of blocks that all begin with a text."""
+        """Return which groups consist of blocks that all begin with a text, as far as is known."""
+        if self.withheld:
+            return np.ones(self.count, bool)
         words = self._leaks.words.astype("<u8", copy=False)
         begin = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)[:, : len(text)]
         others = ~np.all(begin == np.frombuffer(text, np.uint8), axis=1)
@@ -128,6 +132,7 @@ class Suppression:
     rule: Rule
     conditions: tuple[Condition, ...]
     needs_stack: bool = False
+    needs_contents: bool = False
 
     def suppresses(self, groups: Groups) -> model.Flags:
         """Return which groups it suppresses."""
@@ -190,7 +195,9 @@ def _suppression(body: str, rule: Rule) -> Suppression:
         if not body.removeprefix(f"{_STACK}:").strip():
             raise _NonsenseError("there is nothing to match after `leak:`")
         return Suppression(rule, (), needs_stack=True)
-    return Suppression(rule, tuple(_condition(part.strip()) for part in body.split(";")))
+    parts = [part.strip() for part in body.split(";")]
+    needs_contents = any(part.partition(":")[0].strip() == _TEXT for part in parts)
+    return Suppression(rule, tuple(map(_condition, parts)), needs_contents=needs_contents)
 
 
 def _condition(text: str) -> Condition:
@@ -199,12 +206,12 @@ def _condition(text: str) -> Condition:
         raise _NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
     if name == _STACK:
         raise _NonsenseError("`leak:` has to be alone on its line")
-    if name not in (*_CONDITIONS, "size", "text"):
-        known = ", ".join((*_CONDITIONS, "size", "text", _STACK))
+    if name not in (*_CONDITIONS, "size", _TEXT):
+        known = ", ".join((*_CONDITIONS, "size", _TEXT, _STACK))
         raise _NonsenseError(f"there is no condition `{name}`, only {known}")
     if not pattern:
         raise _NonsenseError(f"there is nothing to match after `{name}:`")
-    if name == "text":
+    if name == _TEXT:
         return _text(pattern)
     return _size(pattern) if name == "size" else _CONDITIONS[name](Glob(pattern))
 

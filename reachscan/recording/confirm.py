@@ -177,8 +177,8 @@ class _Filter:
                 leaks.address[which], leaks.size[which], self._parent[rows], words[which]
             )
             yield wire.Frame(wire.LEAKS, wire_columns.leaks_payload(columns))
-            for kind, column in ((wire.SHAPES, leaks.shape), (wire.DIGESTS, leaks.digest)):
-                yield wire.Frame(kind, wire_columns.column_payload(column[which]))
+            # The digests have been compared. Contents of small blocks could be told by them.
+            yield wire.Frame(wire.SHAPES, wire_columns.column_payload(leaks.shape[which]))
         yield from wire.row_frames(wire.DOUBTS, _runs(self._reason))
 
     def _contents(self, frame: wire.Frame) -> wire.Frame:

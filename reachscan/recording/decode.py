@@ -123,6 +123,7 @@ class _Decoder:
             confirmation=self._confirmation(),
             word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
             absent=self._absent(),
+            withheld=self._withheld(),
         )
 
     def _names(self) -> dict[int, model.Name] | None:
@@ -145,6 +146,10 @@ class _Decoder:
         if wire.ABSENT not in self._single:
             return None
         return tuple((row.start, row.end) for row in self._rows[wire.ABSENT])
+
+    def _withheld(self) -> bool:
+        body = self._single.get(wire.WITHHELD)
+        return body is not None and body.withheld != 0
 
     def _confirmation(self) -> model.Confirmation | None:
         body = self._single.get(wire.CONFIRMATION)

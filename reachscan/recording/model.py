@@ -294,6 +294,8 @@ class Recording(NamedTuple):
         confirmation: what came of scanning several times, None if it was once.
         absent: (start, end) of memory where nothing was ever written, long stretches only;
             None if the stream does not tell.
+        withheld: nobody asked for contents of blocks: words that are no addresses stand for others
+            of their class.
     """
 
     target: Target
@@ -317,6 +319,7 @@ class Recording(NamedTuple):
     word_owners: tuple[WordOwner, ...] = ()
     confirmation: Confirmation | None = None
     absent: tuple[tuple[int, int], ...] | None = None
+    withheld: bool = False
 
     @property
     def leaks(self) -> Leaks:

@@ -23,7 +23,7 @@ MAX_PAYLOAD = 64 << 20
 TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
 DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
-CONFIRMATION, SIGHTINGS, ABSENT = 24, 25, 26
+CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -114,6 +114,7 @@ RECORDS: dict[int, c.Construct] = {
     SIGHTINGS: Rows(form=U32, about=U64, **_REFERENCE),
     WORD_OWNERS: Rows(first=U32, count=U32, tid=U32),
     ABSENT: Rows(start=U64, end=U64),
+    WITHHELD: _struct(withheld=U32),
     CONFIRMATION: _struct(
         every_ns=U64,
         pauses_ns=List(U64),
@@ -126,7 +127,7 @@ RECORDS: dict[int, c.Construct] = {
 COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS)
 """Records that are columns; SHAPES and DIGESTS are one of leaks each."""
 
-ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION)
+ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD)
 """Records that a stream holds one of at most."""
 
 MOST_ROWS = {

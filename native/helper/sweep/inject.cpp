@@ -63,6 +63,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs)
   control.task = inputs.task;
   control.query = inputs.options.query;
   control.contents_bytes = inputs.options.contents_bytes;
+  control.withheld = inputs.options.withhold_contents ? 1 : 0;
   control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
   control.marking_threads = inputs.options.threads;
   control.wide_words = __builtin_cpu_supports("avx2") ? 1 : 0;

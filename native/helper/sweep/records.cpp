@@ -109,6 +109,8 @@ void send_target(pid_t pid, Stream& stream) {
   stream.record(wire::kTarget, payload);
 }
 
+void send_withheld(Stream& stream) { stream.record(wire::kWithheld, Payload().u32(1)); }
+
 void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::uint64_t total) {
   stream.record(wire::kProgress, Payload().u32(phase).u32(0).u64(done).u64(total));
 }

@@ -11,6 +11,9 @@ namespace reachscan::helper {
 
 void send_target(pid_t pid, Stream& stream);
 
+// Says that the sweeper masks what blocks hold.
+void send_withheld(Stream& stream);
+
 void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::uint64_t total);
 
 // All that a scan found out besides the leaks.

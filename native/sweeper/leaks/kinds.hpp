@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
+#include "sweeper/leaks/masked.hpp"
 #include "sweeper/leaks/shapes.hpp"
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/leaks/word_kinds.hpp"
@@ -124,7 +125,7 @@ class KindTable {
     for (uint32_t i = 0; i < count; ++i) {
       for (unsigned w = 0; w < wire::kLeadWords; ++w) {
         bool inside = 8 * (w + 1) <= batch_[i]->key.size;
-        record.u64(inside ? heaps::word(batch_[i]->example + 8 * w) : 0);
+        record.u64(inside ? lead_word(space_, batch_[i]->example + 8 * w) : 0);
       }
     }
     record.send();

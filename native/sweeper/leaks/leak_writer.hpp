@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
+#include "sweeper/leaks/masked.hpp"
 #include "sweeper/leaks/shapes.hpp"
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/mark/words.hpp"
@@ -26,7 +27,7 @@ class LeakWriter {
     size_[count_] = size;
     parent_[count_] = parent;
     for (unsigned i = 0; i < wire::kLeadWords; ++i)
-      words_[count_][i] = 8 * (i + 1) <= size ? heaps::word(address + 8 * i) : 0;
+      words_[count_][i] = 8 * (i + 1) <= size ? lead_word(space_, address + 8 * i) : 0;
     if (size >= 8) types_.note(words_[count_][0]);
     shape_[count_] = shape_of(space_, blocks_, address, size, slot);
     if (control()->digests != 0) digest_[count_] = digest_of(address, size);

@@ -177,7 +177,10 @@ inline void send_sighting(const BlockMap& blocks, const SecondLook& second, Kind
   if (seen->form == wire::kStaleWord && slot == 0)
     slot = slot_of_put_aside(blocks, second, seen->value);
   uint64_t holder = slot != 0 ? blocks.block_of(slot) : 0;
-  ReferenceWriter::Row row{slot, seen->value, wire::kRootMemory, seen->index, holder, 0};
+  uint64_t meant = second.meant_by(*seen);
+  // The word may hold more than the address.
+  uint64_t value = control()->withheld != 0 ? meant : seen->value;
+  ReferenceWriter::Row row{slot, value, wire::kRootMemory, seen->index, holder, 0};
   if (slot == 0) row.holder = wire::kRootWord;
   if (holder != 0) {
     row.holder = second.is_lost(holder) ? wire::kLeakedBlock : wire::kReachableBlock;
@@ -185,7 +188,7 @@ inline void send_sighting(const BlockMap& blocks, const SecondLook& second, Kind
     kinds.add_alone(holder);
   }
   Record record(wire::kSightings);
-  record.u32(1).u32(seen->form).u64(second.meant_by(*seen)).raw(&row, sizeof row).send();
+  record.u32(1).u32(seen->form).u64(meant).raw(&row, sizeof row).send();
 }
 
 // Tells what is at the address that was asked about. All that is reachable is marked.

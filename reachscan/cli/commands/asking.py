@@ -25,9 +25,10 @@ def ask(
         given: options that `options.capture` and `options.output` take.
     """
     capture = options.taken(given, "method", "threads", "nice", "timeout", "max_pause")
+    shows_contents = "contents" in given
     output = options.output(**given)
     options.refuse_clash(save, output.path)
-    contents = output.selection.contents
+    contents = output.selection.contents if shows_contents else 0
     wanted = Options(**capture, contents=contents, verbose=verbose, save=save, question=question)
     with console.progress(verbose) as progress:
         result = leaks.with_candidates(scan(process, wanted, progress), output, live=True)

@@ -6,6 +6,7 @@ import io
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streams import BSS, CODE, CONSTANTS, DATA, HEAP_START, LIBRARY_PATH, Leak, Stream
@@ -276,3 +277,11 @@ def test_the_ends_of_a_list_are_of_the_same_kind_as_its_middle() -> None:
         (2, "link | link | \N{MIDDLE DOT} | zero", "40: link | link | value | value"),
         (2, "\N{MIDDLE DOT} | link | link | link", "40: value | link | link | link"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("word", "what"),
+    [(1, "int"), (int.from_bytes(b"texttext", "little"), "text"), (0xDADA_DADA_DADA_DADA, "data")],
+)
+def test_words_that_stand_for_others_are_of_their_class(word: int, what: str) -> None:
+    assert groups(Leak(8, [word]))[0].signature == what

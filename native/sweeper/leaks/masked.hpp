@@ -1,0 +1,42 @@
+// What travels instead of a word of a block when nobody asked for contents. Reports show by class
+// what words are, so a word of the same class serves them as well: addresses, zeros, small numbers,
+// text and other data. reachscan/grouping/signatures.py tells these apart.
+#pragma once
+
+#include "memory/space.hpp"
+#include "sweeper/blob/host.hpp"
+
+namespace reachscan::sweeper {
+
+constexpr uint64_t kSomeNumber = 1;
+// No process has memory at these.
+constexpr uint64_t kSomeText = 0x7478'6574'7478'6574;  // "texttext"
+constexpr uint64_t kSomeData = 0xdada'dada'dada'dada;
+
+constexpr bool is_printable(unsigned byte) {
+  return (byte >= 32 && byte < 127) || byte == 9 || byte == 10 || byte == 13;
+}
+
+// Printable ASCII, with zero bytes behind it at most.
+constexpr bool is_text_word(uint64_t word) {
+  if (!is_printable(word & 0xff)) return false;
+  for (; word != 0; word >>= 8)
+    if (!is_printable(word & 0xff)) return false;
+  return true;
+}
+
+inline uint64_t masked(const heaps::Space& space, uint64_t word) {
+  constexpr uint64_t kSmall = 1 << 16;
+  if (word == 0) return 0;
+  if (word + kSmall < 2 * kSmall) return kSomeNumber;  // wraps: negative ones too
+  if (space.find(word) != nullptr) return word;
+  return is_text_word(word) ? kSomeText : kSomeData;
+}
+
+// A leading word of a block as it may travel.
+inline uint64_t lead_word(const heaps::Space& space, uint64_t address) {
+  uint64_t word = heaps::word(address);
+  return control()->withheld != 0 ? masked(space, word) : word;
+}
+
+}  // namespace reachscan::sweeper

@@ -28,6 +28,11 @@ _COLOURS: dict[str, dict[str, Any]] = {
 }
 
 
+_TERMINAL_WIDTH = 80
+_LEAST_WIDTH = 80
+"""Narrower tables would be all columns and no text."""
+
+
 class Output(NamedTuple):
     """Where a report goes (`path` None is stdout) and what it looks like."""
 
@@ -86,7 +91,7 @@ def show(lines: Callable[[Style], Iterator[str]]) -> bool:
         # Names may hold, and trees are drawn with, what a terminal that is not UTF-8 lacks.
         sys.stdout.reconfigure(errors="replace")
     try:
-        for line in lines(_coloured if _is_colourful(sys.stdout) else plain):
+        for line in lines(_style(sys.stdout)):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except BrokenPipeError:
@@ -96,6 +101,19 @@ def show(lines: Callable[[Style], Iterator[str]]) -> bool:
     except OSError as error:
         raise errors.OutputError(f"cannot write the report: {error.strerror}", "") from error
     return True
+
+
+def _style(stream: Any) -> Style:
+    """Return what a report looks like in a stream: as wide as the terminal that it goes to."""
+    asked = os.environ.get("COLUMNS", "")
+    width = int(asked) if asked.isascii() and asked.isdigit() else 0
+    if not width and stream.isatty():
+        try:
+            width = os.get_terminal_size(stream.fileno()).columns
+        except OSError:  # a terminal in name only
+            width = _TERMINAL_WIDTH
+    paint = _coloured if _is_colourful(stream) else plain.paint
+    return Style(paint, max(_LEAST_WIDTH, width) if width else plain.width)
 
 
 def _coloured(line: str, what: str) -> str:

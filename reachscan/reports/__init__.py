@@ -10,13 +10,27 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "logfmt", "html")
 
-Style = Callable[[str, str], str]
-"""Takes a text and what it is: `headline`, `good`, `dim` or `warning`."""
+USUAL_WIDTH = 100
 
 
-def plain(leaks_text: str, _: str) -> str:
-    """Style a text not at all."""
-    return leaks_text
+class Style(NamedTuple):
+    """What a report for people looks like.
+
+    Attributes:
+        paint: takes a text and what it is: `headline`, `good`, `dim` or `warning`.
+        width: columns of a line.
+    """
+
+    paint: Callable[[str, str], str] = lambda text, _: text
+    width: int = USUAL_WIDTH
+
+    def __call__(self, text: str, what: str) -> str:
+        """Return a text as it shall be shown."""
+        return self.paint(text, what)
+
+
+plain = Style()
+"""Without colours, for files."""
 
 
 class Selection(NamedTuple):
@@ -42,7 +56,7 @@ def lines(
         format_: one of `FORMATS`; html is for leaks only.
         result: what to report.
         selection: how much of it.
-        style: adds colour, to text.
+        style: what text looks like.
     """
     recording = result.recording
     # Each format is imported by those only who want it.

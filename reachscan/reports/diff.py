@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import Any
 from reachscan.history.census import LEAKS, Census
 from reachscan.history.comparison import WORSE, Change, Comparison, What
 from reachscan.judgement import NOTHING, Tally
-from reachscan.reports import Style, plain
+from reachscan.reports import Style, layout, plain
 from reachscan.reports.leaks_logfmt import line
 from reachscan.wording import count, printable, size
 
 FORMAT = "reachscan-diff"
 VERSION = 1
-WIDTH = 100
-_KEY_COLUMN = 35
 
 
 def lines(format_: str, comparison: Comparison, limit: int, style: Style = plain) -> Iterator[str]:
@@ -29,7 +26,7 @@ def lines(format_: str, comparison: Comparison, limit: int, style: Style = plain
         format_: `text`, `json` or `logfmt`.
         comparison: what to report.
         limit: changes listed, those that grew most first.
-        style: adds colour, to text.
+        style: what text looks like.
     """
     if format_ == "json":
         return iter([json.dumps(document(comparison, limit), indent=2)])
@@ -120,18 +117,18 @@ def change_line(change: Change, pid: int) -> str:
 
 
 def _text(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
-    yield from _wrapped(_headline(comparison), 2, style, "headline" if comparison.grew else "good")
+    yield from layout.paragraph(
+        _headline(comparison), "headline" if comparison.grew else "good", style
+    )
     for name, census in (("old", comparison.old), ("new", comparison.new)):
-        yield from _wrapped(f"  {name}  {_source(census)}", 7, style, "dim")
+        yield from layout.row(f"  {name}  ", printable(_source(census)), "dim", style)
     if comparison.changes:
         yield ""
-        yield style(_row("bytes", "blocks", "", "what changed"), "dim")
+        yield style(_row("bytes", "blocks", "") + "key of the kind", "dim")
         for change in comparison.changes[:limit]:
             yield from change_rows(change, style)
         yield from _sums(comparison, limit, style)
-    for warning in comparison.warnings:
-        yield ""
-        yield from _wrapped(f"warning: {warning.message} ({warning.code})", 2, style, "warning")
+    yield from layout.warnings(comparison.warnings, style)
 
 
 def _headline(comparison: Comparison) -> str:
@@ -170,35 +167,33 @@ def _state(census: Census) -> str:
 
 def change_rows(change: Change, style: Style) -> Iterator[str]:
     """Yield one change as rows of a table: by how much, what, and how it was and is."""
-    first, *rest = textwrap.wrap(printable(change.key), WIDTH - _KEY_COLUMN) or [""]
-    what = style(first, "headline" if change.what in WORSE else "dim")
-    yield _change_row(change.by, change.what.value, what)
-    for more in rest:
-        yield " " * _KEY_COLUMN + style(more, "dim")
+    how = "headline" if change.what in WORSE else "dim"
+    columns = _columns(change.by, change.what.value)
+    yield from layout.row(columns, printable(change.key), how, style)
     if change.what in (What.GROWN, What.SHRUNK):
-        yield style(
-            " " * _KEY_COLUMN + f"{_amount(change.old)} before, {_amount(change.new)} now", "dim"
-        )
+        text = f"{_amount(change.old)} before, {_amount(change.new)} now"
+        yield from layout.row(" " * len(columns), text, "dim", style)
 
 
 def _sums(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
     hidden = comparison.changes[limit:]
     if hidden:
         by = Tally(sum(c.by.allocations for c in hidden), sum(c.by.bytes for c in hidden))
-        yield _change_row(by, "", f"{count(len(hidden), 'more change')}, shown by --limit")
-    yield style(_row("-" * 10, "-" * 10, "", "").rstrip(), "dim")
+        more = f"{count(len(hidden), 'more kind')}, shown by --limit {len(comparison.changes)}"
+        yield from layout.row(_columns(by), more, "plain", style)
+    yield style(_row("-" * 10, "-" * 8, "").rstrip(), "dim")
     others = f", {count(comparison.unchanged, 'kind')} unchanged" if comparison.unchanged else ""
     if comparison.unclear:
         others += f", {count(comparison.unclear, 'kind')} unclear"
-    yield _change_row(comparison.by, "", f"in all{others}")
+    yield from layout.row(_columns(comparison.by), f"in all{others}", "plain", style)
 
 
-def _change_row(by: Tally, what: str, text: str) -> str:
-    return _row(signed(by.bytes, size), signed(by.allocations, str), what, text)
+def _columns(by: Tally, what: str = "") -> str:
+    return _row(signed(by.bytes, size), signed(by.allocations, str), what)
 
 
-def _row(amount: str, blocks: str, what: str, text: str) -> str:
-    return f"{amount:>12}  {blocks:>10}  {what:<7}  {text}"
+def _row(amount: str, blocks: str, what: str) -> str:
+    return f"{amount:>10}  {blocks:>8}  {what:<7}  "
 
 
 def signed(number: int, shown: Callable[[int], str]) -> str:
@@ -208,8 +203,3 @@ def signed(number: int, shown: Callable[[int], str]) -> str:
 
 def _amount(tally: Tally) -> str:
     return f"{count(tally.allocations, 'block')}, {size(tally.bytes)}"
-
-
-def _wrapped(text: str, indent: int, style: Style, what: str) -> Iterator[str]:
-    for row in textwrap.wrap(printable(text), WIDTH, subsequent_indent=" " * indent):
-        yield style(row, what)

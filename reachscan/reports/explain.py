@@ -15,7 +15,7 @@ from reachscan.naming.places import Places
 from reachscan.recording import model
 from reachscan.reports import Selection, Style, confidence, layout, leaks_json, leaks_logfmt, plain
 from reachscan.result import ScanResult
-from reachscan.wording import count, printable, wrap
+from reachscan.wording import count, printable
 
 FORMAT = "reachscan-block"
 VERSION = 1
@@ -152,7 +152,7 @@ def lines(
         result: what was found out.
         block: the block that it is about.
         selection: how many references are listed.
-        style: adds colour, to text.
+        style: what text looks like.
     """
     answer = Answer(result, block)
     if format_ == "json":
@@ -246,9 +246,7 @@ def _text(answer: Answer, selection: Selection, style: Style) -> Iterator[str]:
     yield from layout.paragraph(f"{layout.who(recording)}: {_verdict(answer)}", "headline", style)
     yield from layout.paragraph(layout.how(recording), "dim", style)
     for name, text in _facts(answer):
-        first, *rest = wrap(text, layout.WIDTH - 10)
-        yield f"  {name:<8}{first}"
-        yield from (" " * 10 + line for line in rest)
+        yield from layout.row(f"  {name:<8}", text, "plain", style)
     if answer.is_block and not recording.references:
         yield ""
         yield from _chain(answer, style)
@@ -256,7 +254,7 @@ def _text(answer: Answer, selection: Selection, style: Style) -> Iterator[str]:
     if recording.references:
         yield ""
         yield from _references(answer, selection.limit, style)
-    yield from layout.warnings(recording, style)
+    yield from layout.warnings(recording.warnings, style)
 
 
 def _verdict(answer: Answer) -> str:
@@ -293,21 +291,21 @@ def _chain(answer: Answer, style: Style) -> Iterator[str]:
     block, links = answer.block, answer.chain
     if not links:
         stale = answer.doubt == model.STALE_WORD
-        yield from layout.paragraph(ONLY_STALE if stale else NO_CHAIN[block.state], "", plain)
+        yield from layout.paragraph(ONLY_STALE if stale else NO_CHAIN[block.state], "plain", style)
         return
     leaked = block.state == model.LEAKED
     yield style("it hangs below a leaked block:" if leaked else "what keeps it:", "dim")
     rows = [printable(_holder(answer, link)) for link in links]
     what = str(answer.kind(block.start))
     rows.append(f"block {block.start:#x}, {count(block.size, 'byte')}{what and f': {what}'}")
-    yield from _row("  ", rows[0])
+    yield from layout.row("  ", rows[0], "plain", style)
     hidden = range(_LINKS, len(rows) - _LINKS)
     for i, row in enumerate(rows[1:], 1):
         if i == hidden.start:
             yield f"{'':>12}... {count(len(hidden), 'more block')} on the way, told by --json"
         if i not in hidden:
             start = links[i].block if i < len(links) else block.start
-            yield from _row(_arrow(links[i - 1], start), row)
+            yield from layout.row(_arrow(links[i - 1], start), row, "plain", style)
 
 
 def _holder(answer: Answer, reference: model.Reference) -> str:
@@ -326,12 +324,6 @@ def _arrow(reference: model.Reference, start: int) -> str:
     return f"{origin:>12} -> {target}"
 
 
-def _row(head: str, text: str) -> Iterator[str]:
-    first, *rest = wrap(text, layout.WIDTH - len(head))
-    yield head + first
-    yield from (" " * len(head) + line for line in rest)
-
-
 def _sightings(answer: Answer, style: Style) -> Iterator[str]:
     """Yield the words that are no pointers but mean the block, or what owns it."""
     for seen in answer.recording.sightings:
@@ -343,7 +335,7 @@ def _sightings(answer: Answer, style: Style) -> Iterator[str]:
         text = printable(_holder(answer, seen.word))
         if seen.word.block:
             text = f"{seen.word.slot - seen.word.block:#x} into {text}"
-        yield from _row("  ", f"{text}, holds {seen.word.value:#x}")
+        yield from layout.row("  ", f"{text}, holds {seen.word.value:#x}", "plain", style)
 
 
 def _references(answer: Answer, limit: int, style: Style) -> Iterator[str]:
@@ -356,7 +348,7 @@ def _references(answer: Answer, limit: int, style: Style) -> Iterator[str]:
             leaked = " (leaked)" if reference.holder == model.LEAKED_BLOCK else ""
             text = f"{reference.slot - reference.block:#x} into {text}{leaked}"
         target = f" -> {inside:#x} into it" if inside else ""
-        yield from _row("  ", printable(text + target))
+        yield from layout.row("  ", printable(text + target), "plain", style)
     if len(found) > limit:
         yield f"  and {len(found) - limit} more, shown by --limit {len(found)}"
 

@@ -12,7 +12,7 @@ from reachscan.grouping.groups import Group
 from reachscan.recording import model
 from reachscan.reports import Selection, Style, layout, leaks_json, leaks_logfmt, plain
 from reachscan.result import ScanResult
-from reachscan.wording import count, exact_size, number, printable, size, wrap
+from reachscan.wording import count, exact_size, number, size
 
 FORMAT = "reachscan-heap"
 VERSION = 1
@@ -38,7 +38,7 @@ def lines(
         result: what was found out.
         kinds: the live blocks.
         selection: how much is told.
-        style: adds colour, to text.
+        style: what text looks like.
     """
     shown = result.groups(selection.limit)
     arenas = [_arenas(result, kinds, i) for i in range(len(shown))]
@@ -154,11 +154,12 @@ def _text(result: ScanResult, rows: Rows, selection: Selection, style: Style) ->
         columns = _columns(
             size(int(folded.bytes[rest].sum())), number(int(folded.allocations[rest].sum()))
         )
-        yield f"{columns}{count(hidden, 'more kind')}, shown by --limit {len(rows) + hidden}"
+        more = f"{count(hidden, 'more kind')}, shown by --limit {len(rows) + hidden}"
+        yield from layout.row(columns, more, "plain", style)
     yield style(_columns("-" * 10, "-" * 8).rstrip(), "dim")
     kinds = count(len(folded.example), "kind")
     yield f"{_columns(size(totals.bytes), number(totals.allocations))}in all, {kinds}"
-    yield from layout.warnings(recording, style)
+    yield from layout.warnings(recording.warnings, style)
 
 
 def _columns(amount: str, blocks: str, each: str = "") -> str:
@@ -168,18 +169,13 @@ def _columns(amount: str, blocks: str, each: str = "") -> str:
 def _kind(group: Group, arenas: list[Arena], selection: Selection, style: Style) -> Iterator[str]:
     each = exact_size(group.size) if len(group.sizes) == 1 else "varies"
     columns = _columns(size(group.bytes), number(group.allocations), each)
-    shape = f"{group.shape}: " if group.shape else ""
-    what = printable(group.type or shape + group.signature or "blocks of no words")
-    first, *rest = wrap(what, layout.WIDTH - len(columns))
-    yield columns + style(first, "headline")
-    for line in rest:
-        yield " " * len(columns) + style(line, "headline")
+    yield from layout.row(columns, layout.title(group), "headline", style)
     details = [layout.candidates(group)]
     if [arena.arena for arena in arenas] != [0]:
         details.append(_arenas_text(arenas))
     for detail in filter(None, details):
-        for line in wrap(detail, layout.WIDTH - len(columns)):
-            yield " " * len(columns) + style(line, "dim")
+        yield from layout.row(" " * len(columns), detail, "dim", style)
+    yield from layout.key(group, style)
     yield from layout.example(group.example, selection.contents, style)
 
 

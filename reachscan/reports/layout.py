@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from reachscan.naming import private_memory
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from reachscan.grouping.groups import Example, Group
     from reachscan.result import ScanResult
 
-WIDTH = 100
 _DUMP_ROW = 16
 _KINDS_OF_MEMORY = {
     private_memory.ANONYMOUS: "anonymous",
@@ -25,9 +24,16 @@ _KINDS_OF_MEMORY = {
 
 
 def paragraph(text: str, what: str, style: Style) -> Iterator[str]:
-    """Yield a text, if there is any, in lines of at most `WIDTH` columns."""
+    """Yield a text, if there is any, in lines that are no wider than they may be."""
     if text:
-        yield from (style(line, what) for line in wrap(text, WIDTH, "  "))
+        yield from (style(line, what) for line in wrap(text, style.width, "  "))
+
+
+def row(columns: str, text: str, what: str, style: Style) -> Iterator[str]:
+    """Yield a text behind the columns of a table; where it is too long, it goes on below itself."""
+    for line in wrap(text, style.width - len(columns)):
+        yield columns + style(line, what)
+        columns = " " * len(columns)
 
 
 def who(recording: model.Recording) -> str:
@@ -96,9 +102,21 @@ def example(example: Example, contents: int, style: Style) -> Iterator[str]:
     shown = example.contents[:contents]
     yield style(f"      for example at {example.address:#x}", "dim")
     for at in range(0, len(shown), _DUMP_ROW):
-        row = shown[at : at + _DUMP_ROW]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        yield style(f"        {at:08x}  {row.hex(' '):<47}  |{text}|", "dim")
+        part = shown[at : at + _DUMP_ROW]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        yield style(f"      {at:04x}  {part.hex(' '):<47}  |{text}|", "dim")
+
+
+def title(group: Group) -> str:
+    """Return what the blocks of a group are."""
+    words = ": ".join(filter(None, (group.shape, group.signature)))
+    return printable(group.type or words or "blocks of no words")
+
+
+def key(group: Group, style: Style) -> Iterator[str]:
+    """Yield what `diff`, `watch` and suppressions call a group, if it is not called so anyway."""
+    if group.key != group.type:
+        yield from row("      key ", printable(group.key), "dim", style)
 
 
 def candidates(group: Group) -> str:
@@ -106,9 +124,9 @@ def candidates(group: Group) -> str:
     return f"perhaps {printable(', '.join(group.candidates))}" if group.candidates else ""
 
 
-def warnings(recording: model.Recording, style: Style) -> Iterator[str]:
+def warnings(warnings: Iterable[model.Warning], style: Style) -> Iterator[str]:
     """Yield what the reader must know, each after an empty line."""
-    for warning in recording.warnings:
+    for warning in warnings:
         yield ""
         text = printable(f"warning: {warning.message} ({warning.code})")
         yield from paragraph(text, "warning", style)

@@ -9,9 +9,8 @@ from reachscan.judgement import KNOWN, SUPPRESSED, Review
 from reachscan.naming import private_memory
 from reachscan.recording import model
 from reachscan.reports import Selection, Style, confidence, layout, plain
-from reachscan.reports.layout import WIDTH
 from reachscan.result import ScanResult
-from reachscan.wording import count, cut, exact_size, number, printable, size, wrap
+from reachscan.wording import count, cut, exact_size, number, printable, size
 
 if TYPE_CHECKING:
     from reachscan.grouping.groups import Branch, Folding, Group, SizeCount
@@ -27,7 +26,7 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
     Args:
         result: what to report.
         selection: how much of it.
-        style: adds colour.
+        style: what it looks like.
     """
     recording = result.recording
     if recording.totals.leaked:
@@ -48,7 +47,7 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
         yield from layout.paragraph(layout.how(recording), "dim", style)
         yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
-    yield from layout.warnings(recording, style)
+    yield from layout.warnings(recording.warnings, style)
 
 
 def _headline(result: ScanResult) -> str:
@@ -112,7 +111,7 @@ def _table(result: ScanResult, selection: Selection, style: Style) -> Iterator[s
         yield from _before(group, result.review, style)
     hidden = counted - len(shown)
     if hidden:
-        yield _hidden(result, len(shown), hidden)
+        yield from _hidden(result, len(shown), hidden, style)
     yield from _set_aside(result, style)
     yield style(_columns("-" * 10, "-" * 8, "-" * 8).rstrip(), "dim")
     kinds = count(len(result.folding.example), "kind")
@@ -132,30 +131,25 @@ def _group(group: Group, selection: Selection, style: Style) -> Iterator[str]:
         number(group.indirect_allocations),
         _range([row.size for row in group.sizes]),
     )
-    first, *rest = list(_what(group, WIDTH - len(columns), style))
-    yield columns + first
-    for line in rest:
-        yield " " * len(columns) + line
-    yield from _tree(group.tree)
+    for text, what in _known(group):
+        yield from layout.row(columns, text, what, style)
+        columns = " " * len(columns)
+    yield from _tree(group.tree, style.width)
+    yield from layout.key(group, style)
     yield from layout.example(group.example, selection.contents, style)
 
 
-def _what(group: Group, width: int, style: Style) -> Iterator[str]:
-    """Yield what is known of the direct leaks themselves."""
-    shape = f"{group.shape}: " if group.shape else ""
-    what = printable(group.type or shape + group.signature or "a block of no words")
-    texts = [(what, "headline")]
+def _known(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield what is known of the direct leaks themselves, and how it is to be shown."""
+    yield layout.title(group), "headline"
     if group.type:
-        texts.append((printable(group.signature), "dim"))
+        yield printable(group.signature), "dim"
     if group.candidates:
-        texts.append((layout.candidates(group), "dim"))
+        yield layout.candidates(group), "dim"
     if group.reason != model.DEFINITE:
-        texts.append((f"possible: {confidence.in_words(group.reason)}", "warning"))
+        yield f"possible: {confidence.in_words(group.reason)}", "warning"
     if len(group.sizes) > 1:
-        texts.append((_sizes(group.sizes), "dim"))
-    for text, kind in texts:
-        for line in wrap(text, width):
-            yield style(line, kind)
+        yield _sizes(group.sizes), "dim"
 
 
 def _range(sizes: Sequence[int | None]) -> str:
@@ -176,22 +170,23 @@ def _sizes(sizes: Sequence[SizeCount]) -> str:
     return ", ".join(rows)
 
 
-def _tree(branches: Sequence[Branch], guide: str = "") -> Iterator[str]:
+def _tree(branches: Sequence[Branch], width: int, guide: str = "") -> Iterator[str]:
+    """Yield what hangs below a group. Its bytes are among those of the group: no second column."""
     for branch in branches:
         is_last = branch is branches[-1]
         each = _range([branch.smallest, branch.largest]) if branch.name else ""
-        name = branch.name or count(branch.kinds, "more kind")
-        columns = _columns(size(branch.bytes), "", number(branch.allocations), each)
-        yield columns + cut(
-            f"{guide}{'└' if is_last else '├'} {printable(name)}", WIDTH - len(columns)
-        )
-        yield from _tree(branch.below, f"{guide}{' ' if is_last else '│'} ")
+        name = printable(branch.name or count(branch.kinds, "more kind"))
+        columns = _columns("", "", number(branch.allocations), each)
+        amount = f", {size(branch.bytes)}"
+        text = f"{guide}{'└' if is_last else '├'} {name}"
+        yield columns + cut(text, width - len(columns) - len(amount)) + amount
+        yield from _tree(branch.below, width, f"{guide}{' ' if is_last else '│'} ")
 
 
-def _hidden(result: ScanResult, shown: int, hidden: int) -> str:
-    folded = result.folding
+def _hidden(result: ScanResult, shown: int, hidden: int, style: Style) -> Iterator[str]:
     what = f"{count(hidden, 'more kind')}, shown by --limit {shown + hidden}"
-    return _sums(folded, slice(shown, shown + hidden)) + what
+    columns = _sums(result.folding, slice(shown, shown + hidden))
+    yield from layout.row(columns, what, "plain", style)
 
 
 def _sums(folded: Folding, some: slice | model.Flags) -> str:
@@ -218,18 +213,12 @@ def _set_aside(result: ScanResult, style: Style) -> Iterator[str]:
     if known.any():
         kinds = count(int(known.sum()), "kind")
         what = f"known from {review.baseline}, not grown: {kinds}"
-        yield from _wrapped_row(_sums(folded, known), what, style)
+        yield from layout.row(_sums(folded, known), printable(what), "dim", style)
     for index in sorted({*review.rule[review.standing == SUPPRESSED].tolist()}):
         rule = review.rules[index]
         what = f"suppressed by {rule.source}: {rule.reason or rule.text}"
-        yield from _wrapped_row(_sums(folded, review.rule == index), what, style)
-
-
-def _wrapped_row(columns: str, what: str, style: Style) -> Iterator[str]:
-    first, *rest = wrap(printable(what), WIDTH - len(columns))
-    yield style(columns + first, "dim")
-    for line in rest:
-        yield style(" " * len(columns) + line, "dim")
+        columns = _sums(folded, review.rule == index)
+        yield from layout.row(columns, printable(what), "dim", style)
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:

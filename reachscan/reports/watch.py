@@ -28,7 +28,7 @@ def text(event: Event, limit: int, style: Style = plain) -> Iterator[str]:
     Args:
         event: what happened.
         limit: kinds of leaks that are listed of those that grew.
-        style: adds colour.
+        style: what it looks like.
     """
     when = instant(event.now)[:19] + "Z"
     if isinstance(event, Failed):

@@ -19,7 +19,7 @@ from reachscan.history import census
 from reachscan.history.census import Census
 from reachscan.history.comparison import WORSE, Comparison, What, compare
 from reachscan.judgement import NOTHING, Tally
-from reachscan.reports import Selection, diff
+from reachscan.reports import Selection, Style, diff
 from reachscan.scanning import load
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/diff-v1.json").read_text())
@@ -195,10 +195,11 @@ def sample() -> Comparison:
     return compare(taken(old), taken(new, source="n\x1bew", method="copy", program="/p" * 80))
 
 
+@pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("limit", [0, 1, 20])
-def test_text_fits_and_cannot_steer_a_terminal(limit: int) -> None:
-    rows = list(diff.lines("text", sample(), limit))
-    assert all(len(row) <= diff.WIDTH and row.isprintable() for row in rows)
+def test_text_fits_and_cannot_steer_a_terminal(limit: int, width: int) -> None:
+    rows = list(diff.lines("text", sample(), limit, Style(width=width)))
+    assert all(len(row) <= width and row.isprintable() for row in rows)
     assert any("in all, 1 kind unchanged" in row for row in rows)
     assert any("shown by --limit" in row for row in rows) == (limit < 3)
 

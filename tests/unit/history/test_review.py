@@ -18,8 +18,14 @@ import reachscan
 from reachscan.history import census, suppressions
 from reachscan.history.review import by_rule, review
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Tally
-from reachscan.reports import Selection, leaks_json, leaks_logfmt, leaks_text
-from reachscan.reports.layout import WIDTH
+from reachscan.reports import (
+    USUAL_WIDTH,
+    Selection,
+    Style,
+    leaks_json,
+    leaks_logfmt,
+    leaks_text,
+)
 from reachscan.result import ScanResult
 from reachscan.scanning import load
 
@@ -123,8 +129,9 @@ def mixed() -> ScanResult:
 
 
 def test_text_tells_what_does_not_count_and_why() -> None:
-    lines = list(leaks_text.lines(mixed(), Selection()))
-    assert all(len(line) <= WIDTH and line.isprintable() for line in lines)
+    for width in (80, USUAL_WIDTH):
+        lines = list(leaks_text.lines(mixed(), Selection(), Style(width=width)))
+        assert all(len(line) <= width and line.isprintable() for line in lines)
     assert lines[0].endswith("; 1 known, 1 suppressed")
     assert any("in day1.rsc there were 1 block, 40 B" in line for line in lines)
     assert any("known from day1.rsc, not grown: 1 kind" in line for line in lines)

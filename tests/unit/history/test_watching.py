@@ -22,8 +22,8 @@ from reachscan.history.census import Census
 from reachscan.history.review import review
 from reachscan.history.watching import Ended, Event, Failed, Scanned, Watch, Why
 from reachscan.judgement import Tally
+from reachscan.reports import Style
 from reachscan.reports import watch as lines
-from reachscan.reports.layout import WIDTH
 from reachscan.result import ScanResult
 from reachscan.scanning import load
 
@@ -184,8 +184,9 @@ def test_text_of_events_fits_and_cannot_steer_a_terminal() -> None:
     other = Stream(leaks=[Leak(24 * n) for n in range(9)], exe="/usr/bin/\x1b[2Jx")
     found = watch(leaks(1), leaks(2), hostile, other, other, count=5)
     for event in found:
-        for line in lines.text(event, 2):
-            assert line.isprintable() and len(line) <= WIDTH
+        for width in (80, 100):
+            for line in lines.text(event, 2, Style(width=width)):
+                assert line.isprintable() and len(line) <= width
     second = list(lines.text(found[1], 2))
     assert "2 leaked blocks (+1), 48 B (+24 B); paused 0.4 ms" in second[0]
     assert "grown" in second[1]

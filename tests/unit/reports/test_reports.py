@@ -19,7 +19,15 @@ from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 import reachscan
 from reachscan import wording
 from reachscan.recording import model
-from reachscan.reports import Selection, confidence, layout, leaks_json, leaks_logfmt, leaks_text
+from reachscan.reports import (
+    USUAL_WIDTH,
+    Selection,
+    Style,
+    confidence,
+    leaks_json,
+    leaks_logfmt,
+    leaks_text,
+)
 from reachscan.result import ScanResult
 from reachscan.scanning import load
 
@@ -162,6 +170,7 @@ def columns(line: str) -> int:
     message=st.text(max_size=300),
     sizes=st.lists(st.integers(0, 1 << 46), min_size=3, max_size=3),
     reason=st.sampled_from(sorted(model.REASONS)),
+    width=st.sampled_from((80, USUAL_WIDTH)),
 )
 @settings(deadline=None)
 def test_text_stays_within_its_width(
@@ -172,6 +181,7 @@ def test_text_stays_within_its_width(
     message: str,
     sizes: list[int],
     reason: int,
+    width: int,
 ) -> None:
     found = [Leak(size, [CONSTANTS + 8, CODE + 8], [40, *sizes]) for size in sizes]
     stream = Stream(
@@ -187,10 +197,12 @@ def test_text_stays_within_its_width(
         path = Path(folder, "made.rsc")
         path.write_bytes(stream.encoded())
         result = load(path)
-    for line in leaks_text.lines(result, Selection(every_block=True)):
-        assert columns(line) <= layout.WIDTH
-        assert line == line.rstrip()
-        assert line.isprintable()
+    for limit in (1, 20):
+        selection = Selection(limit=limit, every_block=True)
+        for line in leaks_text.lines(result, selection, Style(width=width)):
+            assert columns(line) <= width
+            assert line == line.rstrip()
+            assert line.isprintable()
 
 
 @given(st.text(st.sampled_from("a \u8a18\u61b6"), max_size=60), st.integers(5, 20))
@@ -214,10 +226,10 @@ def test_text_shows_what_hangs_below_each_kind(make: Any) -> None:
     selection = Selection(limit=1, contents=0)
     lines = [line.rstrip() for line in leaks_text.lines(make(SAMPLE), selection)]
     table = lines[lines.index("") + 1 :]
-    assert [line.split(maxsplit=4) for line in table[1:4]] == [
-        ["22.1", "KiB", "5", "10", "24  libexample.so.1+0x1008 | heap | ·"],
-        ["19.5", "KiB", "5", "4000", "├ text"],
-        ["2.4", "KiB", "5", "500", "└ tree node"],
+    assert [" ".join(line.split()) for line in table[1:4]] == [
+        "22.1 KiB 5 10 24 libexample.so.1+0x1008 | heap | ·",
+        "5 4000 ├ text, 19.5 KiB",
+        "5 500 └ tree node, 2.4 KiB",
     ]
 
 
@@ -298,3 +310,10 @@ def test_logfmt_quotes_where_needed(value: str) -> None:
     assert "\n" not in line
     quoted = line.removeprefix("key=").removesuffix(" next=1")
     assert (json.loads(quoted) if quoted.startswith('"') else quoted) == value
+
+
+def test_text_tells_the_key_that_diff_and_suppressions_use(make: Any) -> None:
+    rows = "\n".join(leaks_text.lines(make(SAMPLE), Selection()))
+    for group in report(make(SAMPLE))["groups"]:
+        named = f"      key {group['key']}\n" in rows
+        assert named == (group["type"] is None)

@@ -76,6 +76,6 @@ def _show_bug(sentence: str, verbose: bool) -> ExitStatus:
         traceback.print_exc()
     console.talk(
         f"this is a bug in reachscan {__version__}: {sentence}; "
-        "please report this line, with what -v adds to it"
+        "please report this line, with what -v adds to it, as README.md says (Reporting a bug)"
     )
     return ExitStatus.BUG

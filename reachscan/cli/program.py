@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from reachscan import __version__
 from reachscan.cli import commands
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _HELP = """Find heap memory of a running process that nothing points to any more.
 
@@ -34,20 +38,36 @@ def run(words: list[str]) -> int | None:
         KeyboardInterrupt: it was interrupted.
         ReachscanError: it could not be done.
     """
-    named = not words or words[0] in (*commands.SUMMARIES, "-h", "--help", "--version")
-    given = words if named else ["scan", *words]
     try:
-        status: int | None = program.main(given, "reachscan", standalone_mode=False)
+        status: int | None = program.main(words, "reachscan", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if sys.stderr:  # click takes stdout for one that is closed
+            error.show()
         return error.exit_code
     except click.Abort as error:
         raise KeyboardInterrupt from error
     return status
 
 
+_USUAL = "scan"
+"""The command that is meant where none is named."""
+
+
 class _Program(click.Group):
     """Imports a command only when it is run: most of them need much that the others do not."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Put in `scan` where no command is named; completion comes here, too."""
+        named = not args or args[0] in (*commands.SUMMARIES, "-h", "--help", "--version")
+        return super().parse_args(context, args if named else [_USUAL, *args])
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return what the first word can be: a command, or an option of `scan`."""
+        found = super().shell_complete(context, incomplete)
+        usual = self.get_command(context, _USUAL) if incomplete.startswith("-") else None
+        known = {item.value for item in found}
+        more = usual.shell_complete(click.Context(usual), incomplete) if usual else []
+        return found + [item for item in more if item.value not in known]
 
     def list_commands(self, _: click.Context) -> list[str]:
         return list(commands.SUMMARIES)

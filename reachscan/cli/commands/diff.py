@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from reachscan.cli.commands import options
+from reachscan.cli.commands import options, paths
 from reachscan.errors import ExitStatus
 from reachscan.history import census, comparison
 from reachscan.reports import diff
 
 
 @click.command("diff")
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=paths.READABLE)
+@click.argument("new", type=paths.READABLE)
 @options.lines
 @options.limit
 def command(old: Path, new: Path, **given: Any) -> ExitStatus:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from reachscan import reports
-from reachscan.cli.commands import leaks
+from reachscan.cli.commands import leaks, paths
 from reachscan.cli.console import Output
 from reachscan.reports import Selection
 
@@ -59,8 +59,8 @@ verbose = click.option("-v", "--verbose", is_flag=True, help="Tell what each ste
 destination = click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
-    help="Write the report to this file.",
+    type=paths.WRITABLE,
+    help="Write the report to this file; - is stdout.",
 )
 
 limit = click.option(
@@ -108,7 +108,7 @@ address = click.argument("address", metavar="ADDRESS", callback=_address)
 
 save = click.option(
     "--save",
-    type=click.Path(path_type=Path),
+    type=paths.WRITABLE,
     metavar="FILE.rsc",
     help="Keep the raw scan, for `reachscan report`.",
 )
@@ -167,7 +167,7 @@ suppress = _all(
     click.option(
         "--suppressions",
         "suppression_files",
-        type=click.Path(path_type=Path),
+        type=paths.READABLE,
         metavar="FILE",
         multiple=True,
         help="Leaks that are known and shall not count; may be given several times.",
@@ -183,7 +183,7 @@ review = _all(
     suppress,
     click.option(
         "--baseline",
-        type=click.Path(path_type=Path),
+        type=paths.READABLE,
         metavar="FILE",
         help="A scan or JSON report: only what is new or has grown since then counts.",
     ),
@@ -238,10 +238,7 @@ def output(
     if json_ and format_ not in (None, "json"):
         raise click.UsageError(f"--json and --format {format_} contradict each other")
     format_ = "json" if json_ else format_ or "text"
-    if output and output.is_dir():
-        raise click.UsageError(f"{output} is a directory; name a file in it")
-    if output and not output.parent.is_dir():
-        raise click.UsageError(f"there is no directory {output.parent}")
+    output = None if output == paths.STDOUT else output
     if format_ == "html" and not output and sys.stdout.isatty():
         raise click.UsageError("a page is for browsers, not for a terminal; add -o page.html")
     everything = sys.maxsize if every_block else _DEFAULT_LIMIT.get(format_, _USUAL_LIMIT)
@@ -255,11 +252,13 @@ def output(
 
 
 def refuse_clash(stream: Path | None, written: Path | None) -> None:
-    """Refuse to use one file for a raw scan and for the report.
+    """Refuse to use one file, or stdout, for a raw scan and for the report.
 
     Raises:
-        click.UsageError: both are the same file.
+        click.UsageError: both are the same file, or the raw scan shall go to stdout.
     """
+    if stream == paths.STDOUT:
+        raise click.UsageError("a raw scan does not go to stdout; name a file")
     if not stream or not written or stream.is_char_device():
         return
     if stream.resolve() == written.resolve():

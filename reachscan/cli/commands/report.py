@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, options
+from reachscan.cli.commands import leaks, options, paths
 from reachscan.errors import ExitStatus
 from reachscan.scanning import load
 
 
 @click.command("report")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=paths.READABLE)
 @options.report
 @options.review
 @options.strict

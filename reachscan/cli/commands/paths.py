@@ -1,0 +1,50 @@
+"""Paths on the command line: one that cannot be used is bad usage, before anything is scanned."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+STDOUT = Path("-")
+"""What `-o` takes for stdout."""
+
+
+class _Readable(click.Path):
+    """A file that can be read."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Writable(click.Path):
+    """A file that exists, or that its directory can take."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        parameter: click.Parameter | None,
+        context: click.Context | None,
+    ) -> Path:
+        """Return the path.
+
+        Raises:
+            click.BadParameter: nothing can be written there.
+        """
+        path = Path(os.fsdecode(super().convert(value, parameter, context)))
+        if path == STDOUT or (path.exists() and not path.is_file()):
+            return path
+        # A regular file is written beside its place and then renamed.
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            self.fail(f"there is no directory {folder}", parameter, context)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            self.fail(f"no file can be made in {folder}", parameter, context)
+        return path
+
+
+READABLE, WRITABLE = _Readable(), _Writable()

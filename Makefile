@@ -1,5 +1,5 @@
-# Everything a contributor runs. Needs make, a C++ compiler and Python 3.10; the rest is fetched
-# into .venv. `make` alone lists the targets.
+# Everything a contributor runs. Needs make, a C++ compiler and Python 3.10 with venv; CMake, Ninja and
+# the Python packages are fetched into .venv. `make` alone lists the targets.
 
 PYTHON ?= python3
 CXX ?= g++
@@ -18,7 +18,7 @@ FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_proc_files fuzz_sweep_check
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test fuzz lint format bench clean prerequisites
+.PHONY: help build demo test fuzz lint format bench clean prerequisites clang-format
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -52,14 +52,13 @@ fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each 
 	REACHSCAN_FUZZ_SECONDS=$(FUZZ_SECONDS) REACHSCAN_TEST_SECONDS=$$((2 * $(FUZZ_SECONDS) + 60)) \
 	  python -m pytest tests/unit/recording/test_fuzzed_input.py
 
-lint: $(READY)  ## check style, types and formatting
+lint: $(READY) | clang-format  ## check style, types and formatting
 	ruff check $(PYTHON_SOURCES)
 	ruff format --check $(PYTHON_SOURCES)
 	mypy $(PYTHON_SOURCES)
-	@command -v clang-format >/dev/null || { echo "clang-format is missing: apt install clang-format"; exit 1; }
 	clang-format --dry-run -Werror $(NATIVE_SOURCES)
 
-format: $(READY)  ## rewrite sources the way lint wants them
+format: $(READY) | clang-format  ## rewrite sources the way lint wants them
 	ruff check --fix $(PYTHON_SOURCES)
 	ruff format $(PYTHON_SOURCES)
 	clang-format -i $(NATIVE_SOURCES)
@@ -82,13 +81,23 @@ $(READY): pyproject.toml | prerequisites
 	@command -v ninja >/dev/null || pip install --quiet --disable-pip-version-check ninja
 	@touch $@
 
+# All that is missing is named at once, and then the command that installs it on Debian.
 prerequisites:
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: apt install python3"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
-	  || { echo "$(PYTHON) is older than 3.10: make PYTHON=python3.x"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-	  || { echo "Python cannot make virtual environments: apt install python3-venv"; exit 1; }
-	@command -v $(CXX) >/dev/null || { echo "$(CXX) is missing: apt install g++"; exit 1; }
-	@printf '#include <vector>\n#include <linux/futex.h>\nint main() {}\n' \
-	  | $(CXX) -static -x c++ - -o /dev/null 2>/dev/null \
-	  || { echo "$(CXX) cannot link statically: apt install g++ libc6-dev linux-libc-dev"; exit 1; }
+	@missing=; lacks() { echo "$$1"; missing="$$missing $$2"; }; \
+	if ! command -v $(PYTHON) >/dev/null; then \
+	  lacks "$(PYTHON) is missing" "python3 python3-venv"; \
+	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then \
+	  lacks "$(PYTHON) is older than 3.10: make PYTHON=python3.x takes another one" python3; \
+	elif ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	  lacks "$(PYTHON) cannot make virtual environments" python3-venv; \
+	fi; \
+	if ! command -v $(CXX) >/dev/null; then \
+	  lacks "$(CXX) is missing" "g++ libc6-dev linux-libc-dev"; \
+	elif ! printf '#include <vector>\n#include <linux/futex.h>\nint main() {}\n' \
+	    | $(CXX) -static -x c++ - -o /dev/null 2>/dev/null; then \
+	  lacks "$(CXX) cannot link statically" "g++ libc6-dev linux-libc-dev"; \
+	fi; \
+	test -z "$$missing" || { echo "On Debian: apt install$$missing"; exit 1; }
+
+clang-format:
+	@command -v clang-format >/dev/null || { echo "clang-format is missing: apt install clang-format"; exit 1; }

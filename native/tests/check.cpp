@@ -6,16 +6,16 @@
 #include <cstring>
 #include <exception>
 
+#include "case_seconds.hpp"
+
 namespace reachscan::tests {
 namespace {
-
-constexpr unsigned kSecondsPerCase = 20;
 
 Case* first_case = nullptr;
 Case** last_case = &first_case;
 
 [[noreturn]] void run_alone(const Case& one) {
-  alarm(kSecondsPerCase);
+  alarm(case_seconds());
   try {
     one.run();
   } catch (const std::exception& error) {
@@ -30,10 +30,13 @@ bool passes(const Case& one) {
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
-  const char* how = !WIFSIGNALED(status)          ? "failed"
-                    : WTERMSIG(status) == SIGALRM ? "took too long"
-                                                  : strsignal(WTERMSIG(status));
-  std::fprintf(stderr, "FAIL %s: %s\n", one.name, how);
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+    std::fprintf(stderr, "FAIL %s: took longer than %u s (%s sets the limit)\n", one.name,
+                 case_seconds(), kCaseSeconds);
+    return false;
+  }
+  std::fprintf(stderr, "FAIL %s: %s\n", one.name,
+               WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "failed");
   return false;
 }
 

@@ -11,13 +11,13 @@
 #include <random>
 #include <vector>
 
+#include "case_seconds.hpp"
+
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size);
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr unsigned kSecondsPerInput = 10;
 
 unsigned long number_from(const char* name, unsigned long otherwise) {
   const char* text = std::getenv(name);
@@ -29,7 +29,7 @@ void run(unsigned long number) {
   // Few edits: a heap that is damaged in many places is refused at the first.
   std::vector<unsigned char> input(2 + random() % 64);
   for (unsigned char& byte : input) byte = static_cast<unsigned char>(random());
-  alarm(kSecondsPerInput);
+  alarm(reachscan::tests::case_seconds());
   LLVMFuzzerTestOneInput(input.data(), input.size());
 }
 
@@ -60,8 +60,10 @@ int main(int argc, char** argv) {
     std::printf("%lu inputs\n", *current - 1);
     return 0;
   }
-  bool hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
-  std::fprintf(stderr, "input %lu %s; to see it again: %s %lu\n", *current,
-               hung ? "took too long" : "failed", argv[0], *current);
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+    std::fprintf(stderr, "input %lu took longer than %u s (%s sets the limit)\n", *current,
+                 reachscan::tests::case_seconds(), reachscan::tests::kCaseSeconds);
+  }
+  std::fprintf(stderr, "input %lu failed; to see it again: %s %lu\n", *current, argv[0], *current);
   return 1;
 }

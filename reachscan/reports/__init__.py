@@ -53,7 +53,7 @@ def lines(
     """Yield the lines of a report, without line ends.
 
     Args:
-        format_: one of `FORMATS`; html is for leaks only.
+        format_: one of `FORMATS`; html is for leaks and for the heap.
         result: what to report.
         selection: how much of it.
         style: what text looks like.

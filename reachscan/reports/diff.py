@@ -23,13 +23,18 @@ def lines(format_: str, comparison: Comparison, limit: int, style: Style = plain
     """Yield the report line by line, without line ends.
 
     Args:
-        format_: `text`, `json` or `logfmt`.
+        format_: one of `reports.FORMATS`.
         comparison: what to report.
         limit: changes listed, those that grew most first.
         style: what text looks like.
     """
     if format_ == "json":
         return iter([json.dumps(document(comparison, limit), indent=2)])
+    if format_ == "html":
+        from reachscan.reports import html_page
+
+        title = f"{Path(comparison.new.program).name}: what changed"
+        return html_page.lines("diff", title, document(comparison, limit))
     if format_ == "logfmt":
         return _logfmt(comparison, limit)
     return _text(comparison, limit, style)

@@ -34,7 +34,7 @@ def lines(
     """Yield the answer line by line, without line ends.
 
     Args:
-        format_: "text", "json" or "logfmt".
+        format_: one of `reports.FORMATS`.
         result: what was found out.
         kinds: the live blocks.
         selection: how much is told.
@@ -45,6 +45,11 @@ def lines(
     rows = list(zip(shown, arenas, strict=True))
     if format_ == "json":
         yield json.dumps(_document(result, rows, selection), indent=2)
+    elif format_ == "html":
+        from reachscan.reports import html_page
+
+        title = f"{result.recording.target.name}: live heap"
+        yield from html_page.lines("heap", title, _document(result, rows, selection))
     elif format_ == "logfmt":
         yield from _logfmt(result, rows, selection)
     else:

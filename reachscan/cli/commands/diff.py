@@ -16,7 +16,7 @@ from reachscan.reports import diff
 @click.command("diff")
 @click.argument("old", type=paths.READABLE)
 @click.argument("new", type=paths.READABLE)
-@options.lines
+@options.page_or_lines
 @options.limit
 def command(old: Path, new: Path, **given: Any) -> ExitStatus:
     """Tell what leaks more, or less, in NEW than in OLD.

@@ -13,7 +13,7 @@ from reachscan.errors import ExitStatus
 
 @click.command("heap")
 @options.process
-@options.lines
+@options.page_or_lines
 @options.limit
 @options.contents
 @options.capture

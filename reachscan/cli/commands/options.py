@@ -79,11 +79,16 @@ lines = _all(
     _format("text", "json", "logfmt"),
     destination,
 )
-"""What an answer other than a whole report looks like; `output` takes them."""
+"""What an answer on one block looks like; `output` takes them."""
 
-report = _all(
+page_or_lines = _all(
     _format(*reports.FORMATS),
     destination,
+)
+"""What an answer on many blocks looks like; `output` takes them."""
+
+report = _all(
+    page_or_lines,
     limit,
     click.option("--all", "every_block", is_flag=True, help="List every leaked block too."),
     contents,

@@ -29,8 +29,8 @@ def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus
     result = load(file)
     if result.is_about_leaks:
         result = judge(result)
-    elif output.format == "html":
-        raise click.UsageError(f"there is no page about {file}, for it holds no scan for leaks")
+    elif output.format == "html" and result.recording.kinds is None:
+        raise click.UsageError(f"there is no page about {file}, for it is about one block")
     result = leaks.with_candidates(result, output, live=False)
     if verbose:
         console.talk_about(result)

@@ -226,3 +226,60 @@ def test_no_leaks_are_good_news(page: Page, tmp_path: Path) -> None:
     assert "No leaks" in page.run("byId('summary').innerText")
     assert page.run("byId('groups').hidden && byId('sizes').hidden")
     assert not page.complaints()
+
+
+@pytest.mark.parametrize("width", [360, 700, 1280])
+def test_bytes_are_wholly_visible(page: Page, tmp_path: Path, width: int) -> None:
+    page.resize(width)
+    stream = Stream(leaks=[Leak(4096, [CODE + 8], [40])], contents={0: bytes(range(256)) * 16})
+    show(page, tmp_path, stream, "--contents", 4096)
+    page.click("tr.group .toggle")
+    dump = page.run("document.querySelector('.detail pre').innerText")
+    assert "0ff0  f0 f1" in dump
+    hidden = "(e => e.scrollWidth - e.clientWidth)(document.querySelector('.detail pre'))"
+    assert page.run(hidden) == 0
+    page.resize(1280)
+
+
+def test_a_legend_explains_the_words(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, SAMPLE)
+    page.click("#legend summary")
+    text = page.run("document.getElementById('legend').innerText")
+    assert "indirect" in text and "a pointer to heap memory" in text and "perhaps" in text
+
+
+def test_the_live_heap_has_a_page(page: Page, tmp_path: Path) -> None:
+    kinds = [
+        (3, 120, 40, HEAP_START, 0, 0, [CODE + 8]),
+        (2, 4000, 2000, HEAP_START + 4096, 3, 0, [CONSTANTS + 8]),
+    ]
+    vtables = {CONSTANTS + 8: f"N3app4KindE{HOSTILE}"}
+    report = show(page, tmp_path, Stream(kinds=kinds, types=vtables))
+    assert report["format"] == "reachscan-heap" and len(report["groups"]) == 2
+    assert names(page) == expected(report["groups"])
+    assert page.run("byId('shown').innerText") == "2 of 2 kinds, 4.0 KiB"
+    page.click("tr.group .toggle")
+    assert "2 blocks, 3.9 KiB in arena 3" in page.run("document.querySelector('.detail').innerText")
+    page.click("thead th:nth-child(2) button")
+    assert names(page) == expected(report["groups"][::-1])
+    assert page.run("typeof hacked") == "undefined"
+    assert not page.complaints()
+
+
+def test_a_comparison_has_a_page(page: Page, tmp_path: Path) -> None:
+    old, new, made = (tmp_path / name for name in ("old.rsc", "new.rsc", "made.html"))
+    old.write_bytes(Stream(leaks=LEAKS[:26], types=VTABLES).encoded())
+    new.write_bytes(Stream(leaks=LEAKS[2:], types=VTABLES, exe=f"/{HOSTILE}").encoded())
+    assert run_cli(["diff", old, new, "--format", "html", "-o", made]).status == 1
+    page.open(made)
+    changes = page.run("report.changes")
+    assert {change["what"] for change in changes} == {"new", "grown", "shrunk"}
+    assert names(page) == [change["key"] for change in changes]
+    shrunk = page.run("[...document.querySelectorAll('tr.group')].pop().innerText")
+    assert (
+        shrunk.split("\t")[:2] != ["0", "0"] and "\N{MINUS SIGN}" in shrunk and "shrunk" in shrunk
+    )
+    page.click("tr.group .toggle")
+    assert "Before" in page.run("document.querySelector('.detail').innerText")
+    assert page.run("typeof hacked") == "undefined"
+    assert not page.complaints()

@@ -1,0 +1,63 @@
+"""One page for browsers that asks nothing of any network: a report and what shows it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+_UNSAFE_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
+
+
+def lines(
+    subject: str, title: str, document: dict[str, Any], reasons: dict[str, str] | None = None
+) -> Iterator[str]:
+    """Yield the page, as one piece without a line end.
+
+    Args:
+        subject: what it is about; the script of that name shows it.
+        title: of the page.
+        document: the same report, for programs.
+        reasons: what reasons for doubt in it mean.
+    """
+    style, script = _part("page.css"), _part("page.js") + _part(f"{subject}.js")
+    parts = {
+        "policy": _policy(style, script),
+        "title": _plain(title),
+        "style": style,
+        "script": script,
+        "report": _data(document),
+        "reasons": _data(reasons or {}),
+    }
+    # In one go: what is put in is not looked at again.
+    yield re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html").rstrip())
+
+
+def _data(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPTS)
+
+
+def _plain(text: str) -> str:
+    """Return text for HTML, in ASCII as all of the page is: nobody can get its encoding wrong."""
+    return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _part(name: str) -> str:
+    return files("reachscan.reports").joinpath("page").joinpath(name).read_text("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a policy that lets the page run its own style and script, and load nothing."""
+    return (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -125,13 +125,17 @@ class Meanings {
 
   template <typename Visit>
   void narrow(uint64_t start, uint64_t end, Visit visit) const {
-    auto is_pointer = [this](uint64_t value) { return block_starting_at(value) != 0; };
     each_word_that(space_, start, end, narrow_, [&](uint64_t word, uint64_t) {
       each_half(word, [&](uint64_t at, uint64_t value) {
-        uint64_t target = unmarked(block_starting_at(value)), holder = blocks_.block_of(at);
+        uint64_t tag = value % kTags, target = unmarked(block_starting_at(value - tag));
         if (target == 0 || (at == word && as_python_int(at, visit))) return;
+        uint64_t holder = blocks_.block_of(at);
         Range around = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
-        bool sure = stands_among_pointers(around, at, is_pointer);
+        bool sure = stands_among_pointers(around, at, [&](uint64_t number) {
+          return number % kTags == tag && block_starting_at(number - tag) != 0;
+        });
+        // Too many numbers would be tagged addresses by chance.
+        if (tag != 0 && !sure) return;
         visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);
       });
     });

@@ -1,5 +1,6 @@
 // Pointers in 32 bits. GLib's hash tables store them like that if all of a table are so short, and
-// they are where a program is loaded at a fixed place, with its heap behind it.
+// they are where a program is loaded at a fixed place, with its heap behind it. All of a table may
+// have the same tag in their low bits.
 #pragma once
 
 #include "sweeper/leaks/disguise.hpp"
@@ -7,6 +8,7 @@
 namespace reachscan::sweeper {
 
 constexpr unsigned kNarrowBits = 32;
+constexpr uint64_t kTags = 8;  // in the low bits
 
 // Calls visit(address, value) for both halves of a word, unless it is a short pointer as a whole.
 template <typename Visit>

@@ -102,7 +102,7 @@ CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
     RelativeFields::Row* row = fields.find(field);
     unsigned done = 0;
     for (uint64_t value = 8; done < hits + misses; value += 8)
-      if (!row->has(value)) row->count(value, done++ < hits);
+      if (!row->all.has(value)) row->all.count(value, done++ < hits);
     return fields.standing(field);
   };
   CHECK(count(1 << 6, 1, 0) == RelativeFields::Standing::kPossible);
@@ -112,8 +112,8 @@ CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
   CHECK(count(5 << 6, 9, 4) == RelativeFields::Standing::kPossible);
   CHECK(!fields.empty());
   for (unsigned i = 0; i < 100; ++i) {
-    fields.find(4 << 6)->count(8, false);
-    fields.find(5 << 6)->count(8, true);
+    fields.find(4 << 6)->all.count(8, false);
+    fields.find(5 << 6)->all.count(8, true);
   }
   CHECK(fields.standing(4 << 6) == RelativeFields::Standing::kSure);
   CHECK(fields.standing(5 << 6) == RelativeFields::Standing::kPossible);
@@ -128,7 +128,7 @@ CASE(few_distances_of_each_length_are_many) {
     RelativeFields::Row* row = fields.find(sweeper::of_length(field, length));
     unsigned done = 0;
     for (uint64_t value = 8; done < hits + misses; value += 8)
-      if (!row->has(value)) row->count(value, done++ < hits);
+      if (!row->all.has(value)) row->all.count(value, done++ < hits);
   };
   constexpr sweeper::Field kAll = 1 << 6, kFew = 2 << 6, kSmallNumbers = 3 << 6, kMixed = 4 << 6;
   for (sweeper::Field field : {kAll, kFew, kSmallNumbers}) {
@@ -146,6 +146,70 @@ CASE(few_distances_of_each_length_are_many) {
   CHECK(fields.standing(kSmallNumbers) == RelativeFields::Standing::kNone);
   CHECK(fields.standing(sweeper::of_length(kSmallNumbers, 1)) ==
         RelativeFields::Standing::kPossible);
+}
+
+// Other users of blocks of that size have numbers there.
+CASE(what_leads_to_lost_blocks_counts_by_itself) {
+  Host host;
+  RelativeFields fields;
+  auto standing = [&](sweeper::Field field, unsigned hits, unsigned misses, uint64_t size) {
+    fields.add(field);
+    RelativeFields::Row* row = fields.find(field);
+    for (uint64_t value = 1; row->all.words < 30; ++value) row->all.count(value, false);
+    unsigned done = 0;
+    for (uint64_t value = 8; done < hits + misses; value += 8)
+      if (!row->lost.has(value)) row->count_lost(value, done++ < hits, size);
+    for (unsigned i = 0; i < 100; ++i) row->count_lost(8, true, size);
+    return fields.standing(field);
+  };
+  CHECK(standing(1 << 6, 8, 0, 776) == RelativeFields::Standing::kSure);
+  CHECK(standing(2 << 6, 7, 0, 776) == RelativeFields::Standing::kNone);
+  CHECK(standing(3 << 6, 8, 3, 776) == RelativeFields::Standing::kNone);
+  // Any number leads to the start of such small blocks, one time in two.
+  CHECK(standing(4 << 6, 23, 0, 24) == RelativeFields::Standing::kNone);
+  CHECK(standing(5 << 6, 24, 0, 24) == RelativeFields::Standing::kSure);
+}
+
+CASE(larger_blocks_are_like_those_that_are_a_granule_smaller) {
+  Host host;
+  RelativeFields fields;
+  auto count = [&](sweeper::Field field, unsigned hits, unsigned misses) {
+    fields.add(field);
+    RelativeFields::Row* row = fields.find(field);
+    unsigned done = 0;
+    for (uint64_t value = 8; done < hits + misses; value += 8)
+      if (!row->all.has(value)) row->all.count(value, done++ < hits);
+    return fields.standing(field);
+  };
+  uint64_t words[16] = {};
+  auto start = reinterpret_cast<uint64_t>(words) & ~15ull;
+  auto field_in = [&](uint64_t size, uint64_t offset) {
+    return sweeper::field_of({start, start + size}, offset, false, 2048);
+  };
+  CHECK(count(field_in(24, 8), 9, 0) == RelativeFields::Standing::kSure);
+  CHECK(count(field_in(40, 8), 1, 0) == RelativeFields::Standing::kSure);
+  CHECK(count(field_in(56, 8), 1, 0) == RelativeFields::Standing::kPossible);
+  CHECK(count(field_in(40, 16), 1, 0) == RelativeFields::Standing::kPossible);
+  CHECK(count(field_in(72, 8), 9, 0) == RelativeFields::Standing::kSure);
+  CHECK(count(field_in(88, 8), 1, 4) == RelativeFields::Standing::kPossible);
+}
+
+CASE(a_single_character_is_a_number) {
+  CHECK(!sweeper::is_short_text('p'));
+  CHECK(sweeper::is_short_text('p' | 'x' << 8));
+  CHECK(!sweeper::is_short_text('p' | 1 << 8));
+}
+
+CASE(blocks_at_the_start_of_a_page_begin_like_others) {
+  alignas(heaps::kPage) static uint64_t words[3 * heaps::kPage / 8];
+  auto start = reinterpret_cast<uint64_t>(words);
+  words[0] = words[2] = 7ull << 32 | 7;
+  auto field_at = [](uint64_t block, uint64_t offset) {
+    return sweeper::field_of({block, block + 2 * heaps::kPage}, offset, false, 2048);
+  };
+  CHECK_EQ(field_at(start, 8), field_at(start + 16, 8));
+  // What is in another page may be there alone.
+  CHECK(field_at(start, heaps::kPage) != field_at(start + 16, heaps::kPage));
 }
 
 }  // namespace

@@ -92,8 +92,10 @@ class Meanings {
       uint64_t value = heaps::word(at);
       if (row == nullptr || is_short_text(value)) return;
       const heaps::Cluster* cluster = blocks_.cluster_of(target);
-      if (cluster != nullptr && cluster->is_inhabited(target))
-        row->count(value, blocks_.is_live(target));
+      if (cluster == nullptr || !cluster->is_inhabited(target)) return;
+      row->all.count(value, blocks_.is_live(target));
+      if (!row->lost.has(value) && candidates_.any_near(blocks_, target))
+        count_lost(*row, value, target);
     };
     auto any = [](uint64_t) { return true; };
     auto look = [&](uint64_t start, uint64_t end) {
@@ -165,6 +167,11 @@ class Meanings {
       if (!block.contains(at)) return;
       each_target(block, at, [&](Field field, uint64_t target) { visit(field, target, at); });
     });
+  }
+
+  void count_lost(RelativeFields::Row& row, uint64_t value, uint64_t target) const {
+    uint64_t block = unmarked(blocks_.block_of(target));
+    if (block != 0) row.count_lost(value, target == block, blocks_.end_of(block) - block);
   }
 
   uint64_t unmarked(uint64_t block) const {

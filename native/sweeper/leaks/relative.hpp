@@ -3,7 +3,8 @@
 //
 // A small number that happens to be the distance to some block is common: each dict of Python has
 // one, with a chance of one in six. So a field of blocks of one size counts only if most of what it
-// holds leads to the start of some block, in all the heap.
+// holds leads to the start of some block, in all the heap; or, where other users of blocks of that
+// size have numbers there, most of what leads to an unmarked block.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -47,7 +48,7 @@ class RelativeFilter {
 // Where in which blocks a distance stands, from where it is measured, and whether it is short, long
 // or negative: most numbers are small.
 using Field = uint64_t;
-constexpr unsigned kLengthBit = 1;
+constexpr unsigned kLengthBit = 1, kSizeBit = 29;
 constexpr uint64_t kLengths = 3;
 
 inline Field of_length(Field field, uint64_t length) {
@@ -55,9 +56,10 @@ inline Field of_length(Field field, uint64_t length) {
 }
 
 // Tells blocks of one size apart by how they begin: with nothing, a number, two of them, a pointer,
-// or something longer. A page of its own need not be there.
-inline uint64_t beginning_of(Range block) {
-  if (block.start % heaps::kPage == 0) return 0;
+// or something longer. If the word at `offset` is not in the page of the start, that page need not
+// be there.
+inline uint64_t beginning_of(Range block, uint64_t offset) {
+  if (block.start % heaps::kPage == 0 && offset >= heaps::kPage) return 0;
   uint64_t first = heaps::word(block.start);
   constexpr unsigned kLeastBits[] = {1, 33, 41, 48};
   uint64_t kind = 0;
@@ -68,12 +70,16 @@ inline uint64_t beginning_of(Range block) {
 inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t distance) {
   constexpr uint64_t kShort = 1024;
   uint64_t length = distance >> 63 != 0 ? 2 : distance < kShort ? 0 : 1;
-  return (block.end - block.start) << 29 ^ beginning_of(block) << 26 ^ offset << 3 ^
+  return (block.end - block.start) << kSizeBit ^ beginning_of(block, offset) << 26 ^ offset << 3 ^
          length << kLengthBit ^ Field { from_word };
 }
 
-// Whether a word holds nothing but a few printable characters.
+// What is too little for a free chunk stays with a block: so blocks of one kind have two sizes.
+inline Field of_smaller_block(Field field) { return field - (heaps::kGranule << kSizeBit); }
+
+// Whether a word holds nothing but a few printable characters. A single one is as likely a number.
 inline bool is_short_text(uint64_t value) {
+  if (value <= 0xff) return false;
   for (; value != 0; value >>= 8)
     if ((value & 0xff) < ' ' || (value & 0xff) > '~') return false;
   return true;
@@ -102,8 +108,7 @@ class RelativeFields {
  public:
   enum class Standing { kNone, kPossible, kSure };
 
-  struct Row {
-    Field field;      // 0: none
+  struct Tally {
     uint64_t values;  // a bit for each that was counted; some share one, so few are enough
     uint32_t words, hits;
 
@@ -111,19 +116,48 @@ class RelativeFields {
       return (__atomic_load_n(&values, __ATOMIC_RELAXED) & bit_of(value)) != 0;
     }
 
-    void count(uint64_t value, bool leads_to_block) {
-      if (has(value)) return;
+    // False: that value has been counted.
+    bool count(uint64_t value, bool hit) {
+      if (has(value)) return false;
       if ((__atomic_fetch_or(&values, bit_of(value), __ATOMIC_RELAXED) & bit_of(value)) != 0)
-        return;
+        return false;
       __atomic_add_fetch(&words, 1, __ATOMIC_RELAXED);
-      if (leads_to_block) __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+      if (hit) __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+      return true;
     }
+
+    void add(const Tally& other) {
+      words += other.words;
+      hits += other.hits;
+    }
+
+    bool is_mostly_hits() const { return hits * 4 >= words * 3; }
+    bool is_sure() const { return hits >= kMany && is_mostly_hits(); }
 
    private:
     // Mixed twice: values often are at equal intervals, and must not fall on few bits for that.
     static uint64_t bit_of(uint64_t value) {
       uint64_t mixed = value * kGolden;
       return 1ull << ((mixed ^ mixed >> 32) * kGolden >> 58);
+    }
+  };
+
+  struct Row {
+    Field field;  // 0: none
+    Tally all;    // of words that lead to some place in the heap; a hit is the start of a block
+    Tally lost;   // of those that lead into unmarked blocks
+    uint32_t surprise;  // bits: the chance that all hits of `lost` have is 1 in 2^surprise
+
+    void count_lost(uint64_t value, bool hit, uint64_t size_of_block) {
+      uint64_t granules = size_of_block / heaps::kGranule + 1;
+      if (!lost.count(value, hit) || !hit) return;
+      __atomic_add_fetch(&surprise, 63 - __builtin_clzll(granules), __ATOMIC_RELAXED);
+    }
+
+    void add(const Row& other) {
+      all.add(other.all);
+      lost.add(other.lost);
+      surprise += other.surprise;
     }
   };
 
@@ -145,22 +179,13 @@ class RelativeFields {
     return nullptr;
   }
 
-  // Of a field that leads to a block at least once. Where too few are of one length, all count; and
-  // if those leave no doubt, other numbers of this length do not rule it out.
+  // Of a field that leads to a block at least once. What is certain in smaller blocks is likely in
+  // larger ones.
   Standing standing(Field field) const {
-    const Row* row = find(field);
-    if (row == nullptr) return Standing::kNone;
-    uint32_t words = 0, hits = 0;
-    for (uint64_t length = 0; length < kLengths; ++length) {
-      const Row* other = find(of_length(field, length));
-      if (other == nullptr) continue;
-      words += other->words;
-      hits += other->hits;
-    }
-    bool all_are_sure = hits >= kMany && is_mostly(hits, words);
-    if (row->hits * 2 < row->words) return all_are_sure ? Standing::kPossible : Standing::kNone;
-    if (!is_mostly(row->hits, row->words)) return Standing::kPossible;
-    return row->hits >= kMany || all_are_sure ? Standing::kSure : Standing::kPossible;
+    Standing own = standing_by_itself(field);
+    if (own == Standing::kSure) return own;
+    if (standing_by_itself(of_smaller_block(field)) != Standing::kSure) return own;
+    return own == Standing::kPossible ? Standing::kSure : Standing::kPossible;
   }
 
  private:
@@ -168,8 +193,22 @@ class RelativeFields {
   static constexpr unsigned kRowBits = 16;
   static constexpr unsigned kMostProbes = 32;
   static constexpr uint32_t kMany = 8;
+  static constexpr uint32_t kSurprising = 24;  // bits: there may be some thousand fields
 
-  static bool is_mostly(uint32_t hits, uint32_t words) { return hits * 4 >= words * 3; }
+  // Where too few are of one length, all count; and if those leave no doubt, other numbers of this
+  // length do not rule it out.
+  Standing standing_by_itself(Field field) const {
+    const Row* row = find(field);
+    if (row == nullptr) return Standing::kNone;
+    Row any_length{};
+    for (uint64_t length = 0; length < kLengths; ++length)
+      if (const Row* other = find(of_length(field, length))) any_length.add(*other);
+    bool is_surprising = any_length.lost.is_sure() && any_length.surprise >= kSurprising;
+    if (is_surprising && row->lost.is_mostly_hits()) return Standing::kSure;
+    if (row->all.hits * 2 < row->all.words)
+      return any_length.all.is_sure() ? Standing::kPossible : Standing::kNone;
+    return row->all.is_sure() || any_length.all.is_sure() ? Standing::kSure : Standing::kPossible;
+  }
 
   void add_row(Field field) {
     for (unsigned probe = 0; probe < kMostProbes; ++probe) {

@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import evidence
+import disguises
+import numpy as np
 import pytest
 from programs import Process, program
-from scans import FAILED, PATIENCE, run_cli, scan
+from scans import FAILED, PATIENCE, list_heap, run_cli, scan
 from victims import PTRACE_DETACH, REPOSITORY, build, need, thread_states, wait_until
 
 STARTS = int(os.environ.get("REACHSCAN_STARTS", "3"))
@@ -97,24 +98,26 @@ def screen() -> Iterator[str]:
 
 
 def pointed_at(pid: int, report: dict[str, Any]) -> list[str]:
-    """Return the definite leaks that a living word of memory or a register points to."""
-    certain = {n for n, group in enumerate(report["groups"]) if group["confidence"] == "definite"}
-    listed = [(int(b["address"], 16), b["size"], b["group"]) for b in report["allocations"]]
-    blocks = sorted((address, size) for address, size, _ in listed)
-    definite = {address for address, _, group in listed if group in certain}
-    found = evidence.look_for(pid, blocks) if definite else None
-    if found is None:
+    """Return the definite leaks that an aligned word in use or a register points to."""
+    sizes = {int(b["address"], 16): b["size"] for b in report["allocations"]}
+    definite = sorted(
+        (int(b["address"], 16), b["size"])
+        for b in report["allocations"]
+        if b["confidence"] == "definite"
+    )
+    if not definite:
         return []
+    heap = list_heap(pid)
+    live = np.stack([heap[:, 0], heap[:, 0] + heap[:, 1]], axis=1)
+    pointers = disguises.look_for(pid, definite, live).hits.get("pointer", {})
 
-    def lives(hit: evidence.Hit) -> bool:
-        lost = any(address <= hit.address < address + size for address, size in blocks)
-        return not lost and not found.is_dead(hit.address)
+    def counts(at: int) -> bool:
+        return at % 8 == 0 and not any(a <= at < a + size for a, size in sizes.items())
 
-    rows = zip(blocks, found.memory, found.registers, strict=True)
     return [
-        f"{address:#x}: {registers} registers, {[hex(h.address) for h in hits if lives(h)]}"
-        for (address, _), hits, registers in rows
-        if address in definite and (registers or any(map(lives, hits)))
+        f"{definite[number][0]:#x}: {[hex(at) for at in hits if counts(at)]}"
+        for number, hits in pointers.items()
+        if any(map(counts, hits))
     ]
 
 

@@ -82,6 +82,19 @@ def test_the_scenes_themselves(roots: Victim) -> None:
     assert {by_name["epoll_data"], by_name["timer_value"]} <= known
 
 
+def test_stacks_of_ended_threads_are_no_evidence(roots: Victim) -> None:
+    ends = ("_stack", "_tls")
+    how = ("joined", "detached", "unjoined")
+    names = {f"{before}{end}" for before in how for end in ends}
+    scenes = {a: scene for a, scene in scenes_of(roots).items() if scene["name"] in names}
+    seen = look_for(roots.pid, [(address, scene["size"]) for address, scene in scenes.items()])
+    assert {scene["name"] for scene in scenes.values()} == names
+    for scene, hits in zip(scenes.values(), seen.memory, strict=True):
+        slot = int(scene["slot"], 16)
+        assert any(hit.address == slot for hit in hits), scene["name"]
+        assert seen.is_dead(slot), scene["name"]
+
+
 def unseen_without_a_stop(scenes: dict[int, Scene]) -> set[str]:
     """Nobody can read registers, but arguments of calls; nor signals. The report says so."""
     registers = {scene["name"] for scene in scenes.values() if scene["where"] == "register"}

@@ -199,8 +199,9 @@ def look_for(pid: int, blocks: Sequence[tuple[int, int]], live: Words) -> Found:
     with evidence.stopped(pid) as threads:
         for tid in threads:
             words = evidence.registers(tid)
-            state.stack_pointers.append(int(words[evidence.STACK_POINTER]))
+            state.note_thread(words)
             search.look(0, words.tobytes(), lambda at: np.ones(len(at), dtype=bool))
+        state.ended_stacks = evidence.ended_stacks(pid, state)
         usable = _in_use(state, starts, sizes, live)
         for address, words in evidence.written_memory(pid, state):
             if address % 8 == 0:

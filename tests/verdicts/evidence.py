@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, PTRACE_GETREGSET = 0x4206, 0x4207, 17, 0x4204
 NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
 WALL = 0x40000000
-STACK_POINTER = 19  # index in struct user_regs_struct
+STACK_POINTER, THREAD_POINTER = 19, 21  # indices in struct user_regs_struct
 RED_ZONE = 128
 PAGE = 4096
 PIECE = 64 << 20
@@ -52,14 +52,24 @@ class Evidence:
     registers: list[int]
     mappings: list[Mapping]
     stack_pointers: list[int] = field(default_factory=list)
+    thread_pointers: list[int] = field(default_factory=list)
+    ended_stacks: list[tuple[int, int]] = field(default_factory=list)
+    """From where to where: kept by the C library for threads to come."""
     guards: list[int] = field(default_factory=list)
     """Inaccessible pages within mappings; a stack does not go on below its guard."""
 
     def mapping_of(self, address: int) -> Mapping | None:
         return next((m for m in self.mappings if m.start <= address < m.end), None)
 
+    def note_thread(self, words: Words) -> None:
+        """Take down from its registers where its stack is."""
+        self.stack_pointers.append(int(words[STACK_POINTER]))
+        self.thread_pointers.append(int(words[THREAD_POINTER]))
+
     def is_dead(self, address: int) -> bool:
-        """Whether it lies below the stack pointer of a thread, on the same stack."""
+        """Whether it lies on the stack of an ended thread, or below a thread's stack pointer."""
+        if any(start <= address < end for start, end in self.ended_stacks):
+            return True
         mapping = self.mapping_of(address)
         if mapping is None or mapping.path == "[heap]":  # a stack there is only part of it
             return False
@@ -92,9 +102,10 @@ def look_for(pid: int, blocks: Sequence[tuple[int, int]]) -> Evidence:
     with stopped(pid) as threads:
         for tid in threads:
             words = registers(tid)
-            found.stack_pointers.append(int(words[STACK_POINTER]))
+            found.note_thread(words)
             for _, block, _ in _matches(words, starts, sizes):
                 found.registers[block] += 1
+        found.ended_stacks = ended_stacks(pid, found)
         for address, words in written_memory(pid, found):
             for index, block, offset in _matches(words, starts, sizes):
                 found.memory[block].append(Hit(address + 8 * index, offset))
@@ -121,11 +132,35 @@ def _matches(words: Words, starts: Words, sizes: Words) -> Iterator[tuple[int, i
     yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
-def written_memory(pid: int, found: Evidence) -> Iterator[tuple[int, Words]]:
+def ended_stacks(pid: int, found: Evidence) -> list[tuple[int, int]]:
+    """Return stacks that belong to no thread any more, each up to the descriptor of the last one.
+
+    A stack is behind an inaccessible mapping, its guard. A descriptor, at the top, points to itself
+    twice (tcb and self); that of a thread that runs is in its register.
+    """
+    pairs = zip(found.mappings, found.mappings[1:], strict=False)
+    stacks = [
+        m
+        for guard, m in pairs
+        if guard.perms.startswith("---") and guard.end == m.start and not m.path and "w" in m.perms
+        if not any(m.start <= pointer < m.end for pointer in found.stack_pointers)
+    ]
+    ended = []
+    for m in stacks:
+        for address, words in written_memory(pid, found, [m]):
+            at = np.uint64(address) + np.uint64(8) * np.arange(len(words) - 2, dtype=np.uint64)
+            tops = at[(words[:-2] == at) & (words[2:] == at)].tolist()
+            ended += [(m.start, top) for top in tops if top not in found.thread_pointers]
+    return ended
+
+
+def written_memory(
+    pid: int, found: Evidence, mappings: Sequence[Mapping] | None = None
+) -> Iterator[tuple[int, Words]]:
     # /proc/PID/mem reads pages of any protection; the page map says which have pages at all.
     folder = Path(f"/proc/{pid}")
     with (folder / "mem").open("rb", 0) as memory, (folder / "pagemap").open("rb", 0) as page_map:
-        for m in found.mappings:
+        for m in found.mappings if mappings is None else mappings:
             if m.path.startswith("[v"):
                 continue
             bits = _page_bits(page_map.fileno(), m)

@@ -4,18 +4,20 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
+#include "wire/failures.hpp"
 #include "wire/steps.hpp"
 
 namespace reachscan::helper {
 
+using Code = wire::FailureCode;
+
 class Failure : public std::runtime_error {
  public:
-  // `code` is one of the names that reachscan/errors.py gives advice for; `error` an errno or 0.
-  Failure(wire::Step step, const char* code, std::string sentence, int error = 0, pid_t tid = 0,
+  // `error` is an errno or 0.
+  Failure(wire::Step step, Code code, std::string sentence, int error = 0, pid_t tid = 0,
           std::uint64_t address = 0)
       : std::runtime_error(std::move(sentence)),
         step(step),
@@ -25,14 +27,10 @@ class Failure : public std::runtime_error {
         address(address) {}
 
   wire::Step step;
-  const char* code;
+  Code code;
   int error;
   pid_t tid;
   std::uint64_t address;
 };
-
-inline bool is(const Failure& failure, const char* code) {
-  return std::strcmp(failure.code, code) == 0;
-}
 
 }  // namespace reachscan::helper

@@ -69,8 +69,8 @@ class LiveScan {
         SweepResult result = look(task);
         if (!result.busy) return result;
       } catch (const Failure& failure) {
-        if (is(failure, "clone-refused"))
-          throw Failure(failure.step, "no-memory", failure.what(), failure.error, failure.tid);
+        if (failure.code == Code::kCloneRefused)
+          throw Failure(failure.step, Code::kNoMemory, failure.what(), failure.error, failure.tid);
         trouble = failure.what();
         if (!may_pass(failure, end)) throw;
       }
@@ -83,19 +83,19 @@ class LiveScan {
   }
 
   bool may_pass(const Failure& failure, Clock::time_point end) const {
-    if (is(failure, kStartingUp)) return Clock::now() < end;
+    if (failure.code == Code::kStartingUp) return Clock::now() < end;
     // The same twice while nothing moved: it is not for want of a good moment.
-    if (is(failure, "layout-unknown")) return !still_ || last_trouble_ != failure.what();
-    return is(failure, kRetry);
+    if (failure.code == Code::kLayoutUnknown) return !still_ || last_trouble_ != failure.what();
+    return failure.code == Code::kRetry;
   }
 
   [[noreturn]] void fail_busy() const {
-    throw Failure(Step::kDrain, options_.method == "live" ? "heap-in-motion" : "allocator-busy",
-                  "the heap of process " + std::to_string(options_.pid) +
-                      " changes too fast to be read while it runs: in " +
-                      std::to_string(attempts_) + " readings it was not consistent, in the last " +
-                      "one because " + last_trouble_,
-                  EBUSY, options_.pid);
+    throw Failure(
+        Step::kDrain, options_.method == "live" ? Code::kHeapInMotion : Code::kAllocatorBusy,
+        "the heap of process " + std::to_string(options_.pid) +
+            " changes too fast to be read while it runs: in " + std::to_string(attempts_) +
+            " readings it was not consistent, in the last " + "one because " + last_trouble_,
+        EBUSY, options_.pid);
   }
 
   SweepResult look(abi::Task task) {
@@ -127,7 +127,7 @@ class LiveScan {
     const std::vector<MapEntry>& mappings = copy_->mappings();
     if (mappings.empty() || !memory_.try_read(mappings.front().start, &byte, 1))
       throw Failure(
-          Step::kReadMemory, "target-execed",
+          Step::kReadMemory, Code::kTargetExeced,
           "process " + std::to_string(options_.pid) + " lost its memory while it was read", 0,
           options_.pid);
   }
@@ -160,7 +160,7 @@ class LiveScan {
       const SeenThread* later = find_thread(after, thread.tid);
       auto descriptor = descriptors.find(thread.tid);
       if (descriptor == descriptors.end() && later != nullptr)
-        throw Failure(Step::kReadMemory, "layout-unknown",
+        throw Failure(Step::kReadMemory, Code::kLayoutUnknown,
                       "thread " + std::to_string(thread.tid) +
                           " has no descriptor of the C library that can be found",
                       0, thread.tid);

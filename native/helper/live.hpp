@@ -10,7 +10,7 @@
 
 namespace reachscan::helper {
 
-// `reason` says why this method. Throws Failure: "allocator-busy" if the heap never held still long
+// `reason` says why this method. Throws Failure: kAllocatorBusy if the heap never held still long
 // enough to be understood.
 void scan_live(const std::string& reason, const Options& options, const Memory& memory,
                Stream& stream, Clock::time_point deadline);

@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     if (failure.step != reachscan::wire::Step::kWriteStream) stream.failure(failure);
     status = 1;
   } catch (const std::exception& error) {
-    stream.failure(Failure(reachscan::wire::Step::kOpenTarget, "internal", error.what()));
+    stream.failure(Failure(reachscan::wire::Step::kOpenTarget, Code::kInternal, error.what()));
     status = 1;
   }
   if (options.count_calls)

@@ -42,10 +42,10 @@ void require_supported(pid_t pid) {
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     if (errno == EACCES || errno == EPERM)
-      throw Failure(Step::kOpenTarget, "not-permitted",
+      throw Failure(Step::kOpenTarget, Code::kNotPermitted,
                     "may not look at " + name_of(pid) + ": " + std::strerror(errno), errno, pid);
     bool exists = access(("/proc/" + std::to_string(pid)).c_str(), F_OK) == 0;
-    throw Failure(Step::kOpenTarget, exists ? "target-exited" : "no-such-process",
+    throw Failure(Step::kOpenTarget, exists ? Code::kTargetExited : Code::kNoSuchProcess,
                   exists ? name_of(pid) + " has no program: it is a kernel thread or has ended"
                          : "there is no process " + std::to_string(pid),
                   errno, pid);
@@ -55,7 +55,7 @@ void require_supported(pid_t pid) {
   close(fd);
   if (length < static_cast<ssize_t>(sizeof header) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_machine != EM_X86_64)
-    throw Failure(Step::kOpenTarget, "unsupported-architecture",
+    throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
                   name_of(pid) + " is not a 64-bit x86 program", 0, pid);
 }
 
@@ -83,7 +83,7 @@ void require_stoppable(pid_t pid, Clock::time_point deadline) {
     if (Clock::now() >= deadline) break;
     std::this_thread::sleep_for(kBetweenLooks);
   }
-  throw Failure(Step::kOpenTarget, kUnstoppable,
+  throw Failure(Step::kOpenTarget, Code::kUnstoppable,
                 is_frozen(pid)
                     ? name_of(pid) + " is frozen by its control group, and cannot be stopped"
                     : "thread " + std::to_string(asleep.front()) + " of " + name_of(pid) +
@@ -121,7 +121,7 @@ bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome
       return done;
     } catch (const Failure& failure) {
       retry_policy.wait_out(failure);
-      if (is(failure, kAsleep)) require_stoppable(session.options.pid, session.deadline);
+      if (failure.code == Code::kAsleep) require_stoppable(session.options.pid, session.deadline);
     }
   }
 }
@@ -141,7 +141,7 @@ void scan_by(Method method, const std::string& reason, const Session& session) {
     hint = outcome.result.hint;
     plan.hint = &hint;
   }
-  throw Failure(Step::kDrain, "allocator-busy",
+  throw Failure(Step::kDrain, Code::kAllocatorBusy,
                 "the threads of " + name_of(pid) + " did not leave the allocator in " +
                     std::to_string(kAttempts) + " attempts",
                 EBUSY, pid);
@@ -152,8 +152,8 @@ void scan_by(Method method, const std::string& reason, const Session& session) {
 bool passes_on(const Failure& failure, const Session& session) {
   if (session.stream.holds_results() || Clock::now() >= session.deadline) return false;
   // Refused; not set up in time; not answering; killed, probably for want of memory.
-  return is(failure, "clone-refused") || is(failure, kPauseTooLong) || is(failure, "timeout") ||
-         is(failure, "no-memory");
+  return failure.code == Code::kCloneRefused || failure.code == Code::kPauseTooLong ||
+         failure.code == Code::kTimeout || failure.code == Code::kNoMemory;
 }
 
 // A failure that came after others, which are its reason.
@@ -168,10 +168,10 @@ void track_instead(const Failure& too_slow, const Session& session) {
     require_short_pause(session.options.pid, Method::kTrack, session.limit);
     scan_by(Method::kTrack, too_slow.what(), session);
   } catch (const Failure& failure) {
-    bool impossible = is(failure, "unsupported-method") || is(failure, "no-memory");
+    bool impossible = failure.code == Code::kUnsupportedMethod || failure.code == Code::kNoMemory;
     if (!impossible || session.stream.holds_results()) throw;
     throw Failure(
-        Step::kOpenTarget, kPauseTooLong,
+        Step::kOpenTarget, Code::kPauseTooLong,
         std::string(too_slow.what()) + "; the method track cannot serve: " + failure.what(),
         failure.error, failure.tid);
   }
@@ -182,7 +182,7 @@ void copy_instead(const Failure& refused, const Session& session) {
     require_short_pause(session.options.pid, Method::kCopy, session.limit);
     scan_by(Method::kCopy, refused.what(), session);
   } catch (const Failure& failure) {
-    if (!is(failure, kPauseTooLong) && !is(failure, "no-memory")) throw;
+    if (failure.code != Code::kPauseTooLong && failure.code != Code::kNoMemory) throw;
     throw after(refused.what(), failure);
   }
 }
@@ -193,13 +193,13 @@ void scan_by_clone_or_else(const Session& session) {
     require_clonable(pid);
     require_orphans_collected(pid);
   } catch (const Failure& failure) {
-    if (!is(failure, "clone-refused")) throw;
+    if (failure.code != Code::kCloneRefused) throw;
     return copy_instead(failure, session);
   }
   try {
     require_short_pause(pid, Method::kClone, session.limit);
   } catch (const Failure& failure) {
-    if (!is(failure, kPauseTooLong)) throw;
+    if (failure.code != Code::kPauseTooLong) throw;
     return track_instead(failure, session);
   }
   try {
@@ -229,7 +229,7 @@ void scan_by_best_method(const Session& session) {
     try {
       return scan_stopped(session);
     } catch (const Failure& failure) {
-      if (options.method != "auto" || !is(failure, kUnstoppable)) throw;
+      if (options.method != "auto" || failure.code != Code::kUnstoppable) throw;
       reason = failure.what();
     }
   }
@@ -241,7 +241,7 @@ void scan_by_best_method(const Session& session) {
 void scan(const Options& options, Stream& stream) {
   constexpr std::string_view kMethods[] = {"auto", "clone", "copy", "track", "live"};
   if (std::find(std::begin(kMethods), std::end(kMethods), options.method) == std::end(kMethods))
-    throw Failure(Step::kOpenTarget, "unsupported-method",
+    throw Failure(Step::kOpenTarget, Code::kUnsupportedMethod,
                   "method '" + options.method + "' is not available", 0, options.pid);
   require_supported(options.pid);
   Clock::time_point deadline = Clock::now() + options.timeout;
@@ -259,7 +259,7 @@ void scan(const Options& options, Stream& stream) {
     bool same = !mappings.empty() && memory.try_read(mappings.front().start, &byte, 1);
     if (same || failure.step == Step::kWriteStream) throw;
     bool alive = access(("/proc/" + std::to_string(options.pid) + "/exe").c_str(), F_OK) == 0;
-    throw Failure(failure.step, alive ? "target-execed" : "target-exited",
+    throw Failure(failure.step, alive ? Code::kTargetExeced : Code::kTargetExited,
                   name_of(options.pid) + (alive ? " started another program during the scan"
                                                 : " ended during the scan"),
                   failure.error, failure.tid);

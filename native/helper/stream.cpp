@@ -16,7 +16,7 @@ Payload failure_record(const Failure& failure) {
       .u32(static_cast<std::uint32_t>(failure.tid))
       .u64(failure.address)
       .str(wire::step_name(failure.step))
-      .str(failure.code)
+      .str(wire::failure_name(failure.code))
       .str(failure.what());
 }
 
@@ -28,7 +28,7 @@ void Stream::write(const void* bytes, std::size_t length) {
     ssize_t written = ::write(fd_, next, length);
     if (written < 0) {
       if (errno == EINTR) continue;
-      throw Failure(wire::Step::kWriteStream, "internal",
+      throw Failure(wire::Step::kWriteStream, Code::kInternal,
                     std::string("cannot write the result stream: ") + std::strerror(errno), errno);
     }
     next += written;

@@ -1,9 +1,11 @@
-// Prints what wire/*.hpp says, as JSON; tests/unit/test_wire_layout.py compares it with wire.py.
+// Prints what wire/*.hpp says, as JSON; tests/unit/recording/test_wire_layout.py compares it with
+// wire.py.
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
 #include <string>
 
+#include "wire/failures.hpp"
 #include "wire/protocol.hpp"
 #include "wire/steps.hpp"
 
@@ -81,6 +83,10 @@ constexpr Item kFrame[] = {{"size", sizeof(wire::FrameHeader)},
                            {"type", offsetof(wire::FrameHeader, type)},
                            {"length", offsetof(wire::FrameHeader, length)}};
 
+#define NAME(member, name) name,
+constexpr const char* kFailures[] = {REACHSCAN_FAILURES(NAME)};
+#undef NAME
+
 }  // namespace
 
 int main() {
@@ -96,5 +102,8 @@ int main() {
   std::printf("  \"steps\": [");
   for (unsigned step = 1; wire::step_name(wire::Step{step}) != std::string("unknown-step"); ++step)
     std::printf("%s\"%s\"", step == 1 ? "" : ", ", wire::step_name(wire::Step{step}));
+  std::printf("],\n  \"failures\": [");
+  for (const char* name : kFailures)
+    std::printf("%s\"%s\"", name == kFailures[0] ? "" : ", ", name);
   std::printf("]\n}\n");
 }

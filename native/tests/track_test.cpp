@@ -128,7 +128,7 @@ bool with_tracker(const Program& program, Use use) {
     use(tracker);
     return true;
   } catch (const Failure& failure) {
-    if (std::strcmp(failure.code, "unsupported-method") != 0) throw;
+    if (failure.code != Code::kUnsupportedMethod) throw;
     std::fprintf(stderr, "SKIPPED: %s\n", failure.what());
     return false;
   }

@@ -26,7 +26,7 @@ constexpr std::uint64_t kThreadStackBytes = 64 << 10;
 constexpr auto kCallLimit = std::chrono::seconds(10);
 
 [[noreturn]] void fail_dead(pid_t pid, int error) {
-  throw Failure(Step::kServeRequest, "no-memory",
+  throw Failure(Step::kServeRequest, Code::kNoMemory,
                 "the clone of the target died, probably for want of memory", error, pid);
 }
 
@@ -64,8 +64,8 @@ void Clone::move_gadget(std::uint64_t gadget) {
   long word = ptrace(PTRACE_PEEKTEXT, pid(), at, nullptr);
   std::memcpy(&word, arch::kSyscallGadget.data(), arch::kSyscallGadget.size());
   if (errno != 0 || ptrace(PTRACE_POKETEXT, pid(), at, word) != 0)
-    throw Failure(Step::kPrepareClone, "internal", "cannot write code to the clone", errno, pid(),
-                  gadget);
+    throw Failure(Step::kPrepareClone, Code::kInternal, "cannot write code to the clone", errno,
+                  pid(), gadget);
   gadget_ = gadget;
 }
 

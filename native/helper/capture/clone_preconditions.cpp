@@ -17,8 +17,8 @@ namespace reachscan::helper {
 namespace {
 
 [[noreturn]] void refuse(pid_t pid, const std::string& why, int error = 0) {
-  throw Failure(wire::Step::kOpenTarget, "clone-refused", "process " + std::to_string(pid) + why,
-                error, pid);
+  throw Failure(wire::Step::kOpenTarget, Code::kCloneRefused,
+                "process " + std::to_string(pid) + why, error, pid);
 }
 
 // A busy machine takes its time to collect orphans.

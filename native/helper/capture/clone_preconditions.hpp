@@ -5,7 +5,7 @@
 
 namespace reachscan::helper {
 
-// Throws Failure(kOpenTarget, "clone-refused") if trying could hurt the target, or must fail.
+// Throws Failure(kOpenTarget, kCloneRefused) if trying could hurt the target, or must fail.
 void require_clonable(pid_t pid);
 
 // Clones end as orphans, and orphans become children of an ancestor of the target. Throws the same

@@ -46,7 +46,7 @@ bool is_trackable(const MapEntry& entry) {
 }
 
 [[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
-  throw Failure(Step::kBuildCopy, "internal", what + ": " + std::strerror(error), error, pid);
+  throw Failure(Step::kBuildCopy, Code::kInternal, what + ": " + std::strerror(error), error, pid);
 }
 
 bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page) {
@@ -84,8 +84,8 @@ MemoryCopy::~MemoryCopy() {
 MemoryCopy::Part MemoryCopy::reserve(const Stretch& range) {
   std::uint64_t length = range.end - range.start;
   if (length > kViewBytes - used_)
-    throw Failure(Step::kReadMemory, "no-memory", "the target maps too much memory to copy", ENOMEM,
-                  pid_, range.start);
+    throw Failure(Step::kReadMemory, Code::kNoMemory, "the target maps too much memory to copy",
+                  ENOMEM, pid_, range.start);
   parts_.push_back({range.start, length, used_});
   used_ += length;
   return parts_.back();
@@ -95,7 +95,7 @@ MemoryCopy::Part MemoryCopy::reserve(const Stretch& range) {
 void MemoryCopy::open_page_map() {
   page_map_.emplace(pid_, &reservations_);
   if (page_map_->descriptor() < 0)
-    throw Failure(Step::kReadMemory, "unsupported-method",
+    throw Failure(Step::kReadMemory, Code::kUnsupportedMethod,
                   "the kernel does not tell which pages of process " + std::to_string(pid_) +
                       " exist, and to read others could harm it",
                   errno, pid_);
@@ -125,7 +125,7 @@ void MemoryCopy::capture(Clock::time_point deadline) {
 
 void MemoryCopy::require_time() const {
   if (Clock::now() >= deadline_)
-    throw Failure(Step::kReadMemory, "timeout", "reading the memory took too long", ETIMEDOUT,
+    throw Failure(Step::kReadMemory, Code::kTimeout, "reading the memory took too long", ETIMEDOUT,
                   pid_);
 }
 

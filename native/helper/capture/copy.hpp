@@ -23,7 +23,7 @@ namespace reachscan::helper {
 
 class MemoryCopy {
  public:
-  // Before the pause: it may take some time. Throws Failure(kReadMemory, "no-memory") if the copy
+  // Before the pause: it may take some time. Throws Failure(kReadMemory, kNoMemory) if the copy
   // would not fit into the memory that we may take.
   MemoryCopy(pid_t pid, const Memory& memory);
   ~MemoryCopy();
@@ -31,7 +31,7 @@ class MemoryCopy {
   MemoryCopy& operator=(const MemoryCopy&) = delete;
 
   // Reads all pages that the target has and may have written to; at one moment if it is stopped.
-  // Throws Failure(kReadMemory, "timeout") at the deadline.
+  // Throws Failure(kReadMemory, kTimeout) at the deadline.
   void capture(Clock::time_point deadline = Clock::time_point::max());
 
   // Before capture(): reads what can be tracked while the target runs, and again what it writes

@@ -32,7 +32,7 @@ extern "C" __attribute__((weak)) const std::ptrdiff_t __rseq_offset;
 extern "C" __attribute__((weak)) const unsigned int __rseq_size;
 
 [[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
-  throw Failure(Step::kBuildCopy, "internal", what + ": " + std::strerror(error), error, pid);
+  throw Failure(Step::kBuildCopy, Code::kInternal, what + ": " + std::strerror(error), error, pid);
 }
 
 // The C library has told the kernel of a word in its memory that is written at every switch to user

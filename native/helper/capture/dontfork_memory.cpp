@@ -148,7 +148,7 @@ void DontforkMemory::restore(Clone& clone) const {
         clone.call(SYS_mmap, {entry.start, entry.end - entry.start, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, ~0ull, 0});
     if (result < 0)
-      throw Failure(Step::kPrepareClone, "clone-refused",
+      throw Failure(Step::kPrepareClone, Code::kCloneRefused,
                     "the clone of the target got no memory for pages it did not inherit",
                     static_cast<int>(-result), clone.pid(), entry.start);
   }

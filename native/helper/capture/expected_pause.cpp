@@ -124,7 +124,7 @@ void require_short_pause(pid_t pid, Method method, const PauseLimit& limit) {
   work.huge_bytes = std::min(huge_bytes_of(pid), work.bytes);
   expected = expected_pause(method, work, measured_costs());
   if (expected <= limit.for_steps()) return;
-  throw Failure(wire::Step::kOpenTarget, kPauseTooLong,
+  throw Failure(wire::Step::kOpenTarget, Code::kPauseTooLong,
                 std::string("the method ") + name_of(method) + " would stop process " +
                     std::to_string(pid) + " for about " + milliseconds(expected) +
                     ", which leaves no margin within " + milliseconds(limit.longest()),

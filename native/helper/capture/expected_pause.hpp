@@ -30,7 +30,7 @@ struct PauseWork {
 std::chrono::nanoseconds expected_pause(Method method, const PauseWork& work,
                                         const PauseCosts& costs);
 
-// Throws Failure(kOpenTarget, "pause-too-long") if the limit leaves too little time for that
+// Throws Failure(kOpenTarget, kPauseTooLong) if the limit leaves too little time for that
 // method. Takes next to none itself unless it is close.
 void require_short_pause(pid_t pid, Method method, const PauseLimit& limit);
 

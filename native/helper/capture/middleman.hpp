@@ -16,7 +16,7 @@ namespace reachscan::helper {
 // taken note of that, the thread that made it waits for it.
 class Middleman {
  public:
-  // Takes charge of it at its birth. Throws Failure("clone-refused") if it was killed.
+  // Takes charge of it at its birth. Throws Failure(kCloneRefused) if it was killed.
   Middleman(pid_t tid, Clock::time_point deadline);
   ~Middleman();
   Middleman(const Middleman&) = delete;

@@ -42,7 +42,7 @@ void within_limit(const PauseLimit& limit, Steps steps) {
   try {
     steps();
   } catch (const Failure& failure) {
-    bool waited = std::strcmp(failure.code, "timeout") == 0;
+    bool waited = failure.code == Code::kTimeout;
     if (waited && limit.is_over()) throw limit.failure(failure.step);
     throw;
   }
@@ -109,7 +109,7 @@ class CloneCapture : public CaptureMethod {
   void require_nothing_missed(const std::vector<MapEntry>& mappings) const {
     if (looks_for_dontfork_ || !dontfork_.may_miss_any(made_.clone, mappings)) return;
     looks_for_dontfork_ = true;
-    throw Failure(wire::Step::kPrepareClone, kRetry,
+    throw Failure(wire::Step::kPrepareClone, Code::kRetry,
                   "the target keeps memory from its clones, which is to be read as well", 0, pid_);
   }
 
@@ -178,7 +178,7 @@ class TrackCapture : public CopyCapture {
       : CopyCapture(pid, memory), pid_(pid), memory_(memory), plan_(plan) {
     // The middleman needs a descriptor table of its own, with copies that its end closes.
     if (look_at_open_files(pid).served)
-      throw Failure(wire::Step::kTrackWrites, "unsupported-method",
+      throw Failure(wire::Step::kTrackWrites, Code::kUnsupportedMethod,
                     "the target has files open on a network or user-space file system, whose "
                     "server would notice",
                     0, pid);

@@ -65,7 +65,7 @@ std::vector<StoppedThread*> candidates(std::vector<StoppedThread>& threads) {
 std::uint64_t signal_mask(pid_t tid) {
   std::uint64_t mask = 0;
   if (ptrace(PTRACE_GETSIGMASK, tid, sizeof mask, &mask) != 0)
-    throw Failure(Step::kPlaceTrampoline, "target-exited",
+    throw Failure(Step::kPlaceTrampoline, Code::kTargetExited,
                   "cannot read the signal mask of thread " + std::to_string(tid), errno, tid);
   return mask;
 }
@@ -105,15 +105,15 @@ bool still_needed(const StoppedThread& thread, const Memory& memory, const Tramp
 void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSite& site) {
   for (const StoppedThread& thread : freeze.threads())
     if (inside(thread.registers.rip, site))
-      throw Failure(Step::kPlaceTrampoline, kRetry, "another scan of this process is just ending",
-                    EBUSY, thread.tid, site.address);
+      throw Failure(Step::kPlaceTrampoline, Code::kRetry,
+                    "another scan of this process is just ending", EBUSY, thread.tid, site.address);
   std::vector<unsigned char> present(trampoline_size());
   memory.read(Step::kPlaceTrampoline, site.address, present.data(), present.size());
   if (std::all_of(present.begin(), present.end(), [](unsigned char byte) { return byte == 0; }))
     return;
   for (const StoppedThread& thread : freeze.threads())
     if (still_needed(thread, memory, site))
-      throw Failure(Step::kPlaceTrampoline, kRetry,
+      throw Failure(Step::kPlaceTrampoline, Code::kRetry,
                     "a signal handler will return into code that a killed scan has left behind",
                     EBUSY, thread.tid, site.address);
 }
@@ -135,7 +135,8 @@ bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
   registers.rip = site.address;
   registers.orig_rax = ~0ull;  // no call to restart
   if (!arch::set_registers(thread.tid, registers))
-    throw Failure(Step::kRunTrampoline, "target-exited", "cannot set registers", errno, thread.tid);
+    throw Failure(Step::kRunTrampoline, Code::kTargetExited, "cannot set registers", errno,
+                  thread.tid);
   WaitStatus status = run_to_stop(thread.tid, 0, deadline);
   if (!brings_signal(status)) return true;
   arch::set_registers(thread.tid, thread.registers);
@@ -171,7 +172,7 @@ pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point 
   }
 }
 
-bool is_refusal(const Failure& failure) { return std::strcmp(failure.code, "clone-refused") == 0; }
+bool is_refusal(const Failure& failure) { return failure.code == Code::kCloneRefused; }
 
 // What keeps one thread from serving mostly keeps all.
 constexpr std::size_t kMostObstacles = 8;
@@ -202,8 +203,8 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
       throw;
     }
   }
-  throw Failure(Step::kPlaceTrampoline, kRetry, "every thread is about to receive a signal", EBUSY,
-                freeze.pid());
+  throw Failure(Step::kPlaceTrampoline, Code::kRetry, "every thread is about to receive a signal",
+                EBUSY, freeze.pid());
 }
 
 // The middleman ends at its next instruction: the descriptor, which is in no table but its own,
@@ -217,7 +218,7 @@ int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
   if (error == 0 && ours < 0) error = errno;
   close(process);
   if (ours < 0)
-    throw Failure(Step::kTrackWrites, "unsupported-method",
+    throw Failure(Step::kTrackWrites, Code::kUnsupportedMethod,
                   std::string("the kernel gives no means to track what the target writes: ") +
                       std::strerror(error),
                   error, middleman.tid());
@@ -228,7 +229,7 @@ int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
 bool has_done_its_part(pid_t tid, arch::Registers& now, Clock::time_point deadline) {
   run_to_call(tid, deadline);
   if (!arch::get_registers(tid, now))
-    throw Failure(Step::kRunTrampoline, "target-exited", "a thread was killed", errno, tid);
+    throw Failure(Step::kRunTrampoline, Code::kTargetExited, "a thread was killed", errno, tid);
   auto result = static_cast<std::int64_t>(now.rax);
   bool at_exit = result != -ENOSYS;
   return at_exit &&
@@ -242,13 +243,13 @@ TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
   Elf64_Ehdr header{};
   if (!vdso || !memory.try_read(vdso->start, &header, sizeof header) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-    throw Failure(Step::kPlaceTrampoline, "clone-refused", "the target has no vdso", 0, pid);
+    throw Failure(Step::kPlaceTrampoline, Code::kCloneRefused, "the target has no vdso", 0, pid);
   std::uint64_t image_end =
       vdso->start + header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize;
   std::uint64_t address = (image_end + 15) & ~15ull;
   std::uint64_t page_end = (image_end + kPage - 1) & ~(kPage - 1);
   if (image_end < vdso->start || page_end > vdso->end || address + trampoline_size() > page_end)
-    throw Failure(Step::kPlaceTrampoline, "clone-refused",
+    throw Failure(Step::kPlaceTrampoline, Code::kCloneRefused,
                   "the target's vdso has no room behind its image", 0, pid, vdso->start);
   return {vdso->start, address};
 }

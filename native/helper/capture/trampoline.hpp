@@ -17,7 +17,7 @@ struct TrampolineSite {
   std::uint64_t address;
 };
 
-// Throws Failure(kPlaceTrampoline, "clone-refused") if the target has no vdso with room behind it.
+// Throws Failure(kPlaceTrampoline, kCloneRefused) if the target has no vdso with room behind it.
 TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory);
 
 struct CloneResult {
@@ -28,7 +28,7 @@ struct CloneResult {
 // What becomes of the target's descriptor table in the clone.
 enum class Descriptors { kCopied, kShared };
 
-// Throws Failure("clone-refused") if no thread can be cloned without harm, or with the errno of the
+// Throws Failure(kCloneRefused) if no thread can be cloned without harm, or with the errno of the
 // refused clone; the target is then still intact. "retry" if no thread can serve at this moment,
 // but one will soon. Calls meanwhile() once, on the way, while the kernel copies the page tables.
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
@@ -40,7 +40,7 @@ struct FaultDescriptor {
   pid_t injected;  // as above
 };
 
-// The same, but no clone is made. Throws Failure(kTrackWrites, "unsupported-method") if the kernel
+// The same, but no clone is made. Throws Failure(kTrackWrites, kUnsupportedMethod) if the kernel
 // gives no such descriptor.
 FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
                                         const TrampolineSite& site, Clock::time_point deadline);

@@ -37,7 +37,7 @@ constexpr std::uint64_t kWorthACall = 1u << 20;
 constexpr std::uint64_t kUndoBytes = 16u << 20;
 
 [[noreturn]] void refuse(const char* what, int error, pid_t pid) {
-  throw Failure(Step::kTrackWrites, "unsupported-method",
+  throw Failure(Step::kTrackWrites, Code::kUnsupportedMethod,
                 std::string("this kernel cannot track what the target writes: ") + what + ": " +
                     std::strerror(error),
                 error, pid);

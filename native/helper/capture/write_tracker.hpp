@@ -28,7 +28,7 @@ struct TrackedArea {
 class WriteTracker {
  public:
   // Takes over `descriptor`, a new userfaultfd of the target's memory. Throws
-  // Failure(kTrackWrites, "unsupported-method") if this kernel cannot track.
+  // Failure(kTrackWrites, kUnsupportedMethod) if this kernel cannot track.
   WriteTracker(pid_t pid, int descriptor);
   // Lifts the protection in small steps first: closing alone would hold the target's memory map for
   // the whole time.

@@ -27,7 +27,7 @@ EndWatch::EndWatch(pid_t process, pid_t victim)
   if (error == 0) return;
   close(process_);
   close(done_);
-  throw Failure(wire::Step::kPrepareClone, "clone-refused",
+  throw Failure(wire::Step::kPrepareClone, Code::kCloneRefused,
                 std::string("the end of the target cannot be noticed: ") + std::strerror(error),
                 error, process);
 }

@@ -9,7 +9,7 @@ namespace reachscan::helper {
 // For its lifetime. `victim` must be a child or tracee that nobody reaps meanwhile.
 class EndWatch {
  public:
-  // Throws Failure(kPrepareClone, "clone-refused") if the kernel cannot tell of the end.
+  // Throws Failure(kPrepareClone, kCloneRefused) if the kernel cannot tell of the end.
   EndWatch(pid_t process, pid_t victim);
   ~EndWatch();
   EndWatch(const EndWatch&) = delete;

@@ -54,7 +54,7 @@ constexpr char kHelperName[] = "reachscan-helpe";
   std::string process = status_field(tracer, tracer, "Tgid");
   std::string who = (process.empty() ? std::to_string(tracer) : process) +
                     (name.empty() || scan ? "" : " (" + name + ")");
-  throw Failure(Step::kSeize, scan ? kBeingScanned : "already-traced",
+  throw Failure(Step::kSeize, scan ? Code::kBeingScanned : Code::kAlreadyTraced,
                 "process " + std::to_string(pid) + " is already " +
                     (scan ? "being scanned by another reachscan, process " : "traced by process ") +
                     who,
@@ -62,7 +62,7 @@ constexpr char kHelperName[] = "reachscan-helpe";
 }
 
 [[noreturn]] void fail_to_seize(pid_t tid, int error) {
-  const char* code = error == EPERM ? "not-permitted" : "internal";
+  Code code = error == EPERM ? Code::kNotPermitted : Code::kInternal;
   throw Failure(Step::kSeize, code,
                 "cannot attach to thread " + std::to_string(tid) + ": " + std::strerror(error),
                 error, tid);
@@ -119,7 +119,7 @@ Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline)
       stop_seized(deadline_);
     } while (may_have_new_threads() && seize_new_threads());
     if (threads_.empty())
-      throw Failure(Step::kWaitStop, "target-exited",
+      throw Failure(Step::kWaitStop, Code::kTargetExited,
                     "process " + std::to_string(pid) + " ended while it was being stopped", 0, pid);
   } catch (...) {
     let_go();
@@ -170,7 +170,7 @@ void Freeze::stop_seized(Clock::time_point deadline) {
 bool Freeze::interrupt(pid_t tid) {
   if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) return true;
   if (errno == ESRCH) return false;
-  throw Failure(Step::kInterrupt, "internal",
+  throw Failure(Step::kInterrupt, Code::kInternal,
                 std::string("cannot interrupt a thread: ") + std::strerror(errno), errno, tid);
 }
 
@@ -182,7 +182,7 @@ WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
     bool sleeps = status_field(pid_, tid, "State").rfind("D", 0) == 0;
     auto now = Clock::now();
     if (now < deadline && !(sleeps && now - began > kUninterruptibleLimit)) continue;
-    throw Failure(Step::kWaitStop, sleeps ? kAsleep : kUnstoppable,
+    throw Failure(Step::kWaitStop, sleeps ? Code::kAsleep : Code::kUnstoppable,
                   "thread " + std::to_string(tid) + " did not stop in time" +
                       (sleeps ? "; it is in uninterruptible sleep"
                        : sched_getscheduler(tid) == SCHED_IDLE
@@ -252,13 +252,13 @@ void Freeze::release_if_foreign(pid_t parent, Clock::time_point deadline) {
 
 void Freeze::capture(StoppedThread& thread) {
   if (!arch::get_registers(thread.tid, thread.registers))
-    throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
+    throw Failure(Step::kReadRegisters, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                   "cannot read the registers of thread " + std::to_string(thread.tid), errno,
                   thread.tid);
   // A pending signal is a reason for EINTR that is not ours.
   if (thread.pending_signal != 0 || !arch::repair_interrupted_call(thread.registers)) return;
   if (!arch::set_registers(thread.tid, thread.registers))
-    throw Failure(Step::kRepairCalls, errno == ESRCH ? "target-exited" : "internal",
+    throw Failure(Step::kRepairCalls, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                   "cannot repair an interrupted call of thread " + std::to_string(thread.tid),
                   errno, thread.tid);
 }
@@ -270,7 +270,7 @@ RegisterWords Freeze::read_register_words() {
     words.values.insert(words.values.end(), general,
                         general + sizeof thread.registers / sizeof *general);
     if (!arch::get_vector_words(thread.tid, words.values))
-      throw Failure(Step::kReadRegisters, errno == ESRCH ? "target-exited" : "internal",
+      throw Failure(Step::kReadRegisters, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                     "cannot read the vector registers of thread " + std::to_string(thread.tid),
                     errno, thread.tid);
     words.belong_to(thread.tid);

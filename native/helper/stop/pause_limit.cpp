@@ -15,7 +15,7 @@ namespace {
 constexpr int kPriority = 2;
 
 [[noreturn]] void fail_to_start(pid_t pid, int error) {
-  throw Failure(wire::Step::kHoldPause, "internal",
+  throw Failure(wire::Step::kHoldPause, Code::kInternal,
                 std::string("cannot watch over the pause: ") + std::strerror(error), error, pid);
 }
 
@@ -59,7 +59,7 @@ void PauseLimit::end() {
 }
 
 Failure PauseLimit::failure(wire::Step step) const {
-  return Failure(step, kPauseTooLong,
+  return Failure(step, Code::kPauseTooLong,
                  "process " + std::to_string(pid_) + " would have been stopped for longer than " +
                      std::to_string(longest_.count()) + " ms; it was let go",
                  ETIMEDOUT, pid_);

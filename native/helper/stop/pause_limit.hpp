@@ -16,9 +16,6 @@
 
 namespace reachscan::helper {
 
-// The target would be stopped for longer than is allowed.
-constexpr char kPauseTooLong[] = "pause-too-long";
-
 class PauseLimit {
  public:
   // Starts the thread, so that a pause need not. `stream` gets the failure record of the second

@@ -38,7 +38,8 @@ class Drain {
       if (Clock::now() >= deadline_) return {false, runs_};
       ++runs_;
       if (!freeze_.run_briefly(*thread, kRun, freeze_.deadline()))
-        throw Failure(Step::kDrain, kRetry, "a thread ended while it was let run", 0, thread->tid);
+        throw Failure(Step::kDrain, Code::kRetry, "a thread ended while it was let run", 0,
+                      thread->tid);
     }
     freeze_.stop_newborn(freeze_.deadline());
     bool quiet = !any_locked();
@@ -71,7 +72,7 @@ class Drain {
   void require_no_waiting_handler() {
     for (const StoppedThread& thread : freeze_.threads())
       if (arch::will_restart(thread.registers) && is_interrupted_inside(thread))
-        throw Failure(Step::kDrain, kRetry,
+        throw Failure(Step::kDrain, Code::kRetry,
                       "a signal handler has interrupted the allocator in thread " +
                           std::to_string(thread.tid) + ", and waits",
                       EBUSY, thread.tid);

@@ -18,16 +18,17 @@ constexpr int kPart = 8;
 }  // namespace
 
 void RetryPolicy::wait_out(const Failure& failure) {
-  if (is(failure, kBeingScanned) || is(failure, kStartingUp)) return wait_for_its_end(failure);
-  if (is(failure, kAsleep)) {
+  if (failure.code == Code::kBeingScanned || failure.code == Code::kStartingUp)
+    return wait_for_its_end(failure);
+  if (failure.code == Code::kAsleep) {
     if (++sleeps_ < kSleeps) return;
-    throw Failure(failure.step, kUnstoppable, failure.what(), failure.error, failure.tid);
+    throw Failure(failure.step, Code::kUnstoppable, failure.what(), failure.error, failure.tid);
   }
-  if (!is(failure, kRetry)) throw failure;
+  if (failure.code != Code::kRetry) throw failure;
   if (++tries_ == kTries) {
     bool of_clone = failure.step == wire::Step::kPlaceTrampoline;
-    throw Failure(failure.step, of_clone ? "clone-refused" : "allocator-busy", failure.what(),
-                  failure.error, failure.tid);
+    throw Failure(failure.step, of_clone ? Code::kCloneRefused : Code::kAllocatorBusy,
+                  failure.what(), failure.error, failure.tid);
   }
   std::this_thread::sleep_for(kBetweenTries);
 }
@@ -45,8 +46,8 @@ void RetryPolicy::wait_for_its_end(const Failure& failure) {
 }
 
 void RetryPolicy::give_up_on(const Failure& failure) {
-  if (is(failure, kStartingUp)) throw failure;
-  throw Failure(failure.step, "already-traced",
+  if (failure.code == Code::kStartingUp) throw failure;
+  throw Failure(failure.step, Code::kAlreadyTraced,
                 std::string(failure.what()) + ", which does not let go of it", failure.error,
                 failure.tid);
 }

@@ -8,21 +8,6 @@
 
 namespace reachscan::helper {
 
-// A thread inside the trampoline of an earlier scan, a signal on its way to every thread, a thread
-// that ends at the wrong moment: over after some milliseconds.
-constexpr char kRetry[] = "retry";
-// Another reachscan holds the target: over when its pause is.
-constexpr char kBeingScanned[] = "being-scanned";
-
-// The loader is at work: nothing is allocated yet.
-constexpr char kStartingUp[] = "starting-up";
-
-// A thread waits for a disk or a lock in the kernel, and does not stop meanwhile.
-constexpr char kAsleep[] = "asleep";
-
-// A thread does not stop: nothing that stops the target can serve.
-constexpr char kUnstoppable[] = "unstoppable";
-
 class RetryPolicy {
  public:
   RetryPolicy(bool verbose, Clock::time_point deadline) : verbose_(verbose), deadline_(deadline) {}

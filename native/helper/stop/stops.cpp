@@ -10,7 +10,7 @@ namespace reachscan::helper {
 using wire::Step;
 
 void refuse_clone(pid_t tid, const std::string& why, int error) {
-  throw Failure(Step::kRunTrampoline, "clone-refused", why, error, tid);
+  throw Failure(Step::kRunTrampoline, Code::kCloneRefused, why, error, tid);
 }
 
 bool is_at_call(const WaitStatus& status) { return status.signal() == (SIGTRAP | 0x80); }
@@ -30,7 +30,7 @@ WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline) {
     WaitStatus status = wait_for(tid, Step::kRunTrampoline, deadline);
     if (status.stopped()) return status;
   }
-  throw Failure(Step::kRunTrampoline, "target-exited",
+  throw Failure(Step::kRunTrampoline, Code::kTargetExited,
                 "a thread ended while the target was being cloned", errno, tid);
 }
 
@@ -44,7 +44,8 @@ WaitStatus run_to_call(pid_t tid, Clock::time_point deadline) {
 
 void wait_for_birth(pid_t tid, Clock::time_point deadline) {
   if (!wait_for(tid, Step::kAdoptClone, deadline).stopped())
-    throw Failure(Step::kAdoptClone, "clone-refused", "the clone was killed at its birth", 0, tid);
+    throw Failure(Step::kAdoptClone, Code::kCloneRefused, "the clone was killed at its birth", 0,
+                  tid);
 }
 
 }  // namespace reachscan::helper

@@ -41,7 +41,7 @@ void run_as_tracer(const std::function<void()>& work) {
   pthread_t thread;
   int error = pthread_create(&thread, nullptr, run, &job);
   if (error != 0)
-    throw Failure(wire::Step::kOpenTarget, "internal",
+    throw Failure(wire::Step::kOpenTarget, Code::kInternal,
                   std::string("cannot start a thread: ") + std::strerror(error), error);
   pthread_join(thread, nullptr);
   if (job.failure) std::rethrow_exception(job.failure);

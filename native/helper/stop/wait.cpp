@@ -20,8 +20,8 @@ bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
   constexpr int kLook = WNOHANG | WSTOPPED | WEXITED | __WALL | WNOWAIT;
   if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) != 0) {
     if (errno != ECHILD)
-      throw Failure(step, "internal", std::string("waitid failed: ") + std::strerror(errno), errno,
-                    tid);
+      throw Failure(step, Code::kInternal, std::string("waitid failed: ") + std::strerror(errno),
+                    errno, tid);
     result = {true, 0};
     return true;
   }
@@ -53,7 +53,7 @@ bool wait_until(pid_t tid, wire::Step step, Clock::time_point deadline, WaitStat
 WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline) {
   WaitStatus status{};
   if (!wait_until(tid, step, deadline, status))
-    throw Failure(step, "timeout",
+    throw Failure(step, Code::kTimeout,
                   "thread " + std::to_string(tid) +
                       " did not stop in time; it may be in uninterruptible sleep",
                   ETIMEDOUT, tid);

@@ -25,7 +25,7 @@ struct WaitStatus {
 // blocked. False at the deadline.
 bool wait_until(pid_t tid, wire::Step step, Clock::time_point deadline, WaitStatus& status);
 
-// The same, but throws Failure(step, "timeout") at the deadline.
+// The same, but throws Failure(step, kTimeout) at the deadline.
 WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline);
 
 // The same without waiting: false if the task has nothing to report yet.

@@ -85,7 +85,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs)
 std::uint64_t SweeperRun::map(std::uint64_t length, const char* what) {
   std::uint64_t address = clone_.map_memory(length, PROT_READ | PROT_WRITE);
   if (address == 0)
-    throw Failure(Step::kMapSweeper, "clone-refused",
+    throw Failure(Step::kMapSweeper, Code::kCloneRefused,
                   std::string("the clone of the target got no memory for ") + what, ENOMEM,
                   clone_.pid());
   return address;
@@ -107,7 +107,7 @@ void SweeperRun::map_code() {
   std::int64_t result =
       clone_.call(SYS_mprotect, {code, code_bytes_, PROT_READ | PROT_EXEC, 0, 0, 0});
   if (result < 0)
-    throw Failure(Step::kMapSweeper, "clone-refused",
+    throw Failure(Step::kMapSweeper, Code::kCloneRefused,
                   std::string("the clone of the target may not run new code: ") +
                       std::strerror(static_cast<int>(-result)),
                   static_cast<int>(-result), clone_.pid());
@@ -143,13 +143,13 @@ SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time
 }
 
 void SweeperRun::fail_killed() const {
-  throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+  throw Failure(Step::kRunSweeper, flushed_ ? Code::kNoMemory : Code::kCloneRefused,
                 "the clone of the target was killed, probably for want of memory", 0, clone_.pid());
 }
 
 void SweeperRun::require_time(Clock::time_point deadline) const {
   if (Clock::now() > deadline)
-    throw Failure(Step::kRunSweeper, "timeout", "the search did not end in time", ETIMEDOUT,
+    throw Failure(Step::kRunSweeper, Code::kTimeout, "the search did not end in time", ETIMEDOUT,
                   clone_.pid());
 }
 
@@ -174,7 +174,7 @@ SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stre
   if (status.signal() == SIGSEGV || status.signal() == SIGBUS)
     handle_fault(thread, status.signal(), result);
   if (status.signal() == SIGILL || status.signal() == SIGFPE)
-    throw Failure(Step::kRunSweeper, "internal", "the sweeper crashed", 0, thread.tid(),
+    throw Failure(Step::kRunSweeper, Code::kInternal, "the sweeper crashed", 0, thread.tid(),
                   thread.registers().rip - control_ - abi::kControlBytes);
   return Next::kGoOn;
 }
@@ -232,7 +232,7 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
     case abi::Request::kNone:
       break;
   }
-  throw Failure(Step::kServeRequest, "internal", "the sweeper made an unknown request", 0,
+  throw Failure(Step::kServeRequest, Code::kInternal, "the sweeper made an unknown request", 0,
                 clone_.pid(), clone_.registers().rip);
 }
 
@@ -260,14 +260,15 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
       result.hint = control.hint;
       return;
     case abi::Refusal::kNoMemory:
-      throw Failure(Step::kRunSweeper, flushed_ ? "no-memory" : "clone-refused",
+      throw Failure(Step::kRunSweeper, flushed_ ? Code::kNoMemory : Code::kCloneRefused,
                     read_text(control.second), ENOMEM, clone_.pid());
     case abi::Refusal::kStartingUp:
-      throw Failure(Step::kRunSweeper, kStartingUp, read_text(control.second), EBUSY, clone_.pid());
+      throw Failure(Step::kRunSweeper, Code::kStartingUp, read_text(control.second), EBUSY,
+                    clone_.pid());
     case abi::Refusal::kLayoutUnknown:
       break;
   }
-  throw Failure(Step::kRunSweeper, "layout-unknown",
+  throw Failure(Step::kRunSweeper, Code::kLayoutUnknown,
                 read_text(control.second) + " (" + place_of(control.third) + ")", 0, clone_.pid(),
                 control.third);
 }
@@ -283,7 +284,7 @@ void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
                        [](std::uint64_t value, const abi::Mapping& m) { return value < m.end; });
   bool known = at != inputs_.mappings.end() && address >= at->start && info.si_code != SI_KERNEL;
   if (!known || !thread.replace_by_zeros(address & ~(kPage - 1)))
-    throw Failure(Step::kRunSweeper, "internal",
+    throw Failure(Step::kRunSweeper, Code::kInternal,
                   std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
                       hex(thread.registers().rip - control_ - abi::kControlBytes),
                   0, thread.tid(), address);

@@ -48,9 +48,9 @@ class SweeperRun {
  public:
   SweeperRun(Clone& clone, const SweeperInputs& inputs);
 
-  // Runs to the end and relays the sweeper's records. Throws Failure: "layout-unknown" if the
-  // allocator's structures do not validate, "timeout", "internal" if the sweeper crashes,
-  // "clone-tampered" if somebody meddles with it.
+  // Runs to the end and relays the sweeper's records. Throws Failure: kLayoutUnknown if the
+  // allocator's structures do not validate, kTimeout, kInternal if the sweeper crashes,
+  // kCloneTampered if somebody meddles with it.
   SweepResult run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline);
 
  private:

@@ -52,7 +52,7 @@ std::uint64_t types_of(abi::Task task) {
 
 void require(bool holds, const char* what) {
   if (holds) return;
-  throw Failure(wire::Step::kServeRequest, "clone-tampered",
+  throw Failure(wire::Step::kServeRequest, Code::kCloneTampered,
                 std::string("what the clone of the target sent cannot come from a sweep (") + what +
                     "): something has written to its memory");
 }

@@ -30,7 +30,7 @@ struct SweepBounds {
 SweepBounds bounds_of(abi::Task task, const std::vector<abi::Mapping>& mappings,
                       std::uint64_t register_words);
 
-// Each function throws Failure, "clone-tampered", if no sweeper does that.
+// Each function throws Failure, kCloneTampered, if no sweeper does that.
 class SweepCheck {
  public:
   explicit SweepCheck(const SweepBounds& bounds) : bounds_(bounds) {}

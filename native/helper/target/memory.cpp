@@ -17,7 +17,7 @@ Memory::Memory(pid_t pid) : pid_(pid) {
   if (fd_ >= 0) return;
   bool gone = errno == ENOENT || errno == ESRCH;
   throw Failure(
-      Step::kOpenTarget, gone ? "target-exited" : "not-permitted",
+      Step::kOpenTarget, gone ? Code::kTargetExited : Code::kNotPermitted,
       "cannot open the memory of process " + std::to_string(pid) + ": " + std::strerror(errno),
       errno, pid);
 }
@@ -43,14 +43,14 @@ bool Memory::try_write(std::uint64_t address, const void* buffer, std::size_t le
 
 void Memory::read(Step step, std::uint64_t address, void* buffer, std::size_t length) const {
   if (!try_read(address, buffer, length))
-    throw Failure(step, "internal", "cannot read memory of process " + std::to_string(pid_), errno,
-                  pid_, address);
+    throw Failure(step, Code::kInternal, "cannot read memory of process " + std::to_string(pid_),
+                  errno, pid_, address);
 }
 
 void Memory::write(Step step, std::uint64_t address, const void* buffer, std::size_t length) const {
   if (!try_write(address, buffer, length))
-    throw Failure(step, "internal", "cannot write memory of process " + std::to_string(pid_), errno,
-                  pid_, address);
+    throw Failure(step, Code::kInternal, "cannot write memory of process " + std::to_string(pid_),
+                  errno, pid_, address);
 }
 
 }  // namespace reachscan::helper

@@ -13,7 +13,7 @@ namespace reachscan::helper {
 
 class Memory {
  public:
-  // Throws Failure(kOpenTarget): "not-permitted" or "target-exited".
+  // Throws Failure(kOpenTarget): kNotPermitted or kTargetExited.
   explicit Memory(pid_t pid);
   ~Memory();
   Memory(const Memory&) = delete;

@@ -115,7 +115,7 @@ void require_room_to_copy(pid_t pid) {
   MemoryLimits room = memory_limits(getpid());
   if (room.together) needed += kReader;
   if (needed <= room.bytes) return;
-  throw Failure(wire::Step::kReadMemory, "no-memory",
+  throw Failure(wire::Step::kReadMemory, Code::kNoMemory,
                 "a copy of process " + std::to_string(pid) + " takes " + mebibytes(needed) +
                     ", and reachscan" + describe(room),
                 ENOMEM, pid);

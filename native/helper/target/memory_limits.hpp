@@ -26,7 +26,7 @@ MemoryLimits room_in_group(const ControlGroup& group, std::uint64_t free_swap);
 // If all would suffer, also the copies of what the target writes meanwhile, at most.
 std::uint64_t memory_of_clone(pid_t pid, bool together);
 
-// Throws Failure(kReadMemory, "no-memory") if a copy of the process's memory could be too much for
+// Throws Failure(kReadMemory, kNoMemory) if a copy of the process's memory could be too much for
 // our own group or the machine.
 void require_room_to_copy(pid_t pid);
 

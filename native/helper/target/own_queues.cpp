@@ -40,7 +40,7 @@ OwnedDescriptor open_in_namespace_of(pid_t pid, const std::string& name, int kin
   if (home.get() < 0 || setns(away.get(), kind) != 0) return OwnedDescriptor();
   OwnedDescriptor opened(open_it());
   if (setns(home.get(), kind) == 0) return opened;
-  throw Failure(wire::Step::kOpenTarget, "internal",
+  throw Failure(wire::Step::kOpenTarget, Code::kInternal,
                 "cannot return from the " + name + " namespace of process " + std::to_string(pid),
                 errno, pid);
 }

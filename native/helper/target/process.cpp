@@ -31,13 +31,15 @@ std::string proc_path(pid_t pid, const char* name) {
 [[noreturn]] void fail_to_read(pid_t pid, const char* name, Step step, int error) {
   std::string path = proc_path(pid, name);
   if (error == ENOENT || error == ESRCH)
-    throw Failure(step, "target-exited", "process " + std::to_string(pid) + " is gone", error, pid);
-  const char* code = error == EACCES || error == EPERM ? "not-permitted" : "internal";
+    throw Failure(step, Code::kTargetExited, "process " + std::to_string(pid) + " is gone", error,
+                  pid);
+  Code code = error == EACCES || error == EPERM ? Code::kNotPermitted : Code::kInternal;
   throw Failure(step, code, "cannot read " + path + ": " + std::strerror(error), error, pid);
 }
 
 [[noreturn]] void fail_to_parse() {
-  throw Failure(Step::kReadMappings, "internal", "the kernel's mapping list is not understood");
+  throw Failure(Step::kReadMappings, Code::kInternal,
+                "the kernel's mapping list is not understood");
 }
 
 std::uint64_t take_hex(std::string_view& text) {
@@ -107,7 +109,7 @@ std::string read_up_to(std::size_t most, pid_t pid, const char* name, Step step)
 std::string read_proc_file(pid_t pid, const char* name, Step step) {
   std::string text = read_up_to(kMostText, pid, name, step);
   if (text.size() < kMostText) return text;
-  throw Failure(step, "too-large",
+  throw Failure(step, Code::kTooLarge,
                 proc_path(pid, name) + " is longer than " + std::to_string(kMostText >> 20) +
                     " MiB, more than any program needs",
                 EFBIG, pid);

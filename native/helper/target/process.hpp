@@ -35,8 +35,8 @@ struct MapEntry {
   Backing backing = Backing::kOther;  // of a file, only MappedFiles knows
 };
 
-// A file of /proc, whole. Throws Failure(step): "target-exited" if the process is gone,
-// "not-permitted" if the kernel refuses, "too-large" if it does not end within reason.
+// A file of /proc, whole. Throws Failure(step): kTargetExited if the process is gone,
+// kNotPermitted if the kernel refuses, kTooLarge if it does not end within reason.
 std::string read_proc_file(pid_t pid, const char* name, wire::Step step);
 
 // The same, but empty if it cannot be read: threads and file descriptors come and go.

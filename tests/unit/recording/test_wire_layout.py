@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from reachscan import errors
 from reachscan.recording import model, wire, wire_columns
 
-NATIVE = Path(__file__).resolve().parents[3] / "native"
+ROOT = Path(__file__).resolve().parents[3]
+NATIVE = ROOT / "native"
 
 Layout = dict[str, Any]
 
@@ -79,3 +81,13 @@ def test_a_record_of_leaks_has_the_columns_that_the_sweeper_writes(native: Layou
 def test_steps_have_different_names(native: Layout) -> None:
     steps = native["steps"]
     assert len(steps) == len(set(steps)) > 10
+
+
+def test_each_failure_has_its_advice(native: Layout) -> None:
+    assert native["failures"] == list(errors.FAILURES)
+
+
+def test_the_documented_failures_are_those_that_are_sent(native: Layout) -> None:
+    text = (ROOT / "docs" / "wire-format.md").read_text()
+    listed = text.split("`code` is one of")[1].split(".")[0]
+    assert re.findall(r"`([a-z-]+)`", listed) == native["failures"]

@@ -1,0 +1,57 @@
+// Everything that a scan can fail with: the `code` of a failure record.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::wire {
+
+// To add one, add a line here and the class that gives advice about it to FAILURES in
+// reachscan/errors.py.
+#define REACHSCAN_FAILURES(X)                             \
+  X(kNoSuchProcess, "no-such-process")                    \
+  X(kAlreadyTraced, "already-traced")                     \
+  X(kNotPermitted, "not-permitted")                       \
+  X(kTargetExited, "target-exited")                       \
+  X(kTargetExeced, "target-execed")                       \
+  X(kUnsupportedArchitecture, "unsupported-architecture") \
+  X(kAllocatorBusy, "allocator-busy")                     \
+  X(kHeapInMotion, "heap-in-motion")                      \
+  X(kStartingUp, "starting-up")                           \
+  X(kLayoutUnknown, "layout-unknown")                     \
+  X(kCloneRefused, "clone-refused")                       \
+  X(kCloneTampered, "clone-tampered")                     \
+  X(kUnstoppable, "unstoppable")                          \
+  X(kPauseTooLong, "pause-too-long")                      \
+  X(kNoMemory, "no-memory")                               \
+  X(kTooLarge, "too-large")                               \
+  X(kUnsupportedMethod, "unsupported-method")             \
+  X(kTimeout, "timeout")                                  \
+  X(kInternal, "internal")
+
+enum class FailureCode : std::uint32_t {
+#define REACHSCAN_MEMBER(member, name) member,
+  REACHSCAN_FAILURES(REACHSCAN_MEMBER)
+#undef REACHSCAN_MEMBER
+  // These pass by themselves and are never sent: the helper waits for their end and fails with one
+  // of the above if that does not come (stop/retry_policy.hpp).
+  kRetry,  // a thread in an earlier scan's trampoline, one that ends, a signal to all of them
+  kBeingScanned,  // another reachscan holds the target: over when its pause is
+  kAsleep,        // a thread waits for a disk or a lock in the kernel, and does not stop meanwhile
+};
+
+constexpr const char* failure_name(FailureCode code) {
+  switch (code) {
+#define REACHSCAN_NAME(member, name) \
+  case FailureCode::member:          \
+    return name;
+    REACHSCAN_FAILURES(REACHSCAN_NAME)
+#undef REACHSCAN_NAME
+    case FailureCode::kRetry:
+    case FailureCode::kBeingScanned:
+    case FailureCode::kAsleep:
+      break;
+  }
+  return failure_name(FailureCode::kInternal);
+}
+
+}  // namespace reachscan::wire

@@ -4,7 +4,7 @@
 
 #include "memory/space.hpp"
 
-namespace reachscan::sweeper {
+namespace reachscan::libc {
 
 using heaps::Range;
 using heaps::Space;
@@ -72,4 +72,4 @@ class NestedStacks {
   Range stack_;
 };
 
-}  // namespace reachscan::sweeper
+}  // namespace reachscan::libc

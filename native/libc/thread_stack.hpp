@@ -1,14 +1,25 @@
 // Which memory a thread of the library has for its stack.
 #pragma once
 
+#include "libc/thread_descriptor.hpp"
 #include "memory/space.hpp"
 
-namespace reachscan::heaps::glibc {
+namespace reachscan::libc {
 
-// A thread's stack and its descriptor (struct pthread) lie in one block of memory, descriptor on
-// top.
-constexpr uint64_t kDescriptorBytes = 0x900;
+using heaps::kPage;
+using heaps::load;
+using heaps::Range;
+using heaps::Space;
+using heaps::uint64_t;
+using heaps::word;
+
+// A thread's stack and its descriptor lie in one block of memory, descriptor on top.
 constexpr uint64_t kDescriptorReach = 4 * kPage;  // it starts at most so far below the end
+
+// Whether there may be a descriptor at `at`, which must be readable.
+inline bool is_descriptor(uint64_t at) {
+  return word(at + kDescriptorAddress) == at && word(at + kDescriptorAddressAgain) == at;
+}
 
 // The block that the descriptor says is the stack: three adjacent words in it hold the start, the
 // size and the size of the guard (stackblock, stackblock_size, guardsize). Empty if the thread was
@@ -24,10 +35,14 @@ inline Range stack_of(const Space& space, uint64_t descriptor) {
   return {0, 0};
 }
 
-// In the descriptor: the vector of dynamic thread-local storage (header.dtv), which the next thread
-// on the stack uses again, and the thread's number (tid).
-constexpr uint64_t kThreadVector = 8;
-constexpr uint64_t kThreadNumber = 0x2d0;
+// The stack that a thread runs on; what lies there may look like anything. If the library did not
+// make it, it reaches from the stack pointer to the end of the mapping, as far as one can tell.
+inline Range running_stack(const Space& space, const abi::Thread& thread) {
+  Range own = stack_of(space, thread.thread_pointer);
+  if (own.contains(thread.sp)) return own;
+  const abi::Mapping* m = space.find(thread.sp);
+  return m == nullptr ? Range{0, 0} : Range{thread.sp & ~(kPage - 1), m->end};
+}
 
 // Whether somebody may still ask for the result of a thread that has ended. The library gives the
 // descriptor of a joined one a negative number, and lets that of a detached one point to itself
@@ -39,4 +54,4 @@ inline bool awaits_join(uint64_t descriptor) {
   return true;
 }
 
-}  // namespace reachscan::heaps::glibc
+}  // namespace reachscan::libc

@@ -6,7 +6,10 @@
 #include "libc/thread_stack.hpp"
 #include "memory/list.hpp"
 
-namespace reachscan::heaps::glibc {
+namespace reachscan::libc {
+
+using heaps::List;
+using heaps::MapMemory;
 
 constexpr std::size_t kMaxEndedThreads = 1 << 18;
 
@@ -50,8 +53,9 @@ class RunningThreads {
 // The thread, running or ended, whose stack ends at `end`.
 inline EndedThread thread_below(const Space& space, const abi::Mapping& m, uint64_t end) {
   uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
-  for (uint64_t at = lowest & ~63ull; at + kDescriptorBytes <= end; at += 64) {
-    if (at < m.start || word(at) != at || word(at + 16) != at) continue;
+  uint64_t at = lowest & ~(kDescriptorAlignment - 1);
+  for (; at + kDescriptorBytes <= end; at += kDescriptorAlignment) {
+    if (at < m.start || !is_descriptor(at)) continue;
     Range stack = stack_of(space, at);
     if (stack.end == end) return {stack, at};
   }
@@ -74,4 +78,4 @@ inline bool find_ended_threads(const Space& space, Threads& threads, MapMemory m
   return true;
 }
 
-}  // namespace reachscan::heaps::glibc
+}  // namespace reachscan::libc

@@ -1,10 +1,10 @@
-// Prints what wire/*.hpp says, as JSON; tests/unit/recording/test_wire_layout.py compares it with
-// wire.py.
+// Prints what Python repeats of wire/*.hpp and libc/*.hpp, as JSON; test_wire_layout.py compares it.
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
 #include <string>
 
+#include "libc/thread_descriptor.hpp"
 #include "wire/failures.hpp"
 #include "wire/protocol.hpp"
 #include "wire/steps.hpp"
@@ -72,7 +72,8 @@ constexpr Item kConstants[] = {{"VERSION", wire::kVersion},
                                {"WRITE", wire::kWrite},
                                {"EXECUTE", wire::kExecute},
                                {"SHARED", wire::kShared},
-                               {"APART", wire::kApart}};
+                               {"APART", wire::kApart},
+                               {"DESCRIPTOR", reachscan::libc::kDescriptorBytes}};
 constexpr Item kHello[] = {{"size", sizeof(wire::Hello)},
                            {"magic", offsetof(wire::Hello, magic)},
                            {"version", offsetof(wire::Hello, version)},

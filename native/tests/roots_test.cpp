@@ -12,7 +12,7 @@ namespace {
 using heaps::kPage;
 
 constexpr uint64_t kRoots = kWorld + (1ull << 32);
-constexpr uint64_t kDescriptor = 0x900;  // bytes, as much as a struct pthread has
+constexpr uint64_t kDescriptor = libc::kDescriptorBytes;
 
 // Blocks 0.. that words of roots point to, and the mappings that these words are in.
 struct Scene {
@@ -29,9 +29,9 @@ struct Scene {
   template <typename Exclude>
   void mark(Exclude exclude) {
     const heaps::Space& space = graph.memory.space();
-    heaps::glibc::Threads all{
-        threads.data(), threads.size(), {sweeper::map_memory, heaps::glibc::kMaxEndedThreads}};
-    CHECK(heaps::glibc::find_ended_threads(space, all, sweeper::map_memory));
+    libc::Threads all{
+        threads.data(), threads.size(), {sweeper::map_memory, libc::kMaxEndedThreads}};
+    CHECK(libc::find_ended_threads(space, all, sweeper::map_memory));
     sweeper::Roots roots(space, graph.blocks, all);
     exclude(roots);
     sweeper::Marker marker = graph.marker();

@@ -4,7 +4,6 @@
 
 #include "heaps/glibc/arena_regions.hpp"
 #include "heaps/glibc/params.hpp"
-#include "libc/thread_stack.hpp"
 
 namespace reachscan::heaps::glibc {
 
@@ -59,15 +58,6 @@ inline bool mapped_chunk_at(uint64_t base, uint64_t limit, MappedChunk& chunk) {
   for (uint64_t alignment = 2 * kGranule; alignment < kPage; alignment *= 2)
     if (read_mapped_header(base, base + alignment - kHeader, limit, chunk)) return true;
   return read_mapped_header(base, base, limit, chunk);
-}
-
-// The stack that a thread runs on; what lies there may look like anything. If the library did not
-// make it, it reaches from the stack pointer to the end of the mapping, as far as one can tell.
-inline Range running_stack(const Space& space, const abi::Thread& thread) {
-  Range own = stack_of(space, thread.thread_pointer);
-  if (own.contains(thread.sp)) return own;
-  const abi::Mapping* m = space.find(thread.sp);
-  return m == nullptr ? Range{0, 0} : Range{thread.sp & ~(kPage - 1), m->end};
 }
 
 // Finds the mapped blocks and claims their memory.

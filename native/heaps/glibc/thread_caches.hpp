@@ -73,13 +73,14 @@ inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_poi
   }
 }
 
-inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const Threads& threads,
-                             uint64_t reach, uint32_t least, CacheVotes& votes, Budget& budget) {
+inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
+                             const libc::Threads& threads, uint64_t reach, uint32_t least,
+                             CacheVotes& votes, Budget& budget) {
   __builtin_memset(&votes, 0, sizeof votes);
   for (std::size_t t = 0; t < threads.running_count; ++t)
     vote(space, blocks, threads.running[t].thread_pointer, reach, votes, budget);
   // They outvote a thread that finds another's cache below its own memory.
-  for (const EndedThread& thread : threads.ended)
+  for (const libc::EndedThread& thread : threads.ended)
     vote(space, blocks, thread.descriptor, reach, votes, budget);
   CachePlan plan;
   uint32_t best = least - 1;
@@ -94,11 +95,12 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks, const T
 }
 
 // Where the caches are, if at least `least` votes say so.
-inline CachePlan plan_caches(const Space& space, const BlockMap& blocks, const Threads& threads,
-                             uint32_t least, CacheVotes& votes, Budget& budget) {
+inline CachePlan plan_caches(const Space& space, const BlockMap& blocks,
+                             const libc::Threads& threads, uint32_t least, CacheVotes& votes,
+                             Budget& budget) {
   CachePlan plan = plan_within(space, blocks, threads, kUsualTls, least, votes, budget);
   if (plan.found) return plan;
-  Threads some{threads.running, threads.running_count, {}};
+  libc::Threads some{threads.running, threads.running_count, {}};
   if (some.running_count > kThreadsFarDown) some.running_count = kThreadsFarDown;
   return plan_within(space, blocks, some, kLargestTls, kFilled, votes, budget);
 }
@@ -127,7 +129,7 @@ inline bool is_consistent(const BlockMap& blocks, uint64_t cache, const CacheFor
 
 // Takes the caches and what they hold out of the live blocks.
 inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
-                           const Threads& threads, const CachePlan& plan, Budget& budget) {
+                           const libc::Threads& threads, const CachePlan& plan, Budget& budget) {
   for (std::size_t t = 0; t < threads.running_count; ++t) {
     uint64_t cache = cache_of(space, blocks, threads.running[t].thread_pointer, plan);
     if (cache == 0) continue;
@@ -136,7 +138,7 @@ inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
     drop_cache(blocks, totals, cache, plan.format);
   }
   // The fork may have come while the thread was at its cache.
-  for (const EndedThread& thread : threads.ended) {
+  for (const libc::EndedThread& thread : threads.ended) {
     uint64_t cache = cache_of(space, blocks, thread.descriptor, plan);
     if (cache != 0 && is_consistent(blocks, cache, plan.format, budget))
       drop_cache(blocks, totals, cache, plan.format);

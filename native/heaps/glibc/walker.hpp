@@ -25,7 +25,7 @@ class Walker {
  public:
   Walker(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map)
       : arenas(map, kMaxArenas),
-        threads{threads, thread_count, {map, kMaxEndedThreads}},
+        threads{threads, thread_count, {map, libc::kMaxEndedThreads}},
         space_(space),
         map_(map),
         fastbins_(map),
@@ -65,14 +65,14 @@ class Walker {
     Verdict verdict = complete_main_arenas({blocks, totals, on_threads});
     if (verdict.fine()) verdict = claim_mapped(blocks);
     if (!verdict.fine()) return verdict;
-    if (!find_ended_threads(space_, threads, map_)) return {Verdict::kNoMemory, nullptr, 0};
+    if (!libc::find_ended_threads(space_, threads, map_)) return {Verdict::kNoMemory, nullptr, 0};
     return drop_free_lists(blocks);
   }
 
   Instance instances[kMaxInstances];
   std::size_t instance_count = 0;
   List<Arena> arenas;
-  Threads threads;
+  libc::Threads threads;
   Totals totals;
   uint64_t mapped_expected = 0;
   uint64_t mapped_found = 0;
@@ -158,7 +158,7 @@ class Walker {
   List<Range> running_stacks() {
     List<Range> stacks(map_, threads.running_count);
     for (std::size_t t = 0; t < threads.running_count; ++t) {
-      Range stack = running_stack(space_, threads.running[t]);
+      Range stack = libc::running_stack(space_, threads.running[t]);
       if (stack.start < stack.end) stacks.push(stack);
     }
     sort(stacks, [](const Range& a, const Range& b) { return a.start < b.start; });

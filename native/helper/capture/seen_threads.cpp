@@ -8,15 +8,10 @@
 #include <string_view>
 
 #include "helper/target/process.hpp"
+#include "libc/thread_descriptor.hpp"
 
 namespace reachscan::helper {
 namespace {
-
-// struct pthread of glibc for x86_64: it begins with its own address, repeats it, and holds the
-// thread's id. The linker gives it this alignment.
-constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kRepeated = 0x10;
-constexpr std::uint64_t kThreadId = 0x2d0;
 
 template <typename T>
 T load(const char* at) {
@@ -78,13 +73,14 @@ std::map<pid_t, std::uint64_t> find_descriptors(pid_t pid, const std::vector<See
   std::map<pid_t, std::uint64_t> found;
   std::vector<std::uint64_t> nameless;
   copy.each_written([&](std::uint64_t start, const char* bytes, std::uint64_t length) {
-    std::uint64_t at = ((start + kAlignment - 1) & ~(kAlignment - 1)) - start;
-    for (; at + kThreadId + sizeof(pid_t) <= length; at += kAlignment) {
+    constexpr std::uint64_t kStep = libc::kDescriptorAlignment;
+    std::uint64_t at = ((start + kStep - 1) & ~(kStep - 1)) - start;
+    for (; at + libc::kThreadNumber + sizeof(pid_t) <= length; at += kStep) {
       std::uint64_t self = start + at;
-      if (load<std::uint64_t>(bytes + at) != self ||
-          load<std::uint64_t>(bytes + at + kRepeated) != self)
+      if (load<std::uint64_t>(bytes + at + libc::kDescriptorAddress) != self ||
+          load<std::uint64_t>(bytes + at + libc::kDescriptorAddressAgain) != self)
         continue;
-      auto id = load<pid_t>(bytes + at + kThreadId);
+      auto id = load<pid_t>(bytes + at + libc::kThreadNumber);
       auto thread = by_inner_id.find(id);
       if (thread != by_inner_id.end()) found[thread->second] = self;
       if (id == 0) nameless.push_back(self);

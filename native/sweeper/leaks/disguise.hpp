@@ -3,6 +3,7 @@
 // address as a number of a language runtime.
 #pragma once
 
+#include "libc/pointer_guard.hpp"
 #include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/hull_test.hpp"
 
@@ -43,7 +44,7 @@ class DisguiseFilter {
   template <bool kTwo>
   [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
     const arch::Lanes value = arch::load_lanes(address);
-    arch::Lanes hidden = (value >> 17 | value << 47) ^ arch::all_lanes(guard_);
+    arch::Lanes hidden = (value >> kRotation | value << (64 - kRotation)) ^ arch::all_lanes(guard_);
     arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
     arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
                       ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
@@ -69,6 +70,7 @@ class DisguiseFilter {
   }
 
  private:
+  static constexpr unsigned kRotation = libc::kGuardRotation;
   // Addresses of programs that are not at fixed places have 47 bits. Shorter ones are numbers like
   // any other, so they are not looked for.
   static constexpr unsigned kAddressBits = 47;
@@ -100,8 +102,10 @@ class DisguiseFilter {
 
   static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
 
-  // glibc xors stack and frame pointers in a jmp_buf with a secret, and rotates them.
-  uint64_t unmangled(uint64_t value) const { return (value >> 17 | value << 47) ^ guard_; }
+  // As setjmp() stores it.
+  uint64_t unmangled(uint64_t value) const {
+    return (value >> kRotation | value << (64 - kRotation)) ^ guard_;
+  }
 
   static uint64_t truncated(uint64_t value) {
     uint64_t fraction = (value & ((1ull << kFractionBits) - 1)) | 1ull << kFractionBits;

@@ -12,15 +12,9 @@
 
 namespace reachscan::sweeper {
 
-// It is in each thread's descriptor (header.pointer_guard).
 inline uint64_t find_pointer_guard(const heaps::Space& space) {
-  constexpr uint64_t kPointerGuard = 0x30;
   const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
-  for (std::size_t t = 0; t < control()->thread_count; ++t) {
-    uint64_t at = threads[t].thread_pointer + kPointerGuard;
-    if (space.readable(at, 8) && heaps::word(at) != 0) return heaps::word(at);
-  }
-  return 0;
+  return libc::find_pointer_guard(space, threads, control()->thread_count);
 }
 
 class Meanings {

@@ -12,19 +12,16 @@ using heaps::List;
 using heaps::Range;
 using heaps::Space;
 using heaps::word;
-using heaps::glibc::kDescriptorBytes;
-using heaps::glibc::kDescriptorReach;
-using heaps::glibc::stack_of;
 
 constexpr uint64_t kRedZone = 128;
 constexpr std::size_t kMaxExclusions = 1 << 18;
 class Roots {
  public:
-  Roots(const Space& space, const BlockMap& blocks, const heaps::glibc::Threads& threads)
+  Roots(const Space& space, const BlockMap& blocks, const libc::Threads& threads)
       : space_(space), blocks_(blocks), excluded_(map_memory, kMaxExclusions) {
     for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
     for (std::size_t t = 0; t < threads.running_count; ++t) exclude_dead_stack(threads.running[t]);
-    for (const heaps::glibc::EndedThread& thread : threads.ended) exclude_ended(thread);
+    for (const libc::EndedThread& thread : threads.ended) exclude_ended(thread);
   }
 
   void exclude(uint64_t start, uint64_t end) {
@@ -106,20 +103,20 @@ class Roots {
   void exclude_dead_stack(const abi::Thread& thread) {
     const abi::Mapping* m = space_.find(thread.sp);
     if (m == nullptr) return;
-    Range own = stack_of(space_, thread.thread_pointer);
+    Range own = libc::stack_of(space_, thread.thread_pointer);
     if (!own.contains(thread.sp)) {
       if ((m->flags & abi::kMainStack) == 0) return;
       own = {m->start, m->end};
     }
-    uint64_t lowest = NestedStacks(space_, own).lowest_pointer(thread.sp);
+    uint64_t lowest = libc::NestedStacks(space_, own).lowest_pointer(thread.sp);
     exclude(own.start, (lowest - kRedZone) & ~7ull);
   }
 
   // Nothing on the stack of an ended thread lives but what the descriptor on top has for the next
   // thread; or, until somebody joins the ended one, for that somebody.
-  void exclude_ended(const heaps::glibc::EndedThread& thread) {
-    uint64_t vector = thread.descriptor + heaps::glibc::kThreadVector;
-    if (heaps::glibc::awaits_join(thread.descriptor)) {
+  void exclude_ended(const libc::EndedThread& thread) {
+    uint64_t vector = thread.descriptor + libc::kThreadVector;
+    if (libc::awaits_join(thread.descriptor)) {
       exclude(thread.stack.start, thread.descriptor);
     } else {
       exclude(thread.stack.start, vector);

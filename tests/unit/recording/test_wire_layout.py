@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from reachscan import errors
+from reachscan.naming import places
 from reachscan.recording import model, wire, wire_columns
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,6 +69,10 @@ def test_constants(native: Layout, name: str) -> None:
 @pytest.mark.parametrize("name", ["DIRECT", "READ", "WRITE", "EXECUTE", "SHARED", "APART"])
 def test_constants_of_the_model(native: Layout, name: str) -> None:
     assert native["constants"][name] == getattr(model, name)
+
+
+def test_size_of_a_thread_descriptor(native: Layout) -> None:
+    assert native["constants"]["DESCRIPTOR"] == places.DESCRIPTOR
 
 
 def test_a_record_of_leaks_has_the_columns_that_the_sweeper_writes(native: Layout) -> None:

@@ -1,15 +1,28 @@
 // The contract of a walker: enumerate every block that an allocator handed out and did not get
-// back.
+// back. The concept Walker, below, says what a walker has; here is what it owes.
 //
 // A walker reads memory through Space, adds regions, live blocks and boundaries to a BlockMap, and
 // counts them. It recognises its allocator by structure and proves each structure by invariants; a
 // version string decides nothing. What does not validate ends in a Verdict, never in a guess. Free
 // memory of every kind (lists, caches, the space between) is a boundary; the allocator's own blocks
 // are dropped. Roots never include a region, so what a walker claims must be the allocator's.
+//
+// To add an allocator:
+//
+//   heaps/NAME/walker.hpp     the Walker, and beside it what it consists of
+//   heaps/detect.hpp          a member of Heap and its turn in every()
+//   tests/NAME_image.*        writes the allocator's structures into a test's memory
+//   tests/NAME_*_test.cpp     walks over such images: whole, damaged, hostile; tests/CMakeLists.txt
+//   ../tests/integration/     a program that lists its own blocks
+//   (fixtures/programs/ground_truth.c)
+//                             under that allocator
+//   ../docs/, ../README.md    what is supported, and how it is recognised
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 
+#include "libc/threads.hpp"
 #include "memory/block_map.hpp"
 
 namespace reachscan::heaps {
@@ -77,6 +90,46 @@ class Budget {
 // Calls work(context) on as many threads as there are, if so many bytes are worth it, and returns
 // when all are done.
 using OnThreads = void (*)(uint64_t bytes, void (*work)(void* context), void* context);
+
+// Something that the user must know though the heap was enumerated. `code` is null if there is
+// nothing.
+struct Warning {
+  const char* code = nullptr;
+  const char* text = nullptr;
+};
+
+constexpr std::size_t kNameLength = 32;
+
+// What the sweeper needs of a walker, in the order in which it is called. Only the constructor and
+// is_present() are called if the allocator is not in the process.
+template <typename W>
+concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads on_threads,
+                          abi::QuiesceHint& hint, char (&name)[kNameLength], uint32_t file) {
+  // Finds the allocator, or that it is not there. `threads` stays; those that have ended are not
+  // known yet, but they are when enumerate() is called.
+  requires std::constructible_from<W, const Space&, const libc::Threads&, MapMemory>;
+  { found.is_present() } -> std::same_as<bool>;
+  // Whether it is part of the module with this number (abi::Mapping::file), so that the malloc that
+  // the module defines is understood.
+  { found.is_in(file) } -> std::same_as<bool>;
+  // False: a thread is inside the allocator; `hint` then tells where to look.
+  { walker.quiet(hint) } -> std::same_as<bool>;
+  { walker.enumerate(blocks, on_threads) } -> std::same_as<Verdict>;
+  // After kInvalid: whether that is because signal handlers interrupted the allocator.
+  { found.interrupted(hint) } -> std::same_as<bool>;
+  // What was enumerated. Blocks of several arenas tell them apart by Region::arena.
+  { found.totals } -> std::convertible_to<const Totals&>;
+  { found.arena_count() } -> std::same_as<std::size_t>;
+  { found.warning() } -> std::same_as<Warning>;
+  // For people: no decision rests on the name.
+  found.write_name(name);
+  // Calls visit(range) for the allocator's variables in its module's data: they point to blocks,
+  // but keep none alive.
+  found.each_variable([](Range) {});
+  // How many bytes at the head of a freed block the allocator uses for its lists. The marker takes
+  // care of what they leave behind (memory/leftover.hpp); 0 if all lists are elsewhere.
+  requires W::kLinkBytes <= kHeadBytes;
+};
 
 // Where a walker puts what it finds, and who helps it.
 struct Enumeration {

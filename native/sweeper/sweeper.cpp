@@ -2,8 +2,7 @@
 // One translation unit, no library, no system call (wire/sweeper_abi.hpp), no relocation.
 #include <new>
 
-#include "heaps/glibc/walker.hpp"
-#include "heaps/interposed.hpp"
+#include "heaps/detect.hpp"
 #include "sweeper/leaks/doubt.hpp"
 #include "sweeper/leaks/kinds.hpp"
 #include "sweeper/leaks/suspects.hpp"
@@ -16,12 +15,12 @@
 namespace reachscan::sweeper {
 namespace {
 
+using heaps::Heap;
 using heaps::Space;
 using heaps::Verdict;
-using heaps::glibc::Walker;
 
-void refuse_verdict(const Verdict& verdict, const Walker& walker) {
-  if (verdict.status == Verdict::kInvalid && walker.interrupted(control()->hint))
+void refuse_verdict(const Verdict& verdict, const Heap& heap) {
+  if (verdict.status == Verdict::kInvalid && heap.interrupted(control()->hint))
     refuse(abi::Refusal::kAllocatorBusy, "a signal handler has interrupted the allocator", 0);
   bool memory = verdict.status == Verdict::kNoMemory;
   refuse(memory ? abi::Refusal::kNoMemory : abi::Refusal::kLayoutUnknown,
@@ -29,66 +28,53 @@ void refuse_verdict(const Verdict& verdict, const Walker& walker) {
 }
 
 // Any other allocator would own blocks that nobody here enumerates.
-void require_known_allocator(const Space& space, const Walker& walker) {
-  auto is_known = [&](uint32_t file) {
-    for (std::size_t i = 0; i < walker.instance_count; ++i)
-      if (walker.instances[i].file == file) return true;
-    return false;
-  };
-  if (walker.instance_count == 0 && heaps::is_being_loaded(space))
+void require_known_allocator(const Space& space, const Heap& heap) {
+  if (!heap.is_present() && heaps::is_being_loaded(space))
     refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
-  if (uint64_t module = heaps::find_interposed_malloc(space, is_known))
+  if (uint64_t module = heap.unknown_allocator())
     refuse(abi::Refusal::kLayoutUnknown, "malloc is provided by a module that is not understood",
            module);
-  if (walker.instance_count > 0) return;
+  if (heap.is_present()) return;
   for (const abi::Mapping& m : space)
     if (Space::is_written_anonymous(m))
       refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process", m.start);
 }
 
-void send_heap(const Space& space, const Walker& walker, const heaps::BlockMap& blocks) {
-  char name[heaps::glibc::kNameLength] = "none";
-  if (walker.instance_count > 0) heaps::glibc::write_name(space, walker.instances[0], name);
+void send_heap(const Heap& heap, const heaps::BlockMap& blocks) {
+  char name[heaps::kNameLength];
+  heap.write_name(name);
+  heaps::Totals totals = heap.totals();
   Record record(wire::kHeap);
-  record.str(name).u64(walker.totals.blocks).u64(walker.totals.bytes);
-  record.u32(static_cast<uint32_t>(walker.arenas.size()));
+  record.str(name).u64(totals.blocks).u64(totals.bytes);
+  record.u32(static_cast<uint32_t>(heap.arena_count()));
   record.u32(static_cast<uint32_t>(blocks.regions.size()));
   record.send();
   send_regions(blocks);
 }
 
-void warn_about_mapped_blocks(const Walker& walker) {
-  if (walker.mapped_found == walker.mapped_expected) return;
-  Record record(wire::kWarning);
-  record.str("incomplete-mapped-blocks")
-      .str(
-          "the number of separately mapped blocks found differs from the allocator's own count; "
-          "some large blocks may be missing or reported wrongly");
-  record.send();
+void send_warning(const heaps::Warning& warning) {
+  Record(wire::kWarning).str(warning.code).str(warning.text).send();
 }
 
 // Everything that a task may need, once the heap is enumerated.
 struct Scan {
   const Space& space;
-  const Walker& walker;
+  const Heap& heap;
   heaps::BlockMap& blocks;
   Roots& roots;
   PutAside& put_aside;
   LeakWriter& writer;
 };
 
-Roots find_roots(const Space& space, const Walker& walker, const heaps::BlockMap& blocks) {
-  Roots roots(space, blocks, walker.threads);
-  for (std::size_t i = 0; i < walker.instance_count; ++i) {
-    const auto& instance = walker.instances[i];
-    roots.exclude(instance.main_arena, instance.main_arena + instance.layout.size);
-  }
+Roots find_roots(const Space& space, const Heap& heap, const heaps::BlockMap& blocks) {
+  Roots roots(space, blocks, heap.threads());
+  heap.each_variable([&roots](heaps::Range range) { roots.exclude(range.start, range.end); });
   return roots;
 }
 
 void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
-  mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.walker.totals);
+  mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.heap.totals());
   if (control()->only_suspects == 0) return;
   SharedWorklist worklist(scan.blocks, scan.put_aside);
   spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, worklist));
@@ -138,7 +124,7 @@ void explain(const Scan& scan) {
   KindTable& kinds = new_kinds(scan);
   if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
   scan.blocks.each_marked([&](uint64_t marked) { scan.blocks.clear_mark(marked); });
-  ChainSearch search(scan.space, scan.blocks, scan.put_aside, kinds, scan.walker.totals.blocks);
+  ChainSearch search(scan.space, scan.blocks, scan.put_aside, kinds, scan.heap.totals().blocks);
   if (!search.find(scan.roots, block))
     return answer_about_candidate(scan, lookalikes, kinds, block);
   send_block(scan.blocks, control()->query, true);
@@ -180,35 +166,35 @@ void perform(abi::Task task, const Scan& scan) {
   }
 }
 
-abi::Totals totals_of(const Walker& walker, const LeakWriter& writer) {
-  return {walker.totals.blocks, walker.totals.bytes,  writer.leaks.blocks,
-          writer.leaks.bytes,   writer.direct.blocks, writer.direct.bytes};
+abi::Totals totals_of(const heaps::Totals& heap, const LeakWriter& writer) {
+  return {heap.blocks,        heap.bytes,           writer.leaks.blocks,
+          writer.leaks.bytes, writer.direct.blocks, writer.direct.bytes};
 }
 
 void sweep() {
   Space space(reinterpret_cast<const abi::Mapping*>(control()->mappings), control()->mapping_count);
   const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
   begin_phase(wire::kEnumerate);
-  Walker walker(space, threads, control()->thread_count, map_memory);
-  require_known_allocator(space, walker);
-  if (!walker.quiet(control()->hint))
+  Heap heap(space, threads, control()->thread_count, map_memory);
+  require_known_allocator(space, heap);
+  if (!heap.quiet(control()->hint))
     refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
   heaps::BlockMap blocks(space, map_memory);
-  Verdict verdict = walker.enumerate(blocks, on_threads);
-  if (!verdict.fine()) refuse_verdict(verdict, walker);
+  Verdict verdict = heap.enumerate(blocks, on_threads);
+  if (!verdict.fine()) refuse_verdict(verdict, heap);
   blocks.finish();
   if (control()->task != abi::Task::kListSuspects) {
-    send_heap(space, walker, blocks);
-    warn_about_mapped_blocks(walker);
+    send_heap(heap, blocks);
+    heap.each_warning(send_warning);
   }
 
-  Roots roots = find_roots(space, walker, blocks);
+  Roots roots = find_roots(space, heap, blocks);
   PutAside put_aside(blocks);
   // Too large for the stack that the helper made.
   auto* writer = new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks);
-  perform(control()->task, {space, walker, blocks, roots, put_aside, *writer});
+  perform(control()->task, {space, heap, blocks, roots, put_aside, *writer});
   writer->finish();
-  control()->totals = totals_of(walker, *writer);
+  control()->totals = totals_of(heap.totals(), *writer);
   request(abi::Request::kFinished);
 }
 

@@ -141,8 +141,10 @@ Found walk(const Scene& scene) {
   Host host;
   Found found;
   const heaps::Space& space = scene.memory.space();
-  heaps::glibc::Walker walker(space, scene.threads.data(), scene.threads.size(),
-                              sweeper::map_memory);
+  libc::Threads threads{
+      scene.threads.data(), scene.threads.size(), {sweeper::map_memory, libc::kMaxEndedThreads}};
+  CHECK(libc::find_ended_threads(space, threads, sweeper::map_memory));
+  heaps::glibc::Walker walker(space, threads, sweeper::map_memory);
   found.instances = walker.instance_count;
   found.quiet = walker.quiet(found.hint);
   heaps::BlockMap blocks(space, sweeper::map_memory);

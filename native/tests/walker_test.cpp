@@ -374,7 +374,7 @@ CASE(large_blocks_in_a_cache) {
 
 CASE(the_name_is_the_librarys_own) {
   Scene scene(release_named("2.35"), {});
-  char name[heaps::glibc::kNameLength];
+  char name[heaps::kNameLength];
   heaps::glibc::Instance instance{kMainArena, scene.release.arena, kLibrary, true};
   heaps::glibc::write_name(scene.memory.space(), instance, name);
   CHECK_EQ(std::string(name), std::string("glibc 2.99"));

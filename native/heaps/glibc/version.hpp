@@ -5,8 +5,6 @@
 
 namespace reachscan::heaps::glibc {
 
-constexpr std::size_t kNameLength = 32;
-
 inline bool matches(uint64_t address, const char* text, std::size_t length) {
   for (std::size_t i = 0; i < length; ++i)
     if (load<char>(address + i) != text[i]) return false;

@@ -23,34 +23,44 @@ namespace reachscan::heaps::glibc {
 
 class Walker {
  public:
-  Walker(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map)
+  // A free chunk's neighbours in its list, and in the list of sizes (fd, bk, fd_nextsize and
+  // bk_nextsize).
+  static constexpr uint64_t kLinkBytes = 32;
+
+  Walker(const Space& space, const libc::Threads& threads, MapMemory map)
       : arenas(map, kMaxArenas),
-        threads{threads, thread_count, {map, libc::kMaxEndedThreads}},
         space_(space),
+        threads_(threads),
         map_(map),
         fastbins_(map),
         votes_(static_cast<CacheVotes*>(map(sizeof(CacheVotes)))) {
     instance_count = find_instances(space, instances);
   }
 
-  // False: a thread is inside the allocator; `hint` then tells where to look.
+  bool is_present() const { return instance_count > 0; }
+
+  bool is_in(uint32_t file) const {
+    for (std::size_t i = 0; i < instance_count; ++i)
+      if (instances[i].file == file) return true;
+    return false;
+  }
+
   bool quiet(abi::QuiesceHint& hint) {
     for (std::size_t i = 0; i < instance_count; ++i) {
       if (!instances[i].used) continue;
       List<Arena> own = arenas;
       own.clear();
       if (!list_arenas(instances[i], static_cast<uint32_t>(i), own).fine()) return false;
-      if (!is_quiet(space_, instances[i], own, threads.running, threads.running_count, hint))
+      if (!is_quiet(space_, instances[i], own, threads_.running, threads_.running_count, hint))
         return false;
     }
     return true;
   }
 
-  // To be asked when the heap is not consistent: whether signal handlers interrupted the allocator.
   bool interrupted(abi::QuiesceHint& hint) const {
     for (std::size_t i = 0; i < instance_count; ++i) {
       if (instances[i].used &&
-          is_interrupted(space_, instances[i], threads.running, threads.running_count, hint))
+          is_interrupted(space_, instances[i], threads_.running, threads_.running_count, hint))
         return true;
     }
     return false;
@@ -65,14 +75,31 @@ class Walker {
     Verdict verdict = complete_main_arenas({blocks, totals, on_threads});
     if (verdict.fine()) verdict = claim_mapped(blocks);
     if (!verdict.fine()) return verdict;
-    if (!libc::find_ended_threads(space_, threads, map_)) return {Verdict::kNoMemory, nullptr, 0};
     return drop_free_lists(blocks);
+  }
+
+  std::size_t arena_count() const { return arenas.size(); }
+
+  void write_name(char (&name)[kNameLength]) const {
+    glibc::write_name(space_, instances[0], name);
+  }
+
+  template <typename Visit>
+  void each_variable(Visit visit) const {
+    for (std::size_t i = 0; i < instance_count; ++i)
+      visit(Range{instances[i].main_arena, instances[i].main_arena + instances[i].layout.size});
+  }
+
+  Warning warning() const {
+    if (mapped_found == mapped_expected) return {};
+    return {"incomplete-mapped-blocks",
+            "the number of separately mapped blocks found differs from the allocator's own count; "
+            "some large blocks may be missing or reported wrongly"};
   }
 
   Instance instances[kMaxInstances];
   std::size_t instance_count = 0;
   List<Arena> arenas;
-  libc::Threads threads;
   Totals totals;
   uint64_t mapped_expected = 0;
   uint64_t mapped_found = 0;
@@ -156,9 +183,9 @@ class Walker {
 
   // The stacks that threads run on, in order and apart.
   List<Range> running_stacks() {
-    List<Range> stacks(map_, threads.running_count);
-    for (std::size_t t = 0; t < threads.running_count; ++t) {
-      Range stack = libc::running_stack(space_, threads.running[t]);
+    List<Range> stacks(map_, threads_.running_count);
+    for (std::size_t t = 0; t < threads_.running_count; ++t) {
+      Range stack = libc::running_stack(space_, threads_.running[t]);
       if (stack.start < stack.end) stacks.push(stack);
     }
     sort(stacks, [](const Range& a, const Range& b) { return a.start < b.start; });
@@ -180,12 +207,12 @@ class Walker {
     // Each copy of the library has a cache of its own in each thread.
     for (std::size_t i = 0; i < instance_count; ++i) {
       uint32_t least = i == 0 ? 1 : kFilled;
-      CachePlan plan = plan_caches(space_, blocks, threads, least, *votes_, checks);
+      CachePlan plan = plan_caches(space_, blocks, threads_, least, *votes_, checks);
       if (checks.empty())
         return invalid("too many blocks look like a thread's cache of free chunks", plan.offset);
       if (!plan.found) break;
       if (i == 0) first = plan;
-      Verdict verdict = drop_caches(space_, blocks, totals, threads, plan, checks);
+      Verdict verdict = drop_caches(space_, blocks, totals, threads_, plan, checks);
       if (!verdict.fine()) return verdict;
     }
     Links expected = first.found ? first.format.links : Links::kMangled;
@@ -198,6 +225,7 @@ class Walker {
   }
 
   const Space& space_;
+  const libc::Threads& threads_;
   MapMemory map_;
   Fastbins fastbins_;
   CacheVotes* votes_;

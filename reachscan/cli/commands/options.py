@@ -66,12 +66,14 @@ destination = click.option(
 limit = click.option(
     "--limit",
     type=click.IntRange(min=0),
+    metavar="N",
     help="Rows listed (default 20, in html 1000); totals always cover all.",
 )
 
 contents = click.option(
     "--contents",
     type=click.IntRange(0, MAX_CONTENTS),
+    metavar="BYTES",
     help="First bytes of a block that are shown (default 32, in logfmt 0); 0 keeps user data out.",
 )
 
@@ -126,12 +128,18 @@ capture = _all(
         help="How memory is captured; auto tries clone, then copy, then live. track stops a large "
         "process for the shortest time, but takes as much memory again.",
     ),
-    click.option("--threads", type=click.IntRange(1, 256), help="Threads that search the heap."),
+    click.option(
+        "--threads",
+        type=click.IntRange(1, 256),
+        metavar="N",
+        help="Threads that search the heap (default: one for each processor).",
+    ),
     click.option(
         "--nice",
         type=click.IntRange(0, 19),
+        metavar="N",
         default=0,
-        help="How far the search, once the process runs again, stands back for other work.",
+        help="Niceness of the search, which goes on while the process runs again.",
     ),
     click.option(
         "--timeout",
@@ -163,7 +171,7 @@ confirm = _all(
         type=click.FloatRange(min=0, max=3600),
         metavar="SECONDS",
         default=1.0,
-        help="Pause between the scans of --confirm (default 1).",
+        help="From one scan of --confirm to the next (default 1).",
     ),
 )
 """How sure a scan has to be; `scan.Options` has them under the same names."""
@@ -175,12 +183,12 @@ suppress = _all(
         type=paths.READABLE,
         metavar="FILE",
         multiple=True,
-        help="Leaks that are known and shall not count; may be given several times.",
+        help="Known leaks, which do not count; may be given several times.",
     ),
     click.option(
         "--default-suppressions/--no-default-suppressions",
         default=True,
-        help="What runtimes leak once, by design, does not count (the default).",
+        help="Leave out what runtimes leak once, by design (the default).",
     ),
 )
 

@@ -26,13 +26,14 @@ from reachscan.scanning import Options, scan
     metavar="SECONDS",
     help="From one scan to the next (default 60).",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Scans after which it is enough.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after this many scans.")
 @click.option("--logfmt", is_flag=True, help="One line per event as key=value, for logs.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
+    metavar="N",
     default=5,
-    help="Kinds of leaks listed of those that grew (default 5).",
+    help="Kinds listed of those that grew (default 5).",
 )
 @options.capture
 @options.confirm

@@ -125,6 +125,19 @@ def test_native_rooms_use_only_what_they_may(path: Path) -> None:
             assert Path(included).name in HELPER_BASE, f"{room} may not use {included}"
 
 
+def test_the_pictures_show_what_may_be_used() -> None:
+    pictures = re.findall(
+        r"```mermaid\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
+    for picture, rooms in zip(pictures, (PYTHON_ROOMS, NATIVE_ROOMS), strict=True):
+        arrows = re.findall(r"^  (\w+) --> (\w+)", picture, re.MULTILINE)
+        for user, used in arrows:
+            assert used.replace("_", "/") in rooms[user.replace("_", "/")], f"{user} --> {used}"
+        shown = {room.replace("_", "/") for arrow in arrows for room in arrow}
+        folders = {room for room in rooms if rooms is NATIVE_ROOMS or (PACKAGE / room).is_dir()}
+        assert folders - {"heaps/glibc"} <= shown
+
+
 @pytest.mark.parametrize("rooms", [PYTHON_ROOMS, NATIVE_ROOMS], ids=["python", "native"])
 def test_rooms_have_no_circles(rooms: dict[str, set[str]]) -> None:
     # The helper's rooms share some headers of its front door, which use nothing but the wire.

@@ -120,7 +120,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     CHECK(send(input, check) < kMost);
     check.finish({8, 1024, 2, 48, 2, 48});
   } catch (const helper::Failure& failure) {
-    CHECK(failure.code == Code::kCloneTampered);
+    CHECK(failure.code == helper::Code::kCloneTampered);
   }
   return 0;
 }

@@ -76,7 +76,7 @@ void check_refused(const char* what, Action action) {
   try {
     action();
   } catch (const helper::Failure& failure) {
-    CHECK(failure.code == Code::kCloneTampered);
+    CHECK(failure.code == helper::Code::kCloneTampered);
     CHECK(std::string(failure.what()).find(what) != std::string::npos);
     return;
   }

@@ -1,8 +1,8 @@
-// Prints what Python repeats of wire/*.hpp and libc/*.hpp, as JSON; test_wire_layout.py compares it.
+// Prints what wire/*.hpp and libc/*.hpp say, as JSON; tests/unit/recording/test_wire_layout.py compares it with
+// Python's side. A member that a list lacks is an error: the test compiles with -Werror=switch.
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
-#include <string>
 
 #include "libc/thread_descriptor.hpp"
 #include "wire/failures.hpp"
@@ -19,60 +19,145 @@ struct Item {
 };
 
 template <typename Items>
-void print(const char* name, const Items& items, const char* end = ",\n") {
+void print(const char* name, const Items& items) {
   std::printf("  \"%s\": {", name);
   const char* separator = "";
   for (const Item& item : items) {
     std::printf("%s\"%s\": %lu", separator, item.name, item.value);
     separator = ", ";
   }
-  std::printf("}%s", end);
+  std::printf("},\n");
 }
 
-constexpr Item kRecords[] = {{"TARGET", wire::kTarget},
-                             {"MAPPINGS", wire::kMappings},
-                             {"MODULES", wire::kModules},
-                             {"THREADS", wire::kThreads},
-                             {"SNAPSHOT", wire::kSnapshot},
-                             {"HEAP", wire::kHeap},
-                             {"REGIONS", wire::kRegions},
-                             {"LEAKS", wire::kLeaks},
-                             {"TYPES", wire::kTypes},
-                             {"PROGRESS", wire::kProgress},
-                             {"WARNING", wire::kWarning},
-                             {"FAILURE", wire::kFailure},
-                             {"FINAL", wire::kFinal},
-                             {"NAMES", wire::kNames},
-                             {"CONTENTS", wire::kContents},
-                             {"DOUBTS", wire::kDoubts},
-                             {"SHAPES", wire::kShapes},
-                             {"DIGESTS", wire::kDigests},
-                             {"KINDS", wire::kKinds},
-                             {"BLOCK", wire::kBlock},
-                             {"REFERENCES", wire::kReferences},
-                             {"CHAIN", wire::kChain},
-                             {"WORD_OWNERS", wire::kWordOwners},
-                             {"CONFIRMATION", wire::kConfirmation},
-                             {"SIGHTINGS", wire::kSightings},
-                             {"ABSENT", wire::kAbsent},
-                             {"WITHHELD", wire::kWithheld}};
-constexpr Item kPhases[] = {{"freeze", wire::kFreeze}, {"quiesce", wire::kQuiesce},
-                            {"clone", wire::kClone},   {"enumerate", wire::kEnumerate},
-                            {"mark", wire::kMark},     {"collect", wire::kCollect}};
+#define NAME(member)    \
+  case wire::k##member: \
+    return #member
+
+const char* name_of(wire::Doubt doubt) {
+  switch (doubt) {
+    NAME(OnePastTheEnd);
+    NAME(Tagged);
+    NAME(UnreadableMemory);
+    NAME(SignalStack);
+    NAME(Mangled);
+    NAME(HeldByKernel);
+    NAME(Relative);
+    NAME(Unaligned);
+    NAME(Number);
+    NAME(StaleWord);
+  }
+  return nullptr;
+}
+
+const char* name_of(wire::Shape shape) {
+  switch (shape) {
+    NAME(UnknownShape);
+    NAME(TreeNode);
+    NAME(ListNode);
+    NAME(ChainNode);
+    NAME(PointerArray);
+    NAME(VectorBody);
+    NAME(Text);
+    NAME(Zeros);
+  }
+  return nullptr;
+}
+
+const char* name_of(wire::BlockState state) {
+  switch (state) {
+    NAME(NoHeap);
+    NAME(Reachable);
+    NAME(Leaked);
+    NAME(NotLive);
+  }
+  return nullptr;
+}
+
+const char* name_of(wire::Holder holder) {
+  switch (holder) {
+    NAME(RootMemory);
+    NAME(RootWord);
+    NAME(ReachableBlock);
+    NAME(LeakedBlock);
+  }
+  return nullptr;
+}
+
+const char* name_of(wire::Permission permission) {
+  switch (permission) {
+    NAME(Read);
+    NAME(Write);
+    NAME(Execute);
+    NAME(Shared);
+    NAME(Apart);
+  }
+  return nullptr;
+}
+
+const char* name_of(wire::RegionKind kind) {
+  switch (kind) {
+    NAME(ProgramBreak);
+    NAME(ThreadHeap);
+    NAME(Mapped);
+  }
+  return nullptr;
+}
+
+const char* name_of(wire::Phase phase) {
+  switch (phase) {
+    NAME(Freeze);
+    NAME(Quiesce);
+    NAME(Clone);
+    NAME(Enumerate);
+    NAME(Mark);
+    NAME(Collect);
+  }
+  return nullptr;
+}
+
+#undef NAME
+
+// Every value that a byte can have is tried.
+template <typename Enum>
+void print_enum(const char* name) {
+  std::printf("  \"%s\": {", name);
+  const char* separator = "";
+  for (unsigned value = 0; value < 256; ++value) {
+    const char* member = name_of(static_cast<Enum>(value));
+    if (member == nullptr) continue;
+    std::printf("%s\"%s\": %u", separator, member, value);
+    separator = ", ";
+  }
+  std::printf("},\n");
+}
+
+template <typename Names>
+void print_names(const char* name, const Names& names, const char* end) {
+  std::printf("  \"%s\": [", name);
+  const char* separator = "";
+  for (const char* one : names) {
+    std::printf("%s\"%s\"", separator, one);
+    separator = ", ";
+  }
+  std::printf("]%s\n", end);
+}
+
+void print_records() {
+  std::printf("  \"records\": [");
+  const char* separator = "";
+  for (const wire::Record& record : wire::kRecords) {
+    std::printf("%s\n    [%u, \"%s\", \"%.*s\"]", separator, record.type, record.name,
+                static_cast<int>(record.fields.size()), record.fields.data());
+    separator = ",";
+  }
+  std::printf("],\n");
+}
+
 constexpr Item kConstants[] = {{"VERSION", wire::kVersion},
                                {"LITTLE_ENDIAN", wire::kLittleEndian},
                                {"WORD_SIZE", sizeof(void*)},
                                {"MAX_PAYLOAD", wire::kMaxPayload},
                                {"DIRECT", wire::kDirect},
-                               {"LEAD_WORDS", wire::kLeadWords},
-                               {"PROGRAM_BREAK", wire::kProgramBreak},
-                               {"THREAD_HEAP", wire::kThreadHeap},
-                               {"MAPPED", wire::kMapped},
-                               {"READ", wire::kRead},
-                               {"WRITE", wire::kWrite},
-                               {"EXECUTE", wire::kExecute},
-                               {"SHARED", wire::kShared},
-                               {"APART", wire::kApart},
                                {"DESCRIPTOR", reachscan::libc::kDescriptorBytes}};
 constexpr Item kHello[] = {{"size", sizeof(wire::Hello)},
                            {"magic", offsetof(wire::Hello, magic)},
@@ -95,16 +180,18 @@ int main() {
   for (std::size_t i = 0; i < std::size(wire::kMagic); ++i)
     std::printf("%s%u", i == 0 ? "" : ", ", wire::kMagic[i]);
   std::printf("],\n");
-  print("records", kRecords);
-  print("phases", kPhases);
+  print_records();
+  print_enum<wire::Doubt>("Doubt");
+  print_enum<wire::Shape>("Shape");
+  print_enum<wire::BlockState>("BlockState");
+  print_enum<wire::Holder>("Holder");
+  print_enum<wire::Permission>("Permission");
+  print_enum<wire::RegionKind>("RegionKind");
+  print_enum<wire::Phase>("Phase");
   print("constants", kConstants);
   print("hello", kHello);
   print("frame", kFrame);
-  std::printf("  \"steps\": [");
-  for (unsigned step = 1; wire::step_name(wire::Step{step}) != std::string("unknown-step"); ++step)
-    std::printf("%s\"%s\"", step == 1 ? "" : ", ", wire::step_name(wire::Step{step}));
-  std::printf("],\n  \"failures\": [");
-  for (const char* name : kFailures)
-    std::printf("%s\"%s\"", name == kFailures[0] ? "" : ", ", name);
-  std::printf("]\n}\n");
+  print_names("failures", kFailures, ",");
+  print_names("steps", wire::kStepNames, "");
+  std::printf("}\n");
 }

@@ -5,11 +5,14 @@
 //   { Frame header, payload }  repeated
 //   Final or Failure record    last; a stream without one was cut off
 //
-// All integers are little-endian and unaligned. `str` is u32 length + bytes (UTF-8 where it is
-// text). Readers skip record types that they do not know. docs/wire-format.md draws every record.
+// All integers are little-endian and unaligned. `str` is u32 length + UTF-8, `raw` the same
+// with any bytes. Readers skip record types that they do not know. wire/records.hpp has the fields
+// of every record.
 #pragma once
 
 #include <cstdint>
+
+#include "wire/records.hpp"
 
 namespace reachscan::wire {
 
@@ -34,46 +37,6 @@ static_assert(sizeof(FrameHeader) == 8);
 
 // No record is longer; a reader may refuse one that claims to be.
 constexpr std::uint32_t kMaxPayload = 64u << 20;
-
-enum RecordType : std::uint32_t {
-  kTarget = 1,     // u32 pid, u32 threads, u64 started (ns since the epoch), str name, str exe,
-                   // u32 n, n x str command
-  kMappings = 2,   // u32 n, n x { u64 start, u64 end, u64 offset, u64 inode, u32 perms, str path }
-  kModules = 3,    // u32 n, n x { u64 base, str path, str build_id (raw bytes) }
-  kThreads = 4,    // u32 n, n x { u32 tid, u64 sp, u64 pc, u64 thread_pointer, str name }
-  kSnapshot = 5,   // str method, str reason, u64 pause_ns, u32 attempts, u32 drain_runs,
-                   // u32 n, n x { str phase, u64 ns }
-  kHeap = 6,       // str allocator, u64 allocations, u64 bytes, u32 arenas, u32 regions
-  kRegions = 7,    // u32 n, n x { u64 start, u64 end, u32 kind, u32 arena }
-  kLeaks = 8,      // u32 n, u32 w, u64 address[n], u64 size[n], u32 parent[n], u64 words[n*w]
-  kTypes = 9,      // u32 n, n x { u64 vtable, str mangled_name }
-  kProgress = 10,  // u32 phase, u32 reserved, u64 done, u64 total
-  kWarning = 11,   // str code, str message
-  kFailure =
-      12,       // u32 step, i32 errno, u32 tid, u64 address, str step_name, str code, str sentence
-  kFinal = 13,  // u64 allocations, u64 bytes, u64 leaked, u64 leaked_bytes, u64 direct,
-                // u64 direct_bytes
-  kNames = 14,  // u32 n, n x { u64 address, str module, str symbol, u64 offset };
-                // added by Python when a stream is saved
-  kContents = 15,  // u32 n, n x { u32 leak, str bytes }: more of a direct leak than its words show
-  kDoubts = 16,    // u32 n, n x { u32 first, u32 count, u32 reason }: leaks that are only possible
-  kShapes = 17,    // u32 n, u8 shape[n]: of the leaks in the record before
-  kDigests = 18,   // u32 n, u64 digest[n]: of the contents of the leaks in the record before
-  kKinds = 19,     // u32 n, u32 w, u64 count[n], u64 bytes[n], u64 size[n], u64 example[n],
-                   // u32 arena[n], u32 shape[n], u64 words[n*w]
-  kBlock = 20,     // u64 asked, u64 start, u64 size, u32 state, u32 arena
-  kReferences =
-      21,       // u32 n, n x { u64 slot, u64 value, u32 holder, u32 index, u64 block, u64 size }
-  kChain = 22,  // the same: from a root to the block that was asked for
-  kWordOwners = 23,    // u32 n, n x { u32 first, u32 count, u32 tid }: whose words are roots
-  kConfirmation = 24,  // u64 every_ns, u32 n, u64 pause_ns[n], u64 vanished, u64 vanished_bytes,
-                       // u64 recent, u64 recent_bytes; added by Python, which scans repeatedly
-  kSightings = 25,     // u32 n, n x { u32 form, u64 about, a row of References }: words in another
-                       // form that mean the block that was asked about, or what owns it
-  kAbsent = 26,        // u32 n, n x { u64 start, u64 end }: where nothing was ever written
-  kWithheld = 27,      // u32 withheld: 1 if words of blocks that are no addresses were replaced by
-                       // others of their class
-};
 
 // Why a leak may be none: what was found is not taken for a pointer, but could be one.
 enum Doubt : std::uint32_t {

@@ -28,7 +28,6 @@ _X87, _XMM, _XMM_END, _YMM, _YMM_END = 32, 160, 416, 576, 832
 """Byte ranges of an XSAVE area in standard format (Intel SDM vol. 1, 13.4)."""
 
 MAIN_ARENA = 0
-_OWN_MAPPING = 3  # of `Regions.kind`
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Places:
         """Return which part of the allocator a block came from."""
         regions = self._recording.regions
         inside = (regions.start <= np.uint64(block.start)) & (np.uint64(block.start) < regions.end)
-        if (regions.kind[inside] == _OWN_MAPPING).any():
+        if (regions.kind[inside] == model.MAPPED).any():
             return "a mapping of its own"
         return "the main arena" if block.arena == MAIN_ARENA else f"arena {block.arena}"
 

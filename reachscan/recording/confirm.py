@@ -134,8 +134,10 @@ class Confirmer:
         return {
             "every_ns": self._every_ns,
             "pauses_ns": self._pauses,
-            "vanished": [len(gone), int(gone.sum())],
-            "recent": [len(recent), int(recent.sum())],
+            "vanished": len(gone),
+            "vanished_bytes": int(gone.sum()),
+            "recent": len(recent),
+            "recent_bytes": int(recent.sum()),
         }
 
 

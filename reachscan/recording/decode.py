@@ -156,7 +156,10 @@ class _Decoder:
         if body is None:
             return None
         return model.Confirmation(
-            body.every_ns, tuple(body.pauses_ns), tuple(body.vanished), tuple(body.recent)
+            body.every_ns,
+            tuple(body.pauses_ns),
+            (body.vanished, body.vanished_bytes),
+            (body.recent, body.recent_bytes),
         )
 
 

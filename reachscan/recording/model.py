@@ -43,6 +43,9 @@ NO_HEAP, REACHABLE, LEAKED, NOT_LIVE = range(4)
 ROOT_MEMORY, ROOT_WORD, REACHABLE_BLOCK, LEAKED_BLOCK = range(1, 5)
 """`Reference.holder`."""
 
+PROGRAM_BREAK, THREAD_HEAP, MAPPED = range(1, 4)
+"""`Regions.kind`."""
+
 
 class Target(NamedTuple):
     """The process that was scanned. `started` is the begin of the scan, ns since the epoch."""

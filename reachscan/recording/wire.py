@@ -1,6 +1,6 @@
 """The stream of the native helper: its records and how to read and write them.
 
-Mirrors native/wire/protocol.hpp; docs/wire-format.md draws every record. The stream comes from a
+Mirrors native/wire/; docs/wire-format.md draws every record. The stream comes from a
 process that read foreign memory, or from a file of unknown origin: nothing in it is trusted.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from reachscan import errors
 from reachscan.recording.lean_construct import construct as c
-from reachscan.recording.wire_rows import BLOB, I32, TEXT, U32, U64, List, Rows
+from reachscan.recording.wire_rows import layout_of
 
 MAGIC = b"\x89RSCAN\r\n"
 VERSION = 1
@@ -52,80 +52,53 @@ HEADER = struct.Struct("<II")
 COUNT = struct.Struct("<I")
 
 
-def _struct(**fields: c.Construct) -> c.Construct:
-    # Without what construct adds of its own: the fields alone, by name and as attributes.
-    return c.ExprAdapter(
-        c.Struct(**fields),
-        lambda row, _: c.Container((name, row[name]) for name in fields),
-        lambda row, _: row,
-    )
+_REFERENCE = "u64 slot, u64 value, u32 holder, u32 index, u64 block, u64 size"
 
-
-_REFERENCE = {"slot": U64, "value": U64, "holder": U32, "index": U32, "block": U64, "size": U64}
-_REFERENCES = Rows(**_REFERENCE)
-
-RECORDS: dict[int, c.Construct] = {
-    TARGET: _struct(
-        pid=U32,
-        threads=U32,
-        started=U64,
-        name=TEXT,
-        exe=TEXT,
-        command=List(TEXT),
-    ),
-    MAPPINGS: Rows(start=U64, end=U64, offset=U64, inode=U64, permissions=U32, path=TEXT),
-    MODULES: Rows(base=U64, path=TEXT, build_id=BLOB),
-    THREADS: Rows(tid=U32, stack_pointer=U64, program_counter=U64, thread_pointer=U64, name=TEXT),
-    SNAPSHOT: _struct(
-        method=TEXT,
-        reason=TEXT,
-        pause_ns=U64,
-        attempts=U32,
-        drain_runs=U32,
-        phases=Rows(phase=TEXT, ns=U64),
-    ),
-    HEAP: _struct(allocator=TEXT, allocations=U64, bytes=U64, arenas=U32, regions=U32),
-    TYPES: Rows(vtable=U64, name=TEXT),
-    PROGRESS: _struct(phase=U32, reserved=U32, done=U64, total=U64),
-    WARNING: _struct(code=TEXT, message=TEXT),
-    FAILURE: _struct(
-        step=U32,
-        errno=I32,
-        tid=U32,
-        address=U64,
-        step_name=TEXT,
-        code=TEXT,
-        sentence=TEXT,
-    ),
-    FINAL: _struct(
-        allocations=U64,
-        bytes=U64,
-        leaked=U64,
-        leaked_bytes=U64,
-        direct=U64,
-        direct_bytes=U64,
-    ),
-    NAMES: Rows(address=U64, module=TEXT, symbol=TEXT, offset=U64),
-    CONTENTS: Rows(leak=U32, bytes=BLOB),
-    DOUBTS: Rows(first=U32, count=U32, reason=U32),
-    BLOCK: _struct(asked=U64, start=U64, size=U64, state=U32, arena=U32),
-    REFERENCES: _REFERENCES,
-    CHAIN: _REFERENCES,
-    SIGHTINGS: Rows(form=U32, about=U64, **_REFERENCE),
-    WORD_OWNERS: Rows(first=U32, count=U32, tid=U32),
-    ABSENT: Rows(start=U64, end=U64),
-    WITHHELD: _struct(withheld=U32),
-    CONFIRMATION: _struct(
-        every_ns=U64,
-        pauses_ns=List(U64),
-        vanished=c.Array(2, U64),
-        recent=c.Array(2, U64),
-    ),
+LAYOUTS = {
+    TARGET: "u32 pid, u32 threads, u64 started, str name, str exe, u32 n, n x str command",
+    MAPPINGS: "u32 n, n x { u64 start, u64 end, u64 offset, u64 inode, u32 permissions, str path }",
+    MODULES: "u32 n, n x { u64 base, str path, raw build_id }",
+    THREADS: "u32 n, n x { u32 tid, u64 stack_pointer, u64 program_counter, u64 thread_pointer, "
+    "str name }",
+    SNAPSHOT: "str method, str reason, u64 pause_ns, u32 attempts, u32 drain_runs, "
+    "u32 n, n x { str phase, u64 ns } phases",
+    HEAP: "str allocator, u64 allocations, u64 bytes, u32 arenas, u32 regions",
+    REGIONS: "u32 n, n x { u64 start, u64 end, u32 kind, u32 arena }",
+    LEAKS: "u32 n, u32 w, u64 address[n], u64 size[n], u32 parent[n], u64 words[n*w]",
+    TYPES: "u32 n, n x { u64 vtable, str name }",
+    PROGRESS: "u32 phase, u32 reserved, u64 done, u64 total",
+    WARNING: "str code, str message",
+    FAILURE: "u32 step, i32 errno, u32 tid, u64 address, str step_name, str code, str sentence",
+    FINAL: "u64 allocations, u64 bytes, u64 leaked, u64 leaked_bytes, u64 direct, u64 direct_bytes",
+    NAMES: "u32 n, n x { u64 address, str module, str symbol, u64 offset }",
+    CONTENTS: "u32 n, n x { u32 leak, raw bytes }",
+    DOUBTS: "u32 n, n x { u32 first, u32 count, u32 reason }",
+    SHAPES: "u32 n, u8 shape[n]",
+    DIGESTS: "u32 n, u64 digest[n]",
+    KINDS: "u32 n, u32 w, u64 count[n], u64 bytes[n], u64 size[n], u64 example[n], u32 arena[n], "
+    "u32 shape[n], u64 words[n*w]",
+    BLOCK: "u64 asked, u64 start, u64 size, u32 state, u32 arena",
+    REFERENCES: f"u32 n, n x {{ {_REFERENCE} }}",
+    CHAIN: f"u32 n, n x {{ {_REFERENCE} }}",
+    WORD_OWNERS: "u32 n, n x { u32 first, u32 count, u32 tid }",
+    CONFIRMATION: "u64 every_ns, u32 n, n x u64 pauses_ns, u64 vanished, u64 vanished_bytes, "
+    "u64 recent, u64 recent_bytes",
+    SIGHTINGS: f"u32 n, n x {{ u32 form, u64 about, {_REFERENCE} }}",
+    ABSENT: "u32 n, n x { u64 start, u64 end }",
+    WITHHELD: "u32 withheld",
 }
-"""Records of a few rows. The others are columns: `wire_columns.py` reads them."""
+"""The fields of every record, as native/wire/records.hpp has them.
+
+All that reads or writes a record is made of this.
+"""
 
 COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS)
-"""Records that are columns; SHAPES and DIGESTS are one of leaks each."""
+"""Records that are columns (see `wire_columns.py`); SHAPES and DIGESTS are one of leaks each."""
+
+RECORDS: dict[int, c.Construct] = {
+    kind: layout_of(fields) for kind, fields in LAYOUTS.items() if kind not in (*COLUMNS, REGIONS)
+}
+"""Records of a few rows."""
 
 ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD)
 """Records that a stream holds one of at most."""
@@ -146,7 +119,7 @@ LONGEST_TYPE = 1023
 MOST_SMALL_RECORDS = 1 << 13
 """So many records of columns may be small; the others have a thousand rows at least."""
 
-REGION_SIZE = 24
+REGION_SIZE = layout_of(LAYOUTS[REGIONS]).least
 """Bytes of one row of a regions record."""
 
 

@@ -12,11 +12,34 @@ from numpy.typing import NDArray
 
 from reachscan.recording import model, wire
 
-COLUMN_TYPES: dict[int, np.dtype[Any]] = {
-    wire.SHAPES: np.dtype("u1"),
-    wire.DIGESTS: np.dtype("<u8"),
+_TYPES: dict[str, np.dtype[Any]] = {
+    "u8": np.dtype("u1"),
+    "u32": np.dtype("<u4"),
+    "u64": np.dtype("<u8"),
 }
-"""What the records of one column (`wire.COLUMNS`) consist of."""
+
+
+class _Column(NamedTuple):
+    """Values of one type; `is_wide`: a row of `w` for each."""
+
+    name: str
+    type: np.dtype[Any]
+    is_wide: bool
+
+
+def _columns_of(layout: str) -> tuple[_Column, ...]:
+    """Return the columns of a record, as `wire.LAYOUTS` words them."""
+    found = []
+    for kind, field in (part.split() for part in layout.split(", ") if "[" in part):
+        name, _, length = field.rstrip("]").partition("[")
+        found.append(_Column(name, _TYPES[kind], length == "n*w"))
+    return tuple(found)
+
+
+COLUMNS = {kind: _columns_of(wire.LAYOUTS[kind]) for kind in wire.COLUMNS}
+
+COLUMN_TYPES = {kind: COLUMNS[kind][0].type for kind in (wire.SHAPES, wire.DIGESTS)}
+"""What the records of one column consist of."""
 
 
 class LeakColumns(NamedTuple):
@@ -43,16 +66,7 @@ def parse_leaks(frame: wire.Frame) -> LeakColumns:
     Raises:
         StreamError: the payload has not the length that its counts say.
     """
-    count, width = wire.parse_counts(frame, 2)
-    if len(frame.payload) != 8 + count * (20 + 8 * width):
-        raise wire.damaged(frame)
-    raw = frame.payload
-    return LeakColumns(
-        np.frombuffer(raw, "<u8", count, 8),
-        np.frombuffer(raw, "<u8", count, 8 + 8 * count),
-        np.frombuffer(raw, "<u4", count, 8 + 16 * count),
-        np.frombuffer(raw, "<u8", count * width, 8 + 20 * count).reshape(count, width),
-    )
+    return LeakColumns(**_parse(frame))
 
 
 def parse_column(frame: wire.Frame) -> NDArray[Any]:
@@ -61,12 +75,9 @@ def parse_column(frame: wire.Frame) -> NDArray[Any]:
     Raises:
         StreamError: the payload has not the length that its count says.
     """
-    kind = COLUMN_TYPES[frame.type]
-    (count,) = wire.parse_counts(frame, 1)
-    if len(frame.payload) != 4 + count * kind.itemsize:
-        raise wire.damaged(frame)
-    column: NDArray[Any] = np.frombuffer(frame.payload, kind, count, 4).copy()
-    return column
+    (column,) = _parse(frame).values()
+    copied: NDArray[Any] = column.copy()
+    return copied
 
 
 def parse_kinds(frame: wire.Frame) -> model.Kinds:
@@ -75,15 +86,24 @@ def parse_kinds(frame: wire.Frame) -> model.Kinds:
     Raises:
         StreamError: the payload has not the length that its counts say.
     """
-    count, width = wire.parse_counts(frame, 2)
-    if len(frame.payload) != 8 + count * (40 + 8 * width):
+    return model.Kinds(**_parse(frame))
+
+
+def _parse(frame: wire.Frame) -> dict[str, NDArray[Any]]:
+    columns = COLUMNS[frame.type]
+    counts = wire.parse_counts(frame, 1 + any(column.is_wide for column in columns))
+    count, width = counts[0], counts[-1]
+    lengths = [count * width if column.is_wide else count for column in columns]
+    at = wire.COUNT.size * len(counts)
+    sizes = (n * column.type.itemsize for n, column in zip(lengths, columns, strict=True))
+    if len(frame.payload) != at + sum(sizes):
         raise wire.damaged(frame)
-    wide = np.frombuffer(frame.payload, "<u8", 4 * count, 8).reshape(4, count)
-    narrow = np.frombuffer(frame.payload, "<u4", 2 * count, 8 + 32 * count).reshape(2, count)
-    words = np.frombuffer(frame.payload, "<u8", count * width, 8 + 40 * count)
-    count_of, total, size, example = wide
-    arena, shape = narrow
-    return model.Kinds(count_of, total, size, example, arena, shape, words.reshape(count, width))
+    found = {}
+    for column, length in zip(columns, lengths, strict=True):
+        values: NDArray[Any] = np.frombuffer(frame.payload, column.type, length, at)
+        found[column.name] = values.reshape(count, width) if column.is_wide else values
+        at += values.nbytes
+    return found
 
 
 def leaks_payload(columns: LeakColumns) -> bytes:

@@ -24,6 +24,7 @@ TEXT = c.ExprAdapter(
 
 _COUNT = struct.Struct("<I")
 _NUMBERS = {U32: "I", I32: "i", U64: "Q"}
+_TYPES = {"u32": U32, "i32": I32, "u64": U64, "str": TEXT, "raw": BLOB}
 
 
 def text_of(raw: bytes) -> str:
@@ -137,3 +138,41 @@ def _pieces(fields: Sequence[c.Construct]) -> Iterator[_Piece]:
             numbers = struct.Struct("<" + "".join(letters))
             yield _Piece(first, at + 1, numbers, field if is_text else None)
             first = at + 1
+
+
+def layout_of(fields: str) -> c.Construct:
+    """Return what reads and writes a record of small fields, as `wire.LAYOUTS` words them."""
+    made = dict(_fields(fields))
+    return made[""] if list(made) == [""] else _struct(made)
+
+
+def _fields(text: str) -> Iterator[tuple[str, c.Construct]]:
+    """Yield names and types; rows that are the whole record have no name."""
+    numbers, found, rows = text.partition("u32 n, n x ")
+    yield from _plain(numbers)
+    if not found:
+        return
+    if rows.startswith("{ "):
+        row, _, rest = rows.removeprefix("{ ").partition(" }")
+        name, _, rest = rest.strip().partition(", ")
+        yield name, Rows(**dict(_plain(row)))
+    else:
+        row, _, rest = rows.partition(", ")
+        ((name, kind),) = _plain(row)
+        yield name, List(kind)
+    yield from _plain(rest)
+
+
+def _plain(text: str) -> Iterator[tuple[str, c.Construct]]:
+    for field in filter(None, text.split(", ")):
+        kind, name = field.split()
+        yield name, _TYPES[kind]
+
+
+def _struct(fields: Mapping[str, c.Construct]) -> c.Construct:
+    # Without what construct adds of its own: the fields alone, by name and as attributes.
+    return c.ExprAdapter(
+        c.Struct(**fields),
+        lambda row, _: c.Container((name, row[name]) for name in fields),
+        lambda row, _: row,
+    )

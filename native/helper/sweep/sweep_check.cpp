@@ -159,7 +159,7 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kHeap:
       return heap(payload);
     case wire::kRegions:
-      return rows(24, regions_, stated_regions_);
+      return rows(wire::row_bytes(wire::kRegions), regions_, stated_regions_);
     case wire::kWarning:
       payload.skip_text(kLongestText);
       payload.skip_text(kLongestText);
@@ -177,12 +177,12 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kDoubts:
       return doubts(payload);
     case wire::kBlock:
-      return payload.skip(32);
+      return payload.skip(wire::row_bytes(wire::kBlock));
     case wire::kReferences:
     case wire::kChain:
-      return rows(40, references_, bounds_.references);
+      return rows(wire::row_bytes(wire::kReferences), references_, bounds_.references);
     case wire::kSightings:
-      return rows(52, references_, bounds_.references);
+      return rows(wire::row_bytes(wire::kSightings), references_, bounds_.references);
     case wire::kKinds:
       return kinds(payload);
   }

@@ -24,7 +24,7 @@ class ReferenceWriter {
     uint64_t block;
     uint64_t size;
   };
-  static_assert(sizeof(Row) == 40);
+  static_assert(sizeof(Row) == wire::row_bytes(wire::kReferences));
 
   void add(const Row& row) {
     rows_.push(row);

@@ -29,7 +29,15 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     program = tmp_path_factory.mktemp("layout") / "dump_layout"
     source = NATIVE / "tests" / "dump_layout.cpp"
     compiler = os.environ.get("CXX", "g++").split()
-    command = [*compiler, "-std=c++20", f"-I{NATIVE}", str(source), "-o", str(program)]
+    command = [
+        *compiler,
+        "-std=c++20",
+        "-Werror=switch",
+        f"-I{NATIVE}",
+        str(source),
+        "-o",
+        str(program),
+    ]
     subprocess.run(command, check=True)
     printed = subprocess.run([str(program)], check=True, capture_output=True, text=True)
     layout: Layout = json.loads(printed.stdout)
@@ -45,14 +53,70 @@ def offsets(names: Sequence[str], layout: struct.Struct) -> dict[str, int]:
     return found
 
 
-def test_record_types(native: Layout) -> None:
-    assert native["records"] == {name: getattr(wire, name) for name in native["records"]}
-    known = {*wire.RECORDS, *wire.COLUMNS, wire.REGIONS}
-    assert set(native["records"].values()) == known
+def constant(name: str) -> str:
+    """Return a name as Python writes it: WordOwners is WORD_OWNERS."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
+
+
+def test_records_have_the_same_numbers_and_fields(native: Layout) -> None:
+    found = {number: fields for number, _, fields in native["records"]}
+    assert found == wire.LAYOUTS
+    for number, name, _ in native["records"]:
+        assert getattr(wire, constant(name)) == number
+
+
+def test_the_documented_records_are_those_that_are_sent(native: Layout) -> None:
+    text = (ROOT / "docs" / "wire-format.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ([\w ]+) \| `([^`]*)`", text, re.MULTILINE)
+    documented = [[int(n), constant(name.title().replace(" ", "")), row] for n, name, row in rows]
+    assert documented == [[n, constant(name), row] for n, name, row in native["records"]]
+
+
+def test_every_record_can_be_read(native: Layout) -> None:
+    assert {*wire.RECORDS, *wire_columns.COLUMNS, wire.REGIONS} == wire.LAYOUTS.keys()
+
+
+@pytest.mark.parametrize(
+    "enum", ["Doubt", "Shape", "BlockState", "Holder", "Permission", "RegionKind"]
+)
+def test_members_of_enums(native: Layout, enum: str) -> None:
+    members = {constant(name): value for name, value in native[enum].items()}
+    assert members
+    assert members == {name: getattr(model, name) for name in members}
+
+
+def test_what_python_takes_for_a_reason_is_a_doubt(native: Layout) -> None:
+    assert {*native["Doubt"].values(), model.CHANGED} == model.REASONS
 
 
 def test_phases(native: Layout) -> None:
-    assert {number: name for name, number in native["phases"].items()} == wire.PHASES
+    assert {number: name.lower() for name, number in native["Phase"].items()} == wire.PHASES
+
+
+@pytest.mark.parametrize(
+    ("record", "rows"),
+    [
+        (wire.TARGET, model.Target),
+        (wire.HEAP, model.Heap),
+        (wire.REGIONS, model.Regions),
+        (wire.KINDS, model.Kinds),
+        (wire.MAPPINGS, model.Mapping),
+        (wire.MODULES, model.Module),
+        (wire.THREADS, model.Thread),
+        (wire.BLOCK, model.Block),
+        (wire.REFERENCES, model.Reference),
+        (wire.CHAIN, model.Reference),
+        (wire.WORD_OWNERS, model.WordOwner),
+        (wire.WARNING, model.Warning),
+        (wire.FINAL, model.Totals),
+        (wire.LEAKS, wire_columns.LeakColumns),
+    ],
+)
+def test_rows_of_the_model_have_the_fields_in_order(record: int, rows: Any) -> None:
+    """Rows become named tuples by position: a swap would go unnoticed."""
+    names = re.findall(r"[iu](?:8|32|64) (\w+)|(?:str|raw) (\w+)", wire.LAYOUTS[record])
+    fields = [a or b for a, b in names if (a or b) not in ("n", "w")]
+    assert fields == list(rows._fields)
 
 
 def test_hello_and_frame(native: Layout) -> None:
@@ -66,21 +130,12 @@ def test_constants(native: Layout, name: str) -> None:
     assert native["constants"][name] == getattr(wire, name)
 
 
-@pytest.mark.parametrize("name", ["DIRECT", "READ", "WRITE", "EXECUTE", "SHARED", "APART"])
-def test_constants_of_the_model(native: Layout, name: str) -> None:
-    assert native["constants"][name] == getattr(model, name)
-
-
 def test_size_of_a_thread_descriptor(native: Layout) -> None:
     assert native["constants"]["DESCRIPTOR"] == places.DESCRIPTOR
 
 
-def test_a_record_of_leaks_has_the_columns_that_the_sweeper_writes(native: Layout) -> None:
-    width = native["constants"]["LEAD_WORDS"]
-    count = 3
-    head = count.to_bytes(4, "little") + width.to_bytes(4, "little")
-    frame = wire.Frame(wire.LEAKS, head + bytes(count * (8 + 8 + 4 + 8 * width)))
-    assert wire_columns.parse_leaks(frame).words.shape == (count, width)
+def test_the_parent_of_a_direct_leak(native: Layout) -> None:
+    assert native["constants"]["DIRECT"] == model.DIRECT
 
 
 def test_steps_have_different_names(native: Layout) -> None:

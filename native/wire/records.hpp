@@ -1,0 +1,134 @@
+// Every record of the stream with its fields, in order. This table is what the other side is
+// compared with: dump_layout prints it, and tests compare it with LAYOUTS in
+// reachscan/recording/wire.py and with docs/wire-format.md.
+//
+// A field is its type and its name. `n x` says that what follows comes n times, `[n]` that the
+// field is a column of n values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+namespace reachscan::wire {
+
+enum RecordType : std::uint32_t {
+  kTarget = 1,
+  kMappings = 2,
+  kModules = 3,
+  kThreads = 4,
+  kSnapshot = 5,
+  kHeap = 6,
+  kRegions = 7,
+  kLeaks = 8,
+  kTypes = 9,
+  kProgress = 10,
+  kWarning = 11,
+  kFailure = 12,
+  kFinal = 13,
+  kNames = 14,     // added by Python when a stream is saved
+  kContents = 15,  // more of a direct leak than its words show
+  kDoubts = 16,    // leaks that are only possible
+  kShapes = 17,    // of the leaks in the record before
+  kDigests = 18,   // of the contents of the leaks in the record before
+  kKinds = 19,
+  kBlock = 20,
+  kReferences = 21,
+  kChain = 22,         // from a root to the block that was asked for
+  kWordOwners = 23,    // whose words are roots
+  kConfirmation = 24,  // added by Python, which scans repeatedly
+  kSightings = 25,     // words in another form that mean the block that was asked about, or what
+                       // owns it
+  kAbsent = 26,        // where nothing was ever written
+  kWithheld,  // 1 if words of blocks that are no addresses were replaced by others of their class
+};
+
+struct Record {
+  RecordType type;
+  const char* name;
+  std::string_view fields;
+};
+
+#define REACHSCAN_REFERENCE "u64 slot, u64 value, u32 holder, u32 index, u64 block, u64 size"
+
+constexpr Record kRecords[] = {
+    {kTarget, "Target",
+     "u32 pid, u32 threads, u64 started, str name, str exe, u32 n, n x str command"},
+    {kMappings, "Mappings",
+     "u32 n, n x { u64 start, u64 end, u64 offset, u64 inode, u32 permissions, str path }"},
+    {kModules, "Modules", "u32 n, n x { u64 base, str path, raw build_id }"},
+    {kThreads, "Threads",
+     "u32 n, n x { u32 tid, u64 stack_pointer, u64 program_counter, u64 thread_pointer, str name "
+     "}"},
+    {kSnapshot, "Snapshot",
+     "str method, str reason, u64 pause_ns, u32 attempts, u32 drain_runs, "
+     "u32 n, n x { str phase, u64 ns } phases"},
+    {kHeap, "Heap", "str allocator, u64 allocations, u64 bytes, u32 arenas, u32 regions"},
+    {kRegions, "Regions", "u32 n, n x { u64 start, u64 end, u32 kind, u32 arena }"},
+    {kLeaks, "Leaks", "u32 n, u32 w, u64 address[n], u64 size[n], u32 parent[n], u64 words[n*w]"},
+    {kTypes, "Types", "u32 n, n x { u64 vtable, str name }"},
+    {kProgress, "Progress", "u32 phase, u32 reserved, u64 done, u64 total"},
+    {kWarning, "Warning", "str code, str message"},
+    {kFailure, "Failure",
+     "u32 step, i32 errno, u32 tid, u64 address, str step_name, str code, str sentence"},
+    {kFinal, "Final",
+     "u64 allocations, u64 bytes, u64 leaked, u64 leaked_bytes, u64 direct, u64 direct_bytes"},
+    {kNames, "Names", "u32 n, n x { u64 address, str module, str symbol, u64 offset }"},
+    {kContents, "Contents", "u32 n, n x { u32 leak, raw bytes }"},
+    {kDoubts, "Doubts", "u32 n, n x { u32 first, u32 count, u32 reason }"},
+    {kShapes, "Shapes", "u32 n, u8 shape[n]"},
+    {kDigests, "Digests", "u32 n, u64 digest[n]"},
+    {kKinds, "Kinds",
+     "u32 n, u32 w, u64 count[n], u64 bytes[n], u64 size[n], u64 example[n], u32 arena[n], "
+     "u32 shape[n], u64 words[n*w]"},
+    {kBlock, "Block", "u64 asked, u64 start, u64 size, u32 state, u32 arena"},
+    {kReferences, "References", "u32 n, n x { " REACHSCAN_REFERENCE " }"},
+    {kChain, "Chain", "u32 n, n x { " REACHSCAN_REFERENCE " }"},
+    {kWordOwners, "WordOwners", "u32 n, n x { u32 first, u32 count, u32 tid }"},
+    {kConfirmation, "Confirmation",
+     "u64 every_ns, u32 n, n x u64 pauses_ns, u64 vanished, u64 vanished_bytes, u64 recent, "
+     "u64 recent_bytes"},
+    {kSightings, "Sightings", "u32 n, n x { u32 form, u64 about, " REACHSCAN_REFERENCE " }"},
+    {kAbsent, "Absent", "u32 n, n x { u64 start, u64 end }"},
+    {kWithheld, "Withheld", "u32 withheld"},
+};
+
+#undef REACHSCAN_REFERENCE
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < std::size(kRecords); ++i)
+    if (kRecords[i].type != i + 1) return false;
+  return true;
+}
+static_assert(in_order(), "a record stands at the place of its number");
+
+void field_has_no_fixed_size();  // has no body: a constant that comes here does not compile
+
+// Bytes of fields that are all numbers.
+consteval std::uint64_t bytes_of(std::string_view fields) {
+  std::uint64_t bytes = 0;
+  while (!fields.empty()) {
+    std::string_view type = fields.substr(0, fields.find(' '));
+    if (type == "u64")
+      bytes += 8;
+    else if (type == "u32" || type == "i32")
+      bytes += 4;
+    else
+      field_has_no_fixed_size();
+    std::size_t next = fields.find(", ");
+    fields.remove_prefix(next == fields.npos ? fields.size() : next + 2);
+  }
+  return bytes;
+}
+
+// Bytes of a record, or of one of its rows if it consists of them.
+consteval std::uint64_t row_bytes(RecordType type) {
+  std::string_view fields = kRecords[type - 1].fields;
+  std::size_t open = fields.find("{ ");
+  if (open == fields.npos) return bytes_of(fields);
+  fields.remove_prefix(open + 2);
+  return bytes_of(fields.substr(0, fields.find(" }")));
+}
+
+}  // namespace reachscan::wire

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 from reachscan.errors import ReachscanError
 
 if TYPE_CHECKING:
+    from reachscan.capture.options import ScanOptions
     from reachscan.result import ScanResult
-    from reachscan.scanning import Options, load, scan
+    from reachscan.scanning import load, scan
 
 __version__ = "0.1.0"
 
-__all__ = ["Options", "ReachscanError", "ScanResult", "__version__", "load", "scan"]
+__all__ = ["ReachscanError", "ScanOptions", "ScanResult", "__version__", "load", "scan"]
 
 
 def __getattr__(name: str) -> Any:

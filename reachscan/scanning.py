@@ -6,11 +6,11 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from reachscan import errors
 from reachscan.capture import helper, processes, target
-from reachscan.capture.helper import LEAKS, Question
+from reachscan.capture.options import ScanOptions
 from reachscan.result import ScanResult
 
 # The rest is imported where it is needed: what reads the stream while the helper is at work, and
@@ -31,38 +31,8 @@ FOLD = "fold"
 Progressed: TypeAlias = "Callable[[model.Progress], None]"
 
 
-class Options(NamedTuple):
-    """How to scan.
-
-    Attributes:
-        method: how memory is captured: auto, clone or copy.
-        threads: marking threads; None for as many as the helper finds good.
-        nice: added to the nice value that the search has.
-        timeout: seconds after which the scan gives up; None for never.
-        max_pause: milliseconds that the process may be stopped for at a time; None for a second.
-        contents: bytes of a leaked block that are wanted; with 0, none are in a file that is saved.
-        verbose: let the helper tell on stderr what each step does.
-        save: file to keep the raw stream in.
-        confirm: how many scans a leak has to be in; more than 1 make it surer.
-        confirm_every: seconds between those scans.
-        question: what to find out.
-    """
-
-    method: str = "auto"
-    threads: int | None = None
-    nice: int = 0
-    timeout: float | None = None
-    max_pause: int | None = None
-    contents: int = 32
-    verbose: bool = False
-    save: Path | None = None
-    confirm: int = 1
-    confirm_every: float = 1.0
-    question: Question = LEAKS
-
-
 def scan(
-    process: int | str, options: Options | None = None, on_progress: Progressed | None = None
+    process: int | str, options: ScanOptions | None = None, on_progress: Progressed | None = None
 ) -> ScanResult:
     """Find the leaks of a running process.
 
@@ -74,7 +44,7 @@ def scan(
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    options = options or Options()
+    options = options or ScanOptions()
     pid = processes.resolve(str(process))
     target.check(pid)
     with _keeper(options.save) as keeper:
@@ -87,7 +57,7 @@ def load(path: Path, on_progress: Progressed | None = None) -> ScanResult:
     """Read a saved stream.
 
     Args:
-        path: what `Options.save` or the helper wrote.
+        path: what `ScanOptions.save` or the helper wrote.
         on_progress: called with each progress record that is in the file.
 
     Raises:
@@ -120,7 +90,7 @@ def _keeper(path: Path | None) -> Iterator[StreamKeeper | None]:
 
 
 def _record(
-    pid: int, options: Options, keeper: StreamKeeper | None, on_progress: Progressed | None
+    pid: int, options: ScanOptions, keeper: StreamKeeper | None, on_progress: Progressed | None
 ) -> model.Recording:
     if options.confirm > 1:
         frames = _repeat(pid, options, on_progress).confirmed()
@@ -154,7 +124,7 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
             from reachscan import analyse  # noqa: F401
 
 
-def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confirmer:
+def _repeat(pid: int, options: ScanOptions, on_progress: Progressed | None) -> Confirmer:
     from reachscan.capture.lifetime import Lifetime
     from reachscan.recording.confirm import Confirmer
     from reachscan.recording.decode import decode
@@ -169,8 +139,8 @@ def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confi
             left = end - time.monotonic()
             if left <= 0:
                 raise errors.TimedOutError(f"the scans took longer than {options.timeout:g} s")
-            one = options._replace(timeout=left if options.timeout else None)
-            with _stream(pid, one, digests=True) as stream:
+            one = options._replace(timeout=left if options.timeout else None, digests=True)
+            with _stream(pid, one) as stream:
                 frames = list(stream)
             if life.has_successor():
                 raise errors.TargetGoneError(
@@ -181,23 +151,9 @@ def _repeat(pid: int, options: Options, on_progress: Progressed | None) -> Confi
 
 
 @contextmanager
-def _stream(pid: int, options: Options, *, digests: bool = False) -> Iterator[Iterator[wire.Frame]]:
-    request = helper.Request(
-        pid=pid,
-        method=options.method,
-        threads=options.threads,
-        nice=options.nice,
-        timeout=options.timeout,
-        max_pause=options.max_pause,
-        contents=options.contents,
-        # What is not kept stays in this process; rules about text look at it.
-        withhold_contents=not options.contents and options.save is not None,
-        verbose=options.verbose,
-        digests=digests,
-        question=options.question,
-    )
+def _stream(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
     try:
-        with helper.run(request) as frames:
+        with helper.run(pid, options) as frames:
             yield frames
     except errors.NotPermittedError as error:
         raise target.explain_refusal(pid, error) from error

@@ -41,7 +41,8 @@ enum RecordType : std::uint32_t {
   kSightings = 25,     // words in another form that mean the block that was asked about, or what
                        // owns it
   kAbsent = 26,        // where nothing was ever written
-  kWithheld,  // 1 if words of blocks that are no addresses were replaced by others of their class
+  kWithheld =
+      27,  // 1 if words of blocks that are no addresses were replaced by others of their class
 };
 
 struct Record {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import signal
@@ -11,11 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from reachscan import errors
 
 if TYPE_CHECKING:
+    from reachscan.capture.options import ScanOptions
     from reachscan.recording import wire
 
 EXECUTABLE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_native", "reachscan-helper")
@@ -37,65 +37,8 @@ _BAD_ARGUMENTS = 2
 _KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Question(NamedTuple):
-    """What the helper shall find out.
-
-    Attributes:
-        about: "leaks", "heap" (kinds of live blocks), "explain" (what keeps the block at an
-            address) or "refs" (who points to it).
-        address: of the block; 0 where the question is about none.
-    """
-
-    about: str = "leaks"
-    address: int = 0
-
-    def arguments(self) -> list[str]:
-        """Return the words of the helper's command line that ask it."""
-        if self.about == "leaks":
-            return []
-        return [f"--{self.about}", *([hex(self.address)] if self.address else [])]
-
-
-LEAKS = Question()
-
-
-class Request(NamedTuple):
-    """What the helper is asked to do.
-
-    `timeout` is in seconds, `max_pause` in milliseconds; `contents` in bytes per leak.
-    """
-
-    pid: int
-    method: str = "auto"
-    threads: int | None = None
-    nice: int = 0
-    timeout: float | None = None
-    max_pause: int | None = None
-    contents: int = 0
-    withhold_contents: bool = False
-    verbose: bool = False
-    digests: bool = False
-    question: Question = LEAKS
-
-    def arguments(self) -> list[str]:
-        """Return the command line of the helper, without its path."""
-        words = ["--pid", str(self.pid), "--method", self.method, "--contents", str(self.contents)]
-        words += self.question.arguments()
-        if self.nice:
-            words += ["--nice", str(self.nice)]
-        if self.threads is not None:
-            words += ["--threads", str(self.threads)]
-        if self.timeout is not None:
-            words += ["--timeout", str(math.ceil(self.timeout))]  # it counts whole seconds
-        if self.max_pause is not None:
-            words += ["--max-pause", str(self.max_pause)]
-        words += ["--withhold-contents"] * self.withhold_contents
-        words += ["--digests"] * self.digests
-        return [*words, "--verbose"] if self.verbose else words
-
-
 @contextmanager
-def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
+def run(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
     """Run the helper; inside the block its records arrive as they are made.
 
     When the block is left in any way, the helper has ended and the target runs free.
@@ -105,7 +48,7 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
         HelperKilledError: a signal from outside ended it.
         InternalError: it crashed, or rejected its arguments.
         StreamError: it broke off without saying why.
-        TimedOutError: it took longer than the request allows.
+        TimedOutError: it took longer than the options allow.
     """
     asleep, wake = os.pipe()
     with (
@@ -113,15 +56,15 @@ def run(request: Request) -> Iterator[Iterator[wire.Frame]]:
         os.fdopen(os.memfd_create("talk"), "w+b") as talk,
         os.fdopen(asleep) as awake,
     ):
-        process = _start(request, talk, wake)
+        process = _start(options.arguments(pid), talk, wake, verbose=options.verbose)
         assert process.stdout is not None
-        watchdog = _Watchdog(process, request.timeout)
+        watchdog = _Watchdog(process, options.timeout)
         try:
             # While the target stands still, nothing here may keep its threads from a processor.
             poll = select.poll()  # select() knows only the first 1024 descriptors
             poll.register(awake, select.POLLIN)
             poll.poll(1000 * LONGEST_REST)
-            yield _frames(process, request, talk)
+            yield _frames(process, options.timeout, talk)
         except errors.HelperKilledError as error:
             if watchdog.bit:
                 raise errors.TimedOutError("the helper was stuck and had to be killed") from error
@@ -154,16 +97,18 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _start(request: Request, talk: IO[bytes], wake: int) -> subprocess.Popen[bytes]:
+def _start(
+    arguments: list[str], talk: IO[bytes], wake: int, *, verbose: bool
+) -> subprocess.Popen[bytes]:
     path = os.environ.get(OVERRIDE) or EXECUTABLE
     try:
         # A session of its own keeps Ctrl-C from the terminal away: dying at any moment of its
         # choosing, rather than ours, it could not put the target back in order.
         return subprocess.Popen(
-            [path, *request.arguments(), "--wake", str(wake)],
+            [path, *arguments, "--wake", str(wake)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=None if request.verbose else talk,
+            stderr=None if verbose else talk,
             pass_fds=(wake,),
             start_new_session=True,
         )
@@ -198,7 +143,7 @@ class _Watchdog:
 
 
 def _frames(
-    process: subprocess.Popen[bytes], request: Request, talk: IO[bytes]
+    process: subprocess.Popen[bytes], timeout: float | None, talk: IO[bytes]
 ) -> Iterator[wire.Frame]:
     from reachscan.recording import wire  # not before the helper is at work
 
@@ -207,17 +152,18 @@ def _frames(
     try:
         for frame in wire.frames(cast(BinaryIO, process.stdout)):
             # A failure that comes late says more than that it was late.
-            late = request.timeout is not None and time.monotonic() - begin > request.timeout
+            late = timeout is not None and time.monotonic() - begin > timeout
             if late and frame.type != wire.FAILURE:
-                raise errors.TimedOutError(f"the scan took longer than {request.timeout:g} s")
+                raise errors.TimedOutError(f"the scan took longer than {timeout:g} s")
             yield frame
     except errors.StreamError as error:
-        raise _why_it_broke_off(process.wait(), request, talk) or error from error
+        raise _why_it_broke_off(process, talk) or error from error
 
 
 def _why_it_broke_off(
-    status: int, request: Request, talk: IO[bytes]
+    process: subprocess.Popen[bytes], talk: IO[bytes]
 ) -> errors.ReachscanError | None:
+    status = process.wait()
     last_words = _last_line(talk)
     said = f"; it said: {last_words}" if last_words else ""
     if status < 0:
@@ -228,7 +174,7 @@ def _why_it_broke_off(
             return errors.HelperKilledError(sentence)
         return errors.InternalError(sentence)
     if status == _BAD_ARGUMENTS:
-        words = " ".join(request.arguments())
+        words = " ".join(cast("list[str]", process.args)[1:])
         return errors.InternalError(f"the helper does not understand `{words}`{said}")
     if status or last_words:
         return errors.InternalError(

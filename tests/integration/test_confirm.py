@@ -13,6 +13,7 @@ from scans import leaked, run_cli, scan
 from victims import Victim
 
 from reachscan.capture import helper
+from reachscan.capture.options import ScanOptions
 from reachscan.recording import model
 from reachscan.recording.confirm import Confirmer
 from reachscan.recording.decode import decode
@@ -20,7 +21,7 @@ from reachscan.recording.decode import decode
 
 def look(confirmer: Confirmer, target: Victim) -> set[int]:
     """Scan once; returns what seems lost."""
-    with helper.run(helper.Request(target.pid, digests=True)) as stream:
+    with helper.run(target.pid, ScanOptions(digests=True)) as stream:
         frames = list(stream)
     recording = decode(frames)
     confirmer.add(frames, recording)

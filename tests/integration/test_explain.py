@@ -16,9 +16,8 @@ from victims import Victim, build
 
 import reachscan
 from reachscan import scanning
-from reachscan.capture.helper import Question
+from reachscan.capture.options import Question, ScanOptions
 from reachscan.reports import explain
-from reachscan.scanning import Options
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/block-v1.json").read_text())
 
@@ -73,7 +72,7 @@ def ask(*words: object) -> dict[str, Any]:
 
 def explained(pid: int, address: int, method: str) -> dict[str, Any]:
     question = Question("explain", address)
-    result = scanning.scan(pid, Options(method, contents=0, question=question))
+    result = scanning.scan(pid, ScanOptions(method, contents=0, question=question))
     assert result.recording.block
     return explain.document(explain.Answer(result, result.recording.block))
 

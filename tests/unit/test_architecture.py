@@ -44,7 +44,7 @@ PYTHON_ROOMS = {
         *("__init__", "analyse", "capture", "errors", "history", "judgement", "recording"),
         *("reports", "result", "scanning", "wording"),
     },
-    "__init__": {"errors", "result", "scanning"},
+    "__init__": {"capture", "errors", "result", "scanning"},
     "__main__": {"cli"},
 }
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from reachscan import reports
+from reachscan.capture.options import ScanOptions
 from reachscan.cli import console
 from reachscan.cli.console import Output
 from reachscan.errors import ExitStatus, ReachscanError
 from reachscan.reports import Style
 from reachscan.result import ScanResult
-from reachscan.scanning import Options, scan
+from reachscan.scanning import scan
 
 Judge = Callable[[ScanResult], ScanResult]
 """Decides which leaks count."""
 
-USUAL, TEXT = Options(), Output()
+USUAL, TEXT = ScanOptions(), Output()
 """How to scan, and what to write, if nobody says otherwise."""
 
 
@@ -34,7 +35,7 @@ def without_default_suppressions(result: ScanResult) -> ScanResult:
 
 def find(
     process: str,
-    wanted: Options = USUAL,
+    wanted: ScanOptions = USUAL,
     output: Output = TEXT,
     judge: Judge = without_default_suppressions,
     *,
@@ -60,7 +61,7 @@ def find(
 
 
 def find_each(
-    pids: Sequence[int], wanted: Options, output: Output, judge: Judge, *, strict: bool
+    pids: Sequence[int], wanted: ScanOptions, output: Output, judge: Judge, *, strict: bool
 ) -> ExitStatus:
     """Scan processes one after another, and report on them in this order.
 
@@ -94,7 +95,7 @@ def find_each(
     return worst
 
 
-def _judged(process: str, wanted: Options, output: Output, judge: Judge) -> ScanResult:
+def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> ScanResult:
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(process, wanted, progress))
         result = with_candidates(result, output, live=True)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from reachscan import reports
+from reachscan.capture.options import ScanOptions
 from reachscan.cli.commands import leaks, paths
 from reachscan.cli.console import Output
 from reachscan.reports import Selection
@@ -155,7 +156,7 @@ capture = _all(
         "method that is expected to be done in time, or refuses before anything is stopped.",
     ),
 )
-"""How a process is scanned; `scan.Options` has them under the same names."""
+"""How a process is scanned; `scan` takes them."""
 
 
 confirm = _all(
@@ -174,7 +175,7 @@ confirm = _all(
         help="From one scan of --confirm to the next (default 1).",
     ),
 )
-"""How sure a scan has to be; `scan.Options` has them under the same names."""
+"""How sure a scan has to be; `scan` takes them."""
 
 suppress = _all(
     click.option(
@@ -233,6 +234,15 @@ def judge(
 def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
     """Take some options out of those that were given to a command."""
     return {name: given.pop(name) for name in names}
+
+
+def scan(given: dict[str, Any]) -> ScanOptions:
+    """Take how to scan out of the options that were given to a command.
+
+    `contents` stays: how much is wanted depends on what the report looks like, see `output`.
+    """
+    names = [name for name in ScanOptions._fields if name in given and name != "contents"]
+    return ScanOptions(**taken(given, *names))
 
 
 def output(

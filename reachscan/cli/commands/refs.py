@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from reachscan.capture.helper import Question
+from reachscan.capture.options import Question
 from reachscan.cli.commands import asking, options
 from reachscan.errors import ExitStatus
 

@@ -14,7 +14,7 @@ from reachscan.errors import ExitStatus
 from reachscan.history.watching import Ended, Event, Watch, Why
 from reachscan.reports import watch as lines
 from reachscan.result import ScanResult
-from reachscan.scanning import Options, scan
+from reachscan.scanning import scan
 
 
 @click.command("watch")
@@ -51,7 +51,7 @@ def command(
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions"), baseline=None
     )
-    wanted = Options(**given, contents=0)
+    wanted = options.scan(given)._replace(contents=0)
 
     def once() -> ScanResult:
         with console.progress(wanted.verbose) as progress:

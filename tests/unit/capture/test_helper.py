@@ -12,6 +12,7 @@ import pytest
 from streams import Stream
 
 from reachscan.capture import helper
+from reachscan.capture.options import ScanOptions
 from reachscan.recording import wire
 
 FD_SETSIZE = 1024
@@ -39,5 +40,5 @@ def test_a_caller_with_many_descriptors(tmp_path: Path, monkeypatch: pytest.Monk
     script.write_text(f"#!/bin/sh\ncat {tmp_path}/sent\n")
     script.chmod(0o755)
     monkeypatch.setenv(helper.OVERRIDE, str(script))
-    with helper.run(helper.Request(os.getpid())) as frames:
+    with helper.run(os.getpid(), ScanOptions()) as frames:
         assert [frame.type for frame in frames][-1] == wire.FINAL

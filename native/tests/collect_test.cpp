@@ -243,6 +243,27 @@ CASE(the_head_of_a_list_is_what_holds_it) {
   CHECK_EQ(host.leaks().front().address, graph.start(2));
 }
 
+// Links in the middle of what is lost: the owner has a size of its own.
+CASE(the_head_of_a_ring_of_a_c_program_is_what_differs_from_the_others) {
+  Host host;
+  Graph graph({5, 5, 9, 5});
+  for (std::size_t i = 0; i < 4; ++i)
+    graph.point(i, 2, (i + 1) % 4, 16), graph.point((i + 1) % 4, 3, i, 16);
+  CHECK_EQ(heads_of(graph, host), 1u);
+  CHECK_EQ(host.leaks().front().address, graph.start(2));
+}
+
+// A std::unordered_map: the nodes begin in the owner, and a bucket says so.
+CASE(the_head_of_a_hash_table_is_what_holds_its_buckets) {
+  Host host;
+  Graph graph({19, 7, 3});
+  std::size_t buckets = 0, owner = 1, node = 2;
+  graph.point(owner, 0, buckets), graph.memory.put(graph.start(owner) + 8, 19);
+  graph.point(owner, 2, node), graph.point(buckets, 11, owner, 16);
+  CHECK_EQ(heads_of(graph, host), 1u);
+  CHECK_EQ(host.leaks().front().address, graph.start(owner));
+}
+
 CASE(a_giant_ring) {
   Host host;
   constexpr std::size_t kLength = 200001;

@@ -21,6 +21,11 @@ _MOST_VALUES = 1 << 62
 """Keys of groups are numbers below this."""
 _TABLE = 2
 """Keys are renumbered by a table if it has at most so many entries for each; sorting takes long."""
+REST = 16
+"""Where glibc cannot leave the rest of a free chunk, a block gets so many bytes more than another
+that was asked for alike."""
+_RARE = 8
+"""Blocks with a rest are that many times fewer than those without."""
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
@@ -45,13 +50,14 @@ def fold(
     types, vtables, type_of_vtable = signatures.types_by_vtable(type_names)
     type_of_row = signatures.types_of(rows, vtables, type_of_vtable)
     codes, labels = signatures.classify(recording, names, words)
-    group_of_row, count = _group(rows, type_of_row, codes)
+    group_of_row, typical = _group(rows, type_of_row, codes)
+    count = int(group_of_row.max(initial=-1)) + 1
     sums = [
         _sums(column, group_of_row, count)
         for column in (rows.count, rows.bytes, rows.below, rows.bytes_below)
     ]
     blocks, total, below, total_below = sums
-    example = _examples(rows, recording.contents, group_of_row, count)
+    example = _examples(rows, recording.contents, group_of_row, typical, count)
     doubtful = rows.reason[example] != model.DEFINITE
     order = np.lexsort((rows.address[example], -blocks, -(total + total_below), doubtful))
     rank = np.empty(count, np.int32)
@@ -187,10 +193,10 @@ def _contents(recording: model.Recording, rows: Rows, row: int) -> bytes:
 
 def _group(
     rows: Rows, type_of_row: model.Indexes, codes: list[NDArray[np.int32]]
-) -> tuple[model.Indexes, int]:
-    """Return a group number per row, and how many groups there are."""
+) -> tuple[model.Indexes, model.Flags]:
+    """Return a group number per row, and which rows have the size of their group."""
     typed = type_of_row >= 0
-    key = _compact(np.where(typed, -1 - type_of_row, rows.size.astype(np.int64)))
+    key = _compact(np.where(typed, -1 - type_of_row, 0))
     parts = [rows.reason]
     for column in codes:
         # What a word looks like may differ between blocks that are alike.
@@ -205,8 +211,39 @@ def _group(
             values = int(key.max(initial=0)) + 1
         key = key * width + part
         values *= width
-    key = _compact(key)
-    return key, int(key.max(initial=-1)) + 1
+    return _with_sizes(_compact(key), np.where(typed, 0, rows.size.astype(np.int64)), rows.count)
+
+
+def _with_sizes(
+    alike: model.Indexes, size: model.Indexes, blocks: model.Indexes
+) -> tuple[model.Indexes, model.Flags]:
+    """Return what `_group` does, for rows that are alike but for their sizes.
+
+    Blocks with the rest of a chunk join those without, if they are few beside them.
+
+    Args:
+        alike: a number per row, the same where rows differ in their size only.
+        size: of each row; all the same where sizes make no difference.
+        blocks: how many blocks each row counts.
+    """
+    rank = _compact(size)
+    width = int(rank.max(initial=0)) + 1
+    sizes = np.zeros(width, np.int64)
+    sizes[rank] = size
+    pair = alike * width + rank
+    group = _compact(pair)
+    count = int(group.max(initial=-1)) + 1
+    pairs = np.zeros(count, np.int64)  # ascending
+    pairs[group] = pair
+    total = _sums(blocks, group, count)
+    without = np.searchsorted(sizes, sizes - REST)
+    has_less = sizes[without] == sizes - REST
+    wanted = pairs + (without - np.arange(width))[pairs % width]
+    at = np.minimum(np.searchsorted(pairs, wanted), max(count - 1, 0))
+    joins = has_less[pairs % width] & (pairs[at] == wanted) & (total[at] >= _RARE * total)
+    joins &= ~joins[at]
+    joined = np.where(joins, at, np.arange(count))
+    return _compact(joined[group]), ~joins[group]
 
 
 def _compact(values: model.Indexes) -> model.Indexes:
@@ -229,13 +266,19 @@ def _sums(values: model.Indexes, group_of_row: model.Indexes, count: int) -> mod
 
 
 def _examples(
-    rows: Rows, contents: Mapping[int, bytes], group_of_row: model.Indexes, count: int
+    rows: Rows,
+    contents: Mapping[int, bytes],
+    group_of_row: model.Indexes,
+    typical: model.Flags,
+    count: int,
 ) -> model.Indexes:
-    """Return the row that stands for each group: the lowest, of those with contents if any."""
+    """Return the row that stands for each group: the lowest of its size, with contents if any."""
     by_address = np.argsort(rows.address)[::-1]
     if contents:
         known = np.isin(rows.position[by_address], np.array(list(contents), np.int64))
         by_address = by_address[np.argsort(known, kind="stable")]
+    if not typical.all():
+        by_address = by_address[np.argsort(typical[by_address], kind="stable")]
     example = np.zeros(count, np.int64)
     example[group_of_row[by_address]] = by_address  # the last one written stays
     return example

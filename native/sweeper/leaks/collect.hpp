@@ -50,15 +50,16 @@ inline bool starts_with_vtable(const heaps::Space& space, uint64_t block) {
 }
 
 // Which member of a ring stands for it. An object with a class says most; after that, what owns a
-// container says more than one of its nodes.
-enum class Standing { kHasClass, kOwner, kNode };
+// container says more than what the container made for itself.
+enum class Standing { kHasClass, kOwner, kAny };
 
-inline Standing standing_of(const heaps::Space& space, const BlockMap& blocks, uint64_t block) {
-  if (starts_with_vtable(space, block)) return Standing::kHasClass;
+inline bool may_stand_as(Standing wanted, const heaps::Space& space, const BlockMap& blocks,
+                         uint64_t block) {
+  if (wanted == Standing::kAny) return true;
+  if (wanted == Standing::kHasClass) return starts_with_vtable(space, block);
   ShapeTest test(space, blocks, block, blocks.end_of(block) - block);
-  if (test.is_list_node() && test.is_larger_than_both_neighbours()) return Standing::kOwner;
-  bool is_node = test.is_tree_node() || test.is_list_node() || test.is_chain_node(0);
-  return is_node ? Standing::kNode : Standing::kOwner;
+  return !(test.is_tree_node() || test.is_ring_node() || test.is_chain_node(0) ||
+           test.is_bucket_array());
 }
 
 // Sends all unmarked blocks, and leaves them marked.
@@ -73,10 +74,10 @@ inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWrite
   // The member of a ring that the first pass meets first is its head. The starts are moved to the
   // front, in place of blocks that have been looked at.
   std::size_t starts = 0;
-  for (Standing wanted : {Standing::kHasClass, Standing::kOwner, Standing::kNode}) {
+  for (Standing wanted : {Standing::kHasClass, Standing::kOwner, Standing::kAny}) {
     for (std::size_t i = starts; i < count; ++i) {
       uint64_t block = leaked[i];
-      if (blocks.is_marked(block) || standing_of(space, blocks, block) > wanted) continue;
+      if (blocks.is_marked(block) || !may_stand_as(wanted, space, blocks, block)) continue;
       leaked[i] = leaked[starts];
       leaked[starts++] = block;
       explorer.explore(block, [](uint64_t, uint32_t, uint64_t) { return 0u; });

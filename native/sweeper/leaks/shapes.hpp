@@ -26,24 +26,37 @@ class ShapeTest {
   }
 
   // std::_List_node_base: next, previous.
-  bool is_list_node() const {
-    if (size_ < 16) return false;
-    uint64_t next = at(0), previous = at(1);
-    if (next == block_ || !space_.readable(next, 16) || !space_.readable(previous, 16))
-      return false;
-    return next % 8 == 0 && heaps::word(next + 8) == block_ && heaps::word(previous) == block_;
+  bool is_list_node() const { return has_links_at(0); }
+
+  // Next and previous, wherever they are in the block: the ring may be one of a C program.
+  bool is_ring_node() const {
+    for (uint64_t i = 0; i < kMostLinkWords && 8 * (i + 2) <= size_; ++i)
+      if (has_links_at(i)) return !differs_from_neighbours(at(i), at(i + 1));
+    return false;
   }
 
-  // Of a list without end, the block that holds its head: it is no node, and usually larger.
-  bool is_larger_than_both_neighbours() const {
-    return size_of_block_at(at(0)) < size_ && size_of_block_at(at(1)) < size_;
+  // What a hash table finds its nodes by: one of the pointers leads to where the nodes begin, which
+  // is in the owner, behind its pointer to the array and how long that is.
+  bool is_bucket_array() const {
+    for (uint64_t i = 0; 8 * (i + 1) <= size_; ++i) {
+      if (at(i) == 0) continue;
+      uint64_t owner = blocks_.may_point(at(i)) ? blocks_.block_of(at(i)) : 0;
+      if (owner == 0) return false;
+      if (owner == at(i)) continue;
+      uint64_t array = at(i) - 16;
+      return array >= owner && heaps::word(array) == block_ &&
+             is_rounded(8 * heaps::word(array + 8));
+    }
+    return false;
   }
 
   // A next pointer first: to its like, or from its like.
   bool is_chain_node(uint64_t slot) const {
     if (size_ < 16) return false;
     uint64_t next = at(0);
-    if (next != block_ && next % 8 == 0 && blocks_.is_live(next) && is_alike(next)) return true;
+    if (next != block_ && next % 8 == 0 && blocks_.is_live(next) && is_alike(next) &&
+        ends_or_goes_on(next))
+      return true;
     return slot != 0 && blocks_.is_live(slot) && is_alike(slot);
   }
 
@@ -87,12 +100,39 @@ class ShapeTest {
   static constexpr uint64_t kLook = 4096;  // bytes looked at, of large blocks
   static constexpr uint64_t kLeastText = 4;
   static constexpr uint64_t kLongestCharacter = 4;
+  static constexpr uint64_t kMostLinkWords = 8;
+  // Where what would be left of a free chunk is too small, a block gets all of it: blocks that were
+  // asked for alike differ by so much.
+  static constexpr uint64_t kRest = 16;
 
   uint64_t at(uint64_t index) const { return heaps::word(block_ + 8 * index); }
   uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
   // Whether a block has the same size. Where another ends is not looked for: it may be large, and
   // many may point to it.
   bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
+  // Whether a block begins as the last of a chain does, or as one in the middle.
+  bool ends_or_goes_on(uint64_t block) const {
+    return heaps::word(block) == 0 || space_.readable(heaps::word(block), 8);
+  }
+  // Whether somebody who asked for so many bytes may have got the block.
+  bool is_rounded(uint64_t asked) const { return asked <= size_ && size_ - asked < 24 + kRest; }
+
+  bool has_links_at(uint64_t index) const {
+    if (size_ < 8 * (index + 2)) return false;
+    uint64_t self = block_ + 8 * index, next = at(index), previous = at(index + 1);
+    if (next == self || next % 8 != 0 || !space_.readable(next, 16)) return false;
+    if (heaps::word(next + 8) != self || !space_.readable(previous, 16)) return false;
+    return heaps::word(previous) == self;
+  }
+
+  // Of a ring, the member that owns the others: they are alike, or there is but one, and smaller.
+  bool differs_from_neighbours(uint64_t next, uint64_t previous) const {
+    uint64_t after = size_of_block_at(next), before = size_of_block_at(previous);
+    bool is_pair = blocks_.block_of(next) == blocks_.block_of(previous);
+    if (is_pair) return size_ > after + kRest;
+    return distance(size_, after) > kRest && distance(size_, before) > kRest;
+  }
+  static uint64_t distance(uint64_t a, uint64_t b) { return a < b ? b - a : a - b; }
 
   uint64_t size_of_block_at(uint64_t address) const {
     uint64_t block = blocks_.block_of(address);

@@ -285,3 +285,18 @@ def test_the_ends_of_a_list_are_of_the_same_kind_as_its_middle() -> None:
 )
 def test_words_that_stand_for_others_are_of_their_class(word: int, what: str) -> None:
     assert groups(Leak(8, [word]))[0].signature == what
+
+
+def test_few_blocks_that_got_the_rest_of_a_chunk_are_of_the_kind_without() -> None:
+    usual = [Leak(72, [HEAP_START]) for _ in range(16)]
+    (group,) = groups(Leak(88, [HEAP_START]), *usual, Leak(88, [HEAP_START]))
+    assert (group.allocations, group.size, group.example.size) == (18, 72, 72)
+    assert group.key == "72: heap | value | value | value"
+    assert [(row.size, row.allocations) for row in group.sizes] == [(72, 16), (88, 2)]
+
+
+@pytest.mark.parametrize(
+    "other", [[Leak(88, [HEAP_START])] * 3, [Leak(104, [HEAP_START])], [Leak(88, [5, HEAP_START])]]
+)
+def test_other_sizes_are_other_kinds(other: list[Leak]) -> None:
+    assert len(groups(*[Leak(72, [HEAP_START]) for _ in range(16)], *other)) == 2

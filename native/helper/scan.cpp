@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "arch/processor.hpp"
 #include "helper/capture/clone_preconditions.hpp"
 #include "helper/capture/expected_pause.hpp"
 #include "helper/capture/snapshot.hpp"
@@ -54,9 +55,9 @@ void require_supported(pid_t pid) {
   ssize_t length = read(fd, &header, sizeof header);
   close(fd);
   if (length < static_cast<ssize_t>(sizeof header) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_machine != EM_X86_64)
+      header.e_machine != arch::kElfMachine)
     throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
-                  name_of(pid) + " is not a 64-bit x86 program", 0, pid);
+                  name_of(pid) + std::string(" is not ") + arch::kProgramKind, 0, pid);
 }
 
 bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {

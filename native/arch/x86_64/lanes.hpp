@@ -1,4 +1,4 @@
-// Four words at once. Needs AVX2, for which the helper looks before it says `wide_words`.
+// Four words at once, with AVX2. The helper looks for it before it says `wide_words`.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@ namespace reachscan::arch {
 
 #define REACHSCAN_WIDE_TARGET "avx2,bmi,popcnt"
 #define REACHSCAN_WIDE gnu::target(REACHSCAN_WIDE_TARGET), gnu::always_inline
+
+inline bool has_lanes() { return __builtin_cpu_supports("avx2") != 0; }
 
 using Lanes = unsigned long long __attribute__((vector_size(32), may_alias, aligned(8)));
 using Masks = long long __attribute__((vector_size(32)));  // what a comparison of Lanes is

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "arch/address_space.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
@@ -20,8 +21,6 @@ namespace {
 
 using wire::Step;
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kHugePage = 2u << 20;
 constexpr std::uint64_t kThreadStackBytes = 64 << 10;
 constexpr auto kCallLimit = std::chrono::seconds(10);
 
@@ -62,7 +61,7 @@ void Clone::move_gadget(std::uint64_t gadget) {
   auto* at = reinterpret_cast<void*>(gadget);
   errno = 0;
   long word = ptrace(PTRACE_PEEKTEXT, pid(), at, nullptr);
-  std::memcpy(&word, arch::kSyscallGadget.data(), arch::kSyscallGadget.size());
+  std::memcpy(&word, arch::reachscan_gadget, arch::gadget_size());
   if (errno != 0 || ptrace(PTRACE_POKETEXT, pid(), at, word) != 0)
     throw Failure(Step::kPrepareClone, Code::kInternal, "cannot write code to the clone", errno,
                   pid(), gadget);
@@ -94,29 +93,20 @@ void Tracee::resume() {
 std::int64_t Tracee::call(std::uint64_t number, std::array<std::uint64_t, 6> arguments) {
   arch::Registers saved = registers();
   arch::Registers r = saved;
-  r.rax = number;
-  r.orig_rax = ~0ull;
-  r.rdi = arguments[0];
-  r.rsi = arguments[1];
-  r.rdx = arguments[2];
-  r.r10 = arguments[3];
-  r.r8 = arguments[4];
-  r.r9 = arguments[5];
-  r.rip = gadget_;
+  arch::begin_call(r, gadget_, number, arguments);
   set_registers(r);
   resume();
   for (;;) {
     WaitStatus status = wait_for(tid_, Step::kServeRequest, Clock::now() + kCallLimit);
     if (!status.stopped()) fail_dead(tid_, 0);
     r = registers();
-    if (status.event() == 0 && status.signal() == SIGTRAP &&
-        r.rip == gadget_ + arch::kSyscallGadget.size())
+    if (status.event() == 0 && status.signal() == SIGTRAP && arch::is_behind_gadget(r, gadget_))
       break;
     if (status.event() == 0 && (status.signal() == SIGSEGV || status.signal() == SIGBUS))
       fail_dead(tid_, EFAULT);
     resume();  // a signal for the whole process group: not for the clone
   }
-  auto result = static_cast<std::int64_t>(r.rax);
+  std::int64_t result = arch::call_result(r);
   set_registers(saved);
   return result;
 }
@@ -132,7 +122,7 @@ void Tracee::unmap_memory(std::uint64_t address, std::uint64_t length) {
 }
 
 bool Tracee::replace_by_zeros(std::uint64_t page) {
-  for (std::uint64_t size : {kPage, kHugePage}) {
+  for (std::uint64_t size : {arch::kPage, arch::kHugePage}) {
     std::int64_t result = call(SYS_mmap, {page & ~(size - 1), size, PROT_READ,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0});
     if (result >= 0) return true;

@@ -10,7 +10,7 @@
 #include <deque>
 #include <optional>
 
-#include "arch/x86_64/registers.hpp"
+#include "arch/system_calls.hpp"
 #include "helper/stop/end_watch.hpp"
 #include "helper/stop/wait.hpp"
 #include "helper/target/memory.hpp"

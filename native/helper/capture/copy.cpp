@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 
+#include "arch/address_space.hpp"
 #include "helper/capture/copy_host.hpp"
 #include "helper/target/memory_kinds.hpp"
 #include "helper/target/memory_limits.hpp"
@@ -19,13 +20,12 @@
 namespace reachscan::helper {
 namespace {
 
+using arch::kPage;
 using wire::Step;
 
-constexpr std::uint64_t kPage = 4096;
 // Address space for the file; it takes memory only where it is written.
 constexpr std::uint64_t kViewBytes = 1ull << 46;
 constexpr std::uint64_t kLowestBridge = 0x10000000;
-constexpr std::uint64_t kUserEnd = 0x7ffffffff000;
 constexpr std::size_t kStretchesAtOnce = 512;
 // The kernel stops after 2 GiB less a page, which must not pass for a page that cannot be read.
 constexpr std::uint64_t kMostReadAtOnce = 1 << 30;
@@ -357,7 +357,7 @@ std::unique_ptr<Clone> MemoryCopy::build() const {
        "cannot map memory for the copy", host);
   clone->move_gadget(bridge);
   must(clone->call(SYS_munmap, {0, bridge, 0, 0, 0, 0}), "cannot clear the copy's memory", host);
-  must(clone->call(SYS_munmap, {bridge + kPage, kUserEnd - bridge - kPage, 0, 0, 0, 0}),
+  must(clone->call(SYS_munmap, {bridge + kPage, arch::kUserEnd - bridge - kPage, 0, 0, 0, 0}),
        "cannot clear the copy's memory", host);
   for (const Part& part : parts_)
     // Nobody writes there; so strict overcommit does not count it.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "arch/system_calls.hpp"
 #include "helper/failure.hpp"
 #include "helper/stop/wait.hpp"
 
@@ -22,10 +23,6 @@ namespace {
 using wire::Step;
 
 constexpr auto kBirthLimit = std::chrono::seconds(5);
-
-// A breakpoint behind the instruction that the child runs system calls with.
-asm(".text\n.balign 16\n.globl reachscan_gadget\nreachscan_gadget: syscall\nint3\n.balign 16\n");
-extern "C" const char reachscan_gadget[];
 
 // glibc 2.35 or later.
 extern "C" __attribute__((weak)) const std::ptrdiff_t __rseq_offset;
@@ -39,10 +36,10 @@ extern "C" __attribute__((weak)) const unsigned int __rseq_size;
 // mode (restartable sequences). That memory is about to go.
 void forget_restartable_sequences() {
   if (&__rseq_size == nullptr || __rseq_size == 0) return;
-  constexpr unsigned kUnregister = 1, kSignature = 0x53053053;
+  constexpr unsigned kUnregister = 1;
   char* area = static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset;
   for (unsigned length : {32u, __rseq_size})
-    if (syscall(SYS_rseq, area, length, kUnregister, kSignature) == 0) return;
+    if (syscall(SYS_rseq, area, length, kUnregister, arch::kRseqSignature) == 0) return;
 }
 
 }  // namespace
@@ -74,6 +71,6 @@ pid_t start_copy_host() {
   return child;
 }
 
-std::uint64_t copy_host_gadget() { return reinterpret_cast<std::uint64_t>(reachscan_gadget); }
+std::uint64_t copy_host_gadget() { return reinterpret_cast<std::uint64_t>(arch::reachscan_gadget); }
 
 }  // namespace reachscan::helper

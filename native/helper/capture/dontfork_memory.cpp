@@ -9,14 +9,15 @@
 #include <string_view>
 #include <utility>
 
+#include "arch/address_space.hpp"
 #include "helper/target/memory_kinds.hpp"
 
 namespace reachscan::helper {
 namespace {
 
+using arch::kPage;
 using wire::Step;
 
-constexpr std::uint64_t kPage = 4096;
 // A tenth of a second of pause.
 constexpr std::uint64_t kMaxBytes = 1ull << 30;
 

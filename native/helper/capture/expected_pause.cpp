@@ -10,13 +10,14 @@
 #include <cstring>
 #include <string>
 
+#include "arch/address_space.hpp"
 #include "helper/stop/realtime_priority.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
 namespace {
 
-constexpr double kSmallPage = 4096, kHugePage = 2 << 20;
+constexpr double kSmallPage = arch::kPage, kHugePage = arch::kHugePage;
 // What does not depend on the process: the turns between the target and us.
 constexpr double kAlways = 500'000;
 // As docs/performance.md has them; slower machines take several times as long.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "arch/system_calls.hpp"
 #include "helper/stop/realtime_priority.hpp"
 #include "helper/stop/stops.hpp"
 
@@ -34,7 +35,7 @@ std::int64_t Middleman::call(std::uint64_t number, std::uint64_t argument,
   arch::replace_call(at_entry, number, argument);
   if (!arch::set_registers(tid_, at_entry)) fail();
   if (is_behind_clone(run_to_call(deadline, meanwhile))) return newborn_of(tid_);
-  return static_cast<std::int64_t>(registers().rax);
+  return arch::call_result(registers());
 }
 
 // Signals for the target's process group are none for it: it takes no notice.

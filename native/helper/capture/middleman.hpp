@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "arch/x86_64/registers.hpp"
+#include "arch/registers.hpp"
 #include "helper/stop/wait.hpp"
 
 namespace reachscan::helper {

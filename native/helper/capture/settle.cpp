@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstring>
 
+#include "arch/address_space.hpp"
+
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+using arch::kPage;
 constexpr std::uint64_t kBatchBytes = 2 << 20;
 constexpr std::size_t kBatchPieces = 512;
 // A program that rests at all does so within that time: between two requests, or when its processor

@@ -268,9 +268,11 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   watch.lap("release");
   plan.released();
   snapshot.pause += freeze.pause();
-  for (const StoppedThread& thread : freeze.threads())
+  for (const StoppedThread& thread : freeze.threads()) {
+    const arch::Registers& r = thread.registers;
     snapshot.threads.push_back(
-        {thread.tid, {thread.registers.rip, thread.registers.rsp, thread.registers.fs_base}});
+        {thread.tid, {arch::program_counter(r), arch::stack_pointer(r), arch::thread_pointer(r)}});
+  }
 }
 
 }  // namespace

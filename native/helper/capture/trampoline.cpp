@@ -16,6 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "arch/address_space.hpp"
+#include "arch/system_calls.hpp"
+#include "arch/trampoline.hpp"
 #include "helper/capture/middleman.hpp"
 #include "helper/stop/fit_threads.hpp"
 #include "helper/stop/retry_policy.hpp"
@@ -25,9 +28,9 @@
 namespace reachscan::helper {
 namespace {
 
+using arch::kPage;
 using wire::Step;
 
-constexpr std::uint64_t kPage = 4096;
 // UFFD_USER_MODE_ONLY of linux/userfaultfd.h: asks for no privilege.
 constexpr std::uint64_t kUserModeOnly = 1;
 // From the stack pointer up; a signal frame is far smaller.
@@ -74,10 +77,12 @@ void place_trampoline(StoppedThread& thread, const Memory& memory, const Trampol
                       std::uint64_t middleman_flags) {
   std::vector<unsigned char> code(arch::reachscan_trampoline, arch::reachscan_trampoline_end);
   if (!arch::in_system_call(thread.registers))
-    thread.registers.rip = arch::resume_address(
-        thread.tid, thread.registers, [&](std::uint64_t at, void* buffer, std::size_t length) {
-          return memory.try_read(at, buffer, length);
-        });
+    arch::set_program_counter(
+        thread.registers,
+        arch::resume_address(thread.tid, thread.registers,
+                             [&](std::uint64_t at, void* buffer, std::size_t length) {
+                               return memory.try_read(at, buffer, length);
+                             }));
   auto literals = arch::trampoline_literals(arch::resume_registers(thread.registers),
                                             signal_mask(thread.tid), middleman_flags);
   auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
@@ -93,8 +98,8 @@ void place_trampoline(StoppedThread& thread, const Memory& memory, const Trampol
 // interrupted the thread inside it, and will return there.
 bool still_needed(const StoppedThread& thread, const Memory& memory, const TrampolineSite& site) {
   std::array<std::uint64_t, 512> words;
-  for (std::uint64_t at = thread.registers.rsp; at < thread.registers.rsp + kStackSearched;
-       at += sizeof words) {
+  const std::uint64_t top = arch::stack_pointer(thread.registers);
+  for (std::uint64_t at = top; at < top + kStackSearched; at += sizeof words) {
     if (!memory.try_read(at, words.data(), sizeof words)) return false;
     for (std::uint64_t word : words)
       if (inside(word, site)) return true;
@@ -104,7 +109,7 @@ bool still_needed(const StoppedThread& thread, const Memory& memory, const Tramp
 
 void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSite& site) {
   for (const StoppedThread& thread : freeze.threads())
-    if (inside(thread.registers.rip, site))
+    if (inside(arch::program_counter(thread.registers), site))
       throw Failure(Step::kPlaceTrampoline, Code::kRetry,
                     "another scan of this process is just ending", EBUSY, thread.tid, site.address);
   std::vector<unsigned char> present(trampoline_size());
@@ -132,8 +137,7 @@ bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
 bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
                       Clock::time_point deadline) {
   arch::Registers registers = thread.registers;
-  registers.rip = site.address;
-  registers.orig_rax = ~0ull;  // no call to restart
+  arch::go_on_at(registers, site.address);
   if (!arch::set_registers(thread.tid, registers))
     throw Failure(Step::kRunTrampoline, Code::kTargetExited, "cannot set registers", errno,
                   thread.tid);
@@ -153,12 +157,11 @@ std::string refused_by_kernel(std::int64_t result) {
 
 // The trampoline does not clone where the clone would become a child of the target.
 void require_no_refusal(pid_t tid, const arch::Registers& registers, const TrampolineSite& site) {
-  auto result = static_cast<std::int64_t>(registers.rax);
-  // At the entry of a call the kernel shows ENOSYS.
-  if (registers.orig_rax == SYS_clone && result < 0 && result != -ENOSYS)
+  std::int64_t result = arch::call_result(registers);
+  if (arch::call_number(registers) == SYS_clone && result < 0 && result != -ENOSYS)
     refuse_clone(tid, refused_by_kernel(result), static_cast<int>(-result));
-  if (registers.orig_rax == SYS_rt_sigprocmask &&
-      registers.rsi == site.address + arch::own_signals_offset())
+  if (arch::call_number(registers) == SYS_rt_sigprocmask &&
+      arch::second_argument(registers) == site.address + arch::own_signals_offset())
     refuse_clone(tid, "orphans of the target come back to it as children (it is a subreaper)");
 }
 
@@ -230,10 +233,10 @@ bool has_done_its_part(pid_t tid, arch::Registers& now, Clock::time_point deadli
   run_to_call(tid, deadline);
   if (!arch::get_registers(tid, now))
     throw Failure(Step::kRunTrampoline, Code::kTargetExited, "a thread was killed", errno, tid);
-  auto result = static_cast<std::int64_t>(now.rax);
+  std::uint64_t number = arch::call_number(now);
+  std::int64_t result = arch::call_result(now);
   bool at_exit = result != -ENOSYS;
-  return at_exit &&
-         (now.orig_rax == SYS_wait4 || (now.orig_rax == SYS_rt_sigprocmask && result == 0));
+  return at_exit && (number == SYS_wait4 || (number == SYS_rt_sigprocmask && result == 0));
 }
 
 }  // namespace
@@ -294,7 +297,7 @@ void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite
       std::find_if(threads.begin(), threads.end(),
                    [injected](const StoppedThread& other) { return other.tid == injected; });
   for (arch::Registers now; !has_done_its_part(injected, now, deadline);) {
-    if (now.orig_rax != SYS_clone || static_cast<std::int64_t>(now.rax) <= 0) continue;
+    if (arch::call_number(now) != SYS_clone || arch::call_result(now) <= 0) continue;
     arch::go_on_to_reap(now, site.address);
     arch::set_registers(injected, now);
   }

@@ -1,4 +1,4 @@
-// Makes the stopped target clone itself (arch/x86_64_trampoline.S tells how and why it is safe).
+// Makes the stopped target clone itself (arch/*/trampoline.S tells how and why it is safe).
 #pragma once
 
 #include <sys/types.h>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "arch/x86_64/registers.hpp"
+#include "arch/system_calls.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {

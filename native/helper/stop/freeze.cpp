@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "arch/system_calls.hpp"
 #include "helper/stop/retry_policy.hpp"
 #include "helper/target/process.hpp"
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "arch/x86_64/registers.hpp"
+#include "arch/registers.hpp"
 #include "helper/failure.hpp"
 #include "helper/stop/pause_limit.hpp"
 #include "helper/stop/wait.hpp"

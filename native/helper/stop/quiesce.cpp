@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "arch/system_calls.hpp"
 #include "helper/stop/retry_policy.hpp"
 
 namespace reachscan::helper {
@@ -91,17 +92,18 @@ class Drain {
   // instance, has nothing half done.
   bool is_inside(const StoppedThread& thread, bool locked) const {
     const arch::Registers& registers = thread.registers;
-    if (hint_.text.contains(registers.rip)) return true;
+    abi::Frame frame{arch::program_counter(registers), arch::stack_pointer(registers)};
+    if (hint_.text.contains(frame.pc)) return true;
     if (arch::will_restart(registers)) return false;
-    bool called =
-        hint_.library.contains(registers.rip) &&
-        abi::is_called_by(hint_.text, {registers.rip, registers.rsp}, ReadMemory{memory_});
+    bool called = hint_.library.contains(frame.pc) &&
+                  abi::is_called_by(hint_.text, frame, ReadMemory{memory_});
     if (called || (hint_.interrupted != 0 && is_interrupted_inside(thread))) return true;
-    return locked && returns_to_allocator(registers.rsp);
+    return locked && returns_to_allocator(frame.sp);
   }
 
   bool is_interrupted_inside(const StoppedThread& thread) const {
-    return abi::is_interrupted_inside(hint_.text, thread.registers.rsp, ReadMemory{memory_});
+    return abi::is_interrupted_inside(hint_.text, arch::stack_pointer(thread.registers),
+                                      ReadMemory{memory_});
   }
 
   bool returns_to_allocator(std::uint64_t sp) const {

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "arch/address_space.hpp"
+#include "arch/lanes.hpp"
 #include "helper/stop/retry_policy.hpp"
 #include "helper/target/memory_kinds.hpp"
 
@@ -19,9 +21,9 @@ extern "C" const unsigned char reachscan_sweeper_end[];
 namespace reachscan::helper {
 namespace {
 
+using arch::kPage;
 using wire::Step;
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kStackBytes = 256 << 10;
 constexpr std::uint64_t kOutputBytes = 1 << 20;
 constexpr auto kNap = std::chrono::milliseconds(1);
@@ -66,7 +68,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs)
   control.withheld = inputs.options.withhold_contents ? 1 : 0;
   control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
   control.marking_threads = inputs.options.threads;
-  control.wide_words = __builtin_cpu_supports("avx2") ? 1 : 0;
+  control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
   if (inputs.suspects != nullptr) {
     control.only_suspects = 1;
@@ -169,13 +171,15 @@ SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stre
   if (!status.stopped()) fail_killed();
   // An event, or a signal that was meant for the target's process group.
   if (status.event() != 0) return Next::kGoOn;
-  if (status.signal() == SIGTRAP)
+  if (status.signal() == SIGTRAP) {
+    arch::skip_trap(thread.tid());
     return &thread == &clone_ ? serve(stream, on_phase, result) : Next::kNap;
+  }
   if (status.signal() == SIGSEGV || status.signal() == SIGBUS)
     handle_fault(thread, status.signal(), result);
   if (status.signal() == SIGILL || status.signal() == SIGFPE)
     throw Failure(Step::kRunSweeper, Code::kInternal, "the sweeper crashed", 0, thread.tid(),
-                  thread.registers().rip - control_ - abi::kControlBytes);
+                  arch::program_counter(thread.registers()) - control_ - abi::kControlBytes);
   return Next::kGoOn;
 }
 
@@ -233,7 +237,7 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
       break;
   }
   throw Failure(Step::kServeRequest, Code::kInternal, "the sweeper made an unknown request", 0,
-                clone_.pid(), clone_.registers().rip);
+                clone_.pid(), arch::program_counter(clone_.registers()));
 }
 
 // From a copy, since the clone's memory may change between the check and the writing.
@@ -284,10 +288,11 @@ void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
                        [](std::uint64_t value, const abi::Mapping& m) { return value < m.end; });
   bool known = at != inputs_.mappings.end() && address >= at->start && info.si_code != SI_KERNEL;
   if (!known || !thread.replace_by_zeros(address & ~(kPage - 1)))
-    throw Failure(Step::kRunSweeper, Code::kInternal,
-                  std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
-                      hex(thread.registers().rip - control_ - abi::kControlBytes),
-                  0, thread.tid(), address);
+    throw Failure(
+        Step::kRunSweeper, Code::kInternal,
+        std::string("the sweeper crashed with ") + strsignal(signal) + " at +" +
+            hex(arch::program_counter(thread.registers()) - control_ - abi::kControlBytes),
+        0, thread.tid(), address);
   bool may_hold_pointers = (at->perms & wire::kWrite) != 0 && (at->flags & abi::kAbsent) == 0;
   if (may_hold_pointers) ++result.unreadable_pages;
 }

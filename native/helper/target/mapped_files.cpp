@@ -11,12 +11,13 @@
 #include <optional>
 #include <sstream>
 
+#include "arch/address_space.hpp"
 #include "helper/target/memory_kinds.hpp"
 
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+using arch::kPage;
 
 std::string device_name(unsigned major_number, unsigned minor_number) {
   char text[32];

@@ -7,14 +7,14 @@
 #include <map>
 #include <string>
 
+#include "arch/address_space.hpp"
 #include "helper/target/memory_kinds.hpp"
 
 namespace reachscan::helper {
 namespace {
 
 using abi::MappingFlag;
-
-constexpr std::uint64_t kPage = 4096;
+using arch::kPage;
 
 std::uint32_t own_flags(const MapEntry& entry) {
   std::uint32_t flags = 0;

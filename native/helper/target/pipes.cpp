@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arch/address_space.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
@@ -74,7 +75,8 @@ bool PipeReader::read(int pipe) {
 }
 
 std::vector<std::uint64_t> PipeReader::words() const {
-  constexpr std::uint64_t kFirstAddress = 4096, kFirstOfKernel = 1ull << 47;
+  constexpr std::uint64_t kFirstAddress = arch::kPage;
+  constexpr std::uint64_t kFirstOfKernel = 1ull << arch::kAddressBits;
   std::vector<std::uint64_t> words;
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= bytes_.size(); ++at) {
     std::uint64_t word = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "arch/address_space.hpp"
 #include "helper/target/memory_kinds.hpp"
 #include "helper/target/page_scan.hpp"
 #include "helper/target/reservations.hpp"
@@ -15,7 +16,7 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+using arch::kPage;
 constexpr std::uint64_t kShortest = 64 << 10;
 
 using Stretches = std::vector<Stretch>;

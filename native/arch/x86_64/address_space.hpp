@@ -1,0 +1,20 @@
+// How the kernel lays out the memory of a process.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::arch {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kHugePage = 2u << 20;
+
+// Addresses of programs that are not at fixed places have this many bits, and none has more. (The
+// kernel gives out addresses of 56 bits, five levels of page tables, only to who asks for them.)
+constexpr unsigned kAddressBits = 47;
+// The last page below is never mapped.
+constexpr std::uint64_t kUserEnd = (1ull << kAddressBits) - kPage;
+
+// ABI red zone: a leaf function may keep data this far below its stack pointer.
+constexpr std::uint64_t kRedZone = 128;
+
+}  // namespace reachscan::arch

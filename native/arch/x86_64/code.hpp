@@ -1,0 +1,81 @@
+// What little is read of machine code: calls in front of a return address, system calls in front of
+// a program counter, and instructions that name an address. `read(address, buffer, bytes)` tells
+// whether all of them could be read.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::arch {
+
+enum class Call {
+  kNone,       // no call is in front of that address
+  kDirect,     // one that tells its target
+  kElsewhere,  // one that leads anywhere: by a register, a table, or a stub that jumps
+};
+
+template <typename Read>
+bool is_stub(std::uint64_t target, Read read) {
+  unsigned char code[7];
+  if (!read(target, code, sizeof code)) return false;
+  const unsigned char* jump = code[0] == 0xf3 ? code + 4 : code;  // behind endbr64
+  return jump[0] == 0xff && jump[1] == 0x25;
+}
+
+// What kind of call returns to `address`.
+template <typename Read>
+Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
+  unsigned char code[7];
+  if (!read(address - sizeof code, code, sizeof code)) return Call::kNone;
+  if (code[2] == 0xe8) {
+    std::int32_t distance;
+    __builtin_memcpy(&distance, code + 3, sizeof distance);
+    target = address + static_cast<std::uint64_t>(std::int64_t{distance});
+    return is_stub(target, read) ? Call::kElsewhere : Call::kDirect;
+  }
+  for (unsigned at = 0; at < sizeof code - 1; ++at)
+    if (code[at] == 0xff && (code[at + 1] >> 3 & 7) == 2) return Call::kElsewhere;
+  return Call::kNone;
+}
+
+// Where a function that keeps nothing on the stack returns to is the word on top of the stack.
+constexpr bool kReturnAddressOnTop = true;
+
+struct SystemCall {
+  bool made;
+  bool known;  // whether its number is
+  std::uint32_t number;
+};
+
+// Which system call a thread has made last that is interrupted, or just back, at `pc`. Wrappers
+// load the number right before: mov eax, imm32; syscall.
+template <typename Read>
+SystemCall system_call_at(std::uint64_t pc, Read read) {
+  unsigned char code[7];
+  if (!read(pc - sizeof code, code, sizeof code) || code[5] != 0x0f || code[6] != 0x05)
+    return {false, false, 0};
+  std::uint32_t number;
+  __builtin_memcpy(&number, code + 1, sizeof number);
+  return {true, code[0] == 0xb8, number};
+}
+
+// Instructions begin at multiples of this.
+constexpr std::uint64_t kCodeAlignment = 1;
+// What named_address() reads, at most.
+constexpr std::uint64_t kNamingBytes = 8;
+
+// Address that a `lea reg, [rip + x]` or, in programs at fixed addresses, a `mov reg, imm32` at
+// `at` yields; 0 if it is neither.
+inline std::uint64_t named_address(std::uint64_t at) {
+  const auto* code = reinterpret_cast<const unsigned char*>(at);
+  if ((code[0] == 0x48 || code[0] == 0x4c) && code[1] == 0x8d && (code[2] & 0xc7) == 0x05) {
+    std::int32_t distance;
+    __builtin_memcpy(&distance, code + 3, sizeof distance);
+    return at + 7 + static_cast<std::uint64_t>(std::int64_t{distance});
+  }
+  if ((code[0] & 0xf8) != 0xb8) return 0;
+  std::uint32_t address;
+  __builtin_memcpy(&address, code + 1, sizeof address);
+  return address;
+}
+
+}  // namespace reachscan::arch

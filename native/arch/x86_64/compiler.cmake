@@ -1,0 +1,2 @@
+# What the compiler needs to be told for this processor.
+set(BLOB_FLAGS -fcf-protection=none)

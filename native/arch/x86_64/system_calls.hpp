@@ -1,0 +1,124 @@
+// System calls, as a tracer sees and makes them.
+#pragma once
+
+#include <array>
+#include <cerrno>
+
+#include "arch/registers.hpp"
+
+namespace reachscan::arch {
+
+// The kernel's internal results of interrupted calls (include/linux/errno.h); a tracer sees them.
+constexpr std::int64_t kRestartSys = -512;
+constexpr std::int64_t kRestartNoIntr = -513;
+constexpr std::int64_t kRestartNoHand = -514;
+constexpr std::int64_t kRestartBlock = -516;
+constexpr std::uint64_t kRestartSyscallNumber = 219;
+constexpr std::uint64_t kSyscallLength = 2;
+
+// What rseq() calls of this processor's C libraries are signed with.
+constexpr std::uint32_t kRseqSignature = 0x53053053;
+
+extern "C" const unsigned char reachscan_gadget[];
+extern "C" const unsigned char reachscan_gadget_end[];
+
+inline std::uint64_t gadget_size() {
+  return static_cast<std::uint64_t>(reachscan_gadget_end - reachscan_gadget);
+}
+
+// Whether a thread has stopped at the breakpoint of the gadget.
+inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
+  return r.rip == gadget + gadget_size();
+}
+
+using CallArguments = std::array<std::uint64_t, 6>;
+
+// The registers with which a thread makes this call when it goes on at the gadget.
+inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
+                       const CallArguments& arguments) {
+  go_on_at(r, gadget);
+  r.rax = number;
+  r.rdi = arguments[0];
+  r.rsi = arguments[1];
+  r.rdx = arguments[2];
+  r.r10 = arguments[3];
+  r.r8 = arguments[4];
+  r.r9 = arguments[5];
+}
+
+inline bool in_system_call(const Registers& r) {
+  return static_cast<std::int64_t>(r.orig_rax) >= 0;
+}
+
+// At the entry or the exit of a call: its number, its second argument and its result, which is
+// -ENOSYS at the entry.
+inline std::uint64_t call_number(const Registers& r) { return r.orig_rax; }
+inline std::uint64_t second_argument(const Registers& r) { return r.rsi; }
+inline std::int64_t call_result(const Registers& r) { return static_cast<std::int64_t>(r.rax); }
+
+inline bool will_restart(const Registers& r) {
+  std::int64_t result = call_result(r);
+  return in_system_call(r) && (result == kRestartSys || result == kRestartNoIntr ||
+                               result == kRestartNoHand || result == kRestartBlock);
+}
+
+// An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) give
+// up with EINTR. Turned into ERESTARTNOHAND, the kernel restarts them unless a handler really runs.
+inline bool repair_interrupted_call(Registers& r) {
+  if (!in_system_call(r) || call_result(r) != -EINTR) return false;
+  r.rax = static_cast<std::uint64_t>(kRestartNoHand);
+  return true;
+}
+
+// The registers with which the thread goes on in user mode, as the kernel would set them up.
+inline Registers resume_registers(Registers r) {
+  if (!will_restart(r)) return r;
+  bool by_block = call_result(r) == kRestartBlock;
+  r.rax = by_block ? kRestartSyscallNumber : r.orig_rax;
+  r.rip -= kSyscallLength;
+  return r;
+}
+
+// Where a thread in user mode goes on after an interruption. Inside a restartable sequence that is
+// its abort handler, to which the kernel would have sent it, had we not moved its instruction
+// pointer. `read(address, buffer, length)` reads the thread's memory.
+template <typename Read>
+std::uint64_t resume_address(pid_t tid, const Registers& r, Read read) {
+  constexpr auto kGetRseqConfiguration = static_cast<decltype(PTRACE_CONT)>(0x420f);
+  struct {
+    std::uint64_t area;
+    std::uint32_t size, signature, flags, reserved;
+  } configuration{};
+  struct {
+    std::uint32_t version, flags;
+    std::uint64_t start, length, abort;
+  } section{};
+  std::uint64_t pointer = 0;
+  // Kernels that cannot tell (before 5.13) leave the sequence unprotected.
+  if (in_system_call(r) ||
+      ptrace(kGetRseqConfiguration, tid, sizeof configuration, &configuration) <= 0 ||
+      configuration.area == 0 || !read(configuration.area + 8, &pointer, sizeof pointer) ||
+      pointer == 0 || !read(pointer, &section, sizeof section))
+    return r.rip;
+  return r.rip - section.start < section.length ? section.abort : r.rip;
+}
+
+// At the entry of a system call: has the kernel execute another one instead.
+inline void replace_call(Registers& r, std::uint64_t number, std::uint64_t argument) {
+  r.orig_rax = number;
+  r.rdi = argument;
+  r.rsi = r.rdx = r.r10 = r.r8 = r.r9 = 0;
+}
+
+// Whether a system call of the thread may end in a SIGSYS instead of in the kernel
+// (PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11). Kernels before 6.4 do not tell.
+inline bool dispatches_system_calls(pid_t tid) {
+  constexpr auto kGetConfiguration = static_cast<decltype(PTRACE_CONT)>(0x4211);
+  struct {
+    std::uint64_t mode, selector, offset, length;
+  } configuration{};
+  return ptrace(kGetConfiguration, tid, sizeof configuration, &configuration) == 0 &&
+         configuration.mode != 0;
+}
+
+}  // namespace reachscan::arch

@@ -1,0 +1,39 @@
+// The code in trampoline.S: its parts, and what is written into it.
+#pragma once
+
+#include "arch/registers.hpp"
+
+namespace reachscan::arch {
+
+extern "C" const unsigned char reachscan_trampoline[];
+extern "C" const unsigned char reachscan_trampoline_reap[];
+extern "C" const unsigned char reachscan_trampoline_literals[];
+extern "C" const unsigned char reachscan_trampoline_end[];
+
+// The literals behind the trampoline's code, in the order of trampoline.S.
+struct TrampolineLiterals {
+  std::uint64_t all_signals;
+  std::uint64_t own_signals;
+  std::uint64_t middleman_flags;
+  std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r10, r11, rip;
+};
+
+inline TrampolineLiterals trampoline_literals(const Registers& r, std::uint64_t own_signals,
+                                              std::uint64_t middleman_flags) {
+  return {~0ull, own_signals, middleman_flags, r.rax, r.rcx, r.rdx, r.rsi,
+          r.rdi, r.r8,        r.r10,           r.r11, r.rip};
+}
+
+// Sends a thread that has just made the middleman, which is dead by now, on to reap it.
+inline void go_on_to_reap(Registers& r, std::uint64_t trampoline) {
+  r.rdi = r.rax;
+  r.rip = trampoline + static_cast<std::uint64_t>(reachscan_trampoline_reap - reachscan_trampoline);
+}
+
+// Where in the trampoline the mask lies with which a thread leaves it.
+inline std::uint64_t own_signals_offset() {
+  return static_cast<std::uint64_t>(reachscan_trampoline_literals - reachscan_trampoline) +
+         offsetof(TrampolineLiterals, own_signals);
+}
+
+}  // namespace reachscan::arch

@@ -2,6 +2,7 @@
 // frame of the thread's own stack. What it interrupted then lies below the stack pointer.
 #pragma once
 
+#include "arch/signal_frame.hpp"
 #include "memory/space.hpp"
 
 namespace reachscan::libc {
@@ -11,12 +12,6 @@ using heaps::Space;
 using heaps::uint64_t;
 using heaps::word;
 
-// ucontext_t, which is also the main part of the frame of a signal handler (x86_64 ABI of Linux and
-// glibc): what each context links to, its stack, its registers, its floating-point state.
-constexpr uint64_t kContextLink = 8;
-constexpr uint64_t kContextStack = 16, kContextStackSize = 32;
-constexpr uint64_t kContextStackPointer = 160, kContextProgramCounter = 168;
-constexpr uint64_t kContextVectors = 224, kContextOwnVectors = 424;
 constexpr unsigned kMostLinks = 64;
 
 class NestedStacks {
@@ -26,7 +21,7 @@ class NestedStacks {
   // Where the live part of the stack begins for a thread whose stack pointer is `sp`.
   uint64_t lowest_pointer(uint64_t sp) const {
     uint64_t lowest = sp;
-    for (uint64_t at = heaps::align_up(sp, 8); at + kContextOwnVectors <= stack_.end; at += 8) {
+    for (uint64_t at = heaps::align_up(sp, 8); at + arch::kContextBytes <= stack_.end; at += 8) {
       if (is_frame_of_handler(at)) lower(lowest, at);
       follow_links(lowest, word(at));
     }
@@ -36,30 +31,29 @@ class NestedStacks {
  private:
   // The kernel notes in the frame on which stack the handler runs: on the one that the frame is on.
   bool is_frame_of_handler(uint64_t at) const {
-    Range alternate{word(at + kContextStack), 0};
-    alternate.end = alternate.start + word(at + kContextStackSize);
+    Range alternate{word(at + arch::kContextStack), 0};
+    alternate.end = alternate.start + word(at + arch::kContextStackSize);
     return alternate.contains(at) && stack_.contains(alternate.start) &&
-           alternate.end <= stack_.end && !alternate.contains(word(at + kContextStackPointer)) &&
-           is_code(word(at + kContextProgramCounter));
+           alternate.end <= stack_.end &&
+           !alternate.contains(word(at + arch::kContextStackPointer)) &&
+           is_code(word(at + arch::kContextProgramCounter));
   }
 
   // A coroutine's stack begins with the context that it will return to.
   void follow_links(uint64_t& lowest, uint64_t context) const {
     for (unsigned links = 0; links < kMostLinks && is_context(context); ++links) {
       lower(lowest, context);
-      context = word(context + kContextLink);
+      context = word(context + arch::kContextLink);
     }
   }
 
-  // getcontext() lets each context point to its own floating-point state.
   bool is_context(uint64_t at) const {
-    return at % 8 == 0 && space_.readable(at, kContextOwnVectors) &&
-           word(at + kContextVectors) == at + kContextOwnVectors &&
-           is_code(word(at + kContextProgramCounter));
+    return at % 8 == 0 && space_.readable(at, arch::kContextBytes) && arch::is_marked_context(at) &&
+           is_code(word(at + arch::kContextProgramCounter));
   }
 
   void lower(uint64_t& lowest, uint64_t context) const {
-    uint64_t pointer = word(context + kContextStackPointer);
+    uint64_t pointer = word(context + arch::kContextStackPointer);
     if (stack_.contains(pointer) && pointer < lowest) lowest = pointer;
   }
 

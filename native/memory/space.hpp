@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arch/address_space.hpp"
 #include "wire/protocol.hpp"
 #include "wire/sweeper_abi.hpp"
 
@@ -13,7 +14,7 @@ using std::uint16_t;
 using std::uint32_t;
 using std::uint64_t;
 
-constexpr uint64_t kPage = 4096;
+using arch::kPage;
 
 #ifdef REACHSCAN_HOSTED
 // How often memory was read; fuzzers take too often for a finding.

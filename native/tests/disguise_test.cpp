@@ -61,7 +61,7 @@ CASE(many_words_at_once_are_judged_as_one_by_one) {
   for (const heaps::Hulls& hulls : {kHulls, heaps::Hulls{kHulls.high, kHulls.high}, kLow}) {
     host.control.wide_words = 0;
     const DisguiseFilter narrow(hulls, kGuard);
-    host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
+    host.control.wide_words = arch::has_lanes();
     const DisguiseFilter wide(hulls, kGuard);
     for (unsigned round = 0; round < 5000; ++round) {
       uint64_t words[64];

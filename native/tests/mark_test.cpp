@@ -234,7 +234,7 @@ CASE(random_graphs_are_marked_as_the_model_says) {
     context = "seed " + std::to_string(seed);
     std::mt19937_64 random(seed);
     Host host;
-    host.control.wide_words = seed % 2 != 0 && __builtin_cpu_supports("avx2");
+    host.control.wide_words = seed % 2 != 0 && arch::has_lanes();
     std::vector<std::size_t> words(1 + random() % 100);
     for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 2000 : 12);
     Graph graph(words);

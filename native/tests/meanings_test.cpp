@@ -21,7 +21,7 @@ constexpr heaps::Hulls kShort{{0x1000'0000, 0x2000'0000}, {0x1000'0000, 0x2000'0
 // The filter may let through more than it must, but only at places that are not aligned.
 CASE(pointers_at_any_byte_pass) {
   std::mt19937_64 random(1);
-  for (bool wide : {false, __builtin_cpu_supports("avx2") != 0}) {
+  for (bool wide : {false, arch::has_lanes()}) {
     Host host;
     host.control.wide_words = wide;
     for (const heaps::Hulls& hulls : {kHulls, heaps::Hulls{kHulls.low, kHulls.low}}) {
@@ -60,7 +60,7 @@ CASE(many_distances_at_once_are_judged_as_one_by_one) {
   for (const heaps::Hulls& hulls : {heaps::Hulls{near, far}, heaps::Hulls{near, near}}) {
     host.control.wide_words = 0;
     const RelativeFilter narrow(hulls);
-    host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
+    host.control.wide_words = arch::has_lanes();
     const RelativeFilter wide(hulls);
     for (unsigned round = 0; round < 5000; ++round) {
       for (uint64_t& word : words) {

@@ -18,7 +18,7 @@ CASE(halves_of_words_pass_however_many_are_tested_at_once) {
   Host host;
   host.control.wide_words = 0;
   const NarrowFilter one_by_one({kShort, kLong});
-  host.control.wide_words = __builtin_cpu_supports("avx2") != 0;
+  host.control.wide_words = arch::has_lanes();
   const NarrowFilter wide({kShort, kLong});
   CHECK(!wide.is_empty());
   uint64_t words[64];

@@ -1,12 +1,13 @@
 // What the helper hands to the sweeper, and how the sweeper asks the helper for things.
 //
 // The sweeper makes no system call at all (a seccomp filter of the target still binds the clone).
-// It writes a request into the control block and executes int3; the helper, its tracer, serves the
-// request, writes `result` and continues it. Addresses are addresses in the clone.
+// It writes a request into the control block and executes a breakpoint; the helper, its tracer,
+// serves the request, writes `result` and continues it. Addresses are addresses in the clone.
 #pragma once
 
 #include <cstdint>
 
+#include "arch/address_space.hpp"
 #include "wire/inside_allocator.hpp"
 
 namespace reachscan::abi {
@@ -113,7 +114,7 @@ struct Control {
   std::uint32_t marking_threads;  // at most
   std::uint32_t only_suspects;    // only these can be leaks: every earlier look found them so
   std::uint32_t signal_stacks;    // how many threads may have a stack for signal handlers
-  std::uint32_t wide_words;       // whether the processor has AVX2
+  std::uint32_t wide_words;       // whether the processor has arch::Lanes
   std::uint32_t withheld;         // whether to mask what blocks hold, but for addresses
   std::uint64_t suspects;
   std::uint64_t suspect_count;
@@ -130,6 +131,6 @@ struct Control {
 };
 
 // Room for the control block, which lies directly below the sweeper's code.
-constexpr std::uint64_t kControlBytes = (sizeof(Control) + 4095) & ~std::uint64_t{4095};
+constexpr std::uint64_t kControlBytes = (sizeof(Control) + arch::kPage - 1) & ~(arch::kPage - 1);
 
 }  // namespace reachscan::abi

@@ -51,12 +51,12 @@ PYTHON_ROOMS = {
 # A folder stands for what is below it and not listed itself.
 NATIVE_ROOMS = {
     "arch": set[str](),
-    "wire": set[str](),
-    "memory": {"wire"},
-    "libc": {"memory"},
+    "wire": {"arch"},
+    "memory": {"arch", "wire"},
+    "libc": {"arch", "memory"},
     "heaps": {"libc", "memory"},
-    "heaps/glibc": {"heaps", "libc"},
-    "sweeper/blob": {"heaps", "wire"},
+    "heaps/glibc": {"arch", "heaps", "libc"},
+    "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
     "sweeper/roots": {"libc", "sweeper/blob", "sweeper/mark"},
     # The one that knows all walkers. A walker knows the contract, but no other walker.
@@ -67,8 +67,8 @@ NATIVE_ROOMS = {
         *("heaps/detect.hpp", "sweeper/blob", "sweeper/leaks", "sweeper/mark"),
         *("sweeper/queries", "sweeper/roots"),
     },
-    "helper": {"helper/capture", "helper/stop", "helper/sweep", "helper/target", "wire"},
-    "helper/target": {"helper", "wire"},
+    "helper": {"arch", "helper/capture", "helper/stop", "helper/sweep", "helper/target", "wire"},
+    "helper/target": {"arch", "helper", "wire"},
     "helper/stop": {"arch", "helper", "helper/target", "wire"},
     "helper/capture": {"arch", "helper", "helper/stop", "helper/target", "libc", "wire"},
     "helper/sweep": {
@@ -192,6 +192,19 @@ def test_python_files_and_functions_stay_small(path: Path) -> None:
                 for line in range(n.lineno, (n.end_lineno or n.lineno) + 1)
             ]
             assert len(set(body)) <= LONGEST_FUNCTION, f"{node.name} is too long"
+
+
+_OF_ONE_PROCESSOR = re.compile(
+    r"\b(r[abcd]x|r[sd]i|r[sbi]p|r(8|9|1[0-5])|orig_rax|fs_base|eflags|user_regs_struct|int3|avx2"
+    r"|EM_X86_64|__x86_64__)\b|arch/x86_64"
+)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in NATIVE_SOURCES if "arch" not in p.relative_to(NATIVE).parts], ids=shown
+)
+def test_what_differs_by_processor_is_in_its_folder(path: Path) -> None:
+    assert not _OF_ONE_PROCESSOR.findall(path.read_text())
 
 
 # clang-format puts the brace of a function's body at the end of a line, and the closing one below

@@ -1,6 +1,9 @@
 // Whether any thread is inside the allocator, and what an outsider must watch to see it leave.
 #pragma once
 
+#include <sys/syscall.h>
+
+#include "arch/code.hpp"
 #include "heaps/glibc/find_arenas.hpp"
 
 namespace reachscan::heaps::glibc {
@@ -10,23 +13,13 @@ namespace reachscan::heaps::glibc {
 constexpr uint64_t kMarginBefore = 0x2000;
 constexpr uint64_t kMarginAfter = 0x1000;
 
-// Address that a `lea reg, [rip + x]` or, in programs at fixed addresses, a `mov reg, imm32` at
-// `at` yields; 0 if it is neither.
-inline uint64_t named_address(uint64_t at) {
-  uint8_t first = load<uint8_t>(at), second = load<uint8_t>(at + 1);
-  if ((first == 0x48 || first == 0x4c) && second == 0x8d && (load<uint8_t>(at + 2) & 0xc7) == 0x05)
-    return at + 7 + static_cast<uint64_t>(int64_t{load<int32_t>(at + 3)});
-  if ((first & 0xf8) == 0xb8) return load<uint32_t>(at + 1);
-  return 0;
-}
-
 inline Range allocator_text(const Space& space, const Instance& instance) {
   Range text{~0ull, 0};
   for (const abi::Mapping& m : space) {
     constexpr uint32_t kCode = wire::kRead | wire::kExecute;
     if ((m.perms & kCode) != kCode || m.file != instance.file) continue;
-    for (uint64_t at = m.start; at + 8 <= m.end; ++at) {
-      if (named_address(at) - instance.main_arena >= instance.layout.size) continue;
+    for (uint64_t at = m.start; at + arch::kNamingBytes <= m.end; at += arch::kCodeAlignment) {
+      if (arch::named_address(at) - instance.main_arena >= instance.layout.size) continue;
       if (at < text.start) text.start = at;
       if (at > text.end) text.end = at;
     }
@@ -46,25 +39,6 @@ inline abi::CodeRange library_code(const Space& space, const Instance& instance)
   return code;
 }
 
-// The system calls by which the allocator gets memory and gives it back: mmap, mprotect, munmap,
-// brk, mremap, madvise.
-constexpr uint32_t kMemoryCalls[] = {9, 10, 11, 12, 25, 28};
-
-// The allocator's own code makes no system calls, and it calls no function that makes others than
-// those; each wrapper loads its number right before: mov eax, imm32; syscall.
-inline bool behind_other_system_call(const Space& space, uint64_t pc) {
-  if (!space.readable(pc - 7, 7) || load<uint16_t>(pc - 2) != 0x050f) return false;
-  if (load<uint8_t>(pc - 7) != 0xb8) return true;
-  for (uint32_t number : kMemoryCalls)
-    if (load<uint32_t>(pc - 6) == number) return false;
-  return true;
-}
-
-inline bool may_be_inside(const Space& space, const Instance& instance, uint64_t pc) {
-  const abi::Mapping* m = space.find(pc);
-  return m != nullptr && m->file == instance.file && !behind_other_system_call(space, pc);
-}
-
 // What abi::is_inside() and its like read by.
 struct ReadSpace {
   const Space& space;
@@ -74,6 +48,25 @@ struct ReadSpace {
     return true;
   }
 };
+
+// The system calls by which the allocator gets memory and gives it back.
+constexpr uint32_t kMemoryCalls[] = {SYS_mmap, SYS_mprotect, SYS_munmap,
+                                     SYS_brk,  SYS_mremap,   SYS_madvise};
+
+// The allocator's own code makes no system calls, and it calls no function that makes others than
+// those.
+inline bool is_at_other_system_call(const Space& space, uint64_t pc) {
+  arch::SystemCall call = arch::system_call_at(pc, ReadSpace{space});
+  if (!call.made || !call.known) return call.made;
+  for (uint32_t number : kMemoryCalls)
+    if (call.number == number) return false;
+  return true;
+}
+
+inline bool may_be_inside(const Space& space, const Instance& instance, uint64_t pc) {
+  const abi::Mapping* m = space.find(pc);
+  return m != nullptr && m->file == instance.file && !is_at_other_system_call(space, pc);
+}
 
 inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {
   Range text = allocator_text(space, instance);

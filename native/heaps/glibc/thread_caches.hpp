@@ -1,19 +1,20 @@
 // Finds every thread's tcache. The pointer to it is a thread-local variable of the library, so it
-// stands at one distance below the thread pointer in all threads; the distance is found by a vote.
+// stands at one distance from the thread pointer in all threads; the distance is found by a vote.
 // A thread that ends empties its cache, but one that a fork left behind could not.
 #pragma once
 
+#include "arch/thread_local.hpp"
 #include "heaps/glibc/free_lists.hpp"
 #include "libc/threads.hpp"
 
 namespace reachscan::heaps::glibc {
 
-// The library's static TLS lies close below the thread pointer, unless the program has much of its
+// The library's static TLS lies close to the thread pointer, unless the program has much of its
 // own.
 constexpr uint64_t kUsualTls = 0x3000;
 constexpr uint64_t kLargestTls = 1 << 20;
 constexpr unsigned kOffsets = kLargestTls / 8;
-// So far down every thread would cost much; the offset is the same in all.
+// So far away every thread would cost much; the distance is the same in all.
 constexpr std::size_t kThreadsFarDown = 16;
 // The weight of a cache that holds chunks: one that holds none may be any block of zeros.
 constexpr uint32_t kFilled = 1000;
@@ -41,26 +42,33 @@ inline CacheFormat cache_format(unsigned index) {
 struct CachePlan {
   bool found = false;
   CacheFormat format{};
-  uint64_t offset = 0;  // the pointer stands at thread pointer - offset
+  uint64_t offset = 0;  // distance of the pointer from the thread pointer
 };
 
 struct CacheVotes {
   uint32_t votes[kFormats][kOffsets];
 };
 
-inline uint64_t tls_start(const Space& space, uint64_t thread_pointer, uint64_t reach) {
-  const abi::Mapping* m = space.find(thread_pointer - 1);
-  if (m == nullptr || !Space::may_read(*m)) return thread_pointer;
-  uint64_t start = thread_pointer - reach;
-  while (m != space.begin() && m->start > start && m[-1].end == m->start && Space::may_read(m[-1]))
-    --m;
-  return m->start > start ? m->start : start;
+// The static TLS of a thread as far as it can be read, and at most `reach` bytes of it.
+inline Range readable_tls(const Space& space, uint64_t thread_pointer, uint64_t reach) {
+  const arch::StaticTls tls = arch::static_tls(thread_pointer, reach);
+  const abi::Mapping* first = space.find(arch::inside_static_tls(thread_pointer));
+  if (first == nullptr || !Space::may_read(*first)) return {0, 0};
+  const abi::Mapping* last = first;
+  while (first != space.begin() && first->start > tls.start && first[-1].end == first->start &&
+         Space::may_read(first[-1]))
+    --first;
+  while (last + 1 != space.end() && last->end < tls.end && last[1].start == last->end &&
+         Space::may_read(last[1]))
+    ++last;
+  return {first->start > tls.start ? first->start : tls.start,
+          last->end < tls.end ? last->end : tls.end};
 }
 
 inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
                  uint64_t reach, CacheVotes& votes, Budget& budget) {
-  uint64_t start = tls_start(space, thread_pointer, reach);
-  for (uint64_t at = space.skip_absent(start); at < thread_pointer; at += 8) {
+  Range tls = readable_tls(space, thread_pointer, reach);
+  for (uint64_t at = space.skip_absent(tls.start); at < tls.end; at += 8) {
     uint64_t cache = word(at);
     if (!blocks.is_live(cache)) continue;
     for (unsigned f = 0; f < kFormats; ++f) {
@@ -68,7 +76,8 @@ inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_poi
       if (!has_cache_size(blocks, cache, format.shape)) continue;
       CacheCheck check = check_cache(blocks, cache, format.shape, format.links, budget);
       if (!check.valid) continue;
-      votes.votes[f][(thread_pointer - at) / 8 - 1] += check.cached > 0 ? kFilled : 1;
+      votes.votes[f][arch::tls_distance(thread_pointer, at) / 8 - 1] +=
+          check.cached > 0 ? kFilled : 1;
     }
   }
 }
@@ -116,7 +125,7 @@ inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
 // library's placeholder for none.
 inline uint64_t cache_of(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
                          const CachePlan& plan) {
-  uint64_t at = thread_pointer - plan.offset;
+  uint64_t at = arch::tls_variable(thread_pointer, plan.offset);
   if (thread_pointer == 0 || !space.readable(at, 8)) return 0;
   return blocks.is_live(word(at)) ? word(at) : 0;
 }

@@ -1,6 +1,7 @@
 // The sweeper's only door to the world: requests to the helper (wire/sweeper_abi.hpp).
 #pragma once
 
+#include "arch/instructions.hpp"
 #include "heaps/heap.hpp"
 #include "wire/protocol.hpp"
 #include "wire/sweeper_abi.hpp"
@@ -22,9 +23,8 @@ inline abi::Control* control() {
   return reinterpret_cast<abi::Control*>(reinterpret_cast<uint64_t>(reachscan_blob) -
                                          abi::kControlBytes);
 }
-inline void trap() { asm volatile("int3" ::: "memory"); }
-// Inside a loop that waits for another thread.
-inline void relax() { asm volatile("pause" ::: "memory"); }
+using arch::relax;
+using arch::trap;
 #endif
 
 inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t second = 0,

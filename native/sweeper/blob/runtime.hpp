@@ -4,18 +4,18 @@
 
 #include <cstddef>
 
+#include "arch/instructions.hpp"
+
 extern "C" {
 
 inline __attribute__((used)) void* memset(void* target, int value, std::size_t length) {
-  void* result = target;
-  asm volatile("rep stosb" : "+D"(target), "+c"(length) : "a"(value) : "memory");
-  return result;
+  reachscan::arch::fill(target, value, length);
+  return target;
 }
 
 inline __attribute__((used)) void* memcpy(void* target, const void* source, std::size_t length) {
-  void* result = target;
-  asm volatile("rep movsb" : "+D"(target), "+S"(source), "+c"(length) : : "memory");
-  return result;
+  reachscan::arch::copy_upwards(target, source, length);
+  return target;
 }
 
 inline __attribute__((used)) void* memmove(void* target, const void* source, std::size_t length) {

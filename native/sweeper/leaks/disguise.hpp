@@ -3,7 +3,7 @@
 // address as a number of a language runtime.
 #pragma once
 
-#include "libc/pointer_guard.hpp"
+#include "arch/mangling.hpp"
 #include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/hull_test.hpp"
 
@@ -44,7 +44,7 @@ class DisguiseFilter {
   template <bool kTwo>
   [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
     const arch::Lanes value = arch::load_lanes(address);
-    arch::Lanes hidden = (value >> kRotation | value << (64 - kRotation)) ^ arch::all_lanes(guard_);
+    arch::Lanes hidden = arch::unmangled(value, guard_);
     arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
     arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
                       ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
@@ -70,17 +70,16 @@ class DisguiseFilter {
   }
 
  private:
-  static constexpr unsigned kRotation = libc::kGuardRotation;
-  // Addresses of programs that are not at fixed places have 47 bits. Shorter ones are numbers like
-  // any other, so they are not looked for.
-  static constexpr unsigned kAddressBits = 47;
+  // Shorter addresses, of programs at fixed places, are numbers like any other, so they are not
+  // looked for.
+  static constexpr unsigned kAddressBits = arch::kAddressBits;
   // Small integers of Lisps, OCaml and Ruby: shifted, with a tag below.
   static constexpr unsigned kMostShift = 4;
   // Large integers of Python: digits of 30 bits in halves of words. Two hold an address.
   static constexpr unsigned kDigitBits = 30;
   static constexpr Band kIntegers{1ull << kAddressBits,
                                   (1ull << (kAddressBits + kMostShift)) - (1ull << kAddressBits)};
-  // Floating-point numbers from 2^46 to 2^47.
+  // Floating-point numbers of as many bits.
   static constexpr unsigned kFractionBits = 52;
   static constexpr Band kDoubles{(1023ull + kAddressBits - 1) << kFractionBits,
                                  1ull << kFractionBits};
@@ -102,10 +101,8 @@ class DisguiseFilter {
 
   static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
 
-  // As setjmp() stores it.
-  uint64_t unmangled(uint64_t value) const {
-    return (value >> kRotation | value << (64 - kRotation)) ^ guard_;
-  }
+  // Stack and frame pointers in a jmp_buf are.
+  uint64_t unmangled(uint64_t value) const { return arch::unmangled(value, guard_); }
 
   static uint64_t truncated(uint64_t value) {
     uint64_t fraction = (value & ((1ull << kFractionBits) - 1)) | 1ull << kFractionBits;

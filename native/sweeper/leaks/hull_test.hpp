@@ -1,7 +1,7 @@
 // Whether words lie in one of two ranges: one by one, or four at once.
 #pragma once
 
-#include "arch/x86_64/lanes.hpp"
+#include "arch/lanes.hpp"
 #include "sweeper/blob/host.hpp"
 
 namespace reachscan::sweeper {

@@ -4,7 +4,7 @@
 // for long stretches without any.
 #pragma once
 
-#include "arch/x86_64/lanes.hpp"
+#include "arch/lanes.hpp"
 #include "sweeper/mark/scratch.hpp"
 
 namespace reachscan::sweeper {

@@ -13,7 +13,6 @@ using heaps::Range;
 using heaps::Space;
 using heaps::word;
 
-constexpr uint64_t kRedZone = 128;
 constexpr std::size_t kMaxExclusions = 1 << 18;
 class Roots {
  public:
@@ -109,7 +108,7 @@ class Roots {
       own = {m->start, m->end};
     }
     uint64_t lowest = libc::NestedStacks(space_, own).lowest_pointer(thread.sp);
-    exclude(own.start, (lowest - kRedZone) & ~7ull);
+    exclude(own.start, (lowest - arch::kRedZone) & ~7ull);
   }
 
   // Nothing on the stack of an ended thread lives but what the descriptor on top has for the next

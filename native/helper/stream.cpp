@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "arch/address_space.hpp"
+#include "arch/machine.hpp"
+
 namespace reachscan::helper {
 namespace {
 
@@ -54,7 +57,9 @@ void Stream::hello() {
   std::memcpy(hello.magic, wire::kMagic, sizeof hello.magic);
   hello.version = wire::kVersion;
   hello.byte_order = wire::kLittleEndian;
-  hello.word_size = 8;
+  hello.word_size = sizeof(void*);
+  hello.machine = arch::kElfMachine;
+  hello.page_kib = arch::kPage >> 10;
   write(&hello, sizeof hello);
 }
 

@@ -1,12 +1,11 @@
-// How glibc stores stack and code pointers in a jmp_buf: xored with a secret, then rotated.
+// The secret that glibc hides stack and code pointers with, in a jmp_buf for instance; what is done
+// with it differs by processor (arch/mangling.hpp).
 #pragma once
 
 #include "libc/thread_descriptor.hpp"
 #include "memory/space.hpp"
 
 namespace reachscan::libc {
-
-constexpr unsigned kGuardRotation = 17;  // bits to the left
 
 // The secret is the same in all threads. 0: not found.
 inline heaps::uint64_t find_pointer_guard(const heaps::Space& space, const abi::Thread* threads,

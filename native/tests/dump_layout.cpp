@@ -164,7 +164,8 @@ constexpr Item kHello[] = {{"size", sizeof(wire::Hello)},
                            {"version", offsetof(wire::Hello, version)},
                            {"byte_order", offsetof(wire::Hello, byte_order)},
                            {"word_size", offsetof(wire::Hello, word_size)},
-                           {"reserved", offsetof(wire::Hello, reserved)}};
+                           {"machine", offsetof(wire::Hello, machine)},
+                           {"page_kib", offsetof(wire::Hello, page_kib)}};
 constexpr Item kFrame[] = {{"size", sizeof(wire::FrameHeader)},
                            {"type", offsetof(wire::FrameHeader, type)},
                            {"length", offsetof(wire::FrameHeader, length)}};

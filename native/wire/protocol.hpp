@@ -25,7 +25,8 @@ struct Hello {
   std::uint16_t version;
   std::uint8_t byte_order;
   std::uint8_t word_size;
-  std::uint32_t reserved;
+  std::uint16_t machine;   // the processor, as ELF files number them (e_machine)
+  std::uint16_t page_kib;  // size of its pages; older streams have 0 in both: x86_64, 4 KiB
 };
 static_assert(sizeof(Hello) == 16);
 

@@ -15,7 +15,7 @@ _PROC = "/proc"
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 19
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
-_ELF_64, _X86_64 = 2, 62
+_ELF_64 = 2
 _SUDO_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
@@ -25,7 +25,7 @@ def check(pid: int) -> None:
     Raises:
         NoSuchProcessError: there is none with that id.
         UnscannableError: it has no heap: a kernel thread, a zombie, ourselves; or it is a thread.
-        UnsupportedTargetError: it is no 64-bit x86 process.
+        UnsupportedTargetError: it is no 64-bit process, or one of another processor than ours.
         NotPermittedError: the kernel does not let us look into it.
     """
     if pid == os.getpid():
@@ -94,17 +94,26 @@ def has_living_threads(pid: int) -> bool:
 
 
 def _refuse_foreign(pid: int) -> None:
-    with open(f"{_PROC}/{pid}/exe", "rb") as file:
-        head = file.read(20)
+    head = _head(f"{_PROC}/{pid}/exe")
     if len(head) < 20 or head[:4] != b"\x7fELF":
         raise errors.UnsupportedTargetError(f"the program of process {pid} is no ELF file")
     if head[4] != _ELF_64:
         raise errors.UnsupportedTargetError(f"process {pid} is a 32-bit program")
-    (machine,) = struct.unpack_from("<H", head, 18)
-    if machine != _X86_64:
+    machine = _machine(head)
+    if machine != _machine(_head("/proc/self/exe")):
         raise errors.UnsupportedTargetError(
             f"process {pid} is a program for another processor (ELF machine {machine})"
         )
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(20)
+
+
+def _machine(head: bytes) -> int:
+    (machine,) = struct.unpack_from("<H", head, 18)
+    return int(machine)
 
 
 def _refuse_forbidden(pid: int) -> None:

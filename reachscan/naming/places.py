@@ -10,22 +10,10 @@ import numpy as np
 from reachscan.naming import tls
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.recording import model
-
-RED_ZONE = 128
-"""A leaf function may keep data this many bytes below its stack pointer."""
+from reachscan.recording.architectures import ARCHITECTURES
 
 DESCRIPTOR = 0x900
 """At most as many bytes as any glibc's thread descriptor (struct pthread) has."""
-
-_GENERAL = (
-    *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx"),
-    *("rsi", "rdi", "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base"),
-    *("ds", "es", "fs", "gs"),
-)
-"""struct user_regs_struct of <sys/user.h>, in order."""
-
-_X87, _XMM, _XMM_END, _YMM, _YMM_END = 32, 160, 416, 576, 832
-"""Byte ranges of an XSAVE area in standard format (Intel SDM vol. 1, 13.4)."""
 
 MAIN_ARENA = 0
 
@@ -48,6 +36,7 @@ class Places:
 
     def __init__(self, recording: model.Recording) -> None:
         self._recording = recording
+        self._architecture = ARCHITECTURES[recording.machine]
         self._names = recording.names or {}
         self._space = AddressSpace(recording.mappings, recording.modules)
         self._threads = {thread.tid: thread for thread in recording.threads}
@@ -99,7 +88,10 @@ class Places:
                 continue
             if not owner.tid:
                 return Place("kernel", "the kernel (an epoll event, a timer or a pending signal)")
-            return Place("register", f"{_register(position)} of {self._thread_text(owner.tid)}")
+            return Place(
+                "register",
+                f"{self._architecture.register(position)} of {self._thread_text(owner.tid)}",
+            )
         return Place("register", "a register")
 
     def _thread_text(self, tid: int) -> str:
@@ -160,7 +152,7 @@ class Places:
             thread
             for thread in self._threads.values()
             if mapping.start <= thread.stack_pointer < mapping.end
-            and thread.stack_pointer - RED_ZONE <= address
+            and thread.stack_pointer - self._architecture.red_zone <= address
         ]
         return max(running, key=lambda thread: thread.stack_pointer, default=None)
 
@@ -174,20 +166,6 @@ class Places:
         base = self._space.bases[module]
         where = _symbol(name) if name else f"{_file_name(module)}+{address - base:#x}"
         return Place("module", f"{where} ({use})")
-
-
-def _register(position: int) -> str:
-    if position < len(_GENERAL):
-        return f"register {_GENERAL[position]}"
-    byte = 8 * (position - len(_GENERAL))
-    if _X87 <= byte < _XMM:
-        number = (byte - _X87) // 16
-        return f"register st({number}) or mm{number}"
-    if _XMM <= byte < _XMM_END:
-        return f"register xmm{(byte - _XMM) // 16}"
-    if _YMM <= byte < _YMM_END:
-        return f"upper half of register ymm{(byte - _YMM) // 16}"
-    return "a vector register"
 
 
 def _use(mapping: model.Mapping) -> str:

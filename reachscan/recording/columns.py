@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from reachscan import errors
 from reachscan.recording import model, wire, wire_columns
+from reachscan.recording.architectures import ADDRESS_END
 from reachscan.recording.wire_columns import COLUMN_TYPES, LeakColumns
 
 _MANY_ROWS = 1000
-
-LARGEST_BLOCK = 1 << 47
-"""No x86_64 process has a block as large as this, bytes."""
 
 
 class Columns:
@@ -83,7 +81,7 @@ class _Leaks:
         own_position = np.arange(self._count, self._count + len(chunk.parent))
         if bool(np.any(~is_head & (chunk.parent >= own_position))):
             raise errors.StreamError("the stream is damaged: a leak precedes what it hangs below")
-        if bool(np.any(chunk.size >= LARGEST_BLOCK)):
+        if bool(np.any(chunk.size >= ADDRESS_END)):
             raise errors.StreamError("the stream is damaged: a block is impossibly large")
         self._count += len(chunk.parent)
         words = chunk.words
@@ -150,7 +148,7 @@ def _join_kinds(chunks: list[model.Kinds], totals: model.Totals) -> model.Kinds 
     if len({chunk.words.shape[1] for chunk in chunks}) > 1:
         raise errors.StreamError("the stream is damaged: its kinds differ in leading words")
     sums = [column for chunk in chunks for column in (chunk.count, chunk.bytes)]
-    if any(bool(np.any(column >= LARGEST_BLOCK)) for column in sums):
+    if any(bool(np.any(column >= ADDRESS_END)) for column in sums):
         raise errors.StreamError("the stream is damaged: a kind of blocks is impossibly large")
     joined = model.Kinds(*map(np.concatenate, zip(*chunks, strict=True)))
     if joined.count.sum() > totals.allocations or joined.bytes.sum() > totals.bytes:

@@ -40,6 +40,8 @@ class _Decoder:
         self._columns: Columns | None = None
 
     def feed(self, frame: wire.Frame) -> None:
+        if frame.type == wire.BEGIN:
+            self._single[wire.BEGIN] = wire.parse_hello(frame)
         if frame.type in wire.MOST_ROWS:
             self._count_rows(frame)
         if frame.type == wire.REGIONS:
@@ -90,7 +92,8 @@ class _Decoder:
             self._single[kind] = body
 
     def finish(self) -> model.Recording:
-        for kind, what in ((wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot")):
+        needed = ((wire.BEGIN, "hello"), (wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot"))
+        for kind, what in needed:
             if kind not in self._single:
                 raise errors.StreamError(f"the stream is damaged: it has no {what} record")
         leaks = self._columns.leaks(self._rows[wire.DOUBTS]) if self._columns else None
@@ -99,6 +102,7 @@ class _Decoder:
         rows = self._rows
         kinds = self._columns.kinds(totals) if self._columns else None
         target, snapshot = self._single[wire.TARGET], self._single[wire.SNAPSHOT]
+        machine, page_size = self._single[wire.BEGIN]
         return model.Recording(
             target=model.Target(**{**target, "command": tuple(target.command)}),
             mappings=tuple(model.Mapping(*row) for row in rows[wire.MAPPINGS]),
@@ -124,6 +128,8 @@ class _Decoder:
             word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
             absent=self._absent(),
             withheld=self._withheld(),
+            machine=machine,
+            page_size=page_size,
         )
 
     def _names(self) -> dict[int, model.Name] | None:

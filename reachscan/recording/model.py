@@ -299,6 +299,8 @@ class Recording(NamedTuple):
             None if the stream does not tell.
         withheld: nobody asked for contents of blocks: words that are no addresses stand for others
             of their class.
+        machine: the processor, as ELF files number them; see `architectures.py`.
+        page_size: of the machine, bytes.
     """
 
     target: Target
@@ -323,6 +325,8 @@ class Recording(NamedTuple):
     confirmation: Confirmation | None = None
     absent: tuple[tuple[int, int], ...] | None = None
     withheld: bool = False
+    machine: int = 0
+    page_size: int = 0
 
     @property
     def leaks(self) -> Leaks:

@@ -104,7 +104,6 @@ class StreamKeeper:
         self._file = OutputFile(path, PRIVATE)
         self._held: list[wire.Frame] = []
         self._error: errors.OutputError | None = None
-        self._write(wire.hello_bytes())
 
     def keep(self, frames: Iterable[wire.Frame]) -> Iterator[wire.Frame]:
         """Pass records on while writing them down."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from reachscan import errors
+from reachscan.recording.architectures import ARCHITECTURES, X86_64
 from reachscan.recording.lean_construct import construct as c
 from reachscan.recording.wire_rows import layout_of
 
@@ -18,7 +19,11 @@ MAGIC = b"\x89RSCAN\r\n"
 VERSION = 1
 LITTLE_ENDIAN = 1
 WORD_SIZE = 8
+PAGE_KIB = 4
 MAX_PAYLOAD = 64 << 20
+
+BEGIN = 0
+"""Type of the frame that stands for a stream's hello; no record has it."""
 
 TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
@@ -31,13 +36,19 @@ PHASES = {1: "freeze", 2: "quiesce", 3: "clone", 4: "enumerate", 5: "mark", COLL
 
 
 class Hello(NamedTuple):
-    """What a stream begins with."""
+    """What a stream begins with.
+
+    Attributes:
+        machine: of the processor, as ELF files number them.
+        page_kib: size of a page. In older streams both are 0: x86_64 and its pages are meant.
+    """
 
     magic: bytes
     version: int
     byte_order: int
     word_size: int
-    reserved: int
+    machine: int
+    page_kib: int
 
 
 class Header(NamedTuple):
@@ -47,7 +58,7 @@ class Header(NamedTuple):
     length: int
 
 
-HELLO = struct.Struct("<8sHBBI")
+HELLO = struct.Struct("<8sHBBHH")
 HEADER = struct.Struct("<II")
 COUNT = struct.Struct("<I")
 
@@ -159,32 +170,35 @@ def row_frames(record_type: int, rows: Iterable[Any]) -> Iterator[Frame]:
 
 
 def frame_bytes(frame: Frame) -> bytes:
-    """Return a frame as it travels: header and payload."""
+    """Return a frame as it travels: header and payload. That of the hello has no header."""
+    if frame.type == BEGIN:
+        return frame.payload
     return HEADER.pack(*Header(frame.type, len(frame.payload))) + frame.payload
 
 
-def hello_bytes() -> bytes:
+def hello_bytes(machine: int = X86_64, page_kib: int = PAGE_KIB) -> bytes:
     """Return the 16 bytes that every stream begins with."""
-    return HELLO.pack(*Hello(MAGIC, VERSION, LITTLE_ENDIAN, WORD_SIZE, 0))
+    return HELLO.pack(*Hello(MAGIC, VERSION, LITTLE_ENDIAN, WORD_SIZE, machine, page_kib))
 
 
 def frames(source: BinaryIO) -> Iterator[Frame]:
-    """Yield the records of a stream as they arrive, the last one being Final or Failure.
+    """Yield the hello and the records of a stream as they arrive, at last Final or Failure.
 
     Raises:
         StreamError: it is none of ours, of another version, damaged, or cut off.
     """
-    _check_hello(source.read(HELLO.size))
+    begin = source.read(HELLO.size)
+    _check_hello(begin)
+    yield Frame(BEGIN, begin)
     count = 0
     while True:
         header = source.read(HEADER.size)
         if len(header) < HEADER.size:
             raise errors.StreamError(f"the stream was cut off after {count} records")
         kind, length = Header(*HEADER.unpack(header))
-        if length > MAX_PAYLOAD:
-            raise errors.StreamError(
-                f"the stream is damaged: record {count} claims to be {length} bytes long"
-            )
+        if kind == BEGIN or length > MAX_PAYLOAD:
+            what = "begin a stream" if kind == BEGIN else f"be {length} bytes long"
+            raise errors.StreamError(f"the stream is damaged: record {count} claims to {what}")
         payload = source.read(length)
         if len(payload) < length:
             raise errors.StreamError(f"the stream was cut off inside record {count}")
@@ -211,6 +225,21 @@ def _check_hello(raw: bytes) -> None:
             f"the stream has version {hello.version} but this reachscan reads version {VERSION}",
             "read it with the version of reachscan that wrote it",
         )
+    if _machine(hello) not in ARCHITECTURES:
+        raise errors.StreamError(
+            f"the stream is about a process on another processor (ELF machine {hello.machine})",
+            "read it with the version of reachscan that wrote it",
+        )
+
+
+def _machine(hello: Hello) -> int:
+    return hello.machine or X86_64
+
+
+def parse_hello(frame: Frame) -> tuple[int, int]:
+    """Return the processor of a stream, as ELF files number them, and its size of pages, bytes."""
+    hello = Hello(*HELLO.unpack(frame.payload))
+    return _machine(hello), (hello.page_kib or PAGE_KIB) << 10
 
 
 def parse(frame: Frame) -> Any:

@@ -12,13 +12,13 @@ from reachscan.history.review import by_rule
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
 from reachscan.naming.private_memory import PrivateMemory
 from reachscan.recording import model
+from reachscan.recording.architectures import ARCHITECTURES
 from reachscan.reports import Selection, confidence
 from reachscan.result import ScanResult
 from reachscan.wording import instant
 
 FORMAT = "reachscan-report"
 VERSION = 1
-ARCHITECTURE = "x86_64"
 INCOMPLETE = "incomplete"
 _NO_GROUPS = '\n  "groups": []'
 _END = "\n}"
@@ -127,7 +127,8 @@ def _target(recording: model.Recording) -> dict[str, Any]:
         "name": target.name,
         "exe": target.exe,
         "command": list(target.command),
-        "arch": ARCHITECTURE,
+        "arch": ARCHITECTURES[recording.machine].name,
+        "page_size": recording.page_size,
         "threads": target.threads,
         "allocators": list(dict.fromkeys(heap.allocator for heap in recording.heaps)),
     }

@@ -13,12 +13,11 @@ from reachscan import reports
 from reachscan.capture.options import ScanOptions
 from reachscan.cli.commands import leaks, paths
 from reachscan.cli.console import Output
+from reachscan.recording.architectures import ADDRESS_END
 from reachscan.reports import Selection
 
 MAX_CONTENTS = 4096
 MAX_PAUSE = 60 * 60 * 1000
-LARGEST_ADDRESS = 1 << 47
-"""No process has memory from there on (x86_64, four levels of page tables)."""
 _DEFAULT_LIMIT = {"html": 1000}
 _USUAL_LIMIT = 20
 _DEFAULT_CONTENTS = {"logfmt": 0}
@@ -107,8 +106,10 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> int:
         raise click.BadParameter(
             f"{value!r} is no address; write it like 0x55d0c8a41230, or in decimal"
         ) from None
-    if not 0 < address < LARGEST_ADDRESS:
-        raise click.BadParameter(f"{value} is out of range: addresses go up to 0x7fffffffffff")
+    if not 0 < address < ADDRESS_END:
+        raise click.BadParameter(
+            f"{value} is out of range: addresses go up to {ADDRESS_END - 1:#x}"
+        )
     return address
 
 

@@ -33,6 +33,18 @@ def test_a_million_names(tmp_path: Path) -> None:
     assert recording.warnings == (model.Warning("a-code", "a message"),)
 
 
+def test_a_saved_stream_tells_of_the_machine_that_it_came_from(tmp_path: Path) -> None:
+    made = Stream().encoded()
+    file = tmp_path / "scan.rsc"
+    keeper = StreamKeeper(file)
+    begin = wire.hello_bytes(page_kib=16)
+    for _ in keeper.keep(wire.frames(io.BytesIO(begin + made[len(begin) :]))):
+        pass
+    keeper.complete({}, [], [])
+    with file.open("rb") as saved:
+        assert decode(wire.frames(saved)).page_size == 16 << 10
+
+
 def test_a_stream_without_names_was_named_all_the_same(tmp_path: Path) -> None:
     """Else its addresses would be looked up on the machine that reports."""
     file = tmp_path / "scan.rsc"

@@ -17,6 +17,7 @@ from streams import Leak, Stream
 
 from reachscan import errors
 from reachscan.recording import model, wire, wire_columns
+from reachscan.recording.architectures import X86_64
 from reachscan.recording.decode import decode
 
 u32 = st.integers(0, 2**32 - 1)
@@ -346,3 +347,27 @@ def test_an_unknown_failure_is_still_told() -> None:
 def test_a_bug_names_step_errno_thread_and_address() -> None:
     with pytest.raises(errors.InternalError, match=r"\(step freeze, EPERM, thread 7, address 0x10"):
         read(streams.failure("internal", "odd", errno=1, tid=7, address=16))
+
+
+def with_machine(machine: int, page_kib: int) -> bytes:
+    begin = wire.hello_bytes(machine, page_kib)
+    return begin + Stream(leaks=[Leak()]).encoded()[len(begin) :]
+
+
+@pytest.mark.parametrize(
+    ("machine", "page_kib", "page_size"), [(0, 0, 4 << 10), (X86_64, 4, 4 << 10)]
+)
+def test_older_streams_are_of_x86_64(machine: int, page_kib: int, page_size: int) -> None:
+    recording = read(with_machine(machine, page_kib))
+    assert (recording.machine, recording.page_size) == (X86_64, page_size)
+
+
+def test_a_stream_of_an_unknown_processor_is_refused() -> None:
+    with pytest.raises(errors.StreamError, match=r"another processor \(ELF machine 243\)"):
+        read(with_machine(243, 4))
+
+
+def test_a_record_that_passes_for_a_hello_is_refused() -> None:
+    begin = wire.hello_bytes()
+    with pytest.raises(errors.StreamError, match="claims to begin a stream"):
+        read(begin + struct.pack("<II", wire.BEGIN, len(begin)) + begin)

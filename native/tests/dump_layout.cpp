@@ -1,5 +1,6 @@
-// Prints what wire/*.hpp and libc/*.hpp say, as JSON; tests/unit/recording/test_wire_layout.py compares it with
-// Python's side. A member that a list lacks is an error: the test compiles with -Werror=switch.
+// Prints what wire/*.hpp and libc/*.hpp say, as JSON; tests/unit/recording/test_wire_layout.py
+// compares it with Python's side. A member that a list lacks is an error: the test compiles with
+// -Werror=switch.
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
@@ -153,12 +154,10 @@ void print_records() {
   std::printf("],\n");
 }
 
-constexpr Item kConstants[] = {{"VERSION", wire::kVersion},
-                               {"LITTLE_ENDIAN", wire::kLittleEndian},
-                               {"WORD_SIZE", sizeof(void*)},
-                               {"MAX_PAYLOAD", wire::kMaxPayload},
-                               {"DIRECT", wire::kDirect},
-                               {"DESCRIPTOR", reachscan::libc::kDescriptorBytes}};
+constexpr Item kConstants[] = {
+    {"VERSION", wire::kVersion},  {"LITTLE_ENDIAN", wire::kLittleEndian},
+    {"WORD_SIZE", sizeof(void*)}, {"MAX_PAYLOAD", wire::kMaxPayload},
+    {"DIRECT", wire::kDirect},    {"DESCRIPTOR", reachscan::libc::kDescriptorBytes}};
 constexpr Item kHello[] = {{"size", sizeof(wire::Hello)},
                            {"magic", offsetof(wire::Hello, magic)},
                            {"version", offsetof(wire::Hello, version)},

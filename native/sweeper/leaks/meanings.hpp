@@ -1,6 +1,7 @@
 // What words could mean besides pointers: finds those that lead to unmarked blocks.
 #pragma once
 
+#include "libc/pointer_guard.hpp"
 #include "sweeper/leaks/candidates.hpp"
 #include "sweeper/leaks/disguise.hpp"
 #include "sweeper/leaks/narrow.hpp"

@@ -134,6 +134,7 @@ def _logfmt(result: ScanResult, rows: Rows, selection: Selection) -> Iterator[st
             type=group.type,
             shape=group.shape,
             signature=group.signature,
+            key=group.key,
             arenas=",".join(str(arena.arena) for arena in arenas),
             example=f"{group.example.address:#x}",
             contents=group.example.contents[: selection.contents].hex() or None,

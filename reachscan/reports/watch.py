@@ -67,7 +67,8 @@ def _grown(change: Comparison | None, limit: int, style: Style) -> Iterator[str]
     for one in worse[:limit]:
         yield from change_rows(one, style)
     if len(worse) > limit:
-        yield style(f"{'':12}  and {count(len(worse) - limit, 'more kind')} that grew", "dim")
+        more = f"{count(len(worse) - limit, 'more kind')} that grew, shown by --limit {len(worse)}"
+        yield style(f"{'':12}{more}", "dim")
 
 
 def logfmt(event: Event, limit: int, pid: int) -> Iterator[str]:

@@ -69,7 +69,7 @@ def test_details_add_up(saved: Path) -> None:
 def test_people_and_logs_see_it_too(saved: Path, tmp_path: Path) -> None:
     text = run_cli(["report", saved]).out
     assert re.search(
-        rf" {TOGETHER} +\d+  ├ tree node\n.* {TOGETHER} +\d+  │ └ shop::Session\n", text
+        rf" {TOGETHER} +\d+  ├ tree node, .*B\n.* {TOGETHER} +\d+  │ └ shop::Session, .*B\n", text
     )
     logged = run_cli(["report", saved, "--format", "logfmt"]).out
     assert re.search(rf'type=shop::Cache .*tree=".*\[{TOGETHER} tree node, .*shop::Session', logged)

@@ -195,7 +195,9 @@ def test_text_of_events_fits_and_cannot_steer_a_terminal() -> None:
 def test_details_are_limited() -> None:
     other = Stream(leaks=[Leak(8 * n) for n in range(1, 9)])
     event = watch(Stream(), other, count=2)[1]
-    assert any("and 6 more kinds that grew" in line for line in lines.text(event, 2))
+    assert any(
+        "6 more kinds that grew, shown by --limit 8" in line for line in lines.text(event, 2)
+    )
     assert len(list(lines.logfmt(event, 2, 7))) == 3
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 import reachscan
-from reachscan import wording
+from reachscan import reports, wording
 from reachscan.recording import model
 from reachscan.reports import (
     USUAL_WIDTH,
@@ -300,6 +300,12 @@ def test_logfmt_tells_what_hangs_below_and_which_sizes_there_are(make: Any) -> N
     assert group["tree"] == "[2 text, 200 B] [1 tree node, 50 B]"
     assert group["sizes"] == "40:1,24:1"
     assert group["confidence"] == "definite" and "reason" not in group
+
+
+def test_logfmt_of_the_heap_tells_keys(make: Any) -> None:
+    result = make(Stream(kinds=[(3, 120, 40, HEAP_START, 0, 0, [CODE + 8])]))
+    _, kind = map(parse, reports.lines("logfmt", result, Selection()))
+    assert kind["key"] == result.groups(1)[0].key
 
 
 @pytest.mark.parametrize(

@@ -162,9 +162,11 @@ CASE(what_leads_to_lost_blocks_counts_by_itself) {
     for (unsigned i = 0; i < 100; ++i) row->count_lost(8, true, size);
     return fields.standing(field);
   };
-  CHECK(standing(1 << 6, 8, 0, 776) == RelativeFields::Standing::kSure);
-  CHECK(standing(2 << 6, 7, 0, 776) == RelativeFields::Standing::kNone);
-  CHECK(standing(3 << 6, 8, 3, 776) == RelativeFields::Standing::kNone);
+  CHECK(standing(1 << 6, 5, 0, 776) == RelativeFields::Standing::kSure);
+  CHECK(standing(2 << 6, 4, 0, 776) == RelativeFields::Standing::kNone);
+  CHECK(standing(3 << 6, 5, 2, 776) == RelativeFields::Standing::kNone);
+  CHECK(standing(6 << 6, 3, 0, 1 << 20) == RelativeFields::Standing::kNone);
+  CHECK(standing(7 << 6, 4, 0, 1 << 20) == RelativeFields::Standing::kSure);
   // Any number leads to the start of such small blocks, one time in two.
   CHECK(standing(4 << 6, 23, 0, 24) == RelativeFields::Standing::kNone);
   CHECK(standing(5 << 6, 24, 0, 24) == RelativeFields::Standing::kSure);

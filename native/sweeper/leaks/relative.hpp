@@ -150,6 +150,7 @@ class RelativeFields {
 
     void count_lost(uint64_t value, bool hit, uint64_t size_of_block) {
       uint64_t granules = size_of_block / heaps::kGranule + 1;
+      if (granules > kMostGranules) granules = kMostGranules;
       if (!lost.count(value, hit) || !hit) return;
       __atomic_add_fetch(&surprise, 63 - __builtin_clzll(granules), __ATOMIC_RELAXED);
     }
@@ -194,6 +195,8 @@ class RelativeFields {
   static constexpr unsigned kMostProbes = 32;
   static constexpr uint32_t kMany = 8;
   static constexpr uint32_t kSurprising = 24;  // bits: there may be some thousand fields
+  // More would prove no more: round numbers lead to the start of a large block.
+  static constexpr uint64_t kMostGranules = 64;
 
   // Where too few are of one length, all count; and if those leave no doubt, other numbers of this
   // length do not rule it out.
@@ -203,7 +206,7 @@ class RelativeFields {
     Row any_length{};
     for (uint64_t length = 0; length < kLengths; ++length)
       if (const Row* other = find(of_length(field, length))) any_length.add(*other);
-    bool is_surprising = any_length.lost.is_sure() && any_length.surprise >= kSurprising;
+    bool is_surprising = any_length.lost.is_mostly_hits() && any_length.surprise >= kSurprising;
     if (is_surprising && row->lost.is_mostly_hits()) return Standing::kSure;
     if (row->all.hits * 2 < row->all.words)
       return any_length.all.is_sure() ? Standing::kPossible : Standing::kNone;

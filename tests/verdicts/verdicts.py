@@ -1,7 +1,8 @@
 """Scans programs that wait, and checks each verdict: python tests/verdicts/verdicts.py [NAME ...].
 
-Every definite leak is searched for in all memory and registers of the process by `disguises.py`,
-which shares nothing with reachscan: any word that could mean it makes it a suspect.
+It needs PYTHONPATH=tests/support. Every definite leak is searched for in all memory and registers
+of the process by `disguises.py`, which shares nothing with reachscan: any word that could mean it
+makes it a suspect.
 With --install, what a program needs is installed first (packages of Debian, if run by root, and of
 PyPI); programs that cannot be had are named. With --valgrind the same program does the same work
 once more, under memcheck, which then searches at the same moment. Words that point into what it

@@ -1,4 +1,4 @@
-"""What owns a container stands for it, wherever in memory its parts are; equal owners are a kind."""
+"""What owns a container stands for it, wherever its parts are; equal owners are one kind."""
 
 from __future__ import annotations
 

@@ -7,11 +7,20 @@ from reachscan.errors import ReachscanError
 if TYPE_CHECKING:
     from reachscan.capture.options import ScanOptions
     from reachscan.result import ScanResult
-    from reachscan.scanning import load, scan
+    from reachscan.scanning import explain, heap, load, scan
 
 __version__ = "0.1.0"
 
-__all__ = ["ReachscanError", "ScanOptions", "ScanResult", "__version__", "load", "scan"]
+__all__ = [
+    "ReachscanError",
+    "ScanOptions",
+    "ScanResult",
+    "__version__",
+    "explain",
+    "heap",
+    "load",
+    "scan",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,3 +30,8 @@ def __getattr__(name: str) -> Any:
     from reachscan import scanning
 
     return getattr(scanning, name)
+
+
+def __dir__() -> list[str]:
+    """Return what there is to be used, imported or not."""
+    return __all__

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from reachscan import errors
 from reachscan.capture import helper, processes, target
-from reachscan.capture.options import ScanOptions
+from reachscan.capture.options import Question, ScanOptions
 from reachscan.result import ScanResult
 
 # The rest is imported where it is needed: what reads the stream while the helper is at work, and
@@ -36,6 +36,9 @@ def scan(
 ) -> ScanResult:
     """Find the leaks of a running process.
 
+    Example:
+        reachscan.scan("redis-server").groups(limit=5)
+
     Args:
         process: its id, or its name if no other has the same.
         options: how to scan.
@@ -53,8 +56,44 @@ def scan(
         return _complete(result, recording, keeper)
 
 
-def load(path: Path, on_progress: Progressed | None = None) -> ScanResult:
+def heap(process: int | str, options: ScanOptions | None = None) -> ScanResult:
+    """Tell what the heap of a running process is made of, leaked or not.
+
+    Example:
+        reachscan.heap(4711).groups(limit=5)
+
+    Args:
+        process: its id, or its name if no other has the same.
+        options: how to scan; their question is replaced.
+
+    Raises:
+        ReachscanError: the scan could not be done; the class says why.
+    """
+    return scan(process, (options or ScanOptions())._replace(question=Question("heap")))
+
+
+def explain(process: int | str, address: int, options: ScanOptions | None = None) -> ScanResult:
+    """Tell what keeps the block at an address alive: `recording.block` and `recording.chain`.
+
+    Example:
+        reachscan.explain(4711, 0x55d0c8a41230).recording.chain
+
+    Args:
+        process: its id, or its name if no other has the same.
+        address: anywhere in the block.
+        options: how to scan; their question is replaced.
+
+    Raises:
+        ReachscanError: the scan could not be done; the class says why.
+    """
+    return scan(process, (options or ScanOptions())._replace(question=Question("explain", address)))
+
+
+def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
     """Read a saved stream.
+
+    Example:
+        reachscan.load("day1.rsc").counted
 
     Args:
         path: what `ScanOptions.save` or the helper wrote.
@@ -68,7 +107,7 @@ def load(path: Path, on_progress: Progressed | None = None) -> ScanResult:
     from reachscan.recording.decode import decode
 
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123  # a text will do, too
             recording = decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
@@ -76,13 +115,15 @@ def load(path: Path, on_progress: Progressed | None = None) -> ScanResult:
 
 
 @contextmanager
-def _keeper(path: Path | None) -> Iterator[StreamKeeper | None]:
+def _keeper(path: str | Path | None) -> Iterator[StreamKeeper | None]:
     if path is None:
         yield None
         return
+    from pathlib import Path
+
     from reachscan.recording.save import StreamKeeper
 
-    keeper = StreamKeeper(path)
+    keeper = StreamKeeper(Path(path))
     try:
         yield keeper
     finally:

@@ -56,7 +56,7 @@ class ScanOptions(NamedTuple):
     max_pause: int | None = None
     contents: int = 32
     verbose: bool = False
-    save: Path | None = None
+    save: str | Path | None = None
     confirm: int = 1
     confirm_every: float = 1.0
     digests: bool = False

@@ -275,7 +275,7 @@ def output(
     return Output(format_, output, selection)
 
 
-def refuse_clash(stream: Path | None, written: Path | None) -> None:
+def refuse_clash(stream: str | Path | None, written: Path | None) -> None:
     """Refuse to use one file, or stdout, for a raw scan and for the report.
 
     Raises:
@@ -283,7 +283,7 @@ def refuse_clash(stream: Path | None, written: Path | None) -> None:
     """
     if stream == paths.STDOUT:
         raise click.UsageError("a raw scan does not go to stdout; name a file")
-    if not stream or not written or stream.is_char_device():
+    if not stream or not written or Path(stream).is_char_device():
         return
-    if stream.resolve() == written.resolve():
+    if Path(stream).resolve() == written.resolve():
         raise click.UsageError(f"{stream} cannot hold both the raw scan and the report")

@@ -1,5 +1,5 @@
 // How many blocks of a kind are leaked, and how many are live. Of one kind are blocks of one size
-// whose leading words are alike.
+// whose leading words are alike; if they are large, what they begin with does not matter.
 #pragma once
 
 #include "sweeper/leaks/word_kinds.hpp"
@@ -23,7 +23,8 @@ class KindCounts {
   // Never 0.
   uint64_t kind_of(uint64_t block) const {
     uint64_t size = blocks_.end_of(block) - block, kind = mixed(0, size);
-    for (unsigned i = 0; i < kKeyWords && 8 * (i + 1) <= size; ++i)
+    unsigned words = size < heaps::kPage ? kKeyWords : 0;
+    for (unsigned i = 0; i < words && 8 * (i + 1) <= size; ++i)
       kind = mixed(kind, words_.of(heaps::word(block + 8 * i), i == 0));
     return mixed(kind, 0) | 1;
   }
@@ -53,11 +54,12 @@ class KindCounts {
     return row->live <= kMostLive * row->leaked;
   }
 
-  // Counts blocks that seem to be leaked, too. Whether they are fewer than those that are.
+  // Counts blocks that seem to be leaked, too. Whether they are fewer than those that are; so many
+  // stale words lead into large ones that there may be more, in proportion to their size.
   void add_odd(uint64_t block) { ++row_of(kind_of(block))->odd; }
   bool few_are_odd(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
-    return row->odd <= row->leaked;
+    return row->odd <= row->leaked * (1 + (blocks_.end_of(block) - block) / heaps::kPage);
   }
 
  private:

@@ -167,36 +167,33 @@ class BlockMap {
   // the block.
   template <bool kShared>
   [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t value) {
-    return by_grain(
-        is_fine_, [ this, &cluster, value ](auto grain) __attribute__((always_inline)) {
-          return claim_in<decltype(grain), kShared>(cluster, value);
-        });
+    return by_grain(is_fine_, [this, &cluster, value](auto grain) {
+      return claim_in<decltype(grain), kShared>(cluster, value);
+    });
   }
 
   // Marks the same block, and puts off its scan. Returns where that is noted, 0 if it was marked
   // before or there is none, kLeftover as above.
   template <bool kShared>
   [[gnu::always_inline]] uint64_t grey(const Cluster& cluster, uint64_t value) {
-    return by_grain(
-        is_fine_, [ this, &cluster, value ](auto grain) __attribute__((always_inline)) {
-          using Grain = decltype(grain);
-          uint64_t start = block_in_by<Grain>(cluster, value);
-          return start <= kLeftover ? start : cluster.grey<Grain, kShared>(start);
-        });
+    return by_grain(is_fine_, [this, &cluster, value](auto grain) {
+      using Grain = decltype(grain);
+      uint64_t start = block_in_by<Grain>(cluster, value);
+      return start <= kLeftover ? start : cluster.grey<Grain, kShared>(start);
+    });
   }
 
   // Calls visit(block) for what was put off and is noted in the kSpan bytes from `base` on. It is
   // put off no more.
   template <bool kShared, typename Visit>
   [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, Visit visit) {
-    by_grain(
-        is_fine_, [ this, &cluster, base, visit ](auto grain) __attribute__((always_inline)) {
-          using Grain = decltype(grain);
-          for (uint64_t at = base; at < base + kSpan; at += Grain::kSpan)
-            cluster.take_grey<Grain, kShared>(at, [&](const uint64_t* pair, uint64_t start) {
-              visit(Range{start, end_in<Grain>(cluster, pair, start)});
-            });
+    by_grain(is_fine_, [this, &cluster, base, visit](auto grain) {
+      using Grain = decltype(grain);
+      for (uint64_t at = base; at < base + kSpan; at += Grain::kSpan)
+        cluster.take_grey<Grain, kShared>(at, [&](const uint64_t* pair, uint64_t start) {
+          visit(Range{start, end_in<Grain>(cluster, pair, start)});
         });
+    });
   }
 
   // The end of the block's usable bytes.
@@ -260,10 +257,9 @@ class BlockMap {
   }
 
   [[gnu::always_inline]] uint64_t block_in(const Cluster& cluster, uint64_t value) const {
-    return by_grain(
-        is_fine_, [ this, &cluster, value ](auto grain) __attribute__((always_inline)) {
-          return block_in_by<decltype(grain)>(cluster, value);
-        });
+    return by_grain(is_fine_, [this, &cluster, value](auto grain) {
+      return block_in_by<decltype(grain)>(cluster, value);
+    });
   }
 
   template <typename Grain, bool kShared>

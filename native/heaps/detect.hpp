@@ -33,11 +33,6 @@ class Heap {
     });
   }
 
-  GrainSize grain() const {
-    bool coarse = every([](const auto& walker) { return walker.kGrain == GrainSize::kCoarse; });
-    return coarse ? GrainSize::kCoarse : GrainSize::kFine;
-  }
-
   bool quiet(abi::QuiesceHint& hint) {
     return every([&hint](auto& walker) { return walker.quiet(hint); });
   }

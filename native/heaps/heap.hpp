@@ -129,9 +129,6 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
   // How many bytes at the head of a freed block the allocator uses for its lists. The marker takes
   // care of what they leave behind (memory/leftover.hpp); 0 if all lists are elsewhere.
   requires W::kLinkBytes <= kHeadBytes;
-  // How small its blocks are: see memory/block_map.hpp. The walker may find itself with a map that
-  // is finer, since another allocator in the process needs that.
-  { W::kGrain } -> std::convertible_to<GrainSize>;
 };
 
 // Where a walker puts what it finds, and who helps it.

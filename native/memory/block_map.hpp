@@ -1,4 +1,4 @@
-// Where the live blocks are, and which of them are marked: two bits for each granule.
+// Where the live blocks are, and which of them are marked: two bits for each granule of 16 bytes.
 //
 //   start mark
 //     0    0    inside a block, or no heap at all
@@ -6,133 +6,135 @@
 //     1    1    a live block starts here and has been reached
 //     0    1    a boundary: what starts here is no live block
 //
-// A block ends where the next start or boundary is, less the bytes that belong to the allocator.
-//
-// Marking may put a block off, that is, reach it but not yet scan it (a grey block). If blocks have
-// two granules at least (Coarse), no boundary is right behind a start, so that is what the mark
-// there says. If a block may be one granule (Fine), the mark there is the neighbour's, so each pair
-// of words has a third one. Allocators without small slots need not pay for that: a map is coarse
-// unless one of them in the process asks for a fine one (Walker::kGrain).
+// A block ends where the next start or boundary is, less the bytes that belong to the allocator. It
+// has two granules at least, so no boundary is right behind a start. Marking has a use for the mark
+// there: the block is put off, that is, reached but not yet scanned.
 //
 // The words of starts and marks alternate, so that one cache line answers a look-up. The bitmaps
-// span all anonymous memory of the process but are backed only where heaps are: 1/64 of their size
-// if coarse.
+// span all anonymous memory of the process but are backed only where heaps are: 1/64 of their size.
 #pragma once
 
-#include "memory/clusters.hpp"
+#include "memory/cluster.hpp"
 #include "memory/leftover.hpp"
-#include "memory/regions.hpp"
 
 namespace reachscan::heaps {
 
-enum class GrainSize : uint8_t { kCoarse, kFine };
+// Memory under an allocator's control. No part of it is a root; its blocks are reached or not.
+struct Region {
+  uint64_t start;
+  uint64_t end;
+  uint32_t kind;   // wire::RegionKind
+  uint32_t arena;  // ordinal, 0 = main
+  uint32_t tail;   // bytes before a block's end mark that are not the block's
+  uint32_t reserved;
+
+  // Two regions may share the span of one pair of words; each answers for its own blocks.
+  bool contains_start(uint64_t address) const { return address - start < end - start; }
+};
+
+// What BlockMap::hulls() gives.
+struct Hulls {
+  Range low;
+  Range high;
+};
 
 class BlockMap {
  public:
-  BlockMap(const Space& space, MapMemory map, GrainSize size = GrainSize::kCoarse)
-      : regions(map), clusters_(space), is_fine_(size == GrainSize::kFine) {
-    for (Cluster& cluster : clusters_) {
-      cluster.first_bucket = buckets_;
-      buckets_ += cluster.length / kBucket + 1;
-      by_grain(is_fine_, [&cluster, map](auto grain) { cluster.allocate<decltype(grain)>(map); });
+  BlockMap(const Space& space, MapMemory map) : regions(map, kMaxRegions) {
+    for (const abi::Mapping& m : space)
+      if (Space::is_anonymous(m)) extend(m.start, m.end);
+    for (std::size_t i = 0; i < cluster_count_; ++i) {
+      clusters_[i].first_bucket = buckets_;
+      buckets_ += clusters_[i].length / kBucket + 1;
+      clusters_[i].allocate(map);
     }
   }
 
-  void add_live(uint64_t address) { set(address, true, false); }
-  void add_boundary(uint64_t address) { set(address, false, true); }
+  void add_live(uint64_t address) { set(pair_at(address), address, true, false); }
+  void add_boundary(uint64_t address) { set(pair_at(address), address, false, true); }
 
-  // Blocks and boundaries of the kSpan bytes from `base` on, a bit for each kGranule.
+  // Blocks and boundaries of the kSpan bytes from `base` on, a bit for each granule.
   void add_edges(uint64_t base, uint64_t starts, uint64_t boundaries) {
-    if (!is_fine_) return heaps::add_edges(pair_at(base), starts, boundaries);
-    heaps::add_edges(pair_at(base), spread(starts), spread(boundaries));
-    heaps::add_edges(pair_at(base + kSpan / 2), spread(starts >> 32), spread(boundaries >> 32));
+    uint64_t* pair = pair_at(base);
+    pair[0] = (pair[0] & ~boundaries) | starts;
+    pair[1] = (pair[1] & ~starts) | boundaries;
   }
 
   // Forgets all blocks and boundaries in [from, to).
   void drop_edges(uint64_t from, uint64_t to) {
-    by_grain(is_fine_, [this, from, to](auto grain) { drop_edges_in<decltype(grain)>(from, to); });
+    for (uint64_t base = from & ~(kSpan - 1); base < to; base += kSpan) {
+      uint64_t dropped = ~0ull;
+      if (base < from) dropped &= ~0ull << bit_of(from);
+      if (to - base < kSpan) dropped &= ~(~0ull << bit_of(to));
+      uint64_t* pair = pair_at(base);
+      pair[0] &= ~dropped;
+      pair[1] &= ~dropped;
+    }
   }
 
   // A block that turned out to be in a free list or the allocator's own.
   void drop_live(uint64_t address) { add_boundary(address); }
 
   bool is_live(uint64_t address) const {
-    return by_grain(is_fine_, [this, address](auto grain) {
-      using Grain = decltype(grain);
-      if (address % Grain::kGranule != 0) return false;
-      const Cluster* cluster = cluster_of(address);
-      return cluster != nullptr && cluster->is_start<Grain>(address);
-    });
+    if (address % kGranule != 0) return false;
+    const Cluster* cluster = cluster_of(address);
+    return cluster != nullptr && (cluster->pair(address)[0] >> bit_of(address) & 1) != 0;
   }
 
   // Reads ahead what is_live() will look at.
   void fetch_edges(uint64_t address) const {
-    if (const Cluster* cluster = cluster_of(address)) fetch_edges(*cluster, address);
-  }
-  [[gnu::always_inline]] void fetch_edges(const Cluster& cluster, uint64_t address) const {
-    fetch(pair_in(cluster, address));
-  }
-
-  // The same for a whole bucket.
-  void fetch_bucket(const Cluster& cluster, uint64_t bucket) const {
-    by_grain(is_fine_, [&cluster, bucket](auto grain) {
-      using Grain = decltype(grain);
-      for (uint64_t at = bucket; at < bucket + kBucket; at += kPairsInLine * Grain::kSpan)
-        fetch(cluster.pair<Grain>(at));
-    });
+    if (const Cluster* cluster = cluster_of(address)) fetch(cluster->pair(address));
   }
 
   // The first live block from `address` on, which must be before some block or boundary.
   uint64_t first_live(uint64_t address) const {
-    return by_grain(is_fine_, [this, address](auto grain) {
-      using Grain = decltype(grain);
-      uint64_t at = address;
-      while (!is_live(at)) at = cluster_of(at)->next_edge<Grain>(at + Grain::kGranule);
-      return at;
-    });
-  }
-
-  // The first block or boundary in [address, last], 0 if there is none.
-  uint64_t next_edge(uint64_t address, uint64_t last) const {
-    return by_grain(is_fine_, [this, address, last](auto grain) {
-      return cluster_of(address)->next_edge<decltype(grain)>(address, last);
-    });
+    while (!is_live(address)) address = cluster_of(address)->next_edge(address + kGranule);
+    return address;
   }
 
   bool is_marked(uint64_t address) const {
-    return by_grain(is_fine_, [this, address](auto grain) {
-      using Grain = decltype(grain);
-      const uint64_t* pair = cluster_of(address)->pair<Grain>(address);
-      return (relaxed(pair + 1) >> bit_of<Grain>(address) & 1) != 0;
-    });
+    return (relaxed(cluster_of(address)->pair(address) + 1) >> bit_of(address) & 1) != 0;
   }
 
   void clear_mark(uint64_t address) {
-    by_grain(is_fine_, [this, address](auto grain) {
-      using Grain = decltype(grain);
-      cluster_of(address)->pair<Grain>(address)[1] &= ~(1ull << bit_of<Grain>(address));
-    });
+    cluster_of(address)->pair(address)[1] &= ~(1ull << bit_of(address));
   }
 
   // Whether a word can be a pointer into a heap at all; the cheap test that most words fail.
   bool may_point(uint64_t value) const { return cluster_of(value) != nullptr; }
 
   // All that may_point() accepts lies in here: two comparisons sort out most words.
-  Range hull() const { return clusters_.hull(); }
+  Range hull() const { return cluster_count_ == 0 ? Range{0, 0} : hull_of(0, cluster_count_); }
 
-  // The same as two ranges: for words of which more than a few are in the hull.
-  Hulls hulls() const { return clusters_.hulls(); }
+  // The same as two ranges, with the widest gap left out: for words of which more than a few are in
+  // the hull. If there is no gap, both are the hull.
+  Hulls hulls() const {
+    std::size_t split = 0;
+    uint64_t widest = 0;
+    for (std::size_t i = 1; i < cluster_count_; ++i) {
+      uint64_t gap = clusters_[i].start - (clusters_[i - 1].start + clusters_[i - 1].length);
+      if (gap <= widest) continue;
+      widest = gap;
+      split = i;
+    }
+    if (split == 0) return {hull(), hull()};
+    return {hull_of(0, split), hull_of(split, cluster_count_)};
+  }
 
   // The bitmaps that cover `address`, null if it cannot be one in a heap. To be found once and
   // handed on, as it takes a search.
-  const Cluster* cluster_of(uint64_t address) const { return clusters_.of(address); }
+  const Cluster* cluster_of(uint64_t address) const {
+    for (std::size_t i = 0; i < cluster_count_; ++i)
+      if (clusters_[i].covers(address)) return &clusters_[i];
+    return nullptr;
+  }
 
   // The pair of words for `address`. The end of a cluster's last region has no cluster of its own;
   // it shares the spare pair.
   uint64_t* pair_at(uint64_t address) const {
     const Cluster* cluster = cluster_of(address);
     if (cluster == nullptr) cluster = cluster_of(address - 1);
-    return pair_in(*cluster, address);
+    return cluster->pair(address);
   }
 
   // How many buckets there are in all clusters; in how many of them regions are. After finish().
@@ -167,54 +169,62 @@ class BlockMap {
   // the block.
   template <bool kShared>
   [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t value) {
-    return by_grain(is_fine_, [this, &cluster, value](auto grain) {
-      return claim_in<decltype(grain), kShared>(cluster, value);
-    });
+    uint64_t start = block_in(cluster, value);
+    if (start <= kLeftover) return {start, start};
+    uint64_t* pair = cluster.pair(start);
+    unsigned bit = bit_of(start);
+    if (!set_marks<kShared>(pair + 1, 1ull << bit, 0)) return {0, 0};
+    return {start, end_in(cluster, pair, start)};
   }
 
   // Marks the same block, and puts off its scan. Returns where that is noted, 0 if it was marked
   // before or there is none, kLeftover as above.
   template <bool kShared>
   [[gnu::always_inline]] uint64_t grey(const Cluster& cluster, uint64_t value) {
-    return by_grain(is_fine_, [this, &cluster, value](auto grain) {
-      using Grain = decltype(grain);
-      uint64_t start = block_in_by<Grain>(cluster, value);
-      return start <= kLeftover ? start : cluster.grey<Grain, kShared>(start);
-    });
+    uint64_t start = block_in(cluster, value);
+    if (start <= kLeftover) return start;
+    uint64_t* pair = cluster.pair(start);
+    unsigned bit = bit_of(start);
+    if (!set_marks<kShared>(pair + 1, 1ull << bit, 1ull << bit << 1)) return 0;
+    if (bit == 63) set_marks<kShared>(pair + 3, 0, 1);
+    return start + kGranule;
   }
 
   // Calls visit(block) for what was put off and is noted in the kSpan bytes from `base` on. It is
   // put off no more.
   template <bool kShared, typename Visit>
   [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, Visit visit) {
-    by_grain(is_fine_, [this, &cluster, base, visit](auto grain) {
-      using Grain = decltype(grain);
-      for (uint64_t at = base; at < base + kSpan; at += Grain::kSpan)
-        cluster.take_grey<Grain, kShared>(at, [&](const uint64_t* pair, uint64_t start) {
-          visit(Range{start, end_in<Grain>(cluster, pair, start)});
-        });
-    });
+    uint64_t* pair = cluster.pair(base);
+    uint64_t behind_starts = pair[0] << 1 | pair[-2] >> 63;
+    uint64_t noted = relaxed(pair + 1) & ~pair[0] & behind_starts;
+    if (noted == 0) return;
+    if (kShared) {
+      noted &= __atomic_fetch_and(pair + 1, ~noted, __ATOMIC_SEQ_CST);
+    } else {
+      pair[1] &= ~noted;
+    }
+    if ((noted & 1) != 0) {
+      visit(Range{base - kGranule, end_in(cluster, pair - 2, base - kGranule)});
+      noted ^= 1;
+    }
+    for (; noted != 0; noted &= noted - 1) {
+      uint64_t start = base + (static_cast<unsigned>(__builtin_ctzll(noted)) - 1) * kGranule;
+      visit(Range{start, end_in(cluster, pair, start)});
+    }
   }
 
   // The end of the block's usable bytes.
   uint64_t end_of(uint64_t start) const {
     const Cluster* cluster = cluster_of(start);
-    return by_grain(is_fine_, [this, cluster, start](auto grain) {
-      using Grain = decltype(grain);
-      return end_in<Grain>(*cluster, cluster->pair<Grain>(start), start);
-    });
+    return end_in(*cluster, cluster->pair(start), start);
   }
 
   // Whether the block's usable bytes end there; takes no longer than that is far away.
   bool ends_at(uint64_t start, uint64_t end) const {
     const Cluster* cluster = cluster_of(start);
     if (!cluster->covers(end - 1)) return false;
-    return by_grain(is_fine_, [this, cluster, start, end](auto grain) {
-      using Grain = decltype(grain);
-      uint64_t last = align_up(end + 1, Grain::kGranule);
-      uint64_t edge = cluster->next_edge<Grain>(start + Grain::kLeastBlock, last);
-      return edge != 0 && edge - tail_before<Grain>(edge) == end;
-    });
+    uint64_t edge = cluster->next_edge(start + 2 * kGranule, align_up(end + 1, kGranule));
+    return edge != 0 && edge - tail_before(edge) == end;
   }
 
   // Calls visit(start) for each live block that is not marked, in address order.
@@ -236,150 +246,198 @@ class BlockMap {
   // The same for marked ones that begin in a part of one region.
   template <typename Visit>
   void each_marked_in(Range part, Visit visit) const {
-    each_in(part, visit, [](const uint64_t* pair) { return pair[0] & pair[1]; });
+    const Cluster* cluster = cluster_of(part.start);
+    for (uint64_t base = part.start & ~(kSpan - 1); base < part.end; base += kSpan) {
+      const uint64_t* pair = cluster->pair(base);
+      for (uint64_t starts = pair[0] & pair[1]; starts != 0; starts &= starts - 1) {
+        uint64_t start = base + static_cast<unsigned>(__builtin_ctzll(starts)) * kGranule;
+        if (part.contains(start)) visit(start);
+      }
+    }
   }
 
   // To be called once, when all regions are known and all blocks added: sorts the regions and
   // notes, for every 64 KiB, the last start before it, so that no look-up searches far.
   void finish() {
-    regions.sort();
+    sort_regions();
     for (const Region& region : regions)
-      inhabited_buckets_ += by_grain(is_fine_, [this, &region](auto grain) {
-        return cluster_of(region.start)->note_region<decltype(grain)>(region.start, region.end);
-      });
+      inhabited_buckets_ += cluster_of(region.start)->note_region(region.start, region.end);
   }
 
-  Regions regions;
+  void sort_regions() { sort(regions, starts_before); }
+
+  // Claims memory that overlaps no other region. False if there is no room.
+  bool add_region(const Region& region) {
+    if (!regions.push(region)) return false;
+    // The list consists of sorted pieces: one for each bit of its length, the largest first.
+    std::size_t piece = regions.size() & (~regions.size() + 1);
+    sort(regions.end() - piece, piece, starts_before);
+    return true;
+  }
+
+  // A region that overlaps `range`, null if there is none. At any time: heaps can have many
+  // regions, and each must be held against all others.
+  const Region* region_in(Range range) const {
+    const Region* piece = regions.begin();
+    for (std::size_t left = regions.size(); left > 0;) {
+      std::size_t length = std::size_t{1} << (63 - __builtin_clzll(left));
+      const Region* next = first_ending_behind(range.start, piece, length);
+      if (next != piece + length && next->start < range.end) return next;
+      piece += length;
+      left -= length;
+    }
+    return nullptr;
+  }
+
+  // The region around `address`, null if there is none. After finish().
+  const Region* region_of(uint64_t address) const {
+    const Region* region = first_ending_behind(address, regions.begin(), regions.size());
+    return region != regions.end() && region->contains_start(address) ? region : nullptr;
+  }
+
+  List<Region> regions;
 
  private:
-  [[gnu::always_inline]] uint64_t* pair_in(const Cluster& cluster, uint64_t address) const {
-    return is_fine_ ? cluster.pair<Fine>(address) : cluster.pair<Coarse>(address);
+  static constexpr uint64_t kGap = 1ull << 38;
+  static constexpr std::size_t kMaxClusters = 8;
+  static constexpr std::size_t kMaxRegions = 1 << 20;
+
+  static bool starts_before(const Region& a, const Region& b) { return a.start < b.start; }
+
+  // Of sorted regions.
+  static const Region* first_ending_behind(uint64_t address, const Region* regions,
+                                           std::size_t count) {
+    std::size_t low = 0, high = count;
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (regions[middle].end <= address) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return regions + low;
   }
 
-  [[gnu::always_inline]] uint64_t block_in(const Cluster& cluster, uint64_t value) const {
-    return by_grain(is_fine_, [this, &cluster, value](auto grain) {
-      return block_in_by<decltype(grain)>(cluster, value);
-    });
+  Range hull_of(std::size_t first, std::size_t end) const {
+    const Cluster& last = clusters_[end - 1];
+    return {clusters_[first].start, last.start + last.length};
   }
 
-  template <typename Grain, bool kShared>
-  [[gnu::always_inline]] Range claim_in(const Cluster& cluster, uint64_t value) {
-    uint64_t start = block_in_by<Grain>(cluster, value);
-    if (start <= kLeftover) return {start, start};
-    uint64_t* pair = cluster.pair<Grain>(start);
-    if (!set_marks<kShared>(pair + 1, 1ull << bit_of<Grain>(start), 0)) return {0, 0};
-    return {start, end_in<Grain>(cluster, pair, start)};
+  // Sets both marks, or neither if the first is set already. Returns whether it was not.
+  template <bool kShared>
+  static bool set_marks(uint64_t* marks, uint64_t first, uint64_t second) {
+    uint64_t seen = relaxed(marks);
+    do {
+      if ((seen & first) != 0) return false;
+      if (!kShared) {
+        *marks = seen | first | second;
+        return true;
+      }
+    } while (!__atomic_compare_exchange_n(marks, &seen, seen | first | second, false,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    return true;
   }
 
   // Most pointers point to the start of a block.
-  template <typename Grain>
-  [[gnu::always_inline]] uint64_t block_in_by(const Cluster& cluster, uint64_t value) const {
-    uint64_t granule = value & ~(Grain::kGranule - 1);
-    return cluster.is_start<Grain>(granule) ? granule : block_around<Grain>(cluster, value);
+  [[gnu::always_inline]] uint64_t block_in(const Cluster& cluster, uint64_t value) const {
+    uint64_t granule = value & ~(kGranule - 1);
+    return is_start(cluster, granule) ? granule : block_around(cluster, value);
   }
 
-  template <typename Grain>
   uint64_t block_around(const Cluster& cluster, uint64_t value) const {
     if (!cluster.is_inhabited(value)) return 0;
-    uint64_t start = cluster.last_edge<Grain>(value);
+    uint64_t granule = value & ~(kGranule - 1);
+    uint64_t start = cluster.last_edge(value);
     if (start == 0) return 0;
-    if (!cluster.is_start<Grain>(start)) {
-      if (!kHasRoomBehindStart<Grain>) return 0;
-      // Right behind its start a block is noted as put off.
-      start -= Grain::kGranule;
-      if (!cluster.is_start<Grain>(start)) return 0;
-    }
-    if (value % kGranule == 0) return is_chunk<Grain>(value) ? kLeftover : start;
-    // Only the last word of a block may be bytes that are not the block's.
-    uint64_t next = (value & ~7ull) + 8;
-    if (next % Grain::kGranule != 0 || !is_edge(next)) return start;
-    return value >= next - tail_before<Grain>(next) ? 0 : start;
-  }
-
-  // Whether a chunk begins at the granule `address`.
-  template <typename Grain>
-  bool is_chunk(uint64_t address) const {
-    uint64_t user = address + kChunkHeader;
-    return is_edge(user) && tail_before<Grain>(user) != 0;
+    // Right behind its start a block is noted as put off.
+    if (!is_start(cluster, start) && !is_start(cluster, start -= kGranule)) return 0;
+    // Only the last granule of a block has bytes that are not the block's.
+    uint64_t next = granule + kGranule;
+    bool may_be_chunk = value == granule;
+    if (((value & 8) == 0 && !may_be_chunk) || !is_edge(next)) return start;
+    uint64_t tail = tail_before(next);
+    if (value >= next - tail) return 0;
+    return may_be_chunk && tail != 0 ? kLeftover : start;
   }
 
   // `pair` is that of the start.
-  template <typename Grain>
   [[gnu::always_inline]] uint64_t end_in(const Cluster& cluster, const uint64_t* pair,
                                          uint64_t start) const {
-    constexpr unsigned kLeast = Grain::kLeastBlock / Grain::kGranule;
-    uint64_t edges = edges_of(pair) & (~0ull << bit_of<Grain>(start) << kLeast);
-    uint64_t edge = edges == 0 ? cluster.next_edge<Grain>(start + Grain::kLeastBlock)
-                               : first_of<Grain>(start & ~(Grain::kSpan - 1), edges);
-    return edge - tail_before<Grain>(edge);
+    uint64_t edges = edges_of(pair) & (~0ull << bit_of(start) << 2);
+    uint64_t edge = edges == 0 ? cluster.next_edge(start + 2 * kGranule)
+                               : (start & ~(kSpan - 1)) +
+                                     static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
+    return edge - tail_before(edge);
   }
 
-  uint64_t bit_at(uint64_t address) const {
-    return 1ull << (is_fine_ ? bit_of<Fine>(address) : bit_of<Coarse>(address));
+  static bool is_start(const Cluster& cluster, uint64_t granule) {
+    return (cluster.pair(granule)[0] >> bit_of(granule) & 1) != 0;
   }
 
-  void set(uint64_t address, bool start, bool mark) {
-    uint64_t* pair = pair_at(address);
-    uint64_t bit = bit_at(address);
+  // Mappings come in order, so only the last cluster can grow.
+  void extend(uint64_t start, uint64_t end) {
+    start &= ~(kBucket - 1);
+    end = align_up(end, kBucket);
+    if (cluster_count_ > 0) {
+      Cluster& last = clusters_[cluster_count_ - 1];
+      bool near = start - (last.start + last.length) < kGap || start < last.start + last.length;
+      if (near || cluster_count_ == kMaxClusters) {
+        last.length = end - last.start;
+        return;
+      }
+    }
+    clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr, nullptr};
+  }
+
+  static void set(uint64_t* pair, uint64_t address, bool start, bool mark) {
+    uint64_t bit = 1ull << bit_of(address);
     pair[0] = start ? pair[0] | bit : pair[0] & ~bit;
     pair[1] = mark ? pair[1] | bit : pair[1] & ~bit;
   }
 
-  template <typename Grain>
-  void drop_edges_in(uint64_t from, uint64_t to) {
-    for (uint64_t base = from & ~(Grain::kSpan - 1); base < to; base += Grain::kSpan) {
-      uint64_t dropped = ~0ull;
-      if (base < from) dropped &= ~0ull << bit_of<Grain>(from);
-      if (to - base < Grain::kSpan) dropped &= ~(~0ull << bit_of<Grain>(to));
-      uint64_t* pair = pair_at(base);
-      pair[0] &= ~dropped;
-      pair[1] &= ~dropped;
-    }
-  }
-
   bool is_edge(uint64_t address) const {
-    return (edges_of(pair_at(address)) & bit_at(address)) != 0;
+    const uint64_t* pair = pair_at(address);
+    return (edges_of(pair) >> bit_of(address) & 1) != 0;
   }
 
-  // Chunks end 8 bytes before the next one's user address, since its size word lies between. Those
-  // that were mapped by themselves end with their last page.
-  template <typename Grain>
+  // Blocks of the common kind end 8 bytes before the next one's user address, since its size word
+  // lies between. Those that were mapped by themselves end with their last page.
   uint64_t tail_before(uint64_t edge) const {
-    if constexpr (kHasRoomBehindStart<Grain>) {
-      if (edge % kPage != 0) return kChunkTail;
-      const Region* region = regions.ending_at(edge);
-      return region != nullptr ? region->tail : kChunkTail;
-    } else {
-      const Region* region = regions.around(edge - 1);
-      return region != nullptr ? region->tail : 0;
+    return edge % kPage != 0 ? 8 : tail_before_page(edge);
+  }
+
+  uint64_t tail_before_page(uint64_t edge) const {
+    std::size_t low = 0, high = regions.size();
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (regions[middle].end < edge) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
     }
+    return low < regions.size() && regions[low].end == edge ? regions[low].tail : 8;
   }
 
   template <typename Visit, typename Select>
   void each(Visit visit, Select select) const {
-    for (const Region& region : regions) each_in({region.start, region.end}, visit, select);
-  }
-
-  template <typename Visit, typename Select>
-  void each_in(Range part, Visit& visit, Select select) const {
-    by_grain(is_fine_, [this, part, &visit, select](auto grain) {
-      using Grain = decltype(grain);
-      const Cluster* cluster = cluster_of(part.start);
-      for (uint64_t base = part.start & ~(Grain::kSpan - 1); base < part.end;
-           base += Grain::kSpan) {
-        uint64_t starts = select(cluster->pair<Grain>(base));
+    for (const Region& region : regions) {
+      const Cluster* cluster = cluster_of(region.start);
+      for (uint64_t base = region.start & ~(kSpan - 1); base < region.end; base += kSpan) {
+        uint64_t starts = select(cluster->pair(base));
         for (; starts != 0; starts &= starts - 1) {
-          uint64_t start = first_of<Grain>(base, starts);
-          if (part.contains(start)) visit(start);
+          uint64_t start = base + static_cast<unsigned>(__builtin_ctzll(starts)) * kGranule;
+          if (region.contains_start(start)) visit(start);
         }
       }
-    });
+    }
   }
 
-  Clusters clusters_;
+  Cluster clusters_[kMaxClusters] = {};
+  std::size_t cluster_count_ = 0;
   uint64_t buckets_ = 0;
   uint64_t inhabited_buckets_ = 0;
-  const bool is_fine_;
 };
 
 }  // namespace reachscan::heaps

@@ -179,7 +179,7 @@ void sweep() {
   require_known_allocator(space, heap);
   if (!heap.quiet(control()->hint))
     refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
-  heaps::BlockMap blocks(space, map_memory, heap.grain());
+  heaps::BlockMap blocks(space, map_memory);
   Verdict verdict = heap.enumerate(blocks, on_threads);
   if (!verdict.fine()) refuse_verdict(verdict, heap);
   blocks.finish();

@@ -1,5 +1,4 @@
-// Random heaps of chunks: the bitmaps must answer as a plain sorted map does, however fine they
-// are.
+// Random heaps: the bitmaps must answer as a plain sorted map does.
 #include <map>
 #include <random>
 #include <vector>
@@ -12,7 +11,6 @@ namespace reachscan::tests {
 namespace {
 
 using heaps::BlockMap;
-using heaps::GrainSize;
 using heaps::kGranule;
 using heaps::kPage;
 using heaps::Region;
@@ -183,7 +181,7 @@ void mark_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
 }
 
 // While blocks are put off, all answers are the same; and each is given back once.
-void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap, uint64_t noted_behind) {
+void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   std::map<uint64_t, uint64_t> expected;  // ends by starts
   for (int i = 0; i < 500; ++i) {
     uint64_t value = heap.value(model);
@@ -191,8 +189,7 @@ void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap, uint64_t noted_
     if (cluster == nullptr) continue;
     uint64_t block = model.block_of(value);
     bool fresh = block != 0 && !model.live[block].marked;
-    CHECK_EQ(blocks.grey<false>(*cluster, value | heaps::kElsewhere),
-             fresh ? block + noted_behind : 0);
+    CHECK_EQ(blocks.grey<false>(*cluster, value | heaps::kElsewhere), fresh ? block + kGranule : 0);
     if (!fresh) continue;
     model.live[block].marked = true;
     expected[block] = model.live[block].end;
@@ -207,27 +204,23 @@ void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap, uint64_t noted_
   CHECK(given == expected);
 }
 
-void compare_random_heaps(GrainSize grain, uint64_t noted_behind) {
+CASE(random_heaps_answer_as_the_model_does) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     context = "seed " + std::to_string(seed);
     Host host;
     RandomHeap heap(seed);
     heaps::Space space(heap.mappings().data(), heap.mappings().size());
-    BlockMap blocks(space, sweeper::map_memory, grain);
+    BlockMap blocks(space, sweeper::map_memory);
     Model model;
     heap.fill(blocks, model);
     check_lists(blocks, model);
     check_values(blocks, model, heap);
     mark_some(blocks, model, heap);
-    grey_some(blocks, model, heap, noted_behind);
+    grey_some(blocks, model, heap);
     check_values(blocks, model, heap);
     check_lists(blocks, model);
   }
 }
-
-CASE(random_heaps_answer_as_the_model_does) { compare_random_heaps(GrainSize::kCoarse, kGranule); }
-
-CASE(random_heaps_answer_so_if_the_map_is_fine) { compare_random_heaps(GrainSize::kFine, 0); }
 
 }  // namespace
 }  // namespace reachscan::tests

@@ -7,20 +7,16 @@
 namespace reachscan::tests {
 namespace {
 
-using heaps::GrainSize;
-
 constexpr uint64_t kHeader = 16;
 constexpr uint64_t kNobodysBytes = 32 << 20;
 
-uint64_t chunk_bytes(std::size_t words, GrainSize grain) {
-  if (grain == GrainSize::kFine) return 8 * words;
+uint64_t chunk_bytes(std::size_t words) {
   return std::max<uint64_t>(32, heaps::align_up(8 * words + 8, heaps::kGranule));
 }
 
-const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& words,
-                               GrainSize grain) {
+const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& words) {
   uint64_t bytes = 2 * kHeader;
-  for (std::size_t count : words) bytes += chunk_bytes(count, grain);
+  for (std::size_t count : words) bytes += chunk_bytes(count);
   uint64_t end = memory.map(kWorld, heaps::align_up(bytes, heaps::kPage)) + bytes;
   memory.map(heaps::align_up(end, heaps::kPage), kNobodysBytes);
   return memory.space();
@@ -28,22 +24,20 @@ const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& w
 
 }  // namespace
 
-Graph::Graph(const std::vector<std::size_t>& words, GrainSize grain)
-    : blocks(map_chunks(memory, words, grain), sweeper::map_memory, grain),
-      tail_(grain == GrainSize::kFine ? 0 : 8) {
+Graph::Graph(const std::vector<std::size_t>& words)
+    : blocks(map_chunks(memory, words), sweeper::map_memory) {
   uint64_t chunk = kWorld;
   for (std::size_t count : words) {
     starts_.push_back(chunk + kHeader);
-    chunk += chunk_bytes(count, grain);
-    ends_.push_back(chunk + kHeader - tail_);
+    chunk += chunk_bytes(count);
+    ends_.push_back(chunk + 8);
     blocks.add_live(starts_.back());
   }
   // As behind a top chunk.
   blocks.add_boundary(chunk + kHeader);
   uint64_t end = memory.mappings().front().end;
   blocks.add_boundary(end);
-  CHECK(
-      blocks.regions.push({kWorld, end, wire::kProgramBreak, 0, static_cast<uint32_t>(tail_), 0}));
+  CHECK(blocks.regions.push({kWorld, end, wire::kProgramBreak, 0, 8, 0}));
   blocks.finish();
 }
 
@@ -94,7 +88,7 @@ std::vector<std::size_t> Graph::children(std::size_t block) const {
     uint64_t value = heaps::word(at);
     std::size_t child = block_at(value);
     if (child == size()) continue;
-    bool may_be_stale = tail_ != 0 && at < starts_[block] + 32 && value == ends_[child] - 8;
+    bool may_be_stale = at < starts_[block] + 32 && value == ends_[child] - 8;
     if (!may_be_stale) found.push_back(child);
   }
   return found;

@@ -14,11 +14,9 @@ namespace reachscan::tests {
 
 class Graph {
  public:
-  // One block for each entry. Coarse: laid out as glibc does, with a size word between neighbours,
-  // and a block has at least the words asked for. Fine: slots without anything between them, with
-  // exactly those words. A Host must live.
-  explicit Graph(const std::vector<std::size_t>& words,
-                 heaps::GrainSize grain = heaps::GrainSize::kCoarse);
+  // One block for each entry, laid out as glibc does: with a size word between neighbours. A block
+  // has at least the words asked for. `host` must be the one that lives.
+  explicit Graph(const std::vector<std::size_t>& words);
   Graph(std::size_t count, std::size_t words) : Graph(std::vector<std::size_t>(count, words)) {}
 
   std::size_t size() const { return starts_.size(); }
@@ -63,7 +61,6 @@ class Graph {
   sweeper::PutAside put_aside{blocks};
 
  private:
-  uint64_t tail_;  // bytes between two blocks
   std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;
   std::vector<uint64_t> roots_;

@@ -246,39 +246,6 @@ CASE(random_graphs_are_marked_as_the_model_says) {
   }
 }
 
-// Slots of one word and more, without anything between them.
-CASE(random_slots_are_marked_as_the_model_says) {
-  for (unsigned seed = 1; seed <= 300; ++seed) {
-    context = "seed " + std::to_string(seed);
-    std::mt19937_64 random(seed);
-    Host host;
-    host.control.wide_words = seed % 2 != 0 && __builtin_cpu_supports("avx2");
-    std::vector<std::size_t> words(1 + random() % 1000);
-    for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 200 : 3);
-    Graph graph(words, heaps::GrainSize::kFine);
-    graph.connect_randomly(random);
-    graph.mark(seed / 2 % 2 == 0 ? sweeper::SharedWorklist::kLeastMany : 1);
-    graph.check_marks();
-    for (std::size_t block = 0; block < graph.size(); ++block)
-      CHECK_EQ(graph.blocks.end_of(graph.start(block)), graph.start(block) + graph.bytes(block));
-  }
-}
-
-// As many blocks in a span as there can be, all put off at once.
-CASE(a_list_of_slots_of_one_word) {
-  Host host;
-  constexpr std::size_t kSlots = 30000;
-  std::vector<std::size_t> words(kSlots, 1);
-  words.push_back(kSlots / 2);
-  Graph graph(words, heaps::GrainSize::kFine);
-  for (std::size_t slot = 0; slot < kSlots / 2; ++slot) graph.point(kSlots, slot, 2 * slot);
-  for (std::size_t slot = 0; slot < kSlots; slot += 4)
-    graph.point(slot, 0, (slot + 12345) % kSlots);
-  graph.root(kSlots);
-  graph.mark(1);
-  graph.check_marks();
-}
-
 // A block's scan is noted where its second granule is: in another pair of words, another bucket.
 CASE(blocks_around_the_edges_of_buckets_are_grey_and_found_again) {
   for (std::size_t first = 1; first < 140; ++first) {

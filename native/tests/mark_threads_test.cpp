@@ -40,20 +40,6 @@ CASE(random_graphs_are_marked_as_the_model_says) {
   }
 }
 
-CASE(random_slots_are_marked_as_the_model_says) {
-  for (unsigned seed = 1; seed <= 50; ++seed) {
-    context = "seed " + std::to_string(seed);
-    std::mt19937_64 random(seed);
-    Host host;
-    std::vector<std::size_t> words(1 + random() % 2000);
-    for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 200 : 3);
-    Graph graph(words, heaps::GrainSize::kFine);
-    graph.connect_randomly(random);
-    mark_on_threads(graph, 1 + seed % 4, seed % 8 < 4 ? sweeper::SharedWorklist::kLeastMany : 1);
-    graph.check_marks();
-  }
-}
-
 // Every block is worth sharing, and every marker comes upon the same ones.
 CASE(markers_that_meet_everywhere) {
   Host host;

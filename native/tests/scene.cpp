@@ -137,7 +137,7 @@ abi::Thread& Scene::add_thread(uint64_t cache) {
 
 static void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
-Found walk(const Scene& scene, heaps::GrainSize grain) {
+Found walk(const Scene& scene) {
   Host host;
   Found found;
   const heaps::Space& space = scene.memory.space();
@@ -147,7 +147,7 @@ Found walk(const Scene& scene, heaps::GrainSize grain) {
   heaps::glibc::Walker walker(space, threads, sweeper::map_memory);
   found.instances = walker.instance_count;
   found.quiet = walker.quiet(found.hint);
-  heaps::BlockMap blocks(space, sweeper::map_memory, grain);
+  heaps::BlockMap blocks(space, sweeper::map_memory);
   found.verdict = walker.enumerate(blocks, alone);
   found.arenas = walker.arenas.size();
   found.mapped_found = walker.mapped_found;
@@ -161,8 +161,8 @@ Found walk(const Scene& scene, heaps::GrainSize grain) {
   return found;
 }
 
-static void check_found(const Scene& scene, heaps::GrainSize grain) {
-  Found found = walk(scene, grain);
+void check_found(const Scene& scene) {
+  Found found = walk(scene);
   CHECK_EQ(std::string(found.verdict.fine() ? "fine" : found.verdict.reason), std::string("fine"));
   CHECK(found.quiet);
   uint64_t bytes = 0;
@@ -175,11 +175,6 @@ static void check_found(const Scene& scene, heaps::GrainSize grain) {
     CHECK_EQ(scene.blocks.count(block) != 0 ? block : 0, block);
   CHECK_EQ(found.total_blocks, scene.blocks.size());
   CHECK_EQ(found.total_bytes, bytes);
-}
-
-void check_found(const Scene& scene) {
-  check_found(scene, heaps::GrainSize::kCoarse);
-  check_found(scene, heaps::GrainSize::kFine);
 }
 
 }  // namespace reachscan::tests

@@ -69,8 +69,8 @@ struct Found {
   abi::QuiesceHint hint{};
 };
 
-Found walk(const Scene& scene, heaps::GrainSize grain = heaps::GrainSize::kCoarse);
-// Walks, and compares with what the scene expects; also with a map as fine as others may need it.
+Found walk(const Scene& scene);
+// Walks, and compares with what the scene expects.
 void check_found(const Scene& scene);
 
 }  // namespace reachscan::tests

@@ -52,7 +52,7 @@ inline Run claim_break_runs(uint64_t start, uint64_t limit, uint64_t top, const 
 }
 
 inline bool claimed(const BlockMap& blocks, uint64_t address) {
-  return blocks.regions.overlapping({address, address + 1}) != nullptr;
+  return blocks.region_in({address, address + 1}) != nullptr;
 }
 
 // The run from `page` on, if it may be a region that the main arena got from mmap: whole pages,
@@ -181,7 +181,7 @@ inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout,
     uint64_t limit = heap + word(heap + 16);
     if (limit <= start || !space.is_anonymous(heap, limit))
       return invalid("a thread heap is larger than its memory", heap);
-    if (found.blocks.regions.overlapping({heap, limit}) != nullptr)
+    if (found.blocks.region_in({heap, limit}) != nullptr)
       return invalid("a thread heap overlaps another one", heap);
     Region region{heap, limit, wire::kThreadHeap, arena.ordinal, 8, 0};
     Run run = claim_run(start, limit, newest ? top : 0, region, found);

@@ -45,7 +45,7 @@ class RunClaim {
     add_leg({limit, top, start});
     // A guess, which only `limit` stops, could find the blocks of another region; dropping what it
     // found would drop these.
-    if (end_ - start <= length || blocks.regions.overlapping({start, limit}) != nullptr) return;
+    if (end_ - start <= length || blocks.region_in({start, limit}) != nullptr) return;
     for (uint64_t at = start + length; at < end_ && count_ < kMostLegs; at += length)
       if (uint64_t chunk = guess_chunk(at, limit, top)) add_leg({limit, top, chunk});
   }
@@ -148,7 +148,7 @@ class RunClaim {
     Span span{(walk.chunk + kHeader) & ~(kSpan - 1), 0, 0};
     do {
       walk.step([&](uint64_t user, bool in_use) {
-        uint64_t bit = 1ull << bit_of<Coarse>(user);
+        uint64_t bit = 1ull << bit_of(user);
         span.starts |= in_use ? bit : 0;
         span.boundaries |= in_use ? 0 : bit;
       });
@@ -178,8 +178,8 @@ inline Run claim_run(uint64_t start, uint64_t limit, uint64_t top, Region region
   if (!run.valid) return run;
   if (region.end < run.end) region.end = run.end;
   found.blocks.add_boundary(align_up(region.end, kGranule));
-  run.valid = found.blocks.regions.overlapping({region.start, region.end}) == nullptr &&
-              found.blocks.regions.add(region);
+  run.valid = found.blocks.region_in({region.start, region.end}) == nullptr &&
+              found.blocks.add_region(region);
   return run;
 }
 

@@ -153,10 +153,11 @@ class Fastbins {
 
   // Guesses a chunk that a link near the start of `range` leads to.
   void guess_part(BlockMap& blocks, Range range, Links links) {
+    const Cluster* cluster = blocks.cluster_of(range.start);
     uint64_t last = range.end - range.start < kLookWithin ? range.end : range.start + kLookWithin;
     uint64_t user = range.start;
     for (unsigned i = 0; i < kLooks; ++i, user += kGranule) {
-      user = blocks.next_edge(user, last);
+      user = cluster->next_edge(user, last);
       if (user == 0) return;
       if (!blocks.is_live(user)) continue;
       Fastbin part{user - kHeader, chunk_size(user - kHeader), links};

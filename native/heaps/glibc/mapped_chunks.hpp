@@ -82,7 +82,7 @@ class MappedChunks {
   // So if there are just as many too many as lie apart from everything, those are no blocks.
   void drop_surplus(uint64_t expected) {
     if (count <= expected) return;
-    blocks_.regions.sort();
+    blocks_.sort_regions();
     uint64_t apart = 0;
     Range run{0, 0};
     for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += lies_apart(i, run);
@@ -131,7 +131,7 @@ class MappedChunks {
         // Looking for an owner costs a search; at other pages the headers have said no already.
         uint64_t next = found || page == m.start ? owned_until(base) : 0;
         // What reaches into another region is no block.
-        if (found && next == 0 && blocks_.regions.overlapping({base, chunk.end}) == nullptr) {
+        if (found && next == 0 && blocks_.region_in({base, chunk.end}) == nullptr) {
           claim(base, chunk);
           next = chunk.end;
         }
@@ -142,7 +142,7 @@ class MappedChunks {
 
   // The end of what `page` belongs to already; 0 if it is free.
   uint64_t owned_until(uint64_t page) const {
-    if (const Region* owner = blocks_.regions.overlapping({page, page + 1}))
+    if (const Region* owner = blocks_.region_in({page, page + 1}))
       return align_up(owner->end, kPage);
     std::size_t low = 0, high = stacks_.size();
     while (low < high) {
@@ -179,7 +179,7 @@ class MappedChunks {
     blocks_.add_live(chunk.user);
     blocks_.add_boundary(chunk.end);
     totals_.add(chunk.end - chunk.tail - chunk.user);
-    full_ = !blocks_.regions.add({base, chunk.end, wire::kMapped, 0, chunk.tail, 0});
+    full_ = !blocks_.add_region({base, chunk.end, wire::kMapped, 0, chunk.tail, 0});
     ++count;
   }
 

@@ -23,7 +23,6 @@ namespace reachscan::heaps::glibc {
 
 class Walker {
  public:
-  static constexpr GrainSize kGrain = GrainSize::kCoarse;
   // A free chunk's neighbours in its list, and in the list of sizes (fd, bk, fd_nextsize and
   // bk_nextsize).
   static constexpr uint64_t kLinkBytes = 32;

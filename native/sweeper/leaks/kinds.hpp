@@ -80,8 +80,7 @@ class KindTable {
   Key key_of(uint64_t block) {
     Key key{};
     key.size = blocks_.end_of(block) - block;
-    if (region_ == nullptr || !region_->contains_start(block))
-      region_ = blocks_.regions.around(block);
+    if (region_ == nullptr || !region_->contains_start(block)) region_ = blocks_.region_of(block);
     key.arena = region_ != nullptr ? region_->arena : 0;
     key.shape = shape_of(space_, blocks_, block, key.size, 0);
     for (unsigned i = 0; i < kKeyWords && 8 * (i + 1) <= key.size; ++i)

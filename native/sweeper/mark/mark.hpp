@@ -54,7 +54,7 @@ class Marker {
   static constexpr uint64_t kLargeBlock = 1 << 20;  // its parts may be scanned by several
   static constexpr uint64_t kReport = 64 << 20;     // bytes between two reports of progress
   static constexpr unsigned kBatch = 48;
-  static constexpr unsigned kMostInSpan = heaps::kSpan / heaps::Fine::kLeastBlock;
+  static constexpr unsigned kMostInSpan = heaps::kSpan / (2 * heaps::kGranule);
   static constexpr uint64_t kBucketsAtOnce = 64;  // that are given away
 
   struct Candidate {
@@ -129,7 +129,7 @@ class Marker {
       found_.drop(1);
       const heaps::Cluster* cluster = near_.of(value);
       if (cluster == nullptr) continue;
-      blocks_.fetch_edges(*cluster, value);
+      heaps::fetch(cluster->pair(value));
       heaps::fetch(value);
       candidates_[candidate_count_++] = {value, cluster};
     }

@@ -71,7 +71,7 @@ class MarkBuckets {
     uint64_t bucket = line_.take();
     const heaps::Cluster& cluster = *near_.of(bucket);
     Box& box = boxes_[cluster.bucket_of(bucket)];
-    blocks_.fetch_bucket(cluster, bucket);
+    fetch_bitmaps(cluster, bucket);
     look_up<kShared>(cluster, box, bucket);
     box.state = kAtRest;
     if (line_.size() != 0) fetch_bucket(line_.next());
@@ -152,8 +152,14 @@ class MarkBuckets {
 
   // What its turn begins with: its bitmaps, and the way to its pages.
   void fetch_bucket(uint64_t bucket) {
-    blocks_.fetch_bucket(*near_.of(bucket), bucket);
+    fetch_bitmaps(*near_.of(bucket), bucket);
     for (uint64_t page = bucket; page < bucket + kBucket; page += heaps::kPage) heaps::fetch(page);
+  }
+
+  static void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t bucket) {
+    for (uint64_t base = bucket; base < bucket + kBucket;
+         base += heaps::kPairsInLine * heaps::kSpan)
+      heaps::fetch(cluster.pair(base));
   }
 
   // Empties a full box. What was in it is looked up when the bitmaps have had time to arrive.
@@ -165,7 +171,7 @@ class MarkBuckets {
     full.bucket = bucket;
     full.box = box;
     box.count = 0;
-    blocks_.fetch_bucket(cluster, bucket);
+    fetch_bitmaps(cluster, bucket);
   }
 
   template <bool kShared>

@@ -194,7 +194,7 @@ inline void send_sighting(const BlockMap& blocks, const SecondLook& second, Kind
 // Tells what is at the address that was asked about. All that is reachable is marked.
 inline void send_block(const BlockMap& blocks, uint64_t asked, bool reached) {
   uint64_t start = blocks.block_of(asked);
-  const heaps::Region* region = blocks.regions.around(asked);
+  const heaps::Region* region = blocks.region_of(asked);
   uint32_t state = region == nullptr ? wire::kNoHeap
                    : start == 0      ? wire::kNotLive
                    : reached         ? wire::kReachable

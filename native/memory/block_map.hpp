@@ -16,21 +16,9 @@
 
 #include "memory/cluster.hpp"
 #include "memory/leftover.hpp"
+#include "memory/regions.hpp"
 
 namespace reachscan::heaps {
-
-// Memory under an allocator's control. No part of it is a root; its blocks are reached or not.
-struct Region {
-  uint64_t start;
-  uint64_t end;
-  uint32_t kind;   // wire::RegionKind
-  uint32_t arena;  // ordinal, 0 = main
-  uint32_t tail;   // bytes before a block's end mark that are not the block's
-  uint32_t reserved;
-
-  // Two regions may share the span of one pair of words; each answers for its own blocks.
-  bool contains_start(uint64_t address) const { return address - start < end - start; }
-};
 
 // What BlockMap::hulls() gives.
 struct Hulls {
@@ -40,7 +28,7 @@ struct Hulls {
 
 class BlockMap {
  public:
-  BlockMap(const Space& space, MapMemory map) : regions(map, kMaxRegions) {
+  BlockMap(const Space& space, MapMemory map) : regions(map) {
     for (const abi::Mapping& m : space)
       if (Space::is_anonymous(m)) extend(m.start, m.end);
     for (std::size_t i = 0; i < cluster_count_; ++i) {
@@ -264,60 +252,16 @@ class BlockMap {
       inhabited_buckets_ += cluster_of(region.start)->note_region(region.start, region.end);
   }
 
-  void sort_regions() { sort(regions, starts_before); }
+  void sort_regions() { regions.sort(); }
+  bool add_region(const Region& region) { return regions.add(region); }
+  const Region* region_in(Range range) const { return regions.in(range); }
+  const Region* region_of(uint64_t address) const { return regions.around(address); }
 
-  // Claims memory that overlaps no other region. False if there is no room.
-  bool add_region(const Region& region) {
-    if (!regions.push(region)) return false;
-    // The list consists of sorted pieces: one for each bit of its length, the largest first.
-    std::size_t piece = regions.size() & (~regions.size() + 1);
-    sort(regions.end() - piece, piece, starts_before);
-    return true;
-  }
-
-  // A region that overlaps `range`, null if there is none. At any time: heaps can have many
-  // regions, and each must be held against all others.
-  const Region* region_in(Range range) const {
-    const Region* piece = regions.begin();
-    for (std::size_t left = regions.size(); left > 0;) {
-      std::size_t length = std::size_t{1} << (63 - __builtin_clzll(left));
-      const Region* next = first_ending_behind(range.start, piece, length);
-      if (next != piece + length && next->start < range.end) return next;
-      piece += length;
-      left -= length;
-    }
-    return nullptr;
-  }
-
-  // The region around `address`, null if there is none. After finish().
-  const Region* region_of(uint64_t address) const {
-    const Region* region = first_ending_behind(address, regions.begin(), regions.size());
-    return region != regions.end() && region->contains_start(address) ? region : nullptr;
-  }
-
-  List<Region> regions;
+  Regions regions;
 
  private:
   static constexpr uint64_t kGap = 1ull << 38;
   static constexpr std::size_t kMaxClusters = 8;
-  static constexpr std::size_t kMaxRegions = 1 << 20;
-
-  static bool starts_before(const Region& a, const Region& b) { return a.start < b.start; }
-
-  // Of sorted regions.
-  static const Region* first_ending_behind(uint64_t address, const Region* regions,
-                                           std::size_t count) {
-    std::size_t low = 0, high = count;
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (regions[middle].end <= address) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return regions + low;
-  }
 
   Range hull_of(std::size_t first, std::size_t end) const {
     const Cluster& last = clusters_[end - 1];
@@ -404,20 +348,7 @@ class BlockMap {
   // Blocks of the common kind end 8 bytes before the next one's user address, since its size word
   // lies between. Those that were mapped by themselves end with their last page.
   uint64_t tail_before(uint64_t edge) const {
-    return edge % kPage != 0 ? 8 : tail_before_page(edge);
-  }
-
-  uint64_t tail_before_page(uint64_t edge) const {
-    std::size_t low = 0, high = regions.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (regions[middle].end < edge) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low < regions.size() && regions[low].end == edge ? regions[low].tail : 8;
+    return edge % kPage != 0 ? 8 : regions.tail_at(edge, 8);
   }
 
   template <typename Visit, typename Select>

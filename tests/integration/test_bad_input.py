@@ -294,8 +294,10 @@ def test_foreign_files(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "newer.rsc").write_bytes(newer)
     assert_refused(run_cli(["report", tmp_path / "newer.rsc"]), "version")
     assert_refused(run_cli(["report", sys.executable]))
-    assert_refused(run_cli(["report", tmp_path]))
-    assert_refused(run_cli(["report", tmp_path / "nothing.rsc"]), "nothing.rsc")
+    for path, why in ((tmp_path, "is a directory"), (tmp_path / "nothing.rsc", "does not exist")):
+        done = run_cli(["report", path])
+        assert done.status == USAGE
+        assert f"{str(path)!r} {why}" in done.talk
 
 
 def test_helper_missing(victim: StartVictim, truth: Path, tmp_path: Path) -> None:

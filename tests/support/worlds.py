@@ -78,7 +78,7 @@ def must_work(command: Sequence[str], what: str) -> None:
 CLI_AS_USER = """
 import encodings.unicode_escape, encodings.utf_8_sig, importlib, os, pkgutil, sys
 import reachscan
-from reachscan.cli import main
+from reachscan.cli.main import main
 for module in pkgutil.walk_packages(reachscan.__path__, "reachscan."):
     # One of two libraries is there, depending on the version of Python; that file needs the other.
     if not module.name.endswith(("__main__", "itanium")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from scans import HELPER
 from victims import REPOSITORY
 
 NATIVE = REPOSITORY / "native"
+BUILT = REPOSITORY / "build" / "native"
+"""Where `make build` lets "arch" mean the folder of this processor."""
 FLAGS = (
     "-std=c++20", "-O2", "-ffreestanding", "-fno-exceptions", "-fno-rtti", "-fPIE",
     "-fvisibility=hidden", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
@@ -45,11 +48,12 @@ def _address(table: SymbolTableSection, name: str) -> int:
 
 def _blob(folder: Path, misdeed: str) -> bytes:
     source = REPOSITORY / "fixtures" / "hostile_sweeper.cpp"
-    entry = NATIVE / "sweeper" / "entry.S"
+    entry = NATIVE / "arch" / platform.machine() / "blob_entry.S"
     for name, path in (("sweeper.o", source), ("entry.o", entry)):
-        command = ["g++", *FLAGS, f"-I{NATIVE}", f"-DMISDEED={misdeed}", "-c", str(path)]
+        folders = [f"-I{NATIVE}", f"-I{BUILT / 'include'}"]
+        command = ["g++", *FLAGS, *folders, f"-DMISDEED={misdeed}", "-c", str(path)]
         _run(folder, *command, "-o", name)
-    script = ["-T", str(NATIVE / "sweeper" / "blob.lds")]
+    script = ["-T", str(NATIVE / "sweeper" / "blob" / "blob.lds")]
     _run(folder, "ld", "-pie", "--no-dynamic-linker", "-z", "noexecstack", "--build-id=none",
          *script, "-o", "sweeper.elf", "sweeper.o", "entry.o")  # fmt: skip
     _run(folder, "objcopy", "-O", "binary", "-j", ".blob", "sweeper.elf", "sweeper.bin")

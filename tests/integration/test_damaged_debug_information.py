@@ -14,7 +14,7 @@ from conftest import StartVictim
 from scans import run_cli
 from victims import CXX_FLAGS, PROGRAMS
 
-ROUNDS = int(os.environ.get("REACHSCAN_DAMAGE_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("REACHSCAN_DAMAGE_ROUNDS", "1"))
 PARTS = (
     ".debug_info",
     ".debug_abbrev",

@@ -26,7 +26,7 @@ from programs import Process, program
 from scans import FAILED, PATIENCE, list_heap, run_cli, scan
 from victims import PTRACE_DETACH, REPOSITORY, build, need, thread_states, wait_until
 
-STARTS = int(os.environ.get("REACHSCAN_STARTS", "3"))
+STARTS = int(os.environ.get("REACHSCAN_STARTS", "2"))
 PTRACE_TRACEME = 0
 LOADING = "the program is still loading its libraries"
 WAIT = "class Wait { public static void main(String[] a) throws Exception { System.in.read(); } }"

@@ -94,7 +94,7 @@ class LiveScan {
         Step::kDrain, options_.method == "live" ? Code::kHeapInMotion : Code::kAllocatorBusy,
         "the heap of process " + std::to_string(options_.pid) +
             " changes too fast to be read while it runs: in " + std::to_string(attempts_) +
-            " readings it was not consistent, in the last " + "one because " + last_trouble_,
+            " readings it was not consistent, in the last one because " + last_trouble_,
         EBUSY, options_.pid);
   }
 

@@ -3,17 +3,12 @@
 #pragma once
 
 #include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 
 namespace reachscan::sweeper {
 
 using heaps::BlockMap;
-
-constexpr uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;  // spreads neighbours
-
-constexpr uint64_t mixed(uint64_t into, uint64_t part) {
-  return (into ^ into >> 29 ^ part) * kGolden;
-}
 
 class KindCounts {
  public:

@@ -7,6 +7,7 @@
 #include "sweeper/leaks/shapes.hpp"
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/mark/hash.hpp"
 
 namespace reachscan::sweeper {
 
@@ -66,8 +67,8 @@ class KindTable {
     }
     uint64_t hash() const {
       uint64_t value = size ^ uint64_t { arena } << 40 ^ uint64_t { shape } << 56;
-      for (uint64_t part : words) value = (value ^ value >> 29 ^ part) * 0x9e3779b97f4a7c15ull;
-      return value * 0x9e3779b97f4a7c15ull >> (64 - kSlotBits);
+      for (uint64_t part : words) value = mixed(value, part);
+      return value * kGolden >> (64 - kSlotBits);
     }
   };
   struct Kind {

@@ -3,7 +3,7 @@
 // have the same tag in their low bits.
 #pragma once
 
-#include "sweeper/leaks/disguise.hpp"
+#include "sweeper/leaks/hull_test.hpp"
 
 namespace reachscan::sweeper {
 
@@ -22,50 +22,39 @@ void each_half(uint64_t at, Visit visit) {
 class NarrowFilter {
  public:
   explicit NarrowFilter(const heaps::Hulls& hulls)
-      : band_(short_part(hulls)), wide_(control()->wide_words != 0) {}
+      : hull_({short_part(hulls), short_part(hulls)}) {}
 
   // Whether no address is so short.
-  bool is_empty() const { return band_.length == 0; }
+  bool is_empty() const { return hull_.low().start == hull_.low().end; }
 
   bool passes_at(uint64_t address) const {
     bool passes = false;
-    each_half(address, [&](uint64_t, uint64_t half) { passes |= band_.contains(half); });
+    each_half(address, [&](uint64_t, uint64_t half) { passes |= hull_.contains(half); });
     return passes;
   }
 
   // Bit i: a half of the word i of so many lines, eight at most, is in the range.
-  uint64_t passing(uint64_t at, unsigned lines) const {
-    if (wide_) return passing_lanes(at, lines);
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{passes_at(at + 8 * i)} << i;
-    return bits;
+  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
+
+  // The same for the four words from `address` on.
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    const arch::Lanes value = arch::load_lanes(address), upper = value >> kNarrowBits;
+    const arch::Lanes lower = value & arch::all_lanes((1ull << kNarrowBits) - 1);
+    return arch::bits_of((upper != arch::all_lanes(0)) &
+                         (hull_.contain<kTwo>(lower) | hull_.contain<kTwo>(upper)));
   }
 
  private:
-  static Band short_part(const heaps::Hulls& hulls) {
+  static heaps::Range short_part(const heaps::Hulls& hulls) {
     constexpr uint64_t kEnd = 1ull << kNarrowBits;
     uint64_t start = hulls.low.start;
     uint64_t end = hulls.high.start < kEnd ? hulls.high.end : hulls.low.end;
     if (end > kEnd) end = kEnd;
-    return {start, start < end ? end - start : 0};
+    return {start, start < end ? end : start};
   }
 
-  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint64_t passing_lanes(uint64_t at, unsigned lines) const {
-    const Band band = band_;
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < 2 * lines; ++i) {
-      const arch::Lanes value = arch::load_lanes(at + 32 * i);
-      const arch::Lanes upper = value >> kNarrowBits;
-      const arch::Lanes lower = value & arch::all_lanes((1ull << kNarrowBits) - 1);
-      const arch::Masks fine =
-          (upper != arch::all_lanes(0)) & (band.contain(lower) | band.contain(upper));
-      bits |= uint64_t{arch::bits_of(fine)} << 4 * i;
-    }
-    return bits;
-  }
-
-  Band band_;
-  bool wide_;
+  HullTest hull_;
 };
 
 // A number of 32 bits is an address by chance more often than one of 64. Where such numbers are

@@ -9,6 +9,7 @@
 
 #include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 
 namespace reachscan::sweeper {
@@ -190,7 +191,6 @@ class RelativeFields {
   }
 
  private:
-  static constexpr uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;  // spreads neighbours
   static constexpr unsigned kRowBits = 16;
   static constexpr unsigned kMostProbes = 32;
   static constexpr uint32_t kMany = 8;

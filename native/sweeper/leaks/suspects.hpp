@@ -4,6 +4,7 @@
 // in the next look.
 #pragma once
 
+#include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/mark.hpp"
 
 namespace reachscan::sweeper {
@@ -15,7 +16,7 @@ inline uint64_t digest_of(const heaps::Space& space, uint64_t start, uint64_t si
   for (uint64_t at = space.skip_absent(start); at + 8 <= end; at += 8) {
     if (at % heaps::kPage == 0) at = space.skip_absent(at);
     if (at + 8 > end) break;
-    digest = (digest ^ heaps::word(at)) * 0x9e3779b97f4a7c15ull;
+    digest = (digest ^ heaps::word(at)) * kGolden;
     digest ^= digest >> 32;
   }
   return digest;

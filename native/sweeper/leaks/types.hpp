@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
+#include "sweeper/mark/hash.hpp"
 
 namespace reachscan::sweeper {
 
@@ -22,7 +23,7 @@ class TypeNames {
   // Notes the first word of a leaked block; most are no vtable.
   void note(uint64_t value) {
     if (value % 8 != 0 || value == 0 || count_ > kSlots / 2) return;
-    uint64_t slot = value * 0x9e3779b97f4a7c15ull >> (64 - kSlotBits);
+    uint64_t slot = value * kGolden >> (64 - kSlotBits);
     for (; seen_[slot] != 0; slot = (slot + 1) % kSlots)
       if (seen_[slot] == value) return;
     if (!in_constant_data(space_, value)) return;

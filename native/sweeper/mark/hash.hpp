@@ -1,0 +1,15 @@
+// Hashing by multiplication: the upper bits of a product with this constant are spread best.
+#pragma once
+
+#include "memory/space.hpp"
+
+namespace reachscan::sweeper {
+
+constexpr heaps::uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;  // 2^64 by the golden ratio
+
+// Takes one more part into a hash.
+constexpr heaps::uint64_t mixed(heaps::uint64_t into, heaps::uint64_t part) {
+  return (into ^ into >> 29 ^ part) * kGolden;
+}
+
+}  // namespace reachscan::sweeper

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,21 @@ if TYPE_CHECKING:
     from reachscan.grouping.groups import Folding, Group
     from reachscan.naming.private_memory import PrivateMemory
     from reachscan.recording import model
+
+
+class LeakedBlock(NamedTuple):
+    """One block; `size` in usable bytes, `reason` as in `Leaks`, `group` an index."""
+
+    address: int
+    size: int
+    is_direct: bool
+    reason: int
+    group: int
+
+    @property
+    def kind(self) -> str:
+        """What reports call it."""
+        return "direct" if self.is_direct else "indirect"
 
 
 class ScanResult(NamedTuple):
@@ -85,6 +100,15 @@ class ScanResult(NamedTuple):
         leaks = self.recording.leaks
         sizes = leaks.size[leaks.reason != model.DEFINITE]
         return len(sizes), int(sizes.sum())
+
+    def blocks(self) -> Iterator[LeakedBlock]:
+        """Yield every leaked block, in the order of the stream."""
+        from reachscan.recording import model
+
+        leaks = self.recording.leaks
+        direct = leaks.parent == model.DIRECT
+        columns = (leaks.address, leaks.size, direct, leaks.reason, self.folding.group_of_leak)
+        yield from map(LeakedBlock._make, zip(*(c.tolist() for c in columns), strict=True))
 
     def groups(self, limit: int, rows: int = 20) -> list[Group]:
         """Return the largest groups, largest first.

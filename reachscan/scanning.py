@@ -163,6 +163,8 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
             large = large or wire.parse(frame).allocations > LARGE
         elif large and frame.type == wire.PROGRESS and wire.parse(frame).phase == wire.COLLECT:
             from reachscan import analyse  # noqa: F401
+            from reachscan.naming import symbols  # noqa: F401
+            from reachscan.recording import columns  # noqa: F401
 
 
 def _repeat(pid: int, options: ScanOptions, on_progress: Progressed | None) -> Confirmer:
@@ -224,8 +226,8 @@ def _with_memory(result: ScanResult) -> ScanResult:
     from reachscan.naming import private_memory
 
     recording = result.recording
-    memory = private_memory.private_memory(recording)
-    if memory is None or not result.is_about_leaks:
+    memory = private_memory.private_memory(recording) if result.is_about_leaks else None
+    if memory is None:
         return result
     said = [warning.code for warning in recording.warnings]
     if memory.hides_heaps and private_memory.WARNING not in said:

@@ -211,10 +211,7 @@ def _reference(answer: Answer, reference: model.Reference) -> dict[str, Any]:
 
 def _logfmt(answer: Answer) -> Iterator[str]:
     recording, block = answer.recording, answer.block
-    who: dict[str, leaks_logfmt.Value] = {
-        "pid": recording.target.pid,
-        "name": recording.target.name,
-    }
+    who = leaks_logfmt.who(recording.target)
     yield leaks_logfmt.line(
         event="block",
         **who,

@@ -97,21 +97,14 @@ def _group(group: Group, arenas: list[Arena], contents: int) -> dict[str, Any]:
         "candidates": list(group.candidates),
         "key": group.key,
         "arenas": [arena._asdict() for arena in arenas],
-        "example": {
-            "address": f"{group.example.address:#x}",
-            "size": group.example.size,
-            "contents": group.example.contents[:contents].hex(),
-        },
+        "example": leaks_json.example(group.example, contents),
         "sizes": [row._asdict() for row in group.sizes],
     }
 
 
 def _logfmt(result: ScanResult, rows: Rows, selection: Selection) -> Iterator[str]:
     recording, totals = result.recording, result.recording.totals
-    who: dict[str, leaks_logfmt.Value] = {
-        "pid": recording.target.pid,
-        "name": recording.target.name,
-    }
+    who = leaks_logfmt.who(recording.target)
     yield leaks_logfmt.line(
         event="heap",
         **who,

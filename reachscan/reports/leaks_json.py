@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reachscan.grouping import histograms
-from reachscan.grouping.groups import Branch, Group
+from reachscan.grouping.groups import Branch, Example, Group
 from reachscan.history.review import by_rule
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
 from reachscan.naming.private_memory import PrivateMemory
@@ -218,13 +218,18 @@ def _group(group: Group, contents: int) -> dict[str, Any]:
         "confidence": confidence.confidence(group.reason),
         "reason": confidence.NAMES.get(group.reason),
         "stack": None,
-        "example": {
-            "address": f"{group.example.address:#x}",
-            "size": group.example.size,
-            "contents": group.example.contents[:contents].hex(),
-        },
+        "example": example(group.example, contents),
         "sizes": [row._asdict() for row in group.sizes],
         "tree": [_branch(branch) for branch in group.tree],
+    }
+
+
+def example(example: Example, contents: int) -> dict[str, Any]:
+    """Return the block that stands for a group, with so many of its first bytes."""
+    return {
+        "address": f"{example.address:#x}",
+        "size": example.size,
+        "contents": example.contents[:contents].hex(),
     }
 
 
@@ -233,18 +238,8 @@ def _branch(branch: Branch) -> dict[str, Any]:
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:
-    leaks = result.recording.leaks
-    rows = zip(
-        leaks.address.tolist(),
-        leaks.size.tolist(),
-        leaks.parent.tolist(),
-        leaks.reason.tolist(),
-        result.folding.group_of_leak.tolist(),
-        strict=True,
-    )
-    for address, size, parent, reason, group in rows:
-        kind = "direct" if parent == model.DIRECT else "indirect"
+    for block in result.blocks():
         yield (
-            f'{{"address": "{address:#x}", "size": {size}, "kind": "{kind}", '
-            f'"confidence": "{confidence.confidence(reason)}", "group": {group}}}'
+            f'{{"address": "{block.address:#x}", "size": {block.size}, "kind": "{block.kind}", '
+            f'"confidence": "{confidence.confidence(block.reason)}", "group": {block.group}}}'
         )

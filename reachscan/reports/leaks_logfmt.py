@@ -42,6 +42,11 @@ def line(**fields: Value) -> str:
     return " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value is not None)
 
 
+def who(target: model.Target) -> dict[str, Value]:
+    """Return the fields that tell which process a line is about."""
+    return {"pid": target.pid, "name": target.name}
+
+
 def _text(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -93,8 +98,7 @@ def _summary(result: ScanResult, shown: int) -> str:
 def _group(target: model.Target, group: Group, contents: int) -> str:
     return line(
         event="leak",
-        pid=target.pid,
-        name=target.name,
+        **who(target),
         allocations=group.allocations,
         bytes=group.bytes,
         indirect_allocations=group.indirect_allocations,
@@ -128,8 +132,7 @@ def _branches(branches: Sequence[Branch]) -> Iterator[str]:
 def _rule(target: model.Target, rule: Rule, groups: int, tally: Tally) -> str:
     return line(
         event="suppressed",
-        pid=target.pid,
-        name=target.name,
+        **who(target),
         allocations=tally.allocations,
         bytes=tally.bytes,
         groups=groups,
@@ -140,18 +143,10 @@ def _rule(target: model.Target, rule: Rule, groups: int, tally: Tally) -> str:
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:
-    leaks, pid = result.recording.leaks, result.recording.target.pid
-    rows = zip(
-        leaks.address.tolist(),
-        leaks.size.tolist(),
-        leaks.parent.tolist(),
-        leaks.reason.tolist(),
-        result.folding.group_of_leak.tolist(),
-        strict=True,
-    )
-    for address, size, parent, reason, group in rows:
-        kind = "direct" if parent == model.DIRECT else "indirect"
+    pid = result.recording.target.pid
+    for block in result.blocks():
         yield (
-            f"event=block pid={pid} address={address:#x} size={size} kind={kind} "
-            f"confidence={confidence.confidence(reason)} group={group}"
+            f"event=block pid={pid} address={block.address:#x} size={block.size} "
+            f"kind={block.kind} confidence={confidence.confidence(block.reason)} "
+            f"group={block.group}"
         )

@@ -222,17 +222,10 @@ def _set_aside(result: ScanResult, style: Style) -> Iterator[str]:
 
 
 def _blocks(result: ScanResult) -> Iterator[str]:
-    leaks, group_of_leak = result.recording.leaks, result.folding.group_of_leak
     yield "every leaked block:"
-    columns = zip(
-        leaks.address.tolist(),
-        leaks.size.tolist(),
-        leaks.parent.tolist(),
-        leaks.reason.tolist(),
-        group_of_leak.tolist(),
-        strict=True,
-    )
-    for address, block_size, parent, reason, group in columns:
-        kind = "direct" if parent == model.DIRECT else "indirect"
-        sure = confidence.confidence(reason)
-        yield f"  {address:#018x}  {block_size:>10}  {kind:<8}  {sure:<8}  kind {group + 1}"
+    for block in result.blocks():
+        sure = confidence.confidence(block.reason)
+        yield (
+            f"  {block.address:#018x}  {block.size:>10}  {block.kind:<8}  {sure:<8}  "
+            f"kind {block.group + 1}"
+        )

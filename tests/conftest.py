@@ -15,6 +15,8 @@ import victims
 from scans import HELPER
 from victims import Victim
 
+pytest_plugins = ("command_lines", "sleepers")
+
 # How fast this machine is today is no property of the code.
 hypothesis.settings.register_profile("reachscan", deadline=None)
 hypothesis.settings.load_profile("reachscan")

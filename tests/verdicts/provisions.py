@@ -20,7 +20,7 @@ ALLOWED = "REACHSCAN_INSTALL"
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/games"
 _APT_GET = ("apt-get", "install", "-qy", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300")
 _COMPLETE = ("installed", "triggers-awaited", "triggers-pending")
-VENVS = Path(__file__).resolve().parent.parent / "build" / "venvs"
+VENVS = Path(__file__).resolve().parents[2] / "build" / "venvs"
 
 
 def provide(program: str, package: str) -> str | None:

@@ -52,7 +52,7 @@ def into_full_pipe(package: str, *command: str) -> Scene:
     return lambda stage: full_pipe(package, [word.replace("{here}", HERE) for word in command])
 
 
-HERE = str(Path(__file__).resolve().parent.parent)
+HERE = str(Path(__file__).resolve().parents[2])
 TOOLS: dict[str, Scene] = {
     "jq": Fed(
         "jq",

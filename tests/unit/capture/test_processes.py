@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,6 @@ from victims import build, running
 
 from reachscan import errors
 from reachscan.capture import processes
-
-
-@pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    program = tmp_path / f"nap{os.getpid()}"
-    shutil.copy("/bin/sleep", program)
-    with subprocess.Popen([program, "1000"]) as process:
-        yield process
-        process.kill()
 
 
 def test_numbers_are_ids() -> None:

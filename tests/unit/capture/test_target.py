@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +13,6 @@ from victims import build, running
 from reachscan import errors
 from reachscan.capture import target
 from reachscan.capture.target import Access
-
-
-@pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    program = tmp_path / f"nap{os.getpid()}"
-    shutil.copy("/bin/sleep", program)
-    with subprocess.Popen([program, "1000"]) as process:
-        yield process
-        process.kill()
 
 
 @pytest.mark.parametrize("pid", [0, 2**22 + 1, 2**31, 10**30])

@@ -1,0 +1,123 @@
+"""Reports on saved scans: their exit statuses, and files that are whole or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import streams
+from command_lines import LEAKY, Runner, assert_refused
+from streams import CODE, Leak, Stream
+
+
+def test_report_of_leaks(run: Runner, saved: Path) -> None:
+    done = run("report", saved)
+    assert done.status == 1
+    assert "2 leaked blocks" in done.out
+    assert done.talk == ""
+
+
+def test_report_without_leaks(run: Runner, saved: Path) -> None:
+    saved.write_bytes(Stream().encoded())
+    assert run("report", saved).status == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "empty"),
+        (b"\x7fELF" + bytes(100), "not a reachscan stream"),
+        (LEAKY.encoded()[:-1], "cut off"),
+        (streams.failure("layout-unknown", "the heap is odd"), "the heap is odd"),
+    ],
+    ids=["empty", "foreign", "truncated", "failure"],
+)
+def test_bad_files(run: Runner, saved: Path, content: bytes, says: str) -> None:
+    saved.write_bytes(content)
+    assert_refused(run("report", saved), says)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write into every directory")
+def test_a_directory_that_takes_no_file(run: Runner, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(0o500)
+    done = run("report", saved, "-o", tmp_path / "closed" / "report")
+    assert done.status == 2 and "no file can be made" in done.talk
+
+
+def test_a_dash_is_stdout(run: Runner, saved: Path, tmp_path: Path) -> None:
+    assert json.loads(run("report", saved, "--json", "-o", "-").out)["leaks"]["allocations"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["saved.rsc"]
+
+
+def test_report_to_a_file(run: Runner, saved: Path, tmp_path: Path) -> None:
+    done = run("report", saved, "--json", "-o", tmp_path / "out.json")
+    assert (done.status, done.out, done.talk) == (1, "", "")
+    assert json.loads((tmp_path / "out.json").read_text())["leaks"]["allocations"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "saved.rsc"]
+
+
+def test_report_to_a_full_disk(run: Runner, saved: Path) -> None:
+    assert_refused(run("report", saved, "-o", "/dev/full"), "/dev/full", "No space left")
+
+
+def test_all_lifts_the_limit(run: Runner, saved: Path) -> None:
+    saved.write_bytes(Stream(leaks=[Leak(8 * n) for n in range(30)]).encoded())
+    assert len(json.loads(run("report", saved, "--json").out)["groups"]) == 20
+    assert len(json.loads(run("report", saved, "--json", "--all").out)["groups"]) == 30
+    assert len(json.loads(run("report", saved, "--json", "--all", "--limit", 3).out)["groups"]) == 3
+
+
+def test_diff_tells_by_its_status_whether_anything_grew(
+    run: Runner, saved: Path, tmp_path: Path
+) -> None:
+    less, report = tmp_path / "less.rsc", tmp_path / "less.json"
+    less.write_bytes(Stream(leaks=[Leak(24, [CODE + 8])]).encoded())
+    run("report", less, "--json", "-o", report)
+    assert run("diff", saved, saved).status == 0
+    assert run("diff", saved, less).status == 0
+    for old in (less, report):
+        done = run("diff", old, saved)
+        assert (done.status, done.talk) == (1, "")
+        assert "+100 B" in done.out and "grown" in done.out
+    assert json.loads(run("diff", less, saved, "--json").out)["by"]["bytes"] == 100
+    assert "event=change" in run("diff", less, saved, "--format", "logfmt").out
+
+
+def test_only_what_counts_makes_the_status_1(run: Runner, saved: Path, tmp_path: Path) -> None:
+    file = tmp_path / "known.supp"
+    file.write_text("module: libexample*  # it is known\n")
+    done = run("report", saved, "--suppressions", file)
+    assert (done.status, done.talk) == (0, "")
+    assert "2 suppressed" in done.out and "it is known" in " ".join(done.out.split())
+    assert run("report", saved, "--suppressions", file, "--no-default-suppressions").status == 0
+    assert run("report", saved, "--baseline", saved).status == 0
+    less = tmp_path / "less.rsc"
+    less.write_bytes(Stream(leaks=[Leak(24, [CODE + 8])]).encoded())
+    assert run("report", saved, "--baseline", less).status == 1
+
+
+def test_what_is_only_possible_makes_the_status_1_if_wanted(run: Runner, tmp_path: Path) -> None:
+    leaks = [Leak(24, [CODE + 8]), Leak(40)]
+    for doubted, status in ((2, 0), (1, 1)):
+        file = tmp_path / "doubted.rsc"
+        file.write_bytes(Stream(leaks=leaks, doubts=[(0, doubted, 2)]).encoded())
+        for judged in ([], ["--no-default-suppressions"]):
+            assert run("report", file, *judged).status == status
+            assert run("report", file, "--strict", *judged).status == 1
+
+
+def test_bad_suppressions_are_bad_usage(run: Runner, target: int, tmp_path: Path) -> None:
+    file = tmp_path / "bad.supp"
+    file.write_text("# fine\nsize: huge\n")
+    assert_refused(run(target, "--suppressions", file), "bad.supp:2", "huge", status=2)
+    assert_refused(run(target, "--baseline", file), "neither a raw scan nor a JSON report")
+
+
+def test_diff_refuses_what_it_cannot_read(run: Runner, saved: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("hello")
+    assert_refused(run("diff", saved, other), "other", "neither", "--json")
+    assert run("diff", saved).status == 2
+    assert run("diff", saved, other, "-o", other).status == 2

@@ -1,0 +1,192 @@
+"""Scans as the command line sees them: one sentence for each way to fail."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import streams
+from command_lines import LEAKY, Install, Runner, assert_refused
+from streams import Stream
+
+from reachscan.capture import helper
+from reachscan.recording import wire
+
+
+def test_a_process_id_alone_means_what_it_does_with_options(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(LEAKY.encoded())
+    alone = run(target)
+    arguments = (tmp_path / "arguments").read_text()
+    assert alone.status == 1
+    spelled_out = run("scan", target)
+    assert (tmp_path / "arguments").read_text() == arguments
+    took = re.compile(r"scanned in \S+ \S+")
+    assert took.sub("", spelled_out.out) == took.sub("", alone.out)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-o", "/no/such/directory/file"),
+        ("--save", "/no/such/directory/file"),
+        ("--baseline", "/no/such/file"),
+        ("--suppressions", "/no/such/file"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_cannot_be_used_is_told_before_the_scan(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    fake_helper(Stream().encoded())
+    began = tmp_path / "arguments"
+    assert run(target).status == 0
+    began.unlink()
+    done = run(target, *words)
+    assert done.status == 2 and words[0] in done.talk and "/no/such" in done.talk
+    assert not began.exists()
+
+
+def test_scan_and_its_options(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(LEAKY.encoded())
+    done = run(target, "--method", "copy", "--threads", 3, "--timeout", 5, "--contents", 100)
+    assert done.status == 1
+    assert "2 leaked blocks" in done.out
+    *asked, wake, _ = (tmp_path / "arguments").read_text().split()
+    assert asked == f"--pid {target} --method copy --contents 100 --threads 3 --timeout 5".split()
+    assert wake == "--wake"
+
+
+def test_options_may_come_first(run: Runner, target: int, fake_helper: Install) -> None:
+    fake_helper(Stream().encoded())
+    done = run("--json", target)
+    assert done.status == 0
+    assert json.loads(done.out)["complete"] is True
+
+
+def test_a_kept_scan_reports_the_same_elsewhere(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(LEAKY.encoded())
+    kept = tmp_path / "kept.rsc"
+    for options in (["--json", "--all"], ["--format", "logfmt"], []):
+        scanned = run(target, "--save", kept, *options)
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert run("report", kept, *options) == scanned
+
+
+def test_a_full_disk_does_not_cost_the_report(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    fake_helper(LEAKY.encoded())
+    done = run(target, "--save", "/dev/full")
+    assert done.status == 3
+    assert "2 leaked blocks" in done.out
+    assert "No space left" in done.talk
+
+
+def test_a_failed_scan_leaves_no_file(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(streams.failure("target-exited", "process 1 exited"), "exit 1")
+    (tmp_path / "to").mkdir()
+    assert_refused(run(target, "--save", tmp_path / "to/kept.rsc"), "process 1 exited")
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("then", "status", "says"),
+    [
+        ("kill -9 $$", 3, "killed by signal 9 (SIGKILL)"),
+        ("kill -11 $$", 70, "killed by signal 11 (SIGSEGV)"),
+        ("echo last words >&2; exit 4", 70, "last words"),
+        ("exit 2", 70, "does not understand"),
+        ("exit 0", 3, "cut off"),
+    ],
+)
+def test_a_helper_that_breaks_off(
+    run: Runner, target: int, fake_helper: Install, then: str, status: int, says: str
+) -> None:
+    fake_helper(LEAKY.encoded()[:200], then)
+    assert_refused(run(target), says, status=status)
+
+
+def test_a_target_that_exits_between_repeated_scans(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    fake_helper(Stream().encoded(), f"kill -9 {target}")
+    done = run(target, "--confirm", 3, "--confirm-every", 3600)
+    assert_refused(done, f"process {target} exited after 1 of 3 scans")
+
+
+def test_repeated_scans_keep_to_the_timeout(run: Runner, target: int, fake_helper: Install) -> None:
+    fake_helper(Stream().encoded())
+    done = run(target, "--confirm", 2, "--confirm-every", 3600, "--timeout", 1)
+    assert_refused(done, "took longer than")
+
+
+def test_repeated_scans_tell_how_often(
+    run: Runner, target: int, fake_helper: Install, tmp_path: Path
+) -> None:
+    fake_helper(Stream().encoded(), f"echo >> {tmp_path}/calls")
+    done = run(target, "--confirm", 3, "--confirm-every", 0)
+    assert done.status == 0
+    assert "lost in each of 3 scans" in done.out
+    assert len((tmp_path / "calls").read_text().splitlines()) == 3
+    assert "--digests" in (tmp_path / "arguments").read_text()
+
+
+def test_no_helper(run: Runner, target: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(helper.OVERRIDE, "/no/such/helper")
+    assert_refused(run(target), "/no/such/helper", "make build")
+
+
+def test_a_stuck_helper_is_stopped(
+    run: Runner, target: int, fake_helper: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "GRACE_SECONDS", 0.0)
+    fake_helper(LEAKY.encoded()[:20], "exec sleep 1000")
+    assert_refused(run(target, "--timeout", "0.05"), "stuck")
+
+
+def test_a_scan_that_takes_too_long(run: Runner, target: int, fake_helper: Install) -> None:
+    fake_helper(LEAKY.encoded())
+    assert_refused(run(target, "--timeout", "0.000001"), "took longer than 1e-06 s", "--timeout")
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_being_interrupted(target: int, tmp_path: Path, fake_helper: Install, name: str) -> None:
+    progress = {"phase": 5, "reserved": 0, "done": 1, "total": 2}
+    (tmp_path / "progress").write_bytes(wire.encode(wire.PROGRESS, progress))
+    fake_helper(
+        wire.hello_bytes(),
+        f"trap '' PIPE; kill -{name} $PPID\n"
+        f"while cat {tmp_path}/progress; do :; done 2>&-\ntouch {tmp_path}/let-go",
+    )
+    # A shell without job control lets what it starts in the background ignore SIGINT.
+    restored = ["env", "--default-signal=INT,TERM"]
+    command = [*restored, sys.executable, "-m", "reachscan", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stdout == ""
+    assert done.stderr.strip() == "reachscan: interrupted: no report"
+    assert (tmp_path / "let-go").exists()
+
+
+def test_a_bug_is_one_line_and_a_traceback_only_with_v(
+    run: Runner, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("reachscan.cli.commands.report.load", broken)
+    assert_refused(run("report", saved), "bug", "ZeroDivisionError: oh", status=70)
+    assert "Traceback" in run("report", saved, "-v").talk

@@ -1,0 +1,137 @@
+"""What words on the command line mean, and that only what they need is loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from command_lines import CALL_MAIN, Install, Runner
+from streams import Stream
+
+from reachscan.cli import commands
+
+
+def test_help_fits_one_screen(run: Runner) -> None:
+    done = run("--help")
+    assert done.status == 0
+    assert len(done.out.splitlines()) <= 30
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert "reachscan report day1.rsc" in done.out
+
+
+HEAVY = {
+    "numpy",
+    "elftools",
+    "demangle",
+    "psutil",
+    "reachscan.grouping.folding",
+    "reachscan.grouping.struct_candidates",
+}
+"""What takes longer to load than a small process takes to be scanned."""
+FOR_OPTIONS = {"click"}
+"""What is not needed where there are no options."""
+
+
+def loaded(*words: object) -> set[str]:
+    """Return the modules that are loaded when a command has done its work."""
+    script = """if True:
+        import sys
+        from reachscan.cli.main import main
+        try:
+            main()
+        finally:
+            print(*sys.modules, file=sys.stderr)
+    """
+    command = [sys.executable, "-c", script, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout
+    return set(done.stderr.split())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert not loaded("--help") & HEAVY
+
+
+def test_a_scan_without_leaks_loads_nothing_heavy(target: int, fake_helper: Install) -> None:
+    fake_helper(Stream().encoded())
+    assert not loaded(target) & (HEAVY | FOR_OPTIONS)
+    assert not loaded("scan", target, "--contents", 0) & HEAVY
+
+
+@pytest.mark.parametrize("name", commands.SUMMARIES)
+def test_every_command_is_there_and_explains_itself(run: Runner, name: str) -> None:
+    done = run(name, "--help")
+    assert done.status == 0
+    assert f"Usage: reachscan {name} " in done.out
+
+
+def test_version(run: Runner) -> None:
+    assert run("--version").out.startswith("reachscan 0.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("1", "--contents", "4097"),
+        ("1", "--contents", "-1"),
+        ("1", "--limit", "-1"),
+        ("1", "--limit", "many"),
+        ("1", "--method", "magic"),
+        ("1", "--threads", "0"),
+        ("1", "--timeout", "0"),
+        ("1", "--confirm", "0"),
+        ("1", "--confirm-every", "-1"),
+        ("1", "--format", "xml"),
+        ("1", "--json", "--format", "text"),
+        ("1", "2"),
+        ("scan",),
+        ("report",),
+        ("1", "-o", "/"),
+        ("1", "-o", "/no/such/directory/file"),
+        ("1", "-o", "/dev/null/file"),
+        ("1", "--save", "/"),
+        ("1", "--save", "/no/such/directory/file"),
+        ("1", "--save", "-"),
+        ("1", "--baseline", "/no/such/file"),
+        ("1", "--baseline", "/"),
+        ("1", "--suppressions", "/no/such/file"),
+        ("1", "--suppressions", "/"),
+        ("heap", "1", "--save", "/no/such/directory/file"),
+        ("explain", "1", "4096", "-o", "/no/such/directory/file"),
+        ("report", "/no/such/file"),
+        ("report", "/"),
+        ("diff", "/no/such/file", "/no/such/file"),
+        ("1", "-o", "/tmp/same", "--save", "/tmp/same"),
+        ("--nonsense",),
+    ],
+    ids=" ".join,
+)
+def test_bad_usage(run: Runner, words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.status == 2
+    assert done.out == ""
+    assert "Error" in done.talk
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("reachscan 4711 --max", "--max-pause"),
+        ("reachscan bash --method li", "live"),
+        ("reachscan heap 4711 --js", "--json"),
+        ("reachscan --js", "--json"),
+        ("reachscan he", "heap"),
+    ],
+)
+def test_shells_can_complete(words: str, expected: str) -> None:
+    variables = {
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+        "_REACHSCAN_COMPLETE": "bash_complete",
+    }
+    command = [sys.executable, "-c", CALL_MAIN]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines() == [f"plain,{expected}"]

@@ -1,3 +1,4 @@
+// Counts the wrapped calls, and dies or hangs before the chosen one.
 #include "helper/fault_injection.hpp"
 
 #include <sys/ptrace.h>

@@ -1,3 +1,4 @@
+// Takes several passes over memory that changes, each of which narrows what may be leaked.
 #include "helper/live.hpp"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// Parses the arguments, and refuses what makes no sense together.
 #include "helper/options.hpp"
 
 #include <getopt.h>

@@ -1,3 +1,4 @@
+// Tries the methods in order, and each one again while what prevents it may pass.
 #include "helper/scan.hpp"
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+// Frames records and writes them whole, whatever the reader of the pipe does.
 #include "helper/stream.hpp"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// Runs each case in a process of its own, ends it after its limit, and counts what failed.
 #include "check.hpp"
 
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// Lays out chunks, arenas, caches and bins as each release of glibc does.
 #include "glibc_image.hpp"
 
 #include "check.hpp"

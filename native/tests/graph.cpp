@@ -1,3 +1,4 @@
+// Builds random graphs of blocks, and searches them in the plainest way.
 #include "graph.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Answers the sweeper's requests with memory and threads of the test.
 #include "hosted.hpp"
 
 #include <sys/mman.h>

@@ -92,17 +92,20 @@ CASE(what_the_allocator_leaves_is_no_distance) {
   CHECK_EQ(visits, 2u);
 }
 
+// Counts values that do not share a bit: first those that lead to blocks, then those that do not.
+void count_values(RelativeFields::Row* row, unsigned hits, unsigned misses) {
+  unsigned done = 0;
+  for (uint64_t value = 8; done < hits + misses; value += 8)
+    if (!row->all.has(value)) row->all.count(value, done++ < hits);
+}
+
 CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
   Host host;
   RelativeFields fields;
   CHECK(fields.empty());
-  // Of values that do not share a bit.
   auto count = [&](sweeper::Field field, unsigned hits, unsigned misses) {
     fields.add(field);
-    RelativeFields::Row* row = fields.find(field);
-    unsigned done = 0;
-    for (uint64_t value = 8; done < hits + misses; value += 8)
-      if (!row->all.has(value)) row->all.count(value, done++ < hits);
+    count_values(fields.find(field), hits, misses);
     return fields.standing(field);
   };
   CHECK(count(1 << 6, 1, 0) == RelativeFields::Standing::kPossible);
@@ -125,10 +128,7 @@ CASE(few_distances_of_each_length_are_many) {
   Host host;
   RelativeFields fields;
   auto count = [&](sweeper::Field field, uint64_t length, unsigned hits, unsigned misses) {
-    RelativeFields::Row* row = fields.find(sweeper::of_length(field, length));
-    unsigned done = 0;
-    for (uint64_t value = 8; done < hits + misses; value += 8)
-      if (!row->all.has(value)) row->all.count(value, done++ < hits);
+    count_values(fields.find(sweeper::of_length(field, length)), hits, misses);
   };
   constexpr sweeper::Field kAll = 1 << 6, kFew = 2 << 6, kSmallNumbers = 3 << 6, kMixed = 4 << 6;
   for (sweeper::Field field : {kAll, kFew, kSmallNumbers}) {

@@ -1,3 +1,4 @@
+// Maps memory at fixed addresses, and describes it as the helper would.
 #include "memory.hpp"
 
 #include <sys/mman.h>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,12 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 40
 PYTHON_SOURCES = sorted(PACKAGE.rglob("*.py"))
 NATIVE_SOURCES = sorted(p for p in NATIVE.rglob("*.[hc]pp") if "tests" not in p.parts)
+ALL_SOURCES = sorted(
+    path
+    for folder in (PACKAGE, NATIVE, ROOT / "tests", ROOT / "benchmarks")
+    for pattern in ("*.py", "*.[hc]pp")
+    for path in folder.rglob(pattern)
+)
 
 # A room may use those that are listed for it, and itself. Modules that stand alone in the package
 # are rooms of one.
@@ -169,6 +176,20 @@ def test_a_command_uses_no_other_command() -> None:
     for name in files.keys() - shared:
         others = {f"reachscan.cli.commands.{other}" for other in files.keys() - shared}
         assert not set(imports(files[name])) & others
+
+
+def opening(path: Path) -> str:
+    """Return what a file begins with: its docstring, or the comment before all code."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return ast.get_docstring(ast.parse(text)) or ""
+    comment = itertools.takewhile(lambda line: line.startswith("//"), text.splitlines())
+    return " ".join(line.removeprefix("//").strip() for line in comment)
+
+
+@pytest.mark.parametrize("path", ALL_SOURCES, ids=shown)
+def test_each_file_opens_with_a_sentence_that_says_what_it_is(path: Path) -> None:
+    assert re.match(r"\S+( \S+){2,}?[.:?]( |$)", opening(path).replace("\n", " "))
 
 
 @pytest.mark.parametrize("path", PYTHON_SOURCES, ids=shown)

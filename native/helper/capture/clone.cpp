@@ -1,3 +1,4 @@
+// Serves a frozen clone: its system calls, its threads, and its end.
 #include "helper/capture/clone.hpp"
 
 #include <sched.h>

@@ -1,3 +1,5 @@
+// Looks for what a clone would kill, damage or hold up: filters, namespaces, limits, quotas, open
+// files.
 #include "helper/capture/clone_preconditions.hpp"
 
 #include <unistd.h>

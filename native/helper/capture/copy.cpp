@@ -1,3 +1,4 @@
+// Reads the target's memory into a file and maps that file into a process of our own.
 #include "helper/capture/copy.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Forks that process, and hands it over stopped, with nothing in it that the kernel writes to.
 #include "helper/capture/copy_host.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Finds such memory by the flags in smaps before, and by the pages of the clone after.
 #include "helper/capture/dontfork_memory.hpp"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// Estimates the pause from page tables and threads, by costs that are tried out on this machine.
 #include "helper/capture/expected_pause.hpp"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// Traces the middleman: its birth, the calls it makes for us, and its death.
 #include "helper/capture/middleman.hpp"
 
 #include <sys/ptrace.h>

@@ -1,3 +1,5 @@
+// Reads what /proc shows of running threads, and finds their thread pointers by the shape of
+// glibc's descriptors.
 #include "helper/capture/seen_threads.hpp"
 
 #include <algorithm>

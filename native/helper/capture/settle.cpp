@@ -1,3 +1,4 @@
+// Reads the pages of heaps that change until two readings in a row agree.
 #include "helper/capture/settle.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The steps of a pause in their order, and how long each takes.
 #include "helper/capture/snapshot.hpp"
 
 #include <sys/mman.h>

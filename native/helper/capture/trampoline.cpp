@@ -1,3 +1,4 @@
+// Writes the trampoline behind the vdso, sends one thread through it, and clears it away.
 #include "helper/capture/trampoline.hpp"
 
 #include <elf.h>

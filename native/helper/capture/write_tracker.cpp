@@ -1,3 +1,4 @@
+// Has a middleman make a userfaultfd of the target's memory, and asks the kernel what was written.
 #include "helper/capture/write_tracker.hpp"
 
 #include <fcntl.h>

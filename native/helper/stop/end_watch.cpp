@@ -1,3 +1,4 @@
+// Waits on a pidfd in a thread of its own, and kills the victim when it fires.
 #include "helper/stop/end_watch.hpp"
 
 #include <poll.h>

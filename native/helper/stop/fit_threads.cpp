@@ -1,3 +1,4 @@
+// Leaves out threads that a system call could kill, or whose child would end a namespace.
 #include "helper/stop/fit_threads.hpp"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// Seizes all threads, interrupts them, then waits for each; whatever fails, it lets all of them go.
 #include "helper/stop/freeze.hpp"
 
 #include <sched.h>

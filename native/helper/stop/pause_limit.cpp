@@ -1,3 +1,5 @@
+// A thread with a higher priority than the tracer's waits on a timer, and ends the helper if it
+// fires.
 #include "helper/stop/pause_limit.hpp"
 
 #include <sched.h>

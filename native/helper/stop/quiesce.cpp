@@ -1,3 +1,4 @@
+// Drains the allocator: runs one thread at a time for some microseconds until none is inside.
 #include "helper/stop/quiesce.hpp"
 
 #include <algorithm>

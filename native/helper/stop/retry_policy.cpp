@@ -1,3 +1,4 @@
+// Sorts failures by their codes, and waits longer before each retry.
 #include "helper/stop/retry_policy.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Resumes one task up to its next stop, and says which kind of stop that is.
 #include "helper/stop/stops.hpp"
 
 #include <sys/ptrace.h>

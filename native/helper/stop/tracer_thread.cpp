@@ -1,3 +1,5 @@
+// Starts the tracer's thread with a descriptor table of its own, and carries its failure to the
+// caller.
 #include "helper/stop/tracer_thread.hpp"
 
 #include <pthread.h>

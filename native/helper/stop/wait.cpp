@@ -1,3 +1,4 @@
+// Polls waitid() with WNOWAIT, so that a stop that brings a signal is looked at and not taken.
 #include "helper/stop/wait.hpp"
 
 #include <sys/ptrace.h>

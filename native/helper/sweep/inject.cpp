@@ -1,3 +1,4 @@
+// Maps blob, stack and output into the clone, and serves the sweeper's requests until it is done.
 #include "helper/sweep/inject.hpp"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// Builds each record that the helper writes itself, field by field as wire/records.hpp lists them.
 #include "helper/sweep/records.hpp"
 
 #include <ctime>

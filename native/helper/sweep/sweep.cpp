@@ -1,3 +1,4 @@
+// Describes a snapshot to the sweeper, runs it, and times its phases.
 #include "helper/sweep/sweep.hpp"
 
 #include <cstdio>

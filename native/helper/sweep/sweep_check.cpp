@@ -1,3 +1,4 @@
+// Checks each record of the clone: its form, its order, and how much of each kind there may be.
 #include "helper/sweep/sweep_check.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads /proc/PID/cgroup and mountinfo to find the folders of a process's groups, of both versions.
 #include "helper/target/control_groups.hpp"
 
 #include <sys/stat.h>

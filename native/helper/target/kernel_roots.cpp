@@ -1,3 +1,5 @@
+// Reads values that the kernel keeps for a program: from fdinfo, from its list of timers, and from
+// queues of signals.
 #include "helper/target/kernel_roots.hpp"
 
 #include <sys/ptrace.h>

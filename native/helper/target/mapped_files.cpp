@@ -1,3 +1,4 @@
+// Identifies mapped files by statx(), and finds which pages of shared memory have data.
 #include "helper/target/mapped_files.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Sets the flags of each mapping, finds the images of modules and their build ids.
 #include "helper/target/mappings.hpp"
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+// Reads and writes through /proc/PID/mem, piece by piece until all is done or nothing more comes.
 #include "helper/target/memory.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Takes the least of what groups, machine and overcommit rules leave.
 #include "helper/target/memory_limits.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Lists descriptors and file locks, and finds those that a clone must not share or close.
 #include "helper/target/open_files.hpp"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// Asks the kernel's socket diagnostics and message queues whether something waits in them.
 #include "helper/target/own_queues.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Opens pipes of the target anew, and copies what waits in them with tee().
 #include "helper/target/pipes.hpp"
 
 #include <fcntl.h>

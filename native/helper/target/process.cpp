@@ -1,3 +1,4 @@
+// Reads and parses files of /proc/PID, each with a bound on its size.
 #include "helper/target/process.hpp"
 
 #include <dirent.h>

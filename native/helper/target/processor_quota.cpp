@@ -1,3 +1,4 @@
+// Reads cpu.max or cpu.cfs_quota_us, and moves a clone out of a group that has a quota.
 #include "helper/target/processor_quota.hpp"
 
 #include <unistd.h>

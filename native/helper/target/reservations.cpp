@@ -1,3 +1,4 @@
+// Looks through large mappings beforehand, and notes where pages are.
 #include "helper/target/reservations.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Asks PAGEMAP_SCAN which pages exist, or reads the pagemap where the kernel lacks it.
 #include "helper/target/resident_pages.hpp"
 
 #include <fcntl.h>

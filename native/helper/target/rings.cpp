@@ -1,3 +1,4 @@
+// Parses fdinfo of io_uring, and tells from the memory of a ring which requests nobody can read.
 #include "helper/target/rings.hpp"
 
 #include <algorithm>

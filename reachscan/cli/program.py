@@ -14,14 +14,14 @@ from reachscan.cli import commands
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_HELP = """Find heap memory of a running process that nothing points to any more.
+_HELP = """Find heap memory in a running process that nothing points to any more.
 
 \b
   reachscan 4711                       what does process 4711 leak?
-  reachscan redis-server --json        by name; one JSON document
-  reachscan nginx --all-processes      each process of that name
-  reachscan 4711 --save day1.rsc       keep everything, to report on it later
-  reachscan report day1.rsc --all      every leaked block of that scan
+  reachscan redis-server --json        by name; report as JSON
+  reachscan nginx --all-processes      every process of that name
+  reachscan 4711 --save day1.rsc       save the scan, to report on it later
+  reachscan report day1.rsc --all      every leaked block in that scan
 
 The process is paused for a moment and runs on unharmed. All options of a
 command: reachscan scan --help"""

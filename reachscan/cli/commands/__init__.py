@@ -5,11 +5,11 @@ Nothing is imported here, so that asking for help, or running one command, does 
 
 SUMMARIES = {
     "scan": "Scan a running process (the default).",
-    "report": "Report on a scan that was kept with --save.",
+    "report": "Report on a scan that was saved with --save.",
     "watch": "Scan again and again: what grows?",
     "diff": "Compare two scans: what grew?",
-    "heap": "Tell what the live heap is made of.",
-    "explain": "Tell what a block is, and what keeps it.",
-    "refs": "List who points to a block.",
+    "heap": "Show what the live heap is made of.",
+    "explain": "Show what a block is, and what keeps it.",
+    "refs": "List what points to a block.",
 }
 """What `reachscan --help` says of each command, in the order it lists them."""

@@ -19,7 +19,7 @@ from reachscan.reports import diff
 @options.page_or_lines
 @options.limit
 def command(old: Path, new: Path, **given: Any) -> ExitStatus:
-    """Tell what leaks more, or less, in NEW than in OLD.
+    """Show what leaks more, or less, in NEW than in OLD.
 
     Both are files made by --save or --json, of the same or of different processes of a program.
     If they were made by `reachscan heap`, all live blocks are compared instead of leaks.

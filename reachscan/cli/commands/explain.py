@@ -19,17 +19,17 @@ from reachscan.errors import ExitStatus
 @options.save
 @options.verbose
 def command(process: str, address: int, **given: Any) -> ExitStatus:
-    """Tell what lies at ADDRESS of a running process, and what keeps it there.
+    """Show what is at ADDRESS in a running process, and what keeps it there.
 
-    The answer says which block it is, of which arena, and whether it is live, leaked or free; and
-    shows the shortest chain of references from a variable, stack or register to it, or, if it is
-    leaked, from the head of the structure that it belongs to.
+    The answer names the block and its arena, and says whether it is live, leaked or free. It
+    shows the shortest chain of references to the block from a variable, stack or register, or, if
+    the block is leaked, from the head of its structure.
 
     \b
       reachscan explain 4711 0x55d0c8a41230
       reachscan explain nginx 0x7f3a14000b60 --json
 
-    ADDRESS is written in hexadecimal with 0x in front, or in decimal. An address inside of a block
-    stands for the block. The exit status is 0 if there is an answer, whatever it is.
+    ADDRESS is hexadecimal with a leading 0x, or decimal. An address inside a block stands for the
+    block. The exit status is 0 if the question could be answered, whatever the answer is.
     """
     return asking.ask(process, Question("explain", address), **given)

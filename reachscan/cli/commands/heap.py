@@ -20,15 +20,15 @@ from reachscan.errors import ExitStatus
 @options.save
 @options.verbose
 def command(process: str, **given: Any) -> ExitStatus:
-    """Tell what the heap of a running process is made of, leaked or not: kinds of blocks.
+    """Show which kinds of blocks the heap of a running process consists of, leaked or not.
 
-    What grows without being leaked is found by comparing two of these:
+    To find what grows without being leaked, compare two of these:
 
     \b
       reachscan heap 4711 --save morning.rsc
       reachscan heap 4711 --save evening.rsc
       reachscan diff morning.rsc evening.rsc
 
-    The exit status is 0 if there is an answer.
+    The exit status is 0 if the question could be answered.
     """
     return asking.ask(process, Question("heap"), **given)

@@ -54,13 +54,13 @@ def _format(*formats: str) -> Decorator:
 
 process = click.argument("process", metavar="PID|NAME")
 
-verbose = click.option("-v", "--verbose", is_flag=True, help="Tell what each step does and costs.")
+verbose = click.option("-v", "--verbose", is_flag=True, help="Show what each step does and costs.")
 
 destination = click.option(
     "-o",
     "--output",
     type=paths.WRITABLE,
-    help="Write the report to this file; - is stdout.",
+    help="Write the report to this file; - means stdout.",
 )
 
 limit = click.option(
@@ -92,7 +92,7 @@ page_or_lines = _all(
 report = _all(
     page_or_lines,
     limit,
-    click.option("--all", "every_block", is_flag=True, help="List every leaked block too."),
+    click.option("--all", "every_block", is_flag=True, help="Also list every leaked block."),
     contents,
 )
 """What a report looks like; `output` takes them."""
@@ -104,7 +104,7 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> int:
         address = int(value, 0)
     except ValueError:
         raise click.BadParameter(
-            f"{value!r} is no address; write it like 0x55d0c8a41230, or in decimal"
+            f"{value!r} is not an address; write it like 0x55d0c8a41230, or in decimal"
         ) from None
     if not 0 < address < ADDRESS_END:
         raise click.BadParameter(
@@ -119,7 +119,7 @@ save = click.option(
     "--save",
     type=paths.WRITABLE,
     metavar="FILE.rsc",
-    help="Keep the raw scan, for `reachscan report`.",
+    help="Keep the raw scan for `reachscan report`.",
 )
 
 capture = _all(
@@ -128,7 +128,7 @@ capture = _all(
         type=click.Choice(("auto", "clone", "copy", "track", "live")),
         default="auto",
         help="How memory is captured; auto tries clone, then copy, then live. track stops a large "
-        "process for the shortest time, but takes as much memory again.",
+        "process for the shortest time, but needs as much memory again.",
     ),
     click.option(
         "--threads",
@@ -141,20 +141,20 @@ capture = _all(
         type=click.IntRange(0, 19),
         metavar="N",
         default=0,
-        help="Niceness of the search, which goes on while the process runs again.",
+        help="Niceness of the search, which runs after the process has been released.",
     ),
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help="Give up after this long, and let the process go.",
+        help="Give up after this time and release the process.",
     ),
     click.option(
         "--max-pause",
         type=click.IntRange(1, MAX_PAUSE),
         metavar="MS",
-        help="The process is never stopped for longer at a time (default 1000). auto takes a "
-        "method that is expected to be done in time, or refuses before anything is stopped.",
+        help="Never stop the process for longer than this at a time (default 1000). auto picks a "
+        "method that is expected to keep to it, or refuses before it stops anything.",
     ),
 )
 """How a process is scanned; `scan` takes them."""
@@ -166,14 +166,14 @@ confirm = _all(
         type=click.IntRange(1, 100),
         metavar="N",
         default=1,
-        help="Scan N times; only what is lost in all scans, and unchanged, is reported as sure.",
+        help="Scan N times; only blocks that are leaked and unchanged in all scans are definite.",
     ),
     click.option(
         "--confirm-every",
         type=click.FloatRange(min=0, max=3600),
         metavar="SECONDS",
         default=1.0,
-        help="From one scan of --confirm to the next (default 1).",
+        help="Time between the scans of --confirm (default 1).",
     ),
 )
 """How sure a scan has to be; `scan` takes them."""
@@ -185,12 +185,12 @@ suppress = _all(
         type=paths.READABLE,
         metavar="FILE",
         multiple=True,
-        help="Known leaks, which do not count; may be given several times.",
+        help="Known leaks that do not count; may be given several times.",
     ),
     click.option(
         "--default-suppressions/--no-default-suppressions",
         default=True,
-        help="Leave out what runtimes leak once, by design (the default).",
+        help="Leave out blocks that runtimes leak once, by design (the default).",
     ),
 )
 
@@ -200,7 +200,7 @@ review = _all(
         "--baseline",
         type=paths.READABLE,
         metavar="FILE",
-        help="A scan or JSON report: only what is new or has grown since then counts.",
+        help="A scan or JSON report; only leaks that are new or have grown since then count.",
     ),
 )
 """Which leaks count; `judge` takes them."""
@@ -208,7 +208,7 @@ review = _all(
 strict = click.option(
     "--strict",
     is_flag=True,
-    help="Exit with status 1 also if all leaks are only possible ones.",
+    help="Exit with status 1 even if all leaks are only possible ones.",
 )
 
 
@@ -264,7 +264,7 @@ def output(
     format_ = "json" if json_ else format_ or "text"
     output = None if output == paths.STDOUT else output
     if format_ == "html" and not output and sys.stdout.isatty():
-        raise click.UsageError("a page is for browsers, not for a terminal; add -o page.html")
+        raise click.UsageError("HTML is for browsers, not for a terminal; add -o page.html")
     everything = sys.maxsize if every_block else _DEFAULT_LIMIT.get(format_, _USUAL_LIMIT)
     usual = _DEFAULT_CONTENTS.get(format_, _USUAL_CONTENTS)
     selection = Selection(
@@ -282,7 +282,7 @@ def refuse_clash(stream: str | Path | None, written: Path | None) -> None:
         click.UsageError: both are the same file, or the raw scan shall go to stdout.
     """
     if stream == paths.STDOUT:
-        raise click.UsageError("a raw scan does not go to stdout; name a file")
+        raise click.UsageError("a raw scan cannot go to stdout; name a file")
     if not stream or not written or Path(stream).is_char_device():
         return
     if Path(stream).resolve() == written.resolve():

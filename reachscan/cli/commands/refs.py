@@ -20,14 +20,14 @@ from reachscan.errors import ExitStatus
 @options.save
 @options.verbose
 def command(process: str, address: int, **given: Any) -> ExitStatus:
-    """List every word that points into the block at ADDRESS of a running process.
+    """List every word that points into the block at ADDRESS in a running process.
 
-    For each one the place is told: a variable, stack or register, or another block, live or leaked.
+    Each is listed with its place: a variable, stack or register, or another block, live or leaked.
 
     \b
       reachscan refs 4711 0x55d0c8a41230
 
-    ADDRESS is written in hexadecimal with 0x in front, or in decimal. An address inside of a block
-    stands for the block. The exit status is 0 if there is an answer, even if nobody points there.
+    ADDRESS is hexadecimal with a leading 0x, or decimal. An address inside a block stands for the
+    block. The exit status is 0 if the question could be answered, even if nothing points there.
     """
     return asking.ask(process, Question("refs", address), **given)

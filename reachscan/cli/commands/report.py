@@ -20,7 +20,7 @@ from reachscan.scanning import load
 @options.strict
 @options.verbose
 def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus:
-    """Make a report from a scan that was kept with --save, here or on another machine."""
+    """Report on a scan that was saved with --save, here or on another machine."""
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )

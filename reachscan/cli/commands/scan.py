@@ -16,7 +16,7 @@ from reachscan.errors import ExitStatus
 @click.option(
     "--all-processes",
     is_flag=True,
-    help="If several processes have that name, scan them one after another.",
+    help="If several processes have that name, scan each of them in turn.",
 )
 @options.report
 @options.review

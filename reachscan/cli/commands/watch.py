@@ -24,16 +24,18 @@ from reachscan.scanning import scan
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     metavar="SECONDS",
-    help="From one scan to the next (default 60).",
+    help="Time between scans (default 60).",
 )
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after this many scans.")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many scans."
+)
 @click.option("--logfmt", is_flag=True, help="One line per event as key=value, for logs.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
     default=5,
-    help="Kinds listed of those that grew (default 5).",
+    help="How many of the kinds that grew are listed (default 5).",
 )
 @options.capture
 @options.confirm
@@ -44,9 +46,9 @@ def command(
 ) -> ExitStatus:
     """Scan a process again and again: one line per scan, and what grew since the one before.
 
-    Ends after --count scans, when the process exits, or with Ctrl-C, and sums up. The exit status
-    is 1 if any kind of leak is new or has grown since the first scan, 0 if not, 3 if no scan could
-    be done.
+    It ends after --count scans, when the process exits, or with Ctrl-C, and prints a summary. The
+    exit status is 1 if any kind of leak is new or has grown since the first scan, 0 if not, and 3
+    if no scan succeeded.
     """
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions"), baseline=None

@@ -196,6 +196,12 @@ class ReportFileError(ReachscanError):
     default_next_step = "make one with `reachscan PID --json --all -o FILE.json`"
 
 
+class UnknownFormatError(ReachscanError):
+    """What is to be reported cannot be written in that format."""
+
+    exit_status = ExitStatus.USAGE
+
+
 class SuppressionFileError(ReachscanError):
     """A suppression file that cannot be read, or a line of it that makes no sense."""
 

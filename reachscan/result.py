@@ -64,6 +64,13 @@ class ScanResult(NamedTuple):
         return folding.fold(self.recording, {}, {})
 
     @property
+    def subject(self) -> str:
+        """What reports call what was asked."""
+        if self.recording.block is not None:
+            return "explain"
+        return "leaks" if self.recording.kinds is None else "heap"
+
+    @property
     def is_about_leaks(self) -> bool:
         """Whether leaks were searched, and not the heap or one block looked at."""
         return self.recording.kinds is None and self.recording.block is None

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from reachscan import errors, reports
 from reachscan.reports import Selection, Style, plain
@@ -33,6 +33,13 @@ _LEAST_WIDTH = 80
 """Narrower tables would be all columns and no text."""
 
 
+Part: TypeAlias = "str | bytes"
+"""Of a report: a line of text without its end, or bytes that are written as they are."""
+
+Report: TypeAlias = "Callable[[Style], Iterator[Part]]"
+"""Makes a report; is told how text is coloured, and how wide it is."""
+
+
 class Output(NamedTuple):
     """Where a report goes (`path` None is stdout) and what it looks like."""
 
@@ -46,41 +53,46 @@ class Output(NamedTuple):
         Raises:
             OutputError: it cannot be written; no half of it is left in a file.
         """
-        private = self.selection.contents > 0
-        self.write(
-            lambda style: reports.lines(self.format, result, self.selection, style), private=private
-        )
+        self.write(lambda style: self.parts(result, style), private=self.selection.contents > 0)
 
-    def write(self, lines: Callable[[Style], Iterator[str]], *, private: bool = False) -> None:
-        """Write lines, which come without line ends and are told how to be coloured.
-
-        Args:
-            lines: what to write.
-            private: they hold memory of the target; others must not read the file.
+    def parts(self, result: ScanResult, style: Style) -> Iterator[Part]:
+        """Return the report on a scan piece by piece.
 
         Raises:
-            OutputError: they cannot be written; no half of them is left in a file.
+            UnknownFormatError: what was asked has no such format.
+        """
+        return reports.lines(result.subject, self.format, result, self.selection, style)
+
+    def write(self, report: Report, *, private: bool = False) -> None:
+        """Write a report.
+
+        Args:
+            report: what to write.
+            private: it holds memory of the target; others must not read the file.
+
+        Raises:
+            OutputError: it cannot be written; no half of it is left in a file.
         """
         if self.path:
-            _write_file(self.path, lines(plain), private)
+            _write_file(self.path, report(plain), private)
         else:
-            show(lines)
+            show(report)
 
 
-def _write_file(path: Path, lines: Iterator[str], private: bool) -> None:
+def _write_file(path: Path, parts: Iterator[Part], private: bool) -> None:
     from reachscan.recording.save import PRIVATE, OutputFile
 
     file = OutputFile(path, PRIVATE if private else None)
     try:
-        for line in lines:
-            file.write(f"{line}\n".encode())
+        for part in parts:
+            file.write(part if isinstance(part, bytes) else f"{part}\n".encode())
         file.commit()
     finally:
         file.discard()
 
 
-def show(lines: Callable[[Style], Iterator[str]]) -> bool:
-    """Print lines to stdout; tells whether anybody reads them.
+def show(report: Report) -> bool:
+    """Print a report to stdout; tells whether anybody reads them.
 
     Raises:
         OutputError: the disk behind it is full or failing.
@@ -91,8 +103,12 @@ def show(lines: Callable[[Style], Iterator[str]]) -> bool:
         # Names may hold, and trees are drawn with, what a terminal that is not UTF-8 lacks.
         sys.stdout.reconfigure(errors="replace")
     try:
-        for line in lines(_style(sys.stdout)):
-            sys.stdout.write(f"{line}\n")
+        for part in report(_style(sys.stdout)):
+            if isinstance(part, bytes):
+                sys.stdout.flush()  # what is text has a buffer of its own
+                sys.stdout.buffer.write(part)
+            else:
+                sys.stdout.write(f"{part}\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read this has seen enough (`| head`). Python flushes once more as it exits.

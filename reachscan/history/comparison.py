@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import dataclass
 
 from reachscan import errors
@@ -60,6 +61,11 @@ class Comparison:
     def by(self) -> Tally:
         """How much there is more in all; negative if it is less."""
         return self.new.total - self.old.total
+
+    def numbers(self) -> dict[What, int]:
+        """Return how many keys each thing has happened to."""
+        found = Counter(change.what for change in self.changes)
+        return {what: found[what] for what in What}
 
     @property
     def grew(self) -> bool:

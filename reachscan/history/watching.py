@@ -42,6 +42,7 @@ class Scanned:
     """A scan that went well.
 
     Attributes:
+        pid: the process.
         now: ns since the epoch.
         found: what leaks, without what is suppressed.
         suppressed: what is.
@@ -50,6 +51,7 @@ class Scanned:
         is_another_program: the process has become another program since the scan before.
     """
 
+    pid: int
     now: int
     found: Census
     suppressed: Tally
@@ -60,8 +62,9 @@ class Scanned:
 
 @dataclass(frozen=True)
 class Failed:
-    """A scan that could not be done at `now`, ns since the epoch."""
+    """A scan of a process that could not be done at `now`, ns since the epoch."""
 
+    pid: int
     now: int
     error: errors.ReachscanError
 
@@ -71,6 +74,7 @@ class Ended:
     """The end of a watch.
 
     Attributes:
+        pid: the process.
         now: ns since the epoch.
         why: what ended it.
         seconds: how long it lasted.
@@ -78,6 +82,7 @@ class Ended:
         change: from the first scan (of this program) to the last; None if no scan went well.
     """
 
+    pid: int
     now: int
     why: Why
     seconds: float
@@ -144,7 +149,15 @@ class Watch:
         if self._first and self._last:
             change = comparison.compare(self._first, self._last)
         seconds = time.monotonic() - self._begin
-        return Ended(time.time_ns(), why, seconds, self._scans, self._failures, change)
+        return Ended(
+            pid=self._life.pid,
+            now=time.time_ns(),
+            why=why,
+            seconds=seconds,
+            scans=self._scans,
+            failures=self._failures,
+            change=change,
+        )
 
     def _once(self) -> Scanned | Failed | None:
         """Scan; None if the process has ended."""
@@ -156,7 +169,7 @@ class Watch:
             if isinstance(error, HOPELESS) or not (self._scans or isinstance(error, PASSING)):
                 raise
             self._failures += 1
-            return Failed(time.time_ns(), error)
+            return Failed(self._life.pid, time.time_ns(), error)
         if self._life.has_successor():
             return None  # and whose memory it was that was scanned, nobody knows
         return self._compare(result)
@@ -170,6 +183,7 @@ class Watch:
             before, self._first = None, found
         self._scans += 1
         return Scanned(
+            pid=self._life.pid,
             now=recording.target.started,
             found=found,
             suppressed=result.review.tallies[SUPPRESSED] if result.review else Tally(0, 0),

@@ -189,6 +189,15 @@ class Kinds(NamedTuple):
     shape: NDArray[np.uint32]
     words: Addresses
 
+    @classmethod
+    def none(cls) -> Kinds:
+        """Return no kinds: there is no live block."""
+        import numpy as np
+
+        wide = np.empty(0, np.uint64)
+        narrow = wide.astype(np.uint32)
+        return cls(wide, wide, wide, wide, narrow, narrow, wide.reshape(0, 0))
+
 
 class Block(NamedTuple):
     """The block that was asked about; `state` is `NO_HEAP`, ..., `size` usable bytes."""

@@ -1,14 +1,12 @@
-"""Reports: one file per format, each a function from a scan result to lines of text."""
+"""Reports: for each subject and format a module of this package, which `FORMATS` leads to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from reachscan.result import ScanResult
-
-FORMATS = ("text", "json", "logfmt", "html")
+from reachscan import errors
 
 USUAL_WIDTH = 100
 
@@ -34,10 +32,10 @@ plain = Style()
 
 
 class Selection(NamedTuple):
-    """How much of a scan goes into a report.
+    """How much goes into a report.
 
     Attributes:
-        limit: groups listed; totals always cover all.
+        limit: rows listed (groups, changes, references); totals always cover all.
         contents: bytes shown of the example of each group.
         every_block: list every leaked block too.
     """
@@ -47,39 +45,75 @@ class Selection(NamedTuple):
     every_block: bool = False
 
 
+_USUAL = Selection()
+
+
+class Format(NamedTuple):
+    """A way to write reports.
+
+    Attributes:
+        name: what `--format` calls it.
+        readers: who can use it.
+        subjects: what it can tell of. The module SUBJECT_NAME of this package has the function
+            `lines`; it takes what is to be told of, a `Selection` and a `Style`, and yields lines
+            of text without their ends, or bytes that are written as they are.
+        limit, contents: of the `Selection`, where nobody says otherwise.
+        gap: reports on several processes have an empty line in between.
+        file: what a report of that kind is usually called, if it is a file that some program opens:
+            it is about one process, and not for terminals. None if it is text.
+    """
+
+    name: str
+    readers: str
+    subjects: tuple[str, ...]
+    limit: int = _USUAL.limit
+    contents: int = _USUAL.contents
+    gap: bool = False
+    file: str | None = None
+
+
+LEAKS, HEAP, EXPLAIN, DIFF, WATCH = "leaks", "heap", "explain", "diff", "watch"
+"""Subjects: leaked blocks; live blocks; one block; what changed; scans again and again."""
+
+_ALL = (
+    Format("text", "people (default)", (LEAKS, HEAP, EXPLAIN, DIFF, WATCH), gap=True),
+    Format("json", "programs", (LEAKS, HEAP, EXPLAIN, DIFF, WATCH)),
+    Format("logfmt", "logs", (LEAKS, HEAP, EXPLAIN, DIFF, WATCH), contents=0),
+    Format(
+        "html", "browsers (one file, works offline)", (LEAKS, HEAP, DIFF), 1000, file="page.html"
+    ),
+)
+
+FORMATS = {
+    subject: {each.name: each for each in _ALL if subject in each.subjects}
+    for subject in (LEAKS, HEAP, EXPLAIN, DIFF, WATCH)
+}
+"""Subject -> name -> format. Only what is wanted is imported."""
+
+
 def lines(
-    format_: str, result: ScanResult, selection: Selection, style: Style = plain
-) -> Iterator[str]:
-    """Yield the lines of a report, without line ends.
+    subject: str, name: str, what: Any, selection: Selection, style: Style = plain
+) -> Iterator[str | bytes]:
+    """Return a report piece by piece: lines of text without line ends, or bytes as they are.
 
     Args:
-        format_: one of `FORMATS`; html is for leaks and for the heap.
-        result: what to report.
+        subject: one of `FORMATS`.
+        name: of one of the formats that the subject has.
+        what: what is to be told of: the result of a scan, a comparison, an event of a watch.
         selection: how much of it.
         style: what text looks like.
+
+    Raises:
+        UnknownFormatError: the subject has no such format.
     """
-    recording = result.recording
-    # Each format is imported by those only who want it.
-    if recording.block is not None:
-        from reachscan.reports import explain
+    if name not in FORMATS[subject]:
+        raise errors.UnknownFormatError(unknown(subject, name, FORMATS[subject]))
+    written: Iterator[str | bytes] = import_module(f"{__name__}.{subject}_{name}").lines(
+        what, selection, style
+    )
+    return written
 
-        return explain.lines(format_, result, recording.block, selection, style)
-    if recording.kinds is not None:
-        from reachscan.reports import heap
 
-        return heap.lines(format_, result, recording.kinds, selection, style)
-    if format_ == "json":
-        from reachscan.reports import leaks_json
-
-        return leaks_json.lines(result, selection)
-    if format_ == "logfmt":
-        from reachscan.reports import leaks_logfmt
-
-        return leaks_logfmt.lines(result, selection)
-    if format_ == "html":
-        from reachscan.reports import leaks_html
-
-        return leaks_html.lines(result, selection)
-    from reachscan.reports import leaks_text
-
-    return leaks_text.lines(result, selection, style)
+def unknown(subject: str, name: str, known: Iterable[str]) -> str:
+    """Return the sentence about a format that there is not."""
+    return f"{subject} has no format {name}: {', '.join(known)}"

@@ -7,17 +7,16 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
 _UNSAFE_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 
 
-def lines(
+def page(
     subject: str, title: str, document: dict[str, Any], reasons: dict[str, str] | None = None
-) -> Iterator[str]:
-    """Yield the page, as one piece without a line end.
+) -> bytes:
+    """Return the page.
 
     Args:
         subject: what it is about; the script of that name shows it.
@@ -35,7 +34,8 @@ def lines(
         "reasons": _data(reasons or {}),
     }
     # In one go: what is put in is not looked at again.
-    yield re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html").rstrip())
+    page = re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html"))
+    return page.encode("ascii")
 
 
 def _data(value: Any) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reachscan.reports import Selection, confidence, html_page, leaks_json
+from reachscan.reports import Selection, Style, confidence, html_page, leaks_json, plain
 from reachscan.result import ScanResult
 
 
-def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
-    """Yield the page, as one piece without a line end.
+def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[bytes]:
+    """Yield the page, as one piece.
 
     Args:
         result: what to report.
@@ -17,4 +17,4 @@ def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
     """
     reasons = {name: confidence.in_words(code) for code, name in confidence.NAMES.items()}
     title = f"{result.recording.target.name}: leaks"
-    return html_page.lines("leaks", title, leaks_json.document(result, selection), reasons)
+    yield html_page.page("leaks", title, leaks_json.document(result, selection), reasons)

@@ -7,25 +7,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reachscan.grouping import histograms
-from reachscan.grouping.groups import Branch, Example, Group
+from reachscan.grouping.groups import Branch, Group
 from reachscan.history.review import by_rule
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
 from reachscan.naming.private_memory import PrivateMemory
 from reachscan.recording import model
-from reachscan.recording.architectures import ARCHITECTURES
-from reachscan.reports import Selection, confidence
+from reachscan.reports import Selection, Style, confidence, plain
+from reachscan.reports.json_parts import caveats, example, facts
 from reachscan.result import ScanResult
-from reachscan.wording import instant
 
 FORMAT = "reachscan-report"
 VERSION = 1
-INCOMPLETE = "incomplete"
 _NO_GROUPS = '\n  "groups": []'
 _END = "\n}"
 STANDINGS = ("counts", "known", "suppressed")
 
 
-def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
+def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[str]:
     """Yield the document in pieces that are lines of text, without line ends.
 
     Args:
@@ -85,22 +83,6 @@ def _rows(rows: Iterable[str]) -> Iterator[str]:
         yield f"    {last}"
 
 
-def facts(recording: model.Recording) -> dict[str, Any]:
-    """Return what was scanned, and how."""
-    return {
-        "target": _target(recording),
-        "snapshot": _snapshot(recording.snapshot, recording.target.started),
-    }
-
-
-def caveats(recording: model.Recording) -> dict[str, Any]:
-    """Return what the reader must know."""
-    return {
-        "warnings": [{"code": w.code, "message": w.message} for w in recording.warnings],
-        "complete": is_complete(recording),
-    }
-
-
 def _leaks(result: ScanResult) -> dict[str, Any]:
     totals = result.recording.totals
     possible_allocations, possible_bytes = result.possible
@@ -112,38 +94,6 @@ def _leaks(result: ScanResult) -> dict[str, Any]:
         "possible_allocations": possible_allocations,
         "possible_bytes": possible_bytes,
         "sizes": [row._asdict() for row in histograms.of_all(result.recording.leaks)],
-    }
-
-
-def is_complete(recording: model.Recording) -> bool:
-    """Tell whether the scan saw everything that it should."""
-    return not any(warning.code.startswith(INCOMPLETE) for warning in recording.warnings)
-
-
-def _target(recording: model.Recording) -> dict[str, Any]:
-    target = recording.target
-    return {
-        "pid": target.pid,
-        "name": target.name,
-        "exe": target.exe,
-        "command": list(target.command),
-        "arch": ARCHITECTURES[recording.machine].name,
-        "page_size": recording.page_size,
-        "threads": target.threads,
-        "allocators": list(dict.fromkeys(heap.allocator for heap in recording.heaps)),
-    }
-
-
-def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
-    phases: dict[str, int] = {}
-    for name, ns in snapshot.phases:
-        phases[name] = phases.get(name, 0) + ns
-    return {
-        "method": snapshot.method,
-        "reason": snapshot.reason,
-        "pause_us": snapshot.pause_ns // 1000,
-        "started": instant(started),
-        "phases_us": {name: ns // 1000 for name, ns in phases.items()},
     }
 
 
@@ -221,15 +171,6 @@ def _group(group: Group, contents: int) -> dict[str, Any]:
         "example": example(group.example, contents),
         "sizes": [row._asdict() for row in group.sizes],
         "tree": [_branch(branch) for branch in group.tree],
-    }
-
-
-def example(example: Example, contents: int) -> dict[str, Any]:
-    """Return the block that stands for a group, with so many of its first bytes."""
-    return {
-        "address": f"{example.address:#x}",
-        "size": example.size,
-        "contents": example.contents[:contents].hex(),
     }
 
 

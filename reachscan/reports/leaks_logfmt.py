@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
 from reachscan.grouping.groups import Branch, Group, SizeCount
 from reachscan.history.review import by_rule
 from reachscan.judgement import KNOWN, NOTHING, SUPPRESSED, Rule, Tally
 from reachscan.recording import model
-from reachscan.reports import Selection, confidence
-from reachscan.reports.leaks_json import is_complete
+from reachscan.reports import Selection, Style, confidence, plain
+from reachscan.reports.json_parts import is_complete
+from reachscan.reports.logfmt import codes, line, who
 from reachscan.result import ScanResult
 
 _ROWS = 5
 """Sizes and branches of each group: a line of a log should not grow without bounds."""
 
-Value = str | int | bool | None
 
-
-def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
+def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[str]:
     """Yield the report line by line, without line ends.
 
     Args:
@@ -35,25 +33,6 @@ def lines(result: ScanResult, selection: Selection) -> Iterator[str]:
         yield _rule(recording.target, rule, groups, tally)
     if selection.every_block:
         yield from _blocks(result)
-
-
-def line(**fields: Value) -> str:
-    """Return fields as key=value, quoted where needed; None is left out."""
-    return " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value is not None)
-
-
-def who(target: model.Target) -> dict[str, Value]:
-    """Return the fields that tell which process a line is about."""
-    return {"pid": target.pid, "name": target.name}
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    # JSON escapes in quotes are what readers of this format agree on.
-    harmless = text and text.isascii() and text.isprintable() and not set(text) & set(' ="\\')
-    return text if harmless else json.dumps(text)
 
 
 def _summary(result: ScanResult, shown: int) -> str:
@@ -91,7 +70,7 @@ def _summary(result: ScanResult, shown: int) -> str:
         groups=len(result.folding.example),
         groups_shown=shown,
         complete=is_complete(recording),
-        warnings=",".join(warning.code for warning in recording.warnings) or None,
+        warnings=codes(recording.warnings),
     )
 
 

@@ -17,7 +17,7 @@ from victims import Victim, build
 import reachscan
 from reachscan import scanning
 from reachscan.capture.options import Question, ScanOptions
-from reachscan.reports import explain
+from reachscan.reports import explain, explain_json
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/block-v1.json").read_text())
 
@@ -73,8 +73,7 @@ def ask(*words: object) -> dict[str, Any]:
 def explained(pid: int, address: int, method: str) -> dict[str, Any]:
     question = Question("explain", address)
     result = scanning.scan(pid, ScanOptions(method, contents=0, question=question))
-    assert result.recording.block
-    return explain.document(explain.Answer(result, result.recording.block))
+    return explain_json.document(explain.Answer(result))
 
 
 def complaint(scene: dict[str, Any], pid: int, method: str) -> str | None:

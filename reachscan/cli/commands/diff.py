@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
+from reachscan import reports
 from reachscan.cli.commands import options, paths
 from reachscan.errors import ExitStatus
 from reachscan.history import census, comparison
-from reachscan.reports import diff
 
 
 @click.command("diff")
 @click.argument("old", type=paths.READABLE)
 @click.argument("new", type=paths.READABLE)
-@options.page_or_lines
+@options.formats(reports.DIFF)
+@options.destination
 @options.limit
 def command(old: Path, new: Path, **given: Any) -> ExitStatus:
     """Show what leaks more, or less, in NEW than in OLD.
@@ -29,6 +30,7 @@ def command(old: Path, new: Path, **given: Any) -> ExitStatus:
     for file in (old, new):
         options.refuse_clash(file, output.path)
     found = comparison.compare(census.read(old), census.read(new))
-    limit = output.selection.limit
-    output.write(lambda style: diff.lines(output.format, found, limit, style))
+    output.write(
+        lambda style: reports.lines(reports.DIFF, output.format, found, output.selection, style)
+    )
     return ExitStatus.LEAKS if found.grew else ExitStatus.CLEAN

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from reachscan import reports
 from reachscan.capture.options import Question
 from reachscan.cli.commands import asking, options
 from reachscan.errors import ExitStatus
@@ -14,7 +15,8 @@ from reachscan.errors import ExitStatus
 @click.command("explain")
 @options.process
 @options.address
-@options.lines
+@options.formats(reports.EXPLAIN)
+@options.destination
 @options.capture
 @options.save
 @options.verbose

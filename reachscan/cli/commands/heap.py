@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from reachscan import reports
 from reachscan.capture.options import Question
 from reachscan.cli.commands import asking, options
 from reachscan.errors import ExitStatus
@@ -13,7 +14,8 @@ from reachscan.errors import ExitStatus
 
 @click.command("heap")
 @options.process
-@options.page_or_lines
+@options.formats(reports.HEAP)
+@options.destination
 @options.limit
 @options.contents
 @options.capture

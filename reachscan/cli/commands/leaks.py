@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from reachscan import reports
 from reachscan.capture.options import ScanOptions
 from reachscan.cli import console
-from reachscan.cli.console import Output
+from reachscan.cli.console import Output, Part
 from reachscan.errors import ExitStatus, ReachscanError
 from reachscan.reports import Style
 from reachscan.result import ScanResult
@@ -75,7 +75,7 @@ def find_each(
     """
     worst = ExitStatus.CLEAN
 
-    def lines(style: Style) -> Iterator[str]:
+    def parts(style: Style) -> Iterator[Part]:
         nonlocal worst
         reported = False
         for pid in pids:
@@ -86,12 +86,12 @@ def find_each(
                 worst = max(worst, error.exit_status)
                 continue
             worst = max(worst, status(result, strict))
-            if reported and output.format == "text":
+            if reported and reports.FORMATS[reports.LEAKS][output.format].gap:
                 yield ""
             reported = True
-            yield from reports.lines(output.format, result, output.selection, style)
+            yield from output.parts(result, style)
 
-    output.write(lines, private=output.selection.contents > 0)
+    output.write(parts, private=output.selection.contents > 0)
     return worst
 
 

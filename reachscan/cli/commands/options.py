@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,17 +18,7 @@ from reachscan.reports import Selection
 
 MAX_CONTENTS = 4096
 MAX_PAUSE = 60 * 60 * 1000
-_DEFAULT_LIMIT = {"html": 1000}
-_USUAL_LIMIT = 20
-_DEFAULT_CONTENTS = {"logfmt": 0}
-_USUAL_CONTENTS = 32
-
-_USES = {
-    "text": "people (default)",
-    "json": "programs",
-    "logfmt": "logs",
-    "html": "browsers (one file, works offline)",
-}
+_FORMATS = {name: each for formats in reports.FORMATS.values() for name, each in formats.items()}
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -44,12 +34,49 @@ def _all(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-def _format(*formats: str) -> Decorator:
-    uses = ", ".join(f"{name} for {_USES[name]}" for name in formats)
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice
+
+
+class _FormatName(_Choice):
+    """The name of a format; says which ones there are if it is another."""
+
+    def convert(
+        self, value: str, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        """Return the name.
+
+        Raises:
+            click.BadParameter: there is no such format.
+        """
+        if value not in self.choices:
+            command = context.info_name if context else None
+            self.fail(reports.unknown(command or "this", value, self.choices), parameter, context)
+        return value
+
+
+def formats(*subjects: str) -> Decorator:
+    """Return the options that choose a format of one of some subjects; `format_of` takes them."""
+    names = dict.fromkeys(name for subject in subjects for name in reports.FORMATS[subject])
+    help_ = ", ".join(f"{name} for {_FORMATS[name].readers}" for name in names)
     return _all(
-        click.option("--format", "format_", type=click.Choice(formats), help=f"{uses}."),
+        click.option("--format", "format_", type=_FormatName(tuple(names)), help=f"{help_}."),
         click.option("--json", "json_", is_flag=True, help="Same as --format json."),
     )
+
+
+def format_of(format_: str | None, **flags: bool) -> reports.Format:
+    """Return the format that is chosen by `--format` or by a flag of that name.
+
+    Raises:
+        click.UsageError: they contradict each other.
+    """
+    chosen = {*([format_] if format_ else []), *(name for name, given in flags.items() if given)}
+    if len(chosen) > 1:
+        raise click.UsageError(f"a report has one format, not {' and '.join(sorted(chosen))}")
+    return _FORMATS[chosen.pop() if chosen else "text"]
 
 
 process = click.argument("process", metavar="PID|NAME")
@@ -63,39 +90,36 @@ destination = click.option(
     help="Write the report to this file; - means stdout.",
 )
 
+
+def _defaults(of: str) -> str:
+    """Return what a part of a `Selection` is if nobody says otherwise."""
+    usual = getattr(Selection(), of)
+    found = {name: getattr(each, of) for name, each in _FORMATS.items()}
+    others = [f", in {name} {value}" for name, value in found.items() if value != usual]
+    return f"{usual}{''.join(others)}"
+
+
 limit = click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Rows listed (default 20, in html 1000); totals always cover all.",
+    help=f"Rows listed (default {_defaults('limit')}); totals always cover all.",
 )
 
 contents = click.option(
     "--contents",
     type=click.IntRange(0, MAX_CONTENTS),
     metavar="BYTES",
-    help="First bytes of a block that are shown (default 32, in logfmt 0); 0 keeps user data out.",
+    help=f"First bytes of a block that are shown (default {_defaults('contents')}); "
+    "0 keeps user data out.",
 )
-
-lines = _all(
-    _format("text", "json", "logfmt"),
-    destination,
-)
-"""What an answer on one block looks like; `output` takes them."""
-
-page_or_lines = _all(
-    _format(*reports.FORMATS),
-    destination,
-)
-"""What an answer on many blocks looks like; `output` takes them."""
 
 report = _all(
-    page_or_lines,
     limit,
     click.option("--all", "every_block", is_flag=True, help="Also list every leaked block."),
     contents,
 )
-"""What a report looks like; `output` takes them."""
+"""How much a report tells; `output` takes them."""
 
 
 def _address(_: click.Context, __: click.Parameter, value: str) -> int:
@@ -254,25 +278,24 @@ def output(
     every_block: bool = False,
     contents: int | None = None,
 ) -> Output:
-    """Return where a report goes and what it looks like, as the options of `report` say.
+    """Return where a report goes and what it looks like.
+
+    The options are those of `formats`, `destination` and `report`.
 
     Raises:
         click.UsageError: they contradict each other, or the file cannot be.
     """
-    if json_ and format_ not in (None, "json"):
-        raise click.UsageError(f"--json and --format {format_} contradict each other")
-    format_ = "json" if json_ else format_ or "text"
+    wanted = format_of(format_, json=json_)
     output = None if output == paths.STDOUT else output
-    if format_ == "html" and not output and sys.stdout.isatty():
-        raise click.UsageError("HTML is for browsers, not for a terminal; add -o page.html")
-    everything = sys.maxsize if every_block else _DEFAULT_LIMIT.get(format_, _USUAL_LIMIT)
-    usual = _DEFAULT_CONTENTS.get(format_, _USUAL_CONTENTS)
+    if wanted.file and not output and sys.stdout.isatty():
+        raise click.UsageError(f"{wanted.name} is not for a terminal; add -o {wanted.file}")
+    everything = sys.maxsize if every_block else wanted.limit
     selection = Selection(
         limit=everything if limit is None else limit,
-        contents=usual if contents is None else contents,
+        contents=wanted.contents if contents is None else contents,
         every_block=every_block,
     )
-    return Output(format_, output, selection)
+    return Output(wanted.name, output, selection)
 
 
 def refuse_clash(stream: str | Path | None, written: Path | None) -> None:

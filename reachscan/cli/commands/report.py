@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from reachscan import reports
 from reachscan.cli import console
 from reachscan.cli.commands import leaks, options, paths
 from reachscan.errors import ExitStatus
@@ -15,6 +16,8 @@ from reachscan.scanning import load
 
 @click.command("report")
 @click.argument("file", type=paths.READABLE)
+@options.formats(reports.LEAKS, reports.HEAP, reports.EXPLAIN)
+@options.destination
 @options.report
 @options.review
 @options.strict
@@ -29,8 +32,6 @@ def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus
     result = load(file)
     if result.is_about_leaks:
         result = judge(result)
-    elif output.format == "html" and result.recording.kinds is None:
-        raise click.UsageError(f"there is no page about {file}, for it is about one block")
     result = leaks.with_candidates(result, output, live=False)
     if verbose:
         console.talk_about(result)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from reachscan import reports
 from reachscan.capture import processes
 from reachscan.cli.commands import leaks, options
 from reachscan.errors import ExitStatus
@@ -18,6 +19,8 @@ from reachscan.errors import ExitStatus
     is_flag=True,
     help="If several processes have that name, scan each of them in turn.",
 )
+@options.formats(reports.LEAKS)
+@options.destination
 @options.report
 @options.review
 @options.strict
@@ -41,7 +44,7 @@ def command(
     wanted = wanted._replace(contents=output.selection.contents)
     if not all_processes:
         return leaks.find(process, wanted, output, judge, strict=strict)
-    if wanted.save or output.format == "html":
-        what = "--save keeps" if wanted.save else "a page is about"
+    if wanted.save or reports.FORMATS[reports.LEAKS][output.format].file:
+        what = "--save keeps" if wanted.save else f"--format {output.format} tells of"
         raise click.UsageError(f"{what} one process; leave out --all-processes, or name one id")
     return leaks.find_each(processes.find(process), wanted, output, judge, strict=strict)

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
+from reachscan import reports
 from reachscan.capture import processes, target
 from reachscan.capture.lifetime import Lifetime
 from reachscan.cli import console
 from reachscan.cli.commands import options
 from reachscan.errors import ExitStatus
 from reachscan.history.watching import Ended, Event, Watch, Why
-from reachscan.reports import watch as lines
 from reachscan.result import ScanResult
 from reachscan.scanning import scan
 
@@ -29,7 +29,8 @@ from reachscan.scanning import scan
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many scans."
 )
-@click.option("--logfmt", is_flag=True, help="One line per event as key=value, for logs.")
+@options.formats(reports.WATCH)
+@click.option("--logfmt", is_flag=True, help="Same as --format logfmt.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -53,6 +54,7 @@ def command(
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions"), baseline=None
     )
+    format_ = options.format_of(given.pop("format_"), json=given.pop("json_"), logfmt=logfmt)
     wanted = options.scan(given)._replace(contents=0)
 
     def once() -> ScanResult:
@@ -60,10 +62,11 @@ def command(
             return judge(scan(pid, wanted, progress))
 
     def show(event: Event) -> bool:
-        if logfmt:
-            return console.show(lambda _: lines.logfmt(event, limit, pid))
-        return console.show(lambda style: lines.text(event, limit, style))
+        return console.show(
+            lambda style: reports.lines(reports.WATCH, format_.name, event, selection, style)
+        )
 
+    selection = reports.Selection(limit)
     pid = processes.resolve(process)
     target.check(pid)
     with Lifetime(pid) as life:

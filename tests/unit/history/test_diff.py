@@ -19,7 +19,7 @@ from reachscan.history import census
 from reachscan.history.census import Census
 from reachscan.history.comparison import WORSE, Comparison, What, compare
 from reachscan.judgement import NOTHING, Tally
-from reachscan.reports import Selection, Style, diff
+from reachscan.reports import Selection, Style, diff_json, diff_logfmt, diff_text
 from reachscan.scanning import load
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/diff-v1.json").read_text())
@@ -119,7 +119,9 @@ def saved(path: Path, stream: Stream, **selection: Any) -> tuple[Path, Path]:
     """Write a stream, and the JSON report on it."""
     raw, report = path.with_suffix(".rsc"), path.with_suffix(".json")
     raw.write_bytes(stream.encoded())
-    report.write_text("\n".join(reports.lines("json", load(raw), Selection(**selection))))
+    result = load(raw)
+    document = reports.lines(result.subject, "json", result, Selection(**selection))
+    report.write_text("\n".join(map(str, document)))
     return raw, report
 
 
@@ -198,7 +200,7 @@ def sample() -> Comparison:
 @pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("limit", [0, 1, 20])
 def test_text_fits_and_cannot_steer_a_terminal(limit: int, width: int) -> None:
-    rows = list(diff.lines("text", sample(), limit, Style(width=width)))
+    rows = list(diff_text.lines(sample(), Selection(limit), Style(width=width)))
     assert all(len(row) <= width and row.isprintable() for row in rows)
     assert any("in all, 1 kind unchanged" in row for row in rows)
     assert any("shown by --limit" in row for row in rows) == (limit < 3)
@@ -206,7 +208,7 @@ def test_text_fits_and_cannot_steer_a_terminal(limit: int, width: int) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 20])
 def test_json_follows_its_schema(limit: int) -> None:
-    document = json.loads("\n".join(diff.lines("json", sample(), limit)))
+    document = json.loads("\n".join(diff_json.lines(sample(), Selection(limit))))
     jsonschema.validate(document, SCHEMA, cls=jsonschema.Draft202012Validator)
     assert len(document["changes"]) == min(limit, 3)
     assert document["kinds"] == {
@@ -215,7 +217,7 @@ def test_json_follows_its_schema(limit: int) -> None:
 
 
 def test_logfmt_can_be_read_back() -> None:
-    first, *others = diff.lines("logfmt", sample(), 20)
+    first, *others = diff_logfmt.lines(sample(), Selection(20))
     summary = dict(word.split("=", 1) for word in shlex.split(first))
     assert summary["event"] == "diff"
     assert (summary["bytes_by"], summary["by"], summary["grew"]) == ("7922", "3", "true")
@@ -231,9 +233,9 @@ def test_heaps_are_compared_like_leaks(tmp_path: Path) -> None:
         found = compare(census.read(before), census.read(now))
         (change,) = found.changes
         assert (change.what, change.by) == (What.GROWN, Tally(1, 40))
-        rows = list(diff.lines("text", found, 20))
+        rows = list(diff_text.lines(found, Selection(20)))
         assert rows[0].startswith("victim: 1000 live blocks, 62.5 KiB")
-        document = json.loads("".join(diff.lines("json", found, 20)))
+        document = json.loads("".join(diff_json.lines(found, Selection(20))))
         jsonschema.validate(document, SCHEMA)
         assert document["new"]["about"] == "heap"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shlex
 import subprocess
@@ -22,8 +23,7 @@ from reachscan.history.census import Census
 from reachscan.history.review import review
 from reachscan.history.watching import Ended, Event, Failed, Scanned, Watch, Why
 from reachscan.judgement import Tally
-from reachscan.reports import Style
-from reachscan.reports import watch as lines
+from reachscan.reports import Selection, Style, watch_json, watch_logfmt, watch_text
 from reachscan.result import ScanResult
 from reachscan.scanning import load
 
@@ -32,6 +32,8 @@ Step = Stream | errors.ReachscanError
 
 class Life:
     """A process that lives for so many waits."""
+
+    pid = 7
 
     def __init__(self, waits: int = 1000, *, successor: bool = False) -> None:
         self.left = waits
@@ -185,9 +187,9 @@ def test_text_of_events_fits_and_cannot_steer_a_terminal() -> None:
     found = watch(leaks(1), leaks(2), hostile, other, other, count=5)
     for event in found:
         for width in (80, 100):
-            for line in lines.text(event, 2, Style(width=width)):
+            for line in watch_text.lines(event, Selection(2), Style(width=width)):
                 assert line.isprintable() and len(line) <= width
-    second = list(lines.text(found[1], 2))
+    second = list(watch_text.lines(found[1], Selection(2)))
     assert "2 leaked blocks (+1), 48 B (+24 B); paused 0.4 ms" in second[0]
     assert "grown" in second[1]
 
@@ -195,10 +197,11 @@ def test_text_of_events_fits_and_cannot_steer_a_terminal() -> None:
 def test_details_are_limited() -> None:
     other = Stream(leaks=[Leak(8 * n) for n in range(1, 9)])
     event = watch(Stream(), other, count=2)[1]
-    assert any(
-        "6 more kinds that grew, shown by --limit 8" in line for line in lines.text(event, 2)
-    )
-    assert len(list(lines.logfmt(event, 2, 7))) == 3
+    text = "\n".join(watch_text.lines(event, Selection(2)))
+    assert "6 more kinds that grew, shown by --limit 8" in text
+    assert len(list(watch_logfmt.lines(event, Selection(2)))) == 3
+    (line,) = watch_json.lines(event, Selection(2))
+    assert [change["what"] for change in json.loads(line)["changes"]] == ["new", "new"]
 
 
 def test_logfmt_of_events_can_be_read_back() -> None:
@@ -206,12 +209,24 @@ def test_logfmt_of_events_can_be_read_back() -> None:
     rows = [
         dict(word.split("=", 1) for word in shlex.split(line))
         for event in found
-        for line in lines.logfmt(event, 5, 7)
+        for line in watch_logfmt.lines(event, Selection(5))
     ]
     assert [row["event"] for row in rows] == ["scan", "failure", "scan", "change", "end"]
     assert {row["pid"] for row in rows} == {"7"}
     assert (rows[2]["by"], rows[2]["bytes_by"], rows[2]["grew"]) == ("1", "24", "true")
     assert (rows[4]["why"], rows[4]["scans"], rows[4]["failures"]) == ("counted", "2", "1")
+
+
+def test_events_are_one_json_document_each() -> None:
+    found = watch(leaks(1), BUSY, leaks(2), count=3)
+    rows = [json.loads(line) for event in found for line in watch_json.lines(event, Selection(5))]
+    assert [row["event"] for row in rows] == ["scan", "failure", "scan", "end"]
+    assert {row["pid"] for row in rows} == {7}
+    first, failure, second, end = rows
+    assert (first["by"], first["changes"], failure["error"]) == (None, [], BUSY.sentence)
+    assert (second["by"], second["grew"]) == ({"allocations": 1, "bytes": 24}, True)
+    assert [change["what"] for change in second["changes"]] == ["grown"]
+    assert (end["why"], end["scans"], end["leaks"]["bytes"]) == ("counted", 2, 48)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from reachscan import errors, scanning
 from reachscan.naming.places import Places
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
-from reachscan.reports import USUAL_WIDTH, Selection, lines
+from reachscan.reports import EXPLAIN, USUAL_WIDTH, Selection, lines
 
 STACK, OTHER_STACK, MAPPED = 0x7FFF_0000_0000, 0x7F20_0000_0000, 0x7F30_0000_0000
 TOP = OTHER_STACK + 0x1F000
@@ -141,7 +141,7 @@ def answer(tmp_path: Path, format_: str = "text", limit: int = 20, **layout: Any
     path = tmp_path / "answer.rsc"
     path.write_bytes(recording(**layout))
     selection = Selection(limit=limit)
-    rows = list(lines(format_, scanning.load(path), selection))
+    rows = list(map(str, lines(EXPLAIN, format_, scanning.load(path), selection)))
     if format_ == "json":
         schema = json.loads((SCHEMA / "block-v1.json").read_text())
         jsonschema.validate(json.loads("\n".join(rows)), schema)

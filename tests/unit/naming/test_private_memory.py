@@ -13,7 +13,7 @@ from streams import BSS, DATA, HEAP_END, HEAP_START, Stream
 from reachscan.naming.private_memory import WARNING, PrivateMemory, private_memory
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
-from reachscan.reports import Selection, lines
+from reachscan.reports import Selection, leaks_text
 from reachscan.scanning import load
 
 PAGE, MIB = 0x1000, 1 << 20
@@ -107,5 +107,5 @@ def test_much_memory_beside_little_heap_is_a_warning(
     path.write_bytes(stream(anonymous(POOL, pool), absent=absent).encoded())
     result = load(path)
     assert [w.code for w in result.recording.warnings] == [WARNING] * warned
-    text = " ".join(" ".join(lines("text", result, Selection())).split())
+    text = " ".join(" ".join(leaks_text.lines(result, Selection())).split())
     assert ("not for leaks: " in text) == (result.memory is not None and pool > HEAP - unwritten)

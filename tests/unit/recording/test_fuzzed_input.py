@@ -80,11 +80,10 @@ def test_streams(tmp_path: Path) -> None:
     def report(raw: bytes) -> None:
         file.write_bytes(raw)
         result = scanning.load(file)
-        for format_ in reports.FORMATS:
-            html_of_a_heap = format_ == "html" and result.recording.kinds is not None
-            if not html_of_a_heap:
-                for _ in reports.lines(format_, result, reports.Selection(every_block=True)):
-                    pass
+        every = reports.Selection(every_block=True)
+        for format_ in reports.FORMATS[result.subject]:
+            for _ in reports.lines(result.subject, format_, result, every):
+                pass
 
     assert fuzzing.survives(corpus(), report, (errors.ReachscanError,), damaged_record) > 0
 

@@ -38,7 +38,7 @@ def hostile(tmp_path: Path) -> ScanResult:
 
 def page(result: ScanResult, **selection: Any) -> str:
     (text,) = leaks_html.lines(result, Selection(**selection))
-    return text
+    return text.decode()
 
 
 def content(text: str, tag: str) -> str:

@@ -17,16 +17,18 @@ from hypothesis import strategies as st
 from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 import reachscan
-from reachscan import reports, wording
+from reachscan import wording
 from reachscan.recording import model
 from reachscan.reports import (
     USUAL_WIDTH,
     Selection,
     Style,
     confidence,
+    heap_logfmt,
     leaks_json,
     leaks_logfmt,
     leaks_text,
+    logfmt,
 )
 from reachscan.result import ScanResult
 from reachscan.scanning import load
@@ -304,7 +306,7 @@ def test_logfmt_tells_what_hangs_below_and_which_sizes_there_are(make: Any) -> N
 
 def test_logfmt_of_the_heap_tells_keys(make: Any) -> None:
     result = make(Stream(kinds=[(3, 120, 40, HEAP_START, 0, 0, [CODE + 8])]))
-    _, kind = map(parse, reports.lines("logfmt", result, Selection()))
+    _, kind = map(parse, heap_logfmt.lines(result, Selection()))
     assert kind["key"] == result.groups(1)[0].key
 
 
@@ -312,7 +314,7 @@ def test_logfmt_of_the_heap_tells_keys(make: Any) -> None:
     "value", ["", "two words", 'a"b', "a=b", "back\\slash", "new\nline", "plain"]
 )
 def test_logfmt_quotes_where_needed(value: str) -> None:
-    line = leaks_logfmt.line(key=value, next=1)
+    line = logfmt.line(key=value, next=1)
     assert "\n" not in line
     quoted = line.removeprefix("key=").removesuffix(" next=1")
     assert (json.loads(quoted) if quoted.startswith('"') else quoted) == value

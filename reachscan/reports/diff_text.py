@@ -1,127 +1,20 @@
-"""The report on what changed between two scans, in every format."""
+"""The report on what changed between two scans for people."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from reachscan.history.census import LEAKS, Census
 from reachscan.history.comparison import WORSE, Change, Comparison, What
 from reachscan.judgement import NOTHING, Tally
-from reachscan.reports import Style, layout, plain
-from reachscan.reports.leaks_logfmt import line
+from reachscan.reports import Selection, Style, layout, plain
 from reachscan.wording import count, printable, size
 
-FORMAT = "reachscan-diff"
-VERSION = 1
 
-
-def lines(format_: str, comparison: Comparison, limit: int, style: Style = plain) -> Iterator[str]:
-    """Yield the report line by line, without line ends.
-
-    Args:
-        format_: one of `reports.FORMATS`.
-        comparison: what to report.
-        limit: changes listed, those that grew most first.
-        style: what text looks like.
-    """
-    if format_ == "json":
-        return iter([json.dumps(document(comparison, limit), indent=2)])
-    if format_ == "html":
-        from reachscan.reports import html_page
-
-        title = f"{Path(comparison.new.program).name}: what changed"
-        return html_page.lines("diff", title, document(comparison, limit))
-    if format_ == "logfmt":
-        return _logfmt(comparison, limit)
-    return _text(comparison, limit, style)
-
-
-def document(comparison: Comparison, limit: int) -> dict[str, Any]:
-    """Return the report as schema/diff-v1.json describes it."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "old": _side(comparison.old),
-        "new": _side(comparison.new),
-        "by": comparison.by._asdict(),
-        "grew": comparison.grew,
-        "kinds": {what.value: number for what, number in _numbers(comparison).items()}
-        | {"unchanged": comparison.unchanged, "unclear": comparison.unclear},
-        "changes": [
-            {
-                "what": change.what.value,
-                "key": change.key,
-                "old": change.old._asdict(),
-                "new": change.new._asdict(),
-            }
-            for change in comparison.changes[:limit]
-        ],
-        "warnings": [{"code": w.code, "message": w.message} for w in comparison.warnings],
-    }
-
-
-def _side(census: Census) -> dict[str, Any]:
-    return {
-        "about": census.about,
-        "source": census.source,
-        "pid": census.pid,
-        "program": census.program,
-        "started": census.started,
-        "method": census.method,
-        census.about: census.total._asdict(),
-        "groups_left_out": census.unlisted,
-    }
-
-
-def _numbers(comparison: Comparison) -> dict[What, int]:
-    found = Counter(change.what for change in comparison.changes)
-    return {what: found[what] for what in What}
-
-
-def _logfmt(comparison: Comparison, limit: int) -> Iterator[str]:
-    old, new = comparison.old, comparison.new
-    shown = comparison.changes[:limit]
-    yield line(
-        event="diff",
-        old=old.source,
-        new=new.source,
-        pid=new.pid,
-        program=new.program,
-        about=new.about,
-        allocations=new.total.allocations,
-        bytes=new.total.bytes,
-        by=comparison.by.allocations,
-        bytes_by=comparison.by.bytes,
-        grew=comparison.grew,
-        **{f"kinds_{what.value}": number for what, number in _numbers(comparison).items()},
-        kinds_unchanged=comparison.unchanged,
-        kinds_unclear=comparison.unclear,
-        shown=len(shown),
-        warnings=",".join(warning.code for warning in comparison.warnings) or None,
-    )
-    for change in shown:
-        yield change_line(change, new.pid)
-
-
-def change_line(change: Change, pid: int) -> str:
-    """Return one change as a line of key=value."""
-    return line(
-        event="change",
-        pid=pid,
-        what=change.what.value,
-        key=change.key,
-        by=change.by.allocations,
-        bytes_by=change.by.bytes,
-        allocations=change.new.allocations,
-        bytes=change.new.bytes,
-    )
-
-
-def _text(comparison: Comparison, limit: int, style: Style) -> Iterator[str]:
+def lines(comparison: Comparison, selection: Selection, style: Style = plain) -> Iterator[str]:
+    """Yield the report line by line, without line ends; changes that grew most come first."""
+    limit = selection.limit
     yield from layout.paragraph(
         _headline(comparison), "headline" if comparison.grew else "good", style
     )

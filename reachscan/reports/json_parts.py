@@ -1,0 +1,69 @@
+"""What documents for programs have in common: what was scanned and how, and what to know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reachscan.grouping.groups import Example
+from reachscan.recording import model
+from reachscan.recording.architectures import ARCHITECTURES
+from reachscan.wording import instant
+
+INCOMPLETE = "incomplete"
+
+
+def facts(recording: model.Recording) -> dict[str, Any]:
+    """Return what was scanned, and how."""
+    return {
+        "target": _target(recording),
+        "snapshot": _snapshot(recording.snapshot, recording.target.started),
+    }
+
+
+def caveats(recording: model.Recording) -> dict[str, Any]:
+    """Return what the reader must know."""
+    return {
+        "warnings": [{"code": w.code, "message": w.message} for w in recording.warnings],
+        "complete": is_complete(recording),
+    }
+
+
+def is_complete(recording: model.Recording) -> bool:
+    """Tell whether the scan saw everything that it should."""
+    return not any(warning.code.startswith(INCOMPLETE) for warning in recording.warnings)
+
+
+def _target(recording: model.Recording) -> dict[str, Any]:
+    target = recording.target
+    return {
+        "pid": target.pid,
+        "name": target.name,
+        "exe": target.exe,
+        "command": list(target.command),
+        "arch": ARCHITECTURES[recording.machine].name,
+        "page_size": recording.page_size,
+        "threads": target.threads,
+        "allocators": list(dict.fromkeys(heap.allocator for heap in recording.heaps)),
+    }
+
+
+def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
+    phases: dict[str, int] = {}
+    for name, ns in snapshot.phases:
+        phases[name] = phases.get(name, 0) + ns
+    return {
+        "method": snapshot.method,
+        "reason": snapshot.reason,
+        "pause_us": snapshot.pause_ns // 1000,
+        "started": instant(started),
+        "phases_us": {name: ns // 1000 for name, ns in phases.items()},
+    }
+
+
+def example(example: Example, contents: int) -> dict[str, Any]:
+    """Return the block that stands for a group, with so many of its first bytes."""
+    return {
+        "address": f"{example.address:#x}",
+        "size": example.size,
+        "contents": example.contents[:contents].hex(),
+    }

@@ -1,0 +1,99 @@
+"""The table of formats: what it lists is there, and what is there is listed."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from command_lines import Install, Runner
+from streams import CODE, HEAP_START, Leak, Stream
+
+from reachscan import errors, reports
+from reachscan.recording import model, wire
+from reachscan.scanning import load
+
+FOLDER = Path(reports.__file__).parent
+LISTED = [(subject, name) for subject, formats in reports.FORMATS.items() for name in formats]
+BLOCK = wire.encode(
+    wire.BLOCK, model.Block(HEAP_START, HEAP_START, 24, model.REACHABLE, 0)._asdict()
+)
+STREAMS = {
+    reports.LEAKS: Stream(leaks=[Leak(24, [CODE + 8])]),
+    reports.HEAP: Stream(kinds=[(3, 120, 40, HEAP_START, 0, 0, [CODE + 8])]),
+    reports.EXPLAIN: Stream(kinds=[(1, 24, 24, HEAP_START, 0, 0, [1])], extra=BLOCK),
+}
+
+
+def test_every_module_of_a_subject_is_listed() -> None:
+    modules = {path.stem for path in FOLDER.glob("*_*.py")}
+    written = {name for name in modules if name.split("_")[0] in reports.FORMATS}
+    assert written == {"_".join(pair) for pair in LISTED}
+
+
+@pytest.mark.parametrize(("subject", "name"), LISTED)
+def test_every_format_is_written_the_same_way(subject: str, name: str) -> None:
+    module = import_module(f"reachscan.reports.{subject}_{name}")
+    assert len(inspect.signature(module.lines).parameters) == 3
+
+
+@pytest.mark.parametrize("subject", STREAMS)
+def test_a_saved_scan_is_written_in_each_format_of_its_subject(
+    run: Runner, tmp_path: Path, subject: str
+) -> None:
+    file = tmp_path / "made.rsc"
+    file.write_bytes(STREAMS[subject].encoded())
+    assert load(file).subject == subject
+    for name in reports.FORMATS[subject]:
+        made = tmp_path / "made"
+        words = ("report", file, "--format", name)
+        assert run(*words, "-o", made).talk == ""
+        shown = run(*words)
+        assert shown.talk == ""
+        # How long folding took differs, further below.
+        assert shown.out.splitlines()[0] == made.read_text().splitlines()[0]
+        assert shown.out[-1] == made.read_text()[-1] == "\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [
+        ("heap 1", "text, json, logfmt, html"),
+        ("diff {file} {file}", "text, json, logfmt, html"),
+        ("explain 1 4096", "text, json, logfmt"),
+        ("watch 1", "text, json, logfmt"),
+    ],
+)
+def test_other_formats_are_refused_by_what_there_is(
+    run: Runner, saved: Path, command: str, known: str
+) -> None:
+    words = command.format(file=saved).split()
+    done = run(*words, "--format", "csv")
+    assert (done.status, done.out) == (2, "")
+    assert f"{words[0]} has no format csv: {known}\n" in done.talk
+
+
+def test_a_report_on_one_block_has_no_page(run: Runner, tmp_path: Path) -> None:
+    file, page = tmp_path / "block.rsc", tmp_path / "page.html"
+    file.write_bytes(STREAMS[reports.EXPLAIN].encoded())
+    done = run("report", file, "--format", "html", "-o", page)
+    assert (done.status, done.out, page.exists()) == (2, "", False)
+    assert "explain has no format html: text, json, logfmt" in done.talk
+    with pytest.raises(errors.UnknownFormatError):
+        reports.lines(reports.EXPLAIN, "html", load(file), reports.Selection())
+
+
+@pytest.mark.parametrize("words", [("--json", "--logfmt"), ("--format", "text", "--json")])
+def test_a_watch_has_one_format(run: Runner, words: tuple[str, ...]) -> None:
+    done = run("watch", 1, *words)
+    assert done.status == 2 and "a report has one format" in done.talk
+
+
+def test_a_watch_tells_programs(run: Runner, target: int, fake_helper: Install) -> None:
+    fake_helper(STREAMS[reports.LEAKS].encoded())
+    done = run("watch", target, "--every", "0.01", "--count", 2, "--json")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert [row["event"] for row in rows] == ["scan", "scan", "end"]
+    assert (done.status, rows[1]["grew"]) == (0, False)

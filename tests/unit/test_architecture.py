@@ -59,6 +59,9 @@ PYTHON_ROOMS = {
 NATIVE_ROOMS = {
     "arch": set[str](),
     "wire": {"arch"},
+    # What lies in the memory of a recorded process: the seam between recorder and sweeper.
+    "recorder/tables.hpp": set[str](),
+    "recorder": {"arch", "recorder/tables.hpp"},
     "memory": {"arch", "wire"},
     "libc": {"arch", "memory"},
     "heaps": {"libc", "memory"},

@@ -1,0 +1,277 @@
+// What the recorder knows, as it lies in the memory of the recorded process: which live block was
+// allocated when, by which thread, with which stack. The recorder writes these tables, the sweeper
+// and the tests read them.
+//
+// One private anonymous mapping of fixed size holds all of it, so that a clone of the process has
+// one consistent copy, whatever instruction its threads were stopped at. Pages that may not be used
+// lie on both sides: the kernel merges it with no other mapping, and it begins with the Header. It
+// holds addresses of blocks, so it is never a root.
+//
+//   Header | Bucket[buckets] | Record[7 * buckets] | Node[nodes] | ThreadRow[threads]
+//          | ModuleRow[modules]                     (each part begins at a page)
+//
+// Everything is written in an order in which a reader that sees any prefix of the writes takes
+// nothing unfinished for valid:
+// - a record: its words are written, then its key. It is removed before the block goes back to the
+//   allocator, so an address that is used again never meets the record of its former block.
+// - a node: its address claims the slot, then its second word says that it is complete. Nodes are
+//   never removed. A record is published after all nodes of its stack.
+// - rows of threads and modules: complete before anything names them, and never removed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace reachscan::recorder {
+
+constexpr std::uint64_t kMagic = 0x5345'4c42'4154'5352;  // "RSTABLES"
+constexpr std::uint32_t kLayout = 1;
+constexpr char kMappingName[] = "reachscan";  // [anon:reachscan] in maps, where the kernel can
+
+constexpr std::size_t kKeys = 7;        // blocks of a bucket
+constexpr std::size_t kMaxProbes = 32;  // buckets that may hold a block's record
+constexpr std::size_t kMaxRanges = 16;  // of --sizes
+constexpr std::uint32_t kMaxDepth = 256;
+
+enum class WayIn : std::uint32_t { kRun = 1, kAttach, kLibrary };
+
+enum class Stacks : std::uint32_t { kAuto = 0, kFramePointers, kTables, kInstrumented };
+
+// Why nothing new is recorded any more. Frees are followed all the same.
+enum class Stopped : std::uint32_t { kNot = 0, kFull, kStopAt, kDetached };
+
+struct SizeRange {
+  std::uint64_t first;
+  std::uint64_t last;
+};
+
+// The options in force. Sizes are requested bytes.
+struct Options {
+  WayIn way_in;
+  Stacks stacks;
+  std::uint32_t depth;
+  std::uint32_t range_count;  // 0: all sizes
+  SizeRange ranges[kMaxRanges];
+  std::uint64_t min_size;
+  std::uint64_t sample;            // mean distance of samples in bytes, 0: everything is recorded
+  std::uint64_t stop_at;           // bytes, 0: never
+  std::uint32_t modules_filtered;  // --module was given
+  std::uint32_t threads_filtered;  // --thread was given
+};
+
+struct Part {
+  std::uint64_t offset;  // from the header
+  std::uint64_t count;
+};
+
+struct Header {
+  std::uint64_t magic;
+  std::uint32_t layout;
+  std::uint32_t ready;             // 1 when all that follows is filled in; nothing is valid before
+  std::uint64_t bytes;             // of the mapping, this header included
+  std::uint32_t pid;               // of the process that writes; a forked child puts in its own
+  std::uint32_t stopped;           // Stopped
+  std::uint64_t stopped_after_ms;  // since the start
+  std::uint64_t started_realtime_ns;
+  std::uint64_t started_monotonic_ns;  // CLOCK_MONOTONIC of the process, coarse
+  // Events that found no room: blocks that would have been recorded. The records that were made are
+  // counted by thread (ThreadRow::records).
+  std::uint64_t lost;
+  // Bytes requested and not freed; kept up only with --stop-at.
+  std::uint64_t live_bytes;
+  Options options;
+  Part buckets;
+  Part records;
+  Part nodes;
+  Part threads;
+  Part modules;
+  std::uint32_t used_nodes;  // how many are in use; they lie scattered
+  std::uint32_t used_threads;
+  std::uint32_t used_modules;
+  std::uint32_t reserved;
+};
+
+// A cache line of block addresses. A key is the address of a live block if its lowest bit is not
+// set and it is not 0; its record has the same index. With the bit set, the record is being
+// written. Blocks that found their bucket full lie in one of the next ones; `passed` counts the
+// records that were pushed on from or across this bucket.
+struct alignas(64) Bucket {
+  std::uint64_t keys[kKeys];
+  std::uint32_t passed;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(Bucket) == 64);
+
+// size : 48 | thread : 16, and node : 28 | time : 36, from the highest bit down.
+struct Record {
+  std::uint64_t size_thread;
+  std::uint64_t node_time;
+};
+static_assert(sizeof(Record) == 16);
+
+constexpr std::uint64_t kMaxSize = (std::uint64_t{1} << 48) - 1;  // larger ones are stored as this
+constexpr std::uint32_t kMaxNodes = std::uint32_t{1} << 28;
+constexpr std::uint32_t kMaxThreads = std::uint32_t{1} << 16;
+constexpr std::uint64_t kMaxTime = (std::uint64_t{1} << 36) - 1;
+
+// A return address and what called it. The number of a node is its index; node 0 is the root, which
+// is no frame: a stack is a node, then its parents up to the root, innermost frame first. Two nodes
+// may have the same address and parent.
+struct Node {
+  std::uint64_t pc;      // 0: the slot is free
+  std::uint64_t parent;  // NodeFlag, module << 32, parent's number
+};
+static_assert(sizeof(Node) == 16);
+
+enum NodeFlag : std::uint64_t {
+  kNodeReady = std::uint64_t{1} << 63,   // not set: being written
+  kNodeClosed = std::uint64_t{1} << 62,  // the module was closed since: `pc` may be another's now
+};
+
+// A thread under one of its names. Row 0 stands for threads that found no room.
+struct ThreadRow {
+  char name[16];
+  std::uint32_t tid;
+  std::uint32_t reserved;
+  std::uint64_t records;  // how many were made by this thread
+};
+static_assert(sizeof(ThreadRow) == 32);
+
+// A program or library, once for each time that it was loaded. Row 0 stands for code that belongs
+// to none.
+struct ModuleRow {
+  std::uint64_t start;  // of the addresses that its segments take
+  std::uint64_t end;
+  std::uint64_t bias;  // run-time address less the address in the file
+  std::uint32_t closed;
+  std::uint32_t build_id_bytes;  // 0: it has none
+  unsigned char build_id[24];
+  char path[200];  // as the loader knows it, cut; empty for the program itself
+};
+static_assert(sizeof(ModuleRow) == 256);
+
+// A record, unpacked.
+struct Allocation {
+  std::uint64_t address;
+  std::uint64_t size;     // requested
+  std::uint64_t time_ms;  // since the start
+  std::uint32_t node;
+  std::uint32_t thread;
+};
+
+constexpr Record pack(const Allocation& a) {
+  std::uint64_t size = a.size < kMaxSize ? a.size : kMaxSize;
+  std::uint64_t time = a.time_ms < kMaxTime ? a.time_ms : kMaxTime;
+  return {size << 16 | a.thread, std::uint64_t{a.node} << 36 | time};
+}
+
+constexpr Allocation unpack(std::uint64_t address, const Record& r) {
+  return {address, r.size_thread >> 16, r.node_time & kMaxTime,
+          static_cast<std::uint32_t>(r.node_time >> 36),
+          static_cast<std::uint32_t>(r.size_thread & (kMaxThreads - 1))};
+}
+
+// The bucket where the record of a block is looked for first. Blocks of 128 bytes of address space
+// share theirs.
+constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_count) {
+  std::uint64_t hash = (address >> 7) * 0x9e37'79b9'7f4a'7c15;
+  hash ^= hash >> 32;
+  hash *= 0xd6e8'feb8'6659'fd93;
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash) * bucket_count >> 64);
+}
+
+constexpr bool is_address(std::uint64_t key) { return key != 0 && (key & 1) == 0; }
+
+// Whether `bytes` of memory hold complete tables of this layout whose parts lie within them. What
+// is read from them afterwards may still be nonsense in a process that overwrites its memory, but
+// readers stay inside.
+inline bool is_valid(const Header& h, std::uint64_t bytes) {
+  if (bytes < sizeof(Header) || h.magic != kMagic || h.layout != kLayout || h.ready != 1 ||
+      h.bytes > bytes)
+    return false;
+  auto fits = [&h](const Part& part, std::uint64_t row) {
+    return part.offset >= sizeof(Header) && part.offset % 64 == 0 && part.offset <= h.bytes &&
+           part.count > 0 && part.count <= (h.bytes - part.offset) / row;
+  };
+  return fits(h.buckets, sizeof(Bucket)) && fits(h.records, sizeof(Record)) &&
+         fits(h.nodes, sizeof(Node)) && fits(h.threads, sizeof(ThreadRow)) &&
+         fits(h.modules, sizeof(ModuleRow)) && h.records.count == h.buckets.count * kKeys &&
+         h.nodes.count <= kMaxNodes && h.threads.count <= kMaxThreads &&
+         h.options.range_count <= kMaxRanges;
+}
+
+// Reads valid tables, here or in a copy that nobody writes to. Writers of the process itself use
+// the parts, too.
+class Tables {
+ public:
+  explicit Tables(Header* header) : header_(header) {}
+
+  Header& header() const { return *header_; }
+  Bucket* buckets() const { return part<Bucket>(header_->buckets); }
+  Record* records() const { return part<Record>(header_->records); }
+  Node* nodes() const { return part<Node>(header_->nodes); }
+  ThreadRow* threads() const { return part<ThreadRow>(header_->threads); }
+  ModuleRow* modules() const { return part<ModuleRow>(header_->modules); }
+
+  // Finds what is recorded of the block that begins at `address`.
+  bool find(std::uint64_t address, Allocation& found) const {
+    std::uint64_t count = header_->buckets.count;
+    std::uint64_t at = home_bucket(address, count);
+    for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
+      const Bucket& bucket = buckets()[at];
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_ACQUIRE) != address) continue;
+        found = unpack(address, records()[at * kKeys + i]);
+        return true;
+      }
+      if (__atomic_load_n(&bucket.passed, __ATOMIC_ACQUIRE) == 0) return false;
+      at = at + 1 == count ? 0 : at + 1;
+    }
+    return false;
+  }
+
+  // Calls visit(allocation) for all that is recorded, in no order.
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (std::uint64_t at = 0; at < header_->buckets.count; ++at)
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        std::uint64_t key = __atomic_load_n(&buckets()[at].keys[i], __ATOMIC_ACQUIRE);
+        if (is_address(key)) visit(unpack(key, records()[at * kKeys + i]));
+      }
+  }
+
+  // Calls visit(node's number, node) for the frames of a stack, innermost first, at most kMaxDepth.
+  // It ends early where a node is not there or not complete.
+  template <typename Visit>
+  void each_frame(std::uint32_t number, Visit visit) const {
+    for (std::uint32_t depth = 0; number != 0 && depth < kMaxDepth; ++depth) {
+      if (number >= header_->nodes.count) return;
+      const Node& node = nodes()[number];
+      std::uint64_t parent = __atomic_load_n(&node.parent, __ATOMIC_ACQUIRE);
+      if ((parent & kNodeReady) == 0) return;
+      visit(number, node);
+      number = static_cast<std::uint32_t>(parent);
+    }
+  }
+
+  static std::uint32_t module_of(const Node& node) { return node.parent >> 32 & 0xffff; }
+  static bool is_closed(const Node& node) { return (node.parent & kNodeClosed) != 0; }
+
+  // How many records were ever made.
+  std::uint64_t record_count() const {
+    std::uint64_t sum = 0;
+    for (std::uint64_t i = 0; i < header_->threads.count; ++i)
+      sum += __atomic_load_n(&threads()[i].records, __ATOMIC_RELAXED);
+    return sum;
+  }
+
+ private:
+  template <typename Row>
+  Row* part(const Part& p) const {
+    return reinterpret_cast<Row*>(reinterpret_cast<unsigned char*>(header_) + p.offset);
+  }
+
+  Header* header_;
+};
+
+}  // namespace reachscan::recorder

@@ -63,6 +63,7 @@ struct Scan {
   heaps::BlockMap& blocks;
   Roots& roots;
   PutAside& put_aside;
+  Origins& origins;
   LeakWriter& writer;
 };
 
@@ -90,7 +91,7 @@ void list_blocks(const Scan& scan) {
 }
 
 KindTable& new_kinds(const Scan& scan) {
-  return *new (map_memory(sizeof(KindTable))) KindTable(scan.space, scan.blocks);
+  return *new (map_memory(sizeof(KindTable))) KindTable(scan.space, scan.blocks, scan.origins);
 }
 
 void count_kinds(const Scan& scan) {
@@ -172,7 +173,9 @@ abi::Totals totals_of(const heaps::Totals& heap, const LeakWriter& writer) {
 }
 
 void sweep() {
-  Space space(reinterpret_cast<const abi::Mapping*>(control()->mappings), control()->mapping_count);
+  Space all(reinterpret_cast<const abi::Mapping*>(control()->mappings), control()->mapping_count);
+  recorder::Header* tables = find_tables(all);
+  Space space = tables != nullptr ? without_tables(all, *tables) : all;
   const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
   begin_phase(wire::kEnumerate);
   Heap heap(space, threads, control()->thread_count, map_memory);
@@ -190,10 +193,12 @@ void sweep() {
 
   Roots roots = find_roots(space, heap, blocks);
   PutAside put_aside(blocks);
+  Origins origins(tables);
   // Too large for the stack that the helper made.
-  auto* writer = new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks);
-  perform(control()->task, {space, heap, blocks, roots, put_aside, *writer});
+  auto* writer = new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks, origins);
+  perform(control()->task, {space, heap, blocks, roots, put_aside, origins, *writer});
   writer->finish();
+  if (control()->task != abi::Task::kListSuspects) origins.send();
   control()->totals = totals_of(heap.totals(), *writer);
   request(abi::Request::kFinished);
 }

@@ -12,7 +12,8 @@ namespace reachscan::tests {
 namespace {
 
 std::vector<Leak> collect(Graph& graph, const Host& host) {
-  auto writer = std::make_unique<sweeper::LeakWriter>(graph.memory.space(), graph.blocks);
+  sweeper::Origins origins(nullptr);
+  auto writer = std::make_unique<sweeper::LeakWriter>(graph.memory.space(), graph.blocks, origins);
   sweeper::collect_leaks(graph.memory.space(), graph.blocks, *writer);
   writer->finish();
   std::vector<Leak> leaks = host.leaks();

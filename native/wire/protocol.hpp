@@ -100,6 +100,9 @@ enum Phase : std::uint32_t {
 // it.
 constexpr std::uint32_t kDirect = 0xffffffffu;
 
+// `thread` of a block that is not recorded.
+constexpr std::uint32_t kNotRecorded = 0xffffffffu;
+
 // Leading words of each leak that travel with it (zero-padded past the block's end).
 constexpr std::uint32_t kLeadWords = 8;
 

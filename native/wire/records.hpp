@@ -43,6 +43,12 @@ enum RecordType : std::uint32_t {
   kAbsent = 26,        // where nothing was ever written
   kWithheld =
       27,  // 1 if words of blocks that are no addresses were replaced by others of their class
+  kRecorder = 28,     // who allocated what is being recorded in the target (recorder/tables.hpp)
+  kOrigins = 29,      // of the leaks in the records before
+  kKindOrigins = 30,  // of the kinds in the record before
+  kStackNodes = 31,   // a return address, and the node of its caller
+  kRecordedThreads = 32,
+  kClosedModules = 33,  // that are no longer loaded, but called for memory
 };
 
 struct Record {
@@ -93,6 +99,17 @@ constexpr Record kRecords[] = {
     {kSightings, "Sightings", "u32 n, n x { u32 form, u64 about, " REACHSCAN_REFERENCE " }"},
     {kAbsent, "Absent", "u32 n, n x { u64 start, u64 end }"},
     {kWithheld, "Withheld", "u32 withheld"},
+    {kRecorder, "Recorder",
+     "u64 start, u64 bytes, u32 way_in, u32 stacks, u32 depth, u32 stopped, u64 stopped_after_ms, "
+     "u64 started, u64 now_ms, u64 min_size, u64 sample, u64 stop_at, u32 modules_filtered, "
+     "u32 threads_filtered, u64 records, u64 lost, u32 n, n x { u64 first, u64 last } sizes"},
+    {kOrigins, "Origins", "u32 n, u32 node[n], u32 thread[n], u64 time_ms[n], u64 requested[n]"},
+    {kKindOrigins, "KindOrigins",
+     "u32 n, u32 node[n], u32 thread[n], u64 oldest_ms[n], u64 newest_ms[n], u64 requested[n]"},
+    {kStackNodes, "StackNodes", "u32 n, u32 node[n], u32 parent[n], u32 module[n], u64 pc[n]"},
+    {kRecordedThreads, "RecordedThreads", "u32 n, n x { u32 thread, u32 tid, str name }"},
+    {kClosedModules, "ClosedModules",
+     "u32 n, n x { u32 module, u64 bias, str path, raw build_id }"},
 };
 
 #undef REACHSCAN_REFERENCE
@@ -121,6 +138,12 @@ consteval std::uint64_t bytes_of(std::string_view fields) {
     fields.remove_prefix(next == fields.npos ? fields.size() : next + 2);
   }
   return bytes;
+}
+
+// Bytes of a record before the number of its rows.
+consteval std::uint64_t head_bytes(RecordType type) {
+  std::string_view fields = kRecords[type - 1].fields;
+  return bytes_of(fields.substr(0, fields.find(", u32 n, n x ")));
 }
 
 // Bytes of a record, or of one of its rows if it consists of them.

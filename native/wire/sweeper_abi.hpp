@@ -118,6 +118,9 @@ struct Control {
   std::uint32_t withheld;         // whether to mask what blocks hold, but for addresses
   std::uint64_t suspects;
   std::uint64_t suspect_count;
+  std::uint64_t monotonic_ns;  // when the search began
+  std::uint32_t own_pid;       // as the target itself knows it
+  std::uint32_t unused;
   // The request under way.
   Request request;
   std::uint32_t reserved;

@@ -1,7 +1,8 @@
 """How much of the target's private memory its heaps are, and what the rest is.
 
 Counted are the pages of private writable mappings that the program has written to, but for short
-gaps between them. Without numpy: a scan that finds nothing does not load it.
+gaps between them. The tables of a recorder are none of the program's. Without numpy: a scan that
+finds nothing does not load it.
 """
 
 from __future__ import annotations
@@ -98,11 +99,13 @@ def _measured(
     """Yield each private writable mapping, its kind, and its bytes: of heaps, and in all."""
     holes, stack_words = _Holes(absent), _stack_words(recording)
     regions = sorted((r[0], r[1]) for r in _REGION.iter_unpack(recording.region_rows))
-    first = 0
+    first, tables = 0, recording.recorder
     for mapping, owner in zip(
         recording.mappings, owners_of(recording.mappings, recording.modules), strict=True
     ):
         if mapping.permissions & (model.WRITE | model.SHARED) != model.WRITE:
+            continue
+        if tables and tables.start <= mapping.start < tables.start + tables.bytes:
             continue
         while first < len(regions) and regions[first][1] <= mapping.start:
             first += 1

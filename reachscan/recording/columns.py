@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from reachscan import errors
 from reachscan.recording import model, wire, wire_columns
 from reachscan.recording.architectures import ADDRESS_END
-from reachscan.recording.wire_columns import COLUMN_TYPES, LeakColumns
+from reachscan.recording.origin_columns import Trie
+from reachscan.recording.wire_columns import (
+    COLUMN_TYPES,
+    LeakColumns,
+    OriginColumns,
+    StackNodeColumns,
+)
 
 _MANY_ROWS = 1000
 
@@ -22,6 +28,9 @@ class Columns:
     def __init__(self) -> None:
         self._leaks = _Leaks()
         self._kinds: list[model.Kinds] = []
+        self._origins: list[OriginColumns] = []
+        self._kind_origins: list[OriginColumns] = []
+        self._nodes: list[StackNodeColumns] = []
         self._small_records: Counter[int] = Counter()
 
     def add(self, frame: wire.Frame) -> None:
@@ -35,6 +44,12 @@ class Columns:
             self._leaks.add(wire_columns.parse_leaks(frame))
         elif frame.type == wire.KINDS:
             self._kinds.append(wire_columns.parse_kinds(frame))
+        elif frame.type == wire.ORIGINS:
+            self._origins.append(wire_columns.parse_origins(frame))
+        elif frame.type == wire.KIND_ORIGINS:
+            self._kind_origins.append(wire_columns.parse_origins(frame))
+        elif frame.type == wire.STACK_NODES:
+            self._nodes.append(wire_columns.parse_stack_nodes(frame))
         else:
             self._leaks.add_column(frame.type, wire_columns.parse_column(frame))
 
@@ -63,6 +78,21 @@ class Columns:
             StreamError: records contradict each other, or there is more than the heap holds.
         """
         return _join_kinds(self._kinds, totals)
+
+    def where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:
+        """Return what a recording tells of where blocks come from, by the names of its attributes.
+
+        Raises:
+            StreamError: records contradict each other.
+        """
+        trie = Trie(self._nodes)
+        leak_count = len(leaks.address) if leaks else 0
+        kind_count = len(kinds.size) if kinds else 0
+        return {
+            "origins": trie.origins(self._origins, leak_count, "leaks"),
+            "kind_origins": trie.origins(self._kind_origins, kind_count, "kinds"),
+            "stacks": trie.stacks,
+        }
 
 
 class _Leaks:

@@ -159,12 +159,16 @@ class _Filter:
         """Yield records, with those about leaks replaced."""
         records = (frame for frame in frames if frame.type == wire.LEAKS)
         chunks = [wire_columns.parse_leaks(record).words for record in records]
-        about_leaks = (wire.LEAKS, wire.DOUBTS, *wire_columns.COLUMN_TYPES)
+        origins = [wire_columns.parse_origins(f) for f in frames if f.type == wire.ORIGINS]
+        about_leaks = (wire.LEAKS, wire.DOUBTS, wire.ORIGINS, *wire_columns.COLUMN_TYPES)
         written = False
         for frame in frames:
             if frame.type == wire.LEAKS and not written:
                 written = True
                 yield from self._leak_frames(np.concatenate(chunks))
+                if origins:
+                    columns = map(np.concatenate, zip(*origins, strict=True))
+                    yield from self._origin_frames(wire_columns.OriginColumns(*columns))
             if frame.type == wire.CONTENTS:
                 yield self._contents(frame)
             elif frame.type not in about_leaks:
@@ -182,6 +186,12 @@ class _Filter:
             # The digests have been compared. Contents of small blocks could be told by them.
             yield wire.Frame(wire.SHAPES, wire_columns.column_payload(leaks.shape[which]))
         yield from wire.row_frames(wire.DOUBTS, _runs(self._reason))
+
+    def _origin_frames(self, origins: wire_columns.OriginColumns) -> Iterator[wire.Frame]:
+        for start in range(0, len(self._order), _ROWS):
+            which = self._order[start : start + _ROWS]
+            some = wire_columns.OriginColumns._make(column[which] for column in origins)
+            yield wire.Frame(wire.ORIGINS, wire_columns.origins_payload(some))
 
     def _contents(self, frame: wire.Frame) -> wire.Frame:
         rows = [

@@ -130,7 +130,24 @@ class _Decoder:
             withheld=self._withheld(),
             machine=machine,
             page_size=page_size,
+            **self._where_from(leaks, kinds),
         )
+
+    def _where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:
+        """Return what is known of where blocks come from: nothing, in most processes."""
+        body = self._single.get(wire.RECORDER)
+        if body is None:
+            return {}
+        from reachscan.recording.origins import ClosedModule, RecordedThread, Recorder
+
+        sizes = tuple((row.first, row.last) for row in body.sizes)
+        threads, modules = self._rows[wire.RECORDED_THREADS], self._rows[wire.CLOSED_MODULES]
+        return {
+            "recorder": Recorder(**{**body, "sizes": sizes}),
+            "recorded_threads": {row.thread: RecordedThread(row.tid, row.name) for row in threads},
+            "closed_modules": {row.module: ClosedModule(*row[1:]) for row in modules},
+            **(self._columns.where_from(leaks, kinds) if self._columns else {}),
+        }
 
     def _names(self) -> dict[int, model.Name] | None:
         if wire.NAMES not in self._single:

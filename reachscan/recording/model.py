@@ -7,11 +7,20 @@ which takes longer than a scan to load, only the types are used until there are 
 from __future__ import annotations
 
 from collections.abc import Mapping as ReadOnlyDict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from reachscan.recording.origins import (
+        ClosedModule,
+        Origins,
+        RecordedThread,
+        Recorder,
+        Stacks,
+    )
 
 Addresses: TypeAlias = "NDArray[np.uint64]"
 Indexes: TypeAlias = "NDArray[np.int64]"
@@ -310,6 +319,10 @@ class Recording(NamedTuple):
             of their class.
         machine: the processor, as ELF files number them; see `architectures.py`.
         page_size: of the machine, bytes.
+        recorder: how allocations are being recorded, None if they are not.
+        origins, kind_origins: where leaks, or kinds of live blocks, come from.
+        stacks: those that origins refer to.
+        recorded_threads, closed_modules: what they and stacks refer to, by its number.
     """
 
     target: Target
@@ -336,6 +349,12 @@ class Recording(NamedTuple):
     withheld: bool = False
     machine: int = 0
     page_size: int = 0
+    recorder: Recorder | None = None
+    origins: Origins | None = None
+    kind_origins: Origins | None = None
+    stacks: Stacks | None = None
+    recorded_threads: ReadOnlyDict[int, RecordedThread] = MappingProxyType({})
+    closed_modules: ReadOnlyDict[int, ClosedModule] = MappingProxyType({})
 
     @property
     def leaks(self) -> Leaks:

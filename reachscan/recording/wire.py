@@ -29,6 +29,7 @@ TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
 DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
+RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -97,13 +98,23 @@ LAYOUTS = {
     SIGHTINGS: f"u32 n, n x {{ u32 form, u64 about, {_REFERENCE} }}",
     ABSENT: "u32 n, n x { u64 start, u64 end }",
     WITHHELD: "u32 withheld",
+    RECORDER: "u64 start, u64 bytes, u32 way_in, u32 stacks, u32 depth, u32 stopped, "
+    "u64 stopped_after_ms, u64 started, u64 now_ms, u64 min_size, u64 sample, u64 stop_at, "
+    "u32 modules_filtered, u32 threads_filtered, u64 records, u64 lost, "
+    "u32 n, n x { u64 first, u64 last } sizes",
+    ORIGINS: "u32 n, u32 node[n], u32 thread[n], u64 time_ms[n], u64 requested[n]",
+    KIND_ORIGINS: "u32 n, u32 node[n], u32 thread[n], u64 oldest_ms[n], u64 newest_ms[n], "
+    "u64 requested[n]",
+    STACK_NODES: "u32 n, u32 node[n], u32 parent[n], u32 module[n], u64 pc[n]",
+    RECORDED_THREADS: "u32 n, n x { u32 thread, u32 tid, str name }",
+    CLOSED_MODULES: "u32 n, n x { u32 module, u64 bias, str path, raw build_id }",
 }
 """The fields of every record, as native/wire/records.hpp has them.
 
 All that reads or writes a record is made of this.
 """
 
-COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS)
+COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS, ORIGINS, KIND_ORIGINS, STACK_NODES)
 """Records that are columns (see `wire_columns.py`); SHAPES and DIGESTS are one of leaks each."""
 
 RECORDS: dict[int, c.Construct] = {
@@ -111,7 +122,7 @@ RECORDS: dict[int, c.Construct] = {
 }
 """Records of a few rows."""
 
-ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD)
+ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER)
 """Records that a stream holds one of at most."""
 
 MOST_ROWS = {
@@ -121,6 +132,8 @@ MOST_ROWS = {
     MODULES: 1 << 20,
     THREADS: 1 << 22,
     ABSENT: 1 << 20,
+    RECORDED_THREADS: 1 << 16,
+    CLOSED_MODULES: 1 << 16,
 }
 """No stream has more rows of these: the helper sends no more, and the kernel allows no more."""
 

@@ -69,6 +69,47 @@ def parse_leaks(frame: wire.Frame) -> LeakColumns:
     return LeakColumns(**_parse(frame))
 
 
+class OriginColumns(NamedTuple):
+    """One record of origins, of leaks or of kinds; `node` is that of the innermost call."""
+
+    node: NDArray[np.uint32]
+    thread: NDArray[np.uint32]
+    oldest_ms: model.Addresses
+    newest_ms: model.Addresses
+    requested: model.Addresses
+
+
+class StackNodeColumns(NamedTuple):
+    """One record of stack nodes."""
+
+    node: NDArray[np.uint32]
+    parent: NDArray[np.uint32]
+    module: NDArray[np.uint32]
+    pc: model.Addresses
+
+
+def parse_origins(frame: wire.Frame) -> OriginColumns:
+    """Decode a record of origins. A leak was allocated once: it is as old as it is new.
+
+    Raises:
+        StreamError: the payload has not the length that its count says.
+    """
+    columns = _parse(frame)
+    if frame.type == wire.ORIGINS:
+        time = columns.pop("time_ms")
+        columns |= {"oldest_ms": time, "newest_ms": time}
+    return OriginColumns(**columns)
+
+
+def parse_stack_nodes(frame: wire.Frame) -> StackNodeColumns:
+    """Decode a record of stack nodes.
+
+    Raises:
+        StreamError: the payload has not the length that its count says.
+    """
+    return StackNodeColumns(**_parse(frame))
+
+
 def parse_column(frame: wire.Frame) -> NDArray[Any]:
     """Decode a record of one column (`COLUMN_TYPES`).
 
@@ -110,6 +151,12 @@ def leaks_payload(columns: LeakColumns) -> bytes:
     """Return the payload of a leaks record; the inverse of `parse_leaks`."""
     counts = np.array(columns.words.shape, "<u4")
     return b"".join(column.tobytes() for column in (counts, *columns))
+
+
+def origins_payload(columns: OriginColumns) -> bytes:
+    """Return the payload of a record of origins of leaks; the inverse of `parse_origins`."""
+    parts = (columns.node, columns.thread, columns.oldest_ms, columns.requested)
+    return np.array([len(columns.node)], "<u4").tobytes() + b"".join(c.tobytes() for c in parts)
 
 
 def column_payload(values: NDArray[Any]) -> bytes:

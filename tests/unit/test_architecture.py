@@ -71,7 +71,10 @@ NATIVE_ROOMS = {
     "sweeper/roots": {"libc", "sweeper/blob", "sweeper/mark"},
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {"heaps", "heaps/glibc"},
-    "sweeper/leaks": {"arch", "libc", "memory", "sweeper/blob", "sweeper/mark", "sweeper/roots"},
+    "sweeper/leaks": {
+        *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),
+        "sweeper/roots",
+    },
     "sweeper/queries": {"sweeper/blob", "sweeper/leaks", "sweeper/mark", "sweeper/roots"},
     "sweeper": {
         *("heaps/detect.hpp", "sweeper/blob", "sweeper/leaks", "sweeper/mark"),
@@ -82,7 +85,8 @@ NATIVE_ROOMS = {
     "helper/stop": {"arch", "helper", "helper/target", "wire"},
     "helper/capture": {"arch", "helper", "helper/stop", "helper/target", "libc", "wire"},
     "helper/sweep": {
-        *("arch", "helper", "helper/capture", "helper/stop", "helper/target", "wire"),
+        *("arch", "helper", "helper/capture", "helper/stop", "helper/target"),
+        *("recorder/tables.hpp", "wire"),
     },
 }
 # What every room of the helper may use of its front door.

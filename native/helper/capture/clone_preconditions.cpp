@@ -47,9 +47,7 @@ void require_thawed(pid_t pid) {
 }
 
 void require_no_init(pid_t pid) {
-  // The last number is the one in the innermost pid namespace.
-  std::string ids = status_field(pid, pid, "NSpid");
-  if (!ids.empty() && ids.substr(ids.find_last_of(" \t") + 1) == "1")
+  if (inner_id(pid, pid) == 1)
     refuse(pid, " is the init of its pid namespace: orphans become its children");
 }
 

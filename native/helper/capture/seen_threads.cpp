@@ -22,13 +22,6 @@ T load(const char* at) {
   return value;
 }
 
-// The id that the thread knows itself by: the one in its own pid namespace.
-pid_t inner_id(pid_t pid, pid_t tid) {
-  std::string ids = status_field(pid, tid, "NSpid");
-  return ids.empty() ? tid
-                     : static_cast<pid_t>(std::atoi(ids.c_str() + ids.find_last_of(" \t") + 1));
-}
-
 std::vector<std::uint64_t> hexadecimal_words(std::string_view text) {
   std::vector<std::uint64_t> words;
   for (std::size_t at = 0; (at = text.find("0x", at)) != std::string_view::npos;) {

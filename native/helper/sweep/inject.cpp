@@ -71,6 +71,8 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs)
   control.marking_threads = inputs.options.threads;
   control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
+  control.own_pid = static_cast<std::uint32_t>(inner_id(inputs.options.pid, inputs.options.pid));
+  control.monotonic_ns = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
   if (inputs.suspects != nullptr) {
     control.only_suspects = 1;
     control.suspect_count = inputs.suspects->size();

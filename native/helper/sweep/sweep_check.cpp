@@ -6,6 +6,7 @@
 #include <string>
 
 #include "helper/failure.hpp"
+#include "recorder/tables.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -25,13 +26,17 @@ constexpr std::uint64_t set_of(Types... types) {
   return (bit(types) | ... | 0);
 }
 
-constexpr std::uint64_t kAboutHeap = set_of(wire::kHeap, wire::kRegions, wire::kWarning);
-constexpr std::uint64_t kOnce = set_of(wire::kHeap, wire::kWarning, wire::kBlock);
-constexpr std::uint64_t kAboutLeaks =
-    set_of(wire::kLeaks, wire::kShapes, wire::kDigests, wire::kContents, wire::kTypes);
+constexpr std::uint64_t kAboutRecorder =
+    set_of(wire::kRecorder, wire::kStackNodes, wire::kRecordedThreads, wire::kClosedModules);
+constexpr std::uint64_t kAboutHeap =
+    set_of(wire::kHeap, wire::kRegions, wire::kWarning) | kAboutRecorder;
+constexpr std::uint64_t kOnce = set_of(wire::kHeap, wire::kWarning, wire::kBlock, wire::kRecorder);
+constexpr std::uint64_t kAboutLeaks = set_of(wire::kLeaks, wire::kShapes, wire::kDigests,
+                                             wire::kOrigins, wire::kContents, wire::kTypes);
+constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindOrigins);
 // If it is a leak, it is told as one.
 constexpr std::uint64_t kAboutBlock =
-    set_of(wire::kBlock, wire::kKinds, wire::kSightings, wire::kDoubts) | kAboutLeaks;
+    set_of(wire::kBlock, wire::kSightings, wire::kDoubts) | kAboutKinds | kAboutLeaks;
 
 std::uint64_t types_of(abi::Task task) {
   switch (task) {
@@ -40,7 +45,7 @@ std::uint64_t types_of(abi::Task task) {
     case abi::Task::kListBlocks:
       return kAboutHeap | kAboutLeaks;
     case abi::Task::kCountKinds:
-      return kAboutHeap | set_of(wire::kKinds, wire::kTypes);
+      return kAboutHeap | kAboutKinds | set_of(wire::kTypes);
     case abi::Task::kExplain:
       return kAboutHeap | kAboutBlock | set_of(wire::kChain);
     case abi::Task::kFindReferences:
@@ -136,6 +141,7 @@ void SweepCheck::record(std::uint32_t type, Payload payload) {
   read(type, payload);
   payload.finish();
   seen_ |= bit(type);
+  last_ = type;
 }
 
 void SweepCheck::require_order(std::uint32_t type) {
@@ -148,6 +154,11 @@ void SweepCheck::require_order(std::uint32_t type) {
   next_ = 0;
   if (type == wire::kLeaks) next_ = wire::kShapes;
   if (type == wire::kShapes && bounds_.digests) next_ = wire::kDigests;
+  // Where blocks come from is told right behind them, if it is.
+  if (type == wire::kOrigins)
+    require(last_ == (bounds_.digests ? wire::kDigests : wire::kShapes),
+            "records are out of order");
+  if (type == wire::kKindOrigins) require(last_ == wire::kKinds, "records are out of order");
 }
 
 void SweepCheck::read(std::uint32_t type, Payload& payload) {
@@ -187,6 +198,49 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kKinds:
       return kinds(payload);
   }
+  recorded(type, payload);
+}
+
+void SweepCheck::recorded(std::uint32_t type, Payload& payload) {
+  switch (type) {
+    case wire::kOrigins:
+      return column(payload, 24);
+    case wire::kKindOrigins:
+      return column(payload, 32);
+    case wire::kRecorder:
+      return recorder(payload);
+    case wire::kStackNodes: {
+      auto number = payload.take<std::uint32_t>();
+      count(nodes_, number, bounds_.references, "there are more callers than memory for them");
+      return payload.skip(20ull * number);
+    }
+    case wire::kRecordedThreads:
+      return recorded_thread(payload);
+    case wire::kClosedModules:
+      return closed_module(payload);
+  }
+}
+
+void SweepCheck::recorder(Payload& payload) {
+  payload.skip(wire::head_bytes(wire::kRecorder));
+  auto ranges = payload.take<std::uint32_t>();
+  require(ranges <= recorder::kMaxRanges, "it sends too many ranges of sizes");
+  payload.skip(ranges * wire::row_bytes(wire::kRecorder));
+}
+
+void SweepCheck::recorded_thread(Payload& payload) {
+  require(payload.take<std::uint32_t>() == 1, "a record has not one row");
+  count(recorded_threads_, 1, recorder::kMaxThreads, "it names too many threads");
+  payload.skip(8);
+  payload.skip_text(sizeof recorder::ThreadRow::name);
+}
+
+void SweepCheck::closed_module(Payload& payload) {
+  require(payload.take<std::uint32_t>() == 1, "a record has not one row");
+  count(closed_modules_, 1, 1 << 16, "it names too many modules");
+  payload.skip(12);
+  payload.skip_text(sizeof recorder::ModuleRow::path);
+  payload.skip_text(sizeof recorder::ModuleRow::build_id);
 }
 
 void SweepCheck::class_name(Payload& payload) {
@@ -198,6 +252,7 @@ void SweepCheck::class_name(Payload& payload) {
 
 void SweepCheck::kinds(Payload& payload) {
   auto number = payload.take<std::uint32_t>();
+  batch_ = number;
   require(payload.take<std::uint32_t>() == wire::kLeadWords, "it sends other leading words");
   count(kinds_, number, bounds_.blocks, "there are more kinds than blocks");
   payload.skip(number * (40 + 8ull * wire::kLeadWords));
@@ -234,7 +289,7 @@ void SweepCheck::leaks(Payload& payload) {
   }
 }
 
-// A value for each leak of the record before.
+// A value for each leak, or kind, of the record before.
 void SweepCheck::column(Payload& payload, std::uint64_t width) const {
   require(payload.take<std::uint32_t>() == batch_, "a column has another length than the leaks");
   payload.skip(width * batch_);

@@ -21,7 +21,7 @@ struct SweepBounds {
   bool digests;              // whether they come with each batch of leaks
   std::uint64_t blocks;      // in the heap
   std::uint64_t heap_bytes;  // of all blocks together
-  std::uint64_t references;  // words that may point to a block
+  std::uint64_t references;  // words that may point to a block, or be of a recorder's tables
   std::uint64_t reports;     // of progress
   std::uint64_t threads;     // of the clone
 };
@@ -54,6 +54,10 @@ class SweepCheck {
   void heap(Payload& payload);
   void class_name(Payload& payload);
   void kinds(Payload& payload);
+  void recorded(std::uint32_t type, Payload& payload);
+  void recorder(Payload& payload);
+  void recorded_thread(Payload& payload);
+  void closed_module(Payload& payload);
   void leaks(Payload& payload);
   void column(Payload& payload, std::uint64_t width) const;
   void contents(Payload& payload);
@@ -61,13 +65,15 @@ class SweepCheck {
 
   SweepBounds bounds_;
   std::uint32_t next_ = 0;        // the type that must come next, 0 if several may
+  std::uint32_t last_ = 0;        // the type that came last
   std::uint64_t seen_ = 0;        // record types, a bit each
   std::uint64_t reasons_ = 0;     // of doubts, a bit each
-  std::uint32_t batch_ = 0;       // leaks in the last record of them
+  std::uint32_t batch_ = 0;       // leaks or kinds in the last record of them
   std::uint64_t last_doubt_ = 0;  // end of the doubted positions
   std::uint64_t phase_ = 0, reports_ = 0;
   std::uint64_t stated_regions_ = 0, regions_ = 0;
   std::uint64_t contents_ = 0, types_ = 0, kinds_ = 0, references_ = 0;
+  std::uint64_t nodes_ = 0, recorded_threads_ = 0, closed_modules_ = 0;
   bool listed_suspects_ = false;
   abi::Totals found_{};
 };

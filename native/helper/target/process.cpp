@@ -198,6 +198,13 @@ std::string status_field(pid_t pid, pid_t tid, const char* field) {
   return text.substr(start, text.find('\n', start) - start);
 }
 
+pid_t inner_id(pid_t pid, pid_t tid) {
+  // The last number is the one in the innermost namespace.
+  std::string ids = status_field(pid, tid, "NSpid");
+  return ids.empty() ? tid
+                     : static_cast<pid_t>(std::atoi(ids.c_str() + ids.find_last_of(" \t") + 1));
+}
+
 std::string read_link(const std::string& link) {
   char name[64];
   ssize_t length = readlink(link.c_str(), name, sizeof name);

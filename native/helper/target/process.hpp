@@ -64,6 +64,9 @@ std::vector<pid_t> children_of(pid_t pid);
 // it or the thread has ended.
 std::string status_field(pid_t pid, pid_t tid, const char* field);
 
+// The id that a thread knows itself by: the one in its own pid namespace.
+pid_t inner_id(pid_t pid, pid_t tid);
+
 // What a link in /proc names, if that is short; empty if it cannot be read.
 std::string read_link(const std::string& link);
 

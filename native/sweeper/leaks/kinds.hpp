@@ -1,9 +1,11 @@
-// Adds up live blocks that are alike: equal in size, arena, shape, and in what their leading words
-// are. A few thousand kinds travel instead of millions of blocks.
+// Adds up live blocks that are alike: equal in size, arena, shape, in what their leading words are,
+// and in where they come from if that is known. A few thousand kinds travel instead of millions of
+// blocks.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
 #include "sweeper/leaks/masked.hpp"
+#include "sweeper/leaks/origins.hpp"
 #include "sweeper/leaks/shapes.hpp"
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/leaks/word_kinds.hpp"
@@ -13,28 +15,36 @@ namespace reachscan::sweeper {
 
 class KindTable {
  public:
-  KindTable(const Space& space, const BlockMap& blocks)
+  KindTable(const Space& space, const BlockMap& blocks, Origins& origins)
       : space_(space),
         blocks_(blocks),
+        origins_(origins),
         types_(space),
         words_(space, blocks),
         kinds_(static_cast<Kind*>(map_memory(kSlots * sizeof(Kind)))) {}
 
   void add(uint64_t block) {
-    Kind& kind = enter(key_of(block), block);
+    uint64_t size = blocks_.end_of(block) - block;
+    Origin origin = origins_.of(block, size);
+    Kind& kind = enter(key_of(block, origin), block);
+    if (kind.count == 0 || origin.time_ms < kind.oldest_ms) kind.oldest_ms = origin.time_ms;
+    if (origin.time_ms > kind.newest_ms) kind.newest_ms = origin.time_ms;
     ++kind.count;
-    kind.bytes += blocks_.end_of(block) - block;
+    kind.bytes += size;
   }
 
   // A block as a kind of its own, once.
   void add_alone(uint64_t block) {
     if (block == last_alone_) return;
     last_alone_ = block;
-    Key key = key_of(block);
+    uint64_t size = blocks_.end_of(block) - block;
+    Origin origin = origins_.of(block, size);
+    Key key = key_of(block, origin);
     key.words[0] = block;
     Kind& kind = enter(key, block);
     kind.count = 1;
-    kind.bytes = blocks_.end_of(block) - block;
+    kind.bytes = size;
+    kind.oldest_ms = kind.newest_ms = origin.time_ms;
   }
 
   void send() {
@@ -59,15 +69,21 @@ class KindTable {
     uint32_t arena;
     uint32_t shape;
     uint64_t words[kKeyWords];
+    uint32_t node;
+    uint32_t thread;
+    uint64_t requested;
 
     bool operator==(const Key& other) const {
-      bool same = size == other.size && arena == other.arena && shape == other.shape;
+      bool same = size == other.size && arena == other.arena && shape == other.shape &&
+                  node == other.node && thread == other.thread && requested == other.requested;
       for (unsigned i = 0; i < kKeyWords; ++i) same = same && words[i] == other.words[i];
       return same;
     }
     uint64_t hash() const {
       uint64_t value = size ^ uint64_t { arena } << 40 ^ uint64_t { shape } << 56;
       for (uint64_t part : words) value = mixed(value, part);
+      if (thread != wire::kNotRecorded)
+        value = mixed(mixed(value, uint64_t{node} << 32 | thread), requested);
       return value * kGolden >> (64 - kSlotBits);
     }
   };
@@ -76,10 +92,15 @@ class KindTable {
     uint64_t count;
     uint64_t bytes;
     uint64_t example;
+    uint64_t oldest_ms;
+    uint64_t newest_ms;
   };
 
-  Key key_of(uint64_t block) {
+  Key key_of(uint64_t block, const Origin& origin) {
     Key key{};
+    key.node = origin.node;
+    key.thread = origin.thread;
+    key.requested = origin.requested;
     key.size = blocks_.end_of(block) - block;
     if (region_ == nullptr || !region_->contains_start(block)) region_ = blocks_.region_of(block);
     key.arena = region_ != nullptr ? region_->arena : 0;
@@ -102,7 +123,8 @@ class KindTable {
 
   // When the table fills up, only sizes are told apart; when even those are too many, nothing is.
   Kind& slot_of(Key& key) {
-    if (used_ > kSlots / 4 * 3) key = {used_ < kSlots - 1 ? key.size : 0, 0, 0, {}};
+    if (used_ > kSlots / 4 * 3)
+      key = {used_ < kSlots - 1 ? key.size : 0, 0, 0, {}, 0, wire::kNotRecorded, 0};
     std::size_t slot = key.hash();
     while (kinds_[slot].count != 0 && !(kinds_[slot].key == key)) slot = (slot + 1) % kSlots;
     return kinds_[slot];
@@ -111,18 +133,12 @@ class KindTable {
   void send_batch(uint32_t count) {
     Record record(wire::kKinds);
     record.u32(count).u32(wire::kLeadWords);
-    auto column = [&](auto value_of) {
-      for (uint32_t i = 0; i < count; ++i) {
-        auto value = value_of(*batch_[i]);
-        record.raw(&value, sizeof value);
-      }
-    };
-    column([](const Kind& kind) { return kind.count; });
-    column([](const Kind& kind) { return kind.bytes; });
-    column([](const Kind& kind) { return kind.key.size; });
-    column([](const Kind& kind) { return kind.example; });
-    column([](const Kind& kind) { return kind.key.arena; });
-    column([](const Kind& kind) { return kind.key.shape; });
+    column(record, count, [](const Kind& kind) { return kind.count; });
+    column(record, count, [](const Kind& kind) { return kind.bytes; });
+    column(record, count, [](const Kind& kind) { return kind.key.size; });
+    column(record, count, [](const Kind& kind) { return kind.example; });
+    column(record, count, [](const Kind& kind) { return kind.key.arena; });
+    column(record, count, [](const Kind& kind) { return kind.key.shape; });
     for (uint32_t i = 0; i < count; ++i) {
       for (unsigned w = 0; w < wire::kLeadWords; ++w) {
         bool inside = 8 * (w + 1) <= batch_[i]->key.size;
@@ -130,10 +146,31 @@ class KindTable {
       }
     }
     record.send();
+    if (origins_.present()) send_origins(count);
+  }
+
+  void send_origins(uint32_t count) const {
+    Record record(wire::kKindOrigins);
+    record.u32(count);
+    column(record, count, [](const Kind& kind) { return kind.key.node; });
+    column(record, count, [](const Kind& kind) { return kind.key.thread; });
+    column(record, count, [](const Kind& kind) { return kind.oldest_ms; });
+    column(record, count, [](const Kind& kind) { return kind.newest_ms; });
+    column(record, count, [](const Kind& kind) { return kind.key.requested; });
+    record.send();
+  }
+
+  template <typename ValueOf>
+  void column(Record& record, uint32_t count, ValueOf value_of) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      auto value = value_of(*batch_[i]);
+      record.raw(&value, sizeof value);
+    }
   }
 
   const Space& space_;
   const BlockMap& blocks_;
+  Origins& origins_;
   TypeNames types_;
   WordKinds words_;
   Kind* kinds_;

@@ -3,6 +3,7 @@
 
 #include "sweeper/blob/emit.hpp"
 #include "sweeper/leaks/masked.hpp"
+#include "sweeper/leaks/origins.hpp"
 #include "sweeper/leaks/shapes.hpp"
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/mark/words.hpp"
@@ -15,8 +16,8 @@ using heaps::Totals;
 
 class LeakWriter {
  public:
-  LeakWriter(const heaps::Space& space, const BlockMap& blocks)
-      : space_(space), blocks_(blocks), types_(space) {}
+  LeakWriter(const heaps::Space& space, const BlockMap& blocks, Origins& origins)
+      : space_(space), blocks_(blocks), origins_(origins), types_(space) {}
 
   // `slot` is the word of the parent that points to the block, 0 for a direct leak. Returns the
   // leak's position in the stream.
@@ -31,6 +32,7 @@ class LeakWriter {
     if (size >= 8) types_.note(words_[count_][0]);
     shape_[count_] = shape_of(space_, blocks_, address, size, slot);
     if (control()->digests != 0) digest_[count_] = digest_of(address, size);
+    if (origins_.present()) origin_[count_] = origins_.of(address, size);
     ++count_;
     leaks.add(size);
     if (parent == wire::kDirect) {
@@ -63,7 +65,18 @@ class LeakWriter {
     Record(wire::kShapes).u32(count).raw(shape_, count_ * sizeof shape_[0]).send();
     if (control()->digests != 0)
       Record(wire::kDigests).u32(count).raw(digest_, count_ * sizeof digest_[0]).send();
+    if (origins_.present()) send_origins(count);
     count_ = 0;
+  }
+
+  void send_origins(uint32_t count) const {
+    Record record(wire::kOrigins);
+    record.u32(count);
+    for (uint32_t i = 0; i < count; ++i) record.u32(origin_[i].node);
+    for (uint32_t i = 0; i < count; ++i) record.u32(origin_[i].thread);
+    for (uint32_t i = 0; i < count; ++i) record.u64(origin_[i].time_ms);
+    for (uint32_t i = 0; i < count; ++i) record.u64(origin_[i].requested);
+    record.send();
   }
 
   // Only what the leading words do not show already. Sent behind the batch that holds the leak.
@@ -94,6 +107,7 @@ class LeakWriter {
 
   const heaps::Space& space_;
   const BlockMap& blocks_;
+  Origins& origins_;
   TypeNames types_;
   std::size_t count_ = 0;
   uint64_t address_[kBatch];
@@ -102,6 +116,7 @@ class LeakWriter {
   uint64_t words_[kBatch][wire::kLeadWords];
   uint8_t shape_[kBatch];
   uint64_t digest_[kBatch];
+  Origin origin_[kBatch];
 };
 
 }  // namespace reachscan::sweeper

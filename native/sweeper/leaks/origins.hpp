@@ -1,0 +1,191 @@
+// Where blocks come from, if a recorder in the target knows: its tables (recorder/tables.hpp) say
+// for each block which thread allocated it when, and with which stack.
+//
+// The tables lie in memory that the target can write to. What they say may be nonsense, but it is
+// read within their bounds, and a stack that leads in circles ends.
+#pragma once
+
+#include "recorder/tables.hpp"
+#include "sweeper/blob/emit.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::List;
+using heaps::Range;
+using heaps::Space;
+
+// Of one block; not recorded: there is nothing else to say.
+struct Origin {
+  uint32_t node = 0;
+  uint32_t thread = wire::kNotRecorded;
+  uint64_t requested = 0;
+  uint64_t time_ms = 0;
+};
+
+// Null if there are none.
+inline recorder::Header* find_tables(const Space& space) {
+  for (const abi::Mapping& m : space) {
+    if (!Space::is_written_anonymous(m) || m.end - m.start < sizeof(recorder::Header) ||
+        heaps::word(m.start) != recorder::kMagic)
+      continue;
+    // What was never written to is a mapping of its own here.
+    Range run = space.accessible_run(m.start);
+    auto* header = reinterpret_cast<recorder::Header*>(m.start);
+    if (run.start == m.start && recorder::is_valid(*header, run.end - run.start)) return header;
+  }
+  return nullptr;
+}
+
+// All mappings but the tables, which are none of the program's memory.
+inline Space without_tables(const Space& space, const recorder::Header& tables) {
+  auto start = reinterpret_cast<uint64_t>(&tables);
+  uint64_t end = heaps::align_up(start + tables.bytes, heaps::kPage);
+  List<abi::Mapping> others(map_memory, static_cast<std::size_t>(space.end() - space.begin()));
+  for (abi::Mapping m : space) {
+    if (m.start >= start && m.start < end) m.start = m.end < end ? m.end : end;
+    if (m.start < m.end) others.push(m);
+  }
+  return {others.begin(), others.size()};
+}
+
+class Origins {
+ public:
+  // `header` null: nothing is recorded. Tables that a fork has brought along are another process's:
+  // nobody removes from them what is freed here.
+  explicit Origins(recorder::Header* header) : tables_(header) {
+    if (header == nullptr || header->pid != control()->own_pid) return;
+    used_nodes_ = {map_memory, header->nodes.count};
+    used_threads_ = {map_memory, header->threads.count};
+    used_modules_ = {map_memory, header->modules.count};
+    present_ = true;
+  }
+
+  bool present() const { return present_; }
+
+  // What is known of a block of `size` usable bytes. It will be sent what that refers to.
+  Origin of(uint64_t block, uint64_t size) {
+    recorder::Allocation found;
+    if (!present_ || !tables_.find(block, found) || found.size > size) return {};
+    if (found.thread >= tables_.header().threads.count) found.thread = 0;
+    used_threads_.set(found.thread);
+    note_stack(found.node);
+    return {found.node, found.thread, found.size, found.time_ms};
+  }
+
+  // Everything that the origins refer to, and how it was recorded.
+  void send() {
+    if (!present_) return;
+    send_header();
+    send_nodes();
+    used_threads_.each([this](uint64_t index) { send_thread(static_cast<uint32_t>(index)); });
+    used_modules_.each([this](uint64_t index) { send_module(static_cast<uint32_t>(index)); });
+  }
+
+ private:
+  static constexpr uint32_t kBatch = 8192;
+
+  // Backed only where something is set.
+  class Bits {
+   public:
+    Bits() = default;
+    Bits(heaps::MapMemory map, uint64_t count)
+        : words_(static_cast<uint64_t*>(map(count / 8 + 8))), count_(count) {}
+    uint64_t count() const { return count_; }
+    // Whether it is one, and was not set before.
+    bool set(uint64_t index) {
+      if (index >= count_) return false;
+      uint64_t before = words_[index / 64];
+      words_[index / 64] |= 1ull << index % 64;
+      return words_[index / 64] != before;
+    }
+    template <typename Visit>
+    void each(Visit visit) const {
+      for (uint64_t base = 0; base < count_; base += 64)
+        for (uint64_t word = words_[base / 64]; word != 0; word &= word - 1)
+          visit(base + static_cast<unsigned>(__builtin_ctzll(word)));
+    }
+
+   private:
+    uint64_t* words_ = nullptr;
+    uint64_t count_ = 0;
+  };
+
+  void note_stack(uint32_t number) {
+    bool fresh = true;
+    tables_.each_frame(number, [&](uint32_t at, const recorder::Node& node) {
+      fresh = fresh && used_nodes_.set(at);
+      if (fresh && module_of(node) != 0) used_modules_.set(module_of(node));
+    });
+  }
+
+  // The row of a module that was closed; the mappings tell of all others.
+  uint32_t module_of(const recorder::Node& node) const {
+    uint32_t module = recorder::Tables::module_of(node);
+    return recorder::Tables::is_closed(node) && module < used_modules_.count() ? module : 0;
+  }
+
+  void send_header() const {
+    const recorder::Header& h = tables_.header();
+    const recorder::Options& options = h.options;
+    uint64_t now = control()->monotonic_ns, began = h.started_monotonic_ns;
+    Record record(wire::kRecorder);
+    record.u64(reinterpret_cast<uint64_t>(&h)).u64(h.bytes);
+    record.u32(static_cast<uint32_t>(options.way_in)).u32(static_cast<uint32_t>(options.stacks));
+    record.u32(options.depth).u32(h.stopped).u64(h.stopped_after_ms).u64(h.started_realtime_ns);
+    record.u64(now > began ? (now - began) / 1'000'000 : 0);
+    record.u64(options.min_size).u64(options.sample).u64(options.stop_at);
+    record.u32(options.modules_filtered).u32(options.threads_filtered);
+    uint32_t ranges = options.range_count <= recorder::kMaxRanges ? options.range_count : 0;
+    record.u64(tables_.record_count()).u64(h.lost).u32(ranges);
+    record.raw(options.ranges, ranges * sizeof options.ranges[0]).send();
+  }
+
+  void send_nodes() const {
+    List<uint32_t> batch(map_memory, kBatch);
+    used_nodes_.each([&](uint64_t number) {
+      batch.push(static_cast<uint32_t>(number));
+      if (batch.size() == kBatch) send_batch(batch);
+    });
+    if (!batch.empty()) send_batch(batch);
+  }
+
+  void send_batch(List<uint32_t>& batch) const {
+    Record record(wire::kStackNodes);
+    record.u32(static_cast<uint32_t>(batch.size())).raw(batch.begin(), batch.size() * 4);
+    const recorder::Node* nodes = tables_.nodes();
+    for (uint32_t number : batch) record.u32(static_cast<uint32_t>(nodes[number].parent));
+    for (uint32_t number : batch) record.u32(module_of(nodes[number]));
+    for (uint32_t number : batch) record.u64(nodes[number].pc);
+    record.send();
+    batch.clear();
+  }
+
+  void send_thread(uint32_t index) const {
+    const recorder::ThreadRow& row = tables_.threads()[index];
+    Record record(wire::kRecordedThreads);
+    record.u32(1).u32(index).u32(row.tid);
+    text(record, row.name, sizeof row.name).send();
+  }
+
+  void send_module(uint32_t index) const {
+    const recorder::ModuleRow& row = tables_.modules()[index];
+    Record record(wire::kClosedModules);
+    record.u32(1).u32(index).u64(row.bias);
+    text(record, row.path, sizeof row.path);
+    uint32_t length = row.build_id_bytes;
+    if (length > sizeof row.build_id) length = 0;
+    record.u32(length).raw(row.build_id, length).send();
+  }
+
+  static Record& text(Record& record, const char* bytes, std::size_t most) {
+    std::size_t length = 0;
+    while (length < most && bytes[length] != 0) ++length;
+    return record.u32(static_cast<uint32_t>(length)).raw(bytes, length);
+  }
+
+  recorder::Tables tables_;
+  bool present_ = false;
+  Bits used_nodes_, used_threads_, used_modules_;
+};
+
+}  // namespace reachscan::sweeper

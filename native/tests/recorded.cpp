@@ -1,0 +1,77 @@
+#include "recorded.hpp"
+
+#include "check.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using heaps::kPage;
+
+constexpr uint64_t kBuckets = 32;
+
+}  // namespace
+
+Recorded::Recorded(Memory& memory, uint64_t at, uint32_t pid)
+    : tables_(reinterpret_cast<recorder::Header*>(at)) {
+  memory.describe(at - kPage, kPage, 0, 0);
+  memory.map(at, kBytes);
+  memory.describe(at + kBytes, kPage, 0, 0);
+  recorder::Header& h = header();
+  h.magic = recorder::kMagic;
+  h.layout = recorder::kLayout;
+  h.bytes = kBytes;
+  h.pid = pid;
+  h.started_realtime_ns = 1'700'000'000'000'000'000;
+  h.options.depth = 32;
+  h.buckets = {kPage, kBuckets};
+  h.records = {2 * kPage, kBuckets * recorder::kKeys};
+  h.nodes = {4 * kPage, 256};
+  h.threads = {6 * kPage, 8};
+  h.modules = {8 * kPage, 8};
+  h.used_nodes = h.used_threads = h.used_modules = 1;
+  h.ready = 1;
+  CHECK(recorder::is_valid(h, kBytes));
+}
+
+uint32_t Recorded::node(uint32_t parent, uint64_t pc) { return closed_node(parent, pc, 0); }
+
+uint32_t Recorded::closed_node(uint32_t parent, uint64_t pc, uint32_t module) {
+  uint64_t flags = recorder::kNodeReady | (module != 0 ? uint64_t{recorder::kNodeClosed} : 0);
+  tables_.nodes()[header().used_nodes] = {pc, flags | uint64_t{module} << 32 | parent};
+  return header().used_nodes++;
+}
+
+uint32_t Recorded::thread(const char* name, uint32_t tid) {
+  recorder::ThreadRow& row = tables_.threads()[header().used_threads];
+  std::strncpy(row.name, name, sizeof row.name);
+  row.tid = tid;
+  return header().used_threads++;
+}
+
+uint32_t Recorded::closed_module(const char* path, uint64_t bias) {
+  recorder::ModuleRow& row = tables_.modules()[header().used_modules];
+  std::strncpy(row.path, path, sizeof row.path);
+  row.bias = bias;
+  row.closed = 1;
+  row.build_id_bytes = 3;
+  std::memcpy(row.build_id, "\1\2\3", 3);
+  return header().used_modules++;
+}
+
+void Recorded::add(const recorder::Allocation& allocation) {
+  uint64_t at = recorder::home_bucket(allocation.address, kBuckets);
+  for (;; at = (at + 1) % kBuckets) {
+    recorder::Bucket& bucket = tables_.buckets()[at];
+    for (std::size_t i = 0; i < recorder::kKeys; ++i) {
+      if (bucket.keys[i] != 0) continue;
+      bucket.keys[i] = allocation.address;
+      tables_.records()[at * recorder::kKeys + i] = recorder::pack(allocation);
+      if (allocation.thread < header().threads.count)
+        ++tables_.threads()[allocation.thread].records;
+      return;
+    }
+    ++bucket.passed;
+  }
+}
+
+}  // namespace reachscan::tests

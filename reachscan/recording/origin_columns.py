@@ -1,0 +1,91 @@
+"""Joins the records that tell where blocks come from."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan import errors
+from reachscan.recording import model
+from reachscan.recording.origins import DEEPEST, NO_STACK, Origins, Stacks
+from reachscan.recording.wire_columns import OriginColumns, StackNodeColumns
+
+_NO_NODES = StackNodeColumns(*(np.empty(0, kind) for kind in ("<u4", "<u4", "<u4", "<u8")))
+
+
+class Trie:
+    """The nodes of a stream, and the stacks that they stand for.
+
+    Attributes:
+        stacks: each stack once, although several nodes may stand for it.
+    """
+
+    def __init__(self, chunks: list[StackNodeColumns]) -> None:
+        """Join the nodes of all records.
+
+        Raises:
+            StreamError: a node came twice.
+        """
+        nodes = StackNodeColumns(*map(np.concatenate, zip(_NO_NODES, *chunks, strict=True)))
+        order = np.argsort(nodes.node)
+        self._numbers = nodes.node[order]
+        if len(np.unique(self._numbers)) < len(self._numbers):
+            raise errors.StreamError("the stream is damaged: it tells of a caller twice")
+        parent = self._positions(nodes.parent[order])
+        self._stack_of, self.stacks = _entries(parent, nodes.pc[order], nodes.module[order])
+
+    def origins(self, chunks: list[OriginColumns], count: int, what: str) -> Origins | None:
+        """Return the origins of so many leaks or kinds; None if the stream does not tell.
+
+        Raises:
+            StreamError: they are of more or less.
+        """
+        if not chunks:
+            return None
+        columns = OriginColumns(*map(np.concatenate, zip(*chunks, strict=True)))
+        if len(columns.node) != count:
+            raise errors.StreamError(f"the stream is damaged: its {what} and their origins differ")
+        at = self._positions(columns.node)
+        stack = np.append(self._stack_of, NO_STACK)[at]
+        return Origins(stack, *columns[1:])
+
+    def _positions(self, numbers: NDArray[np.uint32]) -> model.Indexes:
+        """Return where nodes with these numbers are, -1 for those that are not there."""
+        if not len(self._numbers):
+            return np.full(len(numbers), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+        return np.where(self._numbers[at] == numbers, at, -1)
+
+
+def _entries(
+    parent: model.Indexes, pc: model.Addresses, module: NDArray[np.uint32]
+) -> tuple[model.Indexes, Stacks]:
+    """Return the number of the stack that each node stands for, and the stacks.
+
+    From the outermost calls inwards, a level at a time. What leads in circles has no outermost call
+    and is no stack.
+    """
+    stack_of = np.full(len(parent), NO_STACK, np.int64)
+    parents, pcs, modules = [], [], []
+    count = 0
+    level = np.flatnonzero(parent < 0)
+    waiting = np.flatnonzero(parent >= 0)
+    for _ in range(DEEPEST):
+        if not len(level):
+            break
+        above = np.where(parent[level] < 0, NO_STACK, stack_of[parent[level]])
+        rows = np.stack([above.view(np.uint64), pc[level], module[level].astype(np.uint64)], axis=1)
+        distinct, which = np.unique(rows, axis=0, return_inverse=True)
+        stack_of[level] = count + which.reshape(-1)
+        count += len(distinct)
+        parents.append(distinct[:, 0].astype(np.uint64).view(np.int64))
+        pcs.append(distinct[:, 1])
+        modules.append(distinct[:, 2].astype(np.uint32))
+        ready = stack_of[parent[waiting]] != NO_STACK
+        level, waiting = waiting[ready], waiting[~ready]
+    none = np.empty(0, np.int64)
+    return stack_of, Stacks(
+        np.concatenate([none, *parents]),
+        np.concatenate([none.view(np.uint64), *pcs]),
+        np.concatenate([none.astype(np.uint32), *modules]),
+    )

@@ -1,0 +1,144 @@
+"""Where blocks come from: who allocated them, when, and with which stack, as a recorder noted.
+
+Most processes are not recorded, and what scans every one of them does without this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reachscan.recording.model import Addresses, Flags, Indexes
+
+NOT_RECORDED = 0xFFFFFFFF
+"""`Origins.thread` of a block that nobody saw being allocated."""
+
+NO_STACK = -1
+"""`Origins.stack` of a block that is not recorded, or has no frame."""
+
+DEEPEST = 256
+"""Frames of a stack at most."""
+
+WAYS_IN = {1: "run", 2: "attach", 3: "library"}
+"""`Recorder.way_in`."""
+
+STACKS = {0: "auto", 1: "frame-pointers", 2: "tables", 3: "instrumented"}
+"""`Recorder.stacks`."""
+
+STOPPED = {1: "full", 2: "stop-at", 3: "detached"}
+"""`Recorder.stopped`; 0 is none."""
+
+
+class Recorder(NamedTuple):
+    """How allocations of the process are being recorded; times in ms since it began.
+
+    Attributes:
+        start, bytes: where it keeps its tables.
+        started: when it began, ns since the epoch.
+        now_ms: when the scan was.
+        stopped, stopped_after_ms: why and when it ended to record what is new.
+        sample: mean distance of samples in bytes, 0 if everything is recorded.
+        stop_at: bytes after which it ends, 0 for never.
+        records, lost: blocks that it recorded, and those that found no room.
+        sizes: first and last of the requested sizes that are recorded; none for all.
+    """
+
+    start: int
+    bytes: int
+    way_in: int
+    stacks: int
+    depth: int
+    stopped: int
+    stopped_after_ms: int
+    started: int
+    now_ms: int
+    min_size: int
+    sample: int
+    stop_at: int
+    modules_filtered: int
+    threads_filtered: int
+    records: int
+    lost: int
+    sizes: tuple[tuple[int, int], ...]
+
+
+class Origins(NamedTuple):
+    """Where blocks come from, in columns: a row for each leak, or kind of live blocks.
+
+    Attributes:
+        stack: its number (`Stacks`), or `NO_STACK`.
+        thread: number of the thread, or `NOT_RECORDED`.
+        oldest_ms, newest_ms: when the first and the last of the blocks were allocated.
+        requested: bytes that each of them was asked for with.
+    """
+
+    stack: Indexes
+    thread: NDArray[np.uint32]
+    oldest_ms: Addresses
+    newest_ms: Addresses
+    requested: Addresses
+
+    @property
+    def recorded(self) -> Flags:
+        """Which blocks are recorded at all."""
+        found: Flags = self.thread != NOT_RECORDED
+        return found
+
+    def some(self, which: Indexes) -> Origins:
+        """Return those of some leaks or kinds."""
+        return Origins._make(column[which] for column in self)
+
+
+class RecordedThread(NamedTuple):
+    """A thread under the name that it had."""
+
+    tid: int
+    name: str
+
+
+class ClosedModule(NamedTuple):
+    """A library that is no longer loaded; `bias` is what its addresses were moved by."""
+
+    bias: int
+    path: str
+    build_id: bytes
+
+
+class Call(NamedTuple):
+    """A return address; `module` is the number of a closed module that it is in, or else 0."""
+
+    pc: int
+    module: int
+
+
+def call_before(pc: int) -> int:
+    """Return an address within the call that returns to `pc`, which may be another function's."""
+    return pc - 1
+
+
+class Stacks(NamedTuple):
+    """Stacks as a tree: a stack is an entry, the innermost call, and those that called it.
+
+    Attributes:
+        parent: of each entry, `NO_STACK` for an outermost call. It comes before the entry.
+        pc, module: of each entry, see `Call`. No two entries are alike.
+    """
+
+    parent: Indexes
+    pc: Addresses
+    module: NDArray[np.uint32]
+
+    def calls(self, stack: int) -> tuple[Call, ...]:
+        """Return the calls that a stack consists of, the innermost first."""
+        found = []
+        while stack != NO_STACK:
+            found.append(Call(int(self.pc[stack]), int(self.module[stack])))
+            stack = int(self.parent[stack])
+        return tuple(found)
+
+    def all_calls(self) -> list[Call]:
+        """Return all calls in all stacks, each once."""
+        return sorted({*map(Call, self.pc.tolist(), self.module.tolist())})

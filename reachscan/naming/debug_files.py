@@ -2,14 +2,15 @@
 
 GDB documents where they lie ("Debugging Information in Separate Files"): by build id below
 /usr/lib/debug/.build-id, or under the name that the section .gnu_debuglink gives, beside the
-module, in .debug beside it, or in the same folder below /usr/lib/debug.
+module, in .debug beside it, or in the same folder below /usr/lib/debug. Such files may share parts
+in one more file, which .gnu_debugaltlink names, by path and build id.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import PurePosixPath
@@ -47,17 +48,54 @@ def opened(module: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELFFil
         yield _find(module, path, roots, stack)
 
 
+@contextmanager
+def supplement(debug: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELFFile | None]:
+    """Open the file that a debug file shares parts with; None if there is none, or not the one.
+
+    Args:
+        debug: the file with the debug information.
+        path: of the module that it is about, as the process sees it.
+        roots: where to look, best first.
+    """
+    section = debug.get_section_by_name(".gnu_debugaltlink")
+    if section is None or section.data_size > _LONGEST_LINK:
+        yield None
+        return
+    name, _, build_id = section.data().partition(b"\0")
+    # It counts from where the debug file is, if it is no absolute one.
+    named = PurePosixPath("/", _own_folder(debug, path), name.decode("utf-8", "surrogateescape"))
+    with ExitStack() as stack:
+        names = [*_by_build_id(build_id), named]
+        yield _first(names, roots, stack, lambda elf: elf_files.build_id(elf) == build_id)
+
+
+def _own_folder(debug: ELFFile, path: str) -> PurePosixPath:
+    """Return the folder that a debug file mostly lies in."""
+    by_id = list(_by_build_id(elf_files.build_id(debug)))
+    return (by_id[0] if by_id else DEBUG_FOLDER / path.lstrip("/")).parent
+
+
 def _find(module: ELFFile, path: str, roots: Sequence[Root], stack: ExitStack) -> ELFFile | None:
     """Return the debug file; `stack` will close it."""
     build_id, link = elf_files.build_id(module), _link(module)
     names = [*_by_build_id(build_id), *(_by_link(link, path) if link else ())]
+    return _first(names, roots, stack, lambda elf: _belongs(elf, build_id, link))
+
+
+def _first(
+    names: Sequence[PurePosixPath],
+    roots: Sequence[Root],
+    stack: ExitStack,
+    belongs: Callable[[ELFFile], bool],
+) -> ELFFile | None:
+    """Return the first of several files that is there and the right one; `stack` will close it."""
     for name in names:
         for root in roots:
             try:
                 with ExitStack() as attempt:
                     opener = partial(open_below, root, str(name))
                     elf: ELFFile = attempt.enter_context(elf_files.opened(opener))
-                    if _belongs(elf, build_id, link):
+                    if belongs(elf):
                         stack.enter_context(attempt.pop_all())
                         return elf
             except UnusableFileError:

@@ -40,7 +40,7 @@ _WRAPPERS = (
 )
 _FLOAT = 4  # DW_ATE_float
 _DEEPEST = 16
-_TROUBLE = (
+TROUBLE = (
     *(DWARFError, ELFError, ValueError, KeyError, TypeError, IndexError),
     *(AttributeError, NotImplementedError, RecursionError, OverflowError, AssertionError),
 )
@@ -85,7 +85,7 @@ def structs(
             return
         try:
             yield from _Unit(wanted, deadline).structs(unit.get_top_DIE(), "")
-        except _TROUBLE:
+        except TROUBLE:
             continue
 
 
@@ -124,7 +124,7 @@ class _Unit:
         words = [NOTHING] * min(WORDS, -(-size // 8))
         try:
             _lay_out(die, 0, words, 0)
-        except _TROUBLE:
+        except TROUBLE:
             words = [ANY] * len(words)
         yield Struct(name, size, tuple(words))
 

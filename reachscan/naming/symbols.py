@@ -100,7 +100,7 @@ def _names(
         found = tables(elf, path, files.roots)
     for mapping in np.unique(at):
         here = addresses[at == mapping]
-        values = _values(here, files.space.file_offset(int(mapping)), loads)
+        values = values_of(here, files.space.file_offset(int(mapping)), loads)
         for table in found:
             yield from table.names(here, values)
 
@@ -117,7 +117,9 @@ def _bounded(warnings: Sequence[model.Warning]) -> tuple[model.Warning, ...]:
     return (*warnings[:MOST_WARNINGS], model.Warning("no-symbols", more))
 
 
-def _values(addresses: model.Addresses, file_offset: int, loads: Sequence[Load]) -> model.Addresses:
+def values_of(
+    addresses: model.Addresses, file_offset: int, loads: Sequence[Load]
+) -> model.Addresses:
     """Return what addresses of one mapping are in the file's own numbering, or `NOWHERE`.
 
     Args:

@@ -1,0 +1,152 @@
+"""Frames of stacks: a return address in, and out come module, function, file and line."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import numpy as np
+from elftools.elf.elffile import ELFFile
+
+from reachscan.naming import confined, debug_files, elf_files, source_lines, symbols
+from reachscan.naming.dwarf import size_of_debug_information
+from reachscan.naming.memory_map import AddressSpace
+from reachscan.naming.module_files import ModuleFiles
+from reachscan.naming.owners import plain_path
+from reachscan.naming.source_lines import Place
+from reachscan.recording import model
+from reachscan.recording.origins import Call, call_before
+
+MODULE_SECONDS = 6.0
+"""How long lines of one module are looked for."""
+
+SECONDS = 20.0
+"""How long they are in all."""
+
+
+class Frame(NamedTuple):
+    """One function of a stack. What is not known is None.
+
+    Attributes:
+        pc: where the call returns to. Name and line are those of the byte before it, which is the
+            call's.
+        module, build_id: the file that the code is mapped from, and its id in hexadecimal digits.
+        offset: of `pc` in that file.
+        function, function_offset: what it is called, and how far into it `pc` is.
+        file, line: of the source.
+        inlined: the function was inlined into that of the next frame, which has the same `pc`.
+    """
+
+    pc: int
+    module: str | None = None
+    build_id: str | None = None
+    offset: int | None = None
+    function: str | None = None
+    function_offset: int | None = None
+    file: str | None = None
+    line: int | None = None
+    inlined: bool = False
+
+
+Frames = Mapping[Call, tuple[Frame, ...]]
+"""Call -> its frames, the innermost first."""
+
+
+def without_lines(recording: model.Recording, calls: Iterable[Call]) -> dict[Call, tuple[Frame]]:
+    """Return the frames of calls, as far as a recording tells by itself."""
+    found = {call: (_of_closed(recording, call),) for call in calls}
+    ascending = sorted(call for call in found if not call.module)
+    space = AddressSpace(recording.mappings, recording.modules)
+    build_ids = {plain_path(m.path): m.build_id.hex() for m in reversed(recording.modules)}
+    names = recording.names or {}
+    before = np.array([call_before(call.pc) for call in ascending], np.uint64)
+    for call, mapping in zip(ascending, space.mapping_at(before).tolist(), strict=True):
+        module = int(space.module_of[mapping])
+        if module < 0:
+            continue
+        path, name = space.modules[module], names.get(call_before(call.pc))
+        found[call] = (
+            Frame(
+                call.pc,
+                path,
+                build_ids.get(path) or None,
+                call.pc + space.file_offset(mapping),
+                name.symbol if name else None,
+                name.offset + 1 if name else None,
+            ),
+        )
+    return found
+
+
+def _of_closed(recording: model.Recording, call: Call) -> Frame:
+    """Return the frame of a call from a library that is closed: no names but that of its file."""
+    module = recording.closed_modules.get(call.module)
+    if not call.module or module is None:
+        return Frame(call.pc)
+    return Frame(call.pc, module.path, module.build_id.hex() or None, call.pc - module.bias)
+
+
+def with_lines(recording: model.Recording, plain: Frames, *, live: bool) -> Frames:
+    """Return frames with file and line, and those of inlined functions, where DWARF tells.
+
+    Args:
+        recording: the scan.
+        plain: what `without_lines` returns.
+        live: the process still exists, so that files are looked up as it sees them.
+    """
+    files = ModuleFiles(recording, live=live)
+    by_module = defaultdict(list)
+    for call, (frame, *_) in plain.items():
+        if not call.module and frame.module and frame.module.startswith("/"):
+            by_module[frame.module].append(call.pc)
+
+    def read(path: str) -> list[tuple[int, list[Place]]]:
+        return _places(files, path, by_module[path])
+
+    found = dict(plain)
+    for _, answer in confined.each(list(by_module), read, SECONDS):
+        # Where there are no lines, or no file, the symbols say enough.
+        for pc, places in [] if isinstance(answer, confined.Failed) else answer:
+            call = Call(pc, 0)
+            found[call] = tuple(_joined(plain[call][0], [Place(*place) for place in places]))
+    return found
+
+
+def _places(files: ModuleFiles, path: str, pcs: Sequence[int]) -> list[tuple[int, list[Place]]]:
+    deadline = time.monotonic() + MODULE_SECONDS
+    calls = np.array([call_before(pc) for pc in pcs], np.uint64)
+    at = files.space.mapping_at(calls)
+    with ExitStack() as stack:
+        elf, debug = stack.enter_context(files.opened_with_debug_file(path))
+        with_lines = next((e for e in (debug, elf) if e and size_of_debug_information(e)), None)
+        if with_lines is None:
+            return []
+        shared: ELFFile | None = stack.enter_context(
+            debug_files.supplement(with_lines, path, files.roots)
+        )
+        loads = elf_files.loads(elf)
+        values: dict[int, int] = {}
+        for mapping in np.unique(at):
+            here = np.flatnonzero(at == mapping)
+            offset = files.space.file_offset(int(mapping))
+            found = symbols.values_of(calls[here], offset, loads).tolist()
+            values |= {pcs[i]: value for i, value in zip(here.tolist(), found, strict=True)}
+        lines = source_lines.places(with_lines, shared, sorted({*values.values()}), deadline)
+    return [(pc, lines[value]) for pc, value in values.items() if value in lines]
+
+
+def _joined(frame: Frame, places: Sequence[Place]) -> Iterator[Frame]:
+    """Yield the frames of one call: those of functions that were inlined, and the function's own.
+
+    The symbol of that is the name that it is linked by; debug information may call it less.
+    """
+    for place in places:
+        if place.inlined:
+            inlined = frame._replace(function=place.function, function_offset=None, inlined=True)
+            yield inlined._replace(file=place.file, line=place.line)
+        else:
+            name = frame.function or place.function
+            yield frame._replace(function=name, file=place.file, line=place.line)

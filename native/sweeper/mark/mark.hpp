@@ -1,11 +1,28 @@
 // Conservative marking: every aligned word of a root, and then of each block reached, that points
-// anywhere into a live block marks it.
+// anywhere into a live block marks it. docs/how-it-works.md has an example.
 //
-// While few blocks are known that have to be scanned, they are taken one by one, in batches that go
-// through stages; these give the memory time to arrive between prefetch and use (as a queue does in
-// "prefetch on grey": Cher, Hosking, Vitek, 2004). When there are many, their scan is put off, and
-// one bucket of the heap is gone through after the other: the wait for its bitmaps and pages is
-// then one for all blocks in it. Several markers may work on one graph (worklist.hpp).
+//   roots, ranges        scan_slice
+//   others gave away ──────────────▶ found_: words that may point into the heap ◀──────────┐
+//                                      │                                                   │
+//                        few           │           many (worklist_.many())                 │
+//               ┌──────────────────────┴──────────────────────┐                            │
+//               ▼                                             ▼                            │
+//        fetch_candidates                              sort_found: a box for each bucket   │
+//          prefetch bitmap and block                          │ box full, or its turn      │
+//               ▼                                             ▼                            │
+//        claim_candidates                              mark, note as grey                  │
+//          mark, prefetch block                               │ the bucket's turn          │
+//               │                                             ▼                            │
+//               │                                      claim_grey                          │
+//               │                                        no longer grey, prefetch block    │
+//               └────────────────────┬────────────────────────┘                            │
+//                                    ▼                                                     │
+//                      claimed_: blocks to scan ── scan_claimed ───────────────────────────┘
+//
+// On the left, blocks are taken one by one, in batches. The stages give memory time to arrive
+// between prefetch and use (as a queue does in "prefetch on grey": Cher, Hosking, Vitek, 2004). On
+// the right, all blocks in a bucket share one wait for its bitmaps and pages. Several markers may
+// work on one graph (shared_worklist.hpp).
 #pragma once
 
 #include "sweeper/mark/mark_buckets.hpp"
@@ -24,7 +41,7 @@ class Marker {
         found_(blocks.hull(), 2 * worklist.many()) {}
 
   // To be called on every marker but the first before it does anything else.
-  void join() { mark_buckets_.belong_to(worklist_.join()); }
+  void join() { worklist_.join(); }
 
   // Scans [start, end), word-aligned, as a root.
   void mark_range(uint64_t start, uint64_t end) {
@@ -185,7 +202,6 @@ class Marker {
 
   void share() {
     if (found_.size() >= 2 * kBatch) sort_found(found_.size() / 2);
-    mark_buckets_.send_all();
     uint64_t buckets = mark_buckets_.buckets() / 2;
     if (buckets > kBucketsAtOnce) buckets = kBucketsAtOnce;
     for (; buckets > 0; --buckets) worklist_.give_bucket(mark_buckets_.next<true>());
@@ -228,9 +244,7 @@ class Marker {
       return true;
     }
     if (bucket_.start != bucket_.end) return true;
-    if (worklist_.alone()) return enter_bucket();
-    mark_buckets_.receive();
-    return enter_bucket() || mark_buckets_.send_all() || mark_buckets_.help_out();
+    return enter_bucket();
   }
 
   const heaps::Space& space_;

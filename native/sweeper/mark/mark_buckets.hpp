@@ -1,10 +1,9 @@
-// What one marker has found, sorted by buckets of the heap: an mark bucket of one cache line for
-// each.
+// The pointers that one marker has found, sorted by buckets of the heap: a box of one cache line for
+// each bucket.
 //
-// A look at the bitmaps of a large heap waits for the memory. So values are not looked up one by
-// one, but together with those that point to the same bucket: when its mark bucket is full, or when
-// it is its turn. What they point to is then marked, and its scan put off. What another marker
-// looks after is sent to it instead.
+// A look-up in the bitmaps of a large heap waits for memory. So pointers are not looked up one by
+// one, but together with others into the same bucket: when its box is full, or when the bucket has
+// its turn. The blocks that they point to are then marked and become grey: their scan is put off.
 #pragma once
 
 #include "memory/cluster_cache.hpp"
@@ -19,51 +18,20 @@ class MarkBuckets {
         worklist_(worklist),
         near_(blocks),
         boxes_(blocks.buckets()),
-        line_(blocks),
-        packets_(SharedWorklist::kMostMembers) {}
+        line_(blocks) {}
 
-  // Whose they are: the number of a member.
-  void belong_to(uint32_t member) { member_ = member; }
-
-  // How many values there are in the mark_buckets, and how many buckets wait for their turn.
+  // How many values there are in all boxes, and how many buckets wait for their turn.
   uint64_t values() const { return values_; }
   uint64_t buckets() const { return line_.size(); }
 
   template <bool kShared>
   void add(const uint64_t* values, uint64_t count) {
     each_group(values, count, [this](const heaps::Cluster& cluster, uint64_t value) {
-      uint64_t bucket = cluster.bucket_of(value);
-      uint32_t owner = kShared ? worklist_.owner_of(bucket) : member_;
-      if (owner != member_) return forward(owner, value);
-      add<kShared>(cluster, boxes_[bucket], value);
+      add<kShared>(cluster, boxes_[cluster.bucket_of(value)], value);
     });
   }
 
-  // Adds what others have sent. Returns whether there was anything.
-  bool receive() {
-    bool received = false;
-    for (; worklist_.receive(member_, incoming_); received = true) keep(incoming_);
-    return received;
-  }
-
-  // The same, whoever it was sent to.
-  bool help_out() {
-    bool received = worklist_.take_packet(incoming_);
-    if (received) keep(incoming_);
-    return received;
-  }
-
-  // Sends what is to be sent, be it ever so little. Returns whether there was anything.
-  bool send_all() {
-    bool sent = false;
-    for (uint32_t owner = 0; owner < worklist_.members(); ++owner) {
-      sent = sent || packets_[owner].count != 0;
-      send(owner);
-    }
-    return sent;
-  }
-
-  // Whose turn it is: the start of a bucket whose mark bucket is now empty. 0 if there is none.
+  // Whose turn it is: the start of a bucket whose box is now empty. 0 if there is none.
   template <bool kShared>
   uint64_t next() {
     if (line_.size() == 0) look_up_aside<kShared>();
@@ -119,26 +87,6 @@ class MarkBuckets {
     box.offsets[box.count++] = static_cast<uint16_t>(value);
     ++values_;
     if (box.count == Box::kMost) set_aside<kShared>(cluster, box, value & ~(kBucket - 1));
-  }
-
-  void keep(const WorkPacket& packet) {
-    each_group(packet.values, packet.count, [this](const heaps::Cluster& cluster, uint64_t value) {
-      add<true>(cluster, boxes_[cluster.bucket_of(value)], value);
-    });
-  }
-
-  void forward(uint32_t owner, uint64_t value) {
-    WorkPacket& packet = packets_[owner];
-    packet.values[packet.count++] = value;
-    if (packet.count == WorkPacket::kMost) send(owner);
-  }
-
-  [[gnu::noinline]] void send(uint32_t owner) {
-    WorkPacket& packet = packets_[owner];
-    if (packet.count == 0) return;
-    packet.to = owner;
-    if (!worklist_.send(packet)) keep(packet);
-    packet.count = 0;
   }
 
   // False: no block can be there.
@@ -209,9 +157,6 @@ class MarkBuckets {
   heaps::ClusterCache near_;
   Scratch<Box> boxes_;
   BucketLine line_;
-  Scratch<WorkPacket> packets_;  // to be sent, for each member
-  WorkPacket incoming_;
-  uint32_t member_ = 0;
   uint64_t values_ = 0;
   Full aside_[kAside] = {};
   unsigned next_aside_ = 0;

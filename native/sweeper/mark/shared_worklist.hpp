@@ -1,13 +1,12 @@
-// What several markers share: work that nobody is at yet, and who has none.
+// Work that several markers share: what has been given away and not yet taken, and who waits for it.
 //
-// The work is ranges of memory to scan, and buckets of the heap with blocks whose scan was put off.
-// Buckets wait in line, so that much comes together in each before it is its turn. Marking is over
-// when every member waits: only who works can give. Nothing here blocks, since the clone makes no
-// system calls: who waits long naps, and the helper wakes it.
+// The work is ranges of memory to scan, and buckets of the heap that hold grey blocks. Buckets wait
+// in line, so that much comes together in each before its turn. Marking is over when every member
+// waits, since only a member that works can give. Nothing here blocks, since the clone makes no
+// system calls: a member that waits for long naps, and the helper wakes it.
 //
-// A cache line that several processors write to is slow for all of them. So each bucket has a
-// member that looks after it, and others send it what they find there, in packets. That is a custom
-// only: everybody may mark anywhere, and who has nothing else to do takes packets of others.
+// Any member may mark in any bucket. Routing what is found to one owner of each bucket, so that no
+// two processors write to one line of the bitmaps, gained nothing.
 #pragma once
 
 #include "sweeper/mark/bucket_line.hpp"
@@ -19,18 +18,9 @@ using heaps::BlockMap;
 using heaps::kBucket;
 using heaps::List;
 
-// Values that point to buckets which one member looks after.
-struct WorkPacket {
-  static constexpr uint32_t kMost = 511;
-  uint32_t to;
-  uint32_t count;
-  uint64_t values[kMost];
-};
-
 class SharedWorklist {
  public:
   static constexpr uint64_t kLeastMany = 4096;
-  static constexpr uint32_t kMostMembers = 256;
 
   // `least_many`: see many().
   SharedWorklist(const BlockMap& blocks, PutAside& put_aside, uint64_t least_many = kLeastMany)
@@ -38,25 +28,15 @@ class SharedWorklist {
         put_aside_(put_aside),
         least_many_(least_many),
         ranges_(map_memory, kMaxRanges),
-        buckets_(blocks),
-        packets_(map_memory, kMaxPackets) {}
+        buckets_(blocks) {}
 
-  // To be called by every member but the first, which is number 0, before it does anything else.
-  // Returns its number. Who comes when all are done finds nothing to do.
-  uint32_t join() { return __atomic_fetch_add(&members_, 1, __ATOMIC_RELAXED); }
+  // Every member but the first calls this before it does anything else. One that joins when all are
+  // done finds nothing to do.
+  void join() { __atomic_fetch_add(&members_, 1, __ATOMIC_RELAXED); }
   uint32_t members() const { return get(members_); }
   bool alone() const { return members() == 1; }
 
-  // Who looks after a bucket: the same for kStripe of them, whose mark_buckets are on one page. It
-  // may be somebody else when a member joins.
-  uint32_t owner_of(uint64_t bucket) const {
-    constexpr uint64_t kStripe = 64;
-    constexpr uint32_t kGolden = 0x9e3779b1;  // spreads neighbours
-    return static_cast<uint64_t>(static_cast<uint32_t>(bucket / kStripe) * kGolden) * members() >>
-           32;
-  }
-
-  // Whether somebody has nothing to do and finds nothing here.
+  // Whether a member has nothing to do and finds nothing here.
   bool hungry() const { return get(waiting_) != 0 && get(stock_) == 0; }
 
   // False: no room.
@@ -75,7 +55,7 @@ class SharedWorklist {
     return range;
   }
 
-  // A bucket in which blocks are put off, noted by the giver.
+  // A bucket that holds grey blocks.
   void give_bucket(uint64_t start) {
     if (!blocks_.cluster_of(start)->queue_bucket(start)) return;
     SpinLock::Guard guard(lock_);
@@ -92,26 +72,6 @@ class SharedWorklist {
     count_stock();
     blocks_.cluster_of(start)->unqueue_bucket(start);
     return start;
-  }
-
-  // False: no room.
-  bool send(const WorkPacket& packet) {
-    SpinLock::Guard guard(lock_);
-    if (!packets_.push(packet)) return false;
-    __atomic_add_fetch(&mail_[packet.to], 1, __ATOMIC_RELAXED);
-    count_stock();
-    return true;
-  }
-
-  // A packet for a member. False: there is none.
-  bool receive(uint32_t member, WorkPacket& packet) {
-    return get(mail_[member]) != 0 &&
-           take_packet(packet, [=](const WorkPacket& other) { return other.to == member; });
-  }
-
-  // One for anybody.
-  bool take_packet(WorkPacket& packet) {
-    return get(stock_) != 0 && take_packet(packet, [](const WorkPacket&) { return true; });
   }
 
   // What a free list may have left behind is no pointer at first. False: no room, so it is one.
@@ -132,7 +92,7 @@ class SharedWorklist {
       if (__atomic_load_n(&waiting_, __ATOMIC_ACQUIRE) == get(members_)) return false;
       if (get(stock_) != 0 && stop_waiting()) return true;
       relax();
-      if (looks % kRetryPolicy == 0) nap();
+      if (looks % kLooksBeforeNap == 0) nap();
     }
   }
 
@@ -141,8 +101,7 @@ class SharedWorklist {
 
  private:
   static constexpr std::size_t kMaxRanges = 4096;
-  static constexpr std::size_t kMaxPackets = 64;
-  static constexpr unsigned kRetryPolicy = 1000;  // looks before a nap: some 20 us
+  static constexpr unsigned kLooksBeforeNap = 1000;  // some 20 us
 
   template <typename T>
   static T get(const T& value) {
@@ -150,21 +109,7 @@ class SharedWorklist {
   }
 
   void count_stock() {
-    __atomic_store_n(&stock_, buckets_.size() + ranges_.size() + packets_.size(), __ATOMIC_RELAXED);
-  }
-
-  template <typename Wanted>
-  bool take_packet(WorkPacket& packet, Wanted wanted) {
-    SpinLock::Guard guard(lock_);
-    for (WorkPacket& next : packets_) {
-      if (!wanted(next)) continue;
-      packet = next;
-      next = packets_.pop();
-      __atomic_sub_fetch(&mail_[packet.to], 1, __ATOMIC_RELAXED);
-      count_stock();
-      return true;
-    }
-    return false;
+    __atomic_store_n(&stock_, buckets_.size() + ranges_.size(), __ATOMIC_RELAXED);
   }
 
   // Under the lock: else a member could stop waiting for work that another one has just taken,
@@ -181,8 +126,6 @@ class SharedWorklist {
   uint64_t least_many_;
   List<heaps::Range> ranges_;
   BucketLine buckets_;
-  List<WorkPacket> packets_;
-  uint32_t mail_[kMostMembers] = {};  // how many of them are for whom
   SpinLock lock_;
   uint64_t scanned_ = 0;
   // Everybody looks at these all the time; they change only when somebody runs out of work.

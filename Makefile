@@ -13,12 +13,16 @@ CMAKE := CXX=$(CXX) cmake -G Ninja -S native
 PYTHON_SOURCES := reachscan tests benchmarks
 NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name '*.[ch]pp')
 
+# The helper is static, so one wheel serves every C library.
+DIST ?= dist
+WHEEL_TAGS := $(foreach tag,manylinux2014 manylinux_2_17 musllinux_1_1,$(tag)_$(shell uname -m))
+
 CLANGXX ?= clang++
 FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_proc_files fuzz_sweep_check
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test fuzz lint format bench clean prerequisites clang-format
+.PHONY: help build demo test wheel fuzz lint format bench clean prerequisites clang-format
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,6 +42,11 @@ test: build  ## run all tests: hosted native ones under sanitizers, then Python
 	@cmake --build build/hosted
 	ctest --test-dir build/hosted --output-on-failure
 	python -m pytest $(PYTEST_ARGUMENTS)
+
+wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/
+	@rm -f $(DIST)/*.whl
+	@CXX=$(CXX) pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w $(DIST) .
+	@wheel tags --remove --platform-tag=$(subst $() ,.,$(WHEEL_TAGS)) $(DIST)/*.whl
 
 fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each (needs Clang)
 	@$(CMAKE) -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=$(CLANGXX) \

@@ -1,0 +1,71 @@
+"""The wheel that `make wheel` builds: which systems it is for, and why it runs on all of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from packaging.utils import parse_wheel_filename
+
+from reachscan import __version__
+
+ROOT = Path(__file__).parents[2]
+MACHINE = platform.machine()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = os.pathsep.join([str(ROOT / ".venv/bin"), os.environ["PATH"]])
+    tools = ("make", "cmake", "ninja", "wheel")
+    missing = [tool for tool in tools if not shutil.which(tool, path=path)]
+    if missing:
+        pytest.skip(f"a wheel cannot be built without {', '.join(missing)}")
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(["make", "-C", ROOT, "wheel", f"DIST={folder}"], check=True)
+    (built,) = folder.iterdir()
+    return built
+
+
+def test_it_is_for_every_python_and_c_library(wheel: Path) -> None:
+    name, version, _, tags = parse_wheel_filename(wheel.name)
+    assert (name, str(version)) == ("reachscan", __version__)
+    assert {(tag.interpreter, tag.abi) for tag in tags} == {("py3", "none")}
+    platforms = {tag.platform for tag in tags}
+    assert platforms == {
+        f"{system}_{MACHINE}" for system in ("manylinux2014", "manylinux_2_17", "musllinux_1_1")
+    }
+
+
+def test_its_tags_are_those_of_its_name(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"reachscan-{__version__}.dist-info/WHEEL").decode()
+    inside = {line.removeprefix("Tag: ") for line in text.splitlines() if line.startswith("Tag:")}
+    assert inside == {str(tag) for tag in parse_wheel_filename(wheel.name)[3]}
+
+
+def test_the_helper_in_it_needs_no_c_library(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        info = archive.getinfo("reachscan/_native/reachscan-helper")
+        helper = ELFFile(io.BytesIO(archive.read(info)))
+    assert info.external_attr >> 16 & 0o111 == 0o111
+    kinds = {segment["p_type"] for segment in helper.iter_segments()}
+    assert "PT_LOAD" in kinds and not kinds & {"PT_INTERP", "PT_DYNAMIC"}
+
+
+def test_all_of_the_package_is_in_it(wheel: Path) -> None:
+    sources = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "reachscan").rglob("*.*")
+        if path.parent.name != "__pycache__"
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert sources <= names
+    assert f"reachscan-{__version__}.data/data/share/man/man1/reachscan.1" in names

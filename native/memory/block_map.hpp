@@ -1,4 +1,4 @@
-// Where the live blocks are, and which of them are marked: two bits for each granule of 16 bytes.
+// Where the live blocks are, and which of them are marked: two bits for each granule.
 //
 //   start mark
 //     0    0    inside a block, or no heap at all
@@ -6,15 +6,19 @@
 //     1    1    a live block starts here and has been reached
 //     0    1    a boundary: what starts here is no live block
 //
-// A block ends where the next start or boundary is, less the bytes that belong to the allocator. It
-// has two granules at least, so no boundary is right behind a start. Marking has a use for the mark
-// there: the block is put off, that is, reached but not yet scanned.
+// A block ends where the next start or boundary is, less the bytes there that belong to the
+// allocator (Region::tail). A granule is 16 bytes and a block has two at least, so no boundary is
+// right behind a start: marking has a use for the mark there (grey.hpp).
+//
+// Where an allocator has smaller blocks, the fine form of the sweeper takes the place of this one
+// (cluster.hpp). A granule is 8 bytes then, a block one at least, and tails are behind boundaries.
 //
 // The words of starts and marks alternate, so that one cache line answers a look-up. The bitmaps
-// span all anonymous memory of the process but are backed only where heaps are: 1/64 of their size.
+// span all anonymous memory of the process but are backed only where heaps are: 1/64 of their size,
+// or 3/128 in the fine form.
 #pragma once
 
-#include "memory/cluster.hpp"
+#include "memory/grey.hpp"
 #include "memory/leftover.hpp"
 #include "memory/regions.hpp"
 
@@ -171,34 +175,17 @@ class BlockMap {
   [[gnu::always_inline]] uint64_t grey(const Cluster& cluster, uint64_t value) {
     uint64_t start = block_in(cluster, value);
     if (start <= kLeftover) return start;
-    uint64_t* pair = cluster.pair(start);
-    unsigned bit = bit_of(start);
-    if (!set_marks<kShared>(pair + 1, 1ull << bit, 1ull << bit << 1)) return 0;
-    if (bit == 63) set_marks<kShared>(pair + 3, 0, 1);
-    return start + kGranule;
+    return make_grey<kShared>(cluster, start);
   }
 
   // Calls visit(block) for what was put off and is noted in the kSpan bytes from `base` on. It is
   // put off no more.
   template <bool kShared, typename Visit>
   [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, Visit visit) {
-    uint64_t* pair = cluster.pair(base);
-    uint64_t behind_starts = pair[0] << 1 | pair[-2] >> 63;
-    uint64_t noted = relaxed(pair + 1) & ~pair[0] & behind_starts;
-    if (noted == 0) return;
-    if (kShared) {
-      noted &= __atomic_fetch_and(pair + 1, ~noted, __ATOMIC_SEQ_CST);
-    } else {
-      pair[1] &= ~noted;
-    }
-    if ((noted & 1) != 0) {
-      visit(Range{base - kGranule, end_in(cluster, pair - 2, base - kGranule)});
-      noted ^= 1;
-    }
-    for (; noted != 0; noted &= noted - 1) {
-      uint64_t start = base + (static_cast<unsigned>(__builtin_ctzll(noted)) - 1) * kGranule;
-      visit(Range{start, end_in(cluster, pair, start)});
-    }
+    take_greys<kShared>(
+        cluster, base, [&](const uint64_t* pair, uint64_t start) __attribute__((always_inline)) {
+          visit(Range{start, end_in(cluster, pair, start)});
+        });
   }
 
   // The end of the block's usable bytes.
@@ -211,7 +198,7 @@ class BlockMap {
   bool ends_at(uint64_t start, uint64_t end) const {
     const Cluster* cluster = cluster_of(start);
     if (!cluster->covers(end - 1)) return false;
-    uint64_t edge = cluster->next_edge(start + 2 * kGranule, align_up(end + 1, kGranule));
+    uint64_t edge = cluster->next_edge(start + kLeastBlock, align_up(end + 1, kGranule));
     return edge != 0 && edge - tail_before(edge) == end;
   }
 
@@ -248,6 +235,7 @@ class BlockMap {
   // notes, for every 64 KiB, the last start before it, so that no look-up searches far.
   void finish() {
     sort_regions();
+    if (kFine) note_tails();
     for (const Region& region : regions)
       inhabited_buckets_ += cluster_of(region.start)->note_region(region.start, region.end);
   }
@@ -268,21 +256,6 @@ class BlockMap {
     return {clusters_[first].start, last.start + last.length};
   }
 
-  // Sets both marks, or neither if the first is set already. Returns whether it was not.
-  template <bool kShared>
-  static bool set_marks(uint64_t* marks, uint64_t first, uint64_t second) {
-    uint64_t seen = relaxed(marks);
-    do {
-      if ((seen & first) != 0) return false;
-      if (!kShared) {
-        *marks = seen | first | second;
-        return true;
-      }
-    } while (!__atomic_compare_exchange_n(marks, &seen, seen | first | second, false,
-                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-    return true;
-  }
-
   // Most pointers point to the start of a block.
   [[gnu::always_inline]] uint64_t block_in(const Cluster& cluster, uint64_t value) const {
     uint64_t granule = value & ~(kGranule - 1);
@@ -294,6 +267,8 @@ class BlockMap {
     uint64_t granule = value & ~(kGranule - 1);
     uint64_t start = cluster.last_edge(value);
     if (start == 0) return 0;
+    if constexpr (kFine)
+      return !is_start(cluster, start) ? 0 : is_before_chunk(value) ? kLeftover : start;
     // Right behind its start a block is noted as put off.
     if (!is_start(cluster, start) && !is_start(cluster, start -= kGranule)) return 0;
     // Only the last granule of a block has bytes that are not the block's.
@@ -308,8 +283,8 @@ class BlockMap {
   // `pair` is that of the start.
   [[gnu::always_inline]] uint64_t end_in(const Cluster& cluster, const uint64_t* pair,
                                          uint64_t start) const {
-    uint64_t edges = edges_of(pair) & (~0ull << bit_of(start) << 2);
-    uint64_t edge = edges == 0 ? cluster.next_edge(start + 2 * kGranule)
+    uint64_t edges = edges_of(pair) & (~0ull << bit_of(start) << (kLeastBlock / kGranule));
+    uint64_t edge = edges == 0 ? cluster.next_edge(start + kLeastBlock)
                                : (start & ~(kSpan - 1)) +
                                      static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
     return edge - tail_before(edge);
@@ -348,7 +323,30 @@ class BlockMap {
   // Blocks of the common kind end 8 bytes before the next one's user address, since its size word
   // lies between. Those that were mapped by themselves end with their last page.
   uint64_t tail_before(uint64_t edge) const {
+    if (kFine) return 0;
     return edge % kPage != 0 ? 8 : regions.tail_at(edge, 8);
+  }
+
+  // Fine form: whether `value` may point to a chunk, the last word of the block before it.
+  bool is_before_chunk(uint64_t value) const {
+    if (value % (2 * kGranule) != 0 || !is_edge(value + 2 * kGranule)) return false;
+    const Region* region = regions.around(value);
+    return region != nullptr && region->tail != 0 && is_edge(value + kGranule);
+  }
+
+  // Fine form: puts boundaries in front of tails, which are one granule long.
+  void note_tails() {
+    for (const Region& region : regions) {
+      if (region.tail == 0) continue;
+      for (uint64_t base = region.start & ~(kSpan - 1); base <= region.end; base += kSpan) {
+        uint64_t* pair = pair_at(base);
+        uint64_t edges = edges_of(pair);
+        if (base <= region.start) edges &= ~0ull << bit_of(region.start) << 1;
+        if (region.end - base < kSpan) edges &= ~(~0ull << bit_of(region.end) << 1);
+        pair[1] |= edges >> 1;
+        if ((edges & 1) != 0) pair[-1] |= 1ull << 63;
+      }
+    }
   }
 
   template <typename Visit, typename Select>

@@ -1,5 +1,4 @@
-// The bitmaps of one stretch of address space: two bits for each granule of 16 bytes, see
-// block_map.hpp.
+// The bitmaps of one stretch of address space: two bits for each granule, see block_map.hpp.
 #pragma once
 
 #include "memory/list.hpp"
@@ -7,10 +6,20 @@
 
 namespace reachscan::heaps {
 
-constexpr uint64_t kGranule = 16;
-constexpr uint64_t kSpan = 64 * kGranule;  // bytes covered by one pair of words
-constexpr uint64_t kPairsInLine = 4;       // of the cache
-constexpr uint64_t kBucket = 1 << 16;      // bytes that are looked up, and waited for, together
+// The sweeper is built in two forms. In the common one, blocks begin at multiples of 16 bytes, and
+// it is 32 at least to whatever is next, as in glibc. The fine one has room for blocks of a single
+// word, side by side; its bitmaps take more memory, and more time.
+#ifdef REACHSCAN_FINE
+constexpr bool kFine = true;
+#else
+constexpr bool kFine = false;
+#endif
+constexpr uint64_t kGranule = kFine ? 8 : 16;
+constexpr uint64_t kLeastBlock = kFine ? 8 : 32;  // with what the allocator adds
+constexpr uint64_t kEndOffset = kGranule - 8;  // of the end of a block from a multiple of kGranule
+constexpr uint64_t kSpan = 64 * kGranule;      // bytes covered by one pair of words
+constexpr uint64_t kPairsInLine = 4;           // of the cache
+constexpr uint64_t kBucket = 1 << 16;          // bytes that are looked up, and waited for, together
 
 inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
 
@@ -30,8 +39,9 @@ struct Cluster {
   void allocate(MapMemory map) {
     // One pair more at the end, where a boundary may stand; and one before the first, in a cache
     // line of its own, so that those of a bucket begin with a line.
-    uint64_t pairs = length / kSpan + 1 + kPairsInLine;
-    words = static_cast<uint64_t*>(map(pairs * 2 * sizeof(uint64_t))) + 2 * kPairsInLine;
+    uint64_t pairs = pair_count() + kPairsInLine;
+    uint64_t greys = kFine ? pair_count() : 0;
+    words = static_cast<uint64_t*>(map((pairs * 2 + greys) * sizeof(uint64_t))) + 2 * kPairsInLine;
     carries = static_cast<uint64_t*>(map((length / kBucket + 1) * sizeof(uint64_t)));
     inhabited = static_cast<uint8_t*>(map(length / kBucket + 1));
     queued = static_cast<uint8_t*>(map(length / kBucket + 1));
@@ -40,6 +50,11 @@ struct Cluster {
   bool covers(uint64_t address) const { return address - start < length; }
 
   uint64_t* pair(uint64_t address) const { return words + (address - start) / kSpan * 2; }
+
+  // Fine form: a bit for each granule where a grey block starts. These words follow the pairs.
+  uint64_t* greys_at(uint64_t address) const {
+    return words + 2 * pair_count() + (address - start) / kSpan;
+  }
 
   uint64_t bucket_of(uint64_t address) const { return first_bucket + (address - start) / kBucket; }
 
@@ -109,6 +124,8 @@ struct Cluster {
   }
 
  private:
+  uint64_t pair_count() const { return length / kSpan + 1; }
+
   void note_carries(uint64_t from, uint64_t to) const {
     uint64_t last = 0;
     for (uint64_t base = from & ~(kSpan - 1); base < to; base += kSpan) {

@@ -180,6 +180,8 @@ void mark_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   }
 }
 
+uint64_t noted_at(uint64_t block) { return heaps::kFine ? block : block + kGranule; }
+
 // While blocks are put off, all answers are the same; and each is given back once.
 void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   std::map<uint64_t, uint64_t> expected;  // ends by starts
@@ -189,7 +191,7 @@ void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
     if (cluster == nullptr) continue;
     uint64_t block = model.block_of(value);
     bool fresh = block != 0 && !model.live[block].marked;
-    CHECK_EQ(blocks.grey<false>(*cluster, value | heaps::kElsewhere), fresh ? block + kGranule : 0);
+    CHECK_EQ(blocks.grey<false>(*cluster, value | heaps::kElsewhere), fresh ? noted_at(block) : 0);
     if (!fresh) continue;
     model.live[block].marked = true;
     expected[block] = model.live[block].end;

@@ -32,7 +32,7 @@ struct Heap {
 
   uint64_t fill(uint64_t end, uint64_t smallest, uint64_t range) {
     while (chunks.at() + smallest + range < end) {
-      uint64_t size = heaps::align_up(smallest + random() % range, heaps::kGranule);
+      uint64_t size = heaps::align_up(smallest + random() % range, heaps::glibc::kChunkAlignment);
       chunks.live(size);
       // Two free chunks side by side would be one.
       if (random() % 4 == 0) {

@@ -11,13 +11,15 @@ namespace {
 constexpr uint64_t kHeader = 16;
 constexpr uint64_t kNobodysBytes = 32 << 20;
 
-uint64_t chunk_bytes(std::size_t words) {
-  return std::max<uint64_t>(32, heaps::align_up(8 * words + 8, heaps::kGranule));
+uint64_t chunk_bytes(std::size_t words, Layout layout) {
+  if (layout == Layout::kSlots) return 8 * words;
+  return std::max<uint64_t>(32, heaps::align_up(8 * words + 8, 16));
 }
 
-const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& words) {
+const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& words,
+                               Layout layout) {
   uint64_t bytes = 2 * kHeader;
-  for (std::size_t count : words) bytes += chunk_bytes(count);
+  for (std::size_t count : words) bytes += chunk_bytes(count, layout);
   uint64_t end = memory.map(kWorld, heaps::align_up(bytes, heaps::kPage)) + bytes;
   memory.map(heaps::align_up(end, heaps::kPage), kNobodysBytes);
   return memory.space();
@@ -25,20 +27,21 @@ const heaps::Space& map_chunks(Memory& memory, const std::vector<std::size_t>& w
 
 }  // namespace
 
-Graph::Graph(const std::vector<std::size_t>& words)
-    : blocks(map_chunks(memory, words), sweeper::map_memory) {
+Graph::Graph(const std::vector<std::size_t>& words, Layout layout)
+    : blocks(map_chunks(memory, words, layout), sweeper::map_memory),
+      tail_(layout == Layout::kSlots ? 0 : 8) {
   uint64_t chunk = kWorld;
   for (std::size_t count : words) {
     starts_.push_back(chunk + kHeader);
-    chunk += chunk_bytes(count);
-    ends_.push_back(chunk + 8);
+    chunk += chunk_bytes(count, layout);
+    ends_.push_back(chunk + kHeader - tail_);
     blocks.add_live(starts_.back());
   }
   // As behind a top chunk.
   blocks.add_boundary(chunk + kHeader);
   uint64_t end = memory.mappings().front().end;
   blocks.add_boundary(end);
-  CHECK(blocks.regions.push({kWorld, end, wire::kProgramBreak, 0, 8, 0}));
+  CHECK(blocks.regions.push({kWorld, end, wire::kProgramBreak, 0, tail_, 0}));
   blocks.finish();
 }
 
@@ -89,7 +92,7 @@ std::vector<std::size_t> Graph::children(std::size_t block) const {
     uint64_t value = heaps::word(at);
     std::size_t child = block_at(value);
     if (child == size()) continue;
-    bool may_be_stale = at < starts_[block] + 32 && value == ends_[child] - 8;
+    bool may_be_stale = tail_ != 0 && at < starts_[block] + 32 && value == ends_[child] - 8;
     if (!may_be_stale) found.push_back(child);
   }
   return found;

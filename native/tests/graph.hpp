@@ -12,11 +12,14 @@
 
 namespace reachscan::tests {
 
+// Chunks, as glibc has them: a size word between neighbours, and some blocks with more words than
+// were asked for. Or slots, which have nothing between them: for the fine form of the block map.
+enum class Layout { kChunks, kSlots };
+
 class Graph {
  public:
-  // One block for each entry, laid out as glibc does: with a size word between neighbours. A block
-  // has at least the words asked for. `host` must be the one that lives.
-  explicit Graph(const std::vector<std::size_t>& words);
+  // One block for each entry. `host` must be the one that lives.
+  explicit Graph(const std::vector<std::size_t>& words, Layout layout = Layout::kChunks);
   Graph(std::size_t count, std::size_t words) : Graph(std::vector<std::size_t>(count, words)) {}
 
   std::size_t size() const { return starts_.size(); }
@@ -61,6 +64,7 @@ class Graph {
   sweeper::PutAside put_aside{blocks};
 
  private:
+  uint32_t tail_;  // bytes between two blocks
   std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;
   std::vector<uint64_t> roots_;

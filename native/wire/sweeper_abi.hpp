@@ -78,6 +78,7 @@ enum class Refusal : std::uint32_t {
   kAllocatorBusy,      // a thread is inside the allocator; QuiesceHint says where
   kNoMemory,
   kStartingUp,  // the program's libraries are being loaded: nothing is allocated yet
+  kNeedsFine,   // an allocator has blocks that only the sweeper's fine form has room for
 };
 
 // Enough for the helper to see from outside whether any thread is inside the allocator.

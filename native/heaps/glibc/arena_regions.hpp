@@ -24,7 +24,8 @@ struct Account {
 // walk which ends well can prove. Returns 0 if there is none, or if that memory is so full of what
 // looks like chunks that the search would take forever.
 inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top, Budget& budget) {
-  for (uint64_t chunk = align_up(from, kGranule); chunk + kMinChunk <= limit; chunk += kGranule) {
+  for (uint64_t chunk = align_up(from, kChunkAlignment); chunk + kMinChunk <= limit;
+       chunk += kChunkAlignment) {
     uint64_t raw = raw_size(chunk);
     if ((raw & kFlagBits) != kPrevInUse || chunk_size(chunk) > limit - chunk) continue;
     if (chunk != top && chunk_size(chunk) < kMinChunk) continue;
@@ -124,7 +125,7 @@ inline uint64_t system_mem(const ArenaLayout& layout, const Arena& arena) {
 inline bool proves_main_heap(const Space& space, const Instance& instance, const Arena& arena,
                              uint64_t base, Budget& budget) {
   uint64_t top = arena.top(instance.layout);
-  uint64_t start = align_up(base, kGranule);
+  uint64_t start = align_up(base, kChunkAlignment);
   if (!space.readable(top, kHeader)) return false;
   // If these line up, so do the others, or the heap is damaged wherever it starts.
   constexpr uint64_t kEnough = 1 << 16;
@@ -145,7 +146,7 @@ inline bool has_memory(const ArenaLayout& layout, const Arena& arena) {
 inline Verdict claim_break(const Space& space, const ArenaLayout& layout, const Arena& arena,
                            const Params& params, const Enumeration& found, Account& account) {
   if (params.sbrk_base == 0) return {};
-  uint64_t start = align_up(params.sbrk_base, kGranule);
+  uint64_t start = align_up(params.sbrk_base, kChunkAlignment);
   const abi::Mapping* m = space.find(start);
   bool in_break = m != nullptr && (m->flags & abi::kProgramBreak) != 0;
   if (!in_break && !is_contiguous(arena)) return {};
@@ -177,7 +178,7 @@ inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout,
     if (!space.readable(heap, info_size) || word(heap) != arena.address)
       return invalid("a thread heap does not belong to its arena", heap);
     uint64_t start =
-        heap == first ? align_up(arena.address + layout.size, kGranule) : heap + info_size;
+        heap == first ? align_up(arena.address + layout.size, kChunkAlignment) : heap + info_size;
     uint64_t limit = heap + word(heap + 16);
     if (limit <= start || !space.is_anonymous(heap, limit))
       return invalid("a thread heap is larger than its memory", heap);

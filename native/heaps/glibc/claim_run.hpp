@@ -28,8 +28,8 @@ class PagesAhead {
   }
 
  private:
-  static constexpr uint64_t kDistance = 64 * kPage;
-  static_assert(kDistance / kSpan * 2 * sizeof(uint64_t) <= kPage);
+  // As far as a page of the bitmaps reaches.
+  static constexpr uint64_t kDistance = kPage / (2 * sizeof(uint64_t)) * kSpan;
 
   const BlockMap& blocks_;
   uint64_t end_;
@@ -108,9 +108,9 @@ class RunClaim {
   };
 
   static uint64_t guess_chunk(uint64_t from, uint64_t limit, uint64_t top) {
-    from &= ~(kGranule - 1);
+    from &= ~(kChunkAlignment - 1);
     for (uint64_t chunk = from; chunk < from + kGuessWithin && chunk + kHeader <= limit;
-         chunk += kGranule)
+         chunk += kChunkAlignment)
       if (probe_run(chunk, limit, top, kGuessChunks).valid) return chunk;
     return 0;
   }
@@ -177,7 +177,7 @@ inline Run claim_run(uint64_t start, uint64_t limit, uint64_t top, Region region
   Run run = claim.join().outcome(0);
   if (!run.valid) return run;
   if (region.end < run.end) region.end = run.end;
-  found.blocks.add_boundary(align_up(region.end, kGranule));
+  found.blocks.add_boundary(align_up(region.end, kChunkAlignment));
   run.valid = found.blocks.region_in({region.start, region.end}) == nullptr &&
               found.blocks.add_region(region);
   return run;

@@ -156,7 +156,7 @@ class Fastbins {
     const Cluster* cluster = blocks.cluster_of(range.start);
     uint64_t last = range.end - range.start < kLookWithin ? range.end : range.start + kLookWithin;
     uint64_t user = range.start;
-    for (unsigned i = 0; i < kLooks; ++i, user += kGranule) {
+    for (unsigned i = 0; i < kLooks; ++i, user += kChunkAlignment) {
       user = cluster->next_edge(user, last);
       if (user == 0) return;
       if (!blocks.is_live(user)) continue;

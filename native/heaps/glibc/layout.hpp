@@ -27,6 +27,7 @@ constexpr uint32_t kSystemMemAfterNext = 24;
 
 // A chunk: prev_size, size with three flag bits, then the user's memory.
 constexpr uint64_t kHeader = 16;
+constexpr uint64_t kChunkAlignment = 16;
 constexpr uint64_t kMinChunk = 32;
 constexpr uint64_t kPrevInUse = 1;
 constexpr uint64_t kMapped = 2;

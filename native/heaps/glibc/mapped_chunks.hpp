@@ -55,7 +55,7 @@ inline bool page_aligned_chunk_at(uint64_t user, Range run, MappedChunk& chunk) 
 // Smaller alignments keep the block in the first page.
 inline bool mapped_chunk_at(uint64_t base, uint64_t limit, MappedChunk& chunk) {
   if (limit - base < kPage || !resembles_mapped_header(base)) return false;
-  for (uint64_t alignment = 2 * kGranule; alignment < kPage; alignment *= 2)
+  for (uint64_t alignment = 2 * kChunkAlignment; alignment < kPage; alignment *= 2)
     if (read_mapped_header(base, base + alignment - kHeader, limit, chunk)) return true;
   return read_mapped_header(base, base, limit, chunk);
 }

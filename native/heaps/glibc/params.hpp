@@ -23,7 +23,8 @@ inline bool plausible_params(uint64_t sbrk_base_field, uint32_t ints_before, Par
   if (n_mmaps < 0 || n_mmaps > max_n_mmaps || max_n_mmaps > (1 << 24) || n_mmaps_max < 0)
     return false;
   if (no_dyn != 0 && no_dyn != 1) return false;
-  if (mapped % kGranule != 0 || max_mapped % kGranule != 0 || mapped > max_mapped) return false;
+  if (mapped % kChunkAlignment != 0 || max_mapped % kChunkAlignment != 0 || mapped > max_mapped)
+    return false;
   // Each mapped block has a page at least; 2.43 counts 16 bytes too many at each mremap.
   if (mapped < static_cast<uint64_t>(n_mmaps) * kPage) return false;
   if ((max_n_mmaps == 0) != (max_mapped == 0)) return false;

@@ -42,14 +42,14 @@ struct Walk {
   // Goes over the next chunk and calls visit(user address, in_use), unless that fails.
   template <typename Visit>
   [[gnu::always_inline]] void step(Visit visit) {
-    if (chunk % kGranule != 0 || chunk + kHeader > limit) return fail();
+    if (chunk % kChunkAlignment != 0 || chunk + kHeader > limit) return fail();
     uint64_t size = chunk_size(chunk);
     if (chunk == top) {
       if (size < kHeader || size > limit - chunk) return fail();
       visit(chunk + kHeader, false);
       return end_at(chunk + size);
     }
-    bool has_next = size % kGranule == 0 && size <= limit - chunk - kHeader;
+    bool has_next = size % kChunkAlignment == 0 && size <= limit - chunk - kHeader;
     uint64_t next = chunk + size;
     // A run is closed by a small chunk, or before one: nothing else is.
     if (size < kMinChunk || (has_next && chunk_size(next) < kMinChunk)) {

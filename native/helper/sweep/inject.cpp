@@ -18,6 +18,8 @@
 
 extern "C" const unsigned char reachscan_sweeper[];
 extern "C" const unsigned char reachscan_sweeper_end[];
+extern "C" const unsigned char reachscan_fine_sweeper[];
+extern "C" const unsigned char reachscan_fine_sweeper_end[];
 
 namespace reachscan::helper {
 namespace {
@@ -46,8 +48,8 @@ SweepBounds bounds_for(const SweeperInputs& inputs) {
 
 }  // namespace
 
-SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs)
-    : clone_(clone), inputs_(inputs), check_(bounds_for(inputs)) {
+SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
+    : clone_(clone), inputs_(inputs), form_(form), check_(bounds_for(inputs)) {
   map_code();
   // The target was stopped with all haste; the search need not stand in its way.
   setpriority(PRIO_PROCESS, static_cast<id_t>(clone.pid()),
@@ -104,11 +106,14 @@ std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const c
 }
 
 void SweeperRun::map_code() {
-  auto size = static_cast<std::uint64_t>(reachscan_sweeper_end - reachscan_sweeper);
+  bool fine = form_ == Form::kFine;
+  const unsigned char* image = fine ? reachscan_fine_sweeper : reachscan_sweeper;
+  const unsigned char* end = fine ? reachscan_fine_sweeper_end : reachscan_sweeper_end;
+  auto size = static_cast<std::uint64_t>(end - image);
   code_bytes_ = (size + kPage - 1) & ~(kPage - 1);
   control_ = map(abi::kControlBytes + code_bytes_, "the sweeper");
   std::uint64_t code = control_ + abi::kControlBytes;
-  clone_.memory().write(Step::kMapSweeper, code, reachscan_sweeper, size);
+  clone_.memory().write(Step::kMapSweeper, code, image, size);
   std::int64_t result =
       clone_.call(SYS_mprotect, {code, code_bytes_, PROT_READ | PROT_EXEC, 0, 0, 0});
   if (result < 0)
@@ -272,6 +277,10 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
     case abi::Refusal::kStartingUp:
       throw Failure(Step::kRunSweeper, Code::kStartingUp, read_text(control.second), EBUSY,
                     clone_.pid());
+    case abi::Refusal::kNeedsFine:
+      if (form_ == Form::kFine) break;
+      result.needs_fine = true;
+      return;
     case abi::Refusal::kLayoutUnknown:
       break;
   }

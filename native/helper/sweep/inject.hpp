@@ -33,8 +33,12 @@ struct SweeperInputs {
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
 };
 
+// The forms of the sweeper (memory/cluster.hpp).
+enum class Form { kCommon, kFine };
+
 struct SweepResult {
-  bool busy = false;  // refused because a thread was inside the allocator; hint says where
+  bool needs_fine = false;  // refused because this form has no room for the blocks of an allocator
+  bool busy = false;        // refused because a thread was inside the allocator; hint says where
   abi::QuiesceHint hint{};
   abi::Totals totals{};
   std::vector<abi::Suspect> suspects;  // of a look
@@ -46,7 +50,7 @@ using OnPhase = std::function<void(wire::Phase phase, std::uint64_t done, std::u
 
 class SweeperRun {
  public:
-  SweeperRun(Clone& clone, const SweeperInputs& inputs);
+  SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form);
 
   // Runs to the end and relays the sweeper's records. Throws Failure: kLayoutUnknown if the
   // allocator's structures do not validate, kTimeout, kInternal if the sweeper crashes,
@@ -77,6 +81,7 @@ class SweeperRun {
 
   Clone& clone_;
   const SweeperInputs& inputs_;
+  Form form_;
   SweepCheck check_;
   std::uint64_t control_ = 0;
   std::uint64_t code_bytes_ = 0;

@@ -44,8 +44,6 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
   std::size_t signal_stacks = handles_signals(options.pid) ? threads.size() : 0;
   SweeperInputs inputs{snapshot.mappings, mappings, threads,   snapshot.words.values,
                        signal_stacks,     options,  task.task, task.suspects};
-  SweeperRun run(*snapshot.clone, inputs);
-
   std::string current;
   Clock::time_point since = Clock::now();
   auto lap = [&](const char* next) {
@@ -53,15 +51,21 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
     current = next;
     since = Clock::now();
   };
-  outcome.result = run.run(
-      stream,
-      [&](wire::Phase phase, std::uint64_t done, std::uint64_t total) {
-        send_progress(stream, phase, done, total);
-        if (current == phase_name(phase)) return;
-        lap(phase_name(phase));
-        if (options.verbose) std::fprintf(stderr, "%s\n", phase_name(phase));
-      },
-      deadline);
+  auto on_phase = [&](wire::Phase phase, std::uint64_t done, std::uint64_t total) {
+    send_progress(stream, phase, done, total);
+    if (current == phase_name(phase)) return;
+    lap(phase_name(phase));
+    if (options.verbose) std::fprintf(stderr, "%s\n", phase_name(phase));
+  };
+  auto run = [&](Form form) {
+    return SweeperRun(*snapshot.clone, inputs, form).run(stream, on_phase, deadline);
+  };
+  outcome.result = run(Form::kCommon);
+  if (outcome.result.needs_fine) {
+    std::uint64_t unreadable = outcome.result.unreadable_pages;
+    outcome.result = run(Form::kFine);
+    outcome.result.unreadable_pages += unreadable;
+  }
   lap("");
   if (snapshot.on_quota) snapshot.quota_used = snapshot.clone->processor_time();
   snapshot.clone.reset();

@@ -11,7 +11,7 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kLeastBlock = 16;            // bytes, with what the allocator adds
+constexpr std::uint64_t kLeastBlock = 8;             // bytes, with what the allocator adds
 constexpr std::uint64_t kReportBytes = 64 << 20;     // are scanned between two reports
 constexpr std::uint64_t kOtherReports = 16;          // where phases begin
 constexpr std::uint64_t kMostContents = 4096;        // leaks whose contents travel

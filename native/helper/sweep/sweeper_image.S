@@ -1,8 +1,13 @@
-# The sweeper travels inside the helper as bytes.
+# The sweeper travels inside the helper as bytes, in both its forms.
     .section .rodata
-    .balign 16
     .globl reachscan_sweeper, reachscan_sweeper_end
+    .globl reachscan_fine_sweeper, reachscan_fine_sweeper_end
+    .balign 16
 reachscan_sweeper:
     .incbin "sweeper.bin"
 reachscan_sweeper_end:
+    .balign 16
+reachscan_fine_sweeper:
+    .incbin "fine_sweeper.bin"
+reachscan_fine_sweeper_end:
     .section .note.GNU-stack, "", @progbits

@@ -28,8 +28,8 @@ class DisguiseFilter {
       : hull_(hulls), low_digits_(in_digits(hulls.low)), guard_(guard) {}
 
   bool passes(uint64_t value) const {
-    bool odd =
-        value % heaps::kGranule == 8 || value % heaps::kPage == 0 || value != untagged(value);
+    bool odd = value % heaps::kGranule == heaps::kEndOffset || value % heaps::kPage == 0 ||
+               value != untagged(value);
     return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
            low_digits_.contains(value) || kIntegers.contains(value) || kDoubles.contains(value) ||
            kBoxes.contains(value);
@@ -46,9 +46,9 @@ class DisguiseFilter {
     const arch::Lanes value = arch::load_lanes(address);
     arch::Lanes hidden = arch::unmangled(value, guard_);
     arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
-    arch::Masks odd = ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(8)) |
-                      ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) |
-                      (value != bare);
+    arch::Masks odd =
+        ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(heaps::kEndOffset)) |
+        ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) | (value != bare);
     return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
                          low_digits_.contain(value) | kIntegers.contain(value) |
                          kDoubles.contain(value) | kBoxes.contain(value));

@@ -181,9 +181,9 @@ class Meanings {
   // other block can begin there. If something else is mapped behind it, the word may mean that.
   // Looking for the end from the start would take long in large blocks.
   uint64_t block_ending_at(uint64_t value) const {
-    if (value % heaps::kGranule != 8) {
-      if (value % heaps::kPage != 0 || space_.find(value) != nullptr) return 0;
-    }
+    bool at_page = value % heaps::kPage == 0;
+    if (at_page ? space_.find(value) != nullptr : value % heaps::kGranule != heaps::kEndOffset)
+      return 0;
     if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
     return blocks_.block_of(value - 1);
   }

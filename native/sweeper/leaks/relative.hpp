@@ -76,7 +76,8 @@ inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t dis
 }
 
 // What is too little for a free chunk stays with a block: so blocks of one kind have two sizes.
-inline Field of_smaller_block(Field field) { return field - (heaps::kGranule << kSizeBit); }
+constexpr uint64_t kTooLittle = 16;
+inline Field of_smaller_block(Field field) { return field - (kTooLittle << kSizeBit); }
 
 // Whether a word holds nothing but a few printable characters. A single one is as likely a number.
 inline bool is_short_text(uint64_t value) {

@@ -71,7 +71,7 @@ class Marker {
   static constexpr uint64_t kLargeBlock = 1 << 20;  // its parts may be scanned by several
   static constexpr uint64_t kReport = 64 << 20;     // bytes between two reports of progress
   static constexpr unsigned kBatch = 48;
-  static constexpr unsigned kMostInSpan = heaps::kSpan / (2 * heaps::kGranule);
+  static constexpr unsigned kMostInSpan = heaps::kSpan / heaps::kLeastBlock;
   static constexpr uint64_t kBucketsAtOnce = 64;  // that are given away
 
   struct Candidate {

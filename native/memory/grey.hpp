@@ -1,0 +1,80 @@
+// Grey blocks: reached, but their scan is put off.
+//
+// In the common form no start or boundary is right behind the start of a block, so the mark there
+// says that the block is grey. In the fine form it may be the neighbour's: grey blocks have a
+// bitmap of their own.
+#pragma once
+
+#include "memory/cluster.hpp"
+
+namespace reachscan::heaps {
+
+// Sets both marks, or neither if the first is set already. Returns whether it was not.
+template <bool kShared>
+inline bool set_marks(uint64_t* marks, uint64_t first, uint64_t second) {
+  uint64_t seen = relaxed(marks);
+  do {
+    if ((seen & first) != 0) return false;
+    if (!kShared) {
+      *marks = seen | first | second;
+      return true;
+    }
+  } while (!__atomic_compare_exchange_n(marks, &seen, seen | first | second, false,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  return true;
+}
+
+template <bool kShared>
+[[gnu::always_inline]] inline uint64_t take_bits(uint64_t* word, uint64_t bits) {
+  if (kShared) {
+    bits &= __atomic_fetch_and(word, ~bits, __ATOMIC_SEQ_CST);
+  } else {
+    *word &= ~bits;
+  }
+  return bits;
+}
+
+// Marks the block at `start` and puts off its scan. Returns where that is noted, 0 if the block was
+// marked before.
+template <bool kShared>
+[[gnu::always_inline]] inline uint64_t make_grey(const Cluster& cluster, uint64_t start) {
+  uint64_t* pair = cluster.pair(start);
+  unsigned bit = bit_of(start);
+  if constexpr (kFine) {
+    if (!set_marks<kShared>(pair + 1, 1ull << bit, 0)) return 0;
+    set_marks<kShared>(cluster.greys_at(start), 0, 1ull << bit);
+    return start;
+  } else {
+    if (!set_marks<kShared>(pair + 1, 1ull << bit, 1ull << bit << 1)) return 0;
+    if (bit == 63) set_marks<kShared>(pair + 3, 0, 1);
+    return start + kGranule;
+  }
+}
+
+// Calls visit(pair, start) for the blocks whose being grey is noted in the kSpan bytes from `base`
+// on; `pair` is that of the start. They are grey no more.
+template <bool kShared, typename Visit>
+[[gnu::always_inline]] inline void take_greys(const Cluster& cluster, uint64_t base, Visit visit) {
+  uint64_t* pair = cluster.pair(base);
+  uint64_t noted;
+  if constexpr (kFine) {
+    noted = relaxed(cluster.greys_at(base));
+    if (noted == 0) return;
+    noted = take_bits<kShared>(cluster.greys_at(base), noted);
+  } else {
+    uint64_t behind_starts = pair[0] << 1 | pair[-2] >> 63;
+    noted = relaxed(pair + 1) & ~pair[0] & behind_starts;
+    if (noted == 0) return;
+    noted = take_bits<kShared>(pair + 1, noted);
+    if ((noted & 1) != 0) {
+      visit(pair - 2, base - kGranule);
+      noted ^= 1;
+    }
+  }
+  for (; noted != 0; noted &= noted - 1) {
+    uint64_t granule = static_cast<unsigned>(__builtin_ctzll(noted));
+    visit(pair, base + (kFine ? granule : granule - 1) * kGranule);
+  }
+}
+
+}  // namespace reachscan::heaps

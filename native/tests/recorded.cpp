@@ -1,3 +1,4 @@
+// Tables of a recorder in the memory of a test.
 #include "recorded.hpp"
 
 #include "check.hpp"

@@ -6,12 +6,15 @@ from reachscan.errors import ReachscanError
 
 if TYPE_CHECKING:
     from reachscan.capture.options import ScanOptions
-    from reachscan.result import ScanResult
-    from reachscan.scanning import explain, heap, load, scan
+    from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
+    from reachscan.scanning import explain, heap, load, refs, scan
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockAnswer",
+    "HeapScan",
+    "LeakScan",
     "ReachscanError",
     "ScanOptions",
     "ScanResult",
@@ -19,6 +22,7 @@ __all__ = [
     "explain",
     "heap",
     "load",
+    "refs",
     "scan",
 ]
 

@@ -1,10 +1,10 @@
-"""What a scan came to: a recording, how its leaks fold, and what of it counts."""
+"""What a scan came to: its leaks, the kinds of live blocks, or an answer about one block."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from reachscan.judgement import COUNTS, Review, Tally
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from reachscan.grouping.groups import Folding, Group
     from reachscan.naming.private_memory import PrivateMemory
     from reachscan.recording import model
+
+Candidates: TypeAlias = "Mapping[int, tuple[str, ...]]"
+NONE: Candidates = MappingProxyType({})
 
 
 class LeakedBlock(NamedTuple):
@@ -31,49 +34,45 @@ class LeakedBlock(NamedTuple):
         return "direct" if self.is_direct else "indirect"
 
 
-class ScanResult(NamedTuple):
-    """A recording and how its leaks fold.
+class LeakScan(NamedTuple):
+    """A search for leaks.
 
     Attributes:
-        folded: `folding` if there is anything to fold.
+        recording: what was scanned, as it was decoded and named.
+        folded: how the leaks fold, None if there are none.
         memory: what the private memory of the process is, None if the stream does not tell.
-        candidates: index of a group -> structs that its blocks could be, the likeliest first.
-        review: which groups count, None if all do because nobody said which do not.
         save_error: why the raw stream could not be kept, None if it was or was not wanted.
+        review: which groups count, None if all do because nobody said which do not.
+        candidates: index of a group -> structs that its blocks could be, the likeliest first.
+        remarks: warnings about the review and the candidates.
     """
 
     recording: model.Recording
     folded: Folding | None
+    memory: PrivateMemory | None
     save_error: errors.OutputError | None = None
     review: Review | None = None
-    memory: PrivateMemory | None = None
-    candidates: Mapping[int, tuple[str, ...]] = MappingProxyType({})
-
-    @property
-    def holds_something(self) -> bool:
-        """Whether there is anything to report: leaks, live blocks or an answer."""
-        return self.folded is not None
-
-    @property
-    def folding(self) -> Folding:
-        """How the leaks fold."""
-        if self.folded:
-            return self.folded
-        from reachscan.grouping import folding
-
-        return folding.fold(self.recording, {}, {})
+    candidates: Candidates = NONE
+    remarks: tuple[model.Warning, ...] = ()
 
     @property
     def subject(self) -> str:
         """What reports call what was asked."""
-        if self.recording.block is not None:
-            return "explain"
-        return "leaks" if self.recording.kinds is None else "heap"
+        return "leaks"
 
     @property
-    def is_about_leaks(self) -> bool:
-        """Whether leaks were searched, and not the heap or one block looked at."""
-        return self.recording.kinds is None and self.recording.block is None
+    def warnings(self) -> tuple[model.Warning, ...]:
+        """What the reader must know."""
+        return self.recording.warnings + self.remarks
+
+    @property
+    def folding(self) -> Folding:
+        """How the leaks fold, even if there are none."""
+        if self.folded:
+            return self.folded
+        from reachscan.grouping import folding, join
+
+        return folding.fold(join.join(self.recording, live=False), {})
 
     @property
     def counted(self) -> Tally:
@@ -125,9 +124,72 @@ class ScanResult(NamedTuple):
             rows: how many rows of its histogram and of its tree each has at most; those that sum
                 up the rest come on top.
         """
-        from reachscan.grouping import folding
+        return _groups(self, limit, rows)
 
-        found = folding.groups(self.recording, self.folding, limit, rows)
-        for i in self.candidates.keys() & set(range(len(found))):
-            found[i] = found[i]._replace(candidates=self.candidates[i])
-        return found
+
+class HeapScan(NamedTuple):
+    """What the live heap is made of.
+
+    Attributes:
+        recording: what was scanned, as it was decoded and named.
+        kinds: the live blocks.
+        folding: how they fold.
+        save_error, candidates, remarks: as those of a `LeakScan`.
+    """
+
+    recording: model.Recording
+    kinds: model.Kinds
+    folding: Folding
+    save_error: errors.OutputError | None = None
+    candidates: Candidates = NONE
+    remarks: tuple[model.Warning, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """What reports call what was asked."""
+        return "heap"
+
+    @property
+    def warnings(self) -> tuple[model.Warning, ...]:
+        """What the reader must know."""
+        return self.recording.warnings + self.remarks
+
+    def groups(self, limit: int, rows: int = 20) -> list[Group]:
+        """Return the largest groups, largest first, as a `LeakScan` does."""
+        return _groups(self, limit, rows)
+
+
+class BlockAnswer(NamedTuple):
+    """What is known of one block: what it is, what keeps it, who points to it.
+
+    Attributes:
+        recording: what was scanned, as it was decoded and named; its `chain`, `references` and
+            `sightings` are the answer.
+        block: the block.
+        folding: of the blocks that the answer names, each of which is a row.
+        save_error: as that of a `LeakScan`.
+    """
+
+    recording: model.Recording
+    block: model.Block
+    folding: Folding
+    save_error: errors.OutputError | None = None
+
+    @property
+    def subject(self) -> str:
+        """What reports call what was asked."""
+        return "explain"
+
+    @property
+    def warnings(self) -> tuple[model.Warning, ...]:
+        """What the reader must know."""
+        return self.recording.warnings
+
+
+ScanResult: TypeAlias = LeakScan | HeapScan | BlockAnswer
+
+
+def _groups(scan: LeakScan | HeapScan, limit: int, rows: int) -> list[Group]:
+    from reachscan.grouping import folding
+
+    return folding.groups(scan.recording, scan.folding, limit, rows, scan.candidates)

@@ -6,18 +6,19 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from reachscan import errors
 from reachscan.capture import helper, processes, target
-from reachscan.capture.options import Question, ScanOptions
-from reachscan.result import ScanResult
+from reachscan.capture.options import LEAKS, Question, ScanOptions
+from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 
 # The rest is imported where it is needed: what reads the stream while the helper is at work, and
 # what takes long to load only if there are leaks, or if somebody asked for it.
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reachscan.naming.private_memory import PrivateMemory
     from reachscan.recording import model, wire
     from reachscan.recording.confirm import Confirmer
     from reachscan.recording.save import StreamKeeper
@@ -29,11 +30,12 @@ FOLD = "fold"
 """The phase that happens here: naming and grouping."""
 
 Progressed: TypeAlias = "Callable[[model.Progress], None]"
+_Answer = TypeVar("_Answer", LeakScan, HeapScan, BlockAnswer)
 
 
 def scan(
     process: int | str, options: ScanOptions | None = None, on_progress: Progressed | None = None
-) -> ScanResult:
+) -> LeakScan:
     """Find the leaks of a running process.
 
     Example:
@@ -41,22 +43,18 @@ def scan(
 
     Args:
         process: its id, or its name if no other has the same.
-        options: how to scan.
+        options: how to scan; their question is replaced.
         on_progress: called now and then with how far the scan has come.
 
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    options = options or ScanOptions()
-    pid = processes.resolve(str(process))
-    target.check(pid)
-    with _keeper(options.save) as keeper:
-        recording = _record(pid, options, keeper, on_progress)
-        result = _analyse(recording, live=True)
-        return _complete(result, recording, keeper)
+    return _ask(LeakScan, process, LEAKS, options, on_progress)
 
 
-def heap(process: int | str, options: ScanOptions | None = None) -> ScanResult:
+def heap(
+    process: int | str, options: ScanOptions | None = None, on_progress: Progressed | None = None
+) -> HeapScan:
     """Tell what the heap of a running process is made of, leaked or not.
 
     Example:
@@ -65,15 +63,21 @@ def heap(process: int | str, options: ScanOptions | None = None) -> ScanResult:
     Args:
         process: its id, or its name if no other has the same.
         options: how to scan; their question is replaced.
+        on_progress: called now and then with how far the scan has come.
 
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    return scan(process, (options or ScanOptions())._replace(question=Question("heap")))
+    return _ask(HeapScan, process, Question("heap"), options, on_progress)
 
 
-def explain(process: int | str, address: int, options: ScanOptions | None = None) -> ScanResult:
-    """Tell what keeps the block at an address alive: `recording.block` and `recording.chain`.
+def explain(
+    process: int | str,
+    address: int,
+    options: ScanOptions | None = None,
+    on_progress: Progressed | None = None,
+) -> BlockAnswer:
+    """Tell what keeps the block at an address alive: `block` and `recording.chain`.
 
     Example:
         reachscan.explain(4711, 0x55d0c8a41230).recording.chain
@@ -82,11 +86,35 @@ def explain(process: int | str, address: int, options: ScanOptions | None = None
         process: its id, or its name if no other has the same.
         address: anywhere in the block.
         options: how to scan; their question is replaced.
+        on_progress: called now and then with how far the scan has come.
 
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    return scan(process, (options or ScanOptions())._replace(question=Question("explain", address)))
+    return _ask(BlockAnswer, process, Question("explain", address), options, on_progress)
+
+
+def refs(
+    process: int | str,
+    address: int,
+    options: ScanOptions | None = None,
+    on_progress: Progressed | None = None,
+) -> BlockAnswer:
+    """List every word that points to the block at an address: `recording.references`.
+
+    Example:
+        reachscan.refs(4711, 0x55d0c8a41230).recording.references
+
+    Args:
+        process: its id, or its name if no other has the same.
+        address: anywhere in the block.
+        options: how to scan; their question is replaced.
+        on_progress: called now and then with how far the scan has come.
+
+    Raises:
+        ReachscanError: the scan could not be done; the class says why.
+    """
+    return _ask(BlockAnswer, process, Question("refs", address), options, on_progress)
 
 
 def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
@@ -111,7 +139,25 @@ def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
             recording = decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
-    return _analyse(recording, live=False)
+    return _finish(recording, None, live=False)
+
+
+def _ask(
+    expected: type[_Answer],
+    process: int | str,
+    question: Question,
+    options: ScanOptions | None,
+    on_progress: Progressed | None,
+) -> _Answer:
+    options = (options or ScanOptions())._replace(question=question)
+    pid = processes.resolve(str(process))
+    target.check(pid)
+    with _keeper(options.save) as keeper:
+        recording = _record(pid, options, keeper, on_progress)
+        answer = _finish(recording, keeper, live=True)
+    if not isinstance(answer, expected):
+        raise errors.StreamError(f"the stream is damaged: it tells of {answer.subject}")
+    return answer
 
 
 @contextmanager
@@ -202,53 +248,51 @@ def _stream(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
         raise target.explain_refusal(pid, error) from error
 
 
-def _analyse(recording: model.Recording, *, live: bool) -> ScanResult:
-    """Name and group what was found; add what that took, and warnings, to the recording."""
+def _finish(recording: model.Recording, keeper: StreamKeeper | None, *, live: bool) -> ScanResult:
+    """Return what a recording tells, once its stream, if it is kept, is completed."""
+    from reachscan.recording import model
+
     folded = None
+    names = recording.names or {}
+    warnings: tuple[model.Warning, ...] = ()
     begin = time.monotonic_ns()
-    if recording.some_leaks or recording.kinds or recording.block:
+    if recording.some_leaks or not recording.is_about_leaks:
         # Most of this takes longer to load than a scan without leaks.
         from reachscan import analyse
 
         begin = time.monotonic_ns()
-        recording, folded = analyse.analyse(recording, live=live)
-    elif recording.names is None:
-        recording = recording._replace(names={})
-    snapshot = recording.snapshot
-    if FOLD not in dict(snapshot.phases):
-        took = time.monotonic_ns() - begin
-        snapshot = snapshot._replace(phases=(*snapshot.phases, (FOLD, took)))
-    return _with_memory(ScanResult(recording._replace(snapshot=snapshot), folded))
+        folded = analyse.analyse(recording, live=live)
+        names, warnings = folded.joined.names, folded.joined.warnings
+    took = time.monotonic_ns() - begin
+    memory, doubts = _memory(recording)
+    phases = () if FOLD in dict(recording.snapshot.phases) else ((FOLD, took),)
+    found = model.Findings(names, warnings + doubts, phases)
+    save_error = _complete(keeper, found) if keeper else None
+    recording = recording.completed(found)
+    if folded and recording.block is not None:
+        return BlockAnswer(recording, recording.block, folded, save_error)
+    if folded and recording.kinds is not None:
+        return HeapScan(recording, recording.kinds, folded, save_error)
+    return LeakScan(recording, folded, memory, save_error)
 
 
-def _with_memory(result: ScanResult) -> ScanResult:
-    """Add how much of the process the search for leaks covers, and a warning if that is little."""
+def _memory(
+    recording: model.Recording,
+) -> tuple[PrivateMemory | None, tuple[model.Warning, ...]]:
+    """Return how much of the process a search for leaks covers, and a warning if that is little."""
     from reachscan.naming import private_memory
 
-    recording = result.recording
-    memory = private_memory.private_memory(recording) if result.is_about_leaks else None
-    if memory is None:
-        return result
+    memory = private_memory.private_memory(recording) if recording.is_about_leaks else None
     said = [warning.code for warning in recording.warnings]
-    if memory.hides_heaps and private_memory.WARNING not in said:
-        more = private_memory.warning(recording, memory)
-        recording = recording._replace(warnings=(*recording.warnings, more))
-    return result._replace(recording=recording, memory=memory)
+    if memory and memory.hides_heaps and private_memory.WARNING not in said:
+        return memory, (private_memory.warning(recording, memory),)
+    return memory, ()
 
 
-def _complete(
-    result: ScanResult, recorded: model.Recording, keeper: StreamKeeper | None
-) -> ScanResult:
+def _complete(keeper: StreamKeeper, found: model.Findings) -> errors.OutputError | None:
     """Complete the saved stream; a failure is handed on, for the report comes first."""
-    if keeper is None:
-        return result
-    analysed = result.recording
     try:
-        keeper.complete(
-            dict(analysed.names or {}),
-            analysed.warnings[len(recorded.warnings) :],
-            analysed.snapshot.phases[len(recorded.snapshot.phases) :],
-        )
+        keeper.complete(found)
     except errors.OutputError as error:
-        return result._replace(save_error=error)
-    return result
+        return error
+    return None

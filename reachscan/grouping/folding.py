@@ -1,4 +1,4 @@
-"""Groups blocks that are alike. Pure functions on the model, on columns throughout."""
+"""Groups blocks that are alike. Pure functions on columns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan.grouping import histograms, indirect, signatures
+from reachscan.grouping import histograms, indirect
 from reachscan.grouping.groups import Branch, Example, Folding, Group, SizeCount
+from reachscan.grouping.join import Joined
 from reachscan.grouping.rows import Rows
-from reachscan.grouping.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO, Names, Words
+from reachscan.grouping.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO
 from reachscan.naming import containers
 from reachscan.recording import model
 
@@ -29,112 +30,82 @@ _RARE = 8
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
-def fold(
-    recording: model.Recording,
-    names: Names,
-    type_names: Mapping[int, str],
-    words: Words | None = None,
-) -> Folding:
+def fold(joined: Joined, contents: Mapping[int, bytes]) -> Folding:
     """Group the direct leaks that are alike, or the kinds of live blocks; largest group first.
 
     Groups that are only possibly leaked come after all others.
 
     Args:
-        recording: the decoded stream.
-        names: symbols of the addresses that `signatures.Words.to_name` holds, as far as known.
-        type_names: address of a vtable -> readable name of its type.
-        words: of the recording, if they are known.
+        joined: the blocks, and what is known of them.
+        contents: of some of them, by their positions: they stand for their groups.
     """
-    words = words or Words(recording)
-    rows = words.rows
-    types, vtables, type_of_vtable = signatures.types_by_vtable(type_names)
-    type_of_row = signatures.types_of(rows, vtables, type_of_vtable)
-    codes, labels = signatures.classify(recording, names, words)
-    group_of_row, typical = _group(rows, type_of_row, codes)
+    rows = joined.rows
+    group_of_row, typical = _group(joined)
     count = int(group_of_row.max(initial=-1)) + 1
-    sums = [
+    blocks, total, below, total_below = (
         _sums(column, group_of_row, count)
         for column in (rows.count, rows.bytes, rows.below, rows.bytes_below)
-    ]
-    blocks, total, below, total_below = sums
-    example = _examples(rows, recording.contents, group_of_row, typical, count)
-    doubtful = rows.reason[example] != model.DEFINITE
-    order = np.lexsort((rows.address[example], -blocks, -(total + total_below), doubtful))
-    rank = np.empty(count, np.int32)
-    rank[order] = np.arange(count, dtype=np.int32)
-    return Folding(
-        allocations=blocks[order],
-        bytes=total[order],
-        indirect_allocations=below[order],
-        indirect_bytes=total_below[order],
-        example=rows.position[example][order],
-        size=rows.size[example].astype(np.int64)[order],
-        type=_per_group(type_of_row, group_of_row, count)[order],
-        types=types,
-        vtables=vtables,
-        type_of_vtable=type_of_vtable,
-        shape=_shapes(rows, group_of_row, count)[order],
-        reason=rows.reason[example].astype(np.int64)[order],
-        signature=_signatures(codes, group_of_row, count, len(labels) - 1)[order],
-        labels=labels,
-        group_of_row=rank[group_of_row],
-        group_of_leak=_group_of_leak(recording, rank[group_of_row]),
+    )
+    example = _examples(rows, contents, group_of_row, typical, count)
+    folded = Folding(
+        joined=joined,
+        group_of_row=group_of_row.astype(np.int32),
+        allocations=blocks,
+        bytes=total,
+        indirect_allocations=below,
+        indirect_bytes=total_below,
+        example=example,
+        shape=_shapes(rows, group_of_row, count),
+        signature=_signatures(joined.codes, group_of_row, count, len(joined.labels) - 1),
+    )
+    doubtful = folded.reason != model.DEFINITE
+    return folded.reordered(
+        np.lexsort((rows.address[example], -blocks, -(total + total_below), doubtful))
     )
 
 
-def _group_of_leak(
-    recording: model.Recording, group_of_row: NDArray[np.int32]
-) -> NDArray[np.int32]:
-    if recording.kinds is not None:
-        return np.empty(0, np.int32)
-    leaks = recording.leaks
-    return np.repeat(group_of_row, np.diff(np.append(leaks.heads, len(leaks.address))))
+def groups(
+    recording: model.Recording,
+    folding: Folding,
+    limit: int,
+    rows: int,
+    candidates: Mapping[int, tuple[str, ...]],
+) -> list[Group]:
+    """Return the largest groups.
 
-
-def groups(recording: model.Recording, folding: Folding, limit: int, rows: int) -> list[Group]:
-    """Return the `limit` largest groups, with `rows` rows of histogram and of tree each."""
-    grouped = Rows.of(recording)
-    sizes = histograms.of_groups(grouped, folding, limit, rows)
+    Args:
+        recording: what was folded.
+        folding: how it folds.
+        limit: how many groups are wanted.
+        rows: how many rows of histogram and of tree of each.
+        candidates: of a group, by its index: structs that its blocks could be.
+    """
+    sizes = histograms.of_groups(folding, limit, rows)
     forest = indirect.grow(recording.leaks, folding, limit, rows)
     parts = zip(keys(folding, limit), sizes, forest, strict=True)
-    return [_group_at(recording, grouped, folding, i, *part) for i, part in enumerate(parts)]
-
-
-def reordered(folding: Folding, order: model.Indexes) -> Folding:
-    """Return the same groups in another order: `order` are their present positions."""
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return folding._replace(
-        allocations=folding.allocations[order],
-        bytes=folding.bytes[order],
-        indirect_allocations=folding.indirect_allocations[order],
-        indirect_bytes=folding.indirect_bytes[order],
-        example=folding.example[order],
-        size=folding.size[order],
-        type=folding.type[order],
-        shape=folding.shape[order],
-        reason=folding.reason[order],
-        signature=folding.signature[order],
-        group_of_row=rank[folding.group_of_row],
-        group_of_leak=rank[folding.group_of_leak],
-    )
+    return [
+        _group_at(recording, folding, i, *part, candidates.get(i, ()))
+        for i, part in enumerate(parts)
+    ]
 
 
 def signature_of(folding: Folding, i: int) -> str:
     """Return what the leading words of a group are."""
-    return " | ".join(folding.labels[code] for code in folding.signature[i] if code != ABSENT)
+    labels = folding.joined.labels
+    return " | ".join(labels[code] for code in folding.signature[i] if code != ABSENT)
 
 
 def places(folding: Folding) -> list[str]:
     """Return the module, or module+symbol, that each code of a signature stands for, or ''."""
-    named = range(FIRST_PLACE, len(folding.labels) - 1)  # the last one is MIXED
-    return [_coarse(x, code) if code in named else "" for code, x in enumerate(folding.labels)]
+    labels = folding.joined.labels
+    named = range(FIRST_PLACE, len(labels) - 1)  # the last one is MIXED
+    return [_coarse(x, code) if code in named else "" for code, x in enumerate(labels)]
 
 
 def keys(folding: Folding, limit: int | None = None) -> list[str]:
     """Return the keys (see `Group`) of the `limit` largest groups, or of all."""
     sizes = folding.size[:limit].tolist()
-    kinds = [_coarse(label, code) for code, label in enumerate(folding.labels)]
+    kinds = [_coarse(label, code) for code, label in enumerate(folding.joined.labels)]
     codes_of = folding.signature[:limit].tolist()
     rows = zip(folding.type[:limit].tolist(), sizes, codes_of, strict=True)
     return [_key(folding, kinds, kind, size, codes) for kind, size, codes in rows]
@@ -142,7 +113,7 @@ def keys(folding: Folding, limit: int | None = None) -> list[str]:
 
 def _key(folding: Folding, kinds: Sequence[str], kind: int, size: int, codes: Sequence[int]) -> str:
     if kind >= 0:
-        return folding.types[kind]
+        return folding.joined.types.names[kind]
     return f"{size}: {' | '.join(kinds[code] for code in codes if code != ABSENT)}".rstrip(" :")
 
 
@@ -156,15 +127,15 @@ def _coarse(label: str, code: int) -> str:
 
 def _group_at(
     recording: model.Recording,
-    rows: Rows,
     folding: Folding,
     i: int,
     key: str,
     sizes: tuple[SizeCount, ...],
     tree: tuple[Branch, ...],
+    candidates: tuple[str, ...],
 ) -> Group:
-    position, kind = int(folding.example[i]), int(folding.type[i])
-    row = int(np.searchsorted(rows.position, position))
+    joined, row = folding.joined, int(folding.example[i])
+    rows, kind = joined.rows, int(joined.type[row])
     size = int(rows.size[row])
     return Group(
         allocations=int(folding.allocations[i]),
@@ -172,14 +143,15 @@ def _group_at(
         indirect_allocations=int(folding.indirect_allocations[i]),
         indirect_bytes=int(folding.indirect_bytes[i]),
         size=size,
-        type=folding.types[kind] if kind >= 0 else None,
+        type=joined.types.names[kind] if kind >= 0 else None,
         shape=None if kind >= 0 else containers.shape_name(int(folding.shape[i])) or None,
         signature=signature_of(folding, i),
         key=key,
-        reason=int(folding.reason[i]),
+        reason=int(rows.reason[row]),
         example=Example(int(rows.address[row]), size, _contents(recording, rows, row)[:size]),
         sizes=sizes,
         tree=tree,
+        candidates=candidates,
     )
 
 
@@ -191,14 +163,12 @@ def _contents(recording: model.Recording, rows: Rows, row: int) -> bytes:
     return recording.contents.get(int(rows.position[row]), words)
 
 
-def _group(
-    rows: Rows, type_of_row: model.Indexes, codes: list[NDArray[np.int32]]
-) -> tuple[model.Indexes, model.Flags]:
+def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
     """Return a group number per row, and which rows have the size of their group."""
-    typed = type_of_row >= 0
-    key = _compact(np.where(typed, -1 - type_of_row, 0))
+    rows, typed = joined.rows, joined.type >= 0
+    key = _compact(np.where(typed, -1 - joined.type, 0))
     parts = [rows.reason]
-    for column in codes:
+    for column in joined.codes:
         # What a word looks like may differ between blocks that are alike.
         coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)
         coarse[typed] = ABSENT

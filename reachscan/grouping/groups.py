@@ -1,14 +1,16 @@
-"""What folding makes of a recording: groups of blocks that are alike. Frozen data without logic."""
+"""What folding makes of blocks: groups of those that are alike. Frozen data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reachscan.recording import model
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from reachscan.grouping.join import Joined
 
 
 class Example(NamedTuple):
@@ -89,33 +91,50 @@ class Folding(NamedTuple):
     """All groups in columns, largest first, those that are only possibly leaked last.
 
     Attributes:
-        allocations, bytes, indirect_allocations, indirect_bytes: direct leaks of each group, and
-            what hangs below them.
-        example: position (among all leaks, or kinds) of the block that stands for the group.
-        size: usable bytes of that block.
-        type: index into `types`, which are readable names; -1 if the group has no C++ type.
-        vtables, type_of_vtable: addresses, ascending, and the index into `types` of each.
-        shape: what most blocks of the group look like (`model.UNKNOWN_SHAPE`, ...).
-        reason: why each group is only possibly leaked, see `model.Leaks.reason`.
-        signature: one row per group, codes into `labels`, one per leading word.
-        labels: what the codes of `signature` are called.
-        group_of_row: index of the group that each direct leak, or kind, belongs to.
-        group_of_leak: the same of each leak, in stream order.
+        joined: what was folded.
+        group_of_row: index of the group that each row of it belongs to.
+        allocations, bytes, indirect_allocations, indirect_bytes: of each group its direct leaks (or
+            live blocks), and what hangs below them.
+        example: of each group the row of the block that stands for it, and shares with all others
+            what tells groups apart.
+        shape: what most blocks of each group look like (`model.UNKNOWN_SHAPE`, ...).
+        signature: of each group a code per leading word, `joined.labels` says what for.
     """
 
+    joined: Joined
+    group_of_row: NDArray[np.int32]
     allocations: model.Indexes
     bytes: model.Indexes
     indirect_allocations: model.Indexes
     indirect_bytes: model.Indexes
     example: model.Indexes
-    size: model.Indexes
-    type: model.Indexes
-    types: tuple[str, ...]
-    vtables: model.Addresses
-    type_of_vtable: model.Indexes
     shape: model.Indexes
-    reason: model.Indexes
     signature: model.Indexes
-    labels: tuple[str, ...]
-    group_of_row: NDArray[np.int32]
-    group_of_leak: NDArray[np.int32]
+
+    @property
+    def size(self) -> model.Indexes:
+        """Usable bytes of the block that stands for each group."""
+        return self.joined.rows.size[self.example].astype("i8")
+
+    @property
+    def type(self) -> model.Indexes:
+        """Index of the C++ type of each group, -1 if it has none."""
+        return self.joined.type[self.example]
+
+    @property
+    def reason(self) -> NDArray[np.integer[Any]]:
+        """Why each group is only possibly leaked, see `model.Leaks.reason`."""
+        return self.joined.rows.reason[self.example]
+
+    @property
+    def group_of_leak(self) -> NDArray[np.int32]:
+        """Index of the group that each leak belongs to, in stream order."""
+        # A head and what hangs below it are neighbours in the stream.
+        return self.group_of_row.repeat(self.joined.rows.below + 1)
+
+    def reordered(self, order: model.Indexes) -> Folding:
+        """Return the same groups in another order: `order` are their present positions."""
+        rank = order.argsort().astype(self.group_of_row.dtype)
+        whole = ("joined", "group_of_row")
+        columns = {name: getattr(self, name)[order] for name in self._fields if name not in whole}
+        return self._replace(group_of_row=rank[self.group_of_row], **columns)

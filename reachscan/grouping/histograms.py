@@ -5,22 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from reachscan.grouping.groups import Folding, SizeClass, SizeCount
-from reachscan.grouping.rows import Rows
 from reachscan.recording import model
 
 Histogram = tuple[SizeCount, ...]
 
 
-def of_groups(rows: Rows, folding: Folding, groups: int, sizes: int) -> list[Histogram]:
+def of_groups(folding: Folding, groups: int, sizes: int) -> list[Histogram]:
     """Return the sizes of the blocks of the first groups, the most frequent first.
 
     Args:
-        rows: the blocks that are grouped.
-        folding: how they are grouped.
+        folding: the blocks that are grouped, and how.
         groups: how many groups are wanted.
         sizes: how many sizes of each; all others are added up in one row without a size.
     """
-    groups = min(groups, len(folding.example))
+    rows, groups = folding.joined.rows, min(groups, len(folding.example))
     chosen = folding.group_of_row < groups
     group, size = folding.group_of_row[chosen], rows.size[chosen].astype(np.int64)
     order = np.lexsort((size, group))

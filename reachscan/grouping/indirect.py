@@ -46,10 +46,11 @@ def grow(leaks: model.Leaks, folding: Folding, groups: int, rows: int) -> Trees:
             shown is added up in one without a name; a single one is shown instead.
     """
     groups = min(groups, len(folding.example))
-    chosen = np.flatnonzero(folding.group_of_leak < groups)
-    direct = leaks.parent[chosen] == model.DIRECT
-    if direct.all():
+    if not folding.indirect_allocations[:groups].any():
         return [()] * groups
+    group_of_leak = folding.group_of_leak
+    chosen = np.flatnonzero(group_of_leak < groups)
+    direct = leaks.parent[chosen] == model.DIRECT
     kind, names = _kinds(leaks, folding, chosen)
     heads = np.flatnonzero(direct)
     # A head and what hangs below it are neighbours.
@@ -59,7 +60,7 @@ def grow(leaks: model.Leaks, folding: Folding, groups: int, rows: int) -> Trees:
     branch = branches.sort_in(
         kind[~direct],
         _parents(leaks, below),
-        folding.group_of_leak[below].astype(np.int64),
+        group_of_leak[below].astype(np.int64),
         kind[head],
     )
     totals = _Totals.of(branches, branch, leaks.size[below].astype(np.int64))
@@ -83,14 +84,13 @@ def _kinds(
     """
     shape = leaks.shape[chosen].astype(np.int64)
     kind = np.where((shape != model.UNKNOWN_SHAPE) & (shape < len(containers.SHAPES)), shape, _NONE)
-    if len(folding.vtables):
-        word = leaks.first_word[chosen]
-        at = np.minimum(np.searchsorted(folding.vtables, word), len(folding.vtables) - 1)
-        typed = (folding.vtables[at] == word) & (leaks.size[chosen] >= WORD)
-        kind[typed] = len(containers.SHAPES) + folding.type_of_vtable[at[typed]]
+    types = folding.joined.types
+    type_ = types.at(leaks.first_word[chosen])
+    typed = (type_ >= 0) & (leaks.size[chosen] >= WORD)
+    kind[typed] = len(containers.SHAPES) + type_[typed]
     rest = kind == _NONE
     sizes, number = np.unique(leaks.size[chosen][rest], return_inverse=True)
-    names = (*containers.SHAPES, *folding.types)
+    names = (*containers.SHAPES, *types.names)
     kind[rest] = len(names) + number.reshape(-1)
     return kind, names + (BLOCK,) * len(sizes)
 

@@ -42,10 +42,10 @@ class Rows:
 
     @classmethod
     def of(cls, recording: model.Recording) -> Rows:
-        """Return what a recording holds to be grouped: kinds of live blocks if it has any."""
-        if recording.kinds is not None:
-            return cls._of_kinds(recording.kinds)
-        return cls._of_leaks(recording.leaks)
+        """Return what a recording holds to be grouped."""
+        if recording.is_about_leaks:
+            return cls._of_leaks(recording.leaks)
+        return cls._of_kinds(recording.kinds or model.Kinds.none())
 
     @classmethod
     def _of_kinds(cls, kinds: model.Kinds) -> Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +41,9 @@ class Words:
             and the first two words if they point to its data.
     """
 
-    def __init__(self, recording: model.Recording) -> None:
-        self.rows = Rows.of(recording)
-        self.space = AddressSpace(recording.mappings, recording.modules)
+    def __init__(self, rows: Rows, space: AddressSpace) -> None:
+        self.rows = rows
+        self.space = space
         self.mappings: list[NDArray[np.int32]] = []
         found = [np.empty(0, np.uint64)]
         for column, words in enumerate(self.rows.key_columns()):
@@ -53,24 +53,39 @@ class Words:
         self.to_name: model.Addresses = np.unique(np.concatenate(found))
 
 
-def types_by_vtable(
-    type_names: Mapping[int, str],
-) -> tuple[tuple[str, ...], model.Addresses, model.Indexes]:
-    """Return the type names; the vtables in order, and for each an index into the names."""
-    types = tuple(sorted(set(type_names.values())))
-    index = {name: i for i, name in enumerate(types)}
-    vtables = sorted(type_names)
-    which = [index[type_names[vtable]] for vtable in vtables]
-    return types, np.array(vtables, np.uint64), np.array(which, np.int64)
+class Types(NamedTuple):
+    """C++ types.
 
+    Attributes:
+        names: readable.
+        vtables: addresses, ascending.
+        of_vtable: the index into `names` of each.
+    """
 
-def types_of(rows: Rows, vtables: model.Addresses, type_of_vtable: model.Indexes) -> model.Indexes:
-    """Return for each row an index into the type names, or -1."""
-    if not len(vtables) or not rows.words.shape[1]:
-        return np.full(len(rows.size), -1, np.int64)
-    first = next(iter(rows.key_columns()))
-    at = np.minimum(np.searchsorted(vtables, first), len(vtables) - 1)
-    return np.where(vtables[at] == first, type_of_vtable[at], -1)
+    names: tuple[str, ...]
+    vtables: model.Addresses
+    of_vtable: model.Indexes
+
+    @classmethod
+    def of(cls, type_names: Mapping[int, str]) -> Types:
+        """Return the types, given the name that belongs to each vtable."""
+        names = tuple(sorted(set(type_names.values())))
+        index = {name: i for i, name in enumerate(names)}
+        vtables = sorted(type_names)
+        which = [index[type_names[vtable]] for vtable in vtables]
+        return cls(names, np.array(vtables, np.uint64), np.array(which, np.int64))
+
+    def at(self, words: model.Addresses) -> model.Indexes:
+        """Return for each first word of a block the index of its type, -1 if it has none."""
+        if not len(self.vtables):
+            return np.full(len(words), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.vtables, words), len(self.vtables) - 1)
+        return np.where(self.vtables[at] == words, self.of_vtable[at], -1)
+
+    def of_rows(self, rows: Rows) -> model.Indexes:
+        """Return for each row the index of its type, -1 if it has none."""
+        first = next(iter(rows.key_columns()), None)
+        return np.full(len(rows.size), -1, np.int64) if first is None else self.at(first)
 
 
 def _deserves_name(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
@@ -91,14 +106,19 @@ def _stays_distinct(space: AddressSpace, mapping: Mappings, column: int) -> mode
 
 
 def classify(
-    recording: model.Recording, names: Names, of: Words
+    of: Words, names: Names, regions: model.Regions
 ) -> tuple[list[NDArray[np.int32]], tuple[str, ...]]:
     """Return a code per leading word of each row, by column, and the codes' labels.
 
     The last label is `MIXED`, which no word has of its own.
+
+    Args:
+        of: the words.
+        names: symbols of the addresses that `Words.to_name` holds, as far as known.
+        regions: what heaps consist of.
     """
     rows, space, named = of.rows, of.space, of.to_name
-    heap = Intervals(recording.regions.start, recording.regions.end)
+    heap = Intervals(regions.start, regions.end)
     place_names = [_place(int(address), names, space) for address in named]
     labels = (*_BASIC_LABELS, *sorted({*place_names, *map(_file_name, space.modules)}), MIXED)
     code_of = {label: code for code, label in enumerate(labels) if code >= FIRST_PLACE}

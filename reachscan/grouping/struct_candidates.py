@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
 from elftools.elf.elffile import ELFFile
 
 from reachscan.grouping.groups import Folding
@@ -67,13 +68,14 @@ def suggest(recording: model.Recording, folded: Folding, limit: int, *, live: bo
         limit: how many groups will be.
         live: the process still exists, so that files are looked up as it sees them.
     """
-    number = min(limit, len(folded.example))
-    untyped = [i for i in range(number) if folded.type[i] < 0 and not folded.shape[i]]
-    sizes = {int(folded.size[i]) for i in untyped}
-    if not sizes:
+    sizes = folded.size.tolist()
+    untyped = np.flatnonzero((folded.type < 0) & (folded.shape == 0))
+    wanted = untyped[untyped < limit].tolist()
+    if not wanted:
         return Suggestions()
-    found, complete = _read(recording, sizes, live)
-    names = {i: _fitting(folded, i, found) for i in untyped}
+    files = ModuleFiles(recording, folded.joined.space, live=live)
+    found, complete = _read(files, recording.target.exe, {sizes[i] for i in wanted})
+    names = {i: _fitting(folded, i, sizes[i], found) for i in wanted}
     fitting = {i: structs for i, structs in names.items() if structs}
     warnings: tuple[model.Warning, ...] = ()
     if not complete:
@@ -91,11 +93,9 @@ def fits(struct_size: int, usable: int) -> bool:
     return least < struct_size <= usable
 
 
-def _read(recording: model.Recording, sizes: Iterable[int], live: bool) -> tuple[set[Struct], bool]:
+def _read(files: ModuleFiles, own: str, sizes: Iterable[int]) -> tuple[set[Struct], bool]:
     """Return the structs of some sizes, and whether all of the program's own are among them."""
     wanted = {size for usable in sizes for size in range(usable + 1) if fits(size, usable)}
-    own = recording.target.exe
-    files = ModuleFiles(recording, live=live)
     budget = _budget(_debug_information(files, own), own)
     deadline = time.monotonic() + SECONDS
 
@@ -158,10 +158,9 @@ def _opened(files: ModuleFiles, path: str) -> Iterator[list[ELFFile]]:
         yield [elf for elf in both if elf and dwarf.size_of_debug_information(elf)]
 
 
-def _fitting(folded: Folding, group: int, found: Iterable[Struct]) -> tuple[str, ...]:
+def _fitting(folded: Folding, group: int, usable: int, found: Iterable[Struct]) -> tuple[str, ...]:
     codes = folded.signature[group].tolist()
-    mixed = len(folded.labels) - 1
-    usable = int(folded.size[group])
+    mixed = len(folded.joined.labels) - 1
     scores: dict[str, tuple[int, int]] = {}
     for struct in found:
         score = _score(struct, codes, mixed) if fits(struct.size, usable) else None

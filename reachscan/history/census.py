@@ -16,7 +16,7 @@ from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.judgement import NOTHING, Tally
 from reachscan.recording import wire
-from reachscan.result import ScanResult
+from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 from reachscan.scanning import load
 from reachscan.wording import instant
 
@@ -53,31 +53,28 @@ class Census:
     unlisted: int = 0
 
 
-def take(result: ScanResult, source: str, *, counted: bool = False) -> Census:
-    """Return the census of a scan.
+def take(scan: LeakScan | HeapScan, source: str) -> Census:
+    """Return the census of a scan; `source` is what people shall call it."""
+    totals = scan.recording.totals
+    if isinstance(scan, HeapScan):
+        return _taken(scan, source, HEAP, Tally(totals.allocations, totals.bytes))
+    return _taken(scan, source, LEAKS, Tally(totals.leaked, totals.leaked_bytes))
 
-    Args:
-        result: the scan.
-        source: what people shall call it.
-        counted: leave out what does not count.
 
-    Raises:
-        ReportFileError: it was no scan but a question about one block.
-    """
-    recording, folded = result.recording, result.folding
-    if recording.block is not None:
-        raise errors.ReportFileError(f"{source} is about one block; there is nothing to compare")
-    about = LEAKS if result.is_about_leaks else HEAP
-    number = result.groups_counted if counted else len(folded.example)
+def take_counted(scan: LeakScan, source: str) -> Census:
+    """Return the census of a scan without what does not count."""
+    return _taken(scan, source, LEAKS, scan.counted, scan.groups_counted)
+
+
+def _taken(
+    scan: LeakScan | HeapScan, source: str, about: str, total: Tally, number: int | None = None
+) -> Census:
+    recording, folded = scan.recording, scan.folding
     amounts = zip(
         (folded.allocations + folded.indirect_allocations)[:number].tolist(),
         (folded.bytes + folded.indirect_bytes)[:number].tolist(),
         strict=True,
     )
-    totals = recording.totals
-    total = Tally(totals.leaked, totals.leaked_bytes)
-    if about == HEAP:
-        total = Tally(totals.allocations, totals.bytes)
     return Census(
         about=about,
         source=source,
@@ -86,7 +83,7 @@ def take(result: ScanResult, source: str, *, counted: bool = False) -> Census:
         started=instant(recording.target.started),
         method=recording.snapshot.method,
         tallies=_sum(zip(folding.keys(folded, number), map(Tally._make, amounts), strict=True)),
-        total=result.counted if counted and about == LEAKS else total,
+        total=total,
     )
 
 
@@ -101,11 +98,17 @@ def read(path: Path) -> Census:
         with path.open("rb") as file:
             head = file.read(len(wire.MAGIC))
             if head == wire.MAGIC or not head:
-                return take(load(path), str(path))
+                return take(_comparable(load(path), path), str(path))
             text = head + file.read()
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
     return _from_report(_parsed(text, path), str(path))
+
+
+def _comparable(result: ScanResult, path: Path) -> LeakScan | HeapScan:
+    if isinstance(result, BlockAnswer):
+        raise errors.ReportFileError(f"{path} is about one block; there is nothing to compare")
+    return result
 
 
 def _sum(tallies: Iterable[tuple[str, Tally]]) -> dict[str, Tally]:

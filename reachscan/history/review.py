@@ -14,12 +14,12 @@ from reachscan.history.census import Census
 from reachscan.history.suppressions import Groups, Suppression
 from reachscan.judgement import COUNTS, KNOWN, SUPPRESSED, Review, Rule, Tally
 from reachscan.recording import model
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan
 
 
 def review(
-    result: ScanResult, suppressions: Sequence[Suppression], baseline: Census | None = None
-) -> ScanResult:
+    result: LeakScan, suppressions: Sequence[Suppression], baseline: Census | None = None
+) -> LeakScan:
     """Return a scan with its groups judged, and those first that count.
 
     A group that has grown counts as a whole: nobody can tell which of its blocks are the new ones.
@@ -51,12 +51,11 @@ def review(
         before=before,
         tallies=_tallies(folded, standing),
     )
-    recording = result.recording._replace(warnings=result.recording.warnings + warnings)
-    folded = folding.reordered(folded, order)
-    return result._replace(recording=recording, folded=folded, review=judged)
+    remarks = result.remarks + warnings
+    return result._replace(folded=folded.reordered(order), review=judged, remarks=remarks)
 
 
-def by_rule(result: ScanResult) -> list[tuple[Rule, int, Tally]]:
+def by_rule(result: LeakScan) -> list[tuple[Rule, int, Tally]]:
     """Return the rules that suppress something, how many groups, and how much."""
     judged, folded = result.review, result.folding
     if judged is None:

@@ -17,7 +17,6 @@ from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.grouping.groups import Folding
 from reachscan.judgement import Rule
-from reachscan.naming.memory_map import AddressSpace
 from reachscan.naming.owners import plain_path
 from reachscan.recording import model
 
@@ -69,7 +68,7 @@ class Groups:
         self._folded = folded
         self._leaks = recording.leaks
         self._program = Path(recording.target.exe).name
-        self._paths = AddressSpace(recording.mappings, recording.modules).modules
+        self._paths = folded.joined.space.modules
         self.count = len(folded.example)
         self.withheld = recording.withheld
         self.sizes = folded.size
@@ -86,7 +85,7 @@ class Groups:
 
     def of_type(self, pattern: Glob) -> model.Flags:
         """Return which groups have a type that matches."""
-        matching = [bool(pattern.matches(name)) for name in self._folded.types]
+        matching = [bool(pattern.matches(name)) for name in self._folded.joined.types.names]
         return np.array([*matching, False])[self._folded.type]  # -1, no type, is the last
 
     def of_program(self, pattern: Glob) -> model.Flags:

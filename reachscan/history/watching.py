@@ -13,7 +13,7 @@ from reachscan.history import census, comparison
 from reachscan.history.census import Census
 from reachscan.history.comparison import Comparison
 from reachscan.judgement import SUPPRESSED, Tally
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan
 
 PASSING = (
     errors.AllocatorBusyError,
@@ -102,7 +102,7 @@ class Watch:
     """
 
     def __init__(
-        self, life: Lifetime, scan: Callable[[], ScanResult], every: float, count: int | None
+        self, life: Lifetime, scan: Callable[[], LeakScan], every: float, count: int | None
     ) -> None:
         """Prepare.
 
@@ -174,9 +174,9 @@ class Watch:
             return None  # and whose memory it was that was scanned, nobody knows
         return self._compare(result)
 
-    def _compare(self, result: ScanResult) -> Scanned:
+    def _compare(self, result: LeakScan) -> Scanned:
         recording = result.recording
-        found = census.take(result, f"scan {self._scans + 1}", counted=True)
+        found = census.take_counted(result, f"scan {self._scans + 1}")
         before, self._last = self._last, found
         is_another = before is not None and before.program != found.program
         if before is None or is_another:

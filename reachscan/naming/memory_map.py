@@ -58,6 +58,11 @@ class AddressSpace:
         self._variable = of_module & [bool(p & model.WRITE) for p in permissions]
         self._constant = of_module & [p & (model.READ | model.WRITE) == 1 for p in permissions]
 
+    @classmethod
+    def of(cls, recording: model.Recording) -> AddressSpace:
+        """Return the mappings of the process that was recorded. To be made once, and handed on."""
+        return cls(recording.mappings, recording.modules)
+
     def file_offset(self, mapping: int) -> int:
         """Return what to add to an address of a mapping (its index) to get its place in the file.
 

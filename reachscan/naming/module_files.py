@@ -37,9 +37,9 @@ class ModuleFiles:
         roots: root folders below which its files may lie, best first.
     """
 
-    def __init__(self, recording: model.Recording, *, live: bool) -> None:
+    def __init__(self, recording: model.Recording, space: AddressSpace, *, live: bool) -> None:
         """Prepare; `live` says that the process still exists, so that files are those it sees."""
-        self.space = AddressSpace(recording.mappings, recording.modules)
+        self.space = space
         self.roots = _roots(recording.target.pid) if live else (_own_root(),)
         self._pid = recording.target.pid
         self._live = live

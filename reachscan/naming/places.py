@@ -34,11 +34,11 @@ class Place:
 class Places:
     """Names places in the memory of a recording."""
 
-    def __init__(self, recording: model.Recording) -> None:
+    def __init__(self, recording: model.Recording, space: AddressSpace) -> None:
         self._recording = recording
         self._architecture = ARCHITECTURES[recording.machine]
         self._names = recording.names or {}
-        self._space = AddressSpace(recording.mappings, recording.modules)
+        self._space = space
         self._threads = {thread.tid: thread for thread in recording.threads}
 
     def of_reference(self, reference: model.Reference) -> Place:
@@ -72,10 +72,6 @@ class Places:
         """Return the mapping that holds an address, with its bounds."""
         mapping = self._mapping_at(address)
         return "no mapping" if mapping is None else _mapping_text(mapping)
-
-    def is_mapped(self, address: int) -> bool:
-        """Tell whether any mapping holds an address."""
-        return self._mapping_at(address) is not None
 
     def _mapping_at(self, address: int) -> model.Mapping | None:
         index = int(self._space.mapping_at(np.array([address], np.uint64))[0])

@@ -51,15 +51,13 @@ class Named:
     warnings: tuple[model.Warning, ...]
 
 
-def name_addresses(recording: model.Recording, addresses: model.Addresses, *, live: bool) -> Named:
-    """Name addresses inside modules of a recording.
+def name_addresses(files: ModuleFiles, addresses: model.Addresses) -> Named:
+    """Name addresses inside modules.
 
     Args:
-        recording: the decoded stream; says what was mapped where.
+        files: of the modules, and what was mapped where.
         addresses: ascending.
-        live: the process still exists, so that files are looked up as it sees them.
     """
-    files = ModuleFiles(recording, live=live)
     at = files.space.mapping_at(addresses)
     inside = _by_module(files, at)
 

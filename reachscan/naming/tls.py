@@ -36,20 +36,19 @@ class _Segment(NamedTuple):
 
 
 def name_slots(
-    recording: model.Recording, slots: model.Addresses, *, live: bool
+    files: ModuleFiles, recording: model.Recording, slots: model.Addresses
 ) -> dict[int, model.Name]:
     """Name those of some addresses that lie in the thread-local storage of a thread.
 
     Args:
-        recording: says which threads there are, and which modules.
+        files: of the modules.
+        recording: says which threads there are.
         slots: any addresses.
-        live: the process still exists, so that files are looked up as it sees them.
     """
     pointers = [thread.thread_pointer for thread in recording.threads]
     below = {int(s): tp - int(s) for s in slots for tp in pointers if 0 < tp - int(s) <= LARGEST}
     if not below:
         return {}
-    files = ModuleFiles(recording, live=live)
 
     def reach(path: str) -> int:
         with files.opened(path) as elf:

@@ -297,6 +297,20 @@ class Confirmation(NamedTuple):
     recent: tuple[int, int]
 
 
+class Findings(NamedTuple):
+    """What was found out about a recording since, and is kept with it.
+
+    Attributes:
+        names: address -> name.
+        warnings: what could not be found out, and what it means.
+        phases: (name, nanoseconds) of what that took.
+    """
+
+    names: ReadOnlyDict[int, Name]
+    warnings: tuple[Warning, ...]
+    phases: tuple[tuple[str, int], ...]
+
+
 class Recording(NamedTuple):
     """One decoded stream: everything that a report needs.
 
@@ -355,6 +369,20 @@ class Recording(NamedTuple):
     stacks: Stacks | None = None
     recorded_threads: ReadOnlyDict[int, RecordedThread] = MappingProxyType({})
     closed_modules: ReadOnlyDict[int, ClosedModule] = MappingProxyType({})
+
+    @property
+    def is_about_leaks(self) -> bool:
+        """Whether leaks were searched, and not the heap or one block looked at."""
+        return self.kinds is None and self.block is None
+
+    def completed(self, found: Findings) -> Recording:
+        """Return what is decoded from the same stream once this is kept in it."""
+        phases = self.snapshot.phases + found.phases
+        return self._replace(
+            names=found.names,
+            warnings=self.warnings + found.warnings,
+            snapshot=self.snapshot._replace(phases=phases),
+        )
 
     @property
     def leaks(self) -> Leaks:

@@ -114,32 +114,22 @@ class StreamKeeper:
                 self._write(wire.frame_bytes(frame))
             yield frame
 
-    def complete(
-        self,
-        names: dict[int, model.Name],
-        warnings: Iterable[model.Warning],
-        phases: Iterable[tuple[str, int]],
-    ) -> None:
+    def complete(self, found: model.Findings) -> None:
         """Add what was found out about the stream, so that any machine reports the same of it.
-
-        Args:
-            names: address -> name, for the words that were resolved.
-            warnings: those that are not in the stream.
-            phases: steps done outside of the helper and what they took, ns.
 
         Raises:
             OutputError: it could not be written, now or earlier; nothing is left behind.
         """
-        for warning in warnings:
+        for warning in found.warnings:
             row = {"code": warning.code, "message": warning.message}
             self._write(wire.encode(wire.WARNING, row))
-        rows = ((address, *names[address]) for address in sorted(names))
+        rows = ((address, *found.names[address]) for address in sorted(found.names))
         for frame in wire.row_frames(wire.NAMES, rows):
             self._write(wire.frame_bytes(frame))
         for frame in self._held:
             if frame.type == wire.SNAPSHOT:
                 body = wire.parse(frame)
-                body.phases.extend(phases)
+                body.phases.extend(found.phases)
                 self._write(wire.encode(wire.SNAPSHOT, body))
             else:
                 self._write(wire.frame_bytes(frame))

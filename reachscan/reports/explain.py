@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reachscan.grouping import signatures
+from reachscan.grouping.join import Joined
 from reachscan.naming import containers
 from reachscan.naming.places import Places
 from reachscan.recording import model
-from reachscan.result import ScanResult
+from reachscan.result import BlockAnswer
 from reachscan.wording import printable
 
 STATES = {
@@ -39,22 +40,21 @@ class Answer:
         chain: the way to it from a root; or, if it is leaked, from the head of its structure.
     """
 
-    def __init__(self, result: ScanResult) -> None:
-        self.recording = result.recording
-        block = self.recording.block
-        assert block is not None
-        self.block = block
-        self.places = Places(self.recording)
+    def __init__(self, result: BlockAnswer) -> None:
+        self.recording = recording = result.recording
+        self.block = block = result.block
+        self.places = Places(recording, result.folding.joined.space)
         self.state = STATES.get(block.state, "unknown")
         self.is_block = block.state in (model.REACHABLE, model.LEAKED)
-        self.chain = self.recording.chain or tuple(_owners(self.recording.leaks, block))
-        self.doubt = _doubt(self.recording.leaks, block)
-        self._result = result
-        self._kinds = _kinds(result)
+        self.chain = recording.chain or tuple(_owners(recording.leaks, block))
+        self.doubt = _doubt(recording.leaks, block)
+        self._joined = result.folding.joined
+        self._kinds = _kinds(self._joined)
 
     def kind(self, address: int) -> Kind:
         """Return what is known of the block that begins at an address."""
-        return self._kinds.get(address) or _kind_of_leak(self._result, address)
+        known = self._kinds.get(address)
+        return known or _kind_of_leak(self.recording.leaks, self._joined.types, address)
 
 
 class Kind(NamedTuple):
@@ -69,40 +69,33 @@ class Kind(NamedTuple):
         return printable(self.type or ": ".join(filter(None, (self.shape, self.signature))))
 
 
-def _kinds(result: ScanResult) -> dict[int, Kind]:
+def _kinds(joined: Joined) -> dict[int, Kind]:
     """Return what is known of blocks that the stream describes, by their addresses."""
-    recording, folding = result.recording, result.folding
-    if recording.kinds is None:
-        return {}
-    columns, labels = signatures.classify(
-        recording, recording.names or {}, signatures.Words(recording)
-    )
-    words = zip(*(column.tolist() for column in columns), strict=True)
+    words = zip(*(column.tolist() for column in joined.codes), strict=True)
     rows = zip(
-        recording.kinds.example.tolist(),
-        folding.type[folding.group_of_row].tolist(),
-        recording.kinds.shape.tolist(),
+        joined.rows.address.tolist(),
+        joined.type.tolist(),
+        joined.rows.shape.tolist(),
         words,
         strict=True,
     )
     return {
         address: Kind(
-            folding.types[type_] if type_ >= 0 else None,
+            joined.types.names[type_] if type_ >= 0 else None,
             containers.shape_name(shape) or None,
-            " | ".join(labels[code] for code in codes if code != signatures.ABSENT),
+            " | ".join(joined.labels[code] for code in codes if code != signatures.ABSENT),
         )
         for address, type_, shape, codes in rows
     }
 
 
-def _kind_of_leak(result: ScanResult, address: int) -> Kind:
-    leaks, folding = result.recording.leaks, result.folding
-    found = np.flatnonzero(leaks.address == np.uint64(address))
+def _kind_of_leak(leaks: model.Leaks, types: signatures.Types, address: int) -> Kind:
+    found = np.flatnonzero(leaks.address == np.uint64(address))[:1]
     if not len(found):
         return Kind()
-    types = folding.type_of_vtable[folding.vtables == leaks.first_word[found[0]]].tolist()
+    type_ = int(types.at(leaks.first_word[found])[0])
     shape = containers.shape_name(int(leaks.shape[found[0]]))
-    return Kind(folding.types[types[0]] if types else None, shape or None)
+    return Kind(types.names[type_] if type_ >= 0 else None, shape or None)
 
 
 def _doubt(leaks: model.Leaks, block: model.Block) -> int | None:

@@ -10,13 +10,13 @@ from reachscan.recording import model
 from reachscan.reports import Selection, Style, confidence, plain
 from reachscan.reports.explain import HOLDERS, Answer
 from reachscan.reports.json_parts import caveats, facts
-from reachscan.result import ScanResult
+from reachscan.result import BlockAnswer
 
 FORMAT = "reachscan-block"
 VERSION = 1
 
 
-def lines(result: ScanResult, _: Selection, __: Style = plain) -> Iterator[str]:
+def lines(result: BlockAnswer, _: Selection, __: Style = plain) -> Iterator[str]:
     """Yield the document, as one piece without a line end."""
     yield json.dumps(document(Answer(result)), indent=2)
 
@@ -46,7 +46,7 @@ def document(answer: Answer) -> dict[str, Any]:
             for seen in recording.sightings
         ],
         "references": [_reference(answer, r) for r in recording.references],
-        **caveats(recording),
+        **caveats(recording.warnings),
     }
 
 

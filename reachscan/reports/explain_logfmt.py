@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from reachscan.reports import Selection, Style, plain
 from reachscan.reports.explain import Answer
 from reachscan.reports.logfmt import line, who
-from reachscan.result import ScanResult
+from reachscan.result import BlockAnswer
 
 
-def lines(result: ScanResult, _: Selection, __: Style = plain) -> Iterator[str]:
+def lines(result: BlockAnswer, _: Selection, __: Style = plain) -> Iterator[str]:
     """Yield a line on the block, and one for each word that means it."""
     answer = Answer(result)
     recording, block, whose = answer.recording, answer.block, who(answer.recording.target)

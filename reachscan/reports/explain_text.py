@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from reachscan.recording import model
 from reachscan.reports import Selection, Style, confidence, layout, plain
 from reachscan.reports.explain import Answer
-from reachscan.result import ScanResult
+from reachscan.result import BlockAnswer
 from reachscan.wording import count, printable
 
 _LINKS = 10
@@ -21,7 +21,7 @@ _NO_CHAIN = {
 _ONLY_STALE = "no other word that the program can still reach points to it: it is a direct leak"
 
 
-def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Iterator[str]:
+def lines(result: BlockAnswer, selection: Selection, style: Style = plain) -> Iterator[str]:
     """Yield the answer line by line, without line ends; `selection` limits the references."""
     answer, recording = Answer(result), result.recording
     yield from layout.paragraph(f"{layout.who(recording)}: {_verdict(answer)}", "headline", style)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reachscan.grouping.groups import Group
-from reachscan.recording import model
-from reachscan.result import ScanResult
+from reachscan.result import HeapScan
 
 
 class Arena(NamedTuple):
@@ -22,14 +21,14 @@ class Arena(NamedTuple):
 Rows = list[tuple[Group, list[Arena]]]
 
 
-def rows(result: ScanResult, limit: int) -> Rows:
+def rows(result: HeapScan, limit: int) -> Rows:
     """Return the largest kinds, and where the blocks of each lie."""
-    kinds = result.recording.kinds or model.Kinds.none()
-    return [(group, _arenas(result, kinds, i)) for i, group in enumerate(result.groups(limit))]
+    return [(group, _arenas(result, i)) for i, group in enumerate(result.groups(limit))]
 
 
-def _arenas(result: ScanResult, kinds: model.Kinds, group: int) -> list[Arena]:
+def _arenas(result: HeapScan, group: int) -> list[Arena]:
     """Return the arenas that the blocks of a group are in, the largest share first."""
+    kinds = result.kinds
     members = result.folding.group_of_row == group
     numbers, where = np.unique(kinds.arena[members], return_inverse=True)
     sums = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reachscan.reports import Selection, Style, heap_json, html_page, plain
-from reachscan.result import ScanResult
+from reachscan.result import HeapScan
 
 
-def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[bytes]:
+def lines(result: HeapScan, selection: Selection, _: Style = plain) -> Iterator[bytes]:
     """Yield the page, as one piece."""
     title = f"{result.recording.target.name}: live heap"
     yield html_page.page("heap", title, heap_json.document(result, selection))

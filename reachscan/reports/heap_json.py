@@ -10,18 +10,18 @@ from reachscan.grouping.groups import Group
 from reachscan.reports import Selection, Style, plain
 from reachscan.reports.heap import Arena, rows
 from reachscan.reports.json_parts import caveats, example, facts
-from reachscan.result import ScanResult
+from reachscan.result import HeapScan
 
 FORMAT = "reachscan-heap"
 VERSION = 1
 
 
-def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[str]:
+def lines(result: HeapScan, selection: Selection, _: Style = plain) -> Iterator[str]:
     """Yield the document, as one piece without a line end."""
     yield json.dumps(document(result, selection), indent=2)
 
 
-def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
+def document(result: HeapScan, selection: Selection) -> dict[str, Any]:
     """Return the report for programs."""
     totals = result.recording.totals
     return {
@@ -34,7 +34,7 @@ def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
             _group(group, arenas, selection.contents)
             for group, arenas in rows(result, selection.limit)
         ],
-        **caveats(result.recording),
+        **caveats(result.warnings),
     }
 
 

@@ -8,10 +8,10 @@ from reachscan.reports import Selection, Style, plain
 from reachscan.reports.heap import rows
 from reachscan.reports.json_parts import is_complete
 from reachscan.reports.logfmt import codes, line, who
-from reachscan.result import ScanResult
+from reachscan.result import HeapScan
 
 
-def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[str]:
+def lines(result: HeapScan, selection: Selection, _: Style = plain) -> Iterator[str]:
     """Yield a line that sums up, and one for each kind."""
     recording, totals = result.recording, result.recording.totals
     found, whose = rows(result, selection.limit), who(recording.target)
@@ -24,8 +24,8 @@ def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterato
         bytes=totals.bytes,
         groups=len(result.folding.example),
         groups_shown=len(found),
-        complete=is_complete(recording),
-        warnings=codes(recording.warnings),
+        complete=is_complete(result.warnings),
+        warnings=codes(result.warnings),
     )
     for group, arenas in found:
         yield line(

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from reachscan.grouping.groups import Group
 from reachscan.reports import Selection, Style, layout, plain
 from reachscan.reports.heap import Arena, rows
-from reachscan.result import ScanResult
+from reachscan.result import HeapScan
 from reachscan.wording import count, exact_size, number, size
 
 _ARENAS = 3
 """Arenas that are told of each kind."""
 
 
-def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Iterator[str]:
+def lines(result: HeapScan, selection: Selection, style: Style = plain) -> Iterator[str]:
     """Yield the report line by line, without line ends."""
     recording, totals = result.recording, result.recording.totals
     found = rows(result, selection.limit)
@@ -40,7 +40,7 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
     yield style(_columns("-" * 10, "-" * 8).rstrip(), "dim")
     kinds = count(len(folded.example), "kind")
     yield f"{_columns(size(totals.bytes), number(totals.allocations))}in all, {kinds}"
-    yield from layout.warnings(recording.warnings, style)
+    yield from layout.warnings(result.warnings, style)
 
 
 def _columns(amount: str, blocks: str, each: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from reachscan.grouping.groups import Example
@@ -20,17 +21,17 @@ def facts(recording: model.Recording) -> dict[str, Any]:
     }
 
 
-def caveats(recording: model.Recording) -> dict[str, Any]:
+def caveats(warnings: Sequence[model.Warning]) -> dict[str, Any]:
     """Return what the reader must know."""
     return {
-        "warnings": [{"code": w.code, "message": w.message} for w in recording.warnings],
-        "complete": is_complete(recording),
+        "warnings": [{"code": w.code, "message": w.message} for w in warnings],
+        "complete": is_complete(warnings),
     }
 
 
-def is_complete(recording: model.Recording) -> bool:
+def is_complete(warnings: Sequence[model.Warning]) -> bool:
     """Tell whether the scan saw everything that it should."""
-    return not any(warning.code.startswith(INCOMPLETE) for warning in recording.warnings)
+    return not any(warning.code.startswith(INCOMPLETE) for warning in warnings)
 
 
 def _target(recording: model.Recording) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from reachscan.wording import count, duration, printable, size, wrap
 
 if TYPE_CHECKING:
     from reachscan.grouping.groups import Example, Group
-    from reachscan.result import ScanResult
+    from reachscan.result import LeakScan
 
 _DUMP_ROW = 16
 _KINDS_OF_MEMORY = {
@@ -80,7 +80,7 @@ def confirmation(recording: model.Recording) -> str:
     )
 
 
-def rest_of_memory(result: ScanResult) -> str:
+def rest_of_memory(result: LeakScan) -> str:
     """Return what the private memory is besides heap, if that is most of it; or nothing."""
     memory = result.memory
     if memory is None or memory.heap * 2 >= memory.total:

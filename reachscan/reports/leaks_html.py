@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reachscan.reports import Selection, Style, confidence, html_page, leaks_json, plain
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan
 
 
-def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[bytes]:
+def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[bytes]:
     """Yield the page, as one piece.
 
     Args:

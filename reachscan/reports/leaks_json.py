@@ -14,7 +14,7 @@ from reachscan.naming.private_memory import PrivateMemory
 from reachscan.recording import model
 from reachscan.reports import Selection, Style, confidence, plain
 from reachscan.reports.json_parts import caveats, example, facts
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan
 
 FORMAT = "reachscan-report"
 VERSION = 1
@@ -23,7 +23,7 @@ _END = "\n}"
 STANDINGS = ("counts", "known", "suppressed")
 
 
-def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[str]:
+def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[str]:
     """Yield the document in pieces that are lines of text, without line ends.
 
     Args:
@@ -42,12 +42,12 @@ def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterato
     yield f"  ]{after}"
 
 
-def document(result: ScanResult, selection: Selection) -> dict[str, Any]:
+def document(result: LeakScan, selection: Selection) -> dict[str, Any]:
     """Return the report without the list of every block."""
     return {**_frame(result), "groups": list(_groups(result, selection))}
 
 
-def _frame(result: ScanResult) -> dict[str, Any]:
+def _frame(result: LeakScan) -> dict[str, Any]:
     """Return the report without its groups."""
     recording, totals = result.recording, result.recording.totals
     return {
@@ -63,11 +63,11 @@ def _frame(result: ScanResult) -> dict[str, Any]:
         "baseline": _baseline(result.review),
         "groups_total": len(result.folding.example),
         "groups": [],
-        **caveats(recording),
+        **caveats(result.warnings),
     }
 
 
-def _groups(result: ScanResult, selection: Selection) -> Iterator[dict[str, Any]]:
+def _groups(result: LeakScan, selection: Selection) -> Iterator[dict[str, Any]]:
     for i, group in enumerate(result.groups(selection.limit)):
         yield _group(group, selection.contents) | _standing(result.review, i, group.key)
 
@@ -83,7 +83,7 @@ def _rows(rows: Iterable[str]) -> Iterator[str]:
         yield f"    {last}"
 
 
-def _leaks(result: ScanResult) -> dict[str, Any]:
+def _leaks(result: LeakScan) -> dict[str, Any]:
     totals = result.recording.totals
     possible_allocations, possible_bytes = result.possible
     return {
@@ -123,7 +123,7 @@ def _confirmation(confirmed: model.Confirmation | None) -> dict[str, Any] | None
     }
 
 
-def _suppressed(result: ScanResult) -> dict[str, Any]:
+def _suppressed(result: LeakScan) -> dict[str, Any]:
     tally = result.review.tallies[SUPPRESSED] if result.review else NOTHING
     rules = [
         {**_rule(rule), "groups": groups, **amount._asdict()}
@@ -178,7 +178,7 @@ def _branch(branch: Branch) -> dict[str, Any]:
     return {**branch._asdict(), "below": [_branch(other) for other in branch.below]}
 
 
-def _blocks(result: ScanResult) -> Iterator[str]:
+def _blocks(result: LeakScan) -> Iterator[str]:
     for block in result.blocks():
         yield (
             f'{{"address": "{block.address:#x}", "size": {block.size}, "kind": "{block.kind}", '

@@ -11,13 +11,13 @@ from reachscan.recording import model
 from reachscan.reports import Selection, Style, confidence, plain
 from reachscan.reports.json_parts import is_complete
 from reachscan.reports.logfmt import codes, line, who
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan
 
 _ROWS = 5
 """Sizes and branches of each group: a line of a log should not grow without bounds."""
 
 
-def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterator[str]:
+def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[str]:
     """Yield the report line by line, without line ends.
 
     Args:
@@ -35,7 +35,7 @@ def lines(result: ScanResult, selection: Selection, _: Style = plain) -> Iterato
         yield from _blocks(result)
 
 
-def _summary(result: ScanResult, shown: int) -> str:
+def _summary(result: LeakScan, shown: int) -> str:
     recording = result.recording
     totals, review = recording.totals, result.review
     suppressed = review.tallies[SUPPRESSED] if review else NOTHING
@@ -69,8 +69,8 @@ def _summary(result: ScanResult, shown: int) -> str:
         known_bytes=known.bytes if known else None,
         groups=len(result.folding.example),
         groups_shown=shown,
-        complete=is_complete(recording),
-        warnings=codes(recording.warnings),
+        complete=is_complete(result.warnings),
+        warnings=codes(result.warnings),
     )
 
 
@@ -121,7 +121,7 @@ def _rule(target: model.Target, rule: Rule, groups: int, tally: Tally) -> str:
     )
 
 
-def _blocks(result: ScanResult) -> Iterator[str]:
+def _blocks(result: LeakScan) -> Iterator[str]:
     pid = result.recording.target.pid
     for block in result.blocks():
         yield (

@@ -9,7 +9,7 @@ from reachscan.judgement import KNOWN, SUPPRESSED, Review
 from reachscan.naming import private_memory
 from reachscan.recording import model
 from reachscan.reports import Selection, Style, confidence, layout, plain
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan
 from reachscan.wording import count, cut, exact_size, number, printable, size
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _DETAILS = 6
 """Rows of the tree and of the sizes of a group."""
 
 
-def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Iterator[str]:
+def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Iterator[str]:
     """Yield the report line by line, without line ends.
 
     Args:
@@ -47,10 +47,10 @@ def lines(result: ScanResult, selection: Selection, style: Style = plain) -> Ite
         yield from layout.paragraph(layout.how(recording), "dim", style)
         yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
-    yield from layout.warnings(recording.warnings, style)
+    yield from layout.warnings(result.warnings, style)
 
 
-def _headline(result: ScanResult) -> str:
+def _headline(result: LeakScan) -> str:
     recording, totals = result.recording, result.recording.totals
     leaks = f"{count(totals.leaked, 'leaked block')}, {size(totals.leaked_bytes)}"
     others = _others(result.review)
@@ -61,7 +61,7 @@ def _headline(result: ScanResult) -> str:
     return f"{layout.who(recording)}: {leaks}, {of}{others}{_covered(result)}"
 
 
-def _covered(result: ScanResult) -> str:
+def _covered(result: LeakScan) -> str:
     """Return how much of the memory was searched for leaks, to be added to a headline."""
     if result.memory is None:
         return ""
@@ -87,12 +87,12 @@ def _split(recording: model.Recording) -> str:
     )
 
 
-def _possible(result: ScanResult) -> str:
+def _possible(result: LeakScan) -> str:
     leaks, amount = result.possible
     return f"of these, {count(leaks, 'block')} ({size(amount)}) only possibly leaked" * (leaks > 0)
 
 
-def _no_leaks(result: ScanResult) -> str:
+def _no_leaks(result: LeakScan) -> str:
     recording, totals = result.recording, result.recording.totals
     return (
         f"{layout.who(recording)}: no leaks: {count(totals.allocations, 'block')}, "
@@ -100,7 +100,7 @@ def _no_leaks(result: ScanResult) -> str:
     )
 
 
-def _table(result: ScanResult, selection: Selection, style: Style) -> Iterator[str]:
+def _table(result: LeakScan, selection: Selection, style: Style) -> Iterator[str]:
     totals = result.recording.totals
     counted = result.groups_counted
     shown = result.groups(min(selection.limit, counted), _DETAILS)
@@ -183,7 +183,7 @@ def _tree(branches: Sequence[Branch], width: int, guide: str = "") -> Iterator[s
         yield from _tree(branch.below, width, f"{guide}{' ' if is_last else '│'} ")
 
 
-def _hidden(result: ScanResult, shown: int, hidden: int, style: Style) -> Iterator[str]:
+def _hidden(result: LeakScan, shown: int, hidden: int, style: Style) -> Iterator[str]:
     what = f"{count(hidden, 'more kind')}, shown by --limit {shown + hidden}"
     columns = _sums(result.folding, slice(shown, shown + hidden))
     yield from layout.row(columns, what, "plain", style)
@@ -204,7 +204,7 @@ def _before(group: Group, review: Review | None, style: Style) -> Iterator[str]:
         yield from layout.paragraph(text, "dim", style)
 
 
-def _set_aside(result: ScanResult, style: Style) -> Iterator[str]:
+def _set_aside(result: LeakScan, style: Style) -> Iterator[str]:
     """Yield what does not count: what a baseline knows, and what rules suppress."""
     review, folded = result.review, result.folding
     if review is None:
@@ -221,7 +221,7 @@ def _set_aside(result: ScanResult, style: Style) -> Iterator[str]:
         yield from layout.row(columns, printable(what), "dim", style)
 
 
-def _blocks(result: ScanResult) -> Iterator[str]:
+def _blocks(result: LeakScan) -> Iterator[str]:
     yield "every leaked block:"
     for block in result.blocks():
         sure = confidence.confidence(block.reason)

@@ -9,7 +9,7 @@ from conftest import StartVictim
 from scans import recording_of
 from victims import build
 
-from reachscan import analyse
+from reachscan.grouping.join import join
 from reachscan.naming.places import Places
 
 PLACES = {
@@ -26,8 +26,9 @@ def test_what_lies_behind_a_module(victim: StartVictim, method: str) -> None:
     said = {}
     for scene in target.ready["scenes"]:
         recording = recording_of(target.pid, "--method", method, "--explain", scene["address"])
-        named, _ = analyse.analyse(recording, live=True)
-        assert hex(named.chain[-1].slot) == scene["slot"]
-        said[scene["name"]] = Places(named).of_reference(named.chain[0]).text
+        joined = join(recording, live=True)
+        assert hex(recording.chain[-1].slot) == scene["slot"]
+        named = Places(recording._replace(names=joined.names), joined.space)
+        said[scene["name"]] = named.of_reference(recording.chain[0]).text
     assert said.keys() == PLACES.keys()
     assert {n: place for n, place in said.items() if not re.search(PLACES[n], place)} == {}

@@ -15,8 +15,7 @@ from scans import assert_let_go, relatives, run_cli, scan
 from victims import Victim, build
 
 import reachscan
-from reachscan import scanning
-from reachscan.capture.options import Question, ScanOptions
+from reachscan.capture.options import ScanOptions
 from reachscan.reports import explain, explain_json
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/block-v1.json").read_text())
@@ -71,8 +70,7 @@ def ask(*words: object) -> dict[str, Any]:
 
 
 def explained(pid: int, address: int, method: str) -> dict[str, Any]:
-    question = Question("explain", address)
-    result = scanning.scan(pid, ScanOptions(method, contents=0, question=question))
+    result = reachscan.explain(pid, address, ScanOptions(method, contents=0))
     return explain_json.document(explain.Answer(result))
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from reachscan.capture.options import Question
+from reachscan.capture.options import ScanOptions
 from reachscan.cli import console
 from reachscan.cli.commands import leaks, options
 from reachscan.errors import ExitStatus
-from reachscan.scanning import scan
+from reachscan.result import BlockAnswer, HeapScan
+from reachscan.scanning import Progressed
+
+Ask = Callable[[ScanOptions, Progressed], HeapScan | BlockAnswer]
 
 
-def ask(process: str, question: Question, **given: Any) -> ExitStatus:
+def ask(question: Ask, **given: Any) -> ExitStatus:
     """Ask a question about a process and report the answer.
 
     Args:
-        process: its id or name.
-        question: what to find out.
+        question: scans the process.
         given: options that `options.scan` and `options.output` take.
     """
     wanted = options.scan(given)
@@ -24,9 +27,11 @@ def ask(process: str, question: Question, **given: Any) -> ExitStatus:
     output = options.output(**given)
     options.refuse_clash(wanted.save, output.path)
     contents = output.selection.contents if shows_contents else 0
-    wanted = wanted._replace(contents=contents, question=question)
+    wanted = wanted._replace(contents=contents)
     with console.progress(wanted.verbose) as progress:
-        result = leaks.with_candidates(scan(process, wanted, progress), output, live=True)
+        result = question(wanted, progress)
+        if isinstance(result, HeapScan):
+            result = leaks.with_candidates(result, output, live=True)
     if wanted.verbose:
         console.talk_about(result)
     output.report(result)

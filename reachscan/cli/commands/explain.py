@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from reachscan import reports
-from reachscan.capture.options import Question
+from reachscan import reports, scanning
 from reachscan.cli.commands import asking, options
 from reachscan.errors import ExitStatus
 
@@ -34,4 +34,4 @@ def command(process: str, address: int, **given: Any) -> ExitStatus:
     ADDRESS is hexadecimal with a leading 0x, or decimal. An address inside a block stands for the
     block. The exit status is 0 if the question could be answered, whatever the answer is.
     """
-    return asking.ask(process, Question("explain", address), **given)
+    return asking.ask(partial(scanning.explain, process, address), **given)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from reachscan import reports
-from reachscan.capture.options import Question
+from reachscan import reports, scanning
 from reachscan.cli.commands import asking, options
 from reachscan.errors import ExitStatus
 
@@ -33,4 +33,4 @@ def command(process: str, **given: Any) -> ExitStatus:
 
     The exit status is 0 if the question could be answered.
     """
-    return asking.ask(process, Question("heap"), **given)
+    return asking.ask(partial(scanning.heap, process), **given)

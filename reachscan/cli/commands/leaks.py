@@ -6,6 +6,7 @@ Only what every scan needs is imported here; the rest takes longer to load than 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from reachscan import reports
 from reachscan.capture.options import ScanOptions
@@ -13,19 +14,21 @@ from reachscan.cli import console
 from reachscan.cli.console import Output, Part
 from reachscan.errors import ExitStatus, ReachscanError
 from reachscan.reports import Style
-from reachscan.result import ScanResult
+from reachscan.result import HeapScan, LeakScan
 from reachscan.scanning import scan
 
-Judge = Callable[[ScanResult], ScanResult]
+Judge = Callable[[LeakScan], LeakScan]
 """Decides which leaks count."""
+
+_Scan = TypeVar("_Scan", LeakScan, HeapScan)
 
 USUAL, TEXT = ScanOptions(), Output()
 """How to scan, and what to write, if nobody says otherwise."""
 
 
-def without_default_suppressions(result: ScanResult) -> ScanResult:
+def without_default_suppressions(result: LeakScan) -> LeakScan:
     """Return a scan in which all leaks count but those that runtimes leak by design."""
-    if not result.holds_something:
+    if not result.folded:
         return result
     from reachscan.history import suppressions
     from reachscan.history.review import review
@@ -95,7 +98,7 @@ def find_each(
     return worst
 
 
-def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> ScanResult:
+def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(process, wanted, progress))
         result = with_candidates(result, output, live=True)
@@ -104,16 +107,16 @@ def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> 
     return result
 
 
-def with_candidates(result: ScanResult, output: Output, *, live: bool) -> ScanResult:
-    """Return a scan with what the groups that will be reported could be, if it holds any."""
-    if not result.holds_something:
-        return result
+def with_candidates(scan: _Scan, output: Output, *, live: bool) -> _Scan:
+    """Return a scan with what the groups that will be reported could be, if it has any."""
+    if isinstance(scan, LeakScan) and not scan.folded:
+        return scan
     from reachscan import analyse
 
-    return analyse.with_candidates(result, output.selection.limit, live=live)
+    return analyse.with_candidates(scan, output.selection.limit, live=live)
 
 
-def status(result: ScanResult, strict: bool) -> ExitStatus:
+def status(result: LeakScan, strict: bool) -> ExitStatus:
     """Return the exit status that a scan deserves; `strict`: possible leaks make a difference."""
     if not result.counted.allocations:
         return ExitStatus.CLEAN

@@ -11,6 +11,7 @@ from reachscan import reports
 from reachscan.cli import console
 from reachscan.cli.commands import leaks, options, paths
 from reachscan.errors import ExitStatus
+from reachscan.result import HeapScan, LeakScan
 from reachscan.scanning import load
 
 
@@ -30,10 +31,13 @@ def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus
     output = options.output(**given)
     options.refuse_clash(file, output.path)
     result = load(file)
-    if result.is_about_leaks:
-        result = judge(result)
-    result = leaks.with_candidates(result, output, live=False)
+    if isinstance(result, LeakScan):
+        result = leaks.with_candidates(judge(result), output, live=False)
+    elif isinstance(result, HeapScan):
+        result = leaks.with_candidates(result, output, live=False)
     if verbose:
         console.talk_about(result)
     output.report(result)
-    return leaks.status(result, strict) if result.is_about_leaks else ExitStatus.CLEAN
+    if isinstance(result, LeakScan):
+        return leaks.status(result, strict)
+    return ExitStatus.CLEAN

@@ -13,7 +13,7 @@ from reachscan.cli import console
 from reachscan.cli.commands import options
 from reachscan.errors import ExitStatus
 from reachscan.history.watching import Ended, Event, Watch, Why
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan
 from reachscan.scanning import scan
 
 
@@ -57,7 +57,7 @@ def command(
     format_ = options.format_of(given.pop("format_"), json=given.pop("json_"), logfmt=logfmt)
     wanted = options.scan(given)._replace(contents=0)
 
-    def once() -> ScanResult:
+    def once() -> LeakScan:
         with console.progress(wanted.verbose) as progress:
             return judge(scan(pid, wanted, progress))
 

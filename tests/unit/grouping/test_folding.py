@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import BSS, CODE, CONSTANTS, DATA, HEAP_START, LIBRARY_PATH, Leak, Stream
 
+from reachscan.analyse import analyse
 from reachscan.grouping import folding
 from reachscan.grouping.groups import Example, Folding, Group, SizeCount
-from reachscan.naming import demangle
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
 
@@ -29,10 +29,14 @@ def fold(
     leaks: list[Leak], contents: dict[int, bytes] | None = None
 ) -> tuple[model.Recording, Folding, list[Group]]:
     stream = Stream(leaks=leaks, types=TYPES, contents=contents or {})
+    recording = decoded(stream, NAMES)
+    folded = analyse(recording, live=False)
+    return recording, folded, folding.groups(recording, folded, 1 << 30, 20, {})
+
+
+def decoded(stream: Stream, names: dict[int, model.Name] | None = None) -> model.Recording:
     recording = decode(wire.frames(io.BytesIO(stream.encoded())))
-    types = {at: demangle.type_name(name) for at, name in recording.types.items()}
-    folded = folding.fold(recording, NAMES, types)
-    return recording, folded, folding.groups(recording, folded, 1 << 30, 20)
+    return recording._replace(names=names or {})
 
 
 def groups(*leaks: Leak) -> list[Group]:
@@ -226,8 +230,8 @@ def test_the_shape_of_most_blocks_is_the_shape_of_their_group() -> None:
 
 def shape_of(leaks: list[Leak], shapes: list[int]) -> str | None:
     stream = Stream(leaks=leaks, types=TYPES, shapes=shapes)
-    recording = decode(wire.frames(io.BytesIO(stream.encoded())))
-    (group,) = folding.groups(recording, folding.fold(recording, {}, recording.types), 9, 9)
+    recording = decoded(stream)
+    (group,) = folding.groups(recording, analyse(recording, live=False), 9, 9, {})
     return group.shape
 
 
@@ -235,15 +239,15 @@ def test_kinds_of_live_blocks_count_for_all_that_are_alike() -> None:
     many, few = (5, 120, 24, HEAP_START, 0, 2), (1, 24, 24, HEAP_START + 64, 1, 2)
     other = (2, 80, 40, HEAP_START + 128, 1, 0)
     stream = Stream(types=TYPES, kinds=[(*many, [1]), (*few, [0]), (*other, [FOO])])
-    recording = decode(wire.frames(io.BytesIO(stream.encoded())))
-    folded = folding.fold(recording, {}, recording.types)
-    nodes, objects = folding.groups(recording, folded, 9, 9)
+    recording = decoded(stream)
+    folded = analyse(recording, live=False)
+    nodes, objects = folding.groups(recording, folded, 9, 9, {})
     assert (nodes.allocations, nodes.bytes, nodes.size, nodes.shape) == (6, 144, 24, "list node")
     assert (nodes.indirect_allocations, nodes.indirect_bytes) == (0, 0)
     assert nodes.sizes == (SizeCount(24, 6, 144),)
     assert nodes.example.address == HEAP_START
     assert nodes.example.contents == bytes([1, *[0] * 23])
-    assert (objects.type, objects.allocations, objects.bytes) == (TYPES[FOO], 2, 80)
+    assert (objects.type, objects.allocations, objects.bytes) == ("app::Foo", 2, 80)
     assert folded.group_of_row.tolist() == [0, 0, 1]
 
 
@@ -252,9 +256,9 @@ def test_variables_are_told_apart_by_name_and_not_by_address() -> None:
     names = {a: model.Name(LIBRARY_PATH, "TypeOfList", a - known) for a in (known, other)}
     leaks = [Leak(24, [i, a]) for i, a in enumerate((known, other, unknown, unknown + 8))]
     leaks += [Leak(24, [7, 7, known])]  # too far from the begin to say what the block is
-    recording = decode(wire.frames(io.BytesIO(Stream(leaks=leaks).encoded())))
-    folded = folding.fold(recording, names, {})
-    found = {(g.allocations, g.signature) for g in folding.groups(recording, folded, 9, 9)}
+    recording = decoded(Stream(leaks=leaks), names)
+    folded = analyse(recording, live=False)
+    found = {(g.allocations, g.signature) for g in folding.groups(recording, folded, 9, 9, {})}
     library = "libexample.so.1"
     assert found == {
         (2, f"\N{MIDDLE DOT} | {library}+TypeOfList | zero"),
@@ -269,8 +273,8 @@ def test_the_ends_of_a_list_are_of_the_same_kind_as_its_middle() -> None:
     chain = [Leak(40, [0, HEAP_START, 7]), Leak(40, [0, HEAP_START, 7])]
     shapes = [model.LIST_NODE] * 2 + [model.TREE_NODE] * 2 + [model.CHAIN_NODE, 0]
     stream = Stream(leaks=[*found, *trees, *chain], shapes=shapes)
-    recording = decode(wire.frames(io.BytesIO(stream.encoded())))
-    grouped = folding.groups(recording, folding.fold(recording, {}, {}), 9, 9)
+    recording = decoded(stream)
+    grouped = folding.groups(recording, analyse(recording, live=False), 9, 9, {})
     assert sorted((g.allocations, g.signature, g.key) for g in grouped) == [
         (1, "link | heap | int | zero", "40: link | heap | value | value"),
         (1, "zero | heap | int | zero", "40: value | heap | value | value"),

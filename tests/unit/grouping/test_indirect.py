@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,11 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from streams import Stream
 
 from reachscan.grouping import indirect
 from reachscan.grouping.groups import Branch, Folding
+from reachscan.grouping.join import join
+from reachscan.grouping.signatures import Types
 from reachscan.naming import containers
-from reachscan.recording import model
+from reachscan.recording import model, wire
+from reachscan.recording.decode import decode
 
 FOO, BAR = 0x1000, 0x2000
 TYPES = ("app::Bar", "app::Foo")
@@ -61,24 +66,20 @@ def make(structures: Sequence[Structure], groups: Sequence[int]) -> tuple[model.
         digest=none,
     )
     count = np.zeros(max(groups, default=-1) + 1, np.int64)
-    spans = [len(structure) for structure in structures]
+    empty = decode(wire.frames(io.BytesIO(Stream().encoded())))
+    joined = join(empty._replace(some_leaks=leaks, names={}), live=False)
+    types = Types(TYPES, np.array([FOO, BAR], np.uint64), np.array([1, 0]))
+    below = np.bincount(groups, [len(structure) - 1 for structure in structures], len(count))
     folding = Folding(
+        joined=joined._replace(types=types),
+        group_of_row=np.array(groups, np.int32),
         allocations=count,
         bytes=count,
-        indirect_allocations=count,
+        indirect_allocations=below.astype(np.int64),
         indirect_bytes=count,
         example=count,
-        size=count,
-        type=count,
-        types=TYPES,
-        vtables=np.array([FOO, BAR], np.uint64),
-        type_of_vtable=np.array([1, 0]),
         shape=count,
-        reason=count,
         signature=count.reshape(-1, 1),
-        labels=(),
-        group_of_row=np.array(groups, np.int32),
-        group_of_leak=np.repeat(np.array(groups, np.int32), spans),
     )
     return leaks, folding
 

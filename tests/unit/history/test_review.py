@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
+from loading import load_leaks
 from streams import CODE, HEAP_START, Leak, Stream
 
 import reachscan
@@ -26,8 +27,7 @@ from reachscan.reports import (
     leaks_logfmt,
     leaks_text,
 )
-from reachscan.result import ScanResult
-from reachscan.scanning import load
+from reachscan.result import LeakScan
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/report-v1.json").read_text())
 
@@ -48,21 +48,21 @@ some_rules = st.lists(
 )
 
 
-def scanned(leaks: Sequence[Leak]) -> ScanResult:
+def scanned(leaks: Sequence[Leak]) -> LeakScan:
     with tempfile.NamedTemporaryFile(suffix=".rsc") as file:
         file.write(Stream(leaks=leaks).encoded())
         file.flush()
-        return load(Path(file.name))
+        return load_leaks(Path(file.name))
 
 
 def reviewed(
     leaks: Sequence[Leak], rules: Sequence[str] = (), baseline: Sequence[Leak] | None = None
-) -> ScanResult:
+) -> LeakScan:
     known = None if baseline is None else census.take(scanned(baseline), "day1.rsc")
     return review(scanned(leaks), list(suppressions.parse(rules, "f.supp")), known)
 
 
-def document(result: ScanResult, **selection: Any) -> dict[str, Any]:
+def document(result: LeakScan, **selection: Any) -> dict[str, Any]:
     made: dict[str, Any] = json.loads("\n".join(leaks_json.lines(result, Selection(**selection))))
     jsonschema.validate(made, SCHEMA, cls=jsonschema.Draft202012Validator)
     return made
@@ -123,7 +123,7 @@ def test_without_a_review_everything_counts() -> None:
 MIXED = [Leak(24), Leak(40, [], [100]), Leak(40), Leak(64)]
 
 
-def mixed() -> ScanResult:
+def mixed() -> LeakScan:
     rules = ["size: 24  # \x1b[2Jlong reason " + "words " * 30, "leak: malloc"]
     return reviewed(MIXED, rules, baseline=[Leak(40), Leak(64)])
 
@@ -172,4 +172,4 @@ def test_a_baseline_that_leaves_groups_out_hides_nothing(tmp_path: Path) -> None
     assert result.review
     standing = result.review.standing.tolist()
     assert standing == [COUNTS, COUNTS, KNOWN]
-    assert "groups-left-out" in {warning.code for warning in result.recording.warnings}
+    assert "groups-left-out" in {warning.code for warning in result.warnings}

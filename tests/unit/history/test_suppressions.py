@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loading import load_leaks
 from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 from reachscan import errors
@@ -16,8 +17,7 @@ from reachscan.grouping import folding
 from reachscan.history import suppressions
 from reachscan.history.suppressions import Glob, Groups
 from reachscan.recording import model
-from reachscan.result import ScanResult
-from reachscan.scanning import load
+from reachscan.result import LeakScan
 
 FOO = CONSTANTS + 8
 LEAKS = [
@@ -35,14 +35,14 @@ TYPED, NAMED, DATA, TEXT, UNNAMED = 24, 32, 40, 64, 80
 
 
 @pytest.fixture
-def result(tmp_path: Path) -> ScanResult:
+def result(tmp_path: Path) -> LeakScan:
     path = tmp_path / "made.rsc"
     types = {FOO: "N3app3FooE"}
     path.write_bytes(Stream(leaks=LEAKS, types=types, names=NAMES).encoded())
-    return load(path)
+    return load_leaks(path)
 
 
-def suppressed(result: ScanResult, *lines: str) -> set[int]:
+def suppressed(result: LeakScan, *lines: str) -> set[int]:
     """Return the sizes of the groups that a file of these lines suppresses."""
     groups = Groups(result.recording, result.folding)
     found: set[int] = set()
@@ -90,7 +90,7 @@ def suppressed(result: ScanResult, *lines: str) -> set[int]:
         ("size: 40\r", {DATA}),
     ],
 )
-def test_what_a_line_suppresses(result: ScanResult, line: str, sizes: set[int]) -> None:
+def test_what_a_line_suppresses(result: LeakScan, line: str, sizes: set[int]) -> None:
     assert suppressed(result, line) == sizes
 
 
@@ -98,7 +98,7 @@ def test_a_text_is_asked_of_every_block_of_a_kind(tmp_path: Path) -> None:
     path = tmp_path / "two.rsc"
     words = [int.from_bytes(text, "little") for text in (b"-Dsun.ja", b"-Duser.x")]
     path.write_bytes(Stream(leaks=[Leak(24, [word]) for word in words]).encoded())
-    result = load(path)
+    result = load_leaks(path)
     assert suppressed(result, "text: -Dsun") == set()
     assert suppressed(result, "text: -D") == {24}
 
@@ -146,9 +146,9 @@ def test_the_defaults_can_be_read_and_say_why() -> None:
     assert all(suppression.rule.reason for suppression in rules)
 
 
-def test_reordering_groups_keeps_every_leak_in_its_group(result: ScanResult) -> None:
+def test_reordering_groups_keeps_every_leak_in_its_group(result: LeakScan) -> None:
     order = result.folding.example.argsort()[::-1]
-    other = folding.reordered(result.folding, order)
+    other = result.folding.reordered(order)
     for old, new in zip(result.folding.group_of_leak, other.group_of_leak, strict=True):
         assert folding.signature_of(result.folding, old) == folding.signature_of(other, new)
         assert result.folding.size[old] == other.size[new]

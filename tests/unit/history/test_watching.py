@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from loading import load_leaks
 from streams import CODE, Leak, Stream
 
 from reachscan import errors
@@ -24,8 +25,7 @@ from reachscan.history.review import review
 from reachscan.history.watching import Ended, Event, Failed, Scanned, Watch, Why
 from reachscan.judgement import Tally
 from reachscan.reports import Selection, Style, watch_json, watch_logfmt, watch_text
-from reachscan.result import ScanResult
-from reachscan.scanning import load
+from reachscan.result import LeakScan
 
 Step = Stream | errors.ReachscanError
 
@@ -50,11 +50,11 @@ class Life:
         return self._successor and self.left <= 0
 
 
-def scanned(stream: Stream, rules: Sequence[str] = ()) -> ScanResult:
+def scanned(stream: Stream, rules: Sequence[str] = ()) -> LeakScan:
     with tempfile.NamedTemporaryFile(suffix=".rsc") as file:
         file.write(stream.encoded())
         file.flush()
-        return review(load(Path(file.name)), list(suppressions.parse(rules, "f")))
+        return review(load_leaks(Path(file.name)), list(suppressions.parse(rules, "f")))
 
 
 def watch(
@@ -63,7 +63,7 @@ def watch(
     """Return the events of a watch whose scans find these streams, the last one ever after."""
     left = list(steps)
 
-    def scan() -> ScanResult:
+    def scan() -> LeakScan:
         step = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(step, errors.ReachscanError):
             raise step
@@ -72,7 +72,7 @@ def watch(
     return list(made(scan, life or Life(), count).events())
 
 
-def made(scan: Callable[[], ScanResult], life: Life, count: int | None = None) -> Watch:
+def made(scan: Callable[[], LeakScan], life: Life, count: int | None = None) -> Watch:
     return Watch(cast(Lifetime, life), scan, every=1e-9, count=count)
 
 
@@ -107,7 +107,7 @@ def test_the_end_of_the_process_ends_the_watch() -> None:
 def test_a_process_that_exits_while_it_is_scanned_is_no_failure() -> None:
     life = Life()
 
-    def scan() -> ScanResult:
+    def scan() -> LeakScan:
         life.left = -1
         raise errors.TargetGoneError("gone")
 
@@ -167,7 +167,7 @@ def test_memory_does_not_grow_with_time() -> None:
     alive: list[weakref.ref[Any]] = []
     censuses: list[int] = []
 
-    def scan() -> ScanResult:
+    def scan() -> LeakScan:
         result = scanned(Stream(leaks=[Leak(8 * len(alive))]))
         alive.append(weakref.ref(result.recording.leaks.address))
         return result

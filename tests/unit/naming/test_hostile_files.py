@@ -24,6 +24,9 @@ from victims import wait_until
 
 from reachscan.grouping import struct_candidates
 from reachscan.naming import confined, symbols
+from reachscan.naming.dwarf import Struct
+from reachscan.naming.memory_map import AddressSpace
+from reachscan.naming.module_files import ModuleFiles
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
 
@@ -61,7 +64,8 @@ def build_id(path: Path) -> bytes:
 
 def named(*paths: Path) -> symbols.Named:
     addresses = BASE + STEP * np.arange(len(paths), dtype=np.uint64) + np.uint64(0x10)
-    return symbols.name_addresses(recording(*paths), addresses, live=False)
+    rec = recording(*paths)
+    return symbols.name_addresses(ModuleFiles(rec, AddressSpace.of(rec), live=False), addresses)
 
 
 def assert_only_it_is_nameless(bad: Path, good: Path, reason: str) -> None:
@@ -111,13 +115,18 @@ def test_a_file_system_that_is_mute(good: Path, tmp_path: Path) -> None:
     assert confined._held == []
 
 
+def structs_of(rec: model.Recording) -> tuple[set[Struct], bool]:
+    files = ModuleFiles(rec, AddressSpace.of(rec), live=False)
+    return struct_candidates._read(files, rec.target.exe, {STRUCT_SIZE + 8})
+
+
 def test_types_without_end(good: Path, tmp_path: Path) -> None:
     bad = library(tmp_path / "bad.so", endless_type=True)
-    found, complete = struct_candidates._read(recording(bad, good), {STRUCT_SIZE + 8}, False)
+    found, complete = structs_of(recording(bad, good))
     assert found == set()
     assert complete
     damaged = recording(bad, good, exe=bad)
-    found, complete = struct_candidates._read(damaged, {STRUCT_SIZE + 8}, False)
+    found, complete = structs_of(damaged)
     assert found == set()
     assert not complete, "it is the program's own that is missing"
 

@@ -14,6 +14,7 @@ from streams import Stream
 
 from reachscan.naming import confined, symbols
 from reachscan.naming.memory_map import AddressSpace
+from reachscan.naming.module_files import ModuleFiles
 from reachscan.naming.untrusted_files import UnusableFileError
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
@@ -52,7 +53,7 @@ def lines_run(action: Callable[[], object]) -> int:
 
 def test_bases() -> None:
     rec = recording(3)
-    space = AddressSpace(rec.mappings, rec.modules)
+    space = AddressSpace.of(rec)
     assert space.bases == {f"/nowhere/{i}.so": START + i * STEP for i in range(3)}
 
 
@@ -70,10 +71,11 @@ def test_what_lies_right_behind_the_data_of_a_module(permissions: int, owner: st
 
 def name_all(rec: model.Recording) -> None:
     addresses = np.array([m.start + 8 for m in rec.mappings], np.uint64)
-    assert symbols.name_addresses(rec, addresses, live=False).names == {}
+    files = ModuleFiles(rec, AddressSpace.of(rec), live=False)
+    assert symbols.name_addresses(files, addresses).names == {}
 
 
-@pytest.mark.parametrize("do", [lambda r: AddressSpace(r.mappings, r.modules), name_all])
+@pytest.mark.parametrize("do", [AddressSpace.of, name_all])
 def test_work_grows_no_faster_than_the_number_of_modules(
     do: Callable[[model.Recording], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

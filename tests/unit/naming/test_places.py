@@ -17,6 +17,7 @@ from streams import BSS, CONSTANTS, DATA, HEAP_START, LIBRARY_PATH, Leak, Stream
 
 import reachscan
 from reachscan import errors, scanning
+from reachscan.naming.memory_map import AddressSpace
 from reachscan.naming.places import Places
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
@@ -64,7 +65,8 @@ def recording(
 def places(**layout: Any) -> Places:
     decoded = decode(wire.frames(io.BytesIO(recording(**layout))))
     main = model.Thread(**MAIN)
-    return Places(decoded._replace(threads=(main, *decoded.threads[1:])))
+    space = AddressSpace.of(decoded)
+    return Places(decoded._replace(threads=(main, *decoded.threads[1:])), space)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import streams
+from loading import load_leaks
 from streams import BSS, DATA, HEAP_END, HEAP_START, Stream
 
 from reachscan.naming.private_memory import WARNING, PrivateMemory, private_memory
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
 from reachscan.reports import Selection, leaks_text
-from reachscan.scanning import load
 
 PAGE, MIB = 0x1000, 1 << 20
 HEAP = HEAP_END - HEAP_START
@@ -105,7 +105,7 @@ def test_much_memory_beside_little_heap_is_a_warning(
     absent = [(HEAP_END - unwritten, HEAP_END)]
     path = tmp_path / "made.rsc"
     path.write_bytes(stream(anonymous(POOL, pool), absent=absent).encoded())
-    result = load(path)
+    result = load_leaks(path)
     assert [w.code for w in result.recording.warnings] == [WARNING] * warned
     text = " ".join(" ".join(leaks_text.lines(result, Selection())).split())
     assert ("not for leaks: " in text) == (result.memory is not None and pool > HEAP - unwritten)

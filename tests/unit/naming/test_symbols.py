@@ -15,6 +15,7 @@ from elftools.elf.sections import SymbolTableSection
 from streams import Stream
 
 from reachscan.naming import elf_files, module_files, symbols
+from reachscan.naming.memory_map import AddressSpace
 from reachscan.naming.untrusted_files import Root
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
@@ -84,7 +85,8 @@ def at(*addresses: int) -> model.Addresses:
 
 
 def name(rec: model.Recording, *addresses: int, live: bool = False) -> symbols.Named:
-    return symbols.name_addresses(rec, at(*addresses), live=live)
+    files = module_files.ModuleFiles(rec, AddressSpace.of(rec), live=live)
+    return symbols.name_addresses(files, at(*addresses))
 
 
 def test_functions_and_objects_are_named(program: Path) -> None:
@@ -155,9 +157,7 @@ def test_every_cut_of_a_file_is_survived(program: Path, tmp_path: Path) -> None:
     where = BASE + value(program, "_Z5firstv")
     for length in range(0, len(whole), 97):
         cut.write_bytes(whole[:length])
-        named = symbols.name_addresses(
-            rec._replace(target=rec.target._replace(pid=os.getpid())), at(where), live=True
-        )
+        named = name(rec._replace(target=rec.target._replace(pid=os.getpid())), where, live=True)
         assert named.names == {} or named.names[where].symbol == "first()"
         assert len(named.warnings) <= 1
 

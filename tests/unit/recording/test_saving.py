@@ -24,7 +24,7 @@ def test_a_million_names(tmp_path: Path) -> None:
     keeper = StreamKeeper(file)
     for _ in keeper.keep(wire.frames(io.BytesIO(Stream().encoded()))):
         pass
-    keeper.complete(names, [model.Warning("a-code", "a message")], [("fold", 7)])
+    keeper.complete(model.Findings(names, (model.Warning("a-code", "a message"),), (("fold", 7),)))
     assert file.stat().st_size > wire.MAX_PAYLOAD
     with file.open("rb") as saved:
         recording = decode(wire.frames(saved))
@@ -40,7 +40,7 @@ def test_a_saved_stream_tells_of_the_machine_that_it_came_from(tmp_path: Path) -
     begin = wire.hello_bytes(page_kib=16)
     for _ in keeper.keep(wire.frames(io.BytesIO(begin + made[len(begin) :]))):
         pass
-    keeper.complete({}, [], [])
+    keeper.complete(model.Findings({}, (), ()))
     with file.open("rb") as saved:
         assert decode(wire.frames(saved)).page_size == 16 << 10
 
@@ -51,6 +51,6 @@ def test_a_stream_without_names_was_named_all_the_same(tmp_path: Path) -> None:
     keeper = StreamKeeper(file)
     for _ in keeper.keep(wire.frames(io.BytesIO(Stream().encoded()))):
         pass
-    keeper.complete({}, [], [])
+    keeper.complete(model.Findings({}, (), ()))
     with file.open("rb") as saved:
         assert decode(wire.frames(saved)).names == {}

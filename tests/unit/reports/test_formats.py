@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from command_lines import Install, Runner
+from command_lines import Install, Runner, assert_refused
 from streams import CODE, HEAP_START, Leak, Stream
 
 from reachscan import errors, reports
@@ -83,6 +83,23 @@ def test_a_report_on_one_block_has_no_page(run: Runner, tmp_path: Path) -> None:
     assert "explain has no format html: text, json, logfmt" in done.talk
     with pytest.raises(errors.UnknownFormatError):
         reports.lines(reports.EXPLAIN, "html", load(file), reports.Selection())
+
+
+def test_an_empty_heap_is_a_heap(run: Runner, tmp_path: Path) -> None:
+    file = tmp_path / "empty.rsc"
+    no_kinds = wire.frame_bytes(wire.Frame(wire.KINDS, bytes([0, 0, 0, 0, 8, 0, 0, 0])))
+    file.write_bytes(Stream(extra=no_kinds).encoded())
+    assert load(file).subject == reports.HEAP
+    for name in reports.FORMATS[reports.HEAP]:
+        done = run("report", file, "--format", name)
+        assert (done.status, done.talk) == (0, "") and "no leaks" not in done.out
+
+
+def test_the_answer_to_another_question_is_refused(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    fake_helper(STREAMS[reports.LEAKS].encoded())
+    assert_refused(run("heap", target), "the stream is damaged: it tells of leaks")
 
 
 @pytest.mark.parametrize("words", [("--json", "--logfmt"), ("--format", "text", "--json")])

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loading import load_leaks
 from streams import CODE, CONSTANTS, Leak, Stream
 
 from reachscan.recording import model
 from reachscan.reports import Selection, leaks_html, leaks_json
-from reachscan.result import ScanResult
-from reachscan.scanning import load
+from reachscan.result import LeakScan
 
 HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'{{report}}\u2028\\ä"
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> ScanResult:
+def hostile(tmp_path: Path) -> LeakScan:
     stream = Stream(
         leaks=[Leak(24, [CONSTANTS + 8]), Leak(40, [CODE + 8], [24])],
         types={CONSTANTS + 8: HOSTILE},
@@ -33,10 +33,10 @@ def hostile(tmp_path: Path) -> ScanResult:
     )
     path = tmp_path / "hostile.rsc"
     path.write_bytes(stream.encoded())
-    return load(path)
+    return load_leaks(path)
 
 
-def page(result: ScanResult, **selection: Any) -> str:
+def page(result: LeakScan, **selection: Any) -> str:
     (text,) = leaks_html.lines(result, Selection(**selection))
     return text.decode()
 
@@ -47,12 +47,12 @@ def content(text: str, tag: str) -> str:
     return str(found[0])
 
 
-def test_it_holds_the_report_for_programs(hostile: ScanResult) -> None:
+def test_it_holds_the_report_for_programs(hostile: LeakScan) -> None:
     data = content(page(hostile), 'script type="application/json" id="report"')
     assert json.loads(data) == leaks_json.document(hostile, Selection())
 
 
-def test_names_stay_names(hostile: ScanResult) -> None:
+def test_names_stay_names(hostile: LeakScan) -> None:
     text = page(hostile)
     assert text.isascii()
     assert len(re.findall("<script", text)) == len(re.findall("</script", text)) == 3
@@ -61,14 +61,14 @@ def test_names_stay_names(hostile: ScanResult) -> None:
     assert title.startswith("&lt;/script&gt;") and not set(title) & set("<>\"'")
 
 
-def test_it_asks_nothing_of_a_network(hostile: ScanResult) -> None:
+def test_it_asks_nothing_of_a_network(hostile: LeakScan) -> None:
     text = page(hostile)
     assert not re.findall(r'(?:src|href|action)\s*=\s*["\']', text.replace("src=x", ""))
     assert not re.findall(r"@import|url\(|fetch\(|XMLHttp|import\(", text)
     assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
 
 
-def test_the_policy_allows_only_its_own_style_and_script(hostile: ScanResult) -> None:
+def test_the_policy_allows_only_its_own_style_and_script(hostile: LeakScan) -> None:
     text = page(hostile)
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy
@@ -83,6 +83,6 @@ def test_contents_0_keeps_user_data_out(tmp_path: Path) -> None:
     path = tmp_path / "secret.rsc"
     words = [int.from_bytes(b"secret!!", "little")]
     path.write_bytes(Stream(leaks=[Leak(24, words)]).encoded())
-    result = load(path)
+    result = load_leaks(path)
     assert b"secret".hex() in page(result)
     assert b"secret".hex() not in page(result, contents=0)

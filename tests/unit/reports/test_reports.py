@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load_leaks
 from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 
 import reachscan
@@ -30,7 +31,7 @@ from reachscan.reports import (
     leaks_text,
     logfmt,
 )
-from reachscan.result import ScanResult
+from reachscan.result import LeakScan, ScanResult
 from reachscan.scanning import load
 
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/report-v1.json").read_text())
@@ -62,7 +63,7 @@ def make(tmp_path: Path) -> Any:
     return make
 
 
-def report(result: ScanResult, **selection: Any) -> dict[str, Any]:
+def report(result: LeakScan, **selection: Any) -> dict[str, Any]:
     lines = leaks_json.lines(result, Selection(**selection))
     document: dict[str, Any] = json.loads("\n".join(lines))
     jsonschema.validate(document, SCHEMA, cls=jsonschema.Draft202012Validator)
@@ -198,7 +199,7 @@ def test_text_stays_within_its_width(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "made.rsc")
         path.write_bytes(stream.encoded())
-        result = load(path)
+        result = load_leaks(path)
     for limit in (1, 20):
         selection = Selection(limit=limit, every_block=True)
         for line in leaks_text.lines(result, selection, Style(width=width)):

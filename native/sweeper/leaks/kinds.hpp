@@ -49,12 +49,14 @@ class KindTable {
 
   void send() {
     uint32_t count = 0;
+    bool told = false;
     for (std::size_t slot = 0; slot < kSlots; ++slot) {
       if (kinds_[slot].count == 0) continue;
       batch_[count++] = &kinds_[slot];
-      if (count == kBatch) send_batch(count), count = 0;
+      if (count == kBatch) send_batch(count), count = 0, told = true;
     }
-    if (count > 0) send_batch(count);
+    // Of an empty heap too: this record tells readers what was asked.
+    if (count > 0 || !told) send_batch(count);
     types_.send();
   }
 

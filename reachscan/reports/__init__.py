@@ -80,7 +80,11 @@ _ALL = (
     Format("json", "programs", (LEAKS, HEAP, EXPLAIN, DIFF, WATCH)),
     Format("logfmt", "logs", (LEAKS, HEAP, EXPLAIN, DIFF, WATCH), contents=0),
     Format(
-        "html", "browsers (one file, works offline)", (LEAKS, HEAP, DIFF), 1000, file="page.html"
+        "html",
+        "browsers (one file, works offline)",
+        (LEAKS, HEAP, DIFF),
+        limit=1000,
+        file="page.html",
     ),
 )
 

@@ -12,6 +12,7 @@ from command_lines import Install, Runner, assert_refused
 from streams import CODE, HEAP_START, Leak, Stream
 
 from reachscan import errors, reports
+from reachscan.cli.console import Output
 from reachscan.recording import model, wire
 from reachscan.scanning import load
 
@@ -83,6 +84,17 @@ def test_a_report_on_one_block_has_no_page(run: Runner, tmp_path: Path) -> None:
     assert "explain has no format html: text, json, logfmt" in done.talk
     with pytest.raises(errors.UnknownFormatError):
         reports.lines(reports.EXPLAIN, "html", load(file), reports.Selection())
+
+
+def test_bytes_are_written_as_they_are_between_lines_of_text(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    raw = bytes(range(256))
+    parts: list[str | bytes] = ["before", raw, "after"]
+    Output(path=tmp_path / "made").write(lambda _: iter(parts))
+    Output().write(lambda _: iter(parts))
+    written = b"before\n" + raw + b"after\n"
+    assert (tmp_path / "made").read_bytes() == capsysbinary.readouterr().out == written
 
 
 def test_an_empty_heap_is_a_heap(run: Runner, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from reachscan.grouping.groups import Folding
 from reachscan.grouping.join import join
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.recording import model
-from reachscan.result import HeapScan, LeakScan
+from reachscan.recording.origins import NO_STACK
+from reachscan.result import BlockAnswer, HeapScan, LeakScan
 
 _Scan = TypeVar("_Scan", LeakScan, HeapScan)
+_Any = TypeVar("_Any", LeakScan, HeapScan, BlockAnswer)
 
 
 def analyse(recording: model.Recording, *, live: bool) -> Folding:
@@ -31,6 +33,30 @@ def analyse(recording: model.Recording, *, live: bool) -> Folding:
     if recording.block is not None:
         _check_address(recording, recording.block.asked, joined.space)
     return folding.fold(joined, recording.contents)
+
+
+def with_source_lines(scan: _Any, limit: int | None, *, live: bool) -> _Any:
+    """Return a scan with what the calls in its stacks are, and their lines in the source.
+
+    Args:
+        scan: what was found.
+        limit: lines are wanted for so many groups; None for all stacks.
+        live: the process still exists, so that files are looked up as it sees them.
+    """
+    recording, folded = scan.recording, scan.folding
+    known = folded.joined.frames
+    if recording.stacks is None or not known:
+        return scan
+    from reachscan.naming import frames
+    from reachscan.naming.module_files import ModuleFiles
+
+    wanted = known
+    if limit is not None:
+        stacks = set(folded.stack[:limit].tolist()) - {NO_STACK}
+        wanted = {c: known[c] for stack in stacks for c in recording.stacks.calls(stack)}
+    files = ModuleFiles(recording, folded.joined.space, live=live)
+    found = {**known, **frames.with_lines(files, wanted)}
+    return scan._replace(recording=recording._replace(frames=found))
 
 
 def _check_address(recording: model.Recording, asked: int, space: AddressSpace) -> None:

@@ -1,4 +1,8 @@
-"""Groups blocks that are alike. Pure functions on columns."""
+"""Groups blocks that are alike. Pure functions on columns.
+
+Blocks are alike if one stack allocated them, whatever else they have in common or not. Where no
+stack is known, type, size and leading words tell.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan.grouping import histograms, indirect
-from reachscan.grouping.groups import Branch, Example, Folding, Group, SizeCount
+from reachscan.grouping import histograms, indirect, origins
+from reachscan.grouping.groups import Branch, Example, Folding, Group, Origin, SizeCount
 from reachscan.grouping.join import Joined
 from reachscan.grouping.rows import Rows
 from reachscan.grouping.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO
 from reachscan.naming import containers
 from reachscan.recording import model
+from reachscan.recording.origins import NO_STACK
 
 VALUE = "value"
 """What keys call words that are no pointers."""
@@ -55,6 +60,7 @@ def fold(joined: Joined, contents: Mapping[int, bytes]) -> Folding:
         indirect_allocations=below,
         indirect_bytes=total_below,
         example=example,
+        type=_common(joined.type, group_of_row, count),
         shape=_shapes(rows, group_of_row, count),
         signature=_signatures(joined.codes, group_of_row, count, len(joined.labels) - 1),
     )
@@ -82,7 +88,8 @@ def groups(
     """
     sizes = histograms.of_groups(folding, limit, rows)
     forest = indirect.grow(recording.leaks, folding, limit, rows)
-    parts = zip(keys(folding, limit), sizes, forest, strict=True)
+    where_from = origins.of_groups(recording, folding, limit)
+    parts = zip(keys(folding, limit), sizes, forest, where_from, strict=True)
     return [
         _group_at(recording, folding, i, *part, candidates.get(i, ()))
         for i, part in enumerate(parts)
@@ -108,7 +115,9 @@ def keys(folding: Folding, limit: int | None = None) -> list[str]:
     kinds = [_coarse(label, code) for code, label in enumerate(folding.joined.labels)]
     codes_of = folding.signature[:limit].tolist()
     rows = zip(folding.type[:limit].tolist(), sizes, codes_of, strict=True)
-    return [_key(folding, kinds, kind, size, codes) for kind, size, codes in rows]
+    found = [_key(folding, kinds, kind, size, codes) for kind, size, codes in rows]
+    by_stack = origins.keys(folding.joined, folding.stack[:limit])
+    return [by_stack.get(i, key) for i, key in enumerate(found)]
 
 
 def _key(folding: Folding, kinds: Sequence[str], kind: int, size: int, codes: Sequence[int]) -> str:
@@ -132,10 +141,11 @@ def _group_at(
     key: str,
     sizes: tuple[SizeCount, ...],
     tree: tuple[Branch, ...],
+    origin: Origin | None,
     candidates: tuple[str, ...],
 ) -> Group:
     joined, row = folding.joined, int(folding.example[i])
-    rows, kind = joined.rows, int(joined.type[row])
+    rows, kind = joined.rows, int(folding.type[i])
     size = int(rows.size[row])
     return Group(
         allocations=int(folding.allocations[i]),
@@ -152,6 +162,7 @@ def _group_at(
         sizes=sizes,
         tree=tree,
         candidates=candidates,
+        origin=origin,
     )
 
 
@@ -165,8 +176,10 @@ def _contents(recording: model.Recording, rows: Rows, row: int) -> bytes:
 
 def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
     """Return a group number per row, and which rows have the size of their group."""
-    rows, typed = joined.rows, joined.type >= 0
-    key = _compact(np.where(typed, -1 - joined.type, 0))
+    rows, by_stack = joined.rows, joined.stack != NO_STACK
+    typed = (joined.type >= 0) | by_stack
+    behind_types = len(joined.types.names) + joined.stack
+    key = _compact(-1 - np.where(by_stack, behind_types, joined.type))
     parts = [rows.reason]
     for column in joined.codes:
         # What a word looks like may differ between blocks that are alike.
@@ -264,6 +277,13 @@ def _shapes(rows: Rows, group_of_row: model.Indexes, count: int) -> model.Indexe
     winner = ballot.argmax(axis=1) if count else np.empty(0, np.int64)
     decided = 2 * ballot.max(axis=1, initial=0) > _sums(rows.count, group_of_row, count)
     return np.where(decided, winner, model.UNKNOWN_SHAPE)
+
+
+def _common(values: model.Indexes, group_of_row: model.Indexes, count: int) -> model.Indexes:
+    """Return the value that all members of each group have, or -1."""
+    common = _per_group(values, group_of_row, count)
+    common[group_of_row[values != common[group_of_row]]] = -1
+    return common
 
 
 def _per_group(values: model.Indexes, group_of_row: model.Indexes, count: int) -> model.Indexes:

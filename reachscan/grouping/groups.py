@@ -62,8 +62,9 @@ class Group(NamedTuple):
 
     Attributes:
         size: of the example.
-        key: what the group is called in every scan of the program: its type, or else its size and
-            what its leading words point to. Groups that differ in no more than offsets share it.
+        key: what the group is called in every scan of the program: the stack that allocated it if
+            that is known, or its type, or else its size and what its leading words point to. Groups
+            that differ in no more than offsets share it.
         reason: why they are only possibly leaked, see `model.Leaks.reason`.
         sizes: of the direct leaks, most frequent first.
         tree: what hangs below them.
@@ -85,6 +86,39 @@ class Group(NamedTuple):
     sizes: tuple[SizeCount, ...]
     tree: tuple[Branch, ...]
     candidates: tuple[str, ...] = ()
+    origin: Origin | None = None
+
+
+class Thread(NamedTuple):
+    """How many blocks of a group a thread has allocated; `name` is the one that it had then."""
+
+    name: str
+    tid: int
+    allocations: int
+
+
+class Estimate(NamedTuple):
+    """How many blocks there are, and their bytes, if only some were recorded: a sample of them."""
+
+    allocations: int
+    bytes: int
+
+
+class Origin(NamedTuple):
+    """Where the blocks of a group come from.
+
+    Attributes:
+        stack: its number in the recording.
+        threads: that allocated them, those with most blocks first.
+        oldest_us, newest_us: how long ago the first and the last of them were allocated.
+        estimated: what they stand for, if allocations are sampled.
+    """
+
+    stack: int
+    threads: tuple[Thread, ...]
+    oldest_us: int
+    newest_us: int
+    estimated: Estimate | None
 
 
 class Folding(NamedTuple):
@@ -97,6 +131,7 @@ class Folding(NamedTuple):
             live blocks), and what hangs below them.
         example: of each group the row of the block that stands for it, and shares with all others
             what tells groups apart.
+        type: index of the C++ type of each group, -1 if it has none, or not all blocks have it.
         shape: what most blocks of each group look like (`model.UNKNOWN_SHAPE`, ...).
         signature: of each group a code per leading word, `joined.labels` says what for.
     """
@@ -108,6 +143,7 @@ class Folding(NamedTuple):
     indirect_allocations: model.Indexes
     indirect_bytes: model.Indexes
     example: model.Indexes
+    type: model.Indexes
     shape: model.Indexes
     signature: model.Indexes
 
@@ -117,9 +153,9 @@ class Folding(NamedTuple):
         return self.joined.rows.size[self.example].astype("i8")
 
     @property
-    def type(self) -> model.Indexes:
-        """Index of the C++ type of each group, -1 if it has none."""
-        return self.joined.type[self.example]
+    def stack(self) -> model.Indexes:
+        """Number of the stack that allocated each group, `NO_STACK` if it is not known."""
+        return self.joined.stack[self.example]
 
     @property
     def reason(self) -> NDArray[np.integer[Any]]:

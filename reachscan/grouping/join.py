@@ -13,6 +13,7 @@ from reachscan.grouping.signatures import Names, Types, Words
 from reachscan.naming import type_names
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.recording import model
+from reachscan.recording.origins import NO_STACK, Call, Frames, Stacks
 
 
 class Joined(NamedTuple):
@@ -29,6 +30,9 @@ class Joined(NamedTuple):
         type: index of the type of each row, -1 if it has none.
         codes: what the leading words of each row are, column by column.
         labels: what the codes are called; the last one is for words that differ within a group.
+        stack: number of the stack that allocated each row, `NO_STACK` if it is not known.
+        stacks: what the numbers stand for.
+        frames: what the calls in stacks are, without their lines.
         warnings: what could not be found out.
     """
 
@@ -39,7 +43,14 @@ class Joined(NamedTuple):
     type: model.Indexes
     codes: list[NDArray[np.int32]]
     labels: tuple[str, ...]
+    stack: model.Indexes
+    stacks: Stacks | None
+    frames: Frames
     warnings: tuple[model.Warning, ...]
+
+    def calls(self, stack: int) -> tuple[Call, ...]:
+        """Return the calls that a stack consists of, the innermost first."""
+        return self.stacks.calls(stack) if self.stacks else ()
 
 
 def join(recording: model.Recording, *, live: bool) -> Joined:
@@ -55,8 +66,37 @@ def join(recording: model.Recording, *, live: bool) -> Joined:
     types = Types.of(type_names.readable(recording.types))
     names, warnings = _names(recording, words, live=live)
     codes, labels = signatures.classify(words, names, recording.regions)
-    type_of_row = types.of_rows(words.rows)
-    return Joined(words.rows, space, names, types, type_of_row, codes, labels, warnings)
+    return Joined(
+        rows=words.rows,
+        space=space,
+        names=names,
+        types=types,
+        type=types.of_rows(words.rows),
+        codes=codes,
+        labels=labels,
+        stack=_stacks(recording, words.rows),
+        stacks=recording.stacks,
+        frames=_frames(recording, space, names),
+        warnings=warnings,
+    )
+
+
+def _stacks(recording: model.Recording, rows: Rows) -> model.Indexes:
+    """Return the number of the stack that allocated each row."""
+    origins = recording.origins if recording.is_about_leaks else recording.kind_origins
+    if origins is None:
+        return np.full(len(rows.size), NO_STACK, np.int64)
+    return origins.stack[rows.position]
+
+
+def _frames(recording: model.Recording, space: AddressSpace, names: Names) -> Frames:
+    """Return what the calls in all stacks are."""
+    if recording.stacks is None:
+        return {}
+    # Readers of debug information take long to load, and most processes are not recorded.
+    from reachscan.naming import frames
+
+    return frames.without_lines(recording, space, names)
 
 
 def _names(
@@ -66,7 +106,8 @@ def _names(
     if recording.names is not None:
         return recording.names, ()
     slots = _roots_to_name(recording)
-    wanted = np.union1d(words.to_name, slots)
+    calls = recording.stacks.calls_to_name() if recording.stacks else []
+    wanted = np.union1d(words.to_name, np.append(slots, np.array(calls, np.uint64)))
     if not len(wanted):
         return {}, ()
     # Readers of symbols take long to load.

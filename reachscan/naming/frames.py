@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import numpy as np
 from elftools.elf.elffile import ELFFile
@@ -18,7 +17,7 @@ from reachscan.naming.module_files import ModuleFiles
 from reachscan.naming.owners import plain_path
 from reachscan.naming.source_lines import Place
 from reachscan.recording import model
-from reachscan.recording.origins import Call, call_before
+from reachscan.recording.origins import Call, Frame, Frames, call_before
 
 MODULE_SECONDS = 6.0
 """How long lines of one module are looked for."""
@@ -27,41 +26,14 @@ SECONDS = 20.0
 """How long they are in all."""
 
 
-class Frame(NamedTuple):
-    """One function of a stack. What is not known is None.
-
-    Attributes:
-        pc: where the call returns to. Name and line are those of the byte before it, which is the
-            call's.
-        module, build_id: the file that the code is mapped from, and its id in hexadecimal digits.
-        offset: of `pc` in that file.
-        function, function_offset: what it is called, and how far into it `pc` is.
-        file, line: of the source.
-        inlined: the function was inlined into that of the next frame, which has the same `pc`.
-    """
-
-    pc: int
-    module: str | None = None
-    build_id: str | None = None
-    offset: int | None = None
-    function: str | None = None
-    function_offset: int | None = None
-    file: str | None = None
-    line: int | None = None
-    inlined: bool = False
-
-
-Frames = Mapping[Call, tuple[Frame, ...]]
-"""Call -> its frames, the innermost first."""
-
-
-def without_lines(recording: model.Recording, calls: Iterable[Call]) -> dict[Call, tuple[Frame]]:
-    """Return the frames of calls, as far as a recording tells by itself."""
-    found = {call: (_of_closed(recording, call),) for call in calls}
+def without_lines(
+    recording: model.Recording, space: AddressSpace, names: Mapping[int, model.Name]
+) -> dict[Call, tuple[Frame, ...]]:
+    """Return the frames of all calls in a recording's stacks, by the names of their addresses."""
+    calls = recording.stacks.all_calls() if recording.stacks else []
+    found: dict[Call, tuple[Frame, ...]] = {c: (_of_closed(recording, c),) for c in calls}
     ascending = sorted(call for call in found if not call.module)
-    space = AddressSpace(recording.mappings, recording.modules)
     build_ids = {plain_path(m.path): m.build_id.hex() for m in reversed(recording.modules)}
-    names = recording.names or {}
     before = np.array([call_before(call.pc) for call in ascending], np.uint64)
     for call, mapping in zip(ascending, space.mapping_at(before).tolist(), strict=True):
         module = int(space.module_of[mapping])
@@ -89,15 +61,13 @@ def _of_closed(recording: model.Recording, call: Call) -> Frame:
     return Frame(call.pc, module.path, module.build_id.hex() or None, call.pc - module.bias)
 
 
-def with_lines(recording: model.Recording, plain: Frames, *, live: bool) -> Frames:
+def with_lines(files: ModuleFiles, plain: Frames) -> Frames:
     """Return frames with file and line, and those of inlined functions, where DWARF tells.
 
     Args:
-        recording: the scan.
-        plain: what `without_lines` returns.
-        live: the process still exists, so that files are looked up as it sees them.
+        files: of the modules.
+        plain: of what `without_lines` returns, what is wanted.
     """
-    files = ModuleFiles(recording, live=live)
     by_module = defaultdict(list)
     for call, (frame, *_) in plain.items():
         if not call.module and frame.module and frame.module.startswith("/"):

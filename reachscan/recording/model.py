@@ -14,13 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from reachscan.recording.origins import (
-        ClosedModule,
-        Origins,
-        RecordedThread,
-        Recorder,
-        Stacks,
-    )
+    from reachscan.recording import origins as recorded
 
 Addresses: TypeAlias = "NDArray[np.uint64]"
 Indexes: TypeAlias = "NDArray[np.int64]"
@@ -337,6 +331,7 @@ class Recording(NamedTuple):
         origins, kind_origins: where leaks, or kinds of live blocks, come from.
         stacks: those that origins refer to.
         recorded_threads, closed_modules: what they and stacks refer to, by its number.
+        frames: what the calls in stacks are, once that is found out.
     """
 
     target: Target
@@ -363,12 +358,13 @@ class Recording(NamedTuple):
     withheld: bool = False
     machine: int = 0
     page_size: int = 0
-    recorder: Recorder | None = None
-    origins: Origins | None = None
-    kind_origins: Origins | None = None
-    stacks: Stacks | None = None
-    recorded_threads: ReadOnlyDict[int, RecordedThread] = MappingProxyType({})
-    closed_modules: ReadOnlyDict[int, ClosedModule] = MappingProxyType({})
+    recorder: recorded.Recorder | None = None
+    origins: recorded.Origins | None = None
+    kind_origins: recorded.Origins | None = None
+    stacks: recorded.Stacks | None = None
+    recorded_threads: ReadOnlyDict[int, recorded.RecordedThread] = MappingProxyType({})
+    closed_modules: ReadOnlyDict[int, recorded.ClosedModule] = MappingProxyType({})
+    frames: recorded.Frames = MappingProxyType({})
 
     @property
     def is_about_leaks(self) -> bool:

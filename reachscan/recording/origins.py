@@ -5,9 +5,11 @@ Most processes are not recorded, and what scans every one of them does without t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -114,6 +116,34 @@ class Call(NamedTuple):
     module: int
 
 
+class Frame(NamedTuple):
+    """One function of a stack. What is not known is None.
+
+    Attributes:
+        pc: where the call returns to. Name and line are those of the byte before it, which is the
+            call's.
+        module, build_id: the file that the code is mapped from, and its id in hexadecimal digits.
+        offset: of `pc` in that file.
+        function, function_offset: what it is called, and how far into it `pc` is.
+        file, line: of the source.
+        inlined: the function was inlined into that of the next frame, which has the same `pc`.
+    """
+
+    pc: int
+    module: str | None = None
+    build_id: str | None = None
+    offset: int | None = None
+    function: str | None = None
+    function_offset: int | None = None
+    file: str | None = None
+    line: int | None = None
+    inlined: bool = False
+
+
+Frames: TypeAlias = "Mapping[Call, tuple[Frame, ...]]"
+"""Call -> its frames, the innermost first."""
+
+
 def call_before(pc: int) -> int:
     """Return an address within the call that returns to `pc`, which may be another function's."""
     return pc - 1
@@ -138,6 +168,10 @@ class Stacks(NamedTuple):
             found.append(Call(int(self.pc[stack]), int(self.module[stack])))
             stack = int(self.parent[stack])
         return tuple(found)
+
+    def calls_to_name(self) -> list[int]:
+        """Return addresses of all calls from modules that are still loaded."""
+        return [call_before(call.pc) for call in self.all_calls() if not call.module]
 
     def all_calls(self) -> list[Call]:
         """Return all calls in all stacks, each once."""

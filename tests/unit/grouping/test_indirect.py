@@ -78,6 +78,7 @@ def make(structures: Sequence[Structure], groups: Sequence[int]) -> tuple[model.
         indirect_allocations=below.astype(np.int64),
         indirect_bytes=count,
         example=count,
+        type=count,
         shape=count,
         signature=count.reshape(-1, 1),
     )

@@ -1,0 +1,125 @@
+"""Where groups of blocks come from, if allocations of the process are being recorded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan.grouping.groups import Estimate, Folding, Origin, Thread
+from reachscan.grouping.join import Joined
+from reachscan.grouping.rows import Rows
+from reachscan.recording import model
+from reachscan.recording.origins import NO_STACK, Frame, Origins, RecordedThread, Recorder
+
+_IN_KEY = 3
+"""Functions that the key of a stack names; a digest stands for the rest."""
+_DIGEST = 12
+_UNNAMED_THREAD = RecordedThread(0, "")
+
+
+def of_groups(recording: model.Recording, folding: Folding, limit: int) -> list[Origin | None]:
+    """Return where the blocks of the largest groups come from, None for those without a stack.
+
+    Args:
+        recording: the scan.
+        folding: how it folds.
+        limit: how many groups are wanted.
+    """
+    rows, count = folding.joined.rows, min(limit, len(folding.example))
+    recorder, origins = recording.recorder, _of_rows(recording, rows)
+    if recorder is None or origins is None:
+        return [None] * count
+    order = np.argsort(folding.group_of_row, kind="stable")
+    bounds = np.searchsorted(folding.group_of_row[order], np.arange(count + 1))
+    found: list[Origin | None] = []
+    for group, stack in enumerate(folding.stack[:count].tolist()):
+        which = order[bounds[group] : bounds[group + 1]]
+        some = origins.some(which)
+        threads = _threads(some, rows.count[which], recording.recorded_threads)
+        newest, oldest = (_age_us(recorder, some, which) for which in ("newest", "oldest"))
+        estimate = _estimate(recorder, some, rows, which) if recorder.sample else None
+        known = stack != NO_STACK
+        found.append(Origin(stack, threads, oldest, newest, estimate) if known else None)
+    return found
+
+
+def _of_rows(recording: model.Recording, rows: Rows) -> Origins | None:
+    origins = recording.origins if recording.is_about_leaks else recording.kind_origins
+    return origins.some(rows.position) if origins else None
+
+
+def _threads(
+    origins: Origins, blocks: model.Indexes, known: Mapping[int, RecordedThread]
+) -> tuple[Thread, ...]:
+    numbers, which = np.unique(origins.thread, return_inverse=True)
+    counts = np.zeros(len(numbers), np.int64)
+    np.add.at(counts, which.reshape(-1), blocks)
+    found = []
+    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        thread = known.get(number, _UNNAMED_THREAD)
+        found.append(Thread(thread.name, thread.tid, count))
+    return tuple(sorted(found, key=lambda thread: (-thread.allocations, thread.tid)))
+
+
+def _age_us(recorder: Recorder, origins: Origins, end: str) -> int:
+    """Return the age of the oldest or the newest of some blocks."""
+    oldest = end == "oldest"
+    at = int(origins.oldest_ms.min() if oldest else origins.newest_ms.max())
+    return age_us(recorder, at)
+
+
+def age_us(recorder: Recorder, time_ms: int) -> int:
+    """Return how long before the scan a time was; what is recorded during the scan is new."""
+    return 1000 * max(0, recorder.now_ms - time_ms)
+
+
+def weights(recorder: Recorder, origins: Origins) -> NDArray[np.float64]:
+    """Return how many blocks each recorded one stands for, where allocations are sampled.
+
+    A block of S bytes is recorded with the probability 1 - exp(-S / mean distance).
+    """
+    size = np.maximum(origins.requested.astype(np.float64), 1.0)
+    weight: NDArray[np.float64] = 1.0 / -np.expm1(-size / recorder.sample)
+    return weight
+
+
+def _estimate(recorder: Recorder, origins: Origins, rows: Rows, which: model.Indexes) -> Estimate:
+    weight = weights(recorder, origins)
+    allocations = float((weight * rows.count[which]).sum())
+    return Estimate(round(allocations), round(float((weight * rows.bytes[which]).sum())))
+
+
+def keys(joined: Joined, stacks: model.Indexes) -> dict[int, str]:
+    """Return keys by stack: where the call is, and what tells the rest from other stacks.
+
+    Args:
+        joined: what is known of blocks.
+        stacks: of some groups; the keys are called by the positions of these.
+    """
+    labels = {call: label(frames[-1]) for call, frames in joined.frames.items()}
+    return {
+        i: _key([labels[call] for call in joined.calls(stack)])
+        for i, stack in enumerate(stacks.tolist())
+        if stack != NO_STACK
+    }
+
+
+def _key(labels: Sequence[str]) -> str:
+    shown = " < ".join(labels[:_IN_KEY])
+    if len(labels) <= _IN_KEY:
+        return shown
+    digest = hashlib.sha256("\n".join(labels).encode()).hexdigest()
+    return f"{shown} < [{digest[:_DIGEST]}]"
+
+
+def label(frame: Frame) -> str:
+    """Return what a function is called, or where its code is."""
+    if frame.function:
+        return frame.function
+    if frame.module:
+        return f"{PurePosixPath(frame.module).name}+{frame.offset or 0:#x}"
+    return f"{frame.pc:#x}"

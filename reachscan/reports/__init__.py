@@ -38,11 +38,13 @@ class Selection(NamedTuple):
         limit: rows listed (groups, changes, references); totals always cover all.
         contents: bytes shown of the example of each group.
         every_block: list every leaked block too.
+        all_stacks: all stacks are told, not only those of the rows.
     """
 
     limit: int = 20
     contents: int = 32
     every_block: bool = False
+    all_stacks: bool = False
 
 
 _USUAL = Selection()

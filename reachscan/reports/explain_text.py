@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reachscan.recording import model
-from reachscan.reports import Selection, Style, confidence, layout, plain
+from reachscan.reports import Selection, Style, confidence, layout, plain, stacks
 from reachscan.reports.explain import Answer
 from reachscan.result import BlockAnswer
 from reachscan.wording import count, printable
@@ -66,6 +66,10 @@ def _facts(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "what", what
     yield "block", f"{block.start:#x}-{block.start + block.size:#x}"
     yield "where", f"{places.arena_of(block)}, in {printable(places.mapping_of(block.start))}"
+    name = "made"
+    for line in stacks.block_facts(answer.recording, block.start):
+        yield name, printable(line)
+        name = ""
 
 
 def _chain(answer: Answer, style: Style) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reachscan.grouping.groups import Group
-from reachscan.reports import Selection, Style, plain
+from reachscan.reports import Selection, Style, plain, stacks
 from reachscan.reports.heap import Arena, rows
 from reachscan.reports.json_parts import caveats, example, facts
 from reachscan.result import HeapScan
@@ -24,16 +24,19 @@ def lines(result: HeapScan, selection: Selection, _: Style = plain) -> Iterator[
 def document(result: HeapScan, selection: Selection) -> dict[str, Any]:
     """Return the report for programs."""
     totals = result.recording.totals
+    table = stacks.Table(result.recording)
+    groups = [
+        _group(group, arenas, selection.contents) | stacks.group(group.origin, table)
+        for group, arenas in rows(result, selection.limit)
+    ]
     return {
         "format": FORMAT,
         "version": VERSION,
         **facts(result.recording),
         "heap": {"allocations": totals.allocations, "bytes": totals.bytes},
         "groups_total": len(result.folding.example),
-        "groups": [
-            _group(group, arenas, selection.contents)
-            for group, arenas in rows(result, selection.limit)
-        ],
+        "groups": groups,
+        "stacks": table.rows(),
         **caveats(result.warnings),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reachscan.grouping.groups import Group
-from reachscan.reports import Selection, Style, layout, plain
+from reachscan.reports import Selection, Style, layout, plain, stacks
 from reachscan.reports.heap import Arena, rows
 from reachscan.result import HeapScan
 from reachscan.wording import count, exact_size, number, size
@@ -24,10 +24,13 @@ def lines(result: HeapScan, selection: Selection, style: Style = plain) -> Itera
     )
     yield from layout.paragraph(headline, "headline", style)
     yield from layout.paragraph(layout.how(recording), "dim", style)
+    yield from layout.paragraph(stacks.recorded(recording), "dim", style)
     yield ""
     yield style(_columns("bytes", "blocks", "size") + "what is allocated", "dim")
     for group, arenas in found:
         yield from _kind(group, arenas, selection, style)
+        yield from stacks.lines(recording, group, style)
+        yield from layout.example(group.example, selection.contents, style)
     folded = result.folding
     hidden = len(folded.example) - len(found)
     if hidden:
@@ -57,7 +60,6 @@ def _kind(group: Group, arenas: list[Arena], selection: Selection, style: Style)
     for detail in filter(None, details):
         yield from layout.row(" " * len(columns), detail, "dim", style)
     yield from layout.key(group, style)
-    yield from layout.example(group.example, selection.contents, style)
 
 
 def _arenas_text(arenas: list[Arena]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from reachscan.grouping.groups import Example
 from reachscan.recording import model
 from reachscan.recording.architectures import ARCHITECTURES
+from reachscan.reports import stacks
 from reachscan.wording import instant
 
 INCOMPLETE = "incomplete"
@@ -45,6 +46,7 @@ def _target(recording: model.Recording) -> dict[str, Any]:
         "page_size": recording.page_size,
         "threads": target.threads,
         "allocators": list(dict.fromkeys(heap.allocator for heap in recording.heaps)),
+        "recorder": stacks.recorder(recording.recorder),
     }
 
 

@@ -12,7 +12,7 @@ from reachscan.history.review import by_rule
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
 from reachscan.naming.private_memory import PrivateMemory
 from reachscan.recording import model
-from reachscan.reports import Selection, Style, confidence, plain
+from reachscan.reports import Selection, Style, confidence, plain, stacks
 from reachscan.reports.json_parts import caveats, example, facts
 from reachscan.result import LeakScan
 
@@ -31,20 +31,26 @@ def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[
         selection: how much of it.
     """
     before, after = json.dumps(_frame(result), indent=2).split(_NO_GROUPS)
+    table = stacks.Table(result.recording)
     yield before + '\n  "groups": ['
     # One by one, and blocks too: as objects, or as one text, they would take much memory.
-    yield from _rows(json.dumps(group) for group in _groups(result, selection))
+    yield from _rows(json.dumps(group) for group in _groups(result, selection, table))
+    yield f"  ]{after.removesuffix(_END)},"
     if selection.every_block:
-        yield f"  ]{after.removesuffix(_END)},"
         yield '  "allocations": ['
-        yield from _rows(_blocks(result))
-        after = _END
-    yield f"  ]{after}"
+        yield from _rows(_blocks(result, table))
+        yield "  ],"
+    # Last, when all that refers to them is written.
+    yield '  "stacks": ['
+    yield from _rows(map(json.dumps, table.rows()))
+    yield f"  ]{_END}"
 
 
 def document(result: LeakScan, selection: Selection) -> dict[str, Any]:
     """Return the report without the list of every block."""
-    return {**_frame(result), "groups": list(_groups(result, selection))}
+    table = stacks.Table(result.recording)
+    groups = list(_groups(result, selection, table))
+    return {**_frame(result), "groups": groups, "stacks": table.rows()}
 
 
 def _frame(result: LeakScan) -> dict[str, Any]:
@@ -67,9 +73,13 @@ def _frame(result: LeakScan) -> dict[str, Any]:
     }
 
 
-def _groups(result: LeakScan, selection: Selection) -> Iterator[dict[str, Any]]:
+def _groups(
+    result: LeakScan, selection: Selection, table: stacks.Table
+) -> Iterator[dict[str, Any]]:
     for i, group in enumerate(result.groups(selection.limit)):
-        yield _group(group, selection.contents) | _standing(result.review, i, group.key)
+        where_from = stacks.group(group.origin, table)
+        standing = _standing(result.review, i, group.key)
+        yield _group(group, selection.contents) | where_from | standing
 
 
 def _rows(rows: Iterable[str]) -> Iterator[str]:
@@ -167,7 +177,6 @@ def _group(group: Group, contents: int) -> dict[str, Any]:
         "key": group.key,
         "confidence": confidence.confidence(group.reason),
         "reason": confidence.NAMES.get(group.reason),
-        "stack": None,
         "example": example(group.example, contents),
         "sizes": [row._asdict() for row in group.sizes],
         "tree": [_branch(branch) for branch in group.tree],
@@ -178,9 +187,12 @@ def _branch(branch: Branch) -> dict[str, Any]:
     return {**branch._asdict(), "below": [_branch(other) for other in branch.below]}
 
 
-def _blocks(result: LeakScan) -> Iterator[str]:
+def _blocks(result: LeakScan, table: stacks.Table) -> Iterator[str]:
+    origins = stacks.blocks(result.recording, table)
     for block in result.blocks():
+        where_from = next(origins, None)
+        more = f", {json.dumps(where_from)[1:-1]}" if where_from else ""
         yield (
             f'{{"address": "{block.address:#x}", "size": {block.size}, "kind": "{block.kind}", '
-            f'"confidence": "{confidence.confidence(block.reason)}", "group": {block.group}}}'
+            f'"confidence": "{confidence.confidence(block.reason)}", "group": {block.group}{more}}}'
         )

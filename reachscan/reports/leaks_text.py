@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reachscan.judgement import KNOWN, SUPPRESSED, Review
 from reachscan.naming import private_memory
 from reachscan.recording import model
-from reachscan.reports import Selection, Style, confidence, layout, plain
+from reachscan.reports import Selection, Style, confidence, layout, plain, stacks
 from reachscan.result import LeakScan
 from reachscan.wording import count, cut, exact_size, number, printable, size
 
@@ -35,6 +35,7 @@ def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Itera
         yield from layout.paragraph(f"{_split(recording)}; {layout.how(recording)}", "dim", style)
         yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
+        yield from layout.paragraph(stacks.recorded(recording), "dim", style)
         yield from layout.paragraph(_possible(result), "warning", style)
         yield ""
         yield from _table(result, selection, style)
@@ -47,6 +48,7 @@ def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Itera
         yield from layout.paragraph(layout.how(recording), "dim", style)
         yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
+        yield from layout.paragraph(stacks.recorded(recording), "dim", style)
     yield from layout.warnings(result.warnings, style)
 
 
@@ -107,7 +109,7 @@ def _table(result: LeakScan, selection: Selection, style: Style) -> Iterator[str
     header = _columns("bytes", "direct", "indirect", "size")
     yield style(f"{header}what nothing points to", "dim")
     for group in shown:
-        yield from _group(group, selection, style)
+        yield from _group(result.recording, group, selection, style)
         yield from _before(group, result.review, style)
     hidden = counted - len(shown)
     if hidden:
@@ -124,7 +126,9 @@ def _columns(amount: str, direct: str, indirect: str, each: str = "") -> str:
     return f"{amount:>10}  {direct:>8}  {indirect:>8}  {each:>{_SIZE_WIDTH}}  "
 
 
-def _group(group: Group, selection: Selection, style: Style) -> Iterator[str]:
+def _group(
+    recording: model.Recording, group: Group, selection: Selection, style: Style
+) -> Iterator[str]:
     columns = _columns(
         size(group.bytes + group.indirect_bytes),
         number(group.allocations),
@@ -136,6 +140,7 @@ def _group(group: Group, selection: Selection, style: Style) -> Iterator[str]:
         columns = " " * len(columns)
     yield from _tree(group.tree, style.width)
     yield from layout.key(group, style)
+    yield from stacks.lines(recording, group, style)
     yield from layout.example(group.example, selection.contents, style)
 
 

@@ -41,7 +41,9 @@ def build(name: str, flags: Sequence[str] = ()) -> Path:
     source = next(PROGRAMS.glob(f"{name}.c*"))
     plain_c = source.suffix == ".c"
     compiler = os.environ.get("CC", "gcc") if plain_c else os.environ.get("CXX", "g++")
-    command = [*compiler.split(), *(C_FLAGS if plain_c else CXX_FLAGS), str(source), *flags]
+    # Nobody wants debug information only to have it stripped.
+    usual = [f for f in (C_FLAGS if plain_c else CXX_FLAGS) if f != "-s" or "-g" not in flags]
+    command = [*compiler.split(), *usual, f"-I{REPOSITORY / 'native'}", str(source), *flags]
     digest = hashlib.sha256(repr(command).encode())
     for path in sorted(PROGRAMS.iterdir()):
         digest.update(path.read_bytes())

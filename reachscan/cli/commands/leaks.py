@@ -14,7 +14,7 @@ from reachscan.cli import console
 from reachscan.cli.console import Output, Part
 from reachscan.errors import ExitStatus, ReachscanError
 from reachscan.reports import Style
-from reachscan.result import HeapScan, LeakScan
+from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 from reachscan.scanning import scan
 
 Judge = Callable[[LeakScan], LeakScan]
@@ -101,19 +101,33 @@ def find_each(
 def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(process, wanted, progress))
-        result = with_candidates(result, output, live=True)
+        result = _with_details(result, output, live=True)
     if wanted.verbose:
         console.talk_about(result)
     return result
 
 
-def with_candidates(scan: _Scan, output: Output, *, live: bool) -> _Scan:
-    """Return a scan with what the groups that will be reported could be, if it has any."""
+def with_details(result: ScanResult, output: Output, *, live: bool) -> ScanResult:
+    """Return a scan with what its groups could be, and the source lines that allocated them."""
+    if isinstance(result, BlockAnswer):
+        from reachscan import analyse
+
+        return analyse.with_source_lines(result, None, live=live)
+    if isinstance(result, LeakScan):
+        return _with_details(result, output, live=live)
+    return _with_details(result, output, live=live)
+
+
+def _with_details(scan: _Scan, output: Output, *, live: bool) -> _Scan:
     if isinstance(scan, LeakScan) and not scan.folded:
         return scan
     from reachscan import analyse
 
-    return analyse.with_candidates(scan, output.selection.limit, live=live)
+    limit = output.selection.limit
+    scan = analyse.with_candidates(scan, limit, live=live)
+    return analyse.with_source_lines(
+        scan, None if output.selection.all_stacks else limit, live=live
+    )
 
 
 def status(result: LeakScan, strict: bool) -> ExitStatus:

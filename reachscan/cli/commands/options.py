@@ -294,6 +294,7 @@ def output(
         limit=everything if limit is None else limit,
         contents=wanted.contents if contents is None else contents,
         every_block=every_block,
+        all_stacks=every_block,
     )
     return Output(wanted.name, output, selection)
 

@@ -11,7 +11,7 @@ from reachscan import reports
 from reachscan.cli import console
 from reachscan.cli.commands import leaks, options, paths
 from reachscan.errors import ExitStatus
-from reachscan.result import HeapScan, LeakScan
+from reachscan.result import LeakScan
 from reachscan.scanning import load
 
 
@@ -32,9 +32,8 @@ def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus
     options.refuse_clash(file, output.path)
     result = load(file)
     if isinstance(result, LeakScan):
-        result = leaks.with_candidates(judge(result), output, live=False)
-    elif isinstance(result, HeapScan):
-        result = leaks.with_candidates(result, output, live=False)
+        result = judge(result)
+    result = leaks.with_details(result, output, live=False)
     if verbose:
         console.talk_about(result)
     output.report(result)

@@ -1,0 +1,196 @@
+"""Where blocks come from, in reports: stacks, threads, ages, and how they were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from reachscan.grouping.groups import Group, Origin
+from reachscan.grouping.origins import age_us, label
+from reachscan.recording import model
+from reachscan.recording.origins import (
+    NO_STACK,
+    NOT_RECORDED,
+    STACKS,
+    STOPPED,
+    WAYS_IN,
+    Call,
+    Frame,
+    Origins,
+    Recorder,
+)
+from reachscan.reports import Style, layout
+from reachscan.wording import count, duration, instant, printable
+
+_FRAMES = 24
+"""Frames of a stack that text shows."""
+
+_THREADS = 3
+"""Threads that text names of a group."""
+
+
+def frames_of(recording: model.Recording, stack: int) -> list[Frame]:
+    """Return the frames of a stack, innermost first."""
+    if stack == NO_STACK or recording.stacks is None:
+        return []
+    calls = recording.stacks.calls(stack)
+    return [frame for call in calls for frame in recording.frames.get(call, (_unknown(call),))]
+
+
+def _unknown(call: Call) -> Frame:
+    return Frame(call.pc)
+
+
+class Table:
+    """The stacks that a document refers to; they count in the order in which they are asked for."""
+
+    def __init__(self, recording: model.Recording) -> None:
+        self._recording = recording
+        self._index: dict[int, int] = {}
+
+    def index(self, stack: int) -> int | None:
+        """Return what a document calls a stack; None if it is none."""
+        return None if stack == NO_STACK else self._index.setdefault(stack, len(self._index))
+
+    def rows(self) -> list[list[dict[str, Any]]]:
+        """Return all stacks that were asked for."""
+        return [
+            [
+                {**frame._asdict(), "pc": hex(frame.pc)}
+                for frame in frames_of(self._recording, stack)
+            ]
+            for stack in self._index
+        ]
+
+
+def group(origin: Origin | None, table: Table) -> dict[str, Any]:
+    """Return what a document says of where a group comes from."""
+    if origin is None:
+        return {"stack": None}
+    known: dict[str, Any] = {
+        "stack": table.index(origin.stack),
+        "threads": [thread._asdict() for thread in origin.threads],
+        "age_us": {"oldest": origin.oldest_us, "newest": origin.newest_us},
+    }
+    return known | ({"estimated": origin.estimated._asdict()} if origin.estimated else {})
+
+
+def blocks(recording: model.Recording, table: Table) -> Iterator[dict[str, Any]]:
+    """Yield what a document says of where each leak comes from, in the order of the stream."""
+    recorder, origins = recording.recorder, recording.origins
+    if recorder is None or origins is None:
+        return
+    for i in range(len(origins.stack)):
+        yield block(recording, origins, i, table)
+
+
+def block(recording: model.Recording, origins: Origins, i: int, table: Table) -> dict[str, Any]:
+    """Return what a document says of where a block comes from."""
+    recorder, number = recording.recorder, int(origins.thread[i])
+    if recorder is None or number == NOT_RECORDED:
+        return {"stack": None, "tid": None, "age_us": None}
+    thread = recording.recorded_threads.get(number)
+    return {
+        "stack": table.index(int(origins.stack[i])),
+        "tid": thread.tid if thread else None,
+        "age_us": age_us(recorder, int(origins.newest_ms[i])),
+    }
+
+
+def of_block(recording: model.Recording, start: int) -> tuple[Origins, int] | None:
+    """Return the row that tells where the block at an address comes from; None if none does."""
+    kinds = recording.kinds.example if recording.kinds else recording.leaks.address[:0]
+    for origins, of in (
+        (recording.origins, recording.leaks.address),
+        (recording.kind_origins, kinds),
+    ):
+        at = np.flatnonzero(of == np.uint64(start)).tolist()
+        if origins and at and origins.thread[at[0]] != NOT_RECORDED:
+            return origins, at[0]
+    return None
+
+
+def recorder(recorder: Recorder | None) -> dict[str, Any] | None:
+    """Return what a document says of how allocations are being recorded."""
+    if recorder is None:
+        return None
+    stopped = None
+    if recorder.stopped:
+        at = instant(recorder.started + 1_000_000 * recorder.stopped_after_ms)
+        stopped = {"reason": STOPPED.get(recorder.stopped, "unknown"), "at": at}
+    return {
+        "since": instant(recorder.started),
+        "mode": WAYS_IN.get(recorder.way_in, "unknown"),
+        "stacks": STACKS.get(recorder.stacks, "unknown"),
+        "min_size": recorder.min_size,
+        "sizes": [list(sizes) for sizes in recorder.sizes],
+        "sample": recorder.sample,
+        "depth": recorder.depth,
+        "records": recorder.records,
+        "lost": recorder.lost,
+        "stopped": stopped,
+    }
+
+
+def recorded(recording: model.Recording) -> str:
+    """Return since when and how allocations are being recorded, for people; or nothing."""
+    recorder = recording.recorder
+    if recorder is None:
+        return ""
+    since = f"allocations are recorded since {duration(recorder.now_ms / 1000)} before the scan"
+    sampled = f", one for each {recorder.sample} bytes" if recorder.sample else ""
+    return f"{since}{sampled}: {count(recorder.records, 'block')} so far"
+
+
+def lines(recording: model.Recording, group: Group, style: Style) -> Iterator[str]:
+    """Yield for people where a group comes from; nothing if that is not known."""
+    origin = group.origin
+    if origin is None:
+        return
+    yield from layout.row("      ", printable(_when(origin)), "plain", style)
+    yield from stack(recording, origin.stack, style)
+
+
+def stack(recording: model.Recording, stack: int, style: Style) -> Iterator[str]:
+    """Yield the frames of a stack for people, one in a line."""
+    frames = frames_of(recording, stack)
+    for frame in frames[:_FRAMES]:
+        yield from layout.row("        ", printable(_frame(frame)), "plain", style)
+    if len(frames) > _FRAMES:
+        more = f"and {count(len(frames) - _FRAMES, 'more caller')}, told by --json"
+        yield from layout.row("        ", more, "dim", style)
+
+
+def block_facts(recording: model.Recording, start: int) -> Iterator[str]:
+    """Yield for people where a block comes from; nothing if that is not known."""
+    found = of_block(recording, start)
+    if found is None or recording.recorder is None:
+        return
+    origins, i = found
+    thread = recording.recorded_threads.get(int(origins.thread[i]))
+    age = duration(age_us(recording.recorder, int(origins.newest_ms[i])) / 1e6)
+    yield f"by {thread.name if thread else 'a thread'}, {age} ago"
+    yield from map(_frame, frames_of(recording, int(origins.stack[i])))
+
+
+def _when(origin: Origin) -> str:
+    threads = [thread.name or f"thread {thread.tid}" for thread in origin.threads]
+    more = len(threads) - _THREADS
+    who = ", ".join(threads[:_THREADS]) + (f" and {count(more, 'more thread')}" if more > 0 else "")
+    oldest, newest = (duration(us / 1e6) for us in (origin.oldest_us, origin.newest_us))
+    when = f"{newest} ago" if oldest == newest else f"{oldest} to {newest} ago"
+    estimate = origin.estimated
+    about = f", about {count(estimate.allocations, 'block')} by the sample" if estimate else ""
+    return f"allocated by {who}, {when}{about}"
+
+
+def _frame(frame: Frame) -> str:
+    inlined = ", inlined" if frame.inlined else ""
+    if frame.file:
+        line = f":{frame.line}" if frame.line else ""
+        return f"{label(frame)} ({frame.file}{line}{inlined})"
+    module = PurePosixPath(frame.module).name if frame.function and frame.module else ""
+    return f"{label(frame)} ({module}{inlined})" if module else label(frame)

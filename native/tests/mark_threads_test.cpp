@@ -66,6 +66,20 @@ CASE(markers_that_meet_in_every_bucket) {
   graph.check_extents();
 }
 
+// While a bucket waits it is given once; what comes after it was taken makes it wait again.
+CASE(a_bucket_is_given_as_often_as_it_was_taken) {
+  Host host;
+  Graph graph(1, 3);
+  sweeper::SharedWorklist worklist(graph.blocks, graph.put_aside);
+  uint64_t bucket = graph.start(0) & ~(heaps::kBucket - 1);
+  for (unsigned round = 0; round < 3; ++round) {
+    worklist.give_bucket(bucket);
+    worklist.give_bucket(bucket);
+    CHECK_EQ(worklist.take_bucket(), bucket);
+    CHECK_EQ(worklist.take_bucket(), 0u);
+  }
+}
+
 // One list: all but one marker wait until its end.
 CASE(nothing_to_share) {
   Host host;

@@ -225,6 +225,8 @@ def test_the_shape_of_most_blocks_is_the_shape_of_their_group() -> None:
     array = model.POINTER_ARRAY
     assert shape_of(found, [array, model.UNKNOWN_SHAPE, array]) == "pointer array"
     assert shape_of(found, [array, model.VECTOR_BODY, 77]) is None
+    found.append(Leak(24, [HEAP_START + 32]))
+    assert shape_of(found, [array, array, model.VECTOR_BODY, 77]) is None
     assert shape_of([Leak(24, [FOO])], [model.TREE_NODE]) is None  # its type says more
 
 

@@ -114,6 +114,11 @@ def test_what_changed_is_only_possible_and_so_is_its_whole_structure() -> None:
     assert found.leaks.reason.tolist() == [model.CHANGED, model.CHANGED, 0, 0]
 
 
+def test_what_changed_once_and_then_rested_has_changed() -> None:
+    found = confirm(stream(Seen(A, digest=1)), stream(Seen(A)), stream(Seen(A)))
+    assert found.leaks.reason.tolist() == [model.CHANGED]
+
+
 def test_a_doubt_of_any_scan_stays() -> None:
     found = confirm(
         stream(Seen(A, reason=model.TAGGED)), stream(Seen(A, digest=1)), stream(Seen(A))

@@ -92,12 +92,21 @@ def test_what_is_known_of_each_leak_is_read() -> None:
     assert leaks.digest.tolist() == [11, 12, 13, 2**64 - 1]
 
 
+def test_the_first_reason_given_for_a_leak_is_the_one_that_counts() -> None:
+    stream = Stream(
+        leaks=[Leak(), Leak()], doubts=[(1, 1, model.TAGGED), (0, 2, model.ONE_PAST_THE_END)]
+    )
+    reasons = read(stream.encoded()).leaks.reason
+    assert reasons.tolist() == [model.ONE_PAST_THE_END, model.TAGGED]
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         {"shapes": (1, 2)},
         {"doubts": [(0, 2, 1)]},
         {"doubts": [(0, 1, 99)]},
+        {"contents": {1: b"abc"}},
     ],
 )
 def test_columns_that_do_not_fit_the_leaks_are_refused(damage: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@
 #include "libc/nested_stacks.hpp"
 #include "libc/threads.hpp"
 #include "sweeper/mark/mark.hpp"
+#include "sweeper/roots/python_arenas.hpp"
 
 namespace reachscan::sweeper {
 
@@ -14,6 +15,8 @@ using heaps::Space;
 using heaps::word;
 
 constexpr std::size_t kMaxExclusions = 1 << 18;
+constexpr std::size_t kMaxStaleWords = kMaxExclusions / 2;
+
 class Roots {
  public:
   Roots(const Space& space, const BlockMap& blocks, const libc::Threads& threads)
@@ -21,6 +24,7 @@ class Roots {
     for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
     for (std::size_t t = 0; t < threads.running_count; ++t) exclude_dead_stack(threads.running[t]);
     for (const libc::EndedThread& thread : threads.ended) exclude_ended(thread);
+    PythonArenas(space, blocks).each_free([this](Range range) { exclude_stale_words(range); });
   }
 
   void exclude(uint64_t start, uint64_t end) {
@@ -123,9 +127,21 @@ class Roots {
     }
   }
 
+  // Of free memory, which may be in millions of pieces, only words that would mark something are
+  // cut out. Without room for more of them, the rest stays.
+  void exclude_stale_words(Range free) {
+    each_word(space_, free.start, free.end, [this](uint64_t at, uint64_t value) {
+      if (!blocks_.may_point(value) || blocks_.block_of(value) == 0) return;
+      if (stale_words_ == kMaxStaleWords) return;
+      ++stale_words_;
+      exclude(at, at + 8);
+    });
+  }
+
   const Space& space_;
   const BlockMap& blocks_;
   List<Range> excluded_;
+  std::size_t stale_words_ = 0;
 };
 
 }  // namespace reachscan::sweeper

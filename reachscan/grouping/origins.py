@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from reachscan.grouping.groups import Estimate, Folding, Origin, Thread
 from reachscan.grouping.join import Joined
 from reachscan.grouping.rows import Rows
 from reachscan.recording import model
-from reachscan.recording.origins import NO_STACK, Frame, Origins, RecordedThread, Recorder
+from reachscan.recording.origins import NO_STACK, Origins, RecordedThread, Recorder
 
 _IN_KEY = 3
 """Functions that the key of a stack names; a digest stands for the rest."""
@@ -69,12 +68,7 @@ def _age_us(recorder: Recorder, origins: Origins, end: str) -> int:
     """Return the age of the oldest or the newest of some blocks."""
     oldest = end == "oldest"
     at = int(origins.oldest_ms.min() if oldest else origins.newest_ms.max())
-    return age_us(recorder, at)
-
-
-def age_us(recorder: Recorder, time_ms: int) -> int:
-    """Return how long before the scan a time was; what is recorded during the scan is new."""
-    return 1000 * max(0, recorder.now_ms - time_ms)
+    return recorder.age_us(at)
 
 
 def weights(recorder: Recorder, origins: Origins) -> NDArray[np.float64]:
@@ -100,7 +94,7 @@ def keys(joined: Joined, stacks: model.Indexes) -> dict[int, str]:
         joined: what is known of blocks.
         stacks: of some groups; the keys are called by the positions of these.
     """
-    labels = {call: label(frames[-1]) for call, frames in joined.frames.items()}
+    labels = {call: frames[-1].label for call, frames in joined.frames.items()}
     return {
         i: _key([labels[call] for call in joined.calls(stack)])
         for i, stack in enumerate(stacks.tolist())
@@ -114,12 +108,3 @@ def _key(labels: Sequence[str]) -> str:
         return shown
     digest = hashlib.sha256("\n".join(labels).encode()).hexdigest()
     return f"{shown} < [{digest[:_DIGEST]}]"
-
-
-def label(frame: Frame) -> str:
-    """Return what a function is called, or where its code is."""
-    if frame.function:
-        return frame.function
-    if frame.module:
-        return f"{PurePosixPath(frame.module).name}+{frame.offset or 0:#x}"
-    return f"{frame.pc:#x}"

@@ -66,6 +66,10 @@ class Recorder(NamedTuple):
     lost: int
     sizes: tuple[tuple[int, int], ...]
 
+    def age_us(self, time_ms: int) -> int:
+        """Return how long before the scan a time was; what came after its begin is new."""
+        return 1000 * max(0, self.now_ms - time_ms)
+
 
 class Origins(NamedTuple):
     """Where blocks come from, in columns: a row for each leak, or kind of live blocks.
@@ -138,6 +142,15 @@ class Frame(NamedTuple):
     file: str | None = None
     line: int | None = None
     inlined: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the function is called, or where its code is."""
+        if self.function:
+            return self.function
+        if self.module:
+            return f"{self.module.rpartition('/')[2]}+{self.offset or 0:#x}"
+        return f"{self.pc:#x}"
 
 
 Frames: TypeAlias = "Mapping[Call, tuple[Frame, ...]]"

@@ -39,12 +39,16 @@ class Selection(NamedTuple):
         contents: bytes shown of the example of each group.
         every_block: list every leaked block too.
         all_stacks: all stacks are told, not only those of the rows.
+        weight: what a stack counts for in profiles, "bytes" or "count".
+        per_thread: the name of the thread is the outermost frame of stacks in profiles.
     """
 
     limit: int = 20
     contents: int = 32
     every_block: bool = False
     all_stacks: bool = False
+    weight: str = "bytes"
+    per_thread: bool = False
 
 
 _USUAL = Selection()
@@ -61,6 +65,8 @@ class Format(NamedTuple):
             of text without their ends, or bytes that are written as they are.
         limit, contents: of the `Selection`, where nobody says otherwise.
         gap: reports on several processes have an empty line in between.
+        profile: it shows all blocks by their stacks, and rows of no other kind. The module
+            profile_NAME serves all subjects.
         file: what a report of that kind is usually called, if it is a file that some program opens:
             it is about one process, and not for terminals. None if it is text.
     """
@@ -71,11 +77,17 @@ class Format(NamedTuple):
     limit: int = _USUAL.limit
     contents: int = _USUAL.contents
     gap: bool = False
+    profile: bool = False
     file: str | None = None
 
 
 LEAKS, HEAP, EXPLAIN, DIFF, WATCH = "leaks", "heap", "explain", "diff", "watch"
 """Subjects: leaked blocks; live blocks; one block; what changed; scans again and again."""
+
+
+def _profile(name: str, readers: str, file: str | None = None) -> Format:
+    return Format(name, readers, (LEAKS, HEAP), limit=0, contents=0, profile=True, file=file)
+
 
 _ALL = (
     Format("text", "people (default)", (LEAKS, HEAP, EXPLAIN, DIFF, WATCH), gap=True),
@@ -88,6 +100,11 @@ _ALL = (
         limit=1000,
         file="page.html",
     ),
+    _profile("folded", "flame graph tools (a line for each stack)"),
+    _profile("speedscope", "speedscope.app"),
+    _profile("pprof", "pprof (gzipped)", file="heap.pb.gz"),
+    _profile("heapdump", "readers of Android's heap dumps"),
+    _profile("raphael", "readers of Raphael's reports"),
 )
 
 FORMATS = {
@@ -114,10 +131,14 @@ def lines(
     """
     if name not in FORMATS[subject]:
         raise errors.UnknownFormatError(unknown(subject, name, FORMATS[subject]))
-    written: Iterator[str | bytes] = import_module(f"{__name__}.{subject}_{name}").lines(
-        what, selection, style
-    )
+    module = import_module(module_of(subject, FORMATS[subject][name]))
+    written: Iterator[str | bytes] = module.lines(what, selection, style)
     return written
+
+
+def module_of(subject: str, format_: Format) -> str:
+    """Return the module that writes reports on a subject in one of its formats."""
+    return f"{__name__}.{'profile' if format_.profile else subject}_{format_.name}"
 
 
 def unknown(subject: str, name: str, known: Iterable[str]) -> str:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from reachscan.grouping.groups import Group, Origin
-from reachscan.grouping.origins import age_us, label
 from reachscan.recording import model
 from reachscan.recording.origins import (
     NO_STACK,
@@ -17,13 +13,15 @@ from reachscan.recording.origins import (
     STACKS,
     STOPPED,
     WAYS_IN,
-    Call,
     Frame,
     Origins,
     Recorder,
 )
 from reachscan.reports import Style, layout
 from reachscan.wording import count, duration, instant, printable
+
+if TYPE_CHECKING:
+    from reachscan.grouping.groups import Group, Origin
 
 _FRAMES = 24
 """Frames of a stack that text shows."""
@@ -34,14 +32,15 @@ _THREADS = 3
 
 def frames_of(recording: model.Recording, stack: int) -> list[Frame]:
     """Return the frames of a stack, innermost first."""
+    return [frame for frames in calls_of(recording, stack) for frame in frames]
+
+
+def calls_of(recording: model.Recording, stack: int) -> list[tuple[Frame, ...]]:
+    """Return the calls of a stack, innermost first; each is a function and what it inlined."""
     if stack == NO_STACK or recording.stacks is None:
         return []
-    calls = recording.stacks.calls(stack)
-    return [frame for call in calls for frame in recording.frames.get(call, (_unknown(call),))]
-
-
-def _unknown(call: Call) -> Frame:
-    return Frame(call.pc)
+    known = recording.frames
+    return [known.get(call) or (Frame(call.pc),) for call in recording.stacks.calls(stack)]
 
 
 class Table:
@@ -96,12 +95,14 @@ def block(recording: model.Recording, origins: Origins, i: int, table: Table) ->
     return {
         "stack": table.index(int(origins.stack[i])),
         "tid": thread.tid if thread else None,
-        "age_us": age_us(recorder, int(origins.newest_ms[i])),
+        "age_us": recorder.age_us(int(origins.newest_ms[i])),
     }
 
 
 def of_block(recording: model.Recording, start: int) -> tuple[Origins, int] | None:
     """Return the row that tells where the block at an address comes from; None if none does."""
+    import numpy as np  # reports without stacks do without
+
     kinds = recording.kinds.example if recording.kinds else recording.leaks.address[:0]
     for origins, of in (
         (recording.origins, recording.leaks.address),
@@ -171,7 +172,7 @@ def block_facts(recording: model.Recording, start: int) -> Iterator[str]:
         return
     origins, i = found
     thread = recording.recorded_threads.get(int(origins.thread[i]))
-    age = duration(age_us(recording.recorder, int(origins.newest_ms[i])) / 1e6)
+    age = duration(recording.recorder.age_us(int(origins.newest_ms[i])) / 1e6)
     yield f"by {thread.name if thread else 'a thread'}, {age} ago"
     yield from map(_frame, frames_of(recording, int(origins.stack[i])))
 
@@ -191,6 +192,6 @@ def _frame(frame: Frame) -> str:
     inlined = ", inlined" if frame.inlined else ""
     if frame.file:
         line = f":{frame.line}" if frame.line else ""
-        return f"{label(frame)} ({frame.file}{line}{inlined})"
+        return f"{frame.label} ({frame.file}{line}{inlined})"
     module = PurePosixPath(frame.module).name if frame.function and frame.module else ""
-    return f"{label(frame)} ({module}{inlined})" if module else label(frame)
+    return f"{frame.label} ({module}{inlined})" if module else frame.label

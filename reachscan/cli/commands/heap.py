@@ -17,6 +17,7 @@ from reachscan.errors import ExitStatus
 @options.formats(reports.HEAP)
 @options.destination
 @options.limit
+@options.profile
 @options.contents
 @options.capture
 @options.save

@@ -94,7 +94,7 @@ destination = click.option(
 def _defaults(of: str) -> str:
     """Return what a part of a `Selection` is if nobody says otherwise."""
     usual = getattr(Selection(), of)
-    found = {name: getattr(each, of) for name, each in _FORMATS.items()}
+    found = {name: getattr(each, of) for name, each in _FORMATS.items() if not each.profile}
     others = [f", in {name} {value}" for name, value in found.items() if value != usual]
     return f"{usual}{''.join(others)}"
 
@@ -113,6 +113,22 @@ contents = click.option(
     help=f"First bytes of a block that are shown (default {_defaults('contents')}); "
     "0 keeps user data out.",
 )
+
+WEIGHTS = ("bytes", "count")
+
+profile = _all(
+    click.option(
+        "--weight",
+        type=click.Choice(WEIGHTS),
+        help="What a stack counts for in profiles: its bytes (default) or its blocks.",
+    ),
+    click.option(
+        "--per-thread",
+        is_flag=True,
+        help="Begin the stacks of profiles with the thread that allocated.",
+    ),
+)
+"""What a profile shows; `output` takes them."""
 
 report = _all(
     limit,
@@ -277,10 +293,12 @@ def output(
     limit: int | None = None,
     every_block: bool = False,
     contents: int | None = None,
+    weight: str | None = None,
+    per_thread: bool = False,
 ) -> Output:
     """Return where a report goes and what it looks like.
 
-    The options are those of `formats`, `destination` and `report`.
+    The options are those of `formats`, `destination`, `report` and `profile`.
 
     Raises:
         click.UsageError: they contradict each other, or the file cannot be.
@@ -289,12 +307,17 @@ def output(
     output = None if output == paths.STDOUT else output
     if wanted.file and not output and sys.stdout.isatty():
         raise click.UsageError(f"{wanted.name} is not for a terminal; add -o {wanted.file}")
+    if (weight or per_thread) and not wanted.profile:
+        profiles = ", ".join(name for name, each in _FORMATS.items() if each.profile)
+        raise click.UsageError(f"--weight and --per-thread are for profiles: --format {profiles}")
     everything = sys.maxsize if every_block else wanted.limit
     selection = Selection(
         limit=everything if limit is None else limit,
         contents=wanted.contents if contents is None else contents,
         every_block=every_block,
-        all_stacks=every_block,
+        all_stacks=every_block or wanted.profile,
+        weight=weight or WEIGHTS[0],
+        per_thread=per_thread,
     )
     return Output(wanted.name, output, selection)
 

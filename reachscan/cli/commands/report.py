@@ -20,6 +20,7 @@ from reachscan.scanning import load
 @options.formats(reports.LEAKS, reports.HEAP, reports.EXPLAIN)
 @options.destination
 @options.report
+@options.profile
 @options.review
 @options.strict
 @options.verbose

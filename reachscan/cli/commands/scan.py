@@ -22,6 +22,7 @@ from reachscan.errors import ExitStatus
 @options.formats(reports.LEAKS)
 @options.destination
 @options.report
+@options.profile
 @options.review
 @options.strict
 @options.capture

@@ -28,16 +28,20 @@ STREAMS = {
 }
 
 
+def module(subject: str, name: str) -> str:
+    return reports.module_of(subject, reports.FORMATS[subject][name])
+
+
 def test_every_module_of_a_subject_is_listed() -> None:
     modules = {path.stem for path in FOLDER.glob("*_*.py")}
-    written = {name for name in modules if name.split("_")[0] in reports.FORMATS}
-    assert written == {"_".join(pair) for pair in LISTED}
+    written = {name for name in modules if name.split("_")[0] in (*reports.FORMATS, "profile")}
+    assert written == {module(*pair).rpartition(".")[2] for pair in LISTED}
 
 
 @pytest.mark.parametrize(("subject", "name"), LISTED)
 def test_every_format_is_written_the_same_way(subject: str, name: str) -> None:
-    module = import_module(f"reachscan.reports.{subject}_{name}")
-    assert len(inspect.signature(module.lines).parameters) == 3
+    written = import_module(module(subject, name))
+    assert len(inspect.signature(written.lines).parameters) == 3
 
 
 @pytest.mark.parametrize("subject", STREAMS)
@@ -51,6 +55,9 @@ def test_a_saved_scan_is_written_in_each_format_of_its_subject(
         made = tmp_path / "made"
         words = ("report", file, "--format", name)
         assert run(*words, "-o", made).talk == ""
+        if name == "pprof":
+            assert made.read_bytes()[:2] == b"\x1f\x8b"
+            continue
         shown = run(*words)
         assert shown.talk == ""
         # How long folding took differs, further below.
@@ -61,7 +68,10 @@ def test_a_saved_scan_is_written_in_each_format_of_its_subject(
 @pytest.mark.parametrize(
     ("command", "known"),
     [
-        ("heap 1", "text, json, logfmt, html"),
+        (
+            "heap 1",
+            "text, json, logfmt, html, folded, speedscope, pprof, heapdump, raphael",
+        ),
         ("diff {file} {file}", "text, json, logfmt, html"),
         ("explain 1 4096", "text, json, logfmt"),
         ("watch 1", "text, json, logfmt"),
@@ -103,8 +113,9 @@ def test_an_empty_heap_is_a_heap(run: Runner, tmp_path: Path) -> None:
     file.write_bytes(Stream(extra=no_kinds).encoded())
     assert load(file).subject == reports.HEAP
     for name in reports.FORMATS[reports.HEAP]:
-        done = run("report", file, "--format", name)
-        assert (done.status, done.talk) == (0, "") and "no leaks" not in done.out
+        made = tmp_path / "made"
+        done = run("report", file, "--format", name, "-o", made)
+        assert (done.status, done.talk) == (0, "") and b"no leaks" not in made.read_bytes()
 
 
 def test_the_answer_to_another_question_is_refused(

@@ -1,0 +1,140 @@
+"""Blocks by where they come from: what profilers and dumps of other tools show.
+
+Of a search for leaks these are all leaked blocks, direct or not; of the heap, all live ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reachscan.naming.memory_map import AddressSpace
+from reachscan.recording import model
+from reachscan.recording.origins import NO_STACK, NOT_RECORDED, Frame, Origins
+from reachscan.reports import Selection
+from reachscan.reports.stacks import calls_of
+from reachscan.result import HeapScan, LeakScan
+from reachscan.wording import printable
+
+UNKNOWN = "[no stack]"
+"""The only frame of blocks whose stack is not known."""
+
+Scan: TypeAlias = "LeakScan | HeapScan"
+
+
+class Sample(NamedTuple):
+    """Blocks that one thread allocated with one stack and one size (usable bytes together).
+
+    Attributes:
+        stack: its number, or `NO_STACK`.
+        thread: its number, or `NOT_RECORDED`.
+        requested: bytes that each block was asked for with; usable ones if that is not known.
+    """
+
+    stack: int
+    thread: int
+    requested: int
+    allocations: int
+    bytes: int
+
+    def weight(self, selection: Selection) -> int:
+        """Return what the sample counts for."""
+        return self.allocations if selection.weight == "count" else self.bytes
+
+
+class Blocks(NamedTuple):
+    """Blocks in columns, a row for each leak, or kind of live blocks.
+
+    Attributes:
+        address, size: of one block; `bytes` of all that the row counts.
+    """
+
+    address: model.Addresses
+    size: model.Addresses
+    count: NDArray[np.int64]  # type: ignore[assignment]  # hides what tuples have
+    bytes: NDArray[np.int64]
+    origins: Origins | None
+
+
+def blocks(scan: Scan) -> Blocks:
+    """Return all blocks that a scan is about."""
+    recording = scan.recording
+    if isinstance(scan, HeapScan):
+        count, size = scan.kinds.count.astype(np.int64), scan.kinds.bytes.astype(np.int64)
+        return Blocks(scan.kinds.example, scan.kinds.size, count, size, recording.kind_origins)
+    leaks = recording.leaks
+    size = leaks.size.astype(np.int64)
+    return Blocks(leaks.address, leaks.size, np.ones_like(size), size, recording.origins)
+
+
+def samples(scan: Scan) -> list[Sample]:
+    """Return the blocks of a scan by stack, thread and size, those with most bytes first."""
+    found = blocks(scan)
+    origins = found.origins
+    stack = origins.stack if origins else np.full(len(found.size), NO_STACK)
+    thread = origins.thread if origins else np.full(len(found.size), NOT_RECORDED)
+    requested = found.bytes // np.maximum(found.count, 1)
+    if origins:
+        requested = np.where(origins.recorded, origins.requested.astype(np.int64), requested)
+    keys = np.stack([stack, thread.astype(np.int64), requested], axis=1)
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    sums = np.zeros((len(distinct), 2), np.int64)
+    np.add.at(sums, which.reshape(-1), np.stack([found.count, found.bytes], axis=1))
+    rows = np.concatenate([distinct, sums], axis=1).tolist()
+    return sorted((Sample(*row) for row in rows), key=lambda s: (-s.bytes, s))
+
+
+class Names:
+    """Frames and threads of one scan, as reports of other tools name them."""
+
+    def __init__(self, recording: model.Recording) -> None:
+        self._recording = recording
+        self._bases = AddressSpace.of(recording).bases
+        self._calls: dict[int, list[tuple[Frame, ...]]] = {}
+
+    def calls(self, stack: int) -> list[tuple[Frame, ...]]:
+        """Return the calls of a stack, innermost first; none if it is not known."""
+        if stack not in self._calls:
+            self._calls[stack] = calls_of(self._recording, stack)
+        return self._calls[stack]
+
+    def frames(self, stack: int) -> list[Frame]:
+        """Return the frames of a stack, innermost first; none if it is not known."""
+        return [frame for frames in self.calls(stack) for frame in frames]
+
+    def offset(self, frame: Frame) -> int:
+        """Return how far a frame's `pc` is from where its module was loaded."""
+        if frame.module in self._bases:
+            return frame.pc - self._bases[frame.module]
+        return frame.offset or 0
+
+    def thread(self, number: int) -> str:
+        """Return what a thread is called; nothing if the blocks are not recorded."""
+        if number == NOT_RECORDED:
+            return ""
+        thread = self._recording.recorded_threads.get(number)
+        return (thread.name or f"thread {thread.tid}") if thread else "[unknown thread]"
+
+    def path(self, sample: Sample, selection: Selection) -> tuple[str, ...]:
+        """Return the names of a stack, the outermost first."""
+        inwards = [text(frame.label) for frame in reversed(self.frames(sample.stack))]
+        thread = text(self.thread(sample.thread)) if selection.per_thread else ""
+        return (*([thread] if thread else []), *(inwards or [UNKNOWN]))
+
+
+def text(name: str) -> str:
+    """Return a name without what would end it in a format of lines."""
+    return printable(name).replace(";", ":")
+
+
+def by_path(scan: Scan, selection: Selection) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield each stack once, by the names of its functions, and what it counts for."""
+    names = Names(scan.recording)
+    sums: Counter[tuple[str, ...]] = Counter()
+    for sample in samples(scan):
+        sums[names.path(sample, selection)] += sample.weight(selection)
+    yield from sorted(sums.items(), key=lambda item: (-item[1], item[0]))

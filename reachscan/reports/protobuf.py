@@ -1,0 +1,31 @@
+"""Fields of Protocol Buffers messages, as they travel: the few kinds that profiles consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_VARINT, _LENGTH = 0, 2
+
+
+def number_field(number: int, value: int) -> bytes:
+    """Return a field that holds a number from 0 on, 64 bits at most; nothing for 0."""
+    return _varint(number << 3 | _VARINT) + _varint(value) if value else b""
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    """Return a field that holds a text or another message."""
+    return _varint(number << 3 | _LENGTH) + _varint(len(value)) + value
+
+
+def packed_field(number: int, values: Iterable[int]) -> bytes:
+    """Return a field that holds several numbers."""
+    return bytes_field(number, b"".join(map(_varint, values)))
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)

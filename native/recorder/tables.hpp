@@ -204,7 +204,7 @@ inline bool is_valid(const Header& h, std::uint64_t bytes) {
 // the parts, too.
 class Tables {
  public:
-  explicit Tables(Header* header) : header_(header) {}
+  constexpr explicit Tables(Header* header) : header_(header) {}
 
   Header& header() const { return *header_; }
   Bucket* buckets() const { return part<Bucket>(header_->buckets); }

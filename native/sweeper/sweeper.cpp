@@ -9,7 +9,7 @@
 #include "sweeper/queries/answer.hpp"
 #include "sweeper/roots/mark_reachable.hpp"
 #ifndef REACHSCAN_HOSTED
-#include "sweeper/blob/runtime.hpp"
+#include "freestanding/runtime.hpp"
 #endif
 
 namespace reachscan::sweeper {

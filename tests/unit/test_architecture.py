@@ -58,10 +58,11 @@ PYTHON_ROOMS = {
 # A folder stands for what is below it and not listed itself.
 NATIVE_ROOMS = {
     "arch": set[str](),
+    "freestanding": {"arch"},
     "wire": {"arch"},
     # What lies in the memory of a recorded process: the seam between recorder and sweeper.
     "recorder/tables.hpp": set[str](),
-    "recorder": {"arch", "recorder/tables.hpp"},
+    "recorder": {"arch", "freestanding", "recorder/tables.hpp"},
     "memory": {"arch", "wire"},
     "libc": {"arch", "memory"},
     "heaps": {"libc", "memory"},
@@ -78,7 +79,7 @@ NATIVE_ROOMS = {
     "sweeper/queries": {"sweeper/blob", "sweeper/leaks", "sweeper/mark", "sweeper/roots"},
     "sweeper": {
         *("heaps/detect.hpp", "sweeper/blob", "sweeper/leaks", "sweeper/mark"),
-        *("sweeper/queries", "sweeper/roots"),
+        *("freestanding", "sweeper/queries", "sweeper/roots"),
     },
     "helper": {"arch", "helper/capture", "helper/stop", "helper/sweep", "helper/target", "wire"},
     "helper/target": {"arch", "helper", "wire"},

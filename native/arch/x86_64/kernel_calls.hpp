@@ -1,0 +1,25 @@
+// System calls without a C library, and without its errno.
+#pragma once
+
+#include <asm/unistd.h>
+
+namespace reachscan::arch {
+
+// What the kernel returns: an error as its negative number.
+inline long kernel_call(long number, long first = 0, long second = 0, long third = 0,
+                        long fourth = 0, long fifth = 0, long sixth = 0) {
+  long result;
+  register long r10 asm("r10") = fourth;
+  register long r8 asm("r8") = fifth;
+  register long r9 asm("r9") = sixth;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(first), "S"(second), "d"(third), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+// The function of the kernel's own library that reads clocks.
+constexpr const char kReadClock[] = "__vdso_clock_gettime";
+
+}  // namespace reachscan::arch

@@ -1,0 +1,128 @@
+// The functions that allocate and free, in front of those of the C library or of another allocator.
+#include <cstddef>
+
+#include "recorder/process.hpp"
+#include "recorder/recorder.hpp"
+
+// The frame of who called the hook in which this stands.
+#define CALLER arch::calling_frame(__builtin_frame_address(0))
+
+namespace reachscan::recorder {
+
+namespace {
+
+constinit Next<void*(std::size_t)> next_malloc("malloc");
+constinit Next<void*(std::size_t, std::size_t)> next_calloc("calloc");
+constinit Next<void*(void*, std::size_t)> next_realloc("realloc");
+constinit Next<void*(void*, std::size_t, std::size_t)> next_reallocarray("reallocarray");
+constinit Next<void(void*)> next_free("free");
+constinit Next<void*(std::size_t, std::size_t)> next_aligned_alloc("aligned_alloc");
+constinit Next<void*(std::size_t, std::size_t)> next_memalign("memalign");
+constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix_memalign");
+constinit Next<void*(std::size_t)> next_valloc("valloc");
+constinit Next<void*(std::size_t)> next_pvalloc("pvalloc");
+
+// Calls the real function, and records what it returns. What it calls itself (calloc may call
+// malloc) is part of this one.
+template <typename Call>
+[[gnu::always_inline]] inline void* allocate(std::size_t size, const arch::Frame& caller,
+                                             Call call) {
+  ThreadState& thread = thread_state;
+  if (thread.is_inside) return call();
+  thread.is_inside = true;
+  void* block = call();
+  if (block != nullptr) recorder.allocated(thread, block, size, caller);
+  thread.is_inside = false;
+  return block;
+}
+
+// Before the real call the block is forgotten, for it may go to another thread at once.
+template <typename Call>
+[[gnu::always_inline]] inline void* reallocate(void* block, std::size_t size,
+                                               const arch::Frame& caller, Call call) {
+  Allocation was;
+  bool was_recorded = recorder.forget(block, was);
+  void* moved = recorder.may_want(size) ? allocate(size, caller, call) : call();
+  if (moved == nullptr && size != 0 && was_recorded) recorder.remember(was);
+  return moved;
+}
+
+inline void forget(void* block) {
+  Allocation was;
+  recorder.forget(block, was);
+}
+
+}  // namespace
+
+}  // namespace reachscan::recorder
+
+using namespace reachscan;
+using namespace reachscan::recorder;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+void* malloc(std::size_t size) {
+  if (!recorder::recorder.may_want(size)) return next_malloc(size);
+  return allocate(size, CALLER, [=] { return next_malloc(size); });
+}
+
+void* calloc(std::size_t count, std::size_t each) {
+  std::size_t size = count * each;
+  if (!recorder::recorder.may_want(size)) return next_calloc(count, each);
+  return allocate(size, CALLER, [=] { return next_calloc(count, each); });
+}
+
+void* realloc(void* block, std::size_t size) {
+  return reallocate(block, size, CALLER, [=] { return next_realloc(block, size); });
+}
+
+void* reallocarray(void* block, std::size_t count, std::size_t each) {
+  std::size_t size;
+  if (__builtin_mul_overflow(count, each, &size)) return next_reallocarray(block, count, each);
+  return reallocate(block, size, CALLER, [=] { return next_realloc(block, size); });
+}
+
+void free(void* block) {
+  forget(block);
+  next_free(block);
+}
+
+// Not all C libraries have these; but a program that asks whether they exist is told so now.
+
+void cfree(void* block) { free(block); }
+void free_sized(void* block, std::size_t) { free(block); }
+void free_aligned_sized(void* block, std::size_t, std::size_t) { free(block); }
+
+void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  if (!recorder::recorder.may_want(size)) return next_aligned_alloc(alignment, size);
+  return allocate(size, CALLER, [=] { return next_aligned_alloc(alignment, size); });
+}
+
+void* memalign(std::size_t alignment, std::size_t size) {
+  if (!recorder::recorder.may_want(size)) return next_memalign(alignment, size);
+  return allocate(size, CALLER, [=] { return next_memalign(alignment, size); });
+}
+
+int posix_memalign(void** block, std::size_t alignment, std::size_t size) {
+  if (!recorder::recorder.may_want(size)) return next_posix_memalign(block, alignment, size);
+  int error = 0;
+  allocate(size, CALLER, [&]() -> void* {
+    error = next_posix_memalign(block, alignment, size);
+    return error == 0 ? *block : nullptr;
+  });
+  return error;
+}
+
+void* valloc(std::size_t size) {
+  if (!recorder::recorder.may_want(size)) return next_valloc(size);
+  return allocate(size, CALLER, [=] { return next_valloc(size); });
+}
+
+void* pvalloc(std::size_t size) {
+  if (!recorder::recorder.may_want(size)) return next_pvalloc(size);
+  return allocate(size, CALLER, [=] { return next_pvalloc(size); });
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

@@ -1,0 +1,12 @@
+// Makes the tables, empty.
+#pragma once
+
+#include "recorder/clock.hpp"
+#include "recorder/settings.hpp"
+
+namespace reachscan::recorder {
+
+// Null if the process gets no such mapping, or it would be too small.
+Header* create_tables(const Settings& settings, const Clock& clock);
+
+}  // namespace reachscan::recorder

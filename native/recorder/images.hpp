@@ -1,0 +1,159 @@
+// Programs and libraries as the loader lists them, read where they lie: no call into the loader,
+// whose locks a thread that allocates may hold.
+#pragma once
+
+#include <elf.h>
+#include <link.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// The loader's list, as glibc and musl export it for debuggers.
+#pragma weak _r_debug
+extern "C" const r_debug* _dl_debug_addr __attribute__((weak));
+
+// Where this library lies; the linker knows.
+extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
+
+namespace reachscan::recorder {
+
+inline std::uint64_t own_base() { return reinterpret_cast<std::uint64_t>(__ehdr_start); }
+
+inline bool same_text(const char* left, const char* right) {
+  while (*left != 0 && *left == *right) ++left, ++right;
+  return *left == *right;
+}
+
+struct Image {
+  std::uint64_t bias = 0;  // run-time address less the address in the file
+  const Elf64_Phdr* headers = nullptr;
+  std::size_t header_count = 0;
+
+  // Calls visit(header) for each program header of this type.
+  template <typename Visit>
+  void each(std::uint32_t type, Visit visit) const {
+    for (std::size_t i = 0; i < header_count; ++i)
+      if (headers[i].p_type == type) visit(headers[i]);
+  }
+
+  std::uint64_t first(std::uint32_t type) const {
+    std::uint64_t found = 0;
+    each(type, [&](const Elf64_Phdr& header) {
+      if (found == 0) found = bias + header.p_vaddr;
+    });
+    return found;
+  }
+};
+
+// The image whose first segment, with the ELF header in it, begins at `base`.
+inline bool image_at(std::uint64_t base, Image& image) {
+  const auto* header = reinterpret_cast<const Elf64_Ehdr*>(base);
+  if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
+  image = {base, reinterpret_cast<const Elf64_Phdr*>(base + header->e_phoff), header->e_phnum};
+  return true;
+}
+
+// The program: the kernel says where its headers are.
+inline Image program_image(std::uint64_t headers, std::size_t count) {
+  Image image{0, reinterpret_cast<const Elf64_Phdr*>(headers), count};
+  image.each(PT_PHDR, [&](const Elf64_Phdr& own) { image.bias = headers - own.p_vaddr; });
+  return image;
+}
+
+// The exported symbols of an image.
+class Symbols {
+ public:
+  // The loader has turned addresses into absolute ones, except in images that it did not load (the
+  // kernel's own library).
+  explicit Symbols(const Image& image) : bias_(image.bias) {
+    const auto* entry = reinterpret_cast<const Elf64_Dyn*>(image.first(PT_DYNAMIC));
+    if (entry == nullptr) return;
+    for (; entry->d_tag != DT_NULL; ++entry) {
+      std::uint64_t value = entry->d_un.d_ptr;
+      std::uint64_t address = value < image.bias ? value + image.bias : value;
+      if (entry->d_tag == DT_SYMTAB) symbols_ = reinterpret_cast<const Elf64_Sym*>(address);
+      if (entry->d_tag == DT_STRTAB) strings_ = reinterpret_cast<const char*>(address);
+      if (entry->d_tag == DT_GNU_HASH) gnu_hash_ = reinterpret_cast<const std::uint32_t*>(address);
+      if (entry->d_tag == DT_HASH) hash_ = reinterpret_cast<const std::uint32_t*>(address);
+      if (entry->d_tag == DT_VERSYM) versions_ = reinterpret_cast<const std::uint16_t*>(address);
+    }
+  }
+
+  // The address of the function of that name, in its default version; 0 if there is none.
+  std::uint64_t find(const char* name) const {
+    if (symbols_ == nullptr || strings_ == nullptr) return 0;
+    if (gnu_hash_ != nullptr) return find_by_gnu_hash(name);
+    if (hash_ == nullptr) return 0;
+    for (std::uint32_t i = 1; i < hash_[1]; ++i)
+      if (is(i, name)) return bias_ + symbols_[i].st_value;
+    return 0;
+  }
+
+ private:
+  std::uint64_t find_by_gnu_hash(const char* name) const {
+    std::uint32_t hash = 5381;
+    for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
+    std::uint32_t bucket_count = gnu_hash_[0], first = gnu_hash_[1];
+    if (bucket_count == 0) return 0;
+    const std::uint32_t* buckets = gnu_hash_ + 4 + 2 * gnu_hash_[2];
+    const std::uint32_t* chain = buckets + bucket_count;
+    for (std::uint32_t i = buckets[hash % bucket_count]; i >= first; ++i) {
+      std::uint32_t link = chain[i - first];
+      if ((link | 1) == (hash | 1) && is(i, name)) return bias_ + symbols_[i].st_value;
+      if ((link & 1) != 0) break;
+    }
+    return 0;
+  }
+
+  bool is(std::uint32_t i, const char* name) const {
+    constexpr std::uint16_t kOldVersion = 0x8000;
+    return symbols_[i].st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbols_[i].st_info) == STT_FUNC &&
+           (versions_ == nullptr || (versions_[i] & kOldVersion) == 0) &&
+           same_text(strings_ + symbols_[i].st_name, name);
+  }
+
+  std::uint64_t bias_;
+  const Elf64_Sym* symbols_ = nullptr;
+  const char* strings_ = nullptr;
+  const std::uint32_t* gnu_hash_ = nullptr;
+  const std::uint32_t* hash_ = nullptr;
+  const std::uint16_t* versions_ = nullptr;
+};
+
+// The list of what the loader has loaded.
+class LinkMap {
+ public:
+  LinkMap() = default;
+
+  explicit LinkMap(const Image& program) : program_(program) {
+    if (&_r_debug != nullptr) {
+      debug_ = &_r_debug;
+    } else if (&_dl_debug_addr != nullptr) {
+      debug_ = _dl_debug_addr;
+    }
+  }
+
+  bool is_known() const { return debug_ != nullptr; }
+
+  // While the loader changes the list, some entries are not filled in.
+  bool is_settled() const {
+    return __atomic_load_n(&debug_->r_state, __ATOMIC_ACQUIRE) == r_debug::RT_CONSISTENT;
+  }
+
+  // Calls visit(image, path) in the order in which symbols are looked up.
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (const link_map* entry = debug_->r_map; entry != nullptr; entry = entry->l_next) {
+      Image image = program_;
+      bool is_program = entry == debug_->r_map;
+      if (!is_program && (entry->l_addr == 0 || !image_at(entry->l_addr, image))) continue;
+      visit(image, is_program || entry->l_name == nullptr ? "" : entry->l_name);
+    }
+  }
+
+ private:
+  Image program_;
+  const r_debug* debug_ = nullptr;
+};
+
+}  // namespace reachscan::recorder

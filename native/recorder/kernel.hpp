@@ -1,0 +1,64 @@
+// What the recorder asks of the kernel. None of it allocates, or touches errno.
+#pragma once
+
+#include <fcntl.h>
+#include <linux/prctl.h>
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "arch/kernel_calls.hpp"
+
+namespace reachscan::recorder {
+
+inline long as_word(const volatile void* pointer) { return reinterpret_cast<long>(pointer); }
+
+inline bool failed(long result) { return result < 0 && result >= -4095; }
+
+// Zeroed memory that takes no room before it is written to; null if there is none.
+inline void* map_memory(std::size_t bytes, int protection = PROT_READ | PROT_WRITE) {
+  long address = arch::kernel_call(__NR_mmap, 0, static_cast<long>(bytes), protection,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return failed(address) ? nullptr : reinterpret_cast<void*>(address);
+}
+
+inline void unmap_memory(void* address, std::size_t bytes) {
+  arch::kernel_call(__NR_munmap, as_word(address), static_cast<long>(bytes));
+}
+
+inline bool allow_access(void* address, std::size_t bytes) {
+  return arch::kernel_call(__NR_mprotect, as_word(address), static_cast<long>(bytes),
+                           PROT_READ | PROT_WRITE) == 0;
+}
+
+// Kernels that cannot name a mapping (before 5.17) do without.
+inline void name_mapping(void* address, std::size_t bytes, const char* name) {
+  constexpr long kSetName = 0x53564d41, kAnonymousName = 0;
+  arch::kernel_call(__NR_prctl, kSetName, kAnonymousName, as_word(address),
+                    static_cast<long>(bytes), as_word(name));
+}
+
+inline std::uint32_t process_id() {
+  return static_cast<std::uint32_t>(arch::kernel_call(__NR_getpid));
+}
+
+inline std::uint32_t parent_id() {
+  return static_cast<std::uint32_t>(arch::kernel_call(__NR_getppid));
+}
+
+inline std::uint32_t thread_id() {
+  return static_cast<std::uint32_t>(arch::kernel_call(__NR_gettid));
+}
+
+inline void read_thread_name(char (&name)[16]) {
+  arch::kernel_call(__NR_prctl, PR_GET_NAME, as_word(name));
+}
+
+inline long open_file(const char* path, int flags) {
+  return arch::kernel_call(__NR_openat, AT_FDCWD, as_word(path), flags | O_CLOEXEC, 0);
+}
+
+inline void close_file(long descriptor) { arch::kernel_call(__NR_close, descriptor); }
+
+}  // namespace reachscan::recorder

@@ -1,0 +1,74 @@
+// The table of live blocks, as the recorder writes it: no locks, no tombstones.
+#pragma once
+
+#include "recorder/tables.hpp"
+
+namespace reachscan::recorder {
+
+class LiveBlocks {
+ public:
+  LiveBlocks() = default;
+  explicit LiveBlocks(const Tables& tables)
+      : buckets_(tables.buckets()),
+        records_(tables.records()),
+        count_(tables.header().buckets.count) {}
+
+  // To be called when the allocator has handed the block out. False if there is no room near its
+  // home, which with such a table means that it is full.
+  bool insert(const Allocation& allocation) {
+    std::uint64_t home = home_bucket(allocation.address, count_), at = home;
+    for (std::size_t probe = 0; probe < kMaxProbes; ++probe, at = next(at)) {
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        std::uint64_t& key = buckets_[at].keys[i];
+        std::uint64_t free = 0;
+        if (__atomic_load_n(&key, __ATOMIC_RELAXED) != 0 ||
+            !__atomic_compare_exchange_n(&key, &free, allocation.address | 1, false,
+                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+          continue;
+        Record packed = pack(allocation);
+        store(records_[at * kKeys + i], packed);
+        // A reader that finds the key must find the way to it, too.
+        count_passed(home, at, 1);
+        __atomic_store_n(&key, allocation.address, __ATOMIC_RELEASE);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // To be called before the block goes back to the allocator. Tells whether it was there.
+  bool remove(std::uint64_t address, Allocation& was) {
+    std::uint64_t home = home_bucket(address, count_), at = home;
+    for (std::size_t probe = 0; probe < kMaxProbes; ++probe, at = next(at)) {
+      Bucket& bucket = buckets_[at];
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_RELAXED) != address) continue;
+        was = unpack(address, records_[at * kKeys + i]);
+        __atomic_store_n(&bucket.keys[i], 0, __ATOMIC_RELEASE);
+        count_passed(home, at, -1u);
+        return true;
+      }
+      if (__atomic_load_n(&bucket.passed, __ATOMIC_RELAXED) == 0) return false;
+    }
+    return false;
+  }
+
+ private:
+  std::uint64_t next(std::uint64_t at) const { return at + 1 == count_ ? 0 : at + 1; }
+
+  static void store(Record& record, const Record& value) {
+    __atomic_store_n(&record.size_thread, value.size_thread, __ATOMIC_RELAXED);
+    __atomic_store_n(&record.node_time, value.node_time, __ATOMIC_RELAXED);
+  }
+
+  void count_passed(std::uint64_t home, std::uint64_t at, std::uint32_t change) {
+    for (; home != at; home = next(home))
+      __atomic_fetch_add(&buckets_[home].passed, change, __ATOMIC_ACQ_REL);
+  }
+
+  Bucket* buckets_ = nullptr;
+  Record* records_ = nullptr;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace reachscan::recorder

@@ -1,0 +1,151 @@
+#include "recorder/recorder.hpp"
+
+#include "recorder/create_tables.hpp"
+#include "recorder/sampling.hpp"
+
+namespace reachscan::recorder {
+
+constinit Recorder recorder;
+thread_local ThreadState thread_state;
+
+bool Recorder::start(const Settings& settings, const Image& program, std::uint64_t main_stack_top,
+                     std::uint64_t kernel_library) {
+  LinkMap link_map(program);
+  if (!link_map.is_known()) return false;
+  clock_ = Clock(kernel_library);
+  Header* header = create_tables(settings, clock_);
+  if (header == nullptr) return false;
+  std::uint64_t module_bytes = header->modules.count * sizeof(Modules::Private);
+  void* rules = map_memory(RuleCache::kBytes);
+  void* own = map_memory(module_bytes);
+  if (rules == nullptr || own == nullptr) return false;
+  tables_ = Tables(header);
+  blocks_ = LiveBlocks(tables_);
+  threads_ = ThreadRows(tables_);
+  Modules modules(tables_, link_map, static_cast<Modules::Private*>(own));
+  unwinder_ = Unwinder(modules, RuleCache(rules), StackTrie(tables_), main_stack_top);
+  unwinder_.update_modules();
+  is_recording_ = true;
+  set_wanted_sizes(settings.options);
+  return true;
+}
+
+// Many ranges are tested one by one, behind the test for all of them.
+void Recorder::set_wanted_sizes(const Options& options) {
+  std::uint64_t first = options.range_count == 0 ? 0 : ~std::uint64_t{0};
+  std::uint64_t last = options.range_count == 0 ? ~std::uint64_t{0} - 1 : 0;
+  for (std::uint32_t i = 0; i < options.range_count; ++i) {
+    if (options.ranges[i].first < first) first = options.ranges[i].first;
+    if (options.ranges[i].last > last) last = options.ranges[i].last;
+  }
+  if (options.min_size > first) first = options.min_size;
+  if (first > last) return;
+  first_size_ = first;
+  size_span_ = last - first;
+}
+
+bool Recorder::is_in_ranges(std::uint64_t size) const {
+  const Options& options = tables_.header().options;
+  for (std::uint32_t i = 0; i < options.range_count; ++i)
+    if (size >= options.ranges[i].first && size <= options.ranges[i].last) return true;
+  return options.range_count == 0;
+}
+
+bool Recorder::is_sampled(ThreadState& thread, std::uint64_t size) const {
+  std::uint64_t distance = tables_.header().options.sample;
+  if (distance == 0) return true;
+  if (thread.random == 0) {
+    thread.random = clock_.nanoseconds(CLOCK_MONOTONIC) ^ reinterpret_cast<std::uint64_t>(&thread);
+    thread.until_sample = next_sample(thread.random, distance);
+  }
+  thread.until_sample -= static_cast<std::int64_t>(size < kMaxSize ? size : kMaxSize);
+  if (thread.until_sample > 0) return false;
+  thread.until_sample = next_sample(thread.random, distance);
+  return true;
+}
+
+void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t size,
+                         arch::Frame frame) {
+  if (!is_in_ranges(size) || !is_sampled(thread, size)) return;
+  Allocation allocation{reinterpret_cast<std::uint64_t>(block), size, milliseconds(),
+                        stack_of(thread, frame), row_of(thread)};
+  if (allocation.node == 0 || !blocks_.insert(allocation)) return lose();
+  threads_.count_record(allocation.thread);
+  if (tables_.header().options.stop_at != 0) add_live_bytes(size);
+}
+
+std::uint32_t Recorder::stack_of(ThreadState& thread, arch::Frame frame) {
+  std::uint32_t depth = tables_.header().options.depth;
+  auto* pcs = static_cast<std::uint64_t*>(__builtin_alloca(depth * sizeof(std::uint64_t)));
+  std::uint32_t count = unwinder_.capture(frame, pcs, depth);
+  return intern(thread.last, pcs, count);
+}
+
+std::uint32_t Recorder::intern(LastStack& last, const std::uint64_t* pcs, std::uint32_t count) {
+  std::uint32_t closings = unwinder_.modules().closings();
+  if (last.closings != closings) last.count = 0;
+  last.closings = closings;
+  std::uint32_t same = 0;
+  while (same < count && same < last.count && last.pcs[same] == pcs[count - 1 - same]) ++same;
+  std::uint32_t node = same == 0 ? 0 : last.nodes[same - 1];
+  last.count = same;
+  for (std::uint32_t i = same; i < count; ++i) {
+    std::uint64_t pc = pcs[count - 1 - i];
+    node = unwinder_.stacks().intern(node, pc,
+                                     [this](std::uint64_t at) { return unwinder_.module_of(at); });
+    if (node == 0) return 0;
+    if (i >= LastStack::kFrames) continue;
+    last.pcs[i] = pc;
+    last.nodes[i] = node;
+    last.count = i + 1;
+  }
+  return node;
+}
+
+std::uint32_t Recorder::row_of(ThreadState& thread) {
+  std::uint32_t names = __atomic_load_n(&names_, __ATOMIC_RELAXED);
+  if (thread.names != names) {
+    thread.row = threads_.find();
+    thread.names = names;
+  }
+  return thread.row;
+}
+
+std::uint64_t Recorder::milliseconds() const {
+  return (clock_.monotonic() - tables_.header().started_monotonic_ns) / 1'000'000;
+}
+
+void Recorder::add_live_bytes(std::uint64_t bytes) {
+  Header& header = tables_.header();
+  std::uint64_t live = __atomic_add_fetch(&header.live_bytes, bytes, __ATOMIC_RELAXED);
+  if (static_cast<std::int64_t>(live) >= static_cast<std::int64_t>(header.options.stop_at))
+    stop(Stopped::kStopAt);
+}
+
+void Recorder::lose() {
+  __atomic_fetch_add(&tables_.header().lost, 1, __ATOMIC_RELAXED);
+  stop(Stopped::kFull);
+}
+
+void Recorder::stop(Stopped reason) {
+  Header& header = tables_.header();
+  __atomic_store_n(&size_span_, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&first_size_, ~std::uint64_t{0}, __ATOMIC_RELAXED);
+  std::uint32_t none = 0;
+  if (__atomic_compare_exchange_n(&header.stopped, &none, static_cast<std::uint32_t>(reason), false,
+                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    header.stopped_after_ms = milliseconds();
+}
+
+void Recorder::library_closed() {
+  if (is_recording_) unwinder_.update_modules();
+}
+
+void Recorder::forked() {
+  if (!is_recording_) return;
+  tables_.header().pid = process_id();
+  unwinder_.modules().end_update();
+  thread_renamed();
+}
+
+}  // namespace reachscan::recorder

@@ -1,0 +1,73 @@
+// The recorder of this process: decides what is recorded, and does it.
+#pragma once
+
+#include "recorder/clock.hpp"
+#include "recorder/live_blocks.hpp"
+#include "recorder/settings.hpp"
+#include "recorder/thread_rows.hpp"
+#include "recorder/thread_state.hpp"
+#include "recorder/unwind/unwinder.hpp"
+
+namespace reachscan::recorder {
+
+class Recorder {
+ public:
+  // Makes the tables and starts to record. False if it cannot; then nothing has changed.
+  bool start(const Settings& settings, const Image& program, std::uint64_t main_stack_top,
+             std::uint64_t kernel_library);
+
+  // Whether blocks of this size may have to be recorded: all that others cost.
+  bool may_want(std::uint64_t size) const { return size - first_size_ <= size_span_; }
+
+  // Records a block that the allocator has just handed out, if it is to be. `frame` is that of the
+  // caller of the allocator.
+  void allocated(ThreadState& thread, const void* block, std::uint64_t size, arch::Frame frame);
+
+  // To be called before a block goes back. Tells what was recorded of it, if something was.
+  bool forget(const void* block, Allocation& was) {
+    if (!is_recording_ || block == nullptr ||
+        !blocks_.remove(reinterpret_cast<std::uint64_t>(block), was))
+      return false;
+    if (tables_.header().options.stop_at != 0) add_live_bytes(-was.size);
+    return true;
+  }
+
+  // Takes that back: the block did not go.
+  void remember(const Allocation& was) {
+    if (blocks_.insert(was) && tables_.header().options.stop_at != 0) add_live_bytes(was.size);
+  }
+
+  void library_closed();
+  void thread_renamed() { __atomic_fetch_add(&names_, 1, __ATOMIC_RELAXED); }
+  void forked();
+
+  bool is_recording() const { return is_recording_; }
+
+ private:
+  std::uint32_t stack_of(ThreadState& thread, arch::Frame frame);
+  std::uint32_t intern(LastStack& last, const std::uint64_t* pcs, std::uint32_t count);
+  std::uint32_t row_of(ThreadState& thread);
+  bool is_in_ranges(std::uint64_t size) const;
+  bool is_sampled(ThreadState& thread, std::uint64_t size) const;
+  void add_live_bytes(std::uint64_t bytes);
+  void lose();
+  void stop(Stopped reason);
+  void set_wanted_sizes(const Options& options);
+  std::uint64_t milliseconds() const;
+
+  // What the hot paths read. No size is ~0, which stands for "none".
+  std::uint64_t first_size_ = ~std::uint64_t{0};
+  std::uint64_t size_span_ = 0;
+  bool is_recording_ = false;
+
+  Tables tables_{nullptr};
+  LiveBlocks blocks_;
+  ThreadRows threads_;
+  Unwinder unwinder_;
+  Clock clock_;
+  std::uint32_t names_ = 1;  // changes when a thread may have got another name, or number
+};
+
+extern Recorder recorder;
+
+}  // namespace reachscan::recorder

@@ -1,0 +1,3 @@
+#ifndef REACHSCAN_HOSTED
+#include "freestanding/runtime.hpp"
+#endif

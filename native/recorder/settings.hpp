@@ -1,0 +1,22 @@
+// How the recorder was told to record: one variable of the environment, a line for each setting.
+#pragma once
+
+#include "recorder/tables.hpp"
+
+namespace reachscan::recorder {
+
+constexpr char kSettingsVariable[] = "REACHSCAN_RECORDER";
+
+struct Settings {
+  Options options{};
+  std::uint64_t memory = std::uint64_t{64} << 20;
+  std::uint32_t parent = 0;  // the process that waits for the end of its child, 0 if none does
+  char notice[128] = {};     // where to tell it, two FIFOs: NAME.ended, NAME.go
+};
+
+// Lines are NAME=VALUE, numbers are decimal: way depth stacks min-size sizes (A-B,C-D) sample
+// stop-at memory parent notice. False if there is one that is not understood: another version of
+// reachscan has written it.
+bool read_settings(const char* text, Settings& settings);
+
+}  // namespace reachscan::recorder

@@ -1,0 +1,20 @@
+// The rule for a return address, out of a module's unwind tables (.eh_frame and its index).
+#pragma once
+
+#include "recorder/unwind/rule.hpp"
+
+namespace reachscan::recorder {
+
+// `index` is the address of .eh_frame_hdr, `end` where the segment with it ends; the tables that it
+// leads to lie in [start, end of module).
+struct UnwindTables {
+  std::uint64_t index = 0;  // 0: the module has none
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+};
+
+// kUnknown if no table covers the address, or the rule is of a kind that the recorder cannot
+// follow.
+Rule find_rule(const UnwindTables& tables, std::uint64_t return_address);
+
+}  // namespace reachscan::recorder

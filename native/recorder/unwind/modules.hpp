@@ -1,0 +1,64 @@
+// The programs and libraries that are loaded, and were: rows of the tables, with what the unwinder
+// needs of each.
+#pragma once
+
+#include "recorder/images.hpp"
+#include "recorder/stack_trie.hpp"
+#include "recorder/unwind/eh_frame.hpp"
+#include "recorder/unwind/rule_cache.hpp"
+
+namespace reachscan::recorder {
+
+class Modules {
+ public:
+  // What the recorder alone needs of a module.
+  struct Private {
+    UnwindTables unwind;
+    std::uint32_t seen;  // the update that last found it
+  };
+
+  Modules() = default;
+  // `own` has room for one entry for each row.
+  Modules(const Tables& tables, const LinkMap& link_map, Private* own)
+      : header_(&tables.header()), rows_(tables.modules()), own_(own), link_map_(link_map) {}
+
+  // The row of the module with the code before this return address, 0 if there is none.
+  std::uint32_t find(std::uint64_t return_address) const {
+    std::uint64_t address = return_address - 1;
+    std::uint32_t used = __atomic_load_n(&header_->used_modules, __ATOMIC_ACQUIRE);
+    for (std::uint32_t i = 1; i < used; ++i)
+      if (address - rows_[i].start < rows_[i].end - rows_[i].start && !is_closed(i)) return i;
+    return 0;
+  }
+
+  const ModuleRow& row(std::uint32_t i) const { return rows_[i]; }
+  const UnwindTables& unwind_tables(std::uint32_t i) const { return own_[i].unwind; }
+
+  // Brings the rows up to date. Rules and nodes of modules that are gone are forgotten.
+  void update(RuleCache& rules, StackTrie& stacks);
+
+  // A forked child has no thread that could end an update which the parent was at.
+  void end_update() { __atomic_store_n(&updating_, 0, __ATOMIC_RELEASE); }
+
+  // Changes when a module has gone: what is remembered of nodes is void then.
+  std::uint32_t closings() const { return __atomic_load_n(&closings_, __ATOMIC_ACQUIRE); }
+
+ private:
+  bool is_closed(std::uint32_t i) const {
+    return __atomic_load_n(&rows_[i].closed, __ATOMIC_ACQUIRE) != 0;
+  }
+
+  std::uint32_t find_same(const ModuleRow& row) const;
+  void close_missing(RuleCache& rules, StackTrie& stacks);
+  void add(const Image& image, const char* path);
+
+  Header* header_ = nullptr;
+  ModuleRow* rows_ = nullptr;
+  Private* own_ = nullptr;
+  LinkMap link_map_;
+  std::uint32_t updating_ = 0;
+  std::uint32_t updates_ = 0;
+  std::uint32_t closings_ = 0;
+};
+
+}  // namespace reachscan::recorder

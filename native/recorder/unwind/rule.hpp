@@ -1,0 +1,60 @@
+// How the frame of a function's caller is found, for one return address.
+#pragma once
+
+#include <cstdint>
+
+#include "arch/frames.hpp"
+
+namespace reachscan::recorder {
+
+enum class RuleKind : std::uint32_t {
+  kUnknown = 0,  // no table says: here the stack ends for us
+  kEnd,          // the outermost function
+  kFromSp,       // canonical frame address = stack pointer + offset
+  kFromFp,       // ... = frame pointer + offset
+  kSavedAtFp,    // ... = word at (frame pointer - offset): functions that realign their stack
+  kOwn,          // like kFromFp, but a hook of the recorder: no frame of the program's
+  kSignal,       // the code that ends a signal handler: the kernel saved all registers
+};
+
+// Packed into 32 bits: offsets count words, and those of all but the largest frames fit.
+class Rule {
+ public:
+  constexpr Rule() = default;
+  constexpr explicit Rule(RuleKind kind) : bits_(static_cast<std::uint32_t>(kind)) {}
+
+  // `saved_fp` is how far below the canonical frame address the caller's frame pointer was saved; 0
+  // if the function leaves it alone.
+  static constexpr Rule make(RuleKind kind, std::int64_t offset, std::int64_t saved_fp) {
+    bool fits = offset >= 0 && offset < (8 << 15) && offset % 8 == 0 && saved_fp >= 0 &&
+                saved_fp < (8 << 14) && saved_fp % 8 == 0;
+    if (!fits) return Rule(RuleKind::kUnknown);
+    Rule rule(kind);
+    rule.bits_ |= static_cast<std::uint32_t>(offset / 8) << 3;
+    rule.bits_ |= static_cast<std::uint32_t>(saved_fp / 8) << 18;
+    return rule;
+  }
+
+  static constexpr Rule from_bits(std::uint32_t bits) {
+    Rule rule;
+    rule.bits_ = bits;
+    return rule;
+  }
+
+  constexpr std::uint32_t bits() const { return bits_; }
+  constexpr RuleKind kind() const { return static_cast<RuleKind>(bits_ & 7); }
+  constexpr std::uint64_t offset() const { return (bits_ >> 3 & 0x7fff) * std::uint64_t{8}; }
+  constexpr std::uint64_t saved_fp() const { return (bits_ >> 18) * std::uint64_t{8}; }
+
+  friend constexpr bool operator==(Rule a, Rule b) { return a.bits_ == b.bits_; }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+// That of functions that keep a frame pointer.
+constexpr Rule frame_pointer_rule(RuleKind kind) {
+  return Rule::make(kind, arch::kSavedFramePointerBelowFrame, arch::kSavedFramePointerBelowFrame);
+}
+
+}  // namespace reachscan::recorder

@@ -1,0 +1,51 @@
+// Rules by return address, shared by all threads without a lock: an entry is one word.
+#pragma once
+
+#include <cstddef>
+
+#include "recorder/unwind/rule.hpp"
+
+namespace reachscan::recorder {
+
+class RuleCache {
+ public:
+  static constexpr std::size_t kBytes = sizeof(std::uint64_t) << 16;
+
+  RuleCache() = default;
+  explicit RuleCache(void* zeroed) : entries_(static_cast<std::uint64_t*>(zeroed)) {}
+
+  // The entry is the rule below the upper half of the address; the lower half is told by where it
+  // lies. An address of 0 is none.
+  bool find(std::uint64_t pc, Rule& rule) const {
+    std::uint64_t entry = __atomic_load_n(&entries_[slot(pc)], __ATOMIC_RELAXED);
+    if (entry >> 32 != tag(pc)) return false;
+    rule = Rule::from_bits(static_cast<std::uint32_t>(entry));
+    return true;
+  }
+
+  void put(std::uint64_t pc, Rule rule) {
+    if (pc >> 48 != 0) return;
+    __atomic_store_n(&entries_[slot(pc)], tag(pc) << 32 | rule.bits(), __ATOMIC_RELAXED);
+  }
+
+  // Other code may lie in [start, end) now.
+  void forget(std::uint64_t start, std::uint64_t end) {
+    for (std::uint64_t at = 0; at < kBytes / sizeof *entries_; ++at) {
+      std::uint64_t entry = __atomic_load_n(&entries_[at], __ATOMIC_RELAXED);
+      std::uint64_t pc = (entry >> 32) << 16 | ((at ^ scramble(entry >> 32)) & 0xffff);
+      if (entry != 0 && pc - 1 >= start && pc - 1 < end)
+        __atomic_store_n(&entries_[at], 0, __ATOMIC_RELAXED);
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t tag(std::uint64_t pc) { return pc >> 16; }
+  static constexpr std::uint64_t scramble(std::uint64_t tag) { return tag * 0x9e37 >> 3; }
+  static constexpr std::uint64_t slot(std::uint64_t pc) {
+    return (pc ^ scramble(tag(pc))) & 0xffff;
+  }
+
+  std::uint64_t* entries_ = nullptr;
+};
+
+}  // namespace reachscan::recorder

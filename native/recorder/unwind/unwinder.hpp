@@ -1,0 +1,103 @@
+// Takes the stack of the calling thread.
+#pragma once
+
+#include "recorder/unwind/modules.hpp"
+
+namespace reachscan::recorder {
+
+class Unwinder {
+ public:
+  Unwinder() = default;
+  Unwinder(const Modules& modules, const RuleCache& rules, const StackTrie& stacks,
+           std::uint64_t main_stack_top)
+      : modules_(modules), rules_(rules), stacks_(stacks), main_stack_top_(main_stack_top) {}
+
+  Modules& modules() { return modules_; }
+  StackTrie& stacks() { return stacks_; }
+
+  // Has modules that were loaded or closed looked at.
+  void update_modules() { modules_.update(rules_, stacks_); }
+
+  // Writes the return addresses from `frame` outwards, innermost first, `depth` at most. Returns
+  // how many there are.
+  std::uint32_t capture(arch::Frame frame, std::uint64_t* pcs, std::uint32_t depth) {
+    Limit limit(frame.sp, main_stack_top_);
+    std::uint32_t count = 0;
+    while (count < depth && frame.pc > 1) {
+      pcs[count++] = frame.pc;
+      Rule rule;
+      if (!rules_.find(frame.pc, rule)) rule = look_up(frame.pc);
+      if (rule.kind() == RuleKind::kOwn) --count;
+      if (!step(frame, rule, limit)) break;
+    }
+    return count;
+  }
+
+  std::uint32_t module_of(std::uint64_t pc) const { return modules_.find(pc); }
+
+ private:
+  // How far up frames may lie. Tables are to be trusted, but not a frame pointer that some code
+  // which has none may have used for something else.
+  class Limit {
+   public:
+    Limit(std::uint64_t sp, std::uint64_t main_stack_top) {
+      // C libraries keep what describes a thread at the upper end of its stack, except the first's.
+      std::uint64_t thread = arch::thread_pointer();
+      if (thread > sp && thread - sp < kLargestStack) {
+        end_ = thread;
+      } else if (main_stack_top > sp && main_stack_top - sp < kLargestStack) {
+        end_ = main_stack_top;
+      } else {
+        end_ = sp + kUnknownStack;
+      }
+    }
+
+    bool allows(std::uint64_t sp, std::uint64_t frame_end) const {
+      return frame_end > sp && frame_end <= end_ && frame_end % 8 == 0;
+    }
+
+   private:
+    static constexpr std::uint64_t kLargestStack = std::uint64_t{1} << 30;
+    static constexpr std::uint64_t kUnknownStack = std::uint64_t{1} << 20;
+
+    std::uint64_t end_;
+  };
+
+  // Makes it the frame of the caller. False where the stack ends.
+  bool step(arch::Frame& frame, Rule rule, Limit& limit) const {
+    std::uint64_t frame_end;
+    switch (rule.kind()) {
+      case RuleKind::kFromSp:
+        frame_end = frame.sp + rule.offset();
+        break;
+      case RuleKind::kFromFp:
+      case RuleKind::kOwn:
+        frame_end = frame.fp + rule.offset();
+        break;
+      case RuleKind::kSavedAtFp:
+        if (!limit.allows(frame.sp, frame.fp)) return false;
+        frame_end = arch::word_at(frame.fp - rule.offset());
+        break;
+      case RuleKind::kSignal:
+        frame = arch::interrupted_frame(frame.sp);
+        limit = Limit(frame.sp, main_stack_top_);
+        return true;
+      default:
+        return false;
+    }
+    if (!limit.allows(frame.sp, frame_end)) return false;
+    frame.pc = arch::word_at(frame_end - arch::kReturnAddressBelowFrame);
+    if (rule.saved_fp() != 0) frame.fp = arch::word_at(frame_end - rule.saved_fp());
+    frame.sp = frame_end;
+    return true;
+  }
+
+  Rule look_up(std::uint64_t pc);
+
+  Modules modules_;
+  RuleCache rules_;
+  StackTrie stacks_;
+  std::uint64_t main_stack_top_ = 0;
+};
+
+}  // namespace reachscan::recorder

@@ -20,6 +20,10 @@ class ExitStatus(enum.IntEnum):
     """The scan could not be done; one sentence on stderr says why."""
     BUG = 70
     """reachscan itself is wrong."""
+    NOT_EXECUTABLE = 126
+    """The command of `reachscan run` cannot be executed."""
+    NO_COMMAND = 127
+    """There is no such command."""
     INTERRUPTED = 130
     """Stopped by Ctrl-C."""
 
@@ -213,6 +217,28 @@ class OutputError(ReachscanError):
     """A report or a stream could not be written or read where it was asked for."""
 
     default_next_step = "name another file"
+
+
+class RecorderMissingError(ReachscanError):
+    """The native recorder is not there."""
+
+    default_next_step = "install reachscan again, or build it with `make build`"
+
+
+class UnrecordableError(ReachscanError):
+    """A program into which the recorder cannot be loaded."""
+
+
+class CommandNotFoundError(ReachscanError):
+    """There is no such command to run."""
+
+    exit_status = ExitStatus.NO_COMMAND
+
+
+class CommandNotExecutableError(ReachscanError):
+    """The command exists, but cannot be run."""
+
+    exit_status = ExitStatus.NOT_EXECUTABLE
 
 
 class InternalError(ReachscanError):

@@ -39,7 +39,8 @@ inline bool defines(const Space& space, const DynamicSection& section, const cha
 }
 
 // Base address of a module that defines malloc and is none of the `known` files; 0 if there is
-// none. The loader defines one for its own use before the library is there.
+// none. The loader defines one for its own use before the library is there, and that of our
+// recorder calls the one behind it.
 template <typename IsKnown>
 uint64_t find_interposed_malloc(const Space& space, IsKnown is_known) {
   for (const abi::Mapping& m : space) {
@@ -48,7 +49,8 @@ uint64_t find_interposed_malloc(const Space& space, IsKnown is_known) {
         !section.has_symbols())
       continue;
     bool is_loader = defines(space, section, "_dl_allocate_tls");
-    if (!is_loader && defines(space, section, "malloc")) return m.start;
+    bool is_recorder = defines(space, section, "reachscan_recorder");
+    if (!is_loader && !is_recorder && defines(space, section, "malloc")) return m.start;
   }
   return 0;
 }

@@ -7,6 +7,10 @@
 #include "recorder/process_start.hpp"
 #include "recorder/recorder.hpp"
 
+// Its name tells the sweeper that this library is no allocator.
+extern "C" __attribute__((visibility("default"))) const std::uint32_t reachscan_recorder;
+const std::uint32_t reachscan_recorder = reachscan::recorder::kLayout;
+
 namespace reachscan::recorder {
 
 namespace {
@@ -23,8 +27,9 @@ void prepare() {
   Image program = program_image(start.auxiliary(AT_PHDR), start.auxiliary(AT_PHNUM));
   link_map = LinkMap(program);
   const char* text = start.variable(kSettingsVariable);
-  if (text != nullptr && read_settings(text, settings))
-    recorder.start(settings, program, start.stack_top(), start.auxiliary(AT_SYSINFO_EHDR));
+  if (text == nullptr || !read_settings(text, settings)) return;
+  if (parent_id() == settings.parent) permit_tracing(settings.parent);
+  recorder.start(settings, program, start.stack_top(), start.auxiliary(AT_SYSINFO_EHDR));
 }
 
 // Sends our number, and waits for an answer or for the end of who was asked.

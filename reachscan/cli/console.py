@@ -145,6 +145,28 @@ def _is_colourful(stream: Any) -> bool:
     )
 
 
+def beside_command(output: Output) -> Output:
+    """Return where reports go while a command has stdout to itself: stderr, or the file.
+
+    They go there one behind the other.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    place = 2
+    if output.path:
+        private = output.selection.contents > 0
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        try:
+            place = os.open(output.path, flags, 0o600 if private else 0o666)
+        except OSError as error:
+            raise errors.OutputError(f"cannot write {output.path}: {error.strerror}") from error
+    os.dup2(place, 1, inheritable=False)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # for as long as we live
+    return output._replace(path=None)
+
+
 @contextmanager
 def progress(verbose: bool) -> Iterator[Callable[[model.Progress], None]]:
     """Show how far a scan is, as one line on stderr, if anybody is there to see it.

@@ -8,6 +8,7 @@ SUMMARIES = {
     "report": "Report on a scan that was saved with --save.",
     "watch": "Scan again and again: what grows?",
     "diff": "Compare two scans: what grew?",
+    "run": "Start a command, and say who allocated what it leaks.",
     "heap": "Show what the live heap is made of.",
     "explain": "Show what a block is, and what keeps it.",
     "refs": "List what points to a block.",

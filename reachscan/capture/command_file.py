@@ -1,0 +1,100 @@
+"""Whether a command can be started with the recorder in it, told before it runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+from typing import BinaryIO
+
+from reachscan import errors
+
+_ELF = b"\x7fELF"
+_ELF_64 = 2
+_INTERPRETER = 3  # PT_INTERP
+_HEADER = 64
+_LONGEST_LINE = 256
+"""Of a script, that names its interpreter; the kernel reads no more."""
+_MOST_INTERPRETERS = 5
+"""Of interpreters that are scripts themselves; the kernel follows no more."""
+
+
+def check(command: str) -> None:
+    """Refuse a command that cannot be recorded. Of a script, it is the interpreter that is.
+
+    Raises:
+        CommandNotFoundError: there is none of that name, or its interpreter is missing.
+        CommandNotExecutableError: the file may not be executed.
+        UnrecordableError: the loader would not let the recorder in.
+    """
+    path = shutil.which(command)
+    if path is None:
+        if os.sep in command and os.path.exists(command):  # noqa: PTH110
+            raise errors.CommandNotExecutableError(f"{command} is not executable")
+        raise errors.CommandNotFoundError(f"there is no command {command}")
+    for _ in range(_MOST_INTERPRETERS):
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123
+                interpreter = _interpreter(file)
+                if interpreter is None:
+                    _refuse_unloadable(path, file)
+                    return
+        except PermissionError:
+            return  # it may be executed all the same, but nobody tells what it is
+        except FileNotFoundError as error:
+            raise errors.CommandNotFoundError(
+                f"the interpreter of {command}, {path}, is missing"
+            ) from error
+        path = interpreter
+
+
+def _interpreter(file: BinaryIO) -> str | None:
+    """Return the interpreter that the first line of a script names; None if it is none."""
+    line = file.read(_LONGEST_LINE).partition(b"\n")[0]
+    file.seek(0)
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words else None
+
+
+def _refuse_unloadable(path: str, file: BinaryIO) -> None:
+    head = file.read(_HEADER)
+    if len(head) < _HEADER or not head.startswith(_ELF):
+        return  # whatever it is, the kernel says whether it can be started
+    if head[4] != _ELF_64 or head[18:20] != _own_machine():
+        raise errors.UnrecordableError(f"{path} is no 64-bit program of this processor", "")
+    if _INTERPRETER not in _segment_types(head, file):
+        raise errors.UnrecordableError(
+            f"{path} is linked statically, so there is no loader that would load the recorder",
+            "start it without, and scan it: reachscan PID",
+        )
+    if _is_privileged(path):
+        raise errors.UnrecordableError(
+            f"{path} runs with the rights of another user, and the loader ignores preloaded "
+            "libraries then",
+            "run reachscan as that user",
+        )
+
+
+def _own_machine() -> bytes:
+    with open("/proc/self/exe", "rb") as file:  # noqa: PTH123
+        return file.read(_HEADER)[18:20]
+
+
+def _segment_types(head: bytes, file: BinaryIO) -> list[int]:
+    (offset,) = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    file.seek(offset)
+    table = file.read(size * count)
+    starts = range(0, len(table) - size + 1, size) if size >= 4 else range(0)
+    return [int.from_bytes(table[at : at + 4], "little") for at in starts]
+
+
+def _is_privileged(path: str) -> bool:
+    """Return whether a program gets rights that we do not have ourselves."""
+    status = os.stat(path)  # noqa: PTH116
+    if status.st_mode & stat.S_ISUID and status.st_uid != os.getuid():
+        return True
+    if status.st_mode & stat.S_ISGID and status.st_gid != os.getgid():
+        return True
+    return os.getuid() != 0 and "security.capability" in os.listxattr(path)

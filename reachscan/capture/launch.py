@@ -1,0 +1,190 @@
+"""Starts a command with the recorder in it, and tells what happens to it."""
+
+from __future__ import annotations
+
+import enum
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from reachscan import errors
+from reachscan.capture import command_file
+from reachscan.capture.recording_options import VARIABLE, RecordingOptions
+
+RECORDER = Path(__file__).parents[1] / "_native/reachscan-recorder.so"
+
+_PRELOAD = "LD_PRELOAD"
+_SEPARATORS = " :"
+"""Of LD_PRELOAD; nothing quotes them."""
+_LOOK_SECONDS = 0.1
+"""From one look at the size of the process to the next."""
+
+
+class Event(enum.Enum):
+    """What has happened to the process that was started."""
+
+    DUE = "the time for a report has come"
+    GROWN = "its memory has grown past the mark"
+    ENDING = "it has done all that it will ever do, and waits for `Launch.let_go`"
+
+
+class Launch:
+    """A command that runs with the recorder in it. To be used in a `with` statement.
+
+    Raises:
+        CommandNotFoundError: there is no such command.
+        CommandNotExecutableError: it cannot be executed.
+        UnrecordableError: the loader would not let the recorder in.
+        RecorderMissingError: the recorder is not there.
+    """
+
+    def __init__(self, command: Sequence[str], options: RecordingOptions) -> None:
+        if not RECORDER.exists():
+            raise errors.RecorderMissingError(f"the recorder {RECORDER} is missing")
+        command_file.check(command[0])
+        self._folder = Path(tempfile.mkdtemp(prefix="reachscan-"))
+        self._conversation: socket.socket | None = None
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # The command may give up its rights before it ends.
+            self._folder.chmod(0o711)
+            notice = self._folder / "end"
+            self._listener.bind(str(notice))
+            notice.chmod(0o666)
+            self._listener.listen()
+            self._process = _start(command, self._environment(options, notice))
+        except BaseException:
+            self._clean()
+            raise
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Launch:
+        self._old_handlers = {
+            # What the terminal sends goes to the command, too, which decides what it means.
+            signal.SIGINT: signal.signal(signal.SIGINT, _leave_to_command),
+            signal.SIGQUIT: signal.signal(signal.SIGQUIT, _leave_to_command),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, self._pass_on),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, self._pass_on),
+        }
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.let_go()
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler)
+        self._clean()
+
+    def events(self, every: float | None, at: int | None) -> Iterator[Event]:
+        """Yield what happens until the process has ended.
+
+        Args:
+            every: seconds from one DUE to the next; None for never.
+            at: resident bytes beyond which it has GROWN, each time that it passes them.
+        """
+        descriptor = os.pidfd_open(self.pid)
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.register(self._listener, select.POLLIN)
+        due = time.monotonic() + every if every else None
+        above = False
+        try:
+            while True:
+                happened = dict(poll.poll(_milliseconds(due, looks=at is not None)))
+                if self._listener.fileno() in happened and self._is_ours():
+                    yield Event.ENDING
+                    self.let_go()
+                if descriptor in happened:
+                    return
+                if due and every and time.monotonic() >= due:
+                    yield Event.DUE
+                    due = time.monotonic() + every
+                was_above, above = above, at is not None and _resident_bytes(self.pid) > at
+                if above and not was_above:
+                    yield Event.GROWN
+        finally:
+            os.close(descriptor)
+
+    def let_go(self) -> None:
+        """Have the process go on with its end."""
+        if self._conversation:
+            self._conversation.close()
+            self._conversation = None
+
+    def status(self) -> int:
+        """Return the exit status of the process, as a shell puts it, when it has ended."""
+        status = self._process.wait()
+        return status if status >= 0 else 128 - status
+
+    def _is_ours(self) -> bool:
+        conversation, _ = self._listener.accept()
+        credentials = conversation.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")
+        )
+        if struct.unpack("iII", credentials)[0] != self.pid:
+            conversation.close()
+            return False
+        self._conversation = conversation
+        return True
+
+    def _environment(self, options: RecordingOptions, notice: Path) -> dict[str, str]:
+        library = RECORDER
+        if any(separator in str(library) for separator in _SEPARATORS):
+            library = self._folder / "recorder.so"
+            library.symlink_to(RECORDER)
+        preloaded = os.environ.get(_PRELOAD)
+        return {
+            **os.environ,
+            _PRELOAD: f"{library}:{preloaded}" if preloaded else str(library),
+            VARIABLE: options.settings(os.getpid(), str(notice)),
+        }
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        self._process.send_signal(number)
+
+    def _clean(self) -> None:
+        self._listener.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(command, env=environment)
+    except FileNotFoundError as error:
+        raise errors.CommandNotFoundError(f"cannot start {command[0]}: {error.strerror}") from error
+    except OSError as error:
+        raise errors.CommandNotExecutableError(
+            f"cannot start {command[0]}: {error.strerror}"
+        ) from error
+
+
+def _leave_to_command(number: int, frame: FrameType | None) -> None:
+    """Do nothing. A signal that is ignored would be ignored by the command, too."""
+
+
+def _milliseconds(due: float | None, *, looks: bool) -> float | None:
+    left = None if due is None else max(0.0, due - time.monotonic())
+    if looks:
+        left = _LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS)
+    return None if left is None else 1000 * left
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0  # it has ended

@@ -1,0 +1,51 @@
+"""How a process records its allocations, and how its recorder is told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+VARIABLE = "REACHSCAN_RECORDER"
+"""Of the environment: a line for each setting (native/recorder/settings.hpp)."""
+
+MAX_DEPTH = 256
+MAX_RANGES = 16
+LEAST_MEMORY = 1 << 20
+
+
+class RecordingOptions(NamedTuple):
+    """What is recorded. Sizes are bytes as they are asked for.
+
+    Attributes:
+        min_size: smaller blocks are not recorded.
+        sizes: only blocks of these sizes, as pairs of the first and the last; empty for all.
+        sample: mean distance of samples in bytes; 0 records everything.
+        depth: frames that are kept of a stack.
+        memory: bytes for all that is recorded.
+        stop_at: recording ends when so much is allocated and not freed; 0 for never.
+    """
+
+    min_size: int = 0
+    sizes: tuple[tuple[int, int], ...] = ()
+    sample: int = 0
+    depth: int = 32
+    memory: int = 64 << 20
+    stop_at: int = 0
+
+    def settings(self, parent: int, notice: str) -> str:
+        """Return the value of `VARIABLE`.
+
+        Args:
+            parent: the process that waits for the end of its child.
+            notice: the socket on which it waits.
+        """
+        lines = {
+            "depth": self.depth,
+            "min-size": self.min_size,
+            "sample": self.sample,
+            "stop-at": self.stop_at,
+            "memory": self.memory,
+            "sizes": ",".join(f"{first}-{last}" for first, last in self.sizes),
+            "parent": parent,
+            "notice": notice,
+        }
+        return "\n".join(f"{name}={value}" for name, value in lines.items() if value)

@@ -1,0 +1,139 @@
+"""Options that say what a process records of its allocations."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reachscan.capture.recording_options import (
+    LEAST_MEMORY,
+    MAX_DEPTH,
+    MAX_RANGES,
+    RecordingOptions,
+)
+from reachscan.cli.commands.options import Decorator
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[Any]
+else:
+    _Type = click.ParamType
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+_SIZE = re.compile(r"(\d+)([KMG]?)", re.ASCII | re.IGNORECASE)
+_LARGEST = (1 << 63) - 1
+
+
+class Size(_Type):
+    """A number of bytes; K, M and G are those of 1024."""
+
+    name = "size"
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> int:
+        """Return the number.
+
+        Raises:
+            click.BadParameter: it is none, too small or too large.
+        """
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(value)
+        if not match:
+            self.fail(f"{value!r} is no size; write it like 512, 64K or 2M", parameter, context)
+        size = int(match[1]) << _UNITS[match[2].upper()]
+        if not self._least <= size <= _LARGEST:
+            self.fail(f"{value} is not at least {self._least} bytes", parameter, context)
+        return size
+
+
+class _Sizes(_Type):
+    """Sizes and ranges of them: `24,100-200`."""
+
+    name = "sizes"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[tuple[int, int], ...]:
+        """Return the ranges.
+
+        Raises:
+            click.BadParameter: one is none, or there are too many.
+        """
+        if isinstance(value, tuple):
+            return value
+        ranges = []
+        for word in value.split(","):
+            ends = [Size().convert(end, parameter, context) for end in word.split("-", 1)]
+            if ends[0] > ends[-1]:
+                self.fail(f"{word} begins above its end", parameter, context)
+            ranges.append((ends[0], ends[-1]))
+        if len(ranges) > MAX_RANGES:
+            self.fail(f"there are more than {MAX_RANGES} ranges", parameter, context)
+        return tuple(ranges)
+
+
+def _options(*decorators: Decorator) -> Decorator:
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+recording = _options(
+    click.option(
+        "--min-size",
+        type=Size(),
+        metavar="N",
+        default=0,
+        help="Record only blocks of at least N bytes, as the program asks for them (also 4K, 1M).",
+    ),
+    click.option(
+        "--sizes",
+        type=_Sizes(),
+        metavar="A,B-C",
+        default=(),
+        help="Record only blocks of these sizes.",
+    ),
+    click.option(
+        "--sample",
+        type=Size(least=1),
+        metavar="BYTES",
+        help="Record one block in about so many allocated bytes, by chance; blocks that are not "
+        "recorded have no stack.",
+    ),
+    click.option(
+        "--depth",
+        type=click.IntRange(1, MAX_DEPTH),
+        metavar="N",
+        default=32,
+        help="Frames that are kept of a stack (default 32).",
+    ),
+    click.option(
+        "--memory",
+        type=Size(least=LEAST_MEMORY),
+        metavar="SIZE",
+        default=64 << 20,
+        help="Memory for all that is recorded (default 64M); when it is full, recording stops.",
+    ),
+    click.option(
+        "--stop-at",
+        type=Size(least=1),
+        metavar="SIZE",
+        help="Stop to record when so much is allocated and not freed.",
+    ),
+)
+"""What is recorded; `options_of` takes them."""
+
+
+def options_of(given: dict[str, Any]) -> RecordingOptions:
+    """Take what is recorded out of the options that were given to a command."""
+    values = {name: given.pop(name) for name in RecordingOptions._fields}
+    return RecordingOptions(**{name: value for name, value in values.items() if value is not None})

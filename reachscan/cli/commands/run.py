@@ -1,0 +1,98 @@
+"""`reachscan run`: starts a command that records who allocates what, and reports at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reachscan import reports
+from reachscan.capture.launch import Event, Launch
+from reachscan.cli import console
+from reachscan.cli.commands import leaks, options, recording
+from reachscan.errors import ExitStatus, ReachscanError
+
+_USAGE = "[OPTIONS] -- COMMAND [ARGUMENT]..."
+
+
+class _Run(click.Command):
+    """Takes the command from behind `--`, so that its options are not taken for ours."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        wants_help = bool({"-h", "--help"} & set(args))
+        if "--" not in args and not wants_help and not context.resilient_parsing:
+            raise click.UsageError(
+                "put -- before the command: reachscan run [OPTIONS] -- COMMAND", context
+            )
+        return super().parse_args(context, args)
+
+    def collect_usage_pieces(self, _: click.Context) -> list[str]:
+        return [_USAGE]
+
+
+@click.command("run", cls=_Run)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, required=True)
+@recording.recording
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Report again and again while the command runs.",
+)
+@click.option(
+    "--at",
+    type=recording.Size(least=1),
+    metavar="SIZE",
+    help="Report each time that the resident memory of the command grows past SIZE.",
+)
+@click.option(
+    "--error-exitcode",
+    type=click.IntRange(0, 255),
+    metavar="N",
+    default=int(ExitStatus.LEAKS),
+    help="Exit with status N instead of 1 if there are leaks.",
+)
+@options.formats(reports.LEAKS)
+@options.destination
+@options.report
+@options.review
+@options.strict
+@options.capture
+@options.verbose
+def command(
+    words: tuple[str, ...],
+    every: float | None,
+    at: int | None,
+    error_exitcode: int,
+    strict: bool,
+    **given: Any,
+) -> int:
+    """Run a command that records its allocations, and report its leaks at its end.
+
+    Reports go to stderr or into the file of -o, one behind the other. The exit status is that of
+    the command (128+N if signal N ended it); if that is 0, it is 1 for leaks, and 3 if there is no
+    last report. 126: the command cannot be executed, 127: it is not there.
+    """
+    record = recording.options_of(given)
+    wanted = options.scan(given)
+    judge = options.judge(
+        **options.taken(given, "suppression_files", "default_suppressions", "baseline")
+    )
+    output = options.output(**given)
+    wanted = wanted._replace(contents=output.selection.contents)
+    found = None
+    with Launch(words, record) as launch:
+        shown = console.beside_command(output)
+        for event in launch.events(every, at):
+            try:
+                status = leaks.find(str(launch.pid), wanted, shown, judge, strict=strict)
+            except ReachscanError as error:
+                console.talk_of_error(error)
+                status = error.exit_status
+            if event is Event.ENDING:
+                found = status
+        own = launch.status()
+    if own == 0 and found is None:
+        console.talk("the command ended without a report: the recorder never saw its end")
+        found = ExitStatus.FAILED
+    return own or (error_exitcode if found == ExitStatus.LEAKS else int(found or 0))

@@ -21,8 +21,8 @@ constinit std::uint32_t state = kFresh;
 constinit LinkMap link_map;
 constinit Settings settings;
 
-void prepare() {
-  ProcessStart start;
+void prepare(char** environment) {
+  ProcessStart start(environment);
   if (!start.is_known()) return;
   Image program = program_image(start.auxiliary(AT_PHDR), start.auxiliary(AT_PHNUM));
   link_map = LinkMap(program);
@@ -54,12 +54,12 @@ void announce_to(const char* path) {
 
 }  // namespace
 
-void prepare_process() {
+void prepare_process(char** environment) {
   std::uint32_t found = kFresh;
   if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == kPrepared) return;
   if (__atomic_compare_exchange_n(&state, &found, kPreparing, false, __ATOMIC_ACQUIRE,
                                   __ATOMIC_ACQUIRE)) {
-    prepare();
+    prepare(environment);
     __atomic_store_n(&state, kPrepared, __ATOMIC_RELEASE);
     return;
   }

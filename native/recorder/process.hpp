@@ -6,8 +6,8 @@
 namespace reachscan::recorder {
 
 // Has everything ready that hooks need, on first use: the loader and the constructors of other
-// libraries allocate before those of the recorder run.
-void prepare_process();
+// libraries allocate before those of the recorder run. `environment` is what these are passed.
+void prepare_process(char** environment = nullptr);
 
 // The function of this name that would be called, were there no recorder; 0 if there is none.
 std::uint64_t next_function(const char* name);

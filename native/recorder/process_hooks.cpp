@@ -30,8 +30,10 @@ void end_behind_loader() {
   announce_end();
 }
 
-// Programs begin before they have allocated anything, perhaps.
-__attribute__((constructor)) void prepare_at_start() { prepare_process(); }
+// The first allocation has done this before, if there was one.
+__attribute__((constructor)) void prepare_at_start(int, char**, char** environment) {
+  prepare_process(environment);
+}
 
 // For C libraries that have no such handler of the loader: as late as destructors are called.
 __attribute__((destructor)) void end_as_library() {

@@ -16,13 +16,17 @@ namespace reachscan::recorder {
 
 class ProcessStart {
  public:
-  ProcessStart() {
-    // As the process begins, and before that of the program itself, no other environment is set.
-    if (&__libc_stack_end != nullptr && __libc_stack_end != nullptr) {
+  // `passed` is the environment that glibc passes to constructors, or null: before, there may be
+  // none of the C library's yet, and afterwards the loader may have used the place of the arguments
+  // that were its own. No program has changed it so early.
+  explicit ProcessStart(char** passed) {
+    if (&environ != nullptr && environ != nullptr) {
+      environment_ = environ;
+    } else if (passed != nullptr) {
+      environment_ = passed;
+    } else if (&__libc_stack_end != nullptr && __libc_stack_end != nullptr) {
       auto* words = static_cast<std::uint64_t*>(__libc_stack_end);
       environment_ = reinterpret_cast<char**>(words + 1 + *words + 1);
-    } else if (&environ != nullptr) {
-      environment_ = environ;
     }
     if (environment_ == nullptr) return;
     char** end = environment_;

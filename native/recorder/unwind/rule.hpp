@@ -26,12 +26,12 @@ class Rule {
   // `saved_fp` is how far below the canonical frame address the caller's frame pointer was saved; 0
   // if the function leaves it alone.
   static constexpr Rule make(RuleKind kind, std::int64_t offset, std::int64_t saved_fp) {
-    bool fits = offset >= 0 && offset < (8 << 15) && offset % 8 == 0 && saved_fp >= 0 &&
-                saved_fp < (8 << 14) && saved_fp % 8 == 0;
+    bool fits = offset >= 0 && offset % 8 == 0 && offset / 8 <= kLargestOffset && saved_fp >= 0 &&
+                saved_fp % 8 == 0 && saved_fp / 8 <= kLargestSaved;
     if (!fits) return Rule(RuleKind::kUnknown);
     Rule rule(kind);
-    rule.bits_ |= static_cast<std::uint32_t>(offset / 8) << 3;
-    rule.bits_ |= static_cast<std::uint32_t>(saved_fp / 8) << 18;
+    rule.bits_ |= static_cast<std::uint32_t>(offset / 8) << kKindBits;
+    rule.bits_ |= static_cast<std::uint32_t>(saved_fp / 8) << (kKindBits + kOffsetBits);
     return rule;
   }
 
@@ -42,13 +42,21 @@ class Rule {
   }
 
   constexpr std::uint32_t bits() const { return bits_; }
-  constexpr RuleKind kind() const { return static_cast<RuleKind>(bits_ & 7); }
-  constexpr std::uint64_t offset() const { return (bits_ >> 3 & 0x7fff) * std::uint64_t{8}; }
-  constexpr std::uint64_t saved_fp() const { return (bits_ >> 18) * std::uint64_t{8}; }
-
-  friend constexpr bool operator==(Rule a, Rule b) { return a.bits_ == b.bits_; }
+  constexpr RuleKind kind() const {
+    return static_cast<RuleKind>(bits_ & ((1u << kKindBits) - 1));
+  }
+  constexpr std::uint64_t offset() const {
+    return (bits_ >> kKindBits & kLargestOffset) * std::uint64_t{8};
+  }
+  constexpr std::uint64_t saved_fp() const {
+    return (bits_ >> (kKindBits + kOffsetBits)) * std::uint64_t{8};
+  }
 
  private:
+  static constexpr unsigned kKindBits = 3, kOffsetBits = 21, kSavedBits = 8;
+  static constexpr std::int64_t kLargestOffset = (1 << kOffsetBits) - 1;  // frames of 16 MiB
+  static constexpr std::int64_t kLargestSaved = (1 << kSavedBits) - 1;
+
   std::uint32_t bits_ = 0;
 };
 

@@ -1,0 +1,85 @@
+"""The recorder's stacks: a program knows how each of its blocks was allocated, and compares."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import victims
+
+from reachscan.capture.launch import RECORDER
+from reachscan.capture.recording_options import VARIABLE, RecordingOptions
+
+FLAGS = ("-std=c++20", f"-I{victims.REPOSITORY / 'native'}", "-pthread", "-ldl")
+WITHOUT_RUNTIME = (
+    *("-DWITHOUT_CXX_LIBRARY", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
+    *("-nodefaultlibs", "-lpthread", "-ldl", "-lc", "-lgcc"),
+)
+STATIC_RUNTIME = ("-static-libstdc++", "-static-libgcc")
+
+
+def settings(options: RecordingOptions) -> str:
+    """Return what tells the recorder so, with nobody who waits for the end of the program."""
+    return options.settings(0, "")
+
+
+def run(command: Sequence[object], options: RecordingOptions) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        env={**os.environ, "LD_PRELOAD": str(RECORDER), VARIABLE: settings(options)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def libraries() -> list[Path]:
+    """Return two libraries that differ, each with a function of the same name."""
+    return [
+        victims.build("known_stacks_plugin", ("-shared", "-fPIC", f"-DPADDING={padding}"))
+        for padding in (16, 64)
+    ]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("-fomit-frame-pointer",),
+        ("-fno-omit-frame-pointer",),
+        ("-O0", "-g"),
+        ("-Os",),
+        ("-O3", "-no-pie"),
+        STATIC_RUNTIME,
+    ],
+    ids=" ".join,
+)
+def test_stacks_are_those_of_the_calls(flags: Sequence[str]) -> None:
+    program = victims.build("known_stacks", (*FLAGS, *flags))
+    said = run([program, *libraries()], RecordingOptions(depth=64))
+    assert "\nok depth 300, 64 frames\n" in said
+
+
+def test_stacks_are_cut_at_the_depth() -> None:
+    program = victims.build("known_stacks", FLAGS)
+    said = run([program, *libraries()], RecordingOptions())
+    assert "\nok depth 300, 32 frames\n" in said
+
+
+@pytest.mark.skipif(not shutil.which("clang++"), reason="there is no clang++: apt install clang")
+def test_stacks_of_a_program_by_clang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "clang++")
+    program = victims.build("known_stacks", FLAGS)
+    run([program, *libraries()], RecordingOptions(depth=64))
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "trixie", "sid"])
+def test_stacks_on_other_c_libraries(suite: str) -> None:
+    # That of C++ belongs to the C library of this machine.
+    command = victims.command_on(suite, "known_stacks", (*FLAGS, *WITHOUT_RUNTIME))
+    run([*command, *libraries()], RecordingOptions(depth=64))

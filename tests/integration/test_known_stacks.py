@@ -15,6 +15,7 @@ from reachscan.capture.launch import RECORDER
 from reachscan.capture.recording_options import VARIABLE, RecordingOptions
 
 FLAGS = ("-std=c++20", f"-I{victims.REPOSITORY / 'native'}", "-pthread", "-ldl")
+MUSL = Path("/usr/lib/x86_64-linux-musl/musl-gcc.specs")
 WITHOUT_RUNTIME = (
     *("-DWITHOUT_CXX_LIBRARY", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
     *("-nodefaultlibs", "-lpthread", "-ldl", "-lc", "-lgcc"),
@@ -83,3 +84,20 @@ def test_stacks_on_other_c_libraries(suite: str) -> None:
     # That of C++ belongs to the C library of this machine.
     command = victims.command_on(suite, "known_stacks", (*FLAGS, *WITHOUT_RUNTIME))
     run([*command, *libraries()], RecordingOptions(depth=64))
+
+
+@pytest.mark.skipif(not MUSL.exists(), reason="there is no musl: apt install musl-tools")
+def test_stacks_on_musl(tmp_path: Path) -> None:
+    # The headers of the C++ library belong to glibc.
+    (tmp_path / "cstddef").write_text("#include <stddef.h>\nnamespace std { using ::size_t; }\n")
+    types = [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    usings = "".join(f"using ::{name};" for name in types)
+    (tmp_path / "cstdint").write_text(f"#include <stdint.h>\nnamespace std {{ {usings} }}\n")
+    # What Alpine's compiler passes, and Debian's wrapper forgets.
+    musl = ("-specs", str(MUSL), "-Wl,--eh-frame-hdr")
+    flags = (*musl, f"-I{tmp_path}", "-D_GNU_SOURCE", *FLAGS, *WITHOUT_RUNTIME)
+    plugins = [
+        victims.build("known_stacks_plugin", (*musl, "-shared", "-fPIC", f"-DPADDING={padding}"))
+        for padding in (16, 64)
+    ]
+    run([victims.build("known_stacks", flags), *plugins], RecordingOptions(depth=64))

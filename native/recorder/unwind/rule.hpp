@@ -13,6 +13,7 @@ enum class RuleKind : std::uint32_t {
   kFromSp,       // canonical frame address = stack pointer + offset
   kFromFp,       // ... = frame pointer + offset
   kSavedAtFp,    // ... = word at (frame pointer - offset): functions that realign their stack
+  kGuess,        // like kFromFp, but no table says so: what comes next shows whether it was right
   kOwn,          // like kFromFp, but a hook of the recorder: no frame of the program's
   kSignal,       // the code that ends a signal handler: the kernel saved all registers
 };
@@ -42,9 +43,7 @@ class Rule {
   }
 
   constexpr std::uint32_t bits() const { return bits_; }
-  constexpr RuleKind kind() const {
-    return static_cast<RuleKind>(bits_ & ((1u << kKindBits) - 1));
-  }
+  constexpr RuleKind kind() const { return static_cast<RuleKind>(bits_ & ((1u << kKindBits) - 1)); }
   constexpr std::uint64_t offset() const {
     return (bits_ >> kKindBits & kLargestOffset) * std::uint64_t{8};
   }

@@ -13,10 +13,8 @@ Rule Unwinder::look_up(std::uint64_t pc) {
     const UnwindTables& tables = modules_.unwind_tables(module);
     rule = find_rule(tables, pc);
     if (rule.kind() == RuleKind::kUnknown && arch::ends_handler(pc)) rule = Rule(RuleKind::kSignal);
-    // Code without tables may keep frame pointers. Where it does not, the limits of the stack and
-    // the tables of its caller end the stack here.
     if (rule.kind() == RuleKind::kUnknown && tables.index == 0)
-      rule = frame_pointer_rule(RuleKind::kFromFp);
+      rule = frame_pointer_rule(RuleKind::kGuess);
     if (modules_.row(module).start == own_base()) rule = frame_pointer_rule(RuleKind::kOwn);
   }
   rules_.put(pc, rule);

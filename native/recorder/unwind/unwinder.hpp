@@ -23,10 +23,13 @@ class Unwinder {
   std::uint32_t capture(arch::Frame frame, std::uint64_t* pcs, std::uint32_t depth) {
     Limit limit(frame.sp, main_stack_top_);
     std::uint32_t count = 0;
+    bool is_guessed = false;
     while (count < depth && frame.pc > 1) {
-      pcs[count++] = frame.pc;
       Rule rule;
       if (!rules_.find(frame.pc, rule)) rule = look_up(frame.pc);
+      if (is_guessed && rule.kind() == RuleKind::kUnknown) break;
+      is_guessed = rule.kind() == RuleKind::kGuess;
+      pcs[count++] = frame.pc;
       if (rule.kind() == RuleKind::kOwn) --count;
       if (!step(frame, rule, limit)) break;
     }
@@ -71,6 +74,7 @@ class Unwinder {
         frame_end = frame.sp + rule.offset();
         break;
       case RuleKind::kFromFp:
+      case RuleKind::kGuess:
       case RuleKind::kOwn:
         frame_end = frame.fp + rule.offset();
         break;

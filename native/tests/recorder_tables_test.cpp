@@ -1,0 +1,221 @@
+// The recorder's tables: what is written there is found, whatever else is, and whoever looks.
+#include <atomic>
+#include <map>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "recorder/create_tables.hpp"
+#include "recorder/live_blocks.hpp"
+#include "recorder/stack_trie.hpp"
+#include "recorder/tables.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using namespace recorder;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+Header* make_tables(std::uint64_t memory) {
+  Settings settings;
+  CHECK(read_settings("depth=32", settings));
+  settings.memory = memory;
+  Header* header = create_tables(settings, Clock());
+  CHECK(header != nullptr);
+  CHECK(is_valid(*header, header->bytes));
+  return header;
+}
+
+// What a record of a block holds follows from its address.
+Allocation allocation_at(std::uint64_t address) {
+  std::uint64_t hash = address * 0x9e3779b97f4a7c15;
+  return {address, hash >> 20, hash >> 30, static_cast<std::uint32_t>(hash >> 36),
+          static_cast<std::uint32_t>(hash & 0xffff)};
+}
+
+void check_same(const Allocation& a, const Allocation& b) {
+  CHECK_EQ(a.address, b.address);
+  CHECK_EQ(a.size, b.size);
+  CHECK_EQ(a.time_ms, b.time_ms);
+  CHECK_EQ(a.node, b.node);
+  CHECK_EQ(a.thread, b.thread);
+}
+
+CASE(a_record_holds_what_fits_and_the_most_of_what_does_not) {
+  Allocation largest{0x10, kMaxSize, kMaxTime, kMaxNodes - 1, kMaxThreads - 1};
+  check_same(unpack(0x10, pack(largest)), largest);
+  Allocation beyond = largest;
+  beyond.size = ~std::uint64_t{0};
+  beyond.time_ms = ~std::uint64_t{0};
+  check_same(unpack(0x10, pack(beyond)), largest);
+  Allocation least{0x10, 0, 0, 0, 0};
+  check_same(unpack(0x10, pack(least)), least);
+}
+
+CASE(the_parts_fill_the_memory_and_do_not_overlap) {
+  for (std::uint64_t memory : {kMiB, 3 * kMiB, 64 * kMiB, 1024 * kMiB}) {
+    Header* h = make_tables(memory);
+    std::map<std::uint64_t, std::uint64_t> parts;
+    parts[0] = sizeof(Header);
+    parts[h->nodes.offset] = h->nodes.count * sizeof(Node);
+    parts[h->threads.offset] = h->threads.count * sizeof(ThreadRow);
+    parts[h->modules.offset] = h->modules.count * sizeof(ModuleRow);
+    parts[h->buckets.offset] = h->buckets.count * sizeof(Bucket);
+    parts[h->records.offset] = h->records.count * sizeof(Record);
+    CHECK_EQ(parts.size(), 6u);
+    std::uint64_t end = 0;
+    for (auto [offset, bytes] : parts) {
+      CHECK(offset >= end && offset - end < 2 * 4096);
+      end = offset + bytes;
+    }
+    CHECK(end <= h->bytes && h->bytes - end < 4 * 4096);
+    unmap_memory(reinterpret_cast<unsigned char*>(h) - 4096, h->bytes + 2 * 4096);
+  }
+}
+
+CASE(too_little_memory_makes_no_tables) {
+  Settings settings;
+  settings.memory = kMiB - 4096;
+  CHECK(create_tables(settings, Clock()) == nullptr);
+}
+
+CASE(tables_that_point_outside_are_not_valid) {
+  Header* h = make_tables(kMiB);
+  for (Part Header::*part :
+       {&Header::buckets, &Header::records, &Header::nodes, &Header::threads, &Header::modules}) {
+    Header damaged = *h;
+    (damaged.*part).offset = h->bytes;
+    CHECK(!is_valid(damaged, h->bytes));
+    damaged = *h;
+    (damaged.*part).count = ~std::uint64_t{0} / 8;
+    CHECK(!is_valid(damaged, h->bytes));
+  }
+  CHECK(!is_valid(*h, h->bytes - 1));
+}
+
+CASE(records_are_those_of_a_map) {
+  Tables tables(make_tables(kMiB));
+  LiveBlocks blocks(tables);
+  std::map<std::uint64_t, Allocation> model;
+  std::mt19937_64 random(1);
+  std::uint64_t most = tables.header().records.count * 3 / 4;
+  for (int step = 0; step < 300'000; ++step) {
+    // A dense heap, and some blocks far apart.
+    std::uint64_t address = random() % 8 == 0 ? 0x7f0000000000 + random() % 4096 * 0x21000
+                                              : 0x5500'0000'0000 + random() % 60'000 * 16;
+    Allocation was;
+    bool is_there = model.contains(address);
+    CHECK_EQ(tables.find(address, was), is_there);
+    if (is_there) {
+      check_same(was, model[address]);
+      CHECK(blocks.remove(address, was));
+      check_same(was, model[address]);
+      model.erase(address);
+    } else if (model.size() < most) {
+      model[address] = allocation_at(address);
+      CHECK(blocks.insert(model[address]));
+    }
+  }
+  std::size_t found = 0;
+  tables.each([&](const Allocation& a) {
+    ++found;
+    check_same(a, model.at(a.address));
+  });
+  CHECK_EQ(found, model.size());
+  for (auto [address, allocation] : model) CHECK(blocks.remove(address, allocation));
+  for (std::uint64_t i = 0; i < tables.header().buckets.count; ++i)
+    CHECK_EQ(tables.buckets()[i].passed, 0u);
+}
+
+CASE(full_tables_take_no_more_and_lose_nothing) {
+  Tables tables(make_tables(kMiB));
+  LiveBlocks blocks(tables);
+  std::vector<std::uint64_t> in;
+  for (std::uint64_t address = 0x1000; blocks.insert(allocation_at(address)); address += 48)
+    in.push_back(address);
+  CHECK(in.size() > tables.header().records.count * 8 / 10);
+  Allocation was;
+  for (std::uint64_t address : in) {
+    CHECK(tables.find(address, was));
+    check_same(was, allocation_at(address));
+  }
+  CHECK(blocks.remove(in.front(), was));
+  CHECK(!tables.find(in.front(), was));
+}
+
+// Like the sweeper, but while writers are at work: what is valid is whole.
+CASE(a_reader_never_sees_half_of_a_record) {
+  Tables tables(make_tables(kMiB));
+  std::atomic<bool> end = false;
+  auto write = [&](std::uint64_t writer) {
+    LiveBlocks blocks(tables);
+    std::mt19937_64 random(writer);
+    Allocation was;
+    while (!end) {
+      std::uint64_t address = (random() % 1500 * 2 + writer) * 16 + 0x10000;
+      if (!blocks.remove(address, was)) CHECK(blocks.insert(allocation_at(address)));
+    }
+  };
+  std::thread one(write, 0), two(write, 1);
+  std::size_t seen = 0;
+  while (seen < 200'000)
+    tables.each([&](const Allocation& a) {
+      // Its slot may have been used again since its key was read, but only by a whole record.
+      Allocation again;
+      if (tables.find(a.address, again) && again.size == a.size) ++seen;
+    });
+  end = true;
+  one.join();
+  two.join();
+  tables.each([](const Allocation& a) { check_same(a, allocation_at(a.address)); });
+}
+
+CASE(stacks_share_their_outer_frames) {
+  Tables tables(make_tables(kMiB));
+  StackTrie trie(tables);
+  auto module_of = [](std::uint64_t pc) { return static_cast<std::uint32_t>(pc >> 12); };
+  std::uint32_t outer = trie.intern(0, 0x1111, module_of);
+  std::uint32_t inner = trie.intern(outer, 0x2222, module_of);
+  CHECK(outer != 0 && inner != 0 && outer != inner);
+  CHECK_EQ(trie.intern(0, 0x1111, module_of), outer);
+  CHECK_EQ(trie.intern(outer, 0x2222, module_of), inner);
+  CHECK(trie.intern(inner, 0x2222, module_of) != inner);
+  std::vector<std::uint64_t> pcs, modules;
+  tables.each_frame(inner, [&](std::uint32_t, const Node& node) {
+    pcs.push_back(node.pc);
+    modules.push_back(Tables::module_of(node));
+  });
+  CHECK((pcs == std::vector<std::uint64_t>{0x2222, 0x1111}));
+  CHECK((modules == std::vector<std::uint64_t>{2, 1}));
+}
+
+CASE(nodes_of_a_closed_module_are_not_found_again) {
+  Tables tables(make_tables(kMiB));
+  StackTrie trie(tables);
+  auto first = [](std::uint64_t) { return 1u; };
+  auto second = [](std::uint64_t) { return 2u; };
+  std::uint32_t before = trie.intern(0, 0x1500, first), other = trie.intern(0, 0x2500, first);
+  trie.close(0x1000, 0x2000);
+  CHECK(Tables::is_closed(tables.nodes()[before]));
+  CHECK(!Tables::is_closed(tables.nodes()[other]));
+  std::uint32_t after = trie.intern(0, 0x1500, second);
+  CHECK(after != before);
+  CHECK_EQ(Tables::module_of(tables.nodes()[after]), 2u);
+  CHECK_EQ(Tables::module_of(tables.nodes()[before]), 1u);
+  CHECK_EQ(trie.intern(0, 0x2500, second), other);
+}
+
+CASE(a_full_trie_says_so) {
+  Tables tables(make_tables(kMiB));
+  StackTrie trie(tables);
+  std::uint32_t number = 1;
+  std::uint64_t made = 0;
+  while (number != 0) number = trie.intern(0, 0x1000 + made++, [](std::uint64_t) { return 0u; });
+  CHECK(made > tables.header().nodes.count / 2);
+}
+
+}  // namespace
+}  // namespace reachscan::tests

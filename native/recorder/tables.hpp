@@ -28,9 +28,9 @@ constexpr std::uint64_t kMagic = 0x5345'4c42'4154'5352;  // "RSTABLES"
 constexpr std::uint32_t kLayout = 1;
 constexpr char kMappingName[] = "reachscan";  // [anon:reachscan] in maps, where the kernel can
 
-constexpr std::size_t kKeys = 7;        // blocks of a bucket
-constexpr std::size_t kMaxProbes = 32;  // buckets that may hold a block's record
-constexpr std::size_t kMaxRanges = 16;  // of --sizes
+constexpr std::size_t kKeys = 7;         // blocks of a bucket
+constexpr std::size_t kMaxProbes = 128;  // buckets that may hold a block's record
+constexpr std::size_t kMaxRanges = 16;   // of --sizes
 constexpr std::uint32_t kMaxDepth = 256;
 
 enum class WayIn : std::uint32_t { kRun = 1, kAttach, kLibrary };
@@ -171,10 +171,10 @@ constexpr Allocation unpack(std::uint64_t address, const Record& r) {
           static_cast<std::uint32_t>(r.size_thread & (kMaxThreads - 1))};
 }
 
-// The bucket where the record of a block is looked for first. Blocks of 128 bytes of address space
+// The bucket where the record of a block is looked for first. Blocks of 64 bytes of address space
 // share theirs.
 constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_count) {
-  std::uint64_t hash = (address >> 7) * 0x9e37'79b9'7f4a'7c15;
+  std::uint64_t hash = (address >> 6) * 0x9e37'79b9'7f4a'7c15;
   hash ^= hash >> 32;
   hash *= 0xd6e8'feb8'6659'fd93;
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash) * bucket_count >> 64);

@@ -65,7 +65,7 @@ bool Recorder::is_sampled(ThreadState& thread, std::uint64_t size) const {
 }
 
 void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t size,
-                         arch::Frame frame) {
+                         const arch::Frame& frame) {
   if (!is_in_ranges(size) || !is_sampled(thread, size)) return;
   Allocation allocation{reinterpret_cast<std::uint64_t>(block), size, milliseconds(),
                         stack_of(thread, frame), row_of(thread)};
@@ -74,31 +74,24 @@ void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t s
   if (tables_.header().options.stop_at != 0) add_live_bytes(size);
 }
 
-std::uint32_t Recorder::stack_of(ThreadState& thread, arch::Frame frame) {
-  std::uint32_t depth = tables_.header().options.depth;
-  auto* pcs = static_cast<std::uint64_t*>(__builtin_alloca(depth * sizeof(std::uint64_t)));
-  std::uint32_t count = unwinder_.capture(frame, pcs, depth);
-  return intern(thread.last, pcs, count);
-}
-
-std::uint32_t Recorder::intern(LastStack& last, const std::uint64_t* pcs, std::uint32_t count) {
+std::uint32_t Recorder::stack_of(ThreadState& thread, const arch::Frame& frame) {
+  StackMemo& memo = thread.memo;
   std::uint32_t closings = unwinder_.modules().closings();
-  if (last.closings != closings) last.count = 0;
-  last.closings = closings;
-  std::uint32_t same = 0;
-  while (same < count && same < last.count && last.pcs[same] == pcs[count - 1 - same]) ++same;
-  std::uint32_t node = same == 0 ? 0 : last.nodes[same - 1];
-  last.count = same;
-  for (std::uint32_t i = same; i < count; ++i) {
-    std::uint64_t pc = pcs[count - 1 - i];
-    node = unwinder_.stacks().intern(node, pc,
-                                     [this](std::uint64_t at) { return unwinder_.module_of(at); });
-    if (node == 0) return 0;
-    if (i >= LastStack::kFrames) continue;
-    last.pcs[i] = pc;
-    last.nodes[i] = node;
-    last.count = i + 1;
+  if (thread.closings != closings) memo.end(false);
+  thread.closings = closings;
+  std::uint32_t depth = tables_.header().options.depth;
+  auto* frames = static_cast<MemoFrame*>(__builtin_alloca(depth * sizeof(MemoFrame)));
+  auto [count, outer, is_whole] = unwinder_.capture(frame, memo, frames, depth);
+  std::uint32_t node = memo.node(outer);
+  memo.begin(outer);
+  for (std::uint32_t i = count; i-- > 0;) {
+    node = unwinder_.stacks().intern(node, frames[i].frame.pc,
+                                     [this](std::uint64_t pc) { return unwinder_.module_of(pc); });
+    if (node == 0) break;
+    frames[i].node = node;
+    memo.push(frames[i]);
   }
+  memo.end(is_whole && node != 0);
   return node;
 }
 

@@ -21,7 +21,8 @@ class Recorder {
 
   // Records a block that the allocator has just handed out, if it is to be. `frame` is that of the
   // caller of the allocator.
-  void allocated(ThreadState& thread, const void* block, std::uint64_t size, arch::Frame frame);
+  void allocated(ThreadState& thread, const void* block, std::uint64_t size,
+                 const arch::Frame& frame);
 
   // To be called before a block goes back. Tells what was recorded of it, if something was.
   bool forget(const void* block, Allocation& was) {
@@ -44,8 +45,7 @@ class Recorder {
   bool is_recording() const { return is_recording_; }
 
  private:
-  std::uint32_t stack_of(ThreadState& thread, arch::Frame frame);
-  std::uint32_t intern(LastStack& last, const std::uint64_t* pcs, std::uint32_t count);
+  std::uint32_t stack_of(ThreadState& thread, const arch::Frame& frame);
   std::uint32_t row_of(ThreadState& thread);
   bool is_in_ranges(std::uint64_t size) const;
   bool is_sampled(ThreadState& thread, std::uint64_t size) const;

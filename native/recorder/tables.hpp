@@ -175,8 +175,6 @@ constexpr Allocation unpack(std::uint64_t address, const Record& r) {
 // share theirs.
 constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_count) {
   std::uint64_t hash = (address >> 6) * 0x9e37'79b9'7f4a'7c15;
-  hash ^= hash >> 32;
-  hash *= 0xd6e8'feb8'6659'fd93;
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash) * bucket_count >> 64);
 }
 

@@ -2,19 +2,10 @@
 #pragma once
 
 #include "recorder/kernel.hpp"
+#include "recorder/stack_memo.hpp"
 #include "recorder/tables.hpp"
 
 namespace reachscan::recorder {
-
-// The thread's last stack, outermost frame first: most of the next one is the same.
-struct LastStack {
-  static constexpr std::uint32_t kFrames = 48;
-
-  std::uint32_t count = 0;
-  std::uint32_t closings = 0;  // Modules::closings() at the time
-  std::uint32_t nodes[kFrames] = {};
-  std::uint64_t pcs[kFrames] = {};
-};
 
 struct ThreadState {
   // Whether the thread is inside a function of the allocator already, or in a signal handler that
@@ -24,7 +15,8 @@ struct ThreadState {
   std::uint32_t row = 0;
   std::int64_t until_sample = 0;  // bytes to allocate before the next sample
   std::uint64_t random = 0;
-  LastStack last;
+  std::uint32_t closings = 0;  // Modules::closings() when `memo` was made
+  StackMemo memo;
 };
 
 // Of the initial executable's set of thread-local storage: the first use allocates nothing.

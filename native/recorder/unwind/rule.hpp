@@ -44,6 +44,12 @@ class Rule {
 
   constexpr std::uint32_t bits() const { return bits_; }
   constexpr RuleKind kind() const { return static_cast<RuleKind>(bits_ & ((1u << kKindBits) - 1)); }
+  // Whether the caller's frame follows from two words of the stack that lie where they lay before,
+  // if the frame is the same; or there is none.
+  constexpr bool is_simple() const {
+    return kind() == RuleKind::kFromSp || kind() == RuleKind::kFromFp || kind() == RuleKind::kEnd ||
+           kind() == RuleKind::kUnknown;
+  }
   constexpr std::uint64_t offset() const {
     return (bits_ >> kKindBits & kLargestOffset) * std::uint64_t{8};
   }

@@ -1,6 +1,7 @@
 // Takes the stack of the calling thread.
 #pragma once
 
+#include "recorder/stack_memo.hpp"
 #include "recorder/unwind/modules.hpp"
 
 namespace reachscan::recorder {
@@ -18,22 +19,35 @@ class Unwinder {
   // Has modules that were loaded or closed looked at.
   void update_modules() { modules_.update(rules_, stacks_); }
 
-  // Writes the return addresses from `frame` outwards, innermost first, `depth` at most. Returns
-  // how many there are.
-  std::uint32_t capture(arch::Frame frame, std::uint64_t* pcs, std::uint32_t depth) {
+  struct Captured {
+    std::uint32_t count;  // frames that were written
+    std::uint32_t outer;  // frames of the last stack that follow
+    bool is_whole;        // as StackMemo::end() has it
+  };
+
+  // Writes the frames from `frame` outwards, `depth` at most, up to one from which on the stack is
+  // the last one.
+  Captured capture(arch::Frame frame, const StackMemo& last, MemoFrame* frames,
+                   std::uint32_t depth) {
     Limit limit(frame.sp, main_stack_top_);
+    StackMemo::Search search(last);
     std::uint32_t count = 0;
-    bool is_guessed = false;
+    bool is_simple = true, is_guessed = false;
     while (count < depth && frame.pc > 1) {
+      std::uint32_t outer = search.outer(frame);
+      if (outer != 0 && count + outer <= depth) return {count, outer, is_simple};
       Rule rule;
       if (!rules_.find(frame.pc, rule)) rule = look_up(frame.pc);
       if (is_guessed && rule.kind() == RuleKind::kUnknown) break;
       is_guessed = rule.kind() == RuleKind::kGuess;
-      pcs[count++] = frame.pc;
-      if (rule.kind() == RuleKind::kOwn) --count;
-      if (!step(frame, rule, limit)) break;
+      frames[count] = {frame, 0, 0};
+      bool goes_on = step(frame, rule, limit);
+      if (goes_on && rule.saved_fp() != 0) frames[count].saved_fp = frame.sp - rule.saved_fp();
+      is_simple = is_simple && rule.is_simple();
+      if (rule.kind() != RuleKind::kOwn) ++count;
+      if (!goes_on) return {count, 0, is_simple};
     }
-    return count;
+    return {count, 0, is_simple && frame.pc <= 1};
   }
 
   std::uint32_t module_of(std::uint64_t pc) const { return modules_.find(pc); }

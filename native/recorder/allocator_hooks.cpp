@@ -47,6 +47,15 @@ template <typename Call>
   return moved;
 }
 
+// These stand apart, and are jumped to, so that what is not recorded takes no frame.
+[[gnu::noinline]] void* recorded_malloc(std::size_t size) {
+  return allocate(size, CALLER, [=] { return next_malloc(size); });
+}
+
+[[gnu::noinline]] void* recorded_calloc(std::size_t count, std::size_t each) {
+  return allocate(count * each, CALLER, [=] { return next_calloc(count, each); });
+}
+
 inline void forget(void* block) {
   Allocation was;
   recorder.forget(block, was);
@@ -63,14 +72,12 @@ using namespace reachscan::recorder;
 extern "C" {
 
 void* malloc(std::size_t size) {
-  if (!recorder::recorder.may_want(size)) return next_malloc(size);
-  return allocate(size, CALLER, [=] { return next_malloc(size); });
+  return recorder::recorder.may_want(size) ? recorded_malloc(size) : next_malloc(size);
 }
 
 void* calloc(std::size_t count, std::size_t each) {
-  std::size_t size = count * each;
-  if (!recorder::recorder.may_want(size)) return next_calloc(count, each);
-  return allocate(size, CALLER, [=] { return next_calloc(count, each); });
+  if (!recorder::recorder.may_want(count * each)) return next_calloc(count, each);
+  return recorded_calloc(count, each);
 }
 
 void* realloc(void* block, std::size_t size) {

@@ -22,16 +22,17 @@ constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix
 constinit Next<void*(std::size_t)> next_valloc("valloc");
 constinit Next<void*(std::size_t)> next_pvalloc("pvalloc");
 
-// Calls the real function, and records what it returns. What it calls itself (calloc may call
+// Calls the real function, and records what it returns. What that calls itself (calloc may call
 // malloc) is part of this one.
 template <typename Call>
 [[gnu::always_inline]] inline void* allocate(std::size_t size, const arch::Frame& caller,
                                              Call call) {
   ThreadState& thread = thread_state;
   if (thread.is_inside) return call();
+  bool is_chosen = recorder.is_chosen(thread, size);
   thread.is_inside = true;
   void* block = call();
-  if (block != nullptr) recorder.allocated(thread, block, size, caller);
+  if (block != nullptr && is_chosen) recorder.allocated(thread, block, size, caller);
   thread.is_inside = false;
   return block;
 }
@@ -49,7 +50,14 @@ template <typename Call>
 
 // These stand apart, and are jumped to, so that what is not recorded takes no frame.
 [[gnu::noinline]] void* recorded_malloc(std::size_t size) {
-  return allocate(size, CALLER, [=] { return next_malloc(size); });
+  ThreadState& thread = thread_state;
+  // Nothing calls another function of the allocator here, unlike in allocate().
+  if (thread.is_inside || !recorder.is_chosen(thread, size)) return next_malloc(size);
+  thread.is_inside = true;
+  void* block = next_malloc(size);
+  if (block != nullptr) recorder.allocated(thread, block, size, CALLER);
+  thread.is_inside = false;
+  return block;
 }
 
 [[gnu::noinline]] void* recorded_calloc(std::size_t count, std::size_t each) {

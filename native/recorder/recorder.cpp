@@ -39,6 +39,8 @@ void Recorder::set_wanted_sizes(const Options& options) {
     if (options.ranges[i].last > last) last = options.ranges[i].last;
   }
   if (options.min_size > first) first = options.min_size;
+  is_one_range_ = options.range_count <= 1;
+  sample_distance_ = options.sample;
   if (first > last) return;
   first_size_ = first;
   size_span_ = last - first;
@@ -51,22 +53,19 @@ bool Recorder::is_in_ranges(std::uint64_t size) const {
   return options.range_count == 0;
 }
 
-bool Recorder::is_sampled(ThreadState& thread, std::uint64_t size) const {
-  std::uint64_t distance = tables_.header().options.sample;
-  if (distance == 0) return true;
+// A thread begins with its first allocation as if a sample had just been taken.
+bool Recorder::begin_sample(ThreadState& thread, std::uint64_t size) const {
   if (thread.random == 0) {
     thread.random = clock_.nanoseconds(CLOCK_MONOTONIC) ^ reinterpret_cast<std::uint64_t>(&thread);
-    thread.until_sample = next_sample(thread.random, distance);
+    thread.until_sample = next_sample(thread.random, sample_distance_) - bounded(size);
+    if (thread.until_sample > 0) return false;
   }
-  thread.until_sample -= static_cast<std::int64_t>(size < kMaxSize ? size : kMaxSize);
-  if (thread.until_sample > 0) return false;
-  thread.until_sample = next_sample(thread.random, distance);
+  thread.until_sample = next_sample(thread.random, sample_distance_);
   return true;
 }
 
 void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t size,
                          const arch::Frame& frame) {
-  if (!is_in_ranges(size) || !is_sampled(thread, size)) return;
   Allocation allocation{reinterpret_cast<std::uint64_t>(block), size, milliseconds(),
                         stack_of(thread, frame), row_of(thread)};
   if (allocation.node == 0 || !blocks_.insert(allocation)) return lose();

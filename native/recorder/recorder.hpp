@@ -19,8 +19,18 @@ class Recorder {
   // Whether blocks of this size may have to be recorded: all that others cost.
   bool may_want(std::uint64_t size) const { return size - first_size_ <= size_span_; }
 
-  // Records a block that the allocator has just handed out, if it is to be. `frame` is that of the
-  // caller of the allocator.
+  // Whether the block that the thread asks for now is to be recorded. To be asked once.
+  bool is_chosen(ThreadState& thread, std::uint64_t size) {
+    if (is_one_range_ && sample_distance_ == 0) return true;
+    if (!is_one_range_ && !is_in_ranges(size)) return false;
+    // No block is so large that this would run over.
+    if (sample_distance_ == 0 || (thread.until_sample -= bounded(size)) > 0)
+      return sample_distance_ == 0;
+    return begin_sample(thread, size);
+  }
+
+  // Records a chosen block that the allocator has just handed out. `frame` is that of the caller of
+  // the allocator.
   void allocated(ThreadState& thread, const void* block, std::uint64_t size,
                  const arch::Frame& frame);
 
@@ -48,7 +58,10 @@ class Recorder {
   std::uint32_t stack_of(ThreadState& thread, const arch::Frame& frame);
   std::uint32_t row_of(ThreadState& thread);
   bool is_in_ranges(std::uint64_t size) const;
-  bool is_sampled(ThreadState& thread, std::uint64_t size) const;
+  bool begin_sample(ThreadState& thread, std::uint64_t size) const;
+  static std::int64_t bounded(std::uint64_t size) {
+    return static_cast<std::int64_t>(size < kMaxSize ? size : kMaxSize);
+  }
   void add_live_bytes(std::uint64_t bytes);
   void lose();
   void stop(Stopped reason);
@@ -59,6 +72,8 @@ class Recorder {
   std::uint64_t first_size_ = ~std::uint64_t{0};
   std::uint64_t size_span_ = 0;
   bool is_recording_ = false;
+  bool is_one_range_ = true;  // that is all that --sizes and --min-size say
+  std::uint64_t sample_distance_ = 0;
 
   Tables tables_{nullptr};
   LiveBlocks blocks_;

@@ -1,0 +1,159 @@
+"""`reachscan run`: a command is recorded, and reported on at its very end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import victims
+
+from reachscan.errors import ExitStatus
+
+IN_MAIN, AT_EXIT, IN_DESTRUCTOR = 1016, 2008, 3016
+"""Usable sizes of the blocks that the fixture loses."""
+
+
+def run(*words: object, options: tuple[str, ...] = (), **given: Any) -> Any:
+    command = [sys.executable, "-m", "reachscan", "run", *options, "--", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **given)
+
+
+def program() -> Path:
+    return victims.build("run_to_end", ("-fno-optimize-sibling-calls",))
+
+
+def reports(file: Path) -> list[dict[str, Any]]:
+    decoder, text, found = json.JSONDecoder(), file.read_text(), []
+    while text.strip():
+        report, end = decoder.raw_decode(text.lstrip())
+        found.append(report)
+        text = text.lstrip()[end:]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("way", "lost"),
+    [("return", {IN_MAIN, AT_EXIT, IN_DESTRUCTOR}), ("_exit", {IN_MAIN}), ("exec", {IN_MAIN})],
+)
+def test_the_report_is_of_the_last_moment(way: str, lost: set[int], tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    done = run(program(), way, 0, options=("--json", "-o", str(file)))
+    assert done.returncode == ExitStatus.LEAKS, done.stderr
+    assert done.stdout == ""
+    (report,) = reports(file)
+    assert {group["size"] for group in report["groups"]} == lost
+
+
+def test_the_command_has_its_streams_to_itself() -> None:
+    done = run(program(), "echo", 0, input="one\ntwo\n")
+    assert done.stdout == "one\ntwo\n"
+    assert "3 leaked blocks" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "status"),
+    [
+        (("return", 0), (), 1),
+        (("return", 9), (), 9),
+        (("return", 0), ("--error-exitcode", "42"), 42),
+        (("return", 9), ("--error-exitcode", "42"), 9),
+        (("clean", 0), (), 0),
+        (("clean", 9), (), 9),
+        (("child", 0), (), 1),
+        (("kill", 0), (), 128 + 9),
+        (("term", 0), (), 128 + 15),
+    ],
+)
+def test_exit_status(words: tuple[object, ...], options: tuple[str, ...], status: int) -> None:
+    assert run(program(), *words, options=options).returncode == status
+
+
+def test_a_child_does_not_report(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    run(program(), "child", 0, options=("--json", "-o", str(file)))
+    assert len(reports(file)) == 1
+
+
+def test_reports_while_the_command_runs(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    options = ("--json", "-o", str(file), "--at", "1")
+    done = run(program(), "return", 0, options=options)
+    assert done.returncode == ExitStatus.LEAKS
+    assert len(reports(file)) in (1, 2)  # it may have ended before anybody looked
+
+
+def test_a_command_that_is_not_there() -> None:
+    done = run("no-such-command")
+    assert done.returncode == 127
+    assert done.stderr == "reachscan: there is no command no-such-command\n"
+
+
+def test_a_file_that_is_no_command(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("no program")
+    done = run(file)
+    assert done.returncode == 126
+    assert done.stderr == f"reachscan: {file} is not executable\n"
+    file.chmod(0o755)
+    assert run(file).returncode == 126
+
+
+def test_a_script_whose_interpreter_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    done = run(script)
+    assert done.returncode == 127
+    assert "/no/such/interpreter" in done.stderr
+
+
+def test_of_a_script_the_interpreter_is_recorded(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\nexit 5\n")
+    script.chmod(0o755)
+    assert run(script).returncode == 5
+
+
+def test_a_static_program_is_refused(tmp_path: Path) -> None:
+    static = victims.build("run_to_end", ("-static",))
+    mark = tmp_path / "mark"
+    script = tmp_path / "script"
+    script.write_text(f"#!{static} {mark}\n")
+    script.chmod(0o755)
+    for command in (static, script):
+        done = run(command)
+        assert done.returncode == ExitStatus.FAILED
+        assert "linked statically" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program of another user")
+def test_a_program_with_rights_of_its_own_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "program"
+    shutil.copy(program(), file)
+    os.chown(file, 1, 1)
+    file.chmod(0o4755)
+    done = run(file)
+    assert done.returncode == ExitStatus.FAILED
+    assert "the loader ignores preloaded libraries" in done.stderr
+
+
+def test_two_dashes_are_needed() -> None:
+    command = [sys.executable, "-m", "reachscan", "run", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitStatus.USAGE
+    assert "put -- before the command" in done.stderr
+
+
+def test_the_process_group_and_children_are_as_without(tmp_path: Path) -> None:
+    """Commands that start many others end as they would; these are recorded, but not reported."""
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("all:\n\t@sh -c 'echo one; exec true' && echo two\n\t@false\n")
+    done = run("make", "-s", "-C", tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == "one\ntwo\n"

@@ -1,5 +1,5 @@
-// The pointers that one marker has found, sorted by buckets of the heap: a box of one cache line for
-// each bucket.
+// The pointers that one marker has found, sorted by buckets of the heap: a box of one cache line
+// for each bucket.
 //
 // A look-up in the bitmaps of a large heap waits for memory. So pointers are not looked up one by
 // one, but together with others into the same bucket: when its box is full, or when the bucket has

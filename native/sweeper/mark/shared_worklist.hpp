@@ -1,4 +1,5 @@
-// Work that several markers share: what has been given away and not yet taken, and who waits for it.
+// Work that several markers share: what has been given away and not yet taken, and who waits for
+// it.
 //
 // The work is ranges of memory to scan, and buckets of the heap that hold grey blocks. Buckets wait
 // in line, so that much comes together in each before its turn. Marking is over when every member

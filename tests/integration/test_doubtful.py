@@ -56,8 +56,9 @@ def test_each_word_that_could_stand_for_a_pointer(
 
 
 @pytest.mark.parametrize("method", ("clone", "copy", "track"))
-def test_what_looks_like_leaks_and_hangs_on_an_odd_word(victim: StartVictim, method: str) -> None:
-    test_each_word_that_could_stand_for_a_pointer(victim, "lookalikes", method)
+@pytest.mark.parametrize("program", ("lookalikes", "written_over"))
+def test_what_hangs_on_an_odd_word(victim: StartVictim, program: str, method: str) -> None:
+    test_each_word_that_could_stand_for_a_pointer(victim, program, method)
 
 
 def test_no_more_possible_signal_stacks_than_threads(victim: StartVictim) -> None:

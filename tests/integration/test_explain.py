@@ -152,7 +152,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("program", ["other_forms", "recycled"])
+@pytest.mark.parametrize("program", ["other_forms", "recycled", "written_over"])
 def test_the_word_that_makes_a_leak_doubtful_is_shown(victim: StartVictim, program: str) -> None:
     target = victim(program)
     scenes = {scene["name"]: scene for scene in target.ready["scenes"]}  # some are many

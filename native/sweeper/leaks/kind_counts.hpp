@@ -43,10 +43,10 @@ class KindCounts {
     return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < kMostLive * row->leaked;
   }
 
-  // Of what add_live() was true for.
+  // When all are added: whether add_live() was true for all of its kind.
   bool is_often_leaked(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
-    return row->live <= kMostLive * row->leaked;
+    return row != nullptr && row->leaked >= kLeastLeaked && row->live <= kMostLive * row->leaked;
   }
 
   // Counts blocks that seem to be leaked, too. Whether they are fewer than those that are; so many

@@ -1,4 +1,4 @@
-// Live blocks that look like leaks, and that only words lead to which look stale.
+// Live blocks that only words lead to which look stale.
 //
 // Memory that is used again still has words of its former use: in slots of an array that are not
 // filled, or behind the end of what a buffer holds. Where such a word points, another block may be
@@ -7,14 +7,13 @@
 // or, where its owner has a field for that, at the same offset as another of its kind by the same
 // field of such an owner. Blocks that are not, and what only they hold of such kinds, are in doubt;
 // unless there are more of them than of those that are leaked.
+//
+// In doubt are blocks of any kind if only odd words lead to them that were probably written over in
+// part (odd_words.hpp), and what hangs below them.
 #pragma once
 
 #include "sweeper/leaks/kind_counts.hpp"
-#include "sweeper/leaks/range_filter.hpp"
-#include "sweeper/leaks/stretches.hpp"
-#include "sweeper/mark/spin_lock.hpp"
-#include "sweeper/mark/words.hpp"
-#include "sweeper/roots/roots.hpp"
+#include "sweeper/leaks/odd_words.hpp"
 
 namespace reachscan::sweeper {
 
@@ -27,13 +26,15 @@ inline std::size_t count_unmarked(const BlockMap& blocks) {
 class Lookalikes {
  public:
   Lookalikes(const heaps::Space& space, BlockMap& blocks)
-      : space_(space), blocks_(blocks), kinds_(space, blocks) {}
+      : space_(space), blocks_(blocks), kinds_(space, blocks), odd_words_(space, blocks) {}
 
   // Takes the mark from all that is in doubt. All that is reachable is marked. If only suspects
   // count, none of it is one.
   void doubt(Roots& roots) {
-    if (control()->only_suspects != 0) return;
+    if (control()->only_suspects != 0 || count_unmarked(blocks_) == 0) return;
+    odd_words_.find(roots);
     find_blocks();
+    find_below_odd_words();
     if (in_question_.empty()) return;
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
     words_ = List<Word>(map_memory, kMostWords);
@@ -49,7 +50,7 @@ class Lookalikes {
   template <typename Visit>
   void each_stale_word(Visit visit) const {
     for (const Word& word : words_)
-      if (!blocks_.is_marked(word.target) && blocks_.is_marked(word.owner))
+      if (!blocks_.is_marked(word.target) && (word.owner == 0 || blocks_.is_marked(word.owner)))
         visit(word.target, word.slot, word.value);
   }
 
@@ -57,11 +58,14 @@ class Lookalikes {
   static constexpr unsigned kUseBits = 20;
   static constexpr std::size_t kUses = 1u << kUseBits, kMostWords = kUses / 2;
   static constexpr std::size_t kMostBlocks = 1 << 18;
+  // What hangs below an odd word is all in question, or none of it.
+  static constexpr std::size_t kMostBelow = 64;
+  static constexpr uint64_t kMostBytesBelow = 1 << 20;
 
   // A word that leads into a block in question, but not to its start.
   struct Word {
     uint64_t slot;
-    uint64_t owner;   // the block it is in
+    uint64_t owner;   // the block it is in, 0 if it is a root
     uint64_t target;  // the block it points into
     uint64_t value;
   };
@@ -75,7 +79,6 @@ class Lookalikes {
 
   // Finds live blocks of kinds that are leaked often; none if there are too many.
   void find_blocks() {
-    if (count_unmarked(blocks_) == 0) return;
     in_question_ = List<uint64_t>(map_memory, kMostBlocks);
     open_ = List<uint64_t>(map_memory, kMostBlocks);
     blocks_.each_unmarked([this](uint64_t block) { kinds_.add_leaked(block); });
@@ -92,12 +95,54 @@ class Lookalikes {
     for (uint64_t block : in_question_)
       if (all && kinds_.is_often_leaked(block)) in_question_[kept++] = block;
     while (in_question_.size() > kept) in_question_.pop();
-    heaps::sort(in_question_, [](uint64_t a, uint64_t b) { return a < b; });
   }
 
-  bool is_in_question(uint64_t block) const {
-    const uint64_t* first = in_question_.begin();
-    for (std::size_t left = in_question_.size(); left > 0;) {
+  // Adds what stale odd words lead to, and puts all in order.
+  void find_below_odd_words() {
+    auto ascending = [](uint64_t a, uint64_t b) { return a < b; };
+    below_odd_words_ = List<uint64_t>(map_memory, kMostBlocks);
+    odd_words_.each_target([this](uint64_t block) {
+      std::size_t before = below_odd_words_.size();
+      if (!blocks_.is_marked(block) || find_below(block)) return;
+      while (below_odd_words_.size() > before) blocks_.mark(below_odd_words_.pop());
+    });
+    heaps::sort(below_odd_words_, ascending);
+    for (uint64_t block : below_odd_words_)
+      if (!in_question_.push(block)) break;
+    heaps::sort(in_question_, ascending);
+    std::size_t kept = 0;
+    for (uint64_t block : in_question_)
+      if (kept == 0 || in_question_[kept - 1] != block) in_question_[kept++] = block;
+    while (in_question_.size() > kept) in_question_.pop();
+  }
+
+  // Takes the mark from a block and all that hangs below it; false if that is too much.
+  bool find_below(uint64_t block) {
+    std::size_t first = below_odd_words_.size();
+    uint64_t bytes = 0;
+    auto enter = [&](uint64_t found) {
+      blocks_.clear_mark(found);
+      bytes += blocks_.end_of(found) - found;
+      return below_odd_words_.push(found) && below_odd_words_.size() - first <= kMostBelow;
+    };
+    bool all = enter(block);
+    for (std::size_t next = first; all && next < below_odd_words_.size(); ++next) {
+      uint64_t owner = below_odd_words_[next];
+      if (bytes > kMostBytesBelow) return false;
+      each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
+        uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+        if (child == 0 || !blocks_.is_marked(child)) return;
+        if (!blocks_.is_leftover(owner, slot, value)) all = all && enter(child);
+      });
+    }
+    return all;
+  }
+
+  bool is_in_question(uint64_t block) const { return is_in(in_question_, block); }
+
+  static bool is_in(const List<uint64_t>& sorted, uint64_t block) {
+    const uint64_t* first = sorted.begin();
+    for (std::size_t left = sorted.size(); left > 0;) {
       std::size_t half = left / 2;
       if (first[half] < block) {
         first += half + 1;
@@ -106,7 +151,7 @@ class Lookalikes {
         left = half;
       }
     }
-    return first != in_question_.end() && *first == block;
+    return first != sorted.end() && *first == block;
   }
 
   // Marks what roots lead to, and what other blocks hold at its start; notes words that lead
@@ -118,7 +163,7 @@ class Lookalikes {
       if (target == 0 || owner == 0 || blocks_.is_leftover(owner, slot, value)) return;
       bool is_from_outside = !is_in_question(owner);
       if (is_from_outside && !blocks_.is_marked(owner)) return;
-      if (value == target) {
+      if (!may_be_stale(target, value)) {
         if (is_from_outside) blocks_.mark<true>(target);
         return;
       }
@@ -128,15 +173,34 @@ class Lookalikes {
     auto hold = [&](uint64_t, uint64_t value) {
       if (target_in_question(value) != 0) blocks_.mark(value);
     };
+    auto hold_or_note = [&](uint64_t slot, uint64_t value) {
+      uint64_t target = target_in_question(value);
+      if (target != 0 && roots.is_recycled(slot) && is_stale_odd_word(target, value)) {
+        all = words_.push({slot, 0, target, value}) && all;
+      } else {
+        hold(slot, value);
+      }
+    };
     const RangeFilter filter({in_question_[0], blocks_.end_of(*(in_question_.end() - 1))});
-    roots.each_part(
-        [&](uint64_t start, uint64_t end) { each_word_that(space_, start, end, filter, hold); });
+    roots.each_part([&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, hold_or_note);
+    });
     roots.each_odd_word(hold);
     roots.each_register_word(hold);
     through_heap(blocks_, [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, note);
     });
     return all;
+  }
+
+  bool is_stale_odd_word(uint64_t target, uint64_t value) const {
+    return OddWords::is_odd(value) && odd_words_.is_stale(target, value);
+  }
+
+  // Whether a word that leads into a block in question need not hold it.
+  bool may_be_stale(uint64_t target, uint64_t value) const {
+    if (value == target) return false;
+    return kinds_.is_often_leaked(target) || is_stale_odd_word(target, value);
   }
 
   // 0 if the value points to none.
@@ -162,11 +226,13 @@ class Lookalikes {
   }
 
   bool is_usual(const Word& word) const {
-    return word.value == word.target || use_of(word).of_several;
+    if (!may_be_stale(word.target, word.value)) return true;
+    return !is_stale_odd_word(word.target, word.value) && use_of(word).of_several;
   }
 
   void mark_what_is_held() {
-    for (const Word& word : words_) note_use(word);
+    for (const Word& word : words_)
+      if (!is_stale_odd_word(word.target, word.value)) note_use(word);
     for (uint64_t block : in_question_)
       if (blocks_.is_marked(block)) open_.push(block);
     for (const Word& word : words_)
@@ -190,20 +256,22 @@ class Lookalikes {
     }
   }
 
-  // Marks what is left, but for kinds of which few are.
+  // Marks what is left, but for kinds of which few are, and what hangs below odd words.
   void mark_unless_few() {
     for (uint64_t block : in_question_)
-      if (!blocks_.is_marked(block)) kinds_.add_odd(block);
+      if (!blocks_.is_marked(block) && !is_in(below_odd_words_, block)) kinds_.add_odd(block);
     for (uint64_t block : in_question_)
-      if (!kinds_.few_are_odd(block)) take(block);
+      if (!is_in(below_odd_words_, block) && !kinds_.few_are_odd(block)) take(block);
     spread();
   }
 
   const heaps::Space& space_;
   BlockMap& blocks_;
   KindCounts kinds_;
-  List<uint64_t> in_question_;  // in the order of their addresses
-  List<uint64_t> open_;         // marked again, but not yet looked through
+  OddWords odd_words_;
+  List<uint64_t> in_question_;      // in the order of their addresses
+  List<uint64_t> below_odd_words_;  // likewise; all of them are in question, too
+  List<uint64_t> open_;             // marked again, but not yet looked through
   List<Word> words_;
   mutable Scratch<Use> uses_{kUses};
   SpinLock lock_;

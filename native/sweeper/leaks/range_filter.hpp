@@ -1,4 +1,4 @@
-// Tells which words lie in a range, for each_word_that().
+// Tells which words lie in a range, or are odd and lie in one of two, for each_word_that().
 #pragma once
 
 #include "sweeper/leaks/hull_test.hpp"
@@ -18,6 +18,28 @@ class RangeFilter {
   template <bool kTwo>
   [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
     return arch::bits_of(hull_.contain<kTwo>(arch::load_lanes(address)));
+  }
+
+ private:
+  HullTest hull_;
+};
+
+class OddFilter {
+ public:
+  explicit OddFilter(const heaps::Hulls& hulls) : hull_(hulls) {}
+
+  bool passes_at(uint64_t address) const {
+    uint64_t value = heaps::word(address);
+    return value % 8 != 0 && hull_.contains(value);
+  }
+
+  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
+
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    const arch::Lanes value = arch::load_lanes(address);
+    arch::Masks odd = (value & arch::all_lanes(7)) != arch::all_lanes(0);
+    return arch::bits_of(odd & hull_.contain<kTwo>(value));
   }
 
  private:

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "memory/block_map.hpp"
+#include "sweeper/blob/host.hpp"
 #include "sweeper/mark/words.hpp"
 
 namespace reachscan::sweeper {
@@ -25,21 +26,38 @@ using heaps::word;
 
 class PythonArenas {
  public:
-  PythonArenas(const Space& space, const BlockMap& blocks) : space_(space), blocks_(blocks) {}
-
-  // Calls visit(range) for memory that is free for certain.
-  template <typename Visit>
-  void each_free(Visit visit) const {
+  PythonArenas(const Space& space, const BlockMap& blocks)
+      : space_(space), blocks_(blocks), arenas_(map_memory, kMostArenas) {
     uint64_t last = 0;  // variables side by side point to the same table
     for (const abi::Mapping& m : space_) {
       if (!Space::is_module_data(m)) continue;
       each_word(space_, m.start, m.end, [&](uint64_t, uint64_t value) {
         if (value == last || !may_be_table(value)) return;
         last = value;
-        uint64_t count = (blocks_.end_of(value) - value) / kEntryBytes;
-        for (uint32_t i = 0; i < count; ++i) visit_arena(value + i * kEntryBytes, i, visit);
+        add_arenas(value);
       });
     }
+    heaps::sort(arenas_, [](const Arena& a, const Arena& b) { return a.first < b.first; });
+  }
+
+  // Whether the interpreter allocates at that address.
+  bool contains(uint64_t address) const {
+    std::size_t low = 0, high = arenas_.size();
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (arenas_[middle].end <= address) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low < arenas_.size() && address >= arenas_[low].first;
+  }
+
+  // Calls visit(range) for memory that is free for certain.
+  template <typename Visit>
+  void each_free(Visit visit) const {
+    for (const Arena& arena : arenas_) visit_arena(arena, visit);
   }
 
  private:
@@ -55,10 +73,14 @@ class PythonArenas {
   static constexpr uint64_t kAlignments[] = {8, 16};       // since 3.7 the larger
   static constexpr uint64_t kMostBlocks = kPoolSizes[1] / kAlignments[0];
 
+  static constexpr std::size_t kMostArenas = 1 << 16;  // the rest of more are roots as a whole
+
   struct Arena {
+    uint64_t entry;
     uint64_t pool_bytes;
     uint64_t first, untaken, end;  // pools
     uint32_t index;
+    uint32_t reserved;
   };
 
   // The blocks of a pool.
@@ -83,12 +105,18 @@ class PythonArenas {
     return entries >= used && entries - used < heaps::kPage / kEntryBytes;
   }
 
+  void add_arenas(uint64_t table) {
+    uint64_t count = (blocks_.end_of(table) - table) / kEntryBytes;
+    for (uint32_t i = 0; i < count; ++i) {
+      Arena arena{};
+      if (find_arena(table + i * kEntryBytes, i, arena) && !arenas_.push(arena)) return;
+    }
+  }
+
   template <typename Visit>
-  void visit_arena(uint64_t entry, uint32_t index, Visit visit) const {
-    Arena arena{};
-    if (!find_arena(entry, index, arena)) return;
+  void visit_arena(const Arena& arena, Visit visit) const {
     uint64_t free_pools = 0;
-    bool adds_up = find_free_pools(entry, arena, free_pools);
+    bool adds_up = find_free_pools(arena, free_pools);
     for (uint64_t i = 0, pool = arena.first; pool != arena.untaken; ++i, pool += arena.pool_bytes) {
       if (!adds_up || (free_pools >> i & 1) == 0) {
         visit_pool(arena, pool, visit);
@@ -106,7 +134,8 @@ class PythonArenas {
     for (uint64_t pool_bytes : kPoolSizes) {
       uint64_t end = start + kPools * pool_bytes, first = heaps::align_up(start, pool_bytes);
       uint64_t pools = (end - first) / pool_bytes;
-      arena = {pool_bytes, first, word(entry + kNextPool), first + pools * pool_bytes, index};
+      arena = {entry, pool_bytes, first, word(entry + kNextPool), first + pools * pool_bytes,
+               index, 0};
       if (load<uint32_t>(entry + kPoolCount) != pools || !space_.is_anonymous(start, end)) continue;
       if (arena.untaken <= first || arena.untaken > arena.end) continue;
       uint64_t block_bytes;
@@ -125,9 +154,10 @@ class PythonArenas {
   }
 
   // Bit i: the pool i is free.
-  static bool find_free_pools(uint64_t entry, const Arena& arena, uint64_t& free) {
+  static bool find_free_pools(const Arena& arena, uint64_t& free) {
     uint64_t count = (arena.end - arena.untaken) / arena.pool_bytes;
-    for (uint64_t pool = word(entry + kFreePools); pool != 0; pool = word(pool + kNextInList)) {
+    for (uint64_t pool = word(arena.entry + kFreePools); pool != 0;
+         pool = word(pool + kNextInList)) {
       uint64_t number = (pool - arena.first) / arena.pool_bytes;
       bool is_taken = pool >= arena.first && pool < arena.untaken;
       if (!is_taken || pool % arena.pool_bytes != 0 || (free >> number & 1) != 0) return false;
@@ -135,7 +165,7 @@ class PythonArenas {
       free |= 1ull << number;
       ++count;
     }
-    return count == load<uint32_t>(entry + kFreeCount);
+    return count == load<uint32_t>(arena.entry + kFreeCount);
   }
 
   template <typename Visit>
@@ -165,6 +195,7 @@ class PythonArenas {
 
   const Space& space_;
   const BlockMap& blocks_;
+  heaps::List<Arena> arenas_;
 };
 
 }  // namespace reachscan::sweeper

@@ -20,11 +20,14 @@ constexpr std::size_t kMaxStaleWords = kMaxExclusions / 2;
 class Roots {
  public:
   Roots(const Space& space, const BlockMap& blocks, const libc::Threads& threads)
-      : space_(space), blocks_(blocks), excluded_(map_memory, kMaxExclusions) {
+      : space_(space),
+        blocks_(blocks),
+        python_arenas_(space, blocks),
+        excluded_(map_memory, kMaxExclusions) {
     for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
     for (std::size_t t = 0; t < threads.running_count; ++t) exclude_dead_stack(threads.running[t]);
     for (const libc::EndedThread& thread : threads.ended) exclude_ended(thread);
-    PythonArenas(space, blocks).each_free([this](Range range) { exclude_stale_words(range); });
+    python_arenas_.each_free([this](Range range) { exclude_stale_words(range); });
   }
 
   void exclude(uint64_t start, uint64_t end) {
@@ -67,6 +70,10 @@ class Roots {
         if (at % 8 != 0) visit(at, word(at));
     });
   }
+
+  // Whether the word at that place may be in memory that is used again and again, as that of a
+  // heap.
+  bool is_recycled(uint64_t slot) const { return python_arenas_.contains(slot); }
 
   // Calls visit(index, value) for what registers and the kernel hold.
   template <typename Visit>
@@ -140,6 +147,7 @@ class Roots {
 
   const Space& space_;
   const BlockMap& blocks_;
+  PythonArenas python_arenas_;
   List<Range> excluded_;
   std::size_t stale_words_ = 0;
 };

@@ -1,0 +1,81 @@
+// Words in memory that is used again and again, which point into a block but to no word of it.
+//
+// Some are so by design: a pointer to the text behind a header of a block. Others were pointers to
+// something else until a tag or the end of a text was written over their lower bytes. Those by
+// design agree in their distance from the starts of blocks, and these lie anywhere; the others
+// agree in the byte that was written, if in anything. Variables and stacks are not written over
+// like that, so what is there is by design.
+#pragma once
+
+#include "sweeper/leaks/range_filter.hpp"
+#include "sweeper/leaks/stretches.hpp"
+#include "sweeper/mark/scratch.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/roots/roots.hpp"
+
+namespace reachscan::sweeper {
+
+class OddWords {
+ public:
+  OddWords(const heaps::Space& space, const BlockMap& blocks) : space_(space), blocks_(blocks) {}
+
+  static bool is_odd(uint64_t value) { return value % 8 != 0; }
+
+  // Looks for them in roots and marked blocks; of a large heap, at parts.
+  void find(Roots& roots) {
+    targets_ = List<uint64_t>(map_memory, kMostTargets);
+    const OddFilter filter(blocks_.hulls());
+    roots.each_part([&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter,
+                     [&](uint64_t slot, uint64_t value) { add(value, roots.is_recycled(slot)); });
+    });
+    auto look = [&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
+        uint64_t owner = blocks_.block_of(slot);
+        if (owner != 0 && blocks_.is_marked(owner)) add(value, true);
+      });
+    };
+    through_heap(blocks_, look, kMostBytes);
+  }
+
+  // Whether an odd word that points into the block was probably meant for something else.
+  bool is_stale(uint64_t target, uint64_t value) const {
+    uint64_t distance = value - target;
+    return distance >= kDistances || distances_[distance] <= low_bytes_[value % kLowBytes];
+  }
+
+  // Calls visit(block) for each that such a word points into, some of them several times.
+  template <typename Visit>
+  void each_target(Visit visit) const {
+    for (uint64_t value : targets_) {
+      uint64_t target = blocks_.block_of(value);
+      if (is_stale(target, value)) visit(target);
+    }
+  }
+
+ private:
+  static constexpr uint64_t kMostBytes = 1 << 30;
+  static constexpr std::size_t kMostTargets = 1 << 18;
+  static constexpr uint64_t kDistances = 4096;  // no header is larger
+  static constexpr uint64_t kLowBytes = 256;
+
+  void add(uint64_t value, bool may_be_stale) {
+    uint64_t target = blocks_.block_of(value);
+    if (target == 0 || !blocks_.is_marked(target)) return;
+    SpinLock::Guard guard(lock_);
+    if (value - target < kDistances) ++distances_[value - target];
+    ++low_bytes_[value % kLowBytes];
+    // Without room for more, the rest keep what they point to.
+    if (may_be_stale) targets_.push(value);
+  }
+
+  const heaps::Space& space_;
+  const BlockMap& blocks_;
+  List<uint64_t> targets_;
+  Scratch<uint32_t> distances_{kDistances};
+  uint32_t low_bytes_[kLowBytes] = {};
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

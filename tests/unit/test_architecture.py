@@ -69,7 +69,7 @@ NATIVE_ROOMS = {
     "heaps/glibc": {"arch", "heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
-    "sweeper/roots": {"libc", "sweeper/blob", "sweeper/mark"},
+    "sweeper/roots": {"libc", "memory", "sweeper/blob", "sweeper/mark"},
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {"heaps", "heaps/glibc"},
     "sweeper/leaks": {

@@ -3,10 +3,12 @@
 
 #include "heaps/glibc/walker.hpp"
 #include "heaps/interposed.hpp"
+#include "heaps/jemalloc/walker.hpp"
 
 namespace reachscan::heaps {
 
 static_assert(Walker<glibc::Walker>);
+static_assert(Walker<jemalloc::Walker>);
 
 // All that the process has allocated, whoever it got it from.
 class Heap {
@@ -15,7 +17,8 @@ class Heap {
       : space_(space),
         map_(map),
         threads_{threads, thread_count, {map, libc::kMaxEndedThreads}},
-        glibc_(space, threads_, map) {}
+        glibc_(space, threads_, map),
+        jemalloc_(space, threads_, map) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -24,6 +27,10 @@ class Heap {
   bool is_present() const {
     return !every([](const auto&) { return false; });
   }
+
+  // Whether there are blocks for which this form of the sweeper has no room. Then nothing else may
+  // be asked.
+  bool needs_fine() const { return !has_room_for(glibc_) || !has_room_for(jemalloc_); }
 
   // A module that defines malloc and is no allocator known here; 0 if there is none. Its blocks are
   // enumerated by nobody, so nothing can be said about the process.
@@ -34,14 +41,26 @@ class Heap {
   }
 
   bool quiet(abi::QuiesceHint& hint) {
-    return every([&hint](auto& walker) { return walker.quiet(hint); });
+    bool all = true;
+    each([&](auto& walker) { all = walker.quiet(hint) && all; });
+    // One may become busy while others are led to rest.
+    if (!all) {
+      hint.text.count = hint.callees.count = hint.unsettled.count = 0;
+      each([&hint](const auto& walker) { walker.describe(hint); });
+    }
+    return all;
   }
 
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads) {
     if (!libc::find_ended_threads(space_, threads_, map_)) return {Verdict::kNoMemory, nullptr, 0};
     Verdict verdict;
+    uint32_t arenas = 0;
+    std::size_t* regions = regions_;
     every([&](auto& walker) {
-      verdict = walker.enumerate(blocks, on_threads);
+      std::size_t before = blocks.regions.size();
+      verdict = walker.enumerate(blocks, on_threads, arenas);
+      *regions++ = blocks.regions.size() - before;
+      arenas += static_cast<uint32_t>(walker.arena_count());
       return verdict.fine();
     });
     return verdict;
@@ -57,19 +76,11 @@ class Heap {
     return all;
   }
 
-  std::size_t arena_count() const {
-    std::size_t count = 0;
-    each([&count](const auto& walker) { count += walker.arena_count(); });
-    return count;
-  }
-
-  // The first allocator's; "none" if there is none.
-  void write_name(char (&name)[kNameLength]) const {
-    __builtin_strcpy(name, "none");
-    every([&name](const auto& walker) {
-      walker.write_name(name);
-      return false;
-    });
+  // Calls visit(walker, how many regions it has claimed). After enumerate().
+  template <typename Visit>
+  void each_found(Visit visit) const {
+    const std::size_t* regions = regions_;
+    each([&](const auto& walker) { visit(walker, *regions++); });
   }
 
   template <typename Visit>
@@ -86,22 +97,37 @@ class Heap {
   }
 
  private:
+  static constexpr std::size_t kWalkers = 2;
+
   // Calls test(walker) for the allocators in the process, one by one, as long as it says true.
   // Returns whether it always did.
   template <typename Test>
   bool every(Test test) {
-    return passes(glibc_, test);
+    return passes(glibc_, test) && passes(jemalloc_, test);
   }
   template <typename Test>
   bool every(Test test) const {
-    return passes(glibc_, test);
+    return passes(glibc_, test) && passes(jemalloc_, test);
+  }
+
+  template <typename W>
+  static bool has_room_for(const W& walker) {
+    return kFine || !W::kNeedsFine || !walker.is_present();
   }
 
   template <typename W, typename Test>
   static bool passes(W& walker, Test& test) {
-    return !walker.is_present() || test(walker);
+    if constexpr (kFine || !W::kNeedsFine) return !walker.is_present() || test(walker);
+    return true;
   }
 
+  template <typename Visit>
+  void each(Visit visit) {
+    every([&visit](auto& walker) {
+      visit(walker);
+      return true;
+    });
+  }
   template <typename Visit>
   void each(Visit visit) const {
     every([&visit](const auto& walker) {
@@ -114,6 +140,8 @@ class Heap {
   MapMemory map_;
   libc::Threads threads_;
   glibc::Walker glibc_;
+  jemalloc::Walker jemalloc_;
+  std::size_t regions_[kWalkers] = {};  // of those that are present
 };
 
 }  // namespace reachscan::heaps

@@ -104,17 +104,20 @@ constexpr std::size_t kNameLength = 32;
 // is_present() are called if the allocator is not in the process.
 template <typename W>
 concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads on_threads,
-                          abi::QuiesceHint& hint, char (&name)[kNameLength], uint32_t file) {
+                          abi::QuiesceHint& hint, char (&name)[kNameLength], uint32_t number) {
   // Finds the allocator, or that it is not there. `threads` stays; those that have ended are not
   // known yet, but they are when enumerate() is called.
   requires std::constructible_from<W, const Space&, const libc::Threads&, MapMemory>;
   { found.is_present() } -> std::same_as<bool>;
   // Whether it is part of the module with this number (abi::Mapping::file), so that the malloc that
   // the module defines is understood.
-  { found.is_in(file) } -> std::same_as<bool>;
-  // False: a thread is inside the allocator; `hint` then tells where to look.
+  { found.is_in(number) } -> std::same_as<bool>;
+  // False: a thread is inside the allocator.
   { walker.quiet(hint) } -> std::same_as<bool>;
-  { walker.enumerate(blocks, on_threads) } -> std::same_as<Verdict>;
+  // Adds to `hint` where to look until no thread is.
+  found.describe(hint);
+  // Arenas have numbers, from the one given on.
+  { walker.enumerate(blocks, on_threads, number) } -> std::same_as<Verdict>;
   // After kInvalid: whether that is because signal handlers interrupted the allocator.
   { found.interrupted(hint) } -> std::same_as<bool>;
   // What was enumerated. Blocks of several arenas tell them apart by Region::arena.
@@ -129,6 +132,9 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
   // How many bytes at the head of a freed block the allocator uses for its lists. The marker takes
   // care of what they leave behind (memory/leftover.hpp); 0 if all lists are elsewhere.
   requires W::kLinkBytes <= kHeadBytes;
+  // Whether its blocks need the fine form of the sweeper (memory/cluster.hpp). The blocks of others
+  // are in the same map then, so a walker must be able to fill both forms.
+  { W::kNeedsFine } -> std::convertible_to<bool>;
 };
 
 // Where a walker puts what it finds, and who helps it.

@@ -40,15 +40,21 @@ void require_known_allocator(const Space& space, const Heap& heap) {
       refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process", m.start);
 }
 
-void send_heap(const Heap& heap, const heaps::BlockMap& blocks) {
-  char name[heaps::kNameLength];
-  heap.write_name(name);
-  heaps::Totals totals = heap.totals();
+void send_heap(const char* name, const heaps::Totals& totals, std::size_t arenas,
+               std::size_t regions) {
   Record record(wire::kHeap);
   record.str(name).u64(totals.blocks).u64(totals.bytes);
-  record.u32(static_cast<uint32_t>(heap.arena_count()));
-  record.u32(static_cast<uint32_t>(blocks.regions.size()));
+  record.u32(static_cast<uint32_t>(arenas)).u32(static_cast<uint32_t>(regions));
   record.send();
+}
+
+void send_heaps(const Heap& heap, const heaps::BlockMap& blocks) {
+  if (!heap.is_present()) send_heap("none", {}, 0, 0);
+  heap.each_found([](const auto& walker, std::size_t regions) {
+    char name[heaps::kNameLength];
+    walker.write_name(name);
+    send_heap(name, walker.totals, walker.arena_count(), regions);
+  });
   send_regions(blocks);
 }
 
@@ -179,6 +185,8 @@ void sweep() {
   const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
   begin_phase(wire::kEnumerate);
   Heap heap(space, threads, control()->thread_count, map_memory);
+  if (heap.needs_fine())
+    refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
   require_known_allocator(space, heap);
   if (!heap.quiet(control()->hint))
     refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
@@ -187,7 +195,7 @@ void sweep() {
   if (!verdict.fine()) refuse_verdict(verdict, heap);
   blocks.finish();
   if (control()->task != abi::Task::kListSuspects) {
-    send_heap(heap, blocks);
+    send_heaps(heap, blocks);
     heap.each_warning(send_warning);
   }
 

@@ -149,7 +149,7 @@ Found walk(const Scene& scene) {
   found.instances = walker.instance_count;
   found.quiet = walker.quiet(found.hint);
   heaps::BlockMap blocks(space, sweeper::map_memory);
-  found.verdict = walker.enumerate(blocks, alone);
+  found.verdict = walker.enumerate(blocks, alone, 0);
   found.arenas = walker.arenas.size();
   found.mapped_found = walker.mapped_found;
   found.mapped_expected = walker.mapped_expected;

@@ -276,7 +276,7 @@ CASE(who_is_inside_the_allocator) {
     scene.memory.store<uint8_t>(at - 1, 0x05);
     found = walk(scene);
     CHECK(found.quiet);
-    CHECK_EQ(found.hint.text.start, 0u);
+    CHECK_EQ(found.hint.text.count, 0u);
     scene.threads[0].pc = kCode + 8;  // in the library, in another function
     CHECK(walk(scene).quiet);
     scene.threads[0].pc = 0x1000;

@@ -19,6 +19,23 @@ struct CodeRange {
   bool contains(std::uint64_t address) const { return address - start < end - start; }
 };
 
+// The code of several allocators, or several parts of one's.
+struct CodeRanges {
+  static constexpr unsigned kMost = 64;
+  std::uint64_t count;
+  CodeRange ranges[kMost];
+
+  bool contains(std::uint64_t address) const {
+    for (std::uint64_t i = 0; i < count && i < kMost; ++i)
+      if (ranges[i].contains(address)) return true;
+    return false;
+  }
+
+  void add(CodeRange range) {
+    if (count < kMost) ranges[count++] = range;
+  }
+};
+
 struct Frame {
   std::uint64_t pc;
   std::uint64_t sp;
@@ -35,14 +52,16 @@ constexpr unsigned kHandlerWords = 8192;
 // is on top of the stack is the return address itself, if it is one: most of these functions push
 // nothing.
 template <typename Read>
-bool is_called_by(const CodeRange& allocator, Frame frame, Read read) {
+bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
   for (unsigned i = 0; i < kCallerWords; ++i) {
     std::uint64_t word = 0, target = 0;
     if (!read(frame.sp + 8ull * i, &word, sizeof word)) return false;
     arch::Call call = arch::call_before(word, target, read);
-    if (arch::kReturnAddressOnTop && i == 0 && call == arch::Call::kElsewhere)
+    bool direct = call == arch::Call::kDirect;
+    if (arch::kReturnAddressOnTop && i == 0 && !direct && call != arch::Call::kNone)
       return allocator.contains(word);
-    if (call != arch::Call::kDirect || frame.pc - target >= kLongestCallee) continue;
+    bool known = direct || call == arch::Call::kThroughStub;
+    if (!known || frame.pc - target >= kLongestCallee) continue;
     if (allocator.contains(word)) return true;
     frame.pc = word;
   }
@@ -50,14 +69,14 @@ bool is_called_by(const CodeRange& allocator, Frame frame, Read read) {
 }
 
 template <typename Read>
-bool is_inside(const CodeRange& allocator, Frame frame, Read read) {
+bool is_inside(const CodeRanges& allocator, Frame frame, Read read) {
   return allocator.contains(frame.pc) || is_called_by(allocator, frame, read);
 }
 
 // Whether a signal handler that has not returned interrupted the thread inside the allocator. The
 // kernel puts the thread's registers on the stack.
 template <typename Read>
-bool is_interrupted_inside(const CodeRange& allocator, std::uint64_t sp, Read read) {
+bool is_interrupted_inside(const CodeRanges& allocator, std::uint64_t sp, Read read) {
   for (unsigned i = 0; i < kHandlerWords; ++i, sp += 8) {
     std::uint64_t word = 0;
     Frame frame{};

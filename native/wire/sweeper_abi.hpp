@@ -33,12 +33,16 @@ struct Mapping {
 };
 static_assert(sizeof(Mapping) == 32);
 
+// Whether a thread sleeps in a system call that it will make again.
+enum class Sleep : std::uint64_t { kNoOrUnknown = 0, kForLock, kOtherwise };
+
 struct Thread {
   std::uint64_t pc;
   std::uint64_t sp;
   std::uint64_t thread_pointer;
+  Sleep sleep = Sleep::kNoOrUnknown;
 };
-static_assert(sizeof(Thread) == 24);
+static_assert(sizeof(Thread) == 32);
 
 // What a scan is for.
 enum class Task : std::uint32_t {
@@ -84,8 +88,9 @@ enum class Refusal : std::uint32_t {
 // Enough for the helper to see from outside whether any thread is inside the allocator.
 struct QuiesceHint {
   static constexpr unsigned kMaxMutexes = 1024;
-  CodeRange text;     // the allocator's code
-  CodeRange library;  // all code of the library that it is part of
+  CodeRanges text;       // the allocators' code
+  CodeRanges callees;    // all code that may have been called from there
+  CodeRanges unsettled;  // code in which a thread that waits for a lock has something half done
   std::uint32_t mutex_count;
   std::uint32_t interrupted;           // whether a signal handler interrupted a thread inside it
   std::uint64_t mutexes[kMaxMutexes];  // addresses of 32-bit words, 0 when free

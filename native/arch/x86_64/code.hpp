@@ -8,17 +8,26 @@
 namespace reachscan::arch {
 
 enum class Call {
-  kNone,       // no call is in front of that address
-  kDirect,     // one that tells its target
-  kElsewhere,  // one that leads anywhere: by a register, a table, or a stub that jumps
+  kNone,         // no call is in front of that address
+  kDirect,       // one that tells its target
+  kThroughStub,  // one to a stub that jumps to where a slot says: that is its target
+  kElsewhere,    // one that leads anywhere: by a register, or a table
 };
 
+// Where the stub at `target` leads; false if there is none.
 template <typename Read>
-bool is_stub(std::uint64_t target, Read read) {
-  unsigned char code[7];
+bool follow_stub(std::uint64_t& target, Read read) {
+  unsigned char code[11];
   if (!read(target, code, sizeof code)) return false;
-  const unsigned char* jump = code[0] == 0xf3 ? code + 4 : code;  // behind endbr64
-  return jump[0] == 0xff && jump[1] == 0x25;
+  unsigned at = code[0] == 0xf3 && code[1] == 0x0f ? 4 : 0;  // behind endbr64
+  if (code[at] == 0xf2) ++at;                                // bnd
+  if (code[at] != 0xff || code[at + 1] != 0x25) return false;
+  std::int32_t distance;
+  __builtin_memcpy(&distance, code + at + 2, sizeof distance);
+  std::uint64_t slot = target + at + 6 + static_cast<std::uint64_t>(std::int64_t{distance});
+  target = 0;
+  read(slot, &target, sizeof target);
+  return true;
 }
 
 // What kind of call returns to `address`.
@@ -30,7 +39,7 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
     std::int32_t distance;
     __builtin_memcpy(&distance, code + 3, sizeof distance);
     target = address + static_cast<std::uint64_t>(std::int64_t{distance});
-    return is_stub(target, read) ? Call::kElsewhere : Call::kDirect;
+    return follow_stub(target, read) ? Call::kThroughStub : Call::kDirect;
   }
   for (unsigned at = 0; at < sizeof code - 1; ++at)
     if (code[at] == 0xff && (code[at + 1] >> 3 & 7) == 2) return Call::kElsewhere;

@@ -1,6 +1,9 @@
 // System calls, as a tracer sees and makes them.
 #pragma once
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
 #include <array>
 #include <cerrno>
 
@@ -60,6 +63,13 @@ inline bool will_restart(const Registers& r) {
   std::int64_t result = call_result(r);
   return in_system_call(r) && (result == kRestartSys || result == kRestartNoIntr ||
                                result == kRestartNoHand || result == kRestartBlock);
+}
+
+// Whether the call that a thread is in waits for another thread to unlock something. Waits for a
+// condition or a time are other operations.
+inline bool waits_for_lock(const Registers& r) {
+  auto operation = static_cast<int>(second_argument(r)) & FUTEX_CMD_MASK;
+  return call_number(r) == SYS_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);
 }
 
 // An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) give

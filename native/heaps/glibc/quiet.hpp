@@ -3,7 +3,7 @@
 
 #include <sys/syscall.h>
 
-#include "arch/code.hpp"
+#include "heaps/code.hpp"
 #include "heaps/glibc/find_arenas.hpp"
 
 namespace reachscan::heaps::glibc {
@@ -15,15 +15,11 @@ constexpr uint64_t kMarginAfter = 0x1000;
 
 inline Range allocator_text(const Space& space, const Instance& instance) {
   Range text{~0ull, 0};
-  for (const abi::Mapping& m : space) {
-    constexpr uint32_t kCode = wire::kRead | wire::kExecute;
-    if ((m.perms & kCode) != kCode || m.file != instance.file) continue;
-    for (uint64_t at = m.start; at + arch::kNamingBytes <= m.end; at += arch::kCodeAlignment) {
-      if (arch::named_address(at) - instance.main_arena >= instance.layout.size) continue;
-      if (at < text.start) text.start = at;
-      if (at > text.end) text.end = at;
-    }
-  }
+  Range arena{instance.main_arena, instance.main_arena + instance.layout.size};
+  each_naming(space, instance.file, arena, [&text](uint64_t at) {
+    if (at < text.start) text.start = at;
+    if (at > text.end) text.end = at;
+  });
   if (text.end == 0) return {0, 0};
   return {text.start - kMarginBefore, text.end + kMarginAfter};
 }
@@ -38,16 +34,6 @@ inline abi::CodeRange library_code(const Space& space, const Instance& instance)
   }
   return code;
 }
-
-// What abi::is_inside() and its like read by.
-struct ReadSpace {
-  const Space& space;
-  bool operator()(uint64_t address, void* buffer, std::size_t length) const {
-    if (!space.readable(address, length)) return false;
-    __builtin_memcpy(buffer, reinterpret_cast<const void*>(address), length);
-    return true;
-  }
-};
 
 // The system calls by which the allocator gets memory and gives it back.
 constexpr uint32_t kMemoryCalls[] = {SYS_mmap, SYS_mprotect, SYS_munmap,
@@ -70,8 +56,8 @@ inline bool may_be_inside(const Space& space, const Instance& instance, uint64_t
 
 inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {
   Range text = allocator_text(space, instance);
-  hint.text = {text.start, text.end};
-  hint.library = library_code(space, instance);
+  hint.text.add({text.start, text.end});
+  hint.callees.add(library_code(space, instance));
 }
 
 // Fills the hint and tells whether the allocator is at rest: no arena locked, no thread in its
@@ -96,16 +82,6 @@ inline bool is_quiet(const Space& space, const Instance& instance, const List<Ar
       return false;
   }
   return !locked;
-}
-
-// Whether signal handlers that have not returned interrupted the allocator. A stack holds traces of
-// handlers that have: only where the heap is not consistent does that say anything.
-inline bool is_interrupted(const Space& space, const Instance& instance, const abi::Thread* threads,
-                           std::size_t thread_count, abi::QuiesceHint& hint) {
-  describe_code(space, instance, hint);
-  for (std::size_t t = 0; t < thread_count && hint.interrupted == 0; ++t)
-    hint.interrupted = abi::is_interrupted_inside(hint.text, threads[t].sp, ReadSpace{space});
-  return hint.interrupted != 0;
 }
 
 }  // namespace reachscan::heaps::glibc

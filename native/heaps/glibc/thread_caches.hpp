@@ -3,19 +3,16 @@
 // A thread that ends empties its cache, but one that a fork left behind could not.
 #pragma once
 
-#include "arch/thread_local.hpp"
 #include "heaps/glibc/free_lists.hpp"
+#include "libc/static_tls.hpp"
 #include "libc/threads.hpp"
 
 namespace reachscan::heaps::glibc {
 
-// The library's static TLS lies close to the thread pointer, unless the program has much of its
-// own.
-constexpr uint64_t kUsualTls = 0x3000;
-constexpr uint64_t kLargestTls = 1 << 20;
+using libc::kLargestTls;
+using libc::kUsualTls;
+using libc::readable_tls;
 constexpr unsigned kOffsets = kLargestTls / 8;
-// So far away every thread would cost much; the distance is the same in all.
-constexpr std::size_t kThreadsFarDown = 16;
 // The weight of a cache that holds chunks: one that holds none may be any block of zeros.
 constexpr uint32_t kFilled = 1000;
 
@@ -48,22 +45,6 @@ struct CachePlan {
 struct CacheVotes {
   uint32_t votes[kFormats][kOffsets];
 };
-
-// The static TLS of a thread as far as it can be read, and at most `reach` bytes of it.
-inline Range readable_tls(const Space& space, uint64_t thread_pointer, uint64_t reach) {
-  const arch::StaticTls tls = arch::static_tls(thread_pointer, reach);
-  const abi::Mapping* first = space.find(arch::inside_static_tls(thread_pointer));
-  if (first == nullptr || !Space::may_read(*first)) return {0, 0};
-  const abi::Mapping* last = first;
-  while (first != space.begin() && first->start > tls.start && first[-1].end == first->start &&
-         Space::may_read(first[-1]))
-    --first;
-  while (last + 1 != space.end() && last->end < tls.end && last[1].start == last->end &&
-         Space::may_read(last[1]))
-    ++last;
-  return {first->start > tls.start ? first->start : tls.start,
-          last->end < tls.end ? last->end : tls.end};
-}
 
 inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
                  uint64_t reach, CacheVotes& votes, Budget& budget) {
@@ -110,7 +91,7 @@ inline CachePlan plan_caches(const Space& space, const BlockMap& blocks,
   CachePlan plan = plan_within(space, blocks, threads, kUsualTls, least, votes, budget);
   if (plan.found) return plan;
   libc::Threads some{threads.running, threads.running_count, {}};
-  if (some.running_count > kThreadsFarDown) some.running_count = kThreadsFarDown;
+  if (some.running_count > libc::kThreadsFarDown) some.running_count = libc::kThreadsFarDown;
   return plan_within(space, blocks, some, kLargestTls, kFilled, votes, budget);
 }
 

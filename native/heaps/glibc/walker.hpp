@@ -26,6 +26,7 @@ class Walker {
   // A free chunk's neighbours in its list, and in the list of sizes (fd, bk, fd_nextsize and
   // bk_nextsize).
   static constexpr uint64_t kLinkBytes = 32;
+  static constexpr bool kNeedsFine = false;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory map)
       : arenas(map, kMaxArenas),
@@ -46,27 +47,30 @@ class Walker {
   }
 
   bool quiet(abi::QuiesceHint& hint) {
+    bool all = true;
     for (std::size_t i = 0; i < instance_count; ++i) {
       if (!instances[i].used) continue;
       List<Arena> own = arenas;
       own.clear();
       if (!list_arenas(instances[i], static_cast<uint32_t>(i), own).fine()) return false;
-      if (!is_quiet(space_, instances[i], own, threads_.running, threads_.running_count, hint))
-        return false;
+      all = is_quiet(space_, instances[i], own, threads_.running, threads_.running_count, hint) &&
+            all;
     }
-    return true;
+    return all;
+  }
+
+  void describe(abi::QuiesceHint& hint) const {
+    for (std::size_t i = 0; i < instance_count; ++i)
+      if (instances[i].used) describe_code(space_, instances[i], hint);
   }
 
   bool interrupted(abi::QuiesceHint& hint) const {
-    for (std::size_t i = 0; i < instance_count; ++i) {
-      if (instances[i].used &&
-          is_interrupted(space_, instances[i], threads_.running, threads_.running_count, hint))
-        return true;
-    }
-    return false;
+    describe(hint);
+    return any_interrupted(space_, threads_, hint);
   }
 
-  Verdict enumerate(BlockMap& blocks, OnThreads on_threads) {
+  // Its main arena is the process's, so it comes first.
+  Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t) {
     for (std::size_t i = 0; i < instance_count; ++i) {
       if (!instances[i].used) continue;
       Verdict verdict = claim_instance(i, {blocks, totals, on_threads});

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "arch/system_calls.hpp"
 #include "helper/capture/copy.hpp"
 #include "helper/stop/quiesce.hpp"
 #include "helper/stop/realtime_priority.hpp"
@@ -255,6 +256,11 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
   watch.lap(plan.method == Method::kClone ? "clone" : "copy");
 }
 
+abi::Sleep sleep_of(const arch::Registers& registers) {
+  if (!arch::will_restart(registers)) return abi::Sleep::kNoOrUnknown;
+  return arch::waits_for_lock(registers) ? abi::Sleep::kForLock : abi::Sleep::kOtherwise;
+}
+
 void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
                         CaptureMethod& maker, const std::function<void()>& read_kernel,
                         Snapshot& snapshot, Clock::time_point deadline) {
@@ -272,7 +278,8 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   for (const StoppedThread& thread : freeze.threads()) {
     const arch::Registers& r = thread.registers;
     snapshot.threads.push_back(
-        {thread.tid, {arch::program_counter(r), arch::stack_pointer(r), arch::thread_pointer(r)}});
+        {thread.tid,
+         {arch::program_counter(r), arch::stack_pointer(r), arch::thread_pointer(r), sleep_of(r)}});
   }
 }
 

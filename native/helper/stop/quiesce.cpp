@@ -90,13 +90,15 @@ class Drain {
   }
 
   // In the allocator's code or in something that it called. Who sleeps, waiting for a lock for
-  // instance, has nothing half done.
+  // instance, has nothing half done in most allocators; in the others the lock may be free by now.
   bool is_inside(const StoppedThread& thread, bool locked) const {
     const arch::Registers& registers = thread.registers;
     abi::Frame frame{arch::program_counter(registers), arch::stack_pointer(registers)};
     if (hint_.text.contains(frame.pc)) return true;
-    if (arch::will_restart(registers)) return false;
-    bool called = hint_.library.contains(frame.pc) &&
+    if (arch::will_restart(registers))
+      return arch::waits_for_lock(registers) &&
+             abi::is_called_by(hint_.unsettled, frame, ReadMemory{memory_});
+    bool called = hint_.callees.contains(frame.pc) &&
                   abi::is_called_by(hint_.text, frame, ReadMemory{memory_});
     if (called || (hint_.interrupted != 0 && is_interrupted_inside(thread))) return true;
     return locked && returns_to_allocator(frame.sp);

@@ -16,6 +16,7 @@ constexpr std::uint64_t kReportBytes = 64 << 20;     // are scanned between two 
 constexpr std::uint64_t kOtherReports = 16;          // where phases begin
 constexpr std::uint64_t kMostContents = 4096;        // leaks whose contents travel
 constexpr std::uint64_t kMostTypes = (1 << 16) + 2;  // names of kinds and of leaks
+constexpr std::uint64_t kMostHeaps = 16;
 constexpr std::uint32_t kLongestType = 1023;
 constexpr std::uint32_t kLongestText = 256;
 
@@ -30,7 +31,7 @@ constexpr std::uint64_t kAboutRecorder =
     set_of(wire::kRecorder, wire::kStackNodes, wire::kRecordedThreads, wire::kClosedModules);
 constexpr std::uint64_t kAboutHeap =
     set_of(wire::kHeap, wire::kRegions, wire::kWarning) | kAboutRecorder;
-constexpr std::uint64_t kOnce = set_of(wire::kHeap, wire::kWarning, wire::kBlock, wire::kRecorder);
+constexpr std::uint64_t kOnce = set_of(wire::kBlock, wire::kRecorder);
 constexpr std::uint64_t kAboutLeaks = set_of(wire::kLeaks, wire::kShapes, wire::kDigests,
                                              wire::kOrigins, wire::kContents, wire::kTypes);
 constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindOrigins);
@@ -146,7 +147,8 @@ void SweepCheck::record(std::uint32_t type, Payload payload) {
 
 void SweepCheck::require_order(std::uint32_t type) {
   require((types_of(bounds_.task) & bit(type)) != 0, "a record is of no type that it sends");
-  require((seen_ == 0) == (type == wire::kHeap), "records are out of order");
+  bool heaps_only = (seen_ & ~bit(wire::kHeap)) == 0;
+  require(type == wire::kHeap ? heaps_only : seen_ != 0, "records are out of order");
   require((seen_ & kOnce & bit(type)) == 0, "a record came twice");
   // Columns of leaks follow at once, and only there.
   bool column = type == wire::kShapes || type == wire::kDigests;
@@ -173,6 +175,7 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kRegions:
       return rows(wire::row_bytes(wire::kRegions), regions_, stated_regions_);
     case wire::kWarning:
+      count(warnings_, 1, heaps_, "a record came twice");
       payload.skip_text(kLongestText);
       payload.skip_text(kLongestText);
       return;
@@ -260,13 +263,12 @@ void SweepCheck::kinds(Payload& payload) {
 
 void SweepCheck::heap(Payload& payload) {
   payload.skip_text(kLongestText);
-  found_.allocations = payload.take<std::uint64_t>();
-  found_.bytes = payload.take<std::uint64_t>();
+  constexpr const char* kTooLarge = "the heap is larger than the memory";
+  count(heaps_, 1, kMostHeaps, "there are more heaps than allocators");
+  count(found_.allocations, payload.take<std::uint64_t>(), bounds_.blocks, kTooLarge);
+  count(found_.bytes, payload.take<std::uint64_t>(), bounds_.heap_bytes, kTooLarge);
   payload.skip(4);
-  stated_regions_ = payload.take<std::uint32_t>();
-  require(found_.allocations <= bounds_.blocks && found_.bytes <= bounds_.heap_bytes &&
-              stated_regions_ <= bounds_.blocks,
-          "the heap is larger than the memory");
+  count(stated_regions_, payload.take<std::uint32_t>(), bounds_.blocks, kTooLarge);
 }
 
 void SweepCheck::leaks(Payload& payload) {

@@ -71,6 +71,7 @@ class SweepCheck {
   std::uint32_t batch_ = 0;       // leaks or kinds in the last record of them
   std::uint64_t last_doubt_ = 0;  // end of the doubted positions
   std::uint64_t phase_ = 0, reports_ = 0;
+  std::uint64_t heaps_ = 0, warnings_ = 0;
   std::uint64_t stated_regions_ = 0, regions_ = 0;
   std::uint64_t contents_ = 0, types_ = 0, kinds_ = 0, references_ = 0;
   std::uint64_t nodes_ = 0, recorded_threads_ = 0, closed_modules_ = 0;

@@ -1,0 +1,176 @@
+// Goes over all extents in the order of their addresses: puts blocks into the map, and claims the
+// memory that extents and metadata are in.
+#pragma once
+
+#include "heaps/jemalloc/find_tree.hpp"
+
+namespace reachscan::heaps::jemalloc {
+
+class Extents {
+ public:
+  Extents(const Space& space, const Instance& instance, Metadata& metadata, uint32_t first_arena,
+          const Enumeration& found)
+      : space_(space),
+        instance_(instance),
+        metadata_(metadata),
+        first_arena_(first_arena),
+        found_(found),
+        budget_(steps(space)) {}
+
+  Verdict claim_all() {
+    for (uint64_t gib = 0; gib < kNodeWords && verdict_.fine(); ++gib) {
+      uint64_t leaf = word(instance_.root + 8 * gib);
+      if (leaf != 0) claim_leaf(leaf, gib << kLeafShift);
+    }
+    close_region();
+    return verdict_;
+  }
+
+  uint32_t arenas = 0;  // the highest number, and one
+
+ private:
+  // An entry is looked at for each page that there is, and for some between them.
+  static uint64_t steps(const Space& space) {
+    uint64_t pages = 0;
+    for (const abi::Mapping& m : space) pages += (m.end - m.start) / kPage;
+    return 4 * kNodeWords + 8 * pages;
+  }
+
+  void claim_leaf(uint64_t leaf, uint64_t base) {
+    if (!claim_metadata(leaf) || metadata_.last().end - leaf < kNodeBytes) {
+      stop("what finds the extents is not in the allocator's own memory", leaf);
+      return;
+    }
+    Range gib{base > next_ ? base : next_, base + (1ull << kLeafShift)};
+    each_entry(space_, leaf, gib, budget_,
+               [this](LeafEntry entry, uint64_t page) { return claim(entry, page); });
+    if (budget_.empty()) stop("there are more extents than memory for them", leaf);
+  }
+
+  // Returns where the extent ends, 0 to stop.
+  uint64_t claim(LeafEntry entry, uint64_t page) {
+    uint64_t at = entry.extent();
+    if (!space_.readable(at, kExtentBytes) || !claim_metadata(at))
+      return stop("an extent's structure is not in the allocator's memory", at);
+    Extent extent = read_extent(at, instance_.layout);
+    if (extent.start != page || extent.end <= page || !is_anonymous({page, extent.end}))
+      return stop("an extent is not where the allocator looks for it", page);
+    if (!agree(extent, entry))
+      return stop("an extent holds other blocks than the allocator says", page);
+    extend_region(extent);
+    close_at(extent.end);
+    const char* wrong = nullptr;
+    if (!extent.has_blocks()) {
+      found_.blocks.add_boundary(extent.start);
+    } else {
+      wrong = extent.is_slab ? claim_slab(extent) : claim_large(extent);
+    }
+    if (wrong != nullptr) return stop(wrong, page);
+    if (verdict_.fine()) next_ = extent.end;
+    return verdict_.fine() ? next_ : 0;
+  }
+
+  // Bit by bit: which slots are free.
+  const char* claim_slab(const Extent& extent) {
+    uint64_t size = size_of_class(extent.size_class, instance_.quantum);
+    uint64_t slots = (extent.end - extent.start) / size;
+    if (slots == 0 || slots > kMostSlots) return "a slab has too many slots";
+    uint64_t slot = extent.start, free_slots = 0;
+    for (unsigned index = 0; 64 * index < slots; ++index) {
+      uint64_t left = slots - 64 * index;
+      uint64_t count = left < 64 ? left : 64, free = extent.slot_word(index);
+      if (count < 64 && free >> count != 0) return "a slab has free slots behind its end";
+      for (; count > 0; --count, free >>= 1, slot += size) {
+        if ((free & 1) != 0) {
+          ++free_slots;
+          found_.blocks.add_boundary(slot);
+        } else {
+          found_.blocks.add_live(slot);
+        }
+      }
+    }
+    if (free_slots != extent.free_slots)
+      return "a slab has another number of free slots than it says";
+    if (slot < extent.end) found_.blocks.add_boundary(slot);
+    found_.totals.blocks += slots - free_slots;
+    found_.totals.bytes += (slots - free_slots) * size;
+    return nullptr;
+  }
+
+  // A sampled block is smaller than its extent. Since 5.3.1 large ones may have any number of
+  // pages, and the class is only the next larger one.
+  const char* claim_large(const Extent& extent) {
+    uint64_t size = size_of_class(extent.size_class, instance_.quantum);
+    if (size >= kLeastLarge) size = extent.end - extent.start - instance_.large_pad;
+    if (extent.block + size > extent.end || extent.block % kGranule != 0)
+      return "a large block does not lie in its extent";
+    found_.blocks.add_boundary(extent.start);
+    found_.blocks.add_live(extent.block);
+    close_at(extent.block + size);
+    found_.totals.add(size);
+    return nullptr;
+  }
+
+  // Extents of one arena that follow each other are one region.
+  void extend_region(const Extent& extent) {
+    uint32_t arena = first_arena_ + extent.arena;
+    if (extent.arena >= arenas) arenas = extent.arena + 1;
+    if (region_.end != extent.start || region_.arena != arena) {
+      close_region();
+      region_ = {extent.start, extent.start, wire::kThreadHeap, arena, 0, 0};
+    }
+    region_.end = extent.end;
+  }
+
+  void close_region() {
+    if (region_.start != region_.end && verdict_.fine()) add_region(region_);
+    region_ = {};
+  }
+
+  void add_region(const Region& region) {
+    if (const Region* other = found_.blocks.region_in({region.start, region.end})) {
+      verdict_ = invalid("an extent overlaps the memory of something else", other->start);
+    } else if (!found_.blocks.add_region(region)) {
+      verdict_ = {Verdict::kNoMemory, nullptr, region.start};
+    }
+  }
+
+  // Whether `address` is in a mapping of metadata; it is claimed with all there is behind it.
+  bool claim_metadata(uint64_t address) {
+    if (metadata_.contains(address)) return true;
+    Range found = metadata_around(space_, address, budget_);
+    if (found.start == found.end || !metadata_.add(found)) return false;
+    found_.blocks.add_boundary(found.start);
+    close_at(found.end);
+    add_region({found.start, found.end, wire::kThreadHeap, first_arena_, 0, 0});
+    return verdict_.fine();
+  }
+
+  // Something may have been found there already.
+  void close_at(uint64_t end) {
+    if (!found_.blocks.is_live(end)) found_.blocks.add_boundary(end);
+  }
+
+  bool is_anonymous(Range pages) {
+    if (pages.start < run_.start || pages.end > run_.end) run_ = space_.anonymous_run(pages.start);
+    return pages.start >= run_.start && pages.end <= run_.end;
+  }
+
+  uint64_t stop(const char* reason, uint64_t address) {
+    verdict_ = invalid(reason, address);
+    return 0;
+  }
+
+  const Space& space_;
+  const Instance& instance_;
+  Metadata& metadata_;
+  uint32_t first_arena_;
+  Enumeration found_;
+  Region region_ = {};
+  uint64_t next_ = 0;  // everything before is done
+  Range run_{0, 0};
+  Budget budget_;
+  Verdict verdict_;
+};
+
+}  // namespace reachscan::heaps::jemalloc

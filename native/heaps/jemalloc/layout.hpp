@@ -1,0 +1,122 @@
+// Shape of jemalloc's data: size classes, extents (edata_t, before 5.3 extent_t) and the tree that
+// finds the extent of a page (rtree_t).
+#pragma once
+
+#include "heaps/heap.hpp"
+
+namespace reachscan::heaps::jemalloc {
+
+// The tree has two levels for addresses of 48 bits and pages of 4 KiB: the root has a pointer for
+// each GiB, a leaf has a word for each page.
+constexpr uint64_t kNodeBits = 18;
+constexpr uint64_t kNodeWords = 1ull << kNodeBits;
+constexpr uint64_t kNodeBytes = 8 * kNodeWords;
+constexpr unsigned kLeafShift = 30;  // of addresses, to the index in the root
+constexpr unsigned kAddressBits = 48;
+
+inline uint64_t leaf_slot(uint64_t leaf, uint64_t address) {
+  return leaf + 8 * (address / kPage % kNodeWords);
+}
+
+// An extent: pages that hold a slab of small blocks, one large block, or nothing.
+struct Layout {
+  char name[13];                     // no pointer: the sweeper has no relocations
+  unsigned state_shift, state_bits;  // in the first word
+  unsigned class_shift;
+  unsigned free_shift;
+  bool split_caches;  // whether a thread's cache has bins of small and of large blocks apart
+};
+
+constexpr Layout kFrom53 = {"jemalloc 5.3", 17, 3, 20, 28, false};
+constexpr Layout kFrom51 = {"jemalloc 5.1", 16, 2, 18, 26, true};
+
+constexpr unsigned kSlabBit = 12;
+constexpr unsigned kArenaBits = 12;
+constexpr unsigned kClassBits = 8;
+constexpr unsigned kFreeBits = 10;
+constexpr uint64_t kExtentAlignment = 64;
+constexpr uint64_t kExtentBytes = 128;
+constexpr uint64_t kAddressField = 8;
+constexpr uint64_t kSizeField = 16;  // with a serial number in the bits below a page
+constexpr uint64_t kSlotsField = 64;
+constexpr unsigned kMostSlots = 512;
+
+// What classes are possible, by the distance of the smallest ones: 16 bytes, or 8 if so configured.
+enum class Quantum : uint8_t { k16, k8 };
+constexpr uint32_t kNoClass = 232;  // from here on: an extent without blocks
+// From here on a block has an extent of its own, which may be one page longer, so that the block
+// begins somewhere in the first page.
+constexpr uint64_t kLeastLarge = 4 * kPage;
+constexpr uint64_t kLargePad = kPage;
+
+// 8, 16, 32, 48, 64, 80 ..., or 8, 16, 24, 32, 40, ...: above a few times the quantum, four classes
+// for each power of two.
+constexpr uint64_t size_of_class(uint32_t number, Quantum quantum) {
+  uint64_t step = quantum == Quantum::k16 ? 16 : 8;
+  if (quantum == Quantum::k16) {
+    if (number == 0) return 8;
+    --number;
+  }
+  if (number < 4) return step * (number + 1);
+  uint32_t group = number / 4, in_group = number % 4;
+  return (step * (4 + in_group + 1)) << (group - 1);
+}
+static_assert(size_of_class(4, Quantum::k16) == 64 && size_of_class(5, Quantum::k16) == 80);
+static_assert(size_of_class(36, Quantum::k16) == 16384 && size_of_class(39, Quantum::k8) == 16384);
+
+struct Extent {
+  uint64_t at;  // of the structure
+  uint64_t start, end;
+  uint64_t block;  // where a large one begins
+  uint32_t arena;
+  uint32_t size_class;
+  uint32_t free_slots;
+  bool is_slab;
+  bool is_active;
+
+  // One that is not active may have been so with other blocks.
+  bool has_blocks() const { return is_active && size_class < kNoClass; }
+
+  uint64_t slot_word(unsigned index) const { return word(at + kSlotsField + 8 * index); }
+};
+
+constexpr uint64_t field(uint64_t bits, unsigned shift, unsigned width) {
+  return bits >> shift & ((1ull << width) - 1);
+}
+
+inline Extent read_extent(uint64_t at, const Layout& layout) {
+  uint64_t bits = word(at), address = word(at + kAddressField);
+  uint64_t start = address & ~(kPage - 1);
+  return {at,
+          start,
+          start + (word(at + kSizeField) & ~(kPage - 1)),
+          address,
+          static_cast<uint32_t>(field(bits, 0, kArenaBits)),
+          static_cast<uint32_t>(field(bits, layout.class_shift, kClassBits)),
+          static_cast<uint32_t>(field(bits, layout.free_shift, kFreeBits)),
+          field(bits, kSlabBit, 1) != 0,
+          field(bits, layout.state_shift, layout.state_bits) == 0};
+}
+
+// What a leaf has for a page.
+struct LeafEntry {
+  uint64_t bits;
+
+  uint64_t extent() const {
+    auto address = static_cast<int64_t>(bits << (64 - kAddressBits)) >> (64 - kAddressBits);
+    return static_cast<uint64_t>(address) & ~(kExtentAlignment - 1);
+  }
+  uint32_t size_class() const { return static_cast<uint32_t>(bits >> kAddressBits); }
+  bool is_slab() const { return (bits & 1) != 0; }
+};
+
+// One copy of the allocator in the process.
+struct Instance {
+  uint64_t root;
+  uint32_t file;
+  Layout layout;
+  Quantum quantum;
+  uint64_t large_pad;
+};
+
+}  // namespace reachscan::heaps::jemalloc

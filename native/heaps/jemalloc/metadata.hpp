@@ -1,0 +1,71 @@
+// The mappings that the allocator keeps its own structures in (base_block_t). Nothing in them is a
+// block, and what they point to is not in use for that.
+#pragma once
+
+#include "heaps/jemalloc/layout.hpp"
+
+namespace reachscan::heaps::jemalloc {
+
+// Such a mapping is a multiple of 2 MiB in size and place, and begins with its size, the next one,
+// and an extent for what is left of it, which always reaches to its end.
+constexpr uint64_t kMetadataAlignment = 2 << 20;
+constexpr uint64_t kRestField = 16;
+
+// The mapping of metadata that begins at `start`, empty if none does.
+inline Range metadata_at(const Space& space, uint64_t start) {
+  if (!space.readable(start, kPage)) return {0, 0};
+  uint64_t size = word(start), next = word(start + 8);
+  uint64_t rest = word(start + kRestField + kAddressField);
+  uint64_t left = word(start + kRestField + kSizeField);
+  bool aligned = size % kMetadataAlignment == 0 && next % kMetadataAlignment == 0;
+  bool possible = aligned && size != 0 && size < 1ull << kAddressBits;
+  if (!possible || rest <= start || rest - start > size || left != start + size - rest ||
+      !space.is_anonymous(start, start + size))
+    return {0, 0};
+  return {start, start + size};
+}
+
+// The mapping of metadata that holds `address`, empty if none does.
+inline Range metadata_around(const Space& space, uint64_t address, Budget& budget) {
+  for (uint64_t start = address & ~(kMetadataAlignment - 1); start != 0 && budget.spend(1);
+       start -= kMetadataAlignment) {
+    if (!space.is_anonymous(start, start + kPage)) return {0, 0};
+    Range found = metadata_at(space, start);
+    if (found.contains(address)) return found;
+  }
+  return {0, 0};
+}
+
+// Those of one instance, as far as something in them was met.
+class Metadata {
+ public:
+  Metadata() = default;
+  explicit Metadata(MapMemory map) : ranges_(map, kMost) {}
+
+  bool contains(uint64_t address) {
+    if (last_.contains(address)) return true;
+    for (const Range& range : ranges_) {
+      if (!range.contains(address)) continue;
+      last_ = range;
+      return true;
+    }
+    return false;
+  }
+
+  // False if there is no room.
+  bool add(Range range) {
+    last_ = range;
+    return ranges_.push(range);
+  }
+
+  // The one that was met last.
+  Range last() const { return last_; }
+
+ private:
+  static constexpr std::size_t kMost = 1 << 16;
+
+  List<Range> ranges_;
+  Range last_{0, 0};
+};
+
+}  // namespace reachscan::heaps::jemalloc

@@ -1,0 +1,90 @@
+// The walker for jemalloc, 5.1 to 5.3. heaps/heap.hpp tells what a walker owes.
+//
+//   layout          size classes, extents, the tree that finds them
+//   metadata        the mappings that the allocator keeps its own structures in
+//   find_tree       the root of the tree, by structure
+//   extents         slabs with a bitmap of free slots, large blocks, what is free
+//   thread_caches   free, though they look allocated
+//   quiet           is a thread inside the allocator right now?
+#pragma once
+
+#include "heaps/jemalloc/extents.hpp"
+#include "heaps/jemalloc/quiet.hpp"
+#include "heaps/jemalloc/thread_caches.hpp"
+
+namespace reachscan::heaps::jemalloc {
+
+class Walker {
+ public:
+  // Lists of free blocks are elsewhere.
+  static constexpr uint64_t kLinkBytes = 0;
+  static constexpr bool kNeedsFine = true;
+
+  Walker(const Space& space, const libc::Threads& threads, MapMemory map)
+      : space_(space), threads_(threads), map_(map), count_(Search(space).find(instances_)) {}
+
+  bool is_present() const { return count_ > 0; }
+
+  bool is_in(uint32_t file) const {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (instances_[i].file == file) return true;
+    return false;
+  }
+
+  bool quiet(abi::QuiesceHint& hint) const {
+    describe(hint);
+    for (std::size_t t = 0; t < threads_.running_count; ++t)
+      if (is_inside(space_, threads_.running[t], hint)) return false;
+    return true;
+  }
+
+  void describe(abi::QuiesceHint& hint) const {
+    for (std::size_t i = 0; i < count_; ++i) describe_code(space_, instances_[i], hint);
+  }
+
+  bool interrupted(abi::QuiesceHint& hint) const {
+    describe(hint);
+    return any_interrupted(space_, threads_, hint);
+  }
+
+  Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t first_arena) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      Metadata metadata(map_);
+      Extents extents(space_, instances_[i], metadata, first_arena + arenas_,
+                      {blocks, totals, on_threads});
+      Verdict verdict = extents.claim_all();
+      arenas_ += extents.arenas;
+      if (!verdict.fine()) return verdict;
+      ThreadCaches caches(space_, instances_[i], metadata, blocks, totals);
+      verdict = caches.drop_all(threads_);
+      if (!verdict.fine()) return verdict;
+    }
+    return {};
+  }
+
+  std::size_t arena_count() const { return arenas_; }
+
+  void write_name(char (&name)[kNameLength]) const {
+    __builtin_memcpy(name, instances_[0].layout.name, sizeof instances_[0].layout.name);
+  }
+
+  template <typename Visit>
+  void each_variable(Visit visit) const {
+    for (std::size_t i = 0; i < count_; ++i)
+      visit(Range{instances_[i].root, instances_[i].root + kNodeBytes});
+  }
+
+  static Warning warning() { return {}; }
+
+  Totals totals;
+
+ private:
+  const Space& space_;
+  const libc::Threads& threads_;
+  MapMemory map_;
+  Instance instances_[kMaxInstances];
+  std::size_t count_;
+  uint32_t arenas_ = 0;
+};
+
+}  // namespace reachscan::heaps::jemalloc

@@ -1,3 +1,4 @@
+// Lays out empty tables in a mapping of their own.
 #include "recorder/create_tables.hpp"
 
 #include "arch/address_space.hpp"

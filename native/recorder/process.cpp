@@ -1,3 +1,4 @@
+// Gets the recorder ready in its process: finds the allocator behind it, reads its settings.
 #include "recorder/process.hpp"
 
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+// Decides which blocks are recorded, and records them.
 #include "recorder/recorder.hpp"
 
 #include "recorder/create_tables.hpp"

@@ -1,3 +1,4 @@
+// Reads how to record out of the environment.
 #include "recorder/settings.hpp"
 
 namespace reachscan::recorder {

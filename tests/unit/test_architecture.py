@@ -65,13 +65,14 @@ NATIVE_ROOMS = {
     "recorder": {"arch", "freestanding", "recorder/tables.hpp"},
     "memory": {"arch", "wire"},
     "libc": {"arch", "memory"},
-    "heaps": {"libc", "memory"},
+    "heaps": {"arch", "libc", "memory"},
     "heaps/glibc": {"arch", "heaps", "libc"},
+    "heaps/jemalloc": {"arch", "heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
     "sweeper/roots": {"libc", "memory", "sweeper/blob", "sweeper/mark"},
     # The one that knows all walkers. A walker knows the contract, but no other walker.
-    "heaps/detect.hpp": {"heaps", "heaps/glibc"},
+    "heaps/detect.hpp": {"heaps", "heaps/glibc", "heaps/jemalloc"},
     "sweeper/leaks": {
         *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),
         "sweeper/roots",

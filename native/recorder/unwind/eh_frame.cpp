@@ -1,3 +1,4 @@
+// Searches the index of .eh_frame and runs the instructions of one entry.
 #include "recorder/unwind/eh_frame.hpp"
 
 #include "recorder/unwind/table_reader.hpp"

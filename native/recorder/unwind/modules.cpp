@@ -1,3 +1,4 @@
+// Follows which programs and libraries are loaded, and reads where their tables are.
 #include "recorder/unwind/modules.hpp"
 
 #include "arch/instructions.hpp"

@@ -1,3 +1,4 @@
+// Takes a stack, frame by frame.
 #include "recorder/unwind/unwinder.hpp"
 
 namespace reachscan::recorder {

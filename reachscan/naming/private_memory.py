@@ -62,9 +62,11 @@ class PrivateMemory(NamedTuple):
 
 
 def heap_owner(recording: model.Recording) -> str:
-    """Return whose heap it is: `glibc's heap`, `the heap` if no allocator is known."""
+    """Return whose heap it is: `glibc's heap`, `the heap of glibc and jemalloc`, `the heap`."""
     names = dict.fromkeys(heap.allocator.split()[0] for heap in recording.heaps if heap.allocator)
-    return f"{', '.join(names)}'s heap" if names else "the heap"
+    if len(names) > 1:
+        return "the heap of " + " and ".join(names)
+    return f"{next(iter(names))}'s heap" if names else "the heap"
 
 
 def warning(recording: model.Recording, memory: PrivateMemory) -> model.Warning:

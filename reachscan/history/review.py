@@ -33,7 +33,7 @@ def review(
     rule, undecided = _rules(Groups(result.recording, folded), suppressions)
     standing = np.where(rule >= 0, SUPPRESSED, COUNTS).astype(np.uint8)
     before: dict[str, Tally] = {}
-    warnings = _stack_warning(suppressions) + _contents_warning(undecided)
+    warnings = _stack_warning(result, suppressions) + _contents_warning(undecided)
     if baseline is not None:
         compared = comparison.compare(baseline, census.take(result, "this scan"))
         worse = {c.key for c in compared.changes if c.what in comparison.WORSE}
@@ -97,14 +97,16 @@ def _contents_warning(undecided: Sequence[Suppression]) -> tuple[model.Warning, 
     return (model.Warning("suppression-needs-contents", message),)
 
 
-def _stack_warning(suppressions: Sequence[Suppression]) -> tuple[model.Warning, ...]:
+def _stack_warning(
+    result: LeakScan, suppressions: Sequence[Suppression]
+) -> tuple[model.Warning, ...]:
     places = [s.rule.source for s in suppressions if s.needs_stack]
-    if not places:
+    if not places or result.recording.recorder is not None:
         return ()
     message = (
-        f"`leak:` lines tell where blocks were allocated, which is not known here: {len(places)} "
-        f"of them (the first is {places[0]}) suppress nothing. Use type, key, signature, module, "
-        "symbol or size instead"
+        f"{len(places)} rules (the first is {places[0]}) tell which stack allocates, which is not "
+        "known of a process that is not recorded: they suppress nothing. Use type, key, signature, "
+        "module, symbol or size instead"
     )
     return (model.Warning("suppression-needs-stacks", message),)
 

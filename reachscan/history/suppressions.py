@@ -6,7 +6,7 @@ docs/suppressions.md describes the format.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,13 @@ import numpy as np
 from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.grouping.groups import Folding
+from reachscan.history import stack_patterns
+from reachscan.history.glob import Glob
+from reachscan.history.stack_patterns import NonsenseError, StackPattern
 from reachscan.judgement import Rule
 from reachscan.naming.owners import plain_path
 from reachscan.recording import model
+from reachscan.recording.origins import NO_STACK
 
 DEFAULT = Path(__file__).with_name("default.supp")
 """What runtimes leak once, by design."""
@@ -30,35 +34,7 @@ _COMMENT = re.compile(r"(?:^|\s)#\s*(.*)")
 _SIZES = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _STACK = "leak"
 _TEXT = "text"
-
-
-class Glob:
-    """A pattern with `*` and `?`; brackets are no wildcards, for types are full of them.
-
-    What lies between two stars is taken where it is found first: if any place will do, that one
-    will. So nothing is tried twice, however many stars there are.
-    """
-
-    def __init__(self, pattern: str) -> None:
-        first, *others = pattern.split("*")
-        self._first = _without_stars(first)
-        self._middle = [_without_stars(part) for part in others[:-1]]
-        self._last = _without_stars(others[-1]) if others else None
-        self._length_of_last = len(others[-1]) if others else 0
-
-    def matches(self, text: str) -> bool:
-        """Tell whether it matches all of a text."""
-        if self._last is None:
-            return bool(self._first.fullmatch(text))
-        found = self._first.match(text)
-        for part in self._middle:
-            found = found and part.search(text, found.end())
-        begin = len(text) - self._length_of_last
-        return bool(found and found.end() <= begin and self._last.match(text, begin))
-
-
-def _without_stars(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join("." if c == "?" else re.escape(c) for c in pattern), re.DOTALL)
+_VALGRIND_BEGIN, _VALGRIND_END = "{", "}"
 
 
 class Groups:
@@ -82,6 +58,22 @@ class Groups:
     def signatures(self) -> list[str]:
         """The signature of each group."""
         return [folding.signature_of(self._folded, i) for i in range(self.count)]
+
+    def allocated_by(self, pattern: StackPattern) -> model.Flags:
+        """Return which groups have a stack that matches, innermost frame first."""
+        joined, stacks = self._folded.joined, self._folded.stack
+        distinct, which = np.unique(stacks, return_inverse=True)
+        matching = [
+            stack != NO_STACK
+            and pattern.matches([joined.frames[call][-1] for call in joined.calls(stack)])
+            for stack in distinct.tolist()
+        ]
+        return np.array(matching, bool)[which.reshape(-1)]
+
+    def with_confidence(self, definite: bool, possible: bool) -> model.Flags:
+        """Return which groups are leaked for certain, or only possibly."""
+        certain: model.Flags = self._folded.reason == model.DEFINITE
+        return (certain & definite) | (~certain & possible)
 
     def of_type(self, pattern: Glob) -> model.Flags:
         """Return which groups have a type that matches."""
@@ -135,8 +127,6 @@ class Suppression:
 
     def suppresses(self, groups: Groups) -> model.Flags:
         """Return which groups it suppresses."""
-        if self.needs_stack:
-            return np.zeros(groups.count, bool)
         suppressed = np.ones(groups.count, bool)
         for condition in self.conditions:
             if suppressed.any():
@@ -173,64 +163,85 @@ def parse(lines: Iterable[str], name: str) -> Iterable[Suppression]:
     Raises:
         SuppressionFileError: a line makes no sense.
     """
+    block: list[str] = []  # of Valgrind, what of it was read
     for number, line in enumerate(lines, 1):
-        comment = _COMMENT.search(line)
-        body = line[: comment.start()].strip() if comment else line.strip()
-        if body:
-            reason = comment[1].strip() if comment else ""
-            try:
-                yield _suppression(body, Rule(body, f"{name}:{number}", reason))
-            except _NonsenseError as error:
-                raise errors.SuppressionFileError(f"{name}:{number}: {error}") from error
+        place = f"{name}:{number}"
+        try:
+            comment = _COMMENT.search(line)
+            body = line[: comment.start()].strip() if comment else line.strip()
+            if block or body == _VALGRIND_BEGIN:
+                block += [body] if body else []
+                if body == _VALGRIND_END:
+                    yield from _of_valgrind(block[1:-1], place)
+                    block = []
+            elif body:
+                reason = comment[1].strip() if comment else ""
+                yield _suppression(body, Rule(body, place, reason))
+        except NonsenseError as error:
+            raise errors.SuppressionFileError(f"{place}: {error}") from error
+    if block:
+        raise errors.SuppressionFileError(f"{name}: the last `{{` has no `}}`")
 
 
-class _NonsenseError(Exception):
-    """A line that makes no sense; the text says why."""
+def _of_valgrind(lines: Sequence[str], place: str) -> Iterator[Suppression]:
+    """Yield what lines between braces suppress: nothing, if they are about no leaks."""
+    found = stack_patterns.of_valgrind(lines)
+    if found is not None:
+        conditions = (
+            lambda groups: groups.allocated_by(found.stack),
+            lambda groups: groups.with_confidence(found.definite, found.possible),
+        )
+        yield Suppression(Rule(found.name, place, ""), conditions, needs_stack=True)
 
 
 def _suppression(body: str, rule: Rule) -> Suppression:
     if body.startswith(f"{_STACK}:"):
         # A line of LeakSanitizer; there a semicolon or a comma is part of the pattern.
-        if not body.removeprefix(f"{_STACK}:").strip():
-            raise _NonsenseError("there is nothing to match after `leak:`")
-        return Suppression(rule, (), needs_stack=True)
+        stack = stack_patterns.of_leak_sanitizer(body.removeprefix(f"{_STACK}:").strip())
+        return Suppression(rule, (lambda groups: groups.allocated_by(stack),), needs_stack=True)
     parts = [part.strip() for part in body.split(";")]
-    needs_contents = any(part.partition(":")[0].strip() == _TEXT for part in parts)
-    return Suppression(rule, tuple(map(_condition, parts)), needs_contents=needs_contents)
+    names = {part.partition(":")[0].strip() for part in parts}
+    return Suppression(
+        rule,
+        tuple(map(_condition, parts)),
+        needs_stack=bool(names & {*stack_patterns.FRAMES}),
+        needs_contents=_TEXT in names,
+    )
 
 
 def _condition(text: str) -> Condition:
     name, colon, pattern = (part.strip() for part in text.partition(":"))
     if not colon:
-        raise _NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
+        raise NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
     if name == _STACK:
-        raise _NonsenseError("`leak:` has to be alone on its line")
-    if name not in (*_CONDITIONS, "size", _TEXT):
-        known = ", ".join((*_CONDITIONS, "size", _TEXT, _STACK))
-        raise _NonsenseError(f"there is no condition `{name}`, only {known}")
+        raise NonsenseError("`leak:` has to be alone on its line")
+    if name not in (*_CONDITIONS, *stack_patterns.FRAMES, "size", _TEXT):
+        known = ", ".join((*_CONDITIONS, *stack_patterns.FRAMES, "size", _TEXT, _STACK))
+        raise NonsenseError(f"there is no condition `{name}`, only {known}")
     if not pattern:
-        raise _NonsenseError(f"there is nothing to match after `{name}:`")
+        raise NonsenseError(f"there is nothing to match after `{name}:`")
     if name == _TEXT:
         return _text(pattern)
+    if name in stack_patterns.FRAMES:
+        stack = stack_patterns.anywhere(name, pattern)
+        return lambda groups: groups.allocated_by(stack)
     return _size(pattern) if name == "size" else _CONDITIONS[name](Glob(pattern))
 
 
 def _text(text: str) -> Condition:
     begin = text.encode()
     if len(begin) > LONGEST_TEXT:
-        raise _NonsenseError(
-            f"no more than the first {LONGEST_TEXT} bytes of a block are looked at"
-        )
+        raise NonsenseError(f"no more than the first {LONGEST_TEXT} bytes of a block are looked at")
     return lambda groups: groups.beginning_with(begin)
 
 
 def _size(text: str) -> Condition:
     sizes = _SIZES.fullmatch(text)
     if not sizes:
-        raise _NonsenseError(f"`{text}` is no size in bytes, which looks like `64` or `64-128`")
+        raise NonsenseError(f"`{text}` is no size in bytes, which looks like `64` or `64-128`")
     low, high = int(sizes[1]), int(sizes[2] or sizes[1])
     if low > high:
-        raise _NonsenseError(f"no size is from {low} to {high}")
+        raise NonsenseError(f"no size is from {low} to {high}")
     return lambda groups: (groups.sizes >= low) & (groups.sizes <= high)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from reachscan import errors
@@ -10,6 +10,7 @@ from reachscan.recording import model, wire
 
 if TYPE_CHECKING:
     from reachscan.recording.columns import Columns
+    from reachscan.recording.origins import Recorder
 
 Progressed = Callable[[model.Progress], None]
 
@@ -115,7 +116,7 @@ class _Decoder:
             region_rows=b"".join(self._regions),
             some_leaks=leaks,
             types=self._types(),
-            warnings=tuple(model.Warning(**row) for row in rows[wire.WARNING]),
+            warnings=(*(model.Warning(**row) for row in rows[wire.WARNING]), *self._doubts()),
             names=self._names(),
             contents=_contents(rows[wire.CONTENTS], totals),
             totals=totals,
@@ -133,17 +134,29 @@ class _Decoder:
             **self._where_from(leaks, kinds),
         )
 
+    def _doubts(self) -> Iterator[model.Warning]:
+        """Yield what is to be said of a recorder; it is not in the stream."""
+        if wire.RECORDER in self._single:
+            from reachscan.recording import origins
+
+            for sentence in origins.doubts(self._recorder()):
+                yield model.Warning("stacks-missing", sentence)
+
+    def _recorder(self) -> Recorder:
+        from reachscan.recording.origins import Recorder
+
+        body = self._single[wire.RECORDER]
+        return Recorder(**{**body, "sizes": tuple((row.first, row.last) for row in body.sizes)})
+
     def _where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:
         """Return what is known of where blocks come from: nothing, in most processes."""
-        body = self._single.get(wire.RECORDER)
-        if body is None:
+        if wire.RECORDER not in self._single:
             return {}
-        from reachscan.recording.origins import ClosedModule, RecordedThread, Recorder
+        from reachscan.recording.origins import ClosedModule, RecordedThread
 
-        sizes = tuple((row.first, row.last) for row in body.sizes)
         threads, modules = self._rows[wire.RECORDED_THREADS], self._rows[wire.CLOSED_MODULES]
         return {
-            "recorder": Recorder(**{**body, "sizes": sizes}),
+            "recorder": self._recorder(),
             "recorded_threads": {row.thread: RecordedThread(row.tid, row.name) for row in threads},
             "closed_modules": {row.module: ClosedModule(*row[1:]) for row in modules},
             **(self._columns.where_from(leaks, kinds) if self._columns else {}),

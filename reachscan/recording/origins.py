@@ -71,6 +71,23 @@ class Recorder(NamedTuple):
         return 1000 * max(0, self.now_ms - time_ms)
 
 
+def doubts(recorder: Recorder) -> list[str]:
+    """Return what the reader must know of a recorder that did not record all that it should."""
+    found = []
+    if recorder.lost:
+        found.append(
+            f"the recorder had no room for {recorder.lost} blocks, which have no stack: give its "
+            "tables more with --memory, or record less with --min-size or --sample"
+        )
+    if recorder.stopped:
+        reason = STOPPED.get(recorder.stopped, "unknown")
+        found.append(
+            f"nothing new is recorded since {recorder.stopped_after_ms / 1000:.1f} s after the "
+            f"recording began ({reason}): blocks that were allocated later have no stack"
+        )
+    return found
+
+
 class Origins(NamedTuple):
     """Where blocks come from, in columns: a row for each leak, or kind of live blocks.
 

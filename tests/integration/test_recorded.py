@@ -175,3 +175,20 @@ def test_scans_are_compared_by_stack(
     assert (grown["standing"], grown["before"]["allocations"]) == ("counts", COUNT)
     assert group_of(after, "dive")["standing"] == "known"
     assert grown["key"] == group_of(report, "open_session")["key"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "fun: *open_session*",
+        "leak:open_session",
+        "{\n name\n Memcheck:Leak\n fun:malloc\n fun:*open_session()\n ...\n obj:*libc.so*\n}",
+    ],
+)
+def test_rules_name_functions_of_the_stack(recorded: Victim, tmp_path: Path, rule: str) -> None:
+    file = tmp_path / "known.supp"
+    file.write_text(rule)
+    report = scan(recorded.pid, "--suppressions", file)
+    assert report["warnings"] == []
+    assert group_of(report, "open_session")["standing"] == "suppressed"
+    assert report["suppressed"]["allocations"] == COUNT

@@ -15,7 +15,8 @@ from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
 from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.history import suppressions
-from reachscan.history.suppressions import Glob, Groups
+from reachscan.history.glob import Glob
+from reachscan.history.suppressions import Groups
 from reachscan.recording import model
 from reachscan.result import LeakScan
 

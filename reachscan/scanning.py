@@ -16,6 +16,7 @@ from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 # The rest is imported where it is needed: what reads the stream while the helper is at work, and
 # what takes long to load only if there are leaks, or if somebody asked for it.
 if TYPE_CHECKING:
+    from io import BufferedReader
     from pathlib import Path
 
     from reachscan.naming.private_memory import PrivateMemory
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 LARGE = 500_000
 """From a heap of so many blocks, leaks take as long to collect as the libraries to load."""
+
+ANDROID_DUMP = b"Android Native Heap Dump v"
+"""How the dumps of native heaps begin that are read, too."""
 
 FOLD = "fold"
 """The phase that happens here: naming and grouping."""
@@ -118,13 +122,13 @@ def refs(
 
 
 def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
-    """Read a saved stream.
+    """Read a saved stream, or a dump of a native heap that Android has written.
 
     Example:
         reachscan.load("day1.rsc").counted
 
     Args:
-        path: what `ScanOptions.save` or the helper wrote.
+        path: what `ScanOptions.save` or the helper wrote, or the dump.
         on_progress: called with each progress record that is in the file.
 
     Raises:
@@ -136,10 +140,19 @@ def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
 
     try:
         with open(path, "rb") as file:  # noqa: PTH123  # a text will do, too
-            recording = decode(wire.frames(file), on_progress)
+            recording = _dump(file) or decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
     return _finish(recording, None, live=False)
+
+
+def _dump(file: BufferedReader) -> model.Recording | None:
+    """Return what a dump of a native heap says; None, with nothing read, if it is none."""
+    if not file.peek(len(ANDROID_DUMP)).startswith(ANDROID_DUMP):
+        return None
+    from reachscan.recording import android_dump
+
+    return android_dump.read(file)
 
 
 def _ask(

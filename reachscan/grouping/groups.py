@@ -110,15 +110,16 @@ class Origin(NamedTuple):
     Attributes:
         stack: its number in the recording.
         threads: that allocated them, those with most blocks first.
-        oldest_us, newest_us: how long ago the first and the last of them were allocated.
+        oldest_us, newest_us: how long ago the first and the last of them were allocated; None if
+            nobody tells.
         estimated: what they stand for, if allocations are sampled.
     """
 
     stack: int
     threads: tuple[Thread, ...]
-    oldest_us: int
-    newest_us: int
-    estimated: Estimate | None
+    oldest_us: int | None = None
+    newest_us: int | None = None
+    estimated: Estimate | None = None
 
 
 class Folding(NamedTuple):

@@ -12,7 +12,7 @@ from reachscan.grouping.groups import Estimate, Folding, Origin, Thread
 from reachscan.grouping.join import Joined
 from reachscan.grouping.rows import Rows
 from reachscan.recording import model
-from reachscan.recording.origins import NO_STACK, Origins, RecordedThread, Recorder
+from reachscan.recording.origins import NO_STACK, NOT_RECORDED, Origins, RecordedThread, Recorder
 
 _IN_KEY = 3
 """Functions that the key of a stack names; a digest stands for the rest."""
@@ -30,7 +30,7 @@ def of_groups(recording: model.Recording, folding: Folding, limit: int) -> list[
     """
     rows, count = folding.joined.rows, min(limit, len(folding.example))
     recorder, origins = recording.recorder, _of_rows(recording, rows)
-    if recorder is None or origins is None:
+    if origins is None:
         return [None] * count
     order = np.argsort(folding.group_of_row, kind="stable")
     bounds = np.searchsorted(folding.group_of_row[order], np.arange(count + 1))
@@ -39,10 +39,15 @@ def of_groups(recording: model.Recording, folding: Folding, limit: int) -> list[
         which = order[bounds[group] : bounds[group + 1]]
         some = origins.some(which)
         threads = _threads(some, rows.count[which], recording.recorded_threads)
-        newest, oldest = (_age_us(recorder, some, which) for which in ("newest", "oldest"))
-        estimate = _estimate(recorder, some, rows, which) if recorder.sample else None
-        known = stack != NO_STACK
-        found.append(Origin(stack, threads, oldest, newest, estimate) if known else None)
+        origin = Origin(stack, threads)
+        if recorder:
+            oldest, newest = int(some.oldest_ms.min()), int(some.newest_ms.max())
+            origin = origin._replace(
+                oldest_us=recorder.age_us(oldest),
+                newest_us=recorder.age_us(newest),
+                estimated=_estimate(recorder, some, rows, which) if recorder.sample else None,
+            )
+        found.append(origin if stack != NO_STACK else None)
     return found
 
 
@@ -59,16 +64,11 @@ def _threads(
     np.add.at(counts, which.reshape(-1), blocks)
     found = []
     for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        if number == NOT_RECORDED:
+            continue
         thread = known.get(number, _UNNAMED_THREAD)
         found.append(Thread(thread.name, thread.tid, count))
     return tuple(sorted(found, key=lambda thread: (-thread.allocations, thread.tid)))
-
-
-def _age_us(recorder: Recorder, origins: Origins, end: str) -> int:
-    """Return the age of the oldest or the newest of some blocks."""
-    oldest = end == "oldest"
-    at = int(origins.oldest_ms.min() if oldest else origins.newest_ms.max())
-    return recorder.age_us(at)
 
 
 def weights(recorder: Recorder, origins: Origins) -> NDArray[np.float64]:

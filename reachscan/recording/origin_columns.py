@@ -32,7 +32,7 @@ class Trie:
         if len(np.unique(self._numbers)) < len(self._numbers):
             raise errors.StreamError("the stream is damaged: it tells of a caller twice")
         parent = self._positions(nodes.parent[order])
-        self._stack_of, self.stacks = _entries(parent, nodes.pc[order], nodes.module[order])
+        self._stack_of, self.stacks = entries(parent, nodes.pc[order], nodes.module[order])
 
     def origins(self, chunks: list[OriginColumns], count: int, what: str) -> Origins | None:
         """Return the origins of so many leaks or kinds; None if the stream does not tell.
@@ -57,7 +57,7 @@ class Trie:
         return np.where(self._numbers[at] == numbers, at, -1)
 
 
-def _entries(
+def entries(
     parent: model.Indexes, pc: model.Addresses, module: NDArray[np.uint32]
 ) -> tuple[model.Indexes, Stacks]:
     """Return the number of the stack that each node stands for, and the stacks.

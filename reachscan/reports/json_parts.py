@@ -36,13 +36,13 @@ def is_complete(warnings: Sequence[model.Warning]) -> bool:
 
 
 def _target(recording: model.Recording) -> dict[str, Any]:
-    target = recording.target
+    target, known = recording.target, ARCHITECTURES.get(recording.machine)
     return {
         "pid": target.pid,
         "name": target.name,
         "exe": target.exe,
         "command": list(target.command),
-        "arch": ARCHITECTURES[recording.machine].name,
+        "arch": known.name if known else "unknown",
         "page_size": recording.page_size,
         "threads": target.threads,
         "allocators": list(dict.fromkeys(heap.allocator for heap in recording.heaps)),

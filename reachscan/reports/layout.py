@@ -99,6 +99,8 @@ def rest_of_memory(result: LeakScan) -> str:
 
 def example(example: Example, contents: int, style: Style) -> Iterator[str]:
     """Yield the address of a block, and its first bytes as far as they are wanted."""
+    if not example.address:  # a dump does not tell
+        return
     shown = example.contents[:contents]
     yield style(f"      for example at {example.address:#x}", "dim")
     for at in range(0, len(shown), _DUMP_ROW):
@@ -110,7 +112,7 @@ def example(example: Example, contents: int, style: Style) -> Iterator[str]:
 def title(group: Group) -> str:
     """Return what the blocks of a group are."""
     words = ": ".join(filter(None, (group.shape, group.signature)))
-    return printable(group.type or words or "blocks of no words")
+    return printable(group.type or words or "blocks that nothing more is known of")
 
 
 def key(group: Group, style: Style) -> Iterator[str]:

@@ -74,6 +74,8 @@ def group(origin: Origin | None, table: Table) -> dict[str, Any]:
         "threads": [thread._asdict() for thread in origin.threads],
         "age_us": {"oldest": origin.oldest_us, "newest": origin.newest_us},
     }
+    if origin.oldest_us is None:
+        known["age_us"] = None
     return known | ({"estimated": origin.estimated._asdict()} if origin.estimated else {})
 
 
@@ -181,6 +183,8 @@ def _when(origin: Origin) -> str:
     threads = [thread.name or f"thread {thread.tid}" for thread in origin.threads]
     more = len(threads) - _THREADS
     who = ", ".join(threads[:_THREADS]) + (f" and {count(more, 'more thread')}" if more > 0 else "")
+    if origin.oldest_us is None or origin.newest_us is None:
+        return "allocated by"
     oldest, newest = (duration(us / 1e6) for us in (origin.oldest_us, origin.newest_us))
     when = f"{newest} ago" if oldest == newest else f"{oldest} to {newest} ago"
     estimate = origin.estimated

@@ -25,7 +25,10 @@ from reachscan.scanning import load
 @options.strict
 @options.verbose
 def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus:
-    """Report on a scan that was saved with --save, here or on another machine."""
+    """Report on a scan that was saved with --save, here or on another machine.
+
+    FILE may also be an Android native heap dump (versions 1.0 to 1.2).
+    """
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )

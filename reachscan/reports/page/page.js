@@ -141,7 +141,7 @@ function chartOfGroup(sizes) {
 // Groups of blocks
 
 const title = (group) =>
-  group.type ?? ([group.shape, group.signature].filter(Boolean).join(": ") || "blocks of no words");
+  group.type ?? ([group.shape, group.signature].filter(Boolean).join(": ") || "blocks that nothing more is known of");
 
 const range = ({ sizes }) => [Math.min, Math.max].map((of) => of(...sizes.map((row) => row.size)));
 

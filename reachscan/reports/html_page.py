@@ -14,7 +14,11 @@ _UNSAFE_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 
 
 def page(
-    subject: str, title: str, document: dict[str, Any], reasons: dict[str, str] | None = None
+    subject: str,
+    title: str,
+    document: dict[str, Any],
+    reasons: dict[str, str] | None = None,
+    profile: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the page.
 
@@ -23,8 +27,11 @@ def page(
         title: of the page.
         document: the same report, for programs.
         reasons: what reasons for doubt in it mean.
+        profile: who allocated what, for the graph of that; None if that is not known.
     """
     style, script = _part("page.css"), _part("page.js") + _part(f"{subject}.js")
+    if profile is not None:
+        script += _part("flame.js")
     parts = {
         "policy": _policy(style, script),
         "title": _plain(title),
@@ -32,6 +39,7 @@ def page(
         "script": script,
         "report": _data(document),
         "reasons": _data(reasons or {}),
+        "profile": _data(profile),
     }
     # In one go: what is put in is not looked at again.
     page = re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html"))

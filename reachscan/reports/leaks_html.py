@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reachscan.reports import Selection, Style, confidence, html_page, leaks_json, plain
+from reachscan.reports import Selection, Style, confidence, html_page, leaks_json, plain, profile
 from reachscan.result import LeakScan
 
 
@@ -17,4 +17,5 @@ def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[
     """
     reasons = {name: confidence.in_words(code) for code, name in confidence.NAMES.items()}
     title = f"{result.recording.target.name}: leaks"
-    yield html_page.page("leaks", title, leaks_json.document(result, selection), reasons)
+    document = leaks_json.document(result, selection)
+    yield html_page.page("leaks", title, document, reasons, profile.graph(result))

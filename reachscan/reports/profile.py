@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from reachscan.reports import Selection
 from reachscan.reports.stacks import calls_of
 from reachscan.result import HeapScan, LeakScan
 from reachscan.wording import printable
+
+_PLAIN = Selection()
 
 UNKNOWN = "[no stack]"
 """The only frame of blocks whose stack is not known."""
@@ -138,3 +140,26 @@ def by_path(scan: Scan, selection: Selection) -> Iterator[tuple[tuple[str, ...],
     for sample in samples(scan):
         sums[names.path(sample, selection)] += sample.weight(selection)
     yield from sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+
+
+def graph(scan: Scan) -> dict[str, Any] | None:
+    """Return stacks by names of functions for the page for browsers, None if none is known."""
+    if scan.recording.stacks is None or not len(scan.recording.stacks.pc):
+        return None
+    names, sums = Names(scan.recording), Counter[tuple[tuple[str, ...], str, str]]()
+    for sample in samples(scan):
+        path, thread = names.path(sample, _PLAIN), names.thread(sample.thread)
+        sums[path, thread, "allocations"] += sample.allocations
+        sums[path, thread, "bytes"] += sample.bytes
+    index: dict[str, int] = {}
+    stacks = [
+        {
+            "path": [index.setdefault(name, len(index)) for name in path],
+            "thread": thread,
+            "allocations": sums[path, thread, "allocations"],
+            "bytes": amount,
+        }
+        for (path, thread, what), amount in sums.items()
+        if what == "bytes"
+    ]
+    return {"names": list(index), "stacks": stacks}

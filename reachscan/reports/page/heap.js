@@ -20,7 +20,7 @@ function detail(group) {
   }
   const arenas = group.arenas.map(({ arena, allocations, bytes }) =>
     `${count(allocations, "block")}, ${size(bytes)} in ${arena ? `arena ${arena}` : "the main arena"}`);
-  about.append(part("Where", arenas.join("; ")), ...exampleOf(group));
+  about.append(part("Where", arenas.join("; ")), ...stackOf(group), ...exampleOf(group));
   return [about];
 }
 
@@ -41,7 +41,8 @@ showTable({
   kinds: report.groups_total,
   columns: COLUMNS,
   weight: (group) => group.bytes,
-  texts: (group) => [title(group), group.signature, group.key, ...(group.candidates ?? []), group.example.address],
+  texts: (group) => [title(group), group.signature, group.key, ...(group.candidates ?? []), group.example.address,
+    ...callsOf(group)],
   detail,
   hidden: leftOut(),
 });

@@ -88,7 +88,7 @@ function whatOf(group) {
 function textsOf(group) {
   const names = (branches) => branches.flatMap((branch) => [branch.name ?? "", ...names(branch.below)]);
   return [title(group), group.signature, group.key, group.confidence, group.reason ?? "", group.standing,
-    ...(group.candidates ?? []), group.example.address, ...names(group.tree)];
+    ...(group.candidates ?? []), group.example.address, ...names(group.tree), ...callsOf(group)];
 }
 
 function leftOut() {
@@ -112,7 +112,7 @@ function detail(group) {
   if (group.sizes.length > 1) {
     about.append(part("Lost blocks by size in bytes", make("div", "chart", chartOfGroup(group.sizes))));
   }
-  about.append(...exampleOf(group));
+  about.append(...stackOf(group), ...exampleOf(group));
   if (!group.tree.length) return [about];
   const head = make("div", "branch head", make("span"),
     ...["bytes", "blocks", "size"].map((name) => make("span", "number", name)));

@@ -162,6 +162,22 @@ function exampleOf(group) {
   return parts;
 }
 
+// The stack that allocated a group, if it is known: the function that asked for memory first.
+function stackOf(group) {
+  const frames = report.stacks?.[group.stack];
+  if (!frames) return [];
+  const names = frames.map(({ function: name, module, offset, pc, file, line, inlined }) => {
+    const where = file ? ` ${file}${line ? `:${line}` : ""}` : module ? ` ${module.split("/").pop()}` : "";
+    const what = name ?? (module ? `${module.split("/").pop()}+0x${offset.toString(16)}` : pc);
+    return make("li", "", make("code", "", what), make("span", "dim", name ? where : "", inlined ? ", inlined" : ""));
+  });
+  const who = group.threads.map(({ name, tid, allocations }) => `${name || `thread ${tid}`} (${exact(allocations)})`);
+  const calls = make("ol", "calls", ...names);
+  return [part(who.length ? `Allocated by ${who.join(", ")}` : "Allocated by", calls)];
+}
+
+const callsOf = (group) => stackOf(group).map((calls) => calls.textContent);
+
 // The table. `table` says what is in it: `rows`; `kinds`, how many there are in all; `columns`, each with
 // `name`, `classes`, `key` to sort by and `cell`, what it shows; `weight` of a row, in bytes; `texts` to
 // search; `detail`, what a row opens to; `hidden`, what of the rows that were left out is to be said.

@@ -55,7 +55,7 @@ class OddWords {
   }
 
  private:
-  static constexpr uint64_t kMostBytes = 1 << 30;
+  static constexpr uint64_t kMostBytes = 128 << 20;  // what it costs must not grow with the heap
   static constexpr std::size_t kMostTargets = 1 << 18;
   static constexpr uint64_t kDistances = 4096;  // no header is larger
   static constexpr uint64_t kLowBytes = 256;

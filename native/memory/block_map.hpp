@@ -218,17 +218,15 @@ class BlockMap {
     each(visit, [](const uint64_t* pair) { return pair[0]; });
   }
 
-  // The same for marked ones that begin in a part of one region.
+  // The same for those that begin in a part of one region.
   template <typename Visit>
   void each_marked_in(Range part, Visit visit) const {
-    const Cluster* cluster = cluster_of(part.start);
-    for (uint64_t base = part.start & ~(kSpan - 1); base < part.end; base += kSpan) {
-      const uint64_t* pair = cluster->pair(base);
-      for (uint64_t starts = pair[0] & pair[1]; starts != 0; starts &= starts - 1) {
-        uint64_t start = base + static_cast<unsigned>(__builtin_ctzll(starts)) * kGranule;
-        if (part.contains(start)) visit(start);
-      }
-    }
+    each_in(part, visit, [](const uint64_t* pair) { return pair[0] & pair[1]; });
+  }
+
+  template <typename Visit>
+  void each_live_in(Range part, Visit visit) const {
+    each_in(part, visit, [](const uint64_t* pair) { return pair[0]; });
   }
 
   // To be called once, when all regions are known and all blocks added: sorts the regions and
@@ -345,6 +343,17 @@ class BlockMap {
         if (region.end - base < kSpan) edges &= ~(~0ull << bit_of(region.end) << 1);
         pair[1] |= edges >> 1;
         if ((edges & 1) != 0) pair[-1] |= 1ull << 63;
+      }
+    }
+  }
+
+  template <typename Visit, typename Select>
+  void each_in(Range part, Visit visit, Select select) const {
+    const Cluster* cluster = cluster_of(part.start);
+    for (uint64_t base = part.start & ~(kSpan - 1); base < part.end; base += kSpan) {
+      for (uint64_t starts = select(cluster->pair(base)); starts != 0; starts &= starts - 1) {
+        uint64_t start = base + static_cast<unsigned>(__builtin_ctzll(starts)) * kGranule;
+        if (part.contains(start)) visit(start);
       }
     }
   }

@@ -5,7 +5,8 @@
 // by now, and that one may be lost. A single such word cannot be told from a pointer. But where
 // blocks of a kind are leaked, a live one should be held as live ones are: by a root, at its start,
 // or, where its owner has a field for that, at the same offset as another of its kind by the same
-// field of such an owner. Blocks that are not, and what only they hold of such kinds, are in doubt;
+// field of such an owner. What an owner holds at its very end counts only if that is a field
+// (last_words.hpp). Blocks that are not held, and what only they hold of such kinds, are in doubt;
 // unless there are more of them than of those that are leaked.
 //
 // In doubt are blocks of any kind if only odd words lead to them that were probably written over in
@@ -13,6 +14,7 @@
 #pragma once
 
 #include "sweeper/leaks/kind_counts.hpp"
+#include "sweeper/leaks/last_words.hpp"
 #include "sweeper/leaks/odd_words.hpp"
 
 namespace reachscan::sweeper {
@@ -26,7 +28,11 @@ inline std::size_t count_unmarked(const BlockMap& blocks) {
 class Lookalikes {
  public:
   Lookalikes(const heaps::Space& space, BlockMap& blocks)
-      : space_(space), blocks_(blocks), kinds_(space, blocks), odd_words_(space, blocks) {}
+      : space_(space),
+        blocks_(blocks),
+        kinds_(space, blocks),
+        odd_words_(space, blocks),
+        last_words_(space, blocks) {}
 
   // Takes the mark from all that is in doubt. All that is reachable is marked. If only suspects
   // count, none of it is one.
@@ -39,6 +45,7 @@ class Lookalikes {
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
     words_ = List<Word>(map_memory, kMostWords);
     if (find_words(roots)) {
+      last_words_.count();
       mark_what_is_held();
       mark_unless_few();
     } else {
@@ -62,7 +69,7 @@ class Lookalikes {
   static constexpr std::size_t kMostBelow = 64;
   static constexpr uint64_t kMostBytesBelow = 1 << 20;
 
-  // A word that leads into a block in question, but not to its start.
+  // A word that leads into a block in question, but need not hold it.
   struct Word {
     uint64_t slot;
     uint64_t owner;   // the block it is in, 0 if it is a root
@@ -163,12 +170,14 @@ class Lookalikes {
       if (target == 0 || owner == 0 || blocks_.is_leftover(owner, slot, value)) return;
       bool is_from_outside = !is_in_question(owner);
       if (is_from_outside && !blocks_.is_marked(owner)) return;
-      if (!may_be_stale(target, value)) {
+      const Word word{slot, owner, target, value};
+      if (!may_be_stale(word)) {
         if (is_from_outside) blocks_.mark<true>(target);
         return;
       }
       SpinLock::Guard guard(lock_);
-      all = words_.push({slot, owner, target, value}) && all;
+      all = words_.push(word) && all;
+      if (last_words_.is_last(owner, slot)) last_words_.ask(owner);
     };
     auto hold = [&](uint64_t, uint64_t value) {
       if (target_in_question(value) != 0) blocks_.mark(value);
@@ -197,10 +206,12 @@ class Lookalikes {
     return OddWords::is_odd(value) && odd_words_.is_stale(target, value);
   }
 
-  // Whether a word that leads into a block in question need not hold it.
-  bool may_be_stale(uint64_t target, uint64_t value) const {
-    if (value == target) return false;
-    return kinds_.is_often_leaked(target) || is_stale_odd_word(target, value);
+  // Whether a word in another block need not hold what it leads to.
+  bool may_be_stale(const Word& word) const {
+    if (is_stale_odd_word(word.target, word.value)) return true;
+    bool is_at_start = word.value == word.target;
+    if (is_at_start && !last_words_.is_last(word.owner, word.slot)) return false;
+    return kinds_.is_often_leaked(word.target);
   }
 
   // 0 if the value points to none.
@@ -226,8 +237,11 @@ class Lookalikes {
   }
 
   bool is_usual(const Word& word) const {
-    if (!may_be_stale(word.target, word.value)) return true;
-    return !is_stale_odd_word(word.target, word.value) && use_of(word).of_several;
+    if (word.owner == 0 || is_stale_odd_word(word.target, word.value)) return false;
+    if (!may_be_stale(word)) return true;
+    bool is_last = last_words_.is_last(word.owner, word.slot);
+    if (is_last && !last_words_.are_fields(word.owner)) return false;
+    return word.value == word.target || use_of(word).of_several;
   }
 
   void mark_what_is_held() {
@@ -269,6 +283,7 @@ class Lookalikes {
   BlockMap& blocks_;
   KindCounts kinds_;
   OddWords odd_words_;
+  LastWords last_words_;
   List<uint64_t> in_question_;      // in the order of their addresses
   List<uint64_t> below_odd_words_;  // likewise; all of them are in question, too
   List<uint64_t> open_;             // marked again, but not yet looked through

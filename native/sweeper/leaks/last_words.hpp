@@ -1,0 +1,106 @@
+// The last word of a block: a field, or what rounding the size up has added.
+//
+// The allocator gives 24 bytes for 16, and what was in the other 8 stays there until somebody
+// writes to them. Where blocks that are alike hold a pointer into the heap at their end, most of
+// them, it is a field. If few of many do, it is left over.
+#pragma once
+
+#include "sweeper/leaks/stretches.hpp"
+#include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/mark/hash.hpp"
+#include "sweeper/mark/scratch.hpp"
+
+namespace reachscan::sweeper {
+
+class LastWords {
+ public:
+  LastWords(const heaps::Space& space, const BlockMap& blocks)
+      : blocks_(blocks), words_(space, blocks) {}
+
+  bool is_last(uint64_t owner, uint64_t slot) const { return blocks_.ends_at(owner, slot + 8); }
+
+  // Blocks that are like the owner will be counted. False if there are too many kinds.
+  bool ask(uint64_t owner) {
+    if (used_ == kRows / 2) return false;
+    Row& row = row_of(kind_of(owner));
+    if (row.kind == 0) ++used_;
+    row.kind = kind_of(owner);
+    sizes_[size_slot(owner)] = 1;
+    return true;
+  }
+
+  // To be called once, when all are asked about.
+  void count() {
+    if (used_ == 0) return;
+    through_heap(blocks_, [this](uint64_t start, uint64_t end) {
+      // A piece ends with a word of the next, where a block may begin.
+      blocks_.each_live_in({start, end - 8}, [this](uint64_t block) { count(block); });
+    });
+  }
+
+  // Of what was asked about.
+  bool are_fields(uint64_t owner) const {
+    const Row& row = row_of(kind_of(owner));
+    return row.blocks < kLeastBlocks || row.pointers * kOneInFields >= row.blocks;
+  }
+
+ private:
+  static constexpr uint64_t kLeastBlocks = 8;  // that say anything
+  static constexpr uint64_t kOneInFields = 4;  // others may be null
+  static constexpr unsigned kLeastText = 4;    // characters
+  static constexpr unsigned kRowBits = 12;
+  static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
+
+  struct Row {
+    uint64_t kind;  // 0: none
+    uint64_t blocks, pointers;
+  };
+
+  uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
+  uint64_t size_slot(uint64_t block) const { return size_of(block) / heaps::kGranule % kSizes; }
+
+  uint64_t kind_of(uint64_t block) const {
+    uint64_t first = heaps::word(block);
+    uint64_t kind = is_text(first) ? kText : words_.of(first, true);
+    return mixed(mixed(0, size_of(block)), kind) | 1;
+  }
+
+  // Whether it is nothing but characters, or the last ones of a text and zeros. One of so few
+  // characters is rather a number.
+  static bool is_text(uint64_t value) {
+    if (value >> 8 * (kLeastText - 1) == 0) return false;
+    for (; static_cast<uint8_t>(value) != 0; value >>= 8) {
+      auto byte = static_cast<uint8_t>(value);
+      if (byte == 0x7f || (byte < ' ' && byte != '\t' && byte != '\n' && byte != '\r'))
+        return false;
+    }
+    return value == 0;
+  }
+
+  void count(uint64_t block) {
+    if (sizes_[size_slot(block)] == 0) return;
+    Row& row = row_of(kind_of(block));
+    if (row.kind == 0) return;
+    __atomic_fetch_add(&row.blocks, 1, __ATOMIC_RELAXED);
+    uint64_t last = heaps::word(blocks_.end_of(block) - 8);
+    bool is_pointer = blocks_.may_point(last) && blocks_.block_of(last) != 0;
+    if (is_pointer) __atomic_fetch_add(&row.pointers, 1, __ATOMIC_RELAXED);
+  }
+
+  // The row of the kind, or one that is free.
+  Row& row_of(uint64_t kind) const {
+    std::size_t slot = mixed(kind, 0) >> (64 - kRowBits);
+    while (rows_.get()[slot].kind != 0 && rows_.get()[slot].kind != kind) slot = (slot + 1) % kRows;
+    return rows_.get()[slot];
+  }
+
+  static constexpr uint64_t kText = ~0ull;
+
+  const BlockMap& blocks_;
+  WordKinds words_;
+  mutable Scratch<Row> rows_{kRows};
+  Scratch<uint8_t> sizes_{kSizes};  // 1: blocks of such a size are counted
+  std::size_t used_ = 0;
+};
+
+}  // namespace reachscan::sweeper

@@ -75,6 +75,17 @@ CASE(words_that_could_stand_for_pointers_make_doubts) {
     if (leak.address == block[2]) CHECK(leak.parent != wire::kDirect);
 }
 
+// A word that would be certain in live memory says no more than the block that it is in.
+CASE(what_a_doubtful_block_means_is_as_doubtful) {
+  Sweep sweep("2.35");
+  const std::vector<uint64_t>& block = sweep.scene.leaks;
+  sweep.registers = {block[1] | 0xbeefull << 48};
+  sweep.scene.memory.put(block[1] + 0x43, block[2]);
+  sweep.run();
+  std::map<uint64_t, uint32_t> expected{{block[1], wire::kTagged}, {block[2], wire::kTagged}};
+  CHECK(doubts(sweep) == expected);
+}
+
 CASE(a_pointer_as_setjmp_stores_it_makes_a_doubt) {
   Sweep sweep("2.35");
   uint64_t descriptor = sweep.scene.memory.map(kStacks + (1 << 30), kPage);
@@ -123,6 +134,7 @@ CASE(kinds_add_up_to_the_heap) {
   sweep.host.control.task = abi::Task::kCountKinds;
   sweep.run();
   uint64_t count = 0, bytes = 0, kinds = 0;
+  std::set<uint32_t> arenas_of_smallest;
   for (const Frame& frame : sweep.host.frames(wire::kKinds)) {
     uint64_t n = heaps::load<uint32_t>(payload(frame)), at = payload(frame) + 8;
     CHECK_EQ(frame.payload.size(), 8 + n * (40 + 8 * wire::kLeadWords));
@@ -130,6 +142,7 @@ CASE(kinds_add_up_to_the_heap) {
       uint64_t size = heaps::word(at + 16 * n + 8 * i), example = heaps::word(at + 24 * n + 8 * i);
       CHECK_EQ(heaps::word(at + 8 * n + 8 * i), size * heaps::word(at + 8 * i));
       CHECK_EQ(sweep.scene.blocks.at(example), size);
+      if (size == 0x18) arenas_of_smallest.insert(heaps::load<uint32_t>(at + 32 * n + 4 * i));
       count += heaps::word(at + 8 * i);
       bytes += heaps::word(at + 8 * n + 8 * i);
     }
@@ -138,6 +151,7 @@ CASE(kinds_add_up_to_the_heap) {
   CHECK_EQ(count, sweep.scene.blocks.size());
   CHECK_EQ(bytes, sweep.host.control.totals.bytes);
   CHECK(kinds < count);
+  CHECK_EQ(arenas_of_smallest.size(), 2u);
   CHECK(sweep.host.leaks().empty());
 }
 

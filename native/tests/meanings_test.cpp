@@ -4,7 +4,9 @@
 
 #include "check.hpp"
 #include "hosted.hpp"
+#include "memory.hpp"
 #include "sweeper/leaks/packed.hpp"
+#include "sweeper/leaks/python_int.hpp"
 #include "sweeper/leaks/relative.hpp"
 
 namespace reachscan::tests {
@@ -90,6 +92,32 @@ CASE(what_the_allocator_leaves_is_no_distance) {
   *reinterpret_cast<uint64_t*>(start + 16) = 48;
   sweeper::each_target(block, start + 16, count);
   CHECK_EQ(visits, 2u);
+}
+
+// An integer of CPython: its type is of a type that is its own, and is one of integers.
+CASE(what_only_looks_like_an_integer_of_python_is_none) {
+  Host host;
+  Memory memory;
+  uint64_t meta = memory.map(kWorld, heaps::kPage), type = meta + 0x200, object = meta + 0x600;
+  constexpr uint64_t kFlagsOfInt = 1 << 24;
+  memory.put(meta + 8, meta);
+  memory.put(type + 8, meta);
+  memory.put(type + 40, sizeof(uint32_t));
+  memory.put(type + 168, kFlagsOfInt);
+  memory.put(object, 1);
+  memory.put(object + 8, type);
+  memory.put(object + 16, 2);
+  memory.put(object + 24, 5ull << 32 | 7);
+  auto value = [&] { return sweeper::python_int_at(memory.space(), object + 24); };
+  CHECK_EQ(value(), 5ull << 30 | 7);
+  memory.put(meta + 8, type);
+  CHECK_EQ(value(), 0u);
+  memory.put(meta + 8, meta);
+  memory.put(type + 168, 0);
+  CHECK_EQ(value(), 0u);
+  memory.put(type + 168, kFlagsOfInt);
+  memory.put(object, 0);
+  CHECK_EQ(value(), 0u);
 }
 
 // Counts values that do not share a bit: first those that lead to blocks, then those that do not.

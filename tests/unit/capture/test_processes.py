@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,12 @@ def test_the_dead_have_no_name(sleeper: subprocess.Popen[bytes], tmp_path: Path)
 def test_unknown_names(name: str) -> None:
     with pytest.raises(errors.NoSuchProcessError):
         processes.resolve(name)
+
+
+def test_we_are_not_looked_for() -> None:
+    own_name = Path("/proc/self/comm").read_text().strip()
+    with suppress(errors.NoSuchProcessError):  # if nobody else is called so
+        assert os.getpid() not in processes.find(own_name)
 
 
 def test_a_command_line_without_end() -> None:

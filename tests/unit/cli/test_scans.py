@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -63,6 +64,14 @@ def test_scan_and_its_options(
     *asked, wake, _ = (tmp_path / "arguments").read_text().split()
     assert asked == f"--pid {target} --method copy --contents 100 --threads 3 --timeout 5".split()
     assert wake == "--wake"
+
+
+def test_one_of_several_processes_that_fails_makes_the_status_that_of_the_failure(
+    run: Runner, sleeper: subprocess.Popen[bytes], fake_helper: Install
+) -> None:
+    fake_helper(Stream().encoded()[:-4])
+    done = run(f"nap{os.getpid()}", "--all-processes")
+    assert done.status == 3 and "cut off" in done.talk
 
 
 def test_options_may_come_first(run: Runner, target: int, fake_helper: Install) -> None:

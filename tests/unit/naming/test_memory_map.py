@@ -51,6 +51,13 @@ def lines_run(action: Callable[[], object]) -> int:
     return count
 
 
+def test_a_mapping_holds_its_first_byte_and_not_its_end() -> None:
+    rec = recording(2)
+    space = AddressSpace(rec.mappings, rec.modules)
+    ends = [START - 1, START, START + 0xFFF, START + 0x1000, START + STEP]
+    assert space.mapping_at(np.array(ends, np.uint64)).tolist() == [-1, 0, 0, -1, 1]
+
+
 def test_bases() -> None:
     rec = recording(3)
     space = AddressSpace.of(rec)

@@ -15,6 +15,7 @@ from reachscan.naming.private_memory import WARNING, PrivateMemory, private_memo
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
 from reachscan.reports import Selection, leaks_text
+from reachscan.result import LeakScan
 
 PAGE, MIB = 0x1000, 1 << 20
 HEAP = HEAP_END - HEAP_START
@@ -107,5 +108,18 @@ def test_much_memory_beside_little_heap_is_a_warning(
     path.write_bytes(stream(anonymous(POOL, pool), absent=absent).encoded())
     result = load_leaks(path)
     assert [w.code for w in result.recording.warnings] == [WARNING] * warned
+    assert tells_of_the_rest(result) == (result.memory is not None and pool > HEAP - unwritten)
+
+
+def test_the_rest_is_told_if_it_is_more_than_half(tmp_path: Path) -> None:
+    told = []
+    for pool in (HEAP - MODULE, HEAP - MODULE + PAGE):
+        path = tmp_path / "made.rsc"
+        path.write_bytes(stream(anonymous(POOL, pool)).encoded())
+        told.append(tells_of_the_rest(load_leaks(path)))
+    assert told == [False, True]
+
+
+def tells_of_the_rest(result: LeakScan) -> bool:
     text = " ".join(" ".join(leaks_text.lines(result, Selection())).split())
-    assert ("not for leaks: " in text) == (result.memory is not None and pool > HEAP - unwritten)
+    return "not for leaks: " in text

@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import streams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import load_leaks
@@ -142,6 +143,15 @@ def test_json_says_when_and_how(make: Any) -> None:
     assert {"freeze": 100, "clone": 312}.items() <= document["snapshot"]["phases_us"].items()
     assert document["complete"] is False
     assert document["target"]["command"] == ["victim", "--quietly"]
+
+
+def test_a_phase_that_was_repeated_took_all_of_its_times(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phases = [{"phase": name, "ns": ns} for name, ns in (("clone", 3000), ("mark", 5000)) * 2]
+    monkeypatch.setitem(streams.SNAPSHOT, "phases", phases)
+    found = report(make(SAMPLE))["snapshot"]["phases_us"]
+    assert (found["clone"], found["mark"]) == (6, 10)
 
 
 def test_limit_leaves_totals_alone(make: Any) -> None:

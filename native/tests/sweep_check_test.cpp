@@ -16,7 +16,7 @@ using std::uint32_t;
 using std::uint64_t;
 
 constexpr uint64_t kHeapBytes = 1 << 16;
-constexpr uint64_t kBlocks = kHeapBytes / 16;
+constexpr uint64_t kBlocks = kHeapBytes / 8;
 
 std::vector<abi::Mapping> mappings() {
   return {{0x1000, 0x1000 + kHeapBytes, wire::kRead | wire::kWrite, 0, 0, 0},
@@ -156,7 +156,12 @@ CASE(only_records_of_the_task_in_their_order) {
   check_refused("no type that it sends", heap() + leaks(1), abi::Task::kCountKinds);
   check_refused("no type that it sends", heap(), abi::Task::kListSuspects);
   check_refused("out of order", leaks(1));
-  check_refused("out of order", heap() + heap());
+  check_refused("out of order", heap() + leaks(1) + heap());
+  check_refused("more heaps than allocators", [] {
+    std::string heaps;
+    for (int i = 0; i < 17; ++i) heaps += heap(0, 0, 0);
+    return heaps;
+  }());
   std::string shapes = frame(wire::kShapes, Payload().u32(0));
   check_refused("out of order", heap() + shapes);
   check_refused("out of order", heap() + leaks(1) + shapes);

@@ -22,7 +22,8 @@ from pathlib import Path
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 LIBRARY_FOLDERS = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 LOADER = "ld-linux-x86-64.so.2"
-RUNTIME = ("libc6",)
+JEMALLOC = ("libjemalloc2", "libstdc++6", "libgcc-s1")  # the allocator, and what it needs
+RUNTIME = ("libc6", *JEMALLOC)
 # The oldest suite also serves to build: a program linked against it runs on all of them.
 BUILD_SUITE = "bullseye"
 SUITES: dict[str, tuple[str, ...]] = {
@@ -44,6 +45,14 @@ class Glibc:
     suite: str
     root: Path
     libraries: Path
+
+    @property
+    def jemalloc(self) -> str:
+        """What to preload so that a program on this C library has the suite's jemalloc."""
+        folders = [self.root / name for name in LIBRARY_FOLDERS]
+        names = ("libgcc_s.so.1", "libstdc++.so.6", "libjemalloc.so.2")
+        found = [next(f / name for f in folders if (f / name).exists()) for name in names]
+        return ":".join(map(str, found))
 
     @property
     def command(self) -> list[str]:

@@ -18,9 +18,15 @@ class Extents {
         budget_(steps(space)) {}
 
   Verdict claim_all() {
-    for (uint64_t gib = 0; gib < kNodeWords && verdict_.fine(); ++gib) {
-      uint64_t leaf = word(instance_.root + 8 * gib);
-      if (leaf != 0) claim_leaf(leaf, gib << kLeafShift);
+    const Tree& tree = instance_.tree;
+    for (uint64_t i = 0; i < tree.slots() && verdict_.fine(); ++i) {
+      uint64_t node = word(instance_.root + 8 * i), base = i << tree.root_shift();
+      if (node == 0) continue;
+      if (tree.levels == 2) {
+        claim_leaf(node, base);
+      } else if (has_node(node, tree.node_bytes())) {
+        claim_node(node, base);
+      }
     }
     close_region();
     return verdict_;
@@ -33,26 +39,37 @@ class Extents {
   static uint64_t steps(const Space& space) {
     uint64_t pages = 0;
     for (const abi::Mapping& m : space) pages += (m.end - m.start) / kPage;
-    return 4 * kNodeWords + 8 * pages;
+    return 8 * kTreeOf48.slots() + 8 * pages;
+  }
+
+  void claim_node(uint64_t node, uint64_t base) {
+    const Tree& tree = instance_.tree;
+    for (uint64_t i = 0; i < tree.slots() && verdict_.fine(); ++i)
+      if (uint64_t leaf = word(node + 8 * i)) claim_leaf(leaf, base + i * tree.reach());
+  }
+
+  bool has_node(uint64_t node, uint64_t bytes) {
+    if (claim_metadata(node) && metadata_.last().end - node >= bytes) return true;
+    stop("what finds the extents is not in the allocator's own memory", node);
+    return false;
   }
 
   void claim_leaf(uint64_t leaf, uint64_t base) {
-    if (!claim_metadata(leaf) || metadata_.last().end - leaf < kNodeBytes) {
-      stop("what finds the extents is not in the allocator's own memory", leaf);
-      return;
-    }
-    Range gib{base > next_ ? base : next_, base + (1ull << kLeafShift)};
-    each_entry(space_, leaf, gib, budget_,
-               [this](LeafEntry entry, uint64_t page) { return claim(entry, page); });
+    const Tree& tree = instance_.tree;
+    if (!has_node(leaf, tree.leaf_bytes())) return;
+    Range pages{base > next_ ? base : next_, base + tree.reach()};
+    each_entry(space_, tree, leaf, pages, budget_,
+               [this](uint64_t at, uint64_t page) { return claim(at, page); });
     if (budget_.empty()) stop("there are more extents than memory for them", leaf);
   }
 
-  // Returns where the extent ends, 0 to stop.
-  uint64_t claim(LeafEntry entry, uint64_t page) {
-    uint64_t at = entry.extent();
-    if (!space_.readable(at, kExtentBytes) || !claim_metadata(at))
-      return stop("an extent's structure is not in the allocator's memory", at);
-    Extent extent = read_extent(at, instance_.layout);
+  // Returns where the extent of a page ends, 0 to stop.
+  uint64_t claim(uint64_t entry_at, uint64_t page) {
+    LeafEntry entry = read_entry(entry_at, instance_.tree, instance_.layout);
+    if (entry.extent == 0) return page + kPage;  // there was one
+    if (!space_.readable(entry.extent, kExtentBytes) || !claim_metadata(entry.extent))
+      return stop("an extent's structure is not in the allocator's own memory", entry.extent);
+    Extent extent = read_extent(entry.extent, instance_.layout);
     if (extent.start != page || extent.end <= page || !is_anonymous({page, extent.end}))
       return stop("an extent is not where the allocator looks for it", page);
     if (!agree(extent, entry))

@@ -22,47 +22,33 @@ inline Range data_of_module(const Space& space, const abi::Mapping* first) {
   return {first->start, last->end};
 }
 
-// Calls visit(entry, address of its page) for the entries of a leaf from `from` on, `base` being
-// the address of its first page, until the budget is used up. What visit returns tells where to go
-// on: an address behind that page, or 0 to end.
+// Calls visit(address of its entry, address of the page) for the entries of a leaf that are not
+// empty, as long as the budget lasts. What visit returns tells where to go on: an address behind
+// the page, or 0 to end.
 template <typename Visit>
-void each_entry(const Space& space, uint64_t leaf, Range gib, Budget& budget, Visit visit) {
+void each_entry(const Space& space, const Tree& tree, uint64_t leaf, Range pages, Budget& budget,
+                Visit visit) {
   uint64_t known = 0;  // a page of the leaf that has been written to
-  for (uint64_t address = gib.start; address != 0 && address < gib.end && budget.spend(1);) {
-    uint64_t slot = leaf_slot(leaf, address);
-    if (slot / kPage != known) {
-      uint64_t written = space.skip_absent(slot);
-      address += (written - slot) / 8 * kPage;
-      slot = written;
-      known = slot / kPage;
-      if (address >= gib.end) return;
+  for (uint64_t page = pages.start; page != 0 && page < pages.end && budget.spend(1);) {
+    uint64_t at = tree.entry_at(leaf, page);
+    if (at / kPage != known) {
+      uint64_t written = space.skip_absent(at);
+      page += (written - at) / tree.entry_bytes * kPage;
+      known = written / kPage;
+      if (written != at) continue;
     }
-    uint64_t bits = word(slot);
-    address = bits == 0 ? address + kPage : visit(LeafEntry{bits}, address);
+    page = word(at) == 0 ? page + kPage : visit(at, page);
   }
 }
 
-inline bool agree(const Extent& extent, LeafEntry entry) {
+inline bool agree(const Extent& extent, const LeafEntry& entry) {
   return !extent.has_blocks() ||
-         (extent.is_slab == entry.is_slab() && extent.size_class == entry.size_class());
-}
-
-// Whether the extent that a leaf names for a page has that page, and says about itself what the
-// leaf says.
-inline bool is_consistent(const Space& space, LeafEntry entry, uint64_t in_leaf,
-                          const Layout& layout, uint64_t& start) {
-  uint64_t at = entry.extent();
-  if (!space.readable(at, kExtentBytes)) return false;
-  Extent extent = read_extent(at, layout);
-  bool has_page = extent.end > extent.start &&
-                  (extent.start / kPage % kNodeWords) == (in_leaf / kPage % kNodeWords);
-  start = extent.start;
-  return has_page && agree(extent, entry);
+         (extent.is_slab == entry.is_slab && extent.size_class == entry.size_class);
 }
 
 // What a first look at the extents of a leaf says, for one layout.
 struct LeafVotes {
-  uint64_t gib = 0;  // number of the GiB that the leaf is for
+  uint64_t first = 0;  // address of an extent
   uint64_t extents = 0;
   uint64_t quantum[2] = {};  // how many have a size that is possible
   uint64_t padded = 0, unpadded = 0;
@@ -83,20 +69,24 @@ struct LeafVotes {
   }
 };
 
-inline LeafVotes look_at_leaf(const Space& space, uint64_t leaf, const Layout& layout) {
+inline LeafVotes look_at_leaf(const Space& space, const Tree& tree, uint64_t leaf,
+                              const Layout& layout) {
   LeafVotes votes;
-  Budget budget(kNodeWords + kFewExtents);
-  each_entry(space, leaf, {kPage, 1ull << kLeafShift}, budget,
-             [&](LeafEntry entry, uint64_t address) -> uint64_t {
-               uint64_t start = 0;
-               if (!is_consistent(space, entry, address, layout, start)) return address + kPage;
-               Extent extent = read_extent(entry.extent(), layout);
-               if (votes.extents == 0) votes.gib = start >> kLeafShift;
-               if (start >> kLeafShift != votes.gib) return address + kPage;
-               votes.count(extent);
-               if (votes.extents == kFewExtents) return 0;
-               return address + (extent.end - extent.start);
-             });
+  Budget budget(tree.slots() + kFewExtents);
+  // Of which memory the leaf is, its extents tell. The entry of its first page is left out.
+  Range pages{kPage, tree.reach()};
+  each_entry(space, tree, leaf, pages, budget, [&](uint64_t at, uint64_t page) -> uint64_t {
+    LeafEntry entry = read_entry(at, tree, layout);
+    if (!space.readable(entry.extent, kExtentBytes)) return page + kPage;
+    Extent extent = read_extent(entry.extent, layout);
+    bool is_first_page = extent.end > extent.start && extent.start % tree.reach() == page;
+    if (!is_first_page || !agree(extent, entry)) return page + kPage;
+    if (votes.first == 0) votes.first = extent.start;
+    if ((votes.first ^ extent.start) >> tree.leaf_shift() != 0) return page + kPage;
+    votes.count(extent);
+    if (votes.extents == kFewExtents) return 0;
+    return page + (extent.end - extent.start);
+  });
   return votes;
 }
 
@@ -112,13 +102,14 @@ class Search {
       Range data = data_of_module(space_, &m);
       done = data.end;
       for (uint64_t slot = align_up(data.start, 8);
-           data.end - data.start >= kNodeBytes && slot + 8 <= data.end; slot += 8) {
+           data.end - data.start >= kTreeOf57.node_bytes() && slot + 8 <= data.end; slot += 8) {
         if (slot % kPage == 0) slot = space_.skip_absent(slot);
         if (slot + 8 > data.end || count == kMaxInstances) break;
         if (!is_instance(slot, data, found[count])) continue;
         found[count].file = m.file;
         // The other leaves of the same root.
-        slot = found[count++].root + kNodeBytes - 8;
+        slot = found[count].root + found[count].tree.node_bytes() - 8;
+        ++count;
       }
     }
     return count;
@@ -127,30 +118,47 @@ class Search {
  private:
   static constexpr uint64_t kSteps = 1 << 20;
 
-  // Whether `slot` points to a leaf; then an instance is known.
+  // Whether `slot` is one of a root; then an instance is known.
   bool is_instance(uint64_t slot, Range data, Instance& found) {
-    uint64_t leaf = word(slot);
+    uint64_t node = word(slot);
+    if (!is_node(node, kTreeOf57.node_bytes())) return false;
+    most_ = 0;
+    look(slot, node, kTreeOf48, data, found);
+    // The first leaf that a node leads to.
+    uint64_t at = space_.skip_absent(node), end = node + kTreeOf57.node_bytes();
+    while (at < end && word(at) == 0) at = space_.skip_absent(at + 8);
+    if (at < end) look(slot, word(at), kTreeOf57, data, found);
+    return most_ > 0;
+  }
+
+  // Whether so many bytes at `node` are in a mapping of metadata.
+  bool is_node(uint64_t node, uint64_t bytes) {
     // Most words of a module's data that point to memory do so to the same.
-    uint64_t place = leaf / kMetadataAlignment;
-    if (leaf % kExtentAlignment != 0 || leaf == 0 || place == no_metadata_) return false;
-    Range metadata = metadata_around(space_, leaf, budget_);
-    if (!metadata.contains(leaf)) no_metadata_ = place;
-    if (!metadata.contains(leaf) || metadata.end - leaf < kNodeBytes) return false;
-    uint64_t most = 0;
+    uint64_t place = node / kMetadataAlignment;
+    if (node % kExtentAlignment != 0 || node == 0 || place == no_metadata_) return false;
+    Range metadata = metadata_around(space_, node, budget_);
+    if (!metadata.contains(node)) no_metadata_ = place;
+    return metadata.contains(node) && metadata.end - node >= bytes;
+  }
+
+  // What most extents agree with counts.
+  void look(uint64_t slot, uint64_t leaf, const Tree& tree, Range data, Instance& found) {
+    if (!is_node(leaf, tree.leaf_bytes())) return;
     for (const Layout& layout : {kFrom53, kFrom51}) {
-      LeafVotes votes = look_at_leaf(space_, leaf, layout);
-      uint64_t root = slot - 8 * votes.gib;
-      if (votes.extents <= most || root < data.start || root > data.end - kNodeBytes) continue;
-      most = votes.extents;
+      LeafVotes votes = look_at_leaf(space_, tree, leaf, layout);
+      uint64_t root = slot - 8 * (votes.first >> tree.root_shift());
+      if (votes.extents <= most_ || root < data.start || root > data.end - tree.node_bytes())
+        continue;
+      most_ = votes.extents;
       Quantum quantum = votes.quantum[1] > votes.quantum[0] ? Quantum::k8 : Quantum::k16;
-      found = {root, 0, layout, quantum, votes.padded > votes.unpadded ? kLargePad : 0};
+      found = {root, 0, tree, layout, quantum, votes.padded > votes.unpadded ? kLargePad : 0};
     }
-    return most > 0;
   }
 
   const Space& space_;
   Budget budget_{kSteps};
   uint64_t no_metadata_ = 0;
+  uint64_t most_ = 0;
 };
 
 }  // namespace reachscan::heaps::jemalloc

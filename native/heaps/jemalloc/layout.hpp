@@ -6,17 +6,34 @@
 
 namespace reachscan::heaps::jemalloc {
 
-// The tree has two levels for addresses of 48 bits and pages of 4 KiB: the root has a pointer for
-// each GiB, a leaf has a word for each page.
-constexpr uint64_t kNodeBits = 18;
-constexpr uint64_t kNodeWords = 1ull << kNodeBits;
-constexpr uint64_t kNodeBytes = 8 * kNodeWords;
-constexpr unsigned kLeafShift = 30;  // of addresses, to the index in the root
-constexpr unsigned kAddressBits = 48;
+constexpr unsigned kPageBits = 12;
+static_assert(kPage == 1 << kPageBits);
 
-inline uint64_t leaf_slot(uint64_t leaf, uint64_t address) {
-  return leaf + 8 * (address / kPage % kNodeWords);
-}
+// The tree has two levels for addresses of 48 bits, three for those of 57: that is a matter of the
+// machine on which the allocator was built. Where an address leaves room, an entry of a leaf is one
+// word; else it is two.
+struct Tree {
+  unsigned levels;
+  unsigned node_bits;
+  uint64_t entry_bytes;
+
+  constexpr uint64_t slots() const { return 1ull << node_bits; }
+  constexpr uint64_t node_bytes() const { return 8 * slots(); }
+  constexpr uint64_t leaf_bytes() const { return entry_bytes * slots(); }
+  // Of addresses, to the index in the root, and in a node that leads to leaves.
+  constexpr unsigned leaf_shift() const { return kPageBits + node_bits; }
+  constexpr unsigned root_shift() const { return leaf_shift() + (levels - 2) * node_bits; }
+  // Of memory that one leaf knows.
+  constexpr uint64_t reach() const { return 1ull << leaf_shift(); }
+
+  uint64_t entry_at(uint64_t leaf, uint64_t address) const {
+    return leaf + entry_bytes * (address >> kPageBits & (slots() - 1));
+  }
+};
+
+constexpr Tree kTreeOf48 = {2, 18, 8};
+constexpr Tree kTreeOf57 = {3, 15, 16};
+constexpr unsigned kAddressBits = 48;
 
 // An extent: pages that hold a slab of small blocks, one large block, or nothing.
 struct Layout {
@@ -64,6 +81,10 @@ constexpr uint64_t size_of_class(uint32_t number, Quantum quantum) {
 static_assert(size_of_class(4, Quantum::k16) == 64 && size_of_class(5, Quantum::k16) == 80);
 static_assert(size_of_class(36, Quantum::k16) == 16384 && size_of_class(39, Quantum::k8) == 16384);
 
+constexpr uint32_t small_classes(Quantum quantum) { return quantum == Quantum::k16 ? 36 : 39; }
+static_assert(size_of_class(small_classes(Quantum::k16), Quantum::k16) == kLeastLarge);
+static_assert(size_of_class(small_classes(Quantum::k8), Quantum::k8) == kLeastLarge);
+
 struct Extent {
   uint64_t at;  // of the structure
   uint64_t start, end;
@@ -100,20 +121,30 @@ inline Extent read_extent(uint64_t at, const Layout& layout) {
 
 // What a leaf has for a page.
 struct LeafEntry {
-  uint64_t bits;
-
-  uint64_t extent() const {
-    auto address = static_cast<int64_t>(bits << (64 - kAddressBits)) >> (64 - kAddressBits);
-    return static_cast<uint64_t>(address) & ~(kExtentAlignment - 1);
-  }
-  uint32_t size_class() const { return static_cast<uint32_t>(bits >> kAddressBits); }
-  bool is_slab() const { return (bits & 1) != 0; }
+  uint64_t extent;
+  uint32_t size_class;
+  bool is_slab;
 };
+
+inline LeafEntry read_entry(uint64_t at, const Tree& tree, const Layout& layout) {
+  uint64_t bits = word(at);
+  if (tree.entry_bytes == sizeof bits) {
+    auto extent = static_cast<int64_t>(bits << (64 - kAddressBits)) >> (64 - kAddressBits);
+    return {static_cast<uint64_t>(extent) & ~(kExtentAlignment - 1),
+            static_cast<uint32_t>(bits >> kAddressBits), (bits & 1) != 0};
+  }
+  // Before 5.3, the class and the flag are numbers of their own.
+  auto rest = load<uint32_t>(at + 8);
+  if (layout.split_caches) return {bits, rest, load<uint8_t>(at + 12) != 0};
+  constexpr unsigned kClassShift = 5;
+  return {bits, rest >> kClassShift, (rest & 1) != 0};
+}
 
 // One copy of the allocator in the process.
 struct Instance {
   uint64_t root;
   uint32_t file;
+  Tree tree;
   Layout layout;
   Quantum quantum;
   uint64_t large_pad;

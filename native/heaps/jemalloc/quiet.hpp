@@ -15,7 +15,7 @@ constexpr uint64_t kWidestGap = 256 << 10;
 constexpr uint64_t kMargin = 0x2000;
 
 inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {
-  Range tree{instance.root - kBeforeRoot, instance.root + kNodeBytes};
+  Range tree{instance.root - kBeforeRoot, instance.root + instance.tree.node_bytes()};
   Range part{0, 0};
   auto add = [&hint](Range code) {
     if (code.end == 0) return;

@@ -37,21 +37,20 @@ inline Cache cache_from_53(uint64_t at, Range tls) {
 }
 
 // Before, pointers to the bins of small and of large blocks, and to the arena, stand between these.
-inline Cache cache_until_52(uint64_t at, Range tls) {
+inline Cache cache_until_52(uint64_t at, Range tls, Quantum quantum) {
   uint64_t small = word(at);
   if (small % 8 != 0 || small < tls.start || small >= at || at + 24 > tls.end) return {};
   constexpr uint64_t kBetween = 128;
-  uint64_t large = word(at + 8), count = (at - small) / kBinBytes;
-  if (large <= at || large - at > kBetween || count < 36 || count > 42) return {};
+  uint64_t large = word(at + 8), bins = small_classes(quantum) * kBinBytes;
   // What links all caches and, in 5.2, all threads follows the small bins.
-  for (uint64_t links : {32, 56})
-    if ((at - small - links) % kBinBytes == 0)
-      return {word(at + 16), small, large, static_cast<unsigned>((at - small - links) / kBinBytes)};
-  return {};
+  bool follows = at - small == bins + 32 || at - small == bins + 56;
+  if (!follows || large <= at || large - at > kBetween) return {};
+  return {word(at + 16), small, large, small_classes(quantum)};
 }
 
-inline Cache cache_at(uint64_t at, Range tls, const Layout& layout) {
-  return layout.split_caches ? cache_until_52(at, tls) : cache_from_53(at, tls);
+inline Cache cache_at(uint64_t at, Range tls, const Instance& instance) {
+  return instance.layout.split_caches ? cache_until_52(at, tls, instance.quantum)
+                                      : cache_from_53(at, tls);
 }
 
 // Where a bin keeps the addresses of the blocks in it. Since 5.3, what is in use of the stack
@@ -101,7 +100,7 @@ class ThreadCaches {
   bool find_in(uint64_t thread_pointer, uint64_t reach) {
     Range tls = libc::readable_tls(space_, thread_pointer, reach);
     for (uint64_t at = space_.skip_absent(tls.start); at + 24 <= tls.end; at += 8) {
-      if (!is_cache(cache_at(at, tls, instance_.layout))) continue;
+      if (!is_cache(cache_at(at, tls, instance_))) continue;
       distance_ = arch::tls_distance(thread_pointer, at);
       return true;
     }
@@ -118,7 +117,7 @@ class ThreadCaches {
     Range tls = libc::readable_tls(space_, thread_pointer, distance_ + libc::kUsualTls);
     uint64_t at = arch::tls_variable(thread_pointer, distance_);
     if (at < tls.start || at + 24 > tls.end) return {};
-    Cache cache = cache_at(at, tls, instance_.layout);
+    Cache cache = cache_at(at, tls, instance_);
     return is_cache(cache) ? cache : Cache{};
   }
 

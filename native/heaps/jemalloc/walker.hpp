@@ -71,7 +71,7 @@ class Walker {
   template <typename Visit>
   void each_variable(Visit visit) const {
     for (std::size_t i = 0; i < count_; ++i)
-      visit(Range{instances_[i].root, instances_[i].root + kNodeBytes});
+      visit(Range{instances_[i].root, instances_[i].root + instances_[i].tree.node_bytes()});
   }
 
   static Warning warning() { return {}; }

@@ -1,0 +1,166 @@
+"""Programs that have their blocks from jemalloc, beside those that libc got from glibc's malloc."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import StartVictim
+from glibc_suites import SUITES
+from provisions import provide_all
+from scans import list_heap, scan
+from test_busy_allocator import scan_repeatedly
+from test_enumeration import HEAPS, show
+from test_leak_graph import assert_same_leaks
+from unharmed import METHODS
+from victims import Truth, command_on, glibc_of, read_truth, wait_until
+
+SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "12"))
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
+HEAPS_THERE = [name for name in HEAPS if not name.startswith("blocked")]
+"""What keeps the program break from growing is nothing to jemalloc."""
+
+LARGEST_OWN_BLOCK = 90_000
+"""libstdc++, which Debian's jemalloc brings along, keeps some memory for exceptions."""
+OWN_BLOCKS_OF_THREAD = 2
+"""libc's vector of thread-local storage and, before 5.3, what jemalloc notes of arenas."""
+
+
+@pytest.fixture
+def preloaded() -> dict[str, str]:
+    provide_all("libjemalloc2")
+    return {"LD_PRELOAD": LIBRARY}
+
+
+def assert_same_heap(found: Truth, truth: Truth, threads: int) -> None:
+    missed = truth[~np.isin(truth[:, 0], found[:, 0])]
+    assert len(missed) == 0, f"{len(missed)} blocks missed: {show(missed)}"
+    extra = found[~np.isin(found[:, 0], truth[:, 0])]
+    found = found[np.isin(found[:, 0], truth[:, 0])]
+    assert len(found) == len(truth), "a block is listed twice"
+    wrong = found[found[:, 1] != truth[:, 1]]
+    assert len(wrong) == 0, f"{len(wrong)} sizes are wrong: {show(wrong)}"
+    own = OWN_BLOCKS_OF_THREAD * (threads + 1) + 1
+    assert len(extra) <= own, f"{len(extra)} blocks too many: {show(extra)}"
+    assert (extra[:, 1] <= LARGEST_OWN_BLOCK).all(), f"these are none of libc's: {show(extra)}"
+
+
+@pytest.mark.parametrize("heap", HEAPS_THERE)
+def test_enumeration(
+    victim: StartVictim, truth: Path, preloaded: dict[str, str], heap: str
+) -> None:
+    seed, threads, *rest = HEAPS[heap]
+    target = victim("ground_truth", truth, seed, threads, *rest, environment=preloaded)
+    assert_same_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+
+
+@pytest.mark.parametrize("heap", HEAPS_THERE)
+@pytest.mark.parametrize("suite", SUITES)
+def test_enumeration_of_other_releases(
+    victim: StartVictim, truth: Path, suite: str, heap: str
+) -> None:
+    """5.2.1, 5.3.0 with a tree of three levels, 5.3.1."""
+    seed, threads, *rest = HEAPS[heap]
+    command = command_on(suite, "ground_truth")
+    preload = {"LD_PRELOAD": glibc_of(suite).jemalloc}
+    target = victim(
+        "ground_truth", truth, seed, threads, *rest, command=command, environment=preload
+    )
+    assert_same_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["tcache:false", "narenas:1", "cache_oblivious:false", "lg_tcache_max:20", "dss:primary",
+     "background_thread:true", "retain:false,dirty_decay_ms:0,muzzy_decay_ms:0",
+     "metadata_thp:always"],
+)  # fmt: skip
+def test_settings(
+    victim: StartVictim, truth: Path, preloaded: dict[str, str], settings: str
+) -> None:
+    environment = {**preloaded, "MALLOC_CONF": settings}
+    target = victim("ground_truth", truth, 2, 4, 4000, "drain=60", environment=environment)
+    assert_same_heap(list_heap(target.pid), read_truth(truth), 6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_agree(
+    victim: StartVictim, truth: Path, preloaded: dict[str, str], method: str
+) -> None:
+    target = victim("ground_truth", truth, 5, 3, 3000, "drain=20", environment=preloaded)
+    assert_same_heap(list_heap(target.pid, method), read_truth(truth), 3)
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_busy(victim: StartVictim, truth: Path, preloaded: dict[str, str], threads: int) -> None:
+    target = victim("busy_threads", truth, threads, 500, environment=preloaded)
+    scan_repeatedly(target.pid, truth, SCANS)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_busy_on_other_releases(victim: StartVictim, truth: Path, suite: str) -> None:
+    preload = {"LD_PRELOAD": glibc_of(suite).jemalloc}
+    command = command_on(suite, "busy_threads")
+    target = victim("busy_threads", truth, 4, 500, command=command, environment=preload)
+    scan_repeatedly(target.pid, truth, max(SCANS // 4, 1))
+
+
+def test_busy_and_giving_memory_back(
+    victim: StartVictim, truth: Path, preloaded: dict[str, str]
+) -> None:
+    settings = "dirty_decay_ms:0,muzzy_decay_ms:0,background_thread:true"
+    environment = {**preloaded, "MALLOC_CONF": settings}
+    target = victim("busy_threads", truth, 4, 500, environment=environment)
+    scan_repeatedly(target.pid, truth, SCANS)
+
+
+@pytest.mark.parametrize(("blocks", "percent"), [(2000, 50), (100_000, 10), (20_000, 0)])
+def test_leak_graph(
+    victim: StartVictim, truth: Path, preloaded: dict[str, str], blocks: int, percent: int
+) -> None:
+    target = victim("leak_graph", truth, blocks, percent, environment=preloaded)
+    report = scan(target.pid, "--all", "--limit", 1_000_000)
+    assert_same_leaks(report, read_truth(truth))
+    assert report["target"]["allocators"] == [f"glibc {platform.libc_ver()[1]}", "jemalloc 5.3"]
+
+
+@contextmanager
+def redis(folder: Path, keys: int) -> Iterator[tuple[int, list[str]]]:
+    """Run a server with so many keys; yields it, and the command for one client more."""
+    provide_all("redis-server")
+    socket = folder / "socket"
+    settings = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder)]
+    command = ["redis-server", *settings, "--enable-debug-command", "yes"]
+    client = ["redis-cli", "-s", str(socket)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            wait_until(socket.exists, "redis listens")
+            subprocess.run(
+                [*client, "debug", "populate", str(keys)], check=True, stdout=subprocess.DEVNULL
+            )
+            yield server.pid, ["-s", str(socket)]
+        finally:
+            server.terminate()
+
+
+def test_idle_redis(tmp_path: Path) -> None:
+    with redis(tmp_path, 200_000) as (pid, _):
+        report = scan(pid)
+    assert report["leaks"]["allocations"] == 0
+    assert report["heap"]["allocations"] > 400_000
+
+
+def test_redis_under_load(tmp_path: Path) -> None:
+    with redis(tmp_path, 200_000) as (pid, place):
+        load = ["redis-benchmark", *place, "-q", "-l", "-c", "20", "-t", "set,get,lpush,lpop,hset"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as benchmark:
+            for _ in range(SCANS):
+                assert scan(pid)["leaks"]["allocations"] == 0
+            assert benchmark.poll() is None, "the load ended early"
+            benchmark.terminate()

@@ -18,7 +18,7 @@ DIST ?= dist
 WHEEL_TAGS := $(foreach tag,manylinux2014 manylinux_2_17 musllinux_1_1,$(tag)_$(shell uname -m))
 
 CLANGXX ?= clang++
-FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_proc_files fuzz_sweep_check
+FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_core fuzz_proc_files fuzz_sweep_check
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help

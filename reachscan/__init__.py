@@ -7,7 +7,7 @@ from reachscan.errors import ReachscanError
 if TYPE_CHECKING:
     from reachscan.capture.options import ScanOptions
     from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
-    from reachscan.scanning import explain, heap, load, refs, scan
+    from reachscan.scanning import core, explain, heap, load, refs, scan
 
 __version__ = "0.1.0"
 
@@ -19,6 +19,7 @@ __all__ = [
     "ScanOptions",
     "ScanResult",
     "__version__",
+    "core",
     "explain",
     "heap",
     "load",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -19,29 +20,32 @@ _Scan = TypeVar("_Scan", LeakScan, HeapScan)
 _Any = TypeVar("_Any", LeakScan, HeapScan, BlockAnswer)
 
 
-def analyse(recording: model.Recording, *, live: bool) -> Folding:
+def analyse(recording: model.Recording, *, root: str | Path | None) -> Folding:
     """Return how what a recording holds folds.
 
     Args:
         recording: the decoded stream.
-        live: the process still exists, so that files are looked up as it sees them.
+        root: folder below which its files lie; None if the process still exists, and files are
+            looked up as it sees them.
+        root: of a process that does not exist: folder below which its files lie.
 
     Raises:
         NoSuchAddressError: the address that was asked about is not mapped.
     """
-    joined = join(recording, live=live)
+    joined = join(recording, root=root)
     if recording.block is not None:
         _check_address(recording, recording.block.asked, joined.space)
     return folding.fold(joined, recording.contents)
 
 
-def with_source_lines(scan: _Any, limit: int | None, *, live: bool) -> _Any:
+def with_source_lines(scan: _Any, limit: int | None, *, root: str | Path | None) -> _Any:
     """Return a scan with what the calls in its stacks are, and their lines in the source.
 
     Args:
         scan: what was found.
         limit: lines are wanted for so many groups; None for all stacks.
-        live: the process still exists, so that files are looked up as it sees them.
+        root: folder below which its files lie; None if the process still exists, and files are
+            looked up as it sees them.
     """
     recording, folded = scan.recording, scan.folding
     known = folded.joined.frames
@@ -54,7 +58,7 @@ def with_source_lines(scan: _Any, limit: int | None, *, live: bool) -> _Any:
     if limit is not None:
         stacks = set(folded.stack[:limit].tolist()) - {NO_STACK}
         wanted = {c: known[c] for stack in stacks for c in recording.stacks.calls(stack)}
-    files = ModuleFiles(recording, folded.joined.space, live=live)
+    files = ModuleFiles(recording, folded.joined.space, root=root)
     found = {**known, **frames.with_lines(files, wanted)}
     return scan._replace(recording=recording._replace(frames=found))
 
@@ -67,10 +71,10 @@ def _check_address(recording: model.Recording, asked: int, space: AddressSpace) 
         )
 
 
-def with_candidates(scan: _Scan, limit: int, *, live: bool) -> _Scan:
+def with_candidates(scan: _Scan, limit: int, *, root: str | Path | None) -> _Scan:
     """Return a scan with what its first `limit` groups could be (see `struct_candidates`)."""
     # Readers of debug information take long to load.
     from reachscan.grouping import struct_candidates
 
-    found = struct_candidates.suggest(scan.recording, scan.folding, limit, live=live)
+    found = struct_candidates.suggest(scan.recording, scan.folding, limit, root=root)
     return scan._replace(candidates=found.structs, remarks=scan.remarks + found.warnings)

@@ -167,6 +167,14 @@ class UnsupportedMethodError(ReachscanError):
     default_next_step = "use --method auto"
 
 
+class BadCoreError(ReachscanError):
+    """A file that should be a core file is none, damaged, cut off, or of a bad moment."""
+
+    default_next_step = (
+        "write another one, whole: `gcore PID`, or `ulimit -c unlimited` and a crash"
+    )
+
+
 class TimedOutError(ReachscanError):
     """The scan took longer than --timeout allows."""
 
@@ -271,6 +279,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "no-memory": NoMemoryError,
     "too-large": TooLargeError,
     "unsupported-method": UnsupportedMethodError,
+    "bad-core": BadCoreError,
     "timeout": TimedOutError,
     "internal": InternalError,
 }

@@ -72,7 +72,7 @@ class LeakScan(NamedTuple):
             return self.folded
         from reachscan.grouping import folding, join
 
-        return folding.fold(join.join(self.recording, live=False), {})
+        return folding.fold(join.join(self.recording, root="/"), {})
 
     @property
     def counted(self) -> Tally:

@@ -121,6 +121,48 @@ def refs(
     return _ask(BlockAnswer, process, Question("refs", address), options, on_progress)
 
 
+def core(
+    path: str | Path, options: ScanOptions | None = None, on_progress: Progressed | None = None
+) -> ScanResult:
+    """Scan a core file: what had the process leaked when it was written?
+
+    Example:
+        reachscan.core("core.4711").groups(limit=5)
+
+    Args:
+        path: the file; it may be compressed.
+        options: how to scan; what is said of stopping a process means nothing here.
+        on_progress: called now and then with how far the scan has come.
+
+    Raises:
+        ReachscanError: the scan could not be done; the class says why.
+    """
+    options = options or ScanOptions()
+    with _keeper(options.save) as keeper:
+        recording = _record_core(path, options, keeper, on_progress)
+        return _finish(recording, keeper, root=options.root)
+
+
+def _record_core(
+    path: str | Path,
+    options: ScanOptions,
+    keeper: StreamKeeper | None,
+    on_progress: Progressed | None,
+) -> model.Recording:
+    from reachscan.capture import core_files
+
+    try:
+        with (
+            core_files.opened(path) as descriptor,
+            helper.run_with(
+                options.core_arguments(f"/proc/self/fd/{descriptor}"), options, (descriptor,)
+            ) as frames,
+        ):
+            return _decoded(frames, keeper, on_progress)
+    except (errors.BadCoreError, errors.UnsupportedTargetError) as error:
+        raise type(error)(f"{path}: {error.sentence}", error.next_step) from error
+
+
 def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
     """Read a saved stream, or a dump of a native heap that Android has written.
 
@@ -143,7 +185,7 @@ def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
             recording = _dump(file) or decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
-    return _finish(recording, None, live=False)
+    return _finish(recording, None, root="/")
 
 
 def _dump(file: BufferedReader) -> model.Recording | None:
@@ -167,7 +209,7 @@ def _ask(
     target.check(pid)
     with _keeper(options.save) as keeper:
         recording = _record(pid, options, keeper, on_progress)
-        answer = _finish(recording, keeper, live=True)
+        answer = _finish(recording, keeper, root=None)
     if not isinstance(answer, expected):
         raise errors.StreamError(f"the stream is damaged: it tells of {answer.subject}")
     return answer
@@ -261,7 +303,9 @@ def _stream(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
         raise target.explain_refusal(pid, error) from error
 
 
-def _finish(recording: model.Recording, keeper: StreamKeeper | None, *, live: bool) -> ScanResult:
+def _finish(
+    recording: model.Recording, keeper: StreamKeeper | None, *, root: str | Path | None
+) -> ScanResult:
     """Return what a recording tells, once its stream, if it is kept, is completed."""
     from reachscan.recording import model
 
@@ -274,7 +318,7 @@ def _finish(recording: model.Recording, keeper: StreamKeeper | None, *, live: bo
         from reachscan import analyse
 
         begin = time.monotonic_ns()
-        folded = analyse.analyse(recording, live=live)
+        folded = analyse.analyse(recording, root=root)
         names, warnings = folded.joined.names, folded.joined.warnings
     took = time.monotonic_ns() - begin
     memory, doubts = _memory(recording)

@@ -114,10 +114,13 @@ class LiveScan {
     snapshot.dontfork_left_out = copy_->left_out();
     snapshot.phases.push_back({"copy", Clock::now() - began});
     Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}, {}};
-    sweep(snapshot, options_, {task, looked_ ? &suspects_ : nullptr}, stream_, outcome, deadline_);
+    SweepTask wanted{task, handles_signals(options_.pid)};
+    if (looked_) wanted.suspects = &suspects_;
+    sweep(snapshot, options_, wanted, stream_, outcome, deadline_);
     if (last && !outcome.result.busy) {
       warn();
-      send_outcome(options_.pid, snapshot, outcome, stream_);
+      name_threads(options_.pid, snapshot.threads);
+      send_outcome(snapshot, outcome, stream_);
     }
     return std::move(outcome.result);
   }
@@ -173,7 +176,7 @@ class LiveScan {
       abi::Thread state{0, 0, pointer};
       if (still) state = {thread.pc, thread.sp, pointer};
       if (!still) ++whole_;
-      snapshot.threads.push_back({thread.tid, state});
+      snapshot.threads.push_back({thread.tid, state, {}});
     }
   }
 

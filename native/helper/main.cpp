@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "helper/core_scan.hpp"
 #include "helper/failure.hpp"
 #include "helper/fault_injection.hpp"
 #include "helper/options.hpp"
@@ -30,7 +31,11 @@ int main(int argc, char** argv) {
   int status = 0;
   try {
     stream.hello();
-    scan(options, stream);
+    if (options.core.empty()) {
+      scan(options, stream);
+    } else {
+      scan_core(options, stream);
+    }
   } catch (const Failure& failure) {
     if (failure.step != reachscan::wire::Step::kWriteStream) stream.failure(failure);
     status = 1;

@@ -17,8 +17,9 @@ namespace {
 constexpr std::uint32_t kMostThreads = 8;
 
 constexpr char kUsage[] =
-    "usage: reachscan-helper --pid N [--method auto|clone|copy|track|live] [--threads N]\n"
-    "                        [--nice N] [--timeout SECONDS] [--max-pause MS] [--contents BYTES]\n"
+    "usage: reachscan-helper --pid N [--method auto|clone|copy|track|live] [--max-pause MS] ...\n"
+    "       reachscan-helper --core FILE [--root DIR] ...\n"
+    "                        [--threads N] [--nice N] [--timeout SECONDS] [--contents BYTES]\n"
     "                        [--withhold-contents] [--digests] [--verbose] [--wake FD]\n"
     "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
     "For tests: [--list-heap] [--die-at-call N] [--stall-at-call N] [--count-calls]\n"
@@ -28,6 +29,8 @@ constexpr char kUsage[] =
 
 enum {
   kPid = 256,
+  kCore,
+  kRoot,
   kMethod,
   kThreads,
   kNice,
@@ -50,6 +53,8 @@ enum {
 
 constexpr option kLongOptions[] = {
     {"pid", required_argument, nullptr, kPid},
+    {"core", required_argument, nullptr, kCore},
+    {"root", required_argument, nullptr, kRoot},
     {"method", required_argument, nullptr, kMethod},
     {"threads", required_argument, nullptr, kThreads},
     {"nice", required_argument, nullptr, kNice},
@@ -144,6 +149,22 @@ bool take_limit(int option, Options& options) {
   return false;
 }
 
+// What is looked at.
+bool take_target(int option, Options& options) {
+  switch (option) {
+    case kPid:
+      options.pid = static_cast<pid_t>(number(optarg, 1, 1u << 30));
+      return true;
+    case kCore:
+      options.core = optarg;
+      return true;
+    case kRoot:
+      options.root = optarg;
+      return true;
+  }
+  return false;
+}
+
 // What tests do to the helper.
 bool take_trial(int option, Options& options) {
   switch (option) {
@@ -171,13 +192,10 @@ std::uint32_t default_threads() {
 Options parse_options(int argc, char** argv) {
   Options options;
   for (int option; (option = getopt_long(argc, argv, "", kLongOptions, nullptr)) != -1;) {
-    if (take_question(option, options) || take_limit(option, options) ||
-        take_trial(option, options))
+    if (take_target(option, options) || take_question(option, options) ||
+        take_limit(option, options) || take_trial(option, options))
       continue;
     switch (option) {
-      case kPid:
-        options.pid = static_cast<pid_t>(number(optarg, 1, 1u << 30));
-        break;
       case kMethod:
         options.method = optarg;
         break;
@@ -194,7 +212,8 @@ Options parse_options(int argc, char** argv) {
         fail_usage("unknown option");
     }
   }
-  if (options.pid == 0 || optind != argc) fail_usage("--pid is required");
+  if ((options.pid == 0) == options.core.empty() || optind != argc)
+    fail_usage("one of --pid and --core is required");
   return options;
 }
 

@@ -107,10 +107,11 @@ bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome)
   pid_t pid = session.options.pid;
   Snapshot snapshot = take_snapshot(pid, session.memory, plan, session.deadline);
   if (!snapshot.quiet) return false;
-  SweepTask task{session.options.task};
+  SweepTask task{session.options.task, handles_signals(pid)};
   sweep(snapshot, session.options, task, session.stream, outcome, session.deadline);
   if (outcome.result.busy) return false;
-  send_outcome(pid, snapshot, outcome, session.stream);
+  name_threads(pid, snapshot.threads);
+  send_outcome(snapshot, outcome, session.stream);
   return true;
 }
 
@@ -251,7 +252,7 @@ void scan(const Options& options, Stream& stream) {
   PauseLimit limit(options.pid, options.max_pause, stream);
   std::vector<MapEntry> mappings = read_mappings(options.pid);
   try {
-    send_target(options.pid, stream);
+    send_target(facts_of(options.pid), stream);
     if (options.withhold_contents) send_withheld(stream);
     scan_by_best_method({options, memory, stream, limit, deadline});
   } catch (const Failure& failure) {

@@ -20,8 +20,9 @@ using heaps::Space;
 using heaps::Verdict;
 
 void refuse_verdict(const Verdict& verdict, const Heap& heap) {
-  if (verdict.status == Verdict::kInvalid && heap.interrupted(control()->hint))
-    refuse(abi::Refusal::kAllocatorBusy, "a signal handler has interrupted the allocator", 0);
+  bool in_motion = control()->in_motion != 0;
+  if (verdict.status == Verdict::kInvalid && (in_motion || heap.interrupted(control()->hint)))
+    refuse(abi::Refusal::kAllocatorBusy, verdict.reason, verdict.address);
   bool memory = verdict.status == Verdict::kNoMemory;
   refuse(memory ? abi::Refusal::kNoMemory : abi::Refusal::kLayoutUnknown,
          memory ? "the clone could not get working memory" : verdict.reason, verdict.address);
@@ -188,8 +189,11 @@ void sweep() {
   if (heap.needs_fine())
     refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
   require_known_allocator(space, heap);
-  if (!heap.quiet(control()->hint))
-    refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
+  if (!heap.quiet(control()->hint)) {
+    if (control()->only_moment == 0)
+      refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
+    control()->in_motion = 1;
+  }
   heaps::BlockMap blocks(space, map_memory);
   Verdict verdict = heap.enumerate(blocks, on_threads);
   if (!verdict.fine()) refuse_verdict(verdict, heap);

@@ -25,6 +25,7 @@ namespace reachscan::wire {
   X(kNoMemory, "no-memory")                               \
   X(kTooLarge, "too-large")                               \
   X(kUnsupportedMethod, "unsupported-method")             \
+  X(kBadCore, "bad-core")                                 \
   X(kTimeout, "timeout")                                  \
   X(kInternal, "internal")
 

@@ -51,6 +51,7 @@ enum Doubt : std::uint32_t {
   kUnaligned = 9,     // a pointer that begins at any byte: the block is in use, so no leak has this
   kNumber = 10,       // an address as a number: of 32 bits, shifted, in digits, a double
   kStaleWord = 11,    // a word that is left over from a former use of its memory
+  kAllocatorBusy = 12,  // a thread was inside the allocator, and may have had it in hand
 };
 
 // What a block looks like, told by its own words and its neighbours'.

@@ -122,6 +122,9 @@ struct Control {
   std::uint32_t signal_stacks;    // how many threads may have a stack for signal handlers
   std::uint32_t wide_words;       // whether the processor has arch::Lanes
   std::uint32_t withheld;         // whether to mask what blocks hold, but for addresses
+  // Whether to go on though a thread is inside the allocator: there will be no better moment.
+  std::uint32_t only_moment;
+  std::uint32_t in_motion;  // outcome: there was such a thread
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   std::uint64_t monotonic_ns;  // when the search began

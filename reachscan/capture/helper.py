@@ -39,7 +39,21 @@ _KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SI
 
 @contextmanager
 def run(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
+    """Run the helper on a process, as `run_with` does."""
+    with run_with(options.arguments(pid), options) as frames:
+        yield frames
+
+
+@contextmanager
+def run_with(
+    arguments: list[str], options: ScanOptions, descriptors: tuple[int, ...] = ()
+) -> Iterator[Iterator[wire.Frame]]:
     """Run the helper; inside the block its records arrive as they are made.
+
+    Args:
+        arguments: its command line.
+        options: how to scan; the arguments say the same.
+        descriptors: what it inherits.
 
     When the block is left in any way, the helper has ended and the target runs free.
 
@@ -56,7 +70,7 @@ def run(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
         os.fdopen(os.memfd_create("talk"), "w+b") as talk,
         os.fdopen(asleep) as awake,
     ):
-        process = _start(options.arguments(pid), talk, wake, verbose=options.verbose)
+        process = _start(arguments, talk, (wake, *descriptors), verbose=options.verbose)
         assert process.stdout is not None
         watchdog = _Watchdog(process, options.timeout)
         try:
@@ -98,8 +112,9 @@ def _write(path: str, text: str) -> None:
 
 
 def _start(
-    arguments: list[str], talk: IO[bytes], wake: int, *, verbose: bool
+    arguments: list[str], talk: IO[bytes], descriptors: tuple[int, ...], *, verbose: bool
 ) -> subprocess.Popen[bytes]:
+    wake = descriptors[0]
     path = os.environ.get(OVERRIDE) or EXECUTABLE
     try:
         # A session of its own keeps Ctrl-C from the terminal away: dying at any moment of its
@@ -109,7 +124,7 @@ def _start(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=None if verbose else talk,
-            pass_fds=(wake,),
+            pass_fds=descriptors,
             start_new_session=True,
         )
     except OSError as error:

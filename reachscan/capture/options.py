@@ -47,6 +47,7 @@ class ScanOptions(NamedTuple):
         confirm_every: seconds between those scans.
         digests: digests of what leaked blocks hold are wanted, to compare scans.
         question: what to find out.
+        root: folder below which the files lie that were mapped when a core file was written.
     """
 
     method: str = "auto"
@@ -61,19 +62,27 @@ class ScanOptions(NamedTuple):
     confirm_every: float = 1.0
     digests: bool = False
     question: Question = LEAKS
+    root: str | Path = "/"
 
     def arguments(self, pid: int) -> list[str]:
         """Return the command line of the helper for one scan of a process, without its path."""
-        words = ["--pid", str(pid), "--method", self.method, "--contents", str(self.contents)]
-        words += self.question.arguments()
+        words = ["--pid", str(pid), "--method", self.method]
+        if self.max_pause is not None:
+            words += ["--max-pause", str(self.max_pause)]
+        return words + self._common_arguments()
+
+    def core_arguments(self, path: str) -> list[str]:
+        """Return the same for the scan of a core file."""
+        return ["--core", path, "--root", str(self.root), *self._common_arguments()]
+
+    def _common_arguments(self) -> list[str]:
+        words = ["--contents", str(self.contents), *self.question.arguments()]
         if self.nice:
             words += ["--nice", str(self.nice)]
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
         if self.timeout is not None:
             words += ["--timeout", str(math.ceil(self.timeout))]  # it counts whole seconds
-        if self.max_pause is not None:
-            words += ["--max-pause", str(self.max_pause)]
         # What is not kept stays in this process; rules about text look at it.
         words += ["--withhold-contents"] * (not self.contents and self.save is not None)
         words += ["--digests"] * self.digests

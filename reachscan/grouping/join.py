@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -53,18 +54,19 @@ class Joined(NamedTuple):
         return self.stacks.calls(stack) if self.stacks else ()
 
 
-def join(recording: model.Recording, *, live: bool) -> Joined:
+def join(recording: model.Recording, *, root: str | Path | None) -> Joined:
     """Return what a recording holds to be folded, and what is known of it.
 
     Args:
         recording: the decoded stream. If it has names already, no others are looked for.
-        live: the process still exists, so that files are looked up as it sees them.
+        root: folder below which its files lie; None if the process still exists, and files are
+            looked up as it sees them.
     """
     space = AddressSpace.of(recording)
     words = Words(Rows.of(recording), space)
     # First, since it may load what names are read with: the reader of files inherits it.
     types = Types.of(type_names.readable(recording.types))
-    names, warnings = _names(recording, words, live=live)
+    names, warnings = _names(recording, words, root=root)
     codes, labels = signatures.classify(words, names, recording.regions)
     return Joined(
         rows=words.rows,
@@ -100,7 +102,7 @@ def _frames(recording: model.Recording, space: AddressSpace, names: Names) -> Fr
 
 
 def _names(
-    recording: model.Recording, words: Words, *, live: bool
+    recording: model.Recording, words: Words, *, root: str | Path | None
 ) -> tuple[Names, tuple[model.Warning, ...]]:
     """Return the symbols that leading words and roots deserve, and what could not be read."""
     if recording.names is not None:
@@ -114,7 +116,7 @@ def _names(
     from reachscan.naming import symbols, tls
     from reachscan.naming.module_files import ModuleFiles
 
-    files = ModuleFiles(recording, words.space, live=live)
+    files = ModuleFiles(recording, words.space, root=root)
     named = symbols.name_addresses(files, wanted)
     return {**named.names, **tls.name_slots(files, recording, slots)}, named.warnings
 

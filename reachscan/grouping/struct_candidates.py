@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -59,21 +59,28 @@ class Suggestions(NamedTuple):
     warnings: tuple[model.Warning, ...] = ()
 
 
-def suggest(recording: model.Recording, folded: Folding, limit: int, *, live: bool) -> Suggestions:
+def suggest(
+    recording: model.Recording,
+    folded: Folding,
+    limit: int,
+    *,
+    root: str | Path | None,
+) -> Suggestions:
     """Return what the first groups of a scan could be, where debug information tells.
 
     Args:
         recording: the scan.
         folded: its groups, in the order in which they will be reported.
         limit: how many groups will be.
-        live: the process still exists, so that files are looked up as it sees them.
+        root: folder below which its files lie; None if the process still exists, and files are
+            looked up as it sees them.
     """
     sizes = folded.size.tolist()
     untyped = np.flatnonzero((folded.type < 0) & (folded.shape == 0))
     wanted = untyped[untyped < limit].tolist()
     if not wanted:
         return Suggestions()
-    files = ModuleFiles(recording, folded.joined.space, live=live)
+    files = ModuleFiles(recording, folded.joined.space, root=root)
     found, complete = _read(files, recording.target.exe, {sizes[i] for i in wanted})
     names = {i: _fitting(folded, i, sizes[i], found) for i in wanted}
     fitting = {i: structs for i, structs in names.items() if structs}

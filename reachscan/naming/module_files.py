@@ -37,12 +37,21 @@ class ModuleFiles:
         roots: root folders below which its files may lie, best first.
     """
 
-    def __init__(self, recording: model.Recording, space: AddressSpace, *, live: bool) -> None:
-        """Prepare; `live` says that the process still exists, so that files are those it sees."""
+    def __init__(
+        self, recording: model.Recording, space: AddressSpace, *, root: str | Path | None
+    ) -> None:
+        """Prepare to look for files.
+
+        Args:
+            recording: says which files were mapped.
+            space: the memory map of the process.
+            root: folder below which its files lie; None if the process still exists, and files are
+                those that it sees.
+        """
         self.space = space
-        self.roots = _roots(recording.target.pid) if live else (_own_root(),)
+        self.roots = _roots(recording.target.pid) if root is None else (_untrusted(root),)
         self._pid = recording.target.pid
-        self._live = live
+        self._live = root is None
         # The first of several with one path counts.
         self._build_ids = {plain_path(m.path): m.build_id for m in reversed(recording.modules)}
         self._mapped: dict[str, list[model.Mapping]] = defaultdict(list)
@@ -110,9 +119,9 @@ class ModuleFiles:
             raise UnusableFileError("the file on disk is not the one that was mapped")
 
 
-def _own_root() -> Root:
-    # A saved scan comes from anywhere: our own rights are not its.
-    return Root(_HERE, os.geteuid() or _NOBODY)
+def _untrusted(folder: str | Path) -> Root:
+    # A saved scan or a core file comes from anywhere: our own rights are not its.
+    return Root(Path(folder), os.geteuid() or _NOBODY)
 
 
 def _roots(pid: int) -> tuple[Root, ...]:

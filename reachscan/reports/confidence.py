@@ -16,6 +16,7 @@ NAMES = {
     model.UNALIGNED: "unaligned-pointer",
     model.NUMBER: "pointer-as-number",
     model.STALE_WORD: "stale-word",
+    model.ALLOCATOR_BUSY: "allocator-busy",
 }
 """What reasons are called in reports that programs read; `DEFINITE` has no name."""
 
@@ -31,6 +32,7 @@ _IN_WORDS = {
     model.UNALIGNED: "there is a pointer into it that is not aligned",
     model.NUMBER: "there is a number, of 32 bits or of a language runtime, that is its address",
     model.STALE_WORD: "only words that look stale point into it",
+    model.ALLOCATOR_BUSY: "a thread was inside the allocator, and may have had it in hand",
 }
 
 

@@ -26,7 +26,7 @@ def test_what_lies_behind_a_module(victim: StartVictim, method: str) -> None:
     said = {}
     for scene in target.ready["scenes"]:
         recording = recording_of(target.pid, "--method", method, "--explain", scene["address"])
-        joined = join(recording, live=True)
+        joined = join(recording, root=None)
         assert hex(recording.chain[-1].slot) == scene["slot"]
         named = Places(recording._replace(names=joined.names), joined.space)
         said[scene["name"]] = named.of_reference(recording.chain[0]).text

@@ -82,10 +82,14 @@ NATIVE_ROOMS = {
         *("heaps/detect.hpp", "sweeper/blob", "sweeper/leaks", "sweeper/mark"),
         *("freestanding", "sweeper/queries", "sweeper/roots"),
     },
-    "helper": {"arch", "helper/capture", "helper/stop", "helper/sweep", "helper/target", "wire"},
+    "helper": {
+        *("arch", "helper/capture", "helper/core", "helper/stop", "helper/sweep"),
+        *("helper/target", "wire"),
+    },
     "helper/target": {"arch", "helper", "wire"},
     "helper/stop": {"arch", "helper", "helper/target", "wire"},
     "helper/capture": {"arch", "helper", "helper/stop", "helper/target", "libc", "wire"},
+    "helper/core": {"arch", "helper", "helper/capture", "helper/target", "wire"},
     "helper/sweep": {
         *("arch", "helper", "helper/capture", "helper/stop", "helper/target"),
         *("recorder/tables.hpp", "wire"),

@@ -14,6 +14,10 @@ constexpr unsigned kAddressBits = 47;
 // The last page below is never mapped.
 constexpr std::uint64_t kUserEnd = (1ull << kAddressBits) - kPage;
 
+// From here on the kernel looks for a place for the break of a program that lies where libraries do
+// (ELF_ET_DYN_BASE).
+constexpr std::uint64_t kBreakOfLoader = ((1ull << kAddressBits) - kPage) / 3 * 2 & ~(kPage - 1);
+
 // ABI red zone: a leaf function may keep data this far below its stack pointer.
 constexpr std::uint64_t kRedZone = 128;
 

@@ -36,16 +36,22 @@ inline void go_on_at(Registers& r, std::uint64_t address) {
   r.orig_rax = ~0ull;
 }
 
-// Appends the thread's x87, SSE and AVX state as words; any of them may hold a pointer. The zeros
-// at the end are left out: most of the state is room for registers that few threads use (AMX: 8
-// KB).
+// The x87, SSE and AVX state: the number of its register set, and of its note in core files.
+constexpr std::uint32_t kVectorState = NT_X86_XSTATE;
+
+// Appends such a state as words; any of them may hold a pointer. The zeros at the end are left out:
+// most of the state is room for registers that few threads use (AMX: 8 KB).
+inline void append_vector_words(const std::uint64_t* state, std::size_t count,
+                                std::vector<std::uint64_t>& words) {
+  while (count > 0 && state[count - 1] == 0) --count;
+  words.insert(words.end(), state, state + count);
+}
+
 inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
   std::array<std::uint64_t, 2048> state;
   iovec io{state.data(), sizeof state};
-  if (ptrace(PTRACE_GETREGSET, tid, NT_X86_XSTATE, &io) != 0) return false;
-  std::size_t count = io.iov_len / sizeof(std::uint64_t);
-  while (count > 0 && state[count - 1] == 0) --count;
-  words.insert(words.end(), state.begin(), state.begin() + static_cast<std::ptrdiff_t>(count));
+  if (ptrace(PTRACE_GETREGSET, tid, static_cast<int>(kVectorState), &io) != 0) return false;
+  append_vector_words(state.data(), io.iov_len / sizeof(std::uint64_t), words);
   return true;
 }
 

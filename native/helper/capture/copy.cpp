@@ -26,7 +26,6 @@ using wire::Step;
 
 // Address space for the file; it takes memory only where it is written.
 constexpr std::uint64_t kViewBytes = 1ull << 46;
-constexpr std::uint64_t kLowestBridge = 0x10000000;
 constexpr std::size_t kStretchesAtOnce = 512;
 // The kernel stops after 2 GiB less a page, which must not pass for a page that cannot be read.
 constexpr std::uint64_t kMostReadAtOnce = 1 << 30;
@@ -48,16 +47,6 @@ bool is_trackable(const MapEntry& entry) {
 
 [[noreturn]] void fail(const std::string& what, int error, pid_t pid) {
   throw Failure(Step::kBuildCopy, Code::kInternal, what + ": " + std::strerror(error), error, pid);
-}
-
-bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page) {
-  return std::any_of(mappings.begin(), mappings.end(), [page](const MapEntry& entry) {
-    return page + kPage > entry.start && page < entry.end;
-  });
-}
-
-void must(std::int64_t result, const char* what, pid_t pid) {
-  if (result < 0) fail(what, static_cast<int>(-result), pid);
 }
 
 }  // namespace
@@ -347,25 +336,14 @@ bool MemoryCopy::holds(std::uint64_t page) const {
 }
 
 std::unique_ptr<Clone> MemoryCopy::build() const {
-  pid_t host = start_copy_host();
-  auto clone = std::make_unique<Clone>(host, copy_host_gadget());
-  std::vector<MapEntry> own = read_mappings(host);
-  // A page that is free in both address spaces carries the child across the change.
-  std::uint64_t bridge = kLowestBridge;
-  while (occupied(mappings_, bridge) || occupied(own, bridge) || holds(bridge)) bridge += kPage;
-  must(clone->call(SYS_mmap, {bridge, kPage, PROT_READ | PROT_EXEC,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0}),
-       "cannot map memory for the copy", host);
-  clone->move_gadget(bridge);
-  must(clone->call(SYS_munmap, {0, bridge, 0, 0, 0, 0}), "cannot clear the copy's memory", host);
-  must(clone->call(SYS_munmap, {bridge + kPage, arch::kUserEnd - bridge - kPage, 0, 0, 0, 0}),
-       "cannot clear the copy's memory", host);
+  std::unique_ptr<Clone> clone = start_copy_host(
+      [this](std::uint64_t page) { return occupied(mappings_, page) || holds(page); });
   for (const Part& part : parts_)
     // Nobody writes there; so strict overcommit does not count it.
     must(clone->call(SYS_mmap,
                      {part.address, part.length, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                       static_cast<std::uint64_t>(file_), part.offset}),
-         "cannot map the copied memory", host);
+         "cannot map the copied memory", clone->pid());
   return clone;
 }
 

@@ -2,27 +2,34 @@
 #include "helper/capture/copy_host.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "arch/address_space.hpp"
 #include "arch/system_calls.hpp"
 #include "helper/failure.hpp"
 #include "helper/stop/wait.hpp"
+#include "helper/target/process.hpp"
 
 namespace reachscan::helper {
 namespace {
 
+using arch::kPage;
 using wire::Step;
 
+constexpr std::uint64_t kLowestBridge = 0x10000000;
 constexpr auto kBirthLimit = std::chrono::seconds(5);
 
 // glibc 2.35 or later.
@@ -43,9 +50,7 @@ void forget_restartable_sequences() {
     if (syscall(SYS_rseq, area, length, kUnregister, arch::kRseqSignature) == 0) return;
 }
 
-}  // namespace
-
-pid_t start_copy_host() {
+pid_t start_child() {
   pid_t parent = getpid();
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) fail("cannot start a process for the copy", errno, 0);
@@ -72,6 +77,34 @@ pid_t start_copy_host() {
   return child;
 }
 
-std::uint64_t copy_host_gadget() { return reinterpret_cast<std::uint64_t>(arch::reachscan_gadget); }
+}  // namespace
+
+bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page) {
+  return std::any_of(mappings.begin(), mappings.end(), [page](const MapEntry& entry) {
+    return page + kPage > entry.start && page < entry.end;
+  });
+}
+
+void must(std::int64_t result, const char* what, pid_t host) {
+  if (result < 0) fail(what, static_cast<int>(-result), host);
+}
+
+std::unique_ptr<Clone> start_copy_host(const std::function<bool(std::uint64_t page)>& is_wanted) {
+  pid_t host = start_child();
+  auto clone =
+      std::make_unique<Clone>(host, reinterpret_cast<std::uint64_t>(arch::reachscan_gadget));
+  std::vector<MapEntry> own = read_mappings(host);
+  // A page that is free in both address spaces carries the child across the change.
+  std::uint64_t bridge = kLowestBridge;
+  while (occupied(own, bridge) || is_wanted(bridge)) bridge += kPage;
+  must(clone->call(SYS_mmap, {bridge, kPage, PROT_READ | PROT_EXEC,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0}),
+       "cannot map memory for the copy", host);
+  clone->move_gadget(bridge);
+  must(clone->call(SYS_munmap, {0, bridge, 0, 0, 0, 0}), "cannot clear the copy's memory", host);
+  must(clone->call(SYS_munmap, {bridge + kPage, arch::kUserEnd - bridge - kPage, 0, 0, 0, 0}),
+       "cannot clear the copy's memory", host);
+  return clone;
+}
 
 }  // namespace reachscan::helper

@@ -275,15 +275,18 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
   watch.lap("release");
   plan.released();
   snapshot.pause += freeze.pause();
-  for (const StoppedThread& thread : freeze.threads()) {
-    const arch::Registers& r = thread.registers;
-    snapshot.threads.push_back(
-        {thread.tid,
-         {arch::program_counter(r), arch::stack_pointer(r), arch::thread_pointer(r), sleep_of(r)}});
-  }
+  for (const StoppedThread& thread : freeze.threads())
+    snapshot.threads.push_back(facts_of(thread.tid, thread.registers));
 }
 
 }  // namespace
+
+ThreadFacts facts_of(pid_t tid, const arch::Registers& registers) {
+  return {tid,
+          {arch::program_counter(registers), arch::stack_pointer(registers),
+           arch::thread_pointer(registers), sleep_of(registers)},
+          {}};
+}
 
 void Snapshot::add_kernel_roots(const KernelRoots& before, const KernelRoots& after) {
   for (const KernelRoots* held : {&before, &after}) add_words(held->words, words.values);

@@ -26,7 +26,11 @@ struct PhaseTime {
 struct ThreadFacts {
   pid_t tid;
   abi::Thread state;
+  std::string name;  // filled in when there is time; empty if it is not known
 };
+
+// As the registers say.
+ThreadFacts facts_of(pid_t tid, const arch::Registers& registers);
 
 struct Snapshot {
   std::unique_ptr<Clone> clone;
@@ -38,7 +42,9 @@ struct Snapshot {
   std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
   std::uint64_t dontfork_left_out = 0;  // bytes that neither clone nor copy could bring along
-  bool on_quota = false;                // the clone uses what the target's control group may use
+  // Memory that nobody could read, if there was any: a sentence about it.
+  std::string unseen_memory;
+  bool on_quota = false;  // the clone uses what the target's control group may use
   std::chrono::nanoseconds quota_used{};
   // What only the kernel may hold: clauses about it.
   std::vector<std::string> unread_in_kernel;

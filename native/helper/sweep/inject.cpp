@@ -71,6 +71,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.withheld = inputs.options.withhold_contents ? 1 : 0;
   control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
   control.marking_threads = inputs.options.threads;
+  control.only_moment = inputs.only_moment ? 1 : 0;
   control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
   control.own_pid = static_cast<std::uint32_t>(inner_id(inputs.options.pid, inputs.options.pid));
@@ -234,6 +235,7 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
     case abi::Request::kFinished:
       check_.finish(control.totals);
       result.totals = control.totals;
+      result.in_motion = control.in_motion != 0;
       return Next::kFinished;
     case abi::Request::kSuspects:
       take_suspects(control, result);
@@ -269,6 +271,7 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
     case abi::Refusal::kAllocatorBusy:
       check_.hint(control.hint);
       result.busy = true;
+      result.reason = read_text(control.second);
       result.hint = control.hint;
       return;
     case abi::Refusal::kNoMemory:

@@ -9,22 +9,15 @@
 namespace reachscan::helper {
 namespace {
 
-Payload threads_record(pid_t pid, const std::vector<ThreadFacts>& threads) {
+Payload threads_record(const std::vector<ThreadFacts>& threads) {
   Payload payload;
   payload.u32(static_cast<std::uint32_t>(threads.size()));
-  for (const ThreadFacts& thread : threads) {
-    std::string name;
-    try {
-      name = thread_name(pid, thread.tid);
-    } catch (const Failure&) {
-      // Ended since the snapshot; it has no name any more.
-    }
+  for (const ThreadFacts& thread : threads)
     payload.u32(static_cast<std::uint32_t>(thread.tid))
         .u64(thread.state.sp)
         .u64(thread.state.pc)
         .u64(thread.state.thread_pointer)
-        .str(name);
-  }
+        .str(thread.name);
   return payload;
 }
 
@@ -66,7 +59,9 @@ void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result
                        " bytes that only the program itself can read, or that it keeps from its "
                        "clones and are too many, were not searched; what only they point to is "
                        "reported as a possible leak");
-  if (result.unreadable_pages > 0 || snapshot.dontfork_left_out > 0)
+  if (!snapshot.unseen_memory.empty()) stream.warning("incomplete-memory", snapshot.unseen_memory);
+  if (result.unreadable_pages > 0 || snapshot.dontfork_left_out > 0 ||
+      !snapshot.unseen_memory.empty())
     doubt_all_leaks(result, wire::kUnreadableMemory, stream);
 }
 
@@ -82,6 +77,14 @@ void doubt_for_kernel(const Snapshot& snapshot, const SweepResult& result, Strea
   doubt_all_leaks(result, wire::kHeldByKernel, stream);
 }
 
+void doubt_for_motion(const SweepResult& result, Stream& stream) {
+  if (!result.in_motion) return;
+  stream.warning("allocator-busy",
+                 "a thread was inside the allocator, and may have held what looks lost: all leaks "
+                 "are only possible ones");
+  doubt_all_leaks(result, wire::kAllocatorBusy, stream);
+}
+
 void warn_of_quota(const Snapshot& snapshot, Stream& stream) {
   if (!snapshot.on_quota) return;
   auto used = std::chrono::ceil<std::chrono::milliseconds>(snapshot.quota_used);
@@ -94,19 +97,37 @@ void warn_of_quota(const Snapshot& snapshot, Stream& stream) {
 
 }  // namespace
 
-void send_target(pid_t pid, Stream& stream) {
+TargetFacts facts_of(pid_t pid) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
+  return {pid,
+          list_threads(pid).size(),
+          static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+              static_cast<std::uint64_t>(now.tv_nsec),
+          thread_name(pid, pid),
+          executable_path(pid),
+          command_line(pid)};
+}
+
+void name_threads(pid_t pid, std::vector<ThreadFacts>& threads) {
+  for (ThreadFacts& thread : threads) {
+    try {
+      thread.name = thread_name(pid, thread.tid);
+    } catch (const Failure&) {
+      // Ended since the snapshot; it has no name any more.
+    }
+  }
+}
+
+void send_target(const TargetFacts& target, Stream& stream) {
   Payload payload;
-  payload.u32(static_cast<std::uint32_t>(pid))
-      .u32(static_cast<std::uint32_t>(list_threads(pid).size()))
-      .u64(static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-           static_cast<std::uint64_t>(now.tv_nsec))
-      .str(thread_name(pid, pid))
-      .str(executable_path(pid));
-  std::vector<std::string> arguments = command_line(pid);
-  payload.u32(static_cast<std::uint32_t>(arguments.size()));
-  for (const std::string& argument : arguments) payload.str(argument);
+  payload.u32(static_cast<std::uint32_t>(target.pid))
+      .u32(static_cast<std::uint32_t>(target.threads))
+      .u64(target.seen)
+      .str(target.name)
+      .str(target.program)
+      .u32(static_cast<std::uint32_t>(target.arguments.size()));
+  for (const std::string& argument : target.arguments) payload.str(argument);
   stream.record(wire::kTarget, payload);
 }
 
@@ -116,15 +137,16 @@ void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::u
   stream.record(wire::kProgress, Payload().u32(phase).u32(0).u64(done).u64(total));
 }
 
-void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, Stream& stream) {
+void send_outcome(const Snapshot& snapshot, const Outcome& outcome, Stream& stream) {
   stream.record(wire::kMappings, outcome.mappings);
   stream.record(wire::kModules, outcome.modules);
   stream.record(wire::kAbsent, outcome.absent);
-  stream.record(wire::kThreads, threads_record(pid, snapshot.threads));
+  stream.record(wire::kThreads, threads_record(snapshot.threads));
   stream.record(wire::kWordOwners, word_owners_record(snapshot.words));
   stream.record(wire::kSnapshot, snapshot_record(snapshot, outcome));
   doubt_for_missed_memory(snapshot, outcome.result, stream);
   doubt_for_kernel(snapshot, outcome.result, stream);
+  doubt_for_motion(outcome.result, stream);
   warn_of_quota(snapshot, stream);
   const abi::Totals& totals = outcome.result.totals;
   stream.record(wire::kFinal, Payload()

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "helper/capture/snapshot.hpp"
 #include "helper/stream.hpp"
@@ -9,7 +10,21 @@
 
 namespace reachscan::helper {
 
-void send_target(pid_t pid, Stream& stream);
+// What a process is.
+struct TargetFacts {
+  pid_t pid;
+  std::size_t threads;
+  std::uint64_t seen;  // when, in nanoseconds since 1970
+  std::string name;
+  std::string program;
+  std::vector<std::string> arguments;
+};
+
+// Of a process that runs.
+TargetFacts facts_of(pid_t pid);
+void name_threads(pid_t pid, std::vector<ThreadFacts>& threads);
+
+void send_target(const TargetFacts& target, Stream& stream);
 
 // Says that the sweeper masks what blocks hold.
 void send_withheld(Stream& stream);
@@ -28,6 +43,6 @@ struct Outcome {
 };
 
 // Ends the stream.
-void send_outcome(pid_t pid, const Snapshot& snapshot, const Outcome& outcome, Stream& stream);
+void send_outcome(const Snapshot& snapshot, const Outcome& outcome, Stream& stream);
 
 }  // namespace reachscan::helper

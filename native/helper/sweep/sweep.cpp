@@ -41,9 +41,15 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
       classify(snapshot.mappings, bss_ends, snapshot.resident_pages);
   std::vector<abi::Thread> threads;
   for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
-  std::size_t signal_stacks = handles_signals(options.pid) ? threads.size() : 0;
-  SweeperInputs inputs{snapshot.mappings, mappings, threads,   snapshot.words.values,
-                       signal_stacks,     options,  task.task, task.suspects};
+  SweeperInputs inputs{snapshot.mappings,
+                       mappings,
+                       threads,
+                       snapshot.words.values,
+                       task.signal_stacks ? threads.size() : 0,
+                       options,
+                       task.task,
+                       task.only_moment,
+                       task.suspects};
   std::string current;
   Clock::time_point since = Clock::now();
   auto lap = [&](const char* next) {

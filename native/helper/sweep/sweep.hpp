@@ -10,6 +10,8 @@ namespace reachscan::helper {
 // What is asked of one run; `suspects`, if earlier looks found any, limits what can be a leak.
 struct SweepTask {
   abi::Task task;
+  bool signal_stacks;        // whether threads may have some
+  bool only_moment = false;  // see abi::Control
   const std::vector<abi::Suspect>* suspects = nullptr;
 };
 

@@ -1,21 +1,16 @@
 // Sets the flags of each mapping, finds the images of modules and their build ids.
 #include "helper/target/mappings.hpp"
 
-#include <elf.h>
-
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <string>
 
-#include "arch/address_space.hpp"
 #include "helper/target/memory_kinds.hpp"
 
 namespace reachscan::helper {
 namespace {
 
 using abi::MappingFlag;
-using arch::kPage;
 
 std::uint32_t own_flags(const MapEntry& entry) {
   std::uint32_t flags = 0;
@@ -27,64 +22,23 @@ std::uint32_t own_flags(const MapEntry& entry) {
   return flags;
 }
 
-std::string build_id_in(const std::vector<unsigned char>& notes) {
-  for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
-    Elf64_Nhdr note;
-    std::memcpy(&note, notes.data() + at, sizeof note);
-    std::size_t name = at + sizeof note;
-    std::size_t value = name + ((std::size_t{note.n_namesz} + 3) & ~std::size_t{3});
-    std::size_t next = value + ((std::size_t{note.n_descsz} + 3) & ~std::size_t{3});
-    if (next > notes.size()) break;
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-        std::memcmp(notes.data() + name, "GNU", 4) == 0)
-      return std::string(reinterpret_cast<const char*>(notes.data()) + value, note.n_descsz);
-    at = next;
-  }
-  return {};
-}
-
-constexpr std::size_t kMaxNotes = 1 << 16;
-constexpr unsigned kMaxSegments = 64;
-
 // Memory less what must not be touched.
 struct ImageMemory {
   const ResidentPages& resident_pages;
   const Memory& memory;
 
-  bool try_read(std::uint64_t address, void* buffer, std::size_t length) const {
-    return resident_pages.may_touch(address, length) && memory.try_read(address, buffer, length);
+  ReadAt from(std::uint64_t start) const {
+    return [this, start](std::uint64_t offset, void* buffer, std::size_t length) {
+      return resident_pages.may_touch(start + offset, length) &&
+             memory.try_read(start + offset, buffer, length);
+    };
   }
 };
 
-// The program headers of an image that is mapped from its beginning. The target may have written
-// anything there, so nothing is trusted further than it can be read.
-struct Image {
-  bool valid = false;
-  bool fixed = false;  // its addresses are absolute
-  std::vector<Elf64_Phdr> segments;
-};
-
-Image read_image(const MapEntry& entry, const ImageMemory& memory) {
-  Image image;
-  Elf64_Ehdr header{};
-  if (entry.offset != 0 || !is_file(entry) || (entry.perms & wire::kRead) == 0 ||
-      !memory.try_read(entry.start, &header, sizeof header) ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_phnum > kMaxSegments)
-    return image;
-  image.segments.resize(header.e_phnum);
-  image.fixed = header.e_type == ET_EXEC;
-  image.valid = memory.try_read(entry.start + header.e_phoff, image.segments.data(),
-                                image.segments.size() * sizeof(Elf64_Phdr));
-  return image;
-}
-
-// The end of the image's memory, .bss included.
-std::uint64_t end_of(const Image& image, const MapEntry& entry) {
-  std::uint64_t end = 0;
-  for (const Elf64_Phdr& segment : image.segments)
-    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
-  return ((image.fixed ? 0 : entry.start) + end + kPage - 1) & ~(kPage - 1);
+// The image that is mapped from here, if one is.
+ElfImage read_image(const MapEntry& entry, const ImageMemory& memory) {
+  if (entry.offset != 0 || !is_file(entry) || (entry.perms & wire::kRead) == 0) return {};
+  return read_elf_image(memory.from(entry.start));
 }
 
 // Finds the images among mappings, which are told in order.
@@ -94,11 +48,11 @@ class ImageSearch {
 
   // The image that begins with this mapping, valid if one does. The data of a small library lies in
   // the first page of its file, which is then mapped twice within the same image.
-  Image begins_at(const MapEntry& entry) {
+  ElfImage begins_at(const MapEntry& entry) {
     bool within = entry.start < end_ && entry.inode == inode_ && entry.device == device_;
-    Image image = within ? Image{} : read_image(entry, memory_);
+    ElfImage image = within ? ElfImage{} : read_image(entry, memory_);
     if (!image.valid) return image;
-    end_ = end_of(image, entry);
+    end_ = image.end_at(entry.start);
     inode_ = entry.inode;
     device_ = entry.device;
     return image;
@@ -113,17 +67,6 @@ class ImageSearch {
   std::uint64_t inode_ = 0;
   std::string device_;
 };
-
-std::string build_id_of(const Image& image, const MapEntry& entry, const ImageMemory& memory) {
-  for (const Elf64_Phdr& segment : image.segments) {
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
-    std::vector<unsigned char> notes(segment.p_filesz);
-    if (!memory.try_read(entry.start + segment.p_offset, notes.data(), notes.size())) continue;
-    std::string id = build_id_in(notes);
-    if (!id.empty()) return id;
-  }
-  return {};
-}
 
 // Gives stretches a mapping of their own, which `mark` changes.
 template <typename Mark>
@@ -234,20 +177,28 @@ Payload absent_record(const ResidentPages& resident_pages) {
   return payload;
 }
 
+std::vector<Module> find_modules(const std::vector<MapEntry>& entries,
+                                 const ResidentPages& resident_pages, const Memory& memory) {
+  ImageMemory touchable{resident_pages, memory};
+  ImageSearch images(touchable);
+  std::vector<Module> modules;
+  for (const MapEntry& entry : entries) {
+    ElfImage image = images.begins_at(entry);
+    if (image.valid) modules.push_back({entry.start, entry.path, std::move(image)});
+  }
+  return modules;
+}
+
 Payload modules_record(const std::vector<MapEntry>& entries, const ResidentPages& resident_pages,
                        const Memory& memory) {
   ImageMemory touchable{resident_pages, memory};
-  ImageSearch images(touchable);
-  Payload modules;
-  std::uint32_t count = 0;
-  for (const MapEntry& entry : entries) {
-    Image image = images.begins_at(entry);
-    if (!image.valid) continue;
-    modules.u64(entry.start).str(entry.path).str(build_id_of(image, entry, touchable));
-    ++count;
-  }
+  std::vector<Module> modules = find_modules(entries, resident_pages, memory);
   Payload payload;
-  payload.u32(count).raw(modules.bytes().data(), modules.bytes().size());
+  payload.u32(static_cast<std::uint32_t>(modules.size()));
+  for (const Module& module : modules)
+    payload.u64(module.start)
+        .str(module.path)
+        .str(build_id_of(module.image, touchable.from(module.start)));
   return payload;
 }
 

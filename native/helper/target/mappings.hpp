@@ -1,9 +1,11 @@
 // Turns the kernel's mapping list into what the sweeper and the reader of the stream want to know.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "helper/stream.hpp"
+#include "helper/target/elf_image.hpp"
 #include "helper/target/memory.hpp"
 #include "helper/target/process.hpp"
 #include "helper/target/resident_pages.hpp"
@@ -24,6 +26,16 @@ Payload mappings_record(const std::vector<MapEntry>& entries,
                         const std::vector<std::uint64_t>& bss_ends);
 
 Payload absent_record(const ResidentPages& resident_pages);
+
+// A program or library that is mapped from the beginning of its file.
+struct Module {
+  std::uint64_t start;
+  std::string path;
+  ElfImage image;
+};
+
+std::vector<Module> find_modules(const std::vector<MapEntry>& entries,
+                                 const ResidentPages& resident_pages, const Memory& memory);
 
 // One module for each file that is mapped from its beginning and is an ELF image; its build id is
 // read from memory, so the file need not exist any more.

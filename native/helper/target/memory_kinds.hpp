@@ -56,4 +56,14 @@ inline bool is_shared_anonymous(const MapEntry& entry) {
   return is_shared(entry) && starts_with(entry.path, "/dev/zero");
 }
 
+// Whether the program may have written there before it forbade itself to write, or even to read.
+inline bool may_be_protected(const MapEntry& entry) {
+  constexpr std::uint32_t kReadWrite = wire::kRead | wire::kWrite;
+  if ((entry.perms & kReadWrite) == kReadWrite || is_kernel_owned(entry) || is_device(entry))
+    return false;
+  if (is_shared(entry)) return is_shared_anonymous(entry);
+  // Anonymous memory that can be read is searched anyway.
+  return (entry.perms & wire::kRead) == 0 || is_file(entry);
+}
+
 }  // namespace reachscan::helper

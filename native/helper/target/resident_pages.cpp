@@ -99,15 +99,6 @@ bool is_private_file(const MapEntry& entry) {
   return entry.backing != Backing::kNothing && !is_shared(entry);
 }
 
-bool may_be_protected(const MapEntry& entry) {
-  constexpr std::uint32_t kReadWrite = wire::kRead | wire::kWrite;
-  if ((entry.perms & kReadWrite) == kReadWrite || is_kernel_owned(entry) || is_device(entry))
-    return false;
-  if (is_shared(entry)) return is_shared_anonymous(entry);
-  // Anonymous memory that can be read is searched anyway.
-  return (entry.perms & wire::kRead) == 0 || is_file(entry);
-}
-
 void append_all(Stretches& to, const Stretches& from) {
   to.insert(to.end(), from.begin(), from.end());
 }

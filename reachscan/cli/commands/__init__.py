@@ -5,6 +5,7 @@ Nothing is imported here, so that asking for help, or running one command, does 
 
 SUMMARIES = {
     "scan": "Scan a running process (the default).",
+    "core": "Scan a core file.",
     "report": "Report on a scan that was saved with --save.",
     "watch": "Scan again and again: what grows?",
     "diff": "Compare two scans: what grew?",

@@ -29,7 +29,7 @@ def ask(question: Ask, **given: Any) -> ExitStatus:
     contents = output.selection.contents if shows_contents else 0
     wanted = wanted._replace(contents=contents)
     with console.progress(wanted.verbose) as progress:
-        result = leaks.with_details(question(wanted, progress), output, live=True)
+        result = leaks.with_details(question(wanted, progress), output, root=None)
     if wanted.verbose:
         console.talk_about(result)
     output.report(result)

@@ -6,7 +6,7 @@ Only what every scan needs is imported here; the rest takes longer to load than 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from reachscan import reports
 from reachscan.capture.options import ScanOptions
@@ -16,6 +16,9 @@ from reachscan.errors import ExitStatus, ReachscanError
 from reachscan.reports import Style
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 from reachscan.scanning import scan
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Judge = Callable[[LeakScan], LeakScan]
 """Decides which leaks count."""
@@ -101,32 +104,32 @@ def find_each(
 def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(process, wanted, progress))
-        result = _with_details(result, output, live=True)
+        result = _with_details(result, output, root=None)
     if wanted.verbose:
         console.talk_about(result)
     return result
 
 
-def with_details(result: ScanResult, output: Output, *, live: bool) -> ScanResult:
+def with_details(result: ScanResult, output: Output, *, root: str | Path | None) -> ScanResult:
     """Return a scan with what its groups could be, and the source lines that allocated them."""
     if isinstance(result, BlockAnswer):
         from reachscan import analyse
 
-        return analyse.with_source_lines(result, None, live=live)
+        return analyse.with_source_lines(result, None, root=root)
     if isinstance(result, LeakScan):
-        return _with_details(result, output, live=live)
-    return _with_details(result, output, live=live)
+        return _with_details(result, output, root=root)
+    return _with_details(result, output, root=root)
 
 
-def _with_details(scan: _Scan, output: Output, *, live: bool) -> _Scan:
+def _with_details(scan: _Scan, output: Output, *, root: str | Path | None) -> _Scan:
     if isinstance(scan, LeakScan) and not scan.folded:
         return scan
     from reachscan import analyse
 
     limit = output.selection.limit
-    scan = analyse.with_candidates(scan, limit, live=live)
+    scan = analyse.with_candidates(scan, limit, root=root)
     return analyse.with_source_lines(
-        scan, None if output.selection.all_stacks else limit, live=live
+        scan, None if output.selection.all_stacks else limit, root=root
     )
 
 

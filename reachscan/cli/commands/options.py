@@ -138,8 +138,10 @@ report = _all(
 """How much a report tells; `output` takes them."""
 
 
-def _address(_: click.Context, __: click.Parameter, value: str) -> int:
-    """Return an address in the target, as people write it."""
+def _address(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """Return an address in the target, as people write it; None if none is given."""
+    if value is None:
+        return None
     try:
         address = int(value, 0)
     except ValueError:
@@ -155,6 +157,30 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> int:
 
 address = click.argument("address", metavar="ADDRESS", callback=_address)
 
+root = click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    default="/",
+    help="Folder below which the files lie that the process had mapped (default /).",
+)
+
+about = _all(
+    click.option(
+        "--explain",
+        metavar="ADDRESS",
+        callback=_address,
+        help="Show what keeps the block there, as `explain` does.",
+    ),
+    click.option(
+        "--refs",
+        metavar="ADDRESS",
+        callback=_address,
+        help="List what points to the block there, as `refs` does.",
+    ),
+)
+"""Questions about one block, where a command takes them as options."""
+
 save = click.option(
     "--save",
     type=paths.WRITABLE,
@@ -162,14 +188,7 @@ save = click.option(
     help="Keep the raw scan for `reachscan report`.",
 )
 
-capture = _all(
-    click.option(
-        "--method",
-        type=click.Choice(("auto", "clone", "copy", "track", "live")),
-        default="auto",
-        help="How memory is captured; auto tries clone, then copy, then live. track stops a large "
-        "process for the shortest time, but needs as much memory again.",
-    ),
+search = _all(
     click.option(
         "--threads",
         type=click.IntRange(1, 256),
@@ -181,14 +200,26 @@ capture = _all(
         type=click.IntRange(0, 19),
         metavar="N",
         default=0,
-        help="Niceness of the search, which runs after the process has been released.",
+        help="Niceness of the search; a scanned process runs on meanwhile.",
     ),
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help="Give up after this time and release the process.",
+        help="Give up after this time; a scanned process is released.",
     ),
+)
+"""How memory is searched; `scan` takes them."""
+
+capture = _all(
+    click.option(
+        "--method",
+        type=click.Choice(("auto", "clone", "copy", "track", "live")),
+        default="auto",
+        help="How memory is captured; auto tries clone, then copy, then live. track stops a large "
+        "process for the shortest time, but needs as much memory again.",
+    ),
+    search,
     click.option(
         "--max-pause",
         type=click.IntRange(1, MAX_PAUSE),

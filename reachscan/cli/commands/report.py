@@ -37,7 +37,7 @@ def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus
     result = load(file)
     if isinstance(result, LeakScan):
         result = judge(result)
-    result = leaks.with_details(result, output, live=False)
+    result = leaks.with_details(result, output, root="/")
     if verbose:
         console.talk_about(result)
     output.report(result)

@@ -31,6 +31,7 @@ ALL = ScanOptions(
 @options.capture
 @options.confirm
 @options.save
+@options.root
 @options.verbose
 def command(**given: Any) -> ScanOptions:
     return options.scan(given)
@@ -47,8 +48,13 @@ def test_the_command_line_and_the_library_have_the_same_defaults() -> None:
 
 def test_every_option_arrives_at_the_helper() -> None:
     assert ALL.arguments(42) == [
-        *("--pid", "42", "--method", "copy", "--contents", "8", "--explain", "0x1000"),
-        *("--nice", "5", "--threads", "3", "--timeout", "2", "--max-pause", "20"),
+        *("--pid", "42", "--method", "copy", "--max-pause", "20", "--contents", "8"),
+        *("--explain", "0x1000", "--nice", "5", "--threads", "3", "--timeout", "2"),
+        *("--digests", "--verbose"),
+    ]
+    assert ALL._replace(root="/srv").core_arguments("core.1") == [
+        *("--core", "core.1", "--root", "/srv", "--contents", "8"),
+        *("--explain", "0x1000", "--nice", "5", "--threads", "3", "--timeout", "2"),
         *("--digests", "--verbose"),
     ]
 
@@ -56,7 +62,8 @@ def test_every_option_arrives_at_the_helper() -> None:
 @pytest.mark.parametrize("about", ["explain", "refs", "heap"])
 def test_the_helper_knows_all_words(about: str) -> None:
     known = re.findall(r'\{"([a-z-]+)", (?:required|no)_argument', NATIVE.read_text())
-    words = ALL._replace(question=Question(about, 0x1000)).arguments(42)
+    asked = ALL._replace(question=Question(about, 0x1000))
+    words = asked.arguments(42) + asked.core_arguments("core.1")
     assert {word.removeprefix("--") for word in words if word.startswith("--")} <= set(known)
 
 

@@ -30,7 +30,7 @@ def fold(
 ) -> tuple[model.Recording, Folding, list[Group]]:
     stream = Stream(leaks=leaks, types=TYPES, contents=contents or {})
     recording = decoded(stream, NAMES)
-    folded = analyse(recording, live=False)
+    folded = analyse(recording, root="/")
     return recording, folded, folding.groups(recording, folded, 1 << 30, 20, {})
 
 
@@ -233,7 +233,7 @@ def test_the_shape_of_most_blocks_is_the_shape_of_their_group() -> None:
 def shape_of(leaks: list[Leak], shapes: list[int]) -> str | None:
     stream = Stream(leaks=leaks, types=TYPES, shapes=shapes)
     recording = decoded(stream)
-    (group,) = folding.groups(recording, analyse(recording, live=False), 9, 9, {})
+    (group,) = folding.groups(recording, analyse(recording, root="/"), 9, 9, {})
     return group.shape
 
 
@@ -242,7 +242,7 @@ def test_kinds_of_live_blocks_count_for_all_that_are_alike() -> None:
     other = (2, 80, 40, HEAP_START + 128, 1, 0)
     stream = Stream(types=TYPES, kinds=[(*many, [1]), (*few, [0]), (*other, [FOO])])
     recording = decoded(stream)
-    folded = analyse(recording, live=False)
+    folded = analyse(recording, root="/")
     nodes, objects = folding.groups(recording, folded, 9, 9, {})
     assert (nodes.allocations, nodes.bytes, nodes.size, nodes.shape) == (6, 144, 24, "list node")
     assert (nodes.indirect_allocations, nodes.indirect_bytes) == (0, 0)
@@ -259,7 +259,7 @@ def test_variables_are_told_apart_by_name_and_not_by_address() -> None:
     leaks = [Leak(24, [i, a]) for i, a in enumerate((known, other, unknown, unknown + 8))]
     leaks += [Leak(24, [7, 7, known])]  # too far from the begin to say what the block is
     recording = decoded(Stream(leaks=leaks), names)
-    folded = analyse(recording, live=False)
+    folded = analyse(recording, root="/")
     found = {(g.allocations, g.signature) for g in folding.groups(recording, folded, 9, 9, {})}
     library = "libexample.so.1"
     assert found == {
@@ -276,7 +276,7 @@ def test_the_ends_of_a_list_are_of_the_same_kind_as_its_middle() -> None:
     shapes = [model.LIST_NODE] * 2 + [model.TREE_NODE] * 2 + [model.CHAIN_NODE, 0]
     stream = Stream(leaks=[*found, *trees, *chain], shapes=shapes)
     recording = decoded(stream)
-    grouped = folding.groups(recording, analyse(recording, live=False), 9, 9, {})
+    grouped = folding.groups(recording, analyse(recording, root="/"), 9, 9, {})
     assert sorted((g.allocations, g.signature, g.key) for g in grouped) == [
         (1, "link | heap | int | zero", "40: link | heap | value | value"),
         (1, "zero | heap | int | zero", "40: value | heap | value | value"),

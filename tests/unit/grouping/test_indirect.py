@@ -67,7 +67,7 @@ def make(structures: Sequence[Structure], groups: Sequence[int]) -> tuple[model.
     )
     count = np.zeros(max(groups, default=-1) + 1, np.int64)
     empty = decode(wire.frames(io.BytesIO(Stream().encoded())))
-    joined = join(empty._replace(some_leaks=leaks, names={}), live=False)
+    joined = join(empty._replace(some_leaks=leaks, names={}), root="/")
     types = Types(TYPES, np.array([FOO, BAR], np.uint64), np.array([1, 0]))
     below = np.bincount(groups, [len(structure) - 1 for structure in structures], len(count))
     folding = Folding(

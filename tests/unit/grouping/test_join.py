@@ -22,7 +22,7 @@ LEAKS = [Leak(24, [VTABLE], [40]), Leak(24, [CODE + 8]), Leak(24, [7])]
 
 
 def joined(stream: Stream) -> Joined:
-    return join(decode(wire.frames(io.BytesIO(stream.encoded()))), live=False)
+    return join(decode(wire.frames(io.BytesIO(stream.encoded()))), root="/")
 
 
 def test_each_block_gets_its_type_and_what_its_words_are() -> None:

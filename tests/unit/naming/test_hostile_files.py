@@ -65,7 +65,7 @@ def build_id(path: Path) -> bytes:
 def named(*paths: Path) -> symbols.Named:
     addresses = BASE + STEP * np.arange(len(paths), dtype=np.uint64) + np.uint64(0x10)
     rec = recording(*paths)
-    return symbols.name_addresses(ModuleFiles(rec, AddressSpace.of(rec), live=False), addresses)
+    return symbols.name_addresses(ModuleFiles(rec, AddressSpace.of(rec), root="/"), addresses)
 
 
 def assert_only_it_is_nameless(bad: Path, good: Path, reason: str) -> None:
@@ -116,7 +116,7 @@ def test_a_file_system_that_is_mute(good: Path, tmp_path: Path) -> None:
 
 
 def structs_of(rec: model.Recording) -> tuple[set[Struct], bool]:
-    files = ModuleFiles(rec, AddressSpace.of(rec), live=False)
+    files = ModuleFiles(rec, AddressSpace.of(rec), root="/")
     return struct_candidates._read(files, rec.target.exe, {STRUCT_SIZE + 8})
 
 

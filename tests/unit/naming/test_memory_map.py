@@ -78,7 +78,7 @@ def test_what_lies_right_behind_the_data_of_a_module(permissions: int, owner: st
 
 def name_all(rec: model.Recording) -> None:
     addresses = np.array([m.start + 8 for m in rec.mappings], np.uint64)
-    files = ModuleFiles(rec, AddressSpace.of(rec), live=False)
+    files = ModuleFiles(rec, AddressSpace.of(rec), root="/")
     assert symbols.name_addresses(files, addresses).names == {}
 
 

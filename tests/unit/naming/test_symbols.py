@@ -16,7 +16,6 @@ from streams import Stream
 
 from reachscan.naming import elf_files, module_files, symbols
 from reachscan.naming.memory_map import AddressSpace
-from reachscan.naming.untrusted_files import Root
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
 
@@ -84,8 +83,8 @@ def at(*addresses: int) -> model.Addresses:
     return np.array(sorted(addresses), np.uint64)
 
 
-def name(rec: model.Recording, *addresses: int, live: bool = False) -> symbols.Named:
-    files = module_files.ModuleFiles(rec, AddressSpace.of(rec), live=live)
+def name(rec: model.Recording, *addresses: int, root: str | Path | None = "/") -> symbols.Named:
+    files = module_files.ModuleFiles(rec, AddressSpace.of(rec), root=root)
     return symbols.name_addresses(files, at(*addresses))
 
 
@@ -124,10 +123,10 @@ def test_without_a_build_id_the_file_must_be_the_mapped_one(program: Path, tmp_p
     where = BASE + value(program, "_Z5firstv")
     rec = recording(copy, b"")
     rec = rec._replace(target=rec.target._replace(pid=os.getpid()))
-    assert name(rec, where, live=True).names[where].symbol == "first()"
+    assert name(rec, where, root=None).names[where].symbol == "first()"
     copy.rename(tmp_path / "moved")
     copy.write_bytes(program.read_bytes())
-    named = name(rec, where, live=True)
+    named = name(rec, where, root=None)
     assert named.names == {}
     assert "not the one" in named.warnings[0].message
 
@@ -157,7 +156,7 @@ def test_every_cut_of_a_file_is_survived(program: Path, tmp_path: Path) -> None:
     where = BASE + value(program, "_Z5firstv")
     for length in range(0, len(whole), 97):
         cut.write_bytes(whole[:length])
-        named = name(rec._replace(target=rec.target._replace(pid=os.getpid())), where, live=True)
+        named = name(rec._replace(target=rec.target._replace(pid=os.getpid())), where, root=None)
         assert named.names == {} or named.names[where].symbol == "first()"
         assert len(named.warnings) <= 1
 
@@ -191,7 +190,6 @@ def test_separate_debug_files_are_found(
     program: Path,
     tmp_path: Path,
     place: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bare, debug = stripped
     own_id = build_id(bare)
@@ -205,12 +203,11 @@ def test_separate_debug_files_are_found(
     module = tmp_path / bare.relative_to("/")
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_bytes(bare.read_bytes())
-    monkeypatch.setattr(module_files, "_own_root", lambda: Root(tmp_path, os.geteuid()))
     where = BASE + value(program, "_Z5firstv")
     rec = recording(bare, own_id)
-    assert name(rec, where).names[where].symbol == "first()"
+    assert name(rec, where, root=tmp_path).names[where].symbol == "first()"
     found.write_bytes(Path("/bin/true").read_bytes())  # somebody else's
-    assert name(rec, where).names == {}
+    assert name(rec, where, root=tmp_path).names == {}
 
 
 def own_mappings() -> list[model.Mapping]:
@@ -230,7 +227,7 @@ def test_the_c_library_of_a_live_process() -> None:
     address = ctypes.cast(ctypes.CDLL("libc.so.6").malloc_info, ctypes.c_void_p).value
     assert address
     stream = Stream(mappings=own_mappings(), modules=[], pid=os.getpid())
-    named = name(decode(wire.frames(io.BytesIO(stream.encoded()))), address, live=True)
+    named = name(decode(wire.frames(io.BytesIO(stream.encoded()))), address, root=None)
     assert "malloc_info" in named.names[address].symbol
     assert named.names[address].offset == 0
     assert "libc" in named.names[address].module

@@ -35,7 +35,7 @@ def decoded(recorded: Recorded | bytes, leaks: Any = LEAKS, **more: Any) -> mode
 
 
 def groups(recording: model.Recording) -> list[Any]:
-    folded = folding.fold(join(recording._replace(names={}), live=False), recording.contents)
+    folded = folding.fold(join(recording._replace(names={}), root="/"), recording.contents)
     return folding.groups(recording, folded, 100, 10, {})
 
 

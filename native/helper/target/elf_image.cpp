@@ -1,0 +1,66 @@
+// Reads program headers and the build id of an ELF image.
+#include "helper/target/elf_image.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "arch/address_space.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using arch::kPage;
+
+constexpr std::size_t kMaxNotes = 1 << 16;
+constexpr unsigned kMaxSegments = 64;
+
+std::string build_id_in(const std::vector<unsigned char>& notes) {
+  for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
+    Elf64_Nhdr note;
+    std::memcpy(&note, notes.data() + at, sizeof note);
+    std::size_t name = at + sizeof note;
+    std::size_t value = name + ((std::size_t{note.n_namesz} + 3) & ~std::size_t{3});
+    std::size_t next = value + ((std::size_t{note.n_descsz} + 3) & ~std::size_t{3});
+    if (next > notes.size()) break;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+        std::memcmp(notes.data() + name, "GNU", 4) == 0)
+      return std::string(reinterpret_cast<const char*>(notes.data()) + value, note.n_descsz);
+    at = next;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t ElfImage::end_at(std::uint64_t start) const {
+  std::uint64_t end = 0;
+  for (const Elf64_Phdr& segment : segments)
+    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
+  return (bias(start) + end + kPage - 1) & ~(kPage - 1);
+}
+
+ElfImage read_elf_image(const ReadAt& read) {
+  ElfImage image;
+  Elf64_Ehdr header{};
+  if (!read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phnum > kMaxSegments)
+    return image;
+  image.segments.resize(header.e_phnum);
+  image.fixed = header.e_type == ET_EXEC;
+  image.valid =
+      read(header.e_phoff, image.segments.data(), image.segments.size() * sizeof(Elf64_Phdr));
+  return image;
+}
+
+std::string build_id_of(const ElfImage& image, const ReadAt& read) {
+  for (const Elf64_Phdr& segment : image.segments) {
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
+    std::vector<unsigned char> notes(segment.p_filesz);
+    if (!read(segment.p_offset, notes.data(), notes.size())) continue;
+    std::string id = build_id_in(notes);
+    if (!id.empty()) return id;
+  }
+  return {};
+}
+
+}  // namespace reachscan::helper

@@ -34,6 +34,7 @@ def test_colour_only_for_terminals_that_want_it(saved: Path) -> None:
     script = "import sys; sys.stdout.isatty = lambda: True; " + CALL_MAIN
     command = [sys.executable, "-c", script, "report", str(saved)]
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    environment["TERM"] = "xterm"
     for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         done = subprocess.run(
             command, capture_output=True, env={**environment, **extra}, check=False

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
+
+from reachscan.naming.elf_files import DAMAGE
 
 WORDS = 4
 """Leading words of a struct that are told of."""
@@ -40,11 +41,6 @@ _WRAPPERS = (
 )
 _FLOAT = 4  # DW_ATE_float
 _DEEPEST = 16
-TROUBLE = (
-    *(DWARFError, ELFError, ValueError, KeyError, TypeError, IndexError),
-    *(AttributeError, NotImplementedError, RecursionError, OverflowError, AssertionError),
-)
-"""What the parser raises on what is damaged, or newer than itself."""
 
 
 class OutOfTimeError(Exception):
@@ -85,7 +81,7 @@ def structs(
             return
         try:
             yield from _Unit(wanted, deadline).structs(unit.get_top_DIE(), "")
-        except TROUBLE:
+        except DAMAGE:
             continue
 
 
@@ -124,7 +120,7 @@ class _Unit:
         words = [NOTHING] * min(WORDS, -(-size // 8))
         try:
             _lay_out(die, 0, words, 0)
-        except TROUBLE:
+        except DAMAGE:
             words = [ANY] * len(words)
         yield Struct(name, size, tuple(words))
 

@@ -14,9 +14,11 @@ from elftools.elf.segments import NoteSegment
 
 from reachscan.naming.untrusted_files import UnusableFileError
 
-_PARSERS_OWN = (ELFError, DWARFError, ConstructError)
-_DAMAGE = (*_PARSERS_OWN, ValueError, KeyError, TypeError, IndexError, AttributeError)
-"""What the parsers raise when they trip over a damaged file, besides the two below."""
+DAMAGE = (
+    *(ELFError, DWARFError, ConstructError, ValueError, KeyError, TypeError, IndexError),
+    *(AttributeError, NotImplementedError, RecursionError, OverflowError, AssertionError),
+)
+"""What the parsers raise on a file that is damaged, or newer than themselves."""
 
 
 @contextmanager
@@ -36,7 +38,7 @@ def opened(open_file: Callable[[], BinaryIO]) -> Iterator[ELFFile]:
         raise UnusableFileError(error.strerror or "it cannot be read") from error
     except MemoryError as error:
         raise UnusableFileError("reading its file takes too much memory") from error
-    except (*_DAMAGE, OverflowError, RecursionError) as error:
+    except DAMAGE as error:
         raise UnusableFileError(f"its file is damaged ({type(error).__name__})") from error
 
 

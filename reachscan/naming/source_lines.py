@@ -17,7 +17,7 @@ from elftools.dwarf.ranges import BaseAddressEntry
 from elftools.elf.elffile import ELFFile
 
 from reachscan.naming import demangle
-from reachscan.naming.dwarf import TROUBLE
+from reachscan.naming.elf_files import DAMAGE
 
 _DEEPEST = 64
 """Inlined functions within each other, and references from one to its name, that are followed."""
@@ -74,7 +74,7 @@ def places(
             break
         try:
             found |= _Unit(dwarf, unit, deadline).places(inside)
-        except TROUBLE:
+        except DAMAGE:
             continue
     return found
 
@@ -98,7 +98,7 @@ def _units(
             return
         try:
             ranges = list(_ranges(dwarf, unit.get_top_DIE()))
-        except TROUBLE:
+        except DAMAGE:
             continue
         inside = [a for a in rest if any(start <= a < end for start, end in ranges)]
         if inside:

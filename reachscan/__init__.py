@@ -6,6 +6,8 @@ from reachscan.errors import ReachscanError
 
 if TYPE_CHECKING:
     from reachscan.capture.options import ScanOptions
+    from reachscan.history.comparison import diff
+    from reachscan.recording.model import BlockState, Holder, Reason
     from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
     from reachscan.scanning import core, explain, heap, load, refs, scan
 
@@ -13,13 +15,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlockAnswer",
+    "BlockState",
     "HeapScan",
+    "Holder",
     "LeakScan",
     "ReachscanError",
+    "Reason",
     "ScanOptions",
     "ScanResult",
     "__version__",
     "core",
+    "diff",
     "explain",
     "heap",
     "load",
@@ -27,14 +33,23 @@ __all__ = [
     "scan",
 ]
 
+_HOMES = {
+    "capture.options": ("ScanOptions",),
+    "history.comparison": ("diff",),
+    "recording.model": ("BlockState", "Holder", "Reason"),
+    "result": ("BlockAnswer", "HeapScan", "LeakScan", "ScanResult"),
+    "scanning": ("core", "explain", "heap", "load", "refs", "scan"),
+}
+
 
 def __getattr__(name: str) -> Any:
     """Import what does the work when it is first asked for: `reachscan --help` needs none of it."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from reachscan import scanning
+    for home, names in _HOMES.items():
+        if name in names:
+            from importlib import import_module
 
-    return getattr(scanning, name)
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

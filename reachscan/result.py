@@ -20,12 +20,12 @@ NONE: Candidates = MappingProxyType({})
 
 
 class LeakedBlock(NamedTuple):
-    """One block; `size` in usable bytes, `reason` as in `Leaks`, `group` an index."""
+    """One block; `size` in usable bytes, `group` an index."""
 
     address: int
     size: int
     is_direct: bool
-    reason: int
+    reason: model.Reason
     group: int
 
     @property
@@ -54,6 +54,10 @@ class LeakScan(NamedTuple):
     review: Review | None = None
     candidates: Candidates = NONE
     remarks: tuple[model.Warning, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line: a scan may hold megabytes."""
+        return f"<LeakScan: {self.recording!r}>"
 
     @property
     def subject(self) -> str:
@@ -114,7 +118,11 @@ class LeakScan(NamedTuple):
         leaks = self.recording.leaks
         direct = leaks.parent == model.DIRECT
         columns = (leaks.address, leaks.size, direct, leaks.reason, self.folding.group_of_leak)
-        yield from map(LeakedBlock._make, zip(*(c.tolist() for c in columns), strict=True))
+        reasons = tuple(model.Reason)
+        for address, size, is_direct, reason, group in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            yield LeakedBlock(address, size, is_direct, reasons[reason], group)
 
     def groups(self, limit: int, rows: int = 20) -> list[Group]:
         """Return the largest groups, largest first.
@@ -143,6 +151,10 @@ class HeapScan(NamedTuple):
     save_error: errors.OutputError | None = None
     candidates: Candidates = NONE
     remarks: tuple[model.Warning, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line: a scan may hold megabytes."""
+        return f"<HeapScan: {self.recording!r}>"
 
     @property
     def subject(self) -> str:
@@ -174,6 +186,10 @@ class BlockAnswer(NamedTuple):
     block: model.Block
     folding: Folding
     save_error: errors.OutputError | None = None
+
+    def __repr__(self) -> str:
+        """Return one line: a scan may hold megabytes."""
+        return f"<BlockAnswer: {self.block} of {self.recording!r}>"
 
     @property
     def subject(self) -> str:

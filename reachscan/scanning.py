@@ -43,7 +43,13 @@ def scan(
     """Find the leaks of a running process.
 
     Example:
-        reachscan.scan("redis-server").groups(limit=5)
+        >>> result = reachscan.scan(pid)
+        >>> result
+        <LeakScan: <Recording of ...: Totals(allocations=...)>>
+        >>> for group in result.groups(limit=5):
+        ...     print(group.allocations, group.bytes, group.key, group.reason.name)
+        1 136 shop::Cache DEFINITE
+        1 24 shop::Order DEFINITE
 
     Args:
         process: its id, or its name if no other has the same.
@@ -62,7 +68,8 @@ def heap(
     """Tell what the heap of a running process is made of, leaked or not.
 
     Example:
-        reachscan.heap(4711).groups(limit=5)
+        >>> reachscan.heap(pid).groups(limit=5)
+        [<Group of ... blocks, ... bytes: ...]
 
     Args:
         process: its id, or its name if no other has the same.
@@ -84,7 +91,9 @@ def explain(
     """Tell what keeps the block at an address alive: `block` and `recording.chain`.
 
     Example:
-        reachscan.explain(4711, 0x55d0c8a41230).recording.chain
+        >>> answer = reachscan.explain(pid, address)
+        >>> answer.block.state is reachscan.BlockState.LEAKED, answer.recording.chain
+        (True, ())
 
     Args:
         process: its id, or its name if no other has the same.
@@ -107,7 +116,8 @@ def refs(
     """List every word that points to the block at an address: `recording.references`.
 
     Example:
-        reachscan.refs(4711, 0x55d0c8a41230).recording.references
+        >>> [word.value == address for word in reachscan.refs(pid, address).recording.references]
+        []
 
     Args:
         process: its id, or its name if no other has the same.
@@ -167,7 +177,8 @@ def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
     """Read a saved stream, or a dump of a native heap that Android has written.
 
     Example:
-        reachscan.load("day1.rsc").counted
+        >>> reachscan.load("day1.rsc").counted
+        Tally(allocations=..., bytes=...)
 
     Args:
         path: what `ScanOptions.save` or the helper wrote, or the dump.

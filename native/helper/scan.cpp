@@ -253,6 +253,7 @@ void scan(const Options& options, Stream& stream) {
   std::vector<MapEntry> mappings = read_mappings(options.pid);
   try {
     send_target(facts_of(options.pid), stream);
+    send_host(stream);
     if (options.withhold_contents) send_withheld(stream);
     scan_by_best_method({options, memory, stream, limit, deadline});
   } catch (const Failure& failure) {

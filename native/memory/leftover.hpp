@@ -1,6 +1,8 @@
 // What the free lists of an allocator leave behind in blocks that are in use again.
 #pragma once
 
+#include <bit>
+
 #include "memory/space.hpp"
 
 namespace reachscan::heaps {
@@ -17,6 +19,14 @@ inline Range head_of(Range block) {
 // The low bits of a word do not matter to which block it points into. Words from elsewhere than the
 // head of a block have them set, so that they cannot be taken for what a free list left behind.
 constexpr uint64_t kElsewhere = 7;
+
+// Whether a word lies as far up in memory as the place that it was found at. There lie pointers to
+// memory that is gone, and links of free lists, which glibc mixes with the upper bits of their own
+// place (safe-linking). Their bytes may all be letters in one run of a program and not in the next.
+constexpr bool may_be_left_at(uint64_t place, uint64_t word) {
+  constexpr int kBitsThatStay = 12;
+  return (word ^ place) >> (std::bit_width(place) - kBitsThatStay) == 0;
+}
 
 // In place of a block: what a free list may have left behind.
 constexpr uint64_t kLeftover = 1;

@@ -61,6 +61,7 @@ const char* name_of(wire::Shape shape) {
     NAME(VectorBody);
     NAME(Text);
     NAME(Zeros);
+    NAME(String);
   }
   return nullptr;
 }

@@ -103,7 +103,19 @@ CASE(text) {
     Graph graph(1, std::strlen(text) < 8 ? 3u : 5u);
     write_text(graph, text);
     context = text;
-    CHECK_EQ(shape(graph, 0), uint32_t{wire::kText});
+    CHECK_EQ(shape(graph, 0), uint32_t{wire::kString});
+  }
+}
+
+// 200 bytes are no rounding of 129. Of a long one, the middle is not looked at.
+CASE(a_text_in_a_block_that_is_longer_is_no_string) {
+  for (std::size_t words : {25, 1000}) {
+    for (std::size_t unused : {1, 31, 32, 33, 72}) {
+      Host host;
+      Graph graph(1, words);
+      std::memset(reinterpret_cast<void*>(graph.start(0)), 'x', graph.bytes(0) - unused);
+      CHECK_EQ(shape(graph, 0), uint32_t{unused <= 32 ? wire::kString : wire::kText});
+    }
   }
 }
 
@@ -111,9 +123,19 @@ CASE(letters_that_are_an_address_are_no_text) {
   Host host;
   Graph graph(1, 3);
   write_text(graph, "------");
-  CHECK_EQ(shape(graph, 0), uint32_t{wire::kText});
+  CHECK_EQ(shape(graph, 0), uint32_t{wire::kString});
   graph.memory.map(0x2d2d2d2d2000, heaps::kPage, wire::kRead, 0, 1);
   CHECK(shape(graph, 0) != uint32_t{wire::kText});
+}
+
+// What a free list leaves in a block: the place of its link mixed with where that points to. The
+// address sanitizer allocates at 0x602000000000, so that these are six letters.
+CASE(letters_that_are_a_disguised_link_are_no_text) {
+  Host host;
+  Graph graph(1, 3);
+  uint64_t start = graph.start(0);
+  graph.memory.put(start, (start >> 36 << 36) | 0x1'2121'2121);
+  CHECK_EQ(shape(graph, 0), uint32_t{wire::kUnknownShape});
 }
 
 // The low bytes of an address as they come: none begins a character, one ends too soon, one is

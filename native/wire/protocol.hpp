@@ -62,8 +62,9 @@ enum Shape : std::uint8_t {
   kChainNode = 3,     // singly linked: next, to a block of the same size
   kPointerArray = 4,  // nothing but null and starts of blocks
   kVectorBody = 5,    // its owner holds its begin, end and capacity, one after the other
-  kText = 6,          // printable up to a zero byte near its end
+  kText = 6,          // printable up to a zero byte in its second half
   kZeros = 7,
+  kString = 8,  // a text that is as long as the block allows
 };
 
 // What the block that was asked for is.

@@ -49,6 +49,7 @@ enum RecordType : std::uint32_t {
   kStackNodes = 31,   // a return address, and the node of its caller
   kRecordedThreads = 32,
   kClosedModules = 33,  // that are no longer loaded, but called for memory
+  kHost = 34,           // the machine that the process ran on
 };
 
 struct Record {
@@ -110,6 +111,7 @@ constexpr Record kRecords[] = {
     {kRecordedThreads, "RecordedThreads", "u32 n, n x { u32 thread, u32 tid, str name }"},
     {kClosedModules, "ClosedModules",
      "u32 n, n x { u32 module, u64 bias, str path, raw build_id }"},
+    {kHost, "Host", "str name, str boot_id"},
 };
 
 #undef REACHSCAN_REFERENCE

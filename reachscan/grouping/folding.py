@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reachscan.grouping import histograms, indirect, origins
+from reachscan.grouping import histograms, indirect, origins, texts
 from reachscan.grouping.groups import Branch, Example, Folding, Group, Origin, SizeCount
 from reachscan.grouping.join import Joined
 from reachscan.grouping.rows import Rows
-from reachscan.grouping.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, ZERO
+from reachscan.grouping.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, TEXT, ZERO
 from reachscan.naming import containers
 from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK
@@ -30,8 +31,6 @@ _TABLE = 2
 REST = 16
 """Where glibc cannot leave the rest of a free chunk, a block gets so many bytes more than another
 that was asked for alike."""
-_RARE = 8
-"""Blocks with a rest are that many times fewer than those without."""
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
@@ -46,7 +45,8 @@ def fold(joined: Joined, contents: Mapping[int, bytes]) -> Folding:
     """
     rows = joined.rows
     group_of_row, typical = _group(joined)
-    count = int(group_of_row.max(initial=-1)) + 1
+    group_of_row, is_text = _with_texts(joined, group_of_row, typical)
+    count = len(is_text)
     blocks, total, below, total_below = (
         _sums(column, group_of_row, count)
         for column in (rows.count, rows.bytes, rows.below, rows.bytes_below)
@@ -61,8 +61,8 @@ def fold(joined: Joined, contents: Mapping[int, bytes]) -> Folding:
         indirect_bytes=total_below,
         example=example,
         type=_common(joined.type, group_of_row, count),
-        shape=_shapes(rows, group_of_row, count),
-        signature=_signatures(joined.codes, group_of_row, count, len(joined.labels) - 1),
+        shape=np.where(is_text, model.STRING, _shapes(rows, group_of_row, count)),
+        signature=_signatures(joined, group_of_row, typical, is_text),
     )
     doubtful = folded.reason != model.DEFINITE
     return folded.reordered(
@@ -111,19 +111,21 @@ def places(folding: Folding) -> list[str]:
 
 def keys(folding: Folding, limit: int | None = None) -> list[str]:
     """Return the keys (see `Group`) of the `limit` largest groups, or of all."""
-    sizes = folding.size[:limit].tolist()
     kinds = [_coarse(label, code) for code, label in enumerate(folding.joined.labels)]
-    codes_of = folding.signature[:limit].tolist()
-    rows = zip(folding.type[:limit].tolist(), sizes, codes_of, strict=True)
-    found = [_key(folding, kinds, kind, size, codes) for kind, size, codes in rows]
+    found = [_key(folding, kinds, i) for i in range(len(folding.size[:limit]))]
     by_stack = origins.keys(folding.joined, folding.stack[:limit])
     return [by_stack.get(i, key) for i, key in enumerate(found)]
 
 
-def _key(folding: Folding, kinds: Sequence[str], kind: int, size: int, codes: Sequence[int]) -> str:
+def _key(folding: Folding, kinds: Sequence[str], i: int) -> str:
+    kind = int(folding.type[i])
     if kind >= 0:
         return folding.joined.types.names[kind]
-    return f"{size}: {' | '.join(kinds[code] for code in codes if code != ABSENT)}".rstrip(" :")
+    if folding.shape[i] == model.STRING:
+        return containers.shape_name(model.STRING)
+    codes = folding.signature[i].tolist()
+    words = " | ".join(kinds[code] for code in codes if code != ABSENT)
+    return f"{folding.size[i]}: {words}".rstrip(" :")
 
 
 def _coarse(label: str, code: int) -> str:
@@ -157,7 +159,7 @@ def _group_at(
         shape=None if kind >= 0 else containers.shape_name(int(folding.shape[i])) or None,
         signature=signature_of(folding, i),
         key=key,
-        reason=int(rows.reason[row]),
+        reason=model.Reason(int(rows.reason[row])),
         example=Example(int(rows.address[row]), size, _contents(recording, rows, row)[:size]),
         sizes=sizes,
         tree=tree,
@@ -176,29 +178,46 @@ def _contents(recording: model.Recording, rows: Rows, row: int) -> bytes:
 
 def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
     """Return a group number per row, and which rows have the size of their group."""
-    rows, by_stack = joined.rows, joined.stack != NO_STACK
-    typed = (joined.type >= 0) | by_stack
+    rows, typed = joined.rows, _is_named(joined)
     behind_types = len(joined.types.names) + joined.stack
-    key = _compact(-1 - np.where(by_stack, behind_types, joined.type))
-    parts = [rows.reason]
+    kind = np.where(joined.stack != NO_STACK, behind_types, joined.type)
+    parts = [-1 - kind, rows.reason]
     for column in joined.codes:
         # What a word looks like may differ between blocks that are alike.
         coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)
         coarse[typed] = ABSENT
         parts.append(coarse)
+    # Rows again, without the words that may belong to the rest of a chunk.
+    short = np.flatnonzero(~typed & (rows.size < 8 * len(joined.codes) + REST))
+    shorter = [part[short] for part in parts]
+    for i, part in enumerate(shorter[2:]):
+        part[rows.size[short] < 8 * (i + 1) + REST] = ABSENT
+    both = _numbered([np.concatenate(pair) for pair in zip(parts, shorter, strict=True)])
+    alike, without_rest = both[: len(typed)], both[: len(typed)].copy()
+    without_rest[short] = both[len(typed) :]
+    size = np.where(typed, 0, rows.size.astype(np.int64))
+    return _with_sizes(alike, without_rest, size, rows.count)
+
+
+def _numbered(parts: list[NDArray[np.integer[Any]]]) -> model.Indexes:
+    """Return a number per row, the same where rows agree in all parts."""
+    key = _compact(parts[0].astype(np.int64))
     values = int(key.max(initial=0)) + 1
-    for part in parts:
+    for part in parts[1:]:
         width = int(part.max(initial=0)) + 1
         if values <= _TABLE * len(key) or values * width > _MOST_VALUES:
             key = _compact(key)
             values = int(key.max(initial=0)) + 1
         key = key * width + part
         values *= width
-    return _with_sizes(_compact(key), np.where(typed, 0, rows.size.astype(np.int64)), rows.count)
+    return _compact(key)
 
 
 def _with_sizes(
-    alike: model.Indexes, size: model.Indexes, blocks: model.Indexes
+    alike: model.Indexes,
+    without_rest: model.Indexes,
+    size: model.Indexes,
+    blocks: model.Indexes,
 ) -> tuple[model.Indexes, model.Flags]:
     """Return what `_group` does, for rows that are alike but for their sizes.
 
@@ -206,6 +225,7 @@ def _with_sizes(
 
     Args:
         alike: a number per row, the same where rows differ in their size only.
+        without_rest: that number of a row that is as it is without the rest of a chunk.
         size: of each row; all the same where sizes make no difference.
         blocks: how many blocks each row counts.
     """
@@ -216,17 +236,37 @@ def _with_sizes(
     pair = alike * width + rank
     group = _compact(pair)
     count = int(group.max(initial=-1)) + 1
-    pairs = np.zeros(count, np.int64)  # ascending
-    pairs[group] = pair
+    pairs, shorter = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    pairs[group], shorter[group] = pair, without_rest  # the first ascend
     total = _sums(blocks, group, count)
     without = np.searchsorted(sizes, sizes - REST)
     has_less = sizes[without] == sizes - REST
-    wanted = pairs + (without - np.arange(width))[pairs % width]
+    wanted = shorter * width + without[pairs % width]
     at = np.minimum(np.searchsorted(pairs, wanted), max(count - 1, 0))
-    joins = has_less[pairs % width] & (pairs[at] == wanted) & (total[at] >= _RARE * total)
+    joins = has_less[pairs % width] & (pairs[at] == wanted) & (total[at] >= texts.RARE * total)
     joins &= ~joins[at]
     joined = np.where(joins, at, np.arange(count))
     return _compact(joined[group]), ~joins[group]
+
+
+def _with_texts(
+    joined: Joined, group_of_row: model.Indexes, typical: model.Flags
+) -> tuple[model.Indexes, model.Flags]:
+    """Return the groups of rows with all texts in one, and which groups are of texts."""
+    rows = joined.rows
+    size = np.zeros(int(group_of_row.max(initial=-1)) + 1, np.int64)
+    size[group_of_row[typical]] = rows.size[typical]
+    found = texts.find(rows, joined.codes, ~_is_named(joined), group_of_row, size)
+    whole = _compact(texts.join(found, group_of_row, rows.reason))
+    is_text = np.zeros(int(whole.max(initial=-1)) + 1, bool)
+    is_text[whole] = found[group_of_row]
+    return whole, is_text
+
+
+def _is_named(joined: Joined) -> model.Flags:
+    """Return which rows have a stack or a type, so that neither words nor size tell them apart."""
+    named: model.Flags = (joined.type >= 0) | (joined.stack != NO_STACK)
+    return named
 
 
 def _compact(values: model.Indexes) -> model.Indexes:
@@ -270,9 +310,10 @@ def _examples(
 def _shapes(rows: Rows, group_of_row: model.Indexes, count: int) -> model.Indexes:
     """Return the shape that more than half of the blocks of each group have, or none."""
     shapes = len(containers.SHAPES)
-    known = rows.shape < shapes
+    shape = np.where(rows.shape == model.STRING, model.TEXT, rows.shape)
+    known = shape < shapes
     votes = np.zeros(count * shapes, np.int64)
-    np.add.at(votes, group_of_row[known] * shapes + rows.shape[known], rows.count[known])
+    np.add.at(votes, group_of_row[known] * shapes + shape[known], rows.count[known])
     ballot = votes.reshape(count, shapes)
     winner = ballot.argmax(axis=1) if count else np.empty(0, np.int64)
     decided = 2 * ballot.max(axis=1, initial=0) > _sums(rows.count, group_of_row, count)
@@ -294,13 +335,17 @@ def _per_group(values: model.Indexes, group_of_row: model.Indexes, count: int) -
 
 
 def _signatures(
-    codes: list[NDArray[np.int32]], group_of_row: model.Indexes, count: int, mixed: int
+    joined: Joined, group_of_row: model.Indexes, typical: model.Flags, is_text: model.Flags
 ) -> model.Indexes:
-    """Return one row per group: what each leading word is, `mixed` where members differ."""
-    rows = np.zeros((count, len(codes)), np.int64)
-    for i, column in enumerate(codes):
-        some = _per_group(column.astype(np.int64), group_of_row, count)
+    """Return one row per group: what each leading word is, `mixed` where typical members differ."""
+    count, mixed = len(is_text), len(joined.labels) - 1
+    rows = np.zeros((count, len(joined.codes)), np.int64)
+    group = group_of_row[typical]
+    for i, column in enumerate(joined.codes):
+        member = column[typical]
+        some = _per_group(member.astype(np.int64), group, count)
         differs = np.zeros(count, bool)
-        differs[group_of_row[column != some[group_of_row]]] = True
+        differs[group[member != some[group]]] = True
         rows[:, i] = np.where(differs, mixed, some)
+    rows[is_text, :1], rows[is_text, 1:] = TEXT, ABSENT
     return rows

@@ -65,7 +65,7 @@ class Group(NamedTuple):
         key: what the group is called in every scan of the program: the stack that allocated it if
             that is known, or its type, or else its size and what its leading words point to. Groups
             that differ in no more than offsets share it.
-        reason: why they are only possibly leaked, see `model.Leaks.reason`.
+        reason: why they are only possibly leaked.
         sizes: of the direct leaks, most frequent first.
         tree: what hangs below them.
         shape, candidates: what most blocks look like, and structs that they could be, the likeliest
@@ -81,12 +81,19 @@ class Group(NamedTuple):
     shape: str | None
     signature: str
     key: str
-    reason: int
+    reason: model.Reason
     example: Example
     sizes: tuple[SizeCount, ...]
     tree: tuple[Branch, ...]
     candidates: tuple[str, ...] = ()
     origin: Origin | None = None
+
+    def __repr__(self) -> str:
+        """Return one line: the tree may have hundreds."""
+        return (
+            f"<Group of {self.allocations} blocks, {self.bytes} bytes: "
+            f"{self.type or self.shape or self.signature}>"
+        )
 
 
 class Thread(NamedTuple):
@@ -147,6 +154,10 @@ class Folding(NamedTuple):
     type: model.Indexes
     shape: model.Indexes
     signature: model.Indexes
+
+    def __repr__(self) -> str:
+        """Return one line: there may be millions of rows."""
+        return f"<Folding of {len(self.group_of_row)} rows into {len(self.example)} groups>"
 
     @property
     def size(self) -> model.Indexes:

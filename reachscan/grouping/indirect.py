@@ -83,6 +83,7 @@ def _kinds(
     The kind is the C++ type, or else the shape, or else the size.
     """
     shape = leaks.shape[chosen].astype(np.int64)
+    shape[shape == model.STRING] = model.TEXT
     kind = np.where((shape != model.UNKNOWN_SHAPE) & (shape < len(containers.SHAPES)), shape, _NONE)
     types = folding.joined.types
     type_ = types.at(leaks.first_word[chosen])

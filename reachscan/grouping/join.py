@@ -49,6 +49,10 @@ class Joined(NamedTuple):
     frames: Frames
     warnings: tuple[model.Warning, ...]
 
+    def __repr__(self) -> str:
+        """Return one line: there may be millions of rows."""
+        return f"<Joined: {len(self.type)} rows, {len(self.names)} names>"
+
     def calls(self, stack: int) -> tuple[Call, ...]:
         """Return the calls that a stack consists of, the innermost first."""
         return self.stacks.calls(stack) if self.stacks else ()
@@ -67,7 +71,7 @@ def join(recording: model.Recording, *, root: str | Path | None) -> Joined:
     # First, since it may load what names are read with: the reader of files inherits it.
     types = Types.of(type_names.readable(recording.types))
     names, warnings = _names(recording, words, root=root)
-    codes, labels = signatures.classify(words, names, recording.regions)
+    codes, labels = signatures.classify(words, names, recording)
     return Joined(
         rows=words.rows,
         space=space,

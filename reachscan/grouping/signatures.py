@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reachscan.grouping import cpp_strings
 from reachscan.grouping.rows import Rows
 from reachscan.naming import containers
 from reachscan.naming.memory_map import AddressSpace, Intervals
@@ -106,7 +107,7 @@ def _stays_distinct(space: AddressSpace, mapping: Mappings, column: int) -> mode
 
 
 def classify(
-    of: Words, names: Names, regions: model.Regions
+    of: Words, names: Names, recording: model.Recording
 ) -> tuple[list[NDArray[np.int32]], tuple[str, ...]]:
     """Return a code per leading word of each row, by column, and the codes' labels.
 
@@ -115,10 +116,10 @@ def classify(
     Args:
         of: the words.
         names: symbols of the addresses that `Words.to_name` holds, as far as known.
-        regions: what heaps consist of.
+        recording: what the words are from.
     """
     rows, space, named = of.rows, of.space, of.to_name
-    heap = Intervals(regions.start, regions.end)
+    heap = Intervals(recording.regions.start, recording.regions.end)
     place_names = [_place(int(address), names, space) for address in named]
     labels = (*_BASIC_LABELS, *sorted({*place_names, *map(_file_name, space.modules)}), MIXED)
     code_of = {label: code for code, label in enumerate(labels) if code >= FIRST_PLACE}
@@ -127,7 +128,7 @@ def classify(
     has_symbol = np.array([int(address) in names for address in named] + [False])
     columns: list[NDArray[np.int32]] = []
     for column, (words, mapping) in enumerate(zip(rows.key_columns(), of.mappings, strict=True)):
-        codes = _plain_codes(words)
+        codes = _plain_codes(words, rows.address, mapping)
         module = space.module_of[mapping]
         codes = np.where(module >= 0, code_of_module[module], codes)
         at = np.searchsorted(named, words)
@@ -137,18 +138,40 @@ def classify(
         codes[heap.find(words) >= 0] = HEAP
         # The ends of a list or tree differ from its middle in nothing but null or outside links.
         codes[np.isin(rows.shape, containers.nodes_with_link(column))] = LINK
+        codes[(codes > DATA) & cpp_strings.unused(recording, rows, column)] = DATA
         codes[rows.size < 8 * (column + 1)] = ABSENT
         columns.append(codes)
     return columns, labels
 
 
-def _plain_codes(words: model.Addresses) -> NDArray[np.int32]:
-    """Return what words look like that are taken for no pointer."""
+def _plain_codes(
+    words: model.Addresses, places: model.Addresses, mapping: Mappings
+) -> NDArray[np.int32]:
+    """Return what words look like that are taken for no pointer.
+
+    Args:
+        words: what they are.
+        places: addresses of the blocks that they are in.
+        mapping: index of the mapping that each points into, -1 for none.
+    """
     codes = np.full(len(words), DATA, np.int32)
-    codes[_is_text(words)] = TEXT
+    # The bytes of an address may all be letters, in one run of a program and not in the next.
+    letters = np.flatnonzero(_is_text(words))
+    is_address = (mapping[letters] >= 0) | _may_be_left_at(places[letters], words[letters])
+    codes[letters[~is_address]] = TEXT
     codes[words + np.uint64(SMALL) < np.uint64(2 * SMALL)] = INT  # wraps: negative ones too
     codes[words == 0] = ZERO
     return codes
+
+
+def _may_be_left_at(places: model.Addresses, words: model.Addresses) -> model.Flags:
+    """Return which words lie as far up in memory as their places: see native/memory/leftover.hpp.
+
+    So do pointers to memory that is gone, and the links of free lists in blocks that were free.
+    """
+    bits = np.frexp(places.astype(np.float64))[1]  # exact: no address has more than 53
+    near: model.Flags = (words ^ places) >> np.maximum(bits - 12, 0).astype(np.uint64) == 0
+    return near
 
 
 def _is_text(words: model.Addresses) -> model.Flags:

@@ -15,7 +15,7 @@ from typing import Any
 from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.judgement import NOTHING, Tally
-from reachscan.recording import wire
+from reachscan.recording import model, wire
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 from reachscan.scanning import load
 from reachscan.wording import instant
@@ -40,6 +40,7 @@ class Census:
         tallies: key -> how much there is of it.
         total: all that was found, `tallies` and what is missing from them.
         unlisted: groups that a JSON report leaves out; their keys are not known.
+        host: where the process ran, None if the file does not tell.
     """
 
     about: str
@@ -51,6 +52,11 @@ class Census:
     tallies: dict[str, Tally]
     total: Tally
     unlisted: int = 0
+    host: model.Host | None = None
+
+    def __repr__(self) -> str:
+        """Return one line: there may be thousands of kinds."""
+        return f"<Census of {self.source}: {len(self.tallies)} kinds of {self.about}>"
 
 
 def take(scan: LeakScan | HeapScan, source: str) -> Census:
@@ -84,6 +90,7 @@ def _taken(
         method=recording.snapshot.method,
         tallies=_sum(zip(folding.keys(folded, number), map(Tally._make, amounts), strict=True)),
         total=total,
+        host=recording.host,
     )
 
 
@@ -98,16 +105,21 @@ def read(path: Path) -> Census:
         with path.open("rb") as file:
             head = file.read(len(wire.MAGIC))
             if head == wire.MAGIC or not head:
-                return take(_comparable(load(path), path), str(path))
+                return take(comparable(load(path), str(path)), str(path))
             text = head + file.read()
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
     return _from_report(_parsed(text, path), str(path))
 
 
-def _comparable(result: ScanResult, path: Path) -> LeakScan | HeapScan:
+def comparable(result: ScanResult, source: str) -> LeakScan | HeapScan:
+    """Return what was scanned, if it is more than one block.
+
+    Raises:
+        ReportFileError: it was a question about one block.
+    """
     if isinstance(result, BlockAnswer):
-        raise errors.ReportFileError(f"{path} is about one block; there is nothing to compare")
+        raise errors.ReportFileError(f"{source} is about one block; there is nothing to compare")
     return result
 
 
@@ -150,6 +162,7 @@ def _from_report(document: dict[str, Any], source: str) -> Census:
             tallies=_sum((_text(group["key"]), _tally(group, about)) for group in groups),
             total=Tally(_count(document[about]["allocations"]), _count(document[about]["bytes"])),
             unlisted=max(0, _count(document["groups_total"]) - len(groups)),
+            host=_host(document.get("host")),
         )
     except KeyError as error:
         raise errors.ReportFileError(f"{source} is damaged: it has no {error.args[0]!r}") from error
@@ -162,6 +175,11 @@ def _tally(group: dict[str, Any], about: str) -> Tally:
     if about == HEAP:
         return direct
     return direct + Tally(_count(group["indirect_allocations"]), _count(group["indirect_bytes"]))
+
+
+def _host(value: Any) -> model.Host | None:
+    # Reports of older versions do not tell.
+    return model.Host(_text(value["name"]), _text(value["boot_id"])) if value is not None else None
 
 
 def _count(value: Any) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from reachscan import errors
+from reachscan.history import census
 from reachscan.history.census import Census
 from reachscan.judgement import NOTHING, Tally
 from reachscan.recording import model
+from reachscan.result import ScanResult
 
 
 class What(enum.Enum):
@@ -57,6 +60,13 @@ class Comparison:
     unclear: int
     warnings: tuple[model.Warning, ...]
 
+    def __repr__(self) -> str:
+        """Return one line: there may be thousands of kinds."""
+        return (
+            f"<Comparison of {self.old.source} with {self.new.source}: "
+            f"{len(self.changes)} kinds changed, {self.unchanged} did not>"
+        )
+
     @property
     def by(self) -> Tally:
         """How much there is more in all; negative if it is less."""
@@ -73,6 +83,34 @@ class Comparison:
         hidden = self.unclear or self.old.unlisted or self.new.unlisted
         listed = any(change.what in WORSE for change in self.changes)
         return listed or bool(hidden and max(self.by) > 0)
+
+
+def diff(old: str | Path | ScanResult, new: str | Path | ScanResult) -> Comparison:
+    """Tell what leaks more, or less, in one scan than in another.
+
+    Example:
+        >>> found = reachscan.diff("day1.rsc", "day2.rsc")
+        >>> found
+        <Comparison of day1.rsc with day2.rsc: ... kinds changed, ... did not>
+        >>> [(change.what.name, change.key, change.by.bytes) for change in found.changes]
+        [...]
+
+    Args:
+        old: the earlier scan, or the file that it was saved to; a JSON report will do.
+        new: the later one.
+
+    Raises:
+        OutputError: a file cannot be read.
+        ReachscanError: it is none of ours or damaged, or the two are not about the same.
+    """
+    return compare(_census_of(old), _census_of(new))
+
+
+def _census_of(scan: str | Path | ScanResult) -> Census:
+    if isinstance(scan, (str, Path)):
+        return census.read(Path(scan))
+    source = f"pid {scan.recording.target.pid}"
+    return census.take(census.comparable(scan, source), source)
 
 
 def compare(old: Census, new: Census) -> Comparison:
@@ -121,13 +159,13 @@ def _warnings(old: Census, new: Census) -> list[model.Warning]:
             "which may account for some of the difference"
         )
         warnings.append(model.Warning("different-methods", message))
-    for census in (old, new):
-        if census.unlisted:
+    for side in (old, new):
+        if side.unlisted:
             message = (
-                f"{census.source} leaves out {census.unlisted} of its groups, so that what the "
+                f"{side.source} leaves out {side.unlisted} of its groups, so that what the "
                 "other lists may be missing here for that reason alone; totals cover all. Make the "
                 "report with --all, or --limit "
-                f"{census.unlisted + len(census.tallies)}, or compare raw scans (--save)"
+                f"{side.unlisted + len(side.tallies)}, or compare raw scans (--save)"
             )
             warnings.append(model.Warning("groups-left-out", message))
     return warnings

@@ -15,6 +15,7 @@ SHAPES = (
     "vector body",
     "text",
     "zeros",
+    "text",
 )
 """What a block without a type looks like, by `Leaks.shape`."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reachscan import errors
 from reachscan.recording import model, wire
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
     from reachscan.recording.columns import Columns
     from reachscan.recording.origins import Recorder
 
+_NEEDED = ((wire.BEGIN, "hello"), (wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot"))
 Progressed = Callable[[model.Progress], None]
+Numbered = TypeVar("Numbered", bound=enum.IntEnum)
 
 
 def decode(source: Iterable[wire.Frame], on_progress: Progressed | None = None) -> model.Recording:
@@ -93,8 +96,7 @@ class _Decoder:
             self._single[kind] = body
 
     def finish(self) -> model.Recording:
-        needed = ((wire.BEGIN, "hello"), (wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot"))
-        for kind, what in needed:
+        for kind, what in _NEEDED:
             if kind not in self._single:
                 raise errors.StreamError(f"the stream is damaged: it has no {what} record")
         leaks = self._columns.leaks(self._rows[wire.DOUBTS]) if self._columns else None
@@ -122,8 +124,8 @@ class _Decoder:
             totals=totals,
             kinds=kinds,
             block=self._block(),
-            references=tuple(model.Reference(*row) for row in rows[wire.REFERENCES]),
-            chain=tuple(model.Reference(*row) for row in rows[wire.CHAIN]),
+            references=tuple(_reference(*row) for row in rows[wire.REFERENCES]),
+            chain=tuple(_reference(*row) for row in rows[wire.CHAIN]),
             sightings=tuple(_sighting(*row) for row in rows[wire.SIGHTINGS]),
             confirmation=self._confirmation(),
             word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
@@ -131,6 +133,7 @@ class _Decoder:
             withheld=self._withheld(),
             machine=machine,
             page_size=page_size,
+            host=self._host(),
             **self._where_from(leaks, kinds),
         )
 
@@ -176,12 +179,18 @@ class _Decoder:
 
     def _block(self) -> model.Block | None:
         block = self._single.get(wire.BLOCK)
-        return None if block is None else model.Block(**block)
+        if block is None:
+            return None
+        return model.Block(**{**block, "state": _member(model.BlockState, block.state)})
 
     def _absent(self) -> tuple[tuple[int, int], ...] | None:
         if wire.ABSENT not in self._single:
             return None
         return tuple((row.start, row.end) for row in self._rows[wire.ABSENT])
+
+    def _host(self) -> model.Host | None:
+        host = self._single.get(wire.HOST)
+        return None if host is None else model.Host(**host)
 
     def _withheld(self) -> bool:
         body = self._single.get(wire.WITHHELD)
@@ -202,7 +211,18 @@ class _Decoder:
 def _sighting(form: int, about: int, *word: int) -> model.Sighting:
     if form not in model.REASONS:
         raise errors.StreamError("the stream is damaged: a word is in an unknown form")
-    return model.Sighting(form, about, model.Reference(*word))
+    return model.Sighting(model.Reason(form), about, _reference(*word))
+
+
+def _reference(slot: int, value: int, holder: int, *rest: int) -> model.Reference:
+    return model.Reference(slot, value, _member(model.Holder, holder), *rest)
+
+
+def _member(numbered: type[Numbered], number: int) -> Numbered:
+    try:
+        return numbered(number)
+    except ValueError as error:
+        raise errors.StreamError(f"the stream is damaged: {error}") from error
 
 
 def _check_totals(leaks: model.Leaks | None, totals: model.Totals) -> None:

@@ -1,4 +1,4 @@
-"""What a scan consists of. Frozen data without logic; imports nothing of this package.
+"""What a scan consists of. Frozen data without logic; imports nothing but what is part of it.
 
 Named tuples, for dataclasses take long to make: all of this is read before every scan. Of numpy,
 which takes longer than a scan to load, only the types are used until there are columns.
@@ -6,9 +6,14 @@ which takes longer than a scan to load, only the types are used until there are 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping as ReadOnlyDict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from reachscan.recording.blocks import Kinds as Kinds
+from reachscan.recording.blocks import Leaks as Leaks
+from reachscan.recording.blocks import Regions as Regions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,22 +34,57 @@ APART = 16
 DIRECT = 0xFFFFFFFF
 """`Leaks.parent` of a direct leak."""
 
-DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY = range(4)
-CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL, RELATIVE, UNALIGNED, NUMBER = range(4, 11)
-STALE_WORD, ALLOCATOR_BUSY = 11, 12
-"""`Leaks.reason`: `DEFINITE` is no reason for doubt."""
 
-REASONS = frozenset(range(ONE_PAST_THE_END, ALLOCATOR_BUSY + 1))
+class Reason(enum.IntEnum):
+    """Why a leak is only possible, see `Leaks.reason`; `DEFINITE` is no reason for doubt."""
+
+    DEFINITE = 0
+    ONE_PAST_THE_END = 1
+    TAGGED = 2
+    UNREADABLE_MEMORY = 3
+    CHANGED = 4
+    SIGNAL_STACK = 5
+    MANGLED = 6
+    HELD_BY_KERNEL = 7
+    RELATIVE = 8
+    UNALIGNED = 9
+    NUMBER = 10
+    STALE_WORD = 11
+    ALLOCATOR_BUSY = 12
+
+
+DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY, *_others = Reason
+CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL, RELATIVE, UNALIGNED, *_others = _others
+NUMBER, STALE_WORD, ALLOCATOR_BUSY = _others
+
+REASONS = frozenset(Reason) - {DEFINITE}
 """What `Leaks.reason` may be where a leak is only possible."""
 
 UNKNOWN_SHAPE, TREE_NODE, LIST_NODE, CHAIN_NODE, POINTER_ARRAY, VECTOR_BODY, TEXT, ZEROS = range(8)
-"""`Leaks.shape` and `Kinds.shape`."""
+STRING = 8
+"""`Leaks.shape` and `Kinds.shape`; a `STRING` is a text that is as long as its block allows."""
 
-NO_HEAP, REACHABLE, LEAKED, NOT_LIVE = range(4)
-"""`Block.state`."""
 
-ROOT_MEMORY, ROOT_WORD, REACHABLE_BLOCK, LEAKED_BLOCK = range(1, 5)
-"""`Reference.holder`."""
+class BlockState(enum.IntEnum):
+    """What the memory is that was asked about."""
+
+    NO_HEAP = 0
+    REACHABLE = 1
+    LEAKED = 2
+    NOT_LIVE = 3
+
+
+class Holder(enum.IntEnum):
+    """What a reference is part of; `ROOT_WORD` is a register or a word that the kernel holds."""
+
+    ROOT_MEMORY = 1
+    ROOT_WORD = 2
+    REACHABLE_BLOCK = 3
+    LEAKED_BLOCK = 4
+
+
+NO_HEAP, REACHABLE, LEAKED, NOT_LIVE = BlockState
+ROOT_MEMORY, ROOT_WORD, REACHABLE_BLOCK, LEAKED_BLOCK = Holder
 
 PROGRAM_BREAK, THREAD_HEAP, MAPPED = range(1, 4)
 """`Regions.kind`."""
@@ -59,6 +99,13 @@ class Target(NamedTuple):
     name: str
     exe: str
     command: tuple[str, ...]
+
+
+class Host(NamedTuple):
+    """The machine that the process ran on; a `boot_id` is another one after each boot."""
+
+    name: str
+    boot_id: str
 
 
 class Mapping(NamedTuple):
@@ -111,104 +158,13 @@ class Heap(NamedTuple):
     regions: int
 
 
-class Regions(NamedTuple):
-    """Address ranges [start, end) that an allocator carves blocks from, in columns."""
-
-    start: Addresses
-    end: Addresses
-    kind: NDArray[np.uint32]
-    arena: NDArray[np.uint32]
-
-    @classmethod
-    def of(cls, rows: bytes) -> Regions:
-        """Return the columns of rows as they lie in a regions record."""
-        import numpy as np
-
-        layout = np.dtype([("start", "<u8"), ("end", "<u8"), ("kind", "<u4"), ("arena", "<u4")])
-        table = np.frombuffer(rows, layout)
-        return cls(*(np.ascontiguousarray(table[column]) for column in cls._fields))
-
-
-class Leaks(NamedTuple):
-    """All leaked blocks in stream order, in columns.
-
-    Attributes:
-        address: where each block begins.
-        size: usable bytes of each block.
-        parent: position of the leak through which it was reached, `DIRECT` for a head.
-        heads: positions of the direct leaks, ascending; each is followed by what it alone owns.
-        words: leading words of each direct leak, one row per entry of `heads`.
-        first_word: first word of each block, 0 if it has none.
-        shape: what each block looks like (`UNKNOWN_SHAPE`, ...).
-        reason: why each block is only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
-        digest: of the contents of each block; empty if nobody asked for it.
-    """
-
-    address: Addresses
-    size: Addresses
-    parent: NDArray[np.uint32]
-    heads: Indexes
-    words: Addresses
-    first_word: Addresses
-    shape: NDArray[np.uint8]
-    reason: NDArray[np.uint8]
-    digest: Addresses
-
-    @classmethod
-    def none(cls) -> Leaks:
-        """Return no leaks."""
-        import numpy as np
-
-        wide, narrow = np.empty(0, np.uint64), np.empty(0, np.uint8)
-        return cls(
-            address=wide,
-            size=wide,
-            parent=wide.astype(np.uint32),
-            heads=wide.astype(np.int64),
-            words=wide.reshape(0, 0),
-            first_word=wide,
-            shape=narrow,
-            reason=narrow,
-            digest=wide,
-        )
-
-
-class Kinds(NamedTuple):
-    """Live blocks that are alike, in columns: equal in size, arena, shape and kind of words.
-
-    Attributes:
-        count, bytes, size: how many there are, their usable bytes together, and of each one.
-        example: address of one of them.
-        arena: where they were allocated, 0 for the main arena.
-        shape: what they look like (`UNKNOWN_SHAPE`, ...).
-        words: leading words of the examples, one row each.
-    """
-
-    count: Addresses  # type: ignore[assignment]  # hides what tuples have
-    bytes: Addresses
-    size: Addresses
-    example: Addresses
-    arena: NDArray[np.uint32]
-    shape: NDArray[np.uint32]
-    words: Addresses
-
-    @classmethod
-    def none(cls) -> Kinds:
-        """Return no kinds: there is no live block."""
-        import numpy as np
-
-        wide = np.empty(0, np.uint64)
-        narrow = wide.astype(np.uint32)
-        return cls(wide, wide, wide, wide, narrow, narrow, wide.reshape(0, 0))
-
-
 class Block(NamedTuple):
-    """The block that was asked about; `state` is `NO_HEAP`, ..., `size` usable bytes."""
+    """The block that was asked about; `size` in usable bytes."""
 
     asked: int
     start: int
     size: int
-    state: int
+    state: BlockState
     arena: int
 
 
@@ -218,14 +174,14 @@ class Reference(NamedTuple):
     Attributes:
         slot: address of the word; 0 for a register or a word that the kernel holds.
         value: what it holds.
-        holder: `ROOT_MEMORY`, ....
+        holder: what it is part of.
         index: position of a register or kernel word, see `WordOwner`.
         block, size: the block that the word is part of, if it is in one.
     """
 
     slot: int
     value: int
-    holder: int
+    holder: Holder
     index: int  # type: ignore[assignment]  # hides what tuples have
     block: int
     size: int
@@ -240,7 +196,7 @@ class Sighting(NamedTuple):
         word: where it is, and what it holds.
     """
 
-    form: int
+    form: Reason
     about: int
     word: Reference
 
@@ -332,6 +288,7 @@ class Recording(NamedTuple):
         stacks: those that origins refer to.
         recorded_threads, closed_modules: what they and stacks refer to, by its number.
         frames: what the calls in stacks are, once that is found out.
+        host: where the process ran; None if the stream does not tell.
     """
 
     target: Target
@@ -365,6 +322,7 @@ class Recording(NamedTuple):
     recorded_threads: ReadOnlyDict[int, recorded.RecordedThread] = MappingProxyType({})
     closed_modules: ReadOnlyDict[int, recorded.ClosedModule] = MappingProxyType({})
     frames: recorded.Frames = MappingProxyType({})
+    host: Host | None = None
 
     @property
     def is_about_leaks(self) -> bool:
@@ -379,6 +337,9 @@ class Recording(NamedTuple):
             warnings=self.warnings + found.warnings,
             snapshot=self.snapshot._replace(phases=phases),
         )
+
+    def __repr__(self) -> str:  # small, as all of them here: there may be megabytes
+        return f"<Recording of {self.target.name!r} (pid {self.target.pid}): {self.totals}>"
 
     @property
     def leaks(self) -> Leaks:

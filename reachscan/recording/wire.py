@@ -30,6 +30,7 @@ TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
 DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
+HOST = 34
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -108,6 +109,7 @@ LAYOUTS = {
     STACK_NODES: "u32 n, u32 node[n], u32 parent[n], u32 module[n], u64 pc[n]",
     RECORDED_THREADS: "u32 n, n x { u32 thread, u32 tid, str name }",
     CLOSED_MODULES: "u32 n, n x { u32 module, u64 bias, str path, raw build_id }",
+    HOST: "str name, str boot_id",
 }
 """The fields of every record, as native/wire/records.hpp has them.
 
@@ -122,7 +124,7 @@ RECORDS: dict[int, c.Construct] = {
 }
 """Records of a few rows."""
 
-ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER)
+ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST)
 """Records that a stream holds one of at most."""
 
 MOST_ROWS = {

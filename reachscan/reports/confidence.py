@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reachscan.recording import model
 
-NAMES = {
+NAMES: dict[int, str] = {
     model.ONE_PAST_THE_END: "one-past-the-end",
     model.TAGGED: "tagged-pointer",
     model.UNREADABLE_MEMORY: "unreadable-memory",
@@ -20,7 +20,7 @@ NAMES = {
 }
 """What reasons are called in reports that programs read; `DEFINITE` has no name."""
 
-_IN_WORDS = {
+_IN_WORDS: dict[int, str] = {
     model.ONE_PAST_THE_END: "there is a pointer to its very end, which may be meant for it",
     model.TAGGED: "there is a word that points to it if its unused bits are left out",
     model.UNREADABLE_MEMORY: "memory that could not be read may point to it",

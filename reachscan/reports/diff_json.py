@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from reachscan import __version__
 from reachscan.history.census import Census
 from reachscan.history.comparison import Change, Comparison
 from reachscan.reports import Selection, Style, plain
@@ -24,6 +25,7 @@ def document(comparison: Comparison, limit: int) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
+        "reachscan": __version__,
         "old": _side(comparison.old),
         "new": _side(comparison.new),
         "by": comparison.by._asdict(),
@@ -49,6 +51,7 @@ def _side(census: Census) -> dict[str, Any]:
     return {
         "about": census.about,
         "source": census.source,
+        "host": census.host._asdict() if census.host else None,
         "pid": census.pid,
         "program": census.program,
         "started": census.started,

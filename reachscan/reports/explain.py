@@ -44,7 +44,7 @@ class Answer:
         self.recording = recording = result.recording
         self.block = block = result.block
         self.places = Places(recording, result.folding.joined.space)
-        self.state = STATES.get(block.state, "unknown")
+        self.state = STATES[block.state]
         self.is_block = block.state in (model.REACHABLE, model.LEAKED)
         self.chain = recording.chain or tuple(_owners(recording.leaks, block))
         self.doubt = _doubt(recording.leaks, block)

@@ -64,7 +64,7 @@ def _reference(answer: Answer, reference: model.Reference, table: stacks.Table) 
     in_block = reference.holder in (model.REACHABLE_BLOCK, model.LEAKED_BLOCK)
     place = answer.places.of_reference(reference)
     return {
-        "holder": HOLDERS.get(reference.holder, "unknown"),
+        "holder": HOLDERS[reference.holder],
         "kind": place.kind,
         "place": place.text,
         "slot": hex(reference.slot) if reference.slot else None,

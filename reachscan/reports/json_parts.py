@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from reachscan import __version__
 from reachscan.grouping.groups import Example
 from reachscan.recording import model
 from reachscan.recording.architectures import ARCHITECTURES
@@ -15,8 +16,10 @@ INCOMPLETE = "incomplete"
 
 
 def facts(recording: model.Recording) -> dict[str, Any]:
-    """Return what was scanned, and how."""
+    """Return what was scanned, where and how, and what made the report."""
     return {
+        "reachscan": __version__,
+        "host": recording.host._asdict() if recording.host else None,
         "target": _target(recording),
         "snapshot": _snapshot(recording.snapshot, recording.target.started),
     }

@@ -111,7 +111,7 @@ def example(example: Example, contents: int, style: Style) -> Iterator[str]:
 
 def title(group: Group) -> str:
     """Return what the blocks of a group are."""
-    words = ": ".join(filter(None, (group.shape, group.signature)))
+    words = ": ".join(filter(None, dict.fromkeys((group.shape, group.signature))))
     return printable(group.type or words or "blocks that nothing more is known of")
 
 

@@ -25,6 +25,9 @@ MAPPINGS = (
 )
 
 
+HOST = model.Host("farm-7", "0b1c2d3e-0000-4000-8000-feedfacecafe")
+
+
 @dataclass(frozen=True)
 class Leak:
     """A direct leak, what its leading words are, and the sizes of the blocks below it."""
@@ -58,6 +61,7 @@ class Stream:
     name: str = "victim"
     exe: str = "/usr/bin/victim"
     command: Sequence[str] = ("victim", "--quietly")
+    host: model.Host | None = HOST
     extra: bytes = b""
     chunk: int = 1 << 20
 
@@ -98,6 +102,8 @@ class Stream:
                 "command": list(self.command),
             },
         )
+        if self.host:
+            yield wire.encode(wire.HOST, self.host._asdict())
         yield wire.encode(wire.MAPPINGS, [m._asdict() for m in self.mappings])
         modules = [{"base": b, "path": p, "build_id": i} for b, p, i in self.modules]
         yield wire.encode(wire.MODULES, modules)

@@ -44,14 +44,14 @@ PYTHON_ROOMS = {
         *("result", "scanning", "wording"),
     },
     "reports": {
-        *("errors", "grouping", "history", "judgement", "naming", "recording"),
+        *("__init__", "errors", "grouping", "history", "judgement", "naming", "recording"),
         *("result", "wording"),
     },
     "cli": {
         *("__init__", "analyse", "capture", "errors", "history", "judgement", "recording"),
         *("reports", "result", "scanning", "wording"),
     },
-    "__init__": {"capture", "errors", "result", "scanning"},
+    "__init__": {"capture", "errors", "history", "recording", "result", "scanning"},
     "__main__": {"cli"},
 }
 

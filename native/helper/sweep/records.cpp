@@ -1,7 +1,10 @@
 // Builds each record that the helper writes itself, field by field as wire/records.hpp lists them.
 #include "helper/sweep/records.hpp"
 
+#include <sys/utsname.h>
+
 #include <ctime>
+#include <fstream>
 #include <vector>
 
 #include "helper/target/process.hpp"
@@ -129,6 +132,15 @@ void send_target(const TargetFacts& target, Stream& stream) {
       .u32(static_cast<std::uint32_t>(target.arguments.size()));
   for (const std::string& argument : target.arguments) payload.str(argument);
   stream.record(wire::kTarget, payload);
+}
+
+void send_host(Stream& stream) {
+  utsname system{};
+  uname(&system);
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot_id;
+  file >> boot_id;
+  stream.record(wire::kHost, Payload().str(system.nodename).str(boot_id));
 }
 
 void send_withheld(Stream& stream) { stream.record(wire::kWithheld, Payload().u32(1)); }

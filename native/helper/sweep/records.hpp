@@ -26,6 +26,9 @@ void name_threads(pid_t pid, std::vector<ThreadFacts>& threads);
 
 void send_target(const TargetFacts& target, Stream& stream);
 
+// The machine that this runs on: reports may be made on another one.
+void send_host(Stream& stream);
+
 // Says that the sweeper masks what blocks hold.
 void send_withheld(Stream& stream);
 

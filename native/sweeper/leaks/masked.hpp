@@ -3,7 +3,7 @@
 // text and other data. reachscan/grouping/signatures.py tells these apart.
 #pragma once
 
-#include "memory/space.hpp"
+#include "memory/leftover.hpp"
 #include "sweeper/blob/host.hpp"
 
 namespace reachscan::sweeper {
@@ -25,18 +25,19 @@ constexpr bool is_text_word(uint64_t word) {
   return true;
 }
 
-inline uint64_t masked(const heaps::Space& space, uint64_t word) {
+inline uint64_t masked(const heaps::Space& space, uint64_t place, uint64_t word) {
   constexpr uint64_t kSmall = 1 << 16;
   if (word == 0) return 0;
   if (word + kSmall < 2 * kSmall) return kSomeNumber;  // wraps: negative ones too
   if (space.find(word) != nullptr) return word;
-  return is_text_word(word) ? kSomeText : kSomeData;
+  bool is_text = is_text_word(word) && !heaps::may_be_left_at(place, word);
+  return is_text ? kSomeText : kSomeData;
 }
 
 // A leading word of a block as it may travel.
 inline uint64_t lead_word(const heaps::Space& space, uint64_t address) {
   uint64_t word = heaps::word(address);
-  return control()->withheld != 0 ? masked(space, word) : word;
+  return control()->withheld != 0 ? masked(space, address, word) : word;
 }
 
 }  // namespace reachscan::sweeper

@@ -76,8 +76,21 @@ class ShapeTest {
     if (length + kLongestCharacter > kLook) return true;
     if (length < kLeastText || (length < size_ && byte_at(length) != 0)) return false;
     // The bytes of an address may all be letters: it is no text where the process has memory.
-    if (length < 8 && space_.readable(at(0), 1)) return false;
+    if (length < 8 && (space_.readable(at(0), 1) || heaps::may_be_left_at(block_, at(0))))
+      return false;
     return size_ <= 2 * length + 16;
+  }
+
+  // Whether a block was made for its text: behind the zero byte there is no more than an allocator
+  // adds.
+  bool text_fills_block() const {
+    constexpr uint64_t kMostAdded = 16 + kRest;
+    constexpr uint64_t kLeastSeen = 8;
+    // Of a long one only its end is looked at.
+    uint64_t begin = size_ <= kLook ? 0 : size_ - kMostAdded - kLeastSeen;
+    uint64_t end = begin;
+    while (end < size_ && byte_at(end) != 0) ++end;
+    return end < size_ && size_ - end <= kMostAdded;
   }
 
   bool is_zeros() const {
@@ -183,7 +196,7 @@ inline uint8_t shape_of(const Space& space, const BlockMap& blocks, uint64_t blo
   if (test.is_vector_body(slot)) return wire::kVectorBody;
   if (test.is_tree_node()) return wire::kTreeNode;
   if (test.is_list_node()) return wire::kListNode;
-  if (test.is_text()) return wire::kText;
+  if (test.is_text()) return test.text_fills_block() ? wire::kString : wire::kText;
   if (test.is_zeros()) return wire::kZeros;
   if (test.is_pointer_array()) return wire::kPointerArray;
   if (test.is_chain_node(slot)) return wire::kChainNode;

@@ -10,7 +10,7 @@ import click
 from reachscan import reports
 from reachscan.cli.commands import options, paths
 from reachscan.errors import ExitStatus
-from reachscan.history import census, comparison
+from reachscan.history import comparison
 
 
 @click.command("diff")
@@ -29,7 +29,7 @@ def command(old: Path, new: Path, **given: Any) -> ExitStatus:
     output = options.output(**given)
     for file in (old, new):
         options.refuse_clash(file, output.path)
-    found = comparison.compare(census.read(old), census.read(new))
+    found = comparison.diff(old, new)
     output.write(
         lambda style: reports.lines(reports.DIFF, output.format, found, output.selection, style)
     )

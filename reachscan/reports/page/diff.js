@@ -23,7 +23,8 @@ function whatHappened(change) {
 }
 
 function sideOf({ source, pid, started, method, ...rest }) {
-  return `${source}: pid ${pid} at ${started}, ${amount(rest[rest.about])} (${method})`;
+  const host = hostOf(rest);
+  return `${source}: pid ${pid}${host ? ` on ${host}` : ""} at ${started}, ${amount(rest[rest.about])} (${method})`;
 }
 
 const state = report.new.about === "leaks" ? "leaked" : "live";
@@ -55,4 +56,4 @@ showLegend([
   ["unclear", "one side may have left it out"],
   ["value", "a word that is no pointer, in a key"],
 ], WORDS);
-showFacts([["old", sideOf(report.old)], ["new", sideOf(report.new)]]);
+showFacts([["old", sideOf(report.old)], ["new", sideOf(report.new)], ["reachscan", report.reachscan]]);

@@ -53,6 +53,7 @@ function showCapture(more = []) {
   const { target, snapshot } = report;
   const phases = Object.entries(snapshot.phases_us).map(([name, us]) => `${name} ${time(us)}`);
   showFacts([
+    ["host", hostOf(report)],
     ["program", target.exe],
     ["command", target.command.join(" ")],
     ["threads", exact(target.threads)],
@@ -62,9 +63,12 @@ function showCapture(more = []) {
     ["paused for", time(snapshot.pause_us)],
     ["steps", phases.join(", ")],
     ...more,
+    ["reachscan", report.reachscan],
     ["complete", report.complete ? "yes" : "no: some memory was not seen, as the warnings say"],
   ]);
 }
+
+const hostOf = ({ host }) => host && (host.boot_id ? `${host.name}, boot ${host.boot_id}` : host.name);
 
 function showFacts(rows) {
   const list = byId("capture").querySelector("dl");
@@ -141,7 +145,7 @@ function chartOfGroup(sizes) {
 // Groups of blocks
 
 const title = (group) =>
-  group.type ?? ([group.shape, group.signature].filter(Boolean).join(": ") || "blocks that nothing more is known of");
+  group.type ?? ([...new Set([group.shape, group.signature])].filter(Boolean).join(": ") || "blocks that nothing more is known of");
 
 const range = ({ sizes }) => [Math.min, Math.max].map((of) => of(...sizes.map((row) => row.size)));
 

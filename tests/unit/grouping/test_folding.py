@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from reachscan.recording.decode import decode
 
 FOO, BAR = CONSTANTS + 0x100, CONSTANTS + 0x200
 TYPES = {FOO: "N3app3FooE", BAR: "N3app3BarE"}
+TEXT_WORD = int.from_bytes(b"lettered", "little")
+STALE = ("24: value | value | heap", 2)
 NAMES = {
     CODE + 8: model.Name(LIBRARY_PATH, "work", 8),
     CODE + 9: model.Name(LIBRARY_PATH, "work", 9),
@@ -26,9 +29,9 @@ NAMES = {
 
 
 def fold(
-    leaks: list[Leak], contents: dict[int, bytes] | None = None
+    leaks: list[Leak], contents: dict[int, bytes] | None = None, shapes: Sequence[int] = ()
 ) -> tuple[model.Recording, Folding, list[Group]]:
-    stream = Stream(leaks=leaks, types=TYPES, contents=contents or {})
+    stream = Stream(leaks=leaks, types=TYPES, contents=contents or {}, shapes=shapes)
     recording = decoded(stream, NAMES)
     folded = analyse(recording, root="/")
     return recording, folded, folding.groups(recording, folded, 1 << 30, 20, {})
@@ -306,3 +309,58 @@ def test_few_blocks_that_got_the_rest_of_a_chunk_are_of_the_kind_without() -> No
 )
 def test_other_sizes_are_other_kinds(other: list[Leak]) -> None:
     assert len(groups(*[Leak(72, [HEAP_START]) for _ in range(16)], *other)) == 2
+
+
+def strings(*sizes: int, word: int = TEXT_WORD, below: int = 0) -> list[Leak]:
+    return [Leak(size, [word] * (size // 8), [8] * below) for size in sizes]
+
+
+def kinds_of(leaks: list[Leak], shapes: list[int]) -> list[tuple[str, int]]:
+    return [(g.key, g.allocations) for g in fold(leaks, shapes=shapes)[2]]
+
+
+def test_texts_of_all_lengths_are_one_kind() -> None:
+    leaks = strings(24, 40, 56, 56, 1000, 4096)
+    assert kinds_of(leaks, [model.STRING] * 6) == [("text", 6)]
+    (group,) = fold(leaks, shapes=[model.STRING] * 6)[2]
+    assert (group.shape, group.signature) == ("text", "text")
+    assert sum(row.allocations for row in group.sizes) == 6 and len(group.sizes) == 5
+
+
+def test_structs_that_begin_with_a_text_keep_their_size() -> None:
+    buffers = strings(104, 104, 200)
+    assert kinds_of(buffers, [model.TEXT] * 3) == [
+        ("104: value | value | value | value", 2),
+        ("200: value | value | value | value", 1),
+    ]
+    owners = strings(104, 104, below=1)
+    shapes = [model.STRING, 0, model.STRING, 0]
+    assert kinds_of(owners, shapes) == [("104: value | value | value | value", 2)]
+    named = [Leak(24, [TEXT_WORD, 0, HEAP_START + 64])] * 3
+    both = strings(24, 24, 24) + named
+    found = dict(kinds_of(both, [model.STRING] * 6))
+    assert found == {"text": 3, "24: value | value | heap": 3}
+
+
+def test_a_stale_pointer_behind_few_texts_does_not_set_them_apart() -> None:
+    stale = Leak(24, [TEXT_WORD, 0, HEAP_START + 64])
+    for texts, expected in ((16, [("text", 18)]), (15, [("text", 15), STALE])):
+        leaks = [*strings(*[24] * texts), stale, stale]
+        assert kinds_of(leaks, [model.STRING] * len(leaks)) == expected
+
+
+def test_texts_too_short_to_tell_join_the_others_of_their_size() -> None:
+    shapes = [model.STRING] * 3 + [0] * 2
+    assert kinds_of(strings(24, 24, 24, 24, 24), shapes) == [("text", 5)]
+    assert kinds_of(strings(24, 24, 24, 24), [0, 0, model.STRING, model.STRING]) == [
+        ("24: value | value | value", 4)
+    ]
+
+
+def test_letters_that_are_an_address_are_no_text() -> None:
+    """Six letters, the upper ones as in addresses of the heap, as a free list leaves them."""
+    near = (HEAP_START & ~0xF_FFFF_FFFF) | 0x6_2121_2121
+    far = near ^ (1 << 36)
+    found = {g.signature for g in groups(Leak(8, [near]), Leak(16, [far]))}
+    assert near.to_bytes(8, "little") == b"!!!!VU\0\0"
+    assert found == {"data", "text | zero"}

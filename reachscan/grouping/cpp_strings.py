@@ -1,0 +1,61 @@
+"""Finds std::string (libstdc++) in blocks: what lies in its unused room says nothing of the block.
+
+A string is a pointer to its characters, their number, and 16 bytes. A short one keeps its
+characters in these bytes; a long one has its capacity in the first eight, and what was there before
+in the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reachscan.grouping.rows import Rows
+from reachscan.recording import model
+
+SHORT = 15
+"""Characters that fit into a string itself."""
+
+_ROUNDING = 40
+"""A block has fewer bytes more than were asked for, the rest of a free chunk included."""
+
+
+def unused(recording: model.Recording, rows: Rows, word: int) -> model.Flags:
+    """Return in which rows a leading word is room of a string that may be unused."""
+    found = np.zeros(len(rows.size), bool)
+    for begin in (word - 2, word - 3):
+        if begin >= 0:
+            found |= _short(rows, begin)
+    if word >= 3 and recording.kinds is None:
+        found |= _long(recording, rows, word - 3)
+    return found & (rows.size >= 8 * (word + 1))
+
+
+def _short(rows: Rows, begin: int) -> model.Flags:
+    text, length = rows.words[:, begin], rows.words[:, begin + 1]
+    is_short: model.Flags = (text == rows.address + np.uint64(8 * begin + 16)) & (length <= SHORT)
+    return is_short
+
+
+def _long(recording: model.Recording, rows: Rows, begin: int) -> model.Flags:
+    text, length, capacity = (rows.words[:, begin + i] for i in range(3))
+    found: model.Flags = (length <= capacity) & (text != 0)
+    if recording.withheld:  # other small numbers stand in their place
+        found &= capacity == 1
+        return found
+    found &= (capacity > SHORT) & (capacity < np.uint64(1 << 40))
+    found[found] = _is_as_large(recording.leaks, text[found], capacity[found])
+    return found
+
+
+def _is_as_large(
+    leaks: model.Leaks, address: model.Addresses, capacity: model.Addresses
+) -> model.Flags:
+    """Return which leaks were made for a text of a capacity, and its zero byte."""
+    if not len(address):
+        return np.zeros(0, bool)
+    order = np.argsort(leaks.address)
+    at = order[np.minimum(np.searchsorted(leaks.address[order], address), len(order) - 1)]
+    # Wraps: what is smaller than the text is out of range, too.
+    more = leaks.size[at] - capacity - np.uint64(1)
+    fits: model.Flags = (leaks.address[at] == address) & (more < _ROUNDING)
+    return fits

@@ -71,10 +71,14 @@ def _check_address(recording: model.Recording, asked: int, space: AddressSpace) 
         )
 
 
-def with_candidates(scan: _Scan, limit: int, *, root: str | Path | None) -> _Scan:
+def with_candidates(
+    scan: _Scan, limit: int, *, root: str | Path | None, thorough: bool = False
+) -> _Scan:
     """Return a scan with what its first `limit` groups could be (see `struct_candidates`)."""
     # Readers of debug information take long to load.
     from reachscan.grouping import struct_candidates
 
-    found = struct_candidates.suggest(scan.recording, scan.folding, limit, root=root)
+    found = struct_candidates.suggest(
+        scan.recording, scan.folding, limit, root=root, thorough=thorough
+    )
     return scan._replace(candidates=found.structs, remarks=scan.remarks + found.warnings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,20 +16,20 @@ from elftools.elf.elffile import ELFFile
 
 from reachscan.grouping.groups import Folding
 from reachscan.grouping.signatures import DATA, FIRST_PLACE, HEAP, INT, TEXT
-from reachscan.naming import confined, dwarf
-from reachscan.naming.dwarf import OutOfTimeError, Struct
+from reachscan.naming import confined, dwarf, type_names
+from reachscan.naming.dwarf import Struct
 from reachscan.naming.module_files import ModuleFiles
 from reachscan.recording import model
 
-SHOWN = 4
+SHOWN = 3
 """Candidates that are kept of each group, the likeliest."""
 
-MOST = 1 << 20
-"""Bytes of debug information that are read, in all: about as many as can be in two seconds. Of the
-program it is the first ones; a library is read as a whole, if it fits, or not."""
+UNASKED = 128 << 10
+"""Bytes of debug information that are read if nobody asked for it: about as many as can be in a
+quarter of a second. Files are read as a whole or not at all."""
 
-SECONDS = 4.0
-"""How long it is looked for, and then read, at most, on a machine that is very busy."""
+SECONDS = 60.0
+"""How long it is read at most."""
 
 _MARGIN = 1.0
 """What cannot be read in parts is given up so many seconds later."""
@@ -40,6 +41,9 @@ _C_LIBRARY = re.compile(
     r"(ld|lib(anl|c|dl|m|mvec|nss_\w+|pthread|resolv|rt|thread_db|util))(-2\.|-linux|\.so)"
 )
 """How the names of glibc's own modules begin."""
+
+_INTERNAL = re.compile(r"^[^<]*\b_[_A-Z]")
+"""Names that a library keeps to itself: bases and parts of what its user knows."""
 
 _NO_POINTERS = (INT, TEXT, DATA)
 
@@ -65,6 +69,7 @@ def suggest(
     limit: int,
     *,
     root: str | Path | None,
+    thorough: bool,
 ) -> Suggestions:
     """Return what the first groups of a scan could be, where debug information tells.
 
@@ -74,6 +79,7 @@ def suggest(
         limit: how many groups will be.
         root: folder below which its files lie; None if the process still exists, and files are
             looked up as it sees them.
+        thorough: read all debug information, however much there is.
     """
     sizes = folded.size.tolist()
     untyped = np.flatnonzero((folded.type < 0) & (folded.shape == 0))
@@ -81,14 +87,15 @@ def suggest(
     if not wanted:
         return Suggestions()
     files = ModuleFiles(recording, folded.joined.space, root=root)
-    found, complete = _read(files, recording.target.exe, {sizes[i] for i in wanted})
+    most = sys.maxsize if thorough else UNASKED
+    found, complete = _read(files, recording.target.exe, {sizes[i] for i in wanted}, most)
     names = {i: _fitting(folded, i, sizes[i], found) for i in wanted}
     fitting = {i: structs for i, structs in names.items() if structs}
     warnings: tuple[model.Warning, ...] = ()
     if not complete:
         message = (
-            f"{recording.target.exe} has more debug information than is read for candidates "
-            f"({MOST >> 20} MiB): what blocks perhaps are may be missing or wrong"
+            f"debug information of {recording.target.exe} could not be read to its end: what "
+            "blocks perhaps are may be missing"
         )
         warnings = (model.Warning("debug-information-left-out", message),)
     return Suggestions(fitting, warnings)
@@ -100,46 +107,41 @@ def fits(struct_size: int, usable: int) -> bool:
     return least < struct_size <= usable
 
 
-def _read(files: ModuleFiles, own: str, sizes: Iterable[int]) -> tuple[set[Struct], bool]:
-    """Return the structs of some sizes, and whether all of the program's own are among them."""
+def _read(
+    files: ModuleFiles, own: str, sizes: Iterable[int], most: int
+) -> tuple[set[Struct], bool]:
+    """Return the structs of some sizes, and whether nothing of the program's own is missing.
+
+    No more than `most` bytes are read.
+    """
     wanted = {size for usable in sizes for size in range(usable + 1) if fits(size, usable)}
-    budget = _budget(_debug_information(files, own), own)
     deadline = time.monotonic() + SECONDS
 
-    def structs(path: str) -> tuple[list[Struct], bool]:
-        most = budget[path]
-        found: set[Struct] = set()
-        complete = True
+    def structs(path: str) -> list[Struct]:
         with _opened(files, path) as elfs:
-            for elf in elfs:
-                complete &= dwarf.size_of_debug_information(elf) <= most
-                try:
-                    found.update(dwarf.structs(elf, wanted.__contains__, most, deadline))
-                except OutOfTimeError:
-                    complete = False
-        return sorted(found), complete
+            return sorted(
+                struct
+                for elf in elfs
+                for struct in dwarf.structs(elf, wanted.__contains__, deadline)
+            )
 
     found: set[Struct] = set()
     complete = True
-    for path, answer in confined.each(list(budget), structs, SECONDS + _MARGIN):
+    paths = list(_within(_debug_information(files, own), most))
+    for path, answer in confined.each(paths, structs, SECONDS + _MARGIN):
         if isinstance(answer, confined.Failed):
             complete &= path != own
             continue
-        found.update(Struct(name, size, tuple(words)) for name, size, words in answer[0])
-        complete &= path != own or answer[1]
+        found.update(Struct(name, size, tuple(words)) for name, size, words in answer)
     return found, complete
 
 
-def _budget(sizes: Iterable[tuple[int, str]], own: str) -> dict[str, int]:
-    """Return how many bytes of debug information are read of which modules, by path."""
-    budget: dict[str, int] = {}
-    left = MOST
-    # What is lost is most often the program's own.
-    for size, path in sorted(sizes, key=lambda m: (m[1] != own, m)):
-        if size <= left or path == own:
-            budget[path] = left
-            left = max(0, left - size)
-    return budget
+def _within(sizes: Iterable[tuple[int, str]], most: int) -> Iterator[str]:
+    """Yield the modules whose debug information is read, if that is all that may be."""
+    for size, path in sizes:
+        if size <= most:
+            most -= size
+            yield path
 
 
 def _debug_information(files: ModuleFiles, own: str) -> Iterator[tuple[int, str]]:
@@ -149,7 +151,8 @@ def _debug_information(files: ModuleFiles, own: str) -> Iterator[tuple[int, str]
         with _opened(files, path) as elfs:
             return sum(map(dwarf.size_of_debug_information, elfs))
 
-    # The structs of the C library are its own: what programs lose is rarely one of them.
+    # The structs of the C library are its own: what programs lose is rarely one of them, but most
+    # often the program's own.
     paths = [p for p in files.space.modules if not _C_LIBRARY.match(PurePosixPath(p).name)]
     paths.sort(key=lambda path: path != own)
     for path, size in confined.each(paths, size_of, SECONDS):
@@ -168,14 +171,16 @@ def _opened(files: ModuleFiles, path: str) -> Iterator[list[ELFFile]]:
 def _fitting(folded: Folding, group: int, usable: int, found: Iterable[Struct]) -> tuple[str, ...]:
     codes = folded.signature[group].tolist()
     mixed = len(folded.joined.labels) - 1
-    scores: dict[str, tuple[int, int]] = {}
+    ranks: dict[str, tuple[bool, int, bool, int]] = {}
     for struct in found:
         score = _score(struct, codes, mixed) if fits(struct.size, usable) else None
         # The size alone says too little.
         if score:
-            scores[struct.name] = max((score, struct.size), scores.get(struct.name, (0, 0)))
-    ranked = sorted(scores, key=lambda name: (-scores[name][0], -scores[name][1], name))
-    return tuple(ranked[:SHOWN])
+            name = type_names.shortened(type_names.simplified(struct.name))
+            rank = (bool(_INTERNAL.search(name)), -score, name.startswith("std::"), -struct.size)
+            ranks[name] = min(rank, ranks.get(name, rank))
+    likely = [name for name, rank in ranks.items() if not rank[0]] or list(ranks)
+    return tuple(sorted(likely, key=lambda name: (ranks[name], name))[:SHOWN])
 
 
 def _score(struct: Struct, codes: Sequence[int], mixed: int) -> int | None:

@@ -61,15 +61,12 @@ def size_of_debug_information(elf: ELFFile) -> int:
     return int(section.data_size) if section else 0
 
 
-def structs(
-    elf: ELFFile, wanted: Callable[[int], bool], most: int, deadline: float
-) -> Iterator[Struct]:
+def structs(elf: ELFFile, wanted: Callable[[int], bool], deadline: float) -> Iterator[Struct]:
     """Yield the structs and classes of a file whose sizes are wanted.
 
     Args:
         elf: a file with debug information.
         wanted: tells whether structs of a size, in bytes, are.
-        most: bytes of debug information that are read.
         deadline: when to stop in any case, on the clock `time.monotonic`.
 
     Raises:
@@ -77,8 +74,6 @@ def structs(
     """
     dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
     for unit in dwarf.iter_CUs():
-        if unit.cu_offset >= most:
-            return
         try:
             yield from _Unit(wanted, deadline).structs(unit.get_top_DIE(), "")
         except DAMAGE:

@@ -41,6 +41,7 @@ class Selection(NamedTuple):
         all_stacks: all stacks are told, not only those of the rows.
         weight: what a stack counts for in profiles, "bytes" or "count".
         per_thread: the name of the thread is the outermost frame of stacks in profiles.
+        candidates: read all debug information for structs that blocks could be.
     """
 
     limit: int = 20
@@ -49,6 +50,7 @@ class Selection(NamedTuple):
     all_stacks: bool = False
     weight: str = "bytes"
     per_thread: bool = False
+    candidates: bool = False
 
 
 _USUAL = Selection()

@@ -36,6 +36,7 @@ def lines(result: HeapScan, selection: Selection, _: Style = plain) -> Iterator[
             size=group.size,
             type=group.type,
             shape=group.shape,
+            candidates=", ".join(group.candidates) or None,
             signature=group.signature,
             key=group.key,
             arenas=",".join(str(arena.arena) for arena in arenas),

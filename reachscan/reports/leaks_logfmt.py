@@ -84,6 +84,7 @@ def _group(target: model.Target, group: Group, contents: int) -> str:
         indirect_bytes=group.indirect_bytes,
         size=group.size,
         type=group.type,
+        candidates=", ".join(group.candidates) or None,
         signature=group.signature,
         key=group.key,
         confidence=confidence.confidence(group.reason),

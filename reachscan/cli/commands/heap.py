@@ -19,6 +19,7 @@ from reachscan.errors import ExitStatus
 @options.limit
 @options.profile
 @options.contents
+@options.candidates
 @options.capture
 @options.save
 @options.verbose

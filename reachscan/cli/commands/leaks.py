@@ -126,11 +126,9 @@ def _with_details(scan: _Scan, output: Output, *, root: str | Path | None) -> _S
         return scan
     from reachscan import analyse
 
-    limit = output.selection.limit
-    scan = analyse.with_candidates(scan, limit, root=root)
-    return analyse.with_source_lines(
-        scan, None if output.selection.all_stacks else limit, root=root
-    )
+    wanted = output.selection
+    scan = analyse.with_candidates(scan, wanted.limit, root=root, thorough=wanted.candidates)
+    return analyse.with_source_lines(scan, None if wanted.all_stacks else wanted.limit, root=root)
 
 
 def status(result: LeakScan, strict: bool) -> ExitStatus:

@@ -114,6 +114,12 @@ contents = click.option(
     "0 keeps user data out.",
 )
 
+candidates = click.option(
+    "--candidates",
+    is_flag=True,
+    help="Read all debug information for structs that blocks could be; large files take seconds.",
+)
+
 WEIGHTS = ("bytes", "count")
 
 profile = _all(
@@ -134,6 +140,7 @@ report = _all(
     limit,
     click.option("--all", "every_block", is_flag=True, help="Also list every leaked block."),
     contents,
+    candidates,
 )
 """How much a report tells; `output` takes them."""
 
@@ -326,6 +333,7 @@ def output(
     contents: int | None = None,
     weight: str | None = None,
     per_thread: bool = False,
+    candidates: bool = False,
 ) -> Output:
     """Return where a report goes and what it looks like.
 
@@ -349,6 +357,7 @@ def output(
         all_stacks=every_block or wanted.profile,
         weight=weight or WEIGHTS[0],
         per_thread=per_thread,
+        candidates=candidates,
     )
     return Output(wanted.name, output, selection)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import time
 from pathlib import Path
@@ -9,12 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streams import HEAP_START, Leak, Stream
 
+from reachscan.analyse import analyse
 from reachscan.grouping import struct_candidates
 from reachscan.grouping.signatures import DATA, FIRST_PLACE, HEAP, INT, TEXT, ZERO
-from reachscan.naming import dwarf, elf_files
+from reachscan.naming import dwarf, elf_files, type_names
 from reachscan.naming.dwarf import ANY, FUNCTION, NOTHING, OTHER, POINTER, WORD, Struct
 from reachscan.naming.untrusted_files import UnusableFileError
+from reachscan.recording import wire
+from reachscan.recording.decode import decode
 
 SOURCE = """
 namespace app {
@@ -53,11 +58,11 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return folder / "structs"
 
 
-def read(path: Path, most: int = 1 << 30, seconds: float = 100) -> set[Struct]:
+def read(path: Path, seconds: float = 100) -> set[Struct]:
     with elf_files.opened(lambda: path.open("rb")) as elf:
         assert dwarf.size_of_debug_information(elf) > 0
         deadline = time.monotonic() + seconds
-        return set(dwarf.structs(elf, lambda size: size > 0, most, deadline))
+        return set(dwarf.structs(elf, lambda size: size > 0, deadline))
 
 
 def test_structs_are_read_as_they_lie_in_memory(program: Path) -> None:
@@ -65,7 +70,6 @@ def test_structs_are_read_as_they_lie_in_memory(program: Path) -> None:
 
 
 def test_reading_ends_when_it_should(program: Path) -> None:
-    assert read(program, most=0) == set()
     with pytest.raises(dwarf.OutOfTimeError):
         read(program, seconds=-1)
 
@@ -124,3 +128,30 @@ def test_pointers_decide(words: list[str], codes: list[int], score: int | None) 
 def test_what_is_zero_or_mixed_excludes_nothing(words: list[str], codes: list[int]) -> None:
     struct = Struct("s", 24, tuple(words))
     assert struct_candidates._score(struct, [ZERO if c != MIXED else c for c in codes], MIXED) == 0
+
+
+def fitting(*names: str) -> tuple[str, ...]:
+    leaks = [Leak(24, [HEAP_START, HEAP_START + 8, HEAP_START + 16])]
+    recording = decode(wire.frames(io.BytesIO(Stream(leaks=leaks).encoded())))
+    folded = analyse(recording, root="/")
+    structs = [Struct(name, 24, (POINTER, POINTER, POINTER)) for name in names]
+    return struct_candidates._fitting(folded, 0, 24, structs)
+
+
+def test_names_are_short_and_those_that_people_know_come_first() -> None:
+    allocator = "std::allocator<int> "
+    base, vector = f"std::_Vector_base<int, {allocator}>", f"std::vector<int, {allocator}>"
+    assert fitting(base, vector, "app::Node<std::_List_node<int>>") == (
+        "app::Node<std::_List_node<int>>",
+        "std::vector<int>",
+    )
+    assert fitting(base) == ("std::_Vector_base<int>",)
+    assert len(fitting(*"abcdefgh")) == struct_candidates.SHOWN
+    (long,) = fitting(f"std::map<{', '.join(f'app::T<{i}>' for i in range(100))}>")
+    assert len(long) <= type_names.READABLE
+
+
+def test_files_are_read_as_a_whole_as_far_as_there_is_room() -> None:
+    sizes = [(100, "program"), (60, "large.so"), (50, "small.so")]
+    assert list(struct_candidates._within(sizes, 155)) == ["program", "small.so"]
+    assert list(struct_candidates._within(sizes, 99)) == ["large.so"]

@@ -117,7 +117,7 @@ def test_a_file_system_that_is_mute(good: Path, tmp_path: Path) -> None:
 
 def structs_of(rec: model.Recording) -> tuple[set[Struct], bool]:
     files = ModuleFiles(rec, AddressSpace.of(rec), root="/")
-    return struct_candidates._read(files, rec.target.exe, {STRUCT_SIZE + 8})
+    return struct_candidates._read(files, rec.target.exe, {STRUCT_SIZE + 8}, 1 << 30)
 
 
 def test_types_without_end(good: Path, tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ that was asked for alike."""
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
-def fold(joined: Joined, contents: Mapping[int, bytes]) -> Folding:
+def fold(
+    joined: Joined, contents: Mapping[int, bytes], apart: model.Indexes | None = None
+) -> Folding:
     """Group the direct leaks that are alike, or the kinds of live blocks; largest group first.
 
     Groups that are only possibly leaked come after all others.
@@ -42,10 +44,12 @@ def fold(joined: Joined, contents: Mapping[int, bytes]) -> Folding:
     Args:
         joined: the blocks, and what is known of them.
         contents: of some of them, by their positions: they stand for their groups.
+        apart: a number per row; texts whose numbers differ are not one group.
     """
     rows = joined.rows
     group_of_row, typical = _group(joined)
-    group_of_row, is_text = _with_texts(joined, group_of_row, typical)
+    separate = np.zeros(len(group_of_row), np.int64) if apart is None else apart
+    group_of_row, is_text = _with_texts(joined, group_of_row, typical, separate)
     count = len(is_text)
     blocks, total, below, total_below = (
         _sums(column, group_of_row, count)
@@ -250,14 +254,14 @@ def _with_sizes(
 
 
 def _with_texts(
-    joined: Joined, group_of_row: model.Indexes, typical: model.Flags
+    joined: Joined, group_of_row: model.Indexes, typical: model.Flags, apart: model.Indexes
 ) -> tuple[model.Indexes, model.Flags]:
     """Return the groups of rows with all texts in one, and which groups are of texts."""
     rows = joined.rows
     size = np.zeros(int(group_of_row.max(initial=-1)) + 1, np.int64)
     size[group_of_row[typical]] = rows.size[typical]
     found = texts.find(rows, joined.codes, ~_is_named(joined), group_of_row, size)
-    whole = _compact(texts.join(found, group_of_row, rows.reason))
+    whole = _compact(texts.join(found, group_of_row, rows.reason, apart))
     is_text = np.zeros(int(whole.max(initial=-1)) + 1, bool)
     is_text[whole] = found[group_of_row]
     return whole, is_text

@@ -54,10 +54,13 @@ def find(
 
 
 def join(
-    found: model.Flags, group_of_row: model.Indexes, reason: NDArray[np.integer[Any]]
+    found: model.Flags,
+    group_of_row: model.Indexes,
+    reason: NDArray[np.integer[Any]],
+    apart: model.Indexes,
 ) -> model.Indexes:
-    """Return a group for each row in which all texts of one reason have the same."""
+    """Return a group for each row: one for all texts of a reason that are not apart."""
     joined: model.Indexes = group_of_row.copy()
     chosen = found[group_of_row]
-    joined[chosen] = len(found) + reason[chosen]
+    joined[chosen] = len(found) + apart[chosen] * len(model.Reason) + reason[chosen]
     return joined

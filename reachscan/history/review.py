@@ -11,7 +11,7 @@ from reachscan.grouping import folding
 from reachscan.grouping.groups import Folding
 from reachscan.history import census, comparison
 from reachscan.history.census import Census
-from reachscan.history.suppressions import Groups, Suppression
+from reachscan.history.suppressions import Groups, Suppression, texts_apart
 from reachscan.judgement import COUNTS, KNOWN, SUPPRESSED, Review, Rule, Tally
 from reachscan.recording import model
 from reachscan.result import LeakScan
@@ -29,8 +29,13 @@ def review(
         suppressions: the first one that applies to a group suppresses it.
         baseline: what was leaked before, by kind.
     """
+    groups = Groups(result.recording, result.folding)
+    apart = texts_apart(groups, suppressions)
+    if apart.any():
+        folded = folding.fold(result.folding.joined, result.recording.contents, apart)
+        result, groups = result._replace(folded=folded), Groups(result.recording, folded)
     folded = result.folding
-    rule, undecided = _rules(Groups(result.recording, folded), suppressions)
+    rule, undecided = _rules(groups, suppressions)
     standing = np.where(rule >= 0, SUPPRESSED, COUNTS).astype(np.uint8)
     before: dict[str, Tally] = {}
     warnings = _stack_warning(result, suppressions) + _contents_warning(undecided)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class Groups:
         self.count = len(folded.example)
         self.withheld = recording.withheld
         self.sizes = folded.size
+        self._of_block = folded.group_of_row
+        self._is_text = folded.shape[self._of_block] == model.STRING
 
     @cached_property
     def keys(self) -> list[str]:
@@ -84,16 +86,30 @@ class Groups:
         """Return all groups, or none, by the file name of the program."""
         return np.full(self.count, bool(pattern.matches(self._program)))
 
-    def beginning_with(self, text: bytes) -> model.Flags:
-        """Return which groups consist of blocks that all begin with a text, as far as is known."""
+    def blocks_beginning_with(self, text: bytes) -> model.Flags:
+        """Return which direct leaks begin with a text, as far as is known."""
         if self.withheld:
-            return np.ones(self.count, bool)
+            return np.ones(len(self._of_block), bool)
         words = self._leaks.words.astype("<u8", copy=False)
         begin = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)[:, : len(text)]
-        others = ~np.all(begin == np.frombuffer(text, np.uint8), axis=1)
-        found: model.Flags = (
-            np.bincount(self._folded.group_of_row[others], minlength=self.count) == 0
-        )
+        found: model.Flags = np.all(begin == np.frombuffer(text, np.uint8), axis=1)
+        return found
+
+    def blocks_of_size(self, least: int, most: int) -> model.Flags:
+        """Return which direct leaks have a size, or their group has unless it is of texts."""
+        own = self._leaks.size[self._leaks.heads].astype(np.int64)
+        size = np.where(self._is_text, own, self.sizes[self._of_block])
+        found: model.Flags = (size >= least) & (size <= most)
+        return found
+
+    def consisting_of(self, blocks: model.Flags) -> model.Flags:
+        """Return which groups have none but some of the direct leaks."""
+        found: model.Flags = np.bincount(self._of_block[~blocks], minlength=self.count) == 0
+        return found
+
+    def texts_among(self, groups: model.Flags) -> model.Flags:
+        """Return which direct leaks are texts in some of the groups."""
+        found: model.Flags = self._is_text & groups[self._of_block]
         return found
 
     def pointing_to(self, pattern: Glob, part: int) -> model.Flags:
@@ -118,10 +134,16 @@ Condition = Callable[[Groups], model.Flags]
 
 @dataclass(frozen=True)
 class Suppression:
-    """One line of a file: it suppresses the groups that fulfil all of its conditions."""
+    """One line of a file: it suppresses the groups that fulfil all of its conditions.
+
+    Attributes:
+        conditions: tell which groups fulfil them.
+        of_blocks: tell which direct leaks do; those of a group have to do so all.
+    """
 
     rule: Rule
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Condition, ...] = ()
+    of_blocks: tuple[Condition, ...] = ()
     needs_stack: bool = False
     needs_contents: bool = False
 
@@ -131,7 +153,27 @@ class Suppression:
         for condition in self.conditions:
             if suppressed.any():
                 suppressed &= condition(groups)
+        for condition in self.of_blocks:
+            if suppressed.any():
+                suppressed &= groups.consisting_of(condition(groups))
         return suppressed
+
+    def texts(self, groups: Groups) -> model.Flags:
+        """Return which direct leaks it is about of those that are one kind for being texts."""
+        found = groups.texts_among(replace(self, of_blocks=()).suppresses(groups))
+        for condition in self.of_blocks:
+            if found.any():
+                found &= condition(groups)
+        return found
+
+
+def texts_apart(groups: Groups, suppressions: Sequence[Suppression]) -> model.Indexes:
+    """Return for each direct leak which suppression names it among other texts; 0 for none."""
+    number = np.zeros(len(groups.texts_among(np.zeros(groups.count, bool))), np.int64)
+    for i, suppression in enumerate(suppressions, 1):
+        if suppression.of_blocks:
+            number[(number == 0) & suppression.texts(groups)] = i
+    return number
 
 
 def read(path: Path, name: str | None = None) -> list[Suppression]:
@@ -200,39 +242,46 @@ def _suppression(body: str, rule: Rule) -> Suppression:
         stack = stack_patterns.of_leak_sanitizer(body.removeprefix(f"{_STACK}:").strip())
         return Suppression(rule, (lambda groups: groups.allocated_by(stack),), needs_stack=True)
     parts = [part.strip() for part in body.split(";")]
-    names = {part.partition(":")[0].strip() for part in parts}
+    conditions: dict[bool, list[Condition]] = {False: [], True: []}
+    names = set()
+    for part in parts:
+        name, condition = _condition(part)
+        names.add(name)
+        conditions[name in _OF_BLOCKS].append(condition)
     return Suppression(
         rule,
-        tuple(map(_condition, parts)),
+        conditions=tuple(conditions[False]),
+        of_blocks=tuple(conditions[True]),
         needs_stack=bool(names & {*stack_patterns.FRAMES}),
         needs_contents=_TEXT in names,
     )
 
 
-def _condition(text: str) -> Condition:
+def _condition(text: str) -> tuple[str, Condition]:
+    """Return the name of a condition, and what tells which groups, or blocks, fulfil it."""
     name, colon, pattern = (part.strip() for part in text.partition(":"))
     if not colon:
         raise NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
     if name == _STACK:
         raise NonsenseError("`leak:` has to be alone on its line")
-    if name not in (*_CONDITIONS, *stack_patterns.FRAMES, "size", _TEXT):
-        known = ", ".join((*_CONDITIONS, *stack_patterns.FRAMES, "size", _TEXT, _STACK))
+    if name not in (*_CONDITIONS, *stack_patterns.FRAMES, *_OF_BLOCKS):
+        known = ", ".join((*_CONDITIONS, *stack_patterns.FRAMES, *_OF_BLOCKS, _STACK))
         raise NonsenseError(f"there is no condition `{name}`, only {known}")
     if not pattern:
         raise NonsenseError(f"there is nothing to match after `{name}:`")
-    if name == _TEXT:
-        return _text(pattern)
+    if name in _OF_BLOCKS:
+        return name, _OF_BLOCKS[name](pattern)
     if name in stack_patterns.FRAMES:
         stack = stack_patterns.anywhere(name, pattern)
-        return lambda groups: groups.allocated_by(stack)
-    return _size(pattern) if name == "size" else _CONDITIONS[name](Glob(pattern))
+        return name, lambda groups: groups.allocated_by(stack)
+    return name, _CONDITIONS[name](Glob(pattern))
 
 
 def _text(text: str) -> Condition:
     begin = text.encode()
     if len(begin) > LONGEST_TEXT:
         raise NonsenseError(f"no more than the first {LONGEST_TEXT} bytes of a block are looked at")
-    return lambda groups: groups.beginning_with(begin)
+    return lambda groups: groups.blocks_beginning_with(begin)
 
 
 def _size(text: str) -> Condition:
@@ -242,7 +291,7 @@ def _size(text: str) -> Condition:
     low, high = int(sizes[1]), int(sizes[2] or sizes[1])
     if low > high:
         raise NonsenseError(f"no size is from {low} to {high}")
-    return lambda groups: (groups.sizes >= low) & (groups.sizes <= high)
+    return lambda groups: groups.blocks_of_size(low, high)
 
 
 def _any_of(texts: list[str], pattern: Glob) -> model.Flags:
@@ -257,3 +306,5 @@ _CONDITIONS: dict[str, Callable[[Glob], Condition]] = {
     "module": lambda pattern: lambda groups: groups.pointing_to(pattern, 0),
     "symbol": lambda pattern: lambda groups: groups.pointing_to(pattern, 1),
 }
+
+_OF_BLOCKS: dict[str, Callable[[str], Condition]] = {"size": _size, _TEXT: _text}

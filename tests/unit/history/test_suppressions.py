@@ -16,6 +16,7 @@ from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.history import suppressions
 from reachscan.history.glob import Glob
+from reachscan.history.review import review
 from reachscan.history.suppressions import Groups
 from reachscan.recording import model
 from reachscan.result import LeakScan
@@ -188,3 +189,33 @@ def test_globs_match_as_the_shell_has_it(pattern: str, text: str) -> None:
 def test_a_glob_that_almost_matches_ends() -> None:
     """A matcher that tries every way would not live to see the end of this."""
     assert not Glob("*a" * 50 + "b").matches("a" * 30_000)
+
+
+def texts(*contents: bytes) -> list[Leak]:
+    words = [[int.from_bytes(text[i : i + 8], "little") for i in (0, 8)] for text in contents]
+    return [Leak(24 + 16 * i, pair) for i, pair in enumerate(words)]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("text: -D", 2),
+        ("size: 24-40", 2),
+        ("size: 24", 1),
+        ("text: -D; size: 24", 1),
+        ("key: text", 4),
+        ("text: -D; program: other", 0),
+        ("text: -D; program: victim", 2),
+        ("text: -D; type: *", 0),
+    ],
+)
+def test_of_texts_that_are_one_kind_only_those_named_are_suppressed(
+    tmp_path: Path, line: str, expected: int
+) -> None:
+    path = tmp_path / "made.rsc"
+    leaks = texts(b"-Dsome=option", b"lost for good", b"-Dother=option", b"and this too")
+    path.write_bytes(Stream(leaks=leaks, shapes=[model.STRING] * 4).encoded())
+    judged = review(load_leaks(path), list(suppressions.parse([line], "file")))
+    assert judged.counted.allocations == 4 - expected
+    assert {group.key for group in judged.groups(10)} == {"text"}
+    assert sum(group.allocations for group in judged.groups(10)) == 4

@@ -139,10 +139,12 @@ def _coloured(line: str, what: str) -> str:
 
 
 def _is_colourful(stream: Any) -> bool:
-    environment = os.environ
-    return bool(
-        stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
-    )
+    return _obeys(stream) and not os.environ.get("NO_COLOR")
+
+
+def _obeys(stream: Any) -> bool:
+    """Tell whether a stream, None if it is closed, is a terminal that knows escape sequences."""
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def beside_command(output: Output) -> Output:
@@ -176,7 +178,7 @@ def progress(verbose: bool) -> Iterator[Callable[[model.Progress], None]]:
     """
     line = _ProgressLine()
     try:
-        yield line.update if sys.stderr and sys.stderr.isatty() and not verbose else _ignore
+        yield line.update if _obeys(sys.stderr) and not verbose else _ignore
     finally:
         line.clear()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import os
 import re
 import struct
@@ -13,9 +14,12 @@ import termios
 from pathlib import Path
 
 import pytest
+import streams
 from command_lines import CALL_MAIN
 from streams import CODE, Leak, Stream
 
+from reachscan.cli import console
+from reachscan.recording import model
 from reachscan.reports import USUAL_WIDTH
 
 
@@ -100,6 +104,22 @@ def test_closed_streams_are_no_bug(saved: Path, closed: str) -> None:
     assert ("2 leaked blocks" in done.stdout) == (closed == "2>&-")
     bad = subprocess.run([*command[:-1], "/no/such"], capture_output=True, text=True, check=False)
     assert bad.returncode == 2 and bad.stdout == ""
+    saved.write_bytes(streams.failure("target-exited", "it is gone"))
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode == 3 and failed.stdout == ""
+
+
+def test_progress_is_shown_only_where_a_line_can_be_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for terminal, shown in (("xterm", True), ("dumb", False)):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("TERM", terminal)
+        with console.progress(verbose=False) as progress:
+            progress(model.Progress("mark", 1, 2))
+        assert ("mark" in stream.getvalue()) == ("\x1b" in stream.getvalue()) == shown
 
 
 def test_a_page_is_not_printed_to_a_terminal(tmp_path: Path) -> None:

@@ -19,25 +19,26 @@ _ROUNDING = 40
 """A block has fewer bytes more than were asked for, the rest of a free chunk included."""
 
 
-def unused(recording: model.Recording, rows: Rows, word: int) -> model.Flags:
-    """Return in which rows a leading word is room of a string that may be unused."""
-    found = np.zeros(len(rows.size), bool)
+def unused(recording: model.Recording, rows: Rows, word: int, some: model.Indexes) -> model.Indexes:
+    """Return in which of some rows a leading word is room of a string that may be unused."""
+    address, words = rows.address[some], rows.words[some, : word + 1]
+    found = np.zeros(len(some), bool)
     for begin in (word - 2, word - 3):
         if begin >= 0:
-            found |= _short(rows, begin)
+            found |= _short(address, words, begin)
     if word >= 3 and recording.kinds is None:
-        found |= _long(recording, rows, word - 3)
-    return found & (rows.size >= 8 * (word + 1))
+        found |= _long(recording, words, word - 3)
+    return some[found]
 
 
-def _short(rows: Rows, begin: int) -> model.Flags:
-    text, length = rows.words[:, begin], rows.words[:, begin + 1]
-    is_short: model.Flags = (text == rows.address + np.uint64(8 * begin + 16)) & (length <= SHORT)
+def _short(address: model.Addresses, words: model.Addresses, begin: int) -> model.Flags:
+    text, length = words[:, begin], words[:, begin + 1]
+    is_short: model.Flags = (text == address + np.uint64(8 * begin + 16)) & (length <= SHORT)
     return is_short
 
 
-def _long(recording: model.Recording, rows: Rows, begin: int) -> model.Flags:
-    text, length, capacity = (rows.words[:, begin + i] for i in range(3))
+def _long(recording: model.Recording, words: model.Addresses, begin: int) -> model.Flags:
+    text, length, capacity = (words[:, begin + i] for i in range(3))
     found: model.Flags = (length <= capacity) & (text != 0)
     if recording.withheld:  # other small numbers stand in their place
         found &= capacity == 1

@@ -192,7 +192,8 @@ def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
         coarse[typed] = ABSENT
         parts.append(coarse)
     # Rows again, without the words that may belong to the rest of a chunk.
-    short = np.flatnonzero(~typed & (rows.size < 8 * len(joined.codes) + REST))
+    sizes = np.unique(rows.size[rows.size < 8 * len(joined.codes)])
+    short = np.flatnonzero(~typed & np.isin(rows.size, sizes + np.uint64(REST)))
     shorter = [part[short] for part in parts]
     for i, part in enumerate(shorter[2:]):
         part[rows.size[short] < 8 * (i + 1) + REST] = ABSENT

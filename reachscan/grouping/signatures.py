@@ -138,7 +138,8 @@ def classify(
         codes[heap.find(words) >= 0] = HEAP
         # The ends of a list or tree differ from its middle in nothing but null or outside links.
         codes[np.isin(rows.shape, containers.nodes_with_link(column))] = LINK
-        codes[(codes > DATA) & cpp_strings.unused(recording, rows, column)] = DATA
+        pointers = np.flatnonzero(codes > DATA)
+        codes[cpp_strings.unused(recording, rows, column, pointers)] = DATA
         codes[rows.size < 8 * (column + 1)] = ABSENT
         columns.append(codes)
     return columns, labels

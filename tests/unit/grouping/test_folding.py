@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -364,3 +365,36 @@ def test_letters_that_are_an_address_are_no_text() -> None:
     found = {g.signature for g in groups(Leak(8, [near]), Leak(16, [far]))}
     assert near.to_bytes(8, "little") == b"!!!!VU\0\0"
     assert found == {"data", "text | zero"}
+
+
+def string(address: int, text: bytes, room: int, size: int = 56) -> Leak:
+    """Return a block that begins with a short std::string, and a word behind its characters."""
+    (characters,) = struct.unpack("<Q", text.ljust(8, b"\0"))
+    return Leak(size, [address + 16, len(text), characters, room], address=address)
+
+
+def test_unused_room_of_strings_tells_nothing_apart() -> None:
+    stale, start = HEAP_START + 64, HEAP_START + 0x10000
+    users = [string(start + 0x100 * i, b"name", stale * (i % 2)) for i in range(4)]
+    buffer = start + 0x1000
+    text = Leak(40, [TEXT_WORD], address=buffer)
+    users += [Leak(56, [buffer, 25, 30, room], address=start + 0x800) for room in (0, stale)]
+    found = {(g.key, g.allocations) for g in groups(*users, text)}
+    assert found >= {("56: heap | value | value | value", 6)}
+
+
+def test_a_pointer_behind_what_is_no_string_tells_blocks_apart() -> None:
+    other, start = HEAP_START + 64, HEAP_START + 0x10000
+    buffer, text = start + 0x1000, Leak(40, [TEXT_WORD], address=start + 0x1000)
+    for words in ([start + 24, 4, 0], [start + 16, 16, 0], [buffer, 4, 300], [buffer, 31, 30]):
+        pair = [Leak(56, [*words, last], address=start) for last in (0, other)]
+        assert len(groups(*pair, text)) == 3, words
+
+
+def test_the_rest_of_a_chunk_tells_nothing_apart() -> None:
+    small = [Leak(24, [HEAP_START + 64, 5, 7])] * 8
+    rest = Leak(40, [HEAP_START + 64, 5, 7, HEAP_START + 64])
+    (group,) = groups(*small, rest)
+    assert (group.key, group.allocations) == ("24: heap | value | value", 9)
+    assert group.signature == "heap | int | int"
+    assert len(groups(*small[1:], rest)) == 2

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
+from loading import load_leaks
 
 import reachscan
 from reachscan.grouping.groups import Branch, Group
@@ -68,3 +69,12 @@ def test_what_a_block_held_before_does_not_tell_blocks_of_one_kind_apart(
     texts = [group for group in groups if group.shape == "text" and group.key == "text"]
     assert len(texts) == 1 and texts[0].allocations > 0.8 * count
     assert len(texts[0].sizes) >= 9
+
+
+def test_a_scan_that_keeps_no_contents_gives_the_same_groups(
+    victim: StartVictim, tmp_path: Path
+) -> None:
+    pid, kept = victim("recycled_kinds", 300).pid, tmp_path / "kept.rsc"
+    whole = reachscan.scan(pid).groups(1000)
+    reachscan.scan(pid, reachscan.ScanOptions(contents=0, save=kept))
+    assert Counter(map(likeness, load_leaks(kept).groups(1000))) == Counter(map(likeness, whole))

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import BSS, CODE, HEAP_START, Leak, Stream
+from streams import BSS, CODE, HEAP_START, HOST, Leak, Stream
 
 import reachscan
 from reachscan import errors, reports
@@ -245,3 +245,19 @@ def test_leaks_are_not_compared_with_a_heap(tmp_path: Path) -> None:
     heap = saved(tmp_path / "heap", Stream(kinds=[(5, 120, 24, HEAP_START, 0, 0, [1])]))[0]
     with pytest.raises(errors.ReportFileError, match=r"about leaks and .* about heap"):
         compare(census.read(leaks), census.read(heap))
+
+
+def test_both_sides_say_on_which_machine_they_were_scanned(tmp_path: Path) -> None:
+    raw, old = tmp_path / "new.rsc", tmp_path / "old.json"
+    raw.write_bytes(Stream(leaks=[Leak(24)]).encoded())
+    text = "\n".join(map(str, reports.lines(reports.LEAKS, "json", load(raw), Selection())))
+    document = json.loads(text)
+    assert document.pop("host") == HOST._asdict()
+    old.write_text(json.dumps(document))
+    sides = diff_json.document(reachscan.diff(old, raw), 10)
+    assert (sides["old"]["host"], sides["new"]["host"]) == (None, HOST._asdict())
+    old.write_text(text)
+    assert reachscan.diff(old, raw).old.host == HOST
+    old.write_text(json.dumps({**document, "host": 7}))
+    with pytest.raises(errors.ReportFileError, match="damaged"):
+        census.read(old)

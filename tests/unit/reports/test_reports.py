@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shlex
 import tempfile
@@ -16,7 +17,7 @@ import streams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import load_leaks
-from streams import BSS, CODE, CONSTANTS, HEAP_START, Leak, Stream
+from streams import BSS, CODE, CONSTANTS, HEAP_START, HOST, Leak, Stream
 
 import reachscan
 from reachscan import wording
@@ -336,3 +337,10 @@ def test_text_tells_the_key_that_diff_and_suppressions_use(make: Any) -> None:
     for group in report(make(SAMPLE))["groups"]:
         named = f"      key {group['key']}\n" in rows
         assert named == (group["type"] is None)
+
+
+def test_a_report_says_where_the_scan_was_made_and_what_made_the_report(make: Any) -> None:
+    document = report(make(SAMPLE))
+    assert document["host"] == HOST._asdict() and HOST.name != platform.node()
+    assert document["reachscan"] == reachscan.__version__
+    assert report(make(Stream(host=None)))["host"] is None, "streams of older versions do not tell"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from growing import growing_jq
 from scans import Finished, run_cli
-from victims import need
+from victims import need, wait_blocked
 
 WAITS = """
 public class Waits {
@@ -39,6 +39,8 @@ def scan_once_up(command: Sequence[str | Path]) -> tuple[Finished, Finished]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
         try:
             assert process.stdout and process.stdout.readline() == b"up\n"
+            # Frames on the way to the wait lie on words that are left from earlier ones.
+            wait_blocked(process.pid)
             done = run_cli([process.pid, "--json"])
             unsuppressed = run_cli([process.pid, "--json", "--no-default-suppressions"])
         finally:

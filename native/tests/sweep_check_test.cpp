@@ -57,6 +57,29 @@ std::string doubt(uint32_t first, uint32_t count, uint32_t reason) {
   return frame(wire::kDoubts, Payload().u32(1).u32(first).u32(count).u32(reason));
 }
 
+// Where so many leaks, or kinds of 32 bytes each, come from.
+std::string origins(uint32_t type, uint32_t count) {
+  uint64_t width = type == wire::kOrigins ? 24 : 32;
+  return frame(type, Payload().u32(count).raw(std::string(count * width, 0).data(), count * width));
+}
+
+std::string recorder(uint32_t ranges) {
+  std::string head(wire::head_bytes(wire::kRecorder), 0), rows(ranges * 16, 0);
+  Payload payload;
+  payload.raw(head.data(), head.size()).u32(ranges).raw(rows.data(), rows.size());
+  return frame(wire::kRecorder, payload);
+}
+
+std::string stack_nodes(uint32_t count) {
+  return frame(wire::kStackNodes,
+               Payload().u32(count).raw(std::string(20 * count, 0).data(), 20 * count));
+}
+
+std::string recorded_thread(std::size_t length) {
+  return frame(wire::kRecordedThreads,
+               Payload().u32(1).u32(1).u32(7).str(std::string(length, 'x')));
+}
+
 struct Check : SweepCheck {
   explicit Check(abi::Task task = abi::Task::kFindLeaks) : SweepCheck(bounds(task)) {}
 
@@ -196,6 +219,29 @@ CASE(other_requests) {
   abi::QuiesceHint hint{};
   hint.mutex_count = abi::QuiesceHint::kMaxMutexes + 1;
   check_refused("too many locks", [&] { check.hint(hint); });
+}
+
+CASE(origins_follow_what_they_are_of) {
+  Check check;
+  check.send(heap() + leaks(2) + origins(wire::kOrigins, 2) + leaks(1) +
+             origins(wire::kOrigins, 1) + recorder(2) + stack_nodes(3) + recorded_thread(16));
+  std::string one = origins(wire::kOrigins, 1);
+  check_refused("another length", heap() + leaks(2) + one);
+  check_refused("out of order", heap() + one);
+  check_refused("out of order", heap() + leaks(1) + one + one);
+  check_refused("no type that it sends", heap() + leaks(1) + origins(wire::kKindOrigins, 1));
+  check_refused("out of order", heap() + origins(wire::kKindOrigins, 0), abi::Task::kCountKinds);
+}
+
+CASE(what_a_recorder_has_is_bounded) {
+  check_refused("came twice", heap() + recorder(0) + recorder(0));
+  check_refused("too many ranges", heap() + recorder(17));
+  check_refused("a text is too long", heap() + recorded_thread(17));
+  Check check;
+  check.send(heap());
+  check_refused("more callers than memory", [&] {
+    for (;;) check.send(stack_nodes(1 << 10));
+  });
 }
 
 }  // namespace

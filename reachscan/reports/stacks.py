@@ -143,9 +143,9 @@ def recorded(recording: model.Recording) -> str:
     recorder = recording.recorder
     if recorder is None:
         return ""
-    since = f"allocations are recorded since {duration(recorder.now_ms / 1000)} before the scan"
+    how_long = f"allocations have been recorded for {duration(recorder.now_ms / 1000)}"
     sampled = f", one for each {recorder.sample} bytes" if recorder.sample else ""
-    return f"{since}{sampled}: {count(recorder.records, 'block')} so far"
+    return f"{how_long}{sampled}: {count(recorder.records, 'block')} so far"
 
 
 def lines(recording: model.Recording, group: Group, style: Style) -> Iterator[str]:

@@ -146,9 +146,11 @@ class _Decoder:
                 yield model.Warning("stacks-missing", sentence)
 
     def _recorder(self) -> Recorder:
-        from reachscan.recording.origins import Recorder
+        from reachscan.recording.origins import LATEST_MS, Recorder
 
         body = self._single[wire.RECORDER]
+        if body.now_ms >= LATEST_MS:
+            raise errors.StreamError("the stream is damaged: it was recorded for too long")
         return Recorder(**{**body, "sizes": tuple((row.first, row.last) for row in body.sizes)})
 
     def _where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:

@@ -21,6 +21,9 @@ NOT_RECORDED = 0xFFFFFFFF
 NO_STACK = -1
 """`Origins.stack` of a block that is not recorded, or has no frame."""
 
+LATEST_MS = 1 << 43
+"""No process runs for so long: times from there on are damage."""
+
 DEEPEST = 256
 """Frames of a stack at most."""
 
@@ -176,7 +179,7 @@ Frames: TypeAlias = "Mapping[Call, tuple[Frame, ...]]"
 
 def call_before(pc: int) -> int:
     """Return an address within the call that returns to `pc`, which may be another function's."""
-    return pc - 1
+    return max(pc - 1, 0)
 
 
 class Stacks(NamedTuple):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.recording import model
+from reachscan.recording.architectures import ADDRESS_END
 from reachscan.recording.origins import NO_STACK, NOT_RECORDED, Frame, Origins
 from reachscan.reports import Selection
 from reachscan.reports.stacks import calls_of
@@ -81,7 +82,9 @@ def samples(scan: Scan) -> list[Sample]:
     thread = origins.thread if origins else np.full(len(found.size), NOT_RECORDED)
     requested = found.bytes // np.maximum(found.count, 1)
     if origins:
-        requested = np.where(origins.recorded, origins.requested.astype(np.int64), requested)
+        # A file may say anything; no block is asked for with more.
+        asked = np.minimum(origins.requested, np.uint64(ADDRESS_END)).astype(np.int64)
+        requested = np.where(origins.recorded, asked, requested)
     keys = np.stack([stack, thread.astype(np.int64), requested], axis=1)
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
     sums = np.zeros((len(distinct), 2), np.int64)

@@ -122,7 +122,9 @@ def recorder(recorder: Recorder | None) -> dict[str, Any] | None:
         return None
     stopped = None
     if recorder.stopped:
-        at = instant(recorder.started + 1_000_000 * recorder.stopped_after_ms)
+        # What the target's memory says of it may be anything.
+        after_ms = min(recorder.stopped_after_ms, recorder.now_ms)
+        at = instant(recorder.started + 1_000_000 * after_ms)
         stopped = {"reason": STOPPED.get(recorder.stopped, "unknown"), "at": at}
     return {
         "since": instant(recorder.started),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from command_lines import Runner
 from recorders import Recorded, columns, frame
 from streams import CODE, HEAP_START, LIBRARY, LIBRARY_PATH, Leak, Stream
 
-from reachscan import errors
+from reachscan import errors, reports
 from reachscan.grouping import folding
 from reachscan.grouping.join import join
 from reachscan.naming import frames
@@ -193,3 +196,35 @@ def test_kinds_have_origins_too() -> None:
     assert recording.kind_origins and recording.stacks
     (group,) = groups(recording)
     assert group.allocations == 3 and group.origin.threads[0].allocations == 3
+
+
+def test_damaged_tables_are_reported_all_the_same(tmp_path: Path, run: Runner) -> None:
+    """Whatever the target's memory says of its own recording."""
+    most = (1 << 64) - 1
+    header = {
+        "started": most,
+        "stopped": 77,
+        "stopped_after_ms": most,
+        "way_in": 99,
+        "stacks": 99,
+        "sample": most,
+        "records": most,
+        "lost": most,
+        "min_size": most,
+        "sizes": [(most, 0)],
+    }
+    origins = [((0, most, CODE), 7, most, most)] * 5
+    stream = Stream(leaks=LEAKS, extra=Recorded(origins, threads={}, header=header).encoded())
+    path = tmp_path / "damaged.rsc"
+    path.write_bytes(stream.encoded())
+    for name in reports.FORMATS[reports.LEAKS]:
+        made = tmp_path / name
+        assert run("report", path, "--format", name, "-o", made).talk == ""
+        assert made.stat().st_size
+    done = run("report", path, "--json", "--all")
+    assert json.loads(done.out)["target"]["recorder"]["stopped"]["reason"] == "unknown"
+
+
+def test_an_impossible_time_is_refused() -> None:
+    with pytest.raises(errors.StreamError, match="too long"):
+        decoded(Recorded([None] * 5, header={"now_ms": 1 << 43}))

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import fuzzing
 import numpy as np
 import pytest
 import streams
+from recorders import Recorded
 from streams import Leak, Stream
 
 from reachscan import errors, reports, scanning
@@ -21,6 +23,23 @@ from reachscan.naming import elf_files, symbols
 from reachscan.naming.untrusted_files import Root, UnusableFileError
 from reachscan.recording import model, wire
 
+DUMP = b"""Android Native Heap Dump v1.2
+
+Build fingerprint: 'a/b:10/c'
+
+Total memory: 9512
+Allocation records: 3
+Backtrace size: 2
+
+z 0  sz     4096  num    2  bt 7b700010 7b700200
+  bt_info {"/system/lib64/libfoo.so" 10 "make(int)" 4} {"" 0 "" 0}
+z 1  sz     1000  num    1  bt 7b700010
+z 0  sz       64  num    5  bt
+MAPS
+7b600000-7b900000 r-xp 00100000 fd:00 120 /system/lib64/libfoo.so
+7c000000-7c001000 rw-p 00000000 00:00 0
+END
+"""
 SOURCE = "int table[4]; int first(void) { return table[1]; } int main(void) { return first(); }"
 
 
@@ -44,8 +63,17 @@ def corpus() -> list[bytes]:
         (5, 120, 24, heap, 0, 1, [streams.CONSTANTS]),
         (1, 8, 8, heap, 0, 7, []),
     ]
+    stacks = [(streams.CODE + 8, streams.CODE + 16), (streams.CODE + 8,)]
+    calls = [(stack, 1, 500, 20) for stack in stacks]
+    module = (3, 0x7000, "/lib/gone.so", b"\4\5")
+    of_leaks = Recorded(
+        [*calls * 3, calls[0], None], closed=[module], closed_calls=[streams.CODE + 16]
+    )
+    of_kinds = Recorded(calls, about=wire.KIND_ORIGINS, header={"sample": 512, "lost": 3})
     return [
         full.encoded(),
+        Stream(leaks=found, extra=of_leaks.encoded()).encoded(),
+        Stream(kinds=kinds, extra=of_kinds.encoded()).encoded(),
         Stream(leaks=found, chunk=2).encoded(),
         Stream(kinds=kinds).encoded(),
         streams.failure("timeout", "it took too long"),
@@ -73,8 +101,9 @@ def damaged_record(raw: bytes, chance: random.Random) -> bytes:
     return b"".join(pieces)
 
 
-@pytest.mark.filterwarnings("error")
-def test_streams(tmp_path: Path) -> None:
+@pytest.fixture
+def report(tmp_path: Path) -> Callable[[bytes], None]:
+    """Return what reads a file, and writes it in all formats."""
     file = tmp_path / "scan.rsc"
 
     def report(raw: bytes) -> None:
@@ -85,7 +114,18 @@ def test_streams(tmp_path: Path) -> None:
             for _ in reports.lines(result.subject, format_, result, every):
                 pass
 
+    return report
+
+
+@pytest.mark.filterwarnings("error")
+def test_streams(report: Callable[[bytes], None]) -> None:
     assert fuzzing.survives(corpus(), report, (errors.ReachscanError,), damaged_record) > 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_heap_dumps(report: Callable[[bytes], None]) -> None:
+    whole = [DUMP, DUMP.replace(b"v1.2", b"v1.0")]
+    assert fuzzing.survives(whole, report, (errors.ReachscanError,), fuzzing.damaged) > 0
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@
 
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -62,15 +63,22 @@ struct PageScan {
 };
 
 // Calls visit(region) for what is found in [start, end), ascending. False if the kernel refuses.
+// Where it found more regions than it collects at once, it may say that it came less far than the
+// last of them (seen with Linux 6.18), and would tell of these again.
 template <typename Visit>
 bool scan_pages(int page_map, const PageQuery& query, std::uint64_t start, std::uint64_t end,
                 Visit visit) {
   std::array<PageRegion, 1024> regions;
   PageScan scan(query, start, end, regions.data(), regions.size());
-  for (; scan.start < end; scan.start = scan.walk_end) {
+  while (scan.start < end) {
     int count = scan.run(page_map);
     if (count < 0 || scan.walk_end <= scan.start) return false;
-    for (int i = 0; i < count; ++i) visit(regions[static_cast<std::size_t>(i)]);
+    scan.start = scan.walk_end;
+    for (int i = 0; i < count; ++i) {
+      const PageRegion& region = regions[static_cast<std::size_t>(i)];
+      visit(region);
+      scan.start = std::max(scan.start, region.end);
+    }
   }
   return true;
 }

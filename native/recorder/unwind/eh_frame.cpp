@@ -50,11 +50,12 @@ std::uint64_t entry_end(TableReader& reader) {
 bool read_common(std::uint64_t at, std::uint64_t limit, CommonInformation& common) {
   TableReader reader(at, limit);
   std::uint64_t end = entry_end(reader);
-  if (end == 0 || end > limit || reader.number<std::uint32_t>() != 0) return false;
+  if (end < at || end > limit || reader.number<std::uint32_t>() != 0) return false;
   auto version = reader.number<std::uint8_t>();
   std::uint64_t augmentation = reader.at();
-  while (!reader.is_at_end() && reader.number<std::uint8_t>() != 0) {
+  while (reader.number<std::uint8_t>() != 0) {
   }
+  if (reader.overran()) return false;
   common.code_unit = reader.unsigned_leb();
   common.data_unit = reader.signed_leb();
   if (version == 1) {
@@ -284,14 +285,15 @@ Rule rule_of(const Row& row) {
   return {};
 }
 
-Rule rule_of_function(std::uint64_t at, std::uint64_t limit, std::uint64_t address) {
-  TableReader reader(at, limit);
+Rule rule_of_function(const UnwindTables& tables, std::uint64_t at, std::uint64_t address) {
+  TableReader reader(at, tables.end);
   std::uint64_t end = entry_end(reader);
-  if (end == 0 || end > limit) return {};
+  if (end < at || end > tables.end) return {};
   std::uint64_t common_at = reader.at();
   common_at -= reader.number<std::uint32_t>();
   CommonInformation common;
-  if (!read_common(common_at, limit, common)) return {};
+  if (common_at < tables.start || common_at >= at || !read_common(common_at, tables.end, common))
+    return {};
   std::uint64_t function = reader.pointer(common.pointer_encoding);
   std::uint64_t size = reader.pointer(common.pointer_encoding & 0x0f);
   if (reader.overran() || address - function >= size) return {};
@@ -341,7 +343,7 @@ Rule find_rule(const UnwindTables& tables, std::uint64_t return_address) {
   std::uint64_t address = return_address - 1;
   std::uint64_t function = find_function(tables, address);
   if (function < tables.start || function >= tables.end) return {};
-  return rule_of_function(function, tables.end, address);
+  return rule_of_function(tables, function, address);
 }
 
 }  // namespace reachscan::recorder

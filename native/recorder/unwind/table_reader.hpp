@@ -17,7 +17,7 @@ class TableReader {
   template <typename Number>
   Number number() {
     Number value{};
-    if (sizeof value > end_ - at_ || at_ > end_) {
+    if (at_ > end_ || sizeof value > end_ - at_) {
       overran_ = true;
       at_ = end_;
       return value;
@@ -49,7 +49,7 @@ class TableReader {
   }
 
   void skip(std::uint64_t bytes) {
-    if (bytes > end_ - at_) {
+    if (at_ > end_ || bytes > end_ - at_) {
       overran_ = true;
       at_ = end_;
     } else {

@@ -157,3 +157,14 @@ def test_the_process_group_and_children_are_as_without(tmp_path: Path) -> None:
     done = run("make", "-s", "-C", tmp_path)
     assert done.returncode == 2
     assert done.stdout == "one\ntwo\n"
+
+
+def test_the_command_outlives_reachscan() -> None:
+    """reachscan is killed while the command runs: that goes on, and ends without a report."""
+    script = "kill -9 $PPID; echo still here"
+    command = [sys.executable, "-m", "reachscan", "run", "--", "sh", "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        # Up to the end of the pipe, which only the command holds by then.
+        assert process.stdout.read() == b"still here\n"
+    assert process.returncode == -9

@@ -24,7 +24,8 @@ bool Recorder::start(const Settings& settings, const Image& program, std::uint64
   blocks_ = LiveBlocks(tables_);
   threads_ = ThreadRows(tables_);
   Modules modules(tables_, link_map, static_cast<Modules::Private*>(own));
-  unwinder_ = Unwinder(modules, RuleCache(rules), StackTrie(tables_), main_stack_top);
+  unwinder_ = Unwinder(modules, RuleCache(rules), StackTrie(tables_), main_stack_top,
+                       settings.options.stacks == Stacks::kFramePointers);
   unwinder_.update_modules();
   is_recording_ = true;
   set_wanted_sizes(settings.options);

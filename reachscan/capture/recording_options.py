@@ -12,6 +12,10 @@ MAX_RANGES = 16
 LEAST_MEMORY = 1 << 20
 
 
+STACKS = {"auto": 0, "frame-pointers": 1, "tables": 2}
+"""Ways to take stacks, as native/recorder/tables.hpp numbers them."""
+
+
 class RecordingOptions(NamedTuple):
     """What is recorded. Sizes are bytes as they are asked for.
 
@@ -21,6 +25,7 @@ class RecordingOptions(NamedTuple):
         sample: mean distance of samples in bytes; 0 records everything.
         depth: frames that are kept of a stack.
         memory: bytes for all that is recorded.
+        stacks: one of `STACKS`.
         stop_at: recording ends when so much is allocated and not freed; 0 for never.
     """
 
@@ -29,6 +34,7 @@ class RecordingOptions(NamedTuple):
     sample: int = 0
     depth: int = 32
     memory: int = 64 << 20
+    stacks: str = "auto"
     stop_at: int = 0
 
     def settings(self, parent: int, notice: str) -> str:
@@ -44,6 +50,7 @@ class RecordingOptions(NamedTuple):
             "sample": self.sample,
             "stop-at": self.stop_at,
             "memory": self.memory,
+            "stacks": STACKS[self.stacks],
             "sizes": ",".join(f"{first}-{last}" for first, last in self.sizes),
             "parent": parent,
             "notice": notice,

@@ -101,3 +101,18 @@ def test_stacks_on_musl(tmp_path: Path) -> None:
         for padding in (16, 64)
     ]
     run([victims.build("known_stacks", flags), *plugins], RecordingOptions(depth=64))
+
+
+def test_frame_pointers_are_followed_as_far_as_there_are_some() -> None:
+    """What has none ends the stack: it is shorter then, but each frame is one of the calls."""
+    program = victims.build("known_stacks", (*FLAGS, "-fno-omit-frame-pointer"))
+    options = RecordingOptions(depth=64, stacks="frame-pointers")
+    done = subprocess.run(
+        [str(program)],
+        env={**os.environ, "LD_PRELOAD": str(RECORDER), VARIABLE: settings(options)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "\nok depth 300, 64 frames\n" in done.stdout
+    assert ": a frame is " not in done.stdout

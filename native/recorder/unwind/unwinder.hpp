@@ -10,8 +10,12 @@ class Unwinder {
  public:
   Unwinder() = default;
   Unwinder(const Modules& modules, const RuleCache& rules, const StackTrie& stacks,
-           std::uint64_t main_stack_top)
-      : modules_(modules), rules_(rules), stacks_(stacks), main_stack_top_(main_stack_top) {}
+           std::uint64_t main_stack_top, bool frame_pointers_only)
+      : modules_(modules),
+        rules_(rules),
+        stacks_(stacks),
+        main_stack_top_(main_stack_top),
+        frame_pointers_only_(frame_pointers_only) {}
 
   Modules& modules() { return modules_; }
   StackTrie& stacks() { return stacks_; }
@@ -116,6 +120,7 @@ class Unwinder {
   RuleCache rules_;
   StackTrie stacks_;
   std::uint64_t main_stack_top_ = 0;
+  bool frame_pointers_only_ = false;
 };
 
 }  // namespace reachscan::recorder

@@ -11,6 +11,7 @@ from reachscan.capture.recording_options import (
     LEAST_MEMORY,
     MAX_DEPTH,
     MAX_RANGES,
+    STACKS,
     RecordingOptions,
 )
 from reachscan.cli.commands.options import Decorator
@@ -122,6 +123,13 @@ recording = _options(
         metavar="SIZE",
         default=64 << 20,
         help="Memory for all that is recorded (default 64M); when it is full, recording stops.",
+    ),
+    click.option(
+        "--stacks",
+        type=click.Choice(tuple(STACKS)),
+        default="auto",
+        help="How stacks are walked: by unwind tables (auto, tables), or only as far as functions "
+        "keep frame pointers.",
     ),
     click.option(
         "--stop-at",

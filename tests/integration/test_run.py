@@ -160,7 +160,7 @@ def test_the_process_group_and_children_are_as_without(tmp_path: Path) -> None:
 
 
 def test_the_command_outlives_reachscan() -> None:
-    """reachscan is killed while the command runs: that goes on, and ends without a report."""
+    """If reachscan is killed while the command runs, that goes on, and ends without a report."""
     script = "kill -9 $PPID; echo still here"
     command = [sys.executable, "-m", "reachscan", "run", "--", "sh", "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

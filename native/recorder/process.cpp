@@ -33,7 +33,7 @@ void prepare(char** environment) {
   recorder.start(settings, program, start.stack_top(), start.auxiliary(AT_SYSINFO_EHDR));
 }
 
-// Sends our number, and waits for an answer or for the end of who was asked.
+// Says whether this process was recorded, and waits for an answer or for the end of who was asked.
 void announce_to(const char* path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -41,10 +41,10 @@ void announce_to(const char* path) {
     address.sun_path[i] = path[i];
   long socket = arch::kernel_call(__NR_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (failed(socket)) return;
-  std::uint32_t pid = process_id();
+  std::uint32_t is_recorded = recorder.is_recording() ? 1 : 0;
   if (arch::kernel_call(__NR_connect, socket, as_word(&address), sizeof address) == 0 &&
-      arch::kernel_call(__NR_sendto, socket, as_word(&pid), sizeof pid, MSG_NOSIGNAL, 0, 0) ==
-          static_cast<long>(sizeof pid)) {
+      arch::kernel_call(__NR_sendto, socket, as_word(&is_recorded), sizeof is_recorded,
+                        MSG_NOSIGNAL, 0, 0) == static_cast<long>(sizeof is_recorded)) {
     constexpr long kInterrupted = -4;  // EINTR
     char answer;
     while (arch::kernel_call(__NR_read, socket, as_word(&answer), 1) == kInterrupted) {

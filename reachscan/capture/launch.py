@@ -25,6 +25,7 @@ RECORDER = Path(__file__).parents[1] / "_native/reachscan-recorder.so"
 _PRELOAD = "LD_PRELOAD"
 _SEPARATORS = " :"
 """Of LD_PRELOAD; nothing quotes them."""
+_RECORDED = (1).to_bytes(4, "little")
 _LOOK_SECONDS = 0.1
 """From one look at the size of the process to the next."""
 
@@ -66,6 +67,8 @@ class Launch:
             self._clean()
             raise
         self.pid = self._process.pid
+        self.is_recorded = False
+        """Whether the process was recorded, as it says itself at its end."""
 
     def __enter__(self) -> Launch:
         self._old_handlers = {
@@ -138,6 +141,7 @@ class Launch:
             conversation.close()
             return False
         self._conversation = conversation
+        self.is_recorded = conversation.recv(4) == _RECORDED
         return True
 
     def _environment(self, options: RecordingOptions, notice: Path) -> dict[str, str]:

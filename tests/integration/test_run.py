@@ -168,3 +168,11 @@ def test_the_command_outlives_reachscan() -> None:
         # Up to the end of the pipe, which only the command holds by then.
         assert process.stdout.read() == b"still here\n"
     assert process.returncode == -9
+
+
+def test_a_command_without_room_for_the_tables_is_reported_on_without_stacks() -> None:
+    limited = f"ulimit -v 500000; exec {program()} return 0"
+    done = run("sh", "-c", limited, options=("--memory", "1G"))
+    assert done.returncode == ExitStatus.LEAKS, done.stderr
+    assert "the command was not recorded: it got no memory for the tables" in done.stderr
+    assert "not recorded" not in run("sh", "-c", limited).stderr

@@ -91,6 +91,11 @@ def command(
                 status = error.exit_status
             if event is Event.ENDING:
                 found = status
+                if not launch.is_recorded:
+                    console.talk(
+                        "the command was not recorded: it got no memory for the tables; "
+                        "give it less with --memory"
+                    )
         own = launch.status()
     if own == 0 and found is None:
         console.talk("the command ended without a report: the recorder never saw its end")

@@ -77,6 +77,7 @@ bench: build  ## the short form of each benchmark; docs/performance.md has the l
 	python benchmarks/sweep.py --short
 	python benchmarks/command.py --short
 	python benchmarks/growth.py --short
+	python benchmarks/recorder.py --short
 
 clean:  ## remove everything that was built (fetched C libraries stay in .cache)
 	rm -rf build dist $(VENV) reachscan/_native

@@ -45,7 +45,8 @@ class Recorder {
 
   // Takes that back: the block did not go.
   void remember(const Allocation& was) {
-    if (blocks_.insert(was) && tables_.header().options.stop_at != 0) add_live_bytes(was.size);
+    if (!blocks_.insert(was)) return lose();
+    if (tables_.header().options.stop_at != 0) add_live_bytes(was.size);
   }
 
   void library_closed();

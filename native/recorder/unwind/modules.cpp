@@ -78,12 +78,12 @@ void Modules::close_missing(RuleCache& rules, StackTrie& stacks) {
     if (is_closed(i) || own_[i].seen == updates_) continue;
     __atomic_store_n(&rows_[i].closed, 1, __ATOMIC_RELEASE);
     rules.forget(rows_[i].start, rows_[i].end);
-    stacks.close(rows_[i].start, rows_[i].end);
+    if (own_[i].has_nodes != 0) stacks.close(rows_[i].start, rows_[i].end);
     __atomic_fetch_add(&closings_, 1, __ATOMIC_RELEASE);
   }
 }
 
-void Modules::add(const Image& image, const char* path) {
+void Modules::add(const Image& image, const char* path, RuleCache& rules) {
   ModuleRow row;
   read_row(image, path, row);
   std::uint32_t i = find_same(row), used = header_->used_modules;
@@ -93,7 +93,9 @@ void Modules::add(const Image& image, const char* path) {
     i = used;
     rows_[i] = row;
   }
-  own_[i].unwind = read_unwind_tables(image);
+  own_[i] = {read_unwind_tables(image), updates_, 0};
+  // Code that was made at run time may have lain here; the first time, nothing was looked up yet.
+  if (updates_ > 1) rules.forget(row.start, row.end);
   __atomic_store_n(&rows_[i].closed, 0, __ATOMIC_RELEASE);
   if (i == used) __atomic_store_n(&header_->used_modules, used + 1, __ATOMIC_RELEASE);
 }
@@ -106,7 +108,7 @@ void Modules::update(RuleCache& rules, StackTrie& stacks) {
   if (link_map_.is_settled()) {
     ++updates_;
     close_missing(rules, stacks);
-    link_map_.each([&](const Image& image, const char* path) { add(image, path); });
+    link_map_.each([&](const Image& image, const char* path) { add(image, path, rules); });
   }
   end_update();
 }

@@ -14,7 +14,8 @@ class Modules {
   // What the recorder alone needs of a module.
   struct Private {
     UnwindTables unwind;
-    std::uint32_t seen;  // the update that last found it
+    std::uint32_t seen;       // the update that last found it
+    std::uint32_t has_nodes;  // it is the module of some frame that was recorded
   };
 
   Modules() = default;
@@ -29,6 +30,13 @@ class Modules {
     for (std::uint32_t i = 1; i < used; ++i)
       if (address - rows_[i].start < rows_[i].end - rows_[i].start && !is_closed(i)) return i;
     return 0;
+  }
+
+  // The same, for a frame that is recorded.
+  std::uint32_t find_for_node(std::uint64_t return_address) {
+    std::uint32_t i = find(return_address);
+    __atomic_store_n(&own_[i].has_nodes, 1, __ATOMIC_RELAXED);
+    return i;
   }
 
   const ModuleRow& row(std::uint32_t i) const { return rows_[i]; }
@@ -50,7 +58,7 @@ class Modules {
 
   std::uint32_t find_same(const ModuleRow& row) const;
   void close_missing(RuleCache& rules, StackTrie& stacks);
-  void add(const Image& image, const char* path);
+  void add(const Image& image, const char* path, RuleCache& rules);
 
   Header* header_ = nullptr;
   ModuleRow* rows_ = nullptr;

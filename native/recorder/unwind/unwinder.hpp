@@ -54,7 +54,7 @@ class Unwinder {
     return {count, 0, is_simple && frame.pc <= 1};
   }
 
-  std::uint32_t module_of(std::uint64_t pc) const { return modules_.find(pc); }
+  std::uint32_t module_of(std::uint64_t pc) { return modules_.find_for_node(pc); }
 
  private:
   // How far up frames may lie. Tables are to be trusted, but not a frame pointer that some code

@@ -51,19 +51,25 @@ constexpr unsigned kHandlerWords = 8192;
 // not link to where the thread is; if one does by chance, the thread is let run for nothing. What
 // is on top of the stack is the return address itself, if it is one: most of these functions push
 // nothing.
-template <typename Read>
+//
+// TailCalls: a function of the allocator may leave by a jump to another library's. Who it was
+// called by then links to nothing; that both are the allocator's must do.
+enum class TailCalls { kNo, kYes };
+
+template <TailCalls kTail = TailCalls::kNo, typename Read>
 bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
   for (unsigned i = 0; i < kCallerWords; ++i) {
     std::uint64_t word = 0, target = 0;
     if (!read(frame.sp + 8ull * i, &word, sizeof word)) return false;
     arch::Call call = arch::call_before(word, target, read);
     bool direct = call == arch::Call::kDirect;
-    if (arch::kReturnAddressOnTop && i == 0 && !direct && call != arch::Call::kNone)
-      return allocator.contains(word);
     bool known = direct || call == arch::Call::kThroughStub;
-    if (!known || frame.pc - target >= kLongestCallee) continue;
-    if (allocator.contains(word)) return true;
-    frame.pc = word;
+    bool on_top = arch::kReturnAddressOnTop && i == 0 && !direct && call != arch::Call::kNone;
+    bool linked = known && frame.pc - target < kLongestCallee;
+    bool by_tail = kTail == TailCalls::kYes && direct && allocator.contains(target);
+    if ((linked || on_top || by_tail) && allocator.contains(word)) return true;
+    // What is on top may as well be left over in a function's own memory.
+    if (linked) frame.pc = word;
   }
   return false;
 }

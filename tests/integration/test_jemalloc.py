@@ -114,7 +114,7 @@ def test_busy_on_other_releases(victim: StartVictim, truth: Path, suite: str) ->
 def test_busy_and_giving_memory_back(
     victim: StartVictim, truth: Path, preloaded: dict[str, str]
 ) -> None:
-    settings = "dirty_decay_ms:0,muzzy_decay_ms:0,background_thread:true"
+    settings = "dirty_decay_ms:0,muzzy_decay_ms:0"
     environment = {**preloaded, "MALLOC_CONF": settings}
     target = victim("busy_threads", truth, 4, 500, environment=environment)
     scan_repeatedly(target.pid, truth, SCANS)

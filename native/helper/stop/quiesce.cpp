@@ -51,13 +51,18 @@ class Drain {
 
  private:
   // The next thread, in a round, that is inside the allocator. If none is and yet an arena is
-  // locked, as all are during a fork(), any that is awake. Null if there is none of these either.
+  // locked, as all are during a fork(), or somebody waits for a lock, any that is awake. Null if
+  // there is none of these either.
   StoppedThread* next_to_run() {
     bool locked = any_locked();
     auto inside = [&](const StoppedThread& thread) { return is_inside(thread, locked); };
-    auto awake = [](const StoppedThread& thread) { return !arch::will_restart(thread.registers); };
+    auto waits = [&](const StoppedThread& thread) { return waits_inside(thread); };
+    auto may_go_on = [&](const StoppedThread& thread) {
+      return !arch::will_restart(thread.registers) || waits_inside(thread);
+    };
     StoppedThread* thread = next_in_round(inside);
-    return thread == nullptr && locked ? next_in_round(awake) : thread;
+    if (thread != nullptr || (!locked && next_in_round(waits) == nullptr)) return thread;
+    return next_in_round(may_go_on);
   }
 
   template <typename Wanted>
@@ -90,18 +95,29 @@ class Drain {
   }
 
   // In the allocator's code or in something that it called. Who sleeps, waiting for a lock for
-  // instance, has nothing half done in most allocators; in the others the lock may be free by now.
+  // instance, has nothing half done in most allocators.
   bool is_inside(const StoppedThread& thread, bool locked) const {
     const arch::Registers& registers = thread.registers;
     abi::Frame frame{arch::program_counter(registers), arch::stack_pointer(registers)};
     if (hint_.text.contains(frame.pc)) return true;
-    if (arch::will_restart(registers))
-      return arch::waits_for_lock(registers) &&
-             abi::is_called_by(hint_.unsettled, frame, ReadMemory{memory_});
+    if (arch::will_restart(registers)) return false;
     bool called = hint_.callees.contains(frame.pc) &&
-                  abi::is_called_by(hint_.text, frame, ReadMemory{memory_});
+                  (abi::is_called_by(hint_.text, frame, ReadMemory{memory_}) ||
+                   is_called_by_unsettled(frame));
     if (called || (hint_.interrupted != 0 && is_interrupted_inside(thread))) return true;
     return locked && returns_to_allocator(frame.sp);
+  }
+
+  // In one of the others, for a lock that may be free by now.
+  bool waits_inside(const StoppedThread& thread) const {
+    const arch::Registers& registers = thread.registers;
+    abi::Frame frame{arch::program_counter(registers), arch::stack_pointer(registers)};
+    return arch::will_restart(registers) && arch::waits_for_lock(registers) &&
+           is_called_by_unsettled(frame);
+  }
+
+  bool is_called_by_unsettled(abi::Frame frame) const {
+    return abi::is_called_by<abi::TailCalls::kYes>(hint_.unsettled, frame, ReadMemory{memory_});
   }
 
   bool is_interrupted_inside(const StoppedThread& thread) const {

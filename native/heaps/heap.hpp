@@ -7,16 +7,7 @@
 // memory of every kind (lists, caches, the space between) is a boundary; the allocator's own blocks
 // are dropped. Roots never include a region, so what a walker claims must be the allocator's.
 //
-// To add an allocator:
-//
-//   heaps/NAME/walker.hpp     the Walker, and beside it what it consists of
-//   heaps/detect.hpp          a member of Heap and its turn in every()
-//   tests/NAME_image.*        writes the allocator's structures into a test's memory
-//   tests/NAME_*_test.cpp     walks over such images: whole, damaged, hostile; tests/CMakeLists.txt
-//   ../tests/integration/     a program that lists its own blocks
-//   (fixtures/programs/ground_truth.c)
-//                             under that allocator
-//   ../docs/, ../README.md    what is supported, and how it is recognised
+// To add an allocator, see docs/adding-an-allocator.md.
 #pragma once
 
 #include <concepts>

@@ -65,10 +65,10 @@ bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
     bool direct = call == arch::Call::kDirect;
     bool known = direct || call == arch::Call::kThroughStub;
     bool on_top = arch::kReturnAddressOnTop && i == 0 && !direct && call != arch::Call::kNone;
+    if (on_top && kTail == TailCalls::kNo) return allocator.contains(word);
     bool linked = known && frame.pc - target < kLongestCallee;
     bool by_tail = kTail == TailCalls::kYes && direct && allocator.contains(target);
     if ((linked || on_top || by_tail) && allocator.contains(word)) return true;
-    // What is on top may as well be left over in a function's own memory.
     if (linked) frame.pc = word;
   }
   return false;

@@ -1,0 +1,103 @@
+#include "jemalloc_image.hpp"
+
+#include "heaps/jemalloc/metadata.hpp"
+
+namespace reachscan::tests {
+
+using heaps::kPage;
+using namespace heaps::jemalloc;
+
+namespace {
+
+constexpr uint64_t kMetadataBytes = 16 << 20;
+constexpr uint64_t kHeapBytes = 16 << 20;
+constexpr uint64_t kRoot = Jemalloc::kData + 0x780;
+
+}  // namespace
+
+Jemalloc::Jemalloc(const Tree& tree) : tree_(tree) {
+  memory.map(kData, 4 << 20, kReadWrite, abi::kFileBacked, kFile);
+  memory.map(kMetadata, kMetadataBytes);
+  memory.map(kHeap, kHeapBytes);
+  memory.map(kStack, 16 * kPage);
+  memory.put(kMetadata, kMetadataBytes);
+  leaf = allot(tree.leaf_bytes());
+  uint64_t slot = kRoot + 8 * (kHeap >> tree.root_shift());
+  if (tree.levels == 3) {
+    uint64_t node = allot(tree.node_bytes());
+    memory.put(slot, node);
+    slot = node + 8 * (kHeap >> tree.leaf_shift() & (tree.slots() - 1));
+  }
+  memory.put(slot, leaf);
+}
+
+uint64_t Jemalloc::allot(uint64_t bytes) {
+  uint64_t at = heaps::align_up(next_metadata_, 128);
+  next_metadata_ = at + bytes;
+  memory.put(kMetadata + kRestField + kAddressField, next_metadata_);
+  memory.put(kMetadata + kRestField + kSizeField, kMetadata + kMetadataBytes - next_metadata_);
+  return at;
+}
+
+uint64_t Jemalloc::extent(uint64_t pages, uint32_t size_class, bool is_slab, bool is_active) {
+  uint64_t at = allot(kExtentBytes), start = next_page_;
+  next_page_ += pages * kPage;
+  memory.put(at, uint64_t{is_slab} << kSlabBit | uint64_t{!is_active} << kFrom53.state_shift |
+                     uint64_t{size_class} << kFrom53.class_shift);
+  memory.put(at + kAddressField, start);
+  memory.put(at + kSizeField, pages * kPage);
+  for (uint64_t page = start; page < next_page_; page += kPage) {
+    uint64_t entry = tree_.entry_at(leaf, page);
+    if (tree_.levels == 2) {
+      memory.put(entry, uint64_t{size_class} << kAddressBits | at | uint64_t{is_slab});
+    } else {
+      memory.put(entry, at);
+      memory.put(entry + 8, size_class << 5 | uint32_t{is_slab});
+    }
+    if (!is_slab) page = page + kPage < next_page_ - kPage ? next_page_ - 2 * kPage : page;
+  }
+  return at;
+}
+
+uint64_t Jemalloc::slab(uint32_t size_class, uint64_t pages, const std::vector<unsigned>& free) {
+  uint64_t at = extent(pages, size_class, true, true), start = heaps::word(at + kAddressField);
+  uint64_t size = size_of_class(size_class, Quantum::k16);
+  for (uint64_t slot = 0; slot < pages * kPage / size; ++slot) blocks[start + slot * size] = size;
+  for (unsigned slot : free) {
+    uint64_t word = at + kSlotsField + 8 * (slot / 64);
+    memory.put(word, heaps::word(word) | 1ull << slot % 64);
+    blocks.erase(start + slot * size);
+  }
+  memory.put(at, heaps::word(at) | uint64_t{free.size()} << kFrom53.free_shift);
+  return at;
+}
+
+uint64_t Jemalloc::large(uint32_t size_class, uint64_t offset) {
+  uint64_t size = size_of_class(size_class, Quantum::k16);
+  uint64_t at = extent(size / kPage + 1, size_class, false, true);
+  uint64_t block = heaps::word(at + kAddressField) + offset;
+  memory.put(at + kAddressField, block);
+  blocks[block] = size;
+  return at;
+}
+
+uint64_t Jemalloc::unused(uint64_t pages) { return extent(pages, kNoClass, false, false); }
+
+abi::Thread Jemalloc::thread(uint32_t size_class, const std::vector<uint64_t>& cached) {
+  constexpr unsigned kBins = 41;
+  uint64_t thread_pointer = kStack + 12 * kPage, slow = thread_pointer - 0xa00;
+  uint64_t cache = slow + 0x100, arena = allot(64);
+  memory.put(cache, slow);
+  memory.put(slow + 32, cache + 8);
+  memory.put(slow + 40, arena);
+  for (unsigned bin = 0; bin < kBins; ++bin) {
+    uint64_t count = bin == size_class ? cached.size() : 0, end = allot(64) + 64;
+    for (std::size_t i = 0; i < count; ++i) memory.put(end - 8 * (i + 1), cached[i]);
+    memory.put(cache + 8 + 24 * bin, end - 8 * count);
+    memory.store<uint16_t>(cache + 8 + 24 * bin + 20, static_cast<uint16_t>(end));
+  }
+  for (uint64_t block : cached) blocks.erase(block);
+  return {0x1000, kStack + kPage, thread_pointer};
+}
+
+}  // namespace reachscan::tests

@@ -1,0 +1,141 @@
+// The walker of jemalloc over images: whole, damaged and hostile.
+#include <string>
+
+#include "check.hpp"
+#include "heaps/jemalloc/walker.hpp"
+#include "hosted.hpp"
+#include "jemalloc_image.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using heaps::kPage;
+using namespace heaps::jemalloc;
+
+void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
+
+struct Found {
+  bool present = false;
+  std::string reason;  // "fine" if there is a verdict
+  std::map<uint64_t, uint64_t> blocks;
+};
+
+Found walk(const Jemalloc& image, const std::vector<abi::Thread>& threads) {
+  Host host;
+  libc::Threads all{threads.data(), threads.size(), {}};
+  Walker walker(image.memory.space(), all, sweeper::map_memory);
+  Found found;
+  found.present = walker.is_present();
+  heaps::BlockMap blocks(image.memory.space(), sweeper::map_memory);
+  heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
+  found.reason = verdict.fine() ? "fine" : verdict.reason;
+  if (!verdict.fine()) return found;
+  blocks.finish();
+  uint64_t bytes = 0;
+  blocks.each_live([&](uint64_t block) {
+    found.blocks[block] = blocks.end_of(block) - block;
+    bytes += found.blocks[block];
+  });
+  CHECK_EQ(walker.totals.blocks, found.blocks.size());
+  CHECK_EQ(walker.totals.bytes, bytes);
+  return found;
+}
+
+// Some of everything. The first slab is of single words.
+struct Scene {
+  explicit Scene(const Tree& tree) : image(tree) {
+    words = image.slab(0, 1, {1, 2, 64, 511});
+    image.unused(3);
+    slab = image.slab(5, 5, {0, 255});
+    large = image.large(38, 0x340);
+    image.slab(4, 1, {});
+    uint64_t start = heaps::word(words + kAddressField);
+    threads.push_back(image.thread(0, {start, start + 24, start + 8 * 510}));
+  }
+
+  Jemalloc image;
+  uint64_t words = 0, slab = 0, large = 0;
+  std::vector<abi::Thread> threads;
+};
+
+CASE(all_blocks_are_found_but_those_in_caches) {
+  for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
+    Scene scene(tree);
+    Found found = walk(scene.image, scene.threads);
+    CHECK(found.present);
+    CHECK_EQ(found.reason, std::string("fine"));
+    CHECK(found.blocks == scene.image.blocks);
+  }
+}
+
+CASE(without_its_metadata_there_is_no_jemalloc) {
+  Scene scene(kTreeOf48);
+  scene.image.memory.put(Jemalloc::kMetadata, 3 << 20);
+  CHECK(!walk(scene.image, scene.threads).present);
+}
+
+void check_refused(void (*damage)(Scene&), const std::string& reason) {
+  for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
+    Scene scene(tree);
+    damage(scene);
+    CHECK_EQ(walk(scene.image, scene.threads).reason, reason);
+  }
+}
+
+CASE(what_contradicts_itself_is_refused) {
+  check_refused(
+      [](Scene& s) {
+        s.image.memory.put(s.slab + kSlotsField, heaps::word(s.slab + kSlotsField) | 2);
+      },
+      "a slab has another number of free slots than it says");
+  check_refused([](Scene& s) { s.image.memory.put(s.slab + kSlotsField + 24, ~0ull); },
+                "a slab has another number of free slots than it says");
+  check_refused([](Scene& s) { s.image.memory.put(s.large + kSizeField, uint64_t{1} << 40); },
+                "an extent is not where the allocator looks for it");
+  check_refused(
+      [](Scene& s) {
+        s.image.memory.put(s.slab + kAddressField, heaps::word(s.slab + kAddressField) + kPage);
+      },
+      "an extent is not where the allocator looks for it");
+  check_refused(
+      [](Scene& s) {
+        s.image.memory.put(s.slab, heaps::word(s.slab) ^ 1ull << kFrom53.class_shift);
+      },
+      "an extent holds other blocks than the allocator says");
+}
+
+CASE(a_cache_with_what_is_no_block_is_refused) {
+  Scene scene(kTreeOf48);
+  uint64_t start = heaps::word(scene.words + kAddressField);
+  scene.threads[0] = scene.image.thread(0, {start + 8});  // free already
+  CHECK_EQ(walk(scene.image, scene.threads).reason,
+           std::string("a thread's cache of free blocks is not consistent"));
+}
+
+// Any one word of the structures, damaged in any of some ways: an answer comes, whatever it is.
+CASE(damage_anywhere_ends) {
+  for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
+    Scene scene(tree);
+    std::vector<uint64_t> places{Jemalloc::kMetadata, Jemalloc::kMetadata + 8,
+                                 Jemalloc::kMetadata + 24, Jemalloc::kMetadata + 32};
+    for (uint64_t extent : {scene.words, scene.slab, scene.large})
+      for (uint64_t at = extent; at < extent + kExtentBytes; at += 8) places.push_back(at);
+    for (uint64_t page = 0; page < 24; ++page)
+      places.push_back(tree.entry_at(scene.image.leaf, Jemalloc::kHeap + page * kPage));
+    uint64_t cache = scene.threads[0].thread_pointer - 0xa00;
+    for (uint64_t at = cache; at < cache + 0x200; at += 8) places.push_back(at);
+    for (uint64_t place : places) {
+      uint64_t healthy = heaps::word(place);
+      for (uint64_t value : {uint64_t{0}, ~uint64_t{0}, healthy ^ 1, healthy + 8, healthy + kPage,
+                             healthy ^ uint64_t{1} << 40, place}) {
+        scene.image.memory.put(place, value);
+        CHECK(!walk(scene.image, scene.threads).reason.empty());
+      }
+      scene.image.memory.put(place, healthy);
+    }
+    CHECK(walk(scene.image, scene.threads).blocks == scene.image.blocks);
+  }
+}
+
+}  // namespace
+}  // namespace reachscan::tests

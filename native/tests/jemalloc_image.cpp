@@ -1,3 +1,4 @@
+// Lays out extents, slabs, large blocks and a thread's cache as jemalloc does.
 #include "jemalloc_image.hpp"
 
 #include "heaps/jemalloc/metadata.hpp"

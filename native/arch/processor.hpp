@@ -16,6 +16,7 @@
 //   thread_local.hpp      on which side of the thread pointer static thread-local variables lie
 //   mangling.hpp          how C libraries hide pointers in a jmp_buf
 //   lanes.hpp             vectors of four words
+//   scratch_registers.hpp  clears those that are nobody's at a call
 //   instructions.hpp      breakpoint, pause, fill, copy, for the sweeper
 //   blob_entry.S          the sweeper's first instruction
 //   compiler.cmake        options for the sweeper

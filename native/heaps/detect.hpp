@@ -33,10 +33,12 @@ class Heap {
   bool needs_fine() const { return !has_room_for(glibc_) || !has_room_for(jemalloc_); }
 
   // A module that defines malloc and is no allocator known here; 0 if there is none. Its blocks are
-  // enumerated by nobody, so nothing can be said about the process.
-  uint64_t unknown_allocator() const {
-    return find_interposed_malloc(space_, [this](uint32_t file) {
-      return !every([file](const auto& walker) { return !walker.is_in(file); });
+  // enumerated by nobody, so nothing can be said about the process. What the file `forwarding`
+  // defines, if it is not 0, calls another one.
+  uint64_t unknown_allocator(uint32_t forwarding) const {
+    return find_interposed_malloc(space_, [this, forwarding](uint32_t file) {
+      return (forwarding != 0 && file == forwarding) ||
+             !every([file](const auto& walker) { return !walker.is_in(file); });
     });
   }
 

@@ -29,10 +29,10 @@ void refuse_verdict(const Verdict& verdict, const Heap& heap) {
 }
 
 // Any other allocator would own blocks that nobody here enumerates.
-void require_known_allocator(const Space& space, const Heap& heap) {
+void require_known_allocator(const Space& space, const Heap& heap, uint32_t forwarding) {
   if (!heap.is_present() && heaps::is_being_loaded(space))
     refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
-  if (uint64_t module = heap.unknown_allocator())
+  if (uint64_t module = heap.unknown_allocator(forwarding))
     refuse(abi::Refusal::kLayoutUnknown, "malloc is provided by a module that is not understood",
            module);
   if (heap.is_present()) return;
@@ -61,6 +61,13 @@ void send_heaps(const Heap& heap, const heaps::BlockMap& blocks) {
 
 void send_warning(const heaps::Warning& warning) {
   Record(wire::kWarning).str(warning.code).str(warning.text).send();
+}
+
+void warn_of_lost(const Annotations& annotations) {
+  if (annotations.lost() == 0) return;
+  send_warning({"annotations-lost",
+                "libreachscan had no room to note all blocks that the program says are no leaks; "
+                "some of them may be among the leaks"});
 }
 
 // Everything that a task may need, once the heap is enumerated.
@@ -182,13 +189,14 @@ abi::Totals totals_of(const heaps::Totals& heap, const LeakWriter& writer) {
 void sweep() {
   Space all(reinterpret_cast<const abi::Mapping*>(control()->mappings), control()->mapping_count);
   recorder::Header* tables = find_tables(all);
-  Space space = tables != nullptr ? without_tables(all, *tables) : all;
+  Annotations annotations(all);
+  Space space = without(without(all, range_of(tables)), annotations.table());
   const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
   begin_phase(wire::kEnumerate);
   Heap heap(space, threads, control()->thread_count, map_memory);
   if (heap.needs_fine())
     refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
-  require_known_allocator(space, heap);
+  require_known_allocator(space, heap, annotations.file_of_own_malloc());
   if (!heap.quiet(control()->hint)) {
     if (control()->only_moment == 0)
       refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
@@ -201,9 +209,11 @@ void sweep() {
   if (control()->task != abi::Task::kListSuspects) {
     send_heaps(heap, blocks);
     heap.each_warning(send_warning);
+    warn_of_lost(annotations);
   }
 
   Roots roots = find_roots(space, heap, blocks);
+  roots.obey(annotations);
   PutAside put_aside(blocks);
   Origins origins(tables);
   // Too large for the stack that the helper made.

@@ -63,6 +63,10 @@ NATIVE_ROOMS = {
     # What lies in the memory of a recorded process: the seam between recorder and sweeper.
     "recorder/tables.hpp": set[str](),
     "recorder": {"arch", "freestanding", "recorder/tables.hpp"},
+    # What a program says about its memory, as it lies there.
+    "library/annotations.hpp": set[str](),
+    "library/include": set[str](),
+    "library": {"arch", "library/annotations.hpp", "library/include", "wire"},
     "memory": {"arch", "wire"},
     "libc": {"arch", "memory"},
     "heaps": {"arch", "libc", "memory"},
@@ -70,7 +74,9 @@ NATIVE_ROOMS = {
     "heaps/jemalloc": {"arch", "heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
-    "sweeper/roots": {"libc", "memory", "sweeper/blob", "sweeper/mark"},
+    "sweeper/roots": {
+        *("library/annotations.hpp", "libc", "memory", "sweeper/blob", "sweeper/mark"),
+    },
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {"heaps", "heaps/glibc", "heaps/jemalloc"},
     "sweeper/leaks": {

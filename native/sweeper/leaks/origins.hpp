@@ -39,13 +39,18 @@ inline recorder::Header* find_tables(const Space& space) {
   return nullptr;
 }
 
-// All mappings but the tables, which are none of the program's memory.
-inline Space without_tables(const Space& space, const recorder::Header& tables) {
-  auto start = reinterpret_cast<uint64_t>(&tables);
-  uint64_t end = heaps::align_up(start + tables.bytes, heaps::kPage);
+inline Range range_of(const recorder::Header* tables) {
+  auto start = reinterpret_cast<uint64_t>(tables);
+  if (tables == nullptr) return {0, 0};
+  return {start, heaps::align_up(start + tables->bytes, heaps::kPage)};
+}
+
+// All mappings but a part, which is none of the program's memory.
+inline Space without(const Space& space, Range part) {
+  if (part.start == part.end) return space;
   List<abi::Mapping> others(map_memory, static_cast<std::size_t>(space.end() - space.begin()));
   for (abi::Mapping m : space) {
-    if (m.start >= start && m.start < end) m.start = m.end < end ? m.end : end;
+    if (part.contains(m.start)) m.start = m.end < part.end ? m.end : part.end;
     if (m.start < m.end) others.push(m);
   }
   return {others.begin(), others.size()};

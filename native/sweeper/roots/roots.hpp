@@ -5,6 +5,7 @@
 #include "libc/nested_stacks.hpp"
 #include "libc/threads.hpp"
 #include "sweeper/mark/mark.hpp"
+#include "sweeper/roots/annotations.hpp"
 #include "sweeper/roots/python_arenas.hpp"
 
 namespace reachscan::sweeper {
@@ -28,6 +29,12 @@ class Roots {
     for (std::size_t t = 0; t < threads.running_count; ++t) exclude_dead_stack(threads.running[t]);
     for (const libc::EndedThread& thread : threads.ended) exclude_ended(thread);
     python_arenas_.each_free([this](Range range) { exclude_stale_words(range); });
+  }
+
+  // What the program says about its memory holds.
+  void obey(const Annotations& annotations) {
+    annotations_ = &annotations;
+    annotations.each_unseen([this](Range range) { exclude(range.start, range.end); });
   }
 
   void exclude(uint64_t start, uint64_t end) {
@@ -58,6 +65,7 @@ class Roots {
   void each_part(Visit visit) {
     each_part_of_mapping(
         [&](const abi::Mapping&, uint64_t start, uint64_t end) { visit(start, end); });
+    if (annotations_ != nullptr) annotations_->each_root(visit);
   }
 
   // A compiler within the program writes addresses into the instructions that it makes, at any
@@ -146,6 +154,7 @@ class Roots {
   }
 
   const Space& space_;
+  const Annotations* annotations_ = nullptr;
   const BlockMap& blocks_;
   PythonArenas python_arenas_;
   List<Range> excluded_;

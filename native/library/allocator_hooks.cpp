@@ -1,0 +1,184 @@
+// malloc and its relatives, in front of those of the program: they note what a thread allocates
+// while leaks are disabled in it, and forget what is freed. The calls that need this are here, too:
+// a program linked with the static library gets all of it, or nothing.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "library/annotate.hpp"
+#include "library/include/reachscan.h"
+
+namespace reachscan::library {
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local unsigned disabled = 0;
+[[gnu::tls_model("initial-exec")]] thread_local bool looking_up = false;
+
+// For what the dynamic loader allocates while it looks up the functions behind ours.
+alignas(16) char spare[16 << 10];
+std::atomic<std::size_t> spare_used{0};
+
+bool is_spare(const void* block) { return block >= spare && block < spare + sizeof spare; }
+
+void* take_spare(std::size_t size) {
+  size = (size + 15) & ~std::size_t{15};
+  std::size_t at = spare_used.fetch_add(size);
+  return at + size <= sizeof spare ? spare + at : nullptr;
+}
+
+// The function of a name that stands behind ours; found when it is first called.
+template <typename Function>
+class Next;
+
+template <typename Result, typename... Arguments>
+class Next<Result(Arguments...)> {
+ public:
+  using Pointer = Result (*)(Arguments...);
+
+  constexpr explicit Next(const char* name) : name_(name) {}
+
+  // Null while the loader is looking up.
+  Pointer get() {
+    Pointer known = known_.load(std::memory_order_relaxed);
+    return known != nullptr ? known : look_up();
+  }
+  Result operator()(Arguments... arguments) { return get()(arguments...); }
+
+ private:
+  Pointer look_up() {
+    if (looking_up) return nullptr;
+    looking_up = true;
+    auto found = reinterpret_cast<Pointer>(dlsym(RTLD_NEXT, name_));
+    looking_up = false;
+    known_.store(found, std::memory_order_relaxed);
+    return found;
+  }
+
+  const char* name_;
+  std::atomic<Pointer> known_{nullptr};
+};
+
+constinit Next<void*(std::size_t)> next_malloc("malloc");
+constinit Next<void*(std::size_t, std::size_t)> next_calloc("calloc");
+constinit Next<void*(void*, std::size_t)> next_realloc("realloc");
+constinit Next<void(void*)> next_free("free");
+constinit Next<void*(std::size_t, std::size_t)> next_aligned_alloc("aligned_alloc");
+constinit Next<void*(std::size_t, std::size_t)> next_memalign("memalign");
+constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix_memalign");
+constinit Next<void*(std::size_t)> next_valloc("valloc");
+constinit Next<void*(std::size_t)> next_pvalloc("pvalloc");
+
+void* noted(void* block) {
+  if (disabled > 0 && block != nullptr) annotate(Kind::kIgnored, block, 0);
+  return block;
+}
+
+// Before the block is freed: at once it may be another thread's.
+bool forget_block(void* block) {
+  return has_annotations(Kind::kIgnored) && forget(Kind::kIgnored, block);
+}
+
+// Whether the program's calls come here: not if another allocator stands before the library.
+bool is_in_front() {
+  static std::atomic<int> known{0};
+  if (known == 0)
+    known = dlsym(RTLD_DEFAULT, "malloc") == reinterpret_cast<void*>(&malloc) ? 1 : -1;
+  return known == 1;
+}
+
+}  // namespace
+
+// Before anybody looks: the blocks are those of the malloc behind ours.
+[[gnu::constructor(101)]] static void announce() { announce_malloc(malloc); }
+
+}  // namespace reachscan::library
+
+using namespace reachscan::library;
+
+int reachscan_ignore_object(const void* block) {
+  if (block != nullptr && annotate(Kind::kIgnored, block, 0)) return 0;
+  errno = block == nullptr ? EINVAL : ENOMEM;
+  return -1;
+}
+
+int reachscan_disable() {
+  if (!is_in_front()) {
+    errno = ENOTSUP;
+    return -1;
+  }
+  ++disabled;
+  return 0;
+}
+
+int reachscan_enable() {
+  if (disabled == 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  --disabled;
+  return 0;
+}
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+void* malloc(std::size_t size) {
+  auto* next = next_malloc.get();
+  return next != nullptr ? noted(next(size)) : take_spare(size);
+}
+
+void* calloc(std::size_t count, std::size_t each) {
+  auto* next = next_calloc.get();
+  return next != nullptr ? noted(next(count, each)) : take_spare(count * each);
+}
+
+void* realloc(void* block, std::size_t size) {
+  if (is_spare(block)) {
+    void* moved = malloc(size);
+    std::size_t left = static_cast<std::size_t>(spare + sizeof spare - static_cast<char*>(block));
+    if (moved != nullptr) std::memcpy(moved, block, size < left ? size : left);
+    return moved;
+  }
+  bool was_ignored = forget_block(block);
+  void* moved = next_realloc(block, size);
+  if (was_ignored && (moved != nullptr || size != 0))
+    annotate(Kind::kIgnored, moved != nullptr ? moved : block, 0);
+  return was_ignored ? moved : noted(moved);
+}
+
+void* reallocarray(void* block, std::size_t count, std::size_t each) {
+  std::size_t size;
+  if (!__builtin_mul_overflow(count, each, &size)) return realloc(block, size);
+  errno = ENOMEM;
+  return nullptr;
+}
+
+void free(void* block) {
+  if (is_spare(block)) return;
+  forget_block(block);
+  next_free(block);
+}
+
+void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  return noted(next_aligned_alloc(alignment, size));
+}
+
+void* memalign(std::size_t alignment, std::size_t size) {
+  return noted(next_memalign(alignment, size));
+}
+
+int posix_memalign(void** block, std::size_t alignment, std::size_t size) {
+  int error = next_posix_memalign(block, alignment, size);
+  if (error == 0) noted(*block);
+  return error;
+}
+
+void* valloc(std::size_t size) { return noted(next_valloc(size)); }
+
+void* pvalloc(std::size_t size) { return noted(next_pvalloc(size)); }
+
+}  // extern "C"
+#pragma GCC visibility pop

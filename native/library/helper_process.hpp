@@ -1,0 +1,45 @@
+// Starts the helper on the process itself, in a way that the program does not notice: no child of
+// its own, no SIGCHLD, no memory of the heap, no descriptor that outlives the scan.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+#include "library/include/reachscan.h"
+
+namespace reachscan::library {
+
+class HelperProcess {
+ public:
+  HelperProcess() = default;
+  HelperProcess(const HelperProcess&) = delete;
+  HelperProcess& operator=(const HelperProcess&) = delete;
+  ~HelperProcess();
+
+  // False if it cannot be started; `error` then says why.
+  bool start(const reachscan_options& options, char* error, std::size_t size);
+
+  // Reads exactly so many bytes of its stream. False at its end.
+  bool read(void* bytes, std::size_t count);
+
+  // Why it never ran; 0 if it did.
+  int exec_error() const;
+
+ private:
+  struct Start;
+  static int become_helper(void* start);
+  static int start_helper(void* start);
+  static bool run_starter(Start& start);
+
+  void allow_to_trace();
+  void wait_for_end() const;
+
+  Start* start_ = nullptr;
+  int stream_ = -1;
+  int end_ = -1;  // readable when the helper has ended; -1 where the kernel cannot tell
+  pid_t pid_ = 0;
+  int dumpable_ = 1;
+};
+
+}  // namespace reachscan::library

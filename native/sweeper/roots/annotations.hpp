@@ -1,0 +1,84 @@
+// What the program itself has said about its memory, in the table that libreachscan writes
+// (library/annotations.hpp).
+#pragma once
+
+#include "library/annotations.hpp"
+#include "sweeper/blob/host.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::Range;
+using heaps::Space;
+
+class Annotations {
+ public:
+  // Finds the table, or that there is none.
+  explicit Annotations(const Space& space) : space_(space) {
+    for (const abi::Mapping& m : space) {
+      if (!Space::is_written_anonymous(m) || m.end - m.start < sizeof(heaps::uint64_t) ||
+          heaps::word(m.start) != library::kMagic)
+        continue;
+      // What was never written to is a mapping of its own here.
+      Range run = space.accessible_run(m.start);
+      auto* header = reinterpret_cast<const library::Header*>(m.start);
+      if (run.start == m.start && library::is_valid(*header, run.end - run.start)) header_ = header;
+    }
+  }
+
+  // The table, which is none of the program's memory; empty if there is none.
+  Range table() const {
+    auto start = reinterpret_cast<heaps::uint64_t>(header_);
+    return header_ != nullptr ? Range{start, start + library::kBytes} : Range{0, 0};
+  }
+
+  // The file of a malloc that hands out blocks of the one behind it; 0 if there is none.
+  heaps::uint32_t file_of_own_malloc() const {
+    if (header_ == nullptr || header_->own_malloc == 0) return 0;
+    const abi::Mapping* m = space_.find(header_->own_malloc);
+    return m != nullptr ? m->file : 0;
+  }
+
+  // How many annotations found no room in the table.
+  heaps::uint64_t lost() const { return header_ != nullptr ? header_->lost : 0; }
+
+  // Calls visit(start, end) for memory that is a root because the program says so. The word by
+  // which it names a block that is no leak is one.
+  template <typename Visit>
+  void each_root(Visit visit) const {
+    each([&](const library::Entry& entry, library::Kind kind, heaps::uint64_t size) {
+      auto word = reinterpret_cast<heaps::uint64_t>(&entry.start);
+      if (kind == library::Kind::kIgnored) visit(word, word + sizeof entry.start);
+      if (kind == library::Kind::kRoot) each_readable(entry.start, entry.start + size, visit);
+    });
+  }
+
+  // Calls visit(range) for memory that is none because the program says so.
+  template <typename Visit>
+  void each_unseen(Visit visit) const {
+    each([&](const library::Entry& entry, library::Kind kind, heaps::uint64_t size) {
+      if (kind == library::Kind::kUnseen) visit(Range{entry.start, entry.start + size});
+    });
+  }
+
+ private:
+  template <typename Visit>
+  void each(Visit visit) const {
+    if (header_ != nullptr) library::each_entry(*header_, visit);
+  }
+
+  // The parts of [start, end) that may be read, from word to word.
+  template <typename Visit>
+  void each_readable(heaps::uint64_t start, heaps::uint64_t end, Visit visit) const {
+    start = heaps::align_up(start, 8);
+    end &= ~7ull;
+    for (const abi::Mapping& m : space_) {
+      if (m.end <= start || m.start >= end || !Space::may_read(m)) continue;
+      visit(m.start > start ? m.start : start, m.end < end ? m.end : end);
+    }
+  }
+
+  const Space& space_;
+  const library::Header* header_ = nullptr;
+};
+
+}  // namespace reachscan::sweeper

@@ -17,12 +17,14 @@ NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name
 DIST ?= dist
 WHEEL_TAGS := $(foreach tag,manylinux2014 manylinux_2_17 musllinux_1_1,$(tag)_$(shell uname -m))
 
+PREFIX ?= /usr/local
+
 CLANGXX ?= clang++
 FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_core fuzz_proc_files fuzz_sweep_check
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test wheel fuzz lint format bench clean prerequisites clang-format
+.PHONY: help build demo test wheel install fuzz lint format bench clean prerequisites clang-format
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -47,6 +49,12 @@ wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/
 	@rm -f $(DIST)/*.whl
 	@CXX=$(CXX) pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w $(DIST) .
 	@wheel tags --remove --platform-tag=$(subst $() ,.,$(WHEEL_TAGS)) $(DIST)/*.whl
+
+install: $(READY)  ## install libreachscan, its headers and the helper into PREFIX=/usr/local
+	@$(CMAKE) -B build/install -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
+	  >build/cmake.log || { cat build/cmake.log; exit 1; }
+	@cmake --build build/install
+	@cmake --install build/install --component library
 
 fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each (needs Clang)
 	@$(CMAKE) -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=$(CLANGXX) \

@@ -81,18 +81,26 @@ bool forget_block(void* block) {
   return has_annotations(Kind::kIgnored) && forget(Kind::kIgnored, block);
 }
 
-// Whether the program's calls come here: not if another allocator stands before the library.
+// Whether the program's calls come here: not if another allocator stands before the library, or if
+// that was loaded later.
 bool is_in_front() {
   static std::atomic<int> known{0};
-  if (known == 0)
-    known = dlsym(RTLD_DEFAULT, "malloc") == reinterpret_cast<void*>(&malloc) ? 1 : -1;
+  Dl_info ours{}, programs{};
+  if (known == 0) {
+    bool found = dladdr(reinterpret_cast<void*>(&noted), &ours) != 0 &&
+                 dladdr(reinterpret_cast<void*>(&malloc), &programs) != 0;
+    known = found && ours.dli_fbase == programs.dli_fbase ? 1 : -1;
+  }
   return known == 1;
 }
 
 }  // namespace
 
 // Before anybody looks: the blocks are those of the malloc behind ours.
-[[gnu::constructor(101)]] static void announce() { announce_malloc(malloc); }
+// After dlopen(), `malloc` itself would be the program's.
+[[gnu::constructor(101)]] static void announce() {
+  announce_malloc(reinterpret_cast<const void*>(&noted));
+}
 
 }  // namespace reachscan::library
 

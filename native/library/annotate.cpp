@@ -97,8 +97,9 @@ bool has_annotations(Kind kind) {
   return (kinds_seen.load(std::memory_order_relaxed) >> static_cast<unsigned>(kind) & 1) != 0;
 }
 
-void announce_malloc(void* (*own)(std::size_t)) {
-  if (Header* header = existing_or_new()) header->own_malloc = reinterpret_cast<std::uint64_t>(own);
+void announce_malloc(const void* code) {
+  if (Header* header = existing_or_new())
+    header->malloc_code = reinterpret_cast<std::uint64_t>(code);
 }
 
 void* map_unseen(std::size_t bytes) {

@@ -17,8 +17,8 @@ bool forget(Kind kind, const void* start);
 // Whether anything was ever annotated: until then nothing need be looked up.
 bool has_annotations(Kind kind);
 
-// Says that this function allocates by calling the one behind it, so that blocks are the latter's.
-void announce_malloc(void* (*own)(std::size_t));
+// Says that the malloc of the file that has this code allocates by calling the one behind it.
+void announce_malloc(const void* code);
 
 // Whole pages that scans do not look into; null if there is no memory.
 void* map_unseen(std::size_t bytes);

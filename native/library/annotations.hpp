@@ -44,10 +44,10 @@ constexpr std::uint64_t kMaxProbes = 4096;
 struct alignas(4096) Header {
   std::uint64_t magic;
   std::uint32_t layout;
-  std::uint32_t ready;       // 1 when all that follows is filled in
-  std::uint64_t bytes;       // of the table, this header included
-  std::uint64_t own_malloc;  // a function in front of the allocator's, which it calls; 0 if none
-  std::uint64_t lost;        // annotations that found no room
+  std::uint32_t ready;        // 1 when all that follows is filled in
+  std::uint64_t bytes;        // of the table, this header included
+  std::uint64_t malloc_code;  // of a file whose malloc calls the one behind it; 0: there is none
+  std::uint64_t lost;         // annotations that found no room
   std::uint64_t used[kPages / 64];  // a bit for each page of entries in which there may be some
 };
 constexpr std::uint64_t kBytes = sizeof(Header) + kEntries * sizeof(Entry);

@@ -44,8 +44,9 @@ bool find_helper(char* path) {
     const char* slash = std::strrchr(info.dli_fname, '/');
     std::size_t folder =
         slash != nullptr ? static_cast<std::size_t>(slash + 1 - info.dli_fname) : 0;
-    for (const char* name : {"reachscan-helper", "../libexec/reachscan/reachscan-helper",
-                             "../../libexec/reachscan/reachscan-helper"}) {
+    for (const char* name :
+         {"reachscan-helper", "../reachscan-helper", "../libexec/reachscan/reachscan-helper",
+          "../../libexec/reachscan/reachscan-helper"}) {
       Text(path, kPath).str(info.dli_fname, folder).str(name);
       if (is_program(path)) return true;
     }

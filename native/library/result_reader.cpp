@@ -100,14 +100,14 @@ bool ResultReader::take(std::uint32_t type, Fields fields) {
       take_origins(fields);
       return true;
     case wire::kDoubts:
-      take_doubts(fields);
-      return true;
+      return take_doubts(fields);
     case wire::kSnapshot:
       fields.skip_text();
       fields.skip_text();
       pause_ns = fields.u64();
       return true;
     case wire::kFinal:
+      mark_possible();
       allocations = fields.u64();
       bytes = fields.u64();
       return true;
@@ -154,13 +154,19 @@ bool ResultReader::take_nodes(Fields fields) {
   return true;
 }
 
-void ResultReader::take_doubts(Fields fields) {
-  for (std::size_t n = fields.u32(); n > 0; --n) {
-    std::size_t first = fields.u32(), count = fields.u32();
+bool ResultReader::take_doubts(Fields fields) {
+  for (std::size_t n = fields.u32(); n > 0 && fields.left() > 0; --n) {
+    std::uint64_t first = fields.u32(), count = fields.u32();
     fields.u32();  // the reason
-    for (std::size_t i = first; i < leaks.size() && i - first < count; ++i)
-      leaks[i].is_possible = true;
+    if (!doubts_.push({first, count})) return fail(kNoMemory, sizeof kNoMemory - 1);
   }
+  return true;
+}
+
+void ResultReader::mark_possible() {
+  for (const Doubt& doubt : doubts_)
+    for (std::uint64_t i = doubt.first; i < leaks.size() && i - doubt.first < doubt.count; ++i)
+      leaks[i].is_possible = true;
 }
 
 }  // namespace reachscan::library

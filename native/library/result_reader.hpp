@@ -24,6 +24,12 @@ struct Node {
   std::uint32_t parent;
 };
 
+// Leaks that are only possible, by their positions. They may be told of before the leaks are.
+struct Doubt {
+  std::uint64_t first;
+  std::uint64_t count;
+};
+
 class ResultReader {
  public:
   ResultReader(HelperProcess& helper, char* error, std::size_t error_size)
@@ -46,13 +52,15 @@ class ResultReader {
   bool take_leaks(Fields fields);
   bool take_nodes(Fields fields);
   void take_origins(Fields fields);
-  void take_doubts(Fields fields);
+  bool take_doubts(Fields fields);
+  void mark_possible();
   bool fail(const char* sentence, std::size_t length);
 
   HelperProcess& helper_;
   char* error_;
   std::size_t error_size_;
   UnseenArray<char> payload_;
+  UnseenArray<Doubt> doubts_;
   std::size_t batch_ = 0;  // where the leaks of the last record begin
 };
 

@@ -196,7 +196,7 @@ void sweep() {
   Heap heap(space, threads, control()->thread_count, map_memory);
   if (heap.needs_fine())
     refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
-  require_known_allocator(space, heap, annotations.file_of_own_malloc());
+  require_known_allocator(space, heap, annotations.forwarding_file());
   if (!heap.quiet(control()->hint)) {
     if (control()->only_moment == 0)
       refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from victims import REPOSITORY
 
-NATIVE = REPOSITORY / "reachscan" / "_native"
-INCLUDE = f"-I{REPOSITORY / 'native' / 'library' / 'include'}"
+from reachscan import config
 
 LINKING = {
-    "shared": (INCLUDE, f"-L{NATIVE}", "-lreachscan", f"-Wl,-rpath,{NATIVE}"),
-    "static": (INCLUDE, str(NATIVE / "libreachscan.a")),
+    "shared": [*config.cflags(), *config.libs()],
+    "static": [*config.cflags(), *config.libs(static=True)],
 }
 """Options of the compiler for each form of the library."""
 
-ENVIRONMENT = {"REACHSCAN_HELPER": str(NATIVE / "reachscan-helper")}
+ENVIRONMENT = {"REACHSCAN_HELPER": str(REPOSITORY / "reachscan" / "_native" / "reachscan-helper")}
 """For static programs: the helper is not beside them."""

@@ -69,3 +69,11 @@ def test_all_of_the_package_is_in_it(wheel: Path) -> None:
         names = set(archive.namelist())
     assert sources <= names
     assert f"reachscan-{__version__}.data/data/share/man/man1/reachscan.1" in names
+
+
+def test_libreachscan_in_it_asks_for_no_version_of_a_c_library(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        library = ELFFile(io.BytesIO(archive.read("reachscan/_native/lib/libreachscan.so")))
+    assert library.get_section_by_name(".gnu.version_r") is None
+    tags = {tag.entry.d_tag for tag in library.get_section_by_name(".dynamic").iter_tags()}
+    assert "DT_NEEDED" not in tags

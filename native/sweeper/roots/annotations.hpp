@@ -31,10 +31,10 @@ class Annotations {
     return header_ != nullptr ? Range{start, start + library::kBytes} : Range{0, 0};
   }
 
-  // The file of a malloc that hands out blocks of the one behind it; 0 if there is none.
-  heaps::uint32_t file_of_own_malloc() const {
-    if (header_ == nullptr || header_->own_malloc == 0) return 0;
-    const abi::Mapping* m = space_.find(header_->own_malloc);
+  // The file whose malloc hands out blocks of the one behind it; 0 if there is none.
+  heaps::uint32_t forwarding_file() const {
+    if (header_ == nullptr || header_->malloc_code == 0) return 0;
+    const abi::Mapping* m = space_.find(header_->malloc_code);
     return m != nullptr ? m->file : 0;
   }
 

@@ -1,0 +1,64 @@
+"""What `make install` puts into a prefix: programs find it by pkg-config and by CMake."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from victims import REPOSITORY, need
+
+PROGRAM = """
+#include <reachscan.h>
+int main(void) { return NoLeaks() ? 0 : 1; }
+"""
+PROJECT = """
+cmake_minimum_required(VERSION 3.20)
+project(program LANGUAGES C)
+find_package(Reachscan 0.1 REQUIRED)
+foreach(form reachscan reachscan-static)
+  add_executable(with-${form} program.c)
+  target_link_libraries(with-${form} PRIVATE Reachscan::${form})
+endforeach()
+"""
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prefix")
+    if not shutil.which("cmake"):
+        pytest.skip("cmake is not installed (pip install cmake)")
+    subprocess.run(["make", "-C", REPOSITORY, "install", f"PREFIX={folder}"], check=True)
+    return folder
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "program.c").write_text(PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    return tmp_path
+
+
+def test_pkg_config(prefix: Path, source: Path) -> None:
+    tool = need("pkg-config", "pkgconf")
+    flags = subprocess.run(
+        [tool, "--cflags", "--libs", "reachscan"],
+        env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    program = source / "program"
+    subprocess.run(["gcc", source / "program.c", *flags, "-o", program], check=True)
+    subprocess.run([program], env={"LD_LIBRARY_PATH": str(prefix / "lib")}, check=True)
+
+
+def test_cmake_package(prefix: Path, source: Path) -> None:
+    build = source / "build"
+    configure = ["cmake", "-S", str(source), "-B", str(build), f"-DCMAKE_PREFIX_PATH={prefix}"]
+    subprocess.run([*configure, "-DCMAKE_C_COMPILER=gcc"], check=True)
+    subprocess.run(["cmake", "--build", build], check=True)
+    for form in ("reachscan", "reachscan-static"):
+        subprocess.run([build / f"with-{form}"], env={}, check=True)

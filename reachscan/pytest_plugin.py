@@ -1,0 +1,86 @@
+"""A plugin of pytest: with `--reachscan`, a test that leaks native memory fails.
+
+A test may leak some, if it says so: `@pytest.mark.reachscan(limit="1 MiB")`.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Generator
+
+import pytest
+
+from reachscan import errors, inside
+
+_MARKER = "reachscan(limit): with --reachscan, the test may leak so much, as in '1 MiB'"
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SIZE = re.compile(r"(\d+) ?([KMG]?)(?:i?B)?")
+_SHOWN = 10
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--reachscan`."""
+    group = parser.getgroup("reachscan")
+    group.addoption("--reachscan", action="store_true", help="fail tests that leak native memory")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known, and watch the tests if that is wanted."""
+    config.addinivalue_line("markers", _MARKER)
+    if config.getoption("--reachscan"):
+        config.pluginmanager.register(_Watch(), "reachscan-watch")
+
+
+class _Watch:
+    """Looks for new leaks after each test."""
+
+    def __init__(self) -> None:
+        try:
+            self._known = {leak.key for leak in _leaks()}
+        except errors.ReachscanError as error:
+            raise pytest.UsageError(f"--reachscan: {error}") from error
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fail the test if there are leaks that were not there before."""
+        limit = _limit(item)
+        result = yield
+        leaks = self._new()
+        size = sum(leak.size for leak in leaks)
+        if size > limit:
+            pytest.fail(_report(leaks, size, limit), pytrace=False)
+        return result
+
+    def _new(self) -> list[inside.OwnLeak]:
+        leaks = [leak for leak in _leaks() if leak.key not in self._known]
+        if leaks:  # a block that is found twice was not only on its way
+            keys = {leak.key for leak in _leaks()}
+            leaks = [leak for leak in leaks if leak.key in keys]
+        self._known.update(leak.key for leak in leaks)
+        return leaks
+
+
+def _leaks() -> list[inside.OwnLeak]:
+    gc.collect()
+    return inside.check()
+
+
+def _limit(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("reachscan")
+    if marker is None:
+        return 0
+    match = _SIZE.fullmatch(str(marker.kwargs.get("limit", "")))
+    if marker.args or match is None:
+        raise pytest.UsageError(f"{item.nodeid}: a reachscan marker has a limit, as in '1 MiB'")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _report(leaks: list[inside.OwnLeak], size: int, limit: int) -> str:
+    allowed = f"; it may leak {limit} bytes" if limit else ""
+    structures = "1 structure" if len(leaks) == 1 else f"{len(leaks)} structures"
+    lines = [f"the test leaked {size} bytes of native memory in {structures}{allowed}", ""]
+    lines += [leak.text for leak in leaks[:_SHOWN]]
+    if len(leaks) > _SHOWN:
+        lines.append(f"  and {len(leaks) - _SHOWN} more")
+    return "\n".join(lines)

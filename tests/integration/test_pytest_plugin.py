@@ -1,0 +1,77 @@
+"""Tests that leak native memory, run by pytest with the plugin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from victims import DEADLINE
+
+SUITE = """
+import ctypes
+import os
+import pytest
+
+libc = ctypes.CDLL(None)
+libc.calloc.restype = None  # nobody gets the address
+
+
+def leak(size):
+    for _ in range(100):
+        libc.calloc(1, size)
+
+
+def test_clean():
+    assert [bytearray(1000) for _ in range(100)]
+
+
+def test_leaks():
+    leak(200)
+
+
+def test_nothing_new():
+    os.environ["A_VARIABLE"] = "with a long text that the C library keeps"
+
+
+@pytest.mark.reachscan(limit="1 MiB")
+def test_may_leak():
+    leak(200)
+
+
+@pytest.mark.reachscan(limit="4 KiB")
+def test_leaks_more_than_it_may():
+    leak(200)
+
+
+def test_fails_for_itself():
+    leak(200)
+    raise ValueError("a reason")
+"""
+
+
+def run(folder: Path, suite: str, *options: str) -> str:
+    (folder / "test_suite.py").write_text(suite)
+    command = [sys.executable, "-m", "pytest", "-p", "reachscan.pytest_plugin", "-rA", *options]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_test_that_leaks_fails_with_a_report(tmp_path: Path) -> None:
+    said = run(tmp_path, SUITE, "--reachscan")
+    passed = {line.rpartition("::")[2] for line in said.splitlines() if line.startswith("PASSED")}
+    assert passed == {"test_clean", "test_nothing_new", "test_may_leak"}, said
+    assert "bytes of native memory in" in said and "200 bytes unreachable at" in said
+    assert "it may leak 4096 bytes" in said
+    assert "ValueError: a reason" in said
+
+
+def test_without_the_option_nothing_is_watched(tmp_path: Path) -> None:
+    assert "1 failed, 5 passed" in run(tmp_path, SUITE)
+
+
+def test_a_limit_that_is_no_size_is_refused(tmp_path: Path) -> None:
+    suite = SUITE.replace("1 MiB", "much")
+    assert "a reachscan marker has a limit" in run(tmp_path, suite, "--reachscan")

@@ -63,6 +63,7 @@ void check_and_exit() {
 
 // A handler must not scan: the thread may be inside malloc. It asks another thread to.
 std::atomic<int> asked{0};
+std::atomic<int> served{0};  // a thread that starts later serves what was asked before
 
 void ask(int) {
   int before = errno;
@@ -72,9 +73,9 @@ void ask(int) {
 }
 
 void* serve(void*) {
-  for (int served = asked.load();;) {
-    while (asked.load() == served)
-      syscall(SYS_futex, &asked, FUTEX_WAIT, served, nullptr, nullptr, 0);
+  for (;;) {
+    while (asked.load() == served.load())
+      syscall(SYS_futex, &asked, FUTEX_WAIT, served.load(), nullptr, nullptr, 0);
     served = asked.load();
     check_by_settings(Told::kAlways);
   }

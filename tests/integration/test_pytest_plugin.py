@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,13 @@ def run(folder: Path, suite: str, *options: str) -> str:
     (folder / "test_suite.py").write_text(suite)
     command = [sys.executable, "-m", "pytest", "-p", "reachscan.pytest_plugin", "-rA", *options]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=DEADLINE, check=False
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
     )
     return done.stdout + done.stderr
 

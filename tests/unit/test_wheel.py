@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from packaging.utils import parse_wheel_filename
 
@@ -75,5 +76,6 @@ def test_libreachscan_in_it_asks_for_no_version_of_a_c_library(wheel: Path) -> N
     with zipfile.ZipFile(wheel) as archive:
         library = ELFFile(io.BytesIO(archive.read("reachscan/_native/lib/libreachscan.so")))
     assert library.get_section_by_name(".gnu.version_r") is None
-    tags = {tag.entry.d_tag for tag in library.get_section_by_name(".dynamic").iter_tags()}
-    assert "DT_NEEDED" not in tags
+    (dynamic,) = library.iter_segments("PT_DYNAMIC")
+    assert isinstance(dynamic, DynamicSegment)
+    assert "DT_NEEDED" not in {tag.entry.d_tag for tag in dynamic.iter_tags()}

@@ -102,6 +102,12 @@ def test_a_block_that_is_ignored_is_kept_by_the_annotation() -> None:
     assert answer.status == 0 and "can reach it" in answer.out
 
 
+def test_leaks_of_one_stack_are_similar_if_allocations_are_recorded() -> None:
+    # The status is the program's own, unless that is 0.
+    done = run_cli(["run", "--error-exitcode", 42, "--", inside(), "similar"])
+    assert done.status == 42, done.talk
+
+
 def test_exit_with_leaks() -> None:
     done = run("leaves", {"REACHSCAN_AT_EXIT": "1"})
     assert done.returncode == 23 and SUMMARY in done.stderr

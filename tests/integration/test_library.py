@@ -17,6 +17,7 @@ from victims import DEADLINE, Victim, build, running, wait_until
 SCENES = (
     *("clean", "twice", "stack", "globals", "thread_locals", "odd_blocks", "ignored", "disabled"),
     *("root_regions", "recoverable", "threads", "busy_allocator", "forked", "not_dumpable"),
+    "one_tracer",
     *("no_trace", "signals", "closed_descriptors"),
 )
 SUMMARY = "144 bytes in 2 allocations unreachable out of "

@@ -39,9 +39,9 @@ enum class Form { kCommon, kFine };
 
 struct SweepResult {
   bool needs_fine = false;  // refused because this form has no room for the blocks of an allocator
-  bool busy = false;       // refused because a thread was inside the allocator; hint says where
-  bool in_motion = false;  // one was, and it was the only moment
-  std::string reason;      // of a refusal as busy
+  bool busy = false;        // refused because a thread was inside the allocator; hint says where
+  bool in_motion = false;   // one was, and it was the only moment
+  std::string reason;       // of a refusal as busy
   abi::QuiesceHint hint{};
   abi::Totals totals{};
   std::vector<abi::Suspect> suspects;  // of a look

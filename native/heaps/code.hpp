@@ -31,6 +31,17 @@ void each_naming(const Space& space, uint32_t file, Range variables, Visit visit
   }
 }
 
+// Calls visit(address) for the instructions of a module that read or write something in
+// `variables`, or name it.
+template <typename Visit>
+void each_using(const Space& space, uint32_t file, Range variables, Visit visit) {
+  for (const abi::Mapping& m : space) {
+    if (!is_code(m) || m.file != file) continue;
+    for (uint64_t at = m.start; at + arch::kNamingBytes <= m.end; at += arch::kCodeAlignment)
+      if (variables.contains(arch::used_address(at))) visit(at);
+  }
+}
+
 // Whether signal handlers that have not returned interrupted an allocator. A stack holds traces of
 // handlers that have: only where the heap is not consistent does that say anything.
 inline bool any_interrupted(const Space& space, const libc::Threads& threads,

@@ -4,11 +4,13 @@
 #include "heaps/glibc/walker.hpp"
 #include "heaps/interposed.hpp"
 #include "heaps/jemalloc/walker.hpp"
+#include "heaps/musl/walker.hpp"
 
 namespace reachscan::heaps {
 
 static_assert(Walker<glibc::Walker>);
 static_assert(Walker<jemalloc::Walker>);
+static_assert(Walker<musl::Walker>);
 
 // All that the process has allocated, whoever it got it from.
 class Heap {
@@ -18,7 +20,8 @@ class Heap {
         map_(map),
         threads_{threads, thread_count, {map, libc::kMaxEndedThreads}},
         glibc_(space, threads_, map),
-        jemalloc_(space, threads_, map) {}
+        jemalloc_(space, threads_, map),
+        musl_(space, threads_, map) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -30,7 +33,12 @@ class Heap {
 
   // Whether there are blocks for which this form of the sweeper has no room. Then nothing else may
   // be asked.
-  bool needs_fine() const { return !has_room_for(glibc_) || !has_room_for(jemalloc_); }
+  bool needs_fine() const {
+    return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(musl_);
+  }
+
+  // Whether there are blocks in pages of modules.
+  bool uses_modules() const { return musl_.is_present(); }
 
   // A module that defines malloc and is no allocator known here; 0 if there is none. Its blocks are
   // enumerated by nobody, so nothing can be said about the process. What the file `forwarding`
@@ -99,17 +107,17 @@ class Heap {
   }
 
  private:
-  static constexpr std::size_t kWalkers = 2;
+  static constexpr std::size_t kWalkers = 3;
 
   // Calls test(walker) for the allocators in the process, one by one, as long as it says true.
   // Returns whether it always did.
   template <typename Test>
   bool every(Test test) {
-    return passes(glibc_, test) && passes(jemalloc_, test);
+    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test);
   }
   template <typename Test>
   bool every(Test test) const {
-    return passes(glibc_, test) && passes(jemalloc_, test);
+    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test);
   }
 
   template <typename W>
@@ -143,6 +151,7 @@ class Heap {
   libc::Threads threads_;
   glibc::Walker glibc_;
   jemalloc::Walker jemalloc_;
+  musl::Walker musl_;
   std::size_t regions_[kWalkers] = {};  // of those that are present
 };
 

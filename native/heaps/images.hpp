@@ -23,6 +23,15 @@ inline bool is_image(const abi::Mapping& m) {
   return (m.flags & abi::kFileBacked) != 0 && (m.perms & wire::kRead) != 0;
 }
 
+// Data and .bss of one module, which may be several mappings.
+inline Range data_of_module(const Space& space, const abi::Mapping* first) {
+  const abi::Mapping* last = first;
+  while (last + 1 != space.end() && last[1].start == last->end && Space::is_module_data(last[1]) &&
+         (last[1].file == first->file || last[1].file == 0))
+    ++last;
+  return {first->start, last->end};
+}
+
 // The loader has turned these addresses into absolute ones, except in images it did not load.
 inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSection& section) {
   if (!space.readable(base, sizeof(Elf64_Ehdr)) || word(base) << 32 >> 32 != 0x464c457f)

@@ -1,6 +1,7 @@
 // Which memory a thread of the library has for its stack.
 #pragma once
 
+#include "libc/musl_thread.hpp"
 #include "libc/thread_descriptor.hpp"
 #include "memory/space.hpp"
 
@@ -25,6 +26,8 @@ inline bool is_descriptor(uint64_t at) {
 // size and the size of the guard (stackblock, stackblock_size, guardsize). Empty if the thread was
 // not made by the library, as the first one is not.
 inline Range stack_of(const Space& space, uint64_t descriptor) {
+  musl::Memory of_musl = musl::memory_of(space, descriptor);
+  if (of_musl.stack.end != 0) return of_musl.stack;
   if (descriptor == 0 || !space.readable(descriptor, kDescriptorBytes)) return {0, 0};
   for (uint64_t at = descriptor; at + 24 <= descriptor + kDescriptorBytes; at += 8) {
     uint64_t start = word(at), size = word(at + 8), guard = word(at + 16);
@@ -48,6 +51,7 @@ inline Range running_stack(const Space& space, const abi::Thread& thread) {
 // descriptor of a joined one a negative number, and lets that of a detached one point to itself
 // once more (joinid).
 inline bool awaits_join(uint64_t descriptor) {
+  if (musl::has_exited(descriptor)) return true;
   if (load<int>(descriptor + kThreadNumber) < 0) return false;
   for (uint64_t at = descriptor + kThreadNumber + 8; at < descriptor + kDescriptorBytes; at += 8)
     if (word(at) == descriptor) return false;

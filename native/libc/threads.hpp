@@ -59,7 +59,9 @@ inline EndedThread thread_below(const Space& space, const abi::Mapping& m, uint6
     Range stack = stack_of(space, at);
     if (stack.end == end) return {stack, at};
   }
-  return {};
+  at = musl::exited_below(space, m.start, end);
+  if (at == 0) return {};
+  return {musl::memory_of(space, at).stack, at};
 }
 
 // False if there are more than fit.

@@ -32,9 +32,11 @@ struct Hulls {
 
 class BlockMap {
  public:
-  BlockMap(const Space& space, MapMemory map) : regions(map) {
+  // `in_modules`: an allocator uses what is left of the pages that modules' data are in.
+  BlockMap(const Space& space, MapMemory map, bool in_modules = false) : regions(map) {
     for (const abi::Mapping& m : space)
-      if (Space::is_anonymous(m)) extend(m.start, m.end);
+      if (Space::is_anonymous(m) || (in_modules && Space::is_module_data(m)))
+        extend(m.start, m.end);
     for (std::size_t i = 0; i < cluster_count_; ++i) {
       clusters_[i].first_bucket = buckets_;
       buckets_ += clusters_[i].length / kBucket + 1;
@@ -191,6 +193,10 @@ class BlockMap {
   // The end of the block's usable bytes.
   uint64_t end_of(uint64_t start) const {
     const Cluster* cluster = cluster_of(start);
+    if (kFine && has_exact_ends_) {
+      const Region* region = regions.around(start);
+      if (region != nullptr && region->exact_end != nullptr) return region->exact_end(start);
+    }
     return end_in(*cluster, cluster->pair(start), start);
   }
 
@@ -239,7 +245,10 @@ class BlockMap {
   }
 
   void sort_regions() { regions.sort(); }
-  bool add_region(const Region& region) { return regions.add(region); }
+  bool add_region(const Region& region) {
+    has_exact_ends_ = has_exact_ends_ || region.exact_end != nullptr;
+    return regions.add(region);
+  }
   const Region* region_in(Range range) const { return regions.in(range); }
   const Region* region_of(uint64_t address) const { return regions.around(address); }
 
@@ -374,6 +383,7 @@ class BlockMap {
 
   Cluster clusters_[kMaxClusters] = {};
   std::size_t cluster_count_ = 0;
+  bool has_exact_ends_ = false;
   uint64_t buckets_ = 0;
   uint64_t inhabited_buckets_ = 0;
 };

@@ -14,6 +14,9 @@ struct Region {
   uint32_t arena;  // ordinal, 0 = main
   uint32_t tail;   // bytes before a block's end mark that are not the block's
   uint32_t reserved;
+  // For allocators that note it to the byte: where the usable bytes of a live block end. The map
+  // knows the end of the last word of them (fine form).
+  uint64_t (*exact_end)(uint64_t block) = nullptr;
 
   // Two regions may share the span of one pair of words; each answers for its own blocks.
   bool contains_start(uint64_t address) const { return address - start < end - start; }

@@ -202,7 +202,7 @@ void sweep() {
       refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
     control()->in_motion = 1;
   }
-  heaps::BlockMap blocks(space, map_memory);
+  heaps::BlockMap blocks(space, map_memory, heap.uses_modules());
   Verdict verdict = heap.enumerate(blocks, on_threads);
   if (!verdict.fine()) refuse_verdict(verdict, heap);
   blocks.finish();

@@ -87,4 +87,14 @@ inline std::uint64_t named_address(std::uint64_t at) {
   return address;
 }
 
+// Address that an instruction uses by [rip + x], the byte that says so (ModRM) being at `at`; 0 if
+// that says something else. A constant behind it makes the true address a few bytes higher.
+inline std::uint64_t used_address(std::uint64_t at) {
+  const auto* code = reinterpret_cast<const unsigned char*>(at);
+  if ((code[0] & 0xc7) != 0x05) return 0;
+  std::int32_t distance;
+  __builtin_memcpy(&distance, code + 1, sizeof distance);
+  return at + 5 + static_cast<std::uint64_t>(std::int64_t{distance});
+}
+
 }  // namespace reachscan::arch

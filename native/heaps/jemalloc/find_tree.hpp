@@ -4,6 +4,7 @@
 // extents that the leaf leads to say that they are of that leaf's pages.
 #pragma once
 
+#include "heaps/images.hpp"
 #include "heaps/jemalloc/metadata.hpp"
 
 namespace reachscan::heaps::jemalloc {
@@ -12,15 +13,6 @@ constexpr std::size_t kMaxInstances = 8;
 // Entries of a leaf that are looked at before one must have been consistent, and extents by which
 // layout and classes are told.
 constexpr uint64_t kFewExtents = 1 << 12;
-
-// Data and .bss of one module, which may be several mappings.
-inline Range data_of_module(const Space& space, const abi::Mapping* first) {
-  const abi::Mapping* last = first;
-  while (last + 1 != space.end() && last[1].start == last->end && Space::is_module_data(last[1]) &&
-         (last[1].file == first->file || last[1].file == 0))
-    ++last;
-  return {first->start, last->end};
-}
 
 // Calls visit(address of its entry, address of the page) for the entries of a leaf that are not
 // empty, as long as the budget lasts. What visit returns tells where to go on: an address behind

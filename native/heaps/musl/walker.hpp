@@ -1,0 +1,81 @@
+// The walker for mallocng, the allocator of musl since 1.2.1. heaps/heap.hpp tells what a walker
+// owes.
+//
+//   layout         context, descriptors of groups, headers of slots
+//   find_context   the context, by structure
+//   groups         slots that are in use, and groups within slots
+//   quiet          is a thread inside the allocator right now?
+//
+// No cache keeps blocks: a slot is free if its descriptor says so.
+#pragma once
+
+#include "heaps/musl/groups.hpp"
+#include "heaps/musl/quiet.hpp"
+
+namespace reachscan::heaps::musl {
+
+class Walker {
+ public:
+  // What is free is noted in descriptors.
+  static constexpr uint64_t kLinkBytes = 0;
+  // The least slot has 16 bytes, and a block may end before its slot does.
+  static constexpr bool kNeedsFine = true;
+
+  Walker(const Space& space, const libc::Threads& threads, MapMemory)
+      : space_(space), threads_(threads), count_(find_contexts(space, contexts_)) {}
+
+  bool is_present() const { return count_ > 0; }
+
+  bool is_in(uint32_t file) const {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (contexts_[i].file == file) return true;
+    return false;
+  }
+
+  bool quiet(abi::QuiesceHint& hint) const {
+    describe(hint);
+    for (std::size_t t = 0; t < threads_.running_count; ++t)
+      if (is_inside(space_, threads_.running[t], hint)) return false;
+    return true;
+  }
+
+  void describe(abi::QuiesceHint& hint) const {
+    for (std::size_t i = 0; i < count_; ++i) describe_code(space_, contexts_[i], hint);
+  }
+
+  bool interrupted(abi::QuiesceHint& hint) const {
+    describe(hint);
+    return any_interrupted(space_, threads_, hint);
+  }
+
+  Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t first_arena) {
+    Verdict verdict;
+    for (std::size_t i = 0; i < count_ && verdict.fine(); ++i) {
+      Groups groups(space_, first_arena + static_cast<uint32_t>(i), {blocks, totals, on_threads});
+      verdict = groups.claim_all(contexts_[i]);
+    }
+    return verdict;
+  }
+
+  std::size_t arena_count() const { return count_; }
+
+  static void write_name(char (&name)[kNameLength]) { __builtin_memcpy(name, "musl", 5); }
+
+  template <typename Visit>
+  void each_variable(Visit visit) const {
+    for (std::size_t i = 0; i < count_; ++i)
+      visit(Range{contexts_[i].address, contexts_[i].address + kContextBytes});
+  }
+
+  static Warning warning() { return {}; }
+
+  Totals totals;
+
+ private:
+  const Space& space_;
+  const libc::Threads& threads_;
+  Context contexts_[kMaxContexts];
+  std::size_t count_;
+};
+
+}  // namespace reachscan::heaps::musl

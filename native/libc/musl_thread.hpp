@@ -1,0 +1,60 @@
+// The threads of musl. A thread's stack, its thread-local variables, its descriptor (struct
+// pthread, which the thread pointer points to) and the values of its keys lie in one mapping, in
+// this order, behind a guard. Nothing but what a thread that nobody has joined yet returned lives
+// on in it when the thread has ended: the library unmaps all others.
+#pragma once
+
+#include "memory/space.hpp"
+
+namespace reachscan::libc::musl {
+
+using heaps::kPage;
+using heaps::load;
+using heaps::Range;
+using heaps::Space;
+using heaps::uint64_t;
+using heaps::word;
+
+constexpr uint64_t kDescriptorBytes = 200;
+constexpr uint64_t kMostKeyBytes = 128 * 8;
+// What the list of threads links; a thread that has ended links to itself.
+constexpr uint64_t kPrevious = 16;
+constexpr uint64_t kNext = 24;
+constexpr uint64_t kDetachState = 56;
+constexpr int kExited = 0;
+constexpr uint64_t kMapping = 72;  // map_base, map_size, stack, stack_size, guard_size
+
+struct Memory {
+  Range all;
+  Range stack;  // as far as the thread has it for its frames
+};
+
+// What the descriptor says, all empty if it is none of musl's, or if the program provided the
+// stack, as the kernel does for the first thread.
+inline Memory memory_of(const Space& space, uint64_t descriptor) {
+  if (!space.readable(descriptor, kDescriptorBytes) || word(descriptor) != descriptor) return {};
+  uint64_t start = word(descriptor + kMapping), size = word(descriptor + kMapping + 8);
+  uint64_t top = word(descriptor + kMapping + 16), usable = word(descriptor + kMapping + 24);
+  uint64_t guard = word(descriptor + kMapping + 32);
+  Range all{start, start + size};
+  bool possible = start != 0 && start % kPage == 0 && size % kPage == 0 && guard % kPage == 0 &&
+                  guard < size && all.contains(top) && top - usable == start + guard;
+  if (!possible || descriptor < top || !all.contains(descriptor)) return {};
+  return {all, {start + guard, top}};
+}
+
+inline bool has_exited(uint64_t descriptor) {
+  return word(descriptor + kPrevious) == descriptor && word(descriptor + kNext) == descriptor &&
+         load<int>(descriptor + kDetachState) == kExited;
+}
+
+// The descriptor of a thread that has ended and whose memory ends at `end`, 0 if there is none.
+inline uint64_t exited_below(const Space& space, uint64_t start, uint64_t end) {
+  constexpr uint64_t kReach = kDescriptorBytes + kMostKeyBytes + kPage / 4;
+  uint64_t lowest = end - start < kReach ? start : end - kReach;
+  for (uint64_t at = heaps::align_up(lowest, 8); at + kDescriptorBytes <= end; at += 8)
+    if (word(at) == at && has_exited(at) && memory_of(space, at).all.end == end) return at;
+  return 0;
+}
+
+}  // namespace reachscan::libc::musl

@@ -36,11 +36,12 @@ Truth = NDArray[np.uint64]
 """Rows of address, usable size, kind, sorted by address."""
 
 
-def build(name: str, flags: Sequence[str] = ()) -> Path:
+def build(name: str, flags: Sequence[str] = (), compiler: str | None = None) -> Path:
     """Return the compiled fixture program; compiles it unless these very sources were before."""
     source = next(PROGRAMS.glob(f"{name}.c*"))
     plain_c = source.suffix == ".c"
-    compiler = os.environ.get("CC", "gcc") if plain_c else os.environ.get("CXX", "g++")
+    if compiler is None:
+        compiler = os.environ.get("CC", "gcc") if plain_c else os.environ.get("CXX", "g++")
     # Nobody wants debug information only to have it stripped.
     usual = [f for f in (C_FLAGS if plain_c else CXX_FLAGS) if f != "-s" or "-g" not in flags]
     command = [*compiler.split(), *usual, f"-I{REPOSITORY / 'native'}", str(source), *flags]

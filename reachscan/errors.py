@@ -120,7 +120,7 @@ class StartingUpError(ReachscanError):
 class LayoutUnknownError(ReachscanError):
     """The allocator of the target is not one that reachscan can walk."""
 
-    default_next_step = "only the allocator of glibc and jemalloc 5 can be walked so far"
+    default_next_step = "only the allocators of glibc and musl, and jemalloc 5, can be walked so far"
 
 
 class CloneRefusedError(ReachscanError):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import StartVictim
 from provisions import provide_all
-from scans import list_heap, scan
+from scans import FAILED, list_heap, run_cli, scan
 from test_busy_allocator import scan_repeatedly
 from test_enumeration import HEAPS, show
 from test_leak_graph import assert_same_leaks
@@ -94,3 +94,11 @@ def test_places_of_threads(victim: StartVictim, linked: str, method: str) -> Non
     """A thread's own memory, and what is left of it when it has ended."""
     target = victim("thread_roots", command=command("thread_roots", linked))
     assert wrong_verdicts(target, scan(target.pid, "--all", "--method", method)) == {}
+
+
+def test_unstopped_threads_are_refused(victim: StartVictim, truth: Path) -> None:
+    """Without a stop nobody tells where musl's threads have their descriptors."""
+    target = victim("ground_truth", truth, 5, 3, 3000, command=command("ground_truth"))
+    done = run_cli(["scan", target.pid, "--method", "live"])
+    assert done.status == FAILED, done.out
+    assert "has no descriptor of the C library that can be found" in " ".join(done.talk.split())

@@ -75,7 +75,7 @@ NATIVE_ROOMS = {
     "heaps": {"arch", "libc", "memory"},
     "heaps/glibc": {"arch", "heaps", "libc"},
     "heaps/jemalloc": {"arch", "heaps", "libc"},
-    "heaps/musl": {"heaps"},
+    "heaps/musl": {"arch", "heaps"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
     "sweeper/roots": {

@@ -92,7 +92,7 @@ class Groups {
       return stop("a slot that is in use does not say how", group);
     if (header_of(block) == kHeaderOfFreed) return;
     uint64_t usable = usable_end(block, end);
-    if (usable == 0) return stop("a block is larger than its slot", group);
+    if (usable == 0) return stop("the size of a block does not fit its slot", group);
     found_.blocks.add_live(block);
     found_.totals.add(usable - block);
     // A block of no bytes has a granule to itself, too.

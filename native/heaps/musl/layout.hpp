@@ -86,7 +86,10 @@ inline uint64_t distance_of(uint64_t block) {
 inline uint64_t usable_end(uint64_t block, uint64_t slot_end) {
   uint64_t end = slot_end - kHeaderBytes, reserved = header_of(block) >> 5;
   if (reserved > kInTrailer) return 0;
-  if (reserved == kInTrailer) reserved = load<uint32_t>(end - 4);
+  if (reserved == kInTrailer) {
+    reserved = load<uint32_t>(end - 4);
+    if (reserved < kInTrailer) return 0;
+  }
   return reserved > end - block ? 0 : end - reserved;
 }
 

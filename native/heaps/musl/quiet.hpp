@@ -2,6 +2,9 @@
 // it has changed nothing yet, except for the header of a block that is being freed.
 #pragma once
 
+#include <sys/syscall.h>
+
+#include "arch/code.hpp"
 #include "heaps/code.hpp"
 #include "heaps/musl/layout.hpp"
 
@@ -13,11 +16,25 @@ constexpr uint64_t kWidestGap = 0x1000;
 constexpr uint64_t kMargin = 0x300;
 constexpr unsigned kLeastUses = 2;
 
+// Adds what is between the first and the last use, and a little around it. In a static program any
+// function may be next to the allocator's, so that a thread may sleep there; the allocator's own
+// code makes no system call but brk.
+inline void add_part(const Space& space, Range part, abi::QuiesceHint& hint) {
+  uint64_t start = part.start - kMargin, end = part.end + kMargin;
+  for (uint64_t at = start; at < end; at += arch::kCodeAlignment) {
+    arch::SystemCall call = arch::system_call_at(at, ReadSpace{space});
+    if (!call.made || (call.known && call.number == SYS_brk)) continue;
+    hint.text.add({start, at});
+    start = at + 1;
+  }
+  hint.text.add({start, end});
+}
+
 inline void describe_code(const Space& space, const Context& context, abi::QuiesceHint& hint) {
   Range part{0, 0};
   unsigned uses = 0;
   auto close = [&] {
-    if (uses >= kLeastUses) hint.text.add({part.start - kMargin, part.end + kMargin});
+    if (uses >= kLeastUses) add_part(space, part, hint);
     uses = 0;
   };
   each_using(space, context.file, {context.address, context.address + kContextBytes},

@@ -13,9 +13,17 @@ struct DynamicSection {
   uint64_t gnu_hash = 0;
   uint64_t debug = 0;  // what the loader tells debuggers, or 0
   bool of_program = false;
+  bool of_executable = false;  // of a program, also of one that needs no loader
 
   bool has_symbols() const { return symbols != 0 && strings != 0 && gnu_hash != 0; }
 };
+
+inline bool same_name(const Space& space, uint64_t address, const char* name) {
+  for (std::size_t i = 0;; ++i) {
+    if (!space.readable(address + i, 1) || load<char>(address + i) != name[i]) return false;
+    if (name[i] == 0) return true;
+  }
+}
 
 constexpr std::size_t kMaxDynamicEntries = 512;
 
@@ -59,7 +67,17 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
     debuggable = true;
   }
   section.of_program = interpreted && debuggable;
+  section.of_executable = debuggable;
   return dynamic != 0;
+}
+
+// Data and .bss of one module, which may be several mappings.
+inline Range data_of_module(const Space& space, const abi::Mapping* first) {
+  const abi::Mapping* last = first;
+  while (last + 1 != space.end() && last[1].start == last->end && Space::is_module_data(last[1]) &&
+         (last[1].file == first->file || last[1].file == 0))
+    ++last;
+  return {first->start, last->end};
 }
 
 // Whether the loader is still at work on the libraries that the program needs. It tells debuggers:

@@ -6,13 +6,6 @@
 
 namespace reachscan::heaps {
 
-inline bool same_name(const Space& space, uint64_t address, const char* name) {
-  for (std::size_t i = 0;; ++i) {
-    if (!space.readable(address + i, 1) || load<char>(address + i) != name[i]) return false;
-    if (name[i] == 0) return true;
-  }
-}
-
 // Looks `name` up as the dynamic loader does (GNU hash table: bucket, then chain).
 inline bool defines(const Space& space, const DynamicSection& section, const char* name) {
   uint32_t hash = 5381;

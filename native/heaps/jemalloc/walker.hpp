@@ -5,7 +5,7 @@
 //   find_tree       the root of the tree, by structure
 //   extents         slabs with a bitmap of free slots, large blocks, what is free
 //   thread_caches   free, though they look allocated
-//   quiet           is a thread inside the allocator right now?
+//   quiet           where its code is
 #pragma once
 
 #include "heaps/jemalloc/extents.hpp"
@@ -33,9 +33,7 @@ class Walker {
 
   bool quiet(abi::QuiesceHint& hint) const {
     describe(hint);
-    for (std::size_t t = 0; t < threads_.running_count; ++t)
-      if (is_inside(space_, threads_.running[t], hint)) return false;
-    return true;
+    return is_quiet_named(space_, threads_, hint);
   }
 
   void describe(abi::QuiesceHint& hint) const {

@@ -1,0 +1,102 @@
+// The code of an allocator of several object files, told by the variables that it names, and
+// whether any thread is inside. Its locks need not be known: who holds one is inside.
+#pragma once
+
+#include "heaps/code.hpp"
+#include "heaps/functions.hpp"
+
+namespace reachscan::heaps {
+
+// The object files lie together; some of them do not name the variables. Where a compiler has put
+// functions that are rarely called elsewhere, they form a part of their own.
+constexpr uint64_t kWidestGap = 256 << 10;
+constexpr uint64_t kMargin = 0x2000;
+
+// What the allocator calls is in libraries: all code around that of the program. If it is linked
+// into a program that needs no loader, in the program.
+inline void add_libraries(const Space& space, abi::QuiesceHint& hint) {
+  Range program{~0ull, ~0ull};
+  for (const abi::Mapping& m : space) {
+    DynamicSection section;
+    if (program.start == ~0ull && is_image(m) && read_dynamic_section(space, m.start, section) &&
+        section.of_program)
+      program = {m.start, m.end};
+    if (program.end == m.start && is_image(m)) program.end = m.end;
+  }
+  hint.callees.add({0, program.start});
+  if (program.end != ~0ull) hint.callees.add({program.end, ~0ull});
+}
+
+// In a program, the code around is not the allocator's: then only the functions that name the
+// variables are, and what is squeezed in between two of them.
+class NamedCode {
+ public:
+  NamedCode(const Space& space, uint32_t file, abi::QuiesceHint& hint)
+      : hint_(hint), functions_(space, base_of(space, file)) {
+    DynamicSection section;
+    bool is_library =
+        read_dynamic_section(space, base_of(space, file), section) && !section.of_executable;
+    gap_ = is_library ? kWidestGap : kWidestGapInProgram;
+    margin_ = is_library ? kMargin : 0;
+  }
+
+  // Instructions come in the order of their addresses, in each mapping.
+  void add(uint64_t at) {
+    if (part_.contains(at)) return;
+    Range code = margin_ == 0 ? functions_.around(at) : Range{at, at};
+    if (code.end == 0) code = {at - kNearby, at + kNearby};
+    if (code.start < part_.start || code.start > part_.end + gap_) {
+      finish();
+      part_.start = code.start;
+    }
+    part_.end = code.end;
+  }
+
+  void finish() {
+    if (part_.end == 0) return;
+    hint_.text.add({part_.start - margin_, part_.end + margin_});
+    hint_.unsettled.add({part_.start - margin_, part_.end + margin_});
+  }
+
+ private:
+  static constexpr uint64_t kWidestGapInProgram = 0x400;
+  static constexpr uint64_t kNearby = 0x100;  // static programs may lack the table of functions
+
+  static uint64_t base_of(const Space& space, uint32_t file) {
+    for (const abi::Mapping& m : space)
+      if (m.file == file) return m.start;
+    return 0;
+  }
+
+  abi::QuiesceHint& hint_;
+  Functions functions_;
+  uint64_t gap_ = 0, margin_ = 0;
+  Range part_{0, 0};
+};
+
+inline void describe_code_naming(const Space& space, uint32_t file, Range variables,
+                                 abi::QuiesceHint& hint) {
+  NamedCode code(space, file, hint);
+  each_naming(space, file, variables, [&code](uint64_t at) { code.add(at); });
+  code.finish();
+  add_libraries(space, hint);
+}
+
+// Who sleeps, but not for a lock, has nothing half done: a thread of the allocator's own, for one.
+inline bool is_inside_named(const Space& space, const abi::Thread& thread,
+                            const abi::QuiesceHint& hint) {
+  if (hint.text.contains(thread.pc)) return true;
+  return thread.sleep != abi::Sleep::kOtherwise && hint.callees.contains(thread.pc) &&
+         abi::is_called_by<abi::TailCalls::kYes>(hint.unsettled, {thread.pc, thread.sp},
+                                                 ReadSpace{space});
+}
+
+// Whether no thread is inside.
+inline bool is_quiet_named(const Space& space, const libc::Threads& threads,
+                           const abi::QuiesceHint& hint) {
+  for (std::size_t t = 0; t < threads.running_count; ++t)
+    if (is_inside_named(space, threads.running[t], hint)) return false;
+  return true;
+}
+
+}  // namespace reachscan::heaps

@@ -120,7 +120,9 @@ class StartingUpError(ReachscanError):
 class LayoutUnknownError(ReachscanError):
     """The allocator of the target is not one that reachscan can walk."""
 
-    default_next_step = "only the allocators of glibc and musl, and jemalloc 5, can be walked so far"
+    default_next_step = (
+        "only the allocators of glibc and musl, jemalloc 5 and gperftools' tcmalloc can be walked"
+    )
 
 
 class CloneRefusedError(ReachscanError):

@@ -5,12 +5,14 @@
 #include "heaps/interposed.hpp"
 #include "heaps/jemalloc/walker.hpp"
 #include "heaps/musl/walker.hpp"
+#include "heaps/tcmalloc/walker.hpp"
 
 namespace reachscan::heaps {
 
 static_assert(Walker<glibc::Walker>);
 static_assert(Walker<jemalloc::Walker>);
 static_assert(Walker<musl::Walker>);
+static_assert(Walker<tcmalloc::Walker>);
 
 // All that the process has allocated, whoever it got it from.
 class Heap {
@@ -21,7 +23,8 @@ class Heap {
         threads_{threads, thread_count, {map, libc::kMaxEndedThreads}},
         glibc_(space, threads_, map),
         jemalloc_(space, threads_, map),
-        musl_(space, threads_, map) {}
+        musl_(space, threads_, map),
+        tcmalloc_(space, threads_, map) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -34,7 +37,8 @@ class Heap {
   // Whether there are blocks for which this form of the sweeper has no room. Then nothing else may
   // be asked.
   bool needs_fine() const {
-    return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(musl_);
+    return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(musl_) ||
+           !has_room_for(tcmalloc_);
   }
 
   // Whether there are blocks in pages of modules.
@@ -113,11 +117,13 @@ class Heap {
   // Returns whether it always did.
   template <typename Test>
   bool every(Test test) {
-    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test);
+    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test) &&
+           passes(tcmalloc_, test);
   }
   template <typename Test>
   bool every(Test test) const {
-    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test);
+    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test) &&
+           passes(tcmalloc_, test);
   }
 
   template <typename W>
@@ -152,6 +158,7 @@ class Heap {
   glibc::Walker glibc_;
   jemalloc::Walker jemalloc_;
   musl::Walker musl_;
+  tcmalloc::Walker tcmalloc_;
   std::size_t regions_[kWalkers] = {};  // of those that are present
 };
 

@@ -76,13 +76,16 @@ NATIVE_ROOMS = {
     "heaps/glibc": {"arch", "heaps", "libc"},
     "heaps/jemalloc": {"arch", "heaps", "libc"},
     "heaps/musl": {"arch", "heaps"},
+    "heaps/tcmalloc": {"heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
     "sweeper/roots": {
         *("library/annotations.hpp", "libc", "memory", "sweeper/blob", "sweeper/mark"),
     },
     # The one that knows all walkers. A walker knows the contract, but no other walker.
-    "heaps/detect.hpp": {"heaps", "heaps/glibc", "heaps/jemalloc", "heaps/musl"},
+    "heaps/detect.hpp": {
+        *("heaps", "heaps/glibc", "heaps/jemalloc", "heaps/musl", "heaps/tcmalloc"),
+    },
     "sweeper/leaks": {
         *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),
         "sweeper/roots",

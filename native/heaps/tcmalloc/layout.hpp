@@ -1,0 +1,124 @@
+// Shape of the data of gperftools' tcmalloc: classes of sizes (SizeMap), spans (Span), central
+// lists (CentralFreeList), and the tree that finds the span of a page (TCMalloc_PageMap2).
+#pragma once
+
+#include "heaps/heap.hpp"
+
+namespace reachscan::heaps::tcmalloc {
+
+// Its pages are larger than those of the processor.
+constexpr unsigned kPageBits = 13;
+constexpr unsigned kAddressBits = 48;
+constexpr unsigned kLeafBits = 18;
+constexpr uint64_t kLeafSlots = 1ull << kLeafBits;
+constexpr uint64_t kLeafBytes = 8 * kLeafSlots;
+constexpr uint64_t kPages = 1ull << (kAddressBits - kPageBits);
+constexpr uint64_t kRootSlots = kPages >> kLeafBits;
+constexpr uint64_t kRootBytes = 8 * kRootSlots;
+
+constexpr uint64_t address_of(uint64_t page) { return page << kPageBits; }
+
+// Class 0 is that of blocks with a span of their own.
+constexpr unsigned kMostClasses = 128;
+constexpr uint32_t kLeastSize = 8;
+constexpr uint32_t kLargestSmall = 256 << 10;
+
+// The sizes of all classes stand in one array; the one behind it says how many pages a span has.
+struct Classes {
+  uint64_t at = 0;  // of the sizes, 0 if that is no such array
+  unsigned count = 0;
+
+  uint32_t size(unsigned number) const { return load<uint32_t>(at + 4 * number); }
+  static constexpr uint64_t bytes() { return (4 + 8) * kMostClasses + 8; }
+};
+
+inline Classes classes_at(uint64_t at) {
+  uint64_t pages = align_up(at + 4 * kMostClasses, 8);
+  unsigned number = 1;
+  uint32_t last = 0;
+  for (; number < kMostClasses && last != kLargestSmall; ++number) {
+    auto size = load<uint32_t>(at + 4 * number);
+    uint64_t length = word(pages + 8 * number);
+    if (size <= last || size % kLeastSize != 0 || length > kLeafSlots || address_of(length) < size)
+      return {};
+    last = size;
+  }
+  if (last != kLargestSmall) return {};
+  for (unsigned behind = number; behind < kMostClasses; ++behind)
+    if (load<uint32_t>(at + 4 * behind) != 0) return {};
+  return {at, number};
+}
+
+enum class Use : uint8_t { kBlocks, kFree, kReturned };
+
+struct Span {
+  uint64_t first, length;  // in pages
+  uint64_t free_list;
+  uint32_t handed_out;  // blocks that are not in the free list
+  uint32_t size_class;
+  Use use;
+};
+
+constexpr uint64_t kSpanBytes = 48;
+constexpr uint64_t kNextField = 16, kPreviousField = 24;
+
+inline Span read_span(uint64_t at) {
+  auto bits = load<uint32_t>(at + 40);
+  return {word(at),      word(at + 8),     word(at + 32),
+          bits & 0xffff, bits >> 16 & 255, static_cast<Use>(bits >> 24 & 3)};
+}
+
+// The list of one class that all threads share. Two lists of spans begin at headers in it; then
+// come chains of free blocks, to be handed on as they are.
+struct Central {
+  uint64_t at;
+
+  static constexpr uint64_t kClassField = 8;
+  static constexpr uint64_t kFullHeader = 0x10, kOtherHeader = 0x40;
+  static constexpr uint64_t kChains = 0x80, kChainCount = 0x480;
+  static constexpr uint32_t kMostChains = 64;
+  static constexpr uint64_t kBytes = 0x490;
+  static constexpr uint64_t kPaddedBytes = 0x4c0;
+
+  uint64_t size_class() const { return word(at + kClassField); }
+  uint32_t chains() const { return load<uint32_t>(at + kChainCount); }
+  uint64_t chain(uint32_t number) const { return word(at + kChains + 16 * number); }
+  uint64_t tail(uint32_t number) const { return word(at + kChains + 16 * number + 8); }
+};
+
+inline bool is_empty_list(uint64_t header) {
+  return word(header + kNextField) == header && word(header + kPreviousField) == header;
+}
+
+// A thread's cache (ThreadCache) begins with a list for each class.
+constexpr uint64_t kListBytes = 32;
+constexpr uint64_t kListLength = 8, kListSize = 24;
+constexpr uint64_t kListsBytes = kMostClasses * kListBytes;
+// The links to the next and to the previous cache are at its end, which releases have moved.
+constexpr uint64_t kLinksBehindLists = 0x80;
+constexpr uint64_t kCacheBytes = kListsBytes + kLinksBehindLists;
+
+// One copy of the allocator in the process.
+struct Instance {
+  uint32_t file;
+  Range data;  // of its module
+  uint64_t root;
+  uint64_t central;
+  uint64_t central_stride;
+  Classes classes;
+
+  Central central_of(unsigned number) const { return {central + number * central_stride}; }
+
+  // Its variables are those of one object file.
+  Range variables() const {
+    Range all{root, root + kRootBytes};
+    for (Range part : {Range{central, central + kMostClasses * central_stride},
+                       Range{classes.at, classes.at + Classes::bytes()}}) {
+      if (part.start < all.start) all.start = part.start;
+      if (part.end > all.end) all.end = part.end;
+    }
+    return all;
+  }
+};
+
+}  // namespace reachscan::heaps::tcmalloc

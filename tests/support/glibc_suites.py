@@ -24,12 +24,14 @@ LIBRARY_FOLDERS = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 LOADER = "ld-linux-x86-64.so.2"
 JEMALLOC = ("libjemalloc2", "libstdc++6", "libgcc-s1")  # the allocator, and what it needs
 RUNTIME = ("libc6", *JEMALLOC)
+TCMALLOC = "libtcmalloc-minimal4"
+TCMALLOC_OF_64_BIT_TIME = f"{TCMALLOC}t64"  # its name since trixie
 # The oldest suite also serves to build: a program linked against it runs on all of them.
 BUILD_SUITE = "bullseye"
 SUITES: dict[str, tuple[str, ...]] = {
-    "bullseye": (*RUNTIME, "libc6-dev", "linux-libc-dev"),
-    "trixie": RUNTIME,
-    "sid": RUNTIME,
+    "bullseye": (*RUNTIME, TCMALLOC, "libc6-dev", "linux-libc-dev"),
+    "trixie": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME),
+    "sid": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME),
 }
 PATIENCE = 180  # seconds for one call of apt
 
@@ -49,8 +51,16 @@ class Glibc:
     @property
     def jemalloc(self) -> str:
         """What to preload so that a program on this C library has the suite's jemalloc."""
+        return self._preloaded("libjemalloc.so.2")
+
+    @property
+    def tcmalloc(self) -> str:
+        """The same for the tcmalloc of gperftools."""
+        return self._preloaded("libtcmalloc_minimal.so.4")
+
+    def _preloaded(self, allocator: str) -> str:
         folders = [self.root / name for name in LIBRARY_FOLDERS]
-        names = ("libgcc_s.so.1", "libstdc++.so.6", "libjemalloc.so.2")
+        names = ("libgcc_s.so.1", "libstdc++.so.6", allocator)
         found = [next(f / name for f in folders if (f / name).exists()) for name in names]
         return ":".join(map(str, found))
 

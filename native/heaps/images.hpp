@@ -71,15 +71,6 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
   return dynamic != 0;
 }
 
-// Data and .bss of one module, which may be several mappings.
-inline Range data_of_module(const Space& space, const abi::Mapping* first) {
-  const abi::Mapping* last = first;
-  while (last + 1 != space.end() && last[1].start == last->end && Space::is_module_data(last[1]) &&
-         (last[1].file == first->file || last[1].file == 0))
-    ++last;
-  return {first->start, last->end};
-}
-
 // Whether the loader is still at work on the libraries that the program needs. It tells debuggers:
 // at first nothing, then that it adds libraries (struct r_debug), until all are in place.
 inline bool is_being_loaded(const Space& space) {

@@ -1,3 +1,4 @@
+// Lays out what mallocng keeps about its slots, as musl does.
 #include "musl_image.hpp"
 
 #include <algorithm>

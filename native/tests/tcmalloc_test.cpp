@@ -76,6 +76,18 @@ CASE(all_blocks_are_found_but_those_in_caches) {
   }
 }
 
+CASE(a_sampled_block_is_as_large_as_was_asked_for) {
+  constexpr uint64_t kStack = Tcmalloc::kMetadata + (3 << 20);
+  Scene scene;
+  scene.image.memory.put(kStack, 5000);
+  scene.image.memory.put(scene.large + 32, kStack);
+  scene.image.memory.store<uint32_t>(scene.large + 40, 1u << 26);
+  scene.image.blocks[start_of(scene.large)] = 8192;
+  CHECK(walk(scene.image).blocks == scene.image.blocks);
+  scene.image.memory.put(kStack, 50000);
+  CHECK_EQ(walk(scene.image).reason, std::string("a sampled block is larger than its span"));
+}
+
 CASE(a_variable_that_points_to_a_cache_in_the_middle_leads_to_all) {
   Scene scene;
   scene.image.memory.put(Tcmalloc::kFirstCache, scene.first);

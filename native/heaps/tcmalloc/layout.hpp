@@ -29,6 +29,13 @@ struct Classes {
   unsigned count = 0;
 
   uint32_t size(unsigned number) const { return load<uint32_t>(at + 4 * number); }
+  // What a block has that so much was asked for.
+  uint64_t rounded(uint64_t asked) const {
+    unsigned number = 1;
+    while (number < count && size(number) < asked) ++number;
+    return number < count ? size(number) : align_up(asked, 1 << kPageBits);
+  }
+
   static constexpr uint64_t bytes() { return (4 + 8) * kMostClasses + 8; }
 };
 
@@ -57,6 +64,7 @@ struct Span {
   uint32_t handed_out;  // blocks that are not in the free list
   uint32_t size_class;
   Use use;
+  bool is_sample;  // what stands in place of the free list says how large the block is
 };
 
 constexpr uint64_t kSpanBytes = 48;
@@ -64,8 +72,13 @@ constexpr uint64_t kNextField = 16, kPreviousField = 24;
 
 inline Span read_span(uint64_t at) {
   auto bits = load<uint32_t>(at + 40);
-  return {word(at),      word(at + 8),     word(at + 32),
-          bits & 0xffff, bits >> 16 & 255, static_cast<Use>(bits >> 24 & 3)};
+  return {word(at),
+          word(at + 8),
+          word(at + 32),
+          bits & 0xffff,
+          bits >> 16 & 255,
+          static_cast<Use>(bits >> 24 & 3),
+          (bits >> 26 & 1) != 0};
 }
 
 // The list of one class that all threads share. Two lists of spans begin at headers in it; then

@@ -83,8 +83,19 @@ class Spans {
     }
     if (span.size_class >= instance_.classes.count) return "a span is of an unknown class";
     if (span.size_class != 0) return claim_small(span, {start, start + bytes});
-    found_.blocks.add_live(start);
-    found_.totals.add(bytes);
+    return claim_large(span, {start, start + bytes});
+  }
+
+  const char* claim_large(const Span& span, Range memory) {
+    uint64_t size = memory.end - memory.start;
+    if (span.is_sample) {
+      if (!space_.readable(span.free_list, 8)) return "nothing says how large a sampled block is";
+      size = instance_.classes.rounded(word(span.free_list));
+      if (size > memory.end - memory.start) return "a sampled block is larger than its span";
+    }
+    found_.blocks.add_live(memory.start);
+    if (size < memory.end - memory.start) found_.blocks.add_boundary(memory.start + size);
+    found_.totals.add(size);
     return nullptr;
   }
 

@@ -92,6 +92,15 @@ def test_settings(
     assert_same_heap(list_heap(target.pid), read_truth(truth), 4)
 
 
+def test_sampled_blocks(victim: StartVictim, truth: Path) -> None:
+    """The whole library gives some blocks spans of their own, with the stack of who allocated."""
+    provide_all("libgoogle-perftools4")
+    whole = LIBRARY.replace("_minimal", "")
+    environment = {"LD_PRELOAD": whole, "TCMALLOC_SAMPLE_PARAMETER": "4096"}
+    target = victim("ground_truth", truth, 2, 4, 4000, "drain=60", environment=environment)
+    assert_same_heap(list_heap(target.pid), read_truth(truth), 4)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_agree(
     victim: StartVictim, truth: Path, preloaded: dict[str, str], method: str

@@ -1,5 +1,8 @@
 // The last stack of a thread. Most of the next one is the same: where it meets the last one, what
 // lies further out need only be compared, and its node is known.
+//
+// It lies in thread-local storage, which is a root. Functions that keep no frame pointer may have
+// had the only pointer to a block in that register: what is remembered of it points nowhere.
 #pragma once
 
 #include "arch/frames.hpp"
@@ -22,7 +25,10 @@ class StackMemo {
 
   // The next frame inwards. More than fit are not remembered, and then none is.
   void push(const MemoFrame& frame) {
-    if (count_ < kFrames) frames_[count_] = frame;
+    if (count_ < kFrames) {
+      frames_[count_] = frame;
+      frames_[count_].frame.fp = ~frame.frame.fp;
+    }
     ++count_;
   }
 
@@ -49,8 +55,8 @@ class StackMemo {
     }
 
    private:
-    static bool is_same(const arch::Frame& a, const arch::Frame& b) {
-      return a.pc == b.pc && a.sp == b.sp && a.fp == b.fp;
+    static bool is_same(const arch::Frame& remembered, const arch::Frame& now) {
+      return remembered.pc == now.pc && remembered.sp == now.sp && remembered.fp == ~now.fp;
     }
 
     // As far as one frame is the same, it leads to the next one by the same two words: what is read
@@ -60,7 +66,7 @@ class StackMemo {
         const arch::Frame& caller = frames_[i - 1].frame;
         std::uint64_t saved = frames_[i].saved_fp;
         if (arch::word_at(caller.sp - arch::kReturnAddressBelowFrame) != caller.pc ||
-            (saved != 0 && arch::word_at(saved) != caller.fp))
+            (saved != 0 && arch::word_at(saved) != ~caller.fp))
           return false;
       }
       return true;

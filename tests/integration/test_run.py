@@ -50,6 +50,15 @@ def test_the_report_is_of_the_last_moment(way: str, lost: set[int], tmp_path: Pa
     assert {group["size"] for group in report["groups"]} == lost
 
 
+def test_what_is_remembered_of_stacks_keeps_nothing_alive(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    flags = ("-fomit-frame-pointer", "-fno-optimize-sibling-calls")
+    run(victims.build("frame_pointer_data", flags), options=("--json", "-o", str(file)))
+    (report,) = reports(file)
+    assert {group["size"] for group in report["groups"]} == {4008}
+    assert sum(group["allocations"] for group in report["groups"]) == 9
+
+
 def test_the_command_has_its_streams_to_itself() -> None:
     done = run(program(), "echo", 0, input="one\ntwo\n")
     assert done.stdout == "one\ntwo\n"

@@ -11,7 +11,7 @@ struct Settings {
   Options options{};
   std::uint64_t memory = std::uint64_t{64} << 20;
   std::uint32_t parent = 0;  // the process that waits for the end of its child, 0 if none does
-  char notice[128] = {};     // where to tell it, two FIFOs: NAME.ended, NAME.go
+  char notice[128] = {};     // where to tell it: a socket
 };
 
 // Lines are NAME=VALUE, numbers are decimal: way depth stacks min-size sizes (A-B,C-D) sample

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import StartVictim
+from glibc_suites import SUITES
+from same_heap import assert_same_heap
 from scans import list_heap
 from unharmed import METHODS
-from victims import Truth, build, command_on, read_truth
-
-SUITES = ("bullseye", "trixie", "sid")
+from victims import build, command_on, read_truth
 
 # seed, threads, operations per thread and phase, then options of the program.
 HEAPS = {
@@ -37,27 +36,7 @@ TUNABLES = {
     "trimmed": "glibc.malloc.trim_threshold=65536:glibc.malloc.top_pad=4096",
 }
 
-# What libc allocates for itself in a program with threads: a DTV for each. It is 16 bytes per
-# module with thread-local storage and some to spare, never a large block.
-LARGEST_OWN_BLOCK = 1600
 STATIC_STARTUP_BLOCKS = 8
-
-
-def show(rows: Truth) -> str:
-    return ", ".join(f"{int(a):#x} ({int(size)} bytes)" for a, size, _ in rows[:20])
-
-
-def assert_same_heap(found: Truth, truth: Truth, own_blocks: int) -> None:
-    missed = truth[~np.isin(truth[:, 0], found[:, 0])]
-    assert len(missed) == 0, f"{len(missed)} blocks missed: {show(missed)}"
-    extra = found[~np.isin(found[:, 0], truth[:, 0])]
-    found = found[np.isin(found[:, 0], truth[:, 0])]
-    assert len(found) == len(truth), "a block is listed twice"
-    wrong = found[found[:, 1] != truth[:, 1]]
-    assert len(wrong) == 0, f"{len(wrong)} sizes are wrong: {show(wrong)}"
-    assert len(extra) <= own_blocks, f"{len(extra)} blocks too many: {show(extra)}"
-    oversized = extra[extra[:, 1] > LARGEST_OWN_BLOCK]
-    assert len(oversized) == 0, f"these are none of libc's own: {show(oversized)}"
 
 
 @pytest.fixture

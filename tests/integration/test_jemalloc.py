@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import StartVictim
 from glibc_suites import SUITES
 from provisions import provide_all
+from same_heap import assert_same_heap
 from scans import list_heap, scan
 from test_busy_allocator import scan_repeatedly
-from test_enumeration import HEAPS, show
+from test_enumeration import HEAPS
 from test_leak_graph import assert_same_leaks
 from unharmed import METHODS
 from victims import Truth, command_on, glibc_of, read_truth, wait_until
@@ -38,17 +38,9 @@ def preloaded() -> dict[str, str]:
     return {"LD_PRELOAD": LIBRARY}
 
 
-def assert_same_heap(found: Truth, truth: Truth, threads: int) -> None:
-    missed = truth[~np.isin(truth[:, 0], found[:, 0])]
-    assert len(missed) == 0, f"{len(missed)} blocks missed: {show(missed)}"
-    extra = found[~np.isin(found[:, 0], truth[:, 0])]
-    found = found[np.isin(found[:, 0], truth[:, 0])]
-    assert len(found) == len(truth), "a block is listed twice"
-    wrong = found[found[:, 1] != truth[:, 1]]
-    assert len(wrong) == 0, f"{len(wrong)} sizes are wrong: {show(wrong)}"
+def assert_jemalloc_lists(found: Truth, truth: Truth, threads: int) -> None:
     own = OWN_BLOCKS_OF_THREAD * (threads + 1) + 1
-    assert len(extra) <= own, f"{len(extra)} blocks too many: {show(extra)}"
-    assert (extra[:, 1] <= LARGEST_OWN_BLOCK).all(), f"these are none of libc's: {show(extra)}"
+    assert_same_heap(found, truth, own, LARGEST_OWN_BLOCK)
 
 
 @pytest.mark.parametrize("heap", HEAPS_THERE)
@@ -57,7 +49,7 @@ def test_enumeration(
 ) -> None:
     seed, threads, *rest = HEAPS[heap]
     target = victim("ground_truth", truth, seed, threads, *rest, environment=preloaded)
-    assert_same_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+    assert_jemalloc_lists(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
 
 
 @pytest.mark.parametrize("heap", HEAPS_THERE)
@@ -72,7 +64,7 @@ def test_enumeration_of_other_releases(
     target = victim(
         "ground_truth", truth, seed, threads, *rest, command=command, environment=preload
     )
-    assert_same_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+    assert_jemalloc_lists(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +78,7 @@ def test_settings(
 ) -> None:
     environment = {**preloaded, "MALLOC_CONF": settings}
     target = victim("ground_truth", truth, 2, 4, 4000, "drain=60", environment=environment)
-    assert_same_heap(list_heap(target.pid), read_truth(truth), 6)
+    assert_jemalloc_lists(list_heap(target.pid), read_truth(truth), 6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -94,7 +86,7 @@ def test_methods_agree(
     victim: StartVictim, truth: Path, preloaded: dict[str, str], method: str
 ) -> None:
     target = victim("ground_truth", truth, 5, 3, 3000, "drain=20", environment=preloaded)
-    assert_same_heap(list_heap(target.pid, method), read_truth(truth), 3)
+    assert_jemalloc_lists(list_heap(target.pid, method), read_truth(truth), 3)
 
 
 @pytest.mark.parametrize("threads", [2, 8])

@@ -1,0 +1,37 @@
+"""Compares the blocks that a scan lists with those that the program itself says it has."""
+
+from __future__ import annotations
+
+import numpy as np
+from victims import Truth
+
+LARGEST_OWN_BLOCK = 1600
+"""What glibc allocates for itself in a program with threads: a DTV for each. It is 16 bytes per
+module with thread-local storage and some to spare, never a large block."""
+
+
+def assert_same_heap(
+    found: Truth, truth: Truth, own_blocks: int, largest_own_block: int = LARGEST_OWN_BLOCK
+) -> None:
+    """Every block of the program is found, once and with its true size.
+
+    Args:
+        found: what the scan lists.
+        truth: what the program says.
+        own_blocks: so many more there may be at most, which the program's libraries made.
+        largest_own_block: none of these is larger.
+    """
+    is_true = np.isin(found[:, 0], truth[:, 0])
+    missed = truth[~np.isin(truth[:, 0], found[:, 0])]
+    assert len(missed) == 0, f"{len(missed)} blocks missed: {_shown(missed)}"
+    extra, found = found[~is_true], found[is_true]
+    assert len(found) == len(truth), "a block is listed twice"
+    wrong = found[found[:, 1] != truth[:, 1]]
+    assert len(wrong) == 0, f"{len(wrong)} sizes are wrong: {_shown(wrong)}"
+    assert len(extra) <= own_blocks, f"{len(extra)} blocks too many: {_shown(extra)}"
+    oversized = extra[extra[:, 1] > largest_own_block]
+    assert len(oversized) == 0, f"these are too large to be a library's own: {_shown(oversized)}"
+
+
+def _shown(rows: Truth) -> str:
+    return ", ".join(f"{int(a):#x} ({int(size)} bytes)" for a, size, _ in rows[:20])

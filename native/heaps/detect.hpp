@@ -111,7 +111,7 @@ class Heap {
   }
 
  private:
-  static constexpr std::size_t kWalkers = 3;
+  static constexpr std::size_t kWalkers = 4;
 
   // Calls test(walker) for the allocators in the process, one by one, as long as it says true.
   // Returns whether it always did.

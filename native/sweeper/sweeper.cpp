@@ -188,7 +188,7 @@ abi::Totals totals_of(const heaps::Totals& heap, const LeakWriter& writer) {
 
 void sweep() {
   Space all(reinterpret_cast<const abi::Mapping*>(control()->mappings), control()->mapping_count);
-  recorder::Header* tables = find_tables(all);
+  auto* tables = find_guarded<recorder::Header>(all, recorder::kMagic);
   Annotations annotations(all);
   Space space = without(without(all, range_of(tables)), annotations.table());
   const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);

@@ -117,6 +117,15 @@ CASE(tables_are_no_roots) {
   }
 }
 
+// As in a core file that gdb wrote.
+CASE(the_page_in_front_of_tables_may_be_one_to_read) {
+  RecordedSweep sweep;
+  sweep.scene.memory.protect(kTables - heaps::kPage, heaps::kPage, wire::kRead);
+  for (const auto& [block, size] : sweep.scene.blocks) sweep.record(block, size);
+  sweep.run();
+  sweep.check_leaks(sweep.all());
+}
+
 // A page that the program never wrote to is told of as a mapping of its own.
 CASE(tables_in_pieces_are_one) {
   RecordedSweep sweep;

@@ -14,7 +14,7 @@ constexpr uint64_t kBuckets = 32;
 
 Recorded::Recorded(Memory& memory, uint64_t at, uint32_t pid)
     : tables_(reinterpret_cast<recorder::Header*>(at)) {
-  memory.describe(at - kPage, kPage, 0, 0);
+  memory.map(at - kPage, kPage, 0);
   memory.map(at, kBytes);
   memory.describe(at + kBytes, kPage, 0, 0);
   recorder::Header& h = header();

@@ -64,6 +64,16 @@ def test_same_report_as_of_the_living(tmp_path: Path, fixture: str, writer: str)
         assert_alike(scan_core(core, "--all"), live)
 
 
+@pytest.mark.parametrize("writer", WRITERS)
+def test_tables_of_a_recorder_are_no_roots(tmp_path: Path, writer: str) -> None:
+    """They hold the address of each recorded block; gdb says that the page before may be read."""
+    program = str(build("recorded", ("-g", "-pthread")))
+    with doomed("recorded", 5, folder=tmp_path, command=[program]) as target:
+        live = scan(target.pid)
+        core = WRITERS[writer](target, tmp_path)
+        assert scan_core(core)["leaks"]["allocations"] == live["leaks"]["allocations"] > 0
+
+
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "sid"])
 def test_other_glibc(tmp_path: Path, suite: str) -> None:
     with started(tmp_path, "threads", command_on(suite, "ground_truth")) as target:

@@ -7,6 +7,7 @@
 
 #include "recorder/tables.hpp"
 #include "sweeper/blob/emit.hpp"
+#include "sweeper/roots/guarded.hpp"
 
 namespace reachscan::sweeper {
 
@@ -21,23 +22,6 @@ struct Origin {
   uint64_t requested = 0;
   uint64_t time_ms = 0;
 };
-
-// Null if there are none. Only memory behind a page that may not be used is looked into: a process
-// may have tens of thousands of mappings, and the first look at a page of the clone takes a fault.
-inline recorder::Header* find_tables(const Space& space) {
-  constexpr uint32_t kAny = wire::kRead | wire::kWrite | wire::kExecute;
-  for (const abi::Mapping& m : space) {
-    bool guarded = &m != space.begin() && (&m)[-1].end == m.start && ((&m)[-1].perms & kAny) == 0;
-    if (!guarded || !Space::is_written_anonymous(m) || m.end - m.start < sizeof(recorder::Header) ||
-        heaps::word(m.start) != recorder::kMagic)
-      continue;
-    // What was never written to is a mapping of its own here.
-    Range run = space.accessible_run(m.start);
-    auto* header = reinterpret_cast<recorder::Header*>(m.start);
-    if (run.start == m.start && recorder::is_valid(*header, run.end - run.start)) return header;
-  }
-  return nullptr;
-}
 
 inline Range range_of(const recorder::Header* tables) {
   auto start = reinterpret_cast<uint64_t>(tables);

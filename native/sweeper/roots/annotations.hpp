@@ -3,7 +3,7 @@
 #pragma once
 
 #include "library/annotations.hpp"
-#include "sweeper/blob/host.hpp"
+#include "sweeper/roots/guarded.hpp"
 
 namespace reachscan::sweeper {
 
@@ -13,17 +13,8 @@ using heaps::Space;
 class Annotations {
  public:
   // Finds the table, or that there is none.
-  explicit Annotations(const Space& space) : space_(space) {
-    for (const abi::Mapping& m : space) {
-      if (!Space::is_written_anonymous(m) || m.end - m.start < sizeof(heaps::uint64_t) ||
-          heaps::word(m.start) != library::kMagic)
-        continue;
-      // What was never written to is a mapping of its own here.
-      Range run = space.accessible_run(m.start);
-      auto* header = reinterpret_cast<const library::Header*>(m.start);
-      if (run.start == m.start && library::is_valid(*header, run.end - run.start)) header_ = header;
-    }
-  }
+  explicit Annotations(const Space& space)
+      : space_(space), header_(find_guarded<const library::Header>(space, library::kMagic)) {}
 
   // The table, which is none of the program's memory; empty if there is none.
   Range table() const {
@@ -78,7 +69,7 @@ class Annotations {
   }
 
   const Space& space_;
-  const library::Header* header_ = nullptr;
+  const library::Header* header_;
 };
 
 }  // namespace reachscan::sweeper

@@ -13,23 +13,18 @@ import pytest
 from conftest import StartVictim
 from glibc_suites import SUITES
 from provisions import provide_all
-from same_heap import assert_same_heap
+from same_heap import assert_same_preloaded_heap
 from scans import list_heap, scan
 from test_busy_allocator import scan_repeatedly
 from test_enumeration import HEAPS
 from test_leak_graph import assert_same_leaks
 from unharmed import METHODS
-from victims import Truth, command_on, glibc_of, read_truth, wait_until
+from victims import command_on, glibc_of, read_truth, wait_until
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "12"))
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 HEAPS_THERE = [name for name in HEAPS if not name.startswith("blocked")]
 """What keeps the program break from growing is nothing to jemalloc."""
-
-LARGEST_OWN_BLOCK = 90_000
-"""libstdc++, which Debian's jemalloc brings along, keeps some memory for exceptions."""
-OWN_BLOCKS_OF_THREAD = 2
-"""libc's vector of thread-local storage and, before 5.3, what jemalloc notes of arenas."""
 
 
 @pytest.fixture
@@ -38,18 +33,13 @@ def preloaded() -> dict[str, str]:
     return {"LD_PRELOAD": LIBRARY}
 
 
-def assert_jemalloc_lists(found: Truth, truth: Truth, threads: int) -> None:
-    own = OWN_BLOCKS_OF_THREAD * (threads + 1) + 1
-    assert_same_heap(found, truth, own, LARGEST_OWN_BLOCK)
-
-
 @pytest.mark.parametrize("heap", HEAPS_THERE)
 def test_enumeration(
     victim: StartVictim, truth: Path, preloaded: dict[str, str], heap: str
 ) -> None:
     seed, threads, *rest = HEAPS[heap]
     target = victim("ground_truth", truth, seed, threads, *rest, environment=preloaded)
-    assert_jemalloc_lists(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+    assert_same_preloaded_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
 
 
 @pytest.mark.parametrize("heap", HEAPS_THERE)
@@ -64,7 +54,7 @@ def test_enumeration_of_other_releases(
     target = victim(
         "ground_truth", truth, seed, threads, *rest, command=command, environment=preload
     )
-    assert_jemalloc_lists(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+    assert_same_preloaded_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +68,7 @@ def test_settings(
 ) -> None:
     environment = {**preloaded, "MALLOC_CONF": settings}
     target = victim("ground_truth", truth, 2, 4, 4000, "drain=60", environment=environment)
-    assert_jemalloc_lists(list_heap(target.pid), read_truth(truth), 6)
+    assert_same_preloaded_heap(list_heap(target.pid), read_truth(truth), 6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -86,7 +76,7 @@ def test_methods_agree(
     victim: StartVictim, truth: Path, preloaded: dict[str, str], method: str
 ) -> None:
     target = victim("ground_truth", truth, 5, 3, 3000, "drain=20", environment=preloaded)
-    assert_jemalloc_lists(list_heap(target.pid, method), read_truth(truth), 3)
+    assert_same_preloaded_heap(list_heap(target.pid, method), read_truth(truth), 3)
 
 
 @pytest.mark.parametrize("threads", [2, 8])

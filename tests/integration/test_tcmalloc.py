@@ -10,10 +10,11 @@ import pytest
 from conftest import StartVictim
 from glibc_suites import SUITES
 from provisions import provide_all
+from same_heap import assert_same_preloaded_heap
 from scans import list_heap, scan
 from test_busy_allocator import scan_repeatedly
 from test_enumeration import HEAPS
-from test_jemalloc import HEAPS_THERE, assert_same_heap
+from test_jemalloc import HEAPS_THERE
 from test_leak_graph import assert_same_leaks
 from unharmed import METHODS
 from victims import build, command_on, glibc_of, read_truth
@@ -37,7 +38,7 @@ def test_enumeration(
 ) -> None:
     seed, threads, *rest = HEAPS[heap]
     target = victim("ground_truth", truth, seed, threads, *rest, environment=preloaded)
-    assert_same_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+    assert_same_preloaded_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
 
 
 @pytest.mark.parametrize("heap", HEAPS_THERE)
@@ -52,7 +53,7 @@ def test_enumeration_of_other_releases(
     target = victim(
         "ground_truth", truth, seed, threads, *rest, command=command, environment=preload
     )
-    assert_same_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
+    assert_same_preloaded_heap(list_heap(target.ready["pid"]), read_truth(truth), int(threads))
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
@@ -60,7 +61,7 @@ def test_enumeration_in_stripped_programs(victim: StartVictim, truth: Path, link
     provide_all("libgoogle-perftools-dev")
     command = [str(build("ground_truth", LINKAGES[linkage]))]
     target = victim("ground_truth", truth, 4, 5, 4000, "drain=40", command=command)
-    assert_same_heap(list_heap(target.pid), read_truth(truth), 5)
+    assert_same_preloaded_heap(list_heap(target.pid), read_truth(truth), 5)
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
@@ -89,7 +90,7 @@ def test_settings(
 ) -> None:
     environment = {**preloaded, **settings}
     target = victim("ground_truth", truth, 2, 4, 4000, "drain=60", environment=environment)
-    assert_same_heap(list_heap(target.pid), read_truth(truth), 4)
+    assert_same_preloaded_heap(list_heap(target.pid), read_truth(truth), 4)
 
 
 def test_sampled_blocks(victim: StartVictim, truth: Path) -> None:
@@ -98,7 +99,7 @@ def test_sampled_blocks(victim: StartVictim, truth: Path) -> None:
     whole = LIBRARY.replace("_minimal", "")
     environment = {"LD_PRELOAD": whole, "TCMALLOC_SAMPLE_PARAMETER": "4096"}
     target = victim("ground_truth", truth, 2, 4, 4000, "drain=60", environment=environment)
-    assert_same_heap(list_heap(target.pid), read_truth(truth), 4)
+    assert_same_preloaded_heap(list_heap(target.pid), read_truth(truth), 4)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -106,7 +107,7 @@ def test_methods_agree(
     victim: StartVictim, truth: Path, preloaded: dict[str, str], method: str
 ) -> None:
     target = victim("ground_truth", truth, 5, 3, 3000, "drain=20", environment=preloaded)
-    assert_same_heap(list_heap(target.pid, method), read_truth(truth), 3)
+    assert_same_preloaded_heap(list_heap(target.pid, method), read_truth(truth), 3)
 
 
 @pytest.mark.parametrize("threads", [2, 8])

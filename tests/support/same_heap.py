@@ -8,6 +8,10 @@ from victims import Truth
 LARGEST_OWN_BLOCK = 1600
 """What glibc allocates for itself in a program with threads: a DTV for each. It is 16 bytes per
 module with thread-local storage and some to spare, never a large block."""
+LARGEST_PRELOADED_BLOCK = 90_000
+"""What libstdc++ keeps for exceptions."""
+OWN_BLOCKS_OF_THREAD = 2
+"""libc's vector of thread-local storage and, in jemalloc before 5.3, what it notes of arenas."""
 
 
 def assert_same_heap(
@@ -31,6 +35,16 @@ def assert_same_heap(
     assert len(extra) <= own_blocks, f"{len(extra)} blocks too many: {_shown(extra)}"
     oversized = extra[extra[:, 1] > largest_own_block]
     assert len(oversized) == 0, f"these are too large to be a library's own: {_shown(oversized)}"
+
+
+def assert_same_preloaded_heap(found: Truth, truth: Truth, threads: int) -> None:
+    """As `assert_same_heap`, for a program with threads whose allocator is no part of libc.
+
+    libc has its vectors of thread-local storage from that allocator then, and libstdc++, which it
+    brings along, some memory for exceptions.
+    """
+    own = OWN_BLOCKS_OF_THREAD * (threads + 1) + 1
+    assert_same_heap(found, truth, own, LARGEST_PRELOADED_BLOCK)
 
 
 def _shown(rows: Truth) -> str:

@@ -49,6 +49,7 @@ class _Dump:
         self.names: dict[int, model.Name] = {}
         self.mappings: list[model.Mapping] = []
         self.total: int | None = None
+        self._extent = 0
 
     def read(self, lines: Iterator[str]) -> None:
         """Take all lines after the first.
@@ -69,9 +70,15 @@ class _Dump:
 
     def _add(self, found: re.Match[str] | None, number: int) -> None:
         stack = tuple(int(pc, 16) for pc in found[4].split()[:DEEPEST]) if found else ()
-        if found is None or int(found[2]) * int(found[3]) >= ADDRESS_END:
+        if found is None:
             raise errors.StreamError(f"the dump is damaged: line {number} is no record")
-        self.records.append(_Record(int(found[2]), int(found[3]), stack))
+        size, count = int(found[2]), int(found[3])
+        self._extent += max(size, 1) * max(count, 1)
+        if self._extent >= ADDRESS_END:
+            raise errors.StreamError(
+                f"the dump is damaged: at line {number}, its blocks exceed an address space"
+            )
+        self.records.append(_Record(size, count, stack))
 
     def _name(self, stack: Sequence[int], known: Sequence[tuple[str, str, str, str]]) -> None:
         if len(known) != len(stack):

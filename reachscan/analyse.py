@@ -27,7 +27,6 @@ def analyse(recording: model.Recording, *, root: str | Path | None) -> Folding:
         recording: the decoded stream.
         root: folder below which its files lie; None if the process still exists, and files are
             looked up as it sees them.
-        root: of a process that does not exist: folder below which its files lie.
 
     Raises:
         NoSuchAddressError: the address that was asked about is not mapped.

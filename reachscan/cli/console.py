@@ -91,6 +91,11 @@ def _write_file(path: Path, parts: Iterator[Part], private: bool) -> None:
         file.discard()
 
 
+def is_for_terminal() -> bool:
+    """Tell whether what goes to stdout is shown by a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def show(report: Report) -> bool:
     """Print a report to stdout; tells whether anybody reads them.
 
@@ -155,7 +160,7 @@ def beside_command(output: Output) -> Output:
     Raises:
         OutputError: the file cannot be written.
     """
-    place = 2
+    place = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else 2
     if output.path:
         private = output.selection.contents > 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -163,9 +168,11 @@ def beside_command(output: Output) -> Output:
             place = os.open(output.path, flags, 0o600 if private else 0o666)
         except OSError as error:
             raise errors.OutputError(f"cannot write {output.path}: {error.strerror}") from error
-    os.dup2(place, 1, inheritable=False)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # for as long as we live
+    if sys.stdout is not None:
+        # Whoever reads what the command writes sees the end of it with the end of the command.
+        # If it was closed before we were started, the number may stand for another file by now.
+        os.dup2(place, sys.stdout.fileno(), inheritable=False)
+    sys.stdout = open(place, "w", closefd=False)  # noqa: SIM115  # for as long as we live
     return output._replace(path=None)
 
 

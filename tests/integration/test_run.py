@@ -152,6 +152,33 @@ def test_a_program_with_rights_of_its_own_is_refused(tmp_path: Path) -> None:
     assert "the loader ignores preloaded libraries" in done.stderr
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_bug(closed: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    command = [sys.executable, "-m", "reachscan", "run", "--json"]
+    for more in ((), ("-o", str(file))):
+        words = [*command, *more, "--", str(program()), "return", "0"]
+        done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], check=False)
+        assert done.returncode == ExitStatus.LEAKS
+    assert len(reports(file)) == 1
+
+
+def test_stdout_of_the_command_may_be_a_file(tmp_path: Path) -> None:
+    """A stream that can seek, while the one of the reports cannot."""
+    command = [sys.executable, "-m", "reachscan", "run", "--", str(program()), "return", "0"]
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == ExitStatus.LEAKS
+    assert "3 leaked blocks" in done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("-o", "heap.pb.gz", "--every", "60")])
+def test_a_format_for_one_report_needs_a_file_for_it(more: tuple[str, ...]) -> None:
+    done = run("true", options=("--format", "pprof", *more))
+    assert done.returncode == ExitStatus.USAGE
+    assert "--format pprof makes a file of one report" in done.stderr
+
+
 def test_two_dashes_are_needed() -> None:
     command = [sys.executable, "-m", "reachscan", "run", "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,6 +11,7 @@ import click
 
 from reachscan import reports
 from reachscan.capture.options import ScanOptions
+from reachscan.cli import console
 from reachscan.cli.commands import leaks, paths
 from reachscan.cli.console import Output
 from reachscan.recording.architectures import ADDRESS_END
@@ -23,7 +24,7 @@ _FORMATS = {name: each for formats in reports.FORMATS.values() for name, each in
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _all(*decorators: Decorator) -> Decorator:
+def together(*decorators: Decorator) -> Decorator:
     """Return one decorator that adds several options, in this order."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +62,7 @@ def formats(*subjects: str) -> Decorator:
     """Return the options that choose a format of one of some subjects; `format_of` takes them."""
     names = dict.fromkeys(name for subject in subjects for name in reports.FORMATS[subject])
     help_ = ", ".join(f"{name} for {_FORMATS[name].readers}" for name in names)
-    return _all(
+    return together(
         click.option("--format", "format_", type=_FormatName(tuple(names)), help=f"{help_}."),
         click.option("--json", "json_", is_flag=True, help="Same as --format json."),
     )
@@ -122,7 +123,7 @@ candidates = click.option(
 
 WEIGHTS = ("bytes", "count")
 
-profile = _all(
+profile = together(
     click.option(
         "--weight",
         type=click.Choice(WEIGHTS),
@@ -136,7 +137,7 @@ profile = _all(
 )
 """What a profile shows; `output` takes them."""
 
-report = _all(
+report = together(
     limit,
     click.option("--all", "every_block", is_flag=True, help="Also list every leaked block."),
     contents,
@@ -172,7 +173,7 @@ root = click.option(
     help="Folder below which the files lie that the process had mapped (default /).",
 )
 
-about = _all(
+about = together(
     click.option(
         "--explain",
         metavar="ADDRESS",
@@ -195,7 +196,7 @@ save = click.option(
     help="Keep the raw scan for `reachscan report`.",
 )
 
-search = _all(
+search = together(
     click.option(
         "--threads",
         type=click.IntRange(1, 256),
@@ -218,7 +219,7 @@ search = _all(
 )
 """How memory is searched; `scan` takes them."""
 
-capture = _all(
+capture = together(
     click.option(
         "--method",
         type=click.Choice(("auto", "clone", "copy", "track", "live")),
@@ -238,7 +239,7 @@ capture = _all(
 """How a process is scanned; `scan` takes them."""
 
 
-confirm = _all(
+confirm = together(
     click.option(
         "--confirm",
         type=click.IntRange(1, 100),
@@ -256,7 +257,7 @@ confirm = _all(
 )
 """How sure a scan has to be; `scan` takes them."""
 
-suppress = _all(
+suppress = together(
     click.option(
         "--suppressions",
         "suppression_files",
@@ -272,7 +273,7 @@ suppress = _all(
     ),
 )
 
-review = _all(
+review = together(
     suppress,
     click.option(
         "--baseline",
@@ -344,7 +345,7 @@ def output(
     """
     wanted = format_of(format_, json=json_)
     output = None if output == paths.STDOUT else output
-    if wanted.file and not output and sys.stdout.isatty():
+    if wanted.file and not output and console.is_for_terminal():
         raise click.UsageError(f"{wanted.name} is not for a terminal; add -o {wanted.file}")
     if (weight or per_thread) and not wanted.profile:
         profiles = ", ".join(name for name, each in _FORMATS.items() if each.profile)

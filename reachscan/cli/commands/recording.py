@@ -14,7 +14,7 @@ from reachscan.capture.recording_options import (
     STACKS,
     RecordingOptions,
 )
-from reachscan.cli.commands.options import Decorator
+from reachscan.cli.commands.options import together
 
 if TYPE_CHECKING:
     _Type = click.ParamType[Any]
@@ -79,16 +79,7 @@ class _Sizes(_Type):
         return tuple(ranges)
 
 
-def _options(*decorators: Decorator) -> Decorator:
-    def decorate(command: Any) -> Any:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
-
-
-recording = _options(
+recording = together(
     click.option(
         "--min-size",
         type=Size(),

@@ -31,7 +31,7 @@ class _Run(click.Command):
 
 
 @click.command("run", cls=_Run)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.argument("words", metavar="COMMAND", nargs=-1, type=click.UNPROCESSED, required=True)
 @recording.recording
 @click.option(
     "--every",
@@ -80,6 +80,11 @@ def command(
     )
     output = options.output(**given)
     wanted = wanted._replace(contents=output.selection.contents)
+    if reports.FORMATS[reports.LEAKS][output.format].file and (every or at or not output.path):
+        raise click.UsageError(
+            f"--format {output.format} makes a file of one report; name it with -o, and leave out "
+            "--every and --at"
+        )
     found = None
     with Launch(words, record) as launch:
         shown = console.beside_command(output)

@@ -102,6 +102,8 @@ def test_closed_streams_are_no_bug(saved: Path, closed: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr == ""
     assert ("2 leaked blocks" in done.stdout) == (closed == "2>&-")
+    profile = subprocess.run([*command, "--format", "pprof"], capture_output=True, check=False)
+    assert profile.returncode == 1
     bad = subprocess.run([*command[:-1], "/no/such"], capture_output=True, text=True, check=False)
     assert bad.returncode == 2 and bad.stdout == ""
     saved.write_bytes(streams.failure("target-exited", "it is gone"))

@@ -67,7 +67,10 @@ class Lookalikes {
   static constexpr std::size_t kMostBlocks = 1 << 18;
   // What hangs below an odd word is all in question, or none of it.
   static constexpr std::size_t kMostBelow = 64;
-  static constexpr uint64_t kMostBytesBelow = 1 << 20;
+  static constexpr uint64_t kMostBytesBelow = 1 << 16;
+  static constexpr uint64_t kMostBytesTried = 64
+                                              << 20;  // what it costs must not grow with the heap
+  static constexpr unsigned kTooMuchBits = 16;
 
   // A word that leads into a block in question, but need not hold it.
   struct Word {
@@ -110,8 +113,9 @@ class Lookalikes {
     below_odd_words_ = List<uint64_t>(map_memory, kMostBlocks);
     odd_words_.each_target([this](uint64_t block) {
       std::size_t before = below_odd_words_.size();
-      if (!blocks_.is_marked(block) || find_below(block)) return;
+      if (!blocks_.is_marked(block) || has_too_much_below(block) || find_below(block)) return;
       while (below_odd_words_.size() > before) blocks_.mark(below_odd_words_.pop());
+      too_much_[too_much_slot(block)] = block;
     });
     heaps::sort(below_odd_words_, ascending);
     for (uint64_t block : below_odd_words_)
@@ -128,22 +132,27 @@ class Lookalikes {
     std::size_t first = below_odd_words_.size();
     uint64_t bytes = 0;
     auto enter = [&](uint64_t found) {
+      if (has_too_much_below(found) || !below_odd_words_.push(found)) return false;
       blocks_.clear_mark(found);
       bytes += blocks_.end_of(found) - found;
-      return below_odd_words_.push(found) && below_odd_words_.size() - first <= kMostBelow;
+      return below_odd_words_.size() - first <= kMostBelow && bytes <= kMostBytesBelow;
     };
     bool all = enter(block);
     for (std::size_t next = first; all && next < below_odd_words_.size(); ++next) {
-      uint64_t owner = below_odd_words_[next];
-      if (bytes > kMostBytesBelow) return false;
-      each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
-        uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      uint64_t owner = below_odd_words_[next], end = blocks_.end_of(owner);
+      if (!left_to_try_.spend(end - owner)) return false;
+      each_word(space_, owner, end, [&](uint64_t slot, uint64_t value) {
+        uint64_t child = all && blocks_.may_point(value) ? blocks_.block_of(value) : 0;
         if (child == 0 || !blocks_.is_marked(child)) return;
-        if (!blocks_.is_leftover(owner, slot, value)) all = all && enter(child);
+        if (!blocks_.is_leftover(owner, slot, value)) all = enter(child);
       });
     }
     return all;
   }
+
+  // What was tried and had too much below it; some of it is forgotten.
+  bool has_too_much_below(uint64_t block) const { return too_much_[too_much_slot(block)] == block; }
+  static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kTooMuchBits); }
 
   bool is_in_question(uint64_t block) const { return is_in(in_question_, block); }
 
@@ -289,6 +298,8 @@ class Lookalikes {
   List<uint64_t> open_;             // marked again, but not yet looked through
   List<Word> words_;
   mutable Scratch<Use> uses_{kUses};
+  Scratch<uint64_t> too_much_{1u << kTooMuchBits};
+  heaps::Budget left_to_try_{kMostBytesTried};
   SpinLock lock_;
 };
 

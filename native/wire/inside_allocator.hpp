@@ -53,25 +53,29 @@ constexpr unsigned kHandlerWords = 8192;
 // nothing.
 //
 // TailCalls: a function of the allocator may leave by a jump to another library's. Who it was
-// called by then links to nothing; that both are the allocator's must do.
+// called by then links to nothing; that both are the allocator's must do. But if the program itself
+// has called that library, through a stub, such words in front of its call are left over.
 enum class TailCalls { kNo, kYes };
 
 template <TailCalls kTail = TailCalls::kNo, typename Read>
 bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
+  bool tail = false;
   for (unsigned i = 0; i < kCallerWords; ++i) {
     std::uint64_t word = 0, target = 0;
-    if (!read(frame.sp + 8ull * i, &word, sizeof word)) return false;
+    if (!read(frame.sp + 8ull * i, &word, sizeof word)) break;
     arch::Call call = arch::call_before(word, target, read);
     bool direct = call == arch::Call::kDirect;
     bool known = direct || call == arch::Call::kThroughStub;
     bool on_top = arch::kReturnAddressOnTop && i == 0 && !direct && call != arch::Call::kNone;
     if (on_top && kTail == TailCalls::kNo) return allocator.contains(word);
     bool linked = known && frame.pc - target < kLongestCallee;
-    bool by_tail = kTail == TailCalls::kYes && direct && allocator.contains(target);
-    if ((linked || on_top || by_tail) && allocator.contains(word)) return true;
+    bool is_own = allocator.contains(word);
+    if ((linked || on_top) && is_own) return true;
+    if (kTail == TailCalls::kYes && direct && is_own && allocator.contains(target)) tail = true;
+    if (linked && !direct) tail = false;
     if (linked) frame.pc = word;
   }
-  return false;
+  return tail;
 }
 
 template <typename Read>

@@ -21,7 +21,7 @@ from test_leak_graph import assert_same_leaks
 from unharmed import METHODS
 from victims import command_on, glibc_of, read_truth, wait_until
 
-SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "12"))
+SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "4"))
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 HEAPS_THERE = [name for name in HEAPS if not name.startswith("blocked")]
 """What keeps the program break from growing is nothing to jemalloc."""

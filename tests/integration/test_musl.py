@@ -17,7 +17,7 @@ from test_roots import wrong_verdicts
 from unharmed import METHODS
 from victims import build, need, read_truth
 
-SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "12"))
+SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "4"))
 LINKED = {"dynamic": [], "static": ["-static"], "static-pie": ["-static-pie"]}
 HEAPS_THERE = [name for name in HEAPS if not name.startswith("blocked")]
 """What keeps the program break from growing is nothing to musl."""

@@ -19,7 +19,7 @@ from test_leak_graph import assert_same_leaks
 from unharmed import METHODS
 from victims import build, command_on, glibc_of, read_truth
 
-SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "12"))
+SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "4"))
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 LINKED_IN = ("-s", "-l:libtcmalloc_minimal.a", "-lstdc++", "-lm")
 """The library in the program itself, which is stripped."""

@@ -183,10 +183,17 @@ def test_shadow_stacks(victim: StartVictim) -> None:
     assert_leaks_found(target.pid)
 
 
-@pytest.mark.parametrize("flags", [[], ["-static"]], ids=["shared", "static"])
-@pytest.mark.parametrize("method", ["auto", "live"])
+@pytest.mark.parametrize(
+    ("flags", "method", "cause"),
+    [
+        # A static program that never frees gets musl's simplest allocator, which keeps no records.
+        (["-static"], "auto", "no known allocator"),
+        (["-static"], "live", "no descriptor of the C library"),
+        ([], "live", "no descriptor of the C library"),
+    ],
+)
 def test_another_c_library(
-    victim: StartVictim, tmp_path: Path, method: str, flags: list[str]
+    victim: StartVictim, tmp_path: Path, method: str, flags: list[str], cause: str
 ) -> None:
     """Its heap is never taken for one of glibc's."""
     compiler = need("musl-gcc", "musl-tools")
@@ -205,4 +212,4 @@ def test_another_c_library(
     target = victim("other", command=[str(tmp_path / "other")])
     done = run_cli([target.pid, "--method", method])
     assert done.status == FAILED and done.talk.count("\n") == 1, done.talk
-    assert "only the allocator of glibc" in done.talk
+    assert cause in done.talk and "only the allocators of glibc" in done.talk

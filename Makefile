@@ -19,6 +19,9 @@ WHEEL_TAGS := $(foreach tag,manylinux2014 manylinux_2_17 musllinux_1_1,$(tag)_$(
 
 PREFIX ?= /usr/local
 
+# Tests at once. Many more than four disturb each other's busy targets.
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+
 CLANGXX ?= clang++
 FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_core fuzz_proc_files fuzz_sweep_check
 FUZZ_SECONDS ?= 300
@@ -41,9 +44,9 @@ demo: build  ## start a server that leaks, and scan it
 test: build  ## run all tests: hosted native ones under sanitizers, then Python
 	@$(CMAKE) -B build/hosted -DCMAKE_BUILD_TYPE=Debug \
 	  -DREACHSCAN_HOSTED_TESTS=ON -DREACHSCAN_SANITIZE=ON >build/cmake.log || { cat build/cmake.log; exit 1; }
-	@cmake --build build/hosted
-	ctest --test-dir build/hosted --output-on-failure
-	python -m pytest $(PYTEST_ARGUMENTS)
+	@cmake --build build/hosted --target hosted_tests
+	ctest --test-dir build/hosted --output-on-failure --parallel $(JOBS)
+	python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGUMENTS)
 
 wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/
 	@rm -f $(DIST)/*.whl

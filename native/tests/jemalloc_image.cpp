@@ -73,8 +73,8 @@ uint64_t Jemalloc::slab(uint32_t size_class, uint64_t pages, const std::vector<u
   return at;
 }
 
-uint64_t Jemalloc::large(uint32_t size_class, uint64_t offset) {
-  uint64_t size = size_of_class(size_class, Quantum::k16);
+uint64_t Jemalloc::large(uint32_t size_class, uint64_t offset, uint64_t less_pages) {
+  uint64_t size = size_of_class(size_class, Quantum::k16) - less_pages * kPage;
   uint64_t at = extent(size / kPage + 1, size_class, false, true);
   uint64_t block = heaps::word(at + kAddressField) + offset;
   memory.put(at + kAddressField, block);

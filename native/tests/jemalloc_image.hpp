@@ -23,8 +23,9 @@ class Jemalloc {
   // Slots of a class in so many pages; `free` are the numbers of those that are. Returns the
   // extent.
   uint64_t slab(uint32_t size_class, uint64_t pages, const std::vector<unsigned>& free);
-  // A block with an extent of its own, `offset` bytes into its first page.
-  uint64_t large(uint32_t size_class, uint64_t offset);
+  // A block with an extent of its own, `offset` bytes into its first page, so many pages smaller
+  // than its class.
+  uint64_t large(uint32_t size_class, uint64_t offset, uint64_t less_pages = 0);
   // Pages that hold nothing now.
   uint64_t unused(uint64_t pages);
   // Gives a thread a cache with these blocks, all of one class.

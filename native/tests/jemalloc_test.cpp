@@ -68,6 +68,18 @@ CASE(all_blocks_are_found_but_those_in_caches) {
   }
 }
 
+// 5.3.1: with the page that they are longer, the first ones are as long as blocks of their class.
+CASE(extents_that_do_not_tell_whether_they_are_padded_follow_one_that_does) {
+  Jemalloc image(kTreeOf48);
+  image.slab(4, 1, {});
+  image.large(44, 0, 1);
+  image.large(46, 0, 1);
+  image.large(45, 0x680, 2);
+  Found found = walk(image, {});
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK(found.blocks == image.blocks);
+}
+
 CASE(without_its_metadata_there_is_no_jemalloc) {
   Scene scene(kTreeOf48);
   scene.image.memory.put(Jemalloc::kMetadata, 3 << 20);

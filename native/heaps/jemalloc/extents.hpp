@@ -15,19 +15,12 @@ class Extents {
         metadata_(metadata),
         first_arena_(first_arena),
         found_(found),
-        budget_(steps(space)) {}
+        budget_(budget_of_entries(space)) {}
 
   Verdict claim_all() {
-    const Tree& tree = instance_.tree;
-    for (uint64_t i = 0; i < tree.slots() && verdict_.fine(); ++i) {
-      uint64_t node = word(instance_.root + 8 * i), base = i << tree.root_shift();
-      if (node == 0) continue;
-      if (tree.levels == 2) {
-        claim_leaf(node, base);
-      } else if (has_node(node, tree.node_bytes())) {
-        claim_node(node, base);
-      }
-    }
+    each_leaf(
+        instance_, [this](uint64_t at, uint64_t bytes) { return has_node(at, bytes); },
+        [this](uint64_t leaf, uint64_t base) { return claim_leaf(leaf, base); });
     close_region();
     return verdict_;
   }
@@ -35,32 +28,18 @@ class Extents {
   uint32_t arenas = 0;  // the highest number, and one
 
  private:
-  // An entry is looked at for each page that there is, and for some between them.
-  static uint64_t steps(const Space& space) {
-    uint64_t pages = 0;
-    for (const abi::Mapping& m : space) pages += (m.end - m.start) / kPage;
-    return 8 * kTreeOf48.slots() + 8 * pages;
-  }
-
-  void claim_node(uint64_t node, uint64_t base) {
-    const Tree& tree = instance_.tree;
-    for (uint64_t i = 0; i < tree.slots() && verdict_.fine(); ++i)
-      if (uint64_t leaf = word(node + 8 * i)) claim_leaf(leaf, base + i * tree.reach());
-  }
-
   bool has_node(uint64_t node, uint64_t bytes) {
     if (claim_metadata(node) && metadata_.last().end - node >= bytes) return true;
     stop("what finds the extents is not in the allocator's own memory", node);
     return false;
   }
 
-  void claim_leaf(uint64_t leaf, uint64_t base) {
-    const Tree& tree = instance_.tree;
-    if (!has_node(leaf, tree.leaf_bytes())) return;
-    Range pages{base > next_ ? base : next_, base + tree.reach()};
-    each_entry(space_, tree, leaf, pages, budget_,
+  bool claim_leaf(uint64_t leaf, uint64_t base) {
+    Range pages{base > next_ ? base : next_, base + instance_.tree.reach()};
+    each_entry(space_, instance_.tree, leaf, pages, budget_,
                [this](uint64_t at, uint64_t page) { return claim(at, page); });
     if (budget_.empty()) stop("there are more extents than memory for them", leaf);
+    return verdict_.fine();
   }
 
   // Returns where the extent of a page ends, 0 to stop.

@@ -6,6 +6,7 @@
 
 #include "heaps/images.hpp"
 #include "heaps/jemalloc/metadata.hpp"
+#include "heaps/jemalloc/padding.hpp"
 
 namespace reachscan::heaps::jemalloc {
 
@@ -14,36 +15,11 @@ constexpr std::size_t kMaxInstances = 8;
 // layout and classes are told.
 constexpr uint64_t kFewExtents = 1 << 12;
 
-// Calls visit(address of its entry, address of the page) for the entries of a leaf that are not
-// empty, as long as the budget lasts. What visit returns tells where to go on: an address behind
-// the page, or 0 to end.
-template <typename Visit>
-void each_entry(const Space& space, const Tree& tree, uint64_t leaf, Range pages, Budget& budget,
-                Visit visit) {
-  uint64_t known = 0;  // a page of the leaf that has been written to
-  for (uint64_t page = pages.start; page != 0 && page < pages.end && budget.spend(1);) {
-    uint64_t at = tree.entry_at(leaf, page);
-    if (at / kPage != known) {
-      uint64_t written = space.skip_absent(at);
-      page += (written - at) / tree.entry_bytes * kPage;
-      known = written / kPage;
-      if (written != at) continue;
-    }
-    page = word(at) == 0 ? page + kPage : visit(at, page);
-  }
-}
-
-inline bool agree(const Extent& extent, const LeafEntry& entry) {
-  return !extent.has_blocks() ||
-         (extent.is_slab == entry.is_slab && extent.size_class == entry.size_class);
-}
-
 // What a first look at the extents of a leaf says, for one layout.
 struct LeafVotes {
   uint64_t first = 0;  // address of an extent
   uint64_t extents = 0;
   uint64_t quantum[2] = {};  // how many have a size that is possible
-  uint64_t padded = 0, unpadded = 0;
 
   void count(const Extent& extent) {
     if (!extent.has_blocks()) return;
@@ -55,8 +31,6 @@ struct LeafVotes {
       bool large = !extent.is_slab && size >= kLeastLarge;
       if (slab || (large && (length == size || length == size + kLargePad)))
         ++quantum[static_cast<unsigned>(each)];
-      padded += large && length == size + kLargePad;
-      unpadded += large && length == size;
     }
   }
 };
@@ -99,6 +73,7 @@ class Search {
         if (slot + 8 > data.end || count == kMaxInstances) break;
         if (!is_instance(slot, data, found[count])) continue;
         found[count].file = m.file;
+        found[count].large_pad = find_padding(space_, found[count]);
         // The other leaves of the same root.
         slot = found[count].root + found[count].tree.node_bytes() - 8;
         ++count;
@@ -143,7 +118,7 @@ class Search {
         continue;
       most_ = votes.extents;
       Quantum quantum = votes.quantum[1] > votes.quantum[0] ? Quantum::k8 : Quantum::k16;
-      found = {root, 0, tree, layout, quantum, votes.padded > votes.unpadded ? kLargePad : 0};
+      found = {root, 0, tree, layout, quantum, 0};
     }
   }
 

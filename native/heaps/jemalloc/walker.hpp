@@ -3,6 +3,8 @@
 //   layout          size classes, extents, the tree that finds them
 //   metadata        the mappings that the allocator keeps its own structures in
 //   find_tree       the root of the tree, by structure
+//   tree            goes over what the tree finds
+//   padding         whether large blocks have a page to spare
 //   extents         slabs with a bitmap of free slots, large blocks, what is free
 //   thread_caches   free, though they look allocated
 //   quiet           where its code is

@@ -1,0 +1,47 @@
+// Whether an extent of a large block is a page longer than the block, which then begins somewhere
+// in the first page. That is a setting, and most extents tell. Since 5.3.1 a block may have any
+// number of pages, and its class is the next larger one: then the length of an extent may fit both.
+#pragma once
+
+#include "heaps/jemalloc/metadata.hpp"
+#include "heaps/jemalloc/tree.hpp"
+
+namespace reachscan::heaps::jemalloc {
+
+enum class Padding : uint8_t { kUnknown, kNone, kPage };
+
+inline Padding padding_of(const Extent& extent, uint64_t size, Quantum quantum) {
+  uint64_t length = extent.end - extent.start;
+  if (extent.block != extent.start || length == size + kLargePad) return Padding::kPage;
+  // The shortest of its class.
+  uint64_t smaller = size_of_class(extent.size_class - 1, quantum);
+  return length == smaller + kPage ? Padding::kNone : Padding::kUnknown;
+}
+
+// Goes on until an extent tells. If none does, all may have the lengths of their classes; else they
+// are padded, as is usual.
+inline uint64_t find_padding(const Space& space, const Instance& instance) {
+  Padding found = Padding::kUnknown;
+  bool are_classes = true;
+  Budget budget = budget_of_entries(space);
+  auto is_node = [&](uint64_t at, uint64_t bytes) { return space.readable(at, bytes); };
+  each_leaf(instance, is_node, [&](uint64_t leaf, uint64_t base) {
+    Range pages{base > 0 ? base : kPage, base + instance.tree.reach()};
+    each_entry(space, instance.tree, leaf, pages, budget, [&](uint64_t at, uint64_t page) {
+      LeafEntry entry = read_entry(at, instance.tree, instance.layout);
+      if (!space.readable(entry.extent, kExtentBytes)) return page + kPage;
+      Extent extent = read_extent(entry.extent, instance.layout);
+      if (extent.start != page || extent.end <= page || !agree(extent, entry)) return page + kPage;
+      uint64_t size = size_of_class(extent.size_class, instance.quantum);
+      if (!extent.has_blocks() || extent.is_slab || size < kLeastLarge) return extent.end;
+      found = padding_of(extent, size, instance.quantum);
+      are_classes = are_classes && extent.end - page == size;
+      return found == Padding::kUnknown ? extent.end : 0;
+    });
+    return found == Padding::kUnknown;
+  });
+  if (found == Padding::kUnknown) found = are_classes ? Padding::kNone : Padding::kPage;
+  return found == Padding::kPage ? kLargePad : 0;
+}
+
+}  // namespace reachscan::heaps::jemalloc

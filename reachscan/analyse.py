@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -14,10 +13,7 @@ from reachscan.grouping.join import join
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK
-from reachscan.result import BlockAnswer, HeapScan, LeakScan
-
-_Scan = TypeVar("_Scan", LeakScan, HeapScan)
-_Any = TypeVar("_Any", LeakScan, HeapScan, BlockAnswer)
+from reachscan.result import HeapScan, LeakScan, ScanResult
 
 
 def analyse(recording: model.Recording, *, root: str | Path | None) -> Folding:
@@ -37,7 +33,9 @@ def analyse(recording: model.Recording, *, root: str | Path | None) -> Folding:
     return folding.fold(joined, recording.contents)
 
 
-def with_source_lines(scan: _Any, limit: int | None, *, root: str | Path | None) -> _Any:
+def with_source_lines(
+    scan: ScanResult, limit: int | None, *, root: str | Path | None
+) -> ScanResult:
     """Return a scan with what the calls in its stacks are, and their lines in the source.
 
     Args:
@@ -71,8 +69,8 @@ def _check_address(recording: model.Recording, asked: int, space: AddressSpace) 
 
 
 def with_candidates(
-    scan: _Scan, limit: int, *, root: str | Path | None, thorough: bool = False
-) -> _Scan:
+    scan: LeakScan | HeapScan, limit: int, *, root: str | Path | None, thorough: bool = False
+) -> LeakScan | HeapScan:
     """Return a scan with what its first `limit` groups could be (see `struct_candidates`)."""
     # Readers of debug information take long to load.
     from reachscan.grouping import struct_candidates

@@ -18,6 +18,7 @@ from types import FrameType, TracebackType
 
 from reachscan import errors
 from reachscan.capture import command_file
+from reachscan.capture.lifetime import Lifetime
 from reachscan.capture.recording_options import VARIABLE, RecordingOptions
 
 RECORDER = Path(__file__).parents[1] / "_native/reachscan-recorder.so"
@@ -46,12 +47,15 @@ class Launch:
         CommandNotExecutableError: it cannot be executed.
         UnrecordableError: the loader would not let the recorder in.
         RecorderMissingError: the recorder is not there.
+        UnsupportedKernelError: the kernel cannot tell of the end of a process.
     """
 
     def __init__(self, command: Sequence[str], options: RecordingOptions) -> None:
         if not RECORDER.exists():
             raise errors.RecorderMissingError(f"the recorder {RECORDER} is missing")
         command_file.check(command[0])
+        with Lifetime(os.getpid()):
+            pass  # a kernel that cannot do this is refused before anything is started
         self._folder = Path(tempfile.mkdtemp(prefix="reachscan-"))
         self._conversation: socket.socket | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -98,19 +102,19 @@ class Launch:
             every: seconds from one DUE to the next; None for never.
             at: resident bytes beyond which it has GROWN, each time that it passes them.
         """
-        descriptor = os.pidfd_open(self.pid)
         poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
         poll.register(self._listener, select.POLLIN)
         due = time.monotonic() + every if every else None
         above = False
-        try:
+        with Lifetime(self.pid) as life:
+            poll.register(life, select.POLLIN)
             while True:
                 happened = dict(poll.poll(_milliseconds(due, looks=at is not None)))
                 if self._listener.fileno() in happened and self._is_ours():
                     yield Event.ENDING
                     self.let_go()
-                if descriptor in happened:
+                    due = every = at = None
+                if life.fileno() in happened:
                     return
                 if due and every and time.monotonic() >= due:
                     yield Event.DUE
@@ -118,8 +122,6 @@ class Launch:
                 was_above, above = above, at is not None and _resident_bytes(self.pid) > at
                 if above and not was_above:
                     yield Event.GROWN
-        finally:
-            os.close(descriptor)
 
     def let_go(self) -> None:
         """Have the process go on with its end."""

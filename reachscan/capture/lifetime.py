@@ -44,10 +44,14 @@ class Lifetime:
     ) -> None:
         os.close(self._descriptor)
 
+    def fileno(self) -> int:
+        """Return a descriptor that can be read from once the process has ended."""
+        return self._descriptor
+
     def ends_within(self, seconds: float) -> bool:
         """Wait so long, but no longer than the process lives; tell whether it has ended."""
         poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
+        poll.register(self, select.POLLIN)
         return bool(poll.poll(max(0.0, seconds) * 1000))
 
     def has_successor(self) -> bool:

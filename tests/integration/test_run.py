@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,14 +14,18 @@ from typing import Any
 import pytest
 import victims
 
-from reachscan.errors import ExitStatus
+from reachscan.capture.launch import Launch
+from reachscan.capture.recording_options import RecordingOptions
+from reachscan.errors import ExitStatus, UnsupportedKernelError
 
+RUN = (sys.executable, "-m", "reachscan", "run")
+SCANNED = "event=scan "
 IN_MAIN, AT_EXIT, IN_DESTRUCTOR = 1016, 2008, 3016
 """Usable sizes of the blocks that the fixture loses."""
 
 
 def run(*words: object, options: tuple[str, ...] = (), **given: Any) -> Any:
-    command = [sys.executable, "-m", "reachscan", "run", *options, "--", *map(str, words)]
+    command = [*RUN, *options, "--", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **given)
 
 
@@ -89,12 +94,41 @@ def test_a_child_does_not_report(tmp_path: Path) -> None:
     assert len(reports(file)) == 1
 
 
-def test_reports_while_the_command_runs(tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
-    options = ("--json", "-o", str(file), "--at", "1")
-    done = run(program(), "return", 0, options=options)
-    assert done.returncode == ExitStatus.LEAKS
-    assert len(reports(file)) in (1, 2)  # it may have ended before anybody looked
+@pytest.mark.parametrize(
+    ("when", "meanwhile", "at_end"), [(("--at", "1"), 1, 1), (("--every", "0.1"), 2, None)]
+)
+def test_reports_while_the_command_runs(
+    when: tuple[str, str], meanwhile: int, at_end: int | None
+) -> None:
+    """The command waits for its input, which it gets when it was reported on.
+
+    Nothing comes after the report on its end: it could only fail.
+    """
+    words = [*RUN, "--format", "logfmt", *when, "--", str(program()), "echo", "0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stderr is not None
+        for _ in range(meanwhile):
+            assert any(line.startswith(SCANNED) for line in process.stderr)
+        out, rest = process.communicate("one\n")
+    last = [line for line in rest.splitlines() if line.startswith(SCANNED)]
+    assert at_end is None or len(last) == at_end
+    assert " leaks=3 " in last[-1]
+    assert all(line.startswith("event=") for line in rest.splitlines()), rest
+    assert (process.returncode, out) == (ExitStatus.LEAKS, "one\n")
+
+
+def test_a_kernel_that_cannot_tell_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    started = tmp_path / "started"
+    with pytest.raises(UnsupportedKernelError):
+        Launch(["touch", str(started)], RecordingOptions())
+    assert not started.exists()
 
 
 def test_a_command_that_is_not_there() -> None:
@@ -155,7 +189,7 @@ def test_a_program_with_rights_of_its_own_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams_are_no_bug(closed: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    command = [sys.executable, "-m", "reachscan", "run", "--json"]
+    command = [*RUN, "--json"]
     for more in ((), ("-o", str(file))):
         words = [*command, *more, "--", str(program()), "return", "0"]
         done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], check=False)
@@ -165,7 +199,7 @@ def test_closed_streams_are_no_bug(closed: str, tmp_path: Path) -> None:
 
 def test_stdout_of_the_command_may_be_a_file(tmp_path: Path) -> None:
     """A stream that can seek, while the one of the reports cannot."""
-    command = [sys.executable, "-m", "reachscan", "run", "--", str(program()), "return", "0"]
+    command = [*RUN, "--", str(program()), "return", "0"]
     with (tmp_path / "out").open("w") as out:
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == ExitStatus.LEAKS
@@ -180,7 +214,7 @@ def test_a_format_for_one_report_needs_a_file_for_it(more: tuple[str, ...]) -> N
 
 
 def test_two_dashes_are_needed() -> None:
-    command = [sys.executable, "-m", "reachscan", "run", "true"]
+    command = [*RUN, "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == ExitStatus.USAGE
     assert "put -- before the command" in done.stderr
@@ -198,7 +232,7 @@ def test_the_process_group_and_children_are_as_without(tmp_path: Path) -> None:
 def test_the_command_outlives_reachscan() -> None:
     """If reachscan is killed while the command runs, that goes on, and ends without a report."""
     script = "kill -9 $PPID; echo still here"
-    command = [sys.executable, "-m", "reachscan", "run", "--", "sh", "-c", script]
+    command = [*RUN, "--", "sh", "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         # Up to the end of the pipe, which only the command holds by then.

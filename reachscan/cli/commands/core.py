@@ -10,14 +10,14 @@ import click
 from reachscan import reports
 from reachscan.capture.options import LEAKS, Question
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, options
+from reachscan.cli.commands import leaks, options, paths
 from reachscan.errors import ExitStatus
 from reachscan.result import LeakScan
 from reachscan.scanning import core
 
 
 @click.command("core")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=paths.READABLE)
 @options.root
 @click.option("--heap", is_flag=True, help="Show what the live heap is made of, as `heap` does.")
 @options.about

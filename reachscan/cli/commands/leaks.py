@@ -6,7 +6,7 @@ Only what every scan needs is imported here; the rest takes longer to load than 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, overload
 
 from reachscan import reports
 from reachscan.capture.options import ScanOptions
@@ -14,7 +14,7 @@ from reachscan.cli import console
 from reachscan.cli.console import Output, Part
 from reachscan.errors import ExitStatus, ReachscanError
 from reachscan.reports import Style
-from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
+from reachscan.result import BlockAnswer, LeakScan, ScanResult
 from reachscan.scanning import scan
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Judge = Callable[[LeakScan], LeakScan]
 """Decides which leaks count."""
-
-_Scan = TypeVar("_Scan", LeakScan, HeapScan)
 
 USUAL, TEXT = ScanOptions(), Output()
 """How to scan, and what to write, if nobody says otherwise."""
@@ -104,31 +102,29 @@ def find_each(
 def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(process, wanted, progress))
-        result = _with_details(result, output, root=None)
+        result = with_details(result, output, root=None)
     if wanted.verbose:
         console.talk_about(result)
     return result
 
 
+@overload
+def with_details(result: LeakScan, output: Output, *, root: str | Path | None) -> LeakScan: ...
+@overload
+def with_details(result: ScanResult, output: Output, *, root: str | Path | None) -> ScanResult: ...
+
+
 def with_details(result: ScanResult, output: Output, *, root: str | Path | None) -> ScanResult:
     """Return a scan with what its groups could be, and the source lines that allocated them."""
-    if isinstance(result, BlockAnswer):
-        from reachscan import analyse
-
-        return analyse.with_source_lines(result, None, root=root)
-    if isinstance(result, LeakScan):
-        return _with_details(result, output, root=root)
-    return _with_details(result, output, root=root)
-
-
-def _with_details(scan: _Scan, output: Output, *, root: str | Path | None) -> _Scan:
-    if isinstance(scan, LeakScan) and not scan.folded:
-        return scan
+    if isinstance(result, LeakScan) and not result.folded:
+        return result
     from reachscan import analyse
 
     wanted = output.selection
-    scan = analyse.with_candidates(scan, wanted.limit, root=root, thorough=wanted.candidates)
-    return analyse.with_source_lines(scan, None if wanted.all_stacks else wanted.limit, root=root)
+    if isinstance(result, BlockAnswer):
+        return analyse.with_source_lines(result, None, root=root)
+    result = analyse.with_candidates(result, wanted.limit, root=root, thorough=wanted.candidates)
+    return analyse.with_source_lines(result, None if wanted.all_stacks else wanted.limit, root=root)
 
 
 def status(result: LeakScan, strict: bool) -> ExitStatus:

@@ -21,8 +21,8 @@ PYTHON_SOURCES = sorted(PACKAGE.rglob("*.py"))
 NATIVE_SOURCES = sorted(p for p in NATIVE.rglob("*.[hc]pp") if "tests" not in p.parts)
 ALL_SOURCES = sorted(
     path
-    for folder in (PACKAGE, NATIVE, ROOT / "tests", ROOT / "benchmarks")
-    for pattern in ("*.py", "*.[hc]pp")
+    for folder in (PACKAGE, NATIVE, ROOT / "tests", ROOT / "fixtures", ROOT / "benchmarks")
+    for pattern in ("*.py", "*.[hc]", "*.[hc]pp")
     for path in folder.rglob(pattern)
 )
 
@@ -231,11 +231,14 @@ def test_only_the_command_line_prints_or_exits(path: Path) -> None:
     assert not called & (talk - allowed.get(str(path.relative_to(PACKAGE)), set()))
 
 
+@pytest.mark.parametrize("path", ALL_SOURCES, ids=shown)
+def test_files_stay_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+
 @pytest.mark.parametrize("path", PYTHON_SOURCES, ids=shown)
-def test_python_files_and_functions_stay_small(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= LONGEST_FILE
-    for node in ast.walk(ast.parse(text)):
+def test_python_functions_stay_small(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
             body = [
                 line
@@ -280,8 +283,6 @@ def native_functions(text: str) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("path", NATIVE_SOURCES, ids=shown)
-def test_native_files_and_functions_stay_small(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= LONGEST_FILE
-    for name, length in native_functions(text):
+def test_native_functions_stay_small(path: Path) -> None:
+    for name, length in native_functions(path.read_text()):
         assert length <= LONGEST_FUNCTION, f"{name} has {length} lines"

@@ -17,9 +17,14 @@ static_assert(Walker<tcmalloc::Walker>);
 // All that the process has allocated, whoever it got it from.
 class Heap {
  public:
-  Heap(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map)
+  static constexpr std::size_t kWalkers = 4;
+
+  // `left_out` has a bit for each heap that is to be taken for memory of the program's own.
+  Heap(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map,
+       uint32_t left_out = 0)
       : space_(space),
         map_(map),
+        left_out_(left_out),
         threads_{threads, thread_count, {map, libc::kMaxEndedThreads}},
         glibc_(space, threads_, map),
         jemalloc_(space, threads_, map),
@@ -31,7 +36,7 @@ class Heap {
   const libc::Threads& threads() const { return threads_; }
 
   bool is_present() const {
-    return !every([](const auto&) { return false; });
+    return !every([](const auto&, uint32_t) { return false; });
   }
 
   // Whether there are blocks for which this form of the sweeper has no room. Then nothing else may
@@ -45,12 +50,11 @@ class Heap {
   bool uses_modules() const { return musl_.is_present(); }
 
   // A module that defines malloc and is no allocator known here; 0 if there is none. Its blocks are
-  // enumerated by nobody, so nothing can be said about the process. What the file `forwarding`
-  // defines, if it is not 0, calls another one.
+  // enumerated by nobody. What the file `forwarding` defines, if it is not 0, calls another one.
   uint64_t unknown_allocator(uint32_t forwarding) const {
     return find_interposed_malloc(space_, [this, forwarding](uint32_t file) {
       return (forwarding != 0 && file == forwarding) ||
-             !every([file](const auto& walker) { return !walker.is_in(file); });
+             !every([file](const auto& walker, uint32_t) { return !walker.is_in(file); });
     });
   }
 
@@ -70,18 +74,25 @@ class Heap {
     Verdict verdict;
     uint32_t arenas = 0;
     std::size_t* regions = regions_;
-    every([&](auto& walker) {
+    every([&](auto& walker, uint32_t number) {
       std::size_t before = blocks.regions.size();
       verdict = walker.enumerate(blocks, on_threads, arenas);
       *regions++ = blocks.regions.size() - before;
       arenas += static_cast<uint32_t>(walker.arena_count());
-      return verdict.fine();
+      if (verdict.fine()) return true;
+      failed_ = number;
+      walker.write_name(failed_name_);
+      return false;
     });
     return verdict;
   }
 
+  // After kInvalid: which heap that is, as a bit for the constructor.
+  uint32_t failed() const { return 1u << failed_; }
+  const char* failed_name() const { return failed_name_; }
+
   bool interrupted(abi::QuiesceHint& hint) const {
-    return !every([&hint](const auto& walker) { return !walker.interrupted(hint); });
+    return !every([&hint](const auto& walker, uint32_t) { return !walker.interrupted(hint); });
   }
 
   Totals totals() const {
@@ -111,19 +122,17 @@ class Heap {
   }
 
  private:
-  static constexpr std::size_t kWalkers = 4;
-
-  // Calls test(walker) for the allocators in the process, one by one, as long as it says true.
-  // Returns whether it always did.
+  // Calls test(walker, its number) for the allocators in the process, one by one, as long as it
+  // says true. Returns whether it always did.
   template <typename Test>
   bool every(Test test) {
-    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test) &&
-           passes(tcmalloc_, test);
+    return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(musl_, 2, test) &&
+           passes(tcmalloc_, 3, test);
   }
   template <typename Test>
   bool every(Test test) const {
-    return passes(glibc_, test) && passes(jemalloc_, test) && passes(musl_, test) &&
-           passes(tcmalloc_, test);
+    return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(musl_, 2, test) &&
+           passes(tcmalloc_, 3, test);
   }
 
   template <typename W>
@@ -132,21 +141,22 @@ class Heap {
   }
 
   template <typename W, typename Test>
-  static bool passes(W& walker, Test& test) {
-    if constexpr (kFine || !W::kNeedsFine) return !walker.is_present() || test(walker);
+  bool passes(W& walker, uint32_t number, Test& test) const {
+    if ((left_out_ >> number & 1) != 0) return true;
+    if constexpr (kFine || !W::kNeedsFine) return !walker.is_present() || test(walker, number);
     return true;
   }
 
   template <typename Visit>
   void each(Visit visit) {
-    every([&visit](auto& walker) {
+    every([&visit](auto& walker, uint32_t) {
       visit(walker);
       return true;
     });
   }
   template <typename Visit>
   void each(Visit visit) const {
-    every([&visit](const auto& walker) {
+    every([&visit](const auto& walker, uint32_t) {
       visit(walker);
       return true;
     });
@@ -154,12 +164,15 @@ class Heap {
 
   const Space& space_;
   MapMemory map_;
+  uint32_t left_out_;
   libc::Threads threads_;
   glibc::Walker glibc_;
   jemalloc::Walker jemalloc_;
   musl::Walker musl_;
   tcmalloc::Walker tcmalloc_;
   std::size_t regions_[kWalkers] = {};  // of those that are present
+  uint32_t failed_ = 0;
+  char failed_name_[kNameLength] = {};
 };
 
 }  // namespace reachscan::heaps

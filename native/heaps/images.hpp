@@ -12,6 +12,7 @@ struct DynamicSection {
   uint64_t strings = 0;
   uint64_t gnu_hash = 0;
   uint64_t debug = 0;  // what the loader tells debuggers, or 0
+  uint64_t name = 0;   // where a library's own name stands, or 0
   bool of_program = false;
   bool of_executable = false;  // of a program, also of one that needs no loader
 
@@ -62,10 +63,12 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
     if (word(entry) == DT_SYMTAB) section.symbols = word(entry + 8);
     if (word(entry) == DT_STRTAB) section.strings = word(entry + 8);
     if (word(entry) == DT_GNU_HASH) section.gnu_hash = word(entry + 8);
+    if (word(entry) == DT_SONAME) section.name = word(entry + 8);
     if (word(entry) != DT_DEBUG) continue;
     section.debug = word(entry + 8);
     debuggable = true;
   }
+  if (section.name != 0) section.name += section.strings;
   section.of_program = interpreted && debuggable;
   section.of_executable = debuggable;
   return dynamic != 0;

@@ -115,6 +115,7 @@ class LiveScan {
     snapshot.phases.push_back({"copy", Clock::now() - began});
     Outcome outcome{"live", reason_, ++attempts_, {}, {}, {}, {}};
     SweepTask wanted{task, handles_signals(options_.pid)};
+    wanted.torn = true;
     if (looked_) wanted.suspects = &suspects_;
     sweep(snapshot, options_, wanted, stream_, outcome, deadline_);
     if (last && !outcome.result.busy) {

@@ -2,7 +2,7 @@
 // One translation unit, no library, no system call (wire/sweeper_abi.hpp), no relocation.
 #include <new>
 
-#include "heaps/detect.hpp"
+#include "sweeper/heaps_found.hpp"
 #include "sweeper/leaks/doubt.hpp"
 #include "sweeper/leaks/kinds.hpp"
 #include "sweeper/leaks/suspects.hpp"
@@ -14,32 +14,6 @@
 
 namespace reachscan::sweeper {
 namespace {
-
-using heaps::Heap;
-using heaps::Space;
-using heaps::Verdict;
-
-void refuse_verdict(const Verdict& verdict, const Heap& heap) {
-  bool in_motion = control()->in_motion != 0;
-  if (verdict.status == Verdict::kInvalid && (in_motion || heap.interrupted(control()->hint)))
-    refuse(abi::Refusal::kAllocatorBusy, verdict.reason, verdict.address);
-  bool memory = verdict.status == Verdict::kNoMemory;
-  refuse(memory ? abi::Refusal::kNoMemory : abi::Refusal::kLayoutUnknown,
-         memory ? "the clone could not get working memory" : verdict.reason, verdict.address);
-}
-
-// Any other allocator would own blocks that nobody here enumerates.
-void require_known_allocator(const Space& space, const Heap& heap, uint32_t forwarding) {
-  if (!heap.is_present() && heaps::is_being_loaded(space))
-    refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
-  if (uint64_t module = heap.unknown_allocator(forwarding))
-    refuse(abi::Refusal::kLayoutUnknown, "malloc is provided by a module that is not understood",
-           module);
-  if (heap.is_present()) return;
-  for (const abi::Mapping& m : space)
-    if (Space::is_written_anonymous(m))
-      refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process", m.start);
-}
 
 void send_heap(const char* name, const heaps::Totals& totals, std::size_t arenas,
                std::size_t regions) {
@@ -57,10 +31,6 @@ void send_heaps(const Heap& heap, const heaps::BlockMap& blocks) {
     send_heap(name, walker.totals, walker.arena_count(), regions);
   });
   send_regions(blocks);
-}
-
-void send_warning(const heaps::Warning& warning) {
-  Record(wire::kWarning).str(warning.code).str(warning.text).send();
 }
 
 void warn_of_lost(const Annotations& annotations) {
@@ -191,24 +161,13 @@ void sweep() {
   auto* tables = find_guarded<recorder::Header>(all, recorder::kMagic);
   Annotations annotations(all);
   Space space = without(without(all, range_of(tables)), annotations.table());
-  const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
   begin_phase(wire::kEnumerate);
-  Heap heap(space, threads, control()->thread_count, map_memory);
-  if (heap.needs_fine())
-    refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
-  require_known_allocator(space, heap, annotations.forwarding_file());
-  if (!heap.quiet(control()->hint)) {
-    if (control()->only_moment == 0)
-      refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
-    control()->in_motion = 1;
-  }
-  heaps::BlockMap blocks(space, map_memory, heap.uses_modules());
-  Verdict verdict = heap.enumerate(blocks, on_threads);
-  if (!verdict.fine()) refuse_verdict(verdict, heap);
-  blocks.finish();
+  HeapsFound found(space, annotations.forwarding_file());
+  const Heap& heap = found.heap();
+  heaps::BlockMap& blocks = found.blocks();
   if (control()->task != abi::Task::kListSuspects) {
     send_heaps(heap, blocks);
-    heap.each_warning(send_warning);
+    found.send_warnings();
     warn_of_lost(annotations);
   }
 

@@ -143,6 +143,7 @@ CASE(too_little_memory_is_refused) {
 
 // A module with one dynamic symbol, as the loader leaves it.
 void add_module(Memory& memory, const char* symbol, uint32_t hash, bool defined) {
+  constexpr uint64_t kName = 0x40;  // in the table of strings
   memory.map(kOther, 2 * kPage, wire::kRead, abi::kFileBacked, kLibrary + 5);
   auto* header = reinterpret_cast<Elf64_Ehdr*>(kOther);
   std::memcpy(header->e_ident, ELFMAG, SELFMAG);
@@ -153,7 +154,8 @@ void add_module(Memory& memory, const char* symbol, uint32_t hash, bool defined)
   segment->p_type = PT_DYNAMIC;
   segment->p_vaddr = 0x200;
   uint64_t table = kOther + 0x300, symbols = kOther + 0x400, strings = kOther + 0x500;
-  uint64_t entries[] = {DT_SYMTAB, symbols, DT_STRTAB, strings, DT_GNU_HASH, table, DT_NULL, 0};
+  uint64_t entries[] = {DT_SYMTAB, symbols,   DT_STRTAB, strings, DT_GNU_HASH,
+                        table,     DT_SONAME, kName,     DT_NULL, 0};
   std::memcpy(reinterpret_cast<void*>(kOther + 0x200), entries, sizeof entries);
   // One bucket, first symbol 1, one word of Bloom filter; then the bucket and its chain.
   uint32_t words[] = {1, 1, 1, 0, ~0u, ~0u, 1, hash | 1};
@@ -162,6 +164,7 @@ void add_module(Memory& memory, const char* symbol, uint32_t hash, bool defined)
   entry->st_name = 1;
   entry->st_shndx = defined ? 12 : SHN_UNDEF;
   std::memcpy(reinterpret_cast<void*>(strings + 1), symbol, std::strlen(symbol) + 1);
+  std::strcpy(reinterpret_cast<char*>(strings + kName), "libother.so.1");
 }
 
 uint32_t gnu_hash(const char* name) {
@@ -170,9 +173,20 @@ uint32_t gnu_hash(const char* name) {
   return hash;
 }
 
-CASE(another_provider_of_malloc_is_refused) {
+CASE(another_provider_of_malloc_is_named) {
   Sweep sweep("2.35");
   add_module(sweep.scene.memory, "malloc", gnu_hash("malloc"), true);
+  sweep.run();
+  sweep.check_leaks(sweep.all());
+  Frame warning = sweep.host.frames(wire::kWarning).at(0);
+  CHECK(std::string(warning.payload.begin(), warning.payload.end())
+            .find("malloc of libother.so.1 is not understood") != std::string::npos);
+}
+
+CASE(if_all_is_from_another_provider_of_malloc_it_is_refused) {
+  Sweep sweep("2.35");
+  add_module(sweep.scene.memory, "malloc", gnu_hash("malloc"), true);
+  sweep.scene.memory.put(kMainArena + sweep.scene.release.arena.next, 0);
   Refused refused = sweep.refusal();
   CHECK(refused.refusal == abi::Refusal::kLayoutUnknown);
   CHECK_EQ(refused.address, kOther);

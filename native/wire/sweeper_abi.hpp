@@ -125,6 +125,8 @@ struct Control {
   // Whether to go on though a thread is inside the allocator: there will be no better moment.
   std::uint32_t only_moment;
   std::uint32_t in_motion;  // outcome: there was such a thread
+  // Whether the memory is of several moments, so that a heap may contradict itself for that.
+  std::uint32_t torn;
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   std::uint64_t monotonic_ns;  // when the search began

@@ -72,6 +72,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
   control.marking_threads = inputs.options.threads;
   control.only_moment = inputs.only_moment ? 1 : 0;
+  control.torn = inputs.torn ? 1 : 0;
   control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
   control.own_pid = static_cast<std::uint32_t>(inner_id(inputs.options.pid, inputs.options.pid));

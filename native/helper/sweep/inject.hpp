@@ -32,6 +32,7 @@ struct SweeperInputs {
   abi::Task task;                             // that of the options, or one on the way to it
   bool only_moment;                           // see abi::Control
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
+  bool torn;                                  // see abi::Control
 };
 
 // The forms of the sweeper (memory/cluster.hpp).

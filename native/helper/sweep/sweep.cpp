@@ -49,7 +49,8 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
                        options,
                        task.task,
                        task.only_moment,
-                       task.suspects};
+                       task.suspects,
+                       task.torn};
   std::string current;
   Clock::time_point since = Clock::now();
   auto lap = [&](const char* next) {

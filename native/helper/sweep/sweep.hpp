@@ -13,6 +13,7 @@ struct SweepTask {
   bool signal_stacks;        // whether threads may have some
   bool only_moment = false;  // see abi::Control
   const std::vector<abi::Suspect>* suspects = nullptr;
+  bool torn = false;  // see abi::Control
 };
 
 // Kills the clone in the end. Throws Failure.

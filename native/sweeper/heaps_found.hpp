@@ -1,0 +1,151 @@
+// The heaps of the process, and the blocks of those that are understood. What is in the others
+// counts as in use, so that no block is reported which only they hold; warnings name them.
+#pragma once
+
+#include <new>
+
+#include "heaps/detect.hpp"
+#include "sweeper/blob/emit.hpp"
+#include "sweeper/mark/parallel_run.hpp"
+
+namespace reachscan::sweeper {
+
+using heaps::Heap;
+using heaps::Space;
+using heaps::Verdict;
+
+inline void send_warning(const heaps::Warning& warning) {
+  Record(wire::kWarning).str(warning.code).str(warning.text).send();
+}
+
+// A text of several parts; what is too long is cut off.
+class Sentence {
+ public:
+  Sentence& add(const char* text) {
+    while (*text != 0 && length_ + 1 < sizeof text_) text_[length_++] = *text++;
+    text_[length_] = 0;
+    return *this;
+  }
+  // From the target's memory: up to what cannot be a letter of a file's name.
+  Sentence& add_name(const Space& space, uint64_t at) {
+    for (; space.readable(at, 1) && length_ + 1 < sizeof text_; ++at) {
+      char c = heaps::load<char>(at);
+      if (c <= ' ' || c > '~') break;
+      text_[length_++] = c;
+    }
+    text_[length_] = 0;
+    return *this;
+  }
+  const char* text() const { return text_; }
+
+ private:
+  char text_[320] = {};
+  std::size_t length_ = 0;
+};
+
+class HeapsFound {
+ public:
+  // Refuses if none is understood, or if a thread is inside an allocator. What the file
+  // `forwarding` defines, if it is not 0, calls another allocator.
+  HeapsFound(const Space& space, uint32_t forwarding) : space_(space), heap_(new_heap()) {
+    if (heap_->needs_fine())
+      refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
+    require_known_allocator(forwarding);
+    if (!heap_->quiet(control()->hint)) {
+      if (control()->only_moment == 0)
+        refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
+      control()->in_motion = 1;
+    }
+    while (!enumerate()) heap_ = new_heap();
+    if (first_wrong_.reason != nullptr && heap_->totals().blocks == 0) refuse_verdict(first_wrong_);
+    blocks_->finish();
+  }
+
+  const Heap& heap() const { return *heap_; }
+  heaps::BlockMap& blocks() const { return *blocks_; }
+
+  void send_warnings() const {
+    if (unknown_ != 0) {
+      heaps::DynamicSection section;
+      heaps::read_dynamic_section(space_, unknown_, section);
+      Sentence sentence;
+      sentence.add("malloc of ");
+      if (section.name == 0)
+        sentence.add("the program");
+      else
+        sentence.add_name(space_, section.name);
+      warn_of_unsearched(sentence.add(" is not understood"));
+    }
+    for (std::size_t i = 0; i < left_out_count_; ++i) {
+      Sentence sentence;
+      sentence.add("the heap of ").add(left_out_[i].name).add(" is not understood (");
+      warn_of_unsearched(sentence.add(left_out_[i].reason).add(")"));
+    }
+    heap_->each_warning(send_warning);
+  }
+
+ private:
+  struct LeftOut {
+    const char* name;
+    const char* reason;
+  };
+
+  Heap* new_heap() {
+    const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
+    return new (map_memory(sizeof(Heap)))
+        Heap(space_, threads, control()->thread_count, map_memory, left_out_mask_);
+  }
+
+  void require_known_allocator(uint32_t forwarding) {
+    if (!heap_->is_present() && heaps::is_being_loaded(space_))
+      refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
+    unknown_ = heap_->unknown_allocator(forwarding);
+    if (unknown_ != 0)
+      first_wrong_ =
+          heaps::invalid("malloc is provided by a module that is not understood", unknown_);
+    if (heap_->is_present()) return;
+    if (unknown_ != 0) refuse_verdict(first_wrong_);
+    for (const abi::Mapping& m : space_)
+      if (Space::is_written_anonymous(m))
+        refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process",
+               m.start);
+  }
+
+  // False if a heap is to be left out, whose blocks may be in the map by then.
+  bool enumerate() {
+    blocks_ = new (map_memory(sizeof(heaps::BlockMap)))
+        heaps::BlockMap(space_, map_memory, heap_->uses_modules());
+    Verdict verdict = heap_->enumerate(*blocks_, on_threads);
+    if (verdict.fine()) return true;
+    bool in_motion = control()->in_motion != 0;
+    if (verdict.status != Verdict::kInvalid || control()->torn != 0) refuse_verdict(verdict);
+    if (in_motion || heap_->interrupted(control()->hint))
+      refuse(abi::Refusal::kAllocatorBusy, verdict.reason, verdict.address);
+    if (first_wrong_.reason == nullptr) first_wrong_ = verdict;
+    left_out_[left_out_count_++] = {heap_->failed_name(), verdict.reason};
+    left_out_mask_ |= heap_->failed();
+    return false;
+  }
+
+  [[noreturn]] static void refuse_verdict(const Verdict& verdict) {
+    bool memory = verdict.status == Verdict::kNoMemory;
+    refuse(memory ? abi::Refusal::kNoMemory : abi::Refusal::kLayoutUnknown,
+           memory ? "the clone could not get working memory" : verdict.reason, verdict.address);
+  }
+
+  static void warn_of_unsearched(Sentence& sentence) {
+    sentence.add(": what it has allocated counts as in use, and leaks among it are not found");
+    send_warning({"incomplete-heaps", sentence.text()});
+  }
+
+  const Space& space_;
+  uint32_t left_out_mask_ = 0;
+  std::size_t left_out_count_ = 0;
+  LeftOut left_out_[Heap::kWalkers] = {};
+  Heap* heap_;
+  heaps::BlockMap* blocks_ = nullptr;
+  uint64_t unknown_ = 0;  // a module that defines malloc
+  Verdict first_wrong_;   // why the heap that the process has most of may be left out
+};
+
+}  // namespace reachscan::sweeper

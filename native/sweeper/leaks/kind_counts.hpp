@@ -43,8 +43,12 @@ class KindCounts {
     return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < kMostLive * row->leaked;
   }
 
-  // When all are added: whether add_live() was true for all of its kind.
+  // When all are added. Sometimes: whether add_live() was true for all of its kind.
   bool is_often_leaked(uint64_t block) const {
+    const Row* row = row_of(kind_of(block));
+    return row != nullptr && row->leaked >= kLeastLeaked && row->live <= kOftenLive * row->leaked;
+  }
+  bool is_sometimes_leaked(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
     return row != nullptr && row->leaked >= kLeastLeaked && row->live <= kMostLive * row->leaked;
   }
@@ -60,7 +64,7 @@ class KindCounts {
  private:
   static constexpr unsigned kKeyWords = 4;
   static constexpr uint64_t kLeastLeaked = 2;
-  static constexpr uint64_t kMostLive = 16;  // for each that is leaked
+  static constexpr uint64_t kOftenLive = 16, kMostLive = 64;  // for each that is leaked
   static constexpr unsigned kRowBits = 16;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 

@@ -3,11 +3,12 @@
 // Memory that is used again still has words of its former use: in slots of an array that are not
 // filled, or behind the end of what a buffer holds. Where such a word points, another block may be
 // by now, and that one may be lost. A single such word cannot be told from a pointer. But where
-// blocks of a kind are leaked, a live one should be held as live ones are: by a root, at its start,
-// or, where its owner has a field for that, at the same offset as another of its kind by the same
-// field of such an owner. What an owner holds at its very end counts only if that is a field
-// (last_words.hpp). Blocks that are not held, and what only they hold of such kinds, are in doubt;
-// unless there are more of them than of those that are leaked.
+// blocks of a kind are leaked, a live one should be held as live ones are: by a root; at its start,
+// by a field of its owner (places.hpp); or at the same offset as another of its kind by the same
+// field of such an owner. What several owners do alike is done on purpose. What an owner holds at
+// its very end counts only if that is a field (last_words.hpp). Of roots, the arenas of CPython are
+// memory that is used again, too. Blocks that are not held, and what only they hold of such kinds,
+// are in doubt; unless there are more of them than of those that are leaked.
 //
 // In doubt are blocks of any kind if only odd words lead to them that were probably written over in
 // part (odd_words.hpp), and what hangs below them.
@@ -16,6 +17,7 @@
 #include "sweeper/leaks/kind_counts.hpp"
 #include "sweeper/leaks/last_words.hpp"
 #include "sweeper/leaks/odd_words.hpp"
+#include "sweeper/leaks/places.hpp"
 
 namespace reachscan::sweeper {
 
@@ -32,7 +34,8 @@ class Lookalikes {
         blocks_(blocks),
         kinds_(space, blocks),
         odd_words_(space, blocks),
-        last_words_(space, blocks) {}
+        last_words_(space, blocks),
+        places_(blocks, kinds_) {}
 
   // Takes the mark from all that is in doubt. All that is reachable is marked. If only suspects
   // count, none of it is one.
@@ -46,6 +49,8 @@ class Lookalikes {
     words_ = List<Word>(map_memory, kMostWords);
     if (find_words(roots)) {
       last_words_.count();
+      places_.count(
+          [this](uint64_t block) { return blocks_.is_marked(block) || is_in_question(block); });
       mark_what_is_held();
       mark_unless_few();
     } else {
@@ -65,6 +70,7 @@ class Lookalikes {
   static constexpr unsigned kUseBits = 20;
   static constexpr std::size_t kUses = 1u << kUseBits, kMostWords = kUses / 2;
   static constexpr std::size_t kMostBlocks = 1 << 18;
+  static constexpr uint32_t kLeastUses = 3;  // that show a purpose
   // What hangs below an odd word is all in question, or none of it.
   static constexpr std::size_t kMostBelow = 64;
   static constexpr uint64_t kMostBytesBelow = 1 << 16;
@@ -84,6 +90,7 @@ class Lookalikes {
   struct Use {
     uint64_t key;  // 0: none
     uint64_t target;
+    uint32_t words;
     bool of_several;
   };
 
@@ -103,7 +110,7 @@ class Lookalikes {
     });
     std::size_t kept = 0;
     for (uint64_t block : in_question_)
-      if (all && kinds_.is_often_leaked(block)) in_question_[kept++] = block;
+      if (all && kinds_.is_sometimes_leaked(block)) in_question_[kept++] = block;
     while (in_question_.size() > kept) in_question_.pop();
   }
 
@@ -187,13 +194,14 @@ class Lookalikes {
       SpinLock::Guard guard(lock_);
       all = words_.push(word) && all;
       if (last_words_.is_last(owner, slot)) last_words_.ask(owner);
+      places_.ask(owner, slot);
     };
     auto hold = [&](uint64_t, uint64_t value) {
       if (target_in_question(value) != 0) blocks_.mark(value);
     };
     auto hold_or_note = [&](uint64_t slot, uint64_t value) {
       uint64_t target = target_in_question(value);
-      if (target != 0 && roots.is_recycled(slot) && is_stale_odd_word(target, value)) {
+      if (target != 0 && roots.is_recycled(slot) && may_be_stale({slot, 0, target, value})) {
         all = words_.push({slot, 0, target, value}) && all;
       } else {
         hold(slot, value);
@@ -219,8 +227,8 @@ class Lookalikes {
   bool may_be_stale(const Word& word) const {
     if (is_stale_odd_word(word.target, word.value)) return true;
     bool is_at_start = word.value == word.target;
-    if (is_at_start && !last_words_.is_last(word.owner, word.slot)) return false;
-    return kinds_.is_often_leaked(word.target);
+    if (!is_at_start) return kinds_.is_sometimes_leaked(word.target);
+    return word.owner != 0 && kinds_.is_often_leaked(word.target);
   }
 
   // 0 if the value points to none.
@@ -231,7 +239,8 @@ class Lookalikes {
 
   Use& use_of(const Word& word) const {
     uint64_t key = kinds_.kind_of(word.target);
-    key = mixed(mixed(key, kinds_.kind_of(word.owner)), word.slot - word.owner);
+    if (word.owner != 0)
+      key = mixed(mixed(key, kinds_.kind_of(word.owner)), word.slot - word.owner);
     key = mixed(key, word.value - word.target) | 1;
     uint64_t at = mixed(key, 0) >> (64 - kUseBits);
     while (uses_.get()[at].key != 0 && uses_.get()[at].key != key) at = (at + 1) % kUses;
@@ -242,15 +251,20 @@ class Lookalikes {
   void note_use(const Word& word) {
     Use& use = use_of(word);
     if (use.target == 0) use.target = word.target;
+    ++use.words;
     use.of_several = use.of_several || use.target != word.target;
   }
 
   bool is_usual(const Word& word) const {
-    if (word.owner == 0 || is_stale_odd_word(word.target, word.value)) return false;
+    if (is_stale_odd_word(word.target, word.value)) return false;
     if (!may_be_stale(word)) return true;
+    const Use& use = use_of(word);
+    if (word.owner == 0) return use.of_several;
     bool is_last = last_words_.is_last(word.owner, word.slot);
     if (is_last && !last_words_.are_fields(word.owner)) return false;
-    return word.value == word.target || use_of(word).of_several;
+    if (use.words >= kLeastUses) return word.value == word.target || use.of_several;
+    if (word.value == word.target) return places_.is_field(word.owner, word.slot);
+    return use.of_several && !places_.has_dangling(word.owner, word.slot);
   }
 
   void mark_what_is_held() {
@@ -293,6 +307,7 @@ class Lookalikes {
   KindCounts kinds_;
   OddWords odd_words_;
   LastWords last_words_;
+  Places places_;
   List<uint64_t> in_question_;      // in the order of their addresses
   List<uint64_t> below_odd_words_;  // likewise; all of them are in question, too
   List<uint64_t> open_;             // marked again, but not yet looked through

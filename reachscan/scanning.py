@@ -137,7 +137,10 @@ def core(
     """Scan a core file: what had the process leaked when it was written?
 
     Example:
-        reachscan.core("core.4711").groups(limit=5)
+        >>> for group in reachscan.core("core.4711").groups(limit=5):
+        ...     print(group.allocations, group.bytes, group.key)
+        1 136 shop::Cache
+        1 24 shop::Order
 
     Args:
         path: the file; it may be compressed.

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from conftest import StartVictim
+from cores import gcore
 from loading import load_leaks
 from victims import build
 
 import reachscan
 from reachscan import BlockState, HeapScan, Reason, ScanOptions
 
-FUNCTIONS = ("scan", "heap", "explain", "refs", "load", "diff")
+FUNCTIONS = ("scan", "heap", "explain", "refs", "core", "load", "diff")
 
 
 def test_everything_is_listed_and_says_how_it_is_used() -> None:
@@ -25,20 +26,20 @@ def test_everything_is_listed_and_says_how_it_is_used() -> None:
 
 
 @pytest.fixture
-def scene(
-    victim: StartVictim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, object]:
+def scene(victim: StartVictim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what examples call by name: a process that leaks, and a leaked block of it."""
     monkeypatch.chdir(tmp_path)
     target = victim("containers", 1, 8)
     for name in ("day1.rsc", "day2.rsc"):
         reachscan.scan(target.pid, ScanOptions(save=name))
     address = int(load_leaks("day1.rsc").recording.leaks.address[0])
-    return {"reachscan": reachscan, "pid": target.pid, "address": address}
+    return {"reachscan": reachscan, "victim": target, "pid": target.pid, "address": address}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_examples_do_what_they_say(scene: dict[str, object], name: str) -> None:
+def test_examples_do_what_they_say(scene: dict[str, Any], tmp_path: Path, name: str) -> None:
+    if name == "core":
+        gcore(scene["victim"], tmp_path).rename("core.4711")
     text = getattr(reachscan, name).__doc__
     example = doctest.DocTestParser().get_doctest(text, scene, name, None, None)
     assert example.examples

@@ -65,6 +65,8 @@ def test_every_command_is_there_and_explains_itself(run: Runner, name: str) -> N
     done = run(name, "--help")
     assert done.status == 0
     assert f"Usage: reachscan {name} " in done.out
+    assert "\\b" not in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
 
 
 def test_version(run: Runner) -> None:
@@ -102,6 +104,10 @@ def test_version(run: Runner) -> None:
         ("explain", "1", "4096", "-o", "/no/such/directory/file"),
         ("report", "/no/such/file"),
         ("report", "/"),
+        ("core", "/no/such/file"),
+        ("core", "/"),
+        ("core", "/dev/null", "--root", "/no/such/directory"),
+        ("run", "-o", "/no/such/directory/file", "--", "true"),
         ("diff", "/no/such/file", "/no/such/file"),
         ("1", "-o", "/tmp/same", "--save", "/tmp/same"),
         ("--nonsense",),

@@ -32,8 +32,7 @@ struct Mounts {
 };
 
 // "36 35 98:0 /root /mount/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue"
-Mounts mounts_of(pid_t pid) {
-  Mounts mounts;
+void add_mounts(pid_t pid, Mounts& mounts) {
   std::istringstream text(try_read_proc_file(pid, "mountinfo"));
   for (std::string line; std::getline(text, line);) {
     int id = 0;
@@ -43,6 +42,13 @@ Mounts mounts_of(pid_t pid) {
     std::string_view type = std::string_view(line).substr(separator + 3);
     (is_served(type.substr(0, type.find(' '))) ? mounts.served : mounts.local).insert(id);
   }
+}
+
+// Below a root of its own, a process does not see what that lies on; its ids are the same here.
+Mounts mounts_seen_from(pid_t pid) {
+  Mounts mounts;
+  add_mounts(getpid(), mounts);
+  add_mounts(pid, mounts);
   return mounts;
 }
 
@@ -79,8 +85,8 @@ bool is_of_kernel(const std::string& name) {
          (name.ends_with(" (deleted)") && name.rfind('/') == 0);
 }
 
-// A mount that the process does not see is one of the kernel's own, or of another mount namespace
-// and then of any type.
+// A mount that neither of us sees is one of the kernel's own, or of another mount namespace and
+// then of any type.
 bool may_be_served(const Mounts& mounts, int mount, const std::string& link) {
   if (mounts.local.contains(mount)) return false;
   return mounts.served.contains(mount) || !is_of_kernel(target_of(link));
@@ -93,7 +99,7 @@ OpenFiles look_at_open_files(pid_t pid) {
   std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   DIR* directory = opendir(folder.c_str());
   if (directory == nullptr) return found;
-  Mounts mounts = mounts_of(pid);
+  Mounts mounts = mounts_seen_from(pid);
   while (const dirent* entry = readdir(directory)) {
     std::string info = try_read_proc_file(pid, ("fdinfo/" + std::string(entry->d_name)).c_str());
     std::string_view id = field(info, "mnt_id:");

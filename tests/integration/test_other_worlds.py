@@ -76,6 +76,20 @@ def test_root_of_its_own(victim: StartVictim) -> None:
         target.quit()
 
 
+@need_root
+def test_files_open_outside_of_its_root(victim: StartVictim) -> None:
+    """They are on no mount that it sees, but on one that the helper knows to be local."""
+    program = build("odd_heap")
+    with public_folder() as folder:
+        make_root(folder, program)
+        inner = f'exec {need("chroot", "coreutils")} "$1" /program plain {LEAKS} 3<"$2"'
+        command = ["sh", "-c", inner, "sh", str(folder), str(program)]
+        target = victim("odd_heap", command=command)
+        done = run_cli([target.pid, "--method", "track"])
+        assert "server would notice" not in done.talk
+        target.quit()
+
+
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
 def test_program_file_has_gone(victim: StartVictim, tmp_path: Path, replaced: bool) -> None:
     """An update puts another file in the place of a running program."""

@@ -4,6 +4,7 @@
 #include "heaps/glibc/walker.hpp"
 #include "heaps/interposed.hpp"
 #include "heaps/jemalloc/walker.hpp"
+#include "heaps/mimalloc/walker.hpp"
 #include "heaps/musl/walker.hpp"
 #include "heaps/tcmalloc/walker.hpp"
 
@@ -11,13 +12,14 @@ namespace reachscan::heaps {
 
 static_assert(Walker<glibc::Walker>);
 static_assert(Walker<jemalloc::Walker>);
+static_assert(Walker<mimalloc::Walker>);
 static_assert(Walker<musl::Walker>);
 static_assert(Walker<tcmalloc::Walker>);
 
 // All that the process has allocated, whoever it got it from.
 class Heap {
  public:
-  static constexpr std::size_t kWalkers = 4;
+  static constexpr std::size_t kWalkers = 5;
 
   // `left_out` has a bit for each heap that is to be taken for memory of the program's own.
   Heap(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map,
@@ -28,6 +30,7 @@ class Heap {
         threads_{threads, thread_count, {map, libc::kMaxEndedThreads}},
         glibc_(space, threads_, map),
         jemalloc_(space, threads_, map),
+        mimalloc_(space, threads_, map),
         musl_(space, threads_, map),
         tcmalloc_(space, threads_, map) {}
   Heap(const Heap&) = delete;
@@ -42,8 +45,8 @@ class Heap {
   // Whether there are blocks for which this form of the sweeper has no room. Then nothing else may
   // be asked.
   bool needs_fine() const {
-    return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(musl_) ||
-           !has_room_for(tcmalloc_);
+    return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(mimalloc_) ||
+           !has_room_for(musl_) || !has_room_for(tcmalloc_);
   }
 
   // Whether there are blocks in pages of modules.
@@ -126,13 +129,13 @@ class Heap {
   // says true. Returns whether it always did.
   template <typename Test>
   bool every(Test test) {
-    return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(musl_, 2, test) &&
-           passes(tcmalloc_, 3, test);
+    return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
+           passes(musl_, 3, test) && passes(tcmalloc_, 4, test);
   }
   template <typename Test>
   bool every(Test test) const {
-    return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(musl_, 2, test) &&
-           passes(tcmalloc_, 3, test);
+    return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
+           passes(musl_, 3, test) && passes(tcmalloc_, 4, test);
   }
 
   template <typename W>
@@ -168,6 +171,7 @@ class Heap {
   libc::Threads threads_;
   glibc::Walker glibc_;
   jemalloc::Walker jemalloc_;
+  mimalloc::Walker mimalloc_;
   musl::Walker musl_;
   tcmalloc::Walker tcmalloc_;
   std::size_t regions_[kWalkers] = {};  // of those that are present

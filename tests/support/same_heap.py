@@ -47,5 +47,23 @@ def assert_same_preloaded_heap(found: Truth, truth: Truth, threads: int) -> None
     assert_same_heap(found, truth, own, LARGEST_PRELOADED_BLOCK)
 
 
+def whole_blocks(found: Truth, pointers: Truth) -> Truth:
+    """Return the truth about blocks, of which the program may have pointers into the middle.
+
+    An allocator may give out only the end of a block so that it is aligned, and nothing tells where
+    the program's part begins.
+
+    Args:
+        found: what the scan lists.
+        pointers: what the program says: its pointers, and how many bytes are usable from there.
+    """
+    below = np.searchsorted(found[:, 0], pointers[:, 0], side="right").astype(np.int64) - 1
+    whole = pointers.copy()
+    starts = np.where(below >= 0, found[np.maximum(below, 0), 0], pointers[:, 0])
+    whole[:, 0] = starts
+    whole[:, 1] = pointers[:, 0] + pointers[:, 1] - starts
+    return whole
+
+
 def _shown(rows: Truth) -> str:
     return ", ".join(f"{int(a):#x} ({int(size)} bytes)" for a, size, _ in rows[:20])

@@ -75,6 +75,7 @@ NATIVE_ROOMS = {
     "heaps": {"arch", "libc", "memory"},
     "heaps/glibc": {"arch", "heaps", "libc"},
     "heaps/jemalloc": {"arch", "heaps", "libc"},
+    "heaps/mimalloc": {"heaps"},
     "heaps/musl": {"arch", "heaps"},
     "heaps/tcmalloc": {"heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
@@ -84,7 +85,8 @@ NATIVE_ROOMS = {
     },
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {
-        *("heaps", "heaps/glibc", "heaps/jemalloc", "heaps/musl", "heaps/tcmalloc"),
+        *("heaps", "heaps/glibc", "heaps/jemalloc", "heaps/mimalloc", "heaps/musl"),
+        "heaps/tcmalloc",
     },
     "sweeper/leaks": {
         *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),

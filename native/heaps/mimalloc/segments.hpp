@@ -1,0 +1,199 @@
+// Goes over all segments: claims their memory, and puts the blocks of their pages into the map but
+// for those in a list of free ones. There are three lists for each page, and each heap has one of
+// blocks that other threads have freed. Segments of threads that have ended are like others.
+#pragma once
+
+#include "heaps/mimalloc/search.hpp"
+
+namespace reachscan::heaps::mimalloc {
+
+class Segments {
+ public:
+  Segments(const Space& space, const Instance& instance, MapMemory map, uint32_t arena,
+           const Enumeration& found)
+      : space_(space),
+        layout_(instance.layout),
+        key_(instance.key),
+        arena_(arena),
+        found_(found),
+        heaps_(map, kMostHeaps) {}
+
+  Verdict claim_all() {
+    if (!layout_.notes_start) choose_rule();
+    each_segment([this](const Segment& segment) { claim(segment); });
+    for (uint64_t heap : heaps_)
+      if (verdict_.fine()) drop_delayed(heap);
+    return verdict_;
+  }
+
+ private:
+  static constexpr std::size_t kMostHeaps = 1 << 16;
+
+  template <typename Visit>
+  void each_segment(Visit visit) {
+    each_place(space_, [&](uint64_t at) {
+      Segment segment = segment_at(space_, at, layout_);
+      if (segment.slices == 0 || segment.key != key_ || !verdict_.fine())
+        return at + kSegmentAlignment;
+      visit(segment);
+      return align_up(segment.end(), kSegmentAlignment);
+    });
+  }
+
+  // Calls visit(its structure, its memory, whether it is a page) for each run of slices.
+  template <typename Visit>
+  void each_run(const Segment& segment, Visit visit) {
+    for (uint64_t i = 0; i < segment.entries && verdict_.fine();) {
+      uint64_t at = segment.start + layout_.slices + i * layout_.page_bytes;
+      if (!space_.readable(at, layout_.page_bytes)) return stop("a slice is out of reach", at);
+      uint64_t count = load<uint32_t>(at + kSliceCountField);
+      if (count == 0 || load<uint32_t>(at + kSliceOffsetField) != 0 || count > segment.slices - i)
+        return stop("the slices of a segment do not follow each other", at);
+      uint64_t start = segment.start + i * kSlice;
+      bool is_page = i > 0 && load<uint32_t>(at + layout_.block_size) > 1;
+      visit(at, Range{start, start + count * kSlice}, is_page);
+      i += count;
+    }
+  }
+
+  // The room that a page has for blocks tells where they begin.
+  void choose_rule() {
+    uint64_t aligned = 0, by_size = 0;
+    each_segment([&](const Segment& segment) {
+      each_run(segment, [&](uint64_t at, Range span, bool is_page) {
+        if (!is_page) return;
+        Page page = read_page(at, span, layout_);
+        aligned += fits(page, Start::kAligned);
+        by_size += fits(page, Start::kBySize);
+      });
+    });
+    if (by_size > aligned) rule_ = Start::kBySize;
+  }
+
+  static bool fits(const Page& page, Start rule) {
+    uint64_t offset = offset_of_first(rule, page.size);
+    return page.size <= page.room() - offset && page.reserved == (page.room() - offset) / page.size;
+  }
+
+  void claim(const Segment& segment) {
+    if (found_.blocks.region_in({segment.start, segment.start + kPage}) != nullptr)
+      return stop("a segment overlaps the memory of something else", segment.start);
+    region_ = {segment.start, segment.start, wire::kThreadHeap, arena_, 0, 0};
+    if (segment.used == 0) return claim_unused(segment);
+    each_run(segment, [this](uint64_t at, Range span, bool is_page) {
+      if (is_page && !space_.is_anonymous(span.start, span.end))
+        return stop("a page is not in memory of the allocator's", at);
+      if (!space_.is_anonymous(span.start, span.end)) return close_region(span.end);
+      close_at(span.start);
+      region_.end = span.end;
+      if (is_page) claim_page(at, span);
+    });
+    close_region(0);
+  }
+
+  void claim_unused(const Segment& segment) {
+    if (!space_.is_anonymous(segment.start, segment.end())) return;
+    found_.blocks.add_boundary(segment.start);
+    region_.end = segment.end();
+    close_region(0);
+  }
+
+  void claim_page(uint64_t at, Range span) {
+    Page page = read_page(at, span, layout_);
+    if (page.size % kGranule != 0 || page.size > page.room())
+      return stop("a page has blocks of an impossible size", at);
+    if (!layout_.notes_start && page.size <= page.room() && !fits(page, rule_) && page.reserved > 1)
+      return stop("a page has room for another number of blocks than it says", at);
+    uint64_t first = layout_.notes_start ? word(at + kStartField)
+                                         : span.start + offset_of_first(rule_, page.size);
+    bool inside = first >= span.start && first < span.end && first % kGranule == 0;
+    if (!inside || page.capacity > page.reserved || page.reserved > (span.end - first) / page.size)
+      return stop("a page has more blocks than room", at);
+    for (uint64_t i = 0; i < page.capacity; ++i) found_.blocks.add_live(first + i * page.size);
+    close_at(first + page.capacity * page.size);
+    found_.totals.blocks += page.capacity;
+    found_.totals.bytes += page.capacity * page.size;
+    drop_free(page, first);
+    note_heap(word(at + layout_.heap));
+  }
+
+  void drop_free(const Page& page, uint64_t first) {
+    constexpr uint64_t kFlags = 3;
+    uint64_t own = drop_list(page, first, word(page.at + kFreeField)) +
+                   drop_list(page, first, word(page.at + layout_.local_free));
+    uint64_t others = drop_list(page, first, word(page.at + layout_.thread_free) & ~kFlags);
+    if (verdict_.fine() && (own + page.used != page.capacity || others > page.used))
+      stop("a page has another number of free blocks than it says", page.at);
+  }
+
+  // Returns how many there were.
+  uint64_t drop_list(const Page& page, uint64_t first, uint64_t block) {
+    uint64_t count = 0;
+    for (; block != 0 && verdict_.fine(); block = word(block), ++count) {
+      uint64_t distance = block - first;
+      if (distance >= page.capacity * page.size || distance % page.size != 0 ||
+          !found_.blocks.is_live(block)) {
+        stop("a list of free blocks leads elsewhere", page.at);
+        break;
+      }
+      drop(block, page.size);
+    }
+    return count;
+  }
+
+  void drop(uint64_t block, uint64_t size) {
+    found_.blocks.drop_live(block);
+    found_.totals.subtract(size);
+  }
+
+  void note_heap(uint64_t heap) {
+    if (heap == 0 || !verdict_.fine()) return;
+    for (std::size_t i = heaps_.size(); i > 0; --i)
+      if (heaps_[i - 1] == heap) return;
+    if (!space_.readable(heap, layout_.heap_delayed + 8))
+      return stop("a heap is out of reach", heap);
+    if (!heaps_.push(heap)) verdict_ = {Verdict::kNoMemory, nullptr, heap};
+  }
+
+  // Freed by other threads while the page had no free block.
+  void drop_delayed(uint64_t heap) {
+    for (uint64_t block = word(heap + layout_.heap_delayed); block != 0; block = word(block)) {
+      if (!found_.blocks.may_point(block) || !found_.blocks.is_live(block))
+        return stop("a list of blocks that other threads freed leads elsewhere", heap);
+      drop(block, found_.blocks.end_of(block) - block);
+    }
+  }
+
+  void close_at(uint64_t end) {
+    if (!found_.blocks.is_live(end)) found_.blocks.add_boundary(end);
+  }
+
+  // The next one may begin at `next`.
+  void close_region(uint64_t next) {
+    if (region_.start != region_.end && verdict_.fine()) {
+      close_at(region_.end);
+      if (const Region* other = found_.blocks.region_in({region_.start, region_.end})) {
+        stop("a segment overlaps the memory of something else", other->start);
+      } else if (!found_.blocks.add_region(region_)) {
+        verdict_ = {Verdict::kNoMemory, nullptr, region_.start};
+      }
+    }
+    region_.start = region_.end = next;
+  }
+
+  void stop(const char* reason, uint64_t address) {
+    if (verdict_.fine()) verdict_ = invalid(reason, address);
+  }
+
+  const Space& space_;
+  const Layout& layout_;
+  uint64_t key_;
+  uint32_t arena_;
+  Enumeration found_;
+  List<uint64_t> heaps_;
+  Start rule_ = Start::kAligned;
+  Region region_ = {};
+  Verdict verdict_;
+};
+
+}  // namespace reachscan::heaps::mimalloc

@@ -1,0 +1,133 @@
+// The walker of mimalloc over images: whole, damaged and hostile.
+#include <string>
+
+#include "check.hpp"
+#include "heaps/mimalloc/walker.hpp"
+#include "hosted.hpp"
+#include "mimalloc_image.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+using namespace heaps::mimalloc;
+
+void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
+
+struct Found {
+  bool present = false;
+  std::string reason;  // "fine" if there is a verdict
+  std::map<uint64_t, uint64_t> blocks;
+};
+
+Found walk(const Mimalloc& image) {
+  Host host;
+  libc::Threads threads{nullptr, 0, {}};
+  Walker walker(image.memory.space(), threads, sweeper::map_memory);
+  Found found;
+  found.present = walker.is_present();
+  heaps::BlockMap blocks(image.memory.space(), sweeper::map_memory);
+  heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
+  found.reason = verdict.fine() ? "fine" : verdict.reason;
+  if (!verdict.fine()) return found;
+  blocks.finish();
+  uint64_t bytes = 0;
+  blocks.each_live([&](uint64_t block) {
+    found.blocks[block] = blocks.end_of(block) - block;
+    bytes += found.blocks[block];
+  });
+  CHECK_EQ(walker.totals.blocks, found.blocks.size());
+  CHECK_EQ(walker.totals.bytes, bytes);
+  return found;
+}
+
+// Some of everything, with single words first.
+struct Scene {
+  explicit Scene(const Layout& layout) : image(layout) {
+    words = image.page(8, 1, 100, {{0, 99}, {1, 2}, {50}, {51}});
+    full = image.page(320, 1, 200, {{}, {}, {}, {7, 199}});
+    large = image.page(200 << 10, 4, 1);
+    image.page(1024, 1, 10, {{4}, {}, {}, {}});
+  }
+
+  Mimalloc image;
+  uint64_t words = 0, full = 0, large = 0;
+};
+
+CASE(all_blocks_are_found_but_those_in_lists_of_free_ones) {
+  for (const Layout& layout : {kFrom20, kFrom214, kFrom219}) {
+    Scene scene(layout);
+    Found found = walk(scene.image);
+    CHECK(found.present);
+    CHECK_EQ(found.reason, std::string("fine"));
+    CHECK(found.blocks == scene.image.blocks);
+  }
+}
+
+CASE(without_its_signature_there_is_no_mimalloc) {
+  Scene scene(kFrom219);
+  scene.image.memory.put(Mimalloc::kMainHeap + kFrom219.heap_cookie, 1);
+  CHECK(!walk(scene.image).present);
+}
+
+// It was given back; what it says of slices may be of what is there now.
+CASE(a_segment_without_pages_has_no_blocks) {
+  Scene scene(kFrom219);
+  scene.image.memory.put(Mimalloc::kSegment + kFrom219.cookie - kUsedBeforeCookie, 0);
+  Found found = walk(scene.image);
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK(found.blocks.empty());
+}
+
+void check_refused(void (*damage)(Scene&, const Layout&), const std::string& reason) {
+  for (const Layout& layout : {kFrom20, kFrom219}) {
+    Scene scene(layout);
+    damage(scene, layout);
+    CHECK_EQ(walk(scene.image).reason, reason);
+  }
+}
+
+CASE(what_contradicts_itself_is_refused) {
+  check_refused(
+      [](Scene& s, const Layout& layout) {
+        s.image.memory.store<uint16_t>(s.full + layout.used, 9);
+      },
+      "a page has another number of free blocks than it says");
+  check_refused(
+      [](Scene& s, const Layout&) {
+        s.image.memory.put(s.words + kFreeField, heaps::word(s.words + kFreeField) + 4);
+      },
+      "a list of free blocks leads elsewhere");
+  check_refused([](Scene& s, const Layout&) { s.image.memory.store<uint32_t>(s.large, 1 << 20); },
+                "the slices of a segment do not follow each other");
+  check_refused(
+      [](Scene& s, const Layout& layout) {
+        s.image.memory.put(Mimalloc::kMainHeap + layout.heap_delayed, s.words);
+      },
+      "a list of blocks that other threads freed leads elsewhere");
+  check_refused(
+      [](Scene& s, const Layout&) { s.image.memory.store<uint16_t>(s.full + kCapacityField, 999); },
+      "a page has more blocks than room");
+}
+
+// Any one word of the structures, damaged in any of some ways: an answer comes, whatever it is.
+CASE(damage_anywhere_ends) {
+  for (const Layout& layout : {kFrom20, kFrom219}) {
+    Scene scene(layout);
+    std::vector<uint64_t> places{Mimalloc::kMainHeap + layout.heap_delayed};
+    uint64_t end = Mimalloc::kSegment + layout.slices + 10 * layout.page_bytes;
+    for (uint64_t at = Mimalloc::kSegment + layout.cookie; at < end; at += 8) places.push_back(at);
+    for (uint64_t place : places) {
+      uint64_t healthy = heaps::word(place);
+      for (uint64_t value :
+           {uint64_t{0}, ~uint64_t{0}, healthy ^ 1, healthy + 8, healthy ^ uint64_t{1} << 40}) {
+        scene.image.memory.put(place, value);
+        CHECK(!walk(scene.image).reason.empty());
+      }
+      scene.image.memory.put(place, healthy);
+    }
+    CHECK(walk(scene.image).blocks == scene.image.blocks);
+  }
+}
+
+}  // namespace
+}  // namespace reachscan::tests

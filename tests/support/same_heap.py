@@ -58,7 +58,7 @@ def whole_blocks(found: Truth, pointers: Truth) -> Truth:
         pointers: what the program says: its pointers, and how many bytes are usable from there.
     """
     below = np.searchsorted(found[:, 0], pointers[:, 0], side="right").astype(np.int64) - 1
-    whole = pointers.copy()
+    whole: Truth = pointers.copy()
     starts = np.where(below >= 0, found[np.maximum(below, 0), 0], pointers[:, 0])
     whole[:, 0] = starts
     whole[:, 1] = pointers[:, 0] + pointers[:, 1] - starts

@@ -14,7 +14,7 @@
 //   code.hpp              call in front of a return address, system call, instruction with an
 //   address signal_frame.hpp      ucontext_t, and how to tell the frame of a signal handler
 //   thread_local.hpp      on which side of the thread pointer static thread-local variables lie
-//   mangling.hpp          how C libraries hide pointers in a jmp_buf
+//   mangling.hpp          how C libraries hide pointers in a jmp_buf, and where they are there
 //   lanes.hpp             vectors of four words
 //   scratch_registers.hpp  clears those that are nobody's at a call
 //   instructions.hpp      breakpoint, pause, fill, copy, for the sweeper

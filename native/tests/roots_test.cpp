@@ -141,6 +141,42 @@ CASE(dead_part_of_a_thread_stack) {
   CHECK(!scene.live(0) && !scene.live(1) && scene.live(2) && scene.live(3));
 }
 
+uint64_t mangled(uint64_t address, uint64_t secret) {
+  uint64_t hidden = address ^ secret;
+  return hidden << 17 | hidden >> 47;
+}
+
+// The room for a mask in a buffer of setjmp() counts only if the mask is there; buffers of the
+// library's own end before it.
+CASE(masks_in_jump_buffers) {
+  constexpr uint64_t kSecret = 0x1234'5678'9abc'def1;
+  Scene scene(6);
+  uint64_t code = scene.map(1, wire::kRead | wire::kExecute, abi::kFileBacked, 1);
+  uint64_t stack = scene.map(8, kReadWrite), descriptor = stack + 7 * kPage;
+  scene.describe_thread(descriptor, stack, 8 * kPage);
+  scene.graph.memory.put(descriptor + libc::kPointerGuard, kSecret);
+  uint64_t next = stack + 3 * kPage;
+  auto add = [&](uint64_t target, uint64_t mask_saved, std::size_t block) {
+    uint64_t buffer = next;
+    next += 2 * arch::kJumpBytes;
+    scene.graph.memory.put(buffer + arch::kJumpStackPointer, mangled(stack + 2 * kPage, kSecret));
+    scene.graph.memory.put(buffer + arch::kJumpProgramCounter, mangled(target, kSecret));
+    scene.graph.memory.put(buffer + arch::kJumpMaskSaved, mask_saved);
+    scene.point(buffer + arch::kJumpBytes - 8, block);
+    return buffer;
+  };
+  uint64_t without = add(code, 0, 0);
+  add(code, 1, 1);
+  add(scene.map(1, kReadWrite), 0, 2);  // no code: no buffer
+  scene.point(without + arch::kJumpBytes, 3);
+  uint64_t first = add(code, 0, 4), last = add(code, 0, 5);
+  scene.graph.memory.put(descriptor + 0x300, last);
+  scene.graph.memory.put(last + arch::kJumpMask, first);
+  scene.threads.push_back({0, stack + 2 * kPage, descriptor});
+  scene.mark();
+  for (std::size_t i = 0; i < 6; ++i) CHECK_EQ(scene.live(i), i != 0);
+}
+
 // On a signal stack or a coroutine's: the frames of its own stack are still waiting.
 CASE(the_stack_of_a_thread_that_runs_elsewhere_stays_whole) {
   Scene scene(4);

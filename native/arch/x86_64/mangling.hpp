@@ -6,6 +6,11 @@
 
 namespace reachscan::arch {
 
+// What setjmp() of glibc writes (struct __jmp_buf_tag). Both pointers are hidden.
+constexpr std::uint64_t kJumpStackPointer = 48, kJumpProgramCounter = 56;
+constexpr std::uint64_t kJumpMaskSaved = 64;  // an int
+constexpr std::uint64_t kJumpMask = 72, kJumpBytes = 200;
+
 constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {
   return (value >> 17 | value << 47) ^ secret;
 }

@@ -34,6 +34,10 @@ class SecondLook {
     lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
       suggest(block, stale_word(slot, value));
     });
+    roots.each_unwritten_word([this](uint64_t slot, uint64_t value) {
+      uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      if (block != 0 && !blocks_.is_marked(block)) suggest(block, stale_word(slot, value));
+    });
     look_at_roots(roots);
     look_at_heap();
     for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);

@@ -2,7 +2,9 @@
 // of stacks and the allocator's own variables, and the registers.
 #pragma once
 
+#include "libc/jump_buffers.hpp"
 #include "libc/nested_stacks.hpp"
+#include "libc/pointer_guard.hpp"
 #include "libc/threads.hpp"
 #include "sweeper/mark/mark.hpp"
 #include "sweeper/roots/annotations.hpp"
@@ -24,9 +26,12 @@ class Roots {
       : space_(space),
         blocks_(blocks),
         python_arenas_(space, blocks),
-        excluded_(map_memory, kMaxExclusions) {
+        excluded_(map_memory, kMaxExclusions),
+        unwritten_(map_memory, kMaxExclusions) {
     for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
-    for (std::size_t t = 0; t < threads.running_count; ++t) exclude_dead_stack(threads.running[t]);
+    uint64_t guard = libc::find_pointer_guard(space, threads.running, threads.running_count);
+    for (std::size_t t = 0; t < threads.running_count; ++t)
+      exclude_dead_stack(threads.running[t], guard);
     for (const libc::EndedThread& thread : threads.ended) exclude_ended(thread);
     python_arenas_.each_free([this](Range range) { exclude_stale_words(range); });
   }
@@ -79,6 +84,12 @@ class Roots {
     });
   }
 
+  // Calls visit(address, value) for words on live stacks that nobody has written there on purpose.
+  template <typename Visit>
+  void each_unwritten_word(Visit visit) const {
+    for (const Range& range : unwritten_) each_word(space_, range.start, range.end, visit);
+  }
+
   // Whether the word at that place may be in memory that is used again and again, as that of a
   // heap.
   bool is_recycled(uint64_t slot) const { return python_arenas_.contains(slot); }
@@ -118,7 +129,7 @@ class Roots {
 
   // Below its stack pointer (and red zone) a thread keeps nothing. That holds for the stack it is
   // running on; the stack of a thread that runs elsewhere (signal stack, coroutine) stays whole.
-  void exclude_dead_stack(const abi::Thread& thread) {
+  void exclude_dead_stack(const abi::Thread& thread, uint64_t pointer_guard) {
     const abi::Mapping* m = space_.find(thread.sp);
     if (m == nullptr) return;
     Range own = libc::stack_of(space_, thread.thread_pointer);
@@ -127,7 +138,16 @@ class Roots {
       own = {m->start, m->end};
     }
     uint64_t lowest = libc::NestedStacks(space_, own).lowest_pointer(thread.sp);
-    exclude(own.start, (lowest - arch::kRedZone) & ~7ull);
+    uint64_t live = (lowest - arch::kRedZone) & ~7ull;
+    exclude(own.start, live);
+    libc::JumpBuffers buffers(space_, pointer_guard, {live, own.end}, thread.thread_pointer);
+    buffers.each_unused_mask([this](Range mask) { exclude_unwritten(mask); });
+  }
+
+  // What was not written to since the stack was used otherwise may at most be in doubt.
+  void exclude_unwritten(Range range) {
+    exclude(range.start, range.end);
+    unwritten_.push(range);
   }
 
   // Nothing on the stack of an ended thread lives but what the descriptor on top has for the next
@@ -158,6 +178,7 @@ class Roots {
   const BlockMap& blocks_;
   PythonArenas python_arenas_;
   List<Range> excluded_;
+  List<Range> unwritten_;  // on stacks; excluded, too
   std::size_t stale_words_ = 0;
 };
 

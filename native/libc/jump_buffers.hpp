@@ -1,0 +1,81 @@
+// Buffers of setjmp() on the stacks of threads. Room for a mask of signals belongs to each, and is
+// not written to unless the caller wants the mask restored: what was there before stays.
+#pragma once
+
+#include "arch/mangling.hpp"
+#include "libc/thread_descriptor.hpp"
+#include "memory/list.hpp"
+#include "memory/space.hpp"
+
+namespace reachscan::libc {
+
+using heaps::Range;
+using heaps::Space;
+using heaps::uint64_t;
+using heaps::word;
+
+class JumpBuffers {
+ public:
+  // `stack`: the live part of the stack of the thread with this descriptor.
+  JumpBuffers(const Space& space, uint64_t pointer_guard, Range stack, uint64_t descriptor)
+      : space_(space), guard_(pointer_guard), stack_(stack) {
+    if (guard_ != 0) find_unwind_buffers(descriptor);
+  }
+
+  // Calls visit(range) for each mask that was not written.
+  template <typename Visit>
+  void each_unused_mask(Visit visit) const {
+    if (guard_ == 0) return;
+    for (uint64_t at = stack_.start; at + arch::kJumpBytes <= stack_.end; at += 8)
+      if (is_buffer(at) && heaps::load<int>(at + arch::kJumpMaskSaved) == 0 && !is_short(at))
+        visit(Range{at + arch::kJumpMask, at + arch::kJumpBytes});
+  }
+
+ private:
+  static constexpr unsigned kMostUnwindBuffers = 64;
+
+  // Where it jumps to is code, and a frame further down the stack than the buffer, or around it.
+  bool is_buffer(uint64_t at) const {
+    uint64_t pointer = revealed(at + arch::kJumpStackPointer);
+    if (!stack_.contains(pointer) || pointer % 8 != 0) return false;
+    const abi::Mapping* code = space_.find(revealed(at + arch::kJumpProgramCounter));
+    return code != nullptr && (code->perms & wire::kExecute) != 0;
+  }
+
+  uint64_t revealed(uint64_t at) const { return arch::unmangled(word(at), guard_); }
+
+  // The library has buffers of its own, for the end of a thread and for clean-up handlers, which
+  // are shorter. The descriptor points to the last one, and each to the one before, where others
+  // have their mask.
+  void find_unwind_buffers(uint64_t descriptor) {
+    if (!space_.readable(descriptor, kDescriptorBytes)) return;
+    for (uint64_t at = descriptor; at < descriptor + kDescriptorBytes; at += 8)
+      for (uint64_t buffer = word(at); is_there(buffer) && is_buffer(buffer) && add(buffer);)
+        buffer = word(buffer + arch::kJumpMask);
+  }
+
+  bool is_there(uint64_t buffer) const {
+    return buffer % 8 == 0 && stack_.contains(buffer) &&
+           stack_.end - buffer >= arch::kJumpMask + sizeof(uint64_t);
+  }
+
+  bool add(uint64_t buffer) {
+    if (count_ == kMostUnwindBuffers) return false;
+    unwind_buffers_[count_++] = buffer;
+    return true;
+  }
+
+  bool is_short(uint64_t buffer) const {
+    for (unsigned i = 0; i < count_; ++i)
+      if (unwind_buffers_[i] == buffer) return true;
+    return false;
+  }
+
+  const Space& space_;
+  uint64_t guard_;
+  Range stack_;
+  uint64_t unwind_buffers_[kMostUnwindBuffers];
+  unsigned count_ = 0;
+};
+
+}  // namespace reachscan::libc

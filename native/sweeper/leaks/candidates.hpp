@@ -54,6 +54,12 @@ class Candidates {
 
   uint64_t block(uint32_t candidate) const { return blocks_[candidate]; }
 
+  // Calls visit(block) for each.
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (uint64_t block : blocks_) visit(block);
+  }
+
   // kNone if the block is none.
   uint32_t find(uint64_t block) const {
     std::size_t low = 0, high = blocks_.size();

@@ -4,6 +4,8 @@
 // handlers.
 #pragma once
 
+#include <new>
+
 #include "sweeper/leaks/collect.hpp"
 #include "sweeper/leaks/lookalikes.hpp"
 #include "sweeper/leaks/meanings.hpp"
@@ -25,6 +27,16 @@ class SecondLook {
         open_(map_memory, unmarked) {
     for (uint32_t rank = 1; rank < kRankCount; ++rank)
       doubtful_[rank] = List<uint64_t>(map_memory, unmarked);
+  }
+
+  // Marks, for a while, what other words than pointers show to be in use, and what hangs below.
+  void mark_what_is_in_use(Roots& roots) {
+    look_at_roots(roots);
+    look_at_heap();
+    settle(kInUse);
+  }
+  void unmark_all() {
+    candidates_.each([this](uint64_t block) { blocks_.clear_mark(block); });
   }
 
   // Looks through everything reachable, and at what is not.
@@ -207,12 +219,31 @@ class SecondLook {
   SpinLock lock_;
 };
 
+inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks) {
+  return *new (map_memory(sizeof(Lookalikes))) Lookalikes(space, blocks);
+}
+
+// What is in use after all, though no pointer leads to it, is no leak that others could look like.
+// To find it takes as long as all the rest, so it is looked for only if anything would be in doubt.
+inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
+  Lookalikes& found = new_lookalikes(space, blocks);
+  found.doubt(roots);
+  if (!found.any_in_doubt()) return found;
+  found.trust_all();
+  found.~Lookalikes();
+  SecondLook look(space, blocks, count_unmarked(blocks));
+  look.mark_what_is_in_use(roots);
+  Lookalikes& left = new_lookalikes(space, blocks);
+  left.doubt(roots);
+  look.unmark_all();
+  return left;
+}
+
 // Sends all leaks. `roots` and `blocks` are marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                               const PutAside& put_aside, LeakWriter& writer) {
   if (count_unmarked(blocks) == 0) return;
-  Lookalikes lookalikes(space, blocks);
-  lookalikes.doubt(roots);
+  const Lookalikes& lookalikes = doubt_lookalikes(space, roots, blocks);
   SecondLook second(space, blocks, count_unmarked(blocks));
   second.look(roots, put_aside, lookalikes);
   second.collect(writer);

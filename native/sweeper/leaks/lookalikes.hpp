@@ -54,8 +54,19 @@ class Lookalikes {
       mark_what_is_held();
       mark_unless_few();
     } else {
-      for (uint64_t block : in_question_) blocks_.mark(block);
+      trust_all();
     }
+  }
+
+  bool any_in_doubt() const {
+    for (uint64_t block : in_question_)
+      if (!blocks_.is_marked(block)) return true;
+    return false;
+  }
+
+  // Marks again what doubt() has taken the mark from.
+  void trust_all() {
+    for (uint64_t block : in_question_) blocks_.mark(block);
   }
 
   // Calls visit(block, slot, value) for each word in memory in use that leads to what is in doubt.

@@ -176,7 +176,9 @@ def _record_core(
         raise type(error)(f"{path}: {error.sentence}", error.next_step) from error
 
 
-def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
+def load(
+    path: str | Path, on_progress: Progressed | None = None, *, root: str | Path = "/"
+) -> ScanResult:
     """Read a saved stream, or a dump of a native heap that Android has written.
 
     Example:
@@ -186,6 +188,7 @@ def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
     Args:
         path: what `ScanOptions.save` or the helper wrote, or the dump.
         on_progress: called with each progress record that is in the file.
+        root: folder below which the files lie that were mapped, if the stream has no names yet.
 
     Raises:
         OutputError: the file cannot be read.
@@ -199,7 +202,7 @@ def load(path: str | Path, on_progress: Progressed | None = None) -> ScanResult:
             recording = _dump(file) or decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
-    return _finish(recording, None, root="/")
+    return _finish(recording, None, root=root)
 
 
 def _dump(file: BufferedReader) -> model.Recording | None:

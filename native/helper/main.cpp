@@ -1,12 +1,15 @@
 // reachscan-helper: one scan of one process, its result on stdout in the wire format.
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <optional>
 
 #include "helper/core_scan.hpp"
 #include "helper/failure.hpp"
 #include "helper/fault_injection.hpp"
+#include "helper/lifeline.hpp"
 #include "helper/options.hpp"
 #include "helper/scan.hpp"
 #include "helper/stream.hpp"
@@ -15,6 +18,8 @@
 int main(int argc, char** argv) {
   using namespace reachscan::helper;
   Options options = parse_options(argc, argv);
+  // Started through a descriptor, it would be listed as a number.
+  prctl(PR_SET_NAME, "reachscan-helper");
   // wait_for() collects it.
   sigset_t child;
   sigemptyset(&child);
@@ -30,6 +35,8 @@ int main(int argc, char** argv) {
   Stream stream(1, options.wake);
   int status = 0;
   try {
+    std::optional<Lifeline> lifeline;
+    if (options.lifeline >= 0) lifeline.emplace(options.lifeline, stream);
     stream.hello();
     if (options.core.empty()) {
       scan(options, stream);
@@ -37,6 +44,7 @@ int main(int argc, char** argv) {
       scan_core(options, stream);
     }
   } catch (const Failure& failure) {
+    if (options.by_hand) std::fprintf(stderr, "reachscan-helper: %s\n", failure.what());
     if (failure.step != reachscan::wire::Step::kWriteStream) stream.failure(failure);
     status = 1;
   } catch (const std::exception& error) {

@@ -3,29 +3,41 @@
 
 #include <getopt.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace reachscan::helper {
 namespace {
 
 // Memory is the limit, and the target wants some of it too.
 constexpr std::uint32_t kMostThreads = 8;
+constexpr std::uint32_t kMostProcesses = 1u << 22;  // PID_MAX_LIMIT
+constexpr std::uint32_t kMostDescriptors = 1u << 20;
 
 constexpr char kUsage[] =
-    "usage: reachscan-helper --pid N [--method auto|clone|copy|track|live] [--max-pause MS] ...\n"
-    "       reachscan-helper --core FILE [--root DIR] ...\n"
-    "                        [--threads N] [--nice N] [--timeout SECONDS] [--contents BYTES]\n"
-    "                        [--withhold-contents] [--digests] [--verbose] [--wake FD]\n"
-    "                        [--heap | --explain ADDRESS | --refs ADDRESS]\n"
-    "For tests: [--list-heap] [--die-at-call N] [--stall-at-call N] [--count-calls]\n"
-    "Writes the result of one scan to stdout in reachscan's wire format. Status: 0 the scan is\n"
-    "complete, 1 the last record tells why not, 2 bad arguments. Closes FD when the target runs\n"
-    "again.\n";
+    "usage: reachscan-helper [OPTION]... PID > FILE.rsc\n"
+    "       reachscan-helper --core FILE [--root DIR] [OPTION]... > FILE.rsc\n"
+    "Scans a process, or a core file, and writes what `reachscan report FILE.rsc` reads.\n"
+    "\n"
+    "  --method auto|clone|copy|track|live   how memory is captured\n"
+    "  --max-pause MS                        never stop the process for longer (1000)\n"
+    "  --threads N, --nice N                 of the search\n"
+    "  --timeout SECONDS                     give up after this time (3600)\n"
+    "  --contents BYTES                      of leaked blocks, beyond the 64 that are always kept\n"
+    "  --withhold-contents                   keep no contents at all\n"
+    "  --heap | --explain ADDRESS | --refs ADDRESS   ask this instead of what has leaked\n"
+    "  --verbose                             say on stderr what each step does\n"
+    "\n"
+    "For programs: --pid N (as PID, but failures are told in the stream alone), --digests,\n"
+    "--wake FD (closed when the target runs again), --lifeline FD (give up when it hangs up).\n"
+    "For tests: --list-heap, --die-at-call N, --stall-at-call N, --count-calls.\n"
+    "Status: 0 the scan is complete, 1 the last record tells why not, 2 bad arguments.\n";
 
 enum {
   kPid = 256,
@@ -45,6 +57,7 @@ enum {
   kListHeap,
   kVerbose,
   kWake,
+  kLifeline,
   kHelp,
   kDieAtCall,
   kStallAtCall,
@@ -69,6 +82,7 @@ constexpr option kLongOptions[] = {
     {"list-heap", no_argument, nullptr, kListHeap},
     {"verbose", no_argument, nullptr, kVerbose},
     {"wake", required_argument, nullptr, kWake},
+    {"lifeline", required_argument, nullptr, kLifeline},
     {"die-at-call", required_argument, nullptr, kDieAtCall},
     {"stall-at-call", required_argument, nullptr, kStallAtCall},
     {"count-calls", no_argument, nullptr, kCountCalls},
@@ -76,8 +90,9 @@ constexpr option kLongOptions[] = {
     {nullptr, 0, nullptr, 0},
 };
 
-[[noreturn]] void fail_usage(const char* what) {
-  std::fprintf(stderr, "reachscan-helper: %s\n%s", what, kUsage);
+[[noreturn]] void fail_usage(const std::string& what) {
+  std::fprintf(stderr, "reachscan-helper: %s; `reachscan-helper --help` tells more\n",
+               what.c_str());
   std::exit(2);
 }
 
@@ -85,8 +100,17 @@ std::uint32_t number(const char* text, std::uint32_t least, std::uint32_t most) 
   std::uint32_t value = 0;
   auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
   if (error != std::errc{} || *end != 0 || value < least || value > most)
-    fail_usage("a number is out of range");
+    fail_usage("'" + std::string(text) + "' is no number from " + std::to_string(least) + " to " +
+               std::to_string(most));
   return value;
+}
+
+pid_t process_id(const char* text) {
+  std::uint32_t value = 0;
+  auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+  if (error != std::errc{} || *end != 0 || value == 0 || value > kMostProcesses)
+    fail_usage("'" + std::string(text) + "' is no process id");
+  return static_cast<pid_t>(value);
 }
 
 // Hexadecimal with 0x before it, or decimal.
@@ -96,7 +120,7 @@ std::uint64_t address(const char* text) {
   std::uint64_t value = 0;
   auto [end, error] =
       std::from_chars(digits, digits + std::strlen(digits), value, is_hex ? 16 : 10);
-  if (error != std::errc{} || *end != 0) fail_usage("that is no address");
+  if (error != std::errc{} || *end != 0) fail_usage("'" + std::string(text) + "' is no address");
   return value;
 }
 
@@ -143,7 +167,10 @@ bool take_limit(int option, Options& options) {
       options.withhold_contents = true;
       return true;
     case kWake:
-      options.wake = static_cast<int>(number(optarg, 0, 1u << 20));
+      options.wake = static_cast<int>(number(optarg, 0, kMostDescriptors));
+      return true;
+    case kLifeline:
+      options.lifeline = static_cast<int>(number(optarg, 0, kMostDescriptors));
       return true;
   }
   return false;
@@ -153,7 +180,7 @@ bool take_limit(int option, Options& options) {
 bool take_target(int option, Options& options) {
   switch (option) {
     case kPid:
-      options.pid = static_cast<pid_t>(number(optarg, 1, 1u << 30));
+      options.pid = process_id(optarg);
       return true;
     case kCore:
       options.core = optarg;
@@ -181,6 +208,21 @@ bool take_trial(int option, Options& options) {
   return false;
 }
 
+// The words that are no options: the process, by hand.
+void take_words(int count, char** words, Options& options) {
+  if (count > 1)
+    fail_usage("only one process can be scanned, not '" + std::string(words[1]) + "' too");
+  if (count == 1) {
+    if (options.pid != 0) fail_usage("--pid and a process id mean the same; give one");
+    options.pid = process_id(words[0]);
+    options.by_hand = true;
+  }
+  if (options.pid != 0 && !options.core.empty())
+    fail_usage("a process and a core file cannot be scanned at once");
+  if (options.pid == 0 && options.core.empty())
+    fail_usage("it is not said what to scan: give the id of a process");
+}
+
 }  // namespace
 
 std::uint32_t default_threads() {
@@ -191,7 +233,7 @@ std::uint32_t default_threads() {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  for (int option; (option = getopt_long(argc, argv, "", kLongOptions, nullptr)) != -1;) {
+  for (int option; (option = getopt_long(argc, argv, ":", kLongOptions, nullptr)) != -1;) {
     if (take_target(option, options) || take_question(option, options) ||
         take_limit(option, options) || take_trial(option, options))
       continue;
@@ -208,12 +250,15 @@ Options parse_options(int argc, char** argv) {
       case kHelp:
         std::fputs(kUsage, stdout);
         std::exit(0);
+      case ':':
+        fail_usage(std::string(argv[optind - 1]) + " needs a value");
       default:
-        fail_usage("unknown option");
+        fail_usage("there is no option " + std::string(argv[optind - 1]));
     }
   }
-  if ((options.pid == 0) == options.core.empty() || optind != argc)
-    fail_usage("one of --pid and --core is required");
+  take_words(argc - optind, argv + optind, options);
+  if (isatty(STDOUT_FILENO))
+    fail_usage("what it writes is not for a terminal: send it to a file, as in `... > scan.rsc`");
   return options;
 }
 

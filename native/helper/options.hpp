@@ -29,7 +29,9 @@ struct Options {
   std::uint32_t threads = default_threads();  // that mark
   std::uint32_t nice = 0;                     // of the search, beyond what we have ourselves
   bool verbose = false;
-  int wake = -1;  // a pipe on whose other end the reader waits; stream.hpp
+  int wake = -1;         // a pipe on whose other end the reader waits; stream.hpp
+  int lifeline = -1;     // hangs up if the reader has gone; lifeline.hpp
+  bool by_hand = false;  // a person started it, and reads stderr
   // For tests of what the target notices; helper/fault_injection.hpp.
   std::uint32_t die_at_call = 0;
   std::uint32_t stall_at_call = 0;

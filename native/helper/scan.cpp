@@ -39,6 +39,13 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
 std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
 
+void require_process(pid_t pid) {
+  std::string leader = status_field(pid, pid, "Tgid");
+  if (!leader.empty() && leader != std::to_string(pid))
+    throw Failure(Step::kOpenTarget, Code::kNoSuchProcess,
+                  std::to_string(pid) + " is a thread of process " + leader, 0, pid);
+}
+
 void require_supported(pid_t pid) {
   std::string path = "/proc/" + std::to_string(pid) + "/exe";
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -246,6 +253,7 @@ void scan(const Options& options, Stream& stream) {
   if (std::find(std::begin(kMethods), std::end(kMethods), options.method) == std::end(kMethods))
     throw Failure(Step::kOpenTarget, Code::kUnsupportedMethod,
                   "method '" + options.method + "' is not available", 0, options.pid);
+  require_process(options.pid);
   require_supported(options.pid);
   Clock::time_point deadline = Clock::now() + options.timeout;
   Memory memory(options.pid);

@@ -24,16 +24,21 @@ Payload failure_record(const Failure& failure) {
       .str(failure.what());
 }
 
+Failure unwritable(int error) {
+  return Failure(wire::Step::kWriteStream, Code::kInternal,
+                 std::string("cannot write the result stream: ") + std::strerror(error), error);
+}
+
 }  // namespace
 
 void Stream::write(const void* bytes, std::size_t length) {
   const auto* next = static_cast<const unsigned char*>(bytes);
   while (length > 0) {
+    if (given_up_) throw unwritable(EPIPE);
     ssize_t written = ::write(fd_, next, length);
     if (written < 0) {
       if (errno == EINTR) continue;
-      throw Failure(wire::Step::kWriteStream, Code::kInternal,
-                    std::string("cannot write the result stream: ") + std::strerror(errno), errno);
+      throw unwritable(errno);
     }
     next += written;
     length -= static_cast<std::size_t>(written);

@@ -1,6 +1,7 @@
 // Writes the wire format (wire/protocol.hpp) to a file descriptor.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -46,6 +47,10 @@ class Stream {
   // The same for who may not wait for the reader: left out if there is no room for it at once.
   void last_failure(const Failure& failure);
 
+  // No more is written: the next attempt fails as if the reader had closed its end. Any thread may
+  // call this.
+  void give_up() { given_up_ = true; }
+
   // The reader has work of its own, and waits with it until the target runs again: else a thread
   // that is to stop would have to wait for a processor until the reader's time slice is over.
   void wake_reader();
@@ -56,6 +61,7 @@ class Stream {
   int fd_;
   int wake_;
   bool holds_results_ = false;
+  std::atomic<bool> given_up_{false};
 };
 
 }  // namespace reachscan::helper

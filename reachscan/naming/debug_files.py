@@ -1,9 +1,10 @@
 """Finds the separate file in which a distribution keeps the symbols and types of a module.
 
 GDB documents where they lie ("Debugging Information in Separate Files"): by build id below
-/usr/lib/debug/.build-id, or under the name that the section .gnu_debuglink gives, beside the
-module, in .debug beside it, or in the same folder below /usr/lib/debug. Such files may share parts
-in one more file, which .gnu_debugaltlink names, by path and build id.
+/usr/lib/debug/.build-id (or .build-id, in a folder of symbols alone), or under the name that the
+section .gnu_debuglink gives, beside the module, in .debug beside it, or in the same folder below
+/usr/lib/debug. Such files may share parts in one more file, which .gnu_debugaltlink names, by path
+and build id.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from reachscan.naming import elf_files
 from reachscan.naming.untrusted_files import Root, UnusableFileError, open_below
 
 DEBUG_FOLDER = PurePosixPath("usr/lib/debug")
+_BUILD_ID_FOLDERS = (DEBUG_FOLDER / ".build-id", PurePosixPath(".build-id"))
+MODULE, DEBUG = "", ".debug"
+"""What follows a build id in the names of files."""
 _CHUNK = 1 << 20
 _LARGEST_CHECKED = 1 << 30
 _LONGEST_LINK = 4096
@@ -65,20 +69,20 @@ def supplement(debug: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELF
     # It counts from where the debug file is, if it is no absolute one.
     named = PurePosixPath("/", _own_folder(debug, path), name.decode("utf-8", "surrogateescape"))
     with ExitStack() as stack:
-        names = [*_by_build_id(build_id), named]
+        names = [*by_build_id(build_id, DEBUG), named]
         yield _first(names, roots, stack, lambda elf: elf_files.build_id(elf) == build_id)
 
 
 def _own_folder(debug: ELFFile, path: str) -> PurePosixPath:
     """Return the folder that a debug file mostly lies in."""
-    by_id = list(_by_build_id(elf_files.build_id(debug)))
+    by_id = list(by_build_id(elf_files.build_id(debug), DEBUG))
     return (by_id[0] if by_id else DEBUG_FOLDER / path.lstrip("/")).parent
 
 
 def _find(module: ELFFile, path: str, roots: Sequence[Root], stack: ExitStack) -> ELFFile | None:
     """Return the debug file; `stack` will close it."""
     build_id, link = elf_files.build_id(module), _link(module)
-    names = [*_by_build_id(build_id), *(_by_link(link, path) if link else ())]
+    names = [*by_build_id(build_id, DEBUG), *(_by_link(link, path) if link else ())]
     return _first(names, roots, stack, lambda elf: _belongs(elf, build_id, link))
 
 
@@ -115,10 +119,17 @@ def _link(module: ELFFile) -> _Link | None:
     return _Link(text, int.from_bytes(rest[-4:], "little"))
 
 
-def _by_build_id(build_id: bytes) -> Iterator[PurePosixPath]:
+def by_build_id(build_id: bytes, kind: str) -> Iterator[PurePosixPath]:
+    """Yield where a file with that build id may lie, below a root folder.
+
+    Args:
+        build_id: of the module.
+        kind: `MODULE` for the module itself, `DEBUG` for its debug file.
+    """
     text = build_id.hex()
     if 1 < len(build_id) <= _LONGEST_BUILD_ID:
-        yield DEBUG_FOLDER / ".build-id" / text[:2] / f"{text[2:]}.debug"
+        for folder in _BUILD_ID_FOLDERS:
+            yield folder / text[:2] / f"{text[2:]}{kind}"
 
 
 def _by_link(link: _Link, path: str) -> Iterator[PurePosixPath]:

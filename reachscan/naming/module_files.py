@@ -103,6 +103,9 @@ class ModuleFiles:
             # Where the privilege is there, no path can mislead this way.
             for m in self._mapped[path][:_MOST_LINKS]:
                 yield partial(open_mapped, self._pid, m.start, m.end)
+        for place in debug_files.by_build_id(self._build_ids.get(path, b""), debug_files.MODULE):
+            yield partial(open_below, self.roots[0], str(place))
+        # Last, for it is what is told of if there is none.
         yield partial(open_below, self.roots[0], path)
 
     def _compare(self, elf: ELFFile, path: str) -> None:

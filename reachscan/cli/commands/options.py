@@ -167,6 +167,7 @@ address = click.argument("address", metavar="ADDRESS", callback=_address)
 
 root = click.option(
     "--root",
+    "--sysroot",
     type=click.Path(exists=True, file_okay=False),
     metavar="DIR",
     default="/",

@@ -17,6 +17,7 @@ from reachscan.scanning import load
 
 @click.command("report")
 @click.argument("file", type=paths.READABLE)
+@options.root
 @options.formats(reports.LEAKS, reports.HEAP, reports.EXPLAIN)
 @options.destination
 @options.report
@@ -24,8 +25,15 @@ from reachscan.scanning import load
 @options.review
 @options.strict
 @options.verbose
-def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus:
+def command(file: Path, root: str, verbose: bool, strict: bool, **given: Any) -> ExitStatus:
     """Report on a scan that was saved with --save, here or on another machine.
+
+    What the helper has written by itself, on a device without Python, has no names yet: they are
+    read from the files of the device, or its symbols, below --sysroot.
+
+    \b
+      reachscan report day1.rsc --all
+      reachscan report scan.rsc --sysroot ~/images/board7
 
     FILE may also be an Android native heap dump (versions 1.0 to 1.2).
     """
@@ -34,10 +42,10 @@ def command(file: Path, verbose: bool, strict: bool, **given: Any) -> ExitStatus
     )
     output = options.output(**given)
     options.refuse_clash(file, output.path)
-    result = load(file)
+    result = load(file, root=root)
     if isinstance(result, LeakScan):
         result = judge(result)
-    result = leaks.with_details(result, output, root="/")
+    result = leaks.with_details(result, output, root=root)
     if verbose:
         console.talk_about(result)
     output.report(result)

@@ -193,7 +193,7 @@ def test_being_interrupted(target: int, tmp_path: Path, fake_helper: Install, na
 def test_a_bug_is_one_line_and_a_traceback_only_with_v(
     run: Runner, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr("reachscan.cli.commands.report.load", broken)

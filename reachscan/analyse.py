@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK
 from reachscan.result import HeapScan, LeakScan, ScanResult
 
+if TYPE_CHECKING:
+    from reachscan.capture.sysroot import Sysroot
 
-def analyse(recording: model.Recording, *, root: str | Path | None) -> Folding:
+
+def analyse(recording: model.Recording, *, root: Sysroot) -> Folding:
     """Return how what a recording holds folds.
 
     Args:
         recording: the decoded stream.
-        root: folder below which its files lie; None if the process still exists, and files are
-            looked up as it sees them.
+        root: where its files are.
 
     Raises:
         NoSuchAddressError: the address that was asked about is not mapped.
@@ -33,16 +35,13 @@ def analyse(recording: model.Recording, *, root: str | Path | None) -> Folding:
     return folding.fold(joined, recording.contents)
 
 
-def with_source_lines(
-    scan: ScanResult, limit: int | None, *, root: str | Path | None
-) -> ScanResult:
+def with_source_lines(scan: ScanResult, limit: int | None, *, root: Sysroot) -> ScanResult:
     """Return a scan with what the calls in its stacks are, and their lines in the source.
 
     Args:
         scan: what was found.
         limit: lines are wanted for so many groups; None for all stacks.
-        root: folder below which its files lie; None if the process still exists, and files are
-            looked up as it sees them.
+        root: where its files are.
     """
     recording, folded = scan.recording, scan.folding
     known = folded.joined.frames
@@ -69,7 +68,7 @@ def _check_address(recording: model.Recording, asked: int, space: AddressSpace) 
 
 
 def with_candidates(
-    scan: LeakScan | HeapScan, limit: int, *, root: str | Path | None, thorough: bool = False
+    scan: LeakScan | HeapScan, limit: int, *, root: Sysroot, thorough: bool = False
 ) -> LeakScan | HeapScan:
     """Return a scan with what its first `limit` groups could be (see `struct_candidates`)."""
     # Readers of debug information take long to load.

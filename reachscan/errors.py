@@ -199,6 +199,35 @@ class HelperKilledError(ReachscanError):
     default_next_step = "look for the out-of-memory killer in `dmesg`, then scan again"
 
 
+class WhereError(ReachscanError):
+    """What should say where a process is, does not."""
+
+    exit_status = ExitStatus.USAGE
+    default_next_step = "write it like ssh:HOST, docker:NAME, adb:SERIAL or exec:COMMAND"
+
+
+class UnreachableError(ReachscanError):
+    """There is no shell at the place where the process should be."""
+
+
+class ConnectionLostError(ReachscanError):
+    """The shell there has ended, or is not heard of any more."""
+
+    default_next_step = "nothing of the scan goes on there; scan again when it can be reached"
+
+
+class NoHelperError(ReachscanError):
+    """The machine there has a processor that there is no helper for."""
+
+    default_next_step = "processes on x86_64 can be scanned so far"
+
+
+class NoPlaceForHelperError(ReachscanError):
+    """There is no folder there that the helper can be put into and run from."""
+
+    default_next_step = "set TMPDIR there to a folder that is writable and not mounted noexec"
+
+
 class StreamError(ReachscanError):
     """A stream is damaged, cut off, or none of ours."""
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from reachscan import errors
-from reachscan.capture import helper, processes, target
+from reachscan.capture import helper
 from reachscan.capture.options import LEAKS, Question, ScanOptions
+from reachscan.capture.place import Here, Place
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 
 # The rest is imported where it is needed: what reads the stream while the helper is at work, and
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
     from pathlib import Path
 
+    from reachscan.capture.sysroot import Sysroot
     from reachscan.naming.private_memory import PrivateMemory
     from reachscan.recording import model, wire
     from reachscan.recording.confirm import Confirmer
@@ -222,14 +224,36 @@ def _ask(
     on_progress: Progressed | None,
 ) -> _Answer:
     options = (options or ScanOptions())._replace(question=question)
-    pid = processes.resolve(str(process))
-    target.check(pid)
-    with _keeper(options.save) as keeper:
-        recording = _record(pid, options, keeper, on_progress)
-        answer = _finish(recording, keeper, root=None)
+    with reached(options) as place:
+        pid = place.resolve(str(process))
+        place.check(pid)
+        with _keeper(options.save) as keeper:
+            recording = _record(place, pid, options, keeper, on_progress)
+            answer = _finish(recording, keeper, root=place.sysroot(recording, on_progress))
     if not isinstance(answer, expected):
         raise errors.StreamError(f"the stream is damaged: it tells of {answer.subject}")
     return answer
+
+
+@contextmanager
+def reached(options: ScanOptions) -> Iterator[Place]:
+    """Return where the process is that options are about; inside the block it can be asked.
+
+    Raises:
+        WhereError: they say nothing that is understood.
+    """
+    if options.on is None:
+        yield Here()
+    elif isinstance(options.on, str):
+        from reachscan.transport.elsewhere import Elsewhere
+
+        place = Elsewhere(options.on, options.sysroot, verbose=options.verbose)
+        try:
+            yield place
+        finally:
+            place.close()
+    else:
+        yield options.on
 
 
 @contextmanager
@@ -249,12 +273,16 @@ def _keeper(path: str | Path | None) -> Iterator[StreamKeeper | None]:
 
 
 def _record(
-    pid: int, options: ScanOptions, keeper: StreamKeeper | None, on_progress: Progressed | None
+    place: Place,
+    pid: int,
+    options: ScanOptions,
+    keeper: StreamKeeper | None,
+    on_progress: Progressed | None,
 ) -> model.Recording:
     if options.confirm > 1:
-        frames = _repeat(pid, options, on_progress).confirmed()
+        frames = _repeat(place, pid, options, on_progress).confirmed()
         return _decoded(frames, keeper, None)
-    with _stream(pid, options) as frames:
+    with place.scan(pid, options, on_progress) as frames:
         return _decoded(frames, keeper, on_progress)
 
 
@@ -285,14 +313,15 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
             from reachscan.recording import columns  # noqa: F401
 
 
-def _repeat(pid: int, options: ScanOptions, on_progress: Progressed | None) -> Confirmer:
-    from reachscan.capture.lifetime import Lifetime
+def _repeat(
+    place: Place, pid: int, options: ScanOptions, on_progress: Progressed | None
+) -> Confirmer:
     from reachscan.recording.confirm import Confirmer
     from reachscan.recording.decode import decode
 
     confirmer = Confirmer(round(options.confirm_every * 1e9))
     end = time.monotonic() + (options.timeout or math.inf)
-    with Lifetime(pid) as life:
+    with place.life(pid) as life:
         for done in range(options.confirm):
             if done and life.ends_within(min(options.confirm_every, end - time.monotonic())):
                 sentence = f"process {pid} exited after {done} of {options.confirm} scans"
@@ -301,7 +330,7 @@ def _repeat(pid: int, options: ScanOptions, on_progress: Progressed | None) -> C
             if left <= 0:
                 raise errors.TimedOutError(f"the scans took longer than {options.timeout:g} s")
             one = options._replace(timeout=left if options.timeout else None, digests=True)
-            with _stream(pid, one) as stream:
+            with place.scan(pid, one, on_progress) as stream:
                 frames = list(stream)
             if life.has_successor():
                 raise errors.TargetGoneError(
@@ -311,17 +340,8 @@ def _repeat(pid: int, options: ScanOptions, on_progress: Progressed | None) -> C
     return confirmer
 
 
-@contextmanager
-def _stream(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
-    try:
-        with helper.run(pid, options) as frames:
-            yield frames
-    except errors.NotPermittedError as error:
-        raise target.explain_refusal(pid, error) from error
-
-
 def _finish(
-    recording: model.Recording, keeper: StreamKeeper | None, *, root: str | Path | None
+    recording: model.Recording, keeper: StreamKeeper | None, *, root: Sysroot
 ) -> ScanResult:
     """Return what a recording tells, once its stream, if it is kept, is completed."""
     from reachscan.recording import model

@@ -37,6 +37,20 @@ _BAD_ARGUMENTS = 2
 _KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def executable(machine: str) -> str:
+    """Return the path of the helper for a processor, called as `uname -m` does.
+
+    Raises:
+        NoHelperError: there is none for it.
+    """
+    if machine == os.uname().machine:
+        return os.environ.get(OVERRIDE) or EXECUTABLE
+    path = os.path.join(os.path.dirname(EXECUTABLE), "helpers", machine, "reachscan-helper")
+    if not os.path.exists(path):
+        raise errors.NoHelperError(f"there is no helper for {machine} in this installation")
+    return path
+
+
 @contextmanager
 def run(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
     """Run the helper on a process, as `run_with` does."""
@@ -72,7 +86,7 @@ def run_with(
     ):
         process = _start(arguments, talk, (wake, *descriptors), verbose=options.verbose)
         assert process.stdout is not None
-        watchdog = _Watchdog(process, options.timeout)
+        watchdog = Watchdog(process, options.timeout)
         try:
             # While the target stands still, nothing here may keep its threads from a processor.
             poll = select.poll()  # select() knows only the first 1024 descriptors
@@ -87,7 +101,7 @@ def run_with(
             watchdog.cancel()
             # A failing write is what lets it stop in good order; a signal would not.
             process.stdout.close()
-            _stop(process)
+            stop(process)
 
 
 @contextmanager
@@ -115,7 +129,7 @@ def _start(
     arguments: list[str], talk: IO[bytes], descriptors: tuple[int, ...], *, verbose: bool
 ) -> subprocess.Popen[bytes]:
     wake = descriptors[0]
-    path = os.environ.get(OVERRIDE) or EXECUTABLE
+    path = executable(os.uname().machine)
     try:
         # A session of its own keeps Ctrl-C from the terminal away: dying at any moment of its
         # choosing, rather than ours, it could not put the target back in order.
@@ -135,7 +149,7 @@ def _start(
         os.close(wake)
 
 
-class _Watchdog:
+class Watchdog:
     """Ends a helper that does not notice that its time is over."""
 
     def __init__(self, process: subprocess.Popen[bytes], timeout: float | None) -> None:
@@ -147,6 +161,7 @@ class _Watchdog:
             self._timer.start()
 
     def cancel(self) -> None:
+        """Let the helper go on for ever."""
         self._timer.cancel()
         if self._timer.is_alive():
             self._timer.join()  # whoever forks later does so with one thread less
@@ -154,7 +169,7 @@ class _Watchdog:
     def _bite(self) -> None:
         self.bit = True
         self._process.terminate()
-        _stop(self._process)
+        stop(self._process)
 
 
 def _frames(
@@ -179,7 +194,7 @@ def _why_it_broke_off(
     process: subprocess.Popen[bytes], talk: IO[bytes]
 ) -> errors.ReachscanError | None:
     status = process.wait()
-    last_words = _last_line(talk)
+    last_words = last_line(talk)
     said = f"; it said: {last_words}" if last_words else ""
     if status < 0:
         number = -status
@@ -198,13 +213,14 @@ def _why_it_broke_off(
     return None
 
 
-def _last_line(talk: IO[bytes]) -> str:
+def last_line(talk: IO[bytes]) -> str:
+    """Return what a process has said last, of what it has written into a file."""
     talk.seek(0)
     lines = talk.read().decode("utf-8", "backslashreplace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of the helper; ask for it, and enforce it, if it does not come."""
     for press in (process.terminate, process.kill):
         try:

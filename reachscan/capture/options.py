@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reachscan.capture.place import Place
+
 
 class Question(NamedTuple):
     """What the helper shall find out.
@@ -48,6 +50,9 @@ class ScanOptions(NamedTuple):
         digests: digests of what leaked blocks hold are wanted, to compare scans.
         question: what to find out.
         root: folder below which the files lie that were mapped when a core file was written.
+        on: where the process is, as in "ssh:build7"; None for here. What `scanning.reached` has
+            opened serves several scans.
+        sysroot: folder below which the files of that machine lie; None to fetch what is needed.
     """
 
     method: str = "auto"
@@ -63,6 +68,8 @@ class ScanOptions(NamedTuple):
     digests: bool = False
     question: Question = LEAKS
     root: str | Path = "/"
+    on: str | Place | None = None
+    sysroot: str | Path | None = None
 
     def arguments(self, pid: int) -> list[str]:
         """Return the command line of the helper for one scan of a process, without its path."""

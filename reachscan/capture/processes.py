@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from reachscan import errors
@@ -26,13 +26,17 @@ def resolve(text: str) -> int:
     """
     if text.isascii() and text.isdigit():
         return int(text)
-    found = find(text)
+    return only(text, find(text), _table)
+
+
+def only(name: str, found: Sequence[int], table: Callable[[Sequence[int]], tuple[str, ...]]) -> int:
+    """Return the process that was found; several are refused, and `table` tells them apart."""
     if len(found) > 1:
         raise errors.AmbiguousNameError(
-            f"{len(found)} processes are called {text!r}",
+            f"{len(found)} processes are called {name!r}",
             f"name one by its id, as in `reachscan {found[0]}`, "
             "or scan each of them with --all-processes",
-            details=_table(found),
+            details=table(found),
         )
     return found[0]
 
@@ -48,10 +52,15 @@ def find(text: str) -> list[int]:
     # Nobody is called nothing, though the command line of a kernel thread is empty.
     found = sorted(process.pid for process in _called(text)) if text else []
     if not found:
-        raise errors.NoSuchProcessError(
-            f"no process is called {text!r}", "list the processes with `ps -e`"
-        )
+        raise nobody_called(text)
     return found
+
+
+def nobody_called(name: str) -> errors.NoSuchProcessError:
+    """Return the error that says that no process has a name."""
+    return errors.NoSuchProcessError(
+        f"no process is called {name!r}", "list the processes with `ps -e`"
+    )
 
 
 def _called(name: str) -> Iterator[psutil.Process]:
@@ -74,14 +83,19 @@ def _names(pid: int) -> Iterator[str]:
     """
     try:
         yield os.fsdecode(_head(f"{_PROC}/{pid}/comm").removesuffix(b"\n"))
-        arguments = _head(f"{_PROC}/{pid}/cmdline").rstrip(b"\0").split(b"\0")
-        yield os.fsdecode(b" ".join(arguments)).strip()
-        first = os.fsdecode(arguments[0])
-        yield first
-        yield os.path.basename(first)
+        yield from names_in(_head(f"{_PROC}/{pid}/cmdline"))
         yield os.path.basename(os.readlink(f"{_PROC}/{pid}/exe"))
     except OSError:
         return  # it is gone, or not ours to look at
+
+
+def names_in(command_line: bytes) -> Iterator[str]:
+    """Yield what a process may be called by its command line, as the kernel has it."""
+    arguments = command_line.rstrip(b"\0").split(b"\0")
+    yield os.fsdecode(b" ".join(arguments)).strip()
+    first = os.fsdecode(arguments[0])
+    yield first
+    yield os.path.basename(first)
 
 
 def _head(path: str) -> bytes:
@@ -90,7 +104,7 @@ def _head(path: str) -> bytes:
         return file.read(_LONGEST_COMMAND)
 
 
-def _table(pids: list[int]) -> tuple[str, ...]:
+def _table(pids: Sequence[int]) -> tuple[str, ...]:
     """Return lines that tell processes of one name apart: parent, memory and command line."""
     import psutil
 

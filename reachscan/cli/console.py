@@ -202,6 +202,8 @@ class _ProgressLine:
         from reachscan.wording import size
 
         line = f"{progress.phase} ..."
+        if progress.done and not progress.total:
+            line = f"{progress.phase}: {size(progress.done)} ..."
         if progress.total:
             percent = 100 * min(progress.done, progress.total) // progress.total
             line = f"{progress.phase}: {size(progress.done)} of {size(progress.total)}"

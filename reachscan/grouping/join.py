@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,9 @@ from reachscan.naming import type_names
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK, Call, Frames, Stacks
+
+if TYPE_CHECKING:
+    from reachscan.capture.sysroot import Sysroot
 
 
 class Joined(NamedTuple):
@@ -58,13 +60,12 @@ class Joined(NamedTuple):
         return self.stacks.calls(stack) if self.stacks else ()
 
 
-def join(recording: model.Recording, *, root: str | Path | None) -> Joined:
+def join(recording: model.Recording, *, root: Sysroot) -> Joined:
     """Return what a recording holds to be folded, and what is known of it.
 
     Args:
         recording: the decoded stream. If it has names already, no others are looked for.
-        root: folder below which its files lie; None if the process still exists, and files are
-            looked up as it sees them.
+        root: where its files are.
     """
     space = AddressSpace.of(recording)
     words = Words(Rows.of(recording), space)
@@ -106,7 +107,7 @@ def _frames(recording: model.Recording, space: AddressSpace, names: Names) -> Fr
 
 
 def _names(
-    recording: model.Recording, words: Words, *, root: str | Path | None
+    recording: model.Recording, words: Words, *, root: Sysroot
 ) -> tuple[Names, tuple[model.Warning, ...]]:
     """Return the symbols that leading words and roots deserve, and what could not be read."""
     if recording.names is not None:

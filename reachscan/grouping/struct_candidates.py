@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from elftools.elf.elffile import ELFFile
 
+from reachscan.capture.sysroot import Sysroot
 from reachscan.grouping.groups import Folding
 from reachscan.grouping.signatures import DATA, FIRST_PLACE, HEAP, INT, TEXT
 from reachscan.naming import confined, dwarf, type_names
@@ -68,7 +69,7 @@ def suggest(
     folded: Folding,
     limit: int,
     *,
-    root: str | Path | None,
+    root: Sysroot,
     thorough: bool,
 ) -> Suggestions:
     """Return what the first groups of a scan could be, where debug information tells.
@@ -77,8 +78,7 @@ def suggest(
         recording: the scan.
         folded: its groups, in the order in which they will be reported.
         limit: how many groups will be.
-        root: folder below which its files lie; None if the process still exists, and files are
-            looked up as it sees them.
+        root: where its files are.
         thorough: read all debug information, however much there is.
     """
     sizes = folded.size.tolist()
@@ -88,6 +88,7 @@ def suggest(
         return Suggestions()
     files = ModuleFiles(recording, folded.joined.space, root=root)
     most = sys.maxsize if thorough else UNASKED
+    files.provide([recording.target.exe])
     found, complete = _read(files, recording.target.exe, {sizes[i] for i in wanted}, most)
     names = {i: _fitting(folded, i, sizes[i], found) for i in wanted}
     fitting = {i: structs for i, structs in names.items() if structs}

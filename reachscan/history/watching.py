@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from reachscan import errors
-from reachscan.capture.lifetime import Lifetime
+from reachscan.capture.place import Life
 from reachscan.history import census, comparison
 from reachscan.history.census import Census
 from reachscan.history.comparison import Comparison
@@ -19,9 +19,11 @@ PASSING = (
     errors.AllocatorBusyError,
     errors.AlreadyTracedError,
     errors.CloneRefusedError,
+    errors.ConnectionLostError,
     errors.HelperKilledError,
     errors.StartingUpError,
     errors.TimedOutError,
+    errors.UnreachableError,
 )
 """Failures that may be over by the next scan. Others end a watch in which no scan went well."""
 
@@ -102,7 +104,7 @@ class Watch:
     """
 
     def __init__(
-        self, life: Lifetime, scan: Callable[[], LeakScan], every: float, count: int | None
+        self, life: Life, scan: Callable[[], LeakScan], every: float, count: int | None
     ) -> None:
         """Prepare.
 

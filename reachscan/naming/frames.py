@@ -76,6 +76,7 @@ def with_lines(files: ModuleFiles, plain: Frames) -> Frames:
     def read(path: str) -> list[tuple[int, list[Place]]]:
         return _places(files, path, by_module[path])
 
+    files.provide(by_module)
     found = dict(plain)
     for _, answer in confined.each(list(by_module), read, SECONDS):
         # Where there are no lines, or no file, the symbols say enough.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import BinaryIO
 from elftools.elf.elffile import ELFFile
 
 from reachscan.capture import target
-from reachscan.naming import debug_files, elf_files
+from reachscan.capture.sysroot import FetchedFiles, Sysroot
+from reachscan.naming import confined, debug_files, elf_files
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.naming.owners import plain_path
 from reachscan.naming.untrusted_files import Root, UnusableFileError, open_below, open_mapped
@@ -37,19 +38,25 @@ class ModuleFiles:
         roots: root folders below which its files may lie, best first.
     """
 
-    def __init__(
-        self, recording: model.Recording, space: AddressSpace, *, root: str | Path | None
-    ) -> None:
+    def __init__(self, recording: model.Recording, space: AddressSpace, *, root: Sysroot) -> None:
         """Prepare to look for files.
 
         Args:
             recording: says which files were mapped.
             space: the memory map of the process.
-            root: folder below which its files lie; None if the process still exists, and files are
-                those that it sees.
+            root: where its files are.
         """
         self.space = space
-        self.roots = _roots(recording.target.pid) if root is None else (_untrusted(root),)
+        self._fetched: FetchedFiles | None = None
+        self._not_fetched: dict[str, str] = {}
+        self.roots: tuple[Root, ...]
+        if root is None:
+            self.roots = _roots(recording.target.pid)
+        elif isinstance(root, str | Path):
+            self.roots = (_untrusted(root),)
+        else:
+            self._fetched = root
+            self.roots = (_untrusted(root.folder), _untrusted(_HERE))
         self._pid = recording.target.pid
         self._live = root is None
         # The first of several with one path counts.
@@ -57,6 +64,26 @@ class ModuleFiles:
         self._mapped: dict[str, list[model.Mapping]] = defaultdict(list)
         for mapping in recording.mappings:
             self._mapped[plain_path(mapping.path)].append(mapping)
+
+    def provide(self, paths: Iterable[str]) -> None:
+        """Have the files of some modules fetched, if that can be done and they are not here.
+
+        To be called before they are opened, in this process.
+        """
+        if self._fetched is None:
+            return
+
+        def is_here(path: str) -> bool:
+            with self.opened(path):
+                return True
+
+        wanted = [path for path in paths if path.startswith("/")]
+        missing = {
+            path: self._build_ids.get(path, b"")
+            for path, answer in confined.each(wanted, is_here)
+            if answer is not True
+        }
+        self._not_fetched = self._fetched.add(missing)
 
     @contextmanager
     def opened(self, path: str) -> Iterator[ELFFile]:
@@ -93,7 +120,8 @@ class ModuleFiles:
                     return elf
             except UnusableFileError as error:
                 reasons.append(str(error))
-        raise UnusableFileError(reasons[-1] if reasons else "it has no file")
+        reason = reasons[-1] if reasons else "it has no file"
+        raise UnusableFileError(self._not_fetched.get(path, reason))
 
     def _candidates(self, path: str) -> Iterator[Callable[[], BinaryIO]]:
         """Yield ways to open the file behind a module, best first."""
@@ -103,10 +131,13 @@ class ModuleFiles:
             # Where the privilege is there, no path can mislead this way.
             for m in self._mapped[path][:_MOST_LINKS]:
                 yield partial(open_mapped, self._pid, m.start, m.end)
-        for place in debug_files.by_build_id(self._build_ids.get(path, b""), debug_files.MODULE):
-            yield partial(open_below, self.roots[0], str(place))
-        # Last, for it is what is told of if there is none.
-        yield partial(open_below, self.roots[0], path)
+        # What we have ourselves is as good as what would have to be fetched.
+        for root in self.roots if self._fetched else self.roots[:1]:
+            build_id = self._build_ids.get(path, b"")
+            for place in debug_files.by_build_id(build_id, debug_files.MODULE):
+                yield partial(open_below, root, str(place))
+            # Last, for it is what is told of if there is none.
+            yield partial(open_below, root, path)
 
     def _compare(self, elf: ELFFile, path: str) -> None:
         """Refuse a file that is not the one that was mapped."""

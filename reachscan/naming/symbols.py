@@ -64,6 +64,7 @@ def name_addresses(files: ModuleFiles, addresses: model.Addresses) -> Named:
     def read(path: str) -> list[tuple[int, str, int]]:
         return list(_names(files, path, addresses[inside[path]], at[inside[path]]))
 
+    files.provide(inside)
     names: dict[int, model.Name] = {}
     warnings: list[model.Warning] = []
     for path, found in confined.each(list(inside), read):

@@ -55,6 +55,7 @@ def name_slots(
             segment = _segment(elf)
             return segment.reach if segment else 0
 
+    files.provide(files.space.modules)
     # A file that cannot be read may have none; if it has, some words are called part of a stack.
     found = (answer for _, answer in confined.each(files.space.modules, reach))
     most = min(sum(size for size in found if isinstance(size, int)), LARGEST)

@@ -28,7 +28,8 @@ def device() -> Iterator[Path]:
     with public_folder() as root:
         make_root(root, build("leaky_sessions", ["-g"]))
         shutil.copy(HELPER, root / "reachscan-helper")
-        (root / "proc").mkdir()
+        for folder in ("proc", "dev"):
+            (root / folder).mkdir()
         yield root
 
 
@@ -36,7 +37,7 @@ def on(device: Path, program: str, *arguments: str) -> list[str]:
     """Return the command that runs a program where the device is all that there is."""
     unshare = [need("unshare", "util-linux"), "--mount"]
     must_work([*unshare, "true"], "a mount namespace")
-    script = 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
+    script = 'mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"'
     return [*unshare, "sh", "-c", script, str(device), program, *arguments]
 
 

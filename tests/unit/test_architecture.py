@@ -34,11 +34,15 @@ PYTHON_ROOMS = {
     "recording": {"errors"},
     "judgement": {"recording"},
     "capture": {"errors", "recording", "wording"},
-    "naming": {"capture", "recording", "wording"},
-    "grouping": {"naming", "recording"},
+    "naming": {"capture", "errors", "recording", "wording"},
+    # The only room that knows of other machines.
+    "transport": {"capture", "errors", "naming", "recording", "wording"},
+    "grouping": {"capture", "naming", "recording"},
     "result": {"errors", "grouping", "judgement", "naming", "recording"},
-    "analyse": {"errors", "grouping", "naming", "recording", "result"},
-    "scanning": {"analyse", "capture", "errors", "naming", "recording", "result"},
+    "analyse": {"capture", "errors", "grouping", "naming", "recording", "result"},
+    "scanning": {
+        *("analyse", "capture", "errors", "naming", "recording", "result", "transport"),
+    },
     "history": {
         *("capture", "errors", "grouping", "judgement", "naming", "recording"),
         *("result", "scanning", "wording"),

@@ -10,7 +10,7 @@ from reachscan.cli import console
 from reachscan.cli.commands import leaks, options
 from reachscan.errors import ExitStatus
 from reachscan.result import BlockAnswer, HeapScan
-from reachscan.scanning import Progressed
+from reachscan.scanning import Progressed, reached
 
 Ask = Callable[[ScanOptions, Progressed], HeapScan | BlockAnswer]
 
@@ -28,11 +28,13 @@ def ask(question: Ask, **given: Any) -> ExitStatus:
     options.refuse_clash(wanted.save, output.path)
     contents = output.selection.contents if shows_contents else 0
     wanted = wanted._replace(contents=contents)
-    with console.progress(wanted.verbose) as progress:
-        result = leaks.with_details(question(wanted, progress), output, root=None)
+    with console.progress(wanted.verbose) as progress, reached(wanted) as place:
+        result = question(wanted._replace(on=place), progress)
+        root = place.sysroot(result.recording, progress)
+        answer = leaks.with_details(result, output, root=root)
     if wanted.verbose:
-        console.talk_about(result)
-    output.report(result)
+        console.talk_about(answer)
+    output.report(answer)
     if result.save_error:
         raise result.save_error
     return ExitStatus.CLEAN

@@ -14,6 +14,7 @@ from reachscan.errors import ExitStatus
 
 @click.command("explain")
 @options.process
+@options.elsewhere
 @options.address
 @options.formats(reports.EXPLAIN)
 @options.destination

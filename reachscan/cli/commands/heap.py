@@ -14,6 +14,7 @@ from reachscan.errors import ExitStatus
 
 @click.command("heap")
 @options.process
+@options.elsewhere
 @options.formats(reports.HEAP)
 @options.destination
 @options.limit

@@ -15,10 +15,10 @@ from reachscan.cli.console import Output, Part
 from reachscan.errors import ExitStatus, ReachscanError
 from reachscan.reports import Style
 from reachscan.result import BlockAnswer, LeakScan, ScanResult
-from reachscan.scanning import scan
+from reachscan.scanning import reached, scan
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from reachscan.capture.sysroot import Sysroot
 
 Judge = Callable[[LeakScan], LeakScan]
 """Decides which leaks count."""
@@ -100,21 +100,22 @@ def find_each(
 
 
 def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
-    with console.progress(wanted.verbose) as progress:
-        result = judge(scan(process, wanted, progress))
-        result = with_details(result, output, root=None)
+    with console.progress(wanted.verbose) as progress, reached(wanted) as place:
+        result = judge(scan(process, wanted._replace(on=place), progress))
+        root = place.sysroot(result.recording, progress)
+        result = with_details(result, output, root=root)
     if wanted.verbose:
         console.talk_about(result)
     return result
 
 
 @overload
-def with_details(result: LeakScan, output: Output, *, root: str | Path | None) -> LeakScan: ...
+def with_details(result: LeakScan, output: Output, *, root: Sysroot) -> LeakScan: ...
 @overload
-def with_details(result: ScanResult, output: Output, *, root: str | Path | None) -> ScanResult: ...
+def with_details(result: ScanResult, output: Output, *, root: Sysroot) -> ScanResult: ...
 
 
-def with_details(result: ScanResult, output: Output, *, root: str | Path | None) -> ScanResult:
+def with_details(result: ScanResult, output: Output, *, root: Sysroot) -> ScanResult:
     """Return a scan with what its groups could be, and the source lines that allocated them."""
     if isinstance(result, LeakScan) and not result.folded:
         return result

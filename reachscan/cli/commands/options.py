@@ -82,6 +82,23 @@ def format_of(format_: str | None, **flags: bool) -> reports.Format:
 
 process = click.argument("process", metavar="PID|NAME")
 
+elsewhere = together(
+    click.option(
+        "--on",
+        metavar="WHERE",
+        help="Scan on another machine: ssh:HOST, docker:NAME, podman:NAME, nerdctl:NAME, "
+        "adb:SERIAL, kubectl:POD, or exec:COMMAND, which runs a shell there.",
+    ),
+    click.option(
+        "--sysroot",
+        type=click.Path(exists=True, file_okay=False),
+        metavar="DIR",
+        help="With --on: folder below which the files of that machine lie (default: those that "
+        "are needed are fetched, and kept).",
+    ),
+)
+"""Where the process is; `scan` takes them."""
+
 verbose = click.option("-v", "--verbose", is_flag=True, help="Show what each step does and costs.")
 
 destination = click.option(
@@ -323,7 +340,10 @@ def scan(given: dict[str, Any]) -> ScanOptions:
     `contents` stays: how much is wanted depends on what the report looks like, see `output`.
     """
     names = [name for name in ScanOptions._fields if name in given and name != "contents"]
-    return ScanOptions(**taken(given, *names))
+    wanted = ScanOptions(**taken(given, *names))
+    if wanted.sysroot is not None and wanted.on is None:
+        raise click.UsageError("--sysroot is for --on; here, files are those that the process sees")
+    return wanted
 
 
 def output(

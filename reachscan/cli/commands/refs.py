@@ -14,6 +14,7 @@ from reachscan.errors import ExitStatus
 
 @click.command("refs")
 @options.process
+@options.elsewhere
 @options.address
 @options.formats(reports.EXPLAIN)
 @options.destination

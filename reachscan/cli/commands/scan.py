@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from reachscan import reports
-from reachscan.capture import processes
 from reachscan.cli.commands import leaks, options
 from reachscan.errors import ExitStatus
+from reachscan.scanning import reached
 
 
 @click.command("scan")
 @options.process
+@options.elsewhere
 @click.option(
     "--all-processes",
     is_flag=True,
@@ -48,4 +49,6 @@ def command(
     if wanted.save or reports.FORMATS[reports.LEAKS][output.format].file:
         what = "--save keeps" if wanted.save else f"--format {output.format} tells of"
         raise click.UsageError(f"{what} one process; leave out --all-processes, or name one id")
-    return leaks.find_each(processes.find(process), wanted, output, judge, strict=strict)
+    with reached(wanted) as place:
+        wanted = wanted._replace(on=place)
+        return leaks.find_each(place.find(process), wanted, output, judge, strict=strict)

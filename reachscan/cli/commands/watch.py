@@ -7,18 +7,17 @@ from typing import Any
 import click
 
 from reachscan import reports
-from reachscan.capture import processes, target
-from reachscan.capture.lifetime import Lifetime
 from reachscan.cli import console
 from reachscan.cli.commands import options
 from reachscan.errors import ExitStatus
 from reachscan.history.watching import Ended, Event, Watch, Why
 from reachscan.result import LeakScan
-from reachscan.scanning import scan
+from reachscan.scanning import reached, scan
 
 
 @click.command("watch")
 @options.process
+@options.elsewhere
 @click.option(
     "--every",
     type=click.FloatRange(min=0, min_open=True),
@@ -59,7 +58,7 @@ def command(
 
     def once() -> LeakScan:
         with console.progress(wanted.verbose) as progress:
-            return judge(scan(pid, wanted, progress))
+            return judge(scan(pid, wanted._replace(on=place), progress))
 
     def show(event: Event) -> bool:
         return console.show(
@@ -67,10 +66,11 @@ def command(
         )
 
     selection = reports.Selection(limit)
-    pid = processes.resolve(process)
-    target.check(pid)
-    with Lifetime(pid) as life:
-        return _run(Watch(life, once, every, count), show, every)
+    with reached(wanted) as place:
+        pid = place.resolve(process)
+        place.check(pid)
+        with place.life(pid) as life:
+            return _run(Watch(life, once, every, count), show, every)
 
 
 def _run(watch: Watch, show: Any, every: float) -> ExitStatus:

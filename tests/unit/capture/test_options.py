@@ -31,14 +31,15 @@ ALL = ScanOptions(
 @options.capture
 @options.confirm
 @options.save
-@options.root
+@options.elsewhere
 @options.verbose
 def command(**given: Any) -> ScanOptions:
     return options.scan(given)
 
 
 def test_options_of_the_command_line_are_fields() -> None:
-    ours = {"contents", "digests", "question"}  # the report's, and what no option asks for
+    # The report's, what no option asks for, and that of `core`.
+    ours = {"contents", "digests", "question", "root"}
     assert {parameter.name for parameter in command.params} == set(ScanOptions._fields) - ours
 
 

@@ -1,0 +1,288 @@
+"""Scans processes of another machine: sends the helper there, and brings its stream home."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from reachscan import errors
+from reachscan.capture import helper
+from reachscan.recording import model, wire
+from reachscan.transport import where
+from reachscan.transport.processes import Processes
+from reachscan.transport.shell import SILENCE_SECONDS, Output, Shell
+
+if TYPE_CHECKING:
+    from reachscan.capture.options import ScanOptions
+    from reachscan.capture.place import Life
+    from reachscan.capture.sysroot import Sysroot
+
+Progressed: TypeAlias = "Callable[[model.Progress], None]"
+
+_FOLDERS = ("/dev/shm", "/tmp", "/var/tmp", "/data/local/tmp")
+"""Where the helper may lie for a moment; memory first."""
+
+_NO_ROOM, _NO_PROGRAMS = 1, 2
+"""What the command `put` ends with."""
+
+_SIGNALLED = 128
+"""What a shell adds to the number of the signal that has ended a program."""
+
+
+class _Facts(NamedTuple):
+    """What a machine tells of itself: its processor, who we are there, where files may be put."""
+
+    machine: str
+    user: str
+    temporary: str
+    home: str
+    packing: str
+
+
+class Elsewhere:
+    """Processes that a shell can see. To be closed.
+
+    The connection is made when it is needed, and again if it was lost.
+    """
+
+    def __init__(self, text: str, sysroot: str | Path | None, *, verbose: bool) -> None:
+        """Prepare.
+
+        Args:
+            text: where, as in `ssh:build7`.
+            sysroot: folder below which the files of that machine lie; None to fetch them.
+            verbose: let the shell, and what starts it, talk on our stderr.
+
+        Raises:
+            WhereError: the text says nothing that is understood.
+        """
+        self._name = text
+        self._where = where.parse(text)
+        self._verbose = verbose
+        self._sysroot = sysroot
+        self._shell: Shell | None = None
+        self._facts = _Facts("", "", "", "", "")
+        self._has_helper = False
+
+    def close(self) -> None:
+        """End the connection; nothing is left there."""
+        if self._shell:
+            self._shell.close()
+        self._shell = None
+        self._has_helper = False
+
+    def find(self, name: str) -> list[int]:
+        """Return the ids of all processes there that a text means; see `processes.find`."""
+        return self._processes().find(name)
+
+    def resolve(self, name: str) -> int:
+        """Return the id of the one process there that a text means; see `processes.resolve`."""
+        return self._processes().resolve(name)
+
+    def life(self, pid: int) -> Life:
+        """Return the life of a process there, from now on."""
+        return self._processes().life(pid)
+
+    def check(self, pid: int) -> None:
+        """Leave it to the helper, who has to look there anyway."""
+
+    @contextmanager
+    def scan(
+        self, pid: int, options: ScanOptions, on_progress: Progressed | None
+    ) -> Iterator[Iterator[wire.Frame]]:
+        """Run the helper there; inside the block its records arrive as they are made.
+
+        Raises:
+            ReachscanError: it cannot be run there, or the connection was lost.
+        """
+        shell = self._with_helper(on_progress)
+        shell.command("run", self._facts.packing, *options.arguments(pid))
+        seconds = options.timeout and options.timeout + helper.GRACE_SECONDS
+        stream = _Stream(shell, seconds, self._facts.packing, on_progress)
+        try:
+            yield self._frames(stream, shell, options.timeout)
+        except errors.NotPermittedError as error:
+            raise errors.NotPermittedError(error.sentence, self._where.rights) from error
+        finally:
+            if stream.output.status < 0:
+                self.close()  # for the helper there, this is the sign to end
+
+    def sysroot(self, recording: model.Recording, on_progress: Progressed | None) -> Sysroot:
+        """Return where the files are: those that are needed come here, and stay in a cache."""
+        if self._sysroot is not None:
+            return self._sysroot
+        from reachscan.naming import module_cache
+        from reachscan.naming.owners import plain_path
+
+        mappings = {plain_path(m.path): m for m in reversed(recording.mappings)}
+
+        def fetch(path: str) -> Iterator[bytes]:
+            return self._fetch(recording.target.pid, path, mappings[path], on_progress)
+
+        return module_cache.ModuleCache(module_cache.usual_folder(), fetch)
+
+    def _fetch(
+        self, pid: int, path: str, mapping: model.Mapping, on_progress: Progressed | None
+    ) -> Iterator[bytes]:
+        """Yield the file of a mapping, piece by piece.
+
+        Raises:
+            ReachscanError: there is none that can be read, or the connection was lost.
+        """
+        if "\n" in path:
+            raise errors.StreamError("its path cannot be asked for", "")
+        shell = self._connected()
+        packing = self._facts.packing
+        # The kernel writes addresses there without leading zeros.
+        place = f"{mapping.start:x}-{mapping.end:x}"
+        shell.command("fetch", packing, pid, place, path)
+        stream = _Stream(shell, SILENCE_SECONDS, packing, on_progress, Path(path).name)
+        try:
+            while piece := stream.read(1 << 16):
+                yield piece
+        finally:
+            if stream.output.status < 0:
+                self.close()
+        if stream.output.status:
+            raise errors.UnreachableError("its file cannot be read there", "")
+
+    def _connected(self) -> Shell:
+        if self._shell is None:
+            self._shell = Shell(
+                self._where.shell(), self._name, self._where.no_shell, verbose=self._verbose
+            )
+            lines = self._shell.greeting.output.decode("utf-8", "surrogateescape").split("\n")
+            if self._shell.greeting.status or len(lines) <= len(_Facts._fields):
+                self.close()
+                raise errors.UnreachableError(
+                    f"the shell at {self._name} lacks what is needed: /proc, /dev/null, head -c, uname, id",
+                    "copy reachscan-helper there, and run it by hand: docs/devices.md",
+                )
+            # What login scripts print comes before, the end of the last line behind.
+            self._facts = _Facts(*lines[-len(_Facts._fields) - 1 : -1])
+        return self._shell
+
+    def _processes(self) -> Processes:
+        return Processes(self._ask, self._name)
+
+    def _ask(self, *words: object) -> bytes | None:
+        """Return the output of a command there; None if it has failed."""
+        try:
+            answer = self._connected().ask(*words)
+        except errors.ConnectionLostError:
+            self.close()
+            raise
+        return None if answer.status else answer.output
+
+    def _with_helper(self, on_progress: Progressed | None) -> Shell:
+        """Return the shell, once the helper for its processor can be run by it."""
+        shell = self._connected()
+        if self._has_helper:
+            return shell
+        path = helper.executable(self._facts.machine)
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise errors.HelperUnavailableError(
+                f"the native helper {path} cannot be read: {error.strerror}"
+            ) from error
+        packing = self._facts.packing
+        self._put(gzip.compress(data, 6) if packing == "gzip" else data, packing, on_progress)
+        self._has_helper = True
+        return shell
+
+    def _put(self, data: bytes, packing: str, on_progress: Progressed | None) -> None:
+        """Send the helper to the first folder that it can be run from."""
+        own = (self._facts.temporary, self._facts.home, ".")
+        folders = [f for f in (*_FOLDERS, *own) if f and not set(f) & set(" \t\\")]
+        reasons = set()
+        shell = self._connected()
+
+        def sent(size: int) -> None:
+            if on_progress:
+                on_progress(model.Progress("send helper", size, len(data)))
+
+        for folder in dict.fromkeys(folders):
+            if shell.ask("make", f"reachscan-{os.urandom(8).hex()}", folder).status:
+                reasons.add("may not write")
+                continue
+            shell.command("put", len(data), packing)
+            shell.send(data, sent)
+            status = shell.answer().status
+            if not status:
+                return
+            reasons.add("has no room" if status == _NO_ROOM else "may not run programs")
+        raise errors.NoPlaceForHelperError(
+            f"the helper finds no place at {self._name}: in {', '.join(dict.fromkeys(folders))} "
+            f"it {' or '.join(sorted(reasons))}"
+        )
+
+    def _frames(self, stream: _Stream, shell: Shell, timeout: float | None) -> Iterator[wire.Frame]:
+        source = io.BufferedReader(stream)
+        begin = time.monotonic()
+        try:
+            for frame in wire.frames(cast("io.BufferedReader", source)):
+                if timeout and time.monotonic() - begin > timeout and frame.type != wire.FAILURE:
+                    raise errors.TimedOutError(f"the scan took longer than {timeout:g} s")
+                yield frame
+        except errors.StreamError as error:
+            if stream.output.status <= 0:
+                raise
+            raise _broken_off(stream.output.status, shell.last_words()) from error
+
+
+def _broken_off(status: int, last_words: str) -> errors.ReachscanError:
+    said = f"; it said: {last_words}" if last_words else ""
+    number = status - _SIGNALLED
+    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        return errors.HelperKilledError(f"the helper there was killed by signal {number}{said}")
+    return errors.InternalError(f"the helper there ended with status {status}{said}")
+
+
+class _Stream(io.RawIOBase):
+    """What a command there writes, unpacked. Its end is known with the command's status."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        seconds: float | None,
+        packing: str,
+        on_progress: Progressed | None,
+        what: str = "receive",
+    ) -> None:
+        self.output = Output(shell, seconds)
+        self._pieces = iter(self.output)
+        self._unpacker = zlib.decompressobj(wbits=31) if packing == "gzip" else None
+        self._ready = b""
+        self._on_progress, self._what = on_progress, what
+        self._received = 0
+
+    def readable(self) -> bool:
+        """Say that this is for reading."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read what is there, at least a byte before the end."""
+        while not self._ready:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._received += len(piece)
+            if self._on_progress:
+                self._on_progress(model.Progress(self._what, self._received, 0))
+            try:
+                self._ready = self._unpacker.decompress(piece) if self._unpacker else piece
+            except zlib.error as error:
+                raise errors.StreamError(f"what came home is damaged: {error}") from error
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count

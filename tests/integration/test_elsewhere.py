@@ -1,0 +1,304 @@
+"""Scans through `--on`: the answers are those of a scan there, and nothing is left there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ssh_server
+from conftest import StartVictim
+from scans import FAILED, Finished, run_cli
+from test_helper_alone import VTABLE, device, on
+from unharmed import Helper, Watched, assert_sound, last_words
+from victims import REPOSITORY, Victim, build, need, wait_until
+from worlds import NOBODY, as_user, need_root, public_copy
+
+from reachscan import errors
+from reachscan.capture import processes
+from reachscan.transport.elsewhere import Elsewhere
+
+pytestmark = need_root
+
+PLACES = ("/dev/shm", "/tmp", "/var/tmp", str(Path.home()))
+CUTS = int(os.environ.get("REACHSCAN_CUTS", "2"))
+"""How many connections are cut, at moments chosen by chance."""
+USES = (
+    "cat",
+    "chmod",
+    "grep",
+    "gzip",
+    "head",
+    "id",
+    "ls",
+    "mkdir",
+    "readlink",
+    "rm",
+    "uname",
+)
+FOLDER = re.compile("reachscan-[0-9a-f]{16}")
+NEVER_THE_SAME = ("snapshot", "reachscan")
+
+__all__ = ["device"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/reachscan/.build-id"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ssh_server.Server]:
+    with ssh_server.running() as found:
+        yield found
+
+
+@pytest.fixture
+def box(device: Path) -> Path:
+    """The device with what a scan from elsewhere uses there, as the smallest of containers has.
+
+    Its shell is a plain one: that of busybox prefers its own commands to those of the folder.
+    """
+    busybox = need("busybox", "busybox-static")
+    (device / "bin").mkdir()
+    (device / "tmp").mkdir()
+    shutil.copy(need("dash", "dash"), device / "bin/sh")
+    for name in USES:
+        shutil.copy(busybox, device / "bin" / name)
+    return device
+
+
+def helpers() -> list[str]:
+    """Return the processes that run a helper which was sent somewhere."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            program = str((folder / "exe").readlink())
+        except OSError:
+            continue
+        if FOLDER.search(program):
+            found.append(f"{folder.name}: {program}")
+    return found
+
+
+def left(root: str = "") -> list[str]:
+    """Return what a scan from elsewhere has left."""
+    folders = [p for f in PLACES for p in Path(root + f).glob("reachscan-*")]
+    return helpers() + [str(p) for p in folders if FOLDER.fullmatch(p.name)]
+
+
+def assert_nothing_left(root: str = "") -> None:
+    wait_until(lambda: not left(root), "nothing is left there")
+
+
+def inside(target: Victim) -> str:
+    return f"exec:{need('nsenter', 'util-linux')} --target {target.pid} --mount --root"
+
+
+def asked(*arguments: object, path: Mapping[str, str] | None = None) -> dict[str, Any]:
+    done = run_cli([*arguments, "--json"], path)
+    assert done.status in (0, 1), done.talk
+    answer: dict[str, Any] = json.loads(done.out)
+    answer["target"].pop("exe")  # as its path is seen from where it was looked at
+    return {key: value for key, value in answer.items() if key not in NEVER_THE_SAME}
+
+
+def assert_refused(done: Finished, *words: str, status: int = FAILED) -> None:
+    assert done.status == status, done
+    assert done.out == "" and done.talk.count("\n") == 1, done.talk
+    for word in words:
+        assert word in done.talk, done.talk
+
+
+def test_the_same_answers_as_there(
+    victim: StartVictim, box: Path, cache: Path, tmp_path: Path
+) -> None:
+    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    where = inside(target)
+    saved = tmp_path / "saved.rsc"
+    report = asked("scan", "--on", where, target.pid, "--save", saved)
+    assert report == asked("scan", target.pid)
+    assert VTABLE in str(report["groups"])
+    assert asked("report", saved)["groups"] == report["groups"]
+    assert len([path for path in cache.rglob("*") if path.is_file()]) == 1  # what was needed
+    block = report["groups"][0]["example"]["address"]
+    assert asked("explain", "--on", where, target.pid, block) == asked("explain", target.pid, block)
+    assert left(str(box)) == []
+
+
+def test_several_scans_through_one_connection(victim: StartVictim, box: Path) -> None:
+    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    shutil.copy(need("busybox", "busybox-static"), box / "bin/sh")
+    where = inside(target)
+    words = ["--count", "2", "--every", "0.01", "--confirm", "2", "--confirm-every", "0.01"]
+    watched = run_cli(["watch", "--on", where, "program", *words])
+    assert watched.status == 0 and "2 scans" in watched.out, watched
+
+
+def test_files_of_a_sysroot_need_not_be_fetched(
+    victim: StartVictim, box: Path, cache: Path
+) -> None:
+    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    report = asked("scan", "--on", inside(target), target.pid, "--sysroot", box)
+    assert VTABLE in str(report["groups"])
+    assert not cache.exists()
+    refused = run_cli(["scan", target.pid, "--sysroot", box])
+    assert refused.status == 2 and "--sysroot is for --on" in refused.talk
+
+
+def test_a_name_means_what_it_means_here(victim: StartVictim, box: Path) -> None:
+    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    with closing(Elsewhere(inside(target), None, verbose=False)) as there:
+        for name in (str(target.pid), "program", "/program", "/program once"):
+            assert there.find(name) == processes.find(name) == [target.pid]
+        with pytest.raises(errors.NoSuchProcessError, match="no process is called 'rogram'"):
+            there.resolve("rogram")
+        other = victim("leaky_sessions", command=on(box, "/program", "once"))
+        with pytest.raises(errors.AmbiguousNameError, match="2 processes are called") as several:
+            there.resolve("program")
+        for pid in (target.pid, other.pid):
+            assert f"{pid}  /program once" in str(several.value.details)
+
+
+def test_a_life_that_ends(victim: StartVictim) -> None:
+    target = victim("leaky_sessions", "once")
+    with closing(Elsewhere("exec:env", None, verbose=False)) as there:
+        with there.life(target.pid) as life:
+            assert not life.ends_within(0) and not life.has_successor()
+            target.quit()
+            assert life.ends_within(0) and not life.has_successor()
+        with pytest.raises(errors.NoSuchProcessError):
+            there.life(1 << 22)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("exec:false", ("no shell answers at exec:false", "status 1")),
+        ("exec:sh -c 'echo no route >&2; exit 7'", ("no route",)),
+        ("exec:/no/such/program", ("cannot start /no/such/program",)),
+    ],
+)
+def test_where_nothing_answers(where: str, words: tuple[str, ...]) -> None:
+    assert_refused(run_cli(["scan", "--on", where, os.getpid()]), *words)
+
+
+def test_where_no_such_process_is() -> None:
+    assert_refused(run_cli(["scan", "--on", "exec:env", 1 << 22]), "there is no process 4194304")
+
+
+def test_a_processor_without_a_helper(victim: StartVictim, box: Path) -> None:
+    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    (box / "bin/uname").unlink()
+    (box / "bin/uname").write_text("#!/bin/sh\necho riscv64\n")
+    (box / "bin/uname").chmod(0o755)
+    done = run_cli(["scan", "--on", inside(target), target.pid])
+    assert_refused(done, "no helper for riscv64")
+
+
+def test_a_shell_that_lacks_something(victim: StartVictim, box: Path) -> None:
+    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    (box / "bin/gzip").unlink()
+    assert asked("scan", "--on", inside(target), target.pid)["leaks"]["allocations"] == 2400
+    (box / "bin/head").unlink()
+    done = run_cli(["scan", "--on", inside(target), target.pid])
+    assert_refused(done, "lacks", "head -c", "docs/devices.md")
+
+
+@pytest.mark.parametrize(
+    ("mount", "why"),
+    [
+        ("noexec,mode=1777", "may not run programs"),
+        ("ro", "may not write"),
+        ("size=64k", "no room"),
+    ],
+    ids=["noexec", "read-only", "full"],
+)
+def test_no_place_for_the_helper(victim: StartVictim, mount: str, why: str) -> None:
+    target = victim("leaky_sessions", "once")
+    places = " ".join(PLACES[:3])
+    script = f"for place in {places}; do mount -t tmpfs -o {mount} none $place || exit; done; "
+    script += f"export HOME=/nowhere; cd /; exec {' '.join(as_user(NOBODY))} sh"
+    unshare = need("unshare", "util-linux")
+    done = run_cli(["scan", "--on", f"exec:{unshare} --mount sh -c '{script}'", target.pid])
+    assert_refused(done, "the helper finds no place", why, "TMPDIR")
+
+
+def test_ssh(victim: StartVictim, server: ssh_server.Server) -> None:
+    target = victim("leaky_sessions", "once")
+    assert asked("scan", "--on", "ssh:may", target.pid, path=server.path) == asked(
+        "scan", target.pid
+    )
+    assert_nothing_left()
+
+
+def test_ssh_of_a_user_who_may_not_trace(victim: StartVictim, server: ssh_server.Server) -> None:
+    target = victim("leaky_sessions", "once")
+    done = run_cli(["scan", "--on", "ssh:may-not", target.pid], server.path)
+    assert_refused(done, "may not look at process", "--on 'exec:ssh HOST sudo'")
+    with public_copy(build("leaky_sessions")) as program:
+        own = victim("leaky_sessions", command=as_user(NOBODY, str(program), "once"))
+        report = asked("scan", "--on", "ssh:may-not", own.pid, path=server.path)
+        assert report["leaks"]["allocations"] == 2400
+        own.quit()
+    assert_nothing_left()
+
+
+def through(server: ssh_server.Server, totals: Path, up: int = 0, down: int = 0) -> str:
+    relay = REPOSITORY / "tests/support/cut_connection.py"
+    ssh = f"{server.program}/ssh -T may exec"
+    return f"exec:{sys.executable} {relay} {totals} {up} {down} {ssh}"
+
+
+def test_a_connection_that_is_cut(
+    victim: StartVictim, server: ssh_server.Server, tmp_path: Path
+) -> None:
+    """At any moment: while the script or the helper is sent, or while the result comes home."""
+    target = victim("checker", 0)
+    totals = tmp_path / "totals"
+    assert run_cli(["heap", "--on", through(server, totals), target.pid]).status == 0
+    most = [int(number) for number in totals.read_text().split()]
+    watched = Watched(target.pid, Helper(tmp_path))
+    chance = random.Random(CUTS)
+    for number in range(CUTS):
+        way = number % 2
+        cut = {("up", "down")[way]: chance.randrange(1, most[way])}
+        done = run_cli(["heap", "--on", through(server, totals, **cut), target.pid])
+        print(f"cut after {cut}: {done.talk.strip()}")
+        assert_refused(done, "ended with status -9")
+        assert_nothing_left()
+        watched.assert_unharmed()
+    assert_sound(last_words(target))
+
+
+def test_an_interrupted_scan(
+    victim: StartVictim, server: ssh_server.Server, tmp_path: Path
+) -> None:
+    """The helper there is stuck, so that only the end of the connection can tell it."""
+    target = victim("checker", 0)
+    watched = Watched(target.pid, Helper(tmp_path))
+    stuck = tmp_path / "stuck"
+    stuck.write_text(f'#!/bin/sh\nexec {watched.helper.path} "$@" --stall-at-call 40\n')
+    words = ["scan", "--on", "ssh:may", str(target.pid)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "reachscan", *words],
+        cwd=REPOSITORY,
+        env={**os.environ, **server.path, "REACHSCAN_HELPER": str(stuck)},
+        stderr=subprocess.PIPE,
+    ) as process:
+        wait_until(lambda: bool(watched.helper.processes()), "the helper is at work")
+        process.terminate()
+        assert process.wait() == 130
+    assert_nothing_left()
+    watched.assert_unharmed()
+    assert_sound(last_words(target), cut_short=1)

@@ -21,6 +21,7 @@ _HELP = """Find heap memory in a running process that nothing points to any more
   reachscan redis-server --json        by name; report as JSON
   reachscan nginx --all-processes      every process of that name
   reachscan 4711 --save day1.rsc       save the scan, to report on it later
+  reachscan --on ssh:build7 4711       on another machine
   reachscan core core.4711             what had it leaked when it crashed?
   reachscan report day1.rsc --all      every leaked block in that scan
 

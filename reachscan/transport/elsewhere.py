@@ -163,7 +163,7 @@ class Elsewhere:
             if self._shell.greeting.status or len(lines) <= len(_Facts._fields):
                 self.close()
                 raise errors.UnreachableError(
-                    f"the shell at {self._name} lacks what is needed: /proc, /dev/null, head -c, uname, id",
+                    f"the shell at {self._name} lacks what it takes: /proc, /dev/null, head -c, id",
                     "copy reachscan-helper there, and run it by hand: docs/devices.md",
                 )
             # What login scripts print comes before, the end of the last line behind.

@@ -25,6 +25,8 @@ from worlds import NOBODY, as_user, need_root, public_copy
 
 from reachscan import errors
 from reachscan.capture import processes
+from reachscan.capture.options import ScanOptions
+from reachscan.recording import wire
 from reachscan.transport.elsewhere import Elsewhere
 
 pytestmark = need_root
@@ -143,6 +145,22 @@ def test_several_scans_through_one_connection(victim: StartVictim, box: Path) ->
     words = ["--count", "2", "--every", "0.01", "--confirm", "2", "--confirm-every", "0.01"]
     watched = run_cli(["watch", "--on", where, "program", *words])
     assert watched.status == 0 and "2 scans" in watched.out, watched
+
+
+@pytest.mark.parametrize("shell", ["bash", "busybox", "dash", "mksh"])
+def test_any_shell(victim: StartVictim, tmp_path: Path, shell: str) -> None:
+    """That of Android is mksh."""
+    target = victim("leaky_sessions", "once")
+    (tmp_path / "sh").symlink_to(need(shell, {"busybox": "busybox-static"}.get(shell, shell)))
+    where = f"exec:env PATH={tmp_path}:{os.environ['PATH']}"
+    with closing(Elsewhere(where, None, verbose=False)) as there:
+        for _ in range(2):
+            with there.scan(target.pid, ScanOptions(), None) as frames:
+                assert [frame.type for frame in frames][-1] == wire.FINAL
+        assert helpers() == []
+        with pytest.raises(errors.NoSuchProcessError):
+            there.life(1 << 22)
+    assert left() == []
 
 
 def test_files_of_a_sysroot_need_not_be_fetched(

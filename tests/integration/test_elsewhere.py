@@ -26,7 +26,7 @@ from worlds import NOBODY, as_user, need_root, public_copy
 from reachscan import errors
 from reachscan.capture import processes
 from reachscan.capture.options import ScanOptions
-from reachscan.recording import wire
+from reachscan.recording import model, wire
 from reachscan.transport.elsewhere import Elsewhere
 
 pytestmark = need_root
@@ -154,9 +154,13 @@ def test_any_shell(victim: StartVictim, tmp_path: Path, shell: str) -> None:
     (tmp_path / "sh").symlink_to(need(shell, {"busybox": "busybox-static"}.get(shell, shell)))
     where = f"exec:env PATH={tmp_path}:{os.environ['PATH']}"
     with closing(Elsewhere(where, None, verbose=False)) as there:
-        for _ in range(2):
-            with there.scan(target.pid, ScanOptions(), None) as frames:
+        heard: list[model.Progress] = []
+        for phases in (["send helper", "receive"], ["receive"]):
+            with there.scan(target.pid, ScanOptions(), heard.append) as frames:
                 assert [frame.type for frame in frames][-1] == wire.FINAL
+            assert list(dict.fromkeys(progress.phase for progress in heard)) == phases
+            assert heard[-1].done > 0
+            heard.clear()
         assert helpers() == []
         with pytest.raises(errors.NoSuchProcessError):
             there.life(1 << 22)

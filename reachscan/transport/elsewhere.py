@@ -10,8 +10,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
 
 from reachscan import errors
 from reachscan.capture import helper
@@ -19,6 +19,7 @@ from reachscan.recording import model, wire
 from reachscan.transport import where
 from reachscan.transport.processes import Processes
 from reachscan.transport.shell import SILENCE_SECONDS, Output, Shell
+from reachscan.wording import printable
 
 if TYPE_CHECKING:
     from reachscan.capture.options import ScanOptions
@@ -30,18 +31,18 @@ Progressed: TypeAlias = "Callable[[model.Progress], None]"
 _FOLDERS = ("/dev/shm", "/tmp", "/var/tmp", "/data/local/tmp")
 """Where the helper may lie for a moment; memory first."""
 
-_NO_ROOM, _NO_PROGRAMS = 1, 2
-"""What the command `put` ends with."""
+_WHY_NOT = {1: "has no room", 2: "may not run programs"}
+"""By what the command `put` ends with."""
 
+_PIECE = 1 << 16
 _SIGNALLED = 128
 """What a shell adds to the number of the signal that has ended a program."""
 
 
 class _Facts(NamedTuple):
-    """What a machine tells of itself: its processor, who we are there, where files may be put."""
+    """What a machine tells of itself: its processor, where files may be put, how it packs them."""
 
     machine: str
-    user: str
     temporary: str
     home: str
     packing: str
@@ -69,7 +70,7 @@ class Elsewhere:
         self._verbose = verbose
         self._sysroot = sysroot
         self._shell: Shell | None = None
-        self._facts = _Facts("", "", "", "", "")
+        self._facts = _Facts("", "", "", "")
         self._has_helper = False
 
     def close(self) -> None:
@@ -103,17 +104,17 @@ class Elsewhere:
         Raises:
             ReachscanError: it cannot be run there, or the connection was lost.
         """
-        shell = self._with_helper(on_progress)
-        shell.command("run", self._facts.packing, *options.arguments(pid))
         seconds = options.timeout and options.timeout + helper.GRACE_SECONDS
-        stream = _Stream(shell, seconds, self._facts.packing, on_progress)
         try:
-            yield self._frames(stream, shell, options.timeout)
+            with self._conversation() as shell:
+                self._bring_helper(shell, on_progress)
+                shell.command("run", self._facts.packing, *options.arguments(pid))
+                stream = _Stream(shell, seconds, self._facts.packing, on_progress)
+                yield self._frames(stream, shell, options.timeout)
+            if stream.output.status < 0:
+                self.close()
         except errors.NotPermittedError as error:
             raise errors.NotPermittedError(error.sentence, self._where.rights) from error
-        finally:
-            if stream.output.status < 0:
-                self.close()  # for the helper there, this is the sign to end
 
     def sysroot(self, recording: model.Recording, on_progress: Progressed | None) -> Sysroot:
         """Return where the files are: those that are needed come here, and stay in a cache."""
@@ -125,6 +126,8 @@ class Elsewhere:
         mappings = {plain_path(m.path): m for m in reversed(recording.mappings)}
 
         def fetch(path: str) -> Iterator[bytes]:
+            if path not in mappings or "\n" in path:
+                raise errors.StreamError("it is mapped from no file that can be asked for", "")
             return self._fetch(recording.target.pid, path, mappings[path], on_progress)
 
         return module_cache.ModuleCache(module_cache.usual_folder(), fetch)
@@ -137,20 +140,14 @@ class Elsewhere:
         Raises:
             ReachscanError: there is none that can be read, or the connection was lost.
         """
-        if "\n" in path:
-            raise errors.StreamError("its path cannot be asked for", "")
-        shell = self._connected()
-        packing = self._facts.packing
-        # The kernel writes addresses there without leading zeros.
-        place = f"{mapping.start:x}-{mapping.end:x}"
-        shell.command("fetch", packing, pid, place, path)
-        stream = _Stream(shell, SILENCE_SECONDS, packing, on_progress, Path(path).name)
-        try:
-            while piece := stream.read(1 << 16):
+        with self._conversation() as shell:
+            packing = self._facts.packing
+            place = f"{mapping.start:x}-{mapping.end:x}"  # as /proc/PID/map_files calls it
+            shell.command("fetch", packing, pid, place, path)
+            name = printable(PurePosixPath(path).name)
+            stream = _Stream(shell, SILENCE_SECONDS, packing, on_progress, name)
+            while piece := stream.read(_PIECE):
                 yield piece
-        finally:
-            if stream.output.status < 0:
-                self.close()
         if stream.output.status:
             raise errors.UnreachableError("its file cannot be read there", "")
 
@@ -163,30 +160,40 @@ class Elsewhere:
             if self._shell.greeting.status or len(lines) <= len(_Facts._fields):
                 self.close()
                 raise errors.UnreachableError(
-                    f"the shell at {self._name} lacks what it takes: /proc, /dev/null, head -c, id",
+                    f"the shell at {self._name} lacks what it takes: /proc, /dev/null, head -c",
                     "copy reachscan-helper there, and run it by hand: docs/devices.md",
                 )
             # What login scripts print comes before, the end of the last line behind.
             self._facts = _Facts(*lines[-len(_Facts._fields) - 1 : -1])
         return self._shell
 
+    @contextmanager
+    def _conversation(self) -> Iterator[Shell]:
+        """Return the shell. If it is left in the middle, it is closed.
+
+        For a helper there, this is the sign to end; and what it still says would be taken for the
+        next answer.
+        """
+        shell = self._connected()
+        try:
+            yield shell
+        except BaseException:
+            self.close()
+            raise
+
     def _processes(self) -> Processes:
         return Processes(self._ask, self._name)
 
     def _ask(self, *words: object) -> bytes | None:
         """Return the output of a command there; None if it has failed."""
-        try:
-            answer = self._connected().ask(*words)
-        except errors.ConnectionLostError:
-            self.close()
-            raise
+        with self._conversation() as shell:
+            answer = shell.ask(*words)
         return None if answer.status else answer.output
 
-    def _with_helper(self, on_progress: Progressed | None) -> Shell:
-        """Return the shell, once the helper for its processor can be run by it."""
-        shell = self._connected()
+    def _bring_helper(self, shell: Shell, on_progress: Progressed | None) -> None:
+        """Have the shell hold the helper for its processor, ready to run."""
         if self._has_helper:
-            return shell
+            return
         path = helper.executable(self._facts.machine)
         try:
             data = Path(path).read_bytes()
@@ -195,16 +202,14 @@ class Elsewhere:
                 f"the native helper {path} cannot be read: {error.strerror}"
             ) from error
         packing = self._facts.packing
-        self._put(gzip.compress(data, 6) if packing == "gzip" else data, packing, on_progress)
+        self._put(shell, gzip.compress(data, 6) if packing == "gzip" else data, on_progress)
         self._has_helper = True
-        return shell
 
-    def _put(self, data: bytes, packing: str, on_progress: Progressed | None) -> None:
+    def _put(self, shell: Shell, data: bytes, on_progress: Progressed | None) -> None:
         """Send the helper to the first folder that it can be run from."""
         own = (self._facts.temporary, self._facts.home, ".")
         folders = [f for f in (*_FOLDERS, *own) if f and not set(f) & set(" \t\\")]
         reasons = set()
-        shell = self._connected()
 
         def sent(size: int) -> None:
             if on_progress:
@@ -214,22 +219,22 @@ class Elsewhere:
             if shell.ask("make", f"reachscan-{os.urandom(8).hex()}", folder).status:
                 reasons.add("may not write")
                 continue
-            shell.command("put", len(data), packing)
+            shell.command("put", len(data), self._facts.packing)
             shell.send(data, sent)
             status = shell.answer().status
             if not status:
                 return
-            reasons.add("has no room" if status == _NO_ROOM else "may not run programs")
+            reasons.add(_WHY_NOT.get(status, "cannot be put"))
         raise errors.NoPlaceForHelperError(
             f"the helper finds no place at {self._name}: in {', '.join(dict.fromkeys(folders))} "
             f"it {' or '.join(sorted(reasons))}"
         )
 
     def _frames(self, stream: _Stream, shell: Shell, timeout: float | None) -> Iterator[wire.Frame]:
-        source = io.BufferedReader(stream)
+        source = cast(BinaryIO, io.BufferedReader(stream))
         begin = time.monotonic()
         try:
-            for frame in wire.frames(cast("io.BufferedReader", source)):
+            for frame in wire.frames(source):
                 if timeout and time.monotonic() - begin > timeout and frame.type != wire.FAILURE:
                     raise errors.TimedOutError(f"the scan took longer than {timeout:g} s")
                 yield frame

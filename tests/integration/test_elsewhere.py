@@ -40,7 +40,6 @@ USES = (
     "grep",
     "gzip",
     "head",
-    "id",
     "ls",
     "mkdir",
     "readlink",

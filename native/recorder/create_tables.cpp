@@ -34,6 +34,8 @@ void lay_out(Header& header) {
   header.nodes = layout.add<Node>(smaller(bytes / 4, kMaxNodes * sizeof(Node)));
   header.threads = layout.add<ThreadRow>(smaller(bytes / 64, kMaxThreads * sizeof(ThreadRow)));
   header.modules = layout.add<ModuleRow>(smaller(bytes / 64, sizeof(ModuleRow) << 16));
+  header.functions =
+      layout.add<PythonFunction>(smaller(bytes / 64, kMaxFunctions * sizeof(PythonFunction)));
   constexpr std::uint64_t kBucketBytes = sizeof(Bucket) + kKeys * sizeof(Record);
   // Two pages are lost where parts begin.
   std::uint64_t buckets = (bytes - layout.end() - 2 * kPage) / kBucketBytes;

@@ -60,6 +60,11 @@ inline Image program_image(std::uint64_t headers, std::size_t count) {
   return image;
 }
 
+struct Extent {
+  std::uint64_t start = 0;
+  std::uint64_t bytes = 0;
+};
+
 // The exported symbols of an image.
 class Symbols {
  public:
@@ -80,34 +85,41 @@ class Symbols {
   }
 
   // The address of the function of that name, in its default version; 0 if there is none.
-  std::uint64_t find(const char* name) const {
-    if (symbols_ == nullptr || strings_ == nullptr) return 0;
-    if (gnu_hash_ != nullptr) return find_by_gnu_hash(name);
-    if (hash_ == nullptr) return 0;
-    for (std::uint32_t i = 1; i < hash_[1]; ++i)
-      if (is(i, name)) return bias_ + symbols_[i].st_value;
-    return 0;
+  std::uint64_t find(const char* name, unsigned type = STT_FUNC) const {
+    return extent(name, type).start;
+  }
+
+  Extent extent(const char* name, unsigned type = STT_FUNC) const {
+    const Elf64_Sym* found = nullptr;
+    if (symbols_ == nullptr || strings_ == nullptr) return {};
+    if (gnu_hash_ != nullptr) {
+      found = find_by_gnu_hash(name, type);
+    } else if (hash_ != nullptr) {
+      for (std::uint32_t i = 1; i < hash_[1] && found == nullptr; ++i)
+        if (is(i, name, type)) found = symbols_ + i;
+    }
+    return found == nullptr ? Extent{} : Extent{bias_ + found->st_value, found->st_size};
   }
 
  private:
-  std::uint64_t find_by_gnu_hash(const char* name) const {
+  const Elf64_Sym* find_by_gnu_hash(const char* name, unsigned type) const {
     std::uint32_t hash = 5381;
     for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
     std::uint32_t bucket_count = gnu_hash_[0], first = gnu_hash_[1];
-    if (bucket_count == 0) return 0;
+    if (bucket_count == 0) return nullptr;
     const std::uint32_t* buckets = gnu_hash_ + 4 + 2 * gnu_hash_[2];
     const std::uint32_t* chain = buckets + bucket_count;
     for (std::uint32_t i = buckets[hash % bucket_count]; i >= first; ++i) {
       std::uint32_t link = chain[i - first];
-      if ((link | 1) == (hash | 1) && is(i, name)) return bias_ + symbols_[i].st_value;
+      if ((link | 1) == (hash | 1) && is(i, name, type)) return symbols_ + i;
       if ((link & 1) != 0) break;
     }
-    return 0;
+    return nullptr;
   }
 
-  bool is(std::uint32_t i, const char* name) const {
+  bool is(std::uint32_t i, const char* name, unsigned type) const {
     constexpr std::uint16_t kOldVersion = 0x8000;
-    return symbols_[i].st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbols_[i].st_info) == STT_FUNC &&
+    return symbols_[i].st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbols_[i].st_info) == type &&
            (versions_ == nullptr || (versions_[i] & kOldVersion) == 0) &&
            same_text(strings_ + symbols_[i].st_name, name);
   }

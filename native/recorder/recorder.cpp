@@ -27,6 +27,7 @@ bool Recorder::start(const Settings& settings, const Image& program, std::uint64
   unwinder_ = Unwinder(modules, RuleCache(rules), StackTrie(tables_), main_stack_top,
                        settings.options.stacks == Stacks::kFramePointers);
   unwinder_.update_modules();
+  python_ = Interpreter(link_map, tables_);
   is_recording_ = true;
   set_wanted_sizes(settings.options);
   return true;
@@ -80,19 +81,42 @@ std::uint32_t Recorder::stack_of(ThreadState& thread, const arch::Frame& frame) 
   std::uint32_t closings = unwinder_.modules().closings();
   if (thread.closings != closings) memo.end(false);
   thread.closings = closings;
+  // What Python calls may have changed where the stack of machine code has not.
+  std::uint64_t running = python_.running_thread();
+  if (running != 0) memo.end(false);
   std::uint32_t depth = tables_.header().options.depth;
   auto* frames = static_cast<MemoFrame*>(__builtin_alloca(depth * sizeof(MemoFrame)));
   auto [count, outer, is_whole] = unwinder_.capture(frame, memo, frames, depth);
+  if (running != 0) return stack_with_python(running, frames, count);
   std::uint32_t node = memo.node(outer);
   memo.begin(outer);
   for (std::uint32_t i = count; i-- > 0;) {
-    node = unwinder_.stacks().intern(node, frames[i].frame.pc,
-                                     [this](std::uint64_t pc) { return unwinder_.module_of(pc); });
+    node = node_of(node, frames[i].frame.pc);
     if (node == 0) break;
     frames[i].node = node;
     memo.push(frames[i]);
   }
   memo.end(is_whole && node != 0);
+  return node;
+}
+
+// The Python frames stand behind what the function that evaluates them has called. Where a stack is
+// cut, those of the last function are not known to be its own.
+std::uint32_t Recorder::stack_with_python(std::uint64_t running, const MemoFrame* frames,
+                                          std::uint32_t count) {
+  PythonFrame python[kMaxPythonFrames];
+  std::uint32_t left = python_.frames(running, python, kMaxPythonFrames);
+  if (python_.has_no_hosts()) left = python_.find_hosts(python, left, frames, count);
+  std::uint32_t node = 0;
+  for (std::uint32_t i = count; i-- > 0;) {
+    node = node_of(node, frames[i].frame.pc);
+    std::uint64_t start = frames[i].frame.sp;
+    std::uint64_t end = i + 1 < count ? frames[i + 1].frame.sp : start;
+    while (left > 0 && python[left - 1].host >= end) --left;
+    for (; left > 0 && python[left - 1].host >= start && node != 0; --left)
+      node = node_of(node, python[left - 1].pc);
+    if (node == 0) break;
+  }
   return node;
 }
 

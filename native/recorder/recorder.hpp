@@ -3,6 +3,7 @@
 
 #include "recorder/clock.hpp"
 #include "recorder/live_blocks.hpp"
+#include "recorder/python/interpreter.hpp"
 #include "recorder/settings.hpp"
 #include "recorder/thread_rows.hpp"
 #include "recorder/thread_state.hpp"
@@ -57,6 +58,12 @@ class Recorder {
 
  private:
   std::uint32_t stack_of(ThreadState& thread, const arch::Frame& frame);
+  std::uint32_t stack_with_python(std::uint64_t running, const MemoFrame* frames,
+                                  std::uint32_t count);
+  std::uint32_t node_of(std::uint32_t parent, std::uint64_t pc) {
+    return unwinder_.stacks().intern(
+        parent, pc, [this](std::uint64_t code) { return unwinder_.module_of(code); });
+  }
   std::uint32_t row_of(ThreadState& thread);
   bool is_in_ranges(std::uint64_t size) const;
   bool begin_sample(ThreadState& thread, std::uint64_t size) const;
@@ -80,6 +87,7 @@ class Recorder {
   LiveBlocks blocks_;
   ThreadRows threads_;
   Unwinder unwinder_;
+  Interpreter python_;
   Clock clock_;
   std::uint32_t names_ = 1;  // changes when a thread may have got another name, or number
 };

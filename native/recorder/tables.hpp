@@ -8,7 +8,7 @@
 // holds addresses of blocks, so it is never a root.
 //
 //   Header | Bucket[buckets] | Record[7 * buckets] | Node[nodes] | ThreadRow[threads]
-//          | ModuleRow[modules]                     (each part begins at a page)
+//          | ModuleRow[modules] | PythonFunction[functions]  (each part begins at a page)
 //
 // Everything is written in an order in which a reader that sees any prefix of the writes takes
 // nothing unfinished for valid:
@@ -25,13 +25,14 @@
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kMagic = 0x5345'4c42'4154'5352;  // "RSTABLES"
-constexpr std::uint32_t kLayout = 1;
+constexpr std::uint32_t kLayout = 2;
 constexpr char kMappingName[] = "reachscan";  // [anon:reachscan] in maps, where the kernel can
 
-constexpr std::size_t kKeys = 7;         // blocks of a bucket
-constexpr std::size_t kMaxProbes = 128;  // buckets that may hold a block's record
-constexpr std::size_t kMaxRanges = 16;   // of --sizes
-constexpr std::uint32_t kMaxDepth = 256;
+constexpr std::size_t kKeys = 7;                 // blocks of a bucket
+constexpr std::size_t kMaxProbes = 128;          // buckets that may hold a block's record
+constexpr std::size_t kMaxRanges = 16;           // of --sizes
+constexpr std::uint32_t kMaxDepth = 256;         // functions of machine code
+constexpr std::uint32_t kMaxPythonFrames = 256;  // besides
 
 enum class WayIn : std::uint32_t { kRun = 1, kAttach, kLibrary };
 
@@ -85,10 +86,16 @@ struct Header {
   Part nodes;
   Part threads;
   Part modules;
+  Part functions;
   std::uint32_t used_nodes;  // how many are in use; they lie scattered
   std::uint32_t used_threads;
   std::uint32_t used_modules;
-  std::uint32_t reserved;
+  std::uint32_t python;  // 0, or the version of CPython (0x030b) and PythonFlag
+};
+
+enum PythonFlag : std::uint32_t {
+  kIsPython = 1u << 16,
+  kPythonUnderstood = 1u << 17,  // its functions are in the stacks
 };
 
 // A cache line of block addresses. A key is the address of a live block if its lowest bit is not
@@ -117,6 +124,9 @@ constexpr std::uint64_t kMaxTime = (std::uint64_t{1} << 36) - 1;
 // A return address and what called it. The number of a node is its index; node 0 is the root, which
 // is no frame: a stack is a node, then its parents up to the root, innermost frame first. Two nodes
 // may have the same address and parent.
+//
+// In the place of a return address there may be a Python function and the line that it is at; the
+// next node that is none is the interpreter's function that evaluates it.
 struct Node {
   std::uint64_t pc;      // 0: the slot is free
   std::uint64_t parent;  // NodeFlag, module << 32, parent's number
@@ -149,6 +159,29 @@ struct ModuleRow {
   char path[200];  // as the loader knows it, cut; empty for the program itself
 };
 static_assert(sizeof(ModuleRow) == 256);
+
+// A function of Python. Row 0 stands for functions that found no room.
+struct PythonFunction {
+  std::uint64_t hash;  // of what it is called and where it stands; 0: the row is free
+  std::uint64_t ready;
+  char name[88];  // what is longer has its end here, behind dots
+  char file[152];
+};
+static_assert(sizeof(PythonFunction) == 256);
+
+constexpr std::uint64_t kPythonNode = std::uint64_t{1} << 63;  // no code lies there
+constexpr std::uint32_t kMaxFunctions = std::uint32_t{1} << 16;
+
+constexpr std::uint64_t python_pc(std::uint32_t function, std::uint32_t line) {
+  return kPythonNode | std::uint64_t{function} << 32 | line;
+}
+
+constexpr bool is_python(std::uint64_t pc) { return (pc & kPythonNode) != 0; }
+
+// The row of the function.
+constexpr std::uint32_t python_function(std::uint64_t pc) {
+  return static_cast<std::uint32_t>(pc >> 32) & (kMaxFunctions - 1);
+}
 
 // A record, unpacked.
 struct Allocation {
@@ -194,8 +227,8 @@ inline bool is_valid(const Header& h, std::uint64_t bytes) {
   return fits(h.buckets, sizeof(Bucket)) && fits(h.records, sizeof(Record)) &&
          fits(h.nodes, sizeof(Node)) && fits(h.threads, sizeof(ThreadRow)) &&
          fits(h.modules, sizeof(ModuleRow)) && h.records.count == h.buckets.count * kKeys &&
-         h.nodes.count <= kMaxNodes && h.threads.count <= kMaxThreads &&
-         h.options.range_count <= kMaxRanges;
+         fits(h.functions, sizeof(PythonFunction)) && h.nodes.count <= kMaxNodes &&
+         h.threads.count <= kMaxThreads && h.options.range_count <= kMaxRanges;
 }
 
 // Reads valid tables, here or in a copy that nobody writes to. Writers of the process itself use
@@ -210,6 +243,7 @@ class Tables {
   Node* nodes() const { return part<Node>(header_->nodes); }
   ThreadRow* threads() const { return part<ThreadRow>(header_->threads); }
   ModuleRow* modules() const { return part<ModuleRow>(header_->modules); }
+  PythonFunction* functions() const { return part<PythonFunction>(header_->functions); }
 
   // Finds what is recorded of the block that begins at `address`.
   bool find(std::uint64_t address, Allocation& found) const {
@@ -238,11 +272,11 @@ class Tables {
       }
   }
 
-  // Calls visit(node's number, node) for the frames of a stack, innermost first, at most kMaxDepth.
-  // It ends early where a node is not there or not complete.
+  // Calls visit(node's number, node) for the frames of a stack, innermost first. It ends early
+  // where a node is not there or not complete.
   template <typename Visit>
   void each_frame(std::uint32_t number, Visit visit) const {
-    for (std::uint32_t depth = 0; number != 0 && depth < kMaxDepth; ++depth) {
+    for (std::uint32_t depth = 0; number != 0 && depth < kMaxDepth + kMaxPythonFrames; ++depth) {
       if (number >= header_->nodes.count) return;
       const Node& node = nodes()[number];
       std::uint64_t parent = __atomic_load_n(&node.parent, __ATOMIC_ACQUIRE);

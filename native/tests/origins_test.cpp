@@ -169,6 +169,26 @@ CASE(modules_that_were_closed_are_named) {
            std::string("/lib/gone.so"));
 }
 
+CASE(python_functions_are_named_if_a_stack_has_them) {
+  RecordedSweep sweep;
+  sweep.recorded.header().python = 0x030b | recorder::kIsPython | recorder::kPythonUnderstood;
+  sweep.recorded.python_function(1, "unused", "a.py");
+  uint32_t function = sweep.recorded.python_function(2, "grow", "b.py");
+  uint64_t pc = recorder::python_pc(function, 17);
+  uint32_t node = sweep.recorded.node(sweep.outer, pc);
+  uint32_t unknown = sweep.recorded.node(node, recorder::python_pc(99, 1));
+  sweep.recorded.add({sweep.scene.leaks[0], 8, 5, unknown, sweep.worker});
+  sweep.run();
+  CHECK_EQ(sweep.nodes().at(node).pc, pc);
+  CHECK_EQ(item<uint32_t>(sweep.host.frames(wire::kInterpreter).at(0), 0, 0), 0x030bu);
+  CHECK_EQ(item<uint32_t>(sweep.host.frames(wire::kInterpreter).at(0), 4, 0), 1u);
+  std::vector<Frame> functions = sweep.host.frames(wire::kPythonFunctions);
+  CHECK_EQ(functions.size(), 1u);
+  CHECK_EQ(item<uint32_t>(functions.at(0), 4, 0), function);
+  CHECK_EQ(std::string(functions.at(0).payload.begin() + 12, functions.at(0).payload.begin() + 16),
+           std::string("grow"));
+}
+
 // Kinds that differ in nothing but where they come from are told apart.
 CASE(live_blocks_come_with_their_origins) {
   RecordedSweep sweep;

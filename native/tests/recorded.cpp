@@ -29,6 +29,7 @@ Recorded::Recorded(Memory& memory, uint64_t at, uint32_t pid)
   h.nodes = {4 * kPage, 256};
   h.threads = {6 * kPage, 8};
   h.modules = {8 * kPage, 8};
+  h.functions = {10 * kPage, 8};
   h.used_nodes = h.used_threads = h.used_modules = 1;
   h.ready = 1;
   CHECK(recorder::is_valid(h, kBytes));
@@ -57,6 +58,14 @@ uint32_t Recorded::closed_module(const char* path, uint64_t bias) {
   row.build_id_bytes = 3;
   std::memcpy(row.build_id, "\1\2\3", 3);
   return header().used_modules++;
+}
+
+uint32_t Recorded::python_function(uint32_t row, const char* name, const char* file) {
+  recorder::PythonFunction& function = tables_.functions()[row];
+  std::strncpy(function.name, name, sizeof function.name);
+  std::strncpy(function.file, file, sizeof function.file);
+  function.ready = 1;
+  return row;
 }
 
 void Recorded::add(const recorder::Allocation& allocation) {

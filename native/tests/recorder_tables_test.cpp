@@ -63,9 +63,10 @@ CASE(the_parts_fill_the_memory_and_do_not_overlap) {
     parts[h->nodes.offset] = h->nodes.count * sizeof(Node);
     parts[h->threads.offset] = h->threads.count * sizeof(ThreadRow);
     parts[h->modules.offset] = h->modules.count * sizeof(ModuleRow);
+    parts[h->functions.offset] = h->functions.count * sizeof(PythonFunction);
     parts[h->buckets.offset] = h->buckets.count * sizeof(Bucket);
     parts[h->records.offset] = h->records.count * sizeof(Record);
-    CHECK_EQ(parts.size(), 6u);
+    CHECK_EQ(parts.size(), 7u);
     std::uint64_t end = 0;
     for (auto [offset, bytes] : parts) {
       CHECK(offset >= end && offset - end < 2 * 4096);
@@ -84,8 +85,8 @@ CASE(too_little_memory_makes_no_tables) {
 
 CASE(tables_that_point_outside_are_not_valid) {
   Header* h = make_tables(kMiB);
-  for (Part Header::*part :
-       {&Header::buckets, &Header::records, &Header::nodes, &Header::threads, &Header::modules}) {
+  for (Part Header::*part : {&Header::buckets, &Header::records, &Header::nodes, &Header::threads,
+                             &Header::modules, &Header::functions}) {
     Header damaged = *h;
     (damaged.*part).offset = h->bytes;
     CHECK(!is_valid(damaged, h->bytes));

@@ -50,6 +50,8 @@ enum RecordType : std::uint32_t {
   kRecordedThreads = 32,
   kClosedModules = 33,  // that are no longer loaded, but called for memory
   kHost = 34,           // the machine that the process ran on
+  kInterpreter = 35,    // CPython in a process that is being recorded
+  kPythonFunctions = 36,
 };
 
 struct Record {
@@ -112,6 +114,8 @@ constexpr Record kRecords[] = {
     {kClosedModules, "ClosedModules",
      "u32 n, n x { u32 module, u64 bias, str path, raw build_id }"},
     {kHost, "Host", "str name, str boot_id"},
+    {kInterpreter, "Interpreter", "u32 version, u32 understood"},
+    {kPythonFunctions, "PythonFunctions", "u32 n, n x { u32 function, str name, str file }"},
 };
 
 #undef REACHSCAN_REFERENCE

@@ -17,13 +17,16 @@ from reachscan.naming.module_files import ModuleFiles
 from reachscan.naming.owners import plain_path
 from reachscan.naming.source_lines import Place
 from reachscan.recording import model
-from reachscan.recording.origins import Call, Frame, Frames, call_before
+from reachscan.recording.origins import PYTHON, Call, Frame, Frames, call_before
 
 MODULE_SECONDS = 6.0
 """How long lines of one module are looked for."""
 
 SECONDS = 20.0
 """How long they are in all."""
+
+UNKNOWN_PYTHON = "a Python function"
+"""That the recorder had no room for."""
 
 
 def without_lines(
@@ -32,7 +35,8 @@ def without_lines(
     """Return the frames of all calls in a recording's stacks, by the names of their addresses."""
     calls = recording.stacks.all_calls() if recording.stacks else []
     found: dict[Call, tuple[Frame, ...]] = {c: (_of_closed(recording, c),) for c in calls}
-    ascending = sorted(call for call in found if not call.module)
+    found |= {c: (_of_python(recording, c),) for c in calls if c.is_python}
+    ascending = sorted(c for c in found if not c.module and not c.is_python)
     build_ids = {plain_path(m.path): m.build_id.hex() for m in reversed(recording.modules)}
     before = np.array([call_before(call.pc) for call in ascending], np.uint64)
     for call, mapping in zip(ascending, space.mapping_at(before).tolist(), strict=True):
@@ -59,6 +63,14 @@ def _of_closed(recording: model.Recording, call: Call) -> Frame:
     if not call.module or module is None:
         return Frame(call.pc)
     return Frame(call.pc, module.path, module.build_id.hex() or None, call.pc - module.bias)
+
+
+def _of_python(recording: model.Recording, call: Call) -> Frame:
+    function = recording.python_functions.get((call.pc ^ PYTHON) >> 32)
+    line = call.pc & 0xFFFFFFFF
+    if function is None:
+        return Frame(0, function=UNKNOWN_PYTHON, line=line)
+    return Frame(0, function=function.name, file=function.file, line=line)
 
 
 def with_lines(files: ModuleFiles, plain: Frames) -> Frames:

@@ -144,6 +144,10 @@ class _Decoder:
 
             for sentence in origins.doubts(self._recorder()):
                 yield model.Warning("stacks-missing", sentence)
+        python = self._single.get(wire.INTERPRETER)
+        if python and not python.understood:
+            sentence = origins.doubt_of_python(python.version)
+            yield model.Warning("python-frames-missing", sentence)
 
     def _recorder(self) -> Recorder:
         from reachscan.recording.origins import LATEST_MS, Recorder
@@ -157,13 +161,15 @@ class _Decoder:
         """Return what is known of where blocks come from: nothing, in most processes."""
         if wire.RECORDER not in self._single:
             return {}
-        from reachscan.recording.origins import ClosedModule, RecordedThread
+        from reachscan.recording.origins import ClosedModule, PythonFunction, RecordedThread
 
         threads, modules = self._rows[wire.RECORDED_THREADS], self._rows[wire.CLOSED_MODULES]
+        functions = self._rows[wire.PYTHON_FUNCTIONS]
         return {
             "recorder": self._recorder(),
             "recorded_threads": {row.thread: RecordedThread(row.tid, row.name) for row in threads},
             "closed_modules": {row.module: ClosedModule(*row[1:]) for row in modules},
+            "python_functions": {row.function: PythonFunction(*row[1:]) for row in functions},
             **(self._columns.where_from(leaks, kinds) if self._columns else {}),
         }
 

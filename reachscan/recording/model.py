@@ -286,7 +286,8 @@ class Recording(NamedTuple):
         recorder: how allocations are being recorded, None if they are not.
         origins, kind_origins: where leaks, or kinds of live blocks, come from.
         stacks: those that origins refer to.
-        recorded_threads, closed_modules: what they and stacks refer to, by its number.
+        recorded_threads, closed_modules, python_functions: what they and stacks refer to, by its
+            number.
         frames: what the calls in stacks are, once that is found out.
         host: where the process ran; None if the stream does not tell.
     """
@@ -321,6 +322,7 @@ class Recording(NamedTuple):
     stacks: recorded.Stacks | None = None
     recorded_threads: ReadOnlyDict[int, recorded.RecordedThread] = MappingProxyType({})
     closed_modules: ReadOnlyDict[int, recorded.ClosedModule] = MappingProxyType({})
+    python_functions: ReadOnlyDict[int, recorded.PythonFunction] = MappingProxyType({})
     frames: recorded.Frames = MappingProxyType({})
     host: Host | None = None
 

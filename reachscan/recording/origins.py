@@ -24,8 +24,11 @@ NO_STACK = -1
 LATEST_MS = 1 << 43
 """No process runs for so long: times from there on are damage."""
 
-DEEPEST = 256
-"""Frames of a stack at most."""
+DEEPEST = 512
+"""Frames of a stack at most: of machine code and of Python, as many of each."""
+
+PYTHON = 1 << 63
+"""Of a `Call.pc` that is no address: a number of a Python function and a line lie below it."""
 
 WAYS_IN = {1: "run", 2: "attach", 3: "library"}
 """`Recorder.way_in`."""
@@ -91,6 +94,15 @@ def doubts(recorder: Recorder) -> list[str]:
     return found
 
 
+def doubt_of_python(version: int) -> str:
+    """Return what the reader must know where no Python function is in the stacks."""
+    name = f"Python {version >> 8}.{version & 0xFF}" if version else "this Python"
+    return (
+        f"stacks name no Python functions: the recorder does not know how {name} keeps its frames; "
+        "it knows those of releases 3.9 to 3.14 that are not free-threaded"
+    )
+
+
 class Origins(NamedTuple):
     """Where blocks come from, in columns: a row for each leak, or kind of live blocks.
 
@@ -133,11 +145,23 @@ class ClosedModule(NamedTuple):
     build_id: bytes
 
 
+class PythonFunction(NamedTuple):
+    """A function of Python, and the file that it stands in, both as Python calls them."""
+
+    name: str
+    file: str
+
+
 class Call(NamedTuple):
     """A return address; `module` is the number of a closed module that it is in, or else 0."""
 
     pc: int
     module: int
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is a line of a Python function, which has no address."""
+        return self.pc >= PYTHON
 
 
 class Frame(NamedTuple):
@@ -145,7 +169,7 @@ class Frame(NamedTuple):
 
     Attributes:
         pc: where the call returns to. Name and line are those of the byte before it, which is the
-            call's.
+            call's. Functions of Python have none: 0.
         module, build_id: the file that the code is mapped from, and its id in hexadecimal digits.
         offset: of `pc` in that file.
         function, function_offset: what it is called, and how far into it `pc` is.
@@ -195,16 +219,24 @@ class Stacks(NamedTuple):
     module: NDArray[np.uint32]
 
     def calls(self, stack: int) -> tuple[Call, ...]:
-        """Return the calls that a stack consists of, the innermost first."""
-        found = []
+        """Return the calls that a stack consists of, the innermost first.
+
+        Python functions stand for the interpreter's that evaluates them.
+        """
+        found: list[Call] = []
+        is_behind_python = False
         while stack != NO_STACK:
-            found.append(Call(int(self.pc[stack]), int(self.module[stack])))
+            call = Call(int(self.pc[stack]), int(self.module[stack]))
+            if call.is_python or not is_behind_python:
+                found.append(call)
+            is_behind_python = call.is_python
             stack = int(self.parent[stack])
         return tuple(found)
 
     def calls_to_name(self) -> list[int]:
         """Return addresses of all calls from modules that are still loaded."""
-        return [call_before(call.pc) for call in self.all_calls() if not call.module]
+        calls = self.all_calls()
+        return [call_before(c.pc) for c in calls if not c.module and not c.is_python]
 
     def all_calls(self) -> list[Call]:
         """Return all calls in all stacks, each once."""

@@ -30,7 +30,7 @@ TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
 DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16, 24)
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
-HOST = 34
+HOST, INTERPRETER, PYTHON_FUNCTIONS = range(34, 37)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -110,6 +110,8 @@ LAYOUTS = {
     RECORDED_THREADS: "u32 n, n x { u32 thread, u32 tid, str name }",
     CLOSED_MODULES: "u32 n, n x { u32 module, u64 bias, str path, raw build_id }",
     HOST: "str name, str boot_id",
+    INTERPRETER: "u32 version, u32 understood",
+    PYTHON_FUNCTIONS: "u32 n, n x { u32 function, str name, str file }",
 }
 """The fields of every record, as native/wire/records.hpp has them.
 
@@ -124,7 +126,7 @@ RECORDS: dict[int, c.Construct] = {
 }
 """Records of a few rows."""
 
-ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST)
+ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST, INTERPRETER)
 """Records that a stream holds one of at most."""
 
 MOST_ROWS = {
@@ -136,6 +138,7 @@ MOST_ROWS = {
     ABSENT: 1 << 20,
     RECORDED_THREADS: 1 << 16,
     CLOSED_MODULES: 1 << 16,
+    PYTHON_FUNCTIONS: 1 << 16,
 }
 """No stream has more rows of these: the helper sends no more, and the kernel allows no more."""
 

@@ -24,7 +24,8 @@ def lines(scan: Scan, _: Selection, __: Style = plain) -> Iterator[str]:
     counts: Counter[tuple[int, tuple[Frame, ...]]] = Counter()
     for sample in samples(scan):
         # One return address is one frame, however much was inlined there.
-        physical = tuple(f for f in names.frames(sample.stack) if not f.inlined)
+        # Functions of Python have no address, which is all that a frame is here.
+        physical = tuple(f for f in names.frames(sample.stack) if f.pc and not f.inlined)
         counts[sample.requested, physical] += sample.allocations
     records = sorted(counts.items(), key=_order)
     yield from ("Android Native Heap Dump v1.2", "", "Build fingerprint: 'unknown'", "")

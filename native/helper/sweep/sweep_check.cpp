@@ -28,10 +28,11 @@ constexpr std::uint64_t set_of(Types... types) {
 }
 
 constexpr std::uint64_t kAboutRecorder =
-    set_of(wire::kRecorder, wire::kStackNodes, wire::kRecordedThreads, wire::kClosedModules);
+    set_of(wire::kRecorder, wire::kStackNodes, wire::kRecordedThreads, wire::kClosedModules,
+           wire::kInterpreter, wire::kPythonFunctions);
 constexpr std::uint64_t kAboutHeap =
     set_of(wire::kHeap, wire::kRegions, wire::kWarning) | kAboutRecorder;
-constexpr std::uint64_t kOnce = set_of(wire::kBlock, wire::kRecorder);
+constexpr std::uint64_t kOnce = set_of(wire::kBlock, wire::kRecorder, wire::kInterpreter);
 constexpr std::uint64_t kAboutLeaks = set_of(wire::kLeaks, wire::kShapes, wire::kDigests,
                                              wire::kOrigins, wire::kContents, wire::kTypes);
 constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindOrigins);
@@ -221,6 +222,10 @@ void SweepCheck::recorded(std::uint32_t type, Payload& payload) {
       return recorded_thread(payload);
     case wire::kClosedModules:
       return closed_module(payload);
+    case wire::kInterpreter:
+      return payload.skip(wire::row_bytes(wire::kInterpreter));
+    case wire::kPythonFunctions:
+      return python_function(payload);
   }
 }
 
@@ -236,6 +241,14 @@ void SweepCheck::recorded_thread(Payload& payload) {
   count(recorded_threads_, 1, recorder::kMaxThreads, "it names too many threads");
   payload.skip(8);
   payload.skip_text(sizeof recorder::ThreadRow::name);
+}
+
+void SweepCheck::python_function(Payload& payload) {
+  require(payload.take<std::uint32_t>() == 1, "a record has not one row");
+  count(python_functions_, 1, recorder::kMaxFunctions, "it names too many Python functions");
+  payload.skip(4);
+  payload.skip_text(sizeof recorder::PythonFunction::name);
+  payload.skip_text(sizeof recorder::PythonFunction::file);
 }
 
 void SweepCheck::closed_module(Payload& payload) {

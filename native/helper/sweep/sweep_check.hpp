@@ -57,6 +57,7 @@ class SweepCheck {
   void recorded(std::uint32_t type, Payload& payload);
   void recorder(Payload& payload);
   void recorded_thread(Payload& payload);
+  void python_function(Payload& payload);
   void closed_module(Payload& payload);
   void leaks(Payload& payload);
   void column(Payload& payload, std::uint64_t width) const;
@@ -75,6 +76,7 @@ class SweepCheck {
   std::uint64_t stated_regions_ = 0, regions_ = 0;
   std::uint64_t contents_ = 0, types_ = 0, kinds_ = 0, references_ = 0;
   std::uint64_t nodes_ = 0, recorded_threads_ = 0, closed_modules_ = 0;
+  std::uint64_t python_functions_ = 0;
   bool listed_suspects_ = false;
   abi::Totals found_{};
 };

@@ -49,6 +49,7 @@ class Origins {
     used_nodes_ = {map_memory, header->nodes.count};
     used_threads_ = {map_memory, header->threads.count};
     used_modules_ = {map_memory, header->modules.count};
+    used_functions_ = {map_memory, header->functions.count};
     present_ = true;
   }
 
@@ -71,6 +72,7 @@ class Origins {
     send_nodes();
     used_threads_.each([this](uint64_t index) { send_thread(static_cast<uint32_t>(index)); });
     used_modules_.each([this](uint64_t index) { send_module(static_cast<uint32_t>(index)); });
+    used_functions_.each([this](uint64_t index) { send_function(static_cast<uint32_t>(index)); });
   }
 
  private:
@@ -107,6 +109,8 @@ class Origins {
     tables_.each_frame(number, [&](uint32_t at, const recorder::Node& node) {
       fresh = fresh && used_nodes_.set(at);
       if (fresh && module_of(node) != 0) used_modules_.set(module_of(node));
+      if (fresh && recorder::is_python(node.pc))
+        used_functions_.set(recorder::python_function(node.pc));
     });
   }
 
@@ -130,6 +134,9 @@ class Origins {
     uint32_t ranges = options.range_count <= recorder::kMaxRanges ? options.range_count : 0;
     record.u64(tables_.record_count()).u64(h.lost).u32(ranges);
     record.raw(options.ranges, ranges * sizeof options.ranges[0]).send();
+    if (h.python == 0) return;
+    Record interpreter(wire::kInterpreter);
+    interpreter.u32(h.python & 0xffff).u32((h.python & recorder::kPythonUnderstood) != 0).send();
   }
 
   void send_nodes() const {
@@ -169,6 +176,15 @@ class Origins {
     record.u32(length).raw(row.build_id, length).send();
   }
 
+  void send_function(uint32_t index) const {
+    const recorder::PythonFunction& row = tables_.functions()[index];
+    if (__atomic_load_n(&row.ready, __ATOMIC_ACQUIRE) != 1) return;
+    Record record(wire::kPythonFunctions);
+    record.u32(1).u32(index);
+    text(record, row.name, sizeof row.name);
+    text(record, row.file, sizeof row.file).send();
+  }
+
   static Record& text(Record& record, const char* bytes, std::size_t most) {
     std::size_t length = 0;
     while (length < most && bytes[length] != 0) ++length;
@@ -177,7 +193,7 @@ class Origins {
 
   recorder::Tables tables_;
   bool present_ = false;
-  Bits used_nodes_, used_threads_, used_modules_;
+  Bits used_nodes_, used_threads_, used_modules_, used_functions_;
 };
 
 }  // namespace reachscan::sweeper

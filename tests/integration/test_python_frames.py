@@ -1,0 +1,86 @@
+"""Python functions in stacks: a program knows which of its lines led to each block."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import victims
+
+PROGRAM = victims.PROGRAMS / "python_leaks.py"
+WITHOUT_LOCK = 3030
+INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
+ALL = "REACHSCAN_ALL_PYTHONS" in os.environ
+
+
+def places(version: str) -> Iterator[Path]:
+    """Yield where a Python of that version may be."""
+    for folder in os.environ["PATH"].split(":"):
+        yield Path(folder) / f"python{version}"
+    yield from Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python{version}")
+
+
+def interpreter(version: str) -> tuple[Path, str]:
+    """Return a Python, and where its headers are; or skip the test."""
+    for path in filter(Path.exists, places(version)):
+        done = subprocess.run([path, "-c", INCLUDE], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and Path(done.stdout.strip(), "Python.h").exists():
+            return path, done.stdout.strip()
+    pytest.skip(f"there is no python{version} with headers on this machine")
+
+
+def recorded(command: Sequence[object], folder: Path) -> tuple[str, Any]:
+    """Return what a command says, and the report on it."""
+    file = folder / "report.json"
+    run = [sys.executable, "-m", "reachscan", "run", "--json", "-o", str(file), "--limit", "1000"]
+    done = subprocess.run(
+        [*run, "--sizes", "3000-3030", "--depth", "128", "--", *map(str, command)],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    return done.stdout, json.loads(file.read_text())
+
+
+def python_frames(report: Any, stack: int) -> list[list[Any]]:
+    """Return name, file and line of those that are Python's, the innermost first."""
+    return [
+        [frame["function"].rpartition(".")[2], frame["file"], frame["line"]]
+        for frame in report["stacks"][stack]
+        if frame["pc"] == "0x0"
+    ]
+
+
+@pytest.mark.parametrize(
+    "version", [f"3.{minor}" for minor in range(9, 15) if minor in (9, 11, 13) or ALL]
+)
+def test_stacks_name_the_lines_that_led_there(version: str, tmp_path: Path) -> None:
+    python, include = interpreter(version)
+    flags = ("-shared", "-fPIC", f"-isystem{include}")
+    (tmp_path / "python_extension.so").symlink_to(victims.build("python_extension", flags))
+    said, report = recorded([python, PROGRAM], tmp_path)
+    expected = sorted(json.loads(said).values())
+    stacks = [
+        g for g in report["groups"] for _ in range(g["allocations"]) if g["stack"] is not None
+    ]
+    found = sorted(python_frames(report, group["stack"]) for group in stacks)
+    assert found == sorted([*expected, []]), "one was allocated without the lock"
+    assert not [w for w in report["warnings"] if w["code"] == "python-frames-missing"]
+    assert report["stacks"][stacks[0]["stack"]][0]["function"] == "leak_bytes"
+
+
+def test_a_version_that_is_not_known_is_told(tmp_path: Path) -> None:
+    program = victims.build("python_of_the_future", ("-rdynamic",))
+    _, report = recorded([program], tmp_path)
+    (warning,) = report["warnings"]
+    assert warning["code"] == "python-frames-missing"
+    assert "Python 3.255" in warning["message"]
+    assert python_frames(report, report["groups"][0]["stack"]) == []

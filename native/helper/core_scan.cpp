@@ -89,7 +89,9 @@ void sweep_core(const CoreFile& core, const CoreMappings& mappings, const Option
       find_imports(snapshot.mappings, snapshot.resident_pages, snapshot.clone->memory(), wanted);
   doubt_for_kernel(imports, snapshot);
   warn_of_missing(mappings, stream);
-  SweepTask task{options.task, imports.names.contains(kSignalStacks) || !imports.complete, true};
+  bool has_signal_stacks = imports.names.contains(kSignalStacks) || !imports.complete;
+  SweepTask task{options.task, has_signal_stacks,           true, nullptr,
+                 false,        {core.pid(), core.written()}};
   Outcome outcome{"core", "", 1, {}, {}, {}, {}};
   try {
     sweep(snapshot, options, task, stream, outcome, deadline);

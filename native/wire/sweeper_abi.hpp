@@ -130,6 +130,7 @@ struct Control {
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   std::uint64_t monotonic_ns;  // when the search began
+  std::uint64_t written_ns;    // when the core file was written, since 1970; 0: it is none
   std::uint32_t own_pid;       // as the target itself knows it
   std::uint32_t unused;
   // The request under way.

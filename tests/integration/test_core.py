@@ -74,6 +74,22 @@ def test_tables_of_a_recorder_are_no_roots(tmp_path: Path, writer: str) -> None:
         assert scan_core(core)["leaks"]["allocations"] == live["leaks"]["allocations"] > 0
 
 
+@pytest.mark.parametrize("writer", WRITERS)
+def test_stacks_of_a_recorder_are_in_the_core(tmp_path: Path, writer: str) -> None:
+    program = str(build("recorded", ("-g", "-pthread")))
+    with doomed("recorded", 5, folder=tmp_path, command=[program]) as target:
+        live = scan(target.pid)
+        dead = scan_core(WRITERS[writer](target, tmp_path))
+    functions = [
+        [[frame["function"] for frame in stack] for stack in report["stacks"]]
+        for report in (live, dead)
+    ]
+    assert functions[0] == functions[1] != []
+    assert dead["target"]["recorder"]["records"] == live["target"]["recorder"]["records"]
+    ages = [group["age_us"]["newest"] for group in dead["groups"] if group["stack"] is not None]
+    assert all(0 <= age < 3600e6 for age in ages)
+
+
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "sid"])
 def test_other_glibc(tmp_path: Path, suite: str) -> None:
     with started(tmp_path, "threads", command_on(suite, "ground_truth")) as target:

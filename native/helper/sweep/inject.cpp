@@ -75,7 +75,10 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.torn = inputs.torn ? 1 : 0;
   control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
-  control.own_pid = static_cast<std::uint32_t>(inner_id(inputs.options.pid, inputs.options.pid));
+  pid_t alive = inputs.options.pid;
+  control.own_pid =
+      static_cast<std::uint32_t>(inputs.past.pid != 0 ? inputs.past.pid : inner_id(alive, alive));
+  control.written_ns = inputs.past.written;
   control.monotonic_ns = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
   if (inputs.suspects != nullptr) {
     control.only_suspects = 1;

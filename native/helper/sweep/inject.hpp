@@ -22,6 +22,13 @@
 
 namespace reachscan::helper {
 
+// That a core file tells of: what it was called, and when the file was written, in nanoseconds
+// since 1970.
+struct PastProcess {
+  pid_t pid = 0;
+  std::uint64_t written = 0;
+};
+
 struct SweeperInputs {
   const std::vector<MapEntry>& entries;  // the kernel's list, and what it stands for
   const std::vector<abi::Mapping>& mappings;
@@ -33,6 +40,7 @@ struct SweeperInputs {
   bool only_moment;                           // see abi::Control
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
   bool torn;                                  // see abi::Control
+  PastProcess past;                           // empty if the target is alive
 };
 
 // The forms of the sweeper (memory/cluster.hpp).

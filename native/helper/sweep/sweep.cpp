@@ -50,7 +50,8 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
                        task.task,
                        task.only_moment,
                        task.suspects,
-                       task.torn};
+                       task.torn,
+                       task.past};
   std::string current;
   Clock::time_point since = Clock::now();
   auto lap = [&](const char* next) {

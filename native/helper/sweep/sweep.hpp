@@ -3,6 +3,7 @@
 
 #include "helper/capture/snapshot.hpp"
 #include "helper/options.hpp"
+#include "helper/sweep/inject.hpp"
 #include "helper/sweep/records.hpp"
 
 namespace reachscan::helper {
@@ -14,6 +15,7 @@ struct SweepTask {
   bool only_moment = false;  // see abi::Control
   const std::vector<abi::Suspect>* suspects = nullptr;
   bool torn = false;  // see abi::Control
+  PastProcess past = {};
 };
 
 // Kills the clone in the end. Throws Failure.

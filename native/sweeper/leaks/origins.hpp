@@ -123,7 +123,10 @@ class Origins {
   void send_header() const {
     const recorder::Header& h = tables_.header();
     const recorder::Options& options = h.options;
-    uint64_t now = control()->monotonic_ns, began = h.started_monotonic_ns;
+    // The clock of a process that is gone is not ours: here they are those of the calendar.
+    uint64_t written = control()->written_ns;
+    uint64_t now = written != 0 ? written : control()->monotonic_ns;
+    uint64_t began = written != 0 ? h.started_realtime_ns : h.started_monotonic_ns;
     Record record(wire::kRecorder);
     record.u64(reinterpret_cast<uint64_t>(&h)).u64(h.bytes);
     record.u32(static_cast<uint32_t>(options.way_in)).u32(static_cast<uint32_t>(options.stacks));

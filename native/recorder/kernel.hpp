@@ -54,6 +54,15 @@ inline void read_thread_name(char (&name)[16]) {
   arch::kernel_call(__NR_prctl, PR_GET_NAME, as_word(name));
 }
 
+// Stays empty if it is not to be found out, and is cut if it is longer.
+template <std::size_t N>
+void read_program_path(char (&path)[N]) {
+  constexpr long kFromHere = -100;  // AT_FDCWD
+  long bytes = arch::kernel_call(__NR_readlinkat, kFromHere, as_word("/proc/self/exe"),
+                                 as_word(path), N - 1);
+  path[failed(bytes) ? 0 : bytes] = 0;
+}
+
 // Lets that process and what it starts attach to this one, where only ancestors may (Yama). Kernels
 // without such a rule refuse the call.
 inline void permit_tracing(std::uint32_t pid) {

@@ -1,8 +1,11 @@
 // Gets the recorder ready in its process: finds the allocator behind it, reads its settings.
 #include "recorder/process.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "arch/instructions.hpp"
 #include "recorder/process_start.hpp"
@@ -29,29 +32,51 @@ void prepare(char** environment) {
   link_map = LinkMap(program);
   const char* text = start.variable(kSettingsVariable);
   if (text == nullptr || !read_settings(text, settings)) return;
-  if (parent_id() == settings.parent) permit_tracing(settings.parent);
+  permit_waiting_tracer();
   recorder.start(settings, program, start.stack_top(), start.auxiliary(AT_SYSINFO_EHDR));
 }
 
-// Says whether this process was recorded, and waits for an answer or for the end of who was asked.
-void announce_to(const char* path) {
+// What is told to the process that waits.
+enum Notice : std::uint32_t { kEndsUnrecorded, kEndsRecorded, kAsksForReport };
+
+// Returns the socket that it was told over, or a failure.
+long tell(const char* path, Notice notice, int flags) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   for (std::size_t i = 0; path[i] != 0 && i + 1 < sizeof address.sun_path; ++i)
     address.sun_path[i] = path[i];
-  long socket = arch::kernel_call(__NR_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (failed(socket)) return;
-  std::uint32_t is_recorded = recorder.is_recording() ? 1 : 0;
-  if (arch::kernel_call(__NR_connect, socket, as_word(&address), sizeof address) == 0 &&
-      arch::kernel_call(__NR_sendto, socket, as_word(&is_recorded), sizeof is_recorded,
-                        MSG_NOSIGNAL, 0, 0) == static_cast<long>(sizeof is_recorded)) {
-    constexpr long kInterrupted = -4;  // EINTR
-    char answer;
-    while (arch::kernel_call(__NR_read, socket, as_word(&answer), 1) == kInterrupted) {
-    }
-  }
+  long socket = arch::kernel_call(__NR_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  if (failed(socket)) return socket;
+  long result = arch::kernel_call(__NR_connect, socket, as_word(&address), sizeof address);
+  if (result == 0)
+    result =
+        arch::kernel_call(__NR_sendto, socket, as_word(&notice), sizeof notice, MSG_NOSIGNAL, 0, 0);
+  if (!failed(result)) return socket;
   close_file(socket);
+  return result;
 }
+
+constexpr int kMostLooks = 3;  // at a process that is stopped, a second apart
+
+// By the letter behind the name, which may hold any characters. False if it is not to be known.
+bool is_stopped(std::uint32_t pid) {
+  char path[] = "/proc/0000000000/stat", text[128] = {};
+  constexpr std::size_t kFirstDigit = sizeof "/proc/" - 1, kEnd = sizeof "/proc/0000000000" - 1;
+  std::size_t digit = kEnd;
+  for (std::uint32_t rest = pid; digit == kEnd || rest != 0; rest /= 10)
+    path[--digit] = static_cast<char>('0' + rest % 10);
+  __builtin_memmove(path + kFirstDigit, path + digit, sizeof path - digit);
+  constexpr long kFromHere = -100;  // AT_FDCWD
+  long file = arch::kernel_call(__NR_openat, kFromHere, as_word(path), O_RDONLY | O_CLOEXEC);
+  if (failed(file)) return false;
+  long bytes = arch::kernel_call(__NR_read, file, as_word(text), sizeof text - 1);
+  close_file(file);
+  if (failed(bytes)) return false;
+  while (bytes > 0 && text[bytes] != ')') --bytes;
+  return bytes > 0 && (text[bytes + 2] == 'T' || text[bytes + 2] == 't');
+}
+
+bool is_waited_for() { return settings.notice[0] != 0 && parent_id() == settings.parent; }
 
 }  // namespace
 
@@ -78,12 +103,38 @@ std::uint64_t next_function(const char* name) {
   return found;
 }
 
+// Waits for an answer, or for the end of who was told; but not for somebody who is stopped, as by a
+// debugger or from a terminal, and may never go on.
 void announce_end() {
+  permit_waiting_tracer();
   static constinit std::uint32_t announced = 0;
-  if (settings.notice[0] == 0 || parent_id() != settings.parent ||
-      __atomic_exchange_n(&announced, 1, __ATOMIC_RELAXED) != 0)
-    return;
-  announce_to(settings.notice);
+  if (!is_waited_for() || __atomic_exchange_n(&announced, 1, __ATOMIC_RELAXED) != 0) return;
+  long socket = tell(settings.notice, recorder.is_recording() ? kEndsRecorded : kEndsUnrecorded, 0);
+  if (failed(socket)) return;
+  for (int stopped = 0; stopped < kMostLooks;) {
+    pollfd waits{static_cast<int>(socket), POLLIN, 0};
+    timespec second{1, 0};
+    long happened = arch::kernel_call(__NR_ppoll, as_word(&waits), 1, as_word(&second), 0, 0);
+    if (happened > 0) break;
+    if (happened == 0) stopped = is_stopped(settings.parent) ? stopped + 1 : 0;
+  }
+  close_file(socket);
+}
+
+void permit_waiting_tracer() {
+  if (settings.parent != 0 && parent_id() == settings.parent) permit_tracing(settings.parent);
+}
+
+int report_signal() {
+  return settings.signal != 0 && is_waited_for() ? static_cast<int>(settings.signal) : 0;
+}
+
+// Who asks more often than is answered is not waited for.
+void ask_for_report(int) {
+  if (!is_waited_for()) return;
+  permit_waiting_tracer();
+  long socket = tell(settings.notice, kAsksForReport, SOCK_NONBLOCK);
+  if (!failed(socket)) close_file(socket);
 }
 
 }  // namespace reachscan::recorder

@@ -16,6 +16,14 @@ std::uint64_t next_function(const char* name);
 // is made before this returns. Does nothing in other processes.
 void announce_end();
 
+// Lets the process that waits attach to this one, where only one may (Yama): to be called again
+// when the program has named another, and is done with it.
+void permit_waiting_tracer();
+
+// The signal that asks for a report, 0 if none does; and its handler.
+int report_signal();
+void ask_for_report(int);
+
 // A function behind a hook, looked up when it is first called.
 template <typename Signature>
 class Next;

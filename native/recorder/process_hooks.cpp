@@ -94,6 +94,7 @@ int prctl(int what, ...) {
   __builtin_va_end(rest);
   int result = next_prctl(what, first, second, third, fourth);
   if (what == PR_SET_NAME) recorder.thread_renamed();
+  if (what == PR_SET_PTRACER && first == 0) permit_waiting_tracer();
   return result;
 }
 

@@ -23,7 +23,8 @@ bool Recorder::start(const Settings& settings, const Image& program, std::uint64
   tables_ = Tables(header);
   blocks_ = LiveBlocks(tables_);
   threads_ = ThreadRows(tables_);
-  Modules modules(tables_, link_map, static_cast<Modules::Private*>(own));
+  settings_ = &settings;
+  Modules modules(tables_, link_map, static_cast<Modules::Private*>(own), settings.modules);
   unwinder_ = Unwinder(modules, RuleCache(rules), StackTrie(tables_), main_stack_top,
                        settings.options.stacks == Stacks::kFramePointers);
   unwinder_.update_modules();
@@ -69,11 +70,23 @@ bool Recorder::begin_sample(ThreadState& thread, std::uint64_t size) const {
 
 void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t size,
                          const arch::Frame& frame) {
+  const Options& options = tables_.header().options;
+  bool is_filtered = (options.modules_filtered | options.threads_filtered) != 0;
+  if (is_filtered && !passes_filters(thread, frame)) return;
   Allocation allocation{reinterpret_cast<std::uint64_t>(block), size, milliseconds(),
                         stack_of(thread, frame), row_of(thread)};
   if (allocation.node == 0 || !blocks_.insert(allocation)) return lose();
   threads_.count_record(allocation.thread);
-  if (tables_.header().options.stop_at != 0) add_live_bytes(size);
+  if (options.stop_at != 0) add_live_bytes(size);
+}
+
+bool Recorder::passes_filters(ThreadState& thread, const arch::Frame& frame) {
+  const Options& options = tables_.header().options;
+  if (options.threads_filtered != 0) {
+    row_of(thread);
+    if (!thread.is_wanted) return false;
+  }
+  return options.modules_filtered == 0 || unwinder_.is_of_wanted_module(frame);
 }
 
 std::uint32_t Recorder::stack_of(ThreadState& thread, const arch::Frame& frame) {
@@ -123,7 +136,10 @@ std::uint32_t Recorder::stack_with_python(std::uint64_t running, const MemoFrame
 std::uint32_t Recorder::row_of(ThreadState& thread) {
   std::uint32_t names = __atomic_load_n(&names_, __ATOMIC_RELAXED);
   if (thread.names != names) {
-    thread.row = threads_.find();
+    char name[sizeof ThreadRow::name] = {};
+    read_thread_name(name);
+    thread.row = threads_.find(name);
+    thread.is_wanted = !settings_->threads.is_given() || settings_->threads.matches(name);
     thread.names = names;
   }
   return thread.row;

@@ -13,7 +13,8 @@ namespace reachscan::recorder {
 
 class Recorder {
  public:
-  // Makes the tables and starts to record. False if it cannot; then nothing has changed.
+  // Makes the tables and starts to record. False if it cannot; then nothing has changed. The
+  // settings outlive this.
   bool start(const Settings& settings, const Image& program, std::uint64_t main_stack_top,
              std::uint64_t kernel_library);
 
@@ -57,6 +58,7 @@ class Recorder {
   bool is_recording() const { return is_recording_; }
 
  private:
+  bool passes_filters(ThreadState& thread, const arch::Frame& frame);
   std::uint32_t stack_of(ThreadState& thread, const arch::Frame& frame);
   std::uint32_t stack_with_python(std::uint64_t running, const MemoFrame* frames,
                                   std::uint32_t count);
@@ -89,6 +91,7 @@ class Recorder {
   Unwinder unwinder_;
   Interpreter python_;
   Clock clock_;
+  const Settings* settings_ = nullptr;
   std::uint32_t names_ = 1;  // changes when a thread may have got another name, or number
 };
 

@@ -65,6 +65,16 @@ bool read_ranges(Line& line, Options& options) {
   return true;
 }
 
+bool read_pattern(Line& line, Pattern& pattern) {
+  do {
+    Pattern::Step step;
+    if (!line.number(step.kind) || !line.skip(',') || !line.number(step.first) || !line.skip(',') ||
+        !line.number(step.second) || !pattern.add(step))
+      return false;
+  } while (line.skip(';'));
+  return true;
+}
+
 bool read_line(Line& line, Settings& settings) {
   Options& options = settings.options;
   if (line.begins("way")) return line.number(options.way_in);
@@ -76,6 +86,9 @@ bool read_line(Line& line, Settings& settings) {
   if (line.begins("sample")) return line.number(options.sample);
   if (line.begins("stop-at")) return line.number(options.stop_at);
   if (line.begins("memory")) return line.number(settings.memory);
+  if (line.begins("module")) return read_pattern(line, settings.modules);
+  if (line.begins("thread")) return read_pattern(line, settings.threads);
+  if (line.begins("signal")) return line.number(settings.signal);
   if (line.begins("parent")) return line.number(settings.parent);
   return line.begins("notice") && line.text(settings.notice);
 }
@@ -89,6 +102,8 @@ bool read_settings(const char* text, Settings& settings) {
     Line line(text);
     if (!line.is_empty() && !(read_line(line, settings) && line.is_empty())) return false;
   }
+  settings.options.modules_filtered = settings.modules.is_given() ? 1 : 0;
+  settings.options.threads_filtered = settings.threads.is_given() ? 1 : 0;
   return true;
 }
 

@@ -1,6 +1,7 @@
 // How the recorder was told to record: one variable of the environment, a line for each setting.
 #pragma once
 
+#include "recorder/pattern.hpp"
 #include "recorder/tables.hpp"
 
 namespace reachscan::recorder {
@@ -10,13 +11,16 @@ constexpr char kSettingsVariable[] = "REACHSCAN_RECORDER";
 struct Settings {
   Options options{};
   std::uint64_t memory = std::uint64_t{64} << 20;
+  Pattern modules;  // whose calls are recorded; not given: of all
+  Pattern threads;
   std::uint32_t parent = 0;  // the process that waits for the end of its child, 0 if none does
+  std::uint32_t signal = 0;  // asks for a report; 0: none does
   char notice[128] = {};     // where to tell it: a socket
 };
 
 // Lines are NAME=VALUE, numbers are decimal: way depth stacks min-size sizes (A-B,C-D) sample
-// stop-at memory parent notice. False if there is one that is not understood: another version of
-// reachscan has written it.
+// stop-at memory module thread (steps as 1,97,97;0,0,0) parent signal notice. False if there is one
+// that is not understood: another version of reachscan has written it.
 bool read_settings(const char* text, Settings& settings);
 
 }  // namespace reachscan::recorder

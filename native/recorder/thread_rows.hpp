@@ -12,11 +12,11 @@ class ThreadRows {
   explicit ThreadRows(const Tables& tables)
       : header_(&tables.header()), rows_(tables.threads()), count_(tables.header().threads.count) {}
 
-  // The row of the calling thread under the name that it has now; 0 if there is no room.
-  std::uint32_t find() {
+  // The row of the calling thread under this name; 0 if there is no room.
+  std::uint32_t find(const char (&name)[sizeof ThreadRow::name]) {
     ThreadRow wanted{};
     wanted.tid = thread_id();
-    read_thread_name(wanted.name);
+    __builtin_memcpy(wanted.name, name, sizeof wanted.name);
     // Rows are taken in no order: most are found where the hash says.
     std::uint64_t at = wanted.tid * std::uint64_t{0x9e37'79b9} % count_;
     for (std::size_t probe = 0; probe < kMaxSteps; ++probe, at = at + 1 == count_ ? 0 : at + 1) {

@@ -13,6 +13,7 @@ struct ThreadState {
   bool is_inside = false;
   std::uint32_t names = 0;  // Recorder::names_ when `row` was found
   std::uint32_t row = 0;
+  bool is_wanted = true;          // by --thread, under the name that it had then
   std::int64_t until_sample = 0;  // bytes to allocate before the next sample
   std::uint64_t random = 0;
   std::uint32_t closings = 0;  // Modules::closings() when `memo` was made

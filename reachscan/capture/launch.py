@@ -26,7 +26,8 @@ RECORDER = Path(__file__).parents[1] / "_native/reachscan-recorder.so"
 _PRELOAD = "LD_PRELOAD"
 _SEPARATORS = " :"
 """Of LD_PRELOAD; nothing quotes them."""
-_RECORDED = (1).to_bytes(4, "little")
+_ENDS_UNRECORDED, _ENDS_RECORDED, _ASKS = range(3)
+"""What the recorder tells (native/recorder/process.cpp)."""
 _LOOK_SECONDS = 0.1
 """From one look at the size of the process to the next."""
 
@@ -36,6 +37,7 @@ class Event(enum.Enum):
 
     DUE = "the time for a report has come"
     GROWN = "its memory has grown past the mark"
+    ASKED = "the signal that asks for a report was sent to it"
     ENDING = "it has done all that it will ever do, and waits for `Launch.let_go`"
 
 
@@ -50,7 +52,14 @@ class Launch:
         UnsupportedKernelError: the kernel cannot tell of the end of a process.
     """
 
-    def __init__(self, command: Sequence[str], options: RecordingOptions) -> None:
+    def __init__(self, command: Sequence[str], options: RecordingOptions, asking: int = 0) -> None:
+        """Start the command.
+
+        Args:
+            command: its words.
+            options: what is recorded.
+            asking: the signal that asks for a report, 0 for none.
+        """
         if not RECORDER.exists():
             raise errors.RecorderMissingError(f"the recorder {RECORDER} is missing")
         command_file.check(command[0])
@@ -66,7 +75,8 @@ class Launch:
             self._listener.bind(str(notice))
             notice.chmod(0o666)
             self._listener.listen()
-            self._process = _start(command, self._environment(options, notice))
+            environment = self._environment(options, notice, asking)
+            self._process = _start(command, environment, asking)
         except BaseException:
             self._clean()
             raise
@@ -110,9 +120,12 @@ class Launch:
             poll.register(life, select.POLLIN)
             while True:
                 happened = dict(poll.poll(_milliseconds(due, looks=at is not None)))
-                if self._listener.fileno() in happened and self._is_ours():
-                    yield Event.ENDING
+                event = self._heard() if self._listener.fileno() in happened else None
+                if event:
+                    yield event
+                if event is Event.ENDING:
                     self.let_go()
+                    poll.unregister(self._listener)  # nothing is reported after that
                     due = every = at = None
                 if life.fileno() in happened:
                     return
@@ -134,19 +147,24 @@ class Launch:
         status = self._process.wait()
         return status if status >= 0 else 128 - status
 
-    def _is_ours(self) -> bool:
+    def _heard(self) -> Event | None:
+        """Return what the process tells; None if it is another one that does."""
         conversation, _ = self._listener.accept()
         credentials = conversation.getsockopt(
             socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")
         )
         if struct.unpack("iII", credentials)[0] != self.pid:
             conversation.close()
-            return False
+            return None
+        notice = int.from_bytes(conversation.recv(4), "little")
+        if notice == _ASKS:
+            conversation.close()
+            return Event.ASKED
         self._conversation = conversation
-        self.is_recorded = conversation.recv(4) == _RECORDED
-        return True
+        self.is_recorded = notice == _ENDS_RECORDED
+        return Event.ENDING
 
-    def _environment(self, options: RecordingOptions, notice: Path) -> dict[str, str]:
+    def _environment(self, options: RecordingOptions, notice: Path, asking: int) -> dict[str, str]:
         library = RECORDER
         if any(separator in str(library) for separator in _SEPARATORS):
             library = self._folder / "recorder.so"
@@ -155,7 +173,7 @@ class Launch:
         return {
             **os.environ,
             _PRELOAD: f"{library}:{preloaded}" if preloaded else str(library),
-            VARIABLE: options.settings(os.getpid(), str(notice)),
+            VARIABLE: options.settings(os.getpid(), str(notice), asking),
         }
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
@@ -166,7 +184,11 @@ class Launch:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], environment: dict[str, str], asking: int
+) -> subprocess.Popen[bytes]:
+    # It inherits that the signal is ignored: nothing else may happen before the recorder is there.
+    before = signal.signal(asking, signal.SIG_IGN) if asking else None
     try:
         return subprocess.Popen(command, env=environment)
     except FileNotFoundError as error:
@@ -175,6 +197,9 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
         raise errors.CommandNotExecutableError(
             f"cannot start {command[0]}: {error.strerror}"
         ) from error
+    finally:
+        if asking:
+            signal.signal(asking, before)
 
 
 def _leave_to_command(number: int, frame: FrameType | None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from reachscan.capture.patterns import Step
+
 VARIABLE = "REACHSCAN_RECORDER"
 """Of the environment: a line for each setting (native/recorder/settings.hpp)."""
 
@@ -27,6 +29,8 @@ class RecordingOptions(NamedTuple):
         memory: bytes for all that is recorded.
         stacks: one of `STACKS`.
         stop_at: recording ends when so much is allocated and not freed; 0 for never.
+        module, thread: only what modules with such a path, threads with such a name allocate;
+            patterns as `patterns.compiled` returns them, empty for all.
     """
 
     min_size: int = 0
@@ -36,13 +40,16 @@ class RecordingOptions(NamedTuple):
     memory: int = 64 << 20
     stacks: str = "auto"
     stop_at: int = 0
+    module: tuple[Step, ...] = ()
+    thread: tuple[Step, ...] = ()
 
-    def settings(self, parent: int, notice: str) -> str:
+    def settings(self, parent: int, notice: str, signal: int = 0) -> str:
         """Return the value of `VARIABLE`.
 
         Args:
             parent: the process that waits for the end of its child.
             notice: the socket on which it waits.
+            signal: asks it for a report; 0 for none.
         """
         lines = {
             "depth": self.depth,
@@ -51,8 +58,15 @@ class RecordingOptions(NamedTuple):
             "stop-at": self.stop_at,
             "memory": self.memory,
             "stacks": STACKS[self.stacks],
+            "module": _steps(self.module),
+            "thread": _steps(self.thread),
             "sizes": ",".join(f"{first}-{last}" for first, last in self.sizes),
             "parent": parent,
+            "signal": signal,
             "notice": notice,
         }
         return "\n".join(f"{name}={value}" for name, value in lines.items() if value)
+
+
+def _steps(pattern: tuple[Step, ...]) -> str:
+    return ";".join(f"{kind},{first},{second}" for kind, first, second in pattern)

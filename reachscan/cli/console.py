@@ -152,14 +152,20 @@ def _obeys(stream: Any) -> bool:
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def beside_command(output: Output) -> Output:
-    """Return where reports go while a command has stdout to itself: stderr, or the file.
+def beside_command(output: Output, *, shares_stdout: bool) -> Output:
+    """Return where reports go beside a command: to stderr, or into the file, or to stdout.
 
     They go there one behind the other.
+
+    Args:
+        output: what they look like, and the file.
+        shares_stdout: stdout was asked for; else the command has it to itself.
 
     Raises:
         OutputError: the file cannot be written.
     """
+    if shares_stdout and not output.path:
+        return output
     place = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else 2
     if output.path:
         private = output.selection.contents > 0

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -246,3 +247,55 @@ def test_a_command_without_room_for_the_tables_is_reported_on_without_stacks() -
     assert done.returncode == ExitStatus.LEAKS, done.stderr
     assert "the command was not recorded: it got no memory for the tables" in done.stderr
     assert "not recorded" not in run("sh", "-c", limited).stderr
+
+
+def test_a_signal_asks_for_a_report_and_is_not_the_commands(tmp_path: Path) -> None:
+    file = tmp_path / "reports.json"
+    script = "trap 'echo trapped' USR1; kill -USR1 $$; echo sent; read line; echo ended"
+    command = [sys.executable, "-m", "reachscan", "run", "--json", "-o", str(file)]
+    with subprocess.Popen(
+        [*command, "--signal", "usr1", "--", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        assert process.stdout.readline() == "sent\n"
+        victims.wait_until(lambda: file.read_text().endswith("}\n"), "the report")
+        assert len(reports(file)) == 1
+        out, _ = process.communicate("\n")
+    assert out == "ended\n"
+    assert len(reports(file)) == 2
+
+
+@pytest.mark.parametrize("name", ["KILL", "SIGSEGV", "NOPE"])
+def test_signals_that_cannot_ask_are_refused(name: str) -> None:
+    done = run("true", options=("--signal", name))
+    assert done.returncode == ExitStatus.USAGE
+    assert "no signal that can be handled" in done.stderr
+
+
+def test_stdout_is_shared_if_it_is_asked_for() -> None:
+    done = run(program(), "return", 0, options=("--json", "-o", "-"))
+    assert done.returncode == ExitStatus.LEAKS
+    assert json.loads(done.stdout)["format"] == "reachscan-report"
+    assert done.stderr == ""
+
+
+def test_a_command_does_not_wait_for_somebody_who_is_stopped(tmp_path: Path) -> None:
+    file = tmp_path / "reports.json"
+    command = [sys.executable, "-m", "reachscan", "run", "--json", "-o", str(file), "--"]
+    script = "echo $$; read line"
+    with subprocess.Popen(
+        [*command, "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        pid = int(process.stdout.readline())
+        process.send_signal(signal.SIGSTOP)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        victims.wait_until(lambda: victims.thread_states(pid) == ["Z"], "the command has ended")
+        process.send_signal(signal.SIGCONT)
+        assert process.wait() == ExitStatus.FAILED

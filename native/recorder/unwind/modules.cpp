@@ -2,6 +2,7 @@
 #include "recorder/unwind/modules.hpp"
 
 #include "arch/instructions.hpp"
+#include "recorder/kernel.hpp"
 
 namespace reachscan::recorder {
 
@@ -83,6 +84,17 @@ void Modules::close_missing(RuleCache& rules, StackTrie& stacks) {
   }
 }
 
+Calls Modules::calls_of(const Image& image, const char* path) const {
+  if (!wanted_->is_given()) return Calls::kWanted;
+  constexpr char kOperatorNew[] = "_Znwm";
+  char own_path[256] = {};
+  bool is_program = path[0] == 0;
+  if (is_program) read_program_path(own_path);
+  if (wanted_->matches(is_program ? own_path : path)) return Calls::kWanted;
+  bool has_operators = !is_program && Symbols(image).find(kOperatorNew) != 0;
+  return has_operators ? Calls::kOfCaller : Calls::kUnwanted;
+}
+
 void Modules::add(const Image& image, const char* path, RuleCache& rules) {
   ModuleRow row;
   read_row(image, path, row);
@@ -93,7 +105,7 @@ void Modules::add(const Image& image, const char* path, RuleCache& rules) {
     i = used;
     rows_[i] = row;
   }
-  own_[i] = {read_unwind_tables(image), updates_, 0};
+  own_[i] = {read_unwind_tables(image), updates_, 0, calls_of(image, path)};
   // Code that was made at run time may have lain here; the first time, nothing was looked up yet.
   if (updates_ > 1) rules.forget(row.start, row.end);
   __atomic_store_n(&rows_[i].closed, 0, __ATOMIC_RELEASE);

@@ -3,11 +3,16 @@
 #pragma once
 
 #include "recorder/images.hpp"
+#include "recorder/pattern.hpp"
 #include "recorder/stack_trie.hpp"
 #include "recorder/unwind/eh_frame.hpp"
 #include "recorder/unwind/rule_cache.hpp"
 
 namespace reachscan::recorder {
+
+// Whether what a module allocates is recorded. The C++ library's operators allocate for whoever
+// calls them.
+enum class Calls : std::uint32_t { kUnwanted = 0, kWanted, kOfCaller };
 
 class Modules {
  public:
@@ -16,12 +21,19 @@ class Modules {
     UnwindTables unwind;
     std::uint32_t seen;       // the update that last found it
     std::uint32_t has_nodes;  // it is the module of some frame that was recorded
+    Calls calls;
   };
 
   Modules() = default;
-  // `own` has room for one entry for each row.
-  Modules(const Tables& tables, const LinkMap& link_map, Private* own)
-      : header_(&tables.header()), rows_(tables.modules()), own_(own), link_map_(link_map) {}
+  // `own` has room for one entry for each row. `wanted` outlives this.
+  Modules(const Tables& tables, const LinkMap& link_map, Private* own, const Pattern& wanted)
+      : header_(&tables.header()),
+        rows_(tables.modules()),
+        own_(own),
+        link_map_(link_map),
+        wanted_(&wanted) {
+    own_[0].calls = wanted.matches("") ? Calls::kWanted : Calls::kUnwanted;
+  }
 
   // The row of the module with the code before this return address, 0 if there is none.
   std::uint32_t find(std::uint64_t return_address) const {
@@ -42,6 +54,8 @@ class Modules {
   const ModuleRow& row(std::uint32_t i) const { return rows_[i]; }
   const UnwindTables& unwind_tables(std::uint32_t i) const { return own_[i].unwind; }
 
+  Calls calls(std::uint32_t i) const { return own_[i].calls; }
+
   // Brings the rows up to date. Rules and nodes of modules that are gone are forgotten.
   void update(RuleCache& rules, StackTrie& stacks);
 
@@ -59,11 +73,13 @@ class Modules {
   std::uint32_t find_same(const ModuleRow& row) const;
   void close_missing(RuleCache& rules, StackTrie& stacks);
   void add(const Image& image, const char* path, RuleCache& rules);
+  Calls calls_of(const Image& image, const char* path) const;
 
   Header* header_ = nullptr;
   ModuleRow* rows_ = nullptr;
   Private* own_ = nullptr;
   LinkMap link_map_;
+  const Pattern* wanted_ = nullptr;
   std::uint32_t updating_ = 0;
   std::uint32_t updates_ = 0;
   std::uint32_t closings_ = 0;

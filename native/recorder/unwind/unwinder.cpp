@@ -3,12 +3,28 @@
 
 namespace reachscan::recorder {
 
-Rule Unwinder::look_up(std::uint64_t pc) {
+std::uint32_t Unwinder::find_module(std::uint64_t pc) {
   std::uint32_t module = modules_.find(pc);
-  if (module == 0) {
-    update_modules();
-    module = modules_.find(pc);
+  if (module != 0) return module;
+  update_modules();
+  return modules_.find(pc);
+}
+
+bool Unwinder::is_of_wanted_module(arch::Frame frame) {
+  constexpr int kMostFrames = 16;  // of the C++ library
+  Limit limit(frame.sp, main_stack_top_);
+  for (int i = 0; i < kMostFrames && frame.pc > 1; ++i) {
+    Calls calls = modules_.calls(find_module(frame.pc));
+    if (calls != Calls::kOfCaller) return calls == Calls::kWanted;
+    Rule rule;
+    if (!rules_.find(frame.pc, rule)) rule = look_up(frame.pc);
+    if (!step(frame, rule, limit)) return false;
   }
+  return false;
+}
+
+Rule Unwinder::look_up(std::uint64_t pc) {
+  std::uint32_t module = find_module(pc);
   Rule rule;
   if (module != 0) {
     const UnwindTables& tables = modules_.unwind_tables(module);

@@ -54,6 +54,9 @@ class Unwinder {
     return {count, 0, is_simple && frame.pc <= 1};
   }
 
+  // Whether blocks that are allocated for this frame are to be recorded, by its module.
+  bool is_of_wanted_module(arch::Frame frame);
+
   std::uint32_t module_of(std::uint64_t pc) { return modules_.find_for_node(pc); }
 
  private:
@@ -115,6 +118,7 @@ class Unwinder {
   }
 
   Rule look_up(std::uint64_t pc);
+  std::uint32_t find_module(std::uint64_t pc);
 
   Modules modules_;
   RuleCache rules_;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from reachscan.capture import patterns
 from reachscan.capture.recording_options import (
     LEAST_MEMORY,
     MAX_DEPTH,
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 else:
     _Type = click.ParamType
 
+_NOT_HANDLED = (
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+    signal.SIGTRAP,
+)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 _SIZE = re.compile(r"(\d+)([KMG]?)", re.ASCII | re.IGNORECASE)
 _LARGEST = (1 << 63) - 1
@@ -79,6 +85,49 @@ class _Sizes(_Type):
         return tuple(ranges)
 
 
+class Signal(_Type):
+    """A signal that a process can do something about, by its name: `USR1`, `SIGUSR1`."""
+
+    name = "signal"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> int:
+        """Return its number.
+
+        Raises:
+            click.BadParameter: there is none, or it cannot be handled.
+        """
+        if isinstance(value, int):
+            return value
+        name = "SIG" + value.upper().removeprefix("SIG")
+        number = signal.Signals.__members__.get(name)
+        if number is None or number in _NOT_HANDLED:
+            self.fail(f"{value!r} is no signal that can be handled", parameter, context)
+        return int(number)
+
+
+class _Pattern(_Type):
+    """A POSIX extended regular expression."""
+
+    name = "regex"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[patterns.Step, ...]:
+        """Return its steps.
+
+        Raises:
+            click.BadParameter: it is none.
+        """
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(patterns.compiled(value))
+        except patterns.PatternError as error:
+            self.fail(f"{value!r} is no extended regular expression: {error}", parameter, context)
+
+
 recording = together(
     click.option(
         "--min-size",
@@ -127,6 +176,20 @@ recording = together(
         type=Size(least=1),
         metavar="SIZE",
         help="Stop to record when so much is allocated and not freed.",
+    ),
+    click.option(
+        "--module",
+        type=_Pattern(),
+        metavar="REGEX",
+        default=(),
+        help="Record only what is allocated by modules whose path matches.",
+    ),
+    click.option(
+        "--thread",
+        type=_Pattern(),
+        metavar="REGEX",
+        default=(),
+        help="Record only what is allocated by threads whose name matches.",
     ),
 )
 """What is recorded; `options_of` takes them."""

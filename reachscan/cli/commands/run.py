@@ -9,7 +9,7 @@ import click
 from reachscan import reports
 from reachscan.capture.launch import Event, Launch
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, options, recording
+from reachscan.cli.commands import leaks, options, paths, recording
 from reachscan.errors import ExitStatus, ReachscanError
 
 _USAGE = "[OPTIONS] -- COMMAND [ARGUMENT]..."
@@ -46,6 +46,14 @@ class _Run(click.Command):
     help="Report each time that the resident memory of the command grows past SIZE.",
 )
 @click.option(
+    "--signal",
+    "asking",
+    type=recording.Signal(),
+    metavar="NAME",
+    default=0,
+    help="Report each time that this signal is sent to the command, which does not get it.",
+)
+@click.option(
     "--error-exitcode",
     type=click.IntRange(0, 255),
     metavar="N",
@@ -63,31 +71,36 @@ def command(
     words: tuple[str, ...],
     every: float | None,
     at: int | None,
+    asking: int,
     error_exitcode: int,
     strict: bool,
     **given: Any,
 ) -> int:
     """Run a command that records its allocations, and report its leaks at its end.
 
-    Reports go to stderr or into the file of -o, one behind the other. The exit status is that of
-    the command (128+N if signal N ended it); if that is 0, it is 1 for leaks, and 3 if there is no
-    last report. 126: the command cannot be executed, 127: it is not there.
+    Reports go to stderr, or where -o says, one behind the other; -o - is the stdout of the command.
+    The exit status is that of the command (128+N if signal N ended it); if that is 0, it is 1 for
+    leaks, and 3 if there is no last report. 126: the command cannot be executed, 127: it is not
+    there.
     """
     record = recording.options_of(given)
     wanted = options.scan(given)
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
+    shares_stdout = given["output"] == paths.STDOUT
     output = options.output(**given)
     wanted = wanted._replace(contents=output.selection.contents)
-    if reports.FORMATS[reports.LEAKS][output.format].file and (every or at or not output.path):
+    if reports.FORMATS[reports.LEAKS][output.format].file and (
+        every or at or asking or not output.path
+    ):
         raise click.UsageError(
             f"--format {output.format} makes a file of one report; name it with -o, and leave out "
-            "--every and --at"
+            "--every, --at and --signal"
         )
     found = None
-    with Launch(words, record) as launch:
-        shown = console.beside_command(output)
+    with Launch(words, record, asking) as launch:
+        shown = console.beside_command(output, shares_stdout=shares_stdout)
         for event in launch.events(every, at):
             try:
                 status = leaks.find(str(launch.pid), wanted, shown, judge, strict=strict)

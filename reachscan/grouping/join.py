@@ -118,12 +118,15 @@ def _names(
     if not len(wanted):
         return {}, ()
     # Readers of symbols take long to load.
-    from reachscan.naming import symbols, tls
+    from reachscan.naming import debug_servers, symbols, tls
     from reachscan.naming.module_files import ModuleFiles
 
     files = ModuleFiles(recording, words.space, root=root)
+    of_calls = sorted(files.build_ids(np.array(calls, np.uint64))) if calls else ()
+    warnings = tuple(debug_servers.fetch(of_calls))
     named = symbols.name_addresses(files, wanted)
-    return {**named.names, **tls.name_slots(files, recording, slots)}, named.warnings
+    names = {**named.names, **tls.name_slots(files, recording, slots)}
+    return names, named.warnings + warnings
 
 
 def _roots_to_name(recording: model.Recording) -> model.Addresses:

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 
 from elftools.elf.elffile import ELFFile
 
-from reachscan.naming import elf_files
+from reachscan.naming import debug_servers, elf_files
 from reachscan.naming.untrusted_files import Root, UnusableFileError, open_below
 
 DEBUG_FOLDER = PurePosixPath("usr/lib/debug")
@@ -61,16 +61,16 @@ def supplement(debug: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELF
         path: of the module that it is about, as the process sees it.
         roots: where to look, best first.
     """
-    section = debug.get_section_by_name(".gnu_debugaltlink")
-    if section is None or section.data_size > _LONGEST_LINK:
+    name, build_id = elf_files.supplement(debug)
+    if not name:
         yield None
         return
-    name, _, build_id = section.data().partition(b"\0")
     # It counts from where the debug file is, if it is no absolute one.
     named = PurePosixPath("/", _own_folder(debug, path), name.decode("utf-8", "surrogateescape"))
     with ExitStack() as stack:
         names = [*by_build_id(build_id, DEBUG), named]
-        yield _first(names, roots, stack, lambda elf: elf_files.build_id(elf) == build_id)
+        places = _places(names, roots, build_id)
+        yield _first(places, stack, lambda elf: elf_files.build_id(elf) == build_id)
 
 
 def _own_folder(debug: ELFFile, path: str) -> PurePosixPath:
@@ -83,27 +83,35 @@ def _find(module: ELFFile, path: str, roots: Sequence[Root], stack: ExitStack) -
     """Return the debug file; `stack` will close it."""
     build_id, link = elf_files.build_id(module), _link(module)
     names = [*by_build_id(build_id, DEBUG), *(_by_link(link, path) if link else ())]
-    return _first(names, roots, stack, lambda elf: _belongs(elf, build_id, link))
+    places = _places(names, roots, build_id)
+    return _first(places, stack, lambda elf: _belongs(elf, build_id, link))
+
+
+def _places(
+    names: Sequence[PurePosixPath], roots: Sequence[Root], build_id: bytes
+) -> list[tuple[Root, str]]:
+    """Return where a file may be, best first; what a server has sent is the last resort."""
+    fetched = debug_servers.kept(build_id)
+    here = [(root, str(name)) for name in names for root in roots]
+    return [*here, fetched] if fetched else here
 
 
 def _first(
-    names: Sequence[PurePosixPath],
-    roots: Sequence[Root],
+    places: Sequence[tuple[Root, str]],
     stack: ExitStack,
     belongs: Callable[[ELFFile], bool],
 ) -> ELFFile | None:
     """Return the first of several files that is there and the right one; `stack` will close it."""
-    for name in names:
-        for root in roots:
-            try:
-                with ExitStack() as attempt:
-                    opener = partial(open_below, root, str(name))
-                    elf: ELFFile = attempt.enter_context(elf_files.opened(opener))
-                    if belongs(elf):
-                        stack.enter_context(attempt.pop_all())
-                        return elf
-            except UnusableFileError:
-                continue  # mostly because there is none
+    for place in places:
+        try:
+            with ExitStack() as attempt:
+                opener = partial(open_below, *place)
+                elf: ELFFile = attempt.enter_context(elf_files.opened(opener))
+                if belongs(elf):
+                    stack.enter_context(attempt.pop_all())
+                    return elf
+        except UnusableFileError:
+            continue  # mostly because there is none
     return None
 
 

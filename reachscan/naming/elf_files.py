@@ -14,6 +14,8 @@ from elftools.elf.segments import NoteSegment
 
 from reachscan.naming.untrusted_files import UnusableFileError
 
+_LONGEST_LINK = 4096
+
 DAMAGE = (
     *(ELFError, DWARFError, ConstructError, ValueError, KeyError, TypeError, IndexError),
     *(AttributeError, NotImplementedError, RecursionError, OverflowError, AssertionError),
@@ -50,6 +52,15 @@ def build_id(elf: ELFFile) -> bytes:
                 if note["n_type"] == "NT_GNU_BUILD_ID":
                     return bytes.fromhex(note["n_desc"])
     return b""
+
+
+def supplement(elf: ELFFile) -> tuple[bytes, bytes]:
+    """Return path and build id of the file that debug information shares parts with, or nothing."""
+    section = elf.get_section_by_name(".gnu_debugaltlink")
+    if section is None or section.data_size > _LONGEST_LINK:
+        return b"", b""
+    path, _, build_id = section.data().partition(b"\0")
+    return path, build_id
 
 
 def _notes(elf: ELFFile) -> Iterator[object]:

@@ -85,6 +85,14 @@ class ModuleFiles:
         }
         self._not_fetched = self._fetched.add(missing)
 
+    def build_ids(self, addresses: model.Addresses) -> set[bytes]:
+        """Return the build ids of the modules that addresses lie in."""
+        modules = {
+            int(self.space.module_of[at]) for at in self.space.mapping_at(addresses) if at >= 0
+        }
+        paths = (self.space.modules[module] for module in modules if module >= 0)
+        return {self._build_ids.get(path, b"") for path in paths} - {b""}
+
     @contextmanager
     def opened(self, path: str) -> Iterator[ELFFile]:
         """Open the file of a module, if it is the one that the process has mapped.

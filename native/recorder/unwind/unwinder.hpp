@@ -87,8 +87,22 @@ class Unwinder {
     std::uint64_t end_;
   };
 
+  static constexpr Rule kKeepsFramePointer = frame_pointer_rule(RuleKind::kFromFp);
+
+  static bool step_by_frame_pointer(arch::Frame& frame, const Limit& limit) {
+    std::uint64_t frame_end = frame.fp + kKeepsFramePointer.offset();
+    if (!limit.allows(frame.sp, frame_end)) return false;
+    frame.pc = arch::word_at(frame_end - arch::kReturnAddressBelowFrame);
+    frame.fp = arch::word_at(frame_end - kKeepsFramePointer.saved_fp());
+    frame.sp = frame_end;
+    return true;
+  }
+
   // Makes it the frame of the caller. False where the stack ends.
   bool step(arch::Frame& frame, Rule rule, Limit& limit) const {
+    // Most functions with a frame pointer are alike. Apart from the others, their frames follow
+    // from the chain of frame pointers alone, which does not wait for the rule to be looked up.
+    if (rule.bits() == kKeepsFramePointer.bits()) return step_by_frame_pointer(frame, limit);
     std::uint64_t frame_end;
     switch (rule.kind()) {
       case RuleKind::kFromSp:

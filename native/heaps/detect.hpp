@@ -6,6 +6,7 @@
 #include "heaps/jemalloc/walker.hpp"
 #include "heaps/mimalloc/walker.hpp"
 #include "heaps/musl/walker.hpp"
+#include "heaps/pymalloc/walker.hpp"
 #include "heaps/tcmalloc/walker.hpp"
 
 namespace reachscan::heaps {
@@ -14,16 +15,18 @@ static_assert(Walker<glibc::Walker>);
 static_assert(Walker<jemalloc::Walker>);
 static_assert(Walker<mimalloc::Walker>);
 static_assert(Walker<musl::Walker>);
+static_assert(Walker<pymalloc::Walker>);
 static_assert(Walker<tcmalloc::Walker>);
 
 // All that the process has allocated, whoever it got it from.
 class Heap {
  public:
-  static constexpr std::size_t kWalkers = 5;
+  static constexpr std::size_t kWalkers = 6;
 
   // `left_out` has a bit for each heap that is to be taken for memory of the program's own.
+  // `python`: whether to look for Python's own allocator.
   Heap(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map,
-       uint32_t left_out = 0)
+       uint32_t left_out = 0, bool python = false)
       : space_(space),
         map_(map),
         left_out_(left_out),
@@ -32,7 +35,8 @@ class Heap {
         jemalloc_(space, threads_, map),
         mimalloc_(space, threads_, map),
         musl_(space, threads_, map),
-        tcmalloc_(space, threads_, map) {}
+        tcmalloc_(space, threads_, map),
+        pymalloc_(space, threads_, map, python) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -46,7 +50,7 @@ class Heap {
   // be asked.
   bool needs_fine() const {
     return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(mimalloc_) ||
-           !has_room_for(musl_) || !has_room_for(tcmalloc_);
+           !has_room_for(musl_) || !has_room_for(tcmalloc_) || !has_room_for(pymalloc_);
   }
 
   // Whether there are blocks in pages of modules.
@@ -93,6 +97,8 @@ class Heap {
   // After kInvalid: which heap that is, as a bit for the constructor.
   uint32_t failed() const { return 1u << failed_; }
   const char* failed_name() const { return failed_name_; }
+  // Whether that is one that somebody asked for.
+  bool failed_wanted() const { return failed_ == kPymalloc; }
 
   bool interrupted(abi::QuiesceHint& hint) const {
     return !every([&hint](const auto& walker, uint32_t) { return !walker.interrupted(hint); });
@@ -125,17 +131,21 @@ class Heap {
   }
 
  private:
+  static constexpr uint32_t kPymalloc = 5;
+
   // Calls test(walker, its number) for the allocators in the process, one by one, as long as it
   // says true. Returns whether it always did.
   template <typename Test>
   bool every(Test test) {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
-           passes(musl_, 3, test) && passes(tcmalloc_, 4, test);
+           passes(musl_, 3, test) && passes(tcmalloc_, 4, test) &&
+           passes(pymalloc_, kPymalloc, test);
   }
   template <typename Test>
   bool every(Test test) const {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
-           passes(musl_, 3, test) && passes(tcmalloc_, 4, test);
+           passes(musl_, 3, test) && passes(tcmalloc_, 4, test) &&
+           passes(pymalloc_, kPymalloc, test);
   }
 
   template <typename W>
@@ -174,6 +184,7 @@ class Heap {
   mimalloc::Walker mimalloc_;
   musl::Walker musl_;
   tcmalloc::Walker tcmalloc_;
+  pymalloc::Walker pymalloc_;           // after those that its tables are blocks of
   std::size_t regions_[kWalkers] = {};  // of those that are present
   uint32_t failed_ = 0;
   char failed_name_[kNameLength] = {};

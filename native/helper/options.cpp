@@ -31,6 +31,7 @@ constexpr char kUsage[] =
     "  --timeout SECONDS                     give up after this time (3600)\n"
     "  --contents BYTES                      of leaked blocks, beyond the 64 that are always kept\n"
     "  --withhold-contents                   keep no contents at all\n"
+    "  --python                              look for leaked Python objects, too\n"
     "  --heap | --explain ADDRESS | --refs ADDRESS   ask this instead of what has leaked\n"
     "  --verbose                             say on stderr what each step does\n"
     "\n"
@@ -51,6 +52,7 @@ enum {
   kContents,
   kWithhold,
   kDigests,
+  kPython,
   kHeap,
   kExplain,
   kRefs,
@@ -76,6 +78,7 @@ constexpr option kLongOptions[] = {
     {"contents", required_argument, nullptr, kContents},
     {"withhold-contents", no_argument, nullptr, kWithhold},
     {"digests", no_argument, nullptr, kDigests},
+    {"python", no_argument, nullptr, kPython},
     {"heap", no_argument, nullptr, kHeap},
     {"explain", required_argument, nullptr, kExplain},
     {"refs", required_argument, nullptr, kRefs},
@@ -243,6 +246,9 @@ Options parse_options(int argc, char** argv) {
         break;
       case kDigests:
         options.digests = true;
+        break;
+      case kPython:
+        options.python = true;
         break;
       case kVerbose:
         options.verbose = true;

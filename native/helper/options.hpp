@@ -26,6 +26,7 @@ struct Options {
   abi::Task task = abi::Task::kFindLeaks;
   std::uint64_t query = 0;                    // an address, if the task is about one
   bool digests = false;                       // of what leaked blocks hold
+  bool python = false;                        // whether to look at Python's own allocator
   std::uint32_t threads = default_threads();  // that mark
   std::uint32_t nice = 0;                     // of the search, beyond what we have ourselves
   bool verbose = false;

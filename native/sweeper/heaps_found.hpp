@@ -92,8 +92,8 @@ class HeapsFound {
 
   Heap* new_heap() {
     const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
-    return new (map_memory(sizeof(Heap)))
-        Heap(space_, threads, control()->thread_count, map_memory, left_out_mask_);
+    return new (map_memory(sizeof(Heap))) Heap(space_, threads, control()->thread_count, map_memory,
+                                               left_out_mask_, control()->python != 0);
   }
 
   void require_known_allocator(uint32_t forwarding) {
@@ -118,7 +118,8 @@ class HeapsFound {
     Verdict verdict = heap_->enumerate(*blocks_, on_threads);
     if (verdict.fine()) return true;
     bool in_motion = control()->in_motion != 0;
-    if (verdict.status != Verdict::kInvalid || control()->torn != 0) refuse_verdict(verdict);
+    if (verdict.status != Verdict::kInvalid || control()->torn != 0 || heap_->failed_wanted())
+      refuse_verdict(verdict);
     if (in_motion || heap_->interrupted(control()->hint))
       refuse(abi::Refusal::kAllocatorBusy, verdict.reason, verdict.address);
     if (first_wrong_.reason == nullptr) first_wrong_ = verdict;

@@ -6,6 +6,8 @@
 #include "sweeper/leaks/doubt.hpp"
 #include "sweeper/leaks/kinds.hpp"
 #include "sweeper/leaks/suspects.hpp"
+#include "sweeper/python/collectible.hpp"
+#include "sweeper/python/cut_links.hpp"
 #include "sweeper/queries/answer.hpp"
 #include "sweeper/roots/mark_reachable.hpp"
 #ifndef REACHSCAN_HOSTED
@@ -48,6 +50,7 @@ struct Scan {
   Roots& roots;
   PutAside& put_aside;
   Origins& origins;
+  const PythonObjects* python;  // null if they are nothing special
   LeakWriter& writer;
 };
 
@@ -57,9 +60,18 @@ Roots find_roots(const Space& space, const Heap& heap, const heaps::BlockMap& bl
   return roots;
 }
 
+// What Python's collector will free is no leak. How much that is, is told.
+void spare_collectible(const Scan& scan) {
+  heaps::Totals waiting;
+  if (std::size_t unmarked = count_unmarked(scan.blocks))
+    waiting = Collectible(scan.space, scan.blocks, *scan.python, unmarked).spare();
+  Record(wire::kCollectible).u64(waiting.blocks).u64(waiting.bytes).send();
+}
+
 void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
   mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.heap.totals());
+  if (scan.python != nullptr) spare_collectible(scan);
   if (control()->only_suspects == 0) return;
   SharedWorklist worklist(scan.blocks, scan.put_aside);
   spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, worklist));
@@ -173,9 +185,18 @@ void sweep() {
   roots.obey(annotations);
   PutAside put_aside(blocks);
   Origins origins(tables);
+  const PythonObjects* python = nullptr;
+  LeakedTypes* leaked_types = nullptr;
+  if (control()->python != 0) {
+    auto* objects = new (map_memory(sizeof(PythonObjects))) PythonObjects(space);
+    leaked_types = new (map_memory(sizeof(LeakedTypes))) LeakedTypes(*objects);
+    python = objects;
+    CutLinks(space, blocks, *objects);
+  }
   // Too large for the stack that the helper made.
-  auto* writer = new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks, origins);
-  perform(control()->task, {space, heap, blocks, roots, put_aside, origins, *writer});
+  auto* writer =
+      new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks, origins, leaked_types);
+  perform(control()->task, {space, heap, blocks, roots, put_aside, origins, python, *writer});
   writer->finish();
   if (control()->task != abi::Task::kListSuspects) origins.send();
   control()->totals = totals_of(heap.totals(), *writer);

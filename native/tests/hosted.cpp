@@ -37,6 +37,7 @@ void Host::describe(const std::vector<abi::Mapping>& mappings,
   helper::SweepBounds bounds = helper::bounds_of(control.task, mappings, control.word_count);
   bounds.contents = control.contents_bytes;
   bounds.digests = control.digests != 0;
+  bounds.python = control.python != 0;
   check_.emplace(bounds);
 }
 

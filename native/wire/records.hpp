@@ -52,6 +52,9 @@ enum RecordType : std::uint32_t {
   kHost = 34,           // the machine that the process ran on
   kInterpreter = 35,    // CPython in a process that is being recorded
   kPythonFunctions = 36,
+  kObjects = 37,  // types of Python objects among the leaks in the records before, 0 if none
+  kPythonTypes = 38,
+  kCollectible = 39,  // unreachable Python objects that the collector will free, with their blocks
 };
 
 struct Record {
@@ -116,6 +119,9 @@ constexpr Record kRecords[] = {
     {kHost, "Host", "str name, str boot_id"},
     {kInterpreter, "Interpreter", "u32 version, u32 understood"},
     {kPythonFunctions, "PythonFunctions", "u32 n, n x { u32 function, str name, str file }"},
+    {kObjects, "Objects", "u32 n, u64 type[n]"},
+    {kPythonTypes, "PythonTypes", "u32 n, n x { u64 type, str name }"},
+    {kCollectible, "Collectible", "u64 allocations, u64 bytes"},
 };
 
 #undef REACHSCAN_REFERENCE

@@ -132,7 +132,7 @@ struct Control {
   std::uint64_t monotonic_ns;  // when the search began
   std::uint64_t written_ns;    // when the core file was written, since 1970; 0: it is none
   std::uint32_t own_pid;       // as the target itself knows it
-  std::uint32_t unused;
+  std::uint32_t python;        // whether Python objects are blocks, too, and not roots
   // The request under way.
   Request request;
   std::uint32_t reserved;

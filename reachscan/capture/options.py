@@ -49,6 +49,7 @@ class ScanOptions(NamedTuple):
         confirm_every: seconds between those scans.
         digests: digests of what leaked blocks hold are wanted, to compare scans.
         question: what to find out.
+        python: Python objects are blocks of a heap of their own, and no roots.
         root: folder below which the files lie that were mapped when a core file was written.
         on: where the process is, as in "ssh:build7"; None for here. What `scanning.reached` has
             opened serves several scans.
@@ -66,6 +67,7 @@ class ScanOptions(NamedTuple):
     confirm: int = 1
     confirm_every: float = 1.0
     digests: bool = False
+    python: bool = False
     question: Question = LEAKS
     root: str | Path = "/"
     on: str | Place | None = None
@@ -93,4 +95,5 @@ class ScanOptions(NamedTuple):
         # What is not kept stays in this process; rules about text look at it.
         words += ["--withhold-contents"] * (not self.contents and self.save is not None)
         words += ["--digests"] * self.digests
+        words += ["--python"] * self.python
         return [*words, "--verbose"] if self.verbose else words

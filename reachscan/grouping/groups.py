@@ -68,6 +68,7 @@ class Group(NamedTuple):
         reason: why they are only possibly leaked.
         sizes: of the direct leaks, most frequent first.
         tree: what hangs below them.
+        is_object: whether they are objects of Python, and `type` is one of its types.
         shape, candidates: what most blocks look like, and structs that they could be, the likeliest
             first, if they have no type.
     """
@@ -87,6 +88,7 @@ class Group(NamedTuple):
     tree: tuple[Branch, ...]
     candidates: tuple[str, ...] = ()
     origin: Origin | None = None
+    is_object: bool = False
 
     def __repr__(self) -> str:
         """Return one line: the tree may have hundreds."""

@@ -86,7 +86,7 @@ def _kinds(
     shape[shape == model.STRING] = model.TEXT
     kind = np.where((shape != model.UNKNOWN_SHAPE) & (shape < len(containers.SHAPES)), shape, _NONE)
     types = folding.joined.types
-    type_ = types.at(leaks.first_word[chosen])
+    type_ = types.at(leaks.type_word[chosen])
     typed = (type_ >= 0) & (leaks.size[chosen] >= WORD)
     kind[typed] = len(containers.SHAPES) + type_[typed]
     rest = kind == _NONE

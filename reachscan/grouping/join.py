@@ -29,7 +29,7 @@ class Joined(NamedTuple):
         rows: the blocks.
         space: the memory map of the process.
         names: symbols of addresses, as far as they are known.
-        types: the C++ types that there are.
+        types: the types of C++ and Python that there are.
         type: index of the type of each row, -1 if it has none.
         codes: what the leading words of each row are, column by column.
         labels: what the codes are called; the last one is for words that differ within a group.
@@ -70,7 +70,7 @@ def join(recording: model.Recording, *, root: Sysroot) -> Joined:
     space = AddressSpace.of(recording)
     words = Words(Rows.of(recording), space)
     # First, since it may load what names are read with: the reader of files inherits it.
-    types = Types.of(type_names.readable(recording.types))
+    types = Types.of({**type_names.readable(recording.types), **recording.python_types})
     names, warnings = _names(recording, words, root=root)
     codes, labels = signatures.classify(words, names, recording)
     return Joined(

@@ -25,6 +25,8 @@ class Rows:
         shape: what it looks like (`model.UNKNOWN_SHAPE`, ...).
         reason: why it is only possibly leaked (`model.ONE_PAST_THE_END`, ...), or `model.DEFINITE`.
         words: its leading words.
+        type_word: what its type is found by, see `model.Leaks.type_word`.
+        is_object: whether it is a Python object.
         count, bytes: how many blocks, and their bytes together.
         below, bytes_below: the same of what hangs below them.
     """
@@ -35,6 +37,8 @@ class Rows:
     shape: NDArray[np.integer[Any]]
     reason: NDArray[np.integer[Any]]
     words: model.Addresses
+    type_word: model.Addresses
+    is_object: model.Flags
     count: model.Indexes
     bytes: model.Indexes
     below: model.Indexes
@@ -57,6 +61,8 @@ class Rows:
             shape=kinds.shape,
             reason=nothing,
             words=kinds.words,
+            type_word=_first_words(kinds.words, kinds.size),
+            is_object=np.broadcast_to(np.bool_(False), len(kinds.size)),
             count=kinds.count.astype(np.int64),
             bytes=kinds.bytes.astype(np.int64),
             below=nothing,
@@ -70,6 +76,9 @@ class Rows:
         # A head and what hangs below it are neighbours in the stream.
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(leaks.size.view(np.int64))])
         ends = np.append(heads[1:], len(leaks.size))
+        is_object = np.zeros(len(heads), bool)
+        if len(leaks.object_type):
+            is_object = leaks.object_type[heads] != 0
         return cls(
             position=heads,
             address=leaks.address[heads],
@@ -77,6 +86,8 @@ class Rows:
             shape=leaks.shape[heads],
             reason=leaks.reason[heads],
             words=leaks.words,
+            type_word=leaks.type_word[heads],
+            is_object=is_object,
             count=np.broadcast_to(np.int64(1), len(heads)),
             bytes=size.view(np.int64),
             below=ends - heads - 1,
@@ -88,3 +99,10 @@ class Rows:
         for column in range(min(KEY_WORDS, self.words.shape[1])):
             words = np.ascontiguousarray(self.words[:, column])
             yield np.where(self.size >= 8 * (column + 1), words, np.uint64(0))
+
+
+def _first_words(words: model.Addresses, size: model.Addresses) -> model.Addresses:
+    """Return the first word of each block, 0 if it has none."""
+    if not words.shape[1]:
+        return np.zeros(len(size), np.uint64)
+    return np.where(size >= 8, words[:, 0], np.uint64(0))

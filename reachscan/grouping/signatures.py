@@ -55,38 +55,37 @@ class Words:
 
 
 class Types(NamedTuple):
-    """C++ types.
+    """Types of C++ and of Python.
 
     Attributes:
         names: readable.
-        vtables: addresses, ascending.
-        of_vtable: the index into `names` of each.
+        addresses: of vtables and of Python types, ascending.
+        of_address: the index into `names` of each.
     """
 
     names: tuple[str, ...]
-    vtables: model.Addresses
-    of_vtable: model.Indexes
+    addresses: model.Addresses
+    of_address: model.Indexes
 
     @classmethod
     def of(cls, type_names: Mapping[int, str]) -> Types:
-        """Return the types, given the name that belongs to each vtable."""
+        """Return the types, given the name that belongs to each address."""
         names = tuple(sorted(set(type_names.values())))
         index = {name: i for i, name in enumerate(names)}
-        vtables = sorted(type_names)
-        which = [index[type_names[vtable]] for vtable in vtables]
-        return cls(names, np.array(vtables, np.uint64), np.array(which, np.int64))
+        addresses = sorted(type_names)
+        which = [index[type_names[address]] for address in addresses]
+        return cls(names, np.array(addresses, np.uint64), np.array(which, np.int64))
 
     def at(self, words: model.Addresses) -> model.Indexes:
-        """Return for each first word of a block the index of its type, -1 if it has none."""
-        if not len(self.vtables):
+        """Return for each `type_word` of a block the index of its type, -1 if it has none."""
+        if not len(self.addresses):
             return np.full(len(words), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.vtables, words), len(self.vtables) - 1)
-        return np.where(self.vtables[at] == words, self.of_vtable[at], -1)
+        at = np.minimum(np.searchsorted(self.addresses, words), len(self.addresses) - 1)
+        return np.where(self.addresses[at] == words, self.of_address[at], -1)
 
     def of_rows(self, rows: Rows) -> model.Indexes:
         """Return for each row the index of its type, -1 if it has none."""
-        first = next(iter(rows.key_columns()), None)
-        return np.full(len(rows.size), -1, np.int64) if first is None else self.at(first)
+        return self.at(rows.type_word)
 
 
 def _deserves_name(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:

@@ -46,6 +46,8 @@ class Leaks(NamedTuple):
         shape: what each block looks like (`UNKNOWN_SHAPE`, ...).
         reason: why each block is only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
         digest: of the contents of each block; empty if nobody asked for it.
+        object_type: address of the type of each block that is a Python object, 0 of others; empty
+            if nobody asked for Python objects.
     """
 
     address: Addresses
@@ -57,6 +59,16 @@ class Leaks(NamedTuple):
     shape: NDArray[np.uint8]
     reason: NDArray[np.uint8]
     digest: Addresses
+    object_type: Addresses
+
+    @property
+    def type_word(self) -> Addresses:
+        """What the type of each block is found by: where its vtable or type is, or anything."""
+        if not len(self.object_type):
+            return self.first_word
+        import numpy as np
+
+        return np.where(self.object_type != 0, self.object_type, self.first_word)
 
     def __repr__(self) -> str:
         return f"<Leaks: {len(self.address)} blocks, {len(self.heads)} of them direct>"
@@ -77,6 +89,7 @@ class Leaks(NamedTuple):
             shape=narrow,
             reason=narrow,
             digest=wide,
+            object_type=wide,
         )
 
 

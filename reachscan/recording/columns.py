@@ -128,7 +128,7 @@ class _Leaks:
         self._columns[kind].append(values)
 
     def finish(self, doubts: list[Any]) -> model.Leaks:
-        shape, digest = self._column(wire.SHAPES), self._column(wire.DIGESTS)
+        shape, digest, object_type = map(self._column, COLUMN_TYPES)
         if not self._chunks:
             return model.Leaks.none()
         address, size, parent, words = (
@@ -145,6 +145,7 @@ class _Leaks:
             shape if len(shape) else np.zeros(self._count, np.uint8),
             _reasons(doubts, self._count),
             digest,
+            object_type,
         )
 
     def _column(self, kind: int) -> NDArray[Any]:

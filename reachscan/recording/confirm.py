@@ -185,6 +185,9 @@ class _Filter:
             yield wire.Frame(wire.LEAKS, wire_columns.leaks_payload(columns))
             # The digests have been compared. Contents of small blocks could be told by them.
             yield wire.Frame(wire.SHAPES, wire_columns.column_payload(leaks.shape[which]))
+            if len(leaks.object_type):
+                objects = leaks.object_type[which]
+                yield wire.Frame(wire.OBJECTS, wire_columns.column_payload(objects))
         yield from wire.row_frames(wire.DOUBTS, _runs(self._reason))
 
     def _origin_frames(self, origins: wire_columns.OriginColumns) -> Iterator[wire.Frame]:

@@ -117,7 +117,9 @@ class _Decoder:
             heaps=tuple(model.Heap(**row) for row in rows[wire.HEAP]),
             region_rows=b"".join(self._regions),
             some_leaks=leaks,
-            types=self._types(),
+            types=self._types(wire.TYPES),
+            python_types=self._types(wire.PYTHON_TYPES),
+            collectible=self._collectible(),
             warnings=(*(model.Warning(**row) for row in rows[wire.WARNING]), *self._doubts()),
             names=self._names(),
             contents=_contents(rows[wire.CONTENTS], totals),
@@ -179,8 +181,8 @@ class _Decoder:
         rows = self._rows[wire.NAMES]
         return {row.address: model.Name(row.module, row.symbol, row.offset) for row in rows}
 
-    def _types(self) -> dict[int, str]:
-        types = {row.vtable: row.name for row in self._rows[wire.TYPES]}
+    def _types(self, kind: int) -> dict[int, str]:
+        types = {address: name for address, name in self._rows[kind]}
         if any(len(name) > wire.LONGEST_TYPE for name in types.values()):
             raise errors.StreamError("the stream is damaged: the name of a type is too long")
         return types
@@ -190,6 +192,10 @@ class _Decoder:
         if block is None:
             return None
         return model.Block(**{**block, "state": _member(model.BlockState, block.state)})
+
+    def _collectible(self) -> model.Collectible | None:
+        body = self._single.get(wire.COLLECTIBLE)
+        return None if body is None else model.Collectible(**body)
 
     def _absent(self) -> tuple[tuple[int, int], ...] | None:
         if wire.ABSENT not in self._single:

@@ -158,6 +158,13 @@ class Heap(NamedTuple):
     regions: int
 
 
+class Collectible(NamedTuple):
+    """Blocks of Python objects that nothing reaches, but that its collector will free."""
+
+    allocations: int
+    bytes: int
+
+
 class Block(NamedTuple):
     """The block that was asked about; `size` in usable bytes."""
 
@@ -290,6 +297,8 @@ class Recording(NamedTuple):
             number.
         frames: what the calls in stacks are, once that is found out.
         host: where the process ran; None if the stream does not tell.
+        python_types: address -> name of the types of Python objects among the leaks.
+        collectible: what waits for Python's collector; None if nobody asked for Python objects.
     """
 
     target: Target
@@ -325,6 +334,8 @@ class Recording(NamedTuple):
     python_functions: ReadOnlyDict[int, recorded.PythonFunction] = MappingProxyType({})
     frames: recorded.Frames = MappingProxyType({})
     host: Host | None = None
+    python_types: ReadOnlyDict[int, str] = MappingProxyType({})
+    collectible: Collectible | None = None
 
     @property
     def is_about_leaks(self) -> bool:

@@ -31,6 +31,7 @@ DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
 HOST, INTERPRETER, PYTHON_FUNCTIONS = range(34, 37)
+OBJECTS, PYTHON_TYPES, COLLECTIBLE = range(37, 40)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -112,25 +113,35 @@ LAYOUTS = {
     HOST: "str name, str boot_id",
     INTERPRETER: "u32 version, u32 understood",
     PYTHON_FUNCTIONS: "u32 n, n x { u32 function, str name, str file }",
+    OBJECTS: "u32 n, u64 type[n]",
+    PYTHON_TYPES: "u32 n, n x { u64 type, str name }",
+    COLLECTIBLE: "u64 allocations, u64 bytes",
 }
 """The fields of every record, as native/wire/records.hpp has them.
 
 All that reads or writes a record is made of this.
 """
 
-COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS, ORIGINS, KIND_ORIGINS, STACK_NODES)
-"""Records that are columns (see `wire_columns.py`); SHAPES and DIGESTS are one of leaks each."""
+COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS, OBJECTS, ORIGINS, KIND_ORIGINS, STACK_NODES)
+"""Records that are columns (see `wire_columns.py`).
+
+SHAPES, DIGESTS and OBJECTS are one of leaks each.
+"""
 
 RECORDS: dict[int, c.Construct] = {
     kind: layout_of(fields) for kind, fields in LAYOUTS.items() if kind not in (*COLUMNS, REGIONS)
 }
 """Records of a few rows."""
 
-ONCE = (TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST, INTERPRETER)
+ONCE = (
+    *(TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST, INTERPRETER),
+    COLLECTIBLE,
+)
 """Records that a stream holds one of at most."""
 
 MOST_ROWS = {
     TYPES: (1 << 16) + 2,
+    PYTHON_TYPES: 1 << 16,
     CONTENTS: 1 << 12,
     MAPPINGS: 1 << 20,
     MODULES: 1 << 20,

@@ -38,7 +38,7 @@ def _columns_of(layout: str) -> tuple[_Column, ...]:
 
 COLUMNS = {kind: _columns_of(wire.LAYOUTS[kind]) for kind in wire.COLUMNS}
 
-COLUMN_TYPES = {kind: COLUMNS[kind][0].type for kind in (wire.SHAPES, wire.DIGESTS)}
+COLUMN_TYPES = {kind: COLUMNS[kind][0].type for kind in (wire.SHAPES, wire.DIGESTS, wire.OBJECTS)}
 """What the records of one column consist of."""
 
 

@@ -93,7 +93,7 @@ def _kind_of_leak(leaks: model.Leaks, types: signatures.Types, address: int) -> 
     found = np.flatnonzero(leaks.address == np.uint64(address))[:1]
     if not len(found):
         return Kind()
-    type_ = int(types.at(leaks.first_word[found])[0])
+    type_ = int(types.at(leaks.type_word[found])[0])
     shape = containers.shape_name(int(leaks.shape[found[0]]))
     return Kind(types.names[type_] if type_ >= 0 else None, shape or None)
 

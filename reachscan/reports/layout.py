@@ -80,6 +80,15 @@ def confirmation(recording: model.Recording) -> str:
     )
 
 
+def collectible(recording: model.Recording) -> str:
+    """Return what waits for Python's collector, or nothing."""
+    waiting = recording.collectible
+    if waiting is None or not waiting.allocations:
+        return ""
+    blocks = f"{count(waiting.allocations, 'block')} ({size(waiting.bytes)})"
+    return f"no leaks: {blocks} of Python objects in cycles, which its collector will free"
+
+
 def rest_of_memory(result: LeakScan) -> str:
     """Return what the private memory is besides heap, if that is most of it; or nothing."""
     memory = result.memory
@@ -111,6 +120,8 @@ def example(example: Example, contents: int, style: Style) -> Iterator[str]:
 
 def title(group: Group) -> str:
     """Return what the blocks of a group are."""
+    if group.is_object:
+        return f"reference-count leak of {printable(group.type or 'Python objects')}"
     words = ": ".join(filter(None, dict.fromkeys((group.shape, group.signature))))
     return printable(group.type or words or "blocks that nothing more is known of")
 

@@ -35,6 +35,7 @@ def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Itera
         yield from layout.paragraph(f"{_split(recording)}; {layout.how(recording)}", "dim", style)
         yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
+        yield from layout.paragraph(layout.collectible(recording), "dim", style)
         yield from layout.paragraph(stacks.recorded(recording), "dim", style)
         yield from layout.paragraph(_possible(result), "warning", style)
         yield ""
@@ -48,6 +49,7 @@ def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Itera
         yield from layout.paragraph(layout.how(recording), "dim", style)
         yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
+        yield from layout.paragraph(layout.collectible(recording), "dim", style)
         yield from layout.paragraph(stacks.recorded(recording), "dim", style)
     yield from layout.warnings(result.warnings, style)
 
@@ -147,7 +149,7 @@ def _group(
 def _known(group: Group) -> Iterator[tuple[str, str]]:
     """Yield what is known of the direct leaks themselves, and how it is to be shown."""
     yield layout.title(group), "headline"
-    if group.type:
+    if group.type and not group.is_object:
         yield printable(group.signature), "dim"
     if group.candidates:
         yield layout.candidates(group), "dim"

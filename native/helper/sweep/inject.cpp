@@ -42,6 +42,7 @@ SweepBounds bounds_for(const SweeperInputs& inputs) {
   SweepBounds bounds = bounds_of(inputs.task, inputs.mappings, inputs.words.size());
   bounds.contents = inputs.options.contents_bytes;
   bounds.digests = inputs.options.digests;
+  bounds.python = inputs.options.python;
   bounds.threads = inputs.options.threads;
   return bounds;
 }
@@ -75,6 +76,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.torn = inputs.torn ? 1 : 0;
   control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
+  control.python = inputs.options.python ? 1 : 0;
   pid_t alive = inputs.options.pid;
   control.own_pid =
       static_cast<std::uint32_t>(inputs.past.pid != 0 ? inputs.past.pid : inner_id(alive, alive));

@@ -32,9 +32,11 @@ constexpr std::uint64_t kAboutRecorder =
            wire::kInterpreter, wire::kPythonFunctions);
 constexpr std::uint64_t kAboutHeap =
     set_of(wire::kHeap, wire::kRegions, wire::kWarning) | kAboutRecorder;
-constexpr std::uint64_t kOnce = set_of(wire::kBlock, wire::kRecorder, wire::kInterpreter);
-constexpr std::uint64_t kAboutLeaks = set_of(wire::kLeaks, wire::kShapes, wire::kDigests,
-                                             wire::kOrigins, wire::kContents, wire::kTypes);
+constexpr std::uint64_t kOnce =
+    set_of(wire::kBlock, wire::kRecorder, wire::kInterpreter, wire::kCollectible);
+constexpr std::uint64_t kAboutLeaks =
+    set_of(wire::kLeaks, wire::kShapes, wire::kDigests, wire::kObjects, wire::kOrigins,
+           wire::kContents, wire::kTypes, wire::kPythonTypes);
 constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindOrigins);
 // If it is a leak, it is told as one.
 constexpr std::uint64_t kAboutBlock =
@@ -43,7 +45,7 @@ constexpr std::uint64_t kAboutBlock =
 std::uint64_t types_of(abi::Task task) {
   switch (task) {
     case abi::Task::kFindLeaks:
-      return kAboutHeap | kAboutLeaks | set_of(wire::kDoubts);
+      return kAboutHeap | kAboutLeaks | set_of(wire::kDoubts, wire::kCollectible);
     case abi::Task::kListBlocks:
       return kAboutHeap | kAboutLeaks;
     case abi::Task::kCountKinds:
@@ -152,16 +154,24 @@ void SweepCheck::require_order(std::uint32_t type) {
   require(type == wire::kHeap ? heaps_only : seen_ != 0, "records are out of order");
   require((seen_ & kOnce & bit(type)) == 0, "a record came twice");
   // Columns of leaks follow at once, and only there.
-  bool column = type == wire::kShapes || type == wire::kDigests;
+  bool column = type == wire::kShapes || type == wire::kDigests || type == wire::kObjects;
   require(next_ == 0 ? !column : type == next_, "records are out of order");
-  next_ = 0;
-  if (type == wire::kLeaks) next_ = wire::kShapes;
-  if (type == wire::kShapes && bounds_.digests) next_ = wire::kDigests;
+  next_ = column_after(type);
   // Where blocks come from is told right behind them, if it is.
   if (type == wire::kOrigins)
-    require(last_ == (bounds_.digests ? wire::kDigests : wire::kShapes),
+    require(column_after(last_) == 0 &&
+                (last_ == wire::kShapes || last_ == wire::kDigests || last_ == wire::kObjects),
             "records are out of order");
   if (type == wire::kKindOrigins) require(last_ == wire::kKinds, "records are out of order");
+}
+
+// What must follow a record of this type; 0 if anything may.
+std::uint32_t SweepCheck::column_after(std::uint32_t type) const {
+  if (type == wire::kLeaks) return wire::kShapes;
+  if (type == wire::kShapes && bounds_.digests) return wire::kDigests;
+  bool is_last = type == (bounds_.digests ? wire::kDigests : wire::kShapes);
+  if (is_last && bounds_.python) return wire::kObjects;
+  return 0;
 }
 
 void SweepCheck::read(std::uint32_t type, Payload& payload) {
@@ -185,11 +195,15 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kShapes:
       return column(payload, 1);
     case wire::kDigests:
+    case wire::kObjects:
       return column(payload, 8);
     case wire::kContents:
       return contents(payload);
     case wire::kTypes:
-      return class_name(payload);
+    case wire::kPythonTypes:
+      return type_name(payload);
+    case wire::kCollectible:
+      return payload.skip(wire::row_bytes(wire::kCollectible));
     case wire::kDoubts:
       return doubts(payload);
     case wire::kBlock:
@@ -259,7 +273,7 @@ void SweepCheck::closed_module(Payload& payload) {
   payload.skip_text(sizeof recorder::ModuleRow::build_id);
 }
 
-void SweepCheck::class_name(Payload& payload) {
+void SweepCheck::type_name(Payload& payload) {
   require(payload.take<std::uint32_t>() == 1, "a record has not one row");
   count(types_, 1, kMostTypes, "it names too many types");
   payload.skip(8);

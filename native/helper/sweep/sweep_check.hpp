@@ -19,6 +19,7 @@ struct SweepBounds {
   abi::Task task;
   std::uint64_t contents;    // bytes of one leak
   bool digests;              // whether they come with each batch of leaks
+  bool python;               // whether types of Python objects do
   std::uint64_t blocks;      // in the heap
   std::uint64_t heap_bytes;  // of all blocks together
   std::uint64_t references;  // words that may point to a block, or be of a recorder's tables
@@ -52,7 +53,8 @@ class SweepCheck {
   void require_order(std::uint32_t type);
   void read(std::uint32_t type, Payload& payload);
   void heap(Payload& payload);
-  void class_name(Payload& payload);
+  void type_name(Payload& payload);
+  std::uint32_t column_after(std::uint32_t type) const;
   void kinds(Payload& payload);
   void recorded(std::uint32_t type, Payload& payload);
   void recorder(Payload& payload);

@@ -7,6 +7,7 @@
 #include "sweeper/leaks/shapes.hpp"
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/mark/words.hpp"
+#include "sweeper/python/leaked_types.hpp"
 
 namespace reachscan::sweeper {
 
@@ -16,8 +17,10 @@ using heaps::Totals;
 
 class LeakWriter {
  public:
-  LeakWriter(const heaps::Space& space, const BlockMap& blocks, Origins& origins)
-      : space_(space), blocks_(blocks), origins_(origins), types_(space) {}
+  // `python` is null if Python objects are blocks like all others.
+  LeakWriter(const heaps::Space& space, const BlockMap& blocks, Origins& origins,
+             LeakedTypes* python)
+      : space_(space), blocks_(blocks), origins_(origins), types_(space), python_(python) {}
 
   // `slot` is the word of the parent that points to the block, 0 for a direct leak. Returns the
   // leak's position in the stream.
@@ -32,6 +35,7 @@ class LeakWriter {
     if (size >= 8) types_.note(words_[count_][0]);
     shape_[count_] = shape_of(space_, blocks_, address, size, slot);
     if (control()->digests != 0) digest_[count_] = digest_of(address, size);
+    if (python_ != nullptr) object_[count_] = python_->note({address, address + size});
     if (origins_.present()) origin_[count_] = origins_.of(address, size);
     ++count_;
     leaks.add(size);
@@ -45,6 +49,7 @@ class LeakWriter {
   void finish() {
     flush();
     types_.send();
+    if (python_ != nullptr) python_->send();
   }
 
   Totals leaks;
@@ -65,6 +70,8 @@ class LeakWriter {
     Record(wire::kShapes).u32(count).raw(shape_, count_ * sizeof shape_[0]).send();
     if (control()->digests != 0)
       Record(wire::kDigests).u32(count).raw(digest_, count_ * sizeof digest_[0]).send();
+    if (python_ != nullptr)
+      Record(wire::kObjects).u32(count).raw(object_, count_ * sizeof object_[0]).send();
     if (origins_.present()) send_origins(count);
     count_ = 0;
   }
@@ -109,6 +116,7 @@ class LeakWriter {
   const BlockMap& blocks_;
   Origins& origins_;
   TypeNames types_;
+  LeakedTypes* python_;
   std::size_t count_ = 0;
   uint64_t address_[kBatch];
   uint64_t size_[kBatch];
@@ -116,6 +124,7 @@ class LeakWriter {
   uint64_t words_[kBatch][wire::kLeadWords];
   uint8_t shape_[kBatch];
   uint64_t digest_[kBatch];
+  uint64_t object_[kBatch];
   Origin origin_[kBatch];
 };
 

@@ -38,9 +38,11 @@ class Lookalikes {
         places_(blocks, kinds_) {}
 
   // Takes the mark from all that is in doubt. All that is reachable is marked. If only suspects
-  // count, none of it is one.
+  // count, none of it is one. Pointers to Python objects point behind the start of their blocks;
+  // which of these leak is told by what they count.
   void doubt(Roots& roots) {
-    if (control()->only_suspects != 0 || count_unmarked(blocks_) == 0) return;
+    if (control()->only_suspects != 0 || control()->python != 0) return;
+    if (count_unmarked(blocks_) == 0) return;
     odd_words_.find(roots);
     find_blocks();
     find_below_odd_words();

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
-#include "sweeper/mark/hash.hpp"
+#include "sweeper/mark/address_set.hpp"
 
 namespace reachscan::sweeper {
 
@@ -17,33 +17,22 @@ inline bool in_constant_data(const heaps::Space& space, uint64_t address) {
 
 class TypeNames {
  public:
-  explicit TypeNames(const heaps::Space& space)
-      : space_(space), seen_(static_cast<uint64_t*>(map_memory(kSlots * sizeof(uint64_t)))) {}
+  explicit TypeNames(const heaps::Space& space) : space_(space) {}
 
   // Notes the first word of a leaked block; most are no vtable.
   void note(uint64_t value) {
-    if (value % 8 != 0 || value == 0 || count_ > kSlots / 2) return;
-    uint64_t slot = value * kGolden >> (64 - kSlotBits);
-    for (; seen_[slot] != 0; slot = (slot + 1) % kSlots)
-      if (seen_[slot] == value) return;
-    if (!in_constant_data(space_, value)) return;
-    seen_[slot] = value;
-    ++count_;
+    if (value % 8 != 0 || value == 0 || seen_.has(value)) return;
+    if (in_constant_data(space_, value)) seen_.add(value);
   }
 
-  void send() {
-    for (std::size_t slot = 0; slot < kSlots; ++slot) {
+  void send() const {
+    seen_.each([this](uint64_t vtable) {
       char name[kMaxName + 1];
-      if (seen_[slot] == 0 || !read_name(seen_[slot], name)) continue;
-      Record record(wire::kTypes);
-      record.u32(1).u64(seen_[slot]).str(name);
-      record.send();
-    }
+      if (read_name(vtable, name)) Record(wire::kTypes).u32(1).u64(vtable).str(name).send();
+    });
   }
 
  private:
-  static constexpr unsigned kSlotBits = 16;
-  static constexpr std::size_t kSlots = 1u << kSlotBits;
   static constexpr std::size_t kMaxName = 1023;
   static constexpr int64_t kMaxOffsetToTop = 1 << 24;
 
@@ -85,8 +74,7 @@ class TypeNames {
   }
 
   const heaps::Space& space_;
-  uint64_t* seen_;
-  std::size_t count_ = 0;
+  AddressSet seen_;
 };
 
 }  // namespace reachscan::sweeper

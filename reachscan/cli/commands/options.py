@@ -257,6 +257,12 @@ capture = together(
 """How a process is scanned; `scan` takes them."""
 
 
+python = click.option(
+    "--python",
+    is_flag=True,
+    help="Find Python objects that leak, too: those whose reference count is too high.",
+)
+
 confirm = together(
     click.option(
         "--confirm",

@@ -27,6 +27,7 @@ from reachscan.scanning import reached
 @options.review
 @options.strict
 @options.capture
+@options.python
 @options.confirm
 @options.save
 @options.verbose

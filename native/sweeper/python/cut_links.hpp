@@ -1,0 +1,68 @@
+// Takes the pointers out of memory by which CPython finds objects without holding them: the lists
+// of its collector, which lead through all containers, and what weak references watch. No walk
+// through memory would be true with them: a list that leaks is between two that do not.
+//
+// This writes to the clone, or to the copy, which nobody else uses.
+#pragma once
+
+#include "sweeper/python/objects.hpp"
+
+namespace reachscan::sweeper {
+
+class CutLinks {
+ public:
+  CutLinks(const heaps::Space& space, const BlockMap& blocks, const PythonObjects& objects)
+      : space_(space) {
+    blocks.each_live([&](uint64_t block) {
+      uint64_t object = objects.in({block, blocks.end_of(block)});
+      if (object == 0) return;
+      const PythonType& type = objects.type_of(object);
+      if (type.before != 0) cut_out(object - kLinksBytes);
+      if (type.is_weak_reference) clear(object + kWatched);
+    });
+  }
+
+ private:
+  static constexpr uint64_t kLinksBytes = 16, kNext = 0, kPrevious = 8;  // PyGC_Head
+  static constexpr uint64_t kFlags = 7;     // the low bits of links are the collector's
+  static constexpr uint64_t kWatched = 16;  // PyWeakReference::wr_object
+
+  // The heads of the lists have no object; both links to a head are cut from its neighbours. What
+  // is no link has no counterpart: while the collector counts, while an object dies.
+  void cut_out(uint64_t links) {
+    cut(links + kNext, kPrevious, links);
+    cut(links + kPrevious, kNext, links);
+  }
+
+  // Cuts the link at `own`, and the one of the neighbour that leads back.
+  void cut(uint64_t own, uint64_t back, uint64_t links) {
+    uint64_t neighbour = heaps::word(own) & ~kFlags;
+    if (!is_own(neighbour, there_) || (heaps::word(neighbour + back) & ~kFlags) != links) return;
+    clear(own);
+    *reinterpret_cast<Raw*>(neighbour + back) = 0;
+  }
+
+  void clear(uint64_t at) {
+    if (is_own(at, here_)) *reinterpret_cast<Raw*>(at) = 0;
+  }
+
+  // Whether two words there are in memory that the clone can write to, and shares with nobody.
+  bool is_own(uint64_t address, Range& around) const {
+    if (address == 0 || address % sizeof(uint64_t) != 0) return false;
+    if (!around.contains(address)) {
+      const abi::Mapping* m = space_.find(address);
+      bool is_own = m != nullptr && heaps::Space::may_read(*m) && (m->perms & wire::kWrite) != 0 &&
+                    (m->perms & wire::kShared) == 0;
+      around = is_own ? Range{m->start, m->end} : Range{0, 0};
+    }
+    return around.contains(address) && around.contains(address + sizeof(uint64_t));
+  }
+
+  typedef uint64_t __attribute__((may_alias)) Raw;
+
+  const heaps::Space& space_;
+  // Where the last one was: the next is there, too, mostly.
+  Range here_{0, 0}, there_{0, 0};
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,109 @@
+// Type objects of CPython 3.9 to 3.14, told by what only they have: a type's type is a type, and
+// that of `type` is itself.
+#pragma once
+
+#include "sweeper/blob/host.hpp"
+#include "sweeper/mark/hash.hpp"
+
+namespace reachscan::sweeper {
+
+// Fields of PyObject and PyTypeObject.
+constexpr uint64_t kObjectType = 8, kObjectBytes = 16;
+constexpr uint64_t kTypeName = 24, kTypeBasicSize = 32, kTypeDealloc = 48, kTypeFlags = 168,
+                   kTypeBase = 256, kTypeBytes = 264;
+// tp_flags
+constexpr uint64_t kManagedWeakReferences = 1 << 3, kManagedDict = 1 << 4, kIsHeapType = 1 << 9,
+                   kIsReady = 1 << 12, kHasCollectorHead = 1 << 14, kTypeSubclass = 1ull << 31;
+
+constexpr std::size_t kMostOfTypeName = 255;
+
+// What a scan needs of a type.
+struct PythonType {
+  uint64_t address;
+  uint32_t basic_size;  // 0: this is no type
+  uint16_t before;      // bytes of an object's block in front of the object
+  bool is_weak_reference;
+
+  bool is_type() const { return basic_size != 0; }
+};
+
+class PythonTypes {
+ public:
+  explicit PythonTypes(const heaps::Space& space)
+      : space_(space), cache_(static_cast<PythonType*>(map_memory(kSlots * sizeof(PythonType)))) {}
+
+  // Of the type at `address`, if there is one. The answer is good until the next question.
+  const PythonType& at(uint64_t address) const {
+    PythonType& slot = cache_[address * kGolden >> (64 - kSlotBits)];
+    if (slot.address != address) slot = examine(address);
+    return slot;
+  }
+
+  // Its tp_name. False if that cannot be read.
+  bool read_name(uint64_t type, char (&name)[kMostOfTypeName + 1]) const {
+    uint64_t at = heaps::word(type + kTypeName);
+    for (std::size_t length = 0; length < sizeof name; ++length) {
+      if (!space_.readable(at + length, 1)) return false;
+      name[length] = heaps::load<char>(at + length);
+      if (name[length] == 0) return length > 0;
+      if (static_cast<unsigned char>(name[length]) < ' ') return false;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr unsigned kSlotBits = 14;
+  static constexpr std::size_t kSlots = 1 << kSlotBits;
+  static constexpr uint64_t kMostBasicSize = 1 << 24;
+  static constexpr unsigned kMostMetatypes = 8;
+  static constexpr unsigned kMostBases = 64;
+
+  PythonType examine(uint64_t address) const {
+    PythonType none{address, 0, 0, false};
+    if (!has_fields(address) || !is_type_of_types(heaps::word(address + kObjectType))) return none;
+    uint64_t flags = heaps::word(address + kTypeFlags);
+    uint64_t size = heaps::word(address + kTypeBasicSize);
+    const abi::Mapping* code = space_.find(heaps::word(address + kTypeDealloc));
+    if ((flags & kIsReady) == 0 || size < kObjectBytes || size > kMostBasicSize ||
+        code == nullptr || (code->perms & wire::kExecute) == 0)
+      return none;
+    bool collected = (flags & kHasCollectorHead) != 0;
+    bool managed = (flags & (kManagedDict | kManagedWeakReferences)) != 0;
+    char name[kMostOfTypeName + 1];
+    if (!read_name(address, name)) return none;
+    return {address, static_cast<uint32_t>(size),
+            static_cast<uint16_t>(16 * collected + 16 * managed), is_weak_reference(address)};
+  }
+
+  bool has_fields(uint64_t address) const {
+    return address % 8 == 0 && address != 0 && space_.readable(address, kTypeBytes);
+  }
+
+  bool is_type_of_types(uint64_t type) const {
+    for (unsigned i = 0; i < kMostMetatypes; ++i) {
+      if (!has_fields(type) || (heaps::word(type + kTypeFlags) & kTypeSubclass) == 0) return false;
+      uint64_t next = heaps::word(type + kObjectType);
+      if (next == type) return true;
+      type = next;
+    }
+    return false;
+  }
+
+  // Whether it is one of the types of the interpreter whose objects only watch another one
+  // (weakref.ReferenceType, weakref.ProxyType, ...; before 3.10 weakref, weakproxy, ...), or
+  // derived from one.
+  bool is_weak_reference(uint64_t type) const {
+    for (unsigned i = 0; i < kMostBases && has_fields(type); ++i) {
+      char name[kMostOfTypeName + 1];
+      bool is_static = (heaps::word(type + kTypeFlags) & kIsHeapType) == 0;
+      if (is_static) return read_name(type, name) && __builtin_memcmp(name, "weak", 4) == 0;
+      type = heaps::word(type + kTypeBase);
+    }
+    return false;
+  }
+
+  const heaps::Space& space_;
+  PythonType* cache_;
+};
+
+}  // namespace reachscan::sweeper

@@ -86,8 +86,8 @@ class Holder(enum.IntEnum):
 NO_HEAP, REACHABLE, LEAKED, NOT_LIVE = BlockState
 ROOT_MEMORY, ROOT_WORD, REACHABLE_BLOCK, LEAKED_BLOCK = Holder
 
-PROGRAM_BREAK, THREAD_HEAP, MAPPED = range(1, 4)
-"""`Regions.kind`."""
+PROGRAM_BREAK, THREAD_HEAP, MAPPED, POOLS = range(1, 5)
+"""`Regions.kind`; `POOLS` are those of Python's own allocator."""
 
 
 class Target(NamedTuple):

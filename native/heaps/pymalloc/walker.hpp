@@ -98,7 +98,7 @@ class Walker {
     if (blocks.region_in(run) != nullptr) return false;
     // A block of another allocator may begin there.
     if (!blocks.is_live(run.end)) blocks.add_boundary(run.end);
-    return blocks.add_region({run.start, run.end, wire::kThreadHeap, number, 0, 0});
+    return blocks.add_region({run.start, run.end, wire::kPools, number, 0, 0});
   }
 
   static Verdict refuse(uint64_t address) {

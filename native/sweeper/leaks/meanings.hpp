@@ -143,7 +143,8 @@ class Meanings {
   void each_near_distance(uint64_t start, uint64_t end, Visit visit) const {
     auto near = [this](uint64_t target) { return candidates_.any_near(blocks_, target); };
     each_distance(start, end, distances_, near, [&](Field field, uint64_t target, uint64_t at) {
-      if (blocks_.is_live(target) && !blocks_.is_marked(target)) visit(field, target, at);
+      if (blocks_.is_live(target) && !blocks_.is_marked(target) && !is_in_pool(target))
+        visit(field, target, at);
     });
   }
 
@@ -185,7 +186,15 @@ class Meanings {
     if (at_page ? space_.find(value) != nullptr : value % heaps::kGranule != heaps::kEndOffset)
       return 0;
     if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
-    return blocks_.block_of(value - 1);
+    uint64_t block = blocks_.block_of(value - 1);
+    return is_in_pool(block) ? 0 : block;
+  }
+
+  // Python finds what is in its pools by pointers alone, and its memory is full of small numbers. A
+  // pointer to the end of a block there is one to the next, which was freed.
+  bool is_in_pool(uint64_t block) const {
+    const heaps::Region* region = control()->python != 0 ? blocks_.region_of(block) : nullptr;
+    return region != nullptr && region->kind == wire::kPools;
   }
 
   const heaps::Space& space_;

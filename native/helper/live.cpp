@@ -223,6 +223,13 @@ class LiveScan {
 void scan_live(const std::string& reason, const Options& options, const Memory& memory,
                Stream& stream, Clock::time_point deadline) {
   stream.wake_reader();
+  if (options.python)
+    throw Failure(
+        Step::kReadMemory, Code::kUnsupportedMethod,
+        "Python objects can only be judged in memory of one moment, and method live reads "
+        "that of a process that runs on" +
+            (reason.empty() ? "" : " (" + reason + ")"),
+        0, options.pid);
   LiveScan(reason, options, memory, stream, deadline).run();
 }
 

@@ -1,7 +1,12 @@
 // Describes a snapshot to the sweeper, runs it, and times its phases.
 #include "helper/sweep/sweep.hpp"
 
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "helper/sweep/inject.hpp"
 #include "helper/target/mappings.hpp"
@@ -25,6 +30,30 @@ const char* phase_name(wire::Phase phase) {
       return "collect";
   }
   return "unknown";
+}
+
+bool is_own_data(const abi::Mapping& m) {
+  constexpr std::uint32_t kDecisive = wire::kRead | wire::kWrite | wire::kShared;
+  return (m.perms & kDecisive) == (wire::kRead | wire::kWrite);
+}
+
+// Lets the sweeper write where the target may. A copy is mapped for reading only.
+void allow_writing(Clone& clone, const std::vector<abi::Mapping>& mappings) {
+  for (const MapEntry& entry : read_mappings(clone.pid())) {
+    constexpr std::uint32_t kDecisive = wire::kRead | wire::kWrite | wire::kShared;
+    if ((entry.perms & kDecisive) != wire::kRead) continue;
+    bool wanted = std::any_of(mappings.begin(), mappings.end(), [&](const abi::Mapping& m) {
+      return m.start < entry.end && m.end > entry.start && is_own_data(m);
+    });
+    if (!wanted) continue;
+    std::int64_t result = clone.call(
+        SYS_mprotect, {entry.start, entry.end - entry.start, PROT_READ | PROT_WRITE, 0, 0, 0});
+    if (result < 0)
+      throw Failure(wire::Step::kMapSweeper, wire::FailureCode::kNoMemory,
+                    std::string("the copy of the target cannot be written to: ") +
+                        std::strerror(static_cast<int>(-result)),
+                    static_cast<int>(-result), clone.pid(), entry.start);
+  }
 }
 
 }  // namespace
@@ -68,6 +97,7 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
   auto run = [&](Form form) {
     return SweeperRun(*snapshot.clone, inputs, form).run(stream, on_phase, deadline);
   };
+  if (options.python) allow_writing(*snapshot.clone, mappings);
   outcome.result = run(Form::kCommon);
   if (outcome.result.needs_fine) {
     std::uint64_t unreadable = outcome.result.unreadable_pages;

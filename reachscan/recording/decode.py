@@ -182,7 +182,7 @@ class _Decoder:
         return {row.address: model.Name(row.module, row.symbol, row.offset) for row in rows}
 
     def _types(self, kind: int) -> dict[int, str]:
-        types = {address: name for address, name in self._rows[kind]}
+        types = dict(self._rows[kind])
         if any(len(name) > wire.LONGEST_TYPE for name in types.values()):
             raise errors.StreamError("the stream is damaged: the name of a type is too long")
         return types

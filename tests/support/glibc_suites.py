@@ -26,12 +26,21 @@ JEMALLOC = ("libjemalloc2", "libstdc++6", "libgcc-s1")  # the allocator, and wha
 RUNTIME = ("libc6", *JEMALLOC)
 TCMALLOC = "libtcmalloc-minimal4"
 TCMALLOC_OF_64_BIT_TIME = f"{TCMALLOC}t64"  # its name since trixie
+# The interpreter without most of its library, and what it needs.
+PYTHON = ("python{0}-minimal", "libpython{0}-minimal", "libexpat1", "zlib1g")
+PYTHONS = {"trixie": "3.13", "sid": "3.14"}
+
+
+def _python(suite: str) -> tuple[str, ...]:
+    return tuple(package.format(PYTHONS[suite]) for package in PYTHON)
+
+
 # The oldest suite also serves to build: a program linked against it runs on all of them.
 BUILD_SUITE = "bullseye"
 SUITES: dict[str, tuple[str, ...]] = {
     "bullseye": (*RUNTIME, TCMALLOC, "libc6-dev", "linux-libc-dev"),
-    "trixie": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME),
-    "sid": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME),
+    "trixie": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, *_python("trixie")),
+    "sid": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, *_python("sid")),
 }
 PATIENCE = 180  # seconds for one call of apt
 
@@ -57,6 +66,15 @@ class Glibc:
     def tcmalloc(self) -> str:
         """The same for the tcmalloc of gperftools."""
         return self._preloaded("libtcmalloc_minimal.so.4")
+
+    @property
+    def python(self) -> list[str]:
+        """What to put before a script so that the suite's interpreter runs it."""
+        home = self.root / "usr"
+        program = home / "bin" / f"python{PYTHONS[self.suite]}"
+        folders = ":".join(str(self.root / name) for name in LIBRARY_FOLDERS)
+        loader = [str(self.libraries / LOADER), "--library-path", folders]
+        return ["env", f"PYTHONHOME={home}", *loader, str(program)]
 
     def _preloaded(self, allocator: str) -> str:
         folders = [self.root / name for name in LIBRARY_FOLDERS]

@@ -40,7 +40,8 @@ constexpr std::uint64_t kAboutLeaks =
 constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindOrigins);
 // If it is a leak, it is told as one.
 constexpr std::uint64_t kAboutBlock =
-    set_of(wire::kBlock, wire::kSightings, wire::kDoubts) | kAboutKinds | kAboutLeaks;
+    set_of(wire::kBlock, wire::kSightings, wire::kDoubts, wire::kCollectible) | kAboutKinds |
+    kAboutLeaks;
 
 std::uint64_t types_of(abi::Task task) {
   switch (task) {

@@ -27,6 +27,7 @@ from reachscan.scanning import core
 @options.profile
 @options.review
 @options.strict
+@options.python
 @options.search
 @options.save
 @options.verbose
@@ -54,6 +55,8 @@ def command(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
     wanted = options.scan(given)
+    if wanted.python and question != LEAKS:
+        raise click.UsageError("--python is about leaks, not about --heap, --explain or --refs")
     output = options.output(**given)
     options.refuse_clash(wanted.save, output.path)
     subject = reports.EXPLAIN if question.address else question.about

@@ -42,6 +42,22 @@ void warn_of_lost(const Annotations& annotations) {
                 "some of them may be among the leaks"});
 }
 
+// What is known of Python's objects.
+struct Python {
+  explicit Python(const Space& space) : objects(space), leaked_types(objects) {}
+
+  PythonObjects objects;
+  LeakedTypes leaked_types;
+};
+
+// Null if they are nothing special.
+Python* prepare_python(const Space& space, const heaps::BlockMap& blocks) {
+  if (control()->python == 0) return nullptr;
+  auto* python = new (map_memory(sizeof(Python))) Python(space);
+  CutLinks(space, blocks, python->objects);
+  return python;
+}
+
 // Everything that a task may need, once the heap is enumerated.
 struct Scan {
   const Space& space;
@@ -50,7 +66,7 @@ struct Scan {
   Roots& roots;
   PutAside& put_aside;
   Origins& origins;
-  const PythonObjects* python;  // null if they are nothing special
+  const Python* python;  // null if nobody asked for it
   LeakWriter& writer;
 };
 
@@ -64,7 +80,7 @@ Roots find_roots(const Space& space, const Heap& heap, const heaps::BlockMap& bl
 void spare_collectible(const Scan& scan) {
   heaps::Totals waiting;
   if (std::size_t unmarked = count_unmarked(scan.blocks))
-    waiting = Collectible(scan.space, scan.blocks, *scan.python, unmarked).spare();
+    waiting = Collectible(scan.space, scan.blocks, scan.python->objects, unmarked).spare();
   Record(wire::kCollectible).u64(waiting.blocks).u64(waiting.bytes).send();
 }
 
@@ -185,17 +201,10 @@ void sweep() {
   roots.obey(annotations);
   PutAside put_aside(blocks);
   Origins origins(tables);
-  const PythonObjects* python = nullptr;
-  LeakedTypes* leaked_types = nullptr;
-  if (control()->python != 0) {
-    auto* objects = new (map_memory(sizeof(PythonObjects))) PythonObjects(space);
-    leaked_types = new (map_memory(sizeof(LeakedTypes))) LeakedTypes(*objects);
-    python = objects;
-    CutLinks(space, blocks, *objects);
-  }
+  Python* python = prepare_python(space, blocks);
   // Too large for the stack that the helper made.
-  auto* writer =
-      new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks, origins, leaked_types);
+  auto* writer = new (map_memory(sizeof(LeakWriter)))
+      LeakWriter(space, blocks, origins, python != nullptr ? &python->leaked_types : nullptr);
   perform(control()->task, {space, heap, blocks, roots, put_aside, origins, python, *writer});
   writer->finish();
   if (control()->task != abi::Task::kListSuspects) origins.send();

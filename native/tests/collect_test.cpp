@@ -13,7 +13,8 @@ namespace {
 
 std::vector<Leak> collect(Graph& graph, const Host& host) {
   sweeper::Origins origins(nullptr);
-  auto writer = std::make_unique<sweeper::LeakWriter>(graph.memory.space(), graph.blocks, origins);
+  auto writer =
+      std::make_unique<sweeper::LeakWriter>(graph.memory.space(), graph.blocks, origins, nullptr);
   sweeper::collect_leaks(graph.memory.space(), graph.blocks, *writer);
   writer->finish();
   std::vector<Leak> leaks = host.leaks();

@@ -186,7 +186,7 @@ def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
     rows, typed = joined.rows, _is_named(joined)
     behind_types = len(joined.types.names) + joined.stack
     kind = np.where(joined.stack != NO_STACK, behind_types, joined.type)
-    parts = [-1 - kind, rows.reason, rows.is_object]
+    parts = [-1 - kind, 2 * rows.reason.astype(np.int64) + rows.is_object]
     for column in joined.codes:
         # What a word looks like may differ between blocks that are alike.
         coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)

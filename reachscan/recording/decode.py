@@ -117,9 +117,6 @@ class _Decoder:
             heaps=tuple(model.Heap(**row) for row in rows[wire.HEAP]),
             region_rows=b"".join(self._regions),
             some_leaks=leaks,
-            types=self._types(wire.TYPES),
-            python_types=self._types(wire.PYTHON_TYPES),
-            collectible=self._collectible(),
             warnings=(*(model.Warning(**row) for row in rows[wire.WARNING]), *self._doubts()),
             names=self._names(),
             contents=_contents(rows[wire.CONTENTS], totals),
@@ -136,6 +133,7 @@ class _Decoder:
             machine=machine,
             page_size=page_size,
             host=self._host(),
+            **self._of_types(),
             **self._where_from(leaks, kinds),
         )
 
@@ -193,9 +191,14 @@ class _Decoder:
             return None
         return model.Block(**{**block, "state": _member(model.BlockState, block.state)})
 
-    def _collectible(self) -> model.Collectible | None:
+    def _of_types(self) -> dict[str, Any]:
+        """Return the types that there are, and what is told of Python's objects besides."""
         body = self._single.get(wire.COLLECTIBLE)
-        return None if body is None else model.Collectible(**body)
+        return {
+            "types": self._types(wire.TYPES),
+            "python_types": self._types(wire.PYTHON_TYPES),
+            "collectible": None if body is None else model.Collectible(**body),
+        }
 
     def _absent(self) -> tuple[tuple[int, int], ...] | None:
         if wire.ABSENT not in self._single:

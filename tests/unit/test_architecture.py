@@ -81,25 +81,29 @@ NATIVE_ROOMS = {
     "heaps/jemalloc": {"arch", "heaps", "libc"},
     "heaps/mimalloc": {"heaps"},
     "heaps/musl": {"arch", "heaps"},
+    "heaps/pymalloc": {"heaps"},
     "heaps/tcmalloc": {"heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
     "sweeper/roots": {
-        *("library/annotations.hpp", "libc", "memory", "sweeper/blob", "sweeper/mark"),
+        *("heaps/pymalloc", "library/annotations.hpp", "libc", "memory", "sweeper/blob"),
+        "sweeper/mark",
     },
+    "sweeper/python": {"memory", "sweeper/blob", "sweeper/mark"},
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {
         *("heaps", "heaps/glibc", "heaps/jemalloc", "heaps/mimalloc", "heaps/musl"),
+        "heaps/pymalloc",
         "heaps/tcmalloc",
     },
     "sweeper/leaks": {
         *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),
-        "sweeper/roots",
+        *("sweeper/python", "sweeper/roots"),
     },
     "sweeper/queries": {"sweeper/blob", "sweeper/leaks", "sweeper/mark", "sweeper/roots"},
     "sweeper": {
         *("heaps/detect.hpp", "sweeper/blob", "sweeper/leaks", "sweeper/mark"),
-        *("freestanding", "sweeper/queries", "sweeper/roots"),
+        *("freestanding", "sweeper/python", "sweeper/queries", "sweeper/roots"),
     },
     "helper": {
         *("arch", "helper/capture", "helper/core", "helper/stop", "helper/sweep"),

@@ -9,7 +9,7 @@
 // now, they do not add up.
 #pragma once
 
-#include "memory/block_map.hpp"
+#include "heaps/heap.hpp"
 
 namespace reachscan::heaps::pymalloc {
 

@@ -203,8 +203,6 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kTypes:
     case wire::kPythonTypes:
       return type_name(payload);
-    case wire::kCollectible:
-      return payload.skip(wire::row_bytes(wire::kCollectible));
     case wire::kDoubts:
       return doubts(payload);
     case wire::kBlock:
@@ -222,6 +220,8 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
 
 void SweepCheck::recorded(std::uint32_t type, Payload& payload) {
   switch (type) {
+    case wire::kCollectible:
+      return payload.skip(wire::row_bytes(wire::kCollectible));
     case wire::kOrigins:
       return column(payload, 24);
     case wire::kKindOrigins:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "memory/space.hpp"
+#include "sweeper/python/types.hpp"
 
 namespace reachscan::sweeper {
 
@@ -14,7 +15,7 @@ struct PythonInt {
   static constexpr uint64_t kHeader = 24;  // ob_refcnt, ob_type, ob_size (since 3.12: lv_tag)
   static constexpr unsigned kWideDigit = 30, kNarrowDigit = 15;
   // Fields of a type object.
-  static constexpr uint64_t kItemSize = 40, kFlags = 168, kTypeBytes = 176;
+  static constexpr uint64_t kItemSize = 40, kKnownBytes = kTypeFlags + 8;
   static constexpr uint64_t kLongSubclass = 1 << 24;
   // The word before the digits says how many there are; since 3.12 it is shifted, above the sign.
   static constexpr unsigned kTagBits = 3;
@@ -23,10 +24,10 @@ struct PythonInt {
   // The size of a digit in bytes if this is the type of integers, else 0. The type of types is its
   // own, which chance does not imitate.
   static uint64_t digit_size(const heaps::Space& space, uint64_t type) {
-    if (type % 8 != 0 || !space.readable(type, kTypeBytes)) return 0;
+    if (type % 8 != 0 || !space.readable(type, kKnownBytes)) return 0;
     uint64_t meta = heaps::word(type + 8);
     if (meta % 8 != 0 || !space.readable(meta, 16) || heaps::word(meta + 8) != meta) return 0;
-    if ((heaps::word(type + kFlags) & kLongSubclass) == 0) return 0;
+    if ((heaps::word(type + kTypeFlags) & kLongSubclass) == 0) return 0;
     uint64_t size = heaps::word(type + kItemSize);
     return size == sizeof(uint32_t) || size == sizeof(uint16_t) ? size : 0;
   }

@@ -7,6 +7,7 @@
 #include "libc/pointer_guard.hpp"
 #include "libc/threads.hpp"
 #include "sweeper/mark/mark.hpp"
+#include "sweeper/mark/words.hpp"
 #include "sweeper/roots/annotations.hpp"
 #include "sweeper/roots/python_arenas.hpp"
 

@@ -64,6 +64,7 @@ def make(structures: Sequence[Structure], groups: Sequence[int]) -> tuple[model.
         shape=np.array([b.shape for b in blocks], np.uint8),
         reason=np.zeros(len(blocks), np.uint8),
         digest=none,
+        object_type=none,
     )
     count = np.zeros(max(groups, default=-1) + 1, np.int64)
     empty = decode(wire.frames(io.BytesIO(Stream().encoded())))

@@ -100,7 +100,7 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
   // known yet, but they are when enumerate() is called. A walker that is used only on request is
   // told whether it is wanted.
   requires std::constructible_from<W, const Space&, const libc::Threads&, MapMemory> ||
-               std::constructible_from<W, const Space&, const libc::Threads&, MapMemory, bool>;
+      std::constructible_from<W, const Space&, const libc::Threads&, MapMemory, bool>;
   { found.is_present() } -> std::same_as<bool>;
   // Whether it is part of the module with this number (abi::Mapping::file), so that the malloc that
   // the module defines is understood.

@@ -55,7 +55,8 @@ class Walker {
 
  private:
   static constexpr const char* kNone =
-      "Python objects were asked for, but no arena of CPython's allocator (pymalloc) was found";
+      "Python objects were asked for, but no arena of CPython's allocator was found; free-threaded "
+      "builds have another one, and with PYTHONMALLOC it is replaced or changed";
 
   // Neighbouring pools become one region, so that there are few.
   Verdict claim(const Arena& arena, uint32_t number, BlockMap& blocks, uint64_t& unsettled) {

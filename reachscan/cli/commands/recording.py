@@ -175,7 +175,7 @@ recording = together(
         "--stop-at",
         type=Size(least=1),
         metavar="SIZE",
-        help="Stop to record when so much is allocated and not freed.",
+        help="Stop recording when so much is allocated and not freed.",
     ),
     click.option(
         "--module",

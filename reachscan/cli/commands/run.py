@@ -78,7 +78,7 @@ def command(
 ) -> int:
     """Run a command that records its allocations, and report its leaks at its end.
 
-    Reports go to stderr, or where -o says, one behind the other; -o - is the stdout of the command.
+    Reports go to stderr, or where -o says, one after the other; -o - is the stdout of the command.
     The exit status is that of the command (128+N if signal N ended it); if that is 0, it is 1 for
     leaks, and 3 if there is no last report. 126: the command cannot be executed, 127: it is not
     there.

@@ -6,6 +6,7 @@ CXX ?= g++
 VENV := .venv
 READY := $(VENV)/.ready
 HELPER := reachscan/_native/reachscan-helper
+HELPERS ?= aarch64
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # The compiler as a variable of the environment: CMake forgets all other options when it changes.
@@ -27,7 +28,7 @@ FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_core fuzz_proc_files fuzz_s
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test wheel install fuzz lint format bench clean prerequisites clang-format
+.PHONY: help build helpers demo test wheel install fuzz lint format bench clean prerequisites clang-format
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +38,15 @@ build: $(READY)  ## build the native helper and install reachscan into .venv
 	  -DREACHSCAN_DEV_OUTPUT=$(CURDIR)/reachscan/_native >build/cmake.log || { cat build/cmake.log; exit 1; }
 	@cmake --build build/native
 	@test -x $(HELPER)
+
+helpers: $(READY)  ## build the helper for other processors too, with the cross compilers of Debian
+	@for processor in $(HELPERS); do \
+	  cmake -G Ninja -S native -B build/$$processor -DCMAKE_BUILD_TYPE=Release \
+	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$$processor/toolchain.cmake -DREACHSCAN_ONLY_HELPER=ON \
+	    -DREACHSCAN_DEV_OUTPUT=$(CURDIR)/reachscan/_native/$$processor >build/cmake.log \
+	    || { cat build/cmake.log; exit 1; }; \
+	  cmake --build build/$$processor || exit 1; \
+	done
 
 demo: build  ## start a server that leaks, and scan it
 	@CXX=$(CXX) sh fixtures/demo.sh

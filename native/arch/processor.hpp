@@ -12,11 +12,14 @@
 //   trampoline.S          clones a thread's process without the help of its tracer
 //   trampoline.hpp        where its parts are, and what is written into it
 //   code.hpp              call in front of a return address, system call, instruction with an
-//   address signal_frame.hpp      ucontext_t, and how to tell the frame of a signal handler
+//                         address
+//   signal_frame.hpp      ucontext_t, and how to tell the frame of a signal handler
+//   thread_descriptor.hpp  shape of glibc's thread descriptor, and where it lies
 //   thread_local.hpp      on which side of the thread pointer static thread-local variables lie
 //   mangling.hpp          how C libraries hide pointers in a jmp_buf, and where they are there
 //   lanes.hpp             vectors of four words
 //   scratch_registers.hpp  clears those that are nobody's at a call
+//   frames.hpp, kernel_calls.hpp  frames of functions, system calls: for the recorder only
 //   instructions.hpp      breakpoint, pause, fill, copy, for the sweeper
 //   blob_entry.S          the sweeper's first instruction
 //   compiler.cmake        options for the sweeper

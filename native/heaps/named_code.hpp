@@ -87,8 +87,7 @@ inline bool is_inside_named(const Space& space, const abi::Thread& thread,
                             const abi::QuiesceHint& hint) {
   if (hint.text.contains(thread.pc)) return true;
   return thread.sleep != abi::Sleep::kOtherwise && hint.callees.contains(thread.pc) &&
-         abi::is_called_by<abi::TailCalls::kYes>(hint.unsettled, {thread.pc, thread.sp},
-                                                 ReadSpace{space});
+         abi::is_called_by<abi::TailCalls::kYes>(hint.unsettled, thread.frame(), ReadSpace{space});
 }
 
 // Whether no thread is inside.

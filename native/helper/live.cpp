@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "arch/thread_descriptor.hpp"
 #include "helper/capture/copy.hpp"
 #include "helper/capture/seen_threads.hpp"
 #include "helper/capture/settle.hpp"
@@ -222,6 +223,13 @@ class LiveScan {
 
 void scan_live(const std::string& reason, const Options& options, const Memory& memory,
                Stream& stream, Clock::time_point deadline) {
+  if (!arch::kDescriptorKnowsItself)
+    throw Failure(
+        Step::kOpenTarget, Code::kUnsupportedMethod,
+        (options.method == "live" ? std::string() : reason + "; ") +
+            "the thread-local variables of a program for this processor can be found only "
+            "while it is stopped",
+        0, options.pid);
   stream.wake_reader();
   if (options.python)
     throw Failure(

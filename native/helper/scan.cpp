@@ -68,6 +68,17 @@ void require_supported(pid_t pid) {
                   name_of(pid) + std::string(" is not ") + arch::kProgramKind, 0, pid);
 }
 
+// All that counts in pages was built for one size of them.
+void require_page_size(pid_t pid) {
+  auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes == arch::kPage) return;
+  throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
+                "the kernel has pages of " + std::to_string(bytes >> 10) +
+                    " KiB, and this helper was built for those of " +
+                    std::to_string(arch::kPage >> 10) + " KiB",
+                0, pid);
+}
+
 bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "State").rfind("D", 0) == 0;
 }
@@ -255,6 +266,7 @@ void scan(const Options& options, Stream& stream) {
                   "method '" + options.method + "' is not available", 0, options.pid);
   require_process(options.pid);
   require_supported(options.pid);
+  require_page_size(options.pid);
   Clock::time_point deadline = Clock::now() + options.timeout;
   Memory memory(options.pid);
   PauseLimit limit(options.pid, options.max_pause, stream);

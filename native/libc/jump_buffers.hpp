@@ -16,10 +16,10 @@ using heaps::word;
 
 class JumpBuffers {
  public:
-  // `stack`: the live part of the stack of the thread with this descriptor.
-  JumpBuffers(const Space& space, uint64_t pointer_guard, Range stack, uint64_t descriptor)
+  // `stack`: the live part of the stack of the thread with this pointer.
+  JumpBuffers(const Space& space, uint64_t pointer_guard, Range stack, uint64_t thread_pointer)
       : space_(space), guard_(pointer_guard), stack_(stack) {
-    if (guard_ != 0) find_unwind_buffers(descriptor);
+    if (guard_ != 0) find_unwind_buffers(thread_pointer);
   }
 
   // Calls visit(range) for each mask that was not written.
@@ -47,9 +47,12 @@ class JumpBuffers {
   // The library has buffers of its own, for the end of a thread and for clean-up handlers, which
   // are shorter. The descriptor points to the last one, and each to the one before, where others
   // have their mask.
-  void find_unwind_buffers(uint64_t descriptor) {
-    if (!space_.readable(descriptor, kDescriptorBytes)) return;
-    for (uint64_t at = descriptor; at < descriptor + kDescriptorBytes; at += 8)
+  void find_unwind_buffers(uint64_t thread_pointer) {
+    uint64_t at = thread_pointer - arch::kDescriptorBelow;
+    const uint64_t end = thread_pointer + arch::kDescriptorAbove;
+    // The descriptor may be smaller.
+    while (at < end && !space_.readable(at, end - at)) at += kDescriptorAlignment;
+    for (; at < end; at += 8)
       for (uint64_t buffer = word(at); is_there(buffer) && is_buffer(buffer) && add(buffer);)
         buffer = word(buffer + arch::kJumpMask);
   }

@@ -7,11 +7,38 @@
 
 namespace reachscan::libc {
 
+using heaps::uint64_t;
+
+// Where descriptors have no room for it, the library takes the second of two random words that the
+// kernel puts on the main stack; the auxiliary vector, near the end of that stack, tells where they
+// are, behind whether the program has another user's rights.
+inline uint64_t find_random_words(const heaps::Space& space, const abi::Mapping& stack) {
+  constexpr uint64_t kSecure = 23, kRandom = 25;  // AT_SECURE, AT_RANDOM
+  constexpr uint64_t kReach = 256 << 10, kEntries = 32;
+  uint64_t lowest = stack.end - stack.start < kReach ? stack.start : stack.end - kReach;
+  for (uint64_t at = stack.end - kEntries; at >= lowest; at -= 8) {
+    if (heaps::word(at) != kSecure || heaps::word(at + 8) > 1 || heaps::word(at + 16) != kRandom)
+      continue;
+    uint64_t words = heaps::word(at + 24);
+    if (words > at && space.readable(words, 16)) return words;
+  }
+  return 0;
+}
+
+inline uint64_t pointer_guard_of_kernel(const heaps::Space& space) {
+  for (const abi::Mapping& m : space) {
+    if ((m.flags & abi::kMainStack) == 0 || !heaps::Space::may_read(m)) continue;
+    if (uint64_t words = find_random_words(space, m)) return heaps::word(words + 8);
+  }
+  return 0;
+}
+
 // The secret is the same in all threads. 0: not found.
-inline heaps::uint64_t find_pointer_guard(const heaps::Space& space, const abi::Thread* threads,
-                                          std::size_t thread_count) {
+inline uint64_t find_pointer_guard(const heaps::Space& space, const abi::Thread* threads,
+                                   std::size_t thread_count) {
+  if (!arch::kHasPointerGuard) return pointer_guard_of_kernel(space);
   for (std::size_t t = 0; t < thread_count; ++t) {
-    heaps::uint64_t at = threads[t].thread_pointer + kPointerGuard;
+    uint64_t at = threads[t].thread_pointer + arch::kPointerGuard;
     if (space.readable(at, 8) && heaps::word(at) != 0) return heaps::word(at);
   }
   return 0;

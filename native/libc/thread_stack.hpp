@@ -17,22 +17,19 @@ using heaps::word;
 // A thread's stack and its descriptor lie in one block of memory, descriptor on top.
 constexpr uint64_t kDescriptorReach = 4 * kPage;  // it starts at most so far below the end
 
-// Whether there may be a descriptor at `at`, which must be readable.
-inline bool is_descriptor(uint64_t at) {
-  return word(at + kDescriptorAddress) == at && word(at + kDescriptorAddressAgain) == at;
-}
-
 // The block that the descriptor says is the stack: three adjacent words in it hold the start, the
 // size and the size of the guard (stackblock, stackblock_size, guardsize). Empty if the thread was
 // not made by the library, as the first one is not.
-inline Range stack_of(const Space& space, uint64_t descriptor) {
-  musl::Memory of_musl = musl::memory_of(space, descriptor);
+inline Range stack_of(const Space& space, uint64_t thread_pointer) {
+  musl::Memory of_musl = musl::memory_of(space, thread_pointer);
   if (of_musl.stack.end != 0) return of_musl.stack;
-  if (descriptor == 0 || !space.readable(descriptor, kDescriptorBytes)) return {0, 0};
-  for (uint64_t at = descriptor; at + 24 <= descriptor + kDescriptorBytes; at += 8) {
+  const Range descriptor{thread_pointer - arch::kDescriptorBelow,
+                         thread_pointer + arch::kDescriptorAbove};
+  if (thread_pointer == 0 || !space.readable(descriptor.start, kDescriptorBytes)) return {0, 0};
+  for (uint64_t at = descriptor.start; at + 24 <= descriptor.end; at += 8) {
     uint64_t start = word(at), size = word(at + 8), guard = word(at + 16);
     if (start == 0 || start % kPage != 0 || size % kPage != 0 || guard >= size) continue;
-    if (descriptor - start < size && descriptor + kDescriptorReach >= start + size)
+    if (thread_pointer - start < size && thread_pointer + kDescriptorReach >= start + size)
       return {start, start + size};
   }
   return {0, 0};
@@ -50,10 +47,10 @@ inline Range running_stack(const Space& space, const abi::Thread& thread) {
 // Whether somebody may still ask for the result of a thread that has ended. The library gives the
 // descriptor of a joined one a negative number, and lets that of a detached one point to itself
 // once more (joinid).
-inline bool awaits_join(uint64_t descriptor) {
+inline bool awaits_join(uint64_t descriptor, uint64_t bytes) {
   if (musl::has_exited(descriptor)) return true;
   if (load<int>(descriptor + kThreadNumber) < 0) return false;
-  for (uint64_t at = descriptor + kThreadNumber + 8; at < descriptor + kDescriptorBytes; at += 8)
+  for (uint64_t at = descriptor + kThreadNumber + 8; at < descriptor + bytes; at += 8)
     if (word(at) == descriptor) return false;
   return true;
 }

@@ -16,15 +16,17 @@ constexpr std::size_t kMaxEndedThreads = 1 << 18;
 struct EndedThread {
   Range stack;
   uint64_t descriptor;
+  uint64_t thread_pointer;
 };
 
 struct Threads {
   const abi::Thread* running = nullptr;
   std::size_t running_count = 0;
   List<EndedThread> ended;
+  arch::DescriptorShape descriptors{};
 };
 
-// The descriptors of running threads, to look them up.
+// The thread pointers of running threads, to look them up.
 class RunningThreads {
  public:
   RunningThreads(const Threads& threads, MapMemory map) : sorted_(map, threads.running_count) {
@@ -33,47 +35,66 @@ class RunningThreads {
     sort(sorted_, [](uint64_t a, uint64_t b) { return a < b; });
   }
 
-  bool has(uint64_t descriptor) const {
+  bool has(uint64_t thread_pointer) const {
     std::size_t low = 0, high = sorted_.size();
     while (low < high) {
       std::size_t middle = (low + high) / 2;
-      if (sorted_[middle] < descriptor) {
+      if (sorted_[middle] < thread_pointer) {
         low = middle + 1;
       } else {
         high = middle;
       }
     }
-    return low < sorted_.size() && sorted_[low] == descriptor;
+    return low < sorted_.size() && sorted_[low] == thread_pointer;
   }
 
  private:
   List<uint64_t> sorted_;
 };
 
+// The words that tell a descriptor. Its own are in memory that can be read; others are 0 if not.
+struct DescriptorWords {
+  const Space& space;
+  uint64_t operator()(uint64_t address) const {
+    return arch::kDescriptorKnowsItself || space.readable(address, 8) ? word(address) : 0;
+  }
+};
+
+// By the first thread that shows it; on some processors it is known without any.
+inline arch::DescriptorShape shape_of_descriptors(const Space& space, const Threads& threads) {
+  for (std::size_t t = 0; t < threads.running_count; ++t) {
+    auto shape = arch::descriptor_shape(threads.running[t].thread_pointer, DescriptorWords{space});
+    if (shape.bytes != 0) return shape;
+  }
+  return arch::descriptor_shape(0, DescriptorWords{space});
+}
+
 // The thread, running or ended, whose stack ends at `end`.
-inline EndedThread thread_below(const Space& space, const abi::Mapping& m, uint64_t end) {
+inline EndedThread thread_below(const Space& space, arch::DescriptorShape shape,
+                                const abi::Mapping& m, uint64_t end) {
   uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
   uint64_t at = lowest & ~(kDescriptorAlignment - 1);
-  for (; at + kDescriptorBytes <= end; at += kDescriptorAlignment) {
-    if (at < m.start || !is_descriptor(at)) continue;
-    Range stack = stack_of(space, at);
-    if (stack.end == end) return {stack, at};
+  for (; shape.bytes != 0 && at + shape.bytes <= end; at += kDescriptorAlignment) {
+    if (at < m.start || !arch::is_descriptor(at, DescriptorWords{space})) continue;
+    Range stack = stack_of(space, at + shape.thread_pointer);
+    if (stack.end == end) return {stack, at, at + shape.thread_pointer};
   }
   at = musl::exited_below(space, m.start, end);
   if (at == 0) return {};
-  return {musl::memory_of(space, at).stack, at};
+  return {musl::memory_of(space, at).stack, at, at};
 }
 
 // False if there are more than fit.
 inline bool find_ended_threads(const Space& space, Threads& threads, MapMemory map) {
   RunningThreads running(threads, map);
+  threads.descriptors = shape_of_descriptors(space, threads);
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
     // Such stacks lie side by side.
     for (uint64_t end = m.end; end > m.start;) {
-      EndedThread thread = thread_below(space, m, end);
+      EndedThread thread = thread_below(space, threads.descriptors, m, end);
       if (thread.stack.end == 0) break;
-      if (!running.has(thread.descriptor) && !threads.ended.push(thread)) return false;
+      if (!running.has(thread.thread_pointer) && !threads.ended.push(thread)) return false;
       end = thread.stack.start;
     }
   }

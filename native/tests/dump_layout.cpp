@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <iterator>
 
-#include "libc/thread_descriptor.hpp"
 #include "wire/failures.hpp"
 #include "wire/protocol.hpp"
 #include "wire/steps.hpp"
@@ -157,10 +156,11 @@ void print_records() {
   std::printf("],\n");
 }
 
-constexpr Item kConstants[] = {
-    {"VERSION", wire::kVersion},  {"LITTLE_ENDIAN", wire::kLittleEndian},
-    {"WORD_SIZE", sizeof(void*)}, {"MAX_PAYLOAD", wire::kMaxPayload},
-    {"DIRECT", wire::kDirect},    {"DESCRIPTOR", reachscan::libc::kDescriptorBytes}};
+constexpr Item kConstants[] = {{"VERSION", wire::kVersion},
+                               {"LITTLE_ENDIAN", wire::kLittleEndian},
+                               {"WORD_SIZE", sizeof(void*)},
+                               {"MAX_PAYLOAD", wire::kMaxPayload},
+                               {"DIRECT", wire::kDirect}};
 constexpr Item kHello[] = {{"size", sizeof(wire::Hello)},
                            {"magic", offsetof(wire::Hello, magic)},
                            {"version", offsetof(wire::Hello, version)},

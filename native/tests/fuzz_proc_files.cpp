@@ -2,9 +2,9 @@
 #include <string>
 
 #include "fuzz_input.hpp"
-#include "helper/capture/seen_threads.hpp"
 #include "helper/failure.hpp"
 #include "helper/target/process.hpp"
+#include "helper/target/seen_thread.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size);
 

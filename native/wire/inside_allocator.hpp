@@ -39,6 +39,7 @@ struct CodeRanges {
 struct Frame {
   std::uint64_t pc;
   std::uint64_t sp;
+  std::uint64_t link;  // the link register, 0 if the processor has none
 };
 
 // How far up the stack a caller is looked for, and how far into a function its calls are.
@@ -49,8 +50,8 @@ constexpr unsigned kHandlerWords = 8192;
 
 // Whether the allocator called what the thread is in. Words that earlier calls left on the stack do
 // not link to where the thread is; if one does by chance, the thread is let run for nothing. What
-// is on top of the stack is the return address itself, if it is one: most of these functions push
-// nothing.
+// is on top of the stack, or in the link register, is the return address itself, if it is one: most
+// of these functions push nothing. But a link register may be left over, too.
 //
 // TailCalls: a function of the allocator may leave by a jump to another library's. Who it was
 // called by then links to nothing; that both are the allocator's must do. But if the program itself
@@ -60,14 +61,15 @@ enum class TailCalls { kNo, kYes };
 template <TailCalls kTail = TailCalls::kNo, typename Read>
 bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
   bool tail = false;
-  for (unsigned i = 0; i < kCallerWords; ++i) {
-    std::uint64_t word = 0, target = 0;
-    if (!read(frame.sp + 8ull * i, &word, sizeof word)) break;
+  constexpr unsigned kTop = arch::kReturnAddressInRegister ? 0 : 1;
+  for (unsigned i = kTop; i <= kCallerWords; ++i) {
+    std::uint64_t word = frame.link, target = 0;
+    if (i > 0 && !read(frame.sp + 8ull * (i - 1), &word, sizeof word)) break;
     arch::Call call = arch::call_before(word, target, read);
     bool direct = call == arch::Call::kDirect;
     bool known = direct || call == arch::Call::kThroughStub;
-    bool on_top = arch::kReturnAddressOnTop && i == 0 && !direct && call != arch::Call::kNone;
-    if (on_top && kTail == TailCalls::kNo) return allocator.contains(word);
+    bool on_top = i == kTop && !direct && call != arch::Call::kNone;
+    if (on_top && kTop == 1 && kTail == TailCalls::kNo) return allocator.contains(word);
     bool linked = known && frame.pc - target < kLongestCallee;
     bool is_own = allocator.contains(word);
     if ((linked || on_top) && is_own) return true;
@@ -94,7 +96,7 @@ bool is_interrupted_inside(const CodeRanges& allocator, std::uint64_t sp, Read r
     std::uint64_t context = arch::context_of_frame(sp, word, read);
     if (context != 0 && read(context + arch::kContextProgramCounter, &frame.pc, 8) &&
         read(context + arch::kContextStackPointer, &frame.sp, 8) &&
-        is_inside(allocator, frame, read))
+        arch::read_link_register(context, frame.link, read) && is_inside(allocator, frame, read))
       return true;
   }
   return false;

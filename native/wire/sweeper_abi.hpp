@@ -41,8 +41,11 @@ struct Thread {
   std::uint64_t sp;
   std::uint64_t thread_pointer;
   Sleep sleep = Sleep::kNoOrUnknown;
+  std::uint64_t link = 0;  // the link register, 0 if the processor has none
+
+  Frame frame() const { return {pc, sp, link}; }
 };
-static_assert(sizeof(Thread) == 32);
+static_assert(sizeof(Thread) == 40);
 
 // What a scan is for.
 enum class Task : std::uint32_t {

@@ -11,8 +11,14 @@ from typing import NamedTuple
 X86_64 = 62
 """EM_X86_64: `e_machine` of ELF files for this processor."""
 
+AARCH64 = 183
+"""EM_AARCH64."""
+
 _X87, _XMM, _XMM_END, _YMM, _YMM_END = 32, 160, 416, 576, 832
 """Byte ranges of an XSAVE area in standard format (Intel SDM vol. 1, 13.4)."""
+
+_VECTORS = 32
+"""Registers v0 to v31 of 16 bytes each come first in aarch64's floating-point state."""
 
 
 class Architecture(NamedTuple):
@@ -22,6 +28,10 @@ class Architecture(NamedTuple):
         name: as `uname -m` says.
         address_bits: no program has an address with more.
         red_zone: a leaf function may keep data this many bytes below its stack pointer.
+        descriptor: bytes of glibc's thread descriptor (struct pthread), seen from the thread
+            pointer. If its size differs by release, those that all of them have.
+        tls_above: whether thread-local variables lie above the thread pointer (variant I of U.
+            Drepper, "ELF Handling For Thread-Local Storage"), not below (variant II).
         registers: of a thread, as the kernel hands them out: one word each, in order.
         vector_register: what is so many bytes into the words that follow.
     """
@@ -29,6 +39,8 @@ class Architecture(NamedTuple):
     name: str
     address_bits: int
     red_zone: int
+    descriptor: range
+    tls_above: bool
     registers: tuple[str, ...]
     vector_register: Callable[[int], str]
 
@@ -50,11 +62,19 @@ def _of_xsave_area(byte: int) -> str:
     return "a vector register"
 
 
+def _of_vector_registers(byte: int) -> str:
+    number = byte // 16
+    # Of a thread with scalable vectors, whose length is not told, these are longer.
+    return f"register v{number}" if number < _VECTORS else "a vector register"
+
+
 ARCHITECTURES = {
     X86_64: Architecture(
         name="x86_64",
         address_bits=47,
         red_zone=128,
+        descriptor=range(0x900),
+        tls_above=False,
         # struct user_regs_struct of <sys/user.h>
         registers=(
             *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx"),
@@ -62,6 +82,20 @@ ARCHITECTURES = {
             *("fs_base", "gs_base", "ds", "es", "fs", "gs"),
         ),
         vector_register=_of_xsave_area,
+    ),
+    AARCH64: Architecture(
+        name="aarch64",
+        address_bits=48,
+        red_zone=0,
+        descriptor=range(-0x700, 0),
+        tls_above=True,
+        # Registers of native/arch/aarch64/registers.hpp: the first ones as the kernel has them
+        registers=(
+            *(f"x{number}" for number in range(31)),
+            *("sp", "pc", "pstate", "tpidr_el0"),
+            *("system_call", "at_system_call", "behind_system_call"),
+        ),
+        vector_register=_of_vector_registers,
     ),
 }
 """By `e_machine` of ELF files."""

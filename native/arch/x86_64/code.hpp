@@ -47,7 +47,7 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
 }
 
 // Where a function that keeps nothing on the stack returns to is the word on top of the stack.
-constexpr bool kReturnAddressOnTop = true;
+constexpr bool kReturnAddressInRegister = false;
 
 struct SystemCall {
   bool made;

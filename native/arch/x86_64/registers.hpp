@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace reachscan::arch {
@@ -29,6 +30,7 @@ inline std::uint64_t program_counter(const Registers& r) { return r.rip; }
 inline void set_program_counter(Registers& r, std::uint64_t address) { r.rip = address; }
 inline std::uint64_t stack_pointer(const Registers& r) { return r.rsp; }
 inline std::uint64_t thread_pointer(const Registers& r) { return r.fs_base; }
+inline std::uint64_t link_register(const Registers&) { return 0; }  // there is none
 
 // Where the thread goes on. It makes no call again that was interrupted where it is now.
 inline void go_on_at(Registers& r, std::uint64_t address) {
@@ -36,8 +38,14 @@ inline void go_on_at(Registers& r, std::uint64_t address) {
   r.orig_rax = ~0ull;
 }
 
+// What core files have of them.
+constexpr std::size_t kCoreRegisterBytes = sizeof(Registers);
+
 // The x87, SSE and AVX state: the number of its register set, and of its note in core files.
 constexpr std::uint32_t kVectorState = NT_X86_XSTATE;
+
+// Takes what such a note of the kernel's tells of the other registers: nothing.
+inline void take_core_note(std::uint32_t, std::string_view, Registers&) {}
 
 // Appends such a state as words; any of them may hold a pointer. The zeros at the end are left out:
 // most of the state is room for registers that few threads use (AMX: 8 KB).
@@ -67,6 +75,9 @@ inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argu
 // Moves a thread that has stopped at trap() of instructions.hpp behind it, where this processor
 // stops anyway.
 inline void skip_trap(pid_t) {}
+
+// What of a stopped thread's memory cannot be read as usual; null if nothing.
+inline const char* odd_memory(pid_t) { return nullptr; }
 
 // A 64-bit process may run 32-bit code, as Wine does; the trampoline is no such code.
 inline bool runs_native_code(const Registers& r) {

@@ -33,4 +33,11 @@ std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read read) 
   return is_frame ? at + sizeof word : 0;
 }
 
+// False if it cannot be read. This processor has none.
+template <typename Read>
+bool read_link_register(std::uint64_t, std::uint64_t& link, Read) {
+  link = 0;
+  return true;
+}
+
 }  // namespace reachscan::arch

@@ -73,12 +73,19 @@ inline bool waits_for_lock(const Registers& r) {
 }
 
 // An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) give
-// up with EINTR. Turned into ERESTARTNOHAND, the kernel restarts them unless a handler really runs.
-inline bool repair_interrupted_call(Registers& r) {
-  if (!in_system_call(r) || call_result(r) != -EINTR) return false;
-  r.rax = static_cast<std::uint64_t>(kRestartNoHand);
-  return true;
+// up with EINTR.
+inline bool has_given_up(const Registers& r) {
+  return in_system_call(r) && call_result(r) == -EINTR;
 }
+
+// Turned into ERESTARTNOHAND, the kernel restarts them unless a handler really runs.
+inline void repair_interrupted_call(Registers& r, std::uint64_t) {
+  r.rax = static_cast<std::uint64_t>(kRestartNoHand);
+}
+
+// The kernel moves a thread back to the call only when it goes on, and knows all its arguments.
+constexpr bool kRewindsAtOnce = false;
+inline bool pretend_call(pid_t, bool) { return true; }
 
 // The registers with which the thread goes on in user mode, as the kernel would set them up.
 inline Registers resume_registers(Registers r) {
@@ -89,46 +96,11 @@ inline Registers resume_registers(Registers r) {
   return r;
 }
 
-// Where a thread in user mode goes on after an interruption. Inside a restartable sequence that is
-// its abort handler, to which the kernel would have sent it, had we not moved its instruction
-// pointer. `read(address, buffer, length)` reads the thread's memory.
-template <typename Read>
-std::uint64_t resume_address(pid_t tid, const Registers& r, Read read) {
-  constexpr auto kGetRseqConfiguration = static_cast<decltype(PTRACE_CONT)>(0x420f);
-  struct {
-    std::uint64_t area;
-    std::uint32_t size, signature, flags, reserved;
-  } configuration{};
-  struct {
-    std::uint32_t version, flags;
-    std::uint64_t start, length, abort;
-  } section{};
-  std::uint64_t pointer = 0;
-  // Kernels that cannot tell (before 5.13) leave the sequence unprotected.
-  if (in_system_call(r) ||
-      ptrace(kGetRseqConfiguration, tid, sizeof configuration, &configuration) <= 0 ||
-      configuration.area == 0 || !read(configuration.area + 8, &pointer, sizeof pointer) ||
-      pointer == 0 || !read(pointer, &section, sizeof section))
-    return r.rip;
-  return r.rip - section.start < section.length ? section.abort : r.rip;
-}
-
 // At the entry of a system call: has the kernel execute another one instead.
 inline void replace_call(Registers& r, std::uint64_t number, std::uint64_t argument) {
   r.orig_rax = number;
   r.rdi = argument;
   r.rsi = r.rdx = r.r10 = r.r8 = r.r9 = 0;
-}
-
-// Whether a system call of the thread may end in a SIGSYS instead of in the kernel
-// (PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11). Kernels before 6.4 do not tell.
-inline bool dispatches_system_calls(pid_t tid) {
-  constexpr auto kGetConfiguration = static_cast<decltype(PTRACE_CONT)>(0x4211);
-  struct {
-    std::uint64_t mode, selector, offset, length;
-  } configuration{};
-  return ptrace(kGetConfiguration, tid, sizeof configuration, &configuration) == 0 &&
-         configuration.mode != 0;
 }
 
 }  // namespace reachscan::arch

@@ -18,7 +18,12 @@ struct TrampolineLiterals {
   std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r10, r11, rip;
 };
 
-inline TrampolineLiterals trampoline_literals(const Registers& r, std::uint64_t own_signals,
+// Whether the jump at its end can lead from a trampoline at this address to where the thread is.
+inline bool leads_back(std::uint64_t, const Registers&) { return true; }
+
+// For a trampoline at this address.
+inline TrampolineLiterals trampoline_literals(std::uint64_t, const Registers& r,
+                                              std::uint64_t own_signals,
                                               std::uint64_t middleman_flags) {
   return {~0ull, own_signals, middleman_flags, r.rax, r.rcx, r.rdx, r.rsi,
           r.rdi, r.r8,        r.r10,           r.r11, r.rip};

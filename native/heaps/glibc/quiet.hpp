@@ -76,7 +76,7 @@ inline bool is_quiet(const Space& space, const Instance& instance, const List<Ar
   if (!suspect) return true;
   describe_code(space, instance, hint);
   for (std::size_t t = 0; t < thread_count; ++t) {
-    abi::Frame frame{threads[t].pc, threads[t].sp};
+    abi::Frame frame = threads[t].frame();
     if (may_be_inside(space, instance, frame.pc) &&
         abi::is_inside(hint.text, frame, ReadSpace{space}))
       return false;

@@ -71,7 +71,7 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
     vote(space, blocks, threads.running[t].thread_pointer, reach, votes, budget);
   // They outvote a thread that finds another's cache below its own memory.
   for (const libc::EndedThread& thread : threads.ended)
-    vote(space, blocks, thread.descriptor, reach, votes, budget);
+    vote(space, blocks, thread.thread_pointer, reach, votes, budget);
   CachePlan plan;
   uint32_t best = least - 1;
   for (unsigned f = 0; f < kFormats; ++f) {
@@ -90,7 +90,7 @@ inline CachePlan plan_caches(const Space& space, const BlockMap& blocks,
                              Budget& budget) {
   CachePlan plan = plan_within(space, blocks, threads, kUsualTls, least, votes, budget);
   if (plan.found) return plan;
-  libc::Threads some{threads.running, threads.running_count, {}};
+  libc::Threads some{threads.running, threads.running_count, {}, {}};
   if (some.running_count > libc::kThreadsFarDown) some.running_count = libc::kThreadsFarDown;
   return plan_within(space, blocks, some, kLargestTls, kFilled, votes, budget);
 }
@@ -129,7 +129,7 @@ inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
   }
   // The fork may have come while the thread was at its cache.
   for (const libc::EndedThread& thread : threads.ended) {
-    uint64_t cache = cache_of(space, blocks, thread.descriptor, plan);
+    uint64_t cache = cache_of(space, blocks, thread.thread_pointer, plan);
     if (cache != 0 && is_consistent(blocks, cache, plan.format, budget))
       drop_cache(blocks, totals, cache, plan.format);
   }

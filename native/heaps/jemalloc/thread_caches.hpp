@@ -82,7 +82,7 @@ class ThreadCaches {
     }
     // The fork may have come while the thread was at its cache.
     for (const libc::EndedThread& thread : threads.ended) {
-      Cache cache = of_thread(thread.descriptor);
+      Cache cache = of_thread(thread.thread_pointer);
       if (cache.arena != 0 && is_consistent(cache)) drop(cache);
     }
     return {};

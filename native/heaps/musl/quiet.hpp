@@ -55,7 +55,7 @@ inline void describe_code(const Space& space, const Context& context, abi::Quies
 inline bool is_inside(const Space& space, const abi::Thread& thread, const abi::QuiesceHint& hint) {
   if (hint.text.contains(thread.pc)) return true;
   return thread.sleep == abi::Sleep::kNoOrUnknown && hint.callees.contains(thread.pc) &&
-         abi::is_called_by(hint.text, {thread.pc, thread.sp}, ReadSpace{space});
+         abi::is_called_by(hint.text, thread.frame(), ReadSpace{space});
 }
 
 }  // namespace reachscan::heaps::musl

@@ -238,9 +238,19 @@ void read_words(Freeze& freeze, Snapshot& snapshot) {
     snapshot.unread_in_kernel.push_back("more signals are pending than can be read in time");
 }
 
+void require_usual_memory(Freeze& freeze) {
+  for (const StoppedThread& thread : freeze.threads())
+    if (const char* why = arch::odd_memory(thread.tid))
+      throw Failure(wire::Step::kReadMemory, Code::kUnsupportedArchitecture,
+                    "process " + std::to_string(freeze.pid()) + " " + why +
+                        ", which reachscan does not understand",
+                    0, thread.tid);
+}
+
 void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPlan& plan,
                          CaptureMethod& maker, const std::function<void()>& read_kernel,
                          Snapshot& snapshot, Stopwatch& watch) {
+  require_usual_memory(freeze);
   if (plan.hint != nullptr) {
     DrainResult drained = drain(freeze, memory, *plan.hint);
     snapshot.quiet = drained.quiet;
@@ -284,7 +294,7 @@ void freeze_and_capture(pid_t pid, const Memory& memory, const SnapshotPlan& pla
 ThreadFacts facts_of(pid_t tid, const arch::Registers& registers) {
   return {tid,
           {arch::program_counter(registers), arch::stack_pointer(registers),
-           arch::thread_pointer(registers), sleep_of(registers)},
+           arch::thread_pointer(registers), sleep_of(registers), arch::link_register(registers)},
           {}};
 }
 

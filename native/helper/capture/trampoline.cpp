@@ -21,6 +21,7 @@
 #include "arch/system_calls.hpp"
 #include "arch/trampoline.hpp"
 #include "helper/capture/middleman.hpp"
+#include "helper/capture/restartable_sequence.hpp"
 #include "helper/stop/fit_threads.hpp"
 #include "helper/stop/retry_policy.hpp"
 #include "helper/stop/stops.hpp"
@@ -74,17 +75,19 @@ std::uint64_t signal_mask(pid_t tid) {
   return mask;
 }
 
-void place_trampoline(StoppedThread& thread, const Memory& memory, const TrampolineSite& site,
+// The kernel would have sent the thread there, had we not moved its program counter.
+void leave_restartable_sequence(StoppedThread& thread, const Memory& memory) {
+  if (arch::in_system_call(thread.registers)) return;
+  auto read = [&](std::uint64_t at, void* buffer, std::size_t length) {
+    return memory.try_read(at, buffer, length);
+  };
+  arch::set_program_counter(thread.registers, resume_address(thread.tid, thread.registers, read));
+}
+
+void place_trampoline(const StoppedThread& thread, const Memory& memory, const TrampolineSite& site,
                       std::uint64_t middleman_flags) {
   std::vector<unsigned char> code(arch::reachscan_trampoline, arch::reachscan_trampoline_end);
-  if (!arch::in_system_call(thread.registers))
-    arch::set_program_counter(
-        thread.registers,
-        arch::resume_address(thread.tid, thread.registers,
-                             [&](std::uint64_t at, void* buffer, std::size_t length) {
-                               return memory.try_read(at, buffer, length);
-                             }));
-  auto literals = arch::trampoline_literals(arch::resume_registers(thread.registers),
+  auto literals = arch::trampoline_literals(site.address, arch::resume_registers(thread.registers),
                                             signal_mask(thread.tid), middleman_flags);
   auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
   std::memcpy(code.data() + offset, &literals, sizeof literals);
@@ -181,6 +184,13 @@ bool is_refusal(const Failure& failure) { return failure.code == Code::kCloneRef
 // What keeps one thread from serving mostly keeps all.
 constexpr std::size_t kMostObstacles = 8;
 
+// Null if nothing keeps it from serving.
+const char* obstacle(pid_t pid, const StoppedThread& thread, const TrampolineSite& site) {
+  if (const char* why = obstacle(pid, thread)) return why;
+  if (arch::leads_back(site.address, thread.registers)) return nullptr;
+  return "is too far from the vdso for a branch, as in a program without libraries";
+}
+
 // Makes some thread start a middleman, and calls use(middleman). Returns the thread, which is still
 // stopped inside the trampoline.
 template <typename Use>
@@ -190,11 +200,13 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
   std::vector<StoppedThread*> found = candidates(freeze.threads());
   std::size_t obstacles = 0;
   for (StoppedThread* thread : found) {
-    if (const char* why = obstacle(freeze.pid(), *thread)) {
+    if (const char* why = obstacle(freeze.pid(), *thread, site)) {
       if (++obstacles == std::min(found.size(), kMostObstacles))
         refuse_clone(thread->tid, std::string("a thread of the target ") + why);
       continue;
     }
+    if (!freeze.settle_call(*thread)) continue;
+    leave_restartable_sequence(*thread, memory);
     place_trampoline(*thread, memory, site, middleman_flags);
     if (!enter_trampoline(*thread, site, deadline)) continue;
     try {

@@ -23,7 +23,7 @@ namespace {
 using arch::kPage;
 using wire::Step;
 
-static_assert(sizeof(elf_gregset_t) == sizeof(arch::Registers));
+static_assert(sizeof(elf_gregset_t) == arch::kCoreRegisterBytes);
 
 // A thread has 4 KiB of notes, or 11 where the processor has matrix registers.
 constexpr std::uint64_t kMostNotes = 1ull << 30;
@@ -213,6 +213,8 @@ void CoreFile::read_notes(std::uint64_t offset, std::uint64_t length) {
 
 void CoreFile::take_note(std::string_view owner, std::uint32_t type, std::string_view value) {
   if (owner == "LINUX" && type == arch::kVectorState) take_vector_state(value);
+  if (owner == "LINUX" && !threads_.empty())
+    arch::take_core_note(type, value, threads_.back().registers);
   if (owner != "CORE") return;
   switch (type) {
     case NT_PRSTATUS:
@@ -232,7 +234,7 @@ void CoreFile::take_thread(std::string_view value) {
   auto status = NoteReader(value).take<elf_prstatus>();
   if (!status) refuse_damaged("the registers of a thread are incomplete");
   CoreThread thread{status->pr_pid, {}, {}};
-  std::memcpy(&thread.registers, &status->pr_reg, sizeof thread.registers);
+  std::memcpy(&thread.registers, &status->pr_reg, arch::kCoreRegisterBytes);
   if (threads_.empty()) signal_ = status->pr_cursig;
   threads_.push_back(std::move(thread));
 }

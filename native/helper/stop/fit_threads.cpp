@@ -1,6 +1,7 @@
 // Leaves out threads that a system call could kill, or whose child would end a namespace.
 #include "helper/stop/fit_threads.hpp"
 
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 
 #include <string>
@@ -31,11 +32,22 @@ bool has_namespace_for_children(pid_t pid, pid_t tid) {
   return own.st_ino != of_children.st_ino;
 }
 
+// Whether a system call of the thread may end in a SIGSYS instead of in the kernel
+// (PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11). Kernels before 6.4 do not tell.
+bool dispatches_system_calls(pid_t tid) {
+  constexpr auto kGetConfiguration = static_cast<decltype(PTRACE_CONT)>(0x4211);
+  struct {
+    std::uint64_t mode, selector, offset, length;
+  } configuration{};
+  return ptrace(kGetConfiguration, tid, sizeof configuration, &configuration) == 0 &&
+         configuration.mode != 0;
+}
+
 }  // namespace
 
 const char* obstacle(pid_t pid, const StoppedThread& thread) {
   if (!arch::runs_native_code(thread.registers)) return "is executing 32-bit code";
-  if (arch::dispatches_system_calls(thread.tid))
+  if (dispatches_system_calls(thread.tid))
     return "has its system calls dispatched to user space (PR_SET_SYSCALL_USER_DISPATCH)";
   if (is_filtered(pid, thread.tid)) return "runs under a seccomp filter, which may forbid clone()";
   if (has_namespace_for_children(pid, thread.tid))

@@ -15,6 +15,7 @@
 
 #include "arch/system_calls.hpp"
 #include "helper/stop/retry_policy.hpp"
+#include "helper/stop/stops.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
@@ -170,6 +171,8 @@ void Freeze::stop_seized(Clock::time_point deadline) {
 
 // False if the thread has ended.
 bool Freeze::interrupt(pid_t tid) {
+  if (arch::kRewindsAtOnce)
+    if (std::optional<SeenThread> seen = see_thread(pid_, tid)) seen_[tid] = *seen;
   if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) return true;
   if (errno == ESRCH) return false;
   throw Failure(Step::kInterrupt, Code::kInternal,
@@ -236,6 +239,22 @@ bool Freeze::run_briefly(StoppedThread& thread, std::chrono::nanoseconds duratio
   return true;
 }
 
+bool Freeze::settle_call(StoppedThread& thread) {
+  if (!arch::kRewindsAtOnce || !arch::in_system_call(thread.registers)) return true;
+  WaitStatus entry = run_to_stop(thread.tid, 0, deadline_);
+  if (is_at_call(entry)) {
+    states_[thread.tid] = State::kInterrupted;
+    if (!interrupt(thread.tid) || ptrace(PTRACE_CONT, thread.tid, nullptr, nullptr) != 0 ||
+        !wait_until_stopped(thread, deadline_))
+      throw Failure(Step::kRunTrampoline, Code::kTargetExited, "a thread ended at its call", errno,
+                    thread.tid);
+  } else if (brings_signal(entry)) {
+    thread.pending_signal = entry.signal();
+  }
+  capture(thread);
+  return is_at_call(entry) && thread.pending_signal == 0;
+}
+
 void Freeze::stop_newborn(Clock::time_point deadline) {
   while (seize_new_threads()) stop_seized(deadline);
 }
@@ -258,11 +277,27 @@ void Freeze::capture(StoppedThread& thread) {
                   "cannot read the registers of thread " + std::to_string(thread.tid), errno,
                   thread.tid);
   // A pending signal is a reason for EINTR that is not ours.
-  if (thread.pending_signal != 0 || !arch::repair_interrupted_call(thread.registers)) return;
+  if (thread.pending_signal != 0 || !arch::has_given_up(thread.registers)) return;
+  std::optional<std::uint64_t> first_argument = first_argument_of(thread);
+  if (!first_argument) return;
+  arch::repair_interrupted_call(thread.registers, *first_argument);
   if (!arch::set_registers(thread.tid, thread.registers))
     throw Failure(Step::kRepairCalls, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                   "cannot repair an interrupted call of thread " + std::to_string(thread.tid),
                   errno, thread.tid);
+}
+
+// Of the call that the stop has made the thread give up; nothing if the thread gave it up before.
+std::optional<std::uint64_t> Freeze::first_argument_of(const StoppedThread& thread) const {
+  if (!arch::kRewindsAtOnce) return 0;
+  auto before = seen_.find(thread.tid);
+  if (before == seen_.end() || !before->second.in_call || !arch::pretend_call(thread.tid, true))
+    return std::nullopt;
+  std::optional<SeenThread> now = see_thread(pid_, thread.tid);
+  arch::pretend_call(thread.tid, false);
+  bool same = now && now->in_call && now->arguments == before->second.arguments &&
+              now->sp == before->second.sp && now->pc == before->second.pc;
+  return same ? std::optional(now->arguments[0]) : std::nullopt;
 }
 
 RegisterWords Freeze::read_register_words() {

@@ -5,12 +5,14 @@
 #include <sys/types.h>
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "arch/registers.hpp"
 #include "helper/failure.hpp"
 #include "helper/stop/pause_limit.hpp"
 #include "helper/stop/wait.hpp"
+#include "helper/target/seen_thread.hpp"
 
 namespace reachscan::helper {
 
@@ -55,6 +57,10 @@ class Freeze {
   bool run_briefly(StoppedThread& thread, std::chrono::nanoseconds duration,
                    Clock::time_point deadline);
 
+  // Some kernels tell only on a thread's way out what it is to call again. Leads it there, if this
+  // is one, and takes its registers anew. False if a signal came in between.
+  bool settle_call(StoppedThread& thread);
+
   // Stops the threads that were born of briefly running ones.
   void stop_newborn(Clock::time_point deadline);
 
@@ -81,6 +87,7 @@ class Freeze {
   WaitStatus wait_for_stop(pid_t tid, Clock::time_point deadline) const;
   bool wait_until_stopped(StoppedThread& thread, Clock::time_point deadline);
   void capture(StoppedThread& thread);
+  std::optional<std::uint64_t> first_argument_of(const StoppedThread& thread) const;
   void release_if_foreign(pid_t parent, Clock::time_point deadline);
   void detach(StoppedThread& thread);
   void let_go();
@@ -89,6 +96,7 @@ class Freeze {
   PauseLimit& limit_;
   Clock::time_point deadline_;
   std::map<pid_t, State> states_;
+  std::map<pid_t, SeenThread> seen_;  // before they were stopped, where that is needed
   std::vector<StoppedThread> threads_;
   RegisterWords words_;
   Clock::time_point began_{};

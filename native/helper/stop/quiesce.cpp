@@ -26,6 +26,10 @@ struct ReadMemory {
   }
 };
 
+abi::Frame frame_of(const arch::Registers& r) {
+  return {arch::program_counter(r), arch::stack_pointer(r), arch::link_register(r)};
+}
+
 class Drain {
  public:
   Drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint)
@@ -98,7 +102,7 @@ class Drain {
   // instance, has nothing half done in most allocators.
   bool is_inside(const StoppedThread& thread, bool locked) const {
     const arch::Registers& registers = thread.registers;
-    abi::Frame frame{arch::program_counter(registers), arch::stack_pointer(registers)};
+    abi::Frame frame = frame_of(registers);
     if (hint_.text.contains(frame.pc)) return true;
     if (arch::will_restart(registers)) return false;
     bool called = hint_.callees.contains(frame.pc) &&
@@ -111,9 +115,8 @@ class Drain {
   // In one of the others, for a lock that may be free by now.
   bool waits_inside(const StoppedThread& thread) const {
     const arch::Registers& registers = thread.registers;
-    abi::Frame frame{arch::program_counter(registers), arch::stack_pointer(registers)};
     return arch::will_restart(registers) && arch::waits_for_lock(registers) &&
-           is_called_by_unsettled(frame);
+           is_called_by_unsettled(frame_of(registers));
   }
 
   bool is_called_by_unsettled(abi::Frame frame) const {

@@ -17,7 +17,7 @@ abi::Control* control();
 void trap();
 inline void relax() {}
 #else
-extern "C" const char reachscan_blob[];
+extern "C" [[gnu::visibility("hidden")]] const char reachscan_blob[];
 // The helper puts the control block right below the blob, which therefore needs no variable.
 inline abi::Control* control() {
   return reinterpret_cast<abi::Control*>(reinterpret_cast<uint64_t>(reachscan_blob) -

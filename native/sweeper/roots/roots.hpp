@@ -33,7 +33,8 @@ class Roots {
     uint64_t guard = libc::find_pointer_guard(space, threads.running, threads.running_count);
     for (std::size_t t = 0; t < threads.running_count; ++t)
       exclude_dead_stack(threads.running[t], guard);
-    for (const libc::EndedThread& thread : threads.ended) exclude_ended(thread);
+    for (const libc::EndedThread& thread : threads.ended)
+      exclude_ended(thread, threads.descriptors.bytes);
     python_arenas_.each_free([this](Range range) { exclude_stale_words(range); });
   }
 
@@ -153,9 +154,9 @@ class Roots {
 
   // Nothing on the stack of an ended thread lives but what the descriptor on top has for the next
   // thread; or, until somebody joins the ended one, for that somebody.
-  void exclude_ended(const libc::EndedThread& thread) {
-    uint64_t vector = thread.descriptor + libc::kThreadVector;
-    if (libc::awaits_join(thread.descriptor)) {
+  void exclude_ended(const libc::EndedThread& thread, uint64_t descriptor_bytes) {
+    uint64_t vector = thread.thread_pointer + arch::kThreadVector;
+    if (libc::awaits_join(thread.descriptor, descriptor_bytes)) {
       exclude(thread.stack.start, thread.descriptor);
     } else {
       exclude(thread.stack.start, vector);

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from reachscan import errors
-from reachscan.naming import places
 from reachscan.recording import model, wire, wire_columns
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -128,10 +127,6 @@ def test_hello_and_frame(native: Layout) -> None:
 @pytest.mark.parametrize("name", ["VERSION", "LITTLE_ENDIAN", "WORD_SIZE", "MAX_PAYLOAD"])
 def test_constants(native: Layout, name: str) -> None:
     assert native["constants"][name] == getattr(wire, name)
-
-
-def test_size_of_a_thread_descriptor(native: Layout) -> None:
-    assert native["constants"]["DESCRIPTOR"] == places.DESCRIPTOR
 
 
 def test_the_parent_of_a_direct_leak(native: Layout) -> None:

@@ -1,0 +1,122 @@
+// What little is read of machine code: calls in front of a return address, system calls around a
+// program counter, and instructions that name an address. `read(address, buffer, bytes)` tells
+// whether all of them could be read.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::arch {
+
+enum class Call {
+  kNone,         // no call is in front of that address
+  kDirect,       // one that tells its target
+  kThroughStub,  // one to a stub that jumps to where a slot says: that is its target
+  kElsewhere,    // one that leads anywhere: by a register
+};
+
+constexpr std::uint64_t kInstructionBytes = 4;
+constexpr std::uint32_t kSystemCallInstruction = 0xd4000001;  // svc #0
+
+// Page that an adrp at `at` yields; 0 if it is none.
+inline std::uint64_t page_of_adrp(std::uint64_t at, std::uint32_t instruction) {
+  if ((instruction & 0x9f000000) != 0x90000000) return 0;
+  std::uint64_t pages = (instruction >> 5 & 0x7ffff) << 2 | (instruction >> 29 & 3);
+  constexpr unsigned kUnused = 64 - 21;
+  auto distance = static_cast<std::int64_t>(pages << kUnused) >> kUnused;
+  return (at & ~0xfffull) + (static_cast<std::uint64_t>(distance) << 12);
+}
+
+// Address that an instruction adds up, or has 64 bits read from, if its base register is the one
+// with a page; 0 if it does neither. With `any_access`, any that is read or written.
+inline std::uint64_t address_on_page(std::uint32_t instruction, std::uint64_t page, unsigned base,
+                                     bool any_access) {
+  if ((instruction >> 5 & 31) != base) return 0;
+  std::uint64_t immediate = instruction >> 10 & 0xfff;
+  if ((instruction & 0xffc00000) == 0x91000000) return page + immediate;         // add
+  if ((instruction & 0xffc00000) == 0xf9400000) return page + (immediate << 3);  // ldr x
+  bool is_access = (instruction & 0x3f000000) == 0x39000000;                     // ldr, str
+  return any_access && is_access ? page + (immediate << (instruction >> 30)) : 0;
+}
+
+// Where the stub at `target` leads; false if there is none.
+template <typename Read>
+bool follow_stub(std::uint64_t& target, Read read) {
+  constexpr std::uint32_t kLandingPad = 0xd503245f;  // bti c
+  constexpr unsigned kScratch = 16;                  // x16
+  std::uint32_t code[3];
+  if (!read(target, code, sizeof code)) return false;
+  unsigned first = code[0] == kLandingPad ? 1 : 0;
+  std::uint64_t page = page_of_adrp(target + first * kInstructionBytes, code[first]);
+  bool loads = (code[first + 1] & 0xffc0001f) == 0xf9400011;  // ldr x17
+  if (page == 0 || (code[first] & 31) != kScratch || !loads) return false;
+  std::uint64_t slot = address_on_page(code[first + 1], page, kScratch, false);
+  if (slot == 0) return false;
+  target = 0;
+  read(slot, &target, sizeof target);
+  return true;
+}
+
+// What kind of call returns to `address`.
+template <typename Read>
+Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
+  std::uint64_t at = address - kInstructionBytes;
+  std::uint32_t code;
+  if (address % kInstructionBytes != 0 || !read(at, &code, sizeof code)) return Call::kNone;
+  if ((code & 0xfffffc1f) == 0xd63f0000) return Call::kElsewhere;  // blr
+  if ((code & 0xfc000000) != 0x94000000) return Call::kNone;       // bl
+  constexpr unsigned kUnused = 64 - 26;
+  auto distance = static_cast<std::int64_t>(std::uint64_t{code} << kUnused) >> (kUnused - 2);
+  target = at + static_cast<std::uint64_t>(distance);
+  return follow_stub(target, read) ? Call::kThroughStub : Call::kDirect;
+}
+
+// A function that keeps nothing on the stack returns to where the link register says.
+constexpr bool kReturnAddressInRegister = true;
+
+struct SystemCall {
+  bool made;
+  bool known;  // whether its number is
+  std::uint32_t number;
+};
+
+// Which system call a thread is to make (again) at `pc`, or has made right before. The kernel sends
+// back whom it interrupts to the instruction itself. Wrappers load the number shortly before: mov
+// x8, imm16.
+template <typename Read>
+SystemCall system_call_at(std::uint64_t pc, Read read) {
+  constexpr unsigned kLookedAt = 6;
+  std::uint32_t code[2];
+  if (!read(pc - kInstructionBytes, code, sizeof code)) return {false, false, 0};
+  if (code[1] != kSystemCallInstruction) pc -= kInstructionBytes;
+  if (code[0] != kSystemCallInstruction && code[1] != kSystemCallInstruction)
+    return {false, false, 0};
+  for (unsigned back = 1; back <= kLookedAt; ++back) {
+    if (!read(pc - back * kInstructionBytes, code, sizeof code[0])) break;
+    if ((code[0] & 0xffe0001f) == 0xd2800008) return {true, true, code[0] >> 5 & 0xffff};
+  }
+  return {true, false, 0};
+}
+
+// Instructions begin at multiples of this.
+constexpr std::uint64_t kCodeAlignment = kInstructionBytes;
+// What named_address() reads, at most: compilers put other instructions between the two that make
+// up an address.
+constexpr std::uint64_t kNamingBytes = 8 * kInstructionBytes;
+
+// Address that an adrp at `at` and one of the next instructions yield; 0 if there is none.
+inline std::uint64_t composed_address(std::uint64_t at, bool any_access) {
+  const auto* code = reinterpret_cast<const std::uint32_t*>(at);
+  std::uint64_t page = page_of_adrp(at, code[0]);
+  if (page == 0) return 0;
+  for (unsigned i = 1; i < kNamingBytes / kInstructionBytes; ++i)
+    if (std::uint64_t address = address_on_page(code[i], page, code[0] & 31, any_access))
+      return address;
+  return 0;
+}
+
+inline std::uint64_t named_address(std::uint64_t at) { return composed_address(at, false); }
+
+// The same for what the second instruction reads or writes.
+inline std::uint64_t used_address(std::uint64_t at) { return composed_address(at, true); }
+
+}  // namespace reachscan::arch

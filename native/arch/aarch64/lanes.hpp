@@ -1,0 +1,66 @@
+// Four words at once. Vectors of this processor hold two, and it has no instruction that makes bits
+// of a mask: nobody has measured yet that they would be faster than words one by one, so the helper
+// does not say `wide_words`.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::arch {
+
+#define REACHSCAN_WIDE_TARGET "+simd"
+#define REACHSCAN_WIDE gnu::always_inline
+
+inline bool has_lanes() { return false; }
+
+using Lanes = unsigned long long __attribute__((vector_size(32), may_alias, aligned(8)));
+using Masks = long long __attribute__((vector_size(32)));  // what a comparison of Lanes is
+
+[[REACHSCAN_WIDE]] inline Lanes load_lanes(std::uint64_t address) {
+  return *reinterpret_cast<const Lanes*>(address);
+}
+
+[[REACHSCAN_WIDE]] inline Lanes all_lanes(std::uint64_t value) {
+  return Lanes{value, value, value, value};
+}
+
+// Whether start <= value < start + length, for each lane.
+[[REACHSCAN_WIDE]] inline Masks are_within(Lanes values, std::uint64_t start,
+                                           std::uint64_t length) {
+  return values - all_lanes(start) < all_lanes(length);
+}
+
+// Bit i: lane i is all ones.
+[[REACHSCAN_WIDE]] inline unsigned bits_of(Masks masks) {
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 4; ++lane) bits |= (masks[lane] != 0 ? 1u : 0u) << lane;
+  return bits;
+}
+
+// Single bytes, 32 at once.
+using Bytes = unsigned char __attribute__((vector_size(32), may_alias, aligned(1)));
+using ByteMasks = signed char __attribute__((vector_size(32)));
+
+[[REACHSCAN_WIDE]] inline Bytes load_bytes(std::uint64_t address) {
+  return *reinterpret_cast<const Bytes*>(address);
+}
+
+[[REACHSCAN_WIDE]] inline Bytes all_bytes(unsigned char value) { return Bytes{} + value; }
+
+// Bit i: byte i is all ones.
+[[REACHSCAN_WIDE]] inline std::uint32_t bits_of_bytes(ByteMasks masks) {
+  std::uint32_t bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) bits |= (masks[lane] != 0 ? 1u : 0u) << lane;
+  return bits;
+}
+
+// Stores those lanes, one after the other, whose bit is set; what is behind them, up to four lanes
+// in all, is overwritten. Returns the end of what was stored.
+[[REACHSCAN_WIDE]] inline std::uint64_t* pack_lanes(Lanes lanes, unsigned bits, std::uint64_t* to) {
+  for (unsigned lane = 0; lane < 4; ++lane) {
+    *to = lanes[lane];
+    to += bits >> lane & 1;
+  }
+  return to;
+}
+
+}  // namespace reachscan::arch

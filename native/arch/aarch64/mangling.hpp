@@ -1,0 +1,22 @@
+// How C libraries hide pointers, in a jmp_buf for instance: on this processor, they only xor them
+// with a secret.
+#pragma once
+
+#include "arch/lanes.hpp"
+
+namespace reachscan::arch {
+
+// What setjmp() of glibc writes (struct __jmp_buf_tag). Both pointers are hidden.
+constexpr std::uint64_t kJumpStackPointer = 104, kJumpProgramCounter = 88;
+constexpr std::uint64_t kJumpMaskSaved = 176;  // an int
+constexpr std::uint64_t kJumpMask = 184, kJumpBytes = 312;
+
+constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {
+  return value ^ secret;
+}
+
+[[REACHSCAN_WIDE]] inline Lanes unmangled(Lanes values, std::uint64_t secret) {
+  return values ^ all_lanes(secret);
+}
+
+}  // namespace reachscan::arch

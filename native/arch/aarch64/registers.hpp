@@ -1,0 +1,152 @@
+// The registers of a stopped thread, by what they are for.
+#pragma once
+
+#include <elf.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "arch/code.hpp"
+
+namespace reachscan::arch {
+
+// All that is ever asked of a thread, for it may run again by then; a whole number of words. The
+// first ones are what the kernel writes to core files.
+struct Registers {
+  std::uint64_t x[31];
+  std::uint64_t sp;
+  std::uint64_t pc;
+  std::uint64_t pstate;
+  std::uint64_t thread_pointer;
+  std::uint64_t system_call;         // its number, between entry and exit; else -1
+  std::uint64_t at_system_call;      // whether the next instruction makes one
+  std::uint64_t behind_system_call;  // whether the last one made one
+};
+
+constexpr std::size_t kCoreRegisterBytes = offsetof(Registers, thread_pointer);
+constexpr std::uint64_t kNoSystemCall = ~0ull;
+
+inline bool transfer(int request, pid_t tid, std::uint32_t set, void* values, std::size_t bytes) {
+  iovec io{values, bytes};
+  return ptrace(static_cast<decltype(PTRACE_CONT)>(request), tid, static_cast<int>(set), &io) ==
+             0 &&
+         io.iov_len == bytes;
+}
+
+inline bool get_registers(pid_t tid, Registers& r) {
+  int number = -1;
+  if (!transfer(PTRACE_GETREGSET, tid, NT_PRSTATUS, &r, kCoreRegisterBytes) ||
+      !transfer(PTRACE_GETREGSET, tid, NT_ARM_TLS, &r.thread_pointer, sizeof r.thread_pointer) ||
+      !transfer(PTRACE_GETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number))
+    return false;
+  r.system_call = static_cast<std::uint64_t>(std::int64_t{number});
+  // Two instructions: the last one and the next one.
+  auto code = static_cast<std::uint64_t>(
+      ptrace(PTRACE_PEEKTEXT, tid, reinterpret_cast<void*>(r.pc - kInstructionBytes), nullptr));
+  bool in_call = r.system_call != kNoSystemCall;
+  r.at_system_call = !in_call && code >> 32 == kSystemCallInstruction ? 1 : 0;
+  r.behind_system_call =
+      !in_call && static_cast<std::uint32_t>(code) == kSystemCallInstruction ? 1 : 0;
+  return true;
+}
+
+// What it had of a system call goes, too: a result that asks for a restart would have the kernel
+// move a thread that went on elsewhere.
+inline bool set_registers(pid_t tid, Registers& r) {
+  auto number = static_cast<int>(r.system_call);
+  return transfer(PTRACE_SETREGSET, tid, NT_PRSTATUS, &r, kCoreRegisterBytes) &&
+         transfer(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number);
+}
+
+inline std::uint64_t program_counter(const Registers& r) { return r.pc; }
+inline void set_program_counter(Registers& r, std::uint64_t address) { r.pc = address; }
+inline std::uint64_t stack_pointer(const Registers& r) { return r.sp; }
+inline std::uint64_t thread_pointer(const Registers& r) { return r.thread_pointer; }
+inline std::uint64_t link_register(const Registers& r) { return r.x[30]; }
+
+// Where the thread goes on. It makes no call again that was interrupted where it is now. No landing
+// pad is asked for there (PSTATE.BTYPE).
+inline void go_on_at(Registers& r, std::uint64_t address) {
+  constexpr std::uint64_t kBranchType = 3u << 10;
+  r.pc = address;
+  r.pstate &= ~kBranchType;
+  r.system_call = kNoSystemCall;
+}
+
+// The scalable vector registers (SVE), where there are any: the number of their set, and of its
+// note in core files.
+constexpr std::uint32_t kVectorState = NT_ARM_SVE;
+
+// Takes what such a note of the kernel's tells of the other registers.
+inline void take_core_note(std::uint32_t type, std::string_view value, Registers& r) {
+  if (type == NT_ARM_TLS && value.size() >= sizeof r.thread_pointer)
+    __builtin_memcpy(&r.thread_pointer, value.data(), sizeof r.thread_pointer);
+}
+
+// Appends such a state as words; any of them may hold a pointer.
+inline void append_vector_words(const std::uint64_t* state, std::size_t count,
+                                std::vector<std::uint64_t>& words) {
+  while (count > 0 && state[count - 1] == 0) --count;
+  words.insert(words.end(), state, state + count);
+}
+
+// A thread that uses the scalable ones has all others in their set: they are parts of these. Where
+// there are none, the kernel knows no such set.
+inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
+  std::array<std::uint64_t, 2048> state;
+  iovec io{state.data(), sizeof state};
+  constexpr std::size_t kFlags = 12;  // size, max_size, vl, max_vl, flags
+  constexpr std::size_t kHeaderBytes = 16;
+  if (ptrace(PTRACE_GETREGSET, tid, static_cast<int>(kVectorState), &io) == 0 &&
+      io.iov_len > kHeaderBytes) {
+    std::uint16_t flags;
+    __builtin_memcpy(&flags, reinterpret_cast<const char*>(state.data()) + kFlags, sizeof flags);
+    constexpr std::uint16_t kScalable = 1;
+    if ((flags & kScalable) != 0) {
+      append_vector_words(state.data() + kHeaderBytes / 8, (io.iov_len - kHeaderBytes) / 8, words);
+      return true;
+    }
+  }
+  io = {state.data(), sizeof state};
+  if (ptrace(PTRACE_GETREGSET, tid, NT_PRFPREG, &io) != 0) return false;
+  append_vector_words(state.data(), io.iov_len / sizeof(std::uint64_t), words);
+  return true;
+}
+
+// The registers with which a thread begins a function of one argument that never returns.
+inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argument,
+                           std::uint64_t stack_top) {
+  go_on_at(r, entry);
+  r.x[0] = argument;
+  r.x[29] = r.x[30] = 0;
+  r.sp = stack_top & ~15ull;
+}
+
+// Moves a thread that has stopped at trap() of instructions.hpp behind it: this processor stops
+// before.
+inline void skip_trap(pid_t tid) {
+  Registers r;
+  if (!get_registers(tid, r)) return;  // it was killed, which the next stop tells
+  r.pc += kInstructionBytes;
+  set_registers(tid, r);
+}
+
+// What of a stopped thread's memory cannot be read as usual; null if nothing. Pointers to tagged
+// memory have the tag in them, and where tags are checked, none may be without.
+inline const char* odd_memory(pid_t tid) {
+  constexpr std::uint64_t kChecks = 6;  // PR_MTE_TCF_MASK
+  std::uint64_t control = 0;
+  bool known = transfer(PTRACE_GETREGSET, tid, NT_ARM_TAGGED_ADDR_CTRL, &control, sizeof control);
+  return known && (control & kChecks) != 0 ? "has its memory tagged (MTE)" : nullptr;
+}
+
+// A process is of one kind here: its program tells which.
+inline bool runs_native_code(const Registers&) { return true; }
+
+}  // namespace reachscan::arch

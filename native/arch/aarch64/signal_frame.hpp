@@ -1,0 +1,40 @@
+// What a signal handler leaves on the stack while it runs, and what getcontext() saves: ucontext_t.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::arch {
+
+// In ucontext_t (Linux): what it links to, its stack, its registers. So many bytes tell whether it
+// is one.
+constexpr std::uint64_t kContextLink = 8;
+constexpr std::uint64_t kContextStack = 16, kContextStackSize = 32;
+constexpr std::uint64_t kContextStackPointer = 432, kContextProgramCounter = 440;
+constexpr std::uint64_t kContextBytes = 472;
+
+// Behind the registers are records, the vector registers first: what they are and how long
+// (FPSIMD_MAGIC, 528). The kernel and getcontext() both begin with it.
+constexpr std::uint64_t kContextRecords = 464;
+constexpr std::uint64_t kVectorRecord = 528ull << 32 | 0x46508001;
+
+// Whether memory that can be read is marked as a context.
+inline bool is_marked_context(std::uint64_t at) {
+  std::uint64_t record;
+  __builtin_memcpy(&record, reinterpret_cast<const void*>(at + kContextRecords), sizeof record);
+  return record == kVectorRecord;
+}
+
+// The context in the frame of a signal that this word at `at` belongs to, 0 if it tells of none.
+template <typename Read>
+std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read) {
+  return word == kVectorRecord ? at - kContextRecords : 0;
+}
+
+// What the link register was; false if it cannot be read.
+template <typename Read>
+bool read_link_register(std::uint64_t context, std::uint64_t& link, Read read) {
+  constexpr std::uint64_t kLinkRegister = 424;
+  return read(context + kLinkRegister, &link, sizeof link);
+}
+
+}  // namespace reachscan::arch

@@ -1,0 +1,44 @@
+// Shape of glibc's thread descriptor (struct pthread). The thread pointer points to it. The sweeper
+// and the helper both read it; reachscan/naming/places.py knows its size.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::arch {
+
+// No release has a larger one.
+constexpr std::uint64_t kDescriptorBytes = 0x900;
+// It lies within so many bytes below the thread pointer and above.
+constexpr std::uint64_t kDescriptorBelow = 0, kDescriptorAbove = kDescriptorBytes;
+
+// Offsets of its fields. The descriptor holds its own address twice.
+constexpr std::uint64_t kDescriptorAddress = 0;        // header.tcb
+constexpr std::uint64_t kDescriptorAddressAgain = 16;  // header.self
+constexpr std::uint64_t kThreadNumber = 0x2d0;         // tid
+
+// From the thread pointer: header.dtv, of the thread-local storage, and header.pointer_guard.
+constexpr std::uint64_t kThreadVector = 8;
+constexpr bool kHasPointerGuard = true;
+constexpr std::uint64_t kPointerGuard = 0x30;
+
+// Whether there may be a descriptor at `at`. `word(address)` reads its words.
+template <typename Word>
+bool is_descriptor(std::uint64_t at, Word word) {
+  return word(at + kDescriptorAddress) == at && word(at + kDescriptorAddressAgain) == at;
+}
+
+struct DescriptorShape {
+  std::uint64_t bytes;           // at most; 0 if unknown
+  std::uint64_t thread_pointer;  // how far above its beginning the thread pointer points
+};
+
+// As a thread's descriptor shows, whose thread pointer is given: here all are alike.
+template <typename Word>
+DescriptorShape descriptor_shape(std::uint64_t, Word) {
+  return {kDescriptorBytes, 0};
+}
+
+// It can be told by its own words alone.
+constexpr bool kDescriptorKnowsItself = true;
+
+}  // namespace reachscan::arch

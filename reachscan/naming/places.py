@@ -12,9 +12,6 @@ from reachscan.naming.memory_map import AddressSpace
 from reachscan.recording import model
 from reachscan.recording.architectures import ARCHITECTURES
 
-DESCRIPTOR = 0x900
-"""At most as many bytes as any glibc's thread descriptor (struct pthread) has."""
-
 MAIN_ARENA = 0
 
 
@@ -99,9 +96,11 @@ class Places:
         for thread in self._threads.values():
             into = address - thread.thread_pointer
             whose = self._thread_text(thread.tid)
-            if 0 <= into < DESCRIPTOR:
-                return Place("thread", f"descriptor of {whose}, {into:#x} into it")
-            if 0 < -into <= tls.LARGEST and self._is_thread_local(address, -into):
+            descriptor = self._architecture.descriptor
+            if into in descriptor:
+                where = f"{into:#x} into it" if into >= 0 else f"{-into:#x} before its end"
+                return Place("thread", f"descriptor of {whose}, {where}")
+            if abs(into) <= tls.LARGEST and self._is_thread_local(address, abs(into)):
                 return Place("thread", f"{self._variable(address)} of {whose}")
         thread_here = self._stack_owner(address, mapping)
         if thread_here is None:
@@ -130,16 +129,17 @@ class Places:
         whose = self._thread_text(thread.tid)
         return Place("stack", f"first stack of {whose}, {below:#x} below its thread pointer")
 
-    def _is_thread_local(self, address: int, below: int) -> bool:
+    def _is_thread_local(self, address: int, distance: int) -> bool:
         name = self._names.get(address)
         if name is None or self._space.module_of_address(address) is not None:
             return False
-        return bool(name.module) or name.offset == below
+        return bool(name.module) or name.offset == distance
 
     def _variable(self, address: int) -> str:
         name = self._names[address]
         if not name.module:
-            return f"{name.symbol}, {name.offset:#x} below the thread pointer,"
+            side = "above" if self._architecture.tls_above else "below"
+            return f"{name.symbol}, {name.offset:#x} {side} the thread pointer,"
         return f"thread-local variable {_symbol(name)}"
 
     def _stack_owner(self, address: int, mapping: model.Mapping) -> model.Thread | None:

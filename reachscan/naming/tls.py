@@ -1,8 +1,8 @@
 """Names words in the thread-local storage that every thread has from its start.
 
-It ends at the thread pointer (variant II of U. Drepper, "ELF Handling For Thread-Local Storage");
-the variables of the program itself come last, those of its libraries lie below in an order that
-only the loader knows.
+It ends at the thread pointer, or begins there, as the processor has it (U. Drepper, "ELF Handling
+For Thread-Local Storage"). The variables of the program itself are next to it; those of its
+libraries lie further away, in an order that only the loader knows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from elftools.elf.elffile import ELFFile
 from reachscan.naming import confined, symbols
 from reachscan.naming.module_files import ModuleFiles
 from reachscan.recording import model
+from reachscan.recording.architectures import ARCHITECTURES
 
 STORAGE = "thread-local storage"
 """The symbol of words in it that have no better one; their module is empty."""
+
+_RESERVED = 16
+"""Bytes at a thread pointer that lies below the storage: the C library's."""
 
 LARGEST = 1 << 20
 """Storage that claims to be larger is not believed, bytes."""
@@ -30,9 +34,13 @@ class _Segment(NamedTuple):
     alignment: int
 
     @property
-    def reach(self) -> int:
-        """How far below the thread pointer it begins, if it comes last."""
+    def room(self) -> int:
+        """What it takes, aligned."""
         return -(-self.size // self.alignment) * self.alignment
+
+    def first(self, above: bool) -> int:
+        """Where it begins, seen from the thread pointer, if it is next to it."""
+        return max(_RESERVED, self.alignment) if above else -self.room
 
 
 def name_slots(
@@ -45,23 +53,25 @@ def name_slots(
         recording: says which threads there are.
         slots: any addresses.
     """
+    above = ARCHITECTURES[recording.machine].tls_above
+    possible = range(_RESERVED, LARGEST) if above else range(-LARGEST, 0)
     pointers = [thread.thread_pointer for thread in recording.threads]
-    below = {int(s): tp - int(s) for s in slots for tp in pointers if 0 < tp - int(s) <= LARGEST}
-    if not below:
+    near = {int(s): int(s) - tp for s in slots for tp in pointers if int(s) - tp in possible}
+    if not near:
         return {}
 
-    def reach(path: str) -> int:
+    def room(path: str) -> int:
         with files.opened(path) as elf:
             segment = _segment(elf)
-            return segment.reach if segment else 0
+            return segment.room if segment else 0
 
     files.provide(files.space.modules)
     # A file that cannot be read may have none; if it has, some words are called part of a stack.
-    found = (answer for _, answer in confined.each(files.space.modules, reach))
+    found = (answer for _, answer in confined.each(files.space.modules, room))
     most = min(sum(size for size in found if isinstance(size, int)), LARGEST)
-    inside = {slot: distance for slot, distance in below.items() if distance <= most}
-    names = {slot: model.Name("", STORAGE, distance) for slot, distance in inside.items()}
-    return {**names, **_variables(files, recording.target.exe, inside)} if inside else {}
+    inside = {slot: place for slot, place in near.items() if abs(place) <= most}
+    names = {slot: model.Name("", STORAGE, abs(place)) for slot, place in inside.items()}
+    return {**names, **_variables(files, recording.target.exe, inside, above)} if inside else {}
 
 
 def _segment(elf: ELFFile) -> _Segment | None:
@@ -70,9 +80,11 @@ def _segment(elf: ELFFile) -> _Segment | None:
     return None
 
 
-def _variables(files: ModuleFiles, path: str, below: dict[int, int]) -> dict[int, model.Name]:
+def _variables(
+    files: ModuleFiles, path: str, near: dict[int, int], above: bool
+) -> dict[int, model.Name]:
     """Return the names of those words that are variables of a module, the program itself."""
-    slots = np.array(sorted(below), np.uint64)
+    slots = np.array(sorted(near), np.uint64)
 
     def read(path: str) -> list[tuple[int, str, int]]:
         with files.opened(path) as elf:
@@ -80,8 +92,9 @@ def _variables(files: ModuleFiles, path: str, below: dict[int, int]) -> dict[int
             if segment is None:
                 return []
             tables = symbols.tables(elf, path, files.roots, symbols.THREAD_LOCALS)
-        values = np.array([segment.reach - below[int(slot)] for slot in slots], np.int64)
-        # Where a program has none so far down, the difference becomes a huge number: no symbol's.
+        first = segment.first(above)
+        values = np.array([near[int(slot)] - first for slot in slots], np.int64)
+        # Where a program has none so far away, the difference becomes a huge number: no symbol's.
         places = values.astype(np.uint64)
         return [row for table in tables for row in table.names(slots, places)]
 

@@ -20,6 +20,7 @@ from reachscan import errors, scanning
 from reachscan.naming.memory_map import AddressSpace
 from reachscan.naming.places import Places
 from reachscan.recording import model, wire
+from reachscan.recording.architectures import AARCH64, ARCHITECTURES, X86_64
 from reachscan.recording.decode import decode
 from reachscan.reports import EXPLAIN, USUAL_WIDTH, Selection, lines
 
@@ -62,11 +63,12 @@ def recording(
     return Stream(mappings=MAPPINGS, names=names or {}, extra=extra + more, **stream).encoded()
 
 
-def places(**layout: Any) -> Places:
+def places(machine: int = X86_64, **layout: Any) -> Places:
     decoded = decode(wire.frames(io.BytesIO(recording(**layout))))
     main = model.Thread(**MAIN)
     space = AddressSpace.of(decoded)
-    return Places(decoded._replace(threads=(main, *decoded.threads[1:])), space)
+    threads = (main, *decoded.threads[1:])
+    return Places(decoded._replace(threads=threads, machine=machine), space)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +104,34 @@ def test_places_in_memory(address: int, kind: str, text: str) -> None:
     }
     place = places(names=names).of_address(address)
     assert (place.kind, place.text) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (TOP - 0x40, "descriptor of thread 4712 'worker', 0x40 before its end"),
+        (TOP + 16, "thread-local variable victim+per_thread of thread 4712 'worker'"),
+        (
+            TOP + 32,
+            "thread-local storage, 0x20 above the thread pointer, of thread 4712 'worker'",
+        ),
+    ],
+)
+def test_thread_local_variables_above_the_thread_pointer(address: int, text: str) -> None:
+    names = {
+        TOP + 16: model.Name("/usr/bin/victim", "per_thread", 0),
+        TOP + 32: model.Name("", "thread-local storage", 32),
+    }
+    assert places(machine=AARCH64, names=names).of_address(address).text == text
+
+
+def test_registers_of_aarch64() -> None:
+    register = ARCHITECTURES[AARCH64].register
+    assert [register(position) for position in (0, 30, 31, 34)] == [
+        *("register x0", "register x30", "register sp", "register tpidr_el0")
+    ]
+    vectors = len(ARCHITECTURES[AARCH64].registers)
+    assert register(vectors + 11) == "register v5"
 
 
 def test_the_stack_of_a_thread_that_runs_on_another_one() -> None:

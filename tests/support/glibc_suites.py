@@ -134,19 +134,20 @@ def _download(suite: str, folder: Path) -> None:
     (folder / "sha256.json").unlink(missing_ok=True)
     debs = folder / "debs"
     debs.mkdir()
-    options = _private_apt(suite, folder / "apt")
-    _run(["apt-get", *options, "update"], debs)
-    _run(["apt-get", *options, "download", *SUITES[suite]], debs)
+    options = private_apt(suite, folder / "apt")
+    run(["apt-get", *options, "update"], debs)
+    run(["apt-get", *options, "download", *SUITES[suite]], debs)
     sums = {path.name: _sum(path) for path in sorted(debs.glob("*.deb"))}
     (folder / "sha256.json").write_text(json.dumps(sums, indent=1) + "\n")
     shutil.rmtree(folder / "apt")  # the package lists, tens of megabytes
 
 
-def _private_apt(suite: str, folder: Path) -> list[str]:
+def private_apt(suite: str, folder: Path, architecture: str = "amd64") -> list[str]:
+    """Return options of apt that have it work in a folder of its own, for any processor."""
     for part in ("state/lists/partial", "cache/archives/partial", "etc"):
         (folder / part).mkdir(parents=True)
     (folder / "state" / "status").touch()
-    source = f"deb [arch=amd64 signed-by={KEYRING}] {_mirror()} {suite} main\n"
+    source = f"deb [arch={architecture} signed-by={KEYRING}] {_mirror()} {suite} main\n"
     (folder / "etc" / "sources.list").write_text(source)
     settings = {
         "Dir::State": folder / "state",
@@ -155,7 +156,9 @@ def _private_apt(suite: str, folder: Path) -> list[str]:
         "Dir::Etc::sourcelist": folder / "etc" / "sources.list",
         "Dir::Etc::sourceparts": "/dev/null",
         "Dir::Etc::preferencesparts": "/dev/null",
-        "APT::Architecture": "amd64",
+        "APT::Architecture": architecture,
+        "APT::Architectures::": architecture,
+        "APT::Install-Recommends": "false",
         "APT::Get::List-Cleanup": "false",
         "Acquire::Languages": "none",
         "Acquire::Retries": "2",
@@ -176,7 +179,7 @@ def _mirror() -> str:
         )
     if not KEYRING.exists():
         raise UnavailableError(f"{KEYRING} is missing: install debian-archive-keyring")
-    listing = _run(
+    listing = run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(COMPONENT)", "Created-By: Packages"],
         Path.cwd(),
     )
@@ -187,7 +190,12 @@ def _mirror() -> str:
     raise UnavailableError("this machine's apt sources name no Debian mirror")
 
 
-def _run(command: list[str], folder: Path) -> str:
+def run(command: list[str], folder: Path) -> str:
+    """Return what a command prints.
+
+    Raises:
+        UnavailableError: it failed.
+    """
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -209,12 +217,12 @@ def _unpack(folder: Path) -> None:
     shutil.rmtree(folder / "root", ignore_errors=True)
     (folder / "root").mkdir()
     for deb in sorted((folder / "debs").glob("*.deb")):
-        _run(["dpkg-deb", "-x", str(deb), str(folder / "root")], folder)
-    _keep_links_inside(folder / "root")
+        run(["dpkg-deb", "-x", str(deb), str(folder / "root")], folder)
+    keep_links_inside(folder / "root")
     done.write_text(sums)
 
 
-def _keep_links_inside(root: Path) -> None:
+def keep_links_inside(root: Path) -> None:
     """Absolute links in the packages would lead out to this machine's own libraries."""
     for path in root.rglob("*"):
         if path.is_symlink() and path.readlink().is_absolute():

@@ -1,0 +1,179 @@
+"""The helper for aarch64, on a real kernel of that processor in an emulator.
+
+Some minutes: only with REACHSCAN_EMULATOR=1. Needs qemu-system-arm and g++-aarch64-linux-gnu.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import emulator
+import glibc_suites
+import numpy as np
+import pytest
+from same_heap import assert_same_heap
+from victims import (
+    KIND_DIRECT,
+    KIND_FIRST_RING,
+    KIND_INDIRECT,
+    REPOSITORY,
+    Truth,
+    build,
+    need,
+    read_truth,
+)
+
+from reachscan.recording import model, wire, wire_columns
+from reachscan.recording.architectures import AARCH64
+from reachscan.recording.decode import decode
+
+pytestmark = pytest.mark.skipif(
+    "REACHSCAN_EMULATOR" not in os.environ,
+    reason="REACHSCAN_EMULATOR=1 boots an emulated aarch64 machine for some minutes",
+)
+
+COMPILER = "aarch64-linux-gnu-gcc"
+FIXTURES = ("ground_truth", "leak_graph", "transparent")
+DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "24"))
+METHODS = ("clone", "copy")
+NO_PARENT = 0xFFFFFFFF
+
+# Starts a target as $p and waits for its first line; ends it, which lets it check itself.
+LIBRARY = """
+start() {
+  rm -f /tmp/in; mkfifo /tmp/in
+  "$@" </tmp/in >/tmp/out & p=$!
+  exec 4>/tmp/in
+  until test -s /tmp/out; do kill -0 $p || exit 90; sleep 0.1; done
+}
+finish() { exec 4>&-; wait $p || exit 91; }
+# An emulated machine on a busy one is slow.
+scan() { reachscan-helper --pid $p --max-pause 60000 --timeout 300 "$@"; }
+"""
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.Guest]:
+    need("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")
+    share = tmp_path_factory.mktemp("guest") / "share"
+    share.mkdir()
+    try:
+        system = emulator.fetch()
+    except glibc_suites.UnavailableError as reason:
+        pytest.skip(str(reason))
+    subprocess.run(["make", "helpers"], cwd=REPOSITORY, check=True)
+    shutil.copy(REPOSITORY / "reachscan/_native/aarch64/reachscan-helper", share)
+    for name in FIXTURES:
+        shutil.copy(build(name, compiler=COMPILER), share)
+    with emulator.machine(system, share) as machine:
+        yield machine
+
+
+def run(guest: emulator.Guest, script: str) -> str:
+    done = guest.run(LIBRARY + script)
+    assert done.status == 0, f"status {done.status}: {done.out}"
+    return done.out
+
+
+def blocks(stream: Path) -> Truth:
+    """Return the blocks of a stream (address, size, kind) that tells of no failure."""
+    rows: list[Truth] = []
+    last = 0
+    for frame in wire.frames(io.BytesIO(stream.read_bytes())):
+        last = frame.type
+        assert frame.type != wire.FAILURE, wire.parse(frame)
+        if frame.type == wire.LEAKS:
+            columns = wire_columns.parse_leaks(frame)
+            direct = columns.parent == NO_PARENT
+            kinds = np.where(direct, KIND_DIRECT, KIND_INDIRECT).astype(np.uint64)
+            rows.append(np.stack([columns.address, columns.size, kinds], axis=1))
+    assert last == wire.FINAL
+    found: Truth = np.concatenate(rows)
+    return found[np.argsort(found[:, 0])]
+
+
+def recording(stream: Path) -> model.Recording:
+    return decode(wire.frames(io.BytesIO(stream.read_bytes())))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_heap_is_listed_exactly(guest: emulator.Guest, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start ground_truth /mnt/truth 4 8 500 drain=30
+        scan --method {method} --list-heap >/mnt/stream; finish
+        """,
+    )
+    threads = 9
+    assert_same_heap(blocks(guest.share / "stream"), read_truth(guest.share / "truth"), threads)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_leak_graph_is_found_exactly(guest: emulator.Guest, method: str) -> None:
+    run(guest, f"start leak_graph /mnt/truth 2000 50; scan --method {method} >/mnt/stream; finish")
+    truth, found = read_truth(guest.share / "truth"), blocks(guest.share / "stream")
+    assert np.array_equal(found[:, :2], truth[:, :2])
+    in_tree = truth[:, 2] < KIND_FIRST_RING
+    assert np.array_equal(found[in_tree], truth[in_tree])
+    told = recording(guest.share / "stream")
+    assert (told.machine, told.snapshot.method) == (AARCH64, method)
+
+
+def test_nobody_notices(guest: emulator.Guest) -> None:
+    """Blocked calls go on, registers survive, no child is seen."""
+    said = run(
+        guest,
+        """
+        start transparent; scan --method clone >/mnt/stream; scan --method copy >/mnt/stream
+        finish; tail -n 1 /tmp/out
+        """,
+    )
+    counters = json.loads(said[said.rindex('{"cut_short"') :])
+    assert len(counters["cut_short"]) >= 40
+    assert [name for name, times in counters["cut_short"].items() if times] == []
+    assert counters["register_rounds"] > 0
+    for name in ("returned", "register_errors", "call_errors", "sigchld", "foreign_children"):
+        assert counters[name] == 0, name
+
+
+def test_death_at_calls(guest: emulator.Guest) -> None:
+    """The helper dies at calls all over a scan; the target goes on, and can be scanned again."""
+    said = run(
+        guest,
+        f"""
+        start leak_graph /mnt/truth 200 50
+        set -- $(scan --method clone --count-calls 2>&1 >/dev/null); calls=$2
+        step=$((calls / {DEATHS} + 1)) died=0
+        for ((n = 1; n <= calls; n += step)); do
+          scan --method clone --die-at-call $n >/dev/null 2>&1
+          test $? = 137 && died=$((died + 1))
+          kill -0 $p || exit 92
+        done
+        scan --method clone >/mnt/stream; finish; echo died $died
+        """,
+    )
+    assert int(said.split()[-1]) >= DEATHS // 2
+    truth = read_truth(guest.share / "truth")
+    assert np.array_equal(blocks(guest.share / "stream")[:, 0], truth[:, 0])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "python3 -c 'import json, sys; print(1, flush=True); sys.stdin.read()'",
+        "jq --null-input --unbuffered '1, input'",
+    ],
+    ids=["python3", "jq"],
+)
+def test_idle_program(guest: emulator.Guest, program: str) -> None:
+    run(guest, f"start {program}; scan --method clone >/mnt/stream; kill $p; exec 4>&-")
+    told = recording(guest.share / "stream")
+    assert told.machine == AARCH64
+    assert told.totals.leaked_bytes == 0

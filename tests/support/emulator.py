@@ -1,0 +1,254 @@
+"""Boots a machine with another processor in QEMU, and runs shell scripts in it.
+
+    python tests/support/emulator.py
+
+fetches what that takes: Debian's kernel and a few programs, from the mirror that this machine's own
+apt sources name. The guest has no disk and no network: its root is a folder of this machine, and so
+is /mnt, where it finds what it is to run and leaves what it has to say.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from glibc_suites import UnavailableError, keep_links_inside, private_apt, run
+
+SUITE = "bookworm"
+PACKAGES = ("bash", "busybox-static", "coreutils", "jq", "python3", "linux-image-arm64")
+QEMU = "qemu-system-aarch64"
+MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p")
+"""Of the kernel: the two shared folders, and the line by which scripts are started."""
+MODULE_FOLDERS = re.compile(r"/kernel/(net/9p|fs/(9p|netfs|fscache)|drivers/(virtio|char))/")
+PATIENCE = 600.0
+"""Seconds for one script. Programs run thirty times slower there."""
+
+INIT = """#!/bin/busybox sh
+b=/bin/busybox
+$b mkdir -p /proc /sys /root
+$b mount -t proc proc /proc
+$b mount -t sysfs sysfs /sys
+$b mount -t devtmpfs dev /dev
+for m in MODULES; do $b insmod /modules/$m.ko; done
+options=trans=virtio,version=9p2000.L,msize=262144
+$b mount -t 9p -o $options,cache=loose,ro root /root
+$b mount -t proc proc /root/proc
+$b mount -t sysfs sysfs /root/sys
+$b mount -t devtmpfs dev /root/dev
+$b mount -t tmpfs tmp /root/tmp
+$b mount -t 9p -o $options,cache=none share /root/mnt
+exec $b chroot /root /bin/bash /mnt/serve >/dev/console 2>&1
+"""
+
+# The line may not be connected yet when it is first read.
+SERVE = """export PATH=/usr/bin:/bin:/mnt HOME=/tmp
+exec 3<>$(echo /dev/vport*p1)
+until read -r script <&3; do :; done
+while true; do
+  bash /mnt/$script >/mnt/$script.out 2>&1 </dev/null
+  echo $? >&3
+  read -r script <&3 || exit
+done
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a script ended, and what it said."""
+
+    status: int
+    out: str
+
+
+class Guest:
+    """A machine that is up."""
+
+    def __init__(self, process: subprocess.Popen[bytes], share: Path) -> None:
+        self._process = process
+        self._scripts = 0
+        self.share = share
+        """Its folder /mnt."""
+
+    def run(self, script: str) -> Done:
+        """Run a script to its end."""
+        self._scripts += 1
+        path = self.share / f"script{self._scripts}"
+        path.write_text(script)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        watchdog = threading.Timer(PATIENCE, self._process.kill)
+        watchdog.start()
+        try:
+            self._process.stdin.write(f"{path.name}\n".encode())
+            self._process.stdin.flush()
+            status = self._process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        console = self.share.with_suffix(".console").read_text(errors="replace")
+        assert status, f"the guest is gone: {console[-2000:]}"
+        out = path.with_name(f"{path.name}.out").read_text(errors="replace")
+        return Done(int(status), out)
+
+
+def cache_folder() -> Path:
+    """Return where the guest's system is kept."""
+    default = Path(__file__).resolve().parents[2] / ".cache" / "emulator"
+    return Path(os.environ.get("REACHSCAN_EMULATOR_CACHE", default))
+
+
+def fetch() -> Path:
+    """Return the folder with the guest's system, fetched and unpacked unless it was before.
+
+    Raises:
+        UnavailableError: it is not here and cannot be fetched, or there is no emulator.
+    """
+    if shutil.which(QEMU) is None:
+        raise UnavailableError(f"{QEMU} is not installed (Debian package qemu-system-arm)")
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            _download(folder)
+            _unpack(folder)
+            (folder / "complete").touch()
+    return folder
+
+
+@contextmanager
+def machine(system: Path, share: Path) -> Iterator[Guest]:
+    """Boot a guest that shares a folder; it is switched off at the end."""
+    (share / "serve").write_text(SERVE)
+    console = share.with_suffix(".console")
+    command = [
+        QEMU,
+        *("-M", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "1024"),
+        *("-accel", "tcg,thread=multi,tb-size=256", "-nodefaults", "-nographic", "-no-reboot"),
+        *("-kernel", str(system / "vmlinuz"), "-initrd", str(system / "initrd")),
+        *("-append", "console=ttyAMA0 quiet panic=-1 rdinit=/init"),
+        *("-serial", f"file:{console}"),
+        *_shared("root", system / "root", "readonly=on"),
+        *_shared("share", share, "readonly=off"),
+        *("-chardev", "stdio,id=scripts,signal=off", "-device", "virtio-serial-pci"),
+        *("-device", "virtserialport,chardev=scripts"),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield Guest(process, share)
+        finally:
+            process.kill()
+
+
+def _shared(name: str, folder: Path, access: str) -> list[str]:
+    options = f"local,id={name},path={folder},security_model=none,multidevs=remap,{access}"
+    return ["-fsdev", options, "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
+
+
+def _download(folder: Path) -> None:
+    for stale in ("apt", "root"):
+        shutil.rmtree(folder / stale, ignore_errors=True)
+    options = private_apt(SUITE, folder / "apt", "arm64")
+    run(["apt-get", *options, "update"], folder)
+    run(["apt-get", *options, "--yes", "--download-only", "install", *PACKAGES], folder)
+
+
+def _unpack(folder: Path) -> None:
+    root = folder / "root"
+    modules: dict[str, bytes] = {}
+    for package in sorted((folder / "apt" / "cache" / "archives").glob("*.deb")):
+        if package.name.startswith("linux-image-"):
+            modules |= _unpack_kernel(package, folder)
+        else:
+            run(["dpkg-deb", "-x", str(package), str(root)], folder)
+    keep_links_inside(root)
+    (root / "bin" / "sh").symlink_to("bash")
+    (root / "mnt").mkdir(exist_ok=True)
+    (folder / "initrd").write_bytes(_initial_root(root / "bin" / "busybox", modules))
+    shutil.rmtree(folder / "apt")
+
+
+def _unpack_kernel(package: Path, folder: Path) -> dict[str, bytes]:
+    """Return the modules that may be needed; the image is written to the folder."""
+    modules = {}
+    content = subprocess.Popen(
+        ["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE, cwd=folder
+    )
+    with content, tarfile.open(fileobj=content.stdout, mode="r|") as files:
+        for file in files:
+            opened = files.extractfile(file) if file.isfile() else None
+            if opened is None:
+                continue
+            if file.name.startswith("./boot/vmlinuz-"):
+                (folder / "vmlinuz").write_bytes(opened.read())
+            elif file.name.endswith(".ko") and MODULE_FOLDERS.search(file.name):
+                modules[Path(file.name).stem.replace("-", "_")] = opened.read()
+    return modules
+
+
+def _in_order(modules: dict[str, bytes]) -> list[str]:
+    """Return the needed modules, each behind those that it depends on."""
+    order: list[str] = []
+
+    def add(name: str) -> None:
+        if name not in modules or name in order:
+            return
+        depends = re.search(rb"\0depends=([^\0]*)\0", modules[name])
+        for other in depends.group(1).decode().split(",") if depends else ():
+            add(other.replace("-", "_"))
+        order.append(name)
+
+    for name in MODULES:
+        add(name)
+    return order
+
+
+def _initial_root(busybox: Path, modules: dict[str, bytes]) -> bytes:
+    """Return an archive in the format that kernels unpack (cpio, "newc")."""
+    archive = io.BytesIO()
+    count = 0
+
+    def add(name: str, mode: int, content: bytes = b"") -> None:
+        nonlocal count
+        count += 1
+        path = name.encode() + b"\0"
+        numbers = (count, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(path), 0)
+        archive.write(b"070701" + b"".join(b"%08X" % number for number in numbers))
+        for part in (path, content):
+            archive.write(part)
+            archive.write(bytes(-archive.tell() % 4))
+
+    order = _in_order(modules)
+    for folder in ("bin", "dev", "modules"):
+        add(folder, 0o40755)
+    add("bin/busybox", 0o100755, busybox.read_bytes())
+    for name in order:
+        add(f"modules/{name}.ko", 0o100644, modules[name])
+    add("init", 0o100755, INIT.replace("MODULES", " ".join(order)).encode())
+    add("TRAILER!!!", 0)
+    return gzip.compress(archive.getvalue())
+
+
+def main() -> int:
+    """Fetch the guest's system."""
+    try:
+        print(fetch())
+    except UnavailableError as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

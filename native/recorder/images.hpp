@@ -24,6 +24,13 @@ inline bool same_text(const char* left, const char* right) {
   return *left == *right;
 }
 
+struct Extent {
+  bool contains(std::uint64_t address) const { return address - start < bytes; }
+
+  std::uint64_t start = 0;
+  std::uint64_t bytes = 0;
+};
+
 struct Image {
   std::uint64_t bias = 0;  // run-time address less the address in the file
   const Elf64_Phdr* headers = nullptr;
@@ -34,6 +41,17 @@ struct Image {
   void each(std::uint32_t type, Visit visit) const {
     for (std::size_t i = 0; i < header_count; ++i)
       if (headers[i].p_type == type) visit(headers[i]);
+  }
+
+  // The addresses that its segments take.
+  Extent extent() const {
+    std::uint64_t start = ~std::uint64_t{0}, end = 0;
+    each(PT_LOAD, [&](const Elf64_Phdr& header) {
+      std::uint64_t begin = bias + header.p_vaddr;
+      if (begin < start) start = begin;
+      if (begin + header.p_memsz > end) end = begin + header.p_memsz;
+    });
+    return end == 0 ? Extent{} : Extent{start, end - start};
   }
 
   std::uint64_t first(std::uint32_t type) const {
@@ -59,11 +77,6 @@ inline Image program_image(std::uint64_t headers, std::size_t count) {
   image.each(PT_PHDR, [&](const Elf64_Phdr& own) { image.bias = headers - own.p_vaddr; });
   return image;
 }
-
-struct Extent {
-  std::uint64_t start = 0;
-  std::uint64_t bytes = 0;
-};
 
 // The exported symbols of an image.
 class Symbols {
@@ -150,6 +163,13 @@ class LinkMap {
   // While the loader changes the list, some entries are not filled in.
   bool is_settled() const {
     return __atomic_load_n(&debug_->r_state, __ATOMIC_ACQUIRE) == r_debug::RT_CONSISTENT;
+  }
+
+  // The loader itself; empty if there is none.
+  Extent loader() const {
+    Image image;
+    bool is_there = debug_->r_ldbase != 0 && image_at(debug_->r_ldbase, image);
+    return is_there ? image.extent() : Extent{};
   }
 
   // Calls visit(image, path) in the order in which symbols are looked up.

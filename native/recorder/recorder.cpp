@@ -95,7 +95,7 @@ std::uint32_t Recorder::stack_of(ThreadState& thread, const arch::Frame& frame) 
   if (thread.closings != closings) memo.end(false);
   thread.closings = closings;
   // What Python calls may have changed where the stack of machine code has not.
-  std::uint64_t running = python_.running_thread();
+  std::uint64_t running = python_.running_thread(frame.pc);
   if (running != 0) memo.end(false);
   std::uint32_t depth = tables_.header().options.depth;
   auto* frames = static_cast<MemoFrame*>(__builtin_alloca(depth * sizeof(MemoFrame)));

@@ -35,7 +35,8 @@ const PythonLayout* layout_of(std::uint32_t version, const Symbols& symbols) {
 
 }  // namespace
 
-Interpreter::Interpreter(const LinkMap& link_map, const Tables& tables) : rows_(tables) {
+Interpreter::Interpreter(const LinkMap& link_map, const Tables& tables)
+    : loader_(link_map.loader()), rows_(tables) {
   link_map.each([&](const Image& image, const char*) {
     Symbols symbols(image);
     if (tables.header().python != 0 || symbols.find("Py_InitializeEx") == 0) return;
@@ -94,7 +95,7 @@ std::uint32_t Interpreter::find_hosts(PythonFrame* python, std::uint32_t python_
                                       const MemoFrame* frames, std::uint32_t count) const {
   std::uint32_t found = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (frames[i].frame.pc - loop_.start >= loop_.bytes) continue;
+    if (!loop_.contains(frames[i].frame.pc)) continue;
     if (found < python_count) python[found].host = frames[i].frame.sp;
     ++found;
   }

@@ -22,9 +22,11 @@ class Interpreter {
   // It must be the program, or a library that this was linked with: others may be unloaded.
   Interpreter(const LinkMap& link_map, const Tables& tables);
 
-  // What the thread runs Python with; 0 if it does not, or is not understood.
-  std::uint64_t running_thread() const {
-    if (layout_ == nullptr) return 0;
+  // What the thread runs Python with; 0 if it does not, or is not understood. `caller` is the code
+  // that allocates. If that is the loader, nothing is asked: it may be about to make room for
+  // thread-local storage, in which the interpreter keeps the answer.
+  std::uint64_t running_thread(std::uint64_t caller) const {
+    if (layout_ == nullptr || loader_.contains(caller)) return 0;
     std::uint64_t thread = functions_.current_thread();
     // Before 3.12 that is the thread that holds the lock, whichever it is.
     return thread != 0 && thread == functions_.own_thread() ? thread : 0;
@@ -56,6 +58,7 @@ class Interpreter {
   Functions functions_{};
   std::uint64_t code_type_ = 0;
   Extent loop_;  // the function that evaluates
+  Extent loader_;
   PythonFunctions rows_;
 };
 

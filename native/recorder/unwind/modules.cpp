@@ -33,12 +33,9 @@ void read_build_id(const Image& image, ModuleRow& row) {
 void read_row(const Image& image, const char* path, ModuleRow& row) {
   row = {};
   row.bias = image.bias;
-  row.start = ~std::uint64_t{0};
-  image.each(PT_LOAD, [&](const Elf64_Phdr& header) {
-    std::uint64_t start = image.bias + header.p_vaddr, end = start + header.p_memsz;
-    if (start < row.start) row.start = start;
-    if (end > row.end) row.end = end;
-  });
+  Extent extent = image.extent();
+  row.start = extent.start;
+  row.end = extent.start + extent.bytes;
   for (std::size_t i = 0; path[i] != 0 && i + 1 < sizeof row.path; ++i) row.path[i] = path[i];
   read_build_id(image, row);
 }

@@ -32,6 +32,7 @@ ALL = ScanOptions(
 @options.confirm
 @options.save
 @options.elsewhere
+@options.python
 @options.verbose
 def command(**given: Any) -> ScanOptions:
     return options.scan(given)

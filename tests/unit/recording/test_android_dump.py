@@ -10,6 +10,7 @@ import pytest
 from command_lines import Runner
 
 from reachscan import errors
+from reachscan.recording.architectures import ADDRESS_END
 from reachscan.result import HeapScan
 from reachscan.scanning import load
 
@@ -126,7 +127,7 @@ def test_every_truncation_is_refused(run: Runner, tmp_path: Path) -> None:
         "z 0  sz 12  num    2  bt 7b70001g",
         "z 0  sz 999999999999999999  num    9999  bt",
         "z 0  sz 1  num    99999999999999999999  bt",
-        f"z 0  sz {1 << 46}  num 1  bt\nz 0  sz {1 << 46}  num 1  bt",
+        f"z 0  sz {ADDRESS_END // 2}  num 1  bt\nz 0  sz {ADDRESS_END // 2}  num 1  bt",
         "z 0  sz 0  num 9999999999999999999  bt",
         "z x",
     ],

@@ -83,6 +83,8 @@ class Lookalikes {
   static constexpr unsigned kUseBits = 20;
   static constexpr std::size_t kUses = 1u << kUseBits, kMostWords = kUses / 2;
   static constexpr std::size_t kMostBlocks = 1 << 18;
+  // If there are more, only those are looked at whose kind is often leaked: it would take too long.
+  static constexpr std::size_t kMostSeldom = 1 << 14;
   static constexpr uint32_t kLeastUses = 3;  // that show a purpose
   // What hangs below an odd word is all in question, or none of it.
   static constexpr std::size_t kMostBelow = 64;
@@ -121,9 +123,12 @@ class Lookalikes {
         all = in_question_.push(block) && all;
       });
     });
+    bool few = in_question_.size() <= kMostSeldom;
     std::size_t kept = 0;
-    for (uint64_t block : in_question_)
-      if (all && kinds_.is_sometimes_leaked(block)) in_question_[kept++] = block;
+    for (uint64_t block : in_question_) {
+      bool may_be = few ? kinds_.is_sometimes_leaked(block) : kinds_.is_often_leaked(block);
+      if (all && may_be) in_question_[kept++] = block;
+    }
     while (in_question_.size() > kept) in_question_.pop();
   }
 

@@ -41,10 +41,9 @@ def test_enumeration(
     assert_same(target, truth, int(threads))
 
 
-@pytest.mark.parametrize("threads", [2, 8])
-def test_busy(victim: StartVictim, truth: Path, preloaded: dict[str, str], threads: int) -> None:
-    target = victim("busy_threads", truth, threads, 500, environment=preloaded)
-    scan_repeatedly(target.pid, truth, SCANS)
+def test_busy(victim: StartVictim, truth: Path, preloaded: dict[str, str]) -> None:
+    target = victim("busy_threads", truth, 2, 500, environment=preloaded)
+    scan_repeatedly(target.pid, truth, max(SCANS // 4, 1))
 
 
 @pytest.mark.parametrize(("blocks", "percent"), [(2000, 50), (100_000, 10)])

@@ -21,6 +21,9 @@ pytest_plugins = ("command_lines", "sleepers")
 hypothesis.settings.register_profile("reachscan", deadline=None)
 hypothesis.settings.load_profile("reachscan")
 
+# Workers that run side by side are told a width, as of a terminal; text would be as wide as that.
+os.environ.pop("COLUMNS", None)
+
 INTEGRATION = Path(__file__).parent / "integration"
 TIME_LIMIT = int(os.environ.get("REACHSCAN_TEST_SECONDS", "300"))
 PTRACE_ATTACH = 16

@@ -154,7 +154,7 @@ CASE(masks_in_jump_buffers) {
   uint64_t code = scene.map(1, wire::kRead | wire::kExecute, abi::kFileBacked, 1);
   uint64_t stack = scene.map(8, kReadWrite), descriptor = stack + 7 * kPage;
   scene.describe_thread(descriptor, stack, 8 * kPage);
-  scene.graph.memory.put(descriptor + libc::kPointerGuard, kSecret);
+  scene.graph.memory.put(descriptor + arch::kPointerGuard, kSecret);
   uint64_t next = stack + 3 * kPage;
   auto add = [&](uint64_t target, uint64_t mask_saved, std::size_t block) {
     uint64_t buffer = next;

@@ -43,7 +43,7 @@ helpers: $(READY)  ## build the helper for other processors too, with the cross 
 	@for processor in $(HELPERS); do \
 	  cmake -G Ninja -S native -B build/$$processor -DCMAKE_BUILD_TYPE=Release \
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$$processor/toolchain.cmake -DREACHSCAN_ONLY_HELPER=ON \
-	    -DREACHSCAN_DEV_OUTPUT=$(CURDIR)/reachscan/_native/$$processor >build/cmake.log \
+	    -DREACHSCAN_DEV_OUTPUT=$(CURDIR)/reachscan/_native/helpers/$$processor >build/cmake.log \
 	    || { cat build/cmake.log; exit 1; }; \
 	  cmake --build build/$$processor || exit 1; \
 	done

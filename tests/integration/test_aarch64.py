@@ -68,7 +68,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.Guest]:
     except glibc_suites.UnavailableError as reason:
         pytest.skip(str(reason))
     subprocess.run(["make", "helpers"], cwd=REPOSITORY, check=True)
-    shutil.copy(REPOSITORY / "reachscan/_native/aarch64/reachscan-helper", share)
+    shutil.copy(REPOSITORY / "reachscan/_native/helpers/aarch64/reachscan-helper", share)
     for name in FIXTURES:
         shutil.copy(build(name, compiler=COMPILER), share)
     with emulator.machine(system, share) as machine:

@@ -219,7 +219,7 @@ class ConnectionLostError(ReachscanError):
 class NoHelperError(ReachscanError):
     """The machine there has a processor that there is no helper for."""
 
-    default_next_step = "processes on x86_64 can be scanned so far"
+    default_next_step = "`make helpers` builds those that there are, besides that of this machine"
 
 
 class NoPlaceForHelperError(ReachscanError):

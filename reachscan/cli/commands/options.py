@@ -102,10 +102,7 @@ elsewhere = together(
 verbose = click.option("-v", "--verbose", is_flag=True, help="Show what each step does and costs.")
 
 destination = click.option(
-    "-o",
-    "--output",
-    type=paths.WRITABLE,
-    help="Write the report to this file; - means stdout.",
+    "-o", "--output", type=paths.WRITABLE, help="Write the report to this file; - means stdout."
 )
 
 
@@ -256,7 +253,6 @@ capture = together(
 )
 """How a process is scanned; `scan` takes them."""
 
-
 python = click.option(
     "--python",
     is_flag=True,
@@ -309,9 +305,7 @@ review = together(
 """Which leaks count; `judge` takes them."""
 
 strict = click.option(
-    "--strict",
-    is_flag=True,
-    help="Exit with status 1 even if all leaks are only possible ones.",
+    "--strict", is_flag=True, help="Exit with status 1 even if all leaks are only possible ones."
 )
 
 

@@ -266,7 +266,9 @@ class RecorderMissingError(ReachscanError):
 
 
 class UnrecordableError(ReachscanError):
-    """A program into which the recorder cannot be loaded."""
+    """A program into which the recorder cannot be put, or already is, or which it cannot leave."""
+
+    default_next_step = "`reachscan PID` scans a process as it is"
 
 
 class CommandNotFoundError(ReachscanError):
@@ -312,6 +314,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "too-large": TooLargeError,
     "unsupported-method": UnsupportedMethodError,
     "bad-core": BadCoreError,
+    "unrecordable": UnrecordableError,
     "timeout": TimedOutError,
     "internal": InternalError,
 }

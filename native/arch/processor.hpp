@@ -20,6 +20,7 @@
 //   lanes.hpp             vectors of four words
 //   scratch_registers.hpp  clears those that are nobody's at a call
 //   frames.hpp, kernel_calls.hpp  frames of functions, system calls: for the recorder only
+//   imports.hpp           words that a loader fills in with functions, and stubs in their place
 //   instructions.hpp      breakpoint, pause, fill, copy, for the sweeper
 //   blob_entry.S          the sweeper's first instruction
 //   compiler.cmake        options for the sweeper

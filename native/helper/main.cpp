@@ -1,4 +1,5 @@
-// reachscan-helper: one scan of one process, its result on stdout in the wire format.
+// reachscan-helper: one scan of one process, or the begin or end of its recording; the result on
+// stdout in the wire format.
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "helper/fault_injection.hpp"
 #include "helper/lifeline.hpp"
 #include "helper/options.hpp"
+#include "helper/recording/attach.hpp"
 #include "helper/scan.hpp"
 #include "helper/stream.hpp"
 #include "helper/target/memory_limits.hpp"
@@ -38,10 +40,14 @@ int main(int argc, char** argv) {
     std::optional<Lifeline> lifeline;
     if (options.lifeline >= 0) lifeline.emplace(options.lifeline, stream);
     stream.hello();
-    if (options.core.empty()) {
-      scan(options, stream);
-    } else {
+    if (!options.core.empty()) {
       scan_core(options, stream);
+    } else if (!options.attach.empty()) {
+      attach(options, stream);
+    } else if (options.detach) {
+      detach(options, stream);
+    } else {
+      scan(options, stream);
     }
   } catch (const Failure& failure) {
     if (options.by_hand) std::fprintf(stderr, "reachscan-helper: %s\n", failure.what());

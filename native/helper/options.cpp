@@ -36,7 +36,8 @@ constexpr char kUsage[] =
     "  --verbose                             say on stderr what each step does\n"
     "\n"
     "For programs: --pid N (as PID, but failures are told in the stream alone), --digests,\n"
-    "--wake FD (closed when the target runs again), --lifeline FD (give up when it hangs up).\n"
+    "--wake FD (closed when the target runs again), --lifeline FD (give up when it hangs up),\n"
+    "--attach SETTINGS | --detach (begin or end to record allocations, instead of a scan).\n"
     "For tests: --list-heap, --die-at-call N, --stall-at-call N, --count-calls.\n"
     "Status: 0 the scan is complete, 1 the last record tells why not, 2 bad arguments.\n";
 
@@ -44,6 +45,8 @@ enum {
   kPid = 256,
   kCore,
   kRoot,
+  kAttach,
+  kDetach,
   kMethod,
   kThreads,
   kNice,
@@ -70,6 +73,8 @@ constexpr option kLongOptions[] = {
     {"pid", required_argument, nullptr, kPid},
     {"core", required_argument, nullptr, kCore},
     {"root", required_argument, nullptr, kRoot},
+    {"attach", required_argument, nullptr, kAttach},
+    {"detach", no_argument, nullptr, kDetach},
     {"method", required_argument, nullptr, kMethod},
     {"threads", required_argument, nullptr, kThreads},
     {"nice", required_argument, nullptr, kNice},
@@ -179,7 +184,7 @@ bool take_limit(int option, Options& options) {
   return false;
 }
 
-// What is looked at.
+// What is done to what.
 bool take_target(int option, Options& options) {
   switch (option) {
     case kPid:
@@ -190,6 +195,12 @@ bool take_target(int option, Options& options) {
       return true;
     case kRoot:
       options.root = optarg;
+      return true;
+    case kAttach:
+      options.attach = optarg;
+      return true;
+    case kDetach:
+      options.detach = true;
       return true;
   }
   return false;

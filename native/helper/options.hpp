@@ -18,6 +18,8 @@ struct Options {
   pid_t pid = 0;
   std::string core;        // a core file, to be scanned instead of a process
   std::string root = "/";  // where the files lie that were mapped then
+  std::string attach;      // how to record from now on, instead of scanning
+  bool detach = false;     // end that
   std::string method = "auto";
   std::uint32_t contents_bytes = 0;
   bool withhold_contents = false;

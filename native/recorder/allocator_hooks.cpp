@@ -27,13 +27,13 @@ constinit Next<void*(std::size_t)> next_pvalloc("pvalloc");
 template <typename Call>
 [[gnu::always_inline]] inline void* allocate(std::size_t size, const arch::Frame& caller,
                                              Call call) {
-  ThreadState& thread = thread_state;
-  if (thread.is_inside) return call();
+  ThreadState& thread = this_thread();
+  if (thread.is_inside != 0) return call();
   bool is_chosen = recorder.is_chosen(thread, size);
-  thread.is_inside = true;
+  thread.is_inside = 1;
   void* block = call();
   if (block != nullptr && is_chosen) recorder.allocated(thread, block, size, caller);
-  thread.is_inside = false;
+  thread.is_inside = 0;
   return block;
 }
 
@@ -43,6 +43,8 @@ template <typename Call>
                                                const arch::Frame& caller, Call call) {
   Allocation was;
   bool was_recorded = recorder.forget(block, was);
+  if (!was_recorded && !recorder.may_want(size)) return call();
+  CallingOut calling_out;
   void* moved = recorder.may_want(size) ? allocate(size, caller, call) : call();
   if (moved == nullptr && size != 0 && was_recorded) recorder.remember(was);
   return moved;
@@ -50,13 +52,13 @@ template <typename Call>
 
 // These stand apart, and are jumped to, so that what is not recorded takes no frame.
 [[gnu::noinline]] void* recorded_malloc(std::size_t size) {
-  ThreadState& thread = thread_state;
+  ThreadState& thread = this_thread();
   // Nothing calls another function of the allocator here, unlike in allocate().
-  if (thread.is_inside || !recorder.is_chosen(thread, size)) return next_malloc(size);
-  thread.is_inside = true;
+  if (thread.is_inside != 0 || !recorder.is_chosen(thread, size)) return next_malloc(size);
+  thread.is_inside = 1;
   void* block = next_malloc(size);
   if (block != nullptr) recorder.allocated(thread, block, size, CALLER);
-  thread.is_inside = false;
+  thread.is_inside = 0;
   return block;
 }
 
@@ -64,12 +66,20 @@ template <typename Call>
   return allocate(count * each, CALLER, [=] { return next_calloc(count, each); });
 }
 
-inline void forget(void* block) {
-  Allocation was;
-  recorder.forget(block, was);
-}
-
 }  // namespace
+
+void look_up_allocator() {
+  next_malloc.exists();
+  next_calloc.exists();
+  next_realloc.exists();
+  next_reallocarray.exists();
+  next_free.exists();
+  next_aligned_alloc.exists();
+  next_memalign.exists();
+  next_posix_memalign.exists();
+  next_valloc.exists();
+  next_pvalloc.exists();
+}
 
 }  // namespace reachscan::recorder
 
@@ -99,7 +109,7 @@ void* reallocarray(void* block, std::size_t count, std::size_t each) {
 }
 
 void free(void* block) {
-  forget(block);
+  recorder::recorder.forget(block);
   next_free(block);
 }
 

@@ -71,4 +71,8 @@ Header* create_tables(const Settings& settings, const Clock& clock) {
   return header;
 }
 
+MappedRange extent_of_tables(const Header& header) {
+  return {reinterpret_cast<std::uint64_t>(&header) - kPage, header.bytes + 2 * kPage};
+}
+
 }  // namespace reachscan::recorder

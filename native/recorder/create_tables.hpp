@@ -2,11 +2,15 @@
 #pragma once
 
 #include "recorder/clock.hpp"
+#include "recorder/injection.hpp"
 #include "recorder/settings.hpp"
 
 namespace reachscan::recorder {
 
 // Null if the process gets no such mapping, or it would be too small.
 Header* create_tables(const Settings& settings, const Clock& clock);
+
+// All that was mapped for them.
+MappedRange extent_of_tables(const Header& header);
 
 }  // namespace reachscan::recorder

@@ -14,10 +14,15 @@ extern "C" const r_debug* _dl_debug_addr __attribute__((weak));
 
 // Where this library lies; the linker knows.
 extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" const char _etext[] __attribute__((visibility("hidden")));
 
 namespace reachscan::recorder {
 
 inline std::uint64_t own_base() { return reinterpret_cast<std::uint64_t>(__ehdr_start); }
+
+inline bool is_own_code(std::uint64_t address) {
+  return address - own_base() < static_cast<std::uint64_t>(_etext - __ehdr_start);
+}
 
 inline bool same_text(const char* left, const char* right) {
   while (*left != 0 && *left == *right) ++left, ++right;
@@ -156,6 +161,17 @@ class LinkMap {
     } else if (&_dl_debug_addr != nullptr) {
       debug_ = _dl_debug_addr;
     }
+  }
+
+  // Where the loader has told the program where its list is.
+  static LinkMap told_to(const Image& program) {
+    LinkMap link_map;
+    link_map.program_ = program;
+    const auto* entry = reinterpret_cast<const Elf64_Dyn*>(program.first(PT_DYNAMIC));
+    for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry)
+      if (entry->d_tag == DT_DEBUG)
+        link_map.debug_ = reinterpret_cast<const r_debug*>(entry->d_un.d_ptr);
+    return link_map;
   }
 
   bool is_known() const { return debug_ != nullptr; }

@@ -33,7 +33,7 @@ void prepare(char** environment) {
   const char* text = start.variable(kSettingsVariable);
   if (text == nullptr || !read_settings(text, settings)) return;
   permit_waiting_tracer();
-  recorder.start(settings, program, start.stack_top(), start.auxiliary(AT_SYSINFO_EHDR));
+  recorder.start(settings, link_map, start.stack_top(), start.auxiliary(AT_SYSINFO_EHDR));
 }
 
 // What is told to the process that waits.

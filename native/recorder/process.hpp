@@ -12,6 +12,10 @@ void prepare_process(char** environment = nullptr);
 // The function of this name that would be called, were there no recorder; 0 if there is none.
 std::uint64_t next_function(const char* name);
 
+// Look up all of them now.
+void look_up_allocator();
+void look_up_process_functions();
+
 // Tells the process that waits for it that this one is about to end, and lets it look: its report
 // is made before this returns. Does nothing in other processes.
 void announce_end();

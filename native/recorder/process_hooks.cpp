@@ -1,4 +1,4 @@
-// The functions that tell when the process forks, ends, closes a library or names a thread.
+// The functions that tell when the process forks, closes a library or names a thread.
 #include <linux/prctl.h>
 #include <sys/types.h>
 
@@ -9,38 +9,21 @@ namespace reachscan::recorder {
 
 namespace {
 
-using Main = int (*)(int, char**, char**);
-using Handler = void (*)();
-
 constinit Next<pid_t()> next_fork("fork");
 constinit Next<pid_t()> next_raw_fork("_Fork");
-constinit Next<void(int)> next_exit_now("_exit");
-constinit Next<void(int)> next_exit_now_too("_Exit");
 constinit Next<int(void*)> next_dlclose("dlclose");
 constinit Next<int(int, long, long, long, long)> next_prctl("prctl");
 constinit Next<int(void*, const char*)> next_set_name("pthread_setname_np");
-constinit Next<int(Main, int, char**, Handler, Handler, Handler, void*)> next_start_main(
-    "__libc_start_main");
-
-constinit Handler loader_end = nullptr;
-
-// Runs behind all handlers of atexit and the destructors of all libraries.
-void end_behind_loader() {
-  if (loader_end != nullptr) loader_end();
-  announce_end();
-}
-
-// The first allocation has done this before, if there was one.
-__attribute__((constructor)) void prepare_at_start(int, char**, char** environment) {
-  prepare_process(environment);
-}
-
-// For C libraries that have no such handler of the loader: as late as destructors are called.
-__attribute__((destructor)) void end_as_library() {
-  if (loader_end == nullptr) announce_end();
-}
 
 }  // namespace
+
+void look_up_process_functions() {
+  next_fork.exists();
+  next_raw_fork.exists();
+  next_dlclose.exists();
+  next_prctl.exists();
+  next_set_name.exists();
+}
 
 }  // namespace reachscan::recorder
 
@@ -49,38 +32,22 @@ using namespace reachscan::recorder;
 #pragma GCC visibility push(default)
 extern "C" {
 
-int __libc_start_main(Main main, int count, char** arguments, Handler begin, Handler end,
-                      Handler loader, void* stack) {
-  loader_end = loader;
-  return next_start_main(main, count, arguments, begin, end,
-                         loader == nullptr ? nullptr : end_behind_loader, stack);
-}
-
 pid_t fork() {
+  CallingOut calling_out;
   pid_t child = next_fork();
   if (child == 0) recorder.forked();
   return child;
 }
 
 pid_t _Fork() {
+  CallingOut calling_out;
   pid_t child = next_raw_fork();
   if (child == 0) recorder.forked();
   return child;
 }
 
-[[noreturn]] void _exit(int status) {
-  announce_end();
-  next_exit_now(status);
-  __builtin_trap();
-}
-
-[[noreturn]] void _Exit(int status) {
-  announce_end();
-  next_exit_now_too(status);
-  __builtin_trap();
-}
-
 int dlclose(void* library) {
+  CallingOut calling_out;
   int error = next_dlclose(library);
   recorder.library_closed();
   return error;
@@ -92,6 +59,7 @@ int prctl(int what, ...) {
   long first = __builtin_va_arg(rest, long), second = __builtin_va_arg(rest, long);
   long third = __builtin_va_arg(rest, long), fourth = __builtin_va_arg(rest, long);
   __builtin_va_end(rest);
+  CallingOut calling_out;
   int result = next_prctl(what, first, second, third, fourth);
   if (what == PR_SET_NAME) recorder.thread_renamed();
   if (what == PR_SET_PTRACER && first == 0) permit_waiting_tracer();
@@ -99,6 +67,7 @@ int prctl(int what, ...) {
 }
 
 int pthread_setname_np(void* thread, const char* name) {
+  CallingOut calling_out;
   int error = next_set_name(thread, name);
   recorder.thread_renamed();
   return error;

@@ -7,28 +7,43 @@
 namespace reachscan::recorder {
 
 constinit Recorder recorder;
-thread_local ThreadState thread_state;
 
-bool Recorder::start(const Settings& settings, const Image& program, std::uint64_t main_stack_top,
-                     std::uint64_t kernel_library) {
-  LinkMap link_map(program);
-  if (!link_map.is_known()) return false;
-  clock_ = Clock(kernel_library);
+bool Recorder::map_all(const Settings& settings) {
   Header* header = create_tables(settings, clock_);
   if (header == nullptr) return false;
-  std::uint64_t module_bytes = header->modules.count * sizeof(Modules::Private);
-  void* rules = map_memory(RuleCache::kBytes);
-  void* own = map_memory(module_bytes);
-  if (rules == nullptr || own == nullptr) return false;
   tables_ = Tables(header);
+  mappings_[0] = extent_of_tables(*header);
+  const std::uint64_t bytes[] = {RuleCache::kBytes,
+                                 header->modules.count * sizeof(Modules::Private)};
+  for (std::size_t i = 0; i < 2; ++i) {
+    void* memory = map_memory(bytes[i]);
+    if (memory == nullptr) return false;
+    mappings_[i + 1] = {reinterpret_cast<std::uint64_t>(memory), bytes[i]};
+  }
+  return true;
+}
+
+bool Recorder::start(const Settings& settings, const LinkMap& link_map,
+                     std::uint64_t main_stack_top, std::uint64_t kernel_library) {
+  if (!link_map.is_known()) return false;
+  clock_ = Clock(kernel_library);
+  if (!map_all(settings)) {
+    each_mapping([](std::uint64_t address, std::uint64_t bytes) {
+      unmap_memory(reinterpret_cast<void*>(address), bytes);
+    });
+    return false;
+  }
   blocks_ = LiveBlocks(tables_);
   threads_ = ThreadRows(tables_);
   settings_ = &settings;
-  Modules modules(tables_, link_map, static_cast<Modules::Private*>(own), settings.modules);
-  unwinder_ = Unwinder(modules, RuleCache(rules), StackTrie(tables_), main_stack_top,
-                       settings.options.stacks == Stacks::kFramePointers);
+  Modules modules(tables_, link_map, reinterpret_cast<Modules::Private*>(mappings_[2].start),
+                  settings.modules);
+  unwinder_ =
+      Unwinder(modules, RuleCache(reinterpret_cast<void*>(mappings_[1].start)), StackTrie(tables_),
+               main_stack_top, settings.options.stacks == Stacks::kFramePointers);
   unwinder_.update_modules();
   python_ = Interpreter(link_map, tables_);
+  misses_frees_ = settings.options.way_in == WayIn::kAttach;
   is_recording_ = true;
   set_wanted_sizes(settings.options);
   return true;
@@ -75,6 +90,7 @@ void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t s
   if (is_filtered && !passes_filters(thread, frame)) return;
   Allocation allocation{reinterpret_cast<std::uint64_t>(block), size, milliseconds(),
                         stack_of(thread, frame), row_of(thread)};
+  if (misses_frees_) forget(block);
   if (allocation.node == 0 || !blocks_.insert(allocation)) return lose();
   threads_.count_record(allocation.thread);
   if (options.stop_at != 0) add_live_bytes(size);
@@ -135,12 +151,14 @@ std::uint32_t Recorder::stack_with_python(std::uint64_t running, const MemoFrame
 
 std::uint32_t Recorder::row_of(ThreadState& thread) {
   std::uint32_t names = __atomic_load_n(&names_, __ATOMIC_RELAXED);
-  if (thread.names != names) {
+  std::uint32_t number = own_number();
+  if (thread.names != names || thread.number != number) {
     char name[sizeof ThreadRow::name] = {};
     read_thread_name(name);
     thread.row = threads_.find(name);
     thread.is_wanted = !settings_->threads.is_given() || settings_->threads.matches(name);
     thread.names = names;
+    thread.number = number;
   }
   return thread.row;
 }

@@ -5,18 +5,28 @@
 #include "recorder/live_blocks.hpp"
 #include "recorder/python/interpreter.hpp"
 #include "recorder/settings.hpp"
+#include "recorder/this_thread.hpp"
 #include "recorder/thread_rows.hpp"
-#include "recorder/thread_state.hpp"
 #include "recorder/unwind/unwinder.hpp"
 
 namespace reachscan::recorder {
 
 class Recorder {
  public:
-  // Makes the tables and starts to record. False if it cannot; then nothing has changed. The
-  // settings outlive this.
-  bool start(const Settings& settings, const Image& program, std::uint64_t main_stack_top,
+  // Makes the tables and starts to record. False if there is no memory for them. The settings
+  // outlive this.
+  bool start(const Settings& settings, const LinkMap& link_map, std::uint64_t main_stack_top,
              std::uint64_t kernel_library);
+
+  // Calls visit(address, bytes) for what start() has mapped.
+  template <typename Visit>
+  void each_mapping(Visit visit) const {
+    for (const MappedRange& mapping : mappings_)
+      if (mapping.bytes != 0) visit(mapping.start, mapping.bytes);
+  }
+
+  // Whose records they are, if it is not the process that start() ran in.
+  void belong_to(std::uint32_t pid) { tables_.header().pid = pid; }
 
   // Whether blocks of this size may have to be recorded: all that others cost.
   bool may_want(std::uint64_t size) const { return size - first_size_ <= size_span_; }
@@ -43,6 +53,11 @@ class Recorder {
       return false;
     if (tables_.header().options.stop_at != 0) add_live_bytes(-was.size);
     return true;
+  }
+
+  void forget(const void* block) {
+    Allocation was;
+    forget(block, was);
   }
 
   // Takes that back: the block did not go.
@@ -76,15 +91,18 @@ class Recorder {
   void lose();
   void stop(Stopped reason);
   void set_wanted_sizes(const Options& options);
+  bool map_all(const Settings& settings);
   std::uint64_t milliseconds() const;
 
   // What the hot paths read. No size is ~0, which stands for "none".
   std::uint64_t first_size_ = ~std::uint64_t{0};
   std::uint64_t size_span_ = 0;
   bool is_recording_ = false;
-  bool is_one_range_ = true;  // that is all that --sizes and --min-size say
+  bool misses_frees_ = false;  // what is not hooked may free blocks unseen
+  bool is_one_range_ = true;   // that is all that --sizes and --min-size say
   std::uint64_t sample_distance_ = 0;
 
+  MappedRange mappings_[3] = {};  // tables, rules, what the recorder alone knows of modules
   Tables tables_{nullptr};
   LiveBlocks blocks_;
   ThreadRows threads_;

@@ -1,17 +1,18 @@
 // What the recorder keeps for each thread.
 #pragma once
 
+#include "recorder/injection.hpp"
 #include "recorder/kernel.hpp"
 #include "recorder/stack_memo.hpp"
 #include "recorder/tables.hpp"
 
 namespace reachscan::recorder {
 
-struct ThreadState {
-  // Whether the thread is inside a function of the allocator already, or in a signal handler that
-  // interrupted it there. What it allocates then is part of the outer call.
-  bool is_inside = false;
-  std::uint32_t names = 0;  // Recorder::names_ when `row` was found
+// `is_inside` also tells that what the thread allocates is part of the outer call: it is inside a
+// function of the allocator already, or in a signal handler that interrupted it there.
+struct ThreadState : Presence {
+  std::uint32_t names = 0;   // Recorder::names_ when `row` was found
+  std::uint32_t number = 0;  // own_number() then
   std::uint32_t row = 0;
   bool is_wanted = true;          // by --thread, under the name that it had then
   std::int64_t until_sample = 0;  // bytes to allocate before the next sample
@@ -19,8 +20,5 @@ struct ThreadState {
   std::uint32_t closings = 0;  // Modules::closings() when `memo` was made
   StackMemo memo;
 };
-
-// Of the initial executable's set of thread-local storage: the first use allocates nothing.
-extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
 }  // namespace reachscan::recorder

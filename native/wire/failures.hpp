@@ -26,6 +26,7 @@ namespace reachscan::wire {
   X(kTooLarge, "too-large")                               \
   X(kUnsupportedMethod, "unsupported-method")             \
   X(kBadCore, "bad-core")                                 \
+  X(kUnrecordable, "unrecordable")                        \
   X(kTimeout, "timeout")                                  \
   X(kInternal, "internal")
 

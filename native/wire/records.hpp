@@ -55,6 +55,7 @@ enum RecordType : std::uint32_t {
   kObjects = 37,  // types of Python objects among the leaks in the records before, 0 if none
   kPythonTypes = 38,
   kCollectible = 39,  // unreachable Python objects that the collector will free, with their blocks
+  kHooks = 40,         // what was hooked for a recorder, or what of it had to stay
 };
 
 struct Record {
@@ -122,6 +123,7 @@ constexpr Record kRecords[] = {
     {kObjects, "Objects", "u32 n, u64 type[n]"},
     {kPythonTypes, "PythonTypes", "u32 n, n x { u64 type, str name }"},
     {kCollectible, "Collectible", "u64 allocations, u64 bytes"},
+    {kHooks, "Hooks", "u64 pause_ns, u32 slots, u32 modules, u32 others, u64 kept"},
 };
 
 #undef REACHSCAN_REFERENCE

@@ -35,6 +35,18 @@ def decode(source: Iterable[wire.Frame], on_progress: Progressed | None = None) 
     return decoder.finish()
 
 
+def failure_of(body: Any) -> errors.ReachscanError:
+    """Return the error that a failure record tells of."""
+    return errors.failure(
+        body.code,
+        body.sentence,
+        step=body.step_name,
+        number=body.errno,
+        tid=body.tid,
+        address=body.address,
+    )
+
+
 class _Decoder:
     def __init__(self, on_progress: Progressed | None) -> None:
         self._on_progress = on_progress
@@ -77,14 +89,7 @@ class _Decoder:
                 phase = wire.PHASES.get(body.phase, f"phase {body.phase}")
                 self._on_progress(model.Progress(phase, body.done, body.total))
         elif kind == wire.FAILURE:
-            raise errors.failure(
-                body.code,
-                body.sentence,
-                step=body.step_name,
-                number=body.errno,
-                tid=body.tid,
-                address=body.address,
-            )
+            raise failure_of(body)
         elif kind in wire.ONCE and kind in self._single:
             raise errors.StreamError(f"the stream is damaged: it has two records of type {kind}")
         elif isinstance(body, list):

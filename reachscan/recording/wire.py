@@ -31,7 +31,7 @@ DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
 HOST, INTERPRETER, PYTHON_FUNCTIONS = range(34, 37)
-OBJECTS, PYTHON_TYPES, COLLECTIBLE = range(37, 40)
+OBJECTS, PYTHON_TYPES, COLLECTIBLE, HOOKS = range(37, 41)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -116,6 +116,7 @@ LAYOUTS = {
     OBJECTS: "u32 n, u64 type[n]",
     PYTHON_TYPES: "u32 n, n x { u64 type, str name }",
     COLLECTIBLE: "u64 allocations, u64 bytes",
+    HOOKS: "u64 pause_ns, u32 slots, u32 modules, u32 others, u64 kept",
 }
 """The fields of every record, as native/wire/records.hpp has them.
 
@@ -135,7 +136,7 @@ RECORDS: dict[int, c.Construct] = {
 
 ONCE = (
     *(TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST, INTERPRETER),
-    COLLECTIBLE,
+    *(COLLECTIBLE, HOOKS),
 )
 """Records that a stream holds one of at most."""
 

@@ -69,7 +69,9 @@ NATIVE_ROOMS = {
     "wire": {"arch"},
     # What lies in the memory of a recorded process: the seam between recorder and sweeper.
     "recorder/tables.hpp": set[str](),
-    "recorder": {"arch", "freestanding", "recorder/tables.hpp"},
+    # What the helper and a recorder that it has put into a process tell each other.
+    "recorder/injection.hpp": set[str](),
+    "recorder": {"arch", "freestanding", "recorder/injection.hpp", "recorder/tables.hpp"},
     # What a program says about its memory, as it lies there.
     "library/annotations.hpp": set[str](),
     "library/include": set[str](),
@@ -106,13 +108,17 @@ NATIVE_ROOMS = {
         *("freestanding", "sweeper/python", "sweeper/queries", "sweeper/roots"),
     },
     "helper": {
-        *("arch", "helper/capture", "helper/core", "helper/stop", "helper/sweep"),
-        *("helper/target", "wire"),
+        *("arch", "helper/capture", "helper/core", "helper/recording", "helper/stop"),
+        *("helper/sweep", "helper/target", "wire"),
     },
     "helper/target": {"arch", "helper", "wire"},
     "helper/stop": {"arch", "helper", "helper/target", "wire"},
     "helper/capture": {"arch", "helper", "helper/stop", "helper/target", "libc", "wire"},
     "helper/core": {"arch", "helper", "helper/capture", "helper/target", "wire"},
+    "helper/recording": {
+        *("arch", "helper", "helper/capture", "helper/stop", "helper/target", "libc"),
+        *("recorder/injection.hpp", "recorder/tables.hpp", "wire"),
+    },
     "helper/sweep": {
         *("arch", "helper", "helper/capture", "helper/stop", "helper/target"),
         *("recorder/tables.hpp", "wire"),

@@ -106,10 +106,9 @@ inline bool pretend_call(pid_t tid, bool on) {
 inline Registers resume_registers(const Registers& r) { return r; }
 
 // At the entry of a system call: has the kernel execute another one instead.
-inline void replace_call(Registers& r, std::uint64_t number, std::uint64_t argument) {
+inline void replace_call(Registers& r, std::uint64_t number, const CallArguments& arguments) {
   r.system_call = number;
-  r.x[0] = argument;
-  r.x[1] = r.x[2] = r.x[3] = r.x[4] = r.x[5] = 0;
+  for (std::size_t i = 0; i < arguments.size(); ++i) r.x[i] = arguments[i];
 }
 
 }  // namespace reachscan::arch

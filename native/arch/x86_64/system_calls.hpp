@@ -36,17 +36,21 @@ inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
 
 using CallArguments = std::array<std::uint64_t, 6>;
 
-// The registers with which a thread makes this call when it goes on at the gadget.
-inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
-                       const CallArguments& arguments) {
-  go_on_at(r, gadget);
-  r.rax = number;
+inline void set_arguments(Registers& r, const CallArguments& arguments) {
   r.rdi = arguments[0];
   r.rsi = arguments[1];
   r.rdx = arguments[2];
   r.r10 = arguments[3];
   r.r8 = arguments[4];
   r.r9 = arguments[5];
+}
+
+// The registers with which a thread makes this call when it goes on at the gadget.
+inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
+                       const CallArguments& arguments) {
+  go_on_at(r, gadget);
+  r.rax = number;
+  set_arguments(r, arguments);
 }
 
 inline bool in_system_call(const Registers& r) {
@@ -97,10 +101,9 @@ inline Registers resume_registers(Registers r) {
 }
 
 // At the entry of a system call: has the kernel execute another one instead.
-inline void replace_call(Registers& r, std::uint64_t number, std::uint64_t argument) {
+inline void replace_call(Registers& r, std::uint64_t number, const CallArguments& arguments) {
   r.orig_rax = number;
-  r.rdi = argument;
-  r.rsi = r.rdx = r.r10 = r.r8 = r.r9 = 0;
+  set_arguments(r, arguments);
 }
 
 }  // namespace reachscan::arch

@@ -189,4 +189,12 @@ bool Clone::add_thread() {
   return false;
 }
 
+void hold_no_files(Clone& clone, Descriptors descriptors, pid_t target) {
+  if (descriptors == Descriptors::kShared) {
+    clone.end_with(target);
+  } else {
+    clone.close_files();
+  }
+}
+
 }  // namespace reachscan::helper

@@ -92,4 +92,10 @@ class Clone : public Tracee {
   std::optional<EndWatch> end_watch_;
 };
 
+// What becomes of the target's descriptor table in the clone.
+enum class Descriptors { kCopied, kShared };
+
+// What the target closes is to be closed: peers wait for it, and locks and ports depend on it.
+void hold_no_files(Clone& clone, Descriptors descriptors, pid_t target);
+
 }  // namespace reachscan::helper

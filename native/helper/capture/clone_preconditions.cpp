@@ -102,9 +102,13 @@ void require_no_notice_of_files(pid_t pid) {
 
 }  // namespace
 
-void require_clonable(pid_t pid) {
+void require_able_to_run(pid_t pid) {
   require_thawed(pid);
   require_no_filter(pid);
+}
+
+void require_clonable(pid_t pid) {
+  require_able_to_run(pid);
   require_no_init(pid);
   require_no_notice_of_files(pid);
   require_room_in_group(pid);

@@ -5,6 +5,9 @@
 
 namespace reachscan::helper {
 
+// Throws Failure(kOpenTarget, kCloneRefused) if a thread of it must not make a middleman.
+void require_able_to_run(pid_t pid);
+
 // Throws Failure(kOpenTarget, kCloneRefused) if trying could hurt the target, or must fail.
 void require_clonable(pid_t pid);
 

@@ -12,6 +12,15 @@
 #include "helper/stop/stops.hpp"
 
 namespace reachscan::helper {
+namespace {
+
+// A signal that a process gets for what it executes.
+bool is_own_doing(int signal) {
+  return signal == SIGTRAP || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL ||
+         signal == SIGFPE;
+}
+
+}  // namespace
 
 Middleman::Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
   wait_for_birth(tid, deadline);
@@ -29,14 +38,29 @@ Middleman::~Middleman() {
   }
 }
 
-std::int64_t Middleman::call(std::uint64_t number, std::uint64_t argument,
+std::int64_t Middleman::call(std::uint64_t number, const arch::CallArguments& arguments,
                              Clock::time_point deadline, const std::function<void()>& meanwhile) {
   run_to_call(deadline, [] {});
   arch::Registers at_entry = registers();
-  arch::replace_call(at_entry, number, argument);
+  arch::replace_call(at_entry, number, arguments);
   if (!arch::set_registers(tid_, at_entry)) fail();
   if (is_behind_clone(run_to_call(deadline, meanwhile))) return newborn_of(tid_);
   return arch::call_result(registers());
+}
+
+bool Middleman::run(std::uint64_t entry, std::uint64_t argument, std::uint64_t stack_end,
+                    Clock::time_point deadline) {
+  arch::Registers own = registers(), start = own;
+  arch::begin_function(start, entry, argument, stack_end);
+  if (!arch::set_registers(tid_, start)) fail();
+  WaitStatus status{};
+  do {
+    if (ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) fail();
+    status = wait_for(tid_, wire::Step::kRunTrampoline, deadline);
+    if (!status.stopped()) fail();
+  } while (status.event() != 0 || !is_own_doing(status.signal()));
+  if (!arch::set_registers(tid_, own)) fail();
+  return status.signal() == SIGTRAP;
 }
 
 // Signals for the target's process group are none for it: it takes no notice.

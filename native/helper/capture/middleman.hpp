@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "arch/registers.hpp"
+#include "arch/system_calls.hpp"
 #include "helper/stop/wait.hpp"
 
 namespace reachscan::helper {
@@ -31,8 +31,12 @@ class Middleman {
   // negative errno included, or the new process of a clone(). Calls meanwhile() while the kernel
   // executes it.
   std::int64_t call(
-      std::uint64_t number, std::uint64_t argument, Clock::time_point deadline,
+      std::uint64_t number, const arch::CallArguments& arguments, Clock::time_point deadline,
       const std::function<void()>& meanwhile = [] {});
+
+  // Has it execute the function at `entry`, which ends at trap(). False if that failed.
+  bool run(std::uint64_t entry, std::uint64_t argument, std::uint64_t stack_end,
+           Clock::time_point deadline);
 
  private:
   explicit Middleman(pid_t tid) : tid_(tid) {}

@@ -95,7 +95,7 @@ class CloneCapture : public CaptureMethod {
   void finish(Snapshot& snapshot) override {
     snapshot.clone = std::make_unique<Clone>(made_.clone, site_.address);
     snapshot.on_quota = !leave_quota(made_.clone);
-    hold_no_files(*snapshot.clone);
+    hold_no_files(*snapshot.clone, descriptors_, pid_);
     dontfork_.restore(*snapshot.clone);
     snapshot.dontfork_left_out = dontfork_.left_out();
     snapshot.mappings = files_.mappings_of(made_.clone);
@@ -113,15 +113,6 @@ class CloneCapture : public CaptureMethod {
     looks_for_dontfork_ = true;
     throw Failure(wire::Step::kPrepareClone, Code::kRetry,
                   "the target keeps memory from its clones, which is to be read as well", 0, pid_);
-  }
-
-  // What the target closes is to be closed: peers wait for it, and locks and ports depend on it.
-  void hold_no_files(Clone& clone) const {
-    if (descriptors_ == Descriptors::kShared) {
-      clone.end_with(pid_);
-    } else {
-      clone.close_files();
-    }
   }
 
   // What the program has forbidden itself, the clone allows itself again.

@@ -227,7 +227,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
 // cannot outlive us.
 int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
   std::int64_t made =
-      middleman.call(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly, deadline);
+      middleman.call(SYS_userfaultfd, {O_CLOEXEC | O_NONBLOCK | kUserModeOnly}, deadline);
   int error = made < 0 ? static_cast<int>(-made) : 0;
   int process = static_cast<int>(syscall(SYS_pidfd_open, middleman.tid(), 0));
   int ours = error == 0 ? static_cast<int>(syscall(SYS_pidfd_getfd, process, made, 0)) : -1;
@@ -275,7 +275,7 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
                          const std::function<void()>& meanwhile) {
   std::uint64_t clone_flags = descriptors == Descriptors::kShared ? CLONE_FILES : 0;
   auto make_clone = [&](Middleman& middleman) {
-    std::int64_t made = middleman.call(SYS_clone, clone_flags, deadline, meanwhile);
+    std::int64_t made = middleman.call(SYS_clone, {clone_flags}, deadline, meanwhile);
     if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
     middleman.dismiss();
     // Killed with us from the beginning, as the middleman is.
@@ -298,6 +298,11 @@ FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
         result.descriptor = make_fault_descriptor(middleman, deadline);
       });
   return result;
+}
+
+pid_t employ_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                       Clock::time_point deadline, const std::function<void(Middleman&)>& use) {
+  return with_middleman(freeze, memory, site, CLONE_VM | CLONE_FILES, deadline, use);
 }
 
 // At the exit of a call no signal has been delivered yet, and none is before the thread has its own

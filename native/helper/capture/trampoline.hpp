@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "helper/capture/clone.hpp"
+#include "helper/capture/middleman.hpp"
 #include "helper/stop/freeze.hpp"
 #include "helper/target/memory.hpp"
 
@@ -25,9 +27,6 @@ struct CloneResult {
   pid_t injected;  // the thread that made it: still stopped, inside the trampoline
 };
 
-// What becomes of the target's descriptor table in the clone.
-enum class Descriptors { kCopied, kShared };
-
 // Throws Failure(kCloneRefused) if no thread can be cloned without harm, or with the errno of the
 // refused clone; the target is then still intact. "retry" if no thread can serve at this moment,
 // but one will soon. Calls meanwhile() once, on the way, while the kernel copies the page tables.
@@ -44,6 +43,10 @@ struct FaultDescriptor {
 // gives no such descriptor.
 FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
                                         const TrampolineSite& site, Clock::time_point deadline);
+
+// Calls use(middleman) with one that shares memory and descriptors. Returns the injected thread.
+pid_t employ_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                       Clock::time_point deadline, const std::function<void(Middleman&)>& use);
 
 // Follows the injected thread to the end of the trampoline, gives it its registers back and clears
 // the trampoline away. Thereby nothing but the dead of a helper leaves a trace.

@@ -26,6 +26,8 @@ bool Unwinder::is_of_wanted_module(arch::Frame frame) {
 Rule Unwinder::look_up(std::uint64_t pc) {
   std::uint32_t module = find_module(pc);
   Rule rule;
+  // No loader knows of a recorder that came later.
+  if (module == 0 && is_own_code(pc)) rule = frame_pointer_rule(RuleKind::kOwn);
   if (module != 0) {
     const UnwindTables& tables = modules_.unwind_tables(module);
     rule = find_rule(tables, pc);

@@ -1,0 +1,276 @@
+// Maps the recorder into the stopped target, has it find what is to be hooked, and hooks that. Each
+// word that is hooked works by itself: we may be killed between any two.
+#include "helper/recording/attach.hpp"
+
+#include <elf.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "arch/imports.hpp"
+#include "arch/thread_descriptor.hpp"
+#include "helper/capture/clone_preconditions.hpp"
+#include "helper/recording/injected_image.hpp"
+#include "helper/recording/session.hpp"
+#include "helper/stop/preconditions.hpp"
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using recorder::Begun;
+using recorder::Injection;
+using wire::Step;
+
+// Where glibc and musl keep a thread's number, behind its thread pointer.
+constexpr std::uint64_t kThreadNumbers[] = {arch::kThreadNumber, 0x30};
+
+std::uint64_t auxiliary(pid_t pid, std::uint64_t type) {
+  std::string text = read_proc_file(pid, "auxv", Step::kOpenTarget);
+  for (std::size_t at = 0; at + sizeof(Elf64_auxv_t) <= text.size(); at += sizeof(Elf64_auxv_t)) {
+    Elf64_auxv_t entry;
+    std::memcpy(&entry, text.data() + at, sizeof entry);
+    if (entry.a_type == type) return entry.a_un.a_val;
+  }
+  return 0;
+}
+
+std::uint64_t end_of_main_stack(pid_t pid) {
+  for (const MapEntry& entry : read_mappings(pid))
+    if (entry.path == "[stack]") return entry.end;
+  return 0;
+}
+
+class Attachment {
+ public:
+  explicit Attachment(const RecordingSession& session)
+      : session_(session), injection_(std::make_unique<Injection>()) {
+    pid_t pid = session.pid();
+    const std::string& settings = session.options.attach;
+    if (settings.size() >= sizeof injection_->settings)
+      throw Failure(Step::kOpenTarget, Code::kInternal, "the settings are too long");
+    std::copy(settings.begin(), settings.end(), injection_->settings);
+    injection_->magic = recorder::kInjectionMagic;
+    injection_->layout = recorder::kInjectionLayout;
+    injection_->program_headers = auxiliary(pid, AT_PHDR);
+    injection_->program_header_count = auxiliary(pid, AT_PHNUM);
+    injection_->main_stack_top = end_of_main_stack(pid);
+    injection_->kernel_library = session.site.vdso;
+    injection_->pid = static_cast<std::uint64_t>(inner_id(pid, pid));
+  }
+
+  // While the target is stopped.
+  void run(Freeze& freeze) {
+    region_ = 0;
+    error_ = 0;
+    injection_->thread_number_offset = find_thread_numbers(freeze);
+    employ_middleman(session_, freeze, [&](Middleman& middleman) {
+      if (!map(middleman) || !put_in() || !begin(middleman)) remove(middleman);
+    });
+    if (injection_->begun == Begun::kRecording) hook();
+  }
+
+  // Throws Failure if it could not be done.
+  const Injection& result() const {
+    switch (injection_->begun) {
+      case Begun::kRecording:
+        return *injection_;
+      case Begun::kNoLoader:
+        fail("is linked statically: its calls of the allocator go through no table");
+      case Begun::kNothingToHook:
+        fail("calls no allocator through the tables of its loader");
+      case Begun::kBadSettings:
+        fail("was told settings that its recorder does not understand");
+      default:
+        fail(
+            "gets no memory for the recorder: a limit of its address space or its control group, "
+            "or a security policy, forbids it" +
+            (error_ != 0 ? std::string(" (") + std::strerror(error_) + ")" : ""));
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Failure(Step::kMapSweeper, Code::kUnrecordable, name_of(session_.pid()) + " " + why,
+                  error_, session_.pid());
+  }
+
+  std::uint64_t find_thread_numbers(Freeze& freeze) const {
+    for (const StoppedThread& thread : freeze.threads()) {
+      if (thread.tid != session_.pid()) continue;
+      for (std::uint64_t offset : kThreadNumbers) {
+        std::uint32_t number = 0;
+        std::uint64_t at = arch::thread_pointer(thread.registers) + offset;
+        if (session_.memory.try_read(at, &number, sizeof number) && number == injection_->pid)
+          return offset;
+      }
+    }
+    return 0;
+  }
+
+  std::int64_t call(Middleman& middleman, std::uint64_t number, arch::CallArguments arguments) {
+    std::int64_t result = middleman.call(number, arguments, session_.deadline);
+    if (result < 0) error_ = static_cast<int>(-result);
+    return result;
+  }
+
+  bool allow(Middleman& middleman, std::uint64_t from, std::uint64_t to, std::uint64_t protection) {
+    return call(middleman, SYS_mprotect, {region_ + from, to - from, protection}) == 0;
+  }
+
+  bool map(Middleman& middleman) {
+    constexpr std::uint64_t kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    std::int64_t made =
+        call(middleman, SYS_mmap, {0, image_.region_bytes(), PROT_NONE, kFlags, ~0ull, 0});
+    if (made < 0) return false;
+    region_ = static_cast<std::uint64_t>(made);
+    return allow(middleman, image_.control(), image_.code(), PROT_READ | PROT_WRITE) &&
+           allow(middleman, image_.code(), image_.data(), PROT_READ | PROT_EXEC) &&
+           allow(middleman, image_.data(), image_.end(), PROT_READ | PROT_WRITE);
+  }
+
+  bool put_in() {
+    injection_->region = {region_, image_.region_bytes()};
+    injection_->code = {region_ + image_.code(), image_.data() - image_.code()};
+    std::vector<unsigned char> bytes = image_.relocated(region_);
+    bool done =
+        session_.memory.try_write(control(), injection_.get(), offsetof(Injection, slots)) &&
+        session_.memory.try_write(injection_->code.start, bytes.data(), bytes.size());
+    if (!done) error_ = errno;
+    return done;
+  }
+
+  bool begin(Middleman& middleman) {
+    bool ran =
+        middleman.run(image_.entry(region_), control(), region_ + image_.code(), session_.deadline);
+    injection_ = read_injection(session_.memory, control());
+    return ran && injection_->begun == Begun::kRecording;
+  }
+
+  // Nothing of it was ever hooked.
+  void remove(Middleman& middleman) {
+    if (injection_->begun == Begun::kRecording) injection_->begun = Begun::kNot;
+    if (region_ == 0) return;
+    for (std::uint32_t i = 0; i < injection_->extent_count; ++i)
+      middleman.call(SYS_munmap, {injection_->extents[i].start, injection_->extents[i].bytes},
+                     session_.deadline);
+    middleman.call(SYS_munmap, {region_, image_.region_bytes()}, session_.deadline);
+  }
+
+  void hook() {
+    write_stubs();
+    for (std::uint32_t frees : {1u, 0u})
+      for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
+        const recorder::Slot& slot = injection_->slots[i];
+        std::uint64_t stub = stub_of(*injection_, slot.hook, slot.use);
+        if (injection_->hooks[slot.hook].frees == frees)
+          session_.memory.write(Step::kRelease, slot.address, &stub, sizeof stub);
+      }
+    std::uint32_t hooked = injection_->hooked = 1;
+    session_.memory.write(Step::kRelease, control() + offsetof(Injection, hooked), &hooked,
+                          sizeof hooked);
+  }
+
+  void write_stubs() const {
+    std::vector<unsigned char> stubs(InjectedImage::kStubBytes);
+    for (std::uint32_t i = 0; i < injection_->hook_count; ++i)
+      for (recorder::SlotUse use : {recorder::SlotUse::kCall, recorder::SlotUse::kPointer}) {
+        arch::Stub stub(injection_->hooks[i].function);
+        std::uint64_t at = stub_of(*injection_, i, use) - injection_->code.start;
+        std::copy(std::begin(stub.code), std::end(stub.code), &stubs[at]);
+      }
+    session_.memory.write(Step::kRelease, injection_->code.start, stubs.data(), stubs.size());
+  }
+
+  std::uint64_t control() const { return region_ + image_.control(); }
+
+  const RecordingSession& session_;
+  InjectedImage image_;
+  std::unique_ptr<Injection> injection_;
+  std::uint64_t region_ = 0;
+  int error_ = 0;
+};
+
+const char* command_of(recorder::WayIn way_in) {
+  switch (way_in) {
+    case recorder::WayIn::kRun:
+      return "reachscan run";
+    case recorder::WayIn::kAttach:
+      return "reachscan attach";
+    default:
+      return "libreachscan";
+  }
+}
+
+// What an attach that was killed has left behind is removed.
+void require_unrecorded(const RecordingSession& session) {
+  Found found = find_recorder(session.pid(), session.memory);
+  if (found.injection != 0 && read_injection(session.memory, found.injection)->hooked == 0) {
+    remove_recorder(session, found.injection);
+    found = find_recorder(session.pid(), session.memory);
+  }
+  if (found.way_in)
+    throw Failure(
+        Step::kOpenTarget, Code::kUnrecordable,
+        name_of(session.pid()) + " is already being recorded, by " + command_of(*found.way_in),
+        EALREADY, session.pid());
+}
+
+void send_hooks(std::chrono::nanoseconds pause, const Injection* injection, std::uint64_t kept,
+                Stream& stream) {
+  bool hooked = injection != nullptr;
+  stream.record(wire::kHooks, Payload()
+                                  .u64(static_cast<std::uint64_t>(pause.count()))
+                                  .u32(hooked ? injection->slot_count : 0)
+                                  .u32(hooked ? injection->module_count : 0)
+                                  .u32(hooked ? injection->other_words : 0)
+                                  .u64(kept));
+  stream.record(wire::kFinal, Payload().u64(0).u64(0).u64(0).u64(0).u64(0).u64(0));
+}
+
+template <typename Work>
+void with_session(const Options& options, Stream& stream, Work work) {
+  require_process(options.pid);
+  require_supported(options.pid);
+  require_able_to_run(options.pid);
+  Clock::time_point deadline = Clock::now() + options.timeout;
+  require_stoppable(options.pid, deadline);
+  Memory memory(options.pid);
+  PauseLimit limit(options.pid, options.max_pause, stream);
+  work(RecordingSession{options, memory, limit, deadline,
+                        find_trampoline_site(options.pid, memory)});
+}
+
+}  // namespace
+
+void attach(const Options& options, Stream& stream) {
+  with_session(options, stream, [&](const RecordingSession& session) {
+    require_unrecorded(session);
+    Attachment attachment(session);
+    auto pause =
+        stop_target(session, {[] {}, [&](Freeze& freeze) { attachment.run(freeze); }, [] {}});
+    send_hooks(pause, &attachment.result(), 0, stream);
+  });
+}
+
+void detach(const Options& options, Stream& stream) {
+  with_session(options, stream, [&](const RecordingSession& session) {
+    Found found = find_recorder(options.pid, session.memory);
+    if (found.injection == 0)
+      throw Failure(Step::kOpenTarget, Code::kUnrecordable,
+                    name_of(options.pid) +
+                        (found.way_in ? std::string(" is recorded by ") +
+                                            command_of(*found.way_in) + ", not by reachscan attach"
+                                      : " is not being recorded"),
+                    0, options.pid);
+    Removal removal = remove_recorder(session, found.injection);
+    send_hooks(removal.pause, nullptr, removal.kept, stream);
+  });
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,169 @@
+// Takes a recorder out: its hooks at once, its memory when no thread is in it.
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/imports.hpp"
+#include "helper/capture/clone_preconditions.hpp"
+#include "helper/recording/kept_pointers.hpp"
+#include "helper/recording/presence.hpp"
+#include "helper/recording/session.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using recorder::MappedRange;
+using recorder::Injection;
+using recorder::Slot;
+using recorder::SlotUse;
+using wire::Step;
+
+class Detachment {
+ public:
+  Detachment(const RecordingSession& session, std::uint64_t address)
+      : session_(session), address_(address) {}
+
+  // Before the first pause.
+  void prepare() {
+    injection_ = read_injection(session_.memory, address_);
+    tables_ = find_recorder(session_.pid(), session_.memory).tables;
+    const Slot* slots = injection_->slots;
+    bool can_be_copied = std::any_of(slots, slots + injection_->slot_count, [](const Slot& slot) {
+      return slot.use == SlotUse::kPointer;
+    });
+    if (!can_be_copied) return;
+    look([&] {
+      require_clonable(session_.pid());
+      kept_pointers_.emplace(session_.pid(), session_.site);
+    });
+  }
+
+  // While the target is stopped. Throws Failure(kRetry) if a thread is in the recorder.
+  void unhook(Freeze& freeze) {
+    injection_ = read_injection(session_.memory, address_);
+    std::uint32_t hooked = 0;
+    write(address_ + offsetof(Injection, hooked), &hooked, sizeof hooked);
+    for (std::uint32_t frees : {0u, 1u}) restore(frees);
+    lead_stubs_on();
+    require_nobody_inside(freeze);
+    if (!kept_pointers_) return remove(freeze);
+    look([&] { kept_pointers_->capture(freeze, session_.memory); });
+  }
+
+  // When it runs again, on the same thread. Whether remove() is still to be called.
+  bool look_for_pointers() {
+    if (!kept_pointers_) return false;
+    if (!is_pointed_to_) is_pointed_to_ = kept_pointers_->exist(*injection_);
+    kept_pointers_.reset();
+    return true;
+  }
+
+  void remove(Freeze& freeze) {
+    require_nobody_inside(freeze);
+    employ_middleman(session_, freeze, [&](Middleman& middleman) { unmap_all(middleman); });
+  }
+
+  std::uint64_t kept() const { return kept_; }
+
+ private:
+  // Where there can be no clone, nobody can look: then there may be pointers.
+  template <typename Steps>
+  void look(Steps steps) {
+    try {
+      steps();
+    } catch (const Failure& failure) {
+      if (failure.code != Code::kCloneRefused) throw;
+      is_pointed_to_ = true;
+    }
+  }
+
+  void require_nobody_inside(Freeze& freeze) const {
+    if (const StoppedThread* thread = find_inside(freeze, session_.memory, *injection_))
+      throw Failure(Step::kDrain, Code::kRetry,
+                    "nothing is recorded any more, but thread " + std::to_string(thread->tid) +
+                        " has yet to return from a function that it called through the recorder, "
+                        "whose memory stays until then",
+                    EBUSY, thread->tid);
+  }
+
+  // What is no longer hooked belongs to somebody else by now, or was bound anew.
+  void restore(std::uint32_t frees) {
+    for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
+      const Slot& slot = injection_->slots[i];
+      std::uint64_t word = 0;
+      if (injection_->hooks[slot.hook].frees == frees &&
+          session_.memory.try_read(slot.address, &word, sizeof word) &&
+          word == stub_of(*injection_, slot.hook, slot.use))
+        write(slot.address, &slot.original, sizeof slot.original);
+    }
+  }
+
+  // The program may have kept the address of one.
+  void lead_stubs_on() {
+    for (std::uint32_t i = 0; i < injection_->hook_count; ++i)
+      for (SlotUse use : {SlotUse::kCall, SlotUse::kPointer})
+        write(stub_of(*injection_, i, use) + arch::Stub::kTarget, &injection_->hooks[i].next,
+              sizeof injection_->hooks[i].next);
+  }
+
+  // An extent that was unmapped may be another's: none is unmapped twice, or read again, whenever
+  // we are killed.
+  void unmap_all(Middleman& middleman) {
+    constexpr auto kNot = recorder::Begun::kNot;
+    write(address_ + offsetof(Injection, begun), &kNot, sizeof kNot);
+    for (std::uint32_t i = 0; i < injection_->extent_count; ++i) {
+      MappedRange extent = injection_->extents[i], none{};
+      if (extent.bytes == 0) continue;
+      write(address_ + offsetof(Injection, extents) + i * sizeof none, &none, sizeof none);
+      unmap(middleman, extent.start, extent.start + extent.bytes);
+      std::erase_if(tables_, [&](const MappedRange& tables) { return tables.start == extent.start; });
+    }
+    // Those of a recorder that was killed before it could tell where they are.
+    for (const MappedRange& tables : tables_)
+      unmap(middleman, tables.start, tables.start + tables.bytes);
+    std::uint64_t start = injection_->region.start, end = start + injection_->region.bytes;
+    if (!is_pointed_to_) return unmap(middleman, start, end);
+    MappedRange stubs = pointer_stubs(*injection_);
+    unmap(middleman, stubs.start + stubs.bytes, end);
+    unmap(middleman, start, stubs.start);
+    kept_ += stubs.bytes;
+  }
+
+  void unmap(Middleman& middleman, std::uint64_t start, std::uint64_t end) {
+    if (middleman.call(SYS_munmap, {start, end - start}, session_.deadline) < 0)
+      kept_ += end - start;
+  }
+
+  void write(std::uint64_t address, const void* bytes, std::size_t length) const {
+    session_.memory.write(Step::kRelease, address, bytes, length);
+  }
+
+  const RecordingSession& session_;
+  std::uint64_t address_;
+  std::unique_ptr<Injection> injection_;
+  std::optional<KeptPointers> kept_pointers_;
+  std::vector<MappedRange> tables_;
+  bool is_pointed_to_ = false;
+  std::uint64_t kept_ = 0;
+};
+
+}  // namespace
+
+Removal remove_recorder(const RecordingSession& session, std::uint64_t injection) {
+  Detachment detachment(session, injection);
+  bool is_there = false;
+  auto pause = stop_target(
+      session, {[&] { detachment.prepare(); }, [&](Freeze& freeze) { detachment.unhook(freeze); },
+                [&] { is_there = detachment.look_for_pointers(); }});
+  auto remove = [&](Freeze& freeze) { detachment.remove(freeze); };
+  if (is_there) pause = std::max(pause, stop_target(session, {[] {}, remove, [] {}}));
+  return {pause, detachment.kept()};
+}
+
+}  // namespace reachscan::helper

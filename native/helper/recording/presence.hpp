@@ -1,0 +1,14 @@
+// Whether threads of a stopped target are in the code of an injected recorder.
+#pragma once
+
+#include "helper/stop/freeze.hpp"
+#include "helper/target/memory.hpp"
+#include "recorder/injection.hpp"
+
+namespace reachscan::helper {
+
+// A thread that is in it, will return to it, or may do so; null if there is none.
+const StoppedThread* find_inside(Freeze& freeze, const Memory& memory,
+                                 const recorder::Injection& injection);
+
+}  // namespace reachscan::helper

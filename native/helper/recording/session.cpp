@@ -1,0 +1,83 @@
+// Finds recorders by what they begin with, and stops the target for a moment.
+#include "helper/recording/session.hpp"
+
+#include <cstddef>
+
+#include "arch/address_space.hpp"
+#include "helper/stop/preconditions.hpp"
+#include "helper/stop/realtime_priority.hpp"
+#include "helper/stop/retry_policy.hpp"
+#include "helper/stop/tracer_thread.hpp"
+#include "helper/target/process.hpp"
+#include "wire/protocol.hpp"
+
+namespace reachscan::helper {
+
+Found find_recorder(pid_t pid, const Memory& memory) {
+  constexpr std::uint32_t kOwnData = wire::kRead | wire::kWrite;
+  Found found;
+  for (const MapEntry& entry : read_mappings(pid)) {
+    std::uint64_t magic = 0;
+    if (entry.perms != kOwnData || entry.inode != 0 ||
+        !memory.try_read(entry.start, &magic, sizeof magic))
+      continue;
+    if (magic == recorder::kInjectionMagic) found.injection = entry.start;
+    recorder::Header header{};
+    if (magic != recorder::kMagic || !memory.try_read(entry.start, &header, sizeof header))
+      continue;
+    found.way_in = header.options.way_in;
+    bool came_first = header.options.way_in == recorder::WayIn::kRun ||
+                      header.options.way_in == recorder::WayIn::kLibrary;
+    if (!came_first)
+      found.tables.push_back(
+          {entry.start - arch::kPage, entry.end - entry.start + 2 * arch::kPage});
+  }
+  return found;
+}
+
+std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address) {
+  constexpr std::size_t kHead = offsetof(recorder::Injection, slots);
+  auto injection = std::make_unique<recorder::Injection>();
+  memory.read(wire::Step::kReadMemory, address, injection.get(), kHead);
+  if (injection->layout != recorder::kInjectionLayout ||
+      injection->slot_count > recorder::kMaxSlots ||
+      injection->extent_count > recorder::kMaxExtents ||
+      injection->hook_count > recorder::kMaxHooks)
+    throw Failure(wire::Step::kReadMemory, Code::kUnrecordable,
+                  "another version of reachscan has put its recorder into the process, and only "
+                  "that one can remove it");
+  memory.read(wire::Step::kReadMemory, address + kHead, injection->slots,
+              injection->slot_count * sizeof injection->slots[0]);
+  return injection;
+}
+
+std::chrono::nanoseconds stop_target(const RecordingSession& session, const PauseSteps& steps) {
+  std::chrono::nanoseconds pause{};
+  for (RetryPolicy retry_policy(session.options.verbose, session.deadline);;) {
+    try {
+      run_as_tracer([&] {
+        steps.before();
+        {
+          RealtimePriority urgency;
+          Freeze freeze(session.pid(), session.limit, session.deadline);
+          steps.stopped(freeze);
+          freeze.release();
+          pause = freeze.pause();
+        }
+        steps.after();
+      });
+      return pause;
+    } catch (const Failure& failure) {
+      retry_policy.wait_out(failure);
+      if (failure.code == Code::kAsleep) require_stoppable(session.pid(), session.deadline);
+    }
+  }
+}
+
+void employ_middleman(const RecordingSession& session, Freeze& freeze,
+                      const std::function<void(Middleman&)>& use) {
+  pid_t injected = employ_middleman(freeze, session.memory, session.site, freeze.deadline(), use);
+  leave_trampoline(freeze, session.memory, session.site, injected, freeze.deadline());
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,106 @@
+// Asks /proc whether a process can be looked at and stopped.
+#include "helper/stop/preconditions.hpp"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "arch/address_space.hpp"
+#include "arch/processor.hpp"
+#include "helper/failure.hpp"
+#include "helper/target/control_groups.hpp"
+#include "helper/target/process.hpp"
+
+namespace reachscan::helper {
+namespace {
+
+using wire::Step;
+
+// On a busy machine, a page fault waits long for its disk or for a lock.
+constexpr auto kStuckAfter = std::chrono::seconds(1);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
+
+bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
+  return status_field(pid, tid, "State").rfind("D", 0) == 0;
+}
+
+// Goes up with every sleep: a thread for which it does is not stuck.
+std::string times_asleep(pid_t pid, pid_t tid) {
+  return status_field(pid, tid, "voluntary_ctxt_switches");
+}
+
+}  // namespace
+
+std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
+
+void require_process(pid_t pid) {
+  std::string leader = status_field(pid, pid, "Tgid");
+  if (!leader.empty() && leader != std::to_string(pid))
+    throw Failure(Step::kOpenTarget, Code::kNoSuchProcess,
+                  std::to_string(pid) + " is a thread of process " + leader, 0, pid);
+}
+
+void require_supported(pid_t pid) {
+  std::string path = "/proc/" + std::to_string(pid) + "/exe";
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == EACCES || errno == EPERM)
+      throw Failure(Step::kOpenTarget, Code::kNotPermitted,
+                    "may not look at " + name_of(pid) + ": " + std::strerror(errno), errno, pid);
+    bool exists = access(("/proc/" + std::to_string(pid)).c_str(), F_OK) == 0;
+    throw Failure(Step::kOpenTarget, exists ? Code::kTargetExited : Code::kNoSuchProcess,
+                  exists ? name_of(pid) + " has no program: it is a kernel thread or has ended"
+                         : "there is no process " + std::to_string(pid),
+                  errno, pid);
+  }
+  Elf64_Ehdr header{};
+  ssize_t length = read(fd, &header, sizeof header);
+  close(fd);
+  if (length < static_cast<ssize_t>(sizeof header) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_machine != arch::kElfMachine)
+    throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
+                  name_of(pid) + std::string(" is not ") + arch::kProgramKind, 0, pid);
+}
+
+// All that counts in pages was built for one size of them.
+void require_page_size(pid_t pid) {
+  auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes == arch::kPage) return;
+  throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
+                "the kernel has pages of " + std::to_string(bytes >> 10) +
+                    " KiB, and this helper was built for those of " +
+                    std::to_string(arch::kPage >> 10) + " KiB",
+                0, pid);
+}
+
+// Such a thread cannot be stopped; meanwhile all the others would stand still for nothing. A disk
+// access is over soon, the wait for a vfork() child may not be.
+void require_stoppable(pid_t pid, Clock::time_point deadline) {
+  deadline = std::min(deadline, Clock::now() + kStuckAfter);
+  std::vector<pid_t> asleep = list_threads(pid);
+  std::map<pid_t, std::string> times;
+  for (pid_t tid : asleep) times[tid] = times_asleep(pid, tid);
+  for (;;) {
+    std::erase_if(asleep, [&](pid_t tid) {
+      return !sleeps_uninterruptibly(pid, tid) || times_asleep(pid, tid) != times[tid];
+    });
+    if (asleep.empty()) return;
+    if (Clock::now() >= deadline) break;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  throw Failure(Step::kOpenTarget, Code::kUnstoppable,
+                is_frozen(pid)
+                    ? name_of(pid) + " is frozen by its control group, and cannot be stopped"
+                    : "thread " + std::to_string(asleep.front()) + " of " + name_of(pid) +
+                          " is in uninterruptible sleep and cannot be stopped now",
+                EBUSY, asleep.front());
+}
+
+}  // namespace reachscan::helper

@@ -1,0 +1,188 @@
+// How the recorder begins in a process that runs already: all of its threads stand still, and a
+// process that shares their memory executes this. Finds what is to be hooked; the helper hooks it.
+#include "arch/instructions.hpp"
+#include "recorder/imports.hpp"
+#include "recorder/injection.hpp"
+#include "recorder/process.hpp"
+#include "recorder/recorder.hpp"
+
+extern "C" {
+void* malloc(std::size_t);
+void* calloc(std::size_t, std::size_t);
+void* realloc(void*, std::size_t);
+void* reallocarray(void*, std::size_t, std::size_t);
+void free(void*);
+void cfree(void*);
+void free_sized(void*, std::size_t);
+void free_aligned_sized(void*, std::size_t, std::size_t);
+void* aligned_alloc(std::size_t, std::size_t);
+void* memalign(std::size_t, std::size_t);
+int posix_memalign(void**, std::size_t, std::size_t);
+void* valloc(std::size_t);
+void* pvalloc(std::size_t);
+int fork();
+int _Fork();
+int dlclose(void*);
+int prctl(int, ...);
+int pthread_setname_np(void*, const char*);
+}
+
+namespace reachscan::recorder {
+
+constinit ThreadStates thread_states;
+
+namespace {
+
+struct Function {
+  const char* name;
+  void* hook;
+  bool frees;
+};
+
+template <typename Signature>
+void* address_of(Signature* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+// Nobody runs constructors here, and these addresses are no constants.
+struct Functions {
+  static constexpr std::size_t kCount = 18;
+  static_assert(kCount <= kMaxHooks);
+
+  std::uint32_t find(const char* name) const {
+    std::uint32_t i = 0;
+    while (i < kCount && !same_text(all[i].name, name)) ++i;
+    return i;
+  }
+
+  const Function all[kCount] = {
+      {"free", address_of(free), true},
+      {"realloc", address_of(realloc), true},
+      {"reallocarray", address_of(reallocarray), true},
+      {"cfree", address_of(cfree), true},
+      {"free_sized", address_of(free_sized), true},
+      {"free_aligned_sized", address_of(free_aligned_sized), true},
+      {"fork", address_of(fork), true},
+      {"_Fork", address_of(_Fork), true},
+      {"dlclose", address_of(dlclose), true},
+      {"prctl", address_of(prctl), true},
+      {"pthread_setname_np", address_of(pthread_setname_np), true},
+      {"malloc", address_of(malloc), false},
+      {"calloc", address_of(calloc), false},
+      {"aligned_alloc", address_of(aligned_alloc), false},
+      {"memalign", address_of(memalign), false},
+      {"posix_memalign", address_of(posix_memalign), false},
+      {"valloc", address_of(valloc), false},
+      {"pvalloc", address_of(pvalloc), false},
+  };
+};
+
+constinit LinkMap link_map;
+constinit Settings settings;
+constinit std::uint64_t thread_number_offset = 0;
+
+bool holds(const Image& image, std::uint64_t address) {
+  bool found = false;
+  image.each(PT_LOAD, [&](const Elf64_Phdr& header) {
+    if (address - (image.bias + header.p_vaddr) < header.p_memsz) found = true;
+  });
+  return found;
+}
+
+// Finds the slots of one image after the other.
+class Plan {
+ public:
+  explicit Plan(Injection& injection) : injection_(injection) {
+    for (std::size_t i = 0; i < Functions::kCount; ++i) {
+      const Function& function = functions_.all[i];
+      injection.hooks[i] = {reinterpret_cast<std::uint64_t>(function.hook),
+                            next_function(function.name), function.frees, 0};
+    }
+    injection.hook_count = Functions::kCount;
+  }
+
+  void add(const Image& image) {
+    std::uint32_t before = injection_.slot_count;
+    Imports(image).each([&](SlotUse use, std::uint64_t address, const char* name) {
+      std::uint32_t hook = functions_.find(name);
+      if (hook < Functions::kCount && holds(image, address)) add(image, use, address, hook);
+    });
+    if (injection_.slot_count > before) ++injection_.module_count;
+  }
+
+ private:
+  // A word that is yet to be filled in at the first call leads back into its own image; so does one
+  // that was bound to the image's own function, which may be another one.
+  void add(const Image& image, SlotUse use, std::uint64_t address, std::uint32_t hook) {
+    std::uint64_t original = *reinterpret_cast<const std::uint64_t*>(address);
+    std::uint64_t next = injection_.hooks[hook].next;
+    std::uint64_t own = Symbols(image).find(functions_.all[hook].name);
+    bool is_unbound = use == SlotUse::kCall && holds(image, original) && (own == 0 || own == next);
+    if (next == 0 || (original != next && !is_unbound) || injection_.slot_count == kMaxSlots) {
+      injection_.other_words += next != 0 && original != 0 ? 1 : 0;
+      return;
+    }
+    injection_.slots[injection_.slot_count++] = {address, original, hook, use};
+  }
+
+  Injection& injection_;
+  Functions functions_;
+};
+
+void answer(Injection& injection, std::uint64_t start, std::uint64_t bytes) {
+  injection.extents[injection.extent_count++] = {start, bytes};
+}
+
+Begun begin(Injection& injection) {
+  Image program = program_image(injection.program_headers, injection.program_header_count);
+  if (!read_settings(injection.settings, settings)) return Begun::kBadSettings;
+  settings.options.way_in = WayIn::kAttach;
+  link_map = LinkMap::told_to(program);
+  if (!link_map.is_known()) return Begun::kNoLoader;
+  Plan plan(injection);
+  link_map.each([&](const Image& image, const char*) { plan.add(image); });
+  if (injection.slot_count == 0) return Begun::kNothingToHook;
+  void* states = map_memory(ThreadStates::kBytes);
+  if (states == nullptr) return Begun::kNoMemory;
+  answer(injection, reinterpret_cast<std::uint64_t>(states), ThreadStates::kBytes);
+  thread_states.place(states, injection.threads);
+  thread_number_offset = injection.thread_number_offset;
+  look_up_allocator();
+  look_up_process_functions();
+  if (!recorder.start(settings, link_map, injection.main_stack_top, injection.kernel_library))
+    return Begun::kNoMemory;
+  recorder.belong_to(static_cast<std::uint32_t>(injection.pid));
+  recorder.each_mapping(
+      [&](std::uint64_t start, std::uint64_t bytes) { answer(injection, start, bytes); });
+  return Begun::kRecording;
+}
+
+}  // namespace
+
+std::uint32_t own_number() {
+  if (thread_number_offset == 0) return thread_id();
+  return static_cast<std::uint32_t>(arch::word_at(arch::thread_pointer() + thread_number_offset));
+}
+
+// Everything was prepared before the first hook.
+void prepare_process(char**) {}
+
+// Nobody waits for the end of this process.
+void permit_waiting_tracer() {}
+
+std::uint64_t next_function(const char* name) {
+  std::uint64_t found = 0;
+  link_map.each([&](const Image& image, const char*) {
+    if (found == 0) found = Symbols(image).find(name);
+  });
+  return found;
+}
+
+}  // namespace reachscan::recorder
+
+// The entry point of this image.
+extern "C" [[noreturn]] __attribute__((visibility("default"))) void reachscan_begin(
+    reachscan::recorder::Injection* injection) {
+  injection->begun = reachscan::recorder::begin(*injection);
+  for (;;) reachscan::arch::trap();
+}

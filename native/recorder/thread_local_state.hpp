@@ -1,0 +1,16 @@
+// The states of threads where the recorder was there first: thread-local storage.
+#pragma once
+
+#include "recorder/thread_state.hpp"
+
+namespace reachscan::recorder {
+
+// Of the initial executable's set of thread-local storage: the first use allocates nothing.
+extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
+
+inline ThreadState& this_thread() { return thread_state; }
+
+// Tells threads apart that have the same state one after the other: none have.
+inline std::uint32_t own_number() { return 0; }
+
+}  // namespace reachscan::recorder

@@ -1,0 +1,57 @@
+// The states of threads where the recorder came too late for thread-local storage: a table by
+// thread pointer. The next thread at the same address takes over the state of one that has ended.
+#pragma once
+
+#include "arch/frames.hpp"
+#include "recorder/kernel.hpp"
+#include "recorder/thread_state.hpp"
+
+namespace reachscan::recorder {
+
+class ThreadStates {
+ public:
+  static constexpr std::uint32_t kCount = 1 << 14;
+  static constexpr std::uint64_t kBytes = kCount * (sizeof(std::uint64_t) + sizeof(ThreadState));
+
+  // In zeroed memory of kBytes. `table` is where others look.
+  void place(void* memory, ThreadTable& table) {
+    keys_ = static_cast<std::uint64_t*>(memory);
+    states_ = reinterpret_cast<ThreadState*>(keys_ + kCount);
+    table_ = &table;
+    table = {reinterpret_cast<std::uint64_t>(keys_), reinterpret_cast<std::uint64_t>(states_),
+             sizeof(ThreadState), kCount, 0};
+    // A thread without a state is told that it is inside, and records nothing.
+    none_.is_inside = 1;
+  }
+
+  ThreadState& find() {
+    std::uint64_t thread = arch::thread_pointer();
+    std::uint32_t at = static_cast<std::uint32_t>(thread * 0x9e37'79b9'7f4a'7c15 >> 32) % kCount;
+    for (std::uint32_t probe = 0; probe < kMaxProbes; ++probe, at = (at + 1) % kCount) {
+      std::uint64_t key = __atomic_load_n(&keys_[at], __ATOMIC_RELAXED);
+      if (key == thread) return states_[at];
+      if (key == 0 && __atomic_compare_exchange_n(&keys_[at], &key, thread, false, __ATOMIC_RELAXED,
+                                                  __ATOMIC_RELAXED))
+        return states_[at];
+    }
+    __atomic_store_n(&table_->overflowed, 1, __ATOMIC_RELAXED);
+    return none_;
+  }
+
+ private:
+  static constexpr std::uint32_t kMaxProbes = 64;
+
+  std::uint64_t* keys_ = nullptr;
+  ThreadState* states_ = nullptr;
+  ThreadTable* table_ = nullptr;
+  ThreadState none_;
+};
+
+extern constinit ThreadStates thread_states;
+
+inline ThreadState& this_thread() { return thread_states.find(); }
+
+// Tells threads apart that have the same state one after the other.
+std::uint32_t own_number();
+
+}  // namespace reachscan::recorder

@@ -283,6 +283,10 @@ def _record(
         frames = _repeat(place, pid, options, on_progress).confirmed()
         return _decoded(frames, keeper, None)
     with place.scan(pid, options, on_progress) as frames:
+        if options.recorded_only:
+            from reachscan.recording.leak_filter import only_recorded
+
+            frames = only_recorded(list(frames))
         return _decoded(frames, keeper, on_progress)
 
 

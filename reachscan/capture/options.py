@@ -48,6 +48,7 @@ class ScanOptions(NamedTuple):
         confirm: how many scans a leak has to be in; more than 1 make it surer.
         confirm_every: seconds between those scans.
         digests: digests of what leaked blocks hold are wanted, to compare scans.
+        recorded_only: only leaks whose allocation was recorded are wanted.
         question: what to find out.
         python: Python objects are blocks of a heap of their own, and no roots.
         root: folder below which the files lie that were mapped when a core file was written.
@@ -67,6 +68,7 @@ class ScanOptions(NamedTuple):
     confirm: int = 1
     confirm_every: float = 1.0
     digests: bool = False
+    recorded_only: bool = False
     python: bool = False
     question: Question = LEAKS
     root: str | Path = "/"

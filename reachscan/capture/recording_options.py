@@ -43,11 +43,11 @@ class RecordingOptions(NamedTuple):
     module: tuple[Step, ...] = ()
     thread: tuple[Step, ...] = ()
 
-    def settings(self, parent: int, notice: str, signal: int = 0) -> str:
-        """Return the value of `VARIABLE`.
+    def settings(self, parent: int = 0, notice: str = "", signal: int = 0) -> str:
+        """Return the value of `VARIABLE`, which is also what the helper tells a recorder.
 
         Args:
-            parent: the process that waits for the end of its child.
+            parent: the process that waits for the end of its child, if one does.
             notice: the socket on which it waits.
             signal: asks it for a report; 0 for none.
         """

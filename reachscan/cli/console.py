@@ -234,6 +234,16 @@ def talk_about(result: ScanResult) -> None:
         talk(f"  {phase:<10} {ns / 1e6:10.2f} ms")
 
 
+def tell(message: str, facts: dict[str, Any] | None = None) -> None:
+    """Say what was done, on stdout: to people, or as JSON if there are facts."""
+    import json
+
+    from reachscan.wording import printable
+
+    line = json.dumps(facts) if facts else printable(message)
+    show(lambda _: iter([line]))
+
+
 def talk(message: str) -> None:
     """Say something to people, on stderr."""
     _say("reachscan:", message)

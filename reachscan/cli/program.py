@@ -19,11 +19,10 @@ _HELP = """Find heap memory in a running process that nothing points to any more
 \b
   reachscan 4711                       what does process 4711 leak?
   reachscan redis-server --json        by name; report as JSON
-  reachscan nginx --all-processes      every process of that name
   reachscan 4711 --save day1.rsc       save the scan, to report on it later
   reachscan --on ssh:build7 4711       on another machine
-  reachscan core core.4711             what had it leaked when it crashed?
   reachscan report day1.rsc --all      every leaked block in that scan
+  reachscan where 4711                 who allocates what it leaks?
 
 The process is paused for a moment and runs on unharmed. All options of a
 command: reachscan scan --help"""

@@ -57,7 +57,7 @@ def find(
     Raises:
         ReachscanError: the scan could not be done, or the report or raw scan not be written.
     """
-    result = _judged(process, wanted, output, judge)
+    result = judged(process, wanted, output, judge)
     output.report(result)
     if result.save_error:
         raise result.save_error
@@ -84,7 +84,7 @@ def find_each(
         reported = False
         for pid in pids:
             try:
-                result = _judged(str(pid), wanted, output, judge)
+                result = judged(str(pid), wanted, output, judge)
             except ReachscanError as error:
                 console.talk_of_error(error)
                 worst = max(worst, error.exit_status)
@@ -99,7 +99,8 @@ def find_each(
     return worst
 
 
-def _judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
+def judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
+    """Scan a process, and return what is to be reported."""
     with console.progress(wanted.verbose) as progress, reached(wanted) as place:
         result = judge(scan(process, wanted._replace(on=place), progress))
         root = place.sysroot(result.recording, progress)

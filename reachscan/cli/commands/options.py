@@ -68,6 +68,9 @@ def formats(*subjects: str) -> Decorator:
     )
 
 
+json = click.option("--json", "json_", is_flag=True, help="Tell what was done as JSON.")
+
+
 def format_of(format_: str | None, **flags: bool) -> reports.Format:
     """Return the format that is chosen by `--format` or by a flag of that name.
 

@@ -1,0 +1,71 @@
+"""Puts the recorder into a running process, and takes it out again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from reachscan import errors
+from reachscan.capture import helper, target
+from reachscan.capture.options import ScanOptions
+from reachscan.capture.recording_options import RecordingOptions
+
+
+class Hooks(NamedTuple):
+    """What was done to a process.
+
+    Attributes:
+        pause_ns: how long it stood still.
+        slots: calls of the allocator that were hooked.
+        modules: the programs and libraries that they are in.
+        others: such calls that lead elsewhere, and were left alone.
+        kept: bytes of the recorder that had to stay mapped.
+    """
+
+    pause_ns: int
+    slots: int
+    modules: int
+    others: int
+    kept: int
+
+
+def attach(pid: int, options: RecordingOptions, how: ScanOptions) -> Hooks:
+    """Have a running process record its allocations from now on.
+
+    Raises:
+        UnrecordableError: it cannot be recorded, or is already.
+        ReachscanError: it cannot be stopped.
+    """
+    return _run(pid, ["--attach", options.settings()], how)
+
+
+def detach(pid: int, how: ScanOptions) -> Hooks:
+    """End what `attach` began.
+
+    Raises:
+        UnrecordableError: it is not recorded, or a thread does not leave the recorder.
+        ReachscanError: it cannot be stopped.
+    """
+    return _run(pid, ["--detach"], how)
+
+
+def _run(pid: int, what: list[str], how: ScanOptions) -> Hooks:
+    target.check(pid)
+    try:
+        with helper.run_with([*how.arguments(pid), *what], how) as frames:
+            from reachscan.recording import decode, wire
+
+            hooks = None
+            for frame in frames:
+                if frame.type == wire.FAILURE:
+                    raise decode.failure_of(wire.parse(frame))
+                if frame.type == wire.HOOKS:
+                    hooks = Hooks(**wire.parse(frame))
+    except errors.NotPermittedError as error:
+        raise target.explain_refusal(pid, error) from error
+    except errors.CloneRefusedError as error:
+        raise errors.UnrecordableError(error.sentence) from error
+    except errors.AllocatorBusyError as error:
+        raise errors.UnrecordableError(error.sentence, "detach again later") from error
+    if hooks is None:
+        raise errors.StreamError("the stream is damaged: it does not tell what was hooked")
+    return hooks

@@ -1,0 +1,41 @@
+"""`reachscan attach`: has a running process record who allocates what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reachscan.capture import attaching, processes
+from reachscan.cli import console
+from reachscan.cli.commands import options, recording
+from reachscan.errors import ExitStatus
+
+
+@click.command("attach")
+@options.process
+@recording.recording
+@options.json
+@options.verbose
+def command(process: str, json_: bool, **given: Any) -> ExitStatus:
+    """Have a running process record its allocations until `reachscan detach`.
+
+    Reports on it show stacks from now on. The process is stopped for a moment, and works on
+    whatever happens to reachscan. Libraries that it loads later are not recorded.
+    """
+    record = recording.options_of(given)
+    pid = processes.resolve(process)
+    hooks = attaching.attach(pid, record, options.scan(given))
+    modules = f"{hooks.modules} module{'s' * (hooks.modules != 1)}"
+    text = (
+        f"process {pid} records its allocations: {hooks.slots} calls in {modules} are hooked; "
+        f"it was paused for {hooks.pause_ns / 1e6:.1f} ms"
+    )
+    if hooks.others:
+        text += (
+            f"; {hooks.others} that lead to other functions of these names are not, and the blocks "
+            "from there have no stack"
+        )
+    told = {"hooks": hooks.slots, "modules": hooks.modules, "not_hooked": hooks.others}
+    console.tell(text, {"pid": pid, **told, "pause_us": hooks.pause_ns // 1000} if json_ else None)
+    return ExitStatus.CLEAN

@@ -1,0 +1,34 @@
+"""`reachscan detach`: takes the recorder out of a process again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reachscan.capture import attaching, processes
+from reachscan.cli import console
+from reachscan.cli.commands import options
+from reachscan.errors import ExitStatus
+
+
+@click.command("detach")
+@options.process
+@options.json
+@options.verbose
+def command(process: str, json_: bool, **given: Any) -> ExitStatus:
+    """End what `reachscan attach` has begun, and leave the process as it was before."""
+    pid = processes.resolve(process)
+    hooks = attaching.detach(pid, options.scan(given))
+    text = (
+        f"process {pid} no longer records its allocations; "
+        f"it was paused for {hooks.pause_ns / 1e6:.1f} ms"
+    )
+    if hooks.kept:
+        text += (
+            f"; {hooks.kept} bytes of code stay mapped, since the program may have kept a pointer "
+            "to them, and lead on to its allocator"
+        )
+    told = {"kept_bytes": hooks.kept, "pause_us": hooks.pause_ns // 1000}
+    console.tell(text, {"pid": pid, **told} if json_ else None)
+    return ExitStatus.CLEAN

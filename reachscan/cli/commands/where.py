@@ -1,0 +1,132 @@
+"""`reachscan where`: finds out who allocates what a running process leaks."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any
+
+import click
+
+from reachscan import reports
+from reachscan.capture import processes
+from reachscan.capture.lifetime import Lifetime
+from reachscan.capture.options import ScanOptions
+from reachscan.capture.recording_options import RecordingOptions
+from reachscan.cli import console
+from reachscan.cli.commands import leaks, options, recording
+from reachscan.errors import ExitStatus, TargetGoneError
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+
+@click.command("where")
+@options.process
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    default=30.0,
+    help="How long to record (default 30); Ctrl-C ends it early.",
+)
+@recording.recording
+@options.formats(reports.LEAKS)
+@options.destination
+@options.report
+@options.profile
+@options.review
+@options.strict
+@options.capture
+@options.save
+@options.verbose
+def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitStatus:
+    """Find out who allocates what a running process leaks.
+
+    Scans it, records for a while only blocks of the sizes that leak (or of --sizes), and reports
+    the blocks that were allocated and lost meanwhile, with their stacks.
+    """
+    record = recording.options_of(given)
+    wanted = options.scan(given)
+    judge = options.judge(
+        **options.taken(given, "suppression_files", "default_suppressions", "baseline")
+    )
+    output = options.output(**given)
+    options.refuse_clash(wanted.save, output.path)
+    wanted = wanted._replace(contents=output.selection.contents)
+    pid = processes.resolve(process)
+    record = record if record.sizes else _with_sizes(pid, record, wanted, judge)
+    from reachscan.history import hunting
+
+    with _Patience() as patience, hunting.recorded(pid, record, wanted):
+        if not record.sizes:
+            console.talk("nothing leaks so far: blocks of all sizes are recorded")
+        patience.wait(pid, seconds)
+        wanted = wanted._replace(recorded_only=True)
+        result = leaks.judged(str(pid), wanted, output, judge)
+    output.report(result)
+    if result.save_error:
+        raise result.save_error
+    return leaks.status(result, strict)
+
+
+def _with_sizes(
+    pid: int, record: RecordingOptions, wanted: ScanOptions, judge: leaks.Judge
+) -> RecordingOptions:
+    """Return how to record what leaks now; the sizes of what does not count, too."""
+    from reachscan.scanning import scan
+
+    with console.progress(wanted.verbose) as progress:
+        result = judge(scan(pid, wanted._replace(save=None), progress))
+    if not result.recording.totals.leaked:
+        return record
+    from reachscan.history import hunting
+
+    return record._replace(sizes=hunting.sizes(result))
+
+
+class _Patience:
+    """From the moment that the recorder is put in, Ctrl-C only ends the time that it is given."""
+
+    def __init__(self) -> None:
+        self._waits = self._is_over = False
+
+    def __enter__(self) -> _Patience:
+        self._before = {number: signal.signal(number, self._interrupt) for number in _INTERRUPTS}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def wait(self, pid: int, seconds: float) -> None:
+        """Wait so long, or until Ctrl-C, which ends all from then on.
+
+        Raises:
+            TargetGoneError: the process ended before.
+        """
+        ended = False
+        with Lifetime(pid) as life:
+            try:
+                self._waits = True
+                ended = not self._is_over and life.ends_within(seconds)
+            except KeyboardInterrupt:
+                console.end_line()
+            finally:
+                self._waits = False
+        self._restore()
+        if ended:
+            raise TargetGoneError(f"process {pid} ended while its allocations were recorded")
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._waits:
+            signal.default_int_handler(number, frame)
+        self._is_over = True

@@ -1,0 +1,65 @@
+"""Who allocates what a process leaks: which sizes to record, and recording for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+
+from reachscan.capture import attaching
+from reachscan.capture.attaching import Hooks
+from reachscan.capture.options import ScanOptions
+from reachscan.capture.recording_options import MAX_RANGES, RecordingOptions
+from reachscan.result import LeakScan
+
+Ranges = tuple[tuple[int, int], ...]
+
+_ROUNDING = 31
+"""Bytes that glibc and musl may add to a small block."""
+_MAPPED = 128 << 10
+_PAGE = 4096
+"""From so many bytes on, blocks may be whole pages."""
+_CLASSES = 4
+"""Other allocators round up to classes that are at most this part of a block apart."""
+
+
+def sizes(result: LeakScan) -> Ranges:
+    """Return the sizes to ask for with which what has leaked may have been allocated."""
+    usable = np.unique(result.recording.leaks.size).astype(np.int64)
+    heaps = result.recording.heaps
+    exact = all(heap.allocator.startswith(("glibc", "musl")) for heap in heaps)
+    added = np.where(usable < _MAPPED, _ROUNDING, _PAGE + _ROUNDING)
+    if not exact:
+        added = np.maximum(added, usable // _CLASSES)
+    return merged(list(zip(np.maximum(usable - added, 0).tolist(), usable.tolist(), strict=True)))
+
+
+def merged(ranges: list[tuple[int, int]]) -> Ranges:
+    """Return ascending ranges that cover these, no more than a recorder takes."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    while len(found) > MAX_RANGES:
+        gaps = [after[0] - before[1] for before, after in pairwise(found)]
+        at = gaps.index(min(gaps))
+        found[at : at + 2] = [(found[at][0], found[at + 1][1])]
+    return tuple(found)
+
+
+@contextmanager
+def recorded(pid: int, options: RecordingOptions, how: ScanOptions) -> Iterator[Hooks]:
+    """Have a process record its allocations within the block.
+
+    Raises:
+        ReachscanError: it cannot be recorded, or the recorder not be removed.
+    """
+    hooks = attaching.attach(pid, options, how)
+    try:
+        yield hooks
+    finally:
+        attaching.detach(pid, how)

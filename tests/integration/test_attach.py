@@ -1,0 +1,275 @@
+"""A recorder is put into a running process and taken out again; the process never notices."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import StartVictim
+from elftools.elf.elffile import ELFFile
+from growing import growing_jq
+from scans import FAILED, run_cli, scan
+from unharmed import Helper, Watched, last_words, layout, open_files
+from victims import Victim, build, running, thread_states, wait_until
+
+TIMES = int(os.environ.get("REACHSCAN_ATTACH_TIMES", "20"))
+SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "12")) / 3
+"""Time for deaths in one command; every call is tried if it suffices, else a random choice."""
+SETTINGS = "depth=32"
+PATIENTLY = ("--max-pause", 20_000)
+"""Threads of a busy machine take their time to stop."""
+
+
+@pytest.fixture
+def helper(tmp_path: Path) -> Helper:
+    return Helper(tmp_path)
+
+
+def imported_functions(pid: int) -> dict[str, bytes]:
+    """Return the words through which each module calls functions of others."""
+    found = {}
+    memory = Path(f"/proc/{pid}/mem").open("rb", buffering=0)  # noqa: SIM115
+    with memory:
+        for line in layout(pid):
+            addresses, _, offset, _, _, *path = line.split()
+            if not path or int(offset, 16) != 0 or not path[0].startswith("/") or path[0] in found:
+                continue
+            with Path(path[0]).open("rb") as file:
+                elf = ELFFile(file)
+                base = int(addresses.split("-")[0], 16) if elf["e_type"] == "ET_DYN" else 0
+                words = b""
+                for name in (".got", ".got.plt"):
+                    if section := elf.get_section_by_name(name):
+                        memory.seek(base + section["sh_addr"])
+                        words += memory.read(section["sh_size"])
+                found[path[0]] = words
+    return found
+
+
+class Surroundings:
+    """All of a process that must be as before."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = self._now()
+
+    def _now(self) -> dict[str, Any]:
+        return {
+            "mappings": layout(self._pid),
+            "files": open_files(self._pid),
+            "threads": len(thread_states(self._pid)),
+            "imported functions": imported_functions(self._pid),
+        }
+
+    def assert_same(self) -> None:
+        now = self._now()
+        for what, before in self._before.items():
+            assert now[what] == before, what
+
+
+def assert_served(victim: Victim) -> None:
+    words = last_words(victim)
+    assert words["errors"] == 0
+    assert words["ticks"] > 0
+
+
+def test_nothing_stays_behind(victim: StartVictim, helper: Helper) -> None:
+    server = victim("serving", 3, 0)
+    surroundings = Surroundings(server.pid)
+    for _ in range(TIMES):
+        helper.scan(server.pid, "--attach", SETTINGS, *PATIENTLY)
+        helper.scan(server.pid, "--detach", *PATIENTLY)
+        surroundings.assert_same()
+    assert_served(server)
+
+
+def test_both_say_what_they_did(victim: StartVictim) -> None:
+    server = victim("serving", 1, 0)
+    attached = json.loads(run_cli(["attach", server.pid, "--json"]).out)
+    assert attached["hooks"] >= 8
+    assert (attached["modules"], attached["not_hooked"]) == (2, 0)
+    detached = json.loads(run_cli(["detach", server.pid, "--json"]).out)
+    assert detached["kept_bytes"] == 0
+    assert_served(server)
+
+
+def test_stacks_of_what_is_allocated_from_then_on(victim: StartVictim) -> None:
+    server = victim("serving", 2, 1000)
+    assert run_cli(["attach", server.pid]).status == 0
+    report = scan(server.pid)
+    recorder = report["target"]["recorder"]
+    assert recorder["mode"] == "attach"
+    assert recorder["records"] > 0
+    names = {tuple(functions(report, group)[:2]) for group in report["groups"]}
+    assert ("lose_session", "answer") in names
+    assert run_cli(["detach", server.pid]).status == 0
+    assert scan(server.pid)["target"]["recorder"] is None
+    assert_served(server)
+
+
+def functions(report: dict[str, Any], group: dict[str, Any]) -> list[str]:
+    if group["stack"] is None:
+        return []
+    return [frame["function"] for frame in report["stacks"][group["stack"]]]
+
+
+def test_where_names_who_lost_one_block_in_a_thousand_requests(victim: StartVictim) -> None:
+    server = victim("serving", 2, 1000)
+    words = imported_functions(server.pid)
+    done = run_cli(["where", server.pid, "--for", "1", "--json"])
+    assert done.status == 1, done.talk
+    report = json.loads(done.out)
+    for group in report["groups"]:
+        assert functions(report, group)[:3] == ["lose_session", "answer", "run"]
+        assert group["size"] == 280
+    assert report["leaks"]["allocations"] > 0
+    first, last = report["target"]["recorder"]["sizes"][0]
+    assert first <= 272 <= last
+    assert len(report["target"]["recorder"]["sizes"]) == 1
+    assert imported_functions(server.pid) == words
+    assert_served(server)
+
+
+def test_where_without_leaks_reports_none(victim: StartVictim) -> None:
+    server = victim("serving", 1, 0)
+    done = run_cli(["where", server.pid, "--for", "0.2", "--json"])
+    assert (done.status, json.loads(done.out)["groups"]) == (0, [])
+    assert "nothing leaks so far: blocks of all sizes are recorded" in done.talk
+    assert_served(server)
+
+
+def test_a_pointer_that_the_program_has_kept_leads_to_the_allocator(victim: StartVictim) -> None:
+    program = victim("keeps_hook")
+
+    def obey(word: str) -> None:
+        assert program.process.stdin
+        program.process.stdin.write(f"{word}\n".encode())
+        program.process.stdin.flush()
+        assert program.read_line() == word
+
+    def kept_bytes(*words: str) -> int:
+        assert run_cli(["attach", program.pid]).status == 0
+        for word in words:
+            obey(word)
+        done = run_cli(["detach", program.pid, "--json"])
+        assert done.status == 0, done.talk
+        return int(json.loads(done.out)["kept_bytes"])
+
+    assert kept_bytes("keep", "forget") == 0
+    assert kept_bytes("keep") == mmap.PAGESIZE
+    obey("call")
+    obey("forget")
+    assert kept_bytes("exit") == mmap.PAGESIZE  # and it is called at the end
+
+
+def is_being_recorded(pid: int) -> bool:
+    return any(line.split()[1] == "r-xp" and len(line.split()) == 5 for line in layout(pid))
+
+
+def test_where_until_it_is_interrupted_on_a_filter_of_jq_that_leaks() -> None:
+    with growing_jq() as jq:
+        jq.leak(100)
+        command = [
+            sys.executable,
+            "-m",
+            "reachscan",
+            "where",
+            str(jq.pid),
+            "--for",
+            "1000",
+            "--json",
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as where:
+            wait_until(lambda: is_being_recorded(jq.pid), "jq is being recorded")
+            jq.leak(50)
+            where.send_signal(signal.SIGINT)
+            report = json.loads(where.communicate()[0])
+        assert where.returncode == 1
+        assert not is_being_recorded(jq.pid)
+        jq.end()
+    assert 50 <= report["leaks"]["allocations"] <= 2 * 50
+    assert all("jq_next" in functions(report, group) for group in report["groups"])
+
+
+@pytest.mark.parametrize("command", ["attach", "detach"])
+def test_death_before_each_call(victim: StartVictim, helper: Helper, command: str) -> None:
+    server = victim("serving", 2, 0)
+    target = Watched(server.pid, helper)
+    words = ["--attach", SETTINGS] if command == "attach" else ["--detach"]
+    prepare(helper, server.pid, command)
+    calls = helper.scan(server.pid, *words, "--count-calls", *PATIENTLY).calls
+    end = time.monotonic() + SECONDS
+    died = 0
+    for number in random.Random(calls).sample(range(1, calls + 1), calls):
+        if time.monotonic() > end:
+            break
+        prepare(helper, server.pid, command)
+        died += helper.run(server.pid, *words, "--die-at-call", number).killed
+        try:
+            target.assert_unharmed()
+        except AssertionError as error:
+            raise AssertionError(f"{command}, death before call {number}: {error}") from error
+    print(f"{command}: {calls} calls, {died} deaths")
+    assert died > 0
+    prepare(helper, server.pid, "attach")
+    helper.scan(server.pid, "--attach", SETTINGS, *PATIENTLY)
+    helper.scan(server.pid, "--detach", *PATIENTLY)
+    assert_served(server)
+
+
+def prepare(helper: Helper, pid: int, command: str) -> None:
+    """Bring a process into the state in which a command has something to do."""
+    if command == "attach":
+        ending = helper.run(pid, "--detach", *PATIENTLY)
+        assert ending.status == 0 or "is not being recorded" in ending.sentence, ending
+    else:
+        ending = helper.run(pid, "--attach", SETTINGS, *PATIENTLY)
+        assert ending.status == 0 or "already being recorded" in ending.sentence, ending
+
+
+@pytest.fixture(scope="module")
+def static() -> Iterator[Victim]:
+    with running([str(build("serving", ("-static",))), "1", "0"]) as server:
+        yield server
+
+
+def test_refusals(victim: StartVictim, static: Victim) -> None:
+    server = victim("serving", 1, 0)
+    surroundings = Surroundings(server.pid)
+
+    def refuse(command: str, pid: int, why: str) -> None:
+        done = run_cli([command, pid])
+        assert (done.status, done.out) == (FAILED, "")
+        assert why in done.talk
+        assert len(done.talk.splitlines()) == 1
+
+    refuse("detach", server.pid, "is not being recorded")
+    refuse("attach", static.pid, "is linked statically")
+    filtered = victim("filtered", "errno")
+    refuse("attach", filtered.pid, "seccomp filter")
+    surroundings.assert_same()
+    assert run_cli(["attach", server.pid]).status == 0
+    refuse("attach", server.pid, "is already being recorded, by reachscan attach")
+    assert run_cli(["detach", server.pid]).status == 0
+    surroundings.assert_same()
+
+
+def test_a_limit_of_memory(victim: StartVictim) -> None:
+    limited = ["prlimit", f"--as={256 << 20}", str(build("serving"))]
+    server = victim("serving", 1, 0, command=limited)
+    surroundings = Surroundings(server.pid)
+    done = run_cli(["attach", server.pid, "--memory", "1G"])
+    assert done.status == FAILED
+    assert "gets no memory for the recorder" in done.talk
+    surroundings.assert_same()
+    assert_served(server)

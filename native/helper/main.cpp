@@ -17,6 +17,23 @@
 #include "helper/stream.hpp"
 #include "helper/target/memory_limits.hpp"
 
+namespace {
+
+void perform(const reachscan::helper::Options& options, reachscan::helper::Stream& stream) {
+  using namespace reachscan::helper;
+  if (!options.core.empty()) {
+    scan_core(options, stream);
+  } else if (!options.attach.empty()) {
+    attach(options, stream);
+  } else if (options.detach) {
+    detach(options, stream);
+  } else {
+    scan(options, stream);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace reachscan::helper;
   Options options = parse_options(argc, argv);
@@ -40,15 +57,7 @@ int main(int argc, char** argv) {
     std::optional<Lifeline> lifeline;
     if (options.lifeline >= 0) lifeline.emplace(options.lifeline, stream);
     stream.hello();
-    if (!options.core.empty()) {
-      scan_core(options, stream);
-    } else if (!options.attach.empty()) {
-      attach(options, stream);
-    } else if (options.detach) {
-      detach(options, stream);
-    } else {
-      scan(options, stream);
-    }
+    perform(options, stream);
   } catch (const Failure& failure) {
     if (options.by_hand) std::fprintf(stderr, "reachscan-helper: %s\n", failure.what());
     if (failure.step != reachscan::wire::Step::kWriteStream) stream.failure(failure);

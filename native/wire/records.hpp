@@ -55,7 +55,7 @@ enum RecordType : std::uint32_t {
   kObjects = 37,  // types of Python objects among the leaks in the records before, 0 if none
   kPythonTypes = 38,
   kCollectible = 39,  // unreachable Python objects that the collector will free, with their blocks
-  kHooks = 40,         // what was hooked for a recorder, or what of it had to stay
+  kHooks = 40,        // what was hooked for a recorder, or what of it had to stay
 };
 
 struct Record {

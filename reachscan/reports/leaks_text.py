@@ -149,7 +149,7 @@ def _group(
 def _known(group: Group) -> Iterator[tuple[str, str]]:
     """Yield what is known of the direct leaks themselves, and how it is to be shown."""
     yield layout.title(group), "headline"
-    if group.type and not group.is_object:
+    if group.type and group.signature and not group.is_object:
         yield printable(group.signature), "dim"
     if group.candidates:
         yield layout.candidates(group), "dim"

@@ -18,8 +18,8 @@
 namespace reachscan::helper {
 namespace {
 
-using recorder::MappedRange;
 using recorder::Injection;
+using recorder::MappedRange;
 using recorder::Slot;
 using recorder::SlotUse;
 using wire::Step;
@@ -122,7 +122,8 @@ class Detachment {
       if (extent.bytes == 0) continue;
       write(address_ + offsetof(Injection, extents) + i * sizeof none, &none, sizeof none);
       unmap(middleman, extent.start, extent.start + extent.bytes);
-      std::erase_if(tables_, [&](const MappedRange& tables) { return tables.start == extent.start; });
+      std::erase_if(tables_,
+                    [&](const MappedRange& tables) { return tables.start == extent.start; });
     }
     // Those of a recorder that was killed before it could tell where they are.
     for (const MappedRange& tables : tables_)

@@ -11,8 +11,8 @@
 
 namespace reachscan::helper {
 
-using recorder::MappedRange;
 using recorder::Injection;
+using recorder::MappedRange;
 
 namespace {
 

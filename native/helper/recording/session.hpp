@@ -28,9 +28,9 @@ struct RecordingSession {
 
 // What of recorders lies in a process.
 struct Found {
-  std::uint64_t injection = 0;            // where it is; 0 if there is none
-  std::optional<recorder::WayIn> way_in;  // of the tables, if there are any
-  std::vector<recorder::MappedRange> tables;   // of injected recorders, with the pages around them
+  std::uint64_t injection = 0;                // where it is; 0 if there is none
+  std::optional<recorder::WayIn> way_in;      // of the tables, if there are any
+  std::vector<recorder::MappedRange> tables;  // of injected recorders, with the pages around them
 };
 
 Found find_recorder(pid_t pid, const Memory& memory);

@@ -10,7 +10,7 @@ import click
 from reachscan import reports
 from reachscan.capture.options import LEAKS, Question
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, options, paths
+from reachscan.cli.commands import formats, leaks, options, paths
 from reachscan.errors import ExitStatus
 from reachscan.result import LeakScan
 from reachscan.scanning import core
@@ -21,7 +21,7 @@ from reachscan.scanning import core
 @options.root
 @click.option("--heap", is_flag=True, help="Show what the live heap is made of, as `heap` does.")
 @options.about
-@options.formats(reports.LEAKS, reports.HEAP, reports.EXPLAIN)
+@formats.one_of(reports.LEAKS, reports.HEAP, reports.EXPLAIN)
 @options.destination
 @options.report
 @options.profile

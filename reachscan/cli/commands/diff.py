@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reachscan import reports
-from reachscan.cli.commands import options, paths
+from reachscan.cli.commands import formats, options, paths
 from reachscan.errors import ExitStatus
 from reachscan.history import comparison
 
@@ -16,7 +16,7 @@ from reachscan.history import comparison
 @click.command("diff")
 @click.argument("old", type=paths.READABLE)
 @click.argument("new", type=paths.READABLE)
-@options.formats(reports.DIFF)
+@formats.one_of(reports.DIFF)
 @options.destination
 @options.limit
 def command(old: Path, new: Path, **given: Any) -> ExitStatus:

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from reachscan import reports, scanning
-from reachscan.cli.commands import asking, options
+from reachscan.cli.commands import asking, formats, options
 from reachscan.errors import ExitStatus
 
 
 @click.command("heap")
 @options.process
 @options.elsewhere
-@options.formats(reports.HEAP)
+@formats.one_of(reports.HEAP)
 @options.destination
 @options.limit
 @options.profile

@@ -3,87 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from reachscan import reports
 from reachscan.capture.options import ScanOptions
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, paths
+from reachscan.cli.commands import formats, leaks, paths
+from reachscan.cli.commands.decorators import together
 from reachscan.cli.console import Output
 from reachscan.recording.architectures import ADDRESS_END
 from reachscan.reports import Selection
 
 MAX_CONTENTS = 4096
 MAX_PAUSE = 60 * 60 * 1000
-_FORMATS = {name: each for formats in reports.FORMATS.values() for name, each in formats.items()}
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def together(*decorators: Decorator) -> Decorator:
-    """Return one decorator that adds several options, in this order."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
-
-
-if TYPE_CHECKING:
-    _Choice = click.Choice[str]
-else:
-    _Choice = click.Choice
-
-
-class _FormatName(_Choice):
-    """The name of a format; says which ones there are if it is another."""
-
-    def convert(
-        self, value: str, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
-        """Return the name.
-
-        Raises:
-            click.BadParameter: there is no such format.
-        """
-        if value not in self.choices:
-            command = context.info_name if context else None
-            self.fail(reports.unknown(command or "this", value, self.choices), parameter, context)
-        return value
-
-
-def formats(*subjects: str) -> Decorator:
-    """Return the options that choose a format of one of some subjects; `format_of` takes them."""
-    names = dict.fromkeys(name for subject in subjects for name in reports.FORMATS[subject])
-    help_ = ", ".join(f"{name} for {_FORMATS[name].readers}" for name in names)
-    return together(
-        click.option("--format", "format_", type=_FormatName(tuple(names)), help=f"{help_}."),
-        click.option("--json", "json_", is_flag=True, help="Same as --format json."),
-    )
-
-
-json = click.option("--json", "json_", is_flag=True, help="Tell what was done as JSON.")
-
-
-def format_of(format_: str | None, **flags: bool) -> reports.Format:
-    """Return the format that is chosen by `--format` or by a flag of that name.
-
-    Raises:
-        click.UsageError: they contradict each other.
-    """
-    chosen = {*([format_] if format_ else []), *(name for name, given in flags.items() if given)}
-    if len(chosen) > 1:
-        raise click.UsageError(f"a report has one format, not {' and '.join(sorted(chosen))}")
-    return _FORMATS[chosen.pop() if chosen else "text"]
-
 
 process = click.argument("process", metavar="PID|NAME")
+
+json = click.option("--json", "json_", is_flag=True, help="Tell what was done as JSON.")
 
 elsewhere = together(
     click.option(
@@ -112,7 +50,7 @@ destination = click.option(
 def _defaults(of: str) -> str:
     """Return what a part of a `Selection` is if nobody says otherwise."""
     usual = getattr(Selection(), of)
-    found = {name: getattr(each, of) for name, each in _FORMATS.items() if not each.profile}
+    found = {name: getattr(each, of) for name, each in formats.FORMATS.items() if not each.profile}
     others = [f", in {name} {value}" for name, value in found.items() if value != usual]
     return f"{usual}{''.join(others)}"
 
@@ -362,17 +300,17 @@ def output(
 ) -> Output:
     """Return where a report goes and what it looks like.
 
-    The options are those of `formats`, `destination`, `report` and `profile`.
+    The options are those of `formats.one_of`, `destination`, `report` and `profile`.
 
     Raises:
         click.UsageError: they contradict each other, or the file cannot be.
     """
-    wanted = format_of(format_, json=json_)
+    wanted = formats.format_of(format_, json=json_)
     output = None if output == paths.STDOUT else output
     if wanted.file and not output and console.is_for_terminal():
         raise click.UsageError(f"{wanted.name} is not for a terminal; add -o {wanted.file}")
     if (weight or per_thread) and not wanted.profile:
-        profiles = ", ".join(name for name, each in _FORMATS.items() if each.profile)
+        profiles = ", ".join(name for name, each in formats.FORMATS.items() if each.profile)
         raise click.UsageError(f"--weight and --per-thread are for profiles: --format {profiles}")
     everything = sys.maxsize if every_block else wanted.limit
     selection = Selection(

@@ -16,7 +16,7 @@ from reachscan.capture.recording_options import (
     STACKS,
     RecordingOptions,
 )
-from reachscan.cli.commands.options import together
+from reachscan.cli.commands.decorators import together
 
 if TYPE_CHECKING:
     _Type = click.ParamType[Any]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reachscan import reports, scanning
-from reachscan.cli.commands import asking, options
+from reachscan.cli.commands import asking, formats, options
 from reachscan.errors import ExitStatus
 
 
@@ -16,7 +16,7 @@ from reachscan.errors import ExitStatus
 @options.process
 @options.elsewhere
 @options.address
-@options.formats(reports.EXPLAIN)
+@formats.one_of(reports.EXPLAIN)
 @options.destination
 @options.limit
 @options.capture

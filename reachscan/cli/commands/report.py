@@ -9,7 +9,7 @@ import click
 
 from reachscan import reports
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, options, paths
+from reachscan.cli.commands import formats, leaks, options, paths
 from reachscan.errors import ExitStatus
 from reachscan.result import LeakScan
 from reachscan.scanning import load
@@ -18,7 +18,7 @@ from reachscan.scanning import load
 @click.command("report")
 @click.argument("file", type=paths.READABLE)
 @options.root
-@options.formats(reports.LEAKS, reports.HEAP, reports.EXPLAIN)
+@formats.one_of(reports.LEAKS, reports.HEAP, reports.EXPLAIN)
 @options.destination
 @options.report
 @options.profile

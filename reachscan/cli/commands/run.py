@@ -9,7 +9,7 @@ import click
 from reachscan import reports
 from reachscan.capture.launch import Event, Launch
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, options, paths, recording
+from reachscan.cli.commands import formats, leaks, options, paths, recording
 from reachscan.errors import ExitStatus, ReachscanError
 
 _USAGE = "[OPTIONS] -- COMMAND [ARGUMENT]..."
@@ -60,7 +60,7 @@ class _Run(click.Command):
     default=int(ExitStatus.LEAKS),
     help="Exit with status N instead of 1 if there are leaks.",
 )
-@options.formats(reports.LEAKS)
+@formats.one_of(reports.LEAKS)
 @options.destination
 @options.report
 @options.review

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reachscan import reports
-from reachscan.cli.commands import leaks, options
+from reachscan.cli.commands import formats, leaks, options
 from reachscan.errors import ExitStatus
 from reachscan.scanning import reached
 
@@ -20,7 +20,7 @@ from reachscan.scanning import reached
     is_flag=True,
     help="If several processes have that name, scan each of them in turn.",
 )
-@options.formats(reports.LEAKS)
+@formats.one_of(reports.LEAKS)
 @options.destination
 @options.report
 @options.profile

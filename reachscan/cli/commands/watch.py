@@ -8,7 +8,7 @@ import click
 
 from reachscan import reports
 from reachscan.cli import console
-from reachscan.cli.commands import options
+from reachscan.cli.commands import formats, options
 from reachscan.errors import ExitStatus
 from reachscan.history.watching import Ended, Event, Watch, Why
 from reachscan.result import LeakScan
@@ -28,7 +28,7 @@ from reachscan.scanning import reached, scan
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many scans."
 )
-@options.formats(reports.WATCH)
+@formats.one_of(reports.WATCH)
 @click.option("--logfmt", is_flag=True, help="Same as --format logfmt.")
 @click.option(
     "--limit",
@@ -53,7 +53,7 @@ def command(
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions"), baseline=None
     )
-    format_ = options.format_of(given.pop("format_"), json=given.pop("json_"), logfmt=logfmt)
+    format_ = formats.format_of(given.pop("format_"), json=given.pop("json_"), logfmt=logfmt)
     wanted = options.scan(given)._replace(contents=0)
 
     def once() -> LeakScan:

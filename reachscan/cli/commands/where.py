@@ -14,7 +14,7 @@ from reachscan.capture.lifetime import Lifetime
 from reachscan.capture.options import ScanOptions
 from reachscan.capture.recording_options import RecordingOptions
 from reachscan.cli import console
-from reachscan.cli.commands import leaks, options, recording
+from reachscan.cli.commands import formats, leaks, options, recording
 from reachscan.errors import ExitStatus, TargetGoneError
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -31,7 +31,7 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
     help="How long to record (default 30); Ctrl-C ends it early.",
 )
 @recording.recording
-@options.formats(reports.LEAKS)
+@formats.one_of(reports.LEAKS)
 @options.destination
 @options.report
 @options.profile

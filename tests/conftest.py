@@ -24,6 +24,9 @@ hypothesis.settings.load_profile("reachscan")
 # Workers that run side by side are told a width, as of a terminal; text would be as wide as that.
 os.environ.pop("COLUMNS", None)
 
+# A shell starts what it puts into the background with Ctrl-C ignored; tests send it to programs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 INTEGRATION = Path(__file__).parent / "integration"
 TIME_LIMIT = int(os.environ.get("REACHSCAN_TEST_SECONDS", "300"))
 PTRACE_ATTACH = 16

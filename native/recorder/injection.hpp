@@ -19,6 +19,7 @@ constexpr std::uint32_t kInjectionLayout = 1;
 constexpr std::size_t kMaxHooks = 32;
 constexpr std::size_t kMaxSlots = std::size_t{1} << 16;
 constexpr std::size_t kMaxExtents = 8;
+constexpr std::uint32_t kMaxThreadStates = 1 << 14;
 constexpr std::size_t kMaxSettings = 16384;
 
 // How the recorder began.

@@ -10,7 +10,7 @@ namespace reachscan::recorder {
 
 class ThreadStates {
  public:
-  static constexpr std::uint32_t kCount = 1 << 14;
+  static constexpr std::uint32_t kCount = kMaxThreadStates;
   static constexpr std::uint64_t kBytes = kCount * (sizeof(std::uint64_t) + sizeof(ThreadState));
 
   // In zeroed memory of kBytes. `table` is where others look.

@@ -1,6 +1,7 @@
 // Finds recorders by what they begin with, and stops the target for a moment.
 #include "helper/recording/session.hpp"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "arch/address_space.hpp"
@@ -35,6 +36,17 @@ Found find_recorder(pid_t pid, const Memory& memory) {
   return found;
 }
 
+namespace {
+
+[[noreturn]] void refuse_injection() {
+  throw Failure(wire::Step::kReadMemory, Code::kUnrecordable,
+                "another version of reachscan has put its recorder into the process, and only "
+                "that one can remove it");
+}
+
+}  // namespace
+
+// The process may have written anything there.
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address) {
   constexpr std::size_t kHead = offsetof(recorder::Injection, slots);
   auto injection = std::make_unique<recorder::Injection>();
@@ -42,12 +54,16 @@ std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::u
   if (injection->layout != recorder::kInjectionLayout ||
       injection->slot_count > recorder::kMaxSlots ||
       injection->extent_count > recorder::kMaxExtents ||
-      injection->hook_count > recorder::kMaxHooks)
-    throw Failure(wire::Step::kReadMemory, Code::kUnrecordable,
-                  "another version of reachscan has put its recorder into the process, and only "
-                  "that one can remove it");
-  memory.read(wire::Step::kReadMemory, address + kHead, injection->slots,
-              injection->slot_count * sizeof injection->slots[0]);
+      injection->hook_count > recorder::kMaxHooks ||
+      injection->threads.count > recorder::kMaxThreadStates)
+    refuse_injection();
+  recorder::Slot* slots = injection->slots;
+  memory.read(wire::Step::kReadMemory, address + kHead, slots,
+              injection->slot_count * sizeof slots[0]);
+  if (std::any_of(slots, slots + injection->slot_count, [&](const recorder::Slot& slot) {
+        return slot.hook >= injection->hook_count;
+      }))
+    refuse_injection();
   return injection;
 }
 

@@ -42,7 +42,7 @@ def test_enumeration(
 
 
 def test_busy(victim: StartVictim, truth: Path, preloaded: dict[str, str]) -> None:
-    target = victim("busy_threads", truth, 2, 500, environment=preloaded)
+    target = victim("busy_threads", truth, 8, 500, environment=preloaded)
     scan_repeatedly(target.pid, truth, max(SCANS // 4, 1))
 
 

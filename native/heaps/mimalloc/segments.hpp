@@ -79,23 +79,34 @@ class Segments {
     if (found_.blocks.region_in({segment.start, segment.start + kPage}) != nullptr)
       return stop("a segment overlaps the memory of something else", segment.start);
     region_ = {segment.start, segment.start, wire::kThreadHeap, arena_, 0, 0};
-    if (segment.used == 0) return claim_unused(segment);
-    each_run(segment, [this](uint64_t at, Range span, bool is_page) {
-      if (is_page && !space_.is_anonymous(span.start, span.end))
-        return stop("a page is not in memory of the allocator's", at);
-      if (!space_.is_anonymous(span.start, span.end)) return close_region(span.end);
-      close_at(span.start);
-      region_.end = span.end;
-      if (is_page) claim_page(at, span);
-    });
+    if (segment.used == 0) {
+      cover_free({segment.start, segment.end()});
+    } else {
+      each_run(segment, [this](uint64_t at, Range span, bool is_page) {
+        if (!is_page) return cover_free(span);
+        if (!space_.is_anonymous(span.start, span.end))
+          return stop("a page is not in memory of the allocator's", at);
+        close_at(span.start);
+        region_.end = span.end;
+        claim_page(at, span);
+      });
+    }
     close_region(0);
   }
 
-  void claim_unused(const Segment& segment) {
-    if (!space_.is_anonymous(segment.start, segment.end())) return;
-    found_.blocks.add_boundary(segment.start);
-    region_.end = segment.end();
-    close_region(0);
+  // What of it is not committed may not be read, and is in no region.
+  void cover_free(Range span) {
+    for (uint64_t at = span.start; at < span.end;) {
+      const abi::Mapping* m = space_.find(at);
+      uint64_t end = m == nullptr || m->end > span.end ? span.end : m->end;
+      if (m != nullptr && Space::is_anonymous(*m) && Space::may_read(*m)) {
+        close_at(at);
+        region_.end = end;
+      } else {
+        close_region(end);
+      }
+      at = end;
+    }
   }
 
   void claim_page(uint64_t at, Range span) {

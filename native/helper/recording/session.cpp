@@ -60,9 +60,8 @@ std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::u
   recorder::Slot* slots = injection->slots;
   memory.read(wire::Step::kReadMemory, address + kHead, slots,
               injection->slot_count * sizeof slots[0]);
-  if (std::any_of(slots, slots + injection->slot_count, [&](const recorder::Slot& slot) {
-        return slot.hook >= injection->hook_count;
-      }))
+  if (std::any_of(slots, slots + injection->slot_count,
+                  [&](const recorder::Slot& slot) { return slot.hook >= injection->hook_count; }))
     refuse_injection();
   return injection;
 }

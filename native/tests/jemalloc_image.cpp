@@ -23,13 +23,25 @@ Jemalloc::Jemalloc(const Tree& tree) : tree_(tree) {
   memory.map(kStack, 16 * kPage);
   memory.put(kMetadata, kMetadataBytes);
   leaf = allot(tree.leaf_bytes());
-  uint64_t slot = kRoot + 8 * (kHeap >> tree.root_shift());
+  slot_ = kRoot + 8 * (kHeap >> tree.root_shift());
   if (tree.levels == 3) {
     uint64_t node = allot(tree.node_bytes());
-    memory.put(slot, node);
-    slot = node + 8 * (kHeap >> tree.leaf_shift() & (tree.slots() - 1));
+    memory.put(slot_, node);
+    slot_ = node + 8 * (kHeap >> tree.leaf_shift() & (tree.slots() - 1));
   }
-  memory.put(slot, leaf);
+  memory.put(slot_, leaf);
+}
+
+void Jemalloc::leaf_without_blocks() {
+  constexpr uint64_t kBytes = 2 << 20;
+  uint64_t start = kHeap - kBytes, below = allot(tree_.leaf_bytes()), at = allot(kExtentBytes);
+  memory.map(start, kBytes);
+  memory.put(slot_ - 8, below);
+  memory.put(at, uint64_t{1} << kFrom53.state_shift | uint64_t{kNoClass} << kFrom53.class_shift);
+  memory.put(at + kAddressField, start);
+  memory.put(at + kSizeField, kBytes);
+  memory.put(tree_.entry_at(below, start), at);
+  memory.put(tree_.entry_at(below, kHeap - kPage), at);
 }
 
 uint64_t Jemalloc::allot(uint64_t bytes) {

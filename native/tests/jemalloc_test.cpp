@@ -68,6 +68,14 @@ CASE(all_blocks_are_found_but_those_in_caches) {
   }
 }
 
+CASE(leaves_without_blocks_may_come_first) {
+  Scene scene(kTreeOf57);
+  scene.image.leaf_without_blocks();
+  Found found = walk(scene.image, scene.threads);
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK(found.blocks == scene.image.blocks);
+}
+
 // 5.3.1: with the page that they are longer, the first ones are as long as blocks of their class.
 CASE(extents_that_do_not_tell_whether_they_are_padded_follow_one_that_does) {
   Jemalloc image(kTreeOf48);

@@ -14,6 +14,8 @@ constexpr std::size_t kMaxInstances = 8;
 // Entries of a leaf that are looked at before one must have been consistent, and extents by which
 // layout and classes are told.
 constexpr uint64_t kFewExtents = 1 << 12;
+// Entries that are looked at, at most, in all leaves of a node together.
+constexpr uint64_t kEntriesOfNode = 1 << 22;
 
 // What a first look at the extents of a leaf says, for one layout.
 struct LeafVotes {
@@ -36,9 +38,8 @@ struct LeafVotes {
 };
 
 inline LeafVotes look_at_leaf(const Space& space, const Tree& tree, uint64_t leaf,
-                              const Layout& layout) {
+                              const Layout& layout, Budget& budget) {
   LeafVotes votes;
-  Budget budget(tree.slots() + kFewExtents);
   // Of which memory the leaf is, its extents tell. The entry of its first page is left out.
   Range pages{kPage, tree.reach()};
   each_entry(space, tree, leaf, pages, budget, [&](uint64_t at, uint64_t page) -> uint64_t {
@@ -90,12 +91,22 @@ class Search {
     uint64_t node = word(slot);
     if (!is_node(node, kTreeOf57.node_bytes())) return false;
     most_ = 0;
-    look(slot, node, kTreeOf48, data, found);
-    // The first leaf that a node leads to.
-    uint64_t at = space_.skip_absent(node), end = node + kTreeOf57.node_bytes();
-    while (at < end && word(at) == 0) at = space_.skip_absent(at + 8);
-    if (at < end) look(slot, word(at), kTreeOf57, data, found);
+    Budget entries(2 * kTreeOf48.slots());
+    look(slot, node, kTreeOf48, data, entries, found);
+    look_at_leaves(slot, node, data, found);
     return most_ > 0;
+  }
+
+  // The first leaf with blocks tells. There may be none in the memory that those before it know,
+  // 128 MiB each.
+  void look_at_leaves(uint64_t slot, uint64_t node, Range data, Instance& found) {
+    Budget entries(kEntriesOfNode);
+    uint64_t end = node + kTreeOf57.node_bytes(), before = most_;
+    for (uint64_t at = node; at < end && most_ == before && !entries.empty(); at += 8) {
+      at = space_.skip_absent(at);
+      if (at >= end) return;
+      if (word(at) != 0 && !look(slot, word(at), kTreeOf57, data, entries, found)) return;
+    }
   }
 
   // Whether so many bytes at `node` are in a mapping of metadata.
@@ -108,11 +119,12 @@ class Search {
     return metadata.contains(node) && metadata.end - node >= bytes;
   }
 
-  // What most extents agree with counts.
-  void look(uint64_t slot, uint64_t leaf, const Tree& tree, Range data, Instance& found) {
-    if (!is_node(leaf, tree.leaf_bytes())) return;
+  // What most extents agree with counts. False if there can be no leaf.
+  bool look(uint64_t slot, uint64_t leaf, const Tree& tree, Range data, Budget& entries,
+            Instance& found) {
+    if (!is_node(leaf, tree.leaf_bytes())) return false;
     for (const Layout& layout : {kFrom53, kFrom51}) {
-      LeafVotes votes = look_at_leaf(space_, tree, leaf, layout);
+      LeafVotes votes = look_at_leaf(space_, tree, leaf, layout, entries);
       uint64_t root = slot - 8 * (votes.first >> tree.root_shift());
       if (votes.extents <= most_ || root < data.start || root > data.end - tree.node_bytes())
         continue;
@@ -120,6 +132,7 @@ class Search {
       Quantum quantum = votes.quantum[1] > votes.quantum[0] ? Quantum::k8 : Quantum::k16;
       found = {root, 0, tree, layout, quantum, 0};
     }
+    return true;
   }
 
   const Space& space_;

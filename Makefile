@@ -63,11 +63,12 @@ wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/
 	@CXX=$(CXX) pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w $(DIST) .
 	@wheel tags --remove --platform-tag=$(subst $() ,.,$(WHEEL_TAGS)) $(DIST)/*.whl
 
+# In the tree that the wheel is built in, too: only the library's own sources are compiled anew.
 install: $(READY)  ## install libreachscan, its headers and the helper into PREFIX=/usr/local
-	@$(CMAKE) -B build/install -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
-	  >build/cmake.log || { cat build/cmake.log; exit 1; }
-	@cmake --build build/install
-	@cmake --install build/install --component library
+	@$(CMAKE) -B build/wheel -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
+	  '-USKBUILD*' >build/cmake.log || { cat build/cmake.log; exit 1; }
+	@cmake --build build/wheel
+	@cmake --install build/wheel --component library
 
 fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each (needs Clang)
 	@$(CMAKE) -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=$(CLANGXX) \

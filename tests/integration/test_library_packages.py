@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from victims import REPOSITORY, need
+from making import make
+from victims import need
 
 PROGRAM = """
 #include <reachscan.h>
@@ -30,7 +31,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prefix")
     if not shutil.which("cmake"):
         pytest.skip("cmake is not installed (pip install cmake)")
-    subprocess.run(["make", "-C", REPOSITORY, "install", f"PREFIX={folder}"], check=True)
+    make("install", f"PREFIX={folder}")
     return folder
 
 

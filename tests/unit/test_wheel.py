@@ -6,13 +6,13 @@ import io
 import os
 import platform
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
+from making import make
 from packaging.utils import parse_wheel_filename
 
 from reachscan import __version__
@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if missing:
         pytest.skip(f"a wheel cannot be built without {', '.join(missing)}")
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run(["make", "-C", ROOT, "wheel", f"DIST={folder}"], check=True)
+    make("wheel", f"DIST={folder}")
     (built,) = folder.iterdir()
     return built
 

@@ -23,7 +23,7 @@ from unharmed import Helper, Watched, last_words, layout, open_files
 from victims import Victim, build, running, thread_states, wait_until
 
 TIMES = int(os.environ.get("REACHSCAN_ATTACH_TIMES", "20"))
-SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "12")) / 3
+SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4")) / 2
 """Time for deaths in one command; every call is tried if it suffices, else a random choice."""
 SETTINGS = "depth=32"
 PATIENTLY = ("--max-pause", 20_000)

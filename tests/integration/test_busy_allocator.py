@@ -16,7 +16,7 @@ from scans import FAILED, leaked, run_cli, scan
 from unharmed import TRACK
 from victims import command_on, read_truth
 
-SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "12"))
+SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "6"))
 LEAKS = 500
 GIVING_BACK = {
     "MALLOC_TRIM_THRESHOLD_": "0",

@@ -18,6 +18,7 @@ from unharmed import (
     last_words,
     layout,
     open_files,
+    times,
 )
 from victims import REPOSITORY
 
@@ -88,7 +89,7 @@ def test_several_helpers_at_once(victim: StartVictim, helper: Helper, method: st
     victim_process = victim("checker")
     target = Watched(victim_process.pid, helper)
     command = helper.command(target.pid, "--method", method)
-    for _ in range(SCANS):
+    for _ in range(times(method, SCANS)):
         running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(AT_ONCE)]
         assert [process.wait() for process in running] == [0] * AT_ONCE
         target.assert_unharmed()
@@ -114,11 +115,11 @@ def test_many_scans_leave_nothing(
     litter.mkdir()
     environment = {**os.environ, "TMPDIR": str(litter)}
     command = helper.command(pid, "--method", method)
-    for _ in range(LOOP):
+    for _ in range(times(method, LOOP)):
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
     assert (layout(pid), open_files(pid)) == before[:2]
     grown = {name: size - before[2][name] for name, size in memory_of(pid).items()}
-    print(f"{method}: after {LOOP} scans grown by {grown} bytes")
+    print(f"{method}: grown by {grown} bytes")
     assert max(grown.values()) <= GROWTH, grown
     assert list(litter.iterdir()) == []
     assert not list(Path("/dev/shm").glob("*reachscan*"))

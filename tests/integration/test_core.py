@@ -19,8 +19,8 @@ from victims import build, command_on, need, read_truth, wait_until
 FIXTURES: dict[str, tuple[Any, ...]] = {
     "leak_graph": ("leak_graph", "TRUTH", 5000, 20),
     "no-leaks": ("leak_graph", "TRUTH", 3000, 0),
-    "threads": ("ground_truth", "TRUTH", 2, 4, 3000, "drain=20"),
-    "mmapped": ("ground_truth", "TRUTH", 3, 4, 2000, "drain=30", "fixed"),
+    "threads": ("ground_truth", "TRUTH", 2, 4, 1000, "drain=20"),
+    "mmapped": ("ground_truth", "TRUTH", 3, 4, 600, "drain=30", "fixed"),
     "sessions": ("leaky_sessions", "once"),
     "doubtful": ("doubtful",),
     "recycled": ("recycled",),

@@ -12,8 +12,9 @@ import pytest
 from conftest import StartVictim
 from unharmed import METHODS, Helper, Watched, assert_sound, last_words
 
-SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "12"))
-"""Time for one method and victim; every call is tried if it suffices, else a random choice."""
+SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4"))
+"""Time for one method and victim, beyond the first calls; every call is tried if it suffices, else
+a random choice."""
 PASSES = int(os.environ.get("REACHSCAN_FAULT_PASSES", "1"))
 LEADING_CALLS = 64
 """Calls that are always tried: until here the target is stopped, cloned and released."""
@@ -36,7 +37,7 @@ def die_at_calls(target: Watched, method: str, seconds: float) -> tuple[int, int
     end = time.monotonic() + seconds
     tried = died = 0
     for number in order_of_calls(whole.calls):
-        if time.monotonic() > end:
+        if tried >= LEADING_CALLS and time.monotonic() > end:
             break
         ending = target.helper.run(target.pid, "--method", method, "--die-at-call", number)
         fine = ending.killed or ending.gave_up or ending.status == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
-from unharmed import METHODS, Helper, Watched, assert_sound, last_words
+from unharmed import METHODS, Helper, Watched, assert_sound, last_words, times
 
 STORM = int(os.environ.get("REACHSCAN_STORM", "100"))
 SEED = int(os.environ.get("REACHSCAN_SEED", "1"))
@@ -32,6 +32,7 @@ def storm(target: Watched, method: str, runs: int) -> int:
     limit = max(LEAST_LIMIT, 1.2 * duration(target, method))
     moments = random.Random(SEED)
     killed = 0
+    runs = times(method, runs)
     for _ in range(runs):
         moment = moments.uniform(0, limit)
         killed += target.helper.kill_after(target.pid, moment, "--method", method)

@@ -21,6 +21,7 @@ from unharmed import (
     last_words,
     layout,
     open_files,
+    times,
 )
 from victims import Victim, build, need, thread_states, wait_until
 
@@ -43,7 +44,7 @@ def test_each_signal_arrives_once(
     """Queued real-time signals and a timer of 1 ms; `group` ones reach clones as well."""
     victim_process = victim("signals", *arguments)
     target = Watched(victim_process.pid, helper)
-    for _ in range(SCANS):
+    for _ in range(times(method, SCANS)):
         helper.scan(target.pid, "--method", method)
         target.assert_unharmed()
     words = last_words(victim_process)
@@ -97,7 +98,7 @@ def test_stopped_process_stays_stopped(
     os.kill(pid, number)
     wait_until(lambda: all_threads(pid, "T"), "it has stopped")
     assert news_of(pid) == [os.CLD_STOPPED]
-    for _ in range(SCANS):
+    for _ in range(times(method, SCANS)):
         helper.scan(pid, "--method", method)
         wait_until(lambda: all_threads(pid, "T"), "it is stopped again")
     assert news_of(pid) == [], "its parent was told something"
@@ -116,7 +117,8 @@ def test_job_control_during_a_scan(
     victim_process = victim("checker")
     pid = victim_process.pid
     moments = random.Random(1)
-    for _ in range(ROUNDS):
+    rounds = times(method, ROUNDS)
+    for _ in range(rounds):
         if stopped:
             os.kill(pid, signal.SIGSTOP)
             wait_until(lambda: all_threads(pid, "T"), "it has stopped")
@@ -131,7 +133,7 @@ def test_job_control_during_a_scan(
             wait_until(lambda: all_threads(pid, "T"), "it has stopped")
             os.kill(pid, signal.SIGCONT)
         wait_until(lambda: no_thread(pid, "T") and no_thread(pid, "t"), "it goes on")
-    assert_sound(last_words(victim_process), cut_short=ROUNDS)
+    assert_sound(last_words(victim_process), cut_short=rounds)
 
 
 def child_of(victim_process: Victim) -> int:
@@ -171,6 +173,6 @@ def test_mappings_and_files_stay(victim: StartVictim, helper: Helper, method: st
     victim_process = victim("crowd", "sleep", 20)
     pid = victim_process.pid
     before = layout(pid), open_files(pid)
-    for _ in range(SCANS):
+    for _ in range(times(method, SCANS)):
         assert helper.scan(pid, "--method", method).method == method
     assert (layout(pid), open_files(pid)) == before

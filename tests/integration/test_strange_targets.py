@@ -18,7 +18,7 @@ import user_file_system
 from conftest import StartVictim
 from groups import control_group, limit_processor, membership, moved
 from scans import PATIENCE, relatives, run_cli
-from unharmed import METHODS, TRACK, Helper, Watched, assert_sound, last_words
+from unharmed import METHODS, TRACK, Helper, Watched, assert_sound, last_words, times
 from victims import Victim, need, thread_states, wait_until
 from worlds import must_work, need_root
 
@@ -78,7 +78,8 @@ def test_group_stopped_and_continued_alone(
     pid = victim_process.pid
     watched = Watched(pid, helper)
     moments = random.Random(1)
-    for _ in range(ROUNDS):
+    rounds = times(method, ROUNDS)
+    for _ in range(rounds):
         with subprocess.Popen(
             helper.command(pid, "--method", method),
             stdout=subprocess.DEVNULL,
@@ -99,8 +100,8 @@ def test_group_stopped_and_continued_alone(
     if killed:
         # A middleman that the signal reaches in the very moment of the helper's death stops before
         # it ends, and the kernel tells its parent, whose sleep that interrupts.
-        assert words["errors"].pop("sigchld") + words["errors"].pop("timers") < ROUNDS
-    assert_sound(words, cut_short=2 * ROUNDS)
+        assert words["errors"].pop("sigchld") + words["errors"].pop("timers") < rounds
+    assert_sound(words, cut_short=2 * rounds)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
-from unharmed import METHODS, Helper, Watched, last_words
+from unharmed import METHODS, Helper, Watched, last_words, times
 
 SCANS = int(os.environ.get("REACHSCAN_TRANSPARENT_SCANS", "20"))
 WAIT_SECONDS = 2
@@ -22,12 +22,12 @@ def test_calls_go_on(victim: StartVictim, tmp_path: Path, method: str) -> None:
     victim_process = victim("transparent")
     helper = Helper(tmp_path)
     target = Watched(victim_process.pid, helper)
-    for _ in range(SCANS):
+    for _ in range(times(method, SCANS)):
         assert helper.scan(target.pid, "--method", method).method == method
         target.assert_unharmed()
     words = last_words(victim_process)
     calls = words.pop("cut_short")
-    print(f"{method}: {len(calls)} calls, {SCANS} scans")
+    print(f"{method}: {len(calls)} calls")
     assert {name: count for name, count in calls.items() if count} == {}
     rounds = words.pop("register_rounds"), words.pop("call_rounds")
     assert min(rounds) > 0
@@ -39,7 +39,7 @@ def test_real_signals_still_interrupt(victim: StartVictim, tmp_path: Path, metho
     """Signals are sent while the target stands still: each call returns EINTR once for each."""
     victim_process = victim("woken")
     helper = Helper(tmp_path)
-    for _ in range(SCANS):
+    for _ in range(times(method, SCANS)):
         helper.scan(victim_process.pid, "--method", method)
     calls = last_words(victim_process)
     wrong = {
@@ -79,7 +79,7 @@ def test_restartable_sequences(victim: StartVictim, tmp_path: Path, method: str)
     """Who is stopped inside such a sequence starts it anew, as after any interruption."""
     victim_process = victim("rseq_section")
     helper = Helper(tmp_path)
-    for _ in range(SCANS):
+    for _ in range(times(method, SCANS)):
         helper.scan(victim_process.pid, "--method", method)
     words = last_words(victim_process)
     assert words["broken"] == 0 and words["aborts"] > 0, words

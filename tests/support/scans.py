@@ -81,9 +81,12 @@ def leaked(report: Mapping[str, Any]) -> Truth:
 
 
 def list_heap(pid: int, method: str = "clone") -> Truth:
-    """Return every live block (address, size, 0) as the sweeper enumerates them."""
+    """Return every live block (address, size, 0) as the sweeper enumerates them.
+
+    On a busy machine, many threads take more than a second to stop.
+    """
     done = subprocess.run(
-        [str(HELPER), "--pid", str(pid), "--method", method, "--list-heap"],
+        [str(HELPER), "--pid", str(pid), "--method", method, "--list-heap", "--max-pause", "20000"],
         capture_output=True,
         timeout=PATIENCE,
         check=False,

@@ -29,8 +29,18 @@ TRACK = pytest.param(
 )
 METHODS = ("clone", "copy", TRACK, "live")
 TRIES = 10
+LIVE_SHARE = 4
 REAPING_SECONDS = 20.0
 """How long the end of a process may take to become visible on a busy machine."""
+
+
+def times(method: str, scans: int) -> int:
+    """Return how often to scan, if most methods are to do it so often.
+
+    A live scan stops nobody, and waits for most of a second between its looks at the memory: fewer
+    of them are as telling.
+    """
+    return max(scans // LIVE_SHARE, 2) if method == "live" else scans
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 19
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 _ELF_64 = 2
-_SUDO_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 def check(pid: int) -> None:
@@ -186,19 +185,17 @@ def _same_user_namespace(pid: int) -> bool | None:
     return theirs == os.readlink(f"{_PROC}/self/ns/user")
 
 
-def own_command() -> str:
-    """Return how reachscan is called where only the system's folders are searched, as by sudo."""
+def root_command() -> str:
+    """Return the command line that does the same as root; sudo may search few folders only."""
     called = os.path.abspath(sys.argv[0])
-    if os.path.basename(called) == "__main__.py":
-        return f"{shlex.quote(sys.executable)} -m reachscan"
-    if os.path.dirname(called) in _SUDO_PATH:
-        return "reachscan"
-    return shlex.quote(called)
+    if os.path.isfile(called) and os.access(called, os.X_OK):
+        return shlex.join(["sudo", called, *sys.argv[1:]])
+    return shlex.join(["sudo", sys.executable, *sys.orig_argv[1:]])
 
 
 def diagnose(access: Access) -> tuple[str, str]:
     """Return why access is refused, and what to do about it."""
-    as_root = f"run it as root: sudo {own_command()} ..."
+    as_root = f"run it as root: {root_command()}"
     if access.yama >= 3:
         return (
             "Yama forbids every attach on this machine (kernel.yama.ptrace_scope is 3)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -119,3 +120,31 @@ def test_a_refusal_is_explained(access: Access, why: str, what_to_do: str) -> No
     said = target.diagnose(access)
     assert why in said[0]
     assert what_to_do in said[1]
+
+
+_SHOW_HINT = """import os
+from reachscan.capture import target
+print(os.getcwd(), target.root_command())
+"""
+
+
+@pytest.mark.parametrize("how", ["{script}", "{python} {module}", "{python} -m {name}"])
+def test_the_command_that_is_advised_works_with_the_path_of_sudo(tmp_path: Path, how: str) -> None:
+    script, sudo = tmp_path / "bin of venv" / "reachscan", tmp_path / "bin" / "sudo"
+    module = tmp_path / "shown.py"
+    for path in (script, sudo):
+        path.parent.mkdir()
+    script.write_text(f"#!{sys.executable}\n{_SHOW_HINT}")
+    module.write_text(_SHOW_HINT)
+    sudo.write_text('#!/bin/sh\nPATH=/usr/sbin:/usr/bin:/sbin:/bin exec "$@"\n')
+    script.chmod(0o755)
+    sudo.chmod(0o755)
+    words = {"script": f"'{script}'", "python": sys.executable, "module": module, "name": "shown"}
+
+    def said(command: str) -> str:
+        search = {**os.environ, "PATH": f"{sudo.parent}:/usr/bin:/bin"}
+        return subprocess.check_output(["sh", "-c", command], cwd=tmp_path, env=search, text=True)
+
+    first = said(how.format(**words) + " 'two words' 4711")
+    assert first.startswith(f"{tmp_path} sudo ") and first.endswith("'two words' 4711\n")
+    assert said(first.removeprefix(f"{tmp_path} ")) == first

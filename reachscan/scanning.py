@@ -204,6 +204,8 @@ def load(
             recording = _dump(file) or decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
+    except errors.ReachscanError as error:
+        raise type(error)(f"{path}: {error.sentence}", error.next_step) from error
     return _finish(recording, None, root=root)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import signal
@@ -13,6 +14,8 @@ from typing import NoReturn
 from reachscan import __version__, errors
 from reachscan.cli import console
 from reachscan.errors import ExitStatus
+
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -43,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except errors.ReachscanError as error:
         status = _show_error(error, verbose)
     except Exception as error:
-        status = _show_bug(f"{type(error).__name__}: {error}", verbose)
+        if isinstance(error, OSError) and error.errno in _FULL_DISK:
+            status = _show_error(errors.OutputError(f"cannot write: {error.strerror}", ""), verbose)
+        else:
+            status = _show_bug(f"{type(error).__name__}: {error}", verbose)
     sys.exit(status or ExitStatus.CLEAN)
 
 

@@ -10,6 +10,7 @@ import click
 
 from reachscan import __version__
 from reachscan.cli import commands
+from reachscan.errors import ExitStatus
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -47,6 +48,8 @@ def run(words: list[str]) -> int | None:
         return error.exit_code
     except click.Abort as error:
         raise KeyboardInterrupt from error
+    except SystemExit:  # click's: whoever reads the help has seen enough
+        return ExitStatus.CLEAN
     return status
 
 

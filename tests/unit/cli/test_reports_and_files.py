@@ -36,7 +36,7 @@ def test_report_without_leaks(run: Runner, saved: Path) -> None:
 )
 def test_bad_files(run: Runner, saved: Path, content: bytes, says: str) -> None:
     saved.write_bytes(content)
-    assert_refused(run("report", saved), says)
+    assert_refused(run("report", saved), f"{saved}: ", says)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write into every directory")

@@ -34,6 +34,15 @@ def test_a_reader_that_has_seen_enough(saved: Path) -> None:
     assert process.returncode == 1
 
 
+def test_a_reader_of_the_help_that_has_seen_enough() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-m", "reachscan", "--help"]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_colour_only_for_terminals_that_want_it(saved: Path) -> None:
     script = "import sys; sys.stdout.isatty = lambda: True; " + CALL_MAIN
     command = [sys.executable, "-c", script, "report", str(saved)]
@@ -109,6 +118,15 @@ def test_closed_streams_are_no_bug(saved: Path, closed: str) -> None:
     saved.write_bytes(streams.failure("target-exited", "it is gone"))
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert failed.returncode == 3 and failed.stdout == ""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["heap", "--help"], ["report"]])
+def test_a_full_disk_is_no_bug(saved: Path, words: list[str]) -> None:
+    command = [sys.executable, "-m", "reachscan", *words, *[str(saved)][: words == ["report"]]]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
 
 
 def test_progress_is_shown_only_where_a_line_can_be_cleared(

@@ -106,7 +106,7 @@ def only_recorded(frames: Sequence[wire.Frame]) -> Iterator[wire.Frame]:
             f"{left_out} leaked blocks are left out whose allocation was not recorded: "
             "`reachscan PID` reports them, too"
         )
-        yield frame_of(wire.WARNING, {"code": "not-recorded", "message": message})
+        yield frame_of(wire.WARNING, {"code": model.NOT_RECORDED, "message": message})
     yield chosen.final(frames[-1])
 
 

@@ -223,6 +223,10 @@ class Warning(NamedTuple):
     message: str
 
 
+NOT_RECORDED = "not-recorded"
+"""Code of the warning that leaks were left out whose allocation was not recorded."""
+
+
 class Totals(NamedTuple):
     """What the stream adds up to, as its final record states it (usable bytes)."""
 

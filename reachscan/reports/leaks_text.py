@@ -98,9 +98,20 @@ def _possible(result: LeakScan) -> str:
 
 def _no_leaks(result: LeakScan) -> str:
     recording, totals = result.recording, result.recording.totals
+    blocks, amount = count(totals.allocations, "block"), size(totals.bytes)
+    found = f"no leaks among {blocks}, {amount}"
+    if not _leaves_out_blocks(recording):
+        found = f"no leaks: {blocks}, {amount}, all reachable"
+    return f"{layout.who(recording)}: {found}{layout.allocators(recording)}{_covered(result)}"
+
+
+def _leaves_out_blocks(recording: model.Recording) -> bool:
+    """Tell whether there are unreachable blocks that are no leaks; lines below say why."""
+    confirmed, waiting = recording.confirmation, recording.collectible
     return (
-        f"{layout.who(recording)}: no leaks: {count(totals.allocations, 'block')}, "
-        f"{size(totals.bytes)}, all reachable{layout.allocators(recording)}{_covered(result)}"
+        bool(confirmed and (confirmed.vanished[0] or confirmed.recent[0]))
+        or bool(waiting and waiting.allocations)
+        or any(warning.code == model.NOT_RECORDED for warning in recording.warnings)
     )
 
 

@@ -266,6 +266,24 @@ def test_text_without_leaks_is_clear(make: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        {"confirmation": model.Confirmation(10**9, (1, 1), vanished=(1, 8), recent=(0, 0))},
+        {"confirmation": model.Confirmation(10**9, (1, 1), vanished=(0, 0), recent=(1, 8))},
+        {"collectible": model.Collectible(1, 8)},
+        {"warnings": (model.Warning(model.NOT_RECORDED, "some"),)},
+    ],
+)
+def test_blocks_that_were_left_out_are_not_called_reachable(
+    make: Any, left_out: dict[str, Any]
+) -> None:
+    scan = make(Stream())
+    scan = scan._replace(recording=scan.recording._replace(**left_out))
+    lines = list(leaks_text.lines(scan, Selection()))
+    assert lines[0] == "victim (pid 4711): no leaks among 1000 blocks, 62.5 KiB (glibc 2.36)"
+
+
 @pytest.mark.parametrize("module", [leaks_text, leaks_logfmt, leaks_json])
 def test_hostile_names_cannot_steer_a_terminal(make: Any, module: Any) -> None:
     hostile = "a\x1b]0;owned\x07\nb\u202e"

@@ -21,7 +21,7 @@ MAX_PAUSE = 60 * 60 * 1000
 
 process = click.argument("process", metavar="PID|NAME")
 
-json = click.option("--json", "json_", is_flag=True, help="Tell what was done as JSON.")
+json = click.option("--json", "json_", is_flag=True, help="Report what was done as JSON.")
 
 elsewhere = together(
     click.option(
@@ -34,8 +34,8 @@ elsewhere = together(
         "--sysroot",
         type=click.Path(exists=True, file_okay=False),
         metavar="DIR",
-        help="With --on: folder below which the files of that machine lie (default: those that "
-        "are needed are fetched, and kept).",
+        help="With --on: folder that holds copies of that machine's files (default: needed files "
+        "are fetched and kept).",
     ),
 )
 """Where the process is; `scan` takes them."""
@@ -66,14 +66,14 @@ contents = click.option(
     "--contents",
     type=click.IntRange(0, MAX_CONTENTS),
     metavar="BYTES",
-    help=f"First bytes of a block that are shown (default {_defaults('contents')}); "
+    help=f"Show this many bytes of each block (default {_defaults('contents')}); "
     "0 keeps user data out.",
 )
 
 candidates = click.option(
     "--candidates",
     is_flag=True,
-    help="Read all debug information for structs that blocks could be; large files take seconds.",
+    help="Search all debug information for structs that blocks could be; large files take seconds.",
 )
 
 WEIGHTS = ("bytes", "count")
@@ -82,12 +82,12 @@ profile = together(
     click.option(
         "--weight",
         type=click.Choice(WEIGHTS),
-        help="What a stack counts for in profiles: its bytes (default) or its blocks.",
+        help="Weigh the stacks of a profile by bytes (default) or by number of blocks.",
     ),
     click.option(
         "--per-thread",
         is_flag=True,
-        help="Begin the stacks of profiles with the thread that allocated.",
+        help="Begin each stack of a profile with the name of the thread that allocated.",
     ),
 )
 """What a profile shows; `output` takes them."""
@@ -126,7 +126,7 @@ root = click.option(
     type=click.Path(exists=True, file_okay=False),
     metavar="DIR",
     default="/",
-    help="Folder below which the files lie that the process had mapped (default /).",
+    help="Folder that holds the files that the process had mapped (default /).",
 )
 
 about = together(
@@ -164,13 +164,13 @@ search = together(
         type=click.IntRange(0, 19),
         metavar="N",
         default=0,
-        help="Niceness of the search; a scanned process runs on meanwhile.",
+        help="Niceness of the search, during which the process runs on.",
     ),
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help="Give up after this time; a scanned process is released.",
+        help="Give up after this time, and let the process go on.",
     ),
 )
 """How memory is searched; `scan` takes them."""
@@ -197,7 +197,7 @@ capture = together(
 python = click.option(
     "--python",
     is_flag=True,
-    help="Find Python objects that leak, too: those whose reference count is too high.",
+    help="Also find leaked Python objects: those whose reference count is too high.",
 )
 
 confirm = together(
@@ -225,7 +225,7 @@ suppress = together(
         type=paths.READABLE,
         metavar="FILE",
         multiple=True,
-        help="Known leaks that do not count; may be given several times.",
+        help="List of known leaks that do not count; may be repeated.",
     ),
     click.option(
         "--default-suppressions/--no-default-suppressions",
@@ -240,7 +240,7 @@ review = together(
         "--baseline",
         type=paths.READABLE,
         metavar="FILE",
-        help="A scan or JSON report; only leaks that are new or have grown since then count.",
+        help="Earlier scan or JSON report; only leaks that are new or have grown since count.",
     ),
 )
 """Which leaks count; `judge` takes them."""

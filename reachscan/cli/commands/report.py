@@ -28,8 +28,8 @@ from reachscan.scanning import load
 def command(file: Path, root: str, verbose: bool, strict: bool, **given: Any) -> ExitStatus:
     """Report on a scan that was saved with --save, here or on another machine.
 
-    What the helper has written by itself, on a device without Python, has no names yet: they are
-    read from the files of the device, or its symbols, below --sysroot.
+    A scan that the helper wrote alone, on a device without Python, has no names yet. They are read
+    from copies of the device's files, or of its debug symbols, below --sysroot.
 
     \b
       reachscan report day1.rsc --all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -36,15 +37,30 @@ class _Writable(click.Path):
             click.BadParameter: nothing can be written there.
         """
         path = Path(os.fsdecode(super().convert(value, parameter, context)))
-        if path == STDOUT or (path.exists() and not path.is_file()):
-            return path
-        # A regular file is written beside its place and then renamed.
-        folder = path.resolve().parent
-        if not folder.is_dir():
-            self.fail(f"there is no directory {folder}", parameter, context)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            self.fail(f"no file can be made in {folder}", parameter, context)
+        try:
+            why = "" if path == STDOUT else _why_not_written(path)
+        except OSError as error:  # its directory may not be entered, its name is too long
+            why = f"no file can be written there: {error.strerror}"
+        except RuntimeError:  # until Python 3.13
+            why = f"no file can be written there: {os.strerror(errno.ELOOP)}"
+        if why:
+            self.fail(why, parameter, context)
         return path
+
+
+def _why_not_written(path: Path) -> str:
+    """Return why nothing can be written there; empty if something can.
+
+    Raises:
+        OSError, RuntimeError: nobody can say what is there.
+    """
+    if path.exists() and not path.is_file():
+        return ""
+    # A regular file is written beside its place and then renamed.
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        return f"there is no directory {folder}"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"no file can be made in {folder}"
 
 
 READABLE, WRITABLE = _Readable(), _Writable()

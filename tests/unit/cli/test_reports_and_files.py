@@ -46,6 +46,21 @@ def test_a_directory_that_takes_no_file(run: Runner, saved: Path, tmp_path: Path
     assert done.status == 2 and "no file can be made" in done.talk
 
 
+@pytest.mark.parametrize("option", ["-o", "--save"])
+def test_paths_that_nothing_can_be_said_of(
+    run: Runner, target: int, tmp_path: Path, option: str
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for path, why in (
+        (tmp_path / ("long" * 100), "File name too long"),
+        (loop / "report", ""),  # what is wrong with it depends on the version of Python
+        (tmp_path / "no" / "report", "there is no directory"),
+    ):
+        done = run(target, option, path)
+        assert (done.status, done.out) == (2, "") and why in done.talk, done.talk
+
+
 def test_a_dash_is_stdout(run: Runner, saved: Path, tmp_path: Path) -> None:
     assert json.loads(run("report", saved, "--json", "-o", "-").out)["leaks"]["allocations"] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["saved.rsc"]

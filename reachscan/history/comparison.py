@@ -25,6 +25,7 @@ class What(enum.Enum):
 
 
 WORSE = (What.NEW, What.GROWN)
+_HOLDS = {census.LEAKS: "leaks", census.HEAP: "all live blocks"}
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def compare(old: Census, new: Census) -> Comparison:
     """
     if old.about != new.about:
         raise errors.ReportFileError(
-            f"{old.source} is about {old.about} and {new.source} about {new.about}",
+            f"{old.source} lists {_HOLDS[old.about]}, but {new.source} {_HOLDS[new.about]}",
             "compare two scans for leaks, or two of the heap",
         )
     changes: list[Change] = []

@@ -37,8 +37,9 @@ def row(columns: str, text: str, what: str, style: Style) -> Iterator[str]:
 
 
 def who(recording: model.Recording) -> str:
-    """Return which process it was."""
-    return f"{printable(recording.target.name)} (pid {recording.target.pid})"
+    """Return which process it was; a dump does not tell its id."""
+    name, pid = printable(recording.target.name), recording.target.pid
+    return f"{name} (pid {pid})" if pid else name
 
 
 def allocators(recording: model.Recording) -> str:

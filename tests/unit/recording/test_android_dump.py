@@ -58,6 +58,7 @@ def test_totals_and_stacks(run: Runner, tmp_path: Path, version: str) -> None:
     report = document(run, tmp_path, dump(version))
     assert report["heap"] == {"allocations": 11, "bytes": TOTAL}
     assert report["warnings"] == []
+    assert run("report", tmp_path / "heap.txt").out.startswith("heap dump: 11 live blocks")
     groups = [(g["allocations"], g["bytes"], g["stack"]) for g in report["groups"]]
     assert groups == [(3, 2 * 4096 + 1000, 0), (3, 360, 1), (5, 320, None)]
     first, second = report["stacks"]

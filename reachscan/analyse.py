@@ -1,4 +1,4 @@
-"""From a recording to groups: what is known of blocks is joined to them, then they are folded."""
+"""Turns a recording into groups: joins what is known about blocks to them, then folds them."""
 
 from __future__ import annotations
 

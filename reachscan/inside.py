@@ -1,4 +1,4 @@
-"""Scans the very process it runs in, by libreachscan: no part of the answer hides a leak later."""
+"""Scans the process it runs in, by libreachscan; the answer itself never hides a leak later."""
 
 from __future__ import annotations
 

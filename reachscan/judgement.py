@@ -1,4 +1,4 @@
-"""What counts and what does not: data that reviews of a scan consist of, without logic."""
+"""What counts and what does not: the data that a review of a scan consists of, without logic."""
 
 from __future__ import annotations
 

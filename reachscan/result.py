@@ -1,4 +1,4 @@
-"""What a scan came to: its leaks, the kinds of live blocks, or an answer about one block."""
+"""The result of a scan: its leaks, the kinds of live blocks, or an answer about one block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How amounts, durations and foreign names are put for people."""
+"""Formats amounts, durations and foreign names for people."""
 
 from __future__ import annotations
 

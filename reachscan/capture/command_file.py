@@ -1,4 +1,4 @@
-"""Whether a command can be started with the recorder in it, told before it runs."""
+"""Checks, before a command runs, whether it can be started with the recorder in it."""
 
 from __future__ import annotations
 

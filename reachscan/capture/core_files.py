@@ -1,4 +1,4 @@
-"""Core files: opens them, and decompresses those that systemd or somebody else has compressed."""
+"""Opens core files, and decompresses those that systemd or somebody else has compressed."""
 
 from __future__ import annotations
 

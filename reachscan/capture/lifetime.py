@@ -1,4 +1,4 @@
-"""Holds on to one process: notices its end, and takes no other with the same id for it."""
+"""Follows one process: notices its end, and never confuses it with a later one of the same id."""
 
 from __future__ import annotations
 

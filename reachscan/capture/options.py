@@ -1,4 +1,4 @@
-"""What a scan is asked for, from the command line to the words that the helper is started with."""
+"""The options of a scan, from the command line to the arguments of the helper."""
 
 from __future__ import annotations
 

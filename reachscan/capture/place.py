@@ -1,4 +1,4 @@
-"""Where processes are: here, or wherever else something can do the same."""
+"""Where processes are: on this machine, or wherever else the same can be done."""
 
 from __future__ import annotations
 

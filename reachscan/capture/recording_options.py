@@ -1,4 +1,4 @@
-"""How a process records its allocations, and how its recorder is told."""
+"""Options of a recording, and how they are passed to the recorder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in and out: has done what the words ask for, and makes every end an exit status."""
+"""The entry point: runs what the words ask for, and turns every ending into an exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds std::string (libstdc++) in blocks: what lies in its unused room says nothing of the block.
+"""Finds std::string (libstdc++) in blocks: its unused bytes say nothing about the block.
 
 A string is a pointer to its characters, their number, and 16 bytes. A short one keeps its
 characters in these bytes; a long one has its capacity in the first eight, and what was there before

@@ -1,4 +1,4 @@
-"""What folding makes of blocks: groups of those that are alike. Frozen data."""
+"""The results of folding: groups of blocks that are alike. Frozen data."""
 
 from __future__ import annotations
 

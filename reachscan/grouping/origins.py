@@ -1,4 +1,4 @@
-"""Where groups of blocks come from, if allocations of the process are being recorded."""
+"""Where groups of blocks were allocated, if the allocations of the process are being recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of all lengths are one kind: where they were copied says more than how long they are."""
+"""Makes texts of all lengths one kind, since their lengths say little about them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One scan beside another: what counts, what is known, what grew."""
+"""Compares scans: what counts, what is known, what grew."""

@@ -1,4 +1,4 @@
-"""Who allocates what a process leaks: which sizes to record, and recording for a while."""
+"""Finds out who allocates what a process leaks: picks sizes, and records them for a while."""
 
 from __future__ import annotations
 

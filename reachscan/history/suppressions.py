@@ -1,4 +1,4 @@
-"""Suppression files: kinds of leaks that somebody knows of and does not want to hear about.
+"""Suppression files: kinds of leaks that are known and should not count.
 
 docs/suppressions.md describes the format.
 """

@@ -1,4 +1,4 @@
-"""Scans one process again and again and tells what grew, in memory that does not."""
+"""Scans one process repeatedly and says what grew, without growing itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads untrusted files in a process of its own, which can be given up.
+"""Reads untrusted files in a separate process, which may fail or be killed.
 
 A file can be made such that reading it takes for ever or takes all memory, and the file system
 below it may never answer. What such files tell is welcome, but nothing depends on it: the work gets

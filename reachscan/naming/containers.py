@@ -1,4 +1,4 @@
-"""What blocks that a library makes for itself are to its user."""
+"""Translates blocks that a library makes for itself into what they are to its user."""
 
 from __future__ import annotations
 

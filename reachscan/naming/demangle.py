@@ -1,4 +1,4 @@
-"""Names as they stand in the source, from those that compilers make of them (C++ and Rust).
+"""Turns the mangled names that compilers make (C++ and Rust) back into those of the source.
 
 Names come out of foreign files and foreign memory: what cannot be read, or would take too long,
 stays as it is. How deep and how far a name may unfold is bounded.

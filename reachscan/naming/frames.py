@@ -1,4 +1,4 @@
-"""Frames of stacks: a return address in, and out come module, function, file and line."""
+"""Frames of stacks: turns a return address into module, function, file and line."""
 
 from __future__ import annotations
 

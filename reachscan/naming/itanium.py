@@ -1,4 +1,4 @@
-"""Reads mangled C++ names where the better library, which needs Python 3.11, is not to be had."""
+"""Reads mangled C++ names under Python 3.10, for which there is no better library."""
 
 from __future__ import annotations
 

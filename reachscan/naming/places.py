@@ -1,4 +1,4 @@
-"""Says where a word lies that keeps a block: in which variable, stack, register or mapping."""
+"""Says where a word that keeps a block lies: in which variable, stack, register or mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the target's private memory its heaps are, and what the rest is.
+"""How much of the target's private memory belongs to heaps, and what the rest is.
 
 Counted are the pages of private writable mappings that the program has written to, but for short
 gaps between them. The tables of a recorder are none of the program's. Without numpy: a scan that

@@ -1,4 +1,4 @@
-"""Reads from DWARF which source lines code comes from, and which functions were inlined there.
+"""Reads from DWARF the source lines of code, and the functions that were inlined there.
 
 Only the units that hold the code are read, and reading stops after a while: lines are a help, and
 nothing depends on them.

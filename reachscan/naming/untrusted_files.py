@@ -1,4 +1,4 @@
-"""Opens regular files by paths that are not trusted: they come from the target, or out of a file.
+"""Opens regular files by untrusted paths, which come from the target or from a file.
 
 Symbolic links may lead such a path anywhere. Opening a pipe or a device can already have effects,
 and so can reading a file that the kernel makes up. Paths are therefore resolved inside the root

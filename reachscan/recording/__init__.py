@@ -1,1 +1,1 @@
-"""What a scan is written as: bytes to facts, and back."""
+"""The format of scans: turns bytes into facts, and facts into bytes."""

@@ -1,4 +1,4 @@
-"""What a report has to know of the processor that a target ran on.
+"""What a report must know about the processor that the target ran on.
 
 To add one, add it to `ARCHITECTURES`; native/arch/processor.hpp says what the native programs need.
 """

@@ -1,4 +1,4 @@
-"""Keeps of several scans of one process what was unreferenced in all of them.
+"""Keeps only those leaks that several scans of one process all found.
 
 A pointer may hide for a moment where no scan sees it, and a block may be freed just after. What is
 lost stays lost, and nobody writes to it. What is kept is one more stream, that of the last scan

@@ -1,4 +1,4 @@
-"""Writes a stream anew, with some of its leaks only."""
+"""Rewrites a stream with only some of its leaks."""
 
 from __future__ import annotations
 

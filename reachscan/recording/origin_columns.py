@@ -1,4 +1,4 @@
-"""Joins the records that tell where blocks come from."""
+"""Joins the records that say where blocks were allocated."""
 
 from __future__ import annotations
 

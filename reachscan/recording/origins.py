@@ -1,4 +1,4 @@
-"""Where blocks come from: who allocated them, when, and with which stack, as a recorder noted.
+"""Where blocks come from: who allocated them, when, and with which stack, as recorded.
 
 Most processes are not recorded, and what scans every one of them does without this.
 """

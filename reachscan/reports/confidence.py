@@ -1,4 +1,4 @@
-"""How sure it is that blocks are leaked: what `Leaks.reason` is called."""
+"""Names and explains the values of `Leaks.reason`: how certain it is that blocks are leaked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scan that asked about one block found out: what it is, what keeps it, who points to it."""
+"""The answer about one block: what it is, what keeps it, and what points to it."""
 
 from __future__ import annotations
 

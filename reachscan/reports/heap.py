@@ -1,4 +1,4 @@
-"""What reports on the live heap tell: its kinds of blocks, and the arenas that these lie in."""
+"""What reports on the live heap contain: kinds of blocks, and the arenas in which they lie."""
 
 from __future__ import annotations
 

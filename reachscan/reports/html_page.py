@@ -1,4 +1,4 @@
-"""One page for browsers that asks nothing of any network: a report and what shows it."""
+"""One self-contained page for browsers: a report and the script that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What documents for programs have in common: what was scanned and how, and what to know of it."""
+"""What JSON documents have in common: what was scanned, how, and with which warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports for people have in common: who was looked at and how, warnings, bytes."""
+"""What text reports have in common: what was scanned and how, warnings, hex dumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports for logs have in common: lines of key=value."""
+"""What logfmt reports have in common: lines of key=value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks by where they come from: what profilers and dumps of other tools show.
+"""Blocks by the stacks that allocated them, for the profile and dump formats of other tools.
 
 Of a search for leaks these are all leaked blocks, direct or not; of the heap, all live ones.
 """

@@ -1,4 +1,4 @@
-"""Fields of Protocol Buffers messages, as they travel: the few kinds that profiles consist of."""
+"""Encodes the few kinds of Protocol Buffers fields that profiles consist of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch tells programs as it goes: a JSON document per event, each on a line of its own."""
+"""The output of a watch for programs: one JSON document per event, each on a line of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch tells logs as it goes: a line per event, and one for each kind that grew."""
+"""The output of a watch for logs: a line per event, and one for each kind that grew."""
 
 from __future__ import annotations
 

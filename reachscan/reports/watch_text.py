@@ -1,4 +1,4 @@
-"""What a watch tells people as it goes: a line per scan, and what grew."""
+"""The output of a watch for people: a line per scan, and what grew."""
 
 from __future__ import annotations
 

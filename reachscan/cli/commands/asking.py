@@ -1,4 +1,4 @@
-"""What the commands have in common that ask about live memory instead of leaks."""
+"""What the commands that ask about live memory, not leaks, have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format that a report is written in: its options, and what they mean together."""
+"""The options for the format of a report, and what they mean together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-// Forks that process, and hands it over stopped, with nothing in it that the kernel writes to.
+// Forks the process that receives the copy, and hands it over stopped, with nothing in it that the
+// kernel writes to.
 #include "helper/capture/copy_host.hpp"
 
 #include <fcntl.h>

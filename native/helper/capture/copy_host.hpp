@@ -1,4 +1,4 @@
-// The process that a copy of the target's memory is put into: a child of ours that does nothing.
+// The process that receives a copy of the target's memory: a child of ours that does nothing.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
-// Finds such memory by the flags in smaps before, and by the pages of the clone after.
+// Finds memory that a clone does not inherit: before the pause by the flags in smaps, afterwards by
+// the pages that the clone lacks.
 #include "helper/capture/dontfork_memory.hpp"
 
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 // Memory that a clone does not inherit as it was: MADV_DONTFORK leaves it out, MADV_WIPEONFORK
 // empties it, and rings of io_uring stay shared with the target, which soon fills them with other
-// requests. It is read from the target during the pause and put into the clone afterwards.
+// requests. The helper reads such memory from the target during the pause and puts it into the
+// clone afterwards.
 #pragma once
 
 #include <sys/types.h>

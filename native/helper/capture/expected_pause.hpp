@@ -1,4 +1,4 @@
-// How long a process would be stopped for, told before anything is.
+// Predicts how long a process would be stopped, before anything is stopped.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,7 @@
-// Reading the memory of a process that runs takes so long that what its allocator writes meanwhile
-// does not fit together. Few pages of its heaps change within that time: these can be read again
-// within microseconds, until two readings in a row agree.
+// Rereads the pages of heaps that change. Reading the memory of a running process takes so long
+// that the reading is inconsistent with what its allocator writes meanwhile. But few pages of its
+// heaps change within that time. These can be reread within microseconds, until two readings in a
+// row agree.
 #pragma once
 
 #include <sys/types.h>

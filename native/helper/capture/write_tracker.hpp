@@ -1,8 +1,8 @@
 // Knows which pages of a running target were written to since it was last asked (Linux 6.7:
 // asynchronous write protection by userfaultfd, PAGEMAP_SCAN).
 //
-// The descriptor is the only thing that tracking hangs on, and only we have it: when it is closed,
-// by us or by our end, the kernel undoes all of it. The target never waits for anybody: the kernel
+// Tracking depends only on the descriptor, which nobody else has: when it is closed, by us or
+// because we end, the kernel undoes all of it. The target never waits for anybody, since the kernel
 // itself resolves the fault of a first write to a page.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What an ELF core file tells about a process. It may come from anywhere: nothing in it is trusted.
+// What an ELF core file says about a process. The file may come from anywhere, so nothing in it is
+// trusted.
 #pragma once
 
 #include <sys/types.h>

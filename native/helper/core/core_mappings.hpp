@@ -1,4 +1,4 @@
-// The mappings of a process, as far as its core file tells of them.
+// The mappings of a process, as far as its core file describes them.
 #pragma once
 
 #include <cstdint>

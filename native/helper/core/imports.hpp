@@ -1,5 +1,6 @@
-// Which functions the modules of a program take from others. What only the kernel knows of a
-// process is in no core file; what the program never calls has made the kernel know nothing.
+// Which functions the modules of a program import. A core file lacks what only the kernel knows
+// about a process; but a program that imports no function to tell the kernel a pointer has told it
+// none.
 #pragma once
 
 #include <set>

@@ -1,4 +1,5 @@
-// The files that a process had mapped, as they are now. A dump leaves out what can be read there.
+// The files that a process had mapped, as they are now. A dump leaves out what can be read from
+// them.
 #pragma once
 
 #include <cstdint>

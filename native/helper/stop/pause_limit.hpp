@@ -1,7 +1,7 @@
-// Holds every pause of the target to a limit, in two stages. Well before its end the steps of the
-// pause give up in good order: they wait no longer than begin() says. At its end a thread that
-// waits for nothing else ends this process, whatever call of the kernel the tracer is stuck in, and
-// the kernel lets go of all that was traced.
+// Limits every pause of the target, in two stages. Well before the limit, the steps of the pause
+// give up in good order: they wait no longer than begin() says. At the limit, a thread that does
+// nothing but wait for this moment ends the process, whatever system call the tracer is stuck in,
+// and the kernel releases everything that was traced.
 #pragma once
 
 #include <pthread.h>

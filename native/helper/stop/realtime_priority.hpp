@@ -1,4 +1,4 @@
-// While the target stands still, nothing may run in front of us.
+// For the duration of a pause: keeps processors awake, and gives us real-time priority.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Which failures pass by themselves, and how long that is waited for.
+// Which failures go away by themselves, and how long to wait for that.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// A second thread that shares the work of one, for processors that would be idle.
+// A second thread that takes over part of the work, to use a processor that would be idle.
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// Resumes stopped tasks, and tells the stops apart that they come to next.
+// Resumes stopped tasks, and classifies the stop that each comes to next.
 #pragma once
 
 #include <sys/types.h>

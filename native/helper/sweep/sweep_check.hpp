@@ -1,8 +1,8 @@
-// Holds what comes out of the clone against what a sweep can say at all.
+// Checks that what the clone sends is what a sweep can send.
 //
-// The clone runs as the target's user, who may write to its memory at any time. So nothing is taken
-// on trust: a sweeper may send only the records of its task, whole, in their order, and no more
-// rows than the target's memory has room for.
+// The clone runs as the target's user, who may write to its memory at any time, so nothing is
+// trusted: a sweeper may send only the records of its task, whole and in order, and no more rows
+// than the target's memory has room for.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What stands behind the mappings of a process: told by the file system and the type of the mapped
-// file, for a path can be anything.
+// What the mappings of a process map. The file system and the type of the mapped file decide, since
+// a path can be anything.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// How much memory the kernel would still give: a control group, the machine, and all that it
-// promises to all processes together.
+// How much more memory the kernel would provide, given the limits of control groups, the memory of
+// the machine, and what is promised to all processes together.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,6 @@
-// What waits in sockets and message queues that a process has to itself, as between its threads:
-// pointers, perhaps. It is not read, only found out that it is there.
+// Whether data waits in sockets and message queues whose ends all belong to one process, such as
+// those between its threads. The data may hold pointers. It is not read; we only find out whether
+// there is any.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
-// What waits in pipes that a process has to itself, as between its threads: pointers, perhaps.
+// Reads the data that waits in pipes of which a process has both ends, such as those between its
+// threads. The data may hold pointers.
 #pragma once
 
 #include <sys/types.h>

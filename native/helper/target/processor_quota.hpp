@@ -1,4 +1,4 @@
-// Quotas of processor time: a control group that has used up its own stands still until the next
+// Quotas of processor time: a control group that has used up its quota stands still until the next
 // period begins.
 #pragma once
 

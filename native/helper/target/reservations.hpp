@@ -1,6 +1,7 @@
-// Address space that a program keeps for later: terabytes with hardly a page, as the shadow of a
-// sanitizer or the heap of a virtual machine. Before Linux 6.7 the kernel describes each page of
-// them, at some 1 ms per GB; too long for a pause. So they are looked through before it.
+// Address space that a program reserves for later: terabytes with hardly any pages, like the shadow
+// of a sanitizer or the heap of a virtual machine. Before Linux 6.7 the kernel describes each page
+// of a reservation, at some 1 ms per GB, which is too long for a pause. So reservations are looked
+// through before the pause.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,6 @@
-// Which pages of a mapping are there. What is not is left alone: some programs map a thousand times
-// what they use, reading a hole of shared memory would fill it for good, and a page that the target
-// itself serves would never come while it is stopped.
+// Which pages of a mapping are present. Absent pages are left alone: some programs map a thousand
+// times what they use, reading a hole of shared memory would fill it for good, and a page that the
+// target itself serves would never arrive while the target is stopped.
 #pragma once
 
 #include <sys/types.h>

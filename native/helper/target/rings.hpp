@@ -1,5 +1,5 @@
-// Requests of io_uring. What a program gives with one it may keep nowhere else: it gets it back
-// with the answer.
+// Requests of io_uring. A request may carry the program's only copy of a pointer, which comes back
+// with the completion.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
-// The blocks that nothing points to, and for each the word that speaks most for it.
+// The blocks that nothing points to, and for each the word that is the best evidence against a
+// leak.
 #pragma once
 
 #include "memory/block_map.hpp"

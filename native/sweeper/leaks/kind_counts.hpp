@@ -1,5 +1,6 @@
-// How many blocks of a kind are leaked, and how many are live. Of one kind are blocks of one size
-// whose leading words are alike; if they are large, what they begin with does not matter.
+// Counts how many blocks of a kind are leaked, and how many are live. Blocks are of one kind if
+// they have the same size and similar leading words; for large blocks, the leading words do not
+// matter.
 #pragma once
 
 #include "sweeper/leaks/word_kinds.hpp"

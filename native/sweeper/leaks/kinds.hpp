@@ -1,6 +1,5 @@
-// Adds up live blocks that are alike: equal in size, arena, shape, in what their leading words are,
-// and in where they come from if that is known. A few thousand kinds travel instead of millions of
-// blocks.
+// Adds up live blocks that are alike: equal in size, arena, shape, the kinds of their leading words
+// and, if known, their origin. A few thousand kinds are sent instead of millions of blocks.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"

@@ -1,8 +1,8 @@
-// The last word of a block: a field, or what rounding the size up has added.
+// Whether the last word of a block is a field, or was added by rounding the size up.
 //
-// The allocator gives 24 bytes for 16, and what was in the other 8 stays there until somebody
-// writes to them. Where blocks that are alike hold a pointer into the heap at their end, most of
-// them, it is a field. If few of many do, it is left over.
+// The allocator returns 24 bytes for a request of 16, and the other 8 keep their old content until
+// somebody writes to them. If most blocks of a kind hold a pointer into the heap at their end, it
+// is a field. If only a few of many do, it is left over.
 #pragma once
 
 #include "sweeper/leaks/stretches.hpp"

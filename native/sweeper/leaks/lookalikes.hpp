@@ -1,17 +1,18 @@
-// Live blocks that only words lead to which look stale.
+// Finds live blocks that are held only by words which look stale.
 //
-// Memory that is used again still has words of its former use: in slots of an array that are not
-// filled, or behind the end of what a buffer holds. Where such a word points, another block may be
-// by now, and that one may be lost. A single such word cannot be told from a pointer. But where
-// blocks of a kind are leaked, a live one should be held as live ones are: by a root; at its start,
-// by a field of its owner (places.hpp); or at the same offset as another of its kind by the same
-// field of such an owner. What several owners do alike is done on purpose. What an owner holds at
-// its very end counts only if that is a field (last_words.hpp). Of roots, the arenas of CPython are
-// memory that is used again, too. Blocks that are not held, and what only they hold of such kinds,
-// are in doubt; unless there are more of them than of those that are leaked.
+// Reused memory still contains words from its former use: in unused slots of an array, or behind
+// the end of what a buffer holds. By now, the address in such a word may belong to another block,
+// and that block may be lost. One such word cannot be told from a pointer. But if blocks of a kind
+// are leaked, a live block of that kind should be held in the way that live blocks are: by a root;
+// at its start, by a field of its owner (places.hpp); or at the same offset as another block of its
+// kind, by the same field of such an owner. What several owners do alike is intended. A word at the
+// very end of an owner counts only if it is a field (last_words.hpp). Among the roots, the arenas
+// of CPython count as reused memory, too. Blocks that are not held in these ways are in doubt, and
+// so are the blocks of such kinds that only they hold, unless there are more blocks in doubt than
+// leaked ones.
 //
-// In doubt are blocks of any kind if only odd words lead to them that were probably written over in
-// part (odd_words.hpp), and what hangs below them.
+// Blocks of any kind are in doubt if only odd words lead to them that were probably partly
+// overwritten (odd_words.hpp), together with what hangs below them.
 #pragma once
 
 #include "sweeper/leaks/kind_counts.hpp"

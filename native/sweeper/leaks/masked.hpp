@@ -1,6 +1,6 @@
-// What travels instead of a word of a block when nobody asked for contents. Reports show by class
-// what words are, so a word of the same class serves them as well: addresses, zeros, small numbers,
-// text and other data. reachscan/grouping/signatures.py tells these apart.
+// Stands in for the words of blocks if nobody asked for contents. Reports show only the class of a
+// word, so another word of the same class serves as well: an address, zero, a small number, text or
+// other data. reachscan/grouping/signatures.py tells the classes apart.
 #pragma once
 
 #include "memory/leftover.hpp"

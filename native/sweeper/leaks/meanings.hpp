@@ -1,4 +1,4 @@
-// What words could mean besides pointers: finds those that lead to unmarked blocks.
+// What words could mean if they are no pointers: finds those that lead to unmarked blocks.
 #pragma once
 
 #include "libc/pointer_guard.hpp"

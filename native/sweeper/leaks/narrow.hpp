@@ -1,6 +1,6 @@
-// Pointers in 32 bits. GLib's hash tables store them like that if all of a table are so short, and
-// they are where a program is loaded at a fixed place, with its heap behind it. All of a table may
-// have the same tag in their low bits.
+// Pointers stored in 32 bits. GLib's hash tables store pointers like that if all pointers of a
+// table are short enough, which is the case if a program is loaded at a fixed address with its heap
+// behind it. All pointers of a table may have the same tag in their low bits.
 #pragma once
 
 #include "sweeper/leaks/hull_test.hpp"

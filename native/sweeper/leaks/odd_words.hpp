@@ -1,10 +1,10 @@
-// Words in memory that is used again and again, which point into a block but to no word of it.
+// Words in reused memory that point into a block, but not to the start of a word in it.
 //
-// Some are so by design: a pointer to the text behind a header of a block. Others were pointers to
-// something else until a tag or the end of a text was written over their lower bytes. Those by
-// design agree in their distance from the starts of blocks, and these lie anywhere; the others
-// agree in the byte that was written, if in anything. Variables and stacks are not written over
-// like that, so what is there is by design.
+// Some are so by design: a pointer to the text behind the header of a block. Others were pointers
+// to something else until a tag or the end of a text overwrote their lower bytes. Intended ones
+// have the same distance from the starts of their blocks, and these blocks lie anywhere;
+// overwritten ones have, if anything, the overwritten byte in common. Variables and stacks are not
+// overwritten like that, so odd words there are intended.
 #pragma once
 
 #include "sweeper/leaks/range_filter.hpp"

@@ -1,8 +1,8 @@
 // Where blocks come from, if a recorder in the target knows: its tables (recorder/tables.hpp) say
-// for each block which thread allocated it when, and with which stack.
+// for each block which thread allocated it, when, and with which stack.
 //
-// The tables lie in memory that the target can write to. What they say may be nonsense, but it is
-// read within their bounds, and a stack that leads in circles ends.
+// The tables lie in memory that the target can write to. Their contents may be nonsense, but they
+// are read within their bounds, and a stack that leads in circles ends.
 #pragma once
 
 #include "recorder/tables.hpp"

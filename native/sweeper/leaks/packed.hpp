@@ -1,4 +1,5 @@
-// Pointers that do not begin at a multiple of eight: in packed structures, and in streams of bytes.
+// Pointers at addresses that are no multiple of eight: in packed structures and in streams of
+// bytes.
 #pragma once
 
 #include "sweeper/blob/host.hpp"

@@ -1,10 +1,10 @@
-// What stands at a place, a distance from the start, in blocks that are alike: a field, or what is
-// left from when the memory was used for something else.
+// Decides what a place, a distance from the start, holds in blocks that are alike: a field, or
+// leftovers from a former use of the memory.
 //
-// A field of pointers leads to the starts of blocks, seldom elsewhere. Left over words are of all
-// sorts: many point into the middle of blocks, and some to memory that is free by now, which no
-// program keeps for long. That others are numbers says little: blocks that are not alike may seem
-// to be, and what they have in common is seldom the place of a pointer.
+// A pointer field leads to the starts of blocks, seldom elsewhere. Leftover words are of all sorts:
+// many point into the middle of blocks, and some to memory that is free by now, to which no program
+// keeps pointers for long. If the other blocks have numbers there, that says little: blocks that
+// only seem alike seldom have a pointer at the same place.
 #pragma once
 
 #include "sweeper/leaks/kind_counts.hpp"

@@ -1,5 +1,5 @@
-// Addresses as CPython keeps integers: in an object, as digits of 30 bits (or 15, by the choice of
-// who has built it), the lowest first.
+// Addresses that CPython stores as integers: in an object, as digits of 30 bits (or 15, depending
+// on how it was built), the lowest first.
 #pragma once
 
 #include "memory/space.hpp"

@@ -1,5 +1,5 @@
-// What a block looks like, told by words that only such a block would have: a node of a list is
-// one whose neighbours point back. Layouts of std:: containers as in libstdc++ and libc++.
+// Recognises what a block is by words that only such a block would have: a node of a list is one
+// whose neighbours point back. Covers the std:: containers of libstdc++ and libc++.
 #pragma once
 
 #include "memory/block_map.hpp"

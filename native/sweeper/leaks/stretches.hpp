@@ -1,5 +1,5 @@
-// Goes through the heap on several threads: straight through, one stretch after the other. Going
-// from block to block would take longer than reading it all.
+// Goes through the heap on several threads, straight through, one stretch after the other. To go
+// from block to block would take longer than to read everything.
 #pragma once
 
 #include "sweeper/mark/parallel_run.hpp"

@@ -1,7 +1,7 @@
-// A target that runs on is looked at several times, and only what every look found unreferenced and
-// unchanged is a leak: a leaked block stays one, and nobody can write to it any more. A block that
-// only seemed so, because a pointer moved while the memory was being read, is referenced or changed
-// in the next look.
+// Looks at a running target several times. Only a block that every look found unreferenced and
+// unchanged is a leak: a leaked block stays leaked, and nobody can write to it any more. If a block
+// only seemed leaked because a pointer moved while the memory was being read, the next look finds
+// it referenced or changed.
 #pragma once
 
 #include "sweeper/mark/hash.hpp"

@@ -1,6 +1,7 @@
-// Names the classes of leaked C++ objects: the first word of an object with virtual functions
+// Names the classes of leaked C++ objects. The first word of an object with virtual functions
 // points to its vtable, the word before that to its std::type_info, and that to the name (Itanium
-// C++ ABI 2.9.5). All of it is read from memory, so a stripped program names its classes too.
+// C++ ABI 2.9.5). All of this is read from memory, so the classes of a stripped program have names
+// too.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"

@@ -1,5 +1,5 @@
-// What kind of word it is, where the value itself says little: blocks whose words are of one kind
-// are alike.
+// Classifies words whose values themselves say little: blocks with words of the same kinds are
+// alike.
 #pragma once
 
 #include "memory/block_map.hpp"

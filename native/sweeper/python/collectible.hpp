@@ -1,9 +1,10 @@
-// Which Python objects that nothing reaches are leaks. Those that hold each other wait for the
-// collector, which will free them: all references that they count are found among them. An object
-// that counts more has lost some: a leak of references. With it leaks all that it holds.
+// Which unreachable Python objects are leaks. Objects that only hold each other wait for the
+// collector, which will free them: all references that they count can be found among them. If an
+// object counts more references than can be found, some were never released: it leaks, with all
+// that it holds.
 //
-// What else is lost, and is no object's, leaks as in any other program; an object that it holds
-// counts a reference that no object has, so the collector does not free it.
+// Unreachable blocks that are no objects leak as in any other program. An object that such a block
+// holds counts a reference that no object has, so the collector does not free it.
 #pragma once
 
 #include "sweeper/mark/scratch.hpp"

@@ -1,8 +1,8 @@
-// Takes the pointers out of memory by which CPython finds objects without holding them: the lists
-// of its collector, which lead through all containers, and what weak references watch. No walk
-// through memory would be true with them: a list that leaks is between two that do not.
+// Erases pointers by which CPython finds objects without holding them: the links of its collector's
+// lists, which lead through all containers, and those of weak references. With these links a search
+// would be wrong: a leaked list stands between two others that are not leaked.
 //
-// This writes to the clone, or to the copy, which nobody else uses.
+// This writes to the clone or to the copy, which nobody else uses.
 #pragma once
 
 #include "sweeper/python/objects.hpp"

@@ -1,5 +1,5 @@
-// Type objects of CPython 3.9 to 3.14, told by what only they have: a type's type is a type, and
-// that of `type` is itself.
+// Type objects of CPython 3.9 to 3.14, recognised by what only they have: a type's type is a type,
+// and the type of `type` is `type` itself.
 #pragma once
 
 #include "sweeper/blob/host.hpp"

@@ -18,7 +18,7 @@ import pytest
 from conftest import StartVictim
 from elftools.elf.elffile import ELFFile
 from growing import growing_jq
-from scans import FAILED, run_cli, scan
+from scans import FAILED, PATIENTLY, run_cli, scan
 from unharmed import Helper, Watched, last_words, layout, open_files
 from victims import Victim, build, running, thread_states, wait_until
 
@@ -26,8 +26,6 @@ TIMES = int(os.environ.get("REACHSCAN_ATTACH_TIMES", "20"))
 SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4")) / 2
 """Time for deaths in one command; every call is tried if it suffices, else a random choice."""
 SETTINGS = "depth=32"
-PATIENTLY = ("--max-pause", 20_000)
-"""Threads of a busy machine take their time to stop."""
 
 
 @pytest.fixture

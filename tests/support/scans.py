@@ -23,6 +23,8 @@ HELPER = Path(
     os.environ.get("REACHSCAN_HELPER") or REPOSITORY / "reachscan" / "_native" / "reachscan-helper"
 )
 PATIENCE = 120.0
+PATIENTLY = ("--max-pause", "20000")
+"""Threads of a busy machine take their time to stop."""
 
 FAILED = 3
 TOTALS = ("allocations", "bytes", "direct_allocations", "direct_bytes")
@@ -58,7 +60,7 @@ def run_cli(
 def scan(pid: int, *options: object) -> dict[str, Any]:
     """Return the machine report of a scan that must succeed, its invariants checked."""
     before = relatives(pid)
-    done = run_cli(["scan", pid, "--json", *options])
+    done = run_cli(["scan", pid, "--json", *PATIENTLY, *options])
     assert done.status in (0, 1), f"status {done.status}: {done.talk}"
     report: dict[str, Any] = json.loads(done.out)
     leaks = report["leaks"]
@@ -81,12 +83,9 @@ def leaked(report: Mapping[str, Any]) -> Truth:
 
 
 def list_heap(pid: int, method: str = "clone") -> Truth:
-    """Return every live block (address, size, 0) as the sweeper enumerates them.
-
-    On a busy machine, many threads take more than a second to stop.
-    """
+    """Return every live block (address, size, 0) as the sweeper enumerates them."""
     done = subprocess.run(
-        [str(HELPER), "--pid", str(pid), "--method", method, "--list-heap", "--max-pause", "20000"],
+        [str(HELPER), "--pid", str(pid), "--method", method, "--list-heap", *PATIENTLY],
         capture_output=True,
         timeout=PATIENCE,
         check=False,

@@ -18,7 +18,9 @@ from victims import Victim
 pytest_plugins = ("command_lines", "sleepers")
 
 # How fast this machine is today is no property of the code.
-hypothesis.settings.register_profile("reachscan", deadline=None)
+hypothesis.settings.register_profile(
+    "reachscan", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("reachscan")
 
 # Workers that run side by side are told a width, as of a terminal; text would be as wide as that.

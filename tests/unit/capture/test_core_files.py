@@ -16,6 +16,7 @@ from reachscan import errors
 from reachscan.capture import core_files
 
 BLOCKS = st.lists(st.sampled_from([bytes(1 << 20), b"core" * 1000, bytes(4096)]), max_size=4)
+UNIMPORTANT = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 def read(path: Path) -> bytes:
@@ -24,7 +25,7 @@ def read(path: Path) -> bytes:
 
 
 @given(BLOCKS)
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=UNIMPORTANT)
 def test_what_was_compressed_comes_back(tmp_path: Path, blocks: list[bytes]) -> None:
     content = b"".join(blocks)
     (tmp_path / "core.gz").write_bytes(gzip.compress(content))
@@ -48,7 +49,7 @@ def test_zeros_take_no_room(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=UNIMPORTANT)
 def test_damaged_data_is_refused(tmp_path: Path, junk: bytes) -> None:
     (tmp_path / "core.gz").write_bytes(b"\x1f\x8b" + junk)
     with pytest.raises(errors.BadCoreError, match="damaged or cut off"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import load_leaks
 from streams import CODE, HEAP_START, Leak, Stream
@@ -29,6 +29,7 @@ from reachscan.reports import (
 )
 from reachscan.result import LeakScan
 
+EXAMPLES = 40  # each loads a recording or two
 SCHEMA = json.loads((Path(reachscan.__file__).parent / "schema/report-v1.json").read_text())
 
 some_leaks = st.lists(
@@ -75,6 +76,7 @@ def total(*tallies: Tally) -> Tally:
     return result
 
 
+@settings(max_examples=EXAMPLES)
 @given(some_leaks, some_rules, st.none() | some_leaks)
 def test_sums_are_exact(leaks: list[Leak], rules: list[str], baseline: list[Leak] | None) -> None:
     result = reviewed(leaks, rules, baseline)
@@ -102,6 +104,7 @@ def test_a_scan_knows_itself(leaks: list[Leak], rules: list[str]) -> None:
     assert result.groups_counted == 0
 
 
+@settings(max_examples=EXAMPLES)
 @given(some_leaks, some_leaks)
 def test_what_grew_counts_and_nothing_else(old: list[Leak], more: list[Leak]) -> None:
     result = reviewed([*old, *more], baseline=old)

@@ -6,6 +6,7 @@
 #include "heaps/jemalloc/walker.hpp"
 #include "heaps/mimalloc/walker.hpp"
 #include "heaps/musl/walker.hpp"
+#include "heaps/pools/walker.hpp"
 #include "heaps/pymalloc/walker.hpp"
 #include "heaps/tcmalloc/walker.hpp"
 
@@ -15,18 +16,20 @@ static_assert(Walker<glibc::Walker>);
 static_assert(Walker<jemalloc::Walker>);
 static_assert(Walker<mimalloc::Walker>);
 static_assert(Walker<musl::Walker>);
+static_assert(Walker<pools::Walker>);
 static_assert(Walker<pymalloc::Walker>);
 static_assert(Walker<tcmalloc::Walker>);
 
 // All that the process has allocated, whoever it got it from.
 class Heap {
  public:
-  static constexpr std::size_t kWalkers = 6;
+  static constexpr std::size_t kWalkers = 7;
 
   // `left_out` has a bit for each heap that is to be taken for memory of the program's own.
-  // `python`: whether to look for Python's own allocator.
+  // `python`: whether to look for Python's own allocator. `annotations`: what the program says of
+  // its own; null if it says nothing.
   Heap(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map,
-       uint32_t left_out = 0, bool python = false)
+       uint32_t left_out = 0, bool python = false, const library::Header* annotations = nullptr)
       : space_(space),
         map_(map),
         left_out_(left_out),
@@ -36,7 +39,8 @@ class Heap {
         mimalloc_(space, threads_, map),
         musl_(space, threads_, map),
         tcmalloc_(space, threads_, map),
-        pymalloc_(space, threads_, map, python) {}
+        pymalloc_(space, threads_, map, python),
+        pools_(space, threads_, map, annotations) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -50,11 +54,12 @@ class Heap {
   // be asked.
   bool needs_fine() const {
     return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(mimalloc_) ||
-           !has_room_for(musl_) || !has_room_for(tcmalloc_) || !has_room_for(pymalloc_);
+           !has_room_for(musl_) || !has_room_for(tcmalloc_) || !has_room_for(pymalloc_) ||
+           !has_room_for(pools_);
   }
 
   // Whether there are blocks in pages of modules.
-  bool uses_modules() const { return musl_.is_present(); }
+  bool uses_modules() const { return musl_.is_present() || pools_.is_present(); }
 
   // A module that defines malloc and is no allocator known here; 0 if there is none. Its blocks are
   // enumerated by nobody. What the file `forwarding` defines, if it is not 0, calls another one.
@@ -83,6 +88,7 @@ class Heap {
     std::size_t* regions = regions_;
     every([&](auto& walker, uint32_t number) {
       std::size_t before = blocks.regions.size();
+      first_arena_[number] = arenas;
       verdict = walker.enumerate(blocks, on_threads, arenas);
       *regions++ = blocks.regions.size() - before;
       arenas += static_cast<uint32_t>(walker.arena_count());
@@ -91,6 +97,7 @@ class Heap {
       walker.write_name(failed_name_);
       return false;
     });
+    for (const pools::Divided& block : pools_.divided) subtract(block);
     return verdict;
   }
 
@@ -139,13 +146,13 @@ class Heap {
   bool every(Test test) {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
            passes(musl_, 3, test) && passes(tcmalloc_, 4, test) &&
-           passes(pymalloc_, kPymalloc, test);
+           passes(pymalloc_, kPymalloc, test) && passes(pools_, 6, test);
   }
   template <typename Test>
   bool every(Test test) const {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
            passes(musl_, 3, test) && passes(tcmalloc_, 4, test) &&
-           passes(pymalloc_, kPymalloc, test);
+           passes(pymalloc_, kPymalloc, test) && passes(pools_, 6, test);
   }
 
   template <typename W>
@@ -158,6 +165,18 @@ class Heap {
     if ((left_out_ >> number & 1) != 0) return true;
     if constexpr (kFine || !W::kNeedsFine) return !walker.is_present() || test(walker, number);
     return true;
+  }
+
+  // From the totals of the heap that had handed it out.
+  void subtract(const pools::Divided& block) {
+    Totals* owner = nullptr;
+    every([&](auto& walker, uint32_t number) {
+      if (first_arena_[number] > block.arena) return false;
+      owner = &walker.totals;
+      return true;
+    });
+    owner->bytes -= block.bytes;
+    owner->blocks -= block.is_whole;
   }
 
   template <typename Visit>
@@ -184,7 +203,9 @@ class Heap {
   mimalloc::Walker mimalloc_;
   musl::Walker musl_;
   tcmalloc::Walker tcmalloc_;
-  pymalloc::Walker pymalloc_;           // after those that its tables are blocks of
+  pymalloc::Walker pymalloc_;  // after those that its tables are blocks of
+  pools::Walker pools_;        // after those whose blocks they may be in
+  uint32_t first_arena_[kWalkers] = {};
   std::size_t regions_[kWalkers] = {};  // of those that are present
   uint32_t failed_ = 0;
   char failed_name_[kNameLength] = {};

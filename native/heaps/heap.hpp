@@ -16,6 +16,10 @@
 #include "libc/threads.hpp"
 #include "memory/block_map.hpp"
 
+namespace reachscan::library {
+struct Header;
+}
+
 namespace reachscan::heaps {
 
 struct Verdict {
@@ -98,9 +102,11 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
                           abi::QuiesceHint& hint, char (&name)[kNameLength], uint32_t number) {
   // Finds the allocator, or that it is not there. `threads` stays; those that have ended are not
   // known yet, but they are when enumerate() is called. A walker that is used only on request is
-  // told whether it is wanted.
+  // told whether it is wanted; one that rests on what the program says, where that is.
   requires std::constructible_from<W, const Space&, const libc::Threads&, MapMemory> ||
-      std::constructible_from<W, const Space&, const libc::Threads&, MapMemory, bool>;
+      std::constructible_from<W, const Space&, const libc::Threads&, MapMemory, bool> ||
+      std::constructible_from<W, const Space&, const libc::Threads&, MapMemory,
+                              const library::Header*>;
   { found.is_present() } -> std::same_as<bool>;
   // Whether it is part of the module with this number (abi::Mapping::file), so that the malloc that
   // the module defines is understood.

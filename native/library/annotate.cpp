@@ -3,25 +3,33 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <atomic>
 
 namespace reachscan::library {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr char kName[] = "reachscan annotations";
 
 std::atomic<Header*> table{nullptr};
 std::atomic<unsigned> kinds_seen{0};
 
+std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + page_size() - 1) & ~(page_size() - 1);
+}
+
+// The table lies between pages that may not be used.
 Header* map_table() {
-  void* memory = mmap(nullptr, kBytes + 2 * kPage, PROT_NONE,
+  std::size_t guard = page_size(), bytes = whole_pages(kBytes);
+  void* memory = mmap(nullptr, bytes + 2 * guard, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  auto* header = reinterpret_cast<Header*>(static_cast<char*>(memory) + kPage);
-  if (mprotect(header, kBytes, PROT_READ | PROT_WRITE) != 0) {
-    munmap(memory, kBytes + 2 * kPage);
+  auto* header = reinterpret_cast<Header*>(static_cast<char*>(memory) + guard);
+  if (mprotect(header, bytes, PROT_READ | PROT_WRITE) != 0) {
+    munmap(memory, bytes + 2 * guard);
     return nullptr;
   }
   // Kernels that cannot name it do without.
@@ -38,7 +46,7 @@ Header* existing_or_new() {
   if (header != nullptr) return header;
   Header* made = map_table();
   if (made == nullptr || table.compare_exchange_strong(header, made)) return made;
-  munmap(reinterpret_cast<char*>(made) - kPage, kBytes + 2 * kPage);
+  munmap(reinterpret_cast<char*>(made) - page_size(), whole_pages(kBytes) + 2 * page_size());
   return header;
 }
 
@@ -102,19 +110,19 @@ void announce_malloc(const void* code) {
     header->malloc_code = reinterpret_cast<std::uint64_t>(code);
 }
 
-void* map_unseen(std::size_t bytes) {
-  bytes = (bytes + kPage - 1) & ~(kPage - 1);
+void* map_unseen(std::size_t bytes, Kind kind) {
+  bytes = whole_pages(bytes);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  if (annotate(Kind::kUnseen, memory, bytes)) return memory;
+  if (annotate(kind, memory, bytes)) return memory;
   munmap(memory, bytes);
   return nullptr;
 }
 
-void unmap_unseen(void* memory, std::size_t bytes) {
-  forget(Kind::kUnseen, memory);
-  munmap(memory, (bytes + kPage - 1) & ~(kPage - 1));
+void unmap_unseen(void* memory, std::size_t bytes, Kind kind) {
+  forget(kind, memory);
+  munmap(memory, whole_pages(bytes));
 }
 
 }  // namespace reachscan::library

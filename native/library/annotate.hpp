@@ -20,9 +20,9 @@ bool has_annotations(Kind kind);
 // Says that the malloc of the file that has this code allocates by calling the one behind it.
 void announce_malloc(const void* code);
 
-// Whole pages that scans do not look into; null if there is no memory.
-void* map_unseen(std::size_t bytes);
-void unmap_unseen(void* memory, std::size_t bytes);
+// Whole pages that scans do not look into, zeroed; null if there is no memory.
+void* map_unseen(std::size_t bytes, Kind kind = Kind::kUnseen);
+void unmap_unseen(void* memory, std::size_t bytes, Kind kind = Kind::kUnseen);
 
 // A growing array in such memory.
 template <typename T>

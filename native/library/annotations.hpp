@@ -22,6 +22,7 @@ enum class Kind : std::uint64_t {
   kIgnored = 3,  // a block that is no leak
   kRoot = 4,     // memory whose pointers count, wherever it lies
   kUnseen = 5,   // memory whose pointers do not count
+  kPool = 6,     // a Pool, whose pointers do not count either
 };
 
 struct Entry {
@@ -37,11 +38,11 @@ struct Entry {
 static_assert(sizeof(Entry) == 16);
 
 constexpr std::uint64_t kEntries = std::uint64_t{1} << 22;  // pages are backed when they are used
-constexpr std::uint64_t kPageEntries = 256;
+constexpr std::uint64_t kPageEntries = 256;                 // of the smallest pages that there are
 constexpr std::uint64_t kPages = kEntries / kPageEntries;
 constexpr std::uint64_t kMaxProbes = 4096;
 
-struct alignas(4096) Header {
+struct alignas(kPageEntries * sizeof(Entry)) Header {
   std::uint64_t magic;
   std::uint32_t layout;
   std::uint32_t ready;        // 1 when all that follows is filled in
@@ -74,6 +75,38 @@ void each_entry(const Header& header, Visit visit) {
         visit(entries[i], Entry::kind(packed), Entry::size(packed));
     }
   }
+}
+
+// Memory from which the program itself hands out objects. They begin and end at granules; what is
+// in none of them is free. Bits follow that tell where: a pair of words for each kPoolSpan bytes.
+struct Pool {
+  struct Bits {
+    std::uint64_t starts;
+    std::uint64_t ends;
+  };
+
+  std::uint64_t start;
+  std::uint64_t end;      // 0: it is not ready
+  std::uint64_t unknown;  // objects that could not be noted: nobody knows what is free
+  std::uint64_t reserved;
+
+  // For the granule at `address`, the end included.
+  const Bits& bits(std::uint64_t address) const;
+  Bits& bits(std::uint64_t address);
+};
+
+constexpr std::uint64_t kPoolGranule = 8;
+constexpr std::uint64_t kPoolSpan = 64 * kPoolGranule;
+
+constexpr std::uint64_t pool_bytes(std::uint64_t start, std::uint64_t end) {
+  return sizeof(Pool) + (end / kPoolSpan - start / kPoolSpan + 1) * sizeof(Pool::Bits);
+}
+
+inline const Pool::Bits& Pool::bits(std::uint64_t address) const {
+  return reinterpret_cast<const Bits*>(this + 1)[address / kPoolSpan - start / kPoolSpan];
+}
+inline Pool::Bits& Pool::bits(std::uint64_t address) {
+  return reinterpret_cast<Bits*>(this + 1)[address / kPoolSpan - start / kPoolSpan];
 }
 
 }  // namespace reachscan::library

@@ -190,6 +190,13 @@ class BlockMap {
         });
   }
 
+  // The live block of a region that holds `address`, 0 if none does. Before finish(), too, but it
+  // takes as long as the block is large.
+  uint64_t holder_in(const Region& region, uint64_t address) const {
+    uint64_t start = cluster_of(address)->last_edge(address, region.start);
+    return start != 0 && is_live(start) ? start : 0;
+  }
+
   // The end of the block's usable bytes.
   uint64_t end_of(uint64_t start) const {
     const Cluster* cluster = cluster_of(start);

@@ -85,6 +85,18 @@ struct Cluster {
     return base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
   }
 
+  // The same, not before `first`, and without what note_region() notes.
+  uint64_t last_edge(uint64_t value, uint64_t first) const {
+    for (uint64_t base = value & ~(kSpan - 1); base + kSpan > first; base -= kSpan) {
+      uint64_t edges = edges_of(pair(base));
+      if (value - base < kSpan) edges &= ~0ull >> (63 - bit_of(value));
+      if (edges == 0) continue;
+      uint64_t edge = base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
+      return edge >= first ? edge : 0;
+    }
+    return 0;
+  }
+
   // The first start or boundary at or behind `address`, which must be before one.
   uint64_t next_edge(uint64_t address) const {
     uint64_t* at = pair(address);

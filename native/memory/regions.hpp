@@ -1,6 +1,8 @@
 // The memory that allocators carve blocks from.
 #pragma once
 
+#include <initializer_list>
+
 #include "memory/list.hpp"
 #include "memory/space.hpp"
 
@@ -32,6 +34,19 @@ class Regions : public List<Region> {
     // The list consists of sorted pieces: one for each bit of its length, the largest first.
     std::size_t piece = size() & (~size() + 1);
     heaps::sort(end() - piece, piece, starts_before);
+    return true;
+  }
+
+  // Puts parts of a region in its place; some may be empty, but not the first. False if there is no
+  // room.
+  bool replace(const Region& region, std::initializer_list<Region> parts) {
+    // Its neighbours in the list lie around it, so the order of the list stays.
+    bool first = true;
+    for (const Region& part : parts) {
+      if (first) (*this)[static_cast<std::size_t>(&region - begin())] = part;
+      if (!first && part.start < part.end && !add(part)) return false;
+      first = false;
+    }
     return true;
   }
 

@@ -7,6 +7,7 @@
 #include "heaps/detect.hpp"
 #include "sweeper/blob/emit.hpp"
 #include "sweeper/mark/parallel_run.hpp"
+#include "sweeper/roots/annotations.hpp"
 
 namespace reachscan::sweeper {
 
@@ -45,12 +46,13 @@ class Sentence {
 
 class HeapsFound {
  public:
-  // Refuses if none is understood, or if a thread is inside an allocator. What the file
-  // `forwarding` defines, if it is not 0, calls another allocator.
-  HeapsFound(const Space& space, uint32_t forwarding) : space_(space), heap_(new_heap()) {
+  // Refuses if none is understood, or if a thread is inside an allocator. The malloc that the
+  // library of `annotations` defines calls another one.
+  HeapsFound(const Space& space, const Annotations& annotations)
+      : space_(space), annotations_(annotations), heap_(new_heap()) {
     if (heap_->needs_fine())
       refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
-    require_known_allocator(forwarding);
+    require_known_allocator(annotations.forwarding_file());
     if (!heap_->quiet(control()->hint)) {
       if (control()->only_moment == 0)
         refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
@@ -92,8 +94,9 @@ class HeapsFound {
 
   Heap* new_heap() {
     const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
-    return new (map_memory(sizeof(Heap))) Heap(space_, threads, control()->thread_count, map_memory,
-                                               left_out_mask_, control()->python != 0);
+    return new (map_memory(sizeof(Heap)))
+        Heap(space_, threads, control()->thread_count, map_memory, left_out_mask_,
+             control()->python != 0, annotations_.header());
   }
 
   void require_known_allocator(uint32_t forwarding) {
@@ -140,6 +143,7 @@ class HeapsFound {
   }
 
   const Space& space_;
+  const Annotations& annotations_;
   uint32_t left_out_mask_ = 0;
   std::size_t left_out_count_ = 0;
   LeftOut left_out_[Heap::kWalkers] = {};

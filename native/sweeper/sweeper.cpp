@@ -188,7 +188,7 @@ void sweep() {
   Annotations annotations(all);
   Space space = without(without(all, range_of(tables)), annotations.table());
   begin_phase(wire::kEnumerate);
-  HeapsFound found(space, annotations.forwarding_file());
+  HeapsFound found(space, annotations);
   const Heap& heap = found.heap();
   heaps::BlockMap& blocks = found.blocks();
   if (control()->task != abi::Task::kListSuspects) {

@@ -102,6 +102,7 @@ const char* name_of(wire::RegionKind kind) {
     NAME(ThreadHeap);
     NAME(Mapped);
     NAME(Pools);
+    NAME(ProgramPool);
   }
   return nullptr;
 }

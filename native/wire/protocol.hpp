@@ -86,7 +86,13 @@ enum Permission : std::uint32_t {
   kApart = 16,  // no permission: anonymous memory right behind a module that is not its .bss
 };
 
-enum RegionKind : std::uint32_t { kProgramBreak = 1, kThreadHeap = 2, kMapped = 3, kPools = 4 };
+enum RegionKind : std::uint32_t {
+  kProgramBreak = 1,
+  kThreadHeap = 2,
+  kMapped = 3,
+  kPools = 4,        // of Python's own allocator
+  kProgramPool = 5,  // of the program's own, told by libreachscan
+};
 
 enum Phase : std::uint32_t {
   kFreeze = 1,

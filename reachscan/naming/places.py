@@ -63,6 +63,8 @@ class Places:
         inside = (regions.start <= np.uint64(block.start)) & (np.uint64(block.start) < regions.end)
         if (regions.kind[inside] == model.MAPPED).any():
             return "a mapping of its own"
+        if (regions.kind[inside] == model.PROGRAM_POOL).any():
+            return "a pool of the program's own"
         return "the main arena" if block.arena == MAIN_ARENA else f"arena {block.arena}"
 
     def mapping_of(self, address: int) -> str:

@@ -86,7 +86,7 @@ class Holder(enum.IntEnum):
 NO_HEAP, REACHABLE, LEAKED, NOT_LIVE = BlockState
 ROOT_MEMORY, ROOT_WORD, REACHABLE_BLOCK, LEAKED_BLOCK = Holder
 
-PROGRAM_BREAK, THREAD_HEAP, MAPPED, POOLS = range(1, 5)
+PROGRAM_BREAK, THREAD_HEAP, MAPPED, POOLS, PROGRAM_POOL = range(1, 6)
 """`Regions.kind`; `POOLS` are those of Python's own allocator."""
 
 

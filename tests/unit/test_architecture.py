@@ -83,6 +83,7 @@ NATIVE_ROOMS = {
     "heaps/jemalloc": {"arch", "heaps", "libc"},
     "heaps/mimalloc": {"heaps"},
     "heaps/musl": {"arch", "heaps"},
+    "heaps/pools": {"heaps", "library/annotations.hpp"},
     "heaps/pymalloc": {"heaps"},
     "heaps/tcmalloc": {"heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
@@ -95,8 +96,7 @@ NATIVE_ROOMS = {
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {
         *("heaps", "heaps/glibc", "heaps/jemalloc", "heaps/mimalloc", "heaps/musl"),
-        "heaps/pymalloc",
-        "heaps/tcmalloc",
+        *("heaps/pools", "heaps/pymalloc", "heaps/tcmalloc"),
     },
     "sweeper/leaks": {
         *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),

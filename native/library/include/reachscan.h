@@ -99,6 +99,23 @@ int reachscan_enable(void);
 int reachscan_register_root_region(const void* start, size_t size);
 int reachscan_unregister_root_region(const void* start, size_t size);
 
+// Pools: for an allocator of the program's own, which hands out parts of larger pieces of memory.
+// Between create and destroy, objects in such a piece are allocations like those of malloc; what is
+// in none of them is free, and keeps nothing alive. An object is noted before the program writes to
+// it, and freed before it may be handed out again. Objects begin at multiples of 8 bytes. A piece
+// is destroyed before it is given back; what malloc returned, or a part of it, may be one.
+
+// `pool` is for the calls below. Null with errno: EINVAL for no memory at all, ENOMEM.
+struct reachscan_pool* reachscan_pool_create(const void* memory, size_t size);
+void reachscan_pool_destroy(struct reachscan_pool* pool);
+
+// 0, or -1 with errno EINVAL: the object does not lie in the pool, or not at such a multiple. In the
+// second case, all of the pool counts as in use from then on. Noted once more, an object may have
+// another size; what it covers is forgotten.
+int reachscan_pool_alloc(struct reachscan_pool* pool, const void* object, size_t size);
+// 0, or -1 with errno EINVAL: no object begins there.
+int reachscan_pool_free(struct reachscan_pool* pool, const void* object);
+
 // libmemunreachable's calls. LogUnreachableMemory writes to stderr.
 bool LogUnreachableMemory(bool log_contents, size_t limit);
 bool NoLeaks(void);

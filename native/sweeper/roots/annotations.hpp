@@ -29,6 +29,9 @@ class Annotations {
     return m != nullptr ? m->file : 0;
   }
 
+  // For the walker of pools.
+  const library::Header* header() const { return header_; }
+
   // How many annotations found no room in the table.
   heaps::uint64_t lost() const { return header_ != nullptr ? header_->lost : 0; }
 
@@ -47,7 +50,8 @@ class Annotations {
   template <typename Visit>
   void each_unseen(Visit visit) const {
     each([&](const library::Entry& entry, library::Kind kind, heaps::uint64_t size) {
-      if (kind == library::Kind::kUnseen) visit(Range{entry.start, entry.start + size});
+      if (kind == library::Kind::kUnseen || kind == library::Kind::kPool)
+        visit(Range{entry.start, entry.start + size});
     });
   }
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 PREFIX = Path(__file__).parent / "_native"
 LIBRARY = PREFIX / "lib" / "libreachscan.so"
+ANY_CALL = "__lsan_do_leak_check"
+"""A function of the part of the library that obeys the environment."""
 
 
 def cflags() -> list[str]:
@@ -16,11 +18,15 @@ def cflags() -> list[str]:
 
 
 def libs(*, static: bool = False) -> list[str]:
-    """Return the options with which a program is linked, and finds the library when it runs."""
+    """Return the options with which a program is linked, and finds the library when it runs.
+
+    The library goes along if the program calls nothing of it, too: it obeys the environment then.
+    """
     folder = LIBRARY.parent
     if static:
-        return [str(folder / "libreachscan.a")]
-    return [f"-L{folder}", "-lreachscan", f"-Wl,-rpath,{folder}"]
+        return [f"-Wl,-u,{ANY_CALL}", str(folder / "libreachscan.a")]
+    always = "-Wl,--push-state,--no-as-needed,-lreachscan,--pop-state"
+    return [f"-L{folder}", always, f"-Wl,-rpath,{folder}"]
 
 
 def main() -> None:

@@ -8,6 +8,7 @@
 
 #include "arch/scratch_registers.hpp"
 #include "library/annotate.hpp"
+#include "library/entry.hpp"
 #include "library/result_reader.hpp"
 #include "library/settings.hpp"
 #include "library/text.hpp"
@@ -129,14 +130,15 @@ bool make_report(ResultReader& result, std::size_t limit, reachscan_report& repo
   return result.read() && make_report(result, limit, report);
 }
 
-// What earlier calls left of addresses on the stack from here to the caller of reachscan_check(),
-// and below, keeps nothing alive.
+// What earlier calls left of addresses on the stack from here to the program's part, and below,
+// keeps nothing alive.
 class UnseenFrames {
  public:
-  explicit UnseenFrames(const void* caller) {
+  UnseenFrames() {
     auto low = (reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - kOwnStack) & ~15ull;
     start_ = reinterpret_cast<const void*>(low);
-    noted_ = annotate(Kind::kUnseen, start_, reinterpret_cast<std::uintptr_t>(caller) - low);
+    auto end = reinterpret_cast<std::uintptr_t>(end_of_program());
+    noted_ = annotate(Kind::kUnseen, start_, end - low);
   }
   UnseenFrames(const UnseenFrames&) = delete;
   UnseenFrames& operator=(const UnseenFrames&) = delete;
@@ -149,8 +151,8 @@ class UnseenFrames {
   bool noted_;
 };
 
-bool scan(const reachscan_options& options, reachscan_report& report, const void* caller) {
-  UnseenFrames frames(caller);
+bool scan(const reachscan_options& options, reachscan_report& report) {
+  UnseenFrames frames;
   if (!frames.noted()) return no_memory(report);
   // Nor do registers that are of no use to the caller.
   arch::clear_scratch_registers();
@@ -159,8 +161,7 @@ bool scan(const reachscan_options& options, reachscan_report& report, const void
          read_report(helper, options.limit, report);
 }
 
-[[gnu::noinline]] int check(const reachscan_options* options, reachscan_report* report) {
-  const void* caller = static_cast<const char*>(__builtin_frame_address(0)) + 2 * sizeof(void*);
+int check(const reachscan_options* options, reachscan_report* report) {
   int before = errno;
   *report = {};
   pid_t self = getpid(), other = scanning.load();
@@ -168,7 +169,7 @@ bool scan(const reachscan_options& options, reachscan_report& report, const void
     Text(report->error, sizeof report->error).str("another scan of the process is under way");
     return REACHSCAN_FAILED;
   }
-  bool done = scan(options != nullptr ? *options : settings().options, *report, caller);
+  bool done = scan(options != nullptr ? *options : settings().options, *report);
   scanning = 0;
   errno = before;
   if (!done) return REACHSCAN_FAILED;
@@ -181,11 +182,11 @@ bool scan(const reachscan_options& options, reachscan_report& report, const void
 using namespace reachscan::library;
 
 int reachscan_check(const reachscan_options* options, reachscan_report* report) {
-  // The caller's values in registers are kept in this frame, which is seen.
-  __builtin_unwind_init();
-  int result = check(options, report);
-  asm volatile("" ::: "memory");  // no tail call
-  return result;
+  return enter<int>(
+      [](const void* a, void* b) {
+        return check(static_cast<const reachscan_options*>(a), static_cast<reachscan_report*>(b));
+      },
+      options, report);
 }
 
 void reachscan_report_free(reachscan_report* report) {

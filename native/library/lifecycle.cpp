@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "library/entry.hpp"
 #include "library/settings.hpp"
 
 #pragma weak pthread_create
@@ -52,13 +53,17 @@ int check() {
   return check_by_settings(Told::kIfLeaks);
 }
 
-void check_and_exit() {
-  if (exit_check_done.exchange(true) || is_turned_off()) return;
-  if (check() != REACHSCAN_LEAKS) return;
+int check_and_exit(const void*, void*) {
+  if (exit_check_done.exchange(true) || is_turned_off()) return 0;
+  if (check() != REACHSCAN_LEAKS) return 0;
   int status = exit_code();
-  if (status == 0) return;
+  if (status == 0) return 0;
   fflush(nullptr);
   _exit(status);
+}
+
+int check_and_tell(const void*, void*) {
+  return !is_turned_off() && check() == REACHSCAN_LEAKS ? 1 : 0;
 }
 
 // A handler must not scan: the thread may be inside malloc. It asks another thread to.
@@ -111,7 +116,7 @@ void start_server() {
 
 // Runs after the handlers of the program, and after its own destructors.
 [[gnu::destructor(101)]] void end() {
-  if (settings().at_exit) check_and_exit();
+  if (settings().at_exit) enter_at_exit(check_and_exit);
 }
 
 }  // namespace
@@ -119,11 +124,9 @@ void start_server() {
 
 using namespace reachscan::library;
 
-void __lsan_do_leak_check() { check_and_exit(); }
+void __lsan_do_leak_check() { enter(check_and_exit, nullptr, nullptr); }
 
-int __lsan_do_recoverable_leak_check() {
-  return !is_turned_off() && check() == REACHSCAN_LEAKS ? 1 : 0;
-}
+int __lsan_do_recoverable_leak_check() { return enter(check_and_tell, nullptr, nullptr); }
 
 void __lsan_disable() { reachscan_disable(); }
 void __lsan_enable() { reachscan_enable(); }

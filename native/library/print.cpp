@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "library/annotate.hpp"
+#include "library/entry.hpp"
 #include "library/text.hpp"
 
 namespace reachscan::library {
@@ -66,15 +67,22 @@ int check_and_print(const reachscan_options& options, bool contents, int fd, Tol
 using namespace reachscan::library;
 
 bool LogUnreachableMemory(bool log_contents, size_t limit) {
-  reachscan_options options{};
-  options.limit = limit;
-  return check_and_print(options, log_contents, STDERR_FILENO, Told::kAlways) != REACHSCAN_FAILED;
+  auto log = [](const void* contents, void* at_most) {
+    reachscan_options options{};
+    options.limit = reinterpret_cast<size_t>(at_most);
+    int result = check_and_print(options, contents != nullptr, STDERR_FILENO, Told::kAlways);
+    return result != REACHSCAN_FAILED;
+  };
+  return enter<bool>(log, log_contents ? "" : nullptr, reinterpret_cast<void*>(limit));
 }
 
 bool NoLeaks() {
-  reachscan_options options{};
-  reachscan_report report;
-  int result = reachscan_check(&options, &report);
-  reachscan_report_free(&report);
-  return result == REACHSCAN_NO_LEAKS;
+  auto look = [](const void*, void*) {
+    reachscan_options options{};
+    reachscan_report report;
+    int result = reachscan_check(&options, &report);
+    reachscan_report_free(&report);
+    return result == REACHSCAN_NO_LEAKS;
+  };
+  return enter<bool>(look, nullptr, nullptr);
 }

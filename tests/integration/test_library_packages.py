@@ -12,9 +12,16 @@ from making import make
 from victims import need
 
 PROGRAM = """
-#include <reachscan.h>
-int main(void) { return NoLeaks() ? 0 : 1; }
+#include <stdlib.h>
+void* volatile kept;
+int main(void) {
+  kept = malloc(1000);
+  kept = 0;
+  return 0;
+}
 """
+"""It calls nothing of the library, which obeys the environment nevertheless."""
+LEAKS = 23
 PROJECT = """
 cmake_minimum_required(VERSION 3.20)
 project(program LANGUAGES C)
@@ -42,6 +49,12 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def check(program: Path, environment: dict[str, str]) -> None:
+    assert subprocess.run([program], env=environment, check=False).returncode == 0
+    environment = {**environment, "REACHSCAN_AT_EXIT": "1"}
+    assert subprocess.run([program], env=environment, check=False).returncode == LEAKS
+
+
 def test_pkg_config(prefix: Path, source: Path) -> None:
     tool = need("pkg-config", "pkgconf")
     flags = subprocess.run(
@@ -53,7 +66,7 @@ def test_pkg_config(prefix: Path, source: Path) -> None:
     ).stdout.split()
     program = source / "program"
     subprocess.run(["gcc", source / "program.c", *flags, "-o", program], check=True)
-    subprocess.run([program], env={"LD_LIBRARY_PATH": str(prefix / "lib")}, check=True)
+    check(program, {"LD_LIBRARY_PATH": str(prefix / "lib")})
 
 
 def test_cmake_package(prefix: Path, source: Path) -> None:
@@ -62,4 +75,4 @@ def test_cmake_package(prefix: Path, source: Path) -> None:
     subprocess.run([*configure, "-DCMAKE_C_COMPILER=gcc"], check=True)
     subprocess.run(["cmake", "--build", build], check=True)
     for form in ("reachscan", "reachscan-static"):
-        subprocess.run([build / f"with-{form}"], env={}, check=True)
+        check(build / f"with-{form}", {})

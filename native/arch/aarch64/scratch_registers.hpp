@@ -1,8 +1,11 @@
 // Registers that no function may count on across a call. They keep what was last in them, such as
-// what was copied.
+// what was copied. And where a function keeps the others.
 #pragma once
 
 namespace reachscan::arch {
+
+// A function that saves all of the others has them above its frame pointer.
+constexpr unsigned kRegistersBelowFrame = 0;
 
 // Clears them. Of v8 to v15 the lower halves belong to the caller (AAPCS64); to save them for that
 // long is the compiler's business.

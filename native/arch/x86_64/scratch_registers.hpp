@@ -1,8 +1,12 @@
 // Registers that no function may count on across a call. They keep what was last in them, such as
-// what was copied.
+// what was copied. And where a function keeps the others.
 #pragma once
 
 namespace reachscan::arch {
+
+// A function that saves all of the others (__builtin_unwind_init) has so many of them right below
+// its frame pointer, and the rest above.
+constexpr unsigned kRegistersBelowFrame = 5;
 
 inline void clear_vector_registers() {
   __builtin_cpu_init();

@@ -17,7 +17,7 @@ from victims import DEADLINE, Victim, build, running, wait_until
 SCENES = (
     *("clean", "twice", "stack", "globals", "thread_locals", "odd_blocks", "ignored", "disabled"),
     *("root_regions", "recoverable", "threads", "busy_allocator", "forked", "not_dumpable"),
-    "one_tracer",
+    *("one_tracer", "stale_stack", "registers"),
     *("no_trace", "signals", "closed_descriptors"),
 )
 SUMMARY = "144 bytes in 2 allocations unreachable out of "
@@ -116,6 +116,11 @@ def test_exit_with_leaks() -> None:
     assert done.returncode == 77
     assert run("leaves").returncode == 0
     assert run("clean", {"REACHSCAN_AT_EXIT": "1"}).returncode == 0
+
+
+def test_nothing_is_left_of_main_when_it_has_returned() -> None:
+    done = run("returns", {"REACHSCAN_AT_EXIT": "1"})
+    assert done.returncode == 23 and "in 64 allocations unreachable out of" in done.stderr
 
 
 def test_a_check_before_the_exit_keeps_what_was_printed() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cores import gcore
 from glibc_suites import PYTHONS
 from provisions import provide_all, python_with
 from scans import recording_of, run_cli, scan
@@ -70,6 +71,22 @@ def test_forgotten_references_are_found_by_type() -> None:
         without = scan(target.pid)
         assert without["collectible"] is None and "pymalloc" not in without["target"]["allocators"]
         assert without["leaks"]["allocations"] == 0
+
+
+def test_an_object_in_a_pool_can_be_asked_about(tmp_path: Path) -> None:
+    with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
+        report = scan(target.pid, "--python")
+        (group,) = [g for g in report["groups"] if g["type"] == "Watched" and not g["reason"]]
+        address = group["example"]["address"]
+        assert "is no heap memory" in run_cli(["explain", target.pid, address]).out
+        for command in ("explain", "refs"):
+            answer = run_cli([command, target.pid, address, "--python"])
+            assert answer.status == 0 and "it is leaked" in answer.out
+        core = gcore(target, tmp_path)
+        dead = run_cli(["core", core, "--python", "--explain", address])
+        assert "it is possibly leaked" in dead.out  # the kernel may hold anything
+        watch = ["watch", target.pid, "--python", "--count", 1]
+        assert f"{report['leaks']['allocations']} leaked blocks" in run_cli(watch).out
 
 
 @pytest.mark.parametrize("suite", PYTHONS)

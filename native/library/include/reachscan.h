@@ -109,9 +109,9 @@ int reachscan_unregister_root_region(const void* start, size_t size);
 struct reachscan_pool* reachscan_pool_create(const void* memory, size_t size);
 void reachscan_pool_destroy(struct reachscan_pool* pool);
 
-// 0, or -1 with errno EINVAL: the object does not lie in the pool, or not at such a multiple. In the
-// second case, all of the pool counts as in use from then on. Noted once more, an object may have
-// another size; what it covers is forgotten.
+// 0, or -1 with errno EINVAL: the object does not lie in the pool, or not at such a multiple. In
+// the second case, all of the pool counts as in use from then on. Noted once more, an object may
+// have another size; what it covers is forgotten.
 int reachscan_pool_alloc(struct reachscan_pool* pool, const void* object, size_t size);
 // 0, or -1 with errno EINVAL: no object begins there.
 int reachscan_pool_free(struct reachscan_pool* pool, const void* object);

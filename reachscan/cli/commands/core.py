@@ -55,8 +55,8 @@ def command(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
     wanted = options.scan(given)
-    if wanted.python and question != LEAKS:
-        raise click.UsageError("--python is about leaks, not about --heap, --explain or --refs")
+    if wanted.python and heap:
+        raise click.UsageError("--python is about leaks, --explain and --refs, not about --heap")
     output = options.output(**given)
     options.refuse_clash(wanted.save, output.path)
     subject = reports.EXPLAIN if question.address else question.about

@@ -19,6 +19,7 @@ from reachscan.errors import ExitStatus
 @formats.one_of(reports.EXPLAIN)
 @options.destination
 @options.capture
+@options.python
 @options.save
 @options.verbose
 def command(process: str, address: int, **given: Any) -> ExitStatus:

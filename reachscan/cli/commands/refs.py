@@ -20,6 +20,7 @@ from reachscan.errors import ExitStatus
 @options.destination
 @options.limit
 @options.capture
+@options.python
 @options.save
 @options.verbose
 def command(process: str, address: int, **given: Any) -> ExitStatus:

@@ -38,6 +38,7 @@ from reachscan.scanning import reached, scan
     help="How many of the kinds that grew are listed (default 5).",
 )
 @options.capture
+@options.python
 @options.confirm
 @options.suppress
 @options.verbose

@@ -32,6 +32,11 @@ PROGRAMS = {
     "python_ints, low": ("python_ints", LOW),
     "python_ints, above 1 GiB": ("python_ints", LOW, "-Wl,-Ttext-segment=0x50000000"),
 }
+ON_ODD_WORDS = {
+    "lookalikes": ("lookalikes",),
+    "written_over": ("written_over",),
+    "written_over, low": ("written_over", LOW),
+}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -39,7 +44,7 @@ PROGRAMS = {
 def test_each_word_that_could_stand_for_a_pointer(
     victim: StartVictim, program: str, method: str
 ) -> None:
-    name, *flags = PROGRAMS.get(program, (program,))
+    name, *flags = {**PROGRAMS, **ON_ODD_WORDS}[program]
     target = victim(name, command=[str(build(name, flags))])
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {
@@ -56,7 +61,7 @@ def test_each_word_that_could_stand_for_a_pointer(
 
 
 @pytest.mark.parametrize("method", ("clone", "copy", "track"))
-@pytest.mark.parametrize("program", ("lookalikes", "written_over"))
+@pytest.mark.parametrize("program", ON_ODD_WORDS)
 def test_what_hangs_on_an_odd_word(victim: StartVictim, program: str, method: str) -> None:
     test_each_word_that_could_stand_for_a_pointer(victim, program, method)
 

@@ -7,9 +7,9 @@
 // at its start, by a field of its owner (places.hpp); or at the same offset as another block of its
 // kind, by the same field of such an owner. What several owners do alike is intended. A word at the
 // very end of an owner counts only if it is a field (last_words.hpp). Among the roots, the arenas
-// of CPython count as reused memory, too. Blocks that are not held in these ways are in doubt, and
-// so are the blocks of such kinds that only they hold, unless there are more blocks in doubt than
-// leaked ones.
+// of CPython count as reused memory, too, and words below 4 GiB may be numbers. Blocks that are not
+// held in these ways are in doubt, and so are the blocks of such kinds that only they hold, unless
+// there are more blocks in doubt than leaked ones.
 //
 // Blocks of any kind are in doubt if only odd words lead to them that were probably partly
 // overwritten (odd_words.hpp), together with what hangs below them.
@@ -89,7 +89,7 @@ class Lookalikes {
   static constexpr uint32_t kLeastUses = 3;  // that show a purpose
   // What hangs below an odd word is all in question, or none of it.
   static constexpr std::size_t kMostBelow = 64;
-  static constexpr uint64_t kMostBytesBelow = 1 << 16;
+  static constexpr uint64_t kMostBytesBelow = 1 << 18;
   static constexpr uint64_t kMostBytesTried = 64
                                               << 20;  // what it costs must not grow with the heap
   static constexpr unsigned kTooMuchBits = 16;
@@ -220,7 +220,8 @@ class Lookalikes {
     };
     auto hold_or_note = [&](uint64_t slot, uint64_t value) {
       uint64_t target = target_in_question(value);
-      if (target != 0 && roots.is_recycled(slot) && may_be_stale({slot, 0, target, value})) {
+      bool is_doubtful = roots.is_recycled(slot) || OddWords::may_be_number(value);
+      if (target != 0 && is_doubtful && may_be_stale({slot, 0, target, value})) {
         all = words_.push({slot, 0, target, value}) && all;
       } else {
         hold(slot, value);

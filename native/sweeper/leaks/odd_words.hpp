@@ -4,7 +4,8 @@
 // to something else until a tag or the end of a text overwrote their lower bytes. Intended ones
 // have the same distance from the starts of their blocks, and these blocks lie anywhere;
 // overwritten ones have, if anything, the overwritten byte in common. Variables and stacks are not
-// overwritten like that, so odd words there are intended.
+// overwritten like that, so odd words there are intended; unless the heap lies below 4 GiB, where a
+// number or a few characters may be an address by chance.
 #pragma once
 
 #include "sweeper/leaks/range_filter.hpp"
@@ -22,13 +23,16 @@ class OddWords {
 
   static bool is_odd(uint64_t value) { return value % 8 != 0; }
 
+  static bool may_be_number(uint64_t value) { return value >> 32 == 0; }
+
   // Looks for them in roots and marked blocks; of a large heap, at parts.
   void find(Roots& roots) {
     targets_ = List<uint64_t>(map_memory, kMostTargets);
     const OddFilter filter(blocks_.hulls());
     roots.each_part([&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, filter,
-                     [&](uint64_t slot, uint64_t value) { add(value, roots.is_recycled(slot)); });
+      each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
+        add(value, roots.is_recycled(slot) || may_be_number(value));
+      });
     });
     auto look = [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {

@@ -125,6 +125,8 @@ class _Search:
 
     def __init__(self, starts: Words, sizes: Words, live: Words, bins: Flagging) -> None:
         self._starts, self._sizes, self._live, self._bins = starts, sizes, live, bins
+        # Where blocks lie side by side, the end of one is the start of the next.
+        self._touching = np.uint64(np.isin(live[:, 1], live[:, 0]).any())
         self._low, self._high = starts[0] - np.uint64(128), starts[-1] + sizes[-1]
         self.found = Found()
         near = [starts + np.uint64(distance % (1 << 64)) for distance in DECOYS]
@@ -165,7 +167,8 @@ class _Search:
         values, at = values[near], at[near]
         block = np.searchsorted(self._starts, values, side="right") - 1
         offset = values - self._starts[block]
-        fine = (block >= 0) & ((offset <= self._sizes[block]) if inside else (offset == 0))
+        most = self._sizes[block] - self._touching if inside else 0
+        fine = (block >= 0) & (offset <= most)
         if inside:  # bins hold chunks, which begin at the last word of the block before
             fine &= ~((offset == self._sizes[block] - np.uint64(8)) & self._bins(at))
         usable = in_use(at[fine])

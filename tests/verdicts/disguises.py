@@ -90,6 +90,8 @@ FROM_WORD, HALF_FROM_WORD, HALF_FROM_BLOCK = (
     "32 bits, from the word",
     "32 bits, from its block",
 )
+DOUBLING = "array of pieces that double"
+"""The piece number n has the elements from 2^n on; the word is where element 0 would be."""
 BY_CHANCE = (FROM_WORD, FROM_BLOCK, HALF_FROM_WORD, HALF_FROM_BLOCK)
 """Small numbers are common."""
 
@@ -144,6 +146,21 @@ class _Search:
                 if form.read is _relative and odd == 0:
                     self._note_from_blocks(FROM_BLOCK, words, at, in_use)
         self._look_at_halves(address, data, in_use)
+        self._look_for_doubling(address, data, in_use)
+
+    def _look_for_doubling(self, address: int, data: bytes, in_use: Flagging) -> None:
+        lengths = np.uint64(1) << np.log2(self._sizes).astype(np.uint64)
+        order = np.argsort(self._starts - lengths)
+        origins = (self._starts - lengths)[order]
+        words = np.frombuffer(data[: len(data) & ~7], dtype=np.uint64)
+        row = np.minimum(np.searchsorted(origins, words), len(origins) - 1)
+        length = np.where(origins[row] == words, lengths[order[row]], 0)
+        doubled = (length[:-1] > 0) & (length[1:] == 2 * length[:-1])
+        fits = np.append(doubled, False) | np.insert(doubled, 0, False)
+        at = _addresses(address, 8, len(words))
+        for i in np.flatnonzero(fits)[in_use(at[fits])].tolist():
+            block = int(order[row[i]])
+            self.found.hits.setdefault(DOUBLING, {}).setdefault(block, []).append(int(at[i]))
 
     def _look_at_halves(self, address: int, data: bytes, in_use: Flagging) -> None:
         halves = np.frombuffer(data[: len(data) & ~3], dtype=np.int32).astype(np.int64)

@@ -121,8 +121,8 @@ class LayoutUnknownError(ReachscanError):
     """The allocator of the target is not one that reachscan can walk."""
 
     default_next_step = (
-        "only the allocators of glibc and musl, jemalloc 5, mimalloc 2 and gperftools' tcmalloc "
-        "can be walked"
+        "only the allocators of glibc and musl, jemalloc 5, mimalloc 2 and 3 (to 3.4) and "
+        "gperftools' tcmalloc can be walked"
     )
 
 

@@ -1,4 +1,4 @@
-// Lays out a segment, pages and a heap as mimalloc does.
+// Lays out segments, maps, pages and heaps as mimalloc does.
 #include "mimalloc_image.hpp"
 
 namespace reachscan::tests {
@@ -64,6 +64,72 @@ void Mimalloc::end_of_segment() {
 
 uint64_t Mimalloc::link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers,
                         uint64_t next) {
+  for (unsigned number : numbers) {
+    memory.put(first + number * size, next);
+    next = first + number * size;
+    blocks.erase(next);
+  }
+  return next;
+}
+
+Mimalloc3::Mimalloc3(const PageLayout& layout) : layout_(layout) {
+  constexpr uint64_t kMapBytes = 2 << 20, kTableBytes = 8 * kTableSlots;
+  constexpr uint64_t kFromKernel = 4;
+  memory.map(kData, 4 * heaps::kPage, kReadWrite, abi::kFileBacked, kFile);
+  memory.map(kMap, kMapBytes + kTableBytes);
+  memory.map(kTable, kTableBytes);
+  memory.map(kArena, kArenaBytes);
+  memory.put(kVariable, kMap);
+  memory.put(kMap, kMap + kMapBytes);
+  uint64_t entry = kMap + 8 * (kArena / kMapSlice / kTableSlots);
+  uint64_t used = entry & ~(heaps::kPage - 1), unused = used + heaps::kPage;
+  memory.put(entry, kTable);
+  memory.leave_out(kMap + heaps::kPage, used - kMap - heaps::kPage);
+  memory.leave_out(unused, kMap + kMapBytes - unused);
+  memory.put(kArena, kArena);
+  memory.put(kArena + 8, kArenaBytes);
+  memory.put(kArena + 16, kFromKernel);
+}
+
+uint64_t Mimalloc3::page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed) {
+  constexpr uint64_t kDescribed = 128, kInArena = 7;
+  uint64_t slice = kArena + slice_ * kMapSlice;
+  uint64_t at = layout_.notes_address ? slice : kDescriptions + slice_ * kDescribed;
+  uint64_t first = slice + (layout_.notes_address ? kDescribed : 0);
+  auto count = static_cast<uint16_t>(given_out);
+  auto unused = static_cast<uint16_t>(freed.free.size() + freed.local.size());
+  memory.store<uint16_t>(at + 16, static_cast<uint16_t>(count - unused));
+  memory.store<uint16_t>(at + 18, count);
+  memory.store<uint16_t>(at + 20,
+                         static_cast<uint16_t>((slice + slices * kMapSlice - first) / size));
+  memory.put(at + 40, size);
+  memory.put(at + 48, layout_.notes_address ? first : (first - at) / 8);
+  memory.put(at + layout_.memory, kArena);
+  memory.put(at + layout_.memory + 16, kInArena);
+  for (unsigned i = 0; i < given_out; ++i) blocks[first + i * size] = size;
+  memory.put(at + 8, link(first, size, freed.free));
+  memory.put(at + 24, link(first, size, freed.local));
+  memory.put(at + 32, link(first, size, freed.by_others) | 1);
+  for (uint64_t i = 0; i < slices; ++i) memory.put(entry_of(slice + i * kMapSlice), at);
+  slice_ += slices;
+  return at;
+}
+
+void Mimalloc3::list_pages(const std::vector<uint64_t>& slices) {
+  constexpr uint64_t kLists = kArena + 0x1000, kBits = 128;
+  memory.put(kArena + 64, kLists);
+  memory.put(kArena + 96, kLists);
+  uint64_t listed = 0;
+  for (uint64_t slice : slices) listed |= uint64_t{1} << (slice - kArena) / kMapSlice;
+  memory.put(kLists + kBits, listed);
+}
+
+uint64_t Mimalloc3::entry_of(uint64_t address) {
+  return kTable + 8 * (address / kMapSlice % kTableSlots);
+}
+
+uint64_t Mimalloc3::link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers) {
+  uint64_t next = 0;
   for (unsigned number : numbers) {
     memory.put(first + number * size, next);
     next = first + number * size;

@@ -1,11 +1,12 @@
-// Writes what mimalloc 2 keeps about its blocks: a segment with pages, their lists of free blocks,
-// and the heap of a thread.
+// Writes what mimalloc keeps about its blocks. Release 2: a segment with pages, their lists of free
+// blocks, and the heap of a thread. Release 3: a map of pages, and an arena that they are in.
 #pragma once
 
 #include <map>
 #include <vector>
 
 #include "heaps/mimalloc/layout.hpp"
+#include "heaps/mimalloc/page_map.hpp"
 #include "memory.hpp"
 
 namespace reachscan::tests {
@@ -39,6 +40,43 @@ class Mimalloc {
   heaps::mimalloc::Layout layout_;
   uint64_t slice_ = 0;
   uint64_t delayed_ = 0;
+};
+
+class Mimalloc3 {
+ public:
+  static constexpr uint32_t kFile = 9;
+  static constexpr uint64_t kData = kWorld;
+  static constexpr uint64_t kVariable = kData + 0x100;
+  static constexpr uint64_t kMap = kWorld + (64 << 20);
+  static constexpr uint64_t kTable = kWorld + (72 << 20);
+  static constexpr uint64_t kArena = kWorld + (512 << 20);
+  static constexpr uint64_t kArenaBytes = 32 << 20;
+  // Releases that describe pages elsewhere do it here.
+  static constexpr uint64_t kDescriptions = kArena + 0x4000;
+
+  // What has become of blocks of a page, by their numbers.
+  struct Freed {
+    std::vector<unsigned> free, local, by_others;
+  };
+
+  explicit Mimalloc3(const heaps::mimalloc::PageLayout& layout);
+
+  // A page of so many slices, of which `given_out` blocks were ever given out. Returns where it is
+  // described.
+  uint64_t page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed = {});
+  // Has the arena list so many of them, as 3.0 does.
+  void list_pages(const std::vector<uint64_t>& slices);
+  // The entry of the map for the slice that holds `address`.
+  static uint64_t entry_of(uint64_t address);
+
+  Memory memory;
+  std::map<uint64_t, uint64_t> blocks;  // sizes
+
+ private:
+  uint64_t link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers);
+
+  heaps::mimalloc::PageLayout layout_;
+  uint64_t slice_ = 1;
 };
 
 }  // namespace reachscan::tests

@@ -19,7 +19,8 @@ struct Found {
   std::map<uint64_t, uint64_t> blocks;
 };
 
-Found walk(const Mimalloc& image) {
+template <typename Image>
+Found walk(const Image& image) {
   Host host;
   libc::Threads threads{nullptr, 0, {}};
   Walker walker(image.memory.space(), threads, sweeper::map_memory);
@@ -116,6 +117,91 @@ CASE(damage_anywhere_ends) {
     std::vector<uint64_t> places{Mimalloc::kMainHeap + layout.heap_delayed};
     uint64_t end = Mimalloc::kSegment + layout.slices + 10 * layout.page_bytes;
     for (uint64_t at = Mimalloc::kSegment + layout.cookie; at < end; at += 8) places.push_back(at);
+    for (uint64_t place : places) {
+      uint64_t healthy = heaps::word(place);
+      for (uint64_t value :
+           {uint64_t{0}, ~uint64_t{0}, healthy ^ 1, healthy + 8, healthy ^ uint64_t{1} << 40}) {
+        scene.image.memory.put(place, value);
+        CHECK(!walk(scene.image).reason.empty());
+      }
+      scene.image.memory.put(place, healthy);
+    }
+    CHECK(walk(scene.image).blocks == scene.image.blocks);
+  }
+}
+
+struct MapScene {
+  explicit MapScene(const PageLayout& layout) : image(layout) {
+    words = image.page(8, 1, 100, {{0, 99}, {1, 2}, {50}});
+    full = image.page(320, 1, 200, {{}, {}, {7, 199}});
+    large = image.page(200 << 10, 4, 1);
+    image.page(1024, 1, 10, {{4}, {}, {}});
+    unused = image.page(64, 1, 3, {{0, 1, 2}, {}, {}});
+  }
+
+  Mimalloc3 image;
+  uint64_t words = 0, full = 0, large = 0, unused = 0;
+};
+
+CASE(release_3_all_blocks_are_found_but_those_in_lists_of_free_ones) {
+  for (const PageLayout& layout : {kFrom30, kFrom34}) {
+    MapScene scene(layout);
+    Found found = walk(scene.image);
+    CHECK(found.present);
+    CHECK_EQ(found.reason, std::string("fine"));
+    CHECK(found.blocks == scene.image.blocks);
+  }
+}
+
+CASE(release_3_without_the_table_behind_its_map_is_not_found) {
+  MapScene scene(kFrom34);
+  scene.image.memory.put(Mimalloc3::kMap, Mimalloc3::kTable);
+  CHECK(!walk(scene.image).present);
+}
+
+// Of 3.0.1: entries of pages that are no more, at the places of others and in free memory.
+CASE(release_3_pages_that_were_given_back_are_left_out) {
+  MapScene scene(kFrom30);
+  uint64_t gone = scene.large + 2 * kMapSlice;
+  uint64_t behind = Mimalloc3::entry_of(scene.unused + 2 * kMapSlice);
+  scene.image.memory.put(gone + 16, 0x0003000300030003);
+  scene.image.memory.put(behind, gone);
+  uint64_t unlisted = scene.unused + 3 * kMapSlice;
+  scene.image.memory.put(behind + 8, unlisted);
+  scene.image.memory.put(unlisted + 16, 0x0003000300030003);
+  scene.image.list_pages({scene.words, scene.full, scene.large, scene.large + 4 * kMapSlice});
+  Found found = walk(scene.image);
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK(found.blocks == scene.image.blocks);
+}
+
+void check_map_refused(void (*damage)(MapScene&), const std::string& reason) {
+  for (const PageLayout& layout : {kFrom30, kFrom34}) {
+    MapScene scene(layout);
+    damage(scene);
+    CHECK_EQ(walk(scene.image).reason, reason);
+  }
+}
+
+CASE(release_3_what_contradicts_itself_is_refused) {
+  check_map_refused([](MapScene& s) { s.image.memory.store<uint16_t>(s.full + 16, 9); },
+                    "a page has another number of free blocks than it says");
+  check_map_refused(
+      [](MapScene& s) { s.image.memory.put(s.words + 8, heaps::word(s.words + 8) + 4); },
+      "a list of free blocks leads elsewhere");
+  check_map_refused([](MapScene& s) { s.image.memory.put(s.full + 40, 9); },
+                    "a page is not where the allocator looks for it");
+  check_map_refused([](MapScene& s) { s.image.memory.put(Mimalloc3::kArena + 8, 7 * kMapSlice); },
+                    "a page is not where the allocator looks for it");
+}
+
+CASE(release_3_damage_anywhere_ends) {
+  for (const PageLayout& layout : {kFrom30, kFrom34}) {
+    MapScene scene(layout);
+    std::vector<uint64_t> places{Mimalloc3::kVariable, Mimalloc3::kMap, Mimalloc3::kArena,
+                                 Mimalloc3::kArena + 8, Mimalloc3::kArena + 16};
+    for (uint64_t page : {scene.words, scene.large})
+      for (uint64_t at = page; at < page + kPageBytes; at += 8) places.push_back(at);
     for (uint64_t place : places) {
       uint64_t healthy = heaps::word(place);
       for (uint64_t value :

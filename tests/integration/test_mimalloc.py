@@ -1,4 +1,4 @@
-"""Programs that have their blocks from mimalloc, preloaded."""
+"""Programs that have their blocks from mimalloc 2 or 3, preloaded."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import os
 import platform
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import StartVictim
 from provisions import provide_all
 from same_heap import assert_same_preloaded_heap, whole_blocks
-from scans import list_heap, scan
+from scans import FAILED, list_heap, run_cli, scan
 from test_busy_allocator import scan_repeatedly
 from test_enumeration import HEAPS
 from test_jemalloc import HEAPS_THERE
 from test_leak_graph import assert_same_leaks
-from victims import Victim, read_truth
+from victims import Truth, Victim, command_on, glibc_of, read_truth
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "4"))
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2"
@@ -54,3 +55,63 @@ def test_leak_graph(
     report = scan(target.pid, "--all", "--limit", 1_000_000)
     assert_same_leaks(report, read_truth(truth))
     assert report["target"]["allocators"] == [f"glibc {platform.libc_ver()[1]}", "mimalloc 2"]
+
+
+@pytest.fixture
+def release_3() -> dict[str, str]:
+    """3.0.1 of Debian 13."""
+    return {"LD_PRELOAD": glibc_of("trixie").mimalloc}
+
+
+def blocks_of_3_0_1(found: Truth, pointers: Truth) -> Truth:
+    """Return the truth about blocks, whose aligned parts that release thinks longer than they are.
+
+    When a thread has ended, `malloc_usable_size` forgets which pointers are inside a block.
+    """
+    whole = whole_blocks(found, pointers)
+    sizes = found[np.searchsorted(found[:, 0], whole[:, 0]), 1]
+    inside = whole[:, 0] != pointers[:, 0]
+    whole[inside, 1] = np.minimum(whole[inside, 1], sizes[inside])
+    return whole
+
+
+@pytest.mark.parametrize("heap", ["drained", "many-threads", "forked"])
+def test_enumeration_of_release_3(
+    victim: StartVictim, truth: Path, release_3: dict[str, str], heap: str
+) -> None:
+    seed, threads, *rest = HEAPS[heap]
+    command = command_on("trixie", "ground_truth")
+    target = victim(
+        "ground_truth", truth, seed, threads, *rest, command=command, environment=release_3
+    )
+    found = list_heap(target.ready["pid"])
+    expected = blocks_of_3_0_1(found, read_truth(truth))
+    assert_same_preloaded_heap(found, expected, int(threads))
+
+
+def test_busy_release_3(victim: StartVictim, truth: Path, release_3: dict[str, str]) -> None:
+    command = command_on("trixie", "busy_threads")
+    target = victim("busy_threads", truth, 4, 500, command=command, environment=release_3)
+    scan_repeatedly(target.pid, truth, max(SCANS // 4, 1))
+
+
+def test_leak_graph_of_release_3(
+    victim: StartVictim, truth: Path, release_3: dict[str, str]
+) -> None:
+    command = command_on("trixie", "leak_graph")
+    target = victim("leak_graph", truth, 20_000, 10, command=command, environment=release_3)
+    report = scan(target.pid, "--all", "--limit", 1_000_000)
+    assert_same_leaks(report, read_truth(truth))
+    assert report["target"]["allocators"][1:] == ["mimalloc 3"]
+
+
+def test_later_releases_are_refused(victim: StartVictim, truth: Path) -> None:
+    """3.6 describes pages in other ways, and its library defines malloc."""
+    command = command_on("sid", "leak_graph")
+    preload = {"LD_PRELOAD": glibc_of("sid").mimalloc}
+    target = victim("leak_graph", truth, 2000, 50, command=command, environment=preload)
+    done = run_cli(["scan", target.pid])
+    assert done.status == FAILED, done.out
+    talk = " ".join(done.talk.split())
+    assert "malloc is provided by a module that is not understood" in talk
+    assert "libmimalloc.so.3" in talk

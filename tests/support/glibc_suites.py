@@ -26,6 +26,7 @@ JEMALLOC = ("libjemalloc2", "libstdc++6", "libgcc-s1")  # the allocator, and wha
 RUNTIME = ("libc6", *JEMALLOC)
 TCMALLOC = "libtcmalloc-minimal4"
 TCMALLOC_OF_64_BIT_TIME = f"{TCMALLOC}t64"  # its name since trixie
+MIMALLOC = "libmimalloc3"
 # The interpreter without most of its library, and what it needs.
 PYTHON = ("python{0}-minimal", "libpython{0}-minimal", "libexpat1", "zlib1g")
 PYTHONS = {"trixie": "3.13", "sid": "3.14"}
@@ -39,8 +40,8 @@ def _python(suite: str) -> tuple[str, ...]:
 BUILD_SUITE = "bullseye"
 SUITES: dict[str, tuple[str, ...]] = {
     "bullseye": (*RUNTIME, TCMALLOC, "libc6-dev", "linux-libc-dev"),
-    "trixie": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, *_python("trixie")),
-    "sid": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, *_python("sid")),
+    "trixie": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, MIMALLOC, *_python("trixie")),
+    "sid": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, MIMALLOC, *_python("sid")),
 }
 PATIENCE = 180  # seconds for one call of apt
 
@@ -66,6 +67,11 @@ class Glibc:
     def tcmalloc(self) -> str:
         """The same for the tcmalloc of gperftools."""
         return self._preloaded("libtcmalloc_minimal.so.4")
+
+    @property
+    def mimalloc(self) -> str:
+        """The same for mimalloc 3, where the suite has it."""
+        return self._preloaded("libmimalloc.so.3")
 
     @property
     def python(self) -> list[str]:

@@ -3,6 +3,7 @@
 // blocks that other threads have freed. Segments of threads that have ended are like others.
 #pragma once
 
+#include "heaps/mimalloc/page_blocks.hpp"
 #include "heaps/mimalloc/search.hpp"
 
 namespace reachscan::heaps::mimalloc {
@@ -16,6 +17,7 @@ class Segments {
         key_(instance.key),
         arena_(arena),
         found_(found),
+        blocks_(found),
         heaps_(map, kMostHeaps) {}
 
   Verdict claim_all() {
@@ -86,7 +88,7 @@ class Segments {
         if (!is_page) return cover_free(span);
         if (!space_.is_anonymous(span.start, span.end))
           return stop("a page is not in memory of the allocator's", at);
-        close_at(span.start);
+        blocks_.close_at(span.start);
         region_.end = span.end;
         claim_page(at, span);
       });
@@ -100,7 +102,7 @@ class Segments {
       const abi::Mapping* m = space_.find(at);
       uint64_t end = m == nullptr || m->end > span.end ? span.end : m->end;
       if (m != nullptr && Space::is_anonymous(*m) && Space::may_read(*m)) {
-        close_at(at);
+        blocks_.close_at(at);
         region_.end = end;
       } else {
         close_region(end);
@@ -120,41 +122,11 @@ class Segments {
     bool inside = first >= span.start && first < span.end && first % kGranule == 0;
     if (!inside || page.capacity > page.reserved || page.reserved > (span.end - first) / page.size)
       return stop("a page has more blocks than room", at);
-    for (uint64_t i = 0; i < page.capacity; ++i) found_.blocks.add_live(first + i * page.size);
-    close_at(first + page.capacity * page.size);
-    found_.totals.blocks += page.capacity;
-    found_.totals.bytes += page.capacity * page.size;
-    drop_free(page, first);
+    const char* wrong =
+        blocks_.claim({first, page.size, page.capacity, page.used, word(at + kFreeField),
+                       word(at + layout_.local_free), word(at + layout_.thread_free)});
+    if (wrong != nullptr) return stop(wrong, at);
     note_heap(word(at + layout_.heap));
-  }
-
-  void drop_free(const Page& page, uint64_t first) {
-    constexpr uint64_t kFlags = 3;
-    uint64_t own = drop_list(page, first, word(page.at + kFreeField)) +
-                   drop_list(page, first, word(page.at + layout_.local_free));
-    uint64_t others = drop_list(page, first, word(page.at + layout_.thread_free) & ~kFlags);
-    if (verdict_.fine() && (own + page.used != page.capacity || others > page.used))
-      stop("a page has another number of free blocks than it says", page.at);
-  }
-
-  // Returns how many there were.
-  uint64_t drop_list(const Page& page, uint64_t first, uint64_t block) {
-    uint64_t count = 0;
-    for (; block != 0 && verdict_.fine(); block = word(block), ++count) {
-      uint64_t distance = block - first;
-      if (distance >= page.capacity * page.size || distance % page.size != 0 ||
-          !found_.blocks.is_live(block)) {
-        stop("a list of free blocks leads elsewhere", page.at);
-        break;
-      }
-      drop(block, page.size);
-    }
-    return count;
-  }
-
-  void drop(uint64_t block, uint64_t size) {
-    found_.blocks.drop_live(block);
-    found_.totals.subtract(size);
   }
 
   void note_heap(uint64_t heap) {
@@ -171,18 +143,14 @@ class Segments {
     for (uint64_t block = word(heap + layout_.heap_delayed); block != 0; block = word(block)) {
       if (!found_.blocks.may_point(block) || !found_.blocks.is_live(block))
         return stop("a list of blocks that other threads freed leads elsewhere", heap);
-      drop(block, found_.blocks.end_of(block) - block);
+      blocks_.drop(block, found_.blocks.end_of(block) - block);
     }
-  }
-
-  void close_at(uint64_t end) {
-    if (!found_.blocks.is_live(end)) found_.blocks.add_boundary(end);
   }
 
   // The next one may begin at `next`.
   void close_region(uint64_t next) {
     if (region_.start != region_.end && verdict_.fine()) {
-      close_at(region_.end);
+      blocks_.close_at(region_.end);
       if (const Region* other = found_.blocks.region_in({region_.start, region_.end})) {
         stop("a segment overlaps the memory of something else", other->start);
       } else if (!found_.blocks.add_region(region_)) {
@@ -201,6 +169,7 @@ class Segments {
   uint64_t key_;
   uint32_t arena_;
   Enumeration found_;
+  PageBlocks blocks_;
   List<uint64_t> heaps_;
   Start rule_ = Start::kAligned;
   Region region_ = {};

@@ -1,10 +1,14 @@
-// The walker for mimalloc, 2.0.9 to 2.4. heaps/heap.hpp tells what a walker owes.
+// The walker for mimalloc, 2.0.9 to 2.4 and 3.0 to 3.4. heaps/heap.hpp tells what a walker owes.
 //
-//   layout          segments, slices, pages, and where their fields are
+//   page_blocks     blocks of a page, and which of them are in lists of free ones
+//   layout          release 2: segments, slices, pages, and where their fields are
 //   search          segments, and the variable that they are signed with
-//   segments        blocks, and which of them are in lists of free ones
+//   segments        pages of segments
+//   page_map        release 3: the map that pages are looked up in, found by structure
+//   mapped_pages    pages that it leads to
 #pragma once
 
+#include "heaps/mimalloc/mapped_pages.hpp"
 #include "heaps/mimalloc/segments.hpp"
 #include "heaps/named_code.hpp"
 
@@ -17,13 +21,19 @@ class Walker {
   static constexpr bool kNeedsFine = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory map)
-      : space_(space), threads_(threads), map_(map), count_(Search(space).find(instances_)) {}
+      : space_(space),
+        threads_(threads),
+        map_(map),
+        count_(Search(space).find(instances_)),
+        map_count_(MapSearch(space).find(maps_)) {}
 
-  bool is_present() const { return count_ > 0; }
+  bool is_present() const { return count_ > 0 || map_count_ > 0; }
 
   bool is_in(uint32_t file) const {
     for (std::size_t i = 0; i < count_; ++i)
       if (instances_[i].file == file) return true;
+    for (std::size_t i = 0; i < map_count_; ++i)
+      if (maps_[i].file == file) return true;
     return false;
   }
 
@@ -32,12 +42,16 @@ class Walker {
     return is_quiet_named(space_, threads_, hint);
   }
 
-  // Functions that do not name the main heap lie between those that do.
+  // Functions that do not name the main heap, or the map, lie between those that do.
   void describe(abi::QuiesceHint& hint) const {
-    constexpr uint64_t kHeapBytes = 0x800;
+    constexpr uint64_t kHeapBytes = 0x800, kAroundMap = 0x40;
     for (std::size_t i = 0; i < count_; ++i) {
       Range heap{instances_[i].main_heap, instances_[i].main_heap + kHeapBytes};
       describe_code_naming(space_, instances_[i].file, heap, hint);
+    }
+    for (std::size_t i = 0; i < map_count_; ++i) {
+      Range around{maps_[i].variable - kAroundMap, maps_[i].variable + kAroundMap};
+      describe_code_naming(space_, maps_[i].file, around, hint);
     }
   }
 
@@ -54,14 +68,22 @@ class Walker {
               .claim_all();
       if (!verdict.fine()) return verdict;
     }
+    for (std::size_t i = 0; i < map_count_; ++i) {
+      Verdict verdict =
+          MappedPages(space_, maps_[i], first_arena + static_cast<uint32_t>(count_ + i),
+                      {blocks, totals, on_threads})
+              .claim_all();
+      if (!verdict.fine()) return verdict;
+    }
     return {};
   }
 
-  std::size_t arena_count() const { return count_; }
+  std::size_t arena_count() const { return count_ + map_count_; }
 
   void write_name(char (&name)[kNameLength]) const {
-    constexpr char kName[] = "mimalloc 2";
-    __builtin_memcpy(name, kName, sizeof kName);
+    constexpr char kNames[][17] = {"mimalloc 2", "mimalloc 3", "mimalloc 2 and 3"};
+    const char(&chosen)[17] = kNames[map_count_ == 0 ? 0 : count_ == 0 ? 1 : 2];
+    __builtin_memcpy(name, chosen, sizeof chosen);
   }
 
   // What the allocator's variables point to is in its structures, and no block in use.
@@ -78,6 +100,8 @@ class Walker {
   MapMemory map_;
   Instance instances_[kMaxInstances];
   std::size_t count_;
+  PageMap maps_[kMaxInstances];
+  std::size_t map_count_;
 };
 
 }  // namespace reachscan::heaps::mimalloc

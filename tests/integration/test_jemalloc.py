@@ -19,7 +19,7 @@ from test_busy_allocator import scan_repeatedly
 from test_enumeration import HEAPS
 from test_leak_graph import assert_same_leaks
 from unharmed import METHODS
-from victims import command_on, glibc_of, read_truth, wait_until
+from victims import build, command_on, glibc_of, read_truth, wait_until
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "4"))
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
@@ -113,12 +113,12 @@ def test_leak_graph(
 
 
 @contextmanager
-def redis(folder: Path, keys: int) -> Iterator[tuple[int, list[str]]]:
+def redis(folder: Path, keys: int, *extra: str) -> Iterator[tuple[int, list[str]]]:
     """Run a server with so many keys; yields it, and the command for one client more."""
     provide_all("redis-server")
     socket = folder / "socket"
     settings = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder)]
-    command = ["redis-server", *settings, "--enable-debug-command", "yes"]
+    command = ["redis-server", *settings, "--enable-debug-command", "yes", *extra]
     client = ["redis-cli", "-s", str(socket)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
@@ -146,3 +146,17 @@ def test_redis_under_load(tmp_path: Path) -> None:
                 assert scan(pid)["leaks"]["allocations"] == 0
             assert benchmark.poll() is None, "the load ended early"
             benchmark.terminate()
+
+
+def test_module_of_redis(tmp_path: Path) -> None:
+    """What a module loses is found in the server's heap, and leads to the module by name."""
+    sessions = 300
+    module = build("redis_module", ["-shared", "-fPIC"])
+    with redis(tmp_path, 10_000, "--loadmodule", str(module)) as (pid, place):
+        opening = ["redis-cli", *place, "sessions.open", str(sessions)]
+        subprocess.run(opening, check=True, stdout=subprocess.DEVNULL)
+        report = scan(pid)
+    named = [g for g in report["groups"] if "redis_module+expire_session" in g["signature"]]
+    assert [(g["allocations"], g["indirect_allocations"]) for g in named] == [(sessions, sessions)]
+    others = [g for g in report["groups"] if g not in named and g["confidence"] == "definite"]
+    assert others == []

@@ -97,6 +97,7 @@ format: $(READY) | clang-format  ## rewrite sources the way lint wants them
 bench: build  ## the short form of each benchmark; docs/performance.md has the long one
 	python benchmarks/pause.py --short
 	python benchmarks/sweep.py --short
+	python benchmarks/allocators.py --short
 	python benchmarks/command.py --short
 	python benchmarks/growth.py --short
 	python benchmarks/recorder.py --short

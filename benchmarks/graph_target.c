@@ -131,7 +131,9 @@ static void* make_part(void* argument) {
 static void make_in_arenas(struct block** blocks, size_t count) {
   static struct part parts[THREADS];
   pthread_t thread;
+#ifdef M_ARENA_MAX
   mallopt(M_ARENA_MAX, THREADS + 1);
+#endif
   pthread_barrier_init(&made, NULL, THREADS + 1);
   for (size_t i = 0; i < THREADS; ++i) {
     size_t first = count * i / THREADS;

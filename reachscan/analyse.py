@@ -40,7 +40,7 @@ def with_source_lines(scan: ScanResult, limit: int | None, *, root: Sysroot) -> 
 
     Args:
         scan: what was found.
-        limit: lines are wanted for so many groups; None for all stacks.
+        limit: lines are wanted for so many groups, and all mappings; None for all stacks.
         root: where its files are.
     """
     recording, folded = scan.recording, scan.folding
@@ -52,7 +52,8 @@ def with_source_lines(scan: ScanResult, limit: int | None, *, root: Sysroot) -> 
 
     wanted = known
     if limit is not None:
-        stacks = set(folded.stack[:limit].tolist()) - {NO_STACK}
+        mapped = {mapping.stack for mapping in recording.recorded_mappings or ()}
+        stacks = mapped.union(folded.stack[:limit].tolist()) - {NO_STACK}
         wanted = {c: known[c] for stack in stacks for c in recording.stacks.calls(stack)}
     files = ModuleFiles(recording, folded.joined.space, root=root)
     found = {**known, **frames.with_lines(files, wanted)}

@@ -356,7 +356,7 @@ def _finish(
     names = recording.names or {}
     warnings: tuple[model.Warning, ...] = ()
     begin = time.monotonic_ns()
-    if recording.some_leaks or not recording.is_about_leaks:
+    if recording.some_leaks or not recording.is_about_leaks or recording.recorded_mappings:
         # Most of this takes longer to load than a scan without leaks.
         from reachscan import analyse
 

@@ -36,6 +36,9 @@ void lay_out(Header& header) {
   header.modules = layout.add<ModuleRow>(smaller(bytes / 64, sizeof(ModuleRow) << 16));
   header.functions =
       layout.add<PythonFunction>(smaller(bytes / 64, kMaxFunctions * sizeof(PythonFunction)));
+  if (header.options.with_mappings != 0)
+    header.mappings =
+        layout.add<MappingRow>(smaller(bytes / 64, kMaxMappings * sizeof(MappingRow)));
   constexpr std::uint64_t kBucketBytes = sizeof(Bucket) + kKeys * sizeof(Record);
   // Two pages are lost where parts begin.
   std::uint64_t buckets = (bytes - layout.end() - 2 * kPage) / kBucketBytes;

@@ -69,6 +69,24 @@ inline void permit_tracing(std::uint32_t pid) {
   arch::kernel_call(__NR_prctl, PR_SET_PTRACER, pid);
 }
 
+// Returns which were blocked before.
+inline std::uint64_t block_signals() {
+  constexpr long kSetMask = 2;
+  std::uint64_t all = ~std::uint64_t{0}, before = 0;
+  arch::kernel_call(__NR_rt_sigprocmask, kSetMask, as_word(&all), as_word(&before), sizeof all);
+  return before;
+}
+
+inline void restore_signals(std::uint64_t before) {
+  constexpr long kSetMask = 2;
+  arch::kernel_call(__NR_rt_sigprocmask, kSetMask, as_word(&before), 0, sizeof before);
+}
+
+inline void sleep_nanoseconds(long nanoseconds) {
+  const long time[] = {0, nanoseconds};
+  arch::kernel_call(__NR_nanosleep, as_word(time));
+}
+
 inline void close_file(long descriptor) { arch::kernel_call(__NR_close, descriptor); }
 
 }  // namespace reachscan::recorder

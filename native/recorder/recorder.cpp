@@ -2,6 +2,7 @@
 #include "recorder/recorder.hpp"
 
 #include "recorder/create_tables.hpp"
+#include "recorder/process.hpp"
 #include "recorder/sampling.hpp"
 
 namespace reachscan::recorder {
@@ -12,13 +13,13 @@ bool Recorder::map_all(const Settings& settings) {
   Header* header = create_tables(settings, clock_);
   if (header == nullptr) return false;
   tables_ = Tables(header);
-  mappings_[0] = extent_of_tables(*header);
+  mapped_[0] = extent_of_tables(*header);
   const std::uint64_t bytes[] = {RuleCache::kBytes,
                                  header->modules.count * sizeof(Modules::Private)};
   for (std::size_t i = 0; i < 2; ++i) {
     void* memory = map_memory(bytes[i]);
     if (memory == nullptr) return false;
-    mappings_[i + 1] = {reinterpret_cast<std::uint64_t>(memory), bytes[i]};
+    mapped_[i + 1] = {reinterpret_cast<std::uint64_t>(memory), bytes[i]};
   }
   return true;
 }
@@ -34,16 +35,19 @@ bool Recorder::start(const Settings& settings, const LinkMap& link_map,
     return false;
   }
   blocks_ = LiveBlocks(tables_);
+  mappings_ = LiveMappings(tables_);
   threads_ = ThreadRows(tables_);
   settings_ = &settings;
-  Modules modules(tables_, link_map, reinterpret_cast<Modules::Private*>(mappings_[2].start),
+  Modules modules(tables_, link_map, reinterpret_cast<Modules::Private*>(mapped_[2].start),
                   settings.modules);
   unwinder_ =
-      Unwinder(modules, RuleCache(reinterpret_cast<void*>(mappings_[1].start)), StackTrie(tables_),
+      Unwinder(modules, RuleCache(reinterpret_cast<void*>(mapped_[1].start)), StackTrie(tables_),
                main_stack_top, settings.options.stacks == Stacks::kFramePointers);
   unwinder_.update_modules();
   python_ = Interpreter(link_map, tables_);
   misses_frees_ = settings.options.way_in == WayIn::kAttach;
+  allocator_ = next_function("malloc");
+  with_mappings_ = settings.options.with_mappings != 0;
   is_recording_ = true;
   set_wanted_sizes(settings.options);
   return true;
@@ -85,19 +89,37 @@ bool Recorder::begin_sample(ThreadState& thread, std::uint64_t size) const {
 
 void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t size,
                          const arch::Frame& frame) {
-  const Options& options = tables_.header().options;
-  bool is_filtered = (options.modules_filtered | options.threads_filtered) != 0;
-  if (is_filtered && !passes_filters(thread, frame)) return;
+  if (!passes_filters(thread, frame)) return;
   Allocation allocation{reinterpret_cast<std::uint64_t>(block), size, milliseconds(),
                         stack_of(thread, frame), row_of(thread)};
   if (misses_frees_) forget(block);
   if (allocation.node == 0 || !blocks_.insert(allocation)) return lose();
   threads_.count_record(allocation.thread);
-  if (options.stop_at != 0) add_live_bytes(size);
+  if (tables_.header().options.stop_at != 0) add_live_bytes(size);
+}
+
+// What an allocator maps for its blocks is none of the program's mappings.
+bool Recorder::note_mapping(const arch::Frame& frame, Allocation& noted) {
+  ThreadState& thread = this_thread();
+  if (thread.is_inside != 0 || tables_.header().stopped != 0) return false;
+  thread.is_inside = 1;
+  bool is_wanted = !is_of_allocator(frame.pc) && passes_filters(thread, frame);
+  if (is_wanted) noted = {0, 0, milliseconds(), stack_of(thread, frame), row_of(thread)};
+  thread.is_inside = 0;
+  if (is_wanted && noted.node == 0) lose();
+  return is_wanted && noted.node != 0;
+}
+
+// A program that brings its own is not told apart from it.
+bool Recorder::is_of_allocator(std::uint64_t pc) {
+  std::uint32_t module = unwinder_.module_of(pc);
+  return module != 0 && unwinder_.modules().row(module).path[0] != 0 &&
+         module == unwinder_.module_of(allocator_ + 1);
 }
 
 bool Recorder::passes_filters(ThreadState& thread, const arch::Frame& frame) {
   const Options& options = tables_.header().options;
+  if ((options.modules_filtered | options.threads_filtered) == 0) return true;
   if (options.threads_filtered != 0) {
     row_of(thread);
     if (!thread.is_wanted) return false;

@@ -3,6 +3,7 @@
 
 #include "recorder/clock.hpp"
 #include "recorder/live_blocks.hpp"
+#include "recorder/live_mappings.hpp"
 #include "recorder/python/interpreter.hpp"
 #include "recorder/settings.hpp"
 #include "recorder/this_thread.hpp"
@@ -21,7 +22,7 @@ class Recorder {
   // Calls visit(address, bytes) for what start() has mapped.
   template <typename Visit>
   void each_mapping(Visit visit) const {
-    for (const MappedRange& mapping : mappings_)
+    for (const MappedRange& mapping : mapped_)
       if (mapping.bytes != 0) visit(mapping.start, mapping.bytes);
   }
 
@@ -66,6 +67,15 @@ class Recorder {
     if (tables_.header().options.stop_at != 0) add_live_bytes(was.size);
   }
 
+  bool records_mappings() const { return with_mappings_; }
+  LiveMappings& mappings() { return mappings_; }
+
+  // Notes who asks for a mapping now. False if it is not to be recorded.
+  bool note_mapping(const arch::Frame& frame, Allocation& noted);
+
+  // There was no room for a mapping, or for what happened to one.
+  void lose();
+
   void library_closed();
   void thread_renamed() { __atomic_fetch_add(&names_, 1, __ATOMIC_RELAXED); }
   void forked();
@@ -87,8 +97,8 @@ class Recorder {
   static std::int64_t bounded(std::uint64_t size) {
     return static_cast<std::int64_t>(size < kMaxSize ? size : kMaxSize);
   }
+  bool is_of_allocator(std::uint64_t pc);
   void add_live_bytes(std::uint64_t bytes);
-  void lose();
   void stop(Stopped reason);
   void set_wanted_sizes(const Options& options);
   bool map_all(const Settings& settings);
@@ -99,18 +109,21 @@ class Recorder {
   std::uint64_t size_span_ = 0;
   bool is_recording_ = false;
   bool misses_frees_ = false;  // what is not hooked may free blocks unseen
-  bool is_one_range_ = true;   // that is all that --sizes and --min-size say
+  bool with_mappings_ = false;
+  bool is_one_range_ = true;  // that is all that --sizes and --min-size say
   std::uint64_t sample_distance_ = 0;
 
-  MappedRange mappings_[3] = {};  // tables, rules, what the recorder alone knows of modules
+  MappedRange mapped_[3] = {};  // tables, rules, what the recorder alone knows of modules
   Tables tables_{nullptr};
   LiveBlocks blocks_;
+  LiveMappings mappings_;
   ThreadRows threads_;
   Unwinder unwinder_;
   Interpreter python_;
   Clock clock_;
   const Settings* settings_ = nullptr;
-  std::uint32_t names_ = 1;  // changes when a thread may have got another name, or number
+  std::uint64_t allocator_ = 0;  // some address in its code
+  std::uint32_t names_ = 1;      // changes when a thread may have got another name, or number
 };
 
 extern Recorder recorder;

@@ -85,6 +85,7 @@ bool read_line(Line& line, Settings& settings) {
   if (line.begins("sizes")) return read_ranges(line, options);
   if (line.begins("sample")) return line.number(options.sample);
   if (line.begins("stop-at")) return line.number(options.stop_at);
+  if (line.begins("mmap")) return line.number(options.with_mappings);
   if (line.begins("memory")) return line.number(settings.memory);
   if (line.begins("module")) return read_pattern(line, settings.modules);
   if (line.begins("thread")) return read_pattern(line, settings.threads);

@@ -19,8 +19,8 @@ struct Settings {
 };
 
 // Lines are NAME=VALUE, numbers are decimal: way depth stacks min-size sizes (A-B,C-D) sample
-// stop-at memory module thread (steps as 1,97,97;0,0,0) parent signal notice. False if there is one
-// that is not understood: another version of reachscan has written it.
+// stop-at mmap memory module thread (steps as 1,97,97;0,0,0) parent signal notice. False if there
+// is one that is not understood: another version of reachscan has written it.
 bool read_settings(const char* text, Settings& settings);
 
 }  // namespace reachscan::recorder

@@ -8,7 +8,8 @@
 // holds addresses of blocks, so it is never a root.
 //
 //   Header | Bucket[buckets] | Record[7 * buckets] | Node[nodes] | ThreadRow[threads]
-//          | ModuleRow[modules] | PythonFunction[functions]  (each part begins at a page)
+//          | ModuleRow[modules] | PythonFunction[functions] | MappingRow[mappings]
+//          (each part begins at a page)
 //
 // Everything is written in an order in which a reader that sees any prefix of the writes takes
 // nothing unfinished for valid:
@@ -17,6 +18,10 @@
 // - a node: its address claims the slot, then its second word says that it is complete. Nodes are
 //   never removed. A record is published after all nodes of its stack.
 // - rows of threads and modules: complete before anything names them, and never removed.
+// - a mapping: its start is written last when it comes, and is the only word that is cleared when
+// it
+//   goes. One that loses its middle is there twice for a moment, so that no part is ever missing:
+//   where two rows overlap, the one that begins later has it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +30,7 @@
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kMagic = 0x5345'4c42'4154'5352;  // "RSTABLES"
-constexpr std::uint32_t kLayout = 2;
+constexpr std::uint32_t kLayout = 3;
 constexpr char kMappingName[] = "reachscan";  // [anon:reachscan] in maps, where the kernel can
 
 constexpr std::size_t kKeys = 7;                 // blocks of a bucket
@@ -58,6 +63,8 @@ struct Options {
   std::uint64_t stop_at;           // bytes, 0: never
   std::uint32_t modules_filtered;  // --module was given
   std::uint32_t threads_filtered;  // --thread was given
+  std::uint32_t with_mappings;     // --mmap was given
+  std::uint32_t reserved;
 };
 
 struct Part {
@@ -87,6 +94,7 @@ struct Header {
   Part threads;
   Part modules;
   Part functions;
+  Part mappings;
   std::uint32_t used_nodes;  // how many are in use; they lie scattered
   std::uint32_t used_threads;
   std::uint32_t used_modules;
@@ -118,6 +126,7 @@ static_assert(sizeof(Record) == 16);
 
 constexpr std::uint64_t kMaxSize = (std::uint64_t{1} << 48) - 1;  // larger ones are stored as this
 constexpr std::uint32_t kMaxNodes = std::uint32_t{1} << 28;
+constexpr std::uint32_t kMaxMappings = std::uint32_t{1} << 16;
 constexpr std::uint32_t kMaxThreads = std::uint32_t{1} << 16;
 constexpr std::uint64_t kMaxTime = (std::uint64_t{1} << 36) - 1;
 
@@ -169,6 +178,24 @@ struct PythonFunction {
 };
 static_assert(sizeof(PythonFunction) == 256);
 
+enum MappingKind : std::uint16_t {
+  kMapped = 1,         // by mmap() or mremap()
+  kStack = 2,          // of a thread, that can be joined
+  kDetachedStack = 3,  // goes when the thread ends
+};
+
+// A mapping that the program asked for and has not given back. Of a thread's stack only one byte is
+// known, that of its descriptor: the C library makes it.
+struct MappingRow {
+  std::uint64_t start;  // 0: the row is free
+  std::uint64_t end;
+  std::uint64_t node_time;  // as in a Record
+  std::uint32_t serial;     // no two mappings have the same
+  std::uint16_t thread;     // which asked for it
+  std::uint16_t kind;       // MappingKind
+};
+static_assert(sizeof(MappingRow) == 32);
+
 constexpr std::uint64_t kPythonNode = std::uint64_t{1} << 63;  // no code lies there
 constexpr std::uint32_t kMaxFunctions = std::uint32_t{1} << 16;
 
@@ -204,6 +231,11 @@ constexpr Allocation unpack(std::uint64_t address, const Record& r) {
           static_cast<std::uint32_t>(r.size_thread & (kMaxThreads - 1))};
 }
 
+// Who asked for a mapping, and when.
+constexpr Allocation unpack(const MappingRow& row) {
+  return unpack(row.start, {(row.end - row.start) << 16 | row.thread, row.node_time});
+}
+
 // The bucket where the record of a block is looked for first. Blocks of 64 bytes of address space
 // share theirs.
 constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_count) {
@@ -227,8 +259,11 @@ inline bool is_valid(const Header& h, std::uint64_t bytes) {
   return fits(h.buckets, sizeof(Bucket)) && fits(h.records, sizeof(Record)) &&
          fits(h.nodes, sizeof(Node)) && fits(h.threads, sizeof(ThreadRow)) &&
          fits(h.modules, sizeof(ModuleRow)) && h.records.count == h.buckets.count * kKeys &&
-         fits(h.functions, sizeof(PythonFunction)) && h.nodes.count <= kMaxNodes &&
-         h.threads.count <= kMaxThreads && h.options.range_count <= kMaxRanges;
+         fits(h.functions, sizeof(PythonFunction)) &&
+         (h.options.with_mappings == 0 ||
+          (fits(h.mappings, sizeof(MappingRow)) && h.mappings.count <= kMaxMappings)) &&
+         h.nodes.count <= kMaxNodes && h.threads.count <= kMaxThreads &&
+         h.options.range_count <= kMaxRanges;
 }
 
 // Reads valid tables, here or in a copy that nobody writes to. Writers of the process itself use
@@ -244,6 +279,7 @@ class Tables {
   ThreadRow* threads() const { return part<ThreadRow>(header_->threads); }
   ModuleRow* modules() const { return part<ModuleRow>(header_->modules); }
   PythonFunction* functions() const { return part<PythonFunction>(header_->functions); }
+  MappingRow* mappings() const { return part<MappingRow>(header_->mappings); }
 
   // Finds what is recorded of the block that begins at `address`.
   bool find(std::uint64_t address, Allocation& found) const {
@@ -270,6 +306,14 @@ class Tables {
         std::uint64_t key = __atomic_load_n(&buckets()[at].keys[i], __ATOMIC_ACQUIRE);
         if (is_address(key)) visit(unpack(key, records()[at * kKeys + i]));
       }
+  }
+
+  // Calls visit(row) for each mapping that is recorded, in no order.
+  template <typename Visit>
+  void each_mapping(Visit visit) const {
+    std::uint64_t count = header_->options.with_mappings != 0 ? header_->mappings.count : 0;
+    for (std::uint64_t i = 0; i < count; ++i)
+      if (__atomic_load_n(&mappings()[i].start, __ATOMIC_ACQUIRE) != 0) visit(mappings()[i]);
   }
 
   // Calls visit(node's number, node) for the frames of a stack, innermost first. It ends early

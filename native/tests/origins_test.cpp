@@ -217,6 +217,27 @@ CASE(live_blocks_come_with_their_origins) {
   CHECK_EQ(newest, sweep.scene.blocks.size());
 }
 
+CASE(mappings_come_with_their_origins) {
+  RecordedSweep sweep;
+  uint32_t other = sweep.recorded.node(0, 0x7777);
+  uint64_t time = uint64_t{other} << 36 | 9;
+  auto worker = static_cast<uint16_t>(sweep.worker);
+  sweep.recorded.mapping({0x7000'0000, 0x7000'2000, time, 1, worker, recorder::kMapped});
+  sweep.recorded.mapping({0x7100'0000, 0x7100'0001, 9, 2, 0, recorder::kDetachedStack});
+  sweep.run();
+  std::vector<Frame> frames = sweep.host.frames(wire::kRecordedMappings);
+  CHECK_EQ(frames.size(), 1u);
+  // That of the second is not known.
+  CHECK_EQ(item<uint32_t>(frames[0], 0, 0), 1u);
+  CHECK_EQ(item<uint64_t>(frames[0], 4, 0), 0x7000'0000u);
+  CHECK_EQ(item<uint64_t>(frames[0], 4, 1), 0x7000'2000u);
+  CHECK_EQ(item<uint32_t>(frames[0], 20, 0), uint32_t{recorder::kMapped});
+  CHECK_EQ(item<uint32_t>(frames[0], 20, 1), other);
+  CHECK_EQ(item<uint32_t>(frames[0], 20, 2), sweep.worker);
+  CHECK_EQ(item<uint64_t>(frames[0], 32, 0), 9u);
+  CHECK_EQ(sweep.nodes().at(other).pc, 0x7777u);
+}
+
 CASE(damaged_tables_are_survived) {
   RecordedSweep sweep;
   recorder::Node* nodes = sweep.recorded.tables().nodes();

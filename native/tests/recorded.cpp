@@ -68,6 +68,16 @@ uint32_t Recorded::python_function(uint32_t row, const char* name, const char* f
   return row;
 }
 
+void Recorded::mapping(const recorder::MappingRow& row) {
+  recorder::Header& h = header();
+  h.options.with_mappings = 1;
+  h.mappings = {12 * kPage, 8};
+  recorder::MappingRow* rows = tables_.mappings();
+  while (rows->start != 0) ++rows;
+  *rows = row;
+  CHECK(recorder::is_valid(h, kBytes));
+}
+
 void Recorded::add(const recorder::Allocation& allocation) {
   uint64_t at = recorder::home_bucket(allocation.address, kBuckets);
   for (;; at = (at + 1) % kBuckets) {

@@ -18,6 +18,7 @@ class Recorded {
   uint32_t thread(const char* name, uint32_t tid);
   uint32_t closed_module(const char* path, uint64_t bias);
   uint32_t python_function(uint32_t row, const char* name, const char* file);
+  void mapping(const recorder::MappingRow& row);
   void add(const recorder::Allocation& allocation);
 
   recorder::Header& header() { return tables_.header(); }

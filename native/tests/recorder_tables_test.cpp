@@ -9,6 +9,7 @@
 #include "check.hpp"
 #include "recorder/create_tables.hpp"
 #include "recorder/live_blocks.hpp"
+#include "recorder/live_mappings.hpp"
 #include "recorder/stack_trie.hpp"
 #include "recorder/tables.hpp"
 
@@ -19,9 +20,9 @@ using namespace recorder;
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-Header* make_tables(std::uint64_t memory) {
+Header* make_tables(std::uint64_t memory, const char* text = "depth=32") {
   Settings settings;
-  CHECK(read_settings("depth=32", settings));
+  CHECK(read_settings(text, settings));
   settings.memory = memory;
   Header* header = create_tables(settings, Clock());
   CHECK(header != nullptr);
@@ -216,6 +217,76 @@ CASE(a_full_trie_says_so) {
   std::uint64_t made = 0;
   while (number != 0) number = trie.intern(0, 0x1000 + made++, [](std::uint64_t) { return 0u; });
   CHECK(made > tables.header().nodes.count / 2);
+}
+
+// Which mapping has each page, by its serial number in the order of the calls; 0: none.
+using Pages = std::vector<std::uint32_t>;
+
+Pages pages_of(const Tables& tables, std::uint64_t count) {
+  Pages found(count);
+  tables.each_mapping([&](const MappingRow& row) {
+    CHECK_EQ(unpack(row).node, row.serial);
+    for (std::uint64_t page = row.start; page < row.end; ++page) {
+      CHECK_EQ(found.at(page - 1), 0u);
+      found.at(page - 1) = row.serial;
+    }
+  });
+  return found;
+}
+
+CASE(mappings_are_cut_split_and_replaced_as_pages_are) {
+  constexpr std::uint64_t kPages = 60;
+  Tables tables(make_tables(kMiB, "mmap=1"));
+  LiveMappings mappings(tables);
+  Pages expected(kPages);
+  std::mt19937 random(7);
+  for (std::uint32_t serial = 0, i = 0; i < 5000; ++i) {
+    std::uint64_t first = random() % kPages, end = first + 1 + random() % (kPages - first);
+    std::uint32_t owner = 0;
+    LiveMappings::Locked locked(mappings);
+    if (random() % 2 == 0) {
+      owner = ++serial;
+      CHECK(mappings.insert(1 + first, 1 + end, kMapped, {0, 0, 5, serial, 3}));
+    } else {
+      CHECK(mappings.cut(1 + first, 1 + end));
+    }
+    for (std::uint64_t page = first; page < end; ++page) expected[page] = owner;
+    CHECK(pages_of(tables, kPages) == expected);
+  }
+}
+
+CASE(a_mapping_without_room_is_told) {
+  Tables tables(make_tables(kMiB, "mmap=1"));
+  LiveMappings mappings(tables);
+  std::uint64_t room = tables.header().mappings.count;
+  for (std::uint64_t i = 1; i <= room; ++i)
+    CHECK(mappings.insert(10 * i, 10 * i + 9, kMapped, {0, 0, 0, 1, 1}));
+  CHECK(!mappings.insert(5, 6, kMapped, {0, 0, 0, 1, 1}));
+  CHECK(!mappings.cut(12, 13));
+  CHECK(mappings.cut(20, 29));
+  CHECK(mappings.insert(5, 6, kMapped, {0, 0, 0, 1, 1}));
+}
+
+CASE(threads_share_the_table_of_mappings) {
+  Tables tables(make_tables(kMiB, "mmap=1"));
+  LiveMappings mappings(tables);
+  std::vector<std::thread> threads;
+  for (std::uint64_t own = 1; own <= 4; ++own)
+    threads.emplace_back([&mappings, own] {
+      for (int i = 0; i < 20'000; ++i) {
+        LiveMappings::Locked locked(mappings);
+        CHECK(mappings.insert(own << 32, (own << 32) + 9, kMapped, {0, 0, 0, 1, 1}));
+        CHECK(mappings.cut((own << 32) + 3, (own << 32) + 4));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::map<std::uint64_t, std::uint64_t> found;
+  tables.each_mapping([&](const MappingRow& row) { found[row.start] = row.end; });
+  CHECK_EQ(found.size(), 8u);
+  for (std::uint64_t own = 1; own <= 4; ++own) {
+    CHECK_EQ(found.at(own << 32), (own << 32) + 3);
+    CHECK_EQ(found.at((own << 32) + 4), (own << 32) + 9);
+  }
 }
 
 }  // namespace

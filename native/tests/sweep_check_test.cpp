@@ -80,6 +80,11 @@ std::string recorded_thread(std::size_t length) {
                Payload().u32(1).u32(1).u32(7).str(std::string(length, 'x')));
 }
 
+std::string recorded_mappings(uint32_t count) {
+  std::string rows(36ull * count, 0);
+  return frame(wire::kRecordedMappings, Payload().u32(count).raw(rows.data(), rows.size()));
+}
+
 struct Check : SweepCheck {
   explicit Check(abi::Task task = abi::Task::kFindLeaks) : SweepCheck(bounds(task)) {}
 
@@ -237,8 +242,10 @@ CASE(what_a_recorder_has_is_bounded) {
   check_refused("came twice", heap() + recorder(0) + recorder(0));
   check_refused("too many ranges", heap() + recorder(17));
   check_refused("a text is too long", heap() + recorded_thread(17));
+  check_refused("too many mappings", heap() + recorded_mappings(1 << 16) + recorded_mappings(1));
+  check_refused("a record is cut off", heap() + recorded_mappings(2).erase(40, 1));
   Check check;
-  check.send(heap());
+  check.send(heap() + recorded_mappings(0) + recorded_mappings(1 << 16));
   check_refused("more callers than memory", [&] {
     for (;;) check.send(stack_nodes(1 << 10));
   });

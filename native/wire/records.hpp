@@ -56,6 +56,7 @@ enum RecordType : std::uint32_t {
   kPythonTypes = 38,
   kCollectible = 39,  // unreachable Python objects that the collector will free, with their blocks
   kHooks = 40,        // what was hooked for a recorder, or what of it had to stay
+  kRecordedMappings = 41,
 };
 
 struct Record {
@@ -124,6 +125,8 @@ constexpr Record kRecords[] = {
     {kPythonTypes, "PythonTypes", "u32 n, n x { u64 type, str name }"},
     {kCollectible, "Collectible", "u64 allocations, u64 bytes"},
     {kHooks, "Hooks", "u64 pause_ns, u32 slots, u32 modules, u32 others, u64 kept"},
+    {kRecordedMappings, "RecordedMappings",
+     "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, u64 time_ms }"},
 };
 
 #undef REACHSCAN_REFERENCE

@@ -29,6 +29,7 @@ class RecordingOptions(NamedTuple):
         memory: bytes for all that is recorded.
         stacks: one of `STACKS`.
         stop_at: recording ends when so much is allocated and not freed; 0 for never.
+        mmap: mappings are recorded, too.
         module, thread: only what modules with such a path, threads with such a name allocate;
             patterns as `patterns.compiled` returns them, empty for all.
     """
@@ -40,6 +41,7 @@ class RecordingOptions(NamedTuple):
     memory: int = 64 << 20
     stacks: str = "auto"
     stop_at: int = 0
+    mmap: bool = False
     module: tuple[Step, ...] = ()
     thread: tuple[Step, ...] = ()
 
@@ -56,6 +58,7 @@ class RecordingOptions(NamedTuple):
             "min-size": self.min_size,
             "sample": self.sample,
             "stop-at": self.stop_at,
+            "mmap": int(self.mmap),
             "memory": self.memory,
             "stacks": STACKS[self.stacks],
             "module": _steps(self.module),

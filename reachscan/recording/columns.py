@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class Columns:
         Raises:
             StreamError: records contradict each other.
         """
-        trie = Trie(self._nodes)
+        trie = self._trie
         leak_count = len(leaks.address) if leaks else 0
         kind_count = len(kinds.size) if kinds else 0
         return {
@@ -93,6 +94,15 @@ class Columns:
             "kind_origins": trie.origins(self._kind_origins, kind_count, "kinds"),
             "stacks": trie.stacks,
         }
+
+    def stacks_of(self, nodes: list[int]) -> list[int]:
+        """Return the numbers of the stacks that nodes stand for."""
+        found: list[int] = self._trie.stacks_of(np.array(nodes, np.uint32)).tolist()
+        return found
+
+    @cached_property
+    def _trie(self) -> Trie:
+        return Trie(self._nodes)
 
 
 class _Leaks:

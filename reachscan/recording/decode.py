@@ -11,7 +11,7 @@ from reachscan.recording import model, wire
 
 if TYPE_CHECKING:
     from reachscan.recording.columns import Columns
-    from reachscan.recording.origins import Recorder
+    from reachscan.recording.origins import RecordedMapping, Recorder
 
 _NEEDED = ((wire.BEGIN, "hello"), (wire.TARGET, "target"), (wire.SNAPSHOT, "snapshot"))
 Progressed = Callable[[model.Progress], None]
@@ -176,7 +176,20 @@ class _Decoder:
             "closed_modules": {row.module: ClosedModule(*row[1:]) for row in modules},
             "python_functions": {row.function: PythonFunction(*row[1:]) for row in functions},
             **(self._columns.where_from(leaks, kinds) if self._columns else {}),
+            "recorded_mappings": self._mappings(),
         }
+
+    def _mappings(self) -> tuple[RecordedMapping, ...] | None:
+        if wire.RECORDED_MAPPINGS not in self._single:
+            return None
+        from reachscan.recording.origins import Mapped, RecordedMapping
+
+        rows = self._rows[wire.RECORDED_MAPPINGS]
+        stacks = self._bulk().stacks_of([row.node for row in rows]) if rows else []
+        return tuple(
+            RecordedMapping(r.start, r.end, _member(Mapped, r.kind), stack, r.thread, r.time_ms)
+            for r, stack in zip(rows, stacks, strict=True)
+        )
 
     def _names(self) -> dict[int, model.Name] | None:
         if wire.NAMES not in self._single:

@@ -299,6 +299,7 @@ class Recording(NamedTuple):
         stacks: those that origins refer to.
         recorded_threads, closed_modules, python_functions: what they and stacks refer to, by its
             number.
+        recorded_mappings: those that are recorded, None if none are to be.
         frames: what the calls in stacks are, once that is found out.
         host: where the process ran; None if the stream does not tell.
         python_types: address -> name of the types of Python objects among the leaks.
@@ -336,6 +337,7 @@ class Recording(NamedTuple):
     recorded_threads: ReadOnlyDict[int, recorded.RecordedThread] = MappingProxyType({})
     closed_modules: ReadOnlyDict[int, recorded.ClosedModule] = MappingProxyType({})
     python_functions: ReadOnlyDict[int, recorded.PythonFunction] = MappingProxyType({})
+    recorded_mappings: tuple[recorded.RecordedMapping, ...] | None = None
     frames: recorded.Frames = MappingProxyType({})
     host: Host | None = None
     python_types: ReadOnlyDict[int, str] = MappingProxyType({})

@@ -45,9 +45,12 @@ class Trie:
         columns = OriginColumns(*map(np.concatenate, zip(*chunks, strict=True)))
         if len(columns.node) != count:
             raise errors.StreamError(f"the stream is damaged: its {what} and their origins differ")
-        at = self._positions(columns.node)
-        stack = np.append(self._stack_of, NO_STACK)[at]
-        return Origins(stack, *columns[1:])
+        return Origins(self.stacks_of(columns.node), *columns[1:])
+
+    def stacks_of(self, nodes: NDArray[np.uint32]) -> model.Indexes:
+        """Return the stacks that nodes stand for, `NO_STACK` for those that are not there."""
+        found: model.Indexes = np.append(self._stack_of, NO_STACK)[self._positions(nodes)]
+        return found
 
     def _positions(self, numbers: NDArray[np.uint32]) -> model.Indexes:
         """Return where nodes with these numbers are, -1 for those that are not there."""

@@ -5,6 +5,7 @@ Most processes are not recorded, and what scans every one of them does without t
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -135,6 +136,30 @@ class RecordedThread(NamedTuple):
 
     tid: int
     name: str
+
+
+class Mapped(enum.IntEnum):
+    """How a program has come by a mapping."""
+
+    MMAP = 1
+    STACK = 2
+    DETACHED_STACK = 3
+
+
+class RecordedMapping(NamedTuple):
+    """A mapping that the program asked for and has not given back.
+
+    Attributes:
+        start, end: its addresses; of a stack, those of a byte of the thread's descriptor.
+        stack, thread, time_ms: as in `Origins`.
+    """
+
+    start: int
+    end: int
+    kind: Mapped
+    stack: int
+    thread: int
+    time_ms: int
 
 
 class ClosedModule(NamedTuple):

@@ -31,7 +31,7 @@ DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
 HOST, INTERPRETER, PYTHON_FUNCTIONS = range(34, 37)
-OBJECTS, PYTHON_TYPES, COLLECTIBLE, HOOKS = range(37, 41)
+OBJECTS, PYTHON_TYPES, COLLECTIBLE, HOOKS, RECORDED_MAPPINGS = range(37, 42)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -117,6 +117,8 @@ LAYOUTS = {
     PYTHON_TYPES: "u32 n, n x { u64 type, str name }",
     COLLECTIBLE: "u64 allocations, u64 bytes",
     HOOKS: "u64 pause_ns, u32 slots, u32 modules, u32 others, u64 kept",
+    RECORDED_MAPPINGS: "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, "
+    "u64 time_ms }",
 }
 """The fields of every record, as native/wire/records.hpp has them.
 
@@ -151,6 +153,7 @@ MOST_ROWS = {
     RECORDED_THREADS: 1 << 16,
     CLOSED_MODULES: 1 << 16,
     PYTHON_FUNCTIONS: 1 << 16,
+    RECORDED_MAPPINGS: 1 << 16,
 }
 """No stream has more rows of these: the helper sends no more, and the kernel allows no more."""
 

@@ -12,7 +12,7 @@ from reachscan.history.review import by_rule
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Review, Rule, Tally
 from reachscan.naming.private_memory import PrivateMemory
 from reachscan.recording import model
-from reachscan.reports import Selection, Style, confidence, plain, stacks
+from reachscan.reports import Selection, Style, confidence, mappings, plain, stacks
 from reachscan.reports.json_parts import caveats, example, facts
 from reachscan.result import LeakScan
 
@@ -40,6 +40,10 @@ def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[
         yield '  "allocations": ['
         yield from _rows(_blocks(result, table))
         yield "  ],"
+        if result.recording.recorded_mappings is not None:
+            yield '  "mappings": ['
+            yield from _rows(map(json.dumps, mappings.rows(result.recording, table)))
+            yield "  ],"
     # Last, when all that refers to them is written.
     yield '  "stacks": ['
     yield from _rows(map(json.dumps, table.rows()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reachscan.judgement import KNOWN, SUPPRESSED, Review
 from reachscan.naming import private_memory
 from reachscan.recording import model
-from reachscan.reports import Selection, Style, confidence, layout, plain, stacks
+from reachscan.reports import Selection, Style, confidence, layout, mappings, plain, stacks
 from reachscan.result import LeakScan
 from reachscan.wording import count, cut, exact_size, number, printable, size
 
@@ -51,6 +51,7 @@ def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Itera
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
         yield from layout.paragraph(layout.collectible(recording), "dim", style)
         yield from layout.paragraph(stacks.recorded(recording), "dim", style)
+    yield from mappings.lines(recording, selection, style)
     yield from layout.warnings(result.warnings, style)
 
 

@@ -29,7 +29,7 @@ constexpr std::uint64_t set_of(Types... types) {
 
 constexpr std::uint64_t kAboutRecorder =
     set_of(wire::kRecorder, wire::kStackNodes, wire::kRecordedThreads, wire::kClosedModules,
-           wire::kInterpreter, wire::kPythonFunctions);
+           wire::kInterpreter, wire::kPythonFunctions, wire::kRecordedMappings);
 constexpr std::uint64_t kAboutHeap =
     set_of(wire::kHeap, wire::kRegions, wire::kWarning) | kAboutRecorder;
 constexpr std::uint64_t kOnce =
@@ -241,6 +241,11 @@ void SweepCheck::recorded(std::uint32_t type, Payload& payload) {
       return payload.skip(wire::row_bytes(wire::kInterpreter));
     case wire::kPythonFunctions:
       return python_function(payload);
+    case wire::kRecordedMappings: {
+      auto number = payload.take<std::uint32_t>();
+      count(recorded_mappings_, number, recorder::kMaxMappings, "it sends too many mappings");
+      return payload.skip(number * wire::row_bytes(wire::kRecordedMappings));
+    }
   }
 }
 

@@ -79,6 +79,7 @@ class SweepCheck {
   std::uint64_t contents_ = 0, types_ = 0, kinds_ = 0, references_ = 0;
   std::uint64_t nodes_ = 0, recorded_threads_ = 0, closed_modules_ = 0;
   std::uint64_t python_functions_ = 0;
+  std::uint64_t recorded_mappings_ = 0;
   bool listed_suspects_ = false;
   abi::Totals found_{};
 };

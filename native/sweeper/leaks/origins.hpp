@@ -59,16 +59,14 @@ class Origins {
   Origin of(uint64_t block, uint64_t size) {
     recorder::Allocation found;
     if (!present_ || !tables_.find(block, found) || found.size > size) return {};
-    if (found.thread >= tables_.header().threads.count) found.thread = 0;
-    used_threads_.set(found.thread);
-    note_stack(found.node);
-    return {found.node, found.thread, found.size, found.time_ms};
+    return {found.node, note(found), found.size, found.time_ms};
   }
 
   // Everything that the origins refer to, and how it was recorded.
   void send() {
     if (!present_) return;
     send_header();
+    if (tables_.header().options.with_mappings != 0) send_mappings();
     send_nodes();
     used_threads_.each([this](uint64_t index) { send_thread(static_cast<uint32_t>(index)); });
     used_modules_.each([this](uint64_t index) { send_module(static_cast<uint32_t>(index)); });
@@ -103,6 +101,14 @@ class Origins {
     uint64_t* words_ = nullptr;
     uint64_t count_ = 0;
   };
+
+  // Has what an allocation refers to sent. Returns the row of its thread.
+  uint32_t note(const recorder::Allocation& allocation) {
+    uint32_t thread = allocation.thread < used_threads_.count() ? allocation.thread : 0;
+    used_threads_.set(thread);
+    note_stack(allocation.node);
+    return thread;
+  }
 
   void note_stack(uint32_t number) {
     bool fresh = true;
@@ -140,6 +146,30 @@ class Origins {
     if (h.python == 0) return;
     Record interpreter(wire::kInterpreter);
     interpreter.u32(h.python & 0xffff).u32((h.python & recorder::kPythonUnderstood) != 0).send();
+  }
+
+  // The last record may be empty: it tells that they are recorded.
+  void send_mappings() {
+    List<recorder::MappingRow> batch(map_memory, kBatch);
+    tables_.each_mapping([&](const recorder::MappingRow& row) {
+      // Of a thread that nobody saw being created, only its end is known.
+      if (recorder::unpack(row).node == 0) return;
+      batch.push(row);
+      if (batch.size() == kBatch) send_batch(batch);
+    });
+    send_batch(batch);
+  }
+
+  void send_batch(List<recorder::MappingRow>& batch) {
+    Record record(wire::kRecordedMappings);
+    record.u32(static_cast<uint32_t>(batch.size()));
+    for (const recorder::MappingRow& row : batch) {
+      recorder::Allocation by = recorder::unpack(row);
+      record.u64(row.start).u64(row.end).u32(row.kind);
+      record.u32(by.node).u32(note(by)).u64(by.time_ms);
+    }
+    record.send();
+    batch.clear();
   }
 
   void send_nodes() const {

@@ -23,7 +23,7 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
     Reports on it show stacks from now on. The process is stopped for a moment, and works on
     whatever happens to reachscan. Libraries that it loads later are not recorded.
     """
-    record = recording.options_of(given)
+    record = recording.options_of_attached(given)
     pid = processes.resolve(process)
     hooks = attaching.attach(pid, record, options.scan(given))
     modules = f"{hooks.modules} module{'s' * (hooks.modules != 1)}"

@@ -178,6 +178,11 @@ recording = together(
         help="Stop recording when so much is allocated and not freed.",
     ),
     click.option(
+        "--mmap",
+        is_flag=True,
+        help="Record mappings, too; reports list them apart from the leaks.",
+    ),
+    click.option(
         "--module",
         type=_Pattern(),
         metavar="REGEX",
@@ -199,3 +204,17 @@ def options_of(given: dict[str, Any]) -> RecordingOptions:
     """Take what is recorded out of the options that were given to a command."""
     values = {name: given.pop(name) for name in RecordingOptions._fields}
     return RecordingOptions(**{name: value for name, value in values.items() if value is not None})
+
+
+def options_of_attached(given: dict[str, Any]) -> RecordingOptions:
+    """Take what is recorded in a process that runs already out of the options.
+
+    Raises:
+        click.UsageError: that can only be recorded from the start.
+    """
+    options = options_of(given)
+    if options.mmap:
+        raise click.UsageError(
+            "mappings are only recorded from the start of a process: use --mmap with reachscan run"
+        )
+    return options

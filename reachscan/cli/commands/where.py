@@ -46,7 +46,7 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
     Scans it, records for a while only blocks of the sizes that leak (or of --sizes), and reports
     the blocks that were allocated and lost meanwhile, with their stacks.
     """
-    record = recording.options_of(given)
+    record = recording.options_of_attached(given)
     wanted = options.scan(given)
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")

@@ -3,8 +3,9 @@
     python benchmarks/capture.py [--stacks N] [--runs N]
 
 Nanoseconds of processor time, in programs that do nothing else, with frame pointers and without, by
-the recorder's ways, of which nothing is remembered from one stack to the next, and by libunwind's
-(package libunwind-dev). All are taken in turn, so that they share what else the machine does.
+the recorder's ways, of which nothing is remembered from one stack to the next, by libunwind's
+(package libunwind-dev), and as instrumented functions tell. All are taken in turn, so that they
+share what else the machine does.
 """
 
 from __future__ import annotations
@@ -21,16 +22,22 @@ NATIVE = HERE.parent / "native"
 SOURCES = (
     *("recorder/create_tables.cpp", "recorder/unwind/eh_frame.cpp"),
     *("recorder/unwind/modules.cpp", "recorder/unwind/unwinder.cpp"),
+    "instrumented/runtime.cpp",
 )
 CURSOR = "cursor"
 WITH, WITHOUT = "-fno-omit-frame-pointer", "-fomit-frame-pointer"
+INSTRUMENTED = "-finstrument-functions"
 WAYS = {
-    "frame pointers: the recorder": (WITH, "frame-pointers"),
-    "frame pointers: unw_backtrace": (WITH, "unw_backtrace"),
-    "unwind tables: the recorder": (WITHOUT, "tables"),
-    "unwind tables: unw_backtrace": (WITHOUT, "unw_backtrace"),
-    "unwind tables: unw_step": (WITHOUT, CURSOR),
+    "frame pointers: the recorder": (WITH, "frame-pointers", 1),
+    "frame pointers: unw_backtrace": (WITH, "unw_backtrace", 1),
+    "unwind tables: the recorder": (WITHOUT, "tables", 1),
+    "unwind tables: unw_backtrace": (WITHOUT, "unw_backtrace", 1),
+    "unwind tables: unw_step": (WITHOUT, CURSOR, 1),
+    "instrumented: get_tls_backtrace": (INSTRUMENTED, "told", 1),
+    "instrumented: get_tls_backtrace, 10 threads": (INSTRUMENTED, "told", 10),
+    "unwind tables: unw_step, 10 threads": (WITHOUT, CURSOR, 10),
 }
+"""How the program is built, how it takes stacks, and in how many threads."""
 
 
 def main() -> None:
@@ -40,13 +47,12 @@ def main() -> None:
     options = parser.parse_args()
     costs: dict[str, list[float]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as folder:
-        programs = {flag: build(Path(folder), flag) for flag in (WITH, WITHOUT)}
+        programs = {flag: build(Path(folder), flag) for flag in (WITH, WITHOUT, INSTRUMENTED)}
         for _ in range(options.runs):
-            for way, (flag, word) in WAYS.items():
-                stacks = options.stacks // (50 if word == CURSOR else 1)
-                done = subprocess.run(
-                    [programs[flag], word, str(stacks)], check=True, capture_output=True, text=True
-                )
+            for way, (flag, word, threads) in WAYS.items():
+                stacks = options.stacks // (50 if word == CURSOR else 1) // threads
+                command = [programs[flag], word, str(stacks), str(threads)]
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
                 costs[way].append(float(done.stdout))
     heading("a stack of 30 frames", "ns")
     for way, numbers in costs.items():
@@ -63,7 +69,7 @@ def build(folder: Path, flag: str) -> Path:
         own = str(HERE / "capture_library.cpp")
         subprocess.run([*compiler, "-o", str(library), own, *sources], check=True)
     program = folder / f"program{flag}"
-    linked = [f"-L{folder}", f"-Wl,-rpath,{folder}", "-lcapture", "-lunwind"]
+    linked = [f"-L{folder}", f"-Wl,-rpath,{folder}", "-lcapture", "-lunwind", "-pthread"]
     compiler = ["cc", "-O2", flag, "-o", str(program), str(HERE / "capture_target.c")]
     subprocess.run([*compiler, *linked], check=True)
     return program

@@ -127,7 +127,34 @@ bool Recorder::passes_filters(ThreadState& thread, const arch::Frame& frame) {
   return options.modules_filtered == 0 || unwinder_.is_of_wanted_module(frame);
 }
 
+// What is not instrumented may have been called last, and is walked over. Where the calls are not
+// those that lead here, as where the program has switched stacks by itself, 0 is returned.
+std::uint32_t Recorder::instrumented_stack(arch::Frame frame) {
+  instrumented::CallSites calls = instrumented_calls(frame.sp);
+  if (calls.count == 0) return 0;
+  std::uint32_t depth = tables_.header().options.depth, walked = 0;
+  auto* pcs = static_cast<std::uint64_t*>(__builtin_alloca(depth * sizeof(std::uint64_t)));
+  auto innermost = reinterpret_cast<std::uint64_t>(calls.sites[0]);
+  while (frame.pc != innermost || frame.sp <= calls.sps[0]) {
+    if (walked == depth || frame.sp > calls.sps[0]) return 0;
+    pcs[walked++] = frame.pc;
+    if (!unwinder_.to_caller(frame)) return 0;
+  }
+  std::uint32_t node = 0;
+  std::uint32_t rest = calls.count < depth - walked ? calls.count : depth - walked;
+  for (std::uint32_t i = rest; i-- > 0;) {
+    node = node_of(node, reinterpret_cast<std::uint64_t>(calls.sites[i]));
+    if (node == 0) return 0;
+  }
+  while (walked-- > 0 && (rest == 0 || node != 0)) node = node_of(node, pcs[walked]);
+  return node;
+}
+
 std::uint32_t Recorder::stack_of(ThreadState& thread, const arch::Frame& frame) {
+  if (tables_.header().options.stacks == Stacks::kInstrumented) {
+    std::uint32_t node = instrumented_stack(frame);
+    if (node != 0) return node;
+  }
   StackMemo& memo = thread.memo;
   std::uint32_t closings = unwinder_.modules().closings();
   if (thread.closings != closings) memo.end(false);

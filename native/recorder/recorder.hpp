@@ -85,6 +85,7 @@ class Recorder {
  private:
   bool passes_filters(ThreadState& thread, const arch::Frame& frame);
   std::uint32_t stack_of(ThreadState& thread, const arch::Frame& frame);
+  std::uint32_t instrumented_stack(arch::Frame frame);
   std::uint32_t stack_with_python(std::uint64_t running, const MemoFrame* frames,
                                   std::uint32_t count);
   std::uint32_t node_of(std::uint32_t parent, std::uint64_t pc) {

@@ -1,6 +1,7 @@
 // The states of threads where the recorder was there first: thread-local storage.
 #pragma once
 
+#include "instrumented/calls.hpp"
 #include "recorder/thread_state.hpp"
 
 namespace reachscan::recorder {
@@ -12,5 +13,10 @@ inline ThreadState& this_thread() { return thread_state; }
 
 // Tells threads apart that have the same state one after the other: none have.
 inline std::uint32_t own_number() { return 0; }
+
+// The calls of instrumented functions that lead to a function with this stack pointer.
+inline instrumented::CallSites instrumented_calls(std::uint64_t sp) {
+  return instrumented::live_calls(sp);
+}
 
 }  // namespace reachscan::recorder

@@ -14,7 +14,7 @@ MAX_RANGES = 16
 LEAST_MEMORY = 1 << 20
 
 
-STACKS = {"auto": 0, "frame-pointers": 1, "tables": 2}
+STACKS = {"auto": 0, "frame-pointers": 1, "tables": 2, "instrumented": 3}
 """Ways to take stacks, as native/recorder/tables.hpp numbers them."""
 
 

@@ -40,10 +40,10 @@ def run(command: Sequence[object], options: RecordingOptions) -> str:
     return done.stdout
 
 
-def libraries() -> list[Path]:
+def libraries(*flags: str) -> list[Path]:
     """Return two libraries that differ, each with a function of the same name."""
     return [
-        victims.build("known_stacks_plugin", ("-shared", "-fPIC", f"-DPADDING={padding}"))
+        victims.build("known_stacks_plugin", ("-shared", "-fPIC", f"-DPADDING={padding}", *flags))
         for padding in (16, 64)
     ]
 
@@ -116,3 +116,13 @@ def test_frame_pointers_are_followed_as_far_as_there_are_some() -> None:
     )
     assert "\nok depth 300, 64 frames\n" in done.stdout
     assert ": a frame is " not in done.stdout
+
+
+@pytest.mark.parametrize("flags", [("-O2",), ("-O0", "-g")], ids=" ".join)
+def test_instrumented_functions_tell_of_their_calls(flags: Sequence[str]) -> None:
+    instrumented = "-finstrument-functions"
+    program = victims.build("known_stacks", (*FLAGS, *flags, instrumented, "-DINSTRUMENTED"))
+    run(
+        [program, *libraries(instrumented)],
+        RecordingOptions(depth=64, stacks="instrumented"),
+    )

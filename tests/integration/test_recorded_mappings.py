@@ -81,8 +81,9 @@ def test_without_the_option_there_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["attach", "where"])
-def test_a_process_that_runs_already_is_refused(command: str) -> None:
-    words = [sys.executable, "-m", "reachscan", command, "1", "--mmap"]
+@pytest.mark.parametrize("options", ["--mmap", "--stacks instrumented"])
+def test_a_process_that_runs_already_is_refused(command: str, options: str) -> None:
+    words = [sys.executable, "-m", "reachscan", command, "1", *options.split()]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "use --mmap with reachscan run" in done.stderr
+    assert f"use {options} with reachscan run" in " ".join(done.stderr.split())

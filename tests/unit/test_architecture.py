@@ -71,7 +71,12 @@ NATIVE_ROOMS = {
     "recorder/tables.hpp": set[str](),
     # What the helper and a recorder that it has put into a process tell each other.
     "recorder/injection.hpp": set[str](),
-    "recorder": {"arch", "freestanding", "recorder/injection.hpp", "recorder/tables.hpp"},
+    # What functions that are compiled with -finstrument-functions call.
+    "instrumented": {"arch"},
+    "recorder": {
+        *("arch", "freestanding", "instrumented", "recorder/injection.hpp"),
+        "recorder/tables.hpp",
+    },
     # What a program says about its memory, as it lies there.
     "library/annotations.hpp": set[str](),
     "library/include": set[str](),

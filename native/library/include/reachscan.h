@@ -120,6 +120,10 @@ int reachscan_pool_free(struct reachscan_pool* pool, const void* object);
 bool LogUnreachableMemory(bool log_contents, size_t limit);
 bool NoLeaks(void);
 
+// Where the functions return to that the calling thread is in, innermost first: `max` at most, of
+// those compiled with -finstrument-functions. Returns how many.
+int get_tls_backtrace(void** backtrace, int max);
+
 // LeakSanitizer's calls.
 void __lsan_do_leak_check(void);  // once; exits with REACHSCAN_EXITCODE (23) if there are leaks
 int __lsan_do_recoverable_leak_check(void);

@@ -10,6 +10,13 @@ std::uint32_t Unwinder::find_module(std::uint64_t pc) {
   return modules_.find(pc);
 }
 
+bool Unwinder::to_caller(arch::Frame& frame) {
+  Limit limit(frame.sp, main_stack_top_);
+  Rule rule;
+  if (!rules_.find(frame.pc, rule)) rule = look_up(frame.pc);
+  return step(frame, rule, limit);
+}
+
 bool Unwinder::is_of_wanted_module(arch::Frame frame) {
   constexpr int kMostFrames = 16;  // of the C++ library
   Limit limit(frame.sp, main_stack_top_);

@@ -54,10 +54,16 @@ class Unwinder {
     return {count, 0, is_simple && frame.pc <= 1};
   }
 
+  // Makes it the frame of the caller. False where the stack ends.
+  bool to_caller(arch::Frame& frame);
+
   // Whether blocks that are allocated for this frame are to be recorded, by its module.
   bool is_of_wanted_module(arch::Frame frame);
 
-  std::uint32_t module_of(std::uint64_t pc) { return modules_.find_for_node(pc); }
+  std::uint32_t module_of(std::uint64_t pc) {
+    find_module(pc);
+    return modules_.find_for_node(pc);
+  }
 
  private:
   // How far up frames may lie. Tables are to be trusted, but not a frame pointer that some code

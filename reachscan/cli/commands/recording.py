@@ -168,8 +168,8 @@ recording = together(
         "--stacks",
         type=click.Choice(tuple(STACKS)),
         default="auto",
-        help="How stacks are walked: by unwind tables (auto, tables), or only as far as functions "
-        "keep frame pointers.",
+        help="How stacks are walked: by unwind tables (auto, tables), only as far as functions "
+        "keep frame pointers, or as functions tell that -finstrument-functions has compiled.",
     ),
     click.option(
         "--stop-at",
@@ -216,5 +216,10 @@ def options_of_attached(given: dict[str, Any]) -> RecordingOptions:
     if options.mmap:
         raise click.UsageError(
             "mappings are only recorded from the start of a process: use --mmap with reachscan run"
+        )
+    if options.stacks == "instrumented":
+        raise click.UsageError(
+            "instrumented functions tell of their calls only from the start of a process: use "
+            "--stacks instrumented with reachscan run"
         )
     return options

@@ -109,6 +109,28 @@ def test_leaks_of_one_stack_are_similar_if_allocations_are_recorded() -> None:
     assert done.status == 42, done.talk
 
 
+def test_malloc_leak_info_is_what_was_allocated() -> None:
+    program = build("leak_info", LINKING["shared"])
+    done = run_cli(["run", "--depth", 16, "--error-exitcode", 0, "--", program])
+    assert done.status == 0, done.talk
+    # Its records are as deep as the stacks that are recorded: the program expects 16.
+    assert run_cli(["run", "--depth", 17, "--", program]).status == 99
+
+
+def test_without_a_recorder_malloc_leak_info_is_empty() -> None:
+    command = [str(build("leak_info", LINKING["shared"])), "alone"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "get_malloc_leak_info: at least one invalid parameter\n"
+
+
+@pytest.mark.parametrize("form", LINKING)
+@pytest.mark.parametrize("flags", [("-O2",), ("-O0",)], ids=" ".join)
+def test_instrumented_functions_tell_of_their_calls(form: str, flags: tuple[str, ...]) -> None:
+    program = build("told_calls", (*LINKING[form], *flags, "-pthread", "-finstrument-functions"))
+    subprocess.run([str(program)], check=True)
+
+
 def test_exit_with_leaks() -> None:
     done = run("leaves", {"REACHSCAN_AT_EXIT": "1"})
     assert done.returncode == 23 and SUMMARY in done.stderr

@@ -80,7 +80,10 @@ NATIVE_ROOMS = {
     # What a program says about its memory, as it lies there.
     "library/annotations.hpp": set[str](),
     "library/include": set[str](),
-    "library": {"arch", "library/annotations.hpp", "library/include", "wire"},
+    "library": {
+        *("arch", "instrumented", "library/annotations.hpp", "library/include"),
+        *("recorder/tables.hpp", "wire"),
+    },
     "memory": {"arch", "wire"},
     "libc": {"arch", "memory"},
     "heaps": {"arch", "libc", "memory"},

@@ -124,6 +124,13 @@ bool NoLeaks(void);
 // those compiled with -finstrument-functions. Returns how many.
 int get_tls_backtrace(void** backtrace, int max);
 
+// malloc_debug's calls, if the process is being recorded: records of `info_size` bytes, each of the
+// requested size, how many blocks have it and the same stack, and `backtrace_size` return
+// addresses, innermost first, followed by zeros. All is 0 if nothing is recorded.
+void get_malloc_leak_info(uint8_t** info, size_t* overall_size, size_t* info_size,
+                          size_t* total_memory, size_t* backtrace_size);
+void free_malloc_leak_info(uint8_t* info);
+
 // LeakSanitizer's calls.
 void __lsan_do_leak_check(void);  // once; exits with REACHSCAN_EXITCODE (23) if there are leaks
 int __lsan_do_recoverable_leak_check(void);

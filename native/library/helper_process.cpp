@@ -56,8 +56,8 @@ bool find_helper(char* path) {
 }
 
 // The helper's command line. The words that it is made of are at `words`.
-void set_arguments(const reachscan_options& options, char* path, char (*words)[kWord],
-                   char** arguments) {
+void set_arguments(const reachscan_options& options, const char* const* more, char* path,
+                   char (*words)[kWord], char** arguments) {
   auto add = [&](const char* option, std::uint64_t value) {
     *arguments++ = const_cast<char*>(option);
     Text(*words, kWord).number(value);
@@ -71,6 +71,7 @@ void set_arguments(const reachscan_options& options, char* path, char (*words)[k
     *arguments++ = const_cast<char*>("--method");
     *arguments++ = const_cast<char*>(options.method);
   }
+  while (more != nullptr && *more != nullptr) *arguments++ = const_cast<char*>(*more++);
   *arguments = nullptr;
 }
 
@@ -164,7 +165,8 @@ bool HelperProcess::run_starter(Start& start) {
   return start.pid > 0;
 }
 
-bool HelperProcess::start(const reachscan_options& options, char* error, std::size_t size) {
+bool HelperProcess::start(const reachscan_options& options, char* error, std::size_t size,
+                          const char* const* more) {
   start_ = static_cast<Start*>(map_unseen(sizeof(Start)));
   if (start_ == nullptr) return fail(error, size, "mmap", ENOMEM);
   if (!find_helper(start_->path)) {
@@ -174,7 +176,7 @@ bool HelperProcess::start(const reachscan_options& options, char* error, std::si
         .str("; REACHSCAN_HELPER can name the helper");
     return false;
   }
-  set_arguments(options, start_->path, start_->words, start_->arguments);
+  set_arguments(options, more, start_->path, start_->words, start_->arguments);
   int ends[2];
   if (!open_pipe(ends)) return fail(error, size, "pipe", errno);
   stream_ = ends[0];

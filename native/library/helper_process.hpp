@@ -17,8 +17,10 @@ class HelperProcess {
   HelperProcess& operator=(const HelperProcess&) = delete;
   ~HelperProcess();
 
-  // False if it cannot be started; `error` then says why.
-  bool start(const reachscan_options& options, char* error, std::size_t size);
+  // False if it cannot be started; `error` then says why. `more` are words of its command line, up
+  // to a null, that say what to do instead of a scan.
+  bool start(const reachscan_options& options, char* error, std::size_t size,
+             const char* const* more = nullptr);
 
   // Reads exactly so many bytes of its stream. False at its end.
   bool read(void* bytes, std::size_t count);

@@ -124,6 +124,14 @@ def test_without_a_recorder_malloc_leak_info_is_empty() -> None:
     assert done.stderr == "get_malloc_leak_info: at least one invalid parameter\n"
 
 
+def test_a_program_has_its_own_allocations_recorded() -> None:
+    command = [str(build("leak_info", LINKING["shared"])), "itself"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "'--colour' is not understood" in done.stderr
+    assert done.stderr.count("is not being recorded") == 2
+
+
 @pytest.mark.parametrize("form", LINKING)
 @pytest.mark.parametrize("flags", [("-O2",), ("-O0",)], ids=" ".join)
 def test_instrumented_functions_tell_of_their_calls(form: str, flags: tuple[str, ...]) -> None:

@@ -124,6 +124,11 @@ bool NoLeaks(void);
 // those compiled with -finstrument-functions. Returns how many.
 int get_tls_backtrace(void** backtrace, int max);
 
+// Has the allocations of the process recorded from now on, as `reachscan attach` has; `options` are
+// its options, such as "--min-size 64 --depth 16", or null. 0, or -1 with a sentence on stderr.
+int reachscan_start_recording(const char* options);
+int reachscan_stop_recording(void);
+
 // malloc_debug's calls, if the process is being recorded: records of `info_size` bytes, each of the
 // requested size, how many blocks have it and the same stack, and `backtrace_size` return
 // addresses, innermost first, followed by zeros. All is 0 if nothing is recorded.

@@ -84,6 +84,12 @@ class LiveMappings {
     return nullptr;
   }
 
+  // As if it had come now.
+  void renew(MappingRow& row, MappingKind kind) {
+    __atomic_store_n(&row.kind, kind, __ATOMIC_RELAXED);
+    row.serial = ++serial_;
+  }
+
   static void forget(MappingRow& row) { set(row.start, 0); }
 
   // Mappings that come from now on have larger ones.

@@ -48,12 +48,13 @@ void remember(Thread thread, MappingKind kind, std::uint32_t serial, const Alloc
   if (!mappings.insert(thread, thread + 1, kind, by)) recorder.lose();
 }
 
-// Called before, for the thread may be gone afterwards, and its stack another one's.
+// Called before, for the thread may be gone afterwards, and its stack another one's. The row may
+// still be that of a former thread there.
 void mark_detached(Thread thread) {
   LiveMappings& mappings = recorder.mappings();
   LiveMappings::Locked locked(mappings);
   if (MappingRow* row = mappings.find(thread); row != nullptr)
-    __atomic_store_n(&row->kind, kDetachedStack, __ATOMIC_RELAXED);
+    mappings.renew(*row, kDetachedStack);
   else if (!mappings.insert(thread, thread + 1, kDetachedStack, {}))
     recorder.lose();
 }

@@ -76,6 +76,7 @@ class _Spans:
     def __init__(self, recording: model.Recording) -> None:
         mappings = sorted((m.start, m.end) for m in recording.mappings)
         self._mappings = mappings
+        self._writable = {m.start for m in recording.mappings if m.permissions & model.WRITE}
         self._starts = [start for start, _ in mappings]
         self._page = recording.page_size
         self._threads = sorted(
@@ -108,7 +109,7 @@ class _Spans:
         at its guard page, or where another recorded mapping does.
         """
         at = bisect_right(self._starts, row.start) - 1
-        if at < 0 or row.start >= self._mappings[at][1]:
+        if at < 0 or row.start >= self._mappings[at][1] or self._starts[at] not in self._writable:
             return
         start = max(self._mappings[at][0], above)
         end = row.end + -row.end % self._page

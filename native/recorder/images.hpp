@@ -108,38 +108,46 @@ class Symbols {
   }
 
   Extent extent(const char* name, unsigned type = STT_FUNC) const {
-    const Elf64_Sym* found = nullptr;
-    if (symbols_ == nullptr || strings_ == nullptr) return {};
+    Extent found;
+    each(name, [&](const Elf64_Sym& symbol, bool is_default) {
+      if (found.start == 0 && is_default && ELF64_ST_TYPE(symbol.st_info) == type)
+        found = {bias_ + symbol.st_value, symbol.st_size};
+    });
+    return found;
+  }
+
+  // Calls visit(symbol, whether that is its default version) for what is defined under this name.
+  template <typename Visit>
+  void each(const char* name, Visit visit) const {
+    if (symbols_ == nullptr || strings_ == nullptr) return;
     if (gnu_hash_ != nullptr) {
-      found = find_by_gnu_hash(name, type);
+      each_by_gnu_hash(name, visit);
     } else if (hash_ != nullptr) {
-      for (std::uint32_t i = 1; i < hash_[1] && found == nullptr; ++i)
-        if (is(i, name, type)) found = symbols_ + i;
+      for (std::uint32_t i = 1; i < hash_[1]; ++i) visit_if_named(i, name, visit);
     }
-    return found == nullptr ? Extent{} : Extent{bias_ + found->st_value, found->st_size};
   }
 
  private:
-  const Elf64_Sym* find_by_gnu_hash(const char* name, unsigned type) const {
+  template <typename Visit>
+  void each_by_gnu_hash(const char* name, Visit visit) const {
     std::uint32_t hash = 5381;
     for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
     std::uint32_t bucket_count = gnu_hash_[0], first = gnu_hash_[1];
-    if (bucket_count == 0) return nullptr;
+    if (bucket_count == 0) return;
     const std::uint32_t* buckets = gnu_hash_ + 4 + 2 * gnu_hash_[2];
     const std::uint32_t* chain = buckets + bucket_count;
     for (std::uint32_t i = buckets[hash % bucket_count]; i >= first; ++i) {
       std::uint32_t link = chain[i - first];
-      if ((link | 1) == (hash | 1) && is(i, name, type)) return symbols_ + i;
+      if ((link | 1) == (hash | 1)) visit_if_named(i, name, visit);
       if ((link & 1) != 0) break;
     }
-    return nullptr;
   }
 
-  bool is(std::uint32_t i, const char* name, unsigned type) const {
+  template <typename Visit>
+  void visit_if_named(std::uint32_t i, const char* name, Visit visit) const {
     constexpr std::uint16_t kOldVersion = 0x8000;
-    return symbols_[i].st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbols_[i].st_info) == type &&
-           (versions_ == nullptr || (versions_[i] & kOldVersion) == 0) &&
-           same_text(strings_ + symbols_[i].st_name, name);
+    if (symbols_[i].st_shndx != SHN_UNDEF && same_text(strings_ + symbols_[i].st_name, name))
+      visit(symbols_[i], versions_ == nullptr || (versions_[i] & kOldVersion) == 0);
   }
 
   std::uint64_t bias_;

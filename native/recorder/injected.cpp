@@ -29,6 +29,8 @@ int pthread_setname_np(void*, const char*);
 
 namespace reachscan::recorder {
 
+extern "C" [[noreturn]] void reachscan_add_filled_in(Injection* injection);
+
 constinit ThreadStates thread_states;
 
 namespace {
@@ -92,16 +94,19 @@ bool holds(const Image& image, std::uint64_t address) {
 // Finds the slots of one image after the other.
 class Plan {
  public:
-  explicit Plan(Injection& injection) : injection_(injection) {
+  explicit Plan(Injection& injection) : injection_(injection) {}
+
+  void find_functions() {
     for (std::size_t i = 0; i < Functions::kCount; ++i) {
       const Function& function = functions_.all[i];
-      injection.hooks[i] = {reinterpret_cast<std::uint64_t>(function.hook),
-                            next_function(function.name), function.frees, 0};
+      injection_.hooks[i] = {reinterpret_cast<std::uint64_t>(function.hook),
+                             next_function(function.name), function.frees, 0};
     }
-    injection.hook_count = Functions::kCount;
+    injection_.hook_count = Functions::kCount;
   }
 
   void add(const Image& image) {
+    add_symbols(image);
     std::uint32_t before = injection_.slot_count;
     Imports(image).each([&](SlotUse use, std::uint64_t address, const char* name) {
       std::uint32_t hook = functions_.find(name);
@@ -110,7 +115,35 @@ class Plan {
     if (injection_.slot_count > before) ++injection_.module_count;
   }
 
+  // Words that the loader has filled in since, and that lead to a stub.
+  void add_filled_in(const Image& image) {
+    Imports(image).each([&](SlotUse, std::uint64_t address, const char* name) {
+      std::uint32_t hook = functions_.find(name);
+      if (hook == Functions::kCount || !holds(image, address)) return;
+      std::uint64_t stub = stub_of(injection_, hook, SlotUse::kPointer);
+      if (*reinterpret_cast<const std::uint64_t*>(address) == stub)
+        add({address, injection_.hooks[hook].next, hook, SlotUse::kPointer});
+    });
+  }
+
  private:
+  void add(const Slot& slot) {
+    if (injection_.slot_count < kMaxSlots) injection_.slots[injection_.slot_count++] = slot;
+  }
+
+  // Where a function has several versions, each has a symbol.
+  void add_symbols(const Image& image) {
+    Symbols symbols(image);
+    for (std::uint32_t hook = 0; hook < Functions::kCount; ++hook)
+      symbols.each(functions_.all[hook].name, [&](const Elf64_Sym& symbol, bool) {
+        std::uint64_t next = injection_.hooks[hook].next;
+        auto address = reinterpret_cast<std::uint64_t>(&symbol.st_value);
+        if (next != 0 && image.bias + symbol.st_value == next &&
+            address % sizeof symbol.st_value == 0)
+          add({address, symbol.st_value, hook, SlotUse::kSymbol});
+      });
+  }
+
   // A word that is yet to be filled in at the first call leads back into its own image; so does one
   // that was bound to the image's own function, which may be another one.
   void add(const Image& image, SlotUse use, std::uint64_t address, std::uint32_t hook) {
@@ -122,7 +155,7 @@ class Plan {
       injection_.other_words += next != 0 && original != 0 ? 1 : 0;
       return;
     }
-    injection_.slots[injection_.slot_count++] = {address, original, hook, use};
+    add({address, original, hook, use});
   }
 
   Injection& injection_;
@@ -140,8 +173,11 @@ Begun begin(Injection& injection) {
   link_map = LinkMap::told_to(program);
   if (!link_map.is_known()) return Begun::kNoLoader;
   Plan plan(injection);
+  plan.find_functions();
   link_map.each([&](const Image& image, const char*) { plan.add(image); });
   if (injection.slot_count == 0) return Begun::kNothingToHook;
+  injection.begun_slots = injection.slot_count;
+  injection.add_filled_in = reinterpret_cast<std::uint64_t>(address_of(reachscan_add_filled_in));
   void* states = map_memory(ThreadStates::kBytes);
   if (states == nullptr) return Begun::kNoMemory;
   answer(injection, reinterpret_cast<std::uint64_t>(states), ThreadStates::kBytes);
@@ -180,9 +216,23 @@ std::uint64_t next_function(const char* name) {
 
 }  // namespace reachscan::recorder
 
+// Where a middleman starts, in the stopped process.
+extern "C" {
+
 // The entry point of this image.
-extern "C" [[noreturn]] __attribute__((visibility("default"))) void reachscan_begin(
+[[noreturn]] __attribute__((visibility("default"))) void reachscan_begin(
     reachscan::recorder::Injection* injection) {
   injection->begun = reachscan::recorder::begin(*injection);
   for (;;) reachscan::arch::trap();
 }
+
+[[noreturn]] void reachscan::recorder::reachscan_add_filled_in(Injection* injection) {
+  injection->slot_count = injection->begun_slots;
+  injection->is_settled = link_map.is_settled() ? 1 : 0;
+  Plan plan(*injection);
+  if (injection->is_settled != 0)
+    link_map.each([&](const Image& image, const char*) { plan.add_filled_in(image); });
+  for (;;) arch::trap();
+}
+
+}  // extern "C"

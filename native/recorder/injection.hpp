@@ -5,7 +5,9 @@
 //
 // Calls of the allocator go through words that the loader has filled in (the global offset table).
 // Each such word that is hooked is a slot. It gets the address of a stub: one jump, whose target
-// can be changed even where somebody has kept a pointer to the stub.
+// can be changed even where somebody has kept a pointer to the stub. What the loader fills in
+// later, it takes from the allocator's table of symbols: the words there that tell where a function
+// is are slots, too.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,7 @@
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kInjectionMagic = 0x4843'4154'5441'5352;  // "RSATTACH"
-constexpr std::uint32_t kInjectionLayout = 1;
+constexpr std::uint32_t kInjectionLayout = 2;
 
 constexpr std::size_t kMaxHooks = 32;
 constexpr std::size_t kMaxSlots = std::size_t{1} << 16;
@@ -49,7 +51,7 @@ struct Hook {
 
 // What a slot is for. Only the address in one that is called through cannot be copied by the
 // program.
-enum class SlotUse : std::uint32_t { kNone = 0, kCall, kPointer };
+enum class SlotUse : std::uint32_t { kNone = 0, kCall, kPointer, kSymbol };
 
 struct Slot {
   std::uint64_t address;
@@ -103,6 +105,9 @@ struct Injection {
   std::uint32_t module_count;  // that have slots
   std::uint32_t other_words;   // that lead to another allocator's functions of these names
   std::uint32_t slot_count;
+  std::uint32_t begun_slots;    // how many of these there were when it began
+  std::uint32_t is_settled;     // whether the loader's list could be looked through again
+  std::uint64_t add_filled_in;  // where a middleman starts to have that done
   Slot slots[kMaxSlots];
 };
 
@@ -113,6 +118,13 @@ inline MappedRange pointer_stubs(const Injection& injection) {
 inline std::uint64_t stub_of(const Injection& injection, std::uint32_t hook, SlotUse use) {
   std::uint64_t page = use == SlotUse::kCall ? 0 : kStubPage;
   return injection.code.start + page + hook * kStubBytes;
+}
+
+// What the word holds while it is hooked. Symbols tell the distance from the start of the module.
+inline std::uint64_t hooked_word(const Injection& injection, const Slot& slot) {
+  std::uint64_t stub = stub_of(injection, slot.hook, slot.use);
+  if (slot.use != SlotUse::kSymbol) return stub;
+  return slot.original + (stub - injection.hooks[slot.hook].next);
 }
 
 }  // namespace reachscan::recorder

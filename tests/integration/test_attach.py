@@ -12,15 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from attached import Surroundings, assert_served, functions, imported_functions, obey
 from conftest import StartVictim
-from elftools.elf.elffile import ELFFile
 from growing import growing_jq
 from scans import FAILED, PATIENTLY, run_cli, scan
-from unharmed import Helper, Watched, last_words, layout, open_files
-from victims import Victim, build, running, thread_states, wait_until
+from unharmed import Helper, Watched, layout
+from victims import Victim, build, running, wait_until
 
 TIMES = int(os.environ.get("REACHSCAN_ATTACH_TIMES", "20"))
 SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4")) / 2
@@ -31,54 +30,6 @@ SETTINGS = "depth=32"
 @pytest.fixture
 def helper(tmp_path: Path) -> Helper:
     return Helper(tmp_path)
-
-
-def imported_functions(pid: int) -> dict[str, bytes]:
-    """Return the words through which each module calls functions of others."""
-    found = {}
-    memory = Path(f"/proc/{pid}/mem").open("rb", buffering=0)  # noqa: SIM115
-    with memory:
-        for line in layout(pid):
-            addresses, _, offset, _, _, *path = line.split()
-            if not path or int(offset, 16) != 0 or not path[0].startswith("/") or path[0] in found:
-                continue
-            with Path(path[0]).open("rb") as file:
-                elf = ELFFile(file)
-                base = int(addresses.split("-")[0], 16) if elf["e_type"] == "ET_DYN" else 0
-                words = b""
-                for name in (".got", ".got.plt"):
-                    if section := elf.get_section_by_name(name):
-                        memory.seek(base + section["sh_addr"])
-                        words += memory.read(section["sh_size"])
-                found[path[0]] = words
-    return found
-
-
-class Surroundings:
-    """All of a process that must be as before."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._before = self._now()
-
-    def _now(self) -> dict[str, Any]:
-        return {
-            "mappings": layout(self._pid),
-            "files": open_files(self._pid),
-            "threads": len(thread_states(self._pid)),
-            "imported functions": imported_functions(self._pid),
-        }
-
-    def assert_same(self) -> None:
-        now = self._now()
-        for what, before in self._before.items():
-            assert now[what] == before, what
-
-
-def assert_served(victim: Victim) -> None:
-    words = last_words(victim)
-    assert words["errors"] == 0
-    assert words["ticks"] > 0
 
 
 def test_nothing_stays_behind(victim: StartVictim, helper: Helper) -> None:
@@ -115,12 +66,6 @@ def test_stacks_of_what_is_allocated_from_then_on(victim: StartVictim) -> None:
     assert_served(server)
 
 
-def functions(report: dict[str, Any], group: dict[str, Any]) -> list[str]:
-    if group["stack"] is None:
-        return []
-    return [frame["function"] for frame in report["stacks"][group["stack"]]]
-
-
 def test_where_names_who_lost_one_block_in_a_thousand_requests(victim: StartVictim) -> None:
     server = victim("serving", 2, 1000)
     words = imported_functions(server.pid)
@@ -149,24 +94,18 @@ def test_where_without_leaks_reports_none(victim: StartVictim) -> None:
 def test_a_pointer_that_the_program_has_kept_leads_to_the_allocator(victim: StartVictim) -> None:
     program = victim("keeps_hook")
 
-    def obey(word: str) -> None:
-        assert program.process.stdin
-        program.process.stdin.write(f"{word}\n".encode())
-        program.process.stdin.flush()
-        assert program.read_line() == word
-
     def kept_bytes(*words: str) -> int:
         assert run_cli(["attach", program.pid]).status == 0
         for word in words:
-            obey(word)
+            obey(program, word)
         done = run_cli(["detach", program.pid, "--json"])
         assert done.status == 0, done.talk
         return int(json.loads(done.out)["kept_bytes"])
 
     assert kept_bytes("keep", "forget") == 0
     assert kept_bytes("keep") == mmap.PAGESIZE
-    obey("call")
-    obey("forget")
+    obey(program, "call")
+    obey(program, "forget")
     assert kept_bytes("exit") == mmap.PAGESIZE  # and it is called at the end
 
 

@@ -167,9 +167,9 @@ class Attachment {
     for (std::uint32_t frees : {1u, 0u})
       for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
         const recorder::Slot& slot = injection_->slots[i];
-        std::uint64_t stub = stub_of(*injection_, slot.hook, slot.use);
+        std::uint64_t word = hooked_word(*injection_, slot);
         if (injection_->hooks[slot.hook].frees == frees)
-          session_.memory.write(Step::kRelease, slot.address, &stub, sizeof stub);
+          session_.memory.write(Step::kRelease, slot.address, &word, sizeof word);
       }
     std::uint32_t hooked = injection_->hooked = 1;
     session_.memory.write(Step::kRelease, control() + offsetof(Injection, hooked), &hooked,
@@ -221,12 +221,20 @@ void require_unrecorded(const RecordingSession& session) {
         EALREADY, session.pid());
 }
 
+// Words that calls go through.
+std::uint32_t call_count(const Injection& injection) {
+  const recorder::Slot* end = injection.slots + injection.slot_count;
+  return static_cast<std::uint32_t>(std::count_if(
+      injection.slots, end,
+      [](const recorder::Slot& slot) { return slot.use != recorder::SlotUse::kSymbol; }));
+}
+
 void send_hooks(std::chrono::nanoseconds pause, const Injection* injection, std::uint64_t kept,
                 Stream& stream) {
   bool hooked = injection != nullptr;
   stream.record(wire::kHooks, Payload()
                                   .u64(static_cast<std::uint64_t>(pause.count()))
-                                  .u32(hooked ? injection->slot_count : 0)
+                                  .u32(hooked ? call_count(*injection) : 0)
                                   .u32(hooked ? injection->module_count : 0)
                                   .u32(hooked ? injection->other_words : 0)
                                   .u64(kept));

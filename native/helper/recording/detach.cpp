@@ -34,9 +34,8 @@ class Detachment {
     injection_ = read_injection(session_.memory, address_);
     tables_ = find_recorder(session_.pid(), session_.memory).tables;
     const Slot* slots = injection_->slots;
-    bool can_be_copied = std::any_of(slots, slots + injection_->slot_count, [](const Slot& slot) {
-      return slot.use == SlotUse::kPointer;
-    });
+    bool can_be_copied = std::any_of(slots, slots + injection_->slot_count,
+                                     [](const Slot& slot) { return slot.use != SlotUse::kCall; });
     if (!can_be_copied) return;
     look([&] {
       require_clonable(session_.pid());
@@ -46,11 +45,12 @@ class Detachment {
 
   // While the target is stopped. Throws Failure(kRetry) if a thread is in the recorder.
   void unhook(Freeze& freeze) {
-    injection_ = read_injection(session_.memory, address_);
+    find_filled_in(freeze);
     std::uint32_t hooked = 0;
     write(address_ + offsetof(Injection, hooked), &hooked, sizeof hooked);
     for (std::uint32_t frees : {0u, 1u}) restore(frees);
     lead_stubs_on();
+    require_settled_loader();
     require_nobody_inside(freeze);
     if (!kept_pointers_) return remove(freeze);
     look([&] { kept_pointers_->capture(freeze, session_.memory); });
@@ -83,6 +83,27 @@ class Detachment {
     }
   }
 
+  // Adds the words that the loader has filled in since the recorder began. What this misses is met
+  // when pointers are looked for.
+  void find_filled_in(Freeze& freeze) {
+    if (injection_->begun != recorder::Begun::kRecording) return;
+    employ_middleman(session_, freeze, [&](Middleman& middleman) {
+      middleman.run(injection_->add_filled_in, address_, injection_->code.start, session_.deadline);
+    });
+    injection_ = read_injection(session_.memory, address_);
+  }
+
+  // A thread that adds libraries, or removes some, is soon done.
+  void require_settled_loader() const {
+    bool may_have_filled_in =
+        injection_->begun == recorder::Begun::kRecording && injection_->is_settled == 0;
+    if (may_have_filled_in)
+      throw Failure(Step::kDrain, Code::kRetry,
+                    "nothing is recorded any more, but the process loads or closes a library, and "
+                    "the memory of the recorder stays until that is done",
+                    EBUSY, session_.pid());
+  }
+
   void require_nobody_inside(Freeze& freeze) const {
     if (const StoppedThread* thread = find_inside(freeze, session_.memory, *injection_))
       throw Failure(Step::kDrain, Code::kRetry,
@@ -99,7 +120,7 @@ class Detachment {
       std::uint64_t word = 0;
       if (injection_->hooks[slot.hook].frees == frees &&
           session_.memory.try_read(slot.address, &word, sizeof word) &&
-          word == stub_of(*injection_, slot.hook, slot.use))
+          word == hooked_word(*injection_, slot))
         write(slot.address, &slot.original, sizeof slot.original);
     }
   }

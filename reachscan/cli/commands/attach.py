@@ -21,7 +21,7 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
     """Have a running process record its allocations until `reachscan detach`.
 
     Reports on it show stacks from now on. The process is stopped for a moment, and works on
-    whatever happens to reachscan. Libraries that it loads later are not recorded.
+    whatever happens to reachscan. Libraries that it loads later are recorded, too.
     """
     record = recording.options_of_attached(given)
     pid = processes.resolve(process)

@@ -1,0 +1,72 @@
+"""What must be as before when a recorder has been taken out of a process, and what it told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+from unharmed import last_words, layout, open_files
+from victims import Victim, thread_states
+
+
+def imported_functions(pid: int) -> dict[str, bytes]:
+    """Return the words through which each module calls functions, or lets others find its own."""
+    found = {}
+    memory = Path(f"/proc/{pid}/mem").open("rb", buffering=0)  # noqa: SIM115
+    with memory:
+        for line in layout(pid):
+            addresses, _, offset, _, _, *path = line.split()
+            if not path or int(offset, 16) != 0 or not path[0].startswith("/") or path[0] in found:
+                continue
+            with Path(path[0]).open("rb") as file:
+                elf = ELFFile(file)
+                base = int(addresses.split("-")[0], 16) if elf["e_type"] == "ET_DYN" else 0
+                words = b""
+                for name in (".got", ".got.plt", ".dynsym"):
+                    if section := elf.get_section_by_name(name):
+                        memory.seek(base + section["sh_addr"])
+                        words += memory.read(section["sh_size"])
+                found[path[0]] = words
+    return found
+
+
+class Surroundings:
+    """All of a process that must be as before."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = self._now()
+
+    def _now(self) -> dict[str, Any]:
+        return {
+            "mappings": layout(self._pid),
+            "files": open_files(self._pid),
+            "threads": len(thread_states(self._pid)),
+            "imported functions": imported_functions(self._pid),
+        }
+
+    def assert_same(self) -> None:
+        now = self._now()
+        for what, before in self._before.items():
+            assert now[what] == before, what
+
+
+def assert_served(victim: Victim) -> None:
+    words = last_words(victim)
+    assert words["errors"] == 0
+    assert words["ticks"] > 0
+
+
+def functions(report: dict[str, Any], group: dict[str, Any]) -> list[str]:
+    if group["stack"] is None:
+        return []
+    return [frame["function"] for frame in report["stacks"][group["stack"]]]
+
+
+def obey(program: Victim, word: str) -> None:
+    """Tell a program that answers each word by the same."""
+    assert program.process.stdin
+    program.process.stdin.write(f"{word}\n".encode())
+    program.process.stdin.flush()
+    assert program.read_line() == word

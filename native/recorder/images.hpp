@@ -40,6 +40,7 @@ struct Image {
   std::uint64_t bias = 0;  // run-time address less the address in the file
   const Elf64_Phdr* headers = nullptr;
   std::size_t header_count = 0;
+  Extent frames = {};  // .eh_frame, where no header leads to it
 
   // Calls visit(header) for each program header of this type.
   template <typename Visit>
@@ -72,13 +73,13 @@ struct Image {
 inline bool image_at(std::uint64_t base, Image& image) {
   const auto* header = reinterpret_cast<const Elf64_Ehdr*>(base);
   if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
-  image = {base, reinterpret_cast<const Elf64_Phdr*>(base + header->e_phoff), header->e_phnum};
+  image = {base, reinterpret_cast<const Elf64_Phdr*>(base + header->e_phoff), header->e_phnum, {}};
   return true;
 }
 
 // The program: the kernel says where its headers are.
 inline Image program_image(std::uint64_t headers, std::size_t count) {
-  Image image{0, reinterpret_cast<const Elf64_Phdr*>(headers), count};
+  Image image{0, reinterpret_cast<const Elf64_Phdr*>(headers), count, {}};
   image.each(PT_PHDR, [&](const Elf64_Phdr& own) { image.bias = headers - own.p_vaddr; });
   return image;
 }
@@ -182,23 +183,33 @@ class LinkMap {
     return link_map;
   }
 
-  bool is_known() const { return debug_ != nullptr; }
+  // There is nothing but the program.
+  static LinkMap of_static(const Image& program) {
+    LinkMap link_map;
+    link_map.program_ = program;
+    link_map.is_static_ = true;
+    return link_map;
+  }
+
+  bool is_known() const { return is_static_ || debug_ != nullptr; }
 
   // While the loader changes the list, some entries are not filled in.
   bool is_settled() const {
-    return __atomic_load_n(&debug_->r_state, __ATOMIC_ACQUIRE) == r_debug::RT_CONSISTENT;
+    return is_static_ ||
+           __atomic_load_n(&debug_->r_state, __ATOMIC_ACQUIRE) == r_debug::RT_CONSISTENT;
   }
 
   // The loader itself; empty if there is none.
   Extent loader() const {
     Image image;
-    bool is_there = debug_->r_ldbase != 0 && image_at(debug_->r_ldbase, image);
+    bool is_there = !is_static_ && debug_->r_ldbase != 0 && image_at(debug_->r_ldbase, image);
     return is_there ? image.extent() : Extent{};
   }
 
   // Calls visit(image, path) in the order in which symbols are looked up.
   template <typename Visit>
   void each(Visit visit) const {
+    if (is_static_) return visit(program_, "");
     for (const link_map* entry = debug_->r_map; entry != nullptr; entry = entry->l_next) {
       Image image = program_;
       bool is_program = entry == debug_->r_map;
@@ -210,6 +221,7 @@ class LinkMap {
  private:
   Image program_;
   const r_debug* debug_ = nullptr;
+  bool is_static_ = false;
 };
 
 }  // namespace reachscan::recorder

@@ -35,12 +35,6 @@ constinit ThreadStates thread_states;
 
 namespace {
 
-struct Function {
-  const char* name;
-  void* hook;
-  bool frees;
-};
-
 template <typename Signature>
 void* address_of(Signature* function) {
   return reinterpret_cast<void*>(function);
@@ -48,40 +42,39 @@ void* address_of(Signature* function) {
 
 // Nobody runs constructors here, and these addresses are no constants.
 struct Functions {
-  static constexpr std::size_t kCount = 18;
-  static_assert(kCount <= kMaxHooks);
-
-  std::uint32_t find(const char* name) const {
+  static std::uint32_t find(const char* name) {
     std::uint32_t i = 0;
-    while (i < kCount && !same_text(all[i].name, name)) ++i;
+    while (i < kHookedCount && !same_text(kHookedFunctions[i].name, name)) ++i;
     return i;
   }
 
-  const Function all[kCount] = {
-      {"free", address_of(free), true},
-      {"realloc", address_of(realloc), true},
-      {"reallocarray", address_of(reallocarray), true},
-      {"cfree", address_of(cfree), true},
-      {"free_sized", address_of(free_sized), true},
-      {"free_aligned_sized", address_of(free_aligned_sized), true},
-      {"fork", address_of(fork), true},
-      {"_Fork", address_of(_Fork), true},
-      {"dlclose", address_of(dlclose), true},
-      {"prctl", address_of(prctl), true},
-      {"pthread_setname_np", address_of(pthread_setname_np), true},
-      {"malloc", address_of(malloc), false},
-      {"calloc", address_of(calloc), false},
-      {"aligned_alloc", address_of(aligned_alloc), false},
-      {"memalign", address_of(memalign), false},
-      {"posix_memalign", address_of(posix_memalign), false},
-      {"valloc", address_of(valloc), false},
-      {"pvalloc", address_of(pvalloc), false},
+  // In the order of kHookedFunctions.
+  void* const hooks[kHookedCount] = {
+      address_of(free),
+      address_of(realloc),
+      address_of(reallocarray),
+      address_of(cfree),
+      address_of(free_sized),
+      address_of(free_aligned_sized),
+      address_of(fork),
+      address_of(_Fork),
+      address_of(dlclose),
+      address_of(prctl),
+      address_of(pthread_setname_np),
+      address_of(malloc),
+      address_of(calloc),
+      address_of(aligned_alloc),
+      address_of(memalign),
+      address_of(posix_memalign),
+      address_of(valloc),
+      address_of(pvalloc),
   };
 };
 
 constinit LinkMap link_map;
 constinit Settings settings;
 constinit std::uint64_t thread_number_offset = 0;
+constinit const Injection* static_program = nullptr;
 
 bool holds(const Image& image, std::uint64_t address) {
   bool found = false;
@@ -97,20 +90,18 @@ class Plan {
   explicit Plan(Injection& injection) : injection_(injection) {}
 
   void find_functions() {
-    for (std::size_t i = 0; i < Functions::kCount; ++i) {
-      const Function& function = functions_.all[i];
-      injection_.hooks[i] = {reinterpret_cast<std::uint64_t>(function.hook),
-                             next_function(function.name), function.frees, 0};
-    }
-    injection_.hook_count = Functions::kCount;
+    for (std::size_t i = 0; i < kHookedCount; ++i)
+      injection_.hooks[i] = {reinterpret_cast<std::uint64_t>(functions_.hooks[i]),
+                             next_function(kHookedFunctions[i].name), kHookedFunctions[i].frees, 0};
+    injection_.hook_count = kHookedCount;
   }
 
   void add(const Image& image) {
     add_symbols(image);
     std::uint32_t before = injection_.slot_count;
     Imports(image).each([&](SlotUse use, std::uint64_t address, const char* name) {
-      std::uint32_t hook = functions_.find(name);
-      if (hook < Functions::kCount && holds(image, address)) add(image, use, address, hook);
+      std::uint32_t hook = Functions::find(name);
+      if (hook < kHookedCount && holds(image, address)) add(image, use, address, hook);
     });
     if (injection_.slot_count > before) ++injection_.module_count;
   }
@@ -118,8 +109,8 @@ class Plan {
   // Words that the loader has filled in since, and that lead to a stub.
   void add_filled_in(const Image& image) {
     Imports(image).each([&](SlotUse, std::uint64_t address, const char* name) {
-      std::uint32_t hook = functions_.find(name);
-      if (hook == Functions::kCount || !holds(image, address)) return;
+      std::uint32_t hook = Functions::find(name);
+      if (hook == kHookedCount || !holds(image, address)) return;
       std::uint64_t stub = stub_of(injection_, hook, SlotUse::kPointer);
       if (*reinterpret_cast<const std::uint64_t*>(address) == stub)
         add({address, injection_.hooks[hook].next, hook, SlotUse::kPointer});
@@ -134,8 +125,8 @@ class Plan {
   // Where a function has several versions, each has a symbol.
   void add_symbols(const Image& image) {
     Symbols symbols(image);
-    for (std::uint32_t hook = 0; hook < Functions::kCount; ++hook)
-      symbols.each(functions_.all[hook].name, [&](const Elf64_Sym& symbol, bool) {
+    for (std::uint32_t hook = 0; hook < kHookedCount; ++hook)
+      symbols.each(kHookedFunctions[hook].name, [&](const Elf64_Sym& symbol, bool) {
         std::uint64_t next = injection_.hooks[hook].next;
         auto address = reinterpret_cast<std::uint64_t>(&symbol.st_value);
         if (next != 0 && image.bias + symbol.st_value == next &&
@@ -149,7 +140,7 @@ class Plan {
   void add(const Image& image, SlotUse use, std::uint64_t address, std::uint32_t hook) {
     std::uint64_t original = *reinterpret_cast<const std::uint64_t*>(address);
     std::uint64_t next = injection_.hooks[hook].next;
-    std::uint64_t own = Symbols(image).find(functions_.all[hook].name);
+    std::uint64_t own = Symbols(image).find(kHookedFunctions[hook].name);
     bool is_unbound = use == SlotUse::kCall && holds(image, original) && (own == 0 || own == next);
     if (next == 0 || (original != next && !is_unbound) || injection_.slot_count == kMaxSlots) {
       injection_.other_words += next != 0 && original != 0 ? 1 : 0;
@@ -166,15 +157,24 @@ void answer(Injection& injection, std::uint64_t start, std::uint64_t bytes) {
   injection.extents[injection.extent_count++] = {start, bytes};
 }
 
-Begun begin(Injection& injection) {
+LinkMap find_images(const Injection& injection) {
   Image program = program_image(injection.program_headers, injection.program_header_count);
+  if (injection.is_static == 0) return LinkMap::told_to(program);
+  static_program = &injection;
+  program.bias = injection.program_bias;
+  program.frames = {injection.unwind_tables.start, injection.unwind_tables.bytes};
+  return LinkMap::of_static(program);
+}
+
+Begun begin(Injection& injection) {
   if (!read_settings(injection.settings, settings)) return Begun::kBadSettings;
   settings.options.way_in = WayIn::kAttach;
-  link_map = LinkMap::told_to(program);
+  link_map = find_images(injection);
   if (!link_map.is_known()) return Begun::kNoLoader;
   Plan plan(injection);
   plan.find_functions();
-  link_map.each([&](const Image& image, const char*) { plan.add(image); });
+  if (static_program == nullptr)
+    link_map.each([&](const Image& image, const char*) { plan.add(image); });
   if (injection.slot_count == 0) return Begun::kNothingToHook;
   injection.begun_slots = injection.slot_count;
   injection.add_filled_in = reinterpret_cast<std::uint64_t>(address_of(reachscan_add_filled_in));
@@ -208,6 +208,10 @@ void permit_waiting_tracer() {}
 
 std::uint64_t next_function(const char* name) {
   std::uint64_t found = 0;
+  if (static_program != nullptr) {
+    std::uint32_t hook = Functions::find(name);
+    return hook < kHookedCount ? static_program->hooks[hook].next : 0;
+  }
   link_map.each([&](const Image& image, const char*) {
     if (found == 0) found = Symbols(image).find(name);
   });
@@ -230,7 +234,7 @@ extern "C" {
   injection->slot_count = injection->begun_slots;
   injection->is_settled = link_map.is_settled() ? 1 : 0;
   Plan plan(*injection);
-  if (injection->is_settled != 0)
+  if (injection->is_settled != 0 && static_program == nullptr)
     link_map.each([&](const Image& image, const char*) { plan.add_filled_in(image); });
   for (;;) arch::trap();
 }

@@ -16,7 +16,7 @@
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kInjectionMagic = 0x4843'4154'5441'5352;  // "RSATTACH"
-constexpr std::uint32_t kInjectionLayout = 2;
+constexpr std::uint32_t kInjectionLayout = 3;
 
 constexpr std::size_t kMaxHooks = 32;
 constexpr std::size_t kMaxSlots = std::size_t{1} << 16;
@@ -49,9 +49,37 @@ struct Hook {
   std::uint32_t reserved;
 };
 
+struct HookedFunction {
+  const char* name;
+  bool frees;
+};
+
+inline constexpr HookedFunction kHookedFunctions[] = {
+    {"free", true},
+    {"realloc", true},
+    {"reallocarray", true},
+    {"cfree", true},
+    {"free_sized", true},
+    {"free_aligned_sized", true},
+    {"fork", true},
+    {"_Fork", true},
+    {"dlclose", true},
+    {"prctl", true},
+    {"pthread_setname_np", true},
+    {"malloc", false},
+    {"calloc", false},
+    {"aligned_alloc", false},
+    {"memalign", false},
+    {"posix_memalign", false},
+    {"valloc", false},
+    {"pvalloc", false},
+};
+constexpr std::uint32_t kHookedCount = sizeof kHookedFunctions / sizeof kHookedFunctions[0];
+static_assert(kHookedCount <= kMaxHooks);
+
 // What a slot is for. Only the address in one that is called through cannot be copied by the
 // program.
-enum class SlotUse : std::uint32_t { kNone = 0, kCall, kPointer, kSymbol };
+enum class SlotUse : std::uint32_t { kNone = 0, kCall, kPointer, kSymbol, kEntry };
 
 struct Slot {
   std::uint64_t address;
@@ -60,9 +88,12 @@ struct Slot {
   SlotUse use;
 };
 
-// The stubs of calls have a page of their own, those of pointers the next one.
+// The stubs of calls have a page of their own, those of pointers the next one, and what was moved
+// from the start of functions the third.
 constexpr std::uint64_t kStubBytes = 24;
 constexpr std::uint64_t kStubPage = 4096;
+constexpr std::uint64_t kStubPages = 3;
+constexpr std::uint64_t kMovedBytes = kStubPage / kMaxHooks;
 
 // Each thread that has allocated has one of these, the first thing in its state.
 struct Presence {
@@ -93,6 +124,9 @@ struct Injection {
   std::uint64_t kernel_library;
   std::uint64_t thread_number_offset;  // of a thread's number behind its thread pointer, 0: unknown
   std::uint64_t pid;                   // as the process knows itself
+  std::uint64_t is_static;             // then hooks and slots are known, too, and these:
+  std::uint64_t program_bias;
+  MappedRange unwind_tables;
   char settings[kMaxSettings];
 
   // What the recorder answers.
@@ -116,15 +150,14 @@ inline MappedRange pointer_stubs(const Injection& injection) {
 }
 
 inline std::uint64_t stub_of(const Injection& injection, std::uint32_t hook, SlotUse use) {
-  std::uint64_t page = use == SlotUse::kCall ? 0 : kStubPage;
+  bool is_called = use == SlotUse::kCall || use == SlotUse::kEntry;
+  std::uint64_t page = is_called ? 0 : kStubPage;
   return injection.code.start + page + hook * kStubBytes;
 }
 
-// What the word holds while it is hooked. Symbols tell the distance from the start of the module.
-inline std::uint64_t hooked_word(const Injection& injection, const Slot& slot) {
-  std::uint64_t stub = stub_of(injection, slot.hook, slot.use);
-  if (slot.use != SlotUse::kSymbol) return stub;
-  return slot.original + (stub - injection.hooks[slot.hook].next);
+// Where the start of the hooked function lies once it was moved.
+inline std::uint64_t moved_start(const Injection& injection, std::uint32_t hook) {
+  return injection.code.start + 2 * kStubPage + hook * kMovedBytes;
 }
 
 }  // namespace reachscan::recorder

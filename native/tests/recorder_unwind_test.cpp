@@ -172,6 +172,13 @@ CASE(the_rules_of_this_program_lead_out_of_this_function) {
   CHECK(tables.index != 0);
   Rule rule = find_rule(tables, return_address_of_this());
   CHECK(rule.kind() == RuleKind::kFromFp || rule.kind() == RuleKind::kFromSp);
+  // The index begins with where the tables are; static programs have none.
+  std::uint64_t at = tables.index + 4;
+  std::int32_t distance;
+  std::memcpy(&distance, reinterpret_cast<const void*>(at), sizeof distance);
+  UnwindTables without_index{0, at + static_cast<std::uint64_t>(std::int64_t{distance}),
+                             tables.end};
+  CHECK_EQ(find_rule(without_index, return_address_of_this()).bits(), rule.bits());
 }
 
 CASE(the_cache_gives_back_what_was_put_in_until_it_is_forgotten) {

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,10 @@ from conftest import StartVictim
 from growing import growing_jq
 from scans import FAILED, PATIENTLY, run_cli, scan
 from unharmed import Helper, Watched, layout
-from victims import Victim, build, running, wait_until
+from victims import build, wait_until
 
 TIMES = int(os.environ.get("REACHSCAN_ATTACH_TIMES", "20"))
-SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4")) / 2
+SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4")) / 4
 """Time for deaths in one command; every call is tried if it suffices, else a random choice."""
 SETTINGS = "depth=32"
 
@@ -138,9 +137,13 @@ def test_where_until_it_is_interrupted_on_a_filter_of_jq_that_leaks() -> None:
     assert all("jq_next" in functions(report, group) for group in report["groups"])
 
 
+@pytest.mark.parametrize("linked", ["", "-static"])
 @pytest.mark.parametrize("command", ["attach", "detach"])
-def test_death_before_each_call(victim: StartVictim, helper: Helper, command: str) -> None:
-    server = victim("serving", 2, 0)
+def test_death_before_each_call(
+    victim: StartVictim, helper: Helper, command: str, linked: str
+) -> None:
+    flags = [linked] if linked else []
+    server = victim("serving", 2, 0, command=[str(build("serving", flags))])
     target = Watched(server.pid, helper)
     words = ["--attach", SETTINGS] if command == "attach" else ["--detach"]
     prepare(helper, server.pid, command)
@@ -174,14 +177,9 @@ def prepare(helper: Helper, pid: int, command: str) -> None:
         assert ending.status == 0 or "already being recorded" in ending.sentence, ending
 
 
-@pytest.fixture(scope="module")
-def static() -> Iterator[Victim]:
-    with running([str(build("serving", ("-static",))), "1", "0"]) as server:
-        yield server
-
-
-def test_refusals(victim: StartVictim, static: Victim) -> None:
+def test_refusals(victim: StartVictim) -> None:
     server = victim("serving", 1, 0)
+    stripped = victim("serving", 1, 0, command=[str(build("serving", ("-static", "-s")))])
     surroundings = Surroundings(server.pid)
 
     def refuse(command: str, pid: int, why: str) -> None:
@@ -191,7 +189,7 @@ def test_refusals(victim: StartVictim, static: Victim) -> None:
         assert len(done.talk.splitlines()) == 1
 
     refuse("detach", server.pid, "is not being recorded")
-    refuse("attach", static.pid, "is linked statically")
+    refuse("attach", stripped.pid, "is linked statically and has no symbols")
     filtered = victim("filtered", "errno")
     refuse("attach", filtered.pid, "seccomp filter")
     surroundings.assert_same()

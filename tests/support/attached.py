@@ -31,6 +31,20 @@ def imported_functions(pid: int) -> dict[str, bytes]:
     return found
 
 
+def code(pid: int) -> list[bytes]:
+    """Return the machine code of all files."""
+    found = []
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in layout(pid):
+            addresses, permissions, _, _, _, *path = line.split()
+            if permissions != "r-xp" or not path or not path[0].startswith("/"):
+                continue
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            memory.seek(start)
+            found.append(memory.read(end - start))
+    return found
+
+
 class Surroundings:
     """All of a process that must be as before."""
 
@@ -44,6 +58,7 @@ class Surroundings:
             "files": open_files(self._pid),
             "threads": len(thread_states(self._pid)),
             "imported functions": imported_functions(self._pid),
+            "code": code(self._pid),
         }
 
     def assert_same(self) -> None:

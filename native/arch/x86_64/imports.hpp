@@ -1,4 +1,5 @@
-// Words that a loader fills in with the addresses of functions, and jumps that stand in for these.
+// Words that a loader fills in with the addresses of functions, and jumps that stand in for these,
+// or for the first bytes of a function.
 #pragma once
 
 #include <elf.h>
@@ -27,5 +28,18 @@ struct Stub {
   unsigned char code[24] = {0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 6,    0,
                             0,    0,    0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc};
 };
+
+// What a jump takes.
+constexpr std::size_t kStartBytes = 5;
+constexpr std::uint64_t kJumpReach = std::uint64_t{1} << 31;
+
+// The word that lies at `from`, with its first bytes replaced by a jump.
+inline std::uint64_t with_jump(std::uint64_t word, std::uint64_t from, std::uint64_t to) {
+  auto distance = static_cast<std::uint32_t>(to - (from + kStartBytes));
+  unsigned char jump[kStartBytes] = {0xe9};
+  std::memcpy(jump + 1, &distance, sizeof distance);
+  std::memcpy(&word, jump, sizeof jump);
+  return word;
+}
 
 }  // namespace reachscan::arch

@@ -10,12 +10,14 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "arch/imports.hpp"
 #include "arch/thread_descriptor.hpp"
 #include "helper/capture/clone_preconditions.hpp"
 #include "helper/recording/injected_image.hpp"
+#include "helper/recording/moved_starts.hpp"
 #include "helper/recording/session.hpp"
 #include "helper/stop/preconditions.hpp"
 #include "helper/target/process.hpp"
@@ -29,16 +31,6 @@ using wire::Step;
 
 // Where glibc and musl keep a thread's number, behind its thread pointer.
 constexpr std::uint64_t kThreadNumbers[] = {arch::kThreadNumber, 0x30};
-
-std::uint64_t auxiliary(pid_t pid, std::uint64_t type) {
-  std::string text = read_proc_file(pid, "auxv", Step::kOpenTarget);
-  for (std::size_t at = 0; at + sizeof(Elf64_auxv_t) <= text.size(); at += sizeof(Elf64_auxv_t)) {
-    Elf64_auxv_t entry;
-    std::memcpy(&entry, text.data() + at, sizeof entry);
-    if (entry.a_type == type) return entry.a_un.a_val;
-  }
-  return 0;
-}
 
 std::uint64_t end_of_main_stack(pid_t pid) {
   for (const MapEntry& entry : read_mappings(pid))
@@ -62,6 +54,8 @@ class Attachment {
     injection_->main_stack_top = end_of_main_stack(pid);
     injection_->kernel_library = session.site.vdso;
     injection_->pid = static_cast<std::uint64_t>(inner_id(pid, pid));
+    if (auto program = find_static_program(pid, session.memory))
+      static_.emplace(pid, *program, image_, *injection_);
   }
 
   // While the target is stopped.
@@ -69,6 +63,7 @@ class Attachment {
     region_ = 0;
     error_ = 0;
     injection_->thread_number_offset = find_thread_numbers(freeze);
+    if (static_) static_->require_nobody_at_starts(freeze, session_.memory);
     employ_middleman(session_, freeze, [&](Middleman& middleman) {
       if (!map(middleman) || !put_in() || !begin(middleman)) remove(middleman);
     });
@@ -81,7 +76,7 @@ class Attachment {
       case Begun::kRecording:
         return *injection_;
       case Begun::kNoLoader:
-        fail("is linked statically: its calls of the allocator go through no table");
+        fail("does not tell what its loader has loaded");
       case Begun::kNothingToHook:
         fail("calls no allocator through the tables of its loader");
       case Begun::kBadSettings:
@@ -124,11 +119,14 @@ class Attachment {
   }
 
   bool map(Middleman& middleman) {
-    constexpr std::uint64_t kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    std::uint64_t place = static_ ? static_->place() : 0;
+    std::uint64_t flags =
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (static_ ? MAP_FIXED_NOREPLACE : 0);
     std::int64_t made =
-        call(middleman, SYS_mmap, {0, image_.region_bytes(), PROT_NONE, kFlags, ~0ull, 0});
+        call(middleman, SYS_mmap, {place, image_.region_bytes(), PROT_NONE, flags, ~0ull, 0});
     if (made < 0) return false;
     region_ = static_cast<std::uint64_t>(made);
+    if (static_ && region_ != place) return false;  // before Linux 4.17, it is a wish only
     return allow(middleman, image_.control(), image_.code(), PROT_READ | PROT_WRITE) &&
            allow(middleman, image_.code(), image_.data(), PROT_READ | PROT_EXEC) &&
            allow(middleman, image_.data(), image_.end(), PROT_READ | PROT_WRITE);
@@ -138,9 +136,11 @@ class Attachment {
     injection_->region = {region_, image_.region_bytes()};
     injection_->code = {region_ + image_.code(), image_.data() - image_.code()};
     std::vector<unsigned char> bytes = image_.relocated(region_);
-    bool done =
-        session_.memory.try_write(control(), injection_.get(), offsetof(Injection, slots)) &&
-        session_.memory.try_write(injection_->code.start, bytes.data(), bytes.size());
+    if (static_) static_->put_moved_starts(bytes);
+    std::size_t used =
+        offsetof(Injection, slots) + injection_->slot_count * sizeof injection_->slots[0];
+    bool done = session_.memory.try_write(control(), injection_.get(), used) &&
+                session_.memory.try_write(injection_->code.start, bytes.data(), bytes.size());
     if (!done) error_ = errno;
     return done;
   }
@@ -177,7 +177,7 @@ class Attachment {
   }
 
   void write_stubs() const {
-    std::vector<unsigned char> stubs(InjectedImage::kStubBytes);
+    std::vector<unsigned char> stubs(2 * recorder::kStubPage);
     for (std::uint32_t i = 0; i < injection_->hook_count; ++i)
       for (recorder::SlotUse use : {recorder::SlotUse::kCall, recorder::SlotUse::kPointer}) {
         arch::Stub stub(injection_->hooks[i].function);
@@ -192,6 +192,7 @@ class Attachment {
   const RecordingSession& session_;
   InjectedImage image_;
   std::unique_ptr<Injection> injection_;
+  std::optional<MovedStarts> static_;
   std::uint64_t region_ = 0;
   int error_ = 0;
 };

@@ -26,7 +26,7 @@ class InjectedImage {
   std::uint64_t entry(std::uint64_t region) const { return region + image() + entry_; }
 
   // Before the image.
-  static constexpr std::uint64_t kStubBytes = 2 * recorder::kStubPage;
+  static constexpr std::uint64_t kStubBytes = recorder::kStubPages * recorder::kStubPage;
 
  private:
   std::uint64_t image() const { return code() + kStubBytes; }

@@ -75,13 +75,17 @@ const StoppedThread* find_inside(Freeze& freeze, const Memory& memory, const Inj
   if (injection.begun != recorder::Begun::kRecording) return nullptr;  // it never had a hook
   Marks marks(memory, injection.threads);
   abi::CodeRange code{injection.code.start, injection.code.start + injection.code.bytes};
-  for (const StoppedThread& thread : freeze.threads()) {
-    std::uint64_t sp = arch::stack_pointer(thread.registers);
+  for (const StoppedThread& thread : freeze.threads())
+    if (marks.has(arch::thread_pointer(thread.registers))) return &thread;
+  return find_in_code(freeze, memory, code);
+}
+
+const StoppedThread* find_in_code(Freeze& freeze, const Memory& memory,
+                                  const abi::CodeRange& code) {
+  for (const StoppedThread& thread : freeze.threads())
     if (code.contains(arch::program_counter(thread.registers)) ||
-        marks.has(arch::thread_pointer(thread.registers)) ||
-        is_interrupted_inside(code, memory, sp))
+        is_interrupted_inside(code, memory, arch::stack_pointer(thread.registers)))
       return &thread;
-  }
   return nullptr;
 }
 

@@ -4,11 +4,15 @@
 #include "helper/stop/freeze.hpp"
 #include "helper/target/memory.hpp"
 #include "recorder/injection.hpp"
+#include "wire/inside_allocator.hpp"
 
 namespace reachscan::helper {
 
 // A thread that is in it, will return to it, or may do so; null if there is none.
 const StoppedThread* find_inside(Freeze& freeze, const Memory& memory,
                                  const recorder::Injection& injection);
+
+// A thread that is in this code, or was interrupted there by a signal that it has not handled yet.
+const StoppedThread* find_in_code(Freeze& freeze, const Memory& memory, const abi::CodeRange& code);
 
 }  // namespace reachscan::helper

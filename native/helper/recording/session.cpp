@@ -1,10 +1,15 @@
 // Finds recorders by what they begin with, and stops the target for a moment.
 #include "helper/recording/session.hpp"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <string>
 
 #include "arch/address_space.hpp"
+#include "arch/imports.hpp"
 #include "helper/stop/preconditions.hpp"
 #include "helper/stop/realtime_priority.hpp"
 #include "helper/stop/retry_policy.hpp"
@@ -13,6 +18,16 @@
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
+
+std::uint64_t auxiliary(pid_t pid, std::uint64_t type) {
+  std::string text = read_proc_file(pid, "auxv", wire::Step::kOpenTarget);
+  for (std::size_t at = 0; at + sizeof(Elf64_auxv_t) <= text.size(); at += sizeof(Elf64_auxv_t)) {
+    Elf64_auxv_t entry;
+    std::memcpy(&entry, text.data() + at, sizeof entry);
+    if (entry.a_type == type) return entry.a_un.a_val;
+  }
+  return 0;
+}
 
 Found find_recorder(pid_t pid, const Memory& memory) {
   constexpr std::uint32_t kOwnData = wire::kRead | wire::kWrite;
@@ -64,6 +79,15 @@ std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::u
                   [&](const recorder::Slot& slot) { return slot.hook >= injection->hook_count; }))
     refuse_injection();
   return injection;
+}
+
+// Symbols tell the distance from the start of the module.
+std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot) {
+  std::uint64_t stub = stub_of(injection, slot.hook, slot.use);
+  if (slot.use == recorder::SlotUse::kEntry)
+    return arch::with_jump(slot.original, slot.address, stub);
+  if (slot.use != recorder::SlotUse::kSymbol) return stub;
+  return slot.original + (stub - injection.hooks[slot.hook].next);
 }
 
 std::chrono::nanoseconds stop_target(const RecordingSession& session, const PauseSteps& steps) {

@@ -26,6 +26,9 @@ struct RecordingSession {
   pid_t pid() const { return options.pid; }
 };
 
+// What the kernel says of a process under AT_...; 0 if nothing.
+std::uint64_t auxiliary(pid_t pid, std::uint64_t type);
+
 // What of recorders lies in a process.
 struct Found {
   std::uint64_t injection = 0;                // where it is; 0 if there is none
@@ -36,6 +39,9 @@ struct Found {
 Found find_recorder(pid_t pid, const Memory& memory);
 
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address);
+
+// What the word holds while it is hooked.
+std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot);
 
 // What is done to a target around and in a pause, on one thread.
 struct PauseSteps {

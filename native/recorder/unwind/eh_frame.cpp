@@ -336,11 +336,26 @@ std::uint64_t find_function(const UnwindTables& tables, std::uint64_t address) {
   return low == 0 ? 0 : entry(low - 1, 1);
 }
 
+// All entries, one after the other: what is found is remembered by return address.
+Rule find_rule_without_index(const UnwindTables& tables, std::uint64_t address) {
+  Rule rule;
+  for (TableReader reader(tables.start, tables.end); !reader.is_at_end();) {
+    std::uint64_t at = reader.at(), end = entry_end(reader);
+    if (end <= at || end > tables.end) break;
+    bool is_common = reader.number<std::uint32_t>() == 0;
+    if (!is_common) rule = rule_of_function(tables, at, address);
+    if (rule.kind() != RuleKind::kUnknown) break;
+    reader = TableReader(end, tables.end);
+  }
+  return rule;
+}
+
 }  // namespace
 
 Rule find_rule(const UnwindTables& tables, std::uint64_t return_address) {
-  if (tables.index == 0) return {};
+  if (!tables.exist()) return {};
   std::uint64_t address = return_address - 1;
+  if (tables.index == 0) return find_rule_without_index(tables, address);
   std::uint64_t function = find_function(tables, address);
   if (function < tables.start || function >= tables.end) return {};
   return rule_of_function(tables, function, address);

@@ -6,9 +6,12 @@
 namespace reachscan::recorder {
 
 // `index` is the address of .eh_frame_hdr, `end` where the segment with it ends; the tables that it
-// leads to lie in [start, end of module).
+// leads to lie in [start, end of module). Where there is no index, .eh_frame is all of [start,
+// end).
 struct UnwindTables {
-  std::uint64_t index = 0;  // 0: the module has none
+  bool exist() const { return index != 0 || start != 0; }
+
+  std::uint64_t index = 0;
   std::uint64_t start = 0;
   std::uint64_t end = 0;
 };

@@ -43,6 +43,8 @@ void read_row(const Image& image, const char* path, ModuleRow& row) {
 UnwindTables read_unwind_tables(const Image& image) {
   UnwindTables tables;
   tables.index = image.first(PT_GNU_EH_FRAME);
+  if (tables.index == 0 && image.frames.bytes != 0)
+    return {0, image.frames.start, image.frames.start + image.frames.bytes};
   // The index and the tables lie in one segment.
   image.each(PT_LOAD, [&](const Elf64_Phdr& header) {
     std::uint64_t start = image.bias + header.p_vaddr;

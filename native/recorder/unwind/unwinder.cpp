@@ -42,7 +42,7 @@ Rule Unwinder::look_up(std::uint64_t pc) {
     // The tables tell which functions keep one.
     bool keeps_frame_pointer = rule.bits() == frame_pointer_rule(RuleKind::kFromFp).bits();
     if (frame_pointers_only_ && !keeps_frame_pointer && rule.kind() != RuleKind::kSignal) rule = {};
-    if (rule.kind() == RuleKind::kUnknown && tables.index == 0)
+    if (rule.kind() == RuleKind::kUnknown && !tables.exist())
       rule = frame_pointer_rule(RuleKind::kGuess);
     if (modules_.row(module).start == own_base()) rule = frame_pointer_rule(RuleKind::kOwn);
   }

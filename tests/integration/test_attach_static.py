@@ -1,0 +1,38 @@
+"""A recorder in programs without a loader: the functions of their allocator lead to it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from attached import Surroundings, assert_served, code, functions
+from conftest import StartVictim
+from provisions import provide_all
+from scans import run_cli, scan
+from victims import build, need
+
+
+def start_server(kind: str) -> list[str]:
+    if kind == "musl":
+        provide_all("musl musl-dev")
+        return [str(build("serving", ["-static"], need("musl-gcc", "musl-tools")))]
+    return [str(build("serving", [kind]))]
+
+
+@pytest.mark.parametrize("kind", ["-static", "-static-pie", "musl"])
+def test_a_static_program(victim: StartVictim, kind: str) -> None:
+    server = victim("serving", 2, 1000, command=start_server(kind))
+    surroundings = Surroundings(server.pid)
+    machine_code = code(server.pid)
+    attached = json.loads(run_cli(["attach", server.pid, "--json"]).out)
+    assert (attached["modules"], attached["not_hooked"]) == (0, 0)
+    assert code(server.pid) != machine_code
+    report = scan(server.pid)
+    names = {tuple(functions(report, group)[:3]) for group in report["groups"]}
+    assert ("lose_session", "answer", "run") in names
+    detached = json.loads(run_cli(["detach", server.pid, "--json"]).out)
+    assert detached["kept_bytes"] == 0
+    assert code(server.pid) == machine_code
+    if kind != "musl":  # which maps and unmaps as it works
+        surroundings.assert_same()
+    assert_served(server)

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 import victims
+from conftest import StartVictim
+from scans import run_cli
 
 PROGRAM = victims.PROGRAMS / "python_leaks.py"
+SERVER = victims.PROGRAMS / "python_server.py"
 WITHOUT_LOCK = 3030
 INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
 ALL = "REACHSCAN_ALL_PYTHONS" in os.environ
@@ -33,6 +36,14 @@ def interpreter(version: str) -> tuple[Path, str]:
         if done.returncode == 0 and Path(done.stdout.strip(), "Python.h").exists():
             return path, done.stdout.strip()
     pytest.skip(f"there is no python{version} with headers on this machine")
+
+
+def python_with_extension(version: str, folder: Path) -> Path:
+    """Return a Python that finds the extension in a folder."""
+    python, include = interpreter(version)
+    flags = ("-shared", "-fPIC", f"-isystem{include}")
+    (folder / "python_extension.so").symlink_to(victims.build("python_extension", flags))
+    return python
 
 
 def recorded(command: Sequence[object], folder: Path) -> tuple[str, Any]:
@@ -63,9 +74,7 @@ def python_frames(report: Any, stack: int) -> list[list[Any]]:
     "version", [f"3.{minor}" for minor in range(9, 15) if minor in (9, 11, 13) or ALL]
 )
 def test_stacks_name_the_lines_that_led_there(version: str, tmp_path: Path) -> None:
-    python, include = interpreter(version)
-    flags = ("-shared", "-fPIC", f"-isystem{include}")
-    (tmp_path / "python_extension.so").symlink_to(victims.build("python_extension", flags))
+    python = python_with_extension(version, tmp_path)
     said, report = recorded([python, PROGRAM], tmp_path)
     expected = sorted(json.loads(said).values())
     stacks = [
@@ -84,3 +93,21 @@ def test_a_version_that_is_not_known_is_told(tmp_path: Path) -> None:
     assert warning["code"] == "python-frames-missing"
     assert "Python 3.255" in warning["message"]
     assert python_frames(report, report["groups"][0]["stack"]) == []
+
+
+def test_where_names_the_line_of_python(victim: StartVictim, tmp_path: Path) -> None:
+    python = python_with_extension(f"3.{sys.version_info.minor}", tmp_path)
+    command, environment = [str(python), str(SERVER)], {"PYTHONPATH": str(tmp_path)}
+    server = victim("python_server", 3000, command=command, environment=environment)
+    done = run_cli(["where", server.pid, "--for", "0.5", "--json"])
+    assert done.status == 1, done.talk
+    report = json.loads(done.out)
+    lines = SERVER.read_text().splitlines()
+    for group in report["groups"]:
+        (opens, opens_file, opens_line), (serves, _, serves_line), *_ = python_frames(
+            report, group["stack"]
+        )
+        assert (opens, opens_file, serves) == ("open", str(SERVER), "serve")
+        assert "python_extension.leak" in lines[opens_line - 1]
+        assert "sessions.open" in lines[serves_line - 1]
+    assert report["leaks"]["allocations"] > 0

@@ -20,6 +20,8 @@ def imported_functions(pid: int) -> dict[str, bytes]:
             if not path or int(offset, 16) != 0 or not path[0].startswith("/") or path[0] in found:
                 continue
             with Path(path[0]).open("rb") as file:
+                if file.read(4) != b"\x7fELF":
+                    continue
                 elf = ELFFile(file)
                 base = int(addresses.split("-")[0], 16) if elf["e_type"] == "ET_DYN" else 0
                 words = b""

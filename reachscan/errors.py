@@ -271,6 +271,12 @@ class UnrecordableError(ReachscanError):
     default_next_step = "`reachscan PID` scans a process as it is"
 
 
+class RecorderBusyError(UnrecordableError):
+    """A thread takes its time to leave the recorder, which stays mapped until then."""
+
+    default_next_step = "detach again later"
+
+
 class CommandNotFoundError(ReachscanError):
     """There is no such command to run."""
 

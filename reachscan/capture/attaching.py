@@ -42,7 +42,8 @@ def detach(pid: int, how: ScanOptions) -> Hooks:
     """End what `attach` began.
 
     Raises:
-        UnrecordableError: it is not recorded, or a thread does not leave the recorder.
+        UnrecordableError: it is not recorded.
+        RecorderBusyError: a thread does not leave the recorder.
         ReachscanError: it cannot be stopped.
     """
     return _run(pid, ["--detach"], how)
@@ -65,7 +66,7 @@ def _run(pid: int, what: list[str], how: ScanOptions) -> Hooks:
     except errors.CloneRefusedError as error:
         raise errors.UnrecordableError(error.sentence) from error
     except errors.AllocatorBusyError as error:
-        raise errors.UnrecordableError(error.sentence, "detach again later") from error
+        raise errors.RecorderBusyError(error.sentence) from error
     if hooks is None:
         raise errors.StreamError("the stream is damaged: it does not tell what was hooked")
     return hooks

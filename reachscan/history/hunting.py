@@ -12,6 +12,7 @@ from reachscan.capture import attaching
 from reachscan.capture.attaching import Hooks
 from reachscan.capture.options import ScanOptions
 from reachscan.capture.recording_options import MAX_RANGES, RecordingOptions
+from reachscan.errors import PauseTooLongError, RecorderBusyError, TargetGoneError
 from reachscan.result import LeakScan
 
 Ranges = tuple[tuple[int, int], ...]
@@ -23,6 +24,9 @@ _PAGE = 4096
 """From so many bytes on, blocks may be whole pages."""
 _CLASSES = 4
 """Other allocators round up to classes that are at most this part of a block apart."""
+
+_TRIES = 4
+"""How often it is tried again to take a recorder out."""
 
 
 def sizes(result: LeakScan) -> Ranges:
@@ -61,5 +65,20 @@ def recorded(pid: int, options: RecordingOptions, how: ScanOptions) -> Iterator[
     hooks = attaching.attach(pid, options, how)
     try:
         yield hooks
-    finally:
-        attaching.detach(pid, how)
+    except TargetGoneError:
+        raise  # the recorder has gone with it
+    except BaseException:
+        _remove(pid, how)
+        raise
+    _remove(pid, how)
+
+
+def _remove(pid: int, how: ScanOptions) -> None:
+    """Take the recorder out, also where others use the machine and a stop takes long."""
+    for _ in range(_TRIES):
+        try:
+            attaching.detach(pid, how)
+        except (PauseTooLongError, RecorderBusyError):
+            continue
+        return
+    attaching.detach(pid, how)

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -112,21 +114,19 @@ def is_being_recorded(pid: int) -> bool:
     return any(line.split()[1] == "r-xp" and len(line.split()) == 5 for line in layout(pid))
 
 
+@contextmanager
+def hunted(pid: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `where` until it is interrupted; it has begun to record."""
+    command = [sys.executable, "-m", "reachscan", "where", str(pid), "--for", "1000", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as where:
+        wait_until(lambda: is_being_recorded(pid), "it is being recorded")
+        yield where
+
+
 def test_where_until_it_is_interrupted_on_a_filter_of_jq_that_leaks() -> None:
     with growing_jq() as jq:
         jq.leak(100)
-        command = [
-            sys.executable,
-            "-m",
-            "reachscan",
-            "where",
-            str(jq.pid),
-            "--for",
-            "1000",
-            "--json",
-        ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as where:
-            wait_until(lambda: is_being_recorded(jq.pid), "jq is being recorded")
+        with hunted(jq.pid) as where:
             jq.leak(50)
             where.send_signal(signal.SIGINT)
             report = json.loads(where.communicate()[0])
@@ -135,6 +135,23 @@ def test_where_until_it_is_interrupted_on_a_filter_of_jq_that_leaks() -> None:
         jq.end()
     assert 50 <= report["leaks"]["allocations"] <= 2 * 50
     assert all("jq_next" in functions(report, group) for group in report["groups"])
+
+
+@pytest.mark.parametrize("end", ["kill -9 $$", "exec sleep 1000"])
+def test_where_the_process_ends_meanwhile(end: str) -> None:
+    shell = ["sh", "-c", f"read line; {end}"]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE) as process, hunted(process.pid) as where:
+        assert process.stdin
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        if "exec" in end:
+            wait_until(lambda: not is_being_recorded(process.pid), "it is another program")
+            where.send_signal(signal.SIGINT)
+        out, talk = where.communicate()
+        process.kill()
+    why = "executed another program while it" if "exec" in end else "ended while its allocations"
+    assert (where.returncode, out) == (FAILED, b"")
+    assert why in talk.decode().splitlines()[-1]
 
 
 @pytest.mark.parametrize("linked", ["", "-static"])

@@ -64,6 +64,8 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
         patience.wait(pid, seconds)
         wanted = wanted._replace(recorded_only=True)
         result = leaks.judged(str(pid), wanted, output, judge)
+        if result.recording.recorder is None:
+            raise TargetGoneError(f"process {pid} executed another program while it was recorded")
         # Now: it is not lost if the recorder cannot be taken out.
         output.report(result)
     if result.save_error:

@@ -18,6 +18,7 @@ import pytest
 from attached import Surroundings, assert_served, functions, imported_functions, obey
 from conftest import StartVictim
 from growing import growing_jq
+from provisions import provide_all
 from scans import FAILED, PATIENTLY, run_cli, scan
 from unharmed import Helper, Watched, layout
 from victims import build, wait_until
@@ -194,34 +195,19 @@ def prepare(helper: Helper, pid: int, command: str) -> None:
         assert ending.status == 0 or "already being recorded" in ending.sentence, ending
 
 
-def test_refusals(victim: StartVictim) -> None:
-    server = victim("serving", 1, 0)
-    stripped = victim("serving", 1, 0, command=[str(build("serving", ("-static", "-s")))])
-    surroundings = Surroundings(server.pid)
-
-    def refuse(command: str, pid: int, why: str) -> None:
-        done = run_cli([command, pid])
-        assert (done.status, done.out) == (FAILED, "")
-        assert why in done.talk
-        assert len(done.talk.splitlines()) == 1
-
-    refuse("detach", server.pid, "is not being recorded")
-    refuse("attach", stripped.pid, "is linked statically and has no symbols")
-    filtered = victim("filtered", "errno")
-    refuse("attach", filtered.pid, "seccomp filter")
-    surroundings.assert_same()
-    assert run_cli(["attach", server.pid]).status == 0
-    refuse("attach", server.pid, "is already being recorded, by reachscan attach")
-    assert run_cli(["detach", server.pid]).status == 0
-    surroundings.assert_same()
-
-
-def test_a_limit_of_memory(victim: StartVictim) -> None:
-    limited = ["prlimit", f"--as={256 << 20}", str(build("serving"))]
-    server = victim("serving", 1, 0, command=limited)
-    surroundings = Surroundings(server.pid)
-    done = run_cli(["attach", server.pid, "--memory", "1G"])
-    assert done.status == FAILED
-    assert "gets no memory for the recorder" in done.talk
-    surroundings.assert_same()
+@pytest.mark.parametrize(
+    ("package", "library"),
+    [("libjemalloc2", "libjemalloc.so.2"), ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4")],
+)
+def test_where_with_another_allocator(victim: StartVictim, package: str, library: str) -> None:
+    provide_all(package)
+    environment = {"LD_PRELOAD": library, "LD_BIND_NOW": "1"}  # nobody else fills in a word then
+    server = victim("serving", 2, 1000, environment=environment)
+    surroundings = imported_functions(server.pid)
+    done = run_cli(["where", server.pid, "--for", "0.5", "--json"])
+    assert done.status == 1, done.talk
+    report = json.loads(done.out)
+    for group in report["groups"]:
+        assert functions(report, group)[:3] == ["lose_session", "answer", "run"]
+    assert imported_functions(server.pid) == surroundings
     assert_served(server)

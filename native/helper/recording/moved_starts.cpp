@@ -6,35 +6,15 @@
 
 #include "arch/address_space.hpp"
 #include "arch/moved_start.hpp"
+#include "helper/recording/free_place.hpp"
 #include "helper/recording/presence.hpp"
 #include "helper/stop/preconditions.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
-namespace {
 
 using arch::kPage;
 using recorder::Injection;
-
-constexpr std::uint64_t kLowest = 16 * kPage;  // the kernel maps nothing below, unless told
-
-// A free place from which these functions can be reached, and what they use: if there is one, the
-// highest below them, since the heap of a static program grows above them; else the highest of all.
-// 0 if there is none.
-std::uint64_t free_place(pid_t pid, std::uint64_t first, std::uint64_t last, std::uint64_t bytes) {
-  std::uint64_t place = 0, end = kLowest;
-  for (const MapEntry& entry : read_mappings(pid)) {
-    std::uint64_t gap_end = std::min(entry.start, first + arch::kJumpReach);
-    bool is_needed = end <= first || place == 0 || place > first;
-    if (is_needed && gap_end > end && gap_end - end >= bytes + 2 * kPage)
-      place = gap_end - bytes - kPage;
-    if (place < first && last - place >= arch::kJumpReach) place = 0;
-    end = entry.end;
-  }
-  return place;
-}
-
-}  // namespace
 
 MovedStarts::MovedStarts(pid_t pid, const StaticProgram& program, const InjectedImage& image,
                          Injection& injection)
@@ -42,7 +22,7 @@ MovedStarts::MovedStarts(pid_t pid, const StaticProgram& program, const Injected
   auto by_address = [](const auto& one, const auto& other) { return one.address < other.address; };
   auto [first, last] =
       std::minmax_element(program.functions.begin(), program.functions.end(), by_address);
-  place_ = free_place(pid, first->address, last->address, image.region_bytes());
+  place_ = free_place(read_mappings(pid), first->address, last->address, image.region_bytes());
   if (place_ == 0) refuse("malloc", "there is no free memory near enough");
   injection.is_static = 1;
   injection.program_bias = program.bias;

@@ -21,7 +21,7 @@ def start_server(kind: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["-static", "-static-pie", "musl"])
 def test_a_static_program(victim: StartVictim, kind: str) -> None:
-    server = victim("serving", 2, 1000, command=start_server(kind))
+    server = victim("serving", 1, 300, command=start_server(kind))
     surroundings = Surroundings(server.pid)
     machine_code = code(server.pid)
     attached = json.loads(run_cli(["attach", server.pid, "--json"]).out)

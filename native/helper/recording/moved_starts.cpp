@@ -25,6 +25,7 @@ MovedStarts::MovedStarts(pid_t pid, const StaticProgram& program, const Injected
   place_ = free_place(read_mappings(pid), first->address, last->address, image.region_bytes());
   if (place_ == 0) refuse("malloc", "there is no free memory near enough");
   injection.is_static = 1;
+  injection.hook_count = recorder::kHookedCount;
   injection.program_bias = program.bias;
   injection.unwind_tables = program.unwind_tables;
   injection.region = {place_, image.region_bytes()};

@@ -51,7 +51,7 @@ def main() -> None:
         for _ in range(options.runs):
             for way, (flag, word, threads) in WAYS.items():
                 stacks = options.stacks // (50 if word == CURSOR else 1) // threads
-                command = [programs[flag], word, str(stacks), str(threads)]
+                command = [str(programs[flag]), word, str(stacks), str(threads)]
                 done = subprocess.run(command, check=True, capture_output=True, text=True)
                 costs[way].append(float(done.stdout))
     heading("a stack of 30 frames", "ns")

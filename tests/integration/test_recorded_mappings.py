@@ -32,10 +32,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[Mapped], dict[st
     file = tmp_path_factory.mktemp("mapped") / "report.json"
     done = run("--mmap", "--all", "--json", "-o", file)
     assert done.returncode in (0, 1), done.stderr
-    truth = set()
+    truth: set[Mapped] = set()
     for line in done.stdout.splitlines():
         function, address, size, *more = line.split()
-        truth.add((function, address, int(size), *(more or [""])))
+        truth.add((function, address, int(size), more[0] if more else ""))
     return truth, json.loads(file.read_text())
 
 

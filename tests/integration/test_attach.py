@@ -47,7 +47,8 @@ def test_nothing_stays_behind(victim: StartVictim, helper: Helper) -> None:
 def test_both_say_what_they_did(victim: StartVictim) -> None:
     server = victim("serving", 1, 0)
     attached = json.loads(run_cli(["attach", server.pid, "--json"]).out)
-    assert attached["hooks"] >= 8
+    # The program calls four of them itself; what its libraries call differs from one to the other.
+    assert attached["hooks"] >= 6
     assert (attached["modules"], attached["not_hooked"]) == (2, 0)
     detached = json.loads(run_cli(["detach", server.pid, "--json"]).out)
     assert detached["kept_bytes"] == 0

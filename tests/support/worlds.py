@@ -77,6 +77,7 @@ def must_work(command: Sequence[str], what: str) -> None:
 # Everything is loaded first: whom we become may not be able to read this Python's files.
 CLI_AS_USER = """
 import encodings.unicode_escape, encodings.utf_8_sig, importlib, os, pkgutil, sys
+import numpy.ma  # which numpy imports when something first needs it
 import reachscan
 from reachscan.cli.main import main
 for module in pkgutil.walk_packages(reachscan.__path__, "reachscan."):

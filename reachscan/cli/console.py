@@ -116,12 +116,18 @@ def show(report: Report) -> bool:
                 sys.stdout.write(f"{part}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read this has seen enough (`| head`). Python flushes once more as it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()  # whoever read this has seen enough (`| head`)
         return False
     except OSError as error:
+        forget_stdout()
         raise errors.OutputError(f"cannot write the report: {error.strerror}", "") from error
     return True
+
+
+def forget_stdout() -> None:
+    """Drop what could not be written: Python tries again as it exits, and fails for that."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _style(stream: Any) -> Style:

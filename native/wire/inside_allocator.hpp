@@ -69,10 +69,11 @@ bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
     bool direct = call == arch::Call::kDirect;
     bool known = direct || call == arch::Call::kThroughStub;
     bool on_top = i == kTop && !direct && call != arch::Call::kNone;
-    if (on_top && kTop == 1 && kTail == TailCalls::kNo) return allocator.contains(word);
     bool linked = known && frame.pc - target < kLongestCallee;
     bool is_own = allocator.contains(word);
-    if ((linked || on_top) && is_own) return true;
+    // The function that it called last has left by a jump, as free() does to munmap().
+    bool jumped = i == kTop && direct && allocator.contains(target);
+    if ((linked || on_top || jumped) && is_own) return true;
     if (kTail == TailCalls::kYes && direct && is_own && allocator.contains(target)) tail = true;
     if (linked && !direct) tail = false;
     if (linked) frame.pc = word;

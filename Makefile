@@ -58,7 +58,7 @@ test: build  ## run all tests: hosted native ones under sanitizers, then Python
 	ctest --test-dir build/hosted --output-on-failure --parallel $(JOBS)
 	python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGUMENTS)
 
-wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/
+wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/, with all helpers that there are
 	@rm -f $(DIST)/*.whl
 	@CXX=$(CXX) pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w $(DIST) .
 	@wheel tags --remove --platform-tag=$(subst $() ,.,$(WHEEL_TAGS)) $(DIST)/*.whl

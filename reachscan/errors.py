@@ -90,7 +90,9 @@ class TargetGoneError(ReachscanError):
 class UnsupportedTargetError(ReachscanError):
     """The target is of a kind that reachscan cannot read."""
 
-    default_next_step = "only 64-bit processes of x86_64 and aarch64 Linux can be scanned so far"
+    default_next_step = (
+        "only programs of x86_64 (32-bit ones, too) and aarch64 are supported so far"
+    )
 
 
 class UnsupportedKernelError(ReachscanError):

@@ -5,7 +5,7 @@
 // To add a processor, make native/arch/NAME/ (NAME as `uname -m` says) with files of these names:
 //
 //   machine.hpp           which ELF files are its programs, and what to call them
-//   address_space.hpp     page size, bits of an address, red zone
+//   address_space.hpp     page size, word of a program, bits of an address, red zone
 //   registers.hpp         of a stopped thread: get, set, program counter, stack and thread pointer
 //   system_calls.hpp      number, arguments, result; calls that the kernel would restart; rseq
 //   system_call_gadget.S  a system call, and a breakpoint behind it

@@ -3,6 +3,7 @@
 
 #include "arch/code.hpp"
 #include "heaps/heap.hpp"
+#include "heaps/images.hpp"
 
 namespace reachscan::heaps {
 
@@ -10,9 +11,17 @@ namespace reachscan::heaps {
 struct ReadSpace {
   const Space& space;
   bool operator()(uint64_t address, void* buffer, std::size_t length) const {
-    if (!space.readable(address, length)) return false;
+    if (!space.readable(address, length) && !is_kernel_code(address, length)) return false;
     __builtin_memcpy(buffer, reinterpret_cast<const void*>(address), length);
     return true;
+  }
+
+  // 32-bit programs make system calls, and end signal handlers, in code that the kernel brings.
+  bool is_kernel_code(uint64_t address, std::size_t length) const {
+    constexpr uint32_t kCode = wire::kRead | wire::kExecute;
+    const abi::Mapping* m = kWord == 4 ? space.find(address) : nullptr;
+    return m != nullptr && (m->flags & abi::kKernelOwned) != 0 && (m->perms & kCode) == kCode &&
+           length <= m->end - address;
   }
 };
 
@@ -21,9 +30,36 @@ inline bool is_code(const abi::Mapping& m) {
   return (m.perms & kCode) == kCode;
 }
 
+// Whether the four bytes there are what `lea` adds to a register other than the stack pointer.
+// Small distances stand in all code, but few of them in this instruction.
+inline bool is_distance_of_lea(uint64_t at) {
+  uint8_t operand = load<uint8_t>(at - 1);
+  return load<uint8_t>(at - 2) == 0x8d && operand >> 6 == 2 && (operand & 7) != 4;
+}
+
+// 32-bit code names a variable by its address, or by its distance from where the module keeps the
+// addresses of others'. Calls visit(address) for whatever looks like one of `variables`.
+template <typename Visit>
+void each_short_naming(const Space& space, uint32_t file, Range variables, Visit visit) {
+  uint64_t base = 0;
+  for (const abi::Mapping& m : space) {
+    DynamicSection section;
+    if (m.file == file && is_image(m) && read_dynamic_section(space, m.start, section))
+      base = section.addresses;
+  }
+  for (const abi::Mapping& m : space) {
+    if (!is_code(m) || m.file != file) continue;
+    for (uint64_t at = m.start + 2; at + kWord <= m.end; ++at) {
+      bool near = variables.contains(wrapped(base + word(at))) && is_distance_of_lea(at);
+      if (near || variables.contains(word(at))) visit(at);
+    }
+  }
+}
+
 // Calls visit(address) for the instructions of a module that name something in `variables`.
 template <typename Visit>
 void each_naming(const Space& space, uint32_t file, Range variables, Visit visit) {
+  if (kWord == 4) return each_short_naming(space, file, variables, visit);
   for (const abi::Mapping& m : space) {
     if (!is_code(m) || m.file != file) continue;
     for (uint64_t at = m.start; at + arch::kNamingBytes <= m.end; at += arch::kCodeAlignment)

@@ -6,6 +6,7 @@
 #include "heaps/jemalloc/walker.hpp"
 #include "heaps/mimalloc/walker.hpp"
 #include "heaps/musl/walker.hpp"
+#include "heaps/no_heap.hpp"
 #include "heaps/pools/walker.hpp"
 #include "heaps/pymalloc/walker.hpp"
 #include "heaps/tcmalloc/walker.hpp"
@@ -97,7 +98,7 @@ class Heap {
       walker.write_name(failed_name_);
       return false;
     });
-    for (const pools::Divided& block : pools_.divided) subtract(block);
+    subtract_divided(pools_);
     return verdict;
   }
 
@@ -138,6 +139,13 @@ class Heap {
   }
 
  private:
+  // Programs without pools have nothing to subtract.
+  template <typename Pools>
+  void subtract_divided(const Pools& pools) {
+    if constexpr (requires { pools.divided; })
+      for (const auto& block : pools.divided) subtract(block);
+  }
+
   static constexpr uint32_t kPymalloc = 5;
 
   // Calls test(walker, its number) for the allocators in the process, one by one, as long as it
@@ -198,13 +206,13 @@ class Heap {
   MapMemory map_;
   uint32_t left_out_;
   libc::Threads threads_;
-  glibc::Walker glibc_;
-  jemalloc::Walker jemalloc_;
-  mimalloc::Walker mimalloc_;
-  musl::Walker musl_;
-  tcmalloc::Walker tcmalloc_;
-  pymalloc::Walker pymalloc_;  // after those that its tables are blocks of
-  pools::Walker pools_;        // after those whose blocks they may be in
+  IfKnown<glibc::Walker> glibc_;
+  IfKnown<jemalloc::Walker> jemalloc_;
+  IfKnown<mimalloc::Walker> mimalloc_;
+  IfKnown<musl::Walker> musl_;
+  IfKnown<tcmalloc::Walker> tcmalloc_;
+  IfKnown<pymalloc::Walker> pymalloc_;  // after those that its tables are blocks of
+  IfKnown<pools::Walker> pools_;        // after those whose blocks they may be in
   uint32_t first_arena_[kWalkers] = {};
   std::size_t regions_[kWalkers] = {};  // of those that are present
   uint32_t failed_ = 0;

@@ -38,15 +38,15 @@ class Functions {
   static constexpr uint64_t kTable = 12, kEntryBytes = 8;
 
   static uint64_t unwind_header(const Space& space, uint64_t base) {
-    if (!space.readable(base, sizeof(Elf64_Ehdr))) return 0;
-    uint64_t headers = base + load<uint64_t>(base + offsetof(Elf64_Ehdr, e_phoff));
-    uint64_t count = load<uint16_t>(base + offsetof(Elf64_Ehdr, e_phnum));
-    bool fixed = load<uint16_t>(base + offsetof(Elf64_Ehdr, e_type)) == ET_EXEC;
-    if (!space.readable(headers, count * sizeof(Elf64_Phdr))) return 0;
+    if (!space.readable(base, sizeof(Ehdr))) return 0;
+    uint64_t headers = base + word(base + offsetof(Ehdr, e_phoff));
+    uint64_t count = load<uint16_t>(base + offsetof(Ehdr, e_phnum));
+    bool fixed = load<uint16_t>(base + offsetof(Ehdr, e_type)) == ET_EXEC;
+    if (!space.readable(headers, count * sizeof(Phdr))) return 0;
     for (uint64_t i = 0; i < count; ++i) {
-      uint64_t header = headers + i * sizeof(Elf64_Phdr);
+      uint64_t header = headers + i * sizeof(Phdr);
       if (load<uint32_t>(header) == PT_GNU_EH_FRAME)
-        return word(header + offsetof(Elf64_Phdr, p_vaddr)) + (fixed ? 0 : base);
+        return word(header + offsetof(Phdr, p_vaddr)) + (fixed ? 0 : base);
     }
     return 0;
   }

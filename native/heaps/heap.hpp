@@ -134,6 +134,7 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
   // Whether its blocks need the fine form of the sweeper (memory/cluster.hpp). The blocks of others
   // are in the same map then, so a walker must be able to fill both forms.
   { W::kNeedsFine } -> std::convertible_to<bool>;
+  // If it is used in 32-bit programs, too, it says so: kKnowsShortWords (heaps/no_heap.hpp).
 };
 
 // Where a walker puts what it finds, and who helps it.

@@ -7,12 +7,20 @@
 
 namespace reachscan::heaps {
 
+// Of images as the program's processor has them.
+constexpr bool kIs64Bit = kWord == 8;
+using Ehdr = std::conditional_t<kIs64Bit, Elf64_Ehdr, Elf32_Ehdr>;
+using Phdr = std::conditional_t<kIs64Bit, Elf64_Phdr, Elf32_Phdr>;
+using Dyn = std::conditional_t<kIs64Bit, Elf64_Dyn, Elf32_Dyn>;
+using Sym = std::conditional_t<kIs64Bit, Elf64_Sym, Elf32_Sym>;
+
 struct DynamicSection {
   uint64_t symbols = 0;
   uint64_t strings = 0;
   uint64_t gnu_hash = 0;
-  uint64_t debug = 0;  // what the loader tells debuggers, or 0
-  uint64_t name = 0;   // where a library's own name stands, or 0
+  uint64_t addresses = 0;  // the table of addresses, which the loader fills in
+  uint64_t debug = 0;      // what the loader tells debuggers, or 0
+  uint64_t name = 0;       // where a library's own name stands, or 0
   bool of_program = false;
   bool of_executable = false;  // of a program, also of one that needs no loader
 
@@ -43,29 +51,29 @@ inline Range data_of_module(const Space& space, const abi::Mapping* first) {
 
 // The loader has turned these addresses into absolute ones, except in images it did not load.
 inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSection& section) {
-  if (!space.readable(base, sizeof(Elf64_Ehdr)) || word(base) << 32 >> 32 != 0x464c457f)
-    return false;
-  uint64_t headers = base + load<uint64_t>(base + offsetof(Elf64_Ehdr, e_phoff));
-  uint64_t count = load<uint16_t>(base + offsetof(Elf64_Ehdr, e_phnum));
-  bool fixed = load<uint16_t>(base + offsetof(Elf64_Ehdr, e_type)) == ET_EXEC;
+  if (!space.readable(base, sizeof(Ehdr)) || load<uint32_t>(base) != 0x464c457f) return false;
+  uint64_t headers = base + word(base + offsetof(Ehdr, e_phoff));
+  uint64_t count = load<uint16_t>(base + offsetof(Ehdr, e_phnum));
+  bool fixed = load<uint16_t>(base + offsetof(Ehdr, e_type)) == ET_EXEC;
   uint64_t dynamic = 0;
   bool interpreted = false, debuggable = false;
-  if (!space.readable(headers, count * sizeof(Elf64_Phdr))) return false;
+  if (!space.readable(headers, count * sizeof(Phdr))) return false;
   for (uint64_t i = 0; i < count; ++i) {
-    uint64_t header = headers + i * sizeof(Elf64_Phdr);
+    uint64_t header = headers + i * sizeof(Phdr);
     interpreted = interpreted || load<uint32_t>(header) == PT_INTERP;
     if (load<uint32_t>(header) == PT_DYNAMIC)
-      dynamic = word(header + offsetof(Elf64_Phdr, p_vaddr)) + (fixed ? 0 : base);
+      dynamic = word(header + offsetof(Phdr, p_vaddr)) + (fixed ? 0 : base);
   }
   for (std::size_t i = 0; dynamic != 0 && i < kMaxDynamicEntries; ++i) {
-    uint64_t entry = dynamic + i * sizeof(Elf64_Dyn);
-    if (!space.readable(entry, sizeof(Elf64_Dyn)) || word(entry) == DT_NULL) break;
-    if (word(entry) == DT_SYMTAB) section.symbols = word(entry + 8);
-    if (word(entry) == DT_STRTAB) section.strings = word(entry + 8);
-    if (word(entry) == DT_GNU_HASH) section.gnu_hash = word(entry + 8);
-    if (word(entry) == DT_SONAME) section.name = word(entry + 8);
+    uint64_t entry = dynamic + i * sizeof(Dyn);
+    if (!space.readable(entry, sizeof(Dyn)) || word(entry) == DT_NULL) break;
+    if (word(entry) == DT_SYMTAB) section.symbols = word(entry + kWord);
+    if (word(entry) == DT_STRTAB) section.strings = word(entry + kWord);
+    if (word(entry) == DT_GNU_HASH) section.gnu_hash = word(entry + kWord);
+    if (word(entry) == DT_PLTGOT) section.addresses = word(entry + kWord);
+    if (word(entry) == DT_SONAME) section.name = word(entry + kWord);
     if (word(entry) != DT_DEBUG) continue;
-    section.debug = word(entry + 8);
+    section.debug = word(entry + kWord);
     debuggable = true;
   }
   if (section.name != 0) section.name += section.strings;
@@ -77,7 +85,7 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
 // Whether the loader is still at work on the libraries that the program needs. It tells debuggers:
 // at first nothing, then that it adds libraries (struct r_debug), until all are in place.
 inline bool is_being_loaded(const Space& space) {
-  constexpr uint64_t kState = 24;
+  constexpr uint64_t kState = 3 * kWord;
   constexpr uint32_t kConsistent = 0;
   for (const abi::Mapping& m : space) {
     DynamicSection section;

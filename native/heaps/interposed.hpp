@@ -13,16 +13,16 @@ inline bool defines(const Space& space, const DynamicSection& section, const cha
   uint64_t table = section.gnu_hash;
   if (!space.readable(table, 16)) return false;
   uint32_t buckets = load<uint32_t>(table), first = load<uint32_t>(table + 4);
-  uint64_t bucket_array = table + 16 + 8ull * load<uint32_t>(table + 8);
+  uint64_t bucket_array = table + 16 + uint64_t{kWord} * load<uint32_t>(table + 8);
   uint64_t chain_array = bucket_array + 4ull * buckets;
   if (buckets == 0 || !space.readable(bucket_array, 4ull * buckets)) return false;
   uint32_t index = load<uint32_t>(bucket_array + 4ull * (hash % buckets));
   for (; index >= first; ++index) {
     uint64_t link = chain_array + 4ull * (index - first);
-    uint64_t symbol = section.symbols + sizeof(Elf64_Sym) * uint64_t{index};
-    if (!space.readable(link, 4) || !space.readable(symbol, sizeof(Elf64_Sym))) return false;
+    uint64_t symbol = section.symbols + sizeof(Sym) * uint64_t{index};
+    if (!space.readable(link, 4) || !space.readable(symbol, sizeof(Sym))) return false;
     uint32_t chain = load<uint32_t>(link);
-    bool defined = load<uint16_t>(symbol + offsetof(Elf64_Sym, st_shndx)) != SHN_UNDEF;
+    bool defined = load<uint16_t>(symbol + offsetof(Sym, st_shndx)) != SHN_UNDEF;
     if ((chain | 1) == (hash | 1) && defined &&
         same_name(space, section.strings + load<uint32_t>(symbol), name))
       return true;

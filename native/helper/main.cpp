@@ -14,6 +14,7 @@
 #include "helper/options.hpp"
 #include "helper/recording/attach.hpp"
 #include "helper/scan.hpp"
+#include "helper/stop/preconditions.hpp"
 #include "helper/stream.hpp"
 #include "helper/target/memory_limits.hpp"
 
@@ -56,7 +57,7 @@ int main(int argc, char** argv) {
   try {
     std::optional<Lifeline> lifeline;
     if (options.lifeline >= 0) lifeline.emplace(options.lifeline, stream);
-    stream.hello();
+    stream.hello(options.core.empty() && has_short_words(options.pid));
     perform(options, stream);
   } catch (const Failure& failure) {
     if (options.by_hand) std::fprintf(stderr, "reachscan-helper: %s\n", failure.what());

@@ -34,6 +34,7 @@ struct Session {
   Stream& stream;
   PauseLimit& limit;
   Clock::time_point deadline;
+  bool short_words;  // whether it is a 32-bit program
 };
 
 // Snapshot and sweep. False if a thread was inside the allocator; `hint` then tells where.
@@ -42,6 +43,7 @@ bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome)
   Snapshot snapshot = take_snapshot(pid, session.memory, plan, session.deadline);
   if (!snapshot.quiet) return false;
   SweepTask task{session.options.task, handles_signals(pid)};
+  task.short_words = session.short_words;
   sweep(snapshot, session.options, task, session.stream, outcome, session.deadline);
   if (outcome.result.busy) return false;
   name_threads(pid, snapshot.threads);
@@ -66,9 +68,13 @@ bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome
 void scan_by(Method method, const std::string& reason, const Session& session) {
   pid_t pid = session.options.pid;
   bool looks_for_dontfork = false;
-  SnapshotPlan plan{method, {}, nullptr, &session.limit, &looks_for_dontfork, [&session] {
-                      session.stream.wake_reader();
-                    }};
+  SnapshotPlan plan{method,
+                    {},
+                    nullptr,
+                    &session.limit,
+                    &looks_for_dontfork,
+                    [&session] { session.stream.wake_reader(); },
+                    session.short_words};
   if (method != Method::kCopy) plan.site = find_trampoline_site(pid, session.memory);
   abi::QuiesceHint hint{};
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {
@@ -159,8 +165,21 @@ void scan_stopped(const Session& session) {
   scan_by(method, method == Method::kClone ? "" : kAskedFor, session);
 }
 
+// The code that makes a clone is not for them.
+void scan_short_words(const Session& session) {
+  const Options& options = session.options;
+  if (options.method != "auto" && options.method != "copy")
+    throw Failure(Step::kOpenTarget, Code::kUnsupportedMethod,
+                  name_of(options.pid) + " is a 32-bit program, which only the method copy serves",
+                  0, options.pid);
+  require_stoppable(options.pid, session.deadline);
+  require_short_pause(options.pid, Method::kCopy, session.limit);
+  scan_by(Method::kCopy, options.method == "copy" ? kAskedFor : "it is a 32-bit program", session);
+}
+
 void scan_by_best_method(const Session& session) {
   const Options& options = session.options;
+  if (session.short_words) return scan_short_words(session);
   std::string reason = kAskedFor;
   if (options.method != "live") {
     try {
@@ -191,7 +210,7 @@ void scan(const Options& options, Stream& stream) {
     send_target(facts_of(options.pid), stream);
     send_host(stream);
     if (options.withhold_contents) send_withheld(stream);
-    scan_by_best_method({options, memory, stream, limit, deadline});
+    scan_by_best_method({options, memory, stream, limit, deadline, has_short_words(options.pid)});
   } catch (const Failure& failure) {
     // The memory of a process that executes another program goes away: then whatever failed, failed
     // because of that.

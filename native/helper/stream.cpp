@@ -58,13 +58,13 @@ void Stream::wake_reader() {
   wake_ = -1;
 }
 
-void Stream::hello() {
+void Stream::hello(bool short_words) {
   wire::Hello hello{};
   std::memcpy(hello.magic, wire::kMagic, sizeof hello.magic);
   hello.version = wire::kVersion;
   hello.byte_order = wire::kLittleEndian;
-  hello.word_size = sizeof(void*);
-  hello.machine = arch::kElfMachine;
+  hello.word_size = short_words ? 4 : 8;
+  hello.machine = short_words ? arch::kShortElfMachine : arch::kElfMachine;
   hello.page_kib = arch::kPage >> 10;
   write(&hello, sizeof hello);
 }

@@ -35,7 +35,8 @@ class Stream {
  public:
   // `wake`: see wake_reader(); -1 for none.
   explicit Stream(int fd, int wake = -1) : fd_(fd), wake_(wake) {}
-  void hello();
+  // `short_words`: of a 32-bit program.
+  void hello(bool short_words);
   void record(wire::RecordType type, const Payload& payload);
   // What the sweeper has found, already framed.
   void results(const void* bytes, std::size_t length);

@@ -26,7 +26,7 @@ class JumpBuffers {
   template <typename Visit>
   void each_unused_mask(Visit visit) const {
     if (guard_ == 0) return;
-    for (uint64_t at = stack_.start; at + arch::kJumpBytes <= stack_.end; at += 8)
+    for (uint64_t at = stack_.start; at + arch::kJumpBytes <= stack_.end; at += heaps::kWord)
       if (is_buffer(at) && heaps::load<int>(at + arch::kJumpMaskSaved) == 0 && !is_short(at))
         visit(Range{at + arch::kJumpMask, at + arch::kJumpBytes});
   }
@@ -37,7 +37,7 @@ class JumpBuffers {
   // Where it jumps to is code, and a frame further down the stack than the buffer, or around it.
   bool is_buffer(uint64_t at) const {
     uint64_t pointer = revealed(at + arch::kJumpStackPointer);
-    if (!stack_.contains(pointer) || pointer % 8 != 0) return false;
+    if (!stack_.contains(pointer) || pointer % heaps::kWord != 0) return false;
     const abi::Mapping* code = space_.find(revealed(at + arch::kJumpProgramCounter));
     return code != nullptr && (code->perms & wire::kExecute) != 0;
   }
@@ -52,14 +52,14 @@ class JumpBuffers {
     const uint64_t end = thread_pointer + arch::kDescriptorAbove;
     // The descriptor may be smaller.
     while (at < end && !space_.readable(at, end - at)) at += kDescriptorAlignment;
-    for (; at < end; at += 8)
+    for (; at < end; at += heaps::kWord)
       for (uint64_t buffer = word(at); is_there(buffer) && is_buffer(buffer) && add(buffer);)
         buffer = word(buffer + arch::kJumpMask);
   }
 
   bool is_there(uint64_t buffer) const {
-    return buffer % 8 == 0 && stack_.contains(buffer) &&
-           stack_.end - buffer >= arch::kJumpMask + sizeof(uint64_t);
+    return buffer % heaps::kWord == 0 && stack_.contains(buffer) &&
+           stack_.end - buffer >= arch::kJumpMask + heaps::kWord;
   }
 
   bool add(uint64_t buffer) {

@@ -9,6 +9,7 @@
 namespace reachscan::libc::musl {
 
 using heaps::kPage;
+using heaps::kWord;
 using heaps::load;
 using heaps::Range;
 using heaps::Space;
@@ -32,7 +33,8 @@ struct Memory {
 // What the descriptor says, all empty if it is none of musl's, or if the program provided the
 // stack, as the kernel does for the first thread.
 inline Memory memory_of(const Space& space, uint64_t descriptor) {
-  if (!space.readable(descriptor, kDescriptorBytes) || word(descriptor) != descriptor) return {};
+  if (kWord != 8 || !space.readable(descriptor, kDescriptorBytes) || word(descriptor) != descriptor)
+    return {};
   uint64_t start = word(descriptor + kMapping), size = word(descriptor + kMapping + 8);
   uint64_t top = word(descriptor + kMapping + 16), usable = word(descriptor + kMapping + 24);
   uint64_t guard = word(descriptor + kMapping + 32);
@@ -44,8 +46,8 @@ inline Memory memory_of(const Space& space, uint64_t descriptor) {
 }
 
 inline bool has_exited(uint64_t descriptor) {
-  return word(descriptor + kPrevious) == descriptor && word(descriptor + kNext) == descriptor &&
-         load<int>(descriptor + kDetachState) == kExited;
+  return kWord == 8 && word(descriptor + kPrevious) == descriptor &&
+         word(descriptor + kNext) == descriptor && load<int>(descriptor + kDetachState) == kExited;
 }
 
 // The descriptor of a thread that has ended and whose memory ends at `end`, 0 if there is none.

@@ -12,6 +12,8 @@ using heaps::Space;
 using heaps::uint64_t;
 using heaps::word;
 
+using Context = arch::Context<heaps::kWord>;
+
 constexpr unsigned kMostLinks = 64;
 
 class NestedStacks {
@@ -21,7 +23,8 @@ class NestedStacks {
   // Where the live part of the stack begins for a thread whose stack pointer is `sp`.
   uint64_t lowest_pointer(uint64_t sp) const {
     uint64_t lowest = sp;
-    for (uint64_t at = heaps::align_up(sp, 8); at + arch::kContextBytes <= stack_.end; at += 8) {
+    for (uint64_t at = heaps::align_up(sp, heaps::kWord); at + Context::kBytes <= stack_.end;
+         at += heaps::kWord) {
       if (is_frame_of_handler(at)) lower(lowest, at);
       follow_links(lowest, word(at));
     }
@@ -31,29 +34,29 @@ class NestedStacks {
  private:
   // The kernel notes in the frame on which stack the handler runs: on the one that the frame is on.
   bool is_frame_of_handler(uint64_t at) const {
-    Range alternate{word(at + arch::kContextStack), 0};
-    alternate.end = alternate.start + word(at + arch::kContextStackSize);
-    return alternate.contains(at) && stack_.contains(alternate.start) &&
-           alternate.end <= stack_.end &&
-           !alternate.contains(word(at + arch::kContextStackPointer)) &&
-           is_code(word(at + arch::kContextProgramCounter));
+    Range alternate{word(at + Context::kStack), 0};
+    alternate.end = alternate.start + word(at + Context::kStackSize);
+    bool tells = alternate.contains(at) && stack_.contains(alternate.start) &&
+                 alternate.end <= stack_.end &&
+                 !alternate.contains(word(at + Context::kStackPointer));
+    return (tells || arch::has_segments(at)) && is_code(word(at + Context::kProgramCounter));
   }
 
   // A coroutine's stack begins with the context that it will return to.
   void follow_links(uint64_t& lowest, uint64_t context) const {
     for (unsigned links = 0; links < kMostLinks && is_context(context); ++links) {
       lower(lowest, context);
-      context = word(context + arch::kContextLink);
+      context = word(context + Context::kLink);
     }
   }
 
   bool is_context(uint64_t at) const {
-    return at % 8 == 0 && space_.readable(at, arch::kContextBytes) && arch::is_marked_context(at) &&
-           is_code(word(at + arch::kContextProgramCounter));
+    return at % heaps::kWord == 0 && space_.readable(at, Context::kBytes) &&
+           arch::is_marked_context(at) && is_code(word(at + Context::kProgramCounter));
   }
 
   void lower(uint64_t& lowest, uint64_t context) const {
-    uint64_t pointer = word(context + arch::kContextStackPointer);
+    uint64_t pointer = word(context + Context::kStackPointer);
     if (stack_.contains(pointer) && pointer < lowest) lowest = pointer;
   }
 

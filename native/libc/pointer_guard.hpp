@@ -39,7 +39,7 @@ inline uint64_t find_pointer_guard(const heaps::Space& space, const abi::Thread*
   if (!arch::kHasPointerGuard) return pointer_guard_of_kernel(space);
   for (std::size_t t = 0; t < thread_count; ++t) {
     uint64_t at = threads[t].thread_pointer + arch::kPointerGuard;
-    if (space.readable(at, 8) && heaps::word(at) != 0) return heaps::word(at);
+    if (space.readable(at, heaps::kWord) && heaps::word(at) != 0) return heaps::word(at);
   }
   return 0;
 }

@@ -8,6 +8,7 @@
 namespace reachscan::libc {
 
 using heaps::kPage;
+using heaps::kWord;
 using heaps::load;
 using heaps::Range;
 using heaps::Space;
@@ -26,8 +27,8 @@ inline Range stack_of(const Space& space, uint64_t thread_pointer) {
   const Range descriptor{thread_pointer - arch::kDescriptorBelow,
                          thread_pointer + arch::kDescriptorAbove};
   if (thread_pointer == 0 || !space.readable(descriptor.start, kDescriptorBytes)) return {0, 0};
-  for (uint64_t at = descriptor.start; at + 24 <= descriptor.end; at += 8) {
-    uint64_t start = word(at), size = word(at + 8), guard = word(at + 16);
+  for (uint64_t at = descriptor.start; at + 3 * kWord <= descriptor.end; at += kWord) {
+    uint64_t start = word(at), size = word(at + kWord), guard = word(at + 2 * kWord);
     if (start == 0 || start % kPage != 0 || size % kPage != 0 || guard >= size) continue;
     if (thread_pointer - start < size && thread_pointer + kDescriptorReach >= start + size)
       return {start, start + size};
@@ -50,7 +51,7 @@ inline Range running_stack(const Space& space, const abi::Thread& thread) {
 inline bool awaits_join(uint64_t descriptor, uint64_t bytes) {
   if (musl::has_exited(descriptor)) return true;
   if (load<int>(descriptor + kThreadNumber) < 0) return false;
-  for (uint64_t at = descriptor + kThreadNumber + 8; at < descriptor + bytes; at += 8)
+  for (uint64_t at = descriptor + kThreadNumber + kWord; at < descriptor + bytes; at += kWord)
     if (word(at) == descriptor) return false;
   return true;
 }

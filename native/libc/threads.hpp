@@ -56,7 +56,8 @@ class RunningThreads {
 struct DescriptorWords {
   const Space& space;
   uint64_t operator()(uint64_t address) const {
-    return arch::kDescriptorKnowsItself || space.readable(address, 8) ? word(address) : 0;
+    return arch::kDescriptorKnowsItself || space.readable(address, heaps::kWord) ? word(address)
+                                                                                 : 0;
   }
 };
 

@@ -14,12 +14,12 @@ constexpr bool kFine = true;
 #else
 constexpr bool kFine = false;
 #endif
-constexpr uint64_t kGranule = kFine ? 8 : 16;
-constexpr uint64_t kLeastBlock = kFine ? 8 : 32;  // with what the allocator adds
-constexpr uint64_t kEndOffset = kGranule - 8;  // of the end of a block from a multiple of kGranule
-constexpr uint64_t kSpan = 64 * kGranule;      // bytes covered by one pair of words
-constexpr uint64_t kPairsInLine = 4;           // of the cache
-constexpr uint64_t kBucket = 1 << 16;          // bytes that are looked up, and waited for, together
+constexpr uint64_t kGranule = kFine ? kWord : 16;
+constexpr uint64_t kLeastBlock = kFine ? kWord : 32;  // with what the allocator adds
+constexpr uint64_t kEndOffset = kGranule - kWord;  // of a block's end from a multiple of kGranule
+constexpr uint64_t kSpan = 64 * kGranule;          // bytes covered by one pair of words
+constexpr uint64_t kPairsInLine = 4;               // of the cache
+constexpr uint64_t kBucket = 1 << 16;  // bytes that are looked up, and waited for, together
 
 inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
 

@@ -9,7 +9,7 @@ namespace reachscan::heaps {
 
 // The first bytes of a block that was free once hold what the allocator's free lists left there:
 // pointers to the neighbours in the list and in the list of sizes.
-constexpr uint64_t kHeadBytes = 32;
+constexpr uint64_t kHeadBytes = 4 * kWord;
 
 inline Range head_of(Range block) {
   bool all = block.end - block.start <= kHeadBytes;
@@ -18,7 +18,7 @@ inline Range head_of(Range block) {
 
 // The low bits of a word do not matter to which block it points into. Words from elsewhere than the
 // head of a block have them set, so that they cannot be taken for what a free list left behind.
-constexpr uint64_t kElsewhere = 7;
+constexpr uint64_t kElsewhere = kWord - 1;
 
 // Whether a word lies as far up in memory as the place that it was found at. There lie pointers to
 // memory that is gone, and links of free lists, which glibc mixes with the upper bits of their own

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "arch/address_space.hpp"
 #include "wire/protocol.hpp"
@@ -10,11 +11,13 @@
 
 namespace reachscan::heaps {
 
+using std::int64_t;
 using std::uint16_t;
 using std::uint32_t;
 using std::uint64_t;
 
 using arch::kPage;
+using arch::kWord;
 
 #ifdef REACHSCAN_HOSTED
 // How often memory was read; fuzzers take too often for a finding.
@@ -32,7 +35,15 @@ inline T load(uint64_t address) {
   return *reinterpret_cast<const Raw*>(address);
 }
 
-inline uint64_t word(uint64_t address) { return load<uint64_t>(address); }
+inline uint64_t word(uint64_t address) { return load<arch::Word>(address); }
+
+// Addresses of the program begin anew behind its last one.
+constexpr uint64_t wrapped(uint64_t address) { return static_cast<arch::Word>(address); }
+
+// What a word is as a number that may be negative.
+constexpr int64_t as_signed(uint64_t word) {
+  return static_cast<std::make_signed_t<arch::Word>>(static_cast<arch::Word>(word));
+}
 
 // Asks for a cache line ahead of its use. The empty statement is for GCC 12, which takes a function
 // that does nothing but prefetch for one without effect, and drops calls of it.

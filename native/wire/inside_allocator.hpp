@@ -58,14 +58,15 @@ constexpr unsigned kHandlerWords = 8192;
 // has called that library, through a stub, such words in front of its call are left over.
 enum class TailCalls { kNo, kYes };
 
-template <TailCalls kTail = TailCalls::kNo, typename Read>
+template <TailCalls kTail = TailCalls::kNo, unsigned kWord = arch::kWord, typename Read>
 bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
   bool tail = false;
+  arch::leave_system_call<kWord>(frame.pc, frame.sp, read);
   constexpr unsigned kTop = arch::kReturnAddressInRegister ? 0 : 1;
   for (unsigned i = kTop; i <= kCallerWords; ++i) {
-    std::uint64_t word = frame.link, target = 0;
-    if (i > 0 && !read(frame.sp + 8ull * (i - 1), &word, sizeof word)) break;
-    arch::Call call = arch::call_before(word, target, read);
+    std::uint64_t word = i == 0 ? frame.link : 0, target = 0;
+    if (i > 0 && !read(frame.sp + std::uint64_t{kWord} * (i - 1), &word, kWord)) break;
+    arch::Call call = arch::call_before<kWord>(word, target, read);
     bool direct = call == arch::Call::kDirect;
     bool known = direct || call == arch::Call::kThroughStub;
     bool on_top = i == kTop && !direct && call != arch::Call::kNone;
@@ -81,23 +82,26 @@ bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
   return tail;
 }
 
-template <typename Read>
+template <unsigned kWord = arch::kWord, typename Read>
 bool is_inside(const CodeRanges& allocator, Frame frame, Read read) {
-  return allocator.contains(frame.pc) || is_called_by(allocator, frame, read);
+  return allocator.contains(frame.pc) ||
+         is_called_by<TailCalls::kNo, kWord>(allocator, frame, read);
 }
 
 // Whether a signal handler that has not returned interrupted the thread inside the allocator. The
 // kernel puts the thread's registers on the stack.
-template <typename Read>
+template <unsigned kWord = arch::kWord, typename Read>
 bool is_interrupted_inside(const CodeRanges& allocator, std::uint64_t sp, Read read) {
-  for (unsigned i = 0; i < kHandlerWords; ++i, sp += 8) {
+  using Context = arch::Context<kWord>;
+  for (unsigned i = 0; i < kHandlerWords; ++i, sp += kWord) {
     std::uint64_t word = 0;
     Frame frame{};
-    if (!read(sp, &word, sizeof word)) return false;
-    std::uint64_t context = arch::context_of_frame(sp, word, read);
-    if (context != 0 && read(context + arch::kContextProgramCounter, &frame.pc, 8) &&
-        read(context + arch::kContextStackPointer, &frame.sp, 8) &&
-        arch::read_link_register(context, frame.link, read) && is_inside(allocator, frame, read))
+    if (!read(sp, &word, kWord)) return false;
+    std::uint64_t context = arch::context_of_frame<kWord>(sp, word, read);
+    if (context != 0 && read(context + Context::kProgramCounter, &frame.pc, kWord) &&
+        read(context + Context::kStackPointer, &frame.sp, kWord) &&
+        arch::read_link_register(context, frame.link, read) &&
+        is_inside<kWord>(allocator, frame, read))
       return true;
   }
   return false;

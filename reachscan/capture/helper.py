@@ -45,7 +45,7 @@ def executable(machine: str) -> str:
     """
     if machine == os.uname().machine:
         return os.environ.get(OVERRIDE) or EXECUTABLE
-    path = os.path.join(os.path.dirname(EXECUTABLE), machine, "reachscan-helper")
+    path = os.path.join(os.path.dirname(EXECUTABLE), "helpers", machine, "reachscan-helper")
     if not os.path.exists(path):
         raise errors.NoHelperError(f"there is no helper for {machine} in this installation")
     return path

@@ -10,12 +10,13 @@ import sys
 from typing import NamedTuple
 
 from reachscan import errors
+from reachscan.recording.architectures import RUNS_TOO
 
 _PROC = "/proc"
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 19
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
-_ELF_64 = 2
+_ELF_32 = 1
 
 
 def check(pid: int) -> None:
@@ -24,7 +25,7 @@ def check(pid: int) -> None:
     Raises:
         NoSuchProcessError: there is none with that id.
         UnscannableError: it has no heap: a kernel thread, a zombie, ourselves; or it is a thread.
-        UnsupportedTargetError: it is no 64-bit process, or one of another processor than ours.
+        UnsupportedTargetError: it is a program for another processor than ours.
         NotPermittedError: the kernel does not let us look into it.
     """
     if pid == os.getpid():
@@ -96,10 +97,12 @@ def _refuse_foreign(pid: int) -> None:
     head = _head(f"{_PROC}/{pid}/exe")
     if len(head) < 20 or head[:4] != b"\x7fELF":
         raise errors.UnsupportedTargetError(f"the program of process {pid} is no ELF file")
-    if head[4] != _ELF_64:
+    machine, own = _machine(head), _machine(_head("/proc/self/exe"))
+    if head[4] == _ELF_32 and machine == RUNS_TOO.get(own):
+        return
+    if head[4] == _ELF_32:
         raise errors.UnsupportedTargetError(f"process {pid} is a 32-bit program")
-    machine = _machine(head)
-    if machine != _machine(_head("/proc/self/exe")):
+    if machine != own:
         raise errors.UnsupportedTargetError(
             f"process {pid} is a program for another processor (ELF machine {machine})"
         )

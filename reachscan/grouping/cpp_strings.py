@@ -1,8 +1,8 @@
 """Finds std::string (libstdc++) in blocks: its unused bytes say nothing about the block.
 
 A string is a pointer to its characters, their number, and 16 bytes. A short one keeps its
-characters in these bytes; a long one has its capacity in the first eight, and what was there before
-in the others.
+characters in these bytes; a long one has its capacity in the first word of them, and what was there
+before in the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import numpy as np
 from reachscan.grouping.rows import Rows
 from reachscan.recording import model
 
-SHORT = 15
+_ROOM = 16
+"""Bytes behind the pointer and the length."""
+
+SHORT = _ROOM - 1
 """Characters that fit into a string itself."""
 
 _ROUNDING = 40
@@ -23,17 +26,16 @@ def unused(recording: model.Recording, rows: Rows, word: int, some: model.Indexe
     """Return in which of some rows a leading word is room of a string that may be unused."""
     address, words = rows.address[some], rows.words[some, : word + 1]
     found = np.zeros(len(some), bool)
-    for begin in (word - 2, word - 3):
-        if begin >= 0:
-            found |= _short(address, words, begin)
-    if word >= 3 and recording.kinds is None:
-        found |= _long(recording, words, word - 3)
+    for begin in range(max(0, word - 1 - _ROOM // rows.word), word - 1):
+        found |= _short(address, words, begin, rows.word)
+        if begin < word - 2 and recording.kinds is None:
+            found |= _long(recording, words, begin)
     return some[found]
 
 
-def _short(address: model.Addresses, words: model.Addresses, begin: int) -> model.Flags:
+def _short(address: model.Addresses, words: model.Addresses, begin: int, word: int) -> model.Flags:
     text, length = words[:, begin], words[:, begin + 1]
-    is_short: model.Flags = (text == address + np.uint64(8 * begin + 16)) & (length <= SHORT)
+    is_short: model.Flags = (text == address + np.uint64(word * (begin + 2))) & (length <= SHORT)
     return is_short
 
 

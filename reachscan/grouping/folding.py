@@ -177,7 +177,7 @@ def _contents(recording: model.Recording, rows: Rows, row: int) -> bytes:
     """Return the first bytes of a block, as far as they are known."""
     if recording.withheld:
         return b""
-    words = rows.words[row].astype("<u8").tobytes()
+    words = rows.words[row].astype(f"<u{rows.word}").tobytes()
     return recording.contents.get(int(rows.position[row]), words)
 
 
@@ -193,11 +193,11 @@ def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
         coarse[typed] = ABSENT
         parts.append(coarse)
     # Rows again, without the words that may belong to the rest of a chunk.
-    sizes = np.unique(rows.size[rows.size < 8 * len(joined.codes)])
+    sizes = np.unique(rows.size[rows.size < rows.word * len(joined.codes)])
     short = np.flatnonzero(~typed & np.isin(rows.size, sizes + np.uint64(REST)))
     shorter = [part[short] for part in parts]
     for i, part in enumerate(shorter[2:]):
-        part[rows.size[short] < 8 * (i + 1) + REST] = ABSENT
+        part[rows.size[short] < rows.word * (i + 1) + REST] = ABSENT
     both = _numbered([np.concatenate(pair) for pair in zip(parts, shorter, strict=True)])
     alike, without_rest = both[: len(typed)], both[: len(typed)].copy()
     without_rest[short] = both[len(typed) :]

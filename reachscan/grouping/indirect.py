@@ -26,9 +26,6 @@ DEPTH = 12
 BLOCK = "block"
 """The name of blocks of which only the size is known."""
 
-WORD = 8
-"""Bytes of a pointer."""
-
 _NONE = -1
 
 Column = model.Indexes
@@ -87,7 +84,7 @@ def _kinds(
     kind = np.where((shape != model.UNKNOWN_SHAPE) & (shape < len(containers.SHAPES)), shape, _NONE)
     types = folding.joined.types
     type_ = types.at(leaks.type_word[chosen])
-    typed = (type_ >= 0) & (leaks.size[chosen] >= WORD)
+    typed = (type_ >= 0) & (leaks.size[chosen] >= folding.joined.rows.word)
     kind[typed] = len(containers.SHAPES) + type_[typed]
     rest = kind == _NONE
     sizes, number = np.unique(leaks.size[chosen][rest], return_inverse=True)

@@ -29,6 +29,7 @@ class Rows:
         is_object: whether it is a Python object.
         count, bytes: how many blocks, and their bytes together.
         below, bytes_below: the same of what hangs below them.
+        word: bytes of a word.
     """
 
     position: model.Indexes
@@ -43,16 +44,17 @@ class Rows:
     bytes: model.Indexes
     below: model.Indexes
     bytes_below: model.Indexes
+    word: int = 8
 
     @classmethod
     def of(cls, recording: model.Recording) -> Rows:
         """Return what a recording holds to be grouped."""
         if recording.is_about_leaks:
-            return cls._of_leaks(recording.leaks)
-        return cls._of_kinds(recording.kinds or model.Kinds.none())
+            return cls._of_leaks(recording.leaks, recording.word)
+        return cls._of_kinds(recording.kinds or model.Kinds.none(), recording.word)
 
     @classmethod
-    def _of_kinds(cls, kinds: model.Kinds) -> Rows:
+    def _of_kinds(cls, kinds: model.Kinds, word: int) -> Rows:
         nothing = np.broadcast_to(np.int64(0), len(kinds.size))
         return cls(
             position=np.arange(len(kinds.size)),
@@ -61,16 +63,17 @@ class Rows:
             shape=kinds.shape,
             reason=nothing,
             words=kinds.words,
-            type_word=_first_words(kinds.words, kinds.size),
+            type_word=_first_words(kinds.words, kinds.size, word),
             is_object=np.broadcast_to(np.bool_(False), len(kinds.size)),
             count=kinds.count.astype(np.int64),
             bytes=kinds.bytes.astype(np.int64),
             below=nothing,
             bytes_below=nothing,
+            word=word,
         )
 
     @classmethod
-    def _of_leaks(cls, leaks: model.Leaks) -> Rows:
+    def _of_leaks(cls, leaks: model.Leaks, word: int) -> Rows:
         heads = leaks.heads
         size = leaks.size[heads]
         # A head and what hangs below it are neighbours in the stream.
@@ -92,17 +95,18 @@ class Rows:
             bytes=size.view(np.int64),
             below=ends - heads - 1,
             bytes_below=sums[ends] - sums[heads] - size.view(np.int64),
+            word=word,
         )
 
     def key_columns(self) -> Iterable[model.Addresses]:
         """Yield the leading words that decide, column by column; zero past the end of a block."""
         for column in range(min(KEY_WORDS, self.words.shape[1])):
             words = np.ascontiguousarray(self.words[:, column])
-            yield np.where(self.size >= 8 * (column + 1), words, np.uint64(0))
+            yield np.where(self.size >= self.word * (column + 1), words, np.uint64(0))
 
 
-def _first_words(words: model.Addresses, size: model.Addresses) -> model.Addresses:
+def _first_words(words: model.Addresses, size: model.Addresses, word: int) -> model.Addresses:
     """Return the first word of each block, 0 if it has none."""
     if not words.shape[1]:
         return np.zeros(len(size), np.uint64)
-    return np.where(size >= 8, words[:, 0], np.uint64(0))
+    return np.where(size >= word, words[:, 0], np.uint64(0))

@@ -127,7 +127,7 @@ def classify(
     has_symbol = np.array([int(address) in names for address in named] + [False])
     columns: list[NDArray[np.int32]] = []
     for column, (words, mapping) in enumerate(zip(rows.key_columns(), of.mappings, strict=True)):
-        codes = _plain_codes(words, rows.address, mapping)
+        codes = _plain_codes(words, rows, mapping)
         module = space.module_of[mapping]
         codes = np.where(module >= 0, code_of_module[module], codes)
         at = np.searchsorted(named, words)
@@ -139,27 +139,26 @@ def classify(
         codes[np.isin(rows.shape, containers.nodes_with_link(column))] = LINK
         pointers = np.flatnonzero(codes > DATA)
         codes[cpp_strings.unused(recording, rows, column, pointers)] = DATA
-        codes[rows.size < 8 * (column + 1)] = ABSENT
+        codes[rows.size < rows.word * (column + 1)] = ABSENT
         columns.append(codes)
     return columns, labels
 
 
-def _plain_codes(
-    words: model.Addresses, places: model.Addresses, mapping: Mappings
-) -> NDArray[np.int32]:
+def _plain_codes(words: model.Addresses, rows: Rows, mapping: Mappings) -> NDArray[np.int32]:
     """Return what words look like that are taken for no pointer.
 
     Args:
         words: what they are.
-        places: addresses of the blocks that they are in.
+        rows: the blocks that they are in.
         mapping: index of the mapping that each points into, -1 for none.
     """
     codes = np.full(len(words), DATA, np.int32)
     # The bytes of an address may all be letters, in one run of a program and not in the next.
     letters = np.flatnonzero(_is_text(words))
-    is_address = (mapping[letters] >= 0) | _may_be_left_at(places[letters], words[letters])
+    is_address = (mapping[letters] >= 0) | _may_be_left_at(rows.address[letters], words[letters])
     codes[letters[~is_address]] = TEXT
-    codes[words + np.uint64(SMALL) < np.uint64(2 * SMALL)] = INT  # wraps: negative ones too
+    wrapped = words + np.uint64(SMALL) & np.uint64((1 << 8 * rows.word) - 1)
+    codes[wrapped < np.uint64(2 * SMALL)] = INT  # negative ones too
     codes[words == 0] = ZERO
     return codes
 

@@ -84,7 +84,7 @@ def suggest(
     sizes = folded.size.tolist()
     untyped = np.flatnonzero((folded.type < 0) & (folded.shape == 0))
     wanted = untyped[untyped < limit].tolist()
-    if not wanted:
+    if not wanted or recording.word != dwarf.WORD_BYTES:
         return Suggestions()
     files = ModuleFiles(recording, folded.joined.space, root=root)
     most = sys.maxsize if thorough else UNASKED

@@ -14,6 +14,9 @@ from elftools.elf.elffile import ELFFile
 
 from reachscan.naming.elf_files import DAMAGE
 
+WORD_BYTES = 8
+"""Of the programs whose structs are told."""
+
 WORDS = 4
 """Leading words of a struct that are told of."""
 
@@ -112,7 +115,7 @@ class _Unit:
         if len(name) > LONGEST:
             return
         size = _byte_size(die)
-        words = [NOTHING] * min(WORDS, -(-size // 8))
+        words = [NOTHING] * min(WORDS, -(-size // WORD_BYTES))
         try:
             _lay_out(die, 0, words, 0)
         except DAMAGE:
@@ -129,29 +132,29 @@ def _lay_out(die: Any, offset: int, words: list[str], depth: int) -> None:
             continue  # a static member
         place = member.attributes.get("DW_AT_data_member_location")
         at = offset + (int(place.value) if place else 0)
-        if at < 8 * len(words):
+        if at < WORD_BYTES * len(words):
             _put(_stripped(member.get_DIE_from_attribute("DW_AT_type")), at, words, depth)
 
 
 def _put(kind: Any, at: int, words: list[str], depth: int) -> None:
-    if at >= 8 * len(words) or depth > _DEEPEST:
+    if at >= WORD_BYTES * len(words) or depth > _DEEPEST:
         return
     if kind.tag in _STRUCTS:
         _lay_out(kind, at, words, depth + 1)
     elif kind.tag == "DW_TAG_array_type":
         element = _stripped(kind.get_DIE_from_attribute("DW_AT_type"))
         size = _byte_size(element)
-        for i in range(min(_length(kind), -(-8 * len(words) // size) if size else 0)):
+        for i in range(min(_length(kind), -(-WORD_BYTES * len(words) // size) if size else 0)):
             _put(element, at + i * size, words, depth + 1)
     elif kind.tag in _POINTERS:
-        words[at // 8] = FUNCTION if _points_to_function(kind) else POINTER
+        words[at // WORD_BYTES] = FUNCTION if _points_to_function(kind) else POINTER
     elif kind.tag in ("DW_TAG_union_type", "DW_TAG_ptr_to_member_type"):
         for i in range(at // 8, min(len(words), (at + _byte_size(kind) + 7) // 8)):
             words[i] = ANY
     else:
         encoding = kind.attributes.get("DW_AT_encoding")
-        whole = _byte_size(kind) == 8 and not (encoding and encoding.value == _FLOAT)
-        words[at // 8] = WORD if whole else OTHER
+        whole = _byte_size(kind) == WORD_BYTES and not (encoding and encoding.value == _FLOAT)
+        words[at // WORD_BYTES] = WORD if whole else OTHER
 
 
 def _points_to_function(pointer: Any) -> bool:
@@ -182,7 +185,7 @@ def _byte_size(die: Any) -> int:
     size = die.attributes.get("DW_AT_byte_size")
     if size is not None and isinstance(size.value, int):
         return int(size.value)
-    return 8 if die.tag in _POINTERS else 0
+    return WORD_BYTES if die.tag in _POINTERS else 0
 
 
 def _name(die: Any) -> str:

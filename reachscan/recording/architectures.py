@@ -14,6 +14,9 @@ X86_64 = 62
 AARCH64 = 183
 """EM_AARCH64."""
 
+I386 = 3
+"""EM_386: a 32-bit program of x86_64."""
+
 _X87, _XMM, _XMM_END, _YMM, _YMM_END = 32, 160, 416, 576, 832
 """Byte ranges of an XSAVE area in standard format (Intel SDM vol. 1, 13.4)."""
 
@@ -26,17 +29,19 @@ class Architecture(NamedTuple):
 
     Attributes:
         name: as `uname -m` says.
+        word: bytes of a word, and of an address.
         address_bits: no program has an address with more.
         red_zone: a leaf function may keep data this many bytes below its stack pointer.
         descriptor: bytes of glibc's thread descriptor (struct pthread), seen from the thread
             pointer. If its size differs by release, those that all of them have.
         tls_above: whether thread-local variables lie above the thread pointer (variant I of U.
             Drepper, "ELF Handling For Thread-Local Storage"), not below (variant II).
-        registers: of a thread, as the kernel hands them out: one word each, in order.
+        registers: of a thread, as the kernel hands them out: eight bytes each, in order.
         vector_register: what is so many bytes into the words that follow.
     """
 
     name: str
+    word: int
     address_bits: int
     red_zone: int
     descriptor: range
@@ -71,6 +76,7 @@ def _of_vector_registers(byte: int) -> str:
 ARCHITECTURES = {
     X86_64: Architecture(
         name="x86_64",
+        word=8,
         address_bits=47,
         red_zone=128,
         descriptor=range(0x900),
@@ -85,6 +91,7 @@ ARCHITECTURES = {
     ),
     AARCH64: Architecture(
         name="aarch64",
+        word=8,
         address_bits=48,
         red_zone=0,
         descriptor=range(-0x700, 0),
@@ -97,8 +104,26 @@ ARCHITECTURES = {
         ),
         vector_register=_of_vector_registers,
     ),
+    I386: Architecture(
+        name="i386",
+        word=4,
+        address_bits=32,
+        red_zone=0,
+        descriptor=range(0x480),
+        tls_above=False,
+        # As a 64-bit tracer gets them: those of x86_64, of which half is used
+        registers=(
+            *("r15", "r14", "r13", "r12", "ebp", "ebx", "r11", "r10", "r9", "r8", "eax", "ecx"),
+            *("edx", "esi", "edi", "orig_eax", "eip", "cs", "eflags", "esp", "ss"),
+            *("fs_base", "gs_base", "ds", "es", "fs", "gs"),
+        ),
+        vector_register=_of_xsave_area,
+    ),
 }
 """By `e_machine` of ELF files."""
+
+RUNS_TOO = {X86_64: I386}
+"""Whose programs a processor runs, besides its own; the helper for it knows them."""
 
 ADDRESS_END = max(1 << architecture.address_bits for architecture in ARCHITECTURES.values())
 """No process has memory from there on."""

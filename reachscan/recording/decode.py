@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from reachscan import errors
 from reachscan.recording import model, wire
+from reachscan.recording.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from reachscan.recording.columns import Columns
@@ -110,7 +111,6 @@ class _Decoder:
         rows = self._rows
         kinds = self._columns.kinds(totals) if self._columns else None
         target, snapshot = self._single[wire.TARGET], self._single[wire.SNAPSHOT]
-        machine, page_size = self._single[wire.BEGIN]
         return model.Recording(
             target=model.Target(**{**target, "command": tuple(target.command)}),
             mappings=tuple(model.Mapping(*row) for row in rows[wire.MAPPINGS]),
@@ -135,8 +135,7 @@ class _Decoder:
             word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
             absent=self._absent(),
             withheld=self._withheld(),
-            machine=machine,
-            page_size=page_size,
+            **self._of_hello(),
             host=self._host(),
             **self._of_types(),
             **self._where_from(leaks, kinds),
@@ -226,6 +225,10 @@ class _Decoder:
     def _host(self) -> model.Host | None:
         host = self._single.get(wire.HOST)
         return None if host is None else model.Host(**host)
+
+    def _of_hello(self) -> dict[str, Any]:
+        machine, page_size = self._single[wire.BEGIN]
+        return {"machine": machine, "page_size": page_size, "word": ARCHITECTURES[machine].word}
 
     def _withheld(self) -> bool:
         body = self._single.get(wire.WITHHELD)

@@ -294,6 +294,7 @@ class Recording(NamedTuple):
             of their class.
         machine: the processor, as ELF files number them; see `architectures.py`.
         page_size: of the machine, bytes.
+        word: of the program, bytes.
         recorder: how allocations are being recorded, None if they are not.
         origins, kind_origins: where leaks, or kinds of live blocks, come from.
         stacks: those that origins refer to.
@@ -330,6 +331,7 @@ class Recording(NamedTuple):
     withheld: bool = False
     machine: int = 0
     page_size: int = 0
+    word: int = 8
     recorder: recorded.Recorder | None = None
     origins: recorded.Origins | None = None
     kind_origins: recorded.Origins | None = None

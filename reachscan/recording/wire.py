@@ -211,7 +211,8 @@ def frame_bytes(frame: Frame) -> bytes:
 
 def hello_bytes(machine: int = X86_64, page_kib: int = PAGE_KIB) -> bytes:
     """Return the 16 bytes that every stream begins with."""
-    return HELLO.pack(*Hello(MAGIC, VERSION, LITTLE_ENDIAN, WORD_SIZE, machine, page_kib))
+    word = ARCHITECTURES[machine].word if machine in ARCHITECTURES else WORD_SIZE
+    return HELLO.pack(*Hello(MAGIC, VERSION, LITTLE_ENDIAN, word, machine, page_kib))
 
 
 def frames(source: BinaryIO) -> Iterator[Frame]:
@@ -251,8 +252,8 @@ def _check_hello(raw: bytes) -> None:
     if len(raw) < HELLO.size:
         raise errors.StreamError("the stream was cut off inside its first 16 bytes")
     hello = Hello(*HELLO.unpack(raw))
-    if hello.byte_order != LITTLE_ENDIAN or hello.word_size != WORD_SIZE:
-        raise errors.StreamError("the stream comes from a machine that is not 64-bit little-endian")
+    if hello.byte_order != LITTLE_ENDIAN:
+        raise errors.StreamError("the stream comes from a machine that is not little-endian")
     if hello.version != VERSION:
         raise errors.StreamError(
             f"the stream has version {hello.version} but this reachscan reads version {VERSION}",
@@ -262,6 +263,10 @@ def _check_hello(raw: bytes) -> None:
         raise errors.StreamError(
             f"the stream is about a process on another processor (ELF machine {hello.machine})",
             "read it with the version of reachscan that wrote it",
+        )
+    if hello.word_size != ARCHITECTURES[_machine(hello)].word:
+        raise errors.StreamError(
+            f"the stream is damaged: it claims that a word has {hello.word_size} bytes"
         )
 
 

@@ -20,8 +20,10 @@ def roots(victim: StartVictim, tmp_path: Path) -> Victim:
     return start(victim, tmp_path)
 
 
-def start(victim: StartVictim, folder: Path, command: list[str] | None = None) -> Victim:
-    module = build("roots_module", ["-shared", "-fPIC"])
+def start(
+    victim: StartVictim, folder: Path, command: list[str] | None = None, module: str | None = None
+) -> Victim:
+    module = module or str(build("roots_module", ["-shared", "-fPIC"]))
     target = victim("roots", folder / "scratch", module, command=command)
     wait_until(lambda: is_waiting(target.pid), "the last scene is set")
     return target

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
+from elftools.elf.enums import ENUM_E_MACHINE
 from making import make
 from packaging.utils import parse_wheel_filename
 
 from reachscan import __version__
+from reachscan.recording.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 MACHINE = platform.machine()
@@ -58,6 +60,20 @@ def test_the_helper_in_it_needs_no_c_library(wheel: Path) -> None:
     assert info.external_attr >> 16 & 0o111 == 0o111
     kinds = {segment["p_type"] for segment in helper.iter_segments()}
     assert "PT_LOAD" in kinds and not kinds & {"PT_INTERP", "PT_DYNAMIC"}
+
+
+def test_helpers_for_other_processors_are_in_it(wheel: Path) -> None:
+    built = sorted((ROOT / "reachscan/_native/helpers").glob("*/reachscan-helper"))
+    if not built:
+        pytest.skip("no helper for another processor is built here (make helpers)")
+    with zipfile.ZipFile(wheel) as archive:
+        for path in built:
+            info = archive.getinfo(str(path.relative_to(ROOT)))
+            assert info.external_attr >> 16 & 0o111 == 0o111
+            assert archive.read(info) == path.read_bytes()
+            machine = ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]
+            assert ENUM_E_MACHINE[machine] in ARCHITECTURES
+            assert ARCHITECTURES[ENUM_E_MACHINE[machine]].name == path.parent.name
 
 
 def test_all_of_the_package_is_in_it(wheel: Path) -> None:

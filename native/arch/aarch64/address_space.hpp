@@ -7,6 +7,8 @@ namespace reachscan::arch {
 
 // Of the kernels that most distributions build. Others have 16 or 64 KiB, and are refused.
 constexpr std::uint64_t kPage = 4096;
+using Word = std::uint64_t;  // of the programs that are looked at
+constexpr unsigned kWord = sizeof(Word);
 constexpr std::uint64_t kHugePage = 2u << 20;
 
 // Addresses of programs and libraries have bit 47 set: kernels have addresses of their own. (Of 52

@@ -57,7 +57,7 @@ bool follow_stub(std::uint64_t& target, Read read) {
 }
 
 // What kind of call returns to `address`.
-template <typename Read>
+template <unsigned kBytesOfWord = 8, typename Read>
 Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
   std::uint64_t at = address - kInstructionBytes;
   std::uint32_t code;
@@ -72,6 +72,10 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
 
 // A function that keeps nothing on the stack returns to where the link register says.
 constexpr bool kReturnAddressInRegister = true;
+
+// Moves a thread out of the function that makes system calls for it: here nobody has one.
+template <unsigned kBytesOfWord, typename Read>
+void leave_system_call(std::uint64_t&, std::uint64_t&, Read) {}
 
 struct SystemCall {
   bool made;

@@ -5,12 +5,14 @@
 
 namespace reachscan::arch {
 
-// In ucontext_t (Linux): what it links to, its stack, its registers. So many bytes tell whether it
-// is one.
-constexpr std::uint64_t kContextLink = 8;
-constexpr std::uint64_t kContextStack = 16, kContextStackSize = 32;
-constexpr std::uint64_t kContextStackPointer = 432, kContextProgramCounter = 440;
-constexpr std::uint64_t kContextBytes = 472;
+// In ucontext_t of programs with such words (Linux): what it links to, its stack, its registers. So
+// many bytes tell whether it is one.
+template <unsigned kBytesOfWord>
+struct Context {  // only programs with words of eight bytes are known
+  static constexpr std::uint64_t kLink = 8, kStack = 16, kStackSize = 32;
+  static constexpr std::uint64_t kStackPointer = 432, kProgramCounter = 440;
+  static constexpr std::uint64_t kBytes = 472;
+};
 
 // Behind the registers are records, the vector registers first: what they are and how long
 // (FPSIMD_MAGIC, 528). The kernel and getcontext() both begin with it.
@@ -24,8 +26,11 @@ inline bool is_marked_context(std::uint64_t at) {
   return record == kVectorRecord;
 }
 
+// Whether nothing but registers tells the frame of a handler at `at`: only in other programs.
+inline bool has_segments(std::uint64_t) { return false; }
+
 // The context in the frame of a signal that this word at `at` belongs to, 0 if it tells of none.
-template <typename Read>
+template <unsigned kBytesOfWord = 8, typename Read>
 std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read) {
   return word == kVectorRecord ? at - kContextRecords : 0;
 }

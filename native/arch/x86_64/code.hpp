@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "arch/address_space.hpp"
+
 namespace reachscan::arch {
 
 enum class Call {
@@ -14,16 +16,23 @@ enum class Call {
   kElsewhere,    // one that leads anywhere: by a register, or a table
 };
 
-// Where the stub at `target` leads; false if there is none.
-template <typename Read>
+// Where the stub at `target` leads; false if there is none. That of a 32-bit library finds its slot
+// by a register, which is not known here: then it leads to 0.
+template <unsigned kBytesOfWord = kWord, typename Read>
 bool follow_stub(std::uint64_t& target, Read read) {
   unsigned char code[11];
   if (!read(target, code, sizeof code)) return false;
   unsigned at = code[0] == 0xf3 && code[1] == 0x0f ? 4 : 0;  // behind endbr64
   if (code[at] == 0xf2) ++at;                                // bnd
-  if (code[at] != 0xff || code[at + 1] != 0x25) return false;
+  bool by_register = kBytesOfWord == 4 && code[at + 1] == 0xa3;
+  if (code[at] != 0xff || (code[at + 1] != 0x25 && !by_register)) return false;
   std::int32_t distance;
   __builtin_memcpy(&distance, code + at + 2, sizeof distance);
+  if constexpr (kBytesOfWord == 4) {
+    target = 0;
+    if (!by_register) read(static_cast<std::uint32_t>(distance), &target, kBytesOfWord);
+    return true;
+  }
   std::uint64_t slot = target + at + 6 + static_cast<std::uint64_t>(std::int64_t{distance});
   target = 0;
   read(slot, &target, sizeof target);
@@ -31,7 +40,7 @@ bool follow_stub(std::uint64_t& target, Read read) {
 }
 
 // What kind of call returns to `address`.
-template <typename Read>
+template <unsigned kBytesOfWord = kWord, typename Read>
 Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
   unsigned char code[7];
   if (!read(address - sizeof code, code, sizeof code)) return Call::kNone;
@@ -39,7 +48,8 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
     std::int32_t distance;
     __builtin_memcpy(&distance, code + 3, sizeof distance);
     target = address + static_cast<std::uint64_t>(std::int64_t{distance});
-    return follow_stub(target, read) ? Call::kThroughStub : Call::kDirect;
+    if (kBytesOfWord == 4) target = static_cast<std::uint32_t>(target);
+    return follow_stub<kBytesOfWord>(target, read) ? Call::kThroughStub : Call::kDirect;
   }
   for (unsigned at = 0; at < sizeof code - 1; ++at)
     if (code[at] == 0xff && (code[at + 1] >> 3 & 7) == 2) return Call::kElsewhere;
@@ -49,16 +59,54 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
 // Where a function that keeps nothing on the stack returns to is the word on top of the stack.
 constexpr bool kReturnAddressInRegister = false;
 
+// 32-bit programs call a function of the vdso for each system call, which pushes three registers.
+// Moves a thread that is behind such a call to where that function returns to.
+template <unsigned kBytesOfWord, typename Read>
+void leave_system_call(std::uint64_t& pc, std::uint64_t& sp, Read read) {
+  if constexpr (kBytesOfWord == 4) {
+    constexpr unsigned char kBehindCall[] = {0xcd, 0x80, 0x5d, 0x5a, 0x59, 0xc3};
+    unsigned char code[sizeof kBehindCall];
+    std::uint32_t caller = 0;
+    if (!read(pc - 2, code, sizeof code) || __builtin_memcmp(code, kBehindCall, sizeof code) != 0 ||
+        !read(sp + 12, &caller, 4))
+      return;
+    pc = caller;
+    sp += 16;
+  }
+}
+
 struct SystemCall {
   bool made;
   bool known;  // whether its number is
   std::uint32_t number;
 };
 
+// In 32-bit programs: mov eax, imm32; then other registers; then int 0x80, or a call of the vdso's
+// function. Where the number cannot be told, none is said to be made.
+template <typename Read>
+SystemCall short_system_call_at(std::uint64_t pc, Read read) {
+  constexpr unsigned char kCall[] = {0x65, 0xff, 0x15, 0x10, 0, 0, 0}, kInterrupt[] = {0xcd, 0x80};
+  constexpr unsigned kLength = 24;
+  constexpr std::uint32_t kMostCalls = 1024;
+  unsigned char code[kLength];
+  if (!read(pc - kLength, code, kLength)) return {false, false, 0};
+  bool calls = __builtin_memcmp(code + kLength - sizeof kCall, kCall, sizeof kCall) == 0;
+  bool interrupts =
+      __builtin_memcmp(code + kLength - sizeof kInterrupt, kInterrupt, sizeof kInterrupt) == 0;
+  if (!calls && !interrupts) return {false, false, 0};
+  for (unsigned at = kLength - (calls ? sizeof kCall : sizeof kInterrupt) - 5 + 1; at-- > 0;) {
+    std::uint32_t number;
+    __builtin_memcpy(&number, code + at + 1, sizeof number);
+    if (code[at] == 0xb8 && number < kMostCalls) return {true, true, number};
+  }
+  return {false, false, 0};
+}
+
 // Which system call a thread has made last that is interrupted, or just back, at `pc`. Wrappers
 // load the number right before: mov eax, imm32; syscall.
 template <typename Read>
 SystemCall system_call_at(std::uint64_t pc, Read read) {
+  if constexpr (kWord == 4) return short_system_call_at(pc, read);
   unsigned char code[7];
   if (!read(pc - sizeof code, code, sizeof code) || code[5] != 0x0f || code[6] != 0x05)
     return {false, false, 0};

@@ -40,7 +40,7 @@ inline Frame calling_frame(const void* frame_address) {
 // for it, as a return address stands for the byte before it.
 inline Frame interrupted_frame(std::uint64_t sp) {
   constexpr std::uint64_t kFramePointer = 120;
-  return {word_at(sp + kContextProgramCounter) + 1, word_at(sp + kContextStackPointer),
+  return {word_at(sp + Context<8>::kProgramCounter) + 1, word_at(sp + Context<8>::kStackPointer),
           word_at(sp + kFramePointer)};
 }
 

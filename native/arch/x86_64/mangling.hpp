@@ -1,18 +1,22 @@
 // How C libraries hide pointers, in a jmp_buf for instance: they xor them with a secret and, on
-// this processor, rotate them to the left by 17 bits.
+// this processor, rotate them to the left: by 17 bits, by 9 in 32-bit programs.
 #pragma once
 
+#include "arch/address_space.hpp"
 #include "arch/lanes.hpp"
 
 namespace reachscan::arch {
 
 // What setjmp() of glibc writes (struct __jmp_buf_tag). Both pointers are hidden.
-constexpr std::uint64_t kJumpStackPointer = 48, kJumpProgramCounter = 56;
-constexpr std::uint64_t kJumpMaskSaved = 64;  // an int
-constexpr std::uint64_t kJumpMask = 72, kJumpBytes = 200;
+constexpr std::uint64_t kJumpRegisters = kWord == 8 ? 8 : 6;
+constexpr std::uint64_t kJumpStackPointer = (kJumpRegisters - 2) * kWord;
+constexpr std::uint64_t kJumpProgramCounter = (kJumpRegisters - 1) * kWord;
+constexpr std::uint64_t kJumpMaskSaved = kJumpRegisters * kWord;  // an int
+constexpr std::uint64_t kJumpMask = kJumpMaskSaved + kWord, kJumpBytes = kJumpMask + 128;
 
 constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {
-  return (value >> 17 | value << 47) ^ secret;
+  constexpr unsigned kTurn = kWord == 8 ? 17 : 9;
+  return static_cast<Word>(value >> kTurn | value << (8 * kWord - kTurn)) ^ secret;
 }
 
 [[REACHSCAN_WIDE]] inline Lanes unmangled(Lanes values, std::uint64_t secret) {

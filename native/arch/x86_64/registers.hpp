@@ -22,14 +22,23 @@ inline bool get_registers(pid_t tid, Registers& registers) {
 }
 
 inline bool set_registers(pid_t tid, Registers& registers) {
-  iovec io{&registers, sizeof registers};
-  return ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &io) == 0;
+  // Not by PTRACE_SETREGSET, which expects those of a 32-bit program to be in another order.
+  return ptrace(PTRACE_SETREGS, tid, nullptr, &registers) == 0;
 }
 
 inline std::uint64_t program_counter(const Registers& r) { return r.rip; }
 inline void set_program_counter(Registers& r, std::uint64_t address) { r.rip = address; }
 inline std::uint64_t stack_pointer(const Registers& r) { return r.rsp; }
-inline std::uint64_t thread_pointer(const Registers& r) { return r.fs_base; }
+// A 64-bit process may run 32-bit code, as Wine does; the trampoline is no such code.
+inline bool runs_native_code(const Registers& r) {
+  constexpr std::uint64_t kUserCodeSegment = 0x33;
+  return r.cs == kUserCodeSegment;
+}
+
+// 32-bit programs have it in the other register, and nothing in this one.
+inline std::uint64_t thread_pointer(const Registers& r) {
+  return runs_native_code(r) || r.fs_base != 0 ? r.fs_base : r.gs_base;
+}
 inline std::uint64_t link_register(const Registers&) { return 0; }  // there is none
 
 // Where the thread goes on. It makes no call again that was interrupted where it is now.
@@ -78,11 +87,5 @@ inline void skip_trap(pid_t) {}
 
 // What of a stopped thread's memory cannot be read as usual; null if nothing.
 inline const char* odd_memory(pid_t) { return nullptr; }
-
-// A 64-bit process may run 32-bit code, as Wine does; the trampoline is no such code.
-inline bool runs_native_code(const Registers& r) {
-  constexpr std::uint64_t kUserCodeSegment = 0x33;
-  return r.cs == kUserCodeSegment;
-}
 
 }  // namespace reachscan::arch

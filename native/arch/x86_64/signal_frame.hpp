@@ -3,34 +3,74 @@
 
 #include <cstdint>
 
+#include "arch/address_space.hpp"
+
 namespace reachscan::arch {
 
-// In ucontext_t (x86_64 ABI of Linux and glibc): what it links to, its stack, its registers. So
-// many bytes tell whether it is one.
-constexpr std::uint64_t kContextLink = 8;
-constexpr std::uint64_t kContextStack = 16, kContextStackSize = 32;
-constexpr std::uint64_t kContextStackPointer = 160, kContextProgramCounter = 168;
-constexpr std::uint64_t kContextBytes = 424;
+// In ucontext_t of programs with such words (ABI of Linux and glibc): what it links to, its stack,
+// its registers. So many bytes tell whether it is one.
+template <unsigned kBytesOfWord>
+struct Context;
+
+template <>
+struct Context<8> {
+  static constexpr std::uint64_t kLink = 8, kStack = 16, kStackSize = 32;
+  static constexpr std::uint64_t kStackPointer = 160, kProgramCounter = 168;
+  static constexpr std::uint64_t kVectors = 224, kBytes = 424;
+};
+
+template <>
+struct Context<4> {
+  static constexpr std::uint64_t kLink = 4, kStack = 8, kStackSize = 16;
+  static constexpr std::uint64_t kStackPointer = 48, kProgramCounter = 76;
+  static constexpr std::uint64_t kVectors = 96, kBytes = 236;
+};
 
 // Whether memory that can be read is marked as a context: getcontext() lets each one point to its
 // own floating-point state.
 inline bool is_marked_context(std::uint64_t at) {
-  constexpr std::uint64_t kVectors = 224, kOwnVectors = kContextBytes;
-  std::uint64_t vectors;
-  __builtin_memcpy(&vectors, reinterpret_cast<const void*>(at + kVectors), sizeof vectors);
-  return vectors == at + kOwnVectors;
+  Word vectors;
+  __builtin_memcpy(&vectors, reinterpret_cast<const void*>(at + Context<kWord>::kVectors),
+                   sizeof vectors);
+  return vectors == at + Context<kWord>::kBytes;
+}
+
+// Whether the registers of an interrupted 32-bit program may stand in a context at `at`. The frame
+// of a handler need not tell more of itself.
+inline bool has_segments(std::uint64_t at) {
+  constexpr std::uint64_t kCodeSegment = 80, kStackSegment = 92;
+  constexpr Word kUserCode = 0x23, kUserData = 0x2b;
+  Word code, stack;
+  __builtin_memcpy(&code, reinterpret_cast<const void*>(at + kCodeSegment), sizeof code);
+  __builtin_memcpy(&stack, reinterpret_cast<const void*>(at + kStackSegment), sizeof stack);
+  return kWord == 4 && code == kUserCode && stack == kUserData;
+}
+
+// Whether memory holds this code.
+template <unsigned kLength, typename Read>
+bool has_code(std::uint64_t at, const unsigned char (&code)[kLength], Read read) {
+  unsigned char found[kLength];
+  return read(at, found, kLength) && __builtin_memcmp(found, code, kLength) == 0;
 }
 
 // The context in the frame of a signal that begins with this word at `at`, 0 if none does. It lies
-// behind the address of the code that ends a handler: mov rax, 15; syscall.
+// behind the address of the code that ends a handler: mov rax, 15; syscall. In 32-bit programs, a
+// handler that asked for it is given the context's address; others have its registers only, at the
+// distances from `at` that they would have in a context 12 bytes before.
 // `read(address, buffer, bytes)` tells whether all of them could be read.
-template <typename Read>
+template <unsigned kBytesOfWord = kWord, typename Read>
 std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read read) {
-  constexpr unsigned char kEndOfHandler[9] = {0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05};
-  unsigned char code[sizeof kEndOfHandler];
-  bool is_frame =
-      read(word, code, sizeof code) && __builtin_memcmp(code, kEndOfHandler, sizeof code) == 0;
-  return is_frame ? at + sizeof word : 0;
+  if constexpr (kBytesOfWord == 8) {
+    constexpr unsigned char kEndOfHandler[] = {0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05};
+    return has_code(word, kEndOfHandler, read) ? at + sizeof word : 0;
+  } else {
+    constexpr unsigned char kEndOfHandler[] = {0xb8, 173, 0, 0, 0, 0xcd, 0x80};
+    constexpr unsigned char kEndOfPlainHandler[] = {0x58, 0xb8, 119, 0, 0, 0, 0xcd, 0x80};
+    if (has_code(word, kEndOfPlainHandler, read)) return at - 12;
+    std::uint32_t context = 0;
+    if (!has_code(word, kEndOfHandler, read) || !read(at + 12, &context, sizeof context)) return 0;
+    return context;
+  }
 }
 
 // False if it cannot be read. This processor has none.

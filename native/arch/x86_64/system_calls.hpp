@@ -60,7 +60,9 @@ inline bool in_system_call(const Registers& r) {
 // At the entry or the exit of a call: its number, its second argument and its result, which is
 // -ENOSYS at the entry.
 inline std::uint64_t call_number(const Registers& r) { return r.orig_rax; }
-inline std::uint64_t second_argument(const Registers& r) { return r.rsi; }
+inline std::uint64_t second_argument(const Registers& r) {
+  return runs_native_code(r) ? r.rsi : r.rcx;
+}
 inline std::int64_t call_result(const Registers& r) { return static_cast<std::int64_t>(r.rax); }
 
 inline bool will_restart(const Registers& r) {
@@ -73,7 +75,11 @@ inline bool will_restart(const Registers& r) {
 // condition or a time are other operations.
 inline bool waits_for_lock(const Registers& r) {
   auto operation = static_cast<int>(second_argument(r)) & FUTEX_CMD_MASK;
-  return call_number(r) == SYS_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);
+  constexpr std::uint64_t kShortFutex = 240, kShortFutexTime64 = 422;  // of 32-bit programs
+  std::uint64_t number = call_number(r);
+  bool is_futex = runs_native_code(r) ? number == SYS_futex
+                                      : number == kShortFutex || number == kShortFutexTime64;
+  return is_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);
 }
 
 // An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) give

@@ -4,22 +4,24 @@
 
 #include <cstdint>
 
+#include "arch/address_space.hpp"
+
 namespace reachscan::arch {
 
 // No release has a larger one.
-constexpr std::uint64_t kDescriptorBytes = 0x900;
+constexpr std::uint64_t kDescriptorBytes = kWord == 8 ? 0x900 : 0x480;
 // It lies within so many bytes below the thread pointer and above.
 constexpr std::uint64_t kDescriptorBelow = 0, kDescriptorAbove = kDescriptorBytes;
 
 // Offsets of its fields. The descriptor holds its own address twice.
-constexpr std::uint64_t kDescriptorAddress = 0;        // header.tcb
-constexpr std::uint64_t kDescriptorAddressAgain = 16;  // header.self
-constexpr std::uint64_t kThreadNumber = 0x2d0;         // tid
+constexpr std::uint64_t kDescriptorAddress = 0;                     // header.tcb
+constexpr std::uint64_t kDescriptorAddressAgain = 2 * kWord;        // header.self
+constexpr std::uint64_t kThreadNumber = kWord == 8 ? 0x2d0 : 0x68;  // tid
 
 // From the thread pointer: header.dtv, of the thread-local storage, and header.pointer_guard.
-constexpr std::uint64_t kThreadVector = 8;
+constexpr std::uint64_t kThreadVector = kWord;
 constexpr bool kHasPointerGuard = true;
-constexpr std::uint64_t kPointerGuard = 0x30;
+constexpr std::uint64_t kPointerGuard = kWord == 8 ? 0x30 : 0x18;
 
 // Whether there may be a descriptor at `at`. `word(address)` reads its words.
 template <typename Word>

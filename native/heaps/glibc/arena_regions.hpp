@@ -24,8 +24,7 @@ struct Account {
 // walk which ends well can prove. Returns 0 if there is none, or if that memory is so full of what
 // looks like chunks that the search would take forever.
 inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top, Budget& budget) {
-  for (uint64_t chunk = align_up(from, kChunkAlignment); chunk + kMinChunk <= limit;
-       chunk += kChunkAlignment) {
+  for (uint64_t chunk = first_chunk(from); chunk + kMinChunk <= limit; chunk += kChunkAlignment) {
     uint64_t raw = raw_size(chunk);
     if ((raw & kFlagBits) != kPrevInUse || chunk_size(chunk) > limit - chunk) continue;
     if (chunk != top && chunk_size(chunk) < kMinChunk) continue;
@@ -42,7 +41,7 @@ inline Run claim_break_runs(uint64_t start, uint64_t limit, uint64_t top, const 
   Run run;
   Budget budget = Budget::of_walks(limit - start, kMinChunk);
   while (start != 0) {
-    run = claim_run(start, limit, top, {start, 0, wire::kProgramBreak, 0, 8, 0}, found);
+    run = claim_run(start, limit, top, {start, 0, wire::kProgramBreak, 0, kWord, 0}, found);
     if (!run.valid) return run;
     found.totals.add(run.totals);
     account.found += run.end - start;
@@ -57,12 +56,13 @@ inline bool claimed(const BlockMap& blocks, uint64_t address) {
 }
 
 // The run from `page` on, if it may be a region that the main arena got from mmap: whole pages,
-// with 16 bytes left over at most. It need not be large: 2.36 asks for no more than of brk.
+// with less than a chunk left over. It need not be large: 2.36 asks for no more than of brk.
 inline Run probe_mapped_region(const BlockMap& blocks, uint64_t page, uint64_t limit,
                                uint64_t top) {
-  if (word(page) != 0 || (raw_size(page) & kFlagBits) != kPrevInUse) return {};
-  if (chunk_size(page) < kMinChunk || claimed(blocks, page)) return {};
-  Run run = probe_run(page, limit, top);
+  uint64_t chunk = first_chunk(page);
+  if (word(chunk) != 0 || (raw_size(chunk) & kFlagBits) != kPrevInUse) return {};
+  if (chunk_size(chunk) < kMinChunk || claimed(blocks, page)) return {};
+  Run run = probe_run(chunk, limit, top);
   if (run.valid) run.valid = align_up(run.end, kPage) - run.end < kMinChunk;
   return run;
 }
@@ -102,7 +102,8 @@ inline Verdict claim_mapped_regions(const Space& space, const Tops& tops, const 
         page += kPage;
         continue;
       }
-      run = claim_run(page, run.end, top, {page, 0, wire::kMapped, 0, 8, 0}, found);
+      run =
+          claim_run(first_chunk(page), run.end, top, {page, 0, wire::kMapped, 0, kWord, 0}, found);
       if (!run.valid) return {Verdict::kNoMemory, nullptr, page};
       found.totals.add(run.totals);
       account.found += align_up(run.end, kPage) - page;
@@ -125,7 +126,7 @@ inline uint64_t system_mem(const ArenaLayout& layout, const Arena& arena) {
 inline bool proves_main_heap(const Space& space, const Instance& instance, const Arena& arena,
                              uint64_t base, Budget& budget) {
   uint64_t top = arena.top(instance.layout);
-  uint64_t start = align_up(base, kChunkAlignment);
+  uint64_t start = first_chunk(base);
   if (!space.readable(top, kHeader)) return false;
   // If these line up, so do the others, or the heap is damaged wherever it starts.
   constexpr uint64_t kEnough = 1 << 16;
@@ -146,7 +147,7 @@ inline bool has_memory(const ArenaLayout& layout, const Arena& arena) {
 inline Verdict claim_break(const Space& space, const ArenaLayout& layout, const Arena& arena,
                            const Params& params, const Enumeration& found, Account& account) {
   if (params.sbrk_base == 0) return {};
-  uint64_t start = align_up(params.sbrk_base, kChunkAlignment);
+  uint64_t start = first_chunk(params.sbrk_base);
   const abi::Mapping* m = space.find(start);
   bool in_break = m != nullptr && (m->flags & abi::kProgramBreak) != 0;
   if (!in_break && !is_contiguous(arena)) return {};
@@ -161,7 +162,8 @@ inline Verdict claim_break(const Space& space, const ArenaLayout& layout, const 
 inline uint64_t heap_of(const Space& space, uint64_t address, uint64_t arena) {
   for (uint64_t size = kHeapAlignment; size <= kLargestHeap; size *= 2) {
     uint64_t heap = address & ~(size - 1);
-    if (space.readable(heap, 32) && word(heap) == arena && address - heap < word(heap + 16))
+    if (space.readable(heap, 4 * kWord) && word(heap) == arena &&
+        address - heap < word(heap + 2 * kWord))
       return heap;
   }
   return 0;
@@ -177,20 +179,19 @@ inline Verdict claim_thread_arena(const Space& space, const ArenaLayout& layout,
   for (std::size_t guard = 0; heap != 0 && guard < (1u << 16); ++guard, newest = false) {
     if (!space.readable(heap, info_size) || word(heap) != arena.address)
       return invalid("a thread heap does not belong to its arena", heap);
-    uint64_t start =
-        heap == first ? align_up(arena.address + layout.size, kChunkAlignment) : heap + info_size;
-    uint64_t limit = heap + word(heap + 16);
+    uint64_t start = heap == first ? first_chunk(arena.address + layout.size) : heap + info_size;
+    uint64_t limit = heap + word(heap + 2 * kWord);
     if (limit <= start || !space.is_anonymous(heap, limit))
       return invalid("a thread heap is larger than its memory", heap);
     if (found.blocks.region_in({heap, limit}) != nullptr)
       return invalid("a thread heap overlaps another one", heap);
-    Region region{heap, limit, wire::kThreadHeap, arena.ordinal, 8, 0};
+    Region region{heap, limit, wire::kThreadHeap, arena.ordinal, kWord, 0};
     Run run = claim_run(start, limit, newest ? top : 0, region, found);
     if (!run.valid || run.reached_top != newest)
       return invalid("a thread heap's chunks do not line up", run.failed_at);
     found.totals.add(run.totals);
     if (heap == first) return {};
-    heap = word(heap + 8);
+    heap = word(heap + kWord);
   }
   return invalid("an arena's list of heaps does not end at the arena", arena.address);
 }

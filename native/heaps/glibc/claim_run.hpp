@@ -108,7 +108,7 @@ class RunClaim {
   };
 
   static uint64_t guess_chunk(uint64_t from, uint64_t limit, uint64_t top) {
-    from &= ~(kChunkAlignment - 1);
+    from = first_chunk(from & ~(kChunkAlignment - 1));
     for (uint64_t chunk = from; chunk < from + kGuessWithin && chunk + kHeader <= limit;
          chunk += kChunkAlignment)
       if (probe_run(chunk, limit, top, kGuessChunks).valid) return chunk;

@@ -53,9 +53,9 @@ class Fastbins {
   // The links are read as `expected`, as the caches' are, unless they do not fit that.
   Verdict add(const BlockMap& blocks, uint64_t arena, const ArenaLayout& layout, Links expected) {
     for (unsigned i = 0; layout.fastbins != 0 && i < kFastbins; ++i) {
-      uint64_t chunk = word(arena + layout.fastbins + 8ull * i);
+      uint64_t chunk = word(arena + layout.fastbins + uint64_t{kWord} * i);
       if (chunk == 0) continue;
-      Fastbin bin{chunk, kMinChunk + 16ull * i, expected};
+      Fastbin bin{chunk, kMinChunk + kFastbinStep * i, expected};
       if (!begins_well(blocks, bin)) bin.links = Links::kPlain;
       if (!begins_well(blocks, bin)) return not_consistent(chunk);
       lists_.push(bin);
@@ -161,7 +161,7 @@ class Fastbins {
       if (user == 0) return;
       if (!blocks.is_live(user)) continue;
       Fastbin part{user - kHeader, chunk_size(user - kHeader), links};
-      if (part.chunk_size >= kMinChunk + 16 * kFastbins) continue;
+      if (part.chunk_size >= kMinChunk + kFastbinStep * kFastbins) continue;
       if (!goes_well(blocks, part, kStaleSteps) || part.chunk == 0 || !part.fits(blocks)) continue;
       if (blocks.mark(part.user()) == 0) return;
       part.guess = part.chunk;

@@ -15,8 +15,8 @@ constexpr unsigned kMinConsistentBins = 120;
 constexpr uint64_t kSearch = 1 << 23;
 // Thread arenas lie right behind the heap_info at the start of an aligned heap.
 constexpr uint64_t kHeapAlignment = 1 << 20;
-constexpr uint64_t kHeapInfoUntil234 = 0x20;
-constexpr uint64_t kHeapInfoFrom235 = 0x30;
+constexpr uint64_t kHeapInfoUntil234 = kWord == 8 ? 0x20 : 0x18;
+constexpr uint64_t kHeapInfoFrom235 = kWord == 8 ? 0x30 : 0x18;
 
 inline bool is_thread_arena(const Space& space, uint64_t arena) {
   uint64_t offset = arena & (kHeapAlignment - 1);
@@ -43,14 +43,14 @@ enum class Bins { kUnused, kUsed, kNone };
 inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout& layout) {
   unsigned zero = 0, consistent = 0;
   for (unsigned i = 0; i < kBinPairs; ++i) {
-    uint64_t pair = arena + layout.bins + i * 16;
-    uint64_t head = pair - kHeader, forward = word(pair), backward = word(pair + 8);
+    uint64_t pair = arena + layout.bins + i * 2 * kWord;
+    uint64_t head = pair - kHeader, forward = word(pair), backward = word(pair + kWord);
     if (forward == 0 && backward == 0) {
       ++zero;
     } else if (forward == head && backward == head) {
       ++consistent;
-    } else if (space.readable(forward, 32) && space.readable(backward, 32) &&
-               word(forward + 24) == head && word(backward + 16) == head) {
+    } else if (space.readable(forward, 4 * kWord) && space.readable(backward, 4 * kWord) &&
+               word(forward + 3 * kWord) == head && word(backward + 2 * kWord) == head) {
       ++consistent;
     }
   }
@@ -81,7 +81,7 @@ inline std::size_t find_instances(const Space& space, Instance (&found)[kMaxInst
   Budget budget(kSearch);
   for (const abi::Mapping& m : space) {
     if (!Space::is_module_data(m)) continue;
-    for (uint64_t field = align_up(m.start, 8); field + 8 <= m.end; field += 8) {
+    for (uint64_t field = align_up(m.start, kWord); field + kWord <= m.end; field += kWord) {
       uint64_t next = word(field);
       uint64_t offset = next & (kHeapAlignment - 1);
       bool promising = field - next <= kFrom227.next || offset == kHeapInfoUntil234 ||

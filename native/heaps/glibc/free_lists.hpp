@@ -36,7 +36,7 @@ std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, std:
 
 inline uint64_t usable_bytes(uint64_t user) {
   uint64_t raw = raw_size(user - kHeader);
-  return (raw & ~kFlagBits) - ((raw & kMapped) != 0 ? 16 : 8);
+  return (raw & ~kFlagBits) - ((raw & kMapped) != 0 ? kHeader : kWord);
 }
 
 inline void drop_block(BlockMap& blocks, Totals& totals, uint64_t user) {
@@ -68,9 +68,15 @@ struct CacheShape {
   bool counts_free;     // the counters tell free slots, not cached chunks
 };
 
-constexpr CacheShape kCacheFrom226 = {1, 64, 64, 64, 0x250, false};
-constexpr CacheShape kCacheFrom230 = {2, 64, 64, 128, 0x290, false};
-constexpr CacheShape kCacheFrom242 = {2, 76, 64, 152, 0x300, true};
+// The chunk that holds so many counters and heads.
+constexpr uint32_t cache_chunk(uint32_t counters, uint32_t bins) {
+  constexpr uint32_t kAlignment = kChunkAlignment;
+  return (counters + bins * kWord + kWord + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+constexpr CacheShape kCacheFrom226 = {1, 64, 64, 64, cache_chunk(64, 64), false};
+constexpr CacheShape kCacheFrom230 = {2, 64, 64, 128, cache_chunk(128, 64), false};
+constexpr CacheShape kCacheFrom242 = {2, 76, 64, 152, cache_chunk(152, 76), true};
 constexpr std::size_t kMostCached = 0xffff;  // counters have 16 bits
 constexpr uint64_t kCacheSlack = 0x30;       // the chunk may be the remainder of a larger one
 
@@ -79,8 +85,8 @@ inline uint64_t cache_counter(uint64_t cache, const CacheShape& shape, unsigned 
 }
 
 inline bool fits_cache_bin(const CacheShape& shape, unsigned bin, uint64_t size) {
-  return bin >= shape.small_bins ? size > kMinChunk + 16ull * shape.small_bins - 16
-                                 : size == kMinChunk + 16ull * bin;
+  return bin >= shape.small_bins ? size > kMinChunk + kChunkAlignment * (shape.small_bins - 1)
+                                 : size == kMinChunk + kChunkAlignment * bin;
 }
 
 struct CacheCheck {
@@ -95,7 +101,7 @@ inline CacheCheck check_cache(const BlockMap& blocks, uint64_t cache, const Cach
   CacheCheck check;
   uint64_t slots = 0;
   for (unsigned bin = 0; bin < shape.bins; ++bin) {
-    uint64_t head = word(cache + shape.entries + 8ull * bin);
+    uint64_t head = word(cache + shape.entries + uint64_t{kWord} * bin);
     uint64_t counter = cache_counter(cache, shape, bin);
     std::size_t limit = shape.counts_free ? kMostCached : counter;
     std::size_t length = list_length(blocks, head, links, limit, budget, [&](uint64_t size) {

@@ -1,5 +1,6 @@
-// Shapes of glibc's ptmalloc structures, 64-bit (malloc/malloc.c and malloc/arena.c of glibc 2.17
-// to 2.43; offsets checked against running 2.31, 2.36, 2.41 and 2.43).
+// Shapes of glibc's ptmalloc structures (malloc/malloc.c and malloc/arena.c of glibc 2.17 to 2.43;
+// offsets checked against running 2.31, 2.36, 2.41 and 2.43, with words of four bytes
+// against 2.36).
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -15,26 +16,43 @@ struct ArenaLayout {
   uint32_t size;
 };
 
-constexpr ArenaLayout kUntil226 = {0x868, 0x68, 0x58, 0x08, 0x890};
-constexpr ArenaLayout kFrom227 = {0x870, 0x70, 0x60, 0x10, 0x898};
-constexpr ArenaLayout kFrom243 = {0x818, 0x18, 0x08, 0x00, 0x840};
-
 constexpr unsigned kBinPairs = 127;
-constexpr unsigned kFastbins = 10;
+constexpr unsigned kFastbins = kWord == 8 ? 10 : 11;
+constexpr uint64_t kFastbinStep = 2 * kWord;  // between sizes; not all of them exist
+
+// The bins follow on the top chunk and the last remainder; behind them, a bit for each is kept.
+constexpr ArenaLayout with_top_at(uint32_t top, uint32_t fastbins) {
+  uint32_t bins = top + 2 * kWord, next = bins + kBinPairs * 2 * kWord + 16;
+  return {next, bins, top, fastbins, next + 5 * kWord};
+}
+
+// Two ints come first, and between 2.27 and 2.42 a third one.
+constexpr ArenaLayout kUntil226 = with_top_at(8 + kFastbins * kWord, 8);
+constexpr ArenaLayout kFrom227 = with_top_at(8 + kWord + kFastbins * kWord, 8 + kWord);
+constexpr ArenaLayout kFrom243 = with_top_at(8, 0);
+static_assert(kWord != 8 || (kFrom227.next == 0x870 && kUntil226.next == 0x868));
+static_assert(kWord != 8 || (kFrom243.next == 0x818 && kFrom227.size == 0x898));
+
 constexpr uint32_t kFlagsOffset = 4;
 constexpr uint32_t kNonContiguous = 2;
-constexpr uint32_t kSystemMemAfterNext = 24;
+constexpr uint32_t kSystemMemAfterNext = 3 * kWord;
 
 // A chunk: prev_size, size with three flag bits, then the user's memory.
-constexpr uint64_t kHeader = 16;
-constexpr uint64_t kChunkAlignment = 16;
-constexpr uint64_t kMinChunk = 32;
+constexpr uint64_t kHeader = 2 * kWord;
+constexpr uint64_t kChunkAlignment = 16;  // of the user's memory
+constexpr uint64_t kMinChunk = 4 * kWord;
 constexpr uint64_t kPrevInUse = 1;
 constexpr uint64_t kMapped = 2;
 constexpr uint64_t kFlagBits = 7;
-constexpr uint64_t kFencepost = 16;
+constexpr uint64_t kFencepost = kHeader;
 
-inline uint64_t raw_size(uint64_t chunk) { return word(chunk + 8); }
+constexpr bool is_chunk_aligned(uint64_t chunk) { return (chunk + kHeader) % kChunkAlignment == 0; }
+// The first place from `address` on where a chunk may begin.
+constexpr uint64_t first_chunk(uint64_t address) {
+  return align_up(address + kHeader, kChunkAlignment) - kHeader;
+}
+
+inline uint64_t raw_size(uint64_t chunk) { return word(chunk + kWord); }
 inline uint64_t chunk_size(uint64_t chunk) { return raw_size(chunk) & ~kFlagBits; }
 
 // One copy of the library in the process (there is more than one after dlmopen).

@@ -27,7 +27,7 @@ inline bool read_mapped_header(uint64_t base, uint64_t header, uint64_t limit, M
     return true;
   }
   if ((end + kHeader) % kPage == 0 && end + kHeader <= limit) {
-    chunk = {header + kHeader, end + kHeader, 8};
+    chunk = {header + kHeader, end + kHeader, kWord};
     return true;
   }
   return false;
@@ -35,9 +35,10 @@ inline bool read_mapped_header(uint64_t base, uint64_t header, uint64_t limit, M
 
 // Whether a page begins as the mapping of a block does, be the length true or stale.
 inline bool resembles_mapped_header(uint64_t base) {
-  uint64_t size = raw_size(base) & ~kFlagBits;
-  return (raw_size(base) & kFlagBits) == kMapped && (word(base) & ~1ull) == 0 && size != 0 &&
-         (size % kPage == 0 || (size + kHeader) % kPage == 0);
+  uint64_t header = first_chunk(base), before = header - base;
+  uint64_t size = raw_size(header) & ~kFlagBits;
+  return (raw_size(header) & kFlagBits) == kMapped && (word(header) & ~1ull) == before &&
+         size != 0 && ((before + size) % kPage == 0 || (before + size + kHeader) % kPage == 0);
 }
 
 // A block with a large alignment starts later in its mapping, at a page, and its header tells how
@@ -57,7 +58,7 @@ inline bool mapped_chunk_at(uint64_t base, uint64_t limit, MappedChunk& chunk) {
   if (limit - base < kPage || !resembles_mapped_header(base)) return false;
   for (uint64_t alignment = 2 * kChunkAlignment; alignment < kPage; alignment *= 2)
     if (read_mapped_header(base, base + alignment - kHeader, limit, chunk)) return true;
-  return read_mapped_header(base, base, limit, chunk);
+  return read_mapped_header(base, first_chunk(base), limit, chunk);
 }
 
 // Finds the mapped blocks and claims their memory.

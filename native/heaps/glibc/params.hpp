@@ -13,13 +13,15 @@ struct Params {
 };
 
 // Four ints stand before mmapped_mem, max_mmapped_mem, sbrk_base: n_mmaps, n_mmaps_max,
-// max_n_mmaps, no_dyn_threshold. Since 2.35 they are followed by four bytes of padding.
+// max_n_mmaps, no_dyn_threshold. Since 2.35 they are followed by four bytes of padding
+// where words have eight.
 inline bool plausible_params(uint64_t sbrk_base_field, uint32_t ints_before, Params& params) {
   int32_t n_mmaps = load<int32_t>(sbrk_base_field - ints_before);
   int32_t n_mmaps_max = load<int32_t>(sbrk_base_field - ints_before + 4);
   int32_t max_n_mmaps = load<int32_t>(sbrk_base_field - ints_before + 8);
   int32_t no_dyn = load<int32_t>(sbrk_base_field - ints_before + 12);
-  uint64_t mapped = word(sbrk_base_field - 16), max_mapped = word(sbrk_base_field - 8);
+  uint64_t mapped = word(sbrk_base_field - 2 * kWord);
+  uint64_t max_mapped = word(sbrk_base_field - kWord);
   if (n_mmaps < 0 || n_mmaps > max_n_mmaps || max_n_mmaps > (1 << 24) || n_mmaps_max < 0)
     return false;
   if (no_dyn != 0 && no_dyn != 1) return false;
@@ -32,9 +34,10 @@ inline bool plausible_params(uint64_t sbrk_base_field, uint32_t ints_before, Par
   return true;
 }
 
-constexpr uint32_t kIntsBeforeUntil234 = 32;
-constexpr uint32_t kIntsBeforeFrom235 = 36;
-constexpr uint32_t kParamsReach = 96;  // sbrk_base stands at most so far from the start of mp_
+constexpr uint32_t kIntsBeforeUntil234 = 16 + 2 * kWord;
+constexpr uint32_t kIntsBeforeFrom235 = kWord == 8 ? 36 : kIntsBeforeUntil234;
+constexpr uint32_t kParamsReach =
+    kWord == 8 ? 96 : 56;  // sbrk_base stands at most so far from the start of mp_
 
 // `accept(params)` proves a candidate by walking from its sbrk_base.
 template <typename Accept>
@@ -42,7 +45,8 @@ Params find_params_where(const Space& space, const Instance& instance, bool heap
                          Accept accept) {
   for (const abi::Mapping& m : space) {
     if (!Space::is_module_data(m) || m.file != instance.file) continue;
-    for (uint64_t field = align_up(m.start, 8) + kParamsReach; field + 8 <= m.end; field += 8) {
+    for (uint64_t field = align_up(m.start, kWord) + kParamsReach; field + kWord <= m.end;
+         field += kWord) {
       uint64_t base = word(field);
       if ((base != 0) != heap_used) continue;
       // The arena's own fields name chunks, amid zeros.

@@ -38,18 +38,25 @@ inline abi::CodeRange library_code(const Space& space, const Instance& instance)
 // The system calls by which the allocator gets memory and gives it back.
 constexpr uint32_t kMemoryCalls[] = {SYS_mmap, SYS_mprotect, SYS_munmap,
                                      SYS_brk,  SYS_mremap,   SYS_madvise};
+// The same of 32-bit programs (mmap2, mprotect, munmap, brk, mremap, madvise).
+constexpr uint32_t kShortMemoryCalls[] = {192, 125, 91, 45, 163, 219};
 
 // The allocator's own code makes no system calls, and it calls no function that makes others than
 // those.
 inline bool is_at_other_system_call(const Space& space, uint64_t pc) {
   arch::SystemCall call = arch::system_call_at(pc, ReadSpace{space});
   if (!call.made || !call.known) return call.made;
-  for (uint32_t number : kMemoryCalls)
+  for (uint32_t number : kWord == 8 ? kMemoryCalls : kShortMemoryCalls)
     if (call.number == number) return false;
   return true;
 }
 
-inline bool may_be_inside(const Space& space, const Instance& instance, uint64_t pc) {
+inline bool may_be_inside(const Space& space, const Instance& instance, const abi::Thread& thread) {
+  // 32-bit code may load the number of a system call where it is not looked for.
+  if (kWord == 4 && thread.sleep != abi::Sleep::kNoOrUnknown) return false;
+  abi::Frame frame = thread.frame();
+  uint64_t pc = frame.pc;
+  arch::leave_system_call<kWord>(pc, frame.sp, ReadSpace{space});
   const abi::Mapping* m = space.find(pc);
   return m != nullptr && m->file == instance.file && !is_at_other_system_call(space, pc);
 }
@@ -72,13 +79,12 @@ inline bool is_quiet(const Space& space, const Instance& instance, const List<Ar
   }
   bool suspect = locked;
   for (std::size_t t = 0; t < thread_count; ++t)
-    suspect = suspect || may_be_inside(space, instance, threads[t].pc);
+    suspect = suspect || may_be_inside(space, instance, threads[t]);
   if (!suspect) return true;
   describe_code(space, instance, hint);
   for (std::size_t t = 0; t < thread_count; ++t) {
-    abi::Frame frame = threads[t].frame();
-    if (may_be_inside(space, instance, frame.pc) &&
-        abi::is_inside(hint.text, frame, ReadSpace{space}))
+    if (may_be_inside(space, instance, threads[t]) &&
+        abi::is_inside(hint.text, threads[t].frame(), ReadSpace{space}))
       return false;
   }
   return !locked;

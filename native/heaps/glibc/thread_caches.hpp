@@ -12,7 +12,7 @@ namespace reachscan::heaps::glibc {
 using libc::kLargestTls;
 using libc::kUsualTls;
 using libc::readable_tls;
-constexpr unsigned kOffsets = kLargestTls / 8;
+constexpr unsigned kOffsets = kLargestTls / kWord;
 // The weight of a cache that holds chunks: one that holds none may be any block of zeros.
 constexpr uint32_t kFilled = 1000;
 
@@ -49,7 +49,7 @@ struct CacheVotes {
 inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
                  uint64_t reach, CacheVotes& votes, Budget& budget) {
   Range tls = readable_tls(space, thread_pointer, reach);
-  for (uint64_t at = space.skip_absent(tls.start); at < tls.end; at += 8) {
+  for (uint64_t at = space.skip_absent(tls.start); at < tls.end; at += kWord) {
     uint64_t cache = word(at);
     if (!blocks.is_live(cache)) continue;
     for (unsigned f = 0; f < kFormats; ++f) {
@@ -57,7 +57,7 @@ inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_poi
       if (!has_cache_size(blocks, cache, format.shape)) continue;
       CacheCheck check = check_cache(blocks, cache, format.shape, format.links, budget);
       if (!check.valid) continue;
-      votes.votes[f][arch::tls_distance(thread_pointer, at) / 8 - 1] +=
+      votes.votes[f][arch::tls_distance(thread_pointer, at) / kWord - 1] +=
           check.cached > 0 ? kFilled : 1;
     }
   }
@@ -75,10 +75,10 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
   CachePlan plan;
   uint32_t best = least - 1;
   for (unsigned f = 0; f < kFormats; ++f) {
-    for (unsigned i = 0; i < reach / 8; ++i) {
+    for (unsigned i = 0; i < reach / kWord; ++i) {
       if (votes.votes[f][i] <= best) continue;
       best = votes.votes[f][i];
-      plan = {true, cache_format(f), (i + 1) * 8ull};
+      plan = {true, cache_format(f), (i + 1) * uint64_t{kWord}};
     }
   }
   return plan;
@@ -98,7 +98,8 @@ inline CachePlan plan_caches(const Space& space, const BlockMap& blocks,
 inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
                        const CacheFormat& format) {
   for (unsigned bin = 0; bin < format.shape.bins; ++bin)
-    drop_list(blocks, totals, word(cache + format.shape.entries + 8ull * bin), format.links);
+    drop_list(blocks, totals, word(cache + format.shape.entries + uint64_t{kWord} * bin),
+              format.links);
   drop_block(blocks, totals, cache);
 }
 
@@ -107,7 +108,7 @@ inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
 inline uint64_t cache_of(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
                          const CachePlan& plan) {
   uint64_t at = arch::tls_variable(thread_pointer, plan.offset);
-  if (thread_pointer == 0 || !space.readable(at, 8)) return 0;
+  if (thread_pointer == 0 || !space.readable(at, kWord)) return 0;
   return blocks.is_live(word(at)) ? word(at) : 0;
 }
 

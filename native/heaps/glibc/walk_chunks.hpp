@@ -15,8 +15,8 @@ struct Run {
   uint64_t failed_at = 0;
 };
 
-// A run that was cut is closed by small headers: by two of 16 bytes where someone else moved the
-// break; in a full heap by one of 16 bytes, or of 32 if no more was left, and one of size 0.
+// A run that was cut is closed by small headers: by two fenceposts where someone else moved the
+// break; in a full heap by one, or one twice as large if no more was left, and one of size 0.
 // Returns the end of the run if it is closed at `chunk`, else 0.
 inline uint64_t closed_at(uint64_t chunk, uint64_t limit) {
   uint64_t size = chunk_size(chunk);
@@ -42,7 +42,7 @@ struct Walk {
   // Goes over the next chunk and calls visit(user address, in_use), unless that fails.
   template <typename Visit>
   [[gnu::always_inline]] void step(Visit visit) {
-    if (chunk % kChunkAlignment != 0 || chunk + kHeader > limit) return fail();
+    if (!is_chunk_aligned(chunk) || chunk + kHeader > limit) return fail();
     uint64_t size = chunk_size(chunk);
     if (chunk == top) {
       if (size < kHeader || size > limit - chunk) return fail();
@@ -62,7 +62,7 @@ struct Walk {
     bool in_use = (raw_size(next) & kPrevInUse) != 0;
     if (!in_use && word(next) != size) return fail();
     visit(chunk + kHeader, in_use);
-    if (in_use) totals.add(size - 8);
+    if (in_use) totals.add(size - kWord);
     chunk = next;
   }
 

@@ -25,8 +25,9 @@ class Walker {
  public:
   // A free chunk's neighbours in its list, and in the list of sizes (fd, bk, fd_nextsize and
   // bk_nextsize).
-  static constexpr uint64_t kLinkBytes = 32;
+  static constexpr uint64_t kLinkBytes = 4 * kWord;
   static constexpr bool kNeedsFine = false;
+  static constexpr bool kKnowsShortWords = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory map)
       : arenas(map, kMaxArenas),

@@ -148,7 +148,7 @@ class Walker {
   }
 
   void add_objects(const library::Pool& pool, BlockMap& blocks) {
-    static_assert(library::kPoolGranule == kGranule || !kFine);
+    static_assert(library::kPoolGranule == kGranule || !kFine || kWord != 8);
     for (uint64_t base = pool.start & ~(library::kPoolSpan - 1); base < pool.end;
          base += library::kPoolSpan) {
       library::Pool::Bits bits = pool.bits(base < pool.start ? pool.start : base);

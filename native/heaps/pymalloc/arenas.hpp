@@ -103,7 +103,8 @@ class Arenas : public List<Arena> {
   Arenas(const Space& space, const BlockMap& blocks, MapMemory map)
       : List<Arena>(map, kMostArenas), space_(space), blocks_(blocks) {
     for (const abi::Mapping& m : space_) {
-      if (!Space::is_module_data(m)) continue;
+      // The structures are known with words of eight bytes.
+      if (kWord != 8 || !Space::is_module_data(m)) continue;
       for (uint64_t page = m.start; page < m.end; page += kPage)
         if (space_.skip_absent(page) == page) look_for_tables(page);
     }

@@ -287,6 +287,8 @@ void MemoryCopy::complete() {
 // Only of files that hold a program or library; other constant files say nothing about the heap.
 void MemoryCopy::read_constant_parts() {
   for (const MapEntry& entry : mappings_) {
+    if (is_short_kernel_code(entry) && complete_.insert(entry.start).second)
+      read_any_pages(part_of(entry), {entry.start, entry.end});
     if (!is_readable(entry) || changes(entry)) continue;
     bool of_module = std::any_of(mappings_.begin(), mappings_.end(), [&](const MapEntry& other) {
       return other.inode == entry.inode && other.device == entry.device &&

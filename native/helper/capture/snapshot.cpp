@@ -243,7 +243,7 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
                          Snapshot& snapshot, Stopwatch& watch) {
   require_usual_memory(freeze);
   if (plan.hint != nullptr) {
-    DrainResult drained = drain(freeze, memory, *plan.hint);
+    DrainResult drained = drain(freeze, memory, *plan.hint, plan.short_words);
     snapshot.quiet = drained.quiet;
     snapshot.drain_runs = drained.runs;
   }

@@ -62,6 +62,7 @@ struct SnapshotPlan {
   PauseLimit* limit;
   bool* looks_for_dontfork;        // set by an attempt that had missed memory; for the next one
   std::function<void()> released;  // called when the target runs again
+  bool short_words = false;        // whether it is a 32-bit program
 };
 
 // With a hint, the threads are first let out of the allocator. Throws Failure; the target then runs

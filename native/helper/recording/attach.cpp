@@ -246,6 +246,7 @@ template <typename Work>
 void with_session(const Options& options, Stream& stream, Work work) {
   require_process(options.pid);
   require_supported(options.pid);
+  require_long_words(options.pid, "the recorder is not made for");
   require_able_to_run(options.pid);
   Clock::time_point deadline = Clock::now() + options.timeout;
   require_stoppable(options.pid, deadline);

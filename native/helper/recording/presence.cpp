@@ -35,7 +35,7 @@ bool is_interrupted_inside(const abi::CodeRange& code, const Memory& memory, std
   auto read = [&](std::uint64_t at, void* buffer, std::size_t length) {
     return memory.try_read(at, buffer, length);
   };
-  constexpr std::size_t kBefore = 1 + arch::kContextProgramCounter / sizeof(std::uint64_t);
+  constexpr std::size_t kBefore = 1 + arch::Context<8>::kProgramCounter / sizeof(std::uint64_t);
   for (std::size_t i = kBefore; i < count; ++i) {
     std::size_t frame = i - kBefore;
     if (code.contains(words[i]) &&

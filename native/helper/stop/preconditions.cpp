@@ -36,6 +36,14 @@ std::string times_asleep(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "voluntary_ctxt_switches");
 }
 
+bool is_of(const Elf64_Ehdr& header, unsigned char elf_class, std::uint16_t machine) {
+  return header.e_ident[EI_CLASS] == elf_class && header.e_machine == machine;
+}
+
+bool has_short_words(const Elf64_Ehdr& header) {
+  return arch::kShortElfMachine != EM_NONE && is_of(header, ELFCLASS32, arch::kShortElfMachine);
+}
+
 }  // namespace
 
 std::string name_of(pid_t pid) { return "process " + std::to_string(pid); }
@@ -63,10 +71,24 @@ void require_supported(pid_t pid) {
   Elf64_Ehdr header{};
   ssize_t length = read(fd, &header, sizeof header);
   close(fd);
-  if (length < static_cast<ssize_t>(sizeof header) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_machine != arch::kElfMachine)
+  if (length < static_cast<ssize_t>(sizeof header) ||
+      (!is_of(header, ELFCLASS64, arch::kElfMachine) && !has_short_words(header)))
     throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
                   name_of(pid) + std::string(" is not ") + arch::kProgramKind, 0, pid);
+}
+
+bool has_short_words(pid_t pid) {
+  int fd = open(("/proc/" + std::to_string(pid) + "/exe").c_str(), O_RDONLY | O_CLOEXEC);
+  Elf64_Ehdr header{};
+  ssize_t length = fd < 0 ? 0 : read(fd, &header, sizeof header);
+  if (fd >= 0) close(fd);
+  return length == static_cast<ssize_t>(sizeof header) && has_short_words(header);
+}
+
+void require_long_words(pid_t pid, const char* why) {
+  if (has_short_words(pid))
+    throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
+                  name_of(pid) + " is a 32-bit program, which " + why, 0, pid);
 }
 
 // All that counts in pages was built for one size of them.

@@ -17,6 +17,12 @@ void require_process(pid_t pid);
 // Throws Failure(kOpenTarget) if it is no program of this processor, or may not be looked at.
 void require_supported(pid_t pid);
 
+// Whether it runs a 32-bit program; false if that cannot be seen.
+bool has_short_words(pid_t pid);
+
+// Throws Failure if it does. `why`: a clause about 32-bit programs.
+void require_long_words(pid_t pid, const char* why);
+
 // Throws Failure(kOpenTarget, kUnsupportedArchitecture) if pages are not as large as we think.
 void require_page_size(pid_t pid);
 

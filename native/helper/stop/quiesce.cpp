@@ -30,6 +30,8 @@ abi::Frame frame_of(const arch::Registers& r) {
   return {arch::program_counter(r), arch::stack_pointer(r), arch::link_register(r)};
 }
 
+// kWord: bytes of a word of the program.
+template <unsigned kWord>
 class Drain {
  public:
   Drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint)
@@ -103,11 +105,13 @@ class Drain {
   bool is_inside(const StoppedThread& thread, bool locked) const {
     const arch::Registers& registers = thread.registers;
     abi::Frame frame = frame_of(registers);
+    arch::leave_system_call<kWord>(frame.pc, frame.sp, ReadMemory{memory_});
     if (hint_.text.contains(frame.pc)) return true;
     if (arch::will_restart(registers)) return false;
-    bool called = hint_.callees.contains(frame.pc) &&
-                  (abi::is_called_by(hint_.text, frame, ReadMemory{memory_}) ||
-                   is_called_by_unsettled(frame));
+    bool called =
+        hint_.callees.contains(frame.pc) &&
+        (abi::is_called_by<abi::TailCalls::kNo, kWord>(hint_.text, frame, ReadMemory{memory_}) ||
+         is_called_by_unsettled(frame));
     if (called || (hint_.interrupted != 0 && is_interrupted_inside(thread))) return true;
     return locked && returns_to_allocator(frame.sp);
   }
@@ -120,17 +124,18 @@ class Drain {
   }
 
   bool is_called_by_unsettled(abi::Frame frame) const {
-    return abi::is_called_by<abi::TailCalls::kYes>(hint_.unsettled, frame, ReadMemory{memory_});
+    return abi::is_called_by<abi::TailCalls::kYes, kWord>(hint_.unsettled, frame,
+                                                          ReadMemory{memory_});
   }
 
   bool is_interrupted_inside(const StoppedThread& thread) const {
-    return abi::is_interrupted_inside(hint_.text, arch::stack_pointer(thread.registers),
-                                      ReadMemory{memory_});
+    return abi::is_interrupted_inside<kWord>(hint_.text, arch::stack_pointer(thread.registers),
+                                             ReadMemory{memory_});
   }
 
   bool returns_to_allocator(std::uint64_t sp) const {
     std::uint64_t word = 0;
-    for (std::size_t i = 0; i < kStackWords && memory_.try_read(sp + 8 * i, &word, 8); ++i)
+    for (std::size_t i = 0; i < kStackWords && memory_.try_read(sp + kWord * i, &word, kWord); ++i)
       if (hint_.text.contains(word)) return true;
     return false;
   }
@@ -145,8 +150,9 @@ class Drain {
 
 }  // namespace
 
-DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint) {
-  return Drain(freeze, memory, hint).run();
+DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint,
+                  bool short_words) {
+  return short_words ? Drain<4>(freeze, memory, hint).run() : Drain<8>(freeze, memory, hint).run();
 }
 
 }  // namespace reachscan::helper

@@ -19,6 +19,8 @@ struct DrainResult {
 
 // Leaves the threads' registers up to date in `freeze`. Bounded in time. Throws Failure(kRetry)
 // where a signal handler that waits for something keeps the allocator from its rest.
-DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint);
+// `short_words`: of a 32-bit program.
+DrainResult drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint,
+                  bool short_words);
 
 }  // namespace reachscan::helper

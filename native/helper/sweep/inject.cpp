@@ -20,6 +20,8 @@ extern "C" const unsigned char reachscan_sweeper[];
 extern "C" const unsigned char reachscan_sweeper_end[];
 extern "C" const unsigned char reachscan_fine_sweeper[];
 extern "C" const unsigned char reachscan_fine_sweeper_end[];
+extern "C" const unsigned char reachscan_short_sweeper[];
+extern "C" const unsigned char reachscan_short_sweeper_end[];
 
 namespace reachscan::helper {
 namespace {
@@ -36,6 +38,23 @@ std::string hex(std::uint64_t value) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
   return text;
+}
+
+struct Image {
+  const unsigned char* start;
+  const unsigned char* end;
+};
+
+Image image_of(Form form) {
+  switch (form) {
+    case Form::kCommon:
+      return {reachscan_sweeper, reachscan_sweeper_end};
+    case Form::kFine:
+      return {reachscan_fine_sweeper, reachscan_fine_sweeper_end};
+    case Form::kShort:
+      break;
+  }
+  return {reachscan_short_sweeper, reachscan_short_sweeper_end};
 }
 
 SweepBounds bounds_for(const SweeperInputs& inputs) {
@@ -113,9 +132,7 @@ std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const c
 }
 
 void SweeperRun::map_code() {
-  bool fine = form_ == Form::kFine;
-  const unsigned char* image = fine ? reachscan_fine_sweeper : reachscan_sweeper;
-  const unsigned char* end = fine ? reachscan_fine_sweeper_end : reachscan_sweeper_end;
+  const auto [image, end] = image_of(form_);
   auto size = static_cast<std::uint64_t>(end - image);
   code_bytes_ = (size + kPage - 1) & ~(kPage - 1);
   control_ = map(abi::kControlBytes + code_bytes_, "the sweeper");
@@ -287,7 +304,7 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
       throw Failure(Step::kRunSweeper, Code::kStartingUp, read_text(control.second), EBUSY,
                     clone_.pid());
     case abi::Refusal::kNeedsFine:
-      if (form_ == Form::kFine) break;
+      if (form_ != Form::kCommon) break;
       result.needs_fine = true;
       return;
     case abi::Refusal::kLayoutUnknown:

@@ -44,7 +44,7 @@ struct SweeperInputs {
 };
 
 // The forms of the sweeper (memory/cluster.hpp).
-enum class Form { kCommon, kFine };
+enum class Form { kCommon, kFine, kShort };
 
 struct SweepResult {
   bool needs_fine = false;  // refused because this form has no room for the blocks of an allocator

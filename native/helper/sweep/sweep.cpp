@@ -98,7 +98,7 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
     return SweeperRun(*snapshot.clone, inputs, form).run(stream, on_phase, deadline);
   };
   if (options.python) allow_writing(*snapshot.clone, mappings);
-  outcome.result = run(Form::kCommon);
+  outcome.result = run(task.short_words ? Form::kShort : Form::kCommon);
   if (outcome.result.needs_fine) {
     std::uint64_t unreadable = outcome.result.unreadable_pages;
     outcome.result = run(Form::kFine);

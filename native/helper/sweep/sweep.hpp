@@ -16,6 +16,7 @@ struct SweepTask {
   const std::vector<abi::Suspect>* suspects = nullptr;
   bool torn = false;  // see abi::Control
   PastProcess past = {};
+  bool short_words = false;  // whether it is a 32-bit program
 };
 
 // Kills the clone in the end. Throws Failure.

@@ -30,6 +30,20 @@ std::string build_id_in(const std::vector<unsigned char>& notes) {
   return {};
 }
 
+template <typename Ehdr, typename Phdr>
+ElfImage read_image_of(const ReadAt& read) {
+  ElfImage image;
+  Ehdr header{};
+  if (!read(0, &header, sizeof header) || header.e_phnum > kMaxSegments) return image;
+  std::vector<Phdr> segments(header.e_phnum);
+  image.fixed = header.e_type == ET_EXEC;
+  image.valid = read(header.e_phoff, segments.data(), segments.size() * sizeof(Phdr));
+  for (const Phdr& segment : segments)
+    image.segments.push_back({segment.p_type, segment.p_flags, segment.p_offset, segment.p_vaddr,
+                              segment.p_paddr, segment.p_filesz, segment.p_memsz, segment.p_align});
+  return image;
+}
+
 }  // namespace
 
 std::uint64_t ElfImage::end_at(std::uint64_t start) const {
@@ -40,16 +54,11 @@ std::uint64_t ElfImage::end_at(std::uint64_t start) const {
 }
 
 ElfImage read_elf_image(const ReadAt& read) {
-  ElfImage image;
-  Elf64_Ehdr header{};
-  if (!read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phnum > kMaxSegments)
-    return image;
-  image.segments.resize(header.e_phnum);
-  image.fixed = header.e_type == ET_EXEC;
-  image.valid =
-      read(header.e_phoff, image.segments.data(), image.segments.size() * sizeof(Elf64_Phdr));
-  return image;
+  unsigned char ident[EI_NIDENT] = {};
+  if (!read(0, ident, sizeof ident) || std::memcmp(ident, ELFMAG, SELFMAG) != 0) return {};
+  if (ident[EI_CLASS] == ELFCLASS64) return read_image_of<Elf64_Ehdr, Elf64_Phdr>(read);
+  if (ident[EI_CLASS] == ELFCLASS32) return read_image_of<Elf32_Ehdr, Elf32_Phdr>(read);
+  return {};
 }
 
 std::string build_id_of(const ElfImage& image, const ReadAt& read) {

@@ -28,6 +28,12 @@ inline bool is_readable(const MapEntry& entry) {
   return (entry.perms & wire::kRead) != 0 && !is_kernel_owned(entry) && !is_device(entry);
 }
 
+// Where 32-bit programs make system calls; whether a thread is there on behalf of the allocator,
+// the code around tells.
+inline bool is_short_kernel_code(const MapEntry& entry) {
+  return entry.path == "[vdso]" && entry.end >> 32 == 0;
+}
+
 // Whether its contents can be the program's own.
 inline bool changes(const MapEntry& entry) {
   return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;

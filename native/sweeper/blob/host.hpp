@@ -27,6 +27,9 @@ using arch::relax;
 using arch::trap;
 #endif
 
+// Whether several words may be looked at together.
+inline bool has_wide_words() { return heaps::kWord == 8 && control()->wide_words != 0; }
+
 inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t second = 0,
                         uint64_t third = 0) {
   abi::Control& block = *control();

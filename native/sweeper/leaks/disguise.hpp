@@ -37,7 +37,7 @@ class DisguiseFilter {
 
   bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
 
-  // Bit i: the word i of so many lines, eight at most, passes.
+  // Bit i: the word i of so many lines, passes.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.
@@ -52,6 +52,16 @@ class DisguiseFilter {
     return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
                          low_digits_.contain(value) | kIntegers.contain(value) |
                          kDoubles.contain(value) | kBoxes.contain(value));
+  }
+
+  // Whether a word may be what setjmp() has stored. Of 32 bits, too many would be by chance: it
+  // must stand in front of the address of code.
+  bool may_be_mangled(const heaps::Space& space, uint64_t at) const {
+    constexpr uint64_t kNext = arch::kJumpProgramCounter - arch::kJumpStackPointer;
+    if (heaps::kWord == 8) return true;
+    if (!space.readable(at + kNext, heaps::kWord)) return false;
+    const abi::Mapping* code = space.find(unmangled(heaps::word(at + kNext)));
+    return code != nullptr && (code->perms & wire::kExecute) != 0;
   }
 
   // Calls visit(form, address) for each way to read a word. Of a number, only the start of a block

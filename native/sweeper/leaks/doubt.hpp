@@ -114,7 +114,8 @@ class SecondLook {
     });
     roots.each_register_word([&](uint64_t index, uint64_t value) {
       meanings_.of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
-        suggest(block, {0, value, static_cast<uint32_t>(index), form, rank, 0});
+        if (heaps::kWord == 8 || form != wire::kMangled)  // else it is so by chance
+          suggest(block, {0, value, static_cast<uint32_t>(index), form, rank, 0});
       });
     });
   }

@@ -14,7 +14,7 @@ class HullTest {
       : low_(hulls.low),
         high_(hulls.high),
         are_two_(low_.start != high_.start),
-        is_wide_(control()->wide_words != 0) {}
+        is_wide_(has_wide_words()) {}
 
   bool are_two() const { return are_two_; }
   // Whether four words can be tested at once.
@@ -33,15 +33,16 @@ class HullTest {
     return kTwo ? inside | is_in(high_, values, behind) : inside;
   }
 
-  // Bit i: the word i of so many lines, eight at most, passes a filter, which tests single words
-  // (passes_at) and four at once (bits_of_lanes).
+  // Bit i: the word i of so many lines, kLinesAtOnce at most, passes a filter, which tests single
+  // words (passes_at) and four at once (bits_of_lanes).
   template <typename Filter>
   uint64_t passing(const Filter& filter, uint64_t at, unsigned lines) const {
     if (is_wide_)
       return are_two_ ? passing_lanes<true>(filter, at, lines)
                       : passing_lanes<false>(filter, at, lines);
     uint64_t bits = 0;
-    for (unsigned i = 0; i < 8 * lines; ++i) bits |= uint64_t{filter.passes_at(at + 8 * i)} << i;
+    for (unsigned i = 0; i < heaps::kLine / heaps::kWord * lines; ++i)
+      bits |= uint64_t{filter.passes_at(at + heaps::kWord * i)} << i;
     return bits;
   }
 

@@ -106,8 +106,8 @@ class KindTable {
     if (region_ == nullptr || !region_->contains_start(block)) region_ = blocks_.region_of(block);
     key.arena = region_ != nullptr ? region_->arena : 0;
     key.shape = shape_of(space_, blocks_, block, key.size, 0);
-    for (unsigned i = 0; i < kKeyWords && 8 * (i + 1) <= key.size; ++i)
-      key.words[i] = words_.of(heaps::word(block + 8 * i), i == 0);
+    for (unsigned i = 0; i < kKeyWords && heaps::kWord * (i + 1) <= key.size; ++i)
+      key.words[i] = words_.of(heaps::word(block + heaps::kWord * i), i == 0);
     return key;
   }
 
@@ -117,7 +117,7 @@ class KindTable {
       kind.key = key;
       kind.example = block;
       ++used_;
-      if (key.size >= 8) types_.note(heaps::word(block));
+      if (key.size >= heaps::kWord) types_.note(heaps::word(block));
     }
     return kind;
   }
@@ -142,8 +142,8 @@ class KindTable {
     column(record, count, [](const Kind& kind) { return kind.key.shape; });
     for (uint32_t i = 0; i < count; ++i) {
       for (unsigned w = 0; w < wire::kLeadWords; ++w) {
-        bool inside = 8 * (w + 1) <= batch_[i]->key.size;
-        record.u64(inside ? lead_word(space_, batch_[i]->example + 8 * w) : 0);
+        bool inside = heaps::kWord * (w + 1) <= batch_[i]->key.size;
+        record.u64(inside ? lead_word(space_, batch_[i]->example + heaps::kWord * w) : 0);
       }
     }
     record.send();

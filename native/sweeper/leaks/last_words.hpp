@@ -17,7 +17,9 @@ class LastWords {
   LastWords(const heaps::Space& space, const BlockMap& blocks)
       : blocks_(blocks), words_(space, blocks) {}
 
-  bool is_last(uint64_t owner, uint64_t slot) const { return blocks_.ends_at(owner, slot + 8); }
+  bool is_last(uint64_t owner, uint64_t slot) const {
+    return blocks_.ends_at(owner, slot + heaps::kWord);
+  }
 
   // Blocks that are like the owner will be counted. False if there are too many kinds.
   bool ask(uint64_t owner) {
@@ -34,7 +36,7 @@ class LastWords {
     if (used_ == 0) return;
     through_heap(blocks_, [this](uint64_t start, uint64_t end) {
       // A piece ends with a word of the next, where a block may begin.
-      blocks_.each_live_in({start, end - 8}, [this](uint64_t block) { count(block); });
+      blocks_.each_live_in({start, end - heaps::kWord}, [this](uint64_t block) { count(block); });
     });
   }
 
@@ -82,7 +84,7 @@ class LastWords {
     Row& row = row_of(kind_of(block));
     if (row.kind == 0) return;
     __atomic_fetch_add(&row.blocks, 1, __ATOMIC_RELAXED);
-    uint64_t last = heaps::word(blocks_.end_of(block) - 8);
+    uint64_t last = heaps::word(blocks_.end_of(block) - heaps::kWord);
     bool is_pointer = blocks_.may_point(last) && blocks_.block_of(last) != 0;
     if (is_pointer) __atomic_fetch_add(&row.pointers, 1, __ATOMIC_RELAXED);
   }

@@ -31,8 +31,9 @@ class LeakWriter {
     size_[count_] = size;
     parent_[count_] = parent;
     for (unsigned i = 0; i < wire::kLeadWords; ++i)
-      words_[count_][i] = 8 * (i + 1) <= size ? lead_word(space_, address + 8 * i) : 0;
-    if (size >= 8) types_.note(words_[count_][0]);
+      words_[count_][i] =
+          heaps::kWord * (i + 1) <= size ? lead_word(space_, address + heaps::kWord * i) : 0;
+    if (size >= heaps::kWord) types_.note(words_[count_][0]);
     shape_[count_] = shape_of(space_, blocks_, address, size, slot);
     if (control()->digests != 0) digest_[count_] = digest_of(address, size);
     if (python_ != nullptr) object_[count_] = python_->note({address, address + size});
@@ -89,7 +90,7 @@ class LeakWriter {
   // Only what the leading words do not show already. Sent behind the batch that holds the leak.
   void add_contents(uint64_t address, uint64_t size) {
     uint64_t length = control()->contents_bytes < size ? control()->contents_bytes : size;
-    if (length <= 8 * wire::kLeadWords || direct.blocks > kMaxContents) return;
+    if (length <= heaps::kWord * wire::kLeadWords || direct.blocks > kMaxContents) return;
     auto position = static_cast<uint32_t>(leaks.blocks - 1);
     flush();
     Record record(wire::kContents);

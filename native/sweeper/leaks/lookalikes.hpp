@@ -118,7 +118,7 @@ class Lookalikes {
     bool all = true;
     through_heap(blocks_, [&](uint64_t start, uint64_t end) {
       // A piece ends with a word of the next, where a block may begin.
-      blocks_.each_marked_in({start, end - 8}, [&](uint64_t block) {
+      blocks_.each_marked_in({start, end - heaps::kWord}, [&](uint64_t block) {
         if (!kinds_.add_live(block)) return;
         SpinLock::Guard guard(lock_);
         all = in_question_.push(block) && all;

@@ -28,10 +28,10 @@ constexpr bool is_text_word(uint64_t word) {
 inline uint64_t masked(const heaps::Space& space, uint64_t place, uint64_t word) {
   constexpr uint64_t kSmall = 1 << 16;
   if (word == 0) return 0;
-  if (word + kSmall < 2 * kSmall) return kSomeNumber;  // wraps: negative ones too
+  if (heaps::wrapped(word + kSmall) < 2 * kSmall) return kSomeNumber;  // negative ones too
   if (space.find(word) != nullptr) return word;
   bool is_text = is_text_word(word) && !heaps::may_be_left_at(place, word);
-  return is_text ? kSomeText : kSomeData;
+  return heaps::wrapped(is_text ? kSomeText : kSomeData);
 }
 
 // A leading word of a block as it may travel.

@@ -29,11 +29,12 @@ class Meanings {
   void aligned(uint64_t start, uint64_t end, Visit visit) const {
     each_word_that(space_, start, end, disguises_, [&](uint64_t at, uint64_t value) {
       of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
-        visit(block, form, rank, at, value);
+        bool by_chance = form == wire::kMangled && !disguises_.may_be_mangled(space_, at);
+        if (!by_chance) visit(block, form, rank, at, value);
       });
       as_python_int(at, visit);
     });
-    if (!narrow_.is_empty()) narrow(start, end, visit);
+    if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, visit);
   }
 
   template <typename Visit>
@@ -41,7 +42,7 @@ class Meanings {
     each_unaligned_that(space_, start, end, packed_, [&](uint64_t at, uint64_t value) {
       uint64_t block = unmarked(block_starting_at(value));
       // Both ends of the word are in the same block, or in none.
-      if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + 7)) return;
+      if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + heaps::kWord - 1)) return;
       visit(block, wire::kUnaligned, kInUse, at, value);
     });
   }
@@ -155,7 +156,7 @@ class Meanings {
                      Visit visit) const {
     Range block{0, 0};  // of the word before
     each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t value) {
-      if (!near(at + value)) return;
+      if (!near(heaps::wrapped(at + value))) return;
       if (!block.contains(at)) {
         block.start = blocks_.block_of(at);
         block.end = block.start != 0 ? blocks_.end_of(block.start) : 0;

@@ -33,7 +33,7 @@ class NarrowFilter {
     return passes;
   }
 
-  // Bit i: a half of the word i of so many lines, eight at most, is in the range.
+  // Bit i: a half of the word i of so many lines, is in the range.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.

@@ -21,9 +21,10 @@ class OddWords {
  public:
   OddWords(const heaps::Space& space, const BlockMap& blocks) : space_(space), blocks_(blocks) {}
 
-  static bool is_odd(uint64_t value) { return value % 8 != 0; }
+  static bool is_odd(uint64_t value) { return value % heaps::kWord != 0; }
 
-  static bool may_be_number(uint64_t value) { return value >> 32 == 0; }
+  // In a 32-bit program, any address is as short as a number.
+  static bool may_be_number(uint64_t value) { return heaps::kWord == 8 && value >> 32 == 0; }
 
   // Looks for them in roots and marked blocks; of a large heap, at parts.
   void find(Roots& roots) {

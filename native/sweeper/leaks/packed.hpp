@@ -1,5 +1,4 @@
-// Pointers at addresses that are no multiple of eight: in packed structures and in streams of
-// bytes.
+// Pointers at addresses where no word begins: in packed structures and in streams of bytes.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -28,7 +27,7 @@ class PackedFilter {
     for (; lines-- > 0; at += heaps::kLine, ++bits) {
       *bits = 0;
       for (unsigned i = 0; i < heaps::kLine; ++i)
-        if (i % 8 != 0 && passes_at(at + i)) *bits |= 1ull << i;
+        if (i % heaps::kWord != 0 && passes_at(at + i)) *bits |= 1ull << i;
     }
   }
 
@@ -36,7 +35,7 @@ class PackedFilter {
   // Where a program is loaded at a fixed place, addresses are as small as other numbers. They would
   // be found by chance, so they are not looked for.
   static heaps::Range unmistakable(heaps::Range range) {
-    constexpr uint64_t kNobodys = 1ull << 63, kShort = 1ull << 32;
+    constexpr uint64_t kNobodys = 1ull << 63, kShort = heaps::kWord == 8 ? 1ull << 32 : 0;
     if (range.start < kShort) range.start = kShort;
     return range.start < range.end ? range : heaps::Range{kNobodys, kNobodys + 1};
   }

@@ -42,7 +42,7 @@ class Places {
     if (used_ == 0) return;
     auto look = [&](uint64_t start, uint64_t end) {
       // A piece ends with a word of the next, where a block may begin.
-      blocks_.each_live_in({start, end - 8}, [&](uint64_t block) {
+      blocks_.each_live_in({start, end - heaps::kWord}, [&](uint64_t block) {
         if (sizes_[size_slot(block)] != 0 && is_in_use(block)) count_in(block);
       });
     };

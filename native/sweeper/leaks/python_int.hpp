@@ -43,6 +43,7 @@ struct PythonInt {
 // if there is none, or more digits than an address has. In the memory of a freed object the first
 // word is a link.
 inline uint64_t python_int_at(const heaps::Space& space, uint64_t digits) {
+  if (heaps::kWord != 8) return 0;  // there, it has another layout
   uint64_t object = digits - PythonInt::kHeader;
   // Most are on the page of their digits.
   bool on_one_page = digits % heaps::kPage >= PythonInt::kHeader;

@@ -11,7 +11,7 @@ class RangeFilter {
 
   bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
 
-  // Bit i: the word i of so many lines, eight at most, is in the range.
+  // Bit i: the word i of so many lines, is in the range.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.
@@ -30,7 +30,7 @@ class OddFilter {
 
   bool passes_at(uint64_t address) const {
     uint64_t value = heaps::word(address);
-    return value % 8 != 0 && hull_.contains(value);
+    return value % heaps::kWord != 0 && hull_.contains(value);
   }
 
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }

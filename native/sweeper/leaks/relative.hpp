@@ -23,10 +23,11 @@ class RelativeFilter {
 
   bool passes_at(uint64_t address) const {
     uint64_t value = heaps::word(address);
-    return value != 0 && value % 8 == 0 && hull_.contains(address + value, kReach);
+    return value != 0 && value % heaps::kWord == 0 &&
+           hull_.contains(heaps::wrapped(address + value), kReach);
   }
 
-  // Bit i: the word i of so many lines, eight at most, may be such a distance.
+  // Bit i: the word i of so many lines, may be such a distance.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.
@@ -70,7 +71,7 @@ inline uint64_t beginning_of(Range block, uint64_t offset) {
 
 inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t distance) {
   constexpr uint64_t kShort = 1024;
-  uint64_t length = distance >> 63 != 0 ? 2 : distance < kShort ? 0 : 1;
+  uint64_t length = heaps::as_signed(distance) < 0 ? 2 : distance < kShort ? 0 : 1;
   return (block.end - block.start) << kSizeBit ^ beginning_of(block, offset) << 26 ^ offset << 3 ^
          length << kLengthBit ^ Field { from_word };
 }
@@ -92,9 +93,9 @@ template <typename Visit>
 void each_target(Range block, uint64_t at, Visit visit) {
   uint64_t value = heaps::word(at), size = block.end - block.start, offset = at - block.start;
   // The allocator leaves this behind: how large the chunk was while it was free.
-  if (at + 8 == block.end && value == size + 8) return;
+  if (at + heaps::kWord == block.end && value == size + heaps::kWord) return;
   for (bool from_word : {false, true}) {
-    uint64_t target = (from_word ? at : block.start) + value;
+    uint64_t target = heaps::wrapped((from_word ? at : block.start) + value);
     if (target % heaps::kGranule != 0 || block.contains(target)) continue;
     if (!from_word || offset != 0) visit(field_of(block, offset, from_word, value), target);
   }

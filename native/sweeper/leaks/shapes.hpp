@@ -17,11 +17,12 @@ class ShapeTest {
 
   // std::_Rb_tree_node_base: colour, parent, left, right.
   bool is_tree_node() const {
-    if (size_ < 32 || heaps::load<uint32_t>(block_) > 1) return false;
+    if (size_ < 4 * heaps::kWord || heaps::load<uint32_t>(block_) > 1) return false;
     uint64_t parent = at(1), left = at(2), right = at(3);
-    if (parent == 0 || parent == block_ || !space_.readable(parent, 32)) return false;
-    bool is_child = heaps::word(parent + 16) == block_ || heaps::word(parent + 24) == block_;
-    bool is_top = heaps::word(parent + 8) == block_;
+    if (parent == 0 || parent == block_ || !space_.readable(parent, 4 * heaps::kWord)) return false;
+    bool is_child = heaps::word(parent + 2 * heaps::kWord) == block_ ||
+                    heaps::word(parent + 3 * heaps::kWord) == block_;
+    bool is_top = heaps::word(parent + heaps::kWord) == block_;
     return (is_child || is_top) && is_child_of_this(left) && is_child_of_this(right);
   }
 
@@ -30,7 +31,7 @@ class ShapeTest {
 
   // Next and previous, wherever they are in the block: the ring may be one of a C program.
   bool is_ring_node() const {
-    for (uint64_t i = 0; i < kMostLinkWords && 8 * (i + 2) <= size_; ++i)
+    for (uint64_t i = 0; i < kMostLinkWords && heaps::kWord * (i + 2) <= size_; ++i)
       if (has_links_at(i)) return !differs_from_neighbours(at(i), at(i + 1));
     return false;
   }
@@ -38,23 +39,23 @@ class ShapeTest {
   // What a hash table finds its nodes by: one of the pointers leads to where the nodes begin, which
   // is in the owner, behind its pointer to the array and how long that is.
   bool is_bucket_array() const {
-    for (uint64_t i = 0; 8 * (i + 1) <= size_; ++i) {
+    for (uint64_t i = 0; heaps::kWord * (i + 1) <= size_; ++i) {
       if (at(i) == 0) continue;
       uint64_t owner = blocks_.may_point(at(i)) ? blocks_.block_of(at(i)) : 0;
       if (owner == 0) return false;
       if (owner == at(i)) continue;
-      uint64_t array = at(i) - 16;
+      uint64_t array = at(i) - 2 * heaps::kWord;
       return array >= owner && heaps::word(array) == block_ &&
-             is_rounded(8 * heaps::word(array + 8));
+             is_rounded(heaps::kWord * heaps::word(array + heaps::kWord));
     }
     return false;
   }
 
   // A next pointer first: to its like, or from its like.
   bool is_chain_node(uint64_t slot) const {
-    if (size_ < 16) return false;
+    if (size_ < 2 * heaps::kWord) return false;
     uint64_t next = at(0);
-    if (next != block_ && next % 8 == 0 && blocks_.is_live(next) && is_alike(next) &&
+    if (next != block_ && next % heaps::kWord == 0 && blocks_.is_live(next) && is_alike(next) &&
         ends_or_goes_on(next))
       return true;
     return slot != 0 && blocks_.is_live(slot) && is_alike(slot);
@@ -64,8 +65,9 @@ class ShapeTest {
   bool is_vector_body(uint64_t slot) const {
     if (slot == 0 || heaps::word(slot) != block_) return false;
     uint64_t owner = blocks_.block_of(slot);
-    if (owner == 0 || blocks_.block_of(slot + 23) != owner) return false;
-    uint64_t end = heaps::word(slot + 8), capacity = heaps::word(slot + 16);
+    if (owner == 0 || blocks_.block_of(slot + 3 * heaps::kWord - 1) != owner) return false;
+    uint64_t end = heaps::word(slot + heaps::kWord),
+             capacity = heaps::word(slot + 2 * heaps::kWord);
     bool ordered = block_ <= end && end <= capacity && capacity <= block_ + size_;
     return ordered && capacity > block_ && block_ + size_ - capacity < 24;
   }
@@ -76,7 +78,8 @@ class ShapeTest {
     if (length + kLongestCharacter > kLook) return true;
     if (length < kLeastText || (length < size_ && byte_at(length) != 0)) return false;
     // The bytes of an address may all be letters: it is no text where the process has memory.
-    if (length < 8 && (space_.readable(at(0), 1) || heaps::may_be_left_at(block_, at(0))))
+    if (length < heaps::kWord &&
+        (space_.readable(at(0), 1) || heaps::may_be_left_at(block_, at(0))))
       return false;
     return size_ <= 2 * length + 16;
   }
@@ -94,14 +97,14 @@ class ShapeTest {
   }
 
   bool is_zeros() const {
-    for (uint64_t i = 0; 8 * (i + 1) <= looked_at(); ++i)
+    for (uint64_t i = 0; heaps::kWord * (i + 1) <= looked_at(); ++i)
       if (at(i) != 0) return false;
     return true;
   }
 
   bool is_pointer_array() const {
     unsigned pointers = 0;
-    for (uint64_t i = 0; 8 * (i + 1) <= looked_at(); ++i) {
+    for (uint64_t i = 0; heaps::kWord * (i + 1) <= looked_at(); ++i) {
       if (at(i) == 0) continue;
       if (!blocks_.is_live(at(i))) return false;
       ++pointers;
@@ -118,23 +121,25 @@ class ShapeTest {
   // asked for alike differ by so much.
   static constexpr uint64_t kRest = 16;
 
-  uint64_t at(uint64_t index) const { return heaps::word(block_ + 8 * index); }
+  uint64_t at(uint64_t index) const { return heaps::word(block_ + heaps::kWord * index); }
   uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
   // Whether a block has the same size. Where another ends is not looked for: it may be large, and
   // many may point to it.
   bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
   // Whether a block begins as the last of a chain does, or as one in the middle.
   bool ends_or_goes_on(uint64_t block) const {
-    return heaps::word(block) == 0 || space_.readable(heaps::word(block), 8);
+    return heaps::word(block) == 0 || space_.readable(heaps::word(block), heaps::kWord);
   }
   // Whether somebody who asked for so many bytes may have got the block.
   bool is_rounded(uint64_t asked) const { return asked <= size_ && size_ - asked < 24 + kRest; }
 
   bool has_links_at(uint64_t index) const {
-    if (size_ < 8 * (index + 2)) return false;
-    uint64_t self = block_ + 8 * index, next = at(index), previous = at(index + 1);
-    if (next == self || next % 8 != 0 || !space_.readable(next, 16)) return false;
-    if (heaps::word(next + 8) != self || !space_.readable(previous, 16)) return false;
+    if (size_ < heaps::kWord * (index + 2)) return false;
+    uint64_t self = block_ + heaps::kWord * index, next = at(index), previous = at(index + 1);
+    if (next == self || next % heaps::kWord != 0 || !space_.readable(next, 2 * heaps::kWord))
+      return false;
+    if (heaps::word(next + heaps::kWord) != self || !space_.readable(previous, 2 * heaps::kWord))
+      return false;
     return heaps::word(previous) == self;
   }
 
@@ -153,7 +158,7 @@ class ShapeTest {
   }
 
   bool is_child_of_this(uint64_t child) const {
-    return child == 0 || (blocks_.is_live(child) && heaps::word(child + 8) == block_);
+    return child == 0 || (blocks_.is_live(child) && heaps::word(child + heaps::kWord) == block_);
   }
 
   unsigned byte_at(uint64_t offset) const { return heaps::load<unsigned char>(block_ + offset); }
@@ -191,7 +196,7 @@ class ShapeTest {
 // must be readable. What proves more is asked first.
 inline uint8_t shape_of(const Space& space, const BlockMap& blocks, uint64_t block, uint64_t size,
                         uint64_t slot) {
-  if (size < 8) return wire::kUnknownShape;
+  if (size < heaps::kWord) return wire::kUnknownShape;
   ShapeTest test(space, blocks, block, size);
   if (test.is_vector_body(slot)) return wire::kVectorBody;
   if (test.is_tree_node()) return wire::kTreeNode;

@@ -29,7 +29,7 @@ class Stretches {
     auto take = [this] { return __atomic_fetch_add(&taken_, 1, __ATOMIC_RELAXED); };
     uint64_t mine = take(), stretch = 0;
     for (const heaps::Region& region : blocks_.regions) {
-      for (uint64_t start = heaps::align_up(region.start, 8); start < region.end;
+      for (uint64_t start = heaps::align_up(region.start, heaps::kWord); start < region.end;
            start += kStretch, ++stretch) {
         if (stretch != mine) continue;
         look_at_pieces(start, region.end - start < kStretch ? region.end : start + kStretch,
@@ -45,7 +45,7 @@ class Stretches {
       next = (start & ~(kPiece - 1)) + kPiece;
       if (next > end) next = end;
       if (start / kPiece % one_in_ != 0) continue;
-      look_(start, region_end - next < 8 ? region_end : next + 8);
+      look_(start, region_end - next < heaps::kWord ? region_end : next + heaps::kWord);
     }
   }
 

@@ -13,9 +13,9 @@ namespace reachscan::sweeper {
 // Pages that were never written to are left out: reading them would make them.
 inline uint64_t digest_of(const heaps::Space& space, uint64_t start, uint64_t size) {
   uint64_t digest = size, end = start + size;
-  for (uint64_t at = space.skip_absent(start); at + 8 <= end; at += 8) {
+  for (uint64_t at = space.skip_absent(start); at + heaps::kWord <= end; at += heaps::kWord) {
     if (at % heaps::kPage == 0) at = space.skip_absent(at);
-    if (at + 8 > end) break;
+    if (at + heaps::kWord > end) break;
     digest = (digest ^ heaps::word(at)) * kGolden;
     digest ^= digest >> 32;
   }

@@ -22,7 +22,7 @@ class TypeNames {
 
   // Notes the first word of a leaked block; most are no vtable.
   void note(uint64_t value) {
-    if (value % 8 != 0 || value == 0 || seen_.has(value)) return;
+    if (value % heaps::kWord != 0 || value == 0 || seen_.has(value)) return;
     if (in_constant_data(space_, value)) seen_.add(value);
   }
 
@@ -53,13 +53,13 @@ class TypeNames {
   }
 
   bool read_name(uint64_t vtable, char (&name)[kMaxName + 1]) const {
-    if (!space_.readable(vtable - 16, 24)) return false;
-    auto offset_to_top = static_cast<int64_t>(heaps::word(vtable - 16));
-    uint64_t first_function = heaps::word(vtable), type = heaps::word(vtable - 8);
+    if (!space_.readable(vtable - 2 * heaps::kWord, 3 * heaps::kWord)) return false;
+    int64_t offset_to_top = heaps::as_signed(heaps::word(vtable - 2 * heaps::kWord));
+    uint64_t first_function = heaps::word(vtable), type = heaps::word(vtable - heaps::kWord);
     if (offset_to_top > 0 || offset_to_top < -kMaxOffsetToTop) return false;
     if (first_function != 0 && !is_code(first_function)) return false;
-    if (type % 8 != 0 || !space_.readable(type, 16)) return false;
-    uint64_t at = heaps::word(type + 8);
+    if (type % heaps::kWord != 0 || !space_.readable(type, 2 * heaps::kWord)) return false;
+    uint64_t at = heaps::word(type + heaps::kWord);
     if (!in_constant_data(space_, at)) return false;
     // A leading star says that the name is unique by address only.
     if (heaps::load<char>(at) == '*') ++at;

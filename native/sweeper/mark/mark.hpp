@@ -129,7 +129,7 @@ class Marker {
   // The first lines, and of a small block, which has three at most, all. A scan of a large one
   // fetches the others.
   static void fetch_block(heaps::Range block) {
-    uint64_t second = block.start + heaps::kLine, last = block.end - 8;
+    uint64_t second = block.start + heaps::kLine, last = block.end - heaps::kWord;
     heaps::fetch(block.start);
     heaps::fetch(second < last ? second : last);
     heaps::fetch(last);

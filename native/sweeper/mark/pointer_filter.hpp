@@ -20,7 +20,7 @@ class PointerFilter {
   // Words in `hull` are kept, `capacity` of them at least.
   PointerFilter(heaps::Range hull, uint64_t capacity)
       : hull_(hull),
-        wide_(control()->wide_words != 0),
+        wide_(has_wide_words()),
         capacity_(capacity + kRoom),
         found_(capacity_ + kRoom) {}
 
@@ -49,7 +49,7 @@ class PointerFilter {
   // Looks at the head of a block.
   void scan_head(heaps::Range head) {
     uint64_t* to = found_.get() + last_;
-    for (uint64_t at = head.start; at < head.end; at += 8) {
+    for (uint64_t at = head.start; at < head.end; at += heaps::kWord) {
       *to = heaps::word(at);
       to += hull_.contains(*to);
     }
@@ -58,12 +58,12 @@ class PointerFilter {
 
   // Looks at the whole words of [start, end), kMostAtOnce bytes at most. No block begins there.
   void scan(uint64_t start, uint64_t end) {
-    end = start + ((end - start) & ~7ull);
+    end = start + ((end - start) & ~uint64_t{heaps::kWord - 1});
     if (wide_ && end - start >= kHalf) return scan_wide(start, end);
     // Local, or the compiler would have to expect that what is stored changes them.
     const uint64_t low = hull_.start, length = hull_.end - hull_.start;
     uint64_t* to = found_.get() + last_;
-    for (uint64_t at = start; at < end; at += 8) {
+    for (uint64_t at = start; at < end; at += heaps::kWord) {
       uint64_t value = heaps::word(at);
       *to = value | heaps::kElsewhere;
       to += value - low < length;
@@ -88,8 +88,8 @@ class PointerFilter {
 
  private:
   static constexpr uint64_t kHalf = heaps::kLine / 2;  // four words: what is looked at together
-  static_assert(kHalf == heaps::kHeadBytes);
-  static constexpr uint64_t kRoom = (kMostAtOnce + kMostBlocks * kMostOfSmall) / 8 + 4;
+  static_assert(kHalf == heaps::kHeadBytes || heaps::kWord != 8);
+  static constexpr uint64_t kRoom = (kMostAtOnce + kMostBlocks * kMostOfSmall) / heaps::kWord + 4;
 
   // Which of four words are in the hull.
   class Window {

@@ -9,17 +9,18 @@ namespace reachscan::sweeper {
 template <typename Visit>
 void each_word(const heaps::Space& space, uint64_t start, uint64_t end, Visit visit) {
   bool large = end - start > heaps::kPage;
-  for (uint64_t at = start; at + 8 <= end;) {
+  for (uint64_t at = start; at + heaps::kWord <= end;) {
     if (large) at = space.skip_absent(at);
     uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
-    for (uint64_t stop = page_end < end ? page_end : end; at + 8 <= stop; at += 8)
+    for (uint64_t stop = page_end < end ? page_end : end; at + heaps::kWord <= stop;
+         at += heaps::kWord)
       visit(at, heaps::word(at));
   }
 }
 
 // A filter is asked for so many lines at once, so that it need not load what it compares with anew
 // for each.
-constexpr unsigned kLinesAtOnce = 8;
+constexpr unsigned kLinesAtOnce = 64 / (heaps::kLine / heaps::kWord);  // a bit for each word
 
 inline unsigned lines_at_once(uint64_t at, uint64_t end) {
   uint64_t lines = (end - at) / heaps::kLine;
@@ -33,7 +34,7 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
   using heaps::kLine;
   constexpr uint64_t kAhead = 2048;  // the processor by itself goes on to the next page late
   bool large = end - start > heaps::kPage;
-  for (uint64_t at = start; at + 8 <= end;) {
+  for (uint64_t at = start; at + heaps::kWord <= end;) {
     if (large) at = space.skip_absent(at);
     uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
     uint64_t stop = page_end < end ? page_end : end;
@@ -41,26 +42,26 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
       lines = lines_at_once(at, stop);
       for (unsigned i = 0; i < lines; ++i) heaps::fetch(at + kAhead + i * kLine);
       for (uint64_t hits = filter.passing(at, lines); hits != 0; hits &= hits - 1) {
-        uint64_t hit = at + 8 * static_cast<unsigned>(__builtin_ctzll(hits));
+        uint64_t hit = at + heaps::kWord * static_cast<unsigned>(__builtin_ctzll(hits));
         visit(hit, heaps::word(hit));
       }
     }
-    for (; at + 8 <= stop; at += 8)
+    for (; at + heaps::kWord <= stop; at += heaps::kWord)
       if (filter.passes_at(at)) visit(at, heaps::word(at));
   }
 }
 
-// The same for what begins at any byte but every eighth.
+// The same for what begins at any byte but those of words.
 template <typename Filter, typename Visit>
 void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end,
                          const Filter& filter, Visit visit) {
   using heaps::kLine;
   bool large = end - start > heaps::kPage;
-  for (uint64_t at = start; at + 8 <= end;) {
+  for (uint64_t at = start; at + heaps::kWord <= end;) {
     if (large) at = space.skip_absent(at);
     uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
-    uint64_t stop = page_end + 7 < end ? page_end : end - 7;
-    for (unsigned lines; at % 8 == 0 && at + kLine <= stop; at += lines * kLine) {
+    uint64_t stop = page_end + heaps::kWord <= end ? page_end : end - heaps::kWord + 1;
+    for (unsigned lines; at % heaps::kWord == 0 && at + kLine <= stop; at += lines * kLine) {
       uint64_t passing[kLinesAtOnce];
       lines = lines_at_once(at, stop);
       filter.passing(at, lines, passing);
@@ -72,7 +73,7 @@ void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end
       }
     }
     for (; at < stop; ++at)
-      if (at % 8 != 0 && filter.passes_at(at)) visit(at, heaps::word(at));
+      if (at % heaps::kWord != 0 && filter.passes_at(at)) visit(at, heaps::word(at));
   }
 }
 

@@ -93,8 +93,13 @@ class ChainSearch {
     uint32_t index;
   };
 
-  static uint64_t value_of(const Step& step) {
-    return word(step.slot != 0 ? step.slot : control()->words + 8 * step.index);
+  uint64_t value_of(const Step& step) const {
+    if (step.slot != 0) return word(step.slot);
+    uint64_t found = 0;
+    Roots::each_word_of_register(step.index, [&](uint64_t value) {
+      if (blocks_.block_of(found) == 0) found = value;
+    });
+    return found;
   }
 
   void enter(const Step& step) {
@@ -160,7 +165,7 @@ inline uint64_t slot_of_put_aside(const BlockMap& blocks, const SecondLook& seco
   uint64_t found = 0;
   blocks.each_marked([&](uint64_t block) {
     uint64_t end = block + heaps::kHeadBytes;
-    for (uint64_t slot = block; found == 0 && slot < end; slot += 8)
+    for (uint64_t slot = block; found == 0 && slot < end; slot += heaps::kWord)
       if (blocks.block_of(slot) == block && word(slot) == value && !second.is_lost(block))
         found = slot;
   });

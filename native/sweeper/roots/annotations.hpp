@@ -64,7 +64,7 @@ class Annotations {
   // The parts of [start, end) that may be read, from word to word.
   template <typename Visit>
   void each_readable(heaps::uint64_t start, heaps::uint64_t end, Visit visit) const {
-    start = heaps::align_up(start, 8);
+    start = heaps::align_up(start, heaps::kWord);
     end &= ~7ull;
     for (const abi::Mapping& m : space_) {
       if (m.end <= start || m.start >= end || !Space::may_read(m)) continue;

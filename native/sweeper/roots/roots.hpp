@@ -81,8 +81,8 @@ class Roots {
   void each_odd_word(Visit visit) {
     each_part_of_mapping([&](const abi::Mapping& m, uint64_t start, uint64_t end) {
       if ((m.perms & wire::kExecute) == 0 || (m.flags & abi::kMainStack) != 0) return;
-      for (uint64_t at = start; at + 8 <= end; ++at)
-        if (at % 8 != 0) visit(at, word(at));
+      for (uint64_t at = start; at + heaps::kWord <= end; ++at)
+        if (at % heaps::kWord != 0) visit(at, word(at));
     });
   }
 
@@ -99,7 +99,15 @@ class Roots {
   // Calls visit(index, value) for what registers and the kernel hold.
   template <typename Visit>
   static void each_register_word(Visit visit) {
-    for (uint64_t i = 0; i < control()->word_count; ++i) visit(i, word(control()->words + 8 * i));
+    for (uint64_t i = 0; i < control()->word_count; ++i)
+      each_word_of_register(i, [&](uint64_t value) { visit(i, value); });
+  }
+
+  // What the processor and the kernel hold is told in units of eight bytes.
+  template <typename Visit>
+  static void each_word_of_register(uint64_t index, Visit visit) {
+    uint64_t at = control()->words + index * sizeof(uint64_t);
+    for (uint64_t end = at + sizeof(uint64_t); at < end; at += heaps::kWord) visit(word(at));
   }
 
  private:
@@ -113,10 +121,11 @@ class Roots {
       if (!is_root(m)) continue;
       uint64_t at = m.start > free_from ? m.start : free_from;
       for (; next < excluded_.size() && excluded_[next].start < m.end; ++next) {
-        if (at < excluded_[next].start) visit(m, heaps::align_up(at, 8), excluded_[next].start);
+        if (at < excluded_[next].start)
+          visit(m, heaps::align_up(at, heaps::kWord), excluded_[next].start);
         if (excluded_[next].end > at) at = excluded_[next].end;
       }
-      if (at < m.end) visit(m, heaps::align_up(at, 8), m.end);
+      if (at < m.end) visit(m, heaps::align_up(at, heaps::kWord), m.end);
       free_from = at;
     }
   }
@@ -140,7 +149,7 @@ class Roots {
       own = {m->start, m->end};
     }
     uint64_t lowest = libc::NestedStacks(space_, own).lowest_pointer(thread.sp);
-    uint64_t live = (lowest - arch::kRedZone) & ~7ull;
+    uint64_t live = (lowest - arch::kRedZone) & ~uint64_t{heaps::kWord - 1};
     exclude(own.start, live);
     libc::JumpBuffers buffers(space_, pointer_guard, {live, own.end}, thread.thread_pointer);
     buffers.each_unused_mask([this](Range mask) { exclude_unwritten(mask); });
@@ -160,7 +169,7 @@ class Roots {
       exclude(thread.stack.start, thread.descriptor);
     } else {
       exclude(thread.stack.start, vector);
-      exclude(vector + 8, thread.stack.end);
+      exclude(vector + heaps::kWord, thread.stack.end);
     }
   }
 
@@ -171,7 +180,7 @@ class Roots {
       if (!blocks_.may_point(value) || blocks_.block_of(value) == 0) return;
       if (stale_words_ == kMaxStaleWords) return;
       ++stale_words_;
-      exclude(at, at + 8);
+      exclude(at, at + heaps::kWord);
     });
   }
 

@@ -51,9 +51,9 @@ class SignalStacks {
     bool owned;
   };
 
-  // glibc gives 8 bytes more than whole KiB, and what is left of the last page of a large block.
+  // glibc gives a word more than whole KiB, and what is left of the last page of a large block.
   static bool is_in_whole_kib(uint64_t size) {
-    return size % 1024 == 8 || (size + 2 * sizeof size) % heaps::kPage == 0;
+    return size % 1024 == heaps::kWord || (size + 2 * heaps::kWord) % heaps::kPage == 0;
   }
 
   static bool comes_before(const Candidate& a, const Candidate& b) {

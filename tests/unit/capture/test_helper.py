@@ -11,11 +11,26 @@ from pathlib import Path
 import pytest
 from streams import Stream
 
+from reachscan import errors
 from reachscan.capture import helper
 from reachscan.capture.options import ScanOptions
 from reachscan.recording import wire
 
 FD_SETSIZE = 1024
+
+
+def test_helpers_of_other_processors_are_where_make_puts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "EXECUTABLE", str(tmp_path / "reachscan-helper"))
+    with pytest.raises(errors.NoHelperError, match="there is no helper for pdp11"):
+        helper.executable("pdp11")
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    assert "/reachscan/_native/helpers/$$processor " in makefile
+    own = tmp_path / "helpers/pdp11/reachscan-helper"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert helper.executable("pdp11") == str(own)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reachscan.recording.architectures import AARCH64, ARCHITECTURES, X86_64
+from reachscan.recording.architectures import AARCH64, ARCHITECTURES, I386, RUNS_TOO, X86_64
 
 NATIVE = Path(__file__).resolve().parents[3] / "native"
 
@@ -34,6 +34,11 @@ MEMBERS = {
     X86_64: {},
     AARCH64: {f"x{number}": f"x[{number}]" for number in range(31)}
     | {"tpidr_el0": "thread_pointer"},
+    I386: {
+        f"{before}e{which}": f"{before}r{which}"
+        for before in ("", "orig_")
+        for which in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp", "ip")
+    },
 }
 """How registers are called in the native programs, where not by their names."""
 
@@ -50,22 +55,27 @@ def compiler_for(machine: str) -> list[str]:
 @pytest.mark.parametrize("machine", ARCHITECTURES, ids=[a.name for a in ARCHITECTURES.values()])
 def test_the_native_programs_say_the_same(machine: int, tmp_path: Path) -> None:
     known = ARCHITECTURES[machine]
-    (tmp_path / "arch").symlink_to(NATIVE / "arch" / known.name)
+    runner = next((own for own, other in RUNS_TOO.items() if other == machine), machine)
+    name = ARCHITECTURES[runner].name
+    (tmp_path / "arch").symlink_to(NATIVE / "arch" / name)
     facts = {
-        "arch::kElfMachine": machine,
-        "arch::kAddressBits": known.address_bits,
+        "arch::kElfMachine" if runner == machine else "arch::kShortElfMachine": machine,
+        "arch::kWord": known.word,
         "arch::kRedZone": known.red_zone,
         "sizeof(arch::Registers)": 8 * len(known.registers),
     }
-    if machine == X86_64:  # elsewhere the native programs find out
+    if runner == machine:
+        facts["arch::kAddressBits"] = known.address_bits
+    if runner == X86_64:  # elsewhere the native programs find out
         facts["arch::kDescriptorBytes"] = len(known.descriptor)
-    for position, name in enumerate(known.registers):
-        member = MEMBERS[machine].get(name, name)
+    for position, register in enumerate(known.registers):
+        member = MEMBERS[machine].get(register, register)
         facts[f"offsetof(arch::Registers, {member})"] = 8 * position
     asserted = (f"static_assert({what} == {value});" for what, value in facts.items())
     source = tmp_path / "facts.cpp"
     source.write_text(FIRST_LINES + "\n".join(asserted))
-    options = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
-    command = [*compiler_for(known.name), *options, f"-I{NATIVE}", f"-I{tmp_path}", str(source)]
+    short = ["-DREACHSCAN_SHORT_WORDS"] if known.word == 4 else []
+    options = [*short, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    command = [*compiler_for(name), *options, f"-I{NATIVE}", f"-I{tmp_path}", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -185,7 +185,7 @@ def test_unknown_records_are_skipped() -> None:
         (0, b"ELF.", "begins differently"),
         (8, struct.pack("<H", 2), "version 2"),
         (10, b"\2", "little-endian"),
-        (11, b"\4", "64-bit"),
+        (11, b"\4", "a word has 4 bytes"),
     ],
     ids=["magic", "version", "byte order", "word size"],
 )

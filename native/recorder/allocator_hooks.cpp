@@ -41,10 +41,11 @@ template <typename Call>
 template <typename Call>
 [[gnu::always_inline]] inline void* reallocate(void* block, std::size_t size,
                                                const arch::Frame& caller, Call call) {
+  // From here on: compilers make no jump of a call behind which a variable like `was` still lies.
+  CallingOut calling_out;
   Allocation was;
   bool was_recorded = recorder.forget(block, was);
   if (!was_recorded && !recorder.may_want(size)) return call();
-  CallingOut calling_out;
   void* moved = recorder.may_want(size) ? allocate(size, caller, call) : call();
   if (moved == nullptr && size != 0 && was_recorded) recorder.remember(was);
   return moved;

@@ -142,6 +142,14 @@ struct Enumeration {
   BlockMap& blocks;
   Totals& totals;
   OnThreads on_threads;
+
+  // Adds a region. `taken` is the reason where some of it belongs to something else.
+  Verdict claim(const Region& region, const char* taken) const {
+    if (const Region* other = blocks.region_in({region.start, region.end}))
+      return invalid(taken, other->start);
+    if (!blocks.add_region(region)) return {Verdict::kNoMemory, nullptr, region.start};
+    return {};
+  }
 };
 
 }  // namespace reachscan::heaps

@@ -12,12 +12,19 @@ namespace reachscan::recorder {
 // While the recorder has called a function that may take its time: it may not be unmapped then.
 class CallingOut {
  public:
-  CallingOut() { __atomic_fetch_add(&thread_.calls_out, 1, __ATOMIC_RELAXED); }
-  ~CallingOut() { __atomic_fetch_sub(&thread_.calls_out, 1, __ATOMIC_RELAXED); }
+  CallingOut() { count(1); }
+  ~CallingOut() { count(-1u); }
   CallingOut(const CallingOut&) = delete;
   CallingOut& operator=(const CallingOut&) = delete;
 
  private:
+  // Only the thread itself counts here, and a signal handler in between leaves what it has found:
+  // the processor need not lock the word.
+  void count(std::uint32_t change) {
+    std::uint32_t calls = __atomic_load_n(&thread_.calls_out, __ATOMIC_RELAXED);
+    __atomic_store_n(&thread_.calls_out, calls + change, __ATOMIC_RELAXED);
+  }
+
   Presence& thread_ = this_thread();
 };
 

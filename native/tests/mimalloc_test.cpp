@@ -41,6 +41,14 @@ Found walk(const Image& image) {
   return found;
 }
 
+template <typename Image>
+void check_all_are_found(const Image& image) {
+  Found found = walk(image);
+  CHECK(found.present);
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK(found.blocks == image.blocks);
+}
+
 // Some of everything, with single words first.
 struct Scene {
   explicit Scene(const Layout& layout) : image(layout) {
@@ -55,13 +63,8 @@ struct Scene {
 };
 
 CASE(all_blocks_are_found_but_those_in_lists_of_free_ones) {
-  for (const Layout& layout : {kFrom20, kFrom214, kFrom219}) {
-    Scene scene(layout);
-    Found found = walk(scene.image);
-    CHECK(found.present);
-    CHECK_EQ(found.reason, std::string("fine"));
-    CHECK(found.blocks == scene.image.blocks);
-  }
+  for (const Layout& layout : {kFrom20, kFrom214, kFrom219})
+    check_all_are_found(Scene(layout).image);
 }
 
 CASE(without_its_signature_there_is_no_mimalloc) {
@@ -144,13 +147,7 @@ struct MapScene {
 };
 
 CASE(release_3_all_blocks_are_found_but_those_in_lists_of_free_ones) {
-  for (const PageLayout& layout : {kFrom30, kFrom34}) {
-    MapScene scene(layout);
-    Found found = walk(scene.image);
-    CHECK(found.present);
-    CHECK_EQ(found.reason, std::string("fine"));
-    CHECK(found.blocks == scene.image.blocks);
-  }
+  for (const PageLayout& layout : {kFrom30, kFrom34}) check_all_are_found(MapScene(layout).image);
 }
 
 CASE(release_3_without_the_table_behind_its_map_is_not_found) {

@@ -57,7 +57,7 @@ def test_a_32_bit_program(victim: StartVictim) -> None:
         pytest.skip(f"the compiler makes no 32-bit programs: {error}")
     except OSError as error:
         pytest.skip(f"this kernel runs no 32-bit programs: {error}")
-    refuse("attach", target.pid, "32-bit")
+    refuse("attach", target.pid, "is a 32-bit program, which the recorder is not made for")
 
 
 def test_what_another_command_records(tmp_path: Path) -> None:

@@ -150,17 +150,6 @@ def test_not_permitted(victim: StartVictim, truth: Path) -> None:
     assert_refused(Finished(done.returncode, done.stdout, done.stderr), "permitted", "root")
 
 
-def test_recording_a_32_bit_program(victim: StartVictim) -> None:
-    try:
-        program = build("other_word_size", ["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie"])
-        target = victim("other_word_size", command=[str(program)])
-    except AssertionError as error:
-        pytest.skip(f"the compiler makes no 32-bit programs: {error}")
-    except OSError as error:
-        pytest.skip(f"this kernel runs no 32-bit programs: {error}")
-    assert_refused(run_cli(["attach", target.pid]), "32-bit", "the recorder")
-
-
 def test_another_malloc(victim: StartVictim, truth: Path, tmp_path: Path) -> None:
     """The library that provides it is named."""
     (tmp_path / "other.c").write_text("""

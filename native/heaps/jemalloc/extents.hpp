@@ -124,11 +124,8 @@ class Extents {
   }
 
   void add_region(const Region& region) {
-    if (const Region* other = found_.blocks.region_in({region.start, region.end})) {
-      verdict_ = invalid("an extent overlaps the memory of something else", other->start);
-    } else if (!found_.blocks.add_region(region)) {
-      verdict_ = {Verdict::kNoMemory, nullptr, region.start};
-    }
+    Verdict claimed = found_.claim(region, "an extent overlaps the memory of something else");
+    if (!claimed.fine()) verdict_ = claimed;
   }
 
   // Whether `address` is in a mapping of metadata; it is claimed with all there is behind it.

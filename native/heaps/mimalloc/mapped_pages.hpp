@@ -101,11 +101,7 @@ class MappedPages {
   void close_region() {
     if (region_.start != region_.end && verdict_.fine()) {
       blocks_.close_at(region_.end);
-      if (const Region* other = found_.blocks.region_in({region_.start, region_.end})) {
-        stop("a page overlaps the memory of something else", other->start);
-      } else if (!found_.blocks.add_region(region_)) {
-        verdict_ = {Verdict::kNoMemory, nullptr, region_.start};
-      }
+      verdict_ = found_.claim(region_, "a page overlaps the memory of something else");
     }
     region_ = {};
   }

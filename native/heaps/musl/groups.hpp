@@ -116,13 +116,12 @@ class Groups {
   }
 
   void add_region(const Region& region) {
-    if (const Region* other = found_.blocks.region_in({region.start, region.end})) {
-      verdict_ = invalid("the allocator's memory overlaps that of something else", other->start);
-    } else if (!found_.blocks.add_region(region)) {
-      verdict_ = {Verdict::kNoMemory, nullptr, region.start};
-    } else {
+    Verdict claimed =
+        found_.claim(region, "the allocator's memory overlaps that of something else");
+    if (claimed.fine())
       close_at(region.end);
-    }
+    else
+      verdict_ = claimed;
   }
 
   // Something may have been found there already.

@@ -139,14 +139,10 @@ class Spans {
 
   void close_region() {
     if (region_.start == region_.end || !verdict_.fine()) return;
-    if (const Region* other = found_.blocks.region_in({region_.start, region_.end})) {
-      stop("a span overlaps the memory of something else", other->start);
-    } else if (!found_.blocks.add_region(region_)) {
-      verdict_ = {Verdict::kNoMemory, nullptr, region_.start};
-    } else if (!found_.blocks.is_live(region_.end)) {
-      // Something may have been found there already.
+    verdict_ = found_.claim(region_, "a span overlaps the memory of something else");
+    // Something may have been found there already.
+    if (verdict_.fine() && !found_.blocks.is_live(region_.end))
       found_.blocks.add_boundary(region_.end);
-    }
   }
 
   bool is_anonymous(Range memory) {

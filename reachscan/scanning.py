@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from reachscan import errors
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from reachscan.capture.sysroot import Sysroot
     from reachscan.naming.private_memory import PrivateMemory
     from reachscan.recording import model, wire
-    from reachscan.recording.confirm import Confirmer
     from reachscan.recording.save import StreamKeeper
 
 LARGE = 500_000
@@ -40,7 +38,10 @@ _Answer = TypeVar("_Answer", LeakScan, HeapScan, BlockAnswer)
 
 
 def scan(
-    process: int | str, options: ScanOptions | None = None, on_progress: Progressed | None = None
+    process: int | str,
+    options: ScanOptions | None = None,
+    on_progress: Progressed | None = None,
+    place: Place | None = None,
 ) -> LeakScan:
     """Find the leaks of a running process.
 
@@ -57,15 +58,19 @@ def scan(
         process: its id, or its name if no other has the same.
         options: how to scan; their question is replaced.
         on_progress: called now and then with how far the scan has come.
+        place: what `reached` has opened, to serve several scans; None to open it for this one.
 
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    return _ask(LeakScan, process, LEAKS, options, on_progress)
+    return _ask(LeakScan, process, LEAKS, options, on_progress, place)
 
 
 def heap(
-    process: int | str, options: ScanOptions | None = None, on_progress: Progressed | None = None
+    process: int | str,
+    options: ScanOptions | None = None,
+    on_progress: Progressed | None = None,
+    place: Place | None = None,
 ) -> HeapScan:
     """Tell what the heap of a running process is made of, leaked or not.
 
@@ -77,11 +82,12 @@ def heap(
         process: its id, or its name if no other has the same.
         options: how to scan; their question is replaced.
         on_progress: called now and then with how far the scan has come.
+        place: what `reached` has opened, to serve several scans; None to open it for this one.
 
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    return _ask(HeapScan, process, Question("heap"), options, on_progress)
+    return _ask(HeapScan, process, Question("heap"), options, on_progress, place)
 
 
 def explain(
@@ -89,6 +95,7 @@ def explain(
     address: int,
     options: ScanOptions | None = None,
     on_progress: Progressed | None = None,
+    place: Place | None = None,
 ) -> BlockAnswer:
     """Tell what keeps the block at an address alive: `block` and `recording.chain`.
 
@@ -102,11 +109,12 @@ def explain(
         address: anywhere in the block.
         options: how to scan; their question is replaced.
         on_progress: called now and then with how far the scan has come.
+        place: what `reached` has opened, to serve several scans; None to open it for this one.
 
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    return _ask(BlockAnswer, process, Question("explain", address), options, on_progress)
+    return _ask(BlockAnswer, process, Question("explain", address), options, on_progress, place)
 
 
 def refs(
@@ -114,6 +122,7 @@ def refs(
     address: int,
     options: ScanOptions | None = None,
     on_progress: Progressed | None = None,
+    place: Place | None = None,
 ) -> BlockAnswer:
     """List every word that points to the block at an address: `recording.references`.
 
@@ -126,11 +135,12 @@ def refs(
         address: anywhere in the block.
         options: how to scan; their question is replaced.
         on_progress: called now and then with how far the scan has come.
+        place: what `reached` has opened, to serve several scans; None to open it for this one.
 
     Raises:
         ReachscanError: the scan could not be done; the class says why.
     """
-    return _ask(BlockAnswer, process, Question("refs", address), options, on_progress)
+    return _ask(BlockAnswer, process, Question("refs", address), options, on_progress, place)
 
 
 def core(
@@ -224,9 +234,10 @@ def _ask(
     question: Question,
     options: ScanOptions | None,
     on_progress: Progressed | None,
+    opened: Place | None,
 ) -> _Answer:
     options = (options or ScanOptions())._replace(question=question)
-    with reached(options) as place:
+    with nullcontext(opened) if opened else reached(options) as place:
         pid = place.resolve(str(process))
         place.check(pid)
         with _keeper(options.save) as keeper:
@@ -239,23 +250,21 @@ def _ask(
 
 @contextmanager
 def reached(options: ScanOptions) -> Iterator[Place]:
-    """Return where the process is that options are about; inside the block it can be asked.
+    """Open the place that options name, and close it when the block is left.
 
     Raises:
-        WhereError: they say nothing that is understood.
+        WhereError: `options.on` is not understood.
     """
     if options.on is None:
         yield Here()
-    elif isinstance(options.on, str):
-        from reachscan.transport.elsewhere import Elsewhere
+        return
+    from reachscan.transport.elsewhere import Elsewhere
 
-        place = Elsewhere(options.on, options.sysroot, verbose=options.verbose)
-        try:
-            yield place
-        finally:
-            place.close()
-    else:
-        yield options.on
+    place = Elsewhere(options.on, options.sysroot, verbose=options.verbose)
+    try:
+        yield place
+    finally:
+        place.close()
 
 
 @contextmanager
@@ -282,8 +291,9 @@ def _record(
     on_progress: Progressed | None,
 ) -> model.Recording:
     if options.confirm > 1:
-        frames = _repeat(place, pid, options, on_progress).confirmed()
-        return _decoded(frames, keeper, None)
+        from reachscan.capture.repeated import confirmed
+
+        return _decoded(confirmed(place, pid, options, on_progress), keeper, None)
     with place.scan(pid, options, on_progress) as frames:
         if options.recorded_only:
             from reachscan.recording.leak_filter import only_recorded
@@ -317,33 +327,6 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
             from reachscan import analyse  # noqa: F401
             from reachscan.naming import symbols  # noqa: F401
             from reachscan.recording import columns  # noqa: F401
-
-
-def _repeat(
-    place: Place, pid: int, options: ScanOptions, on_progress: Progressed | None
-) -> Confirmer:
-    from reachscan.recording.confirm import Confirmer
-    from reachscan.recording.decode import decode
-
-    confirmer = Confirmer(round(options.confirm_every * 1e9))
-    end = time.monotonic() + (options.timeout or math.inf)
-    with place.life(pid) as life:
-        for done in range(options.confirm):
-            if done and life.ends_within(min(options.confirm_every, end - time.monotonic())):
-                sentence = f"process {pid} exited after {done} of {options.confirm} scans"
-                raise errors.TargetGoneError(sentence)
-            left = end - time.monotonic()
-            if left <= 0:
-                raise errors.TimedOutError(f"the scans took longer than {options.timeout:g} s")
-            one = options._replace(timeout=left if options.timeout else None, digests=True)
-            with place.scan(pid, one, on_progress) as stream:
-                frames = list(stream)
-            if life.has_successor():
-                raise errors.TargetGoneError(
-                    f"process {pid} exited, and another one has its id now"
-                )
-            confirmer.add(frames, decode(frames, on_progress))
-    return confirmer
 
 
 def _finish(

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from reachscan.capture.place import Place
-
 
 class Question(NamedTuple):
     """What the helper shall find out.
@@ -52,8 +50,7 @@ class ScanOptions(NamedTuple):
         question: what to find out.
         python: Python objects are blocks of a heap of their own, and no roots.
         root: folder below which the files lie that were mapped when a core file was written.
-        on: where the process is, as in "ssh:build7"; None for here. What `scanning.reached` has
-            opened serves several scans.
+        on: where the process is, as in "ssh:build7"; None for this machine.
         sysroot: folder below which the files of that machine lie; None to fetch what is needed.
     """
 
@@ -72,7 +69,7 @@ class ScanOptions(NamedTuple):
     python: bool = False
     question: Question = LEAKS
     root: str | Path = "/"
-    on: str | Place | None = None
+    on: str | None = None
     sysroot: str | Path | None = None
 
     def arguments(self, pid: int) -> list[str]:

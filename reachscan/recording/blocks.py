@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from reachscan.recording.model import Addresses, Indexes
+    from reachscan.recording.arrays import Addresses, Indexes
 
 
 class Regions(NamedTuple):

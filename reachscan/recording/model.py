@@ -9,21 +9,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping as ReadOnlyDict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
+from reachscan.recording.arrays import Addresses as Addresses
+from reachscan.recording.arrays import Flags as Flags
+from reachscan.recording.arrays import Indexes as Indexes
 from reachscan.recording.blocks import Kinds as Kinds
 from reachscan.recording.blocks import Leaks as Leaks
 from reachscan.recording.blocks import Regions as Regions
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from reachscan.recording import origins as recorded
-
-Addresses: TypeAlias = "NDArray[np.uint64]"
-Indexes: TypeAlias = "NDArray[np.int64]"
-Flags: TypeAlias = "NDArray[np.bool_]"
 
 READ, WRITE, EXECUTE, SHARED = 1, 2, 4, 8
 """Bits of `Mapping.permissions`."""

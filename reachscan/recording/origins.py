@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from reachscan.recording.model import Addresses, Flags, Indexes
+    from reachscan.recording.arrays import Addresses, Flags, Indexes
 
 NOT_RECORDED = 0xFFFFFFFF
 """`Origins.thread` of a block that nobody saw being allocated."""

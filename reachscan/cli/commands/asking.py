@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from reachscan.capture.options import ScanOptions
+from reachscan.capture.place import Place
 from reachscan.cli import console
 from reachscan.cli.commands import leaks, options
 from reachscan.errors import ExitStatus
 from reachscan.result import BlockAnswer, HeapScan
 from reachscan.scanning import Progressed, reached
 
-Ask = Callable[[ScanOptions, Progressed], HeapScan | BlockAnswer]
+Ask = Callable[[ScanOptions, Progressed, Place], HeapScan | BlockAnswer]
 
 
 def ask(question: Ask, **given: Any) -> ExitStatus:
@@ -29,7 +30,7 @@ def ask(question: Ask, **given: Any) -> ExitStatus:
     contents = output.selection.contents if shows_contents else 0
     wanted = wanted._replace(contents=contents)
     with console.progress(wanted.verbose) as progress, reached(wanted) as place:
-        result = question(wanted._replace(on=place), progress)
+        result = question(wanted, progress, place)
         root = place.sysroot(result.recording, progress)
         answer = leaks.with_details(result, output, root=root)
     if wanted.verbose:

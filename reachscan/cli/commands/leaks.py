@@ -18,6 +18,7 @@ from reachscan.result import BlockAnswer, LeakScan, ScanResult
 from reachscan.scanning import reached, scan
 
 if TYPE_CHECKING:
+    from reachscan.capture.place import Place
     from reachscan.capture.sysroot import Sysroot
 
 Judge = Callable[[LeakScan], LeakScan]
@@ -65,18 +66,32 @@ def find(
 
 
 def find_each(
-    pids: Sequence[int], wanted: ScanOptions, output: Output, judge: Judge, *, strict: bool
+    name: str, wanted: ScanOptions, output: Output, judge: Judge, *, strict: bool
 ) -> ExitStatus:
-    """Scan processes one after another, and report on them in this order.
+    """Scan all processes of a name one after another, and report on them in this order.
 
-    One that cannot be scanned is talked about, and the next one is scanned.
+    If a process cannot be scanned, stderr says why, and the next one is scanned.
 
     Returns:
-        the most severe of the exit statuses that they deserve.
+        the most severe exit status of these scans.
 
     Raises:
         OutputError: the reports could not be written.
     """
+    with reached(wanted) as place:
+        pids = place.find(name)
+        return _find_in_turn(place, pids, wanted, output, judge, strict=strict)
+
+
+def _find_in_turn(
+    place: Place,
+    pids: Sequence[int],
+    wanted: ScanOptions,
+    output: Output,
+    judge: Judge,
+    *,
+    strict: bool,
+) -> ExitStatus:
     worst = ExitStatus.CLEAN
 
     def parts(style: Style) -> Iterator[Part]:
@@ -84,7 +99,7 @@ def find_each(
         reported = False
         for pid in pids:
             try:
-                result = judged(str(pid), wanted, output, judge)
+                result = _judged_in(place, str(pid), wanted, output, judge)
             except ReachscanError as error:
                 console.talk_of_error(error)
                 worst = max(worst, error.exit_status)
@@ -100,9 +115,16 @@ def find_each(
 
 
 def judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
-    """Scan a process, and return what is to be reported."""
-    with console.progress(wanted.verbose) as progress, reached(wanted) as place:
-        result = judge(scan(process, wanted._replace(on=place), progress))
+    """Scan a process, and decide which of its leaks count."""
+    with reached(wanted) as place:
+        return _judged_in(place, process, wanted, output, judge)
+
+
+def _judged_in(
+    place: Place, process: str, wanted: ScanOptions, output: Output, judge: Judge
+) -> LeakScan:
+    with console.progress(wanted.verbose) as progress:
+        result = judge(scan(process, wanted, progress, place))
         root = place.sysroot(result.recording, progress)
         result = with_details(result, output, root=root)
     if wanted.verbose:

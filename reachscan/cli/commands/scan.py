@@ -9,7 +9,6 @@ import click
 from reachscan import reports
 from reachscan.cli.commands import formats, leaks, options
 from reachscan.errors import ExitStatus
-from reachscan.scanning import reached
 
 
 @click.command("scan")
@@ -50,6 +49,4 @@ def command(
     if wanted.save or reports.FORMATS[reports.LEAKS][output.format].file:
         what = "--save keeps" if wanted.save else f"--format {output.format} tells of"
         raise click.UsageError(f"{what} one process; leave out --all-processes, or name one id")
-    with reached(wanted) as place:
-        wanted = wanted._replace(on=place)
-        return leaks.find_each(place.find(process), wanted, output, judge, strict=strict)
+    return leaks.find_each(process, wanted, output, judge, strict=strict)

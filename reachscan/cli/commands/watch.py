@@ -59,7 +59,7 @@ def command(
 
     def once() -> LeakScan:
         with console.progress(wanted.verbose) as progress:
-            return judge(scan(pid, wanted._replace(on=place), progress))
+            return judge(scan(pid, wanted, progress, place))
 
     def show(event: Event) -> bool:
         return console.show(

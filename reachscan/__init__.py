@@ -1,4 +1,4 @@
-"""Finds heap blocks of a running process that nothing points to any more."""
+"""Finds heap blocks in a running process that nothing points to any more."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what does the work when it is first asked for: `reachscan --help` needs none of it."""
+    """Import a name's module on first use: `reachscan --help` needs none of them."""
     for home, names in _HOMES.items():
         if name in names:
             from importlib import import_module
@@ -53,5 +53,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return what there is to be used, imported or not."""
+    """Return the public names, whether they are imported yet or not."""
     return __all__

@@ -1,4 +1,4 @@
-"""`python -m reachscan` is `reachscan`."""
+"""Makes `python -m reachscan` the same as `reachscan`."""
 
 from reachscan.cli.main import main
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def analyse(recording: model.Recording, *, root: Sysroot) -> Folding:
-    """Return how what a recording holds folds.
+    """Join, name and fold the blocks of a recording.
 
     Args:
         recording: the decoded stream.
@@ -36,11 +36,11 @@ def analyse(recording: model.Recording, *, root: Sysroot) -> Folding:
 
 
 def with_source_lines(scan: ScanResult, limit: int | None, *, root: Sysroot) -> ScanResult:
-    """Return a scan with what the calls in its stacks are, and their lines in the source.
+    """Return the scan with the calls in its stacks resolved to functions and source lines.
 
     Args:
-        scan: what was found.
-        limit: lines are wanted for so many groups, and all mappings; None for all stacks.
+        scan: the scan to complete.
+        limit: how many groups need source lines (all mappings do); None for all stacks.
         root: where its files are.
     """
     recording, folded = scan.recording, scan.folding
@@ -71,8 +71,8 @@ def _check_address(recording: model.Recording, asked: int, space: AddressSpace) 
 def with_candidates(
     scan: LeakScan | HeapScan, limit: int, *, root: Sysroot, thorough: bool = False
 ) -> LeakScan | HeapScan:
-    """Return a scan with what its first `limit` groups could be (see `struct_candidates`)."""
-    # Readers of debug information take long to load.
+    """Return the scan with type candidates for its first groups (see `struct_candidates`)."""
+    # Readers of debug information are slow to load.
     from reachscan.grouping import struct_candidates
 
     found = struct_candidates.suggest(

@@ -1,4 +1,4 @@
-"""What compilers need to use libreachscan: `python -m reachscan.config --cflags --libs`."""
+"""Prints the compiler and linker options for libreachscan (`python -m reachscan.config`)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 PREFIX = Path(__file__).parent / "_native"
 LIBRARY = PREFIX / "lib" / "libreachscan.so"
 ANY_CALL = "__lsan_do_leak_check"
-"""A function of the part of the library that obeys the environment."""
+"""A function in the part of the library that reads the environment."""
 
 
 def cflags() -> list[str]:
-    """Return the options with which the headers are found."""
+    """Return the compiler options that find the headers."""
     return [f"-I{PREFIX / 'include'}"]
 
 
 def libs(*, static: bool = False) -> list[str]:
-    """Return the options with which a program is linked, and finds the library when it runs.
+    """Return the options that link a program and let it find the library at run time.
 
-    The library goes along if the program calls nothing of it, too: it obeys the environment then.
+    They link the library even if the program calls none of its functions: it then does what the
+    environment says.
     """
     folder = LIBRARY.parent
     if static:
@@ -30,7 +31,7 @@ def libs(*, static: bool = False) -> list[str]:
 
 
 def main() -> None:
-    """Write what the arguments ask for to stdout, in one line."""
+    """Print the requested options on one line."""
     parser = argparse.ArgumentParser(prog="python -m reachscan.config", description=__doc__)
     parser.add_argument("--cflags", action="store_true", help="options of the compiler")
     parser.add_argument("--libs", action="store_true", help="options of the linker")

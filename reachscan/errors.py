@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class ExitStatus(enum.IntEnum):
-    """What the exit status of `reachscan` means."""
+    """Exit statuses of `reachscan`."""
 
     CLEAN = 0
     """No leaks, or only possible ones."""
@@ -17,9 +17,9 @@ class ExitStatus(enum.IntEnum):
     USAGE = 2
     """The command line makes no sense."""
     FAILED = 3
-    """The scan could not be done; one sentence on stderr says why."""
+    """The scan failed; one sentence on stderr says why."""
     BUG = 70
-    """reachscan itself is wrong."""
+    """A bug in reachscan."""
     NOT_EXECUTABLE = 126
     """The command of `reachscan run` cannot be executed."""
     NO_COMMAND = 127
@@ -29,12 +29,12 @@ class ExitStatus(enum.IntEnum):
 
 
 class ReachscanError(Exception):
-    """A failure that a person can read: what and why, then what to do next.
+    """A failure in words for people: what happened and why, and what to do next.
 
     Attributes:
         sentence: what happened and why, without a final full stop.
         next_step: what to do about it; may be empty.
-        details: lines that belong below, such as a table to choose from.
+        details: lines to print below it, such as a table of processes to choose from.
     """
 
     exit_status: ClassVar[ExitStatus] = ExitStatus.FAILED
@@ -66,7 +66,7 @@ class AmbiguousNameError(ReachscanError):
 
 
 class UnscannableError(ReachscanError):
-    """The process exists but has no heap to look at: a kernel thread, a zombie, or ourselves."""
+    """The process has no heap to scan: it is a kernel thread, a zombie, or reachscan itself."""
 
 
 class AlreadyTracedError(ReachscanError):
@@ -76,19 +76,19 @@ class AlreadyTracedError(ReachscanError):
 
 
 class NotPermittedError(ReachscanError):
-    """The kernel does not let us look into the target."""
+    """The kernel does not let us trace the target."""
 
     default_next_step = "run reachscan as root, or give it the capability CAP_SYS_PTRACE"
 
 
 class TargetGoneError(ReachscanError):
-    """The target exited or became another program while it was being scanned."""
+    """The target exited, or executed another program, during the scan."""
 
     default_next_step = "start it again and scan the new process"
 
 
 class UnsupportedTargetError(ReachscanError):
-    """The target is of a kind that reachscan cannot read."""
+    """reachscan does not support this kind of target."""
 
     default_next_step = (
         "only programs of x86_64 (32-bit ones, too) and aarch64 are supported so far"
@@ -96,7 +96,7 @@ class UnsupportedTargetError(ReachscanError):
 
 
 class UnsupportedKernelError(ReachscanError):
-    """The kernel, or this Python, lacks what is needed to wait for the end of a process."""
+    """The kernel, or this Python, cannot wait for another process to exit."""
 
     default_next_step = "Linux 5.3 or later is needed to scan a process more than once"
 
@@ -108,19 +108,19 @@ class AllocatorBusyError(ReachscanError):
 
 
 class HeapInMotionError(ReachscanError):
-    """`live` found no moment at which the heap was consistent; the others make one."""
+    """`live` found no moment at which the heap was consistent; the other methods create one."""
 
     default_next_step = "use --method clone or copy, which stop the process for a moment"
 
 
 class StartingUpError(ReachscanError):
-    """The loader has not put all libraries of the target in place yet."""
+    """The loader of the target is still loading libraries."""
 
     default_next_step = "scan it again when it has started"
 
 
 class LayoutUnknownError(ReachscanError):
-    """The allocator of the target is not one that reachscan can walk."""
+    """reachscan cannot walk the target's allocator."""
 
     default_next_step = (
         "only the allocators of glibc and musl, jemalloc 5, mimalloc 2 and 3 (to 3.4) and "
@@ -135,7 +135,7 @@ class CloneRefusedError(ReachscanError):
 
 
 class CloneTamperedError(ReachscanError):
-    """Somebody wrote to the memory of the clone while it was searched."""
+    """Another process wrote to the clone's memory during the search."""
 
     default_next_step = (
         "the target's user can do that; use --method copy as root, whose process is out of reach"
@@ -143,7 +143,7 @@ class CloneTamperedError(ReachscanError):
 
 
 class UnstoppableError(ReachscanError):
-    """A thread of the target does not stop, so that nothing but `live` can serve."""
+    """A thread of the target cannot be stopped, so only `live` can scan it."""
 
     default_next_step = "use --method live, which stops nothing, or scan again later"
 
@@ -155,25 +155,25 @@ class PauseTooLongError(ReachscanError):
 
 
 class NoMemoryError(ReachscanError):
-    """A scan takes more memory than there is, or than the control group may have."""
+    """The scan needs more memory than the machine has, or than its control group may use."""
 
     default_next_step = "free some memory, or scan from outside of the target's container"
 
 
 class TooLargeError(ReachscanError):
-    """The kernel tells more about the target than can be read."""
+    """The kernel's answer about the target is too long to be read."""
 
     default_next_step = "a core file of it (gcore) can be looked at with a debugger"
 
 
 class UnsupportedMethodError(ReachscanError):
-    """The helper cannot capture memory in the way that was asked for."""
+    """The requested method cannot capture this process or is not available."""
 
     default_next_step = "use --method auto"
 
 
 class BadCoreError(ReachscanError):
-    """A file that should be a core file is none, damaged, cut off, or of a bad moment."""
+    """A file is not a core file, is damaged or truncated, or was written at a bad moment."""
 
     default_next_step = (
         "write another one, whole: `gcore PID`, or `ulimit -c unlimited` and a crash"
@@ -196,91 +196,91 @@ class HelperUnavailableError(ReachscanError):
 
 
 class HelperKilledError(ReachscanError):
-    """Somebody or something killed the native helper."""
+    """A signal from another process killed the native helper."""
 
     default_next_step = "look for the out-of-memory killer in `dmesg`, then scan again"
 
 
 class WhereError(ReachscanError):
-    """What should say where a process is, does not."""
+    """The value of `--on` is not understood."""
 
     exit_status = ExitStatus.USAGE
     default_next_step = "write it like ssh:HOST, docker:NAME, adb:SERIAL or exec:COMMAND"
 
 
 class UnreachableError(ReachscanError):
-    """There is no shell at the place where the process should be."""
+    """No shell can be started where the process should be."""
 
 
 class ConnectionLostError(ReachscanError):
-    """The shell there has ended, or is not heard of any more."""
+    """The connection to the shell was lost, or the shell exited."""
 
     default_next_step = "nothing of the scan goes on there; scan again when it can be reached"
 
 
 class NoHelperError(ReachscanError):
-    """The machine there has a processor that there is no helper for."""
+    """The other machine has a processor that there is no helper for."""
 
     default_next_step = "`make helpers` builds those that there are, besides that of this machine"
 
 
 class NoPlaceForHelperError(ReachscanError):
-    """There is no folder there that the helper can be put into and run from."""
+    """No folder on the other machine can hold the helper and let it run."""
 
     default_next_step = "set TMPDIR there to a folder that is writable and not mounted noexec"
 
 
 class StreamError(ReachscanError):
-    """A stream is damaged, cut off, or none of ours."""
+    """A stream is damaged or truncated, or is not a reachscan stream."""
 
     default_next_step = "make a new one with `reachscan PID --save FILE.rsc`"
 
 
 class ReportFileError(ReachscanError):
-    """A file that should be a report is none, damaged, or of another version."""
+    """A file is not a report, is damaged, or has an unknown version."""
 
     default_next_step = "make one with `reachscan PID --json --all -o FILE.json`"
 
 
 class UnknownFormatError(ReachscanError):
-    """What is to be reported cannot be written in that format."""
+    """The format cannot express the result."""
 
     exit_status = ExitStatus.USAGE
 
 
 class SuppressionFileError(ReachscanError):
-    """A suppression file that cannot be read, or a line of it that makes no sense."""
+    """A suppression file cannot be read, or one of its lines makes no sense."""
 
     exit_status = ExitStatus.USAGE
     default_next_step = "docs/suppressions.md has the format"
 
 
 class OutputError(ReachscanError):
-    """A report or a stream could not be written or read where it was asked for."""
+    """A report or a stream could not be written, or a file could not be read."""
 
     default_next_step = "name another file"
 
 
 class RecorderMissingError(ReachscanError):
-    """The native recorder is not there."""
+    """The native recorder is missing."""
 
     default_next_step = "install reachscan again, or build it with `make build`"
 
 
 class UnrecordableError(ReachscanError):
-    """A program into which the recorder cannot be put, or already is, or which it cannot leave."""
+    """The recorder cannot be put into the program, is there already, or cannot be removed."""
 
     default_next_step = "`reachscan PID` scans a process as it is"
 
 
 class RecorderBusyError(UnrecordableError):
-    """A thread takes its time to leave the recorder, which stays mapped until then."""
+    """A thread is still inside the recorder, which stays mapped until the thread has left."""
 
     default_next_step = "detach again later"
 
 
 class CommandNotFoundError(ReachscanError):
-    """There is no such command to run."""
+    """The command to run does not exist."""
 
     exit_status = ExitStatus.NO_COMMAND
 
@@ -298,7 +298,7 @@ class InternalError(ReachscanError):
 
 
 class ScanFailedError(ReachscanError):
-    """The helper gave up for a reason that this version has no advice about."""
+    """The helper failed for a reason that this version does not know."""
 
     default_next_step = "run again with -v to see how far it got"
 
@@ -331,11 +331,11 @@ FAILURES: dict[str, type[ReachscanError]] = {
 def failure(
     code: str, sentence: str, *, step: str = "", number: int = 0, tid: int = 0, address: int = 0
 ) -> ReachscanError:
-    """Turn a failure record into the error class that knows what to do about it.
+    """Turn a failure record into the error that knows the next step.
 
     Args:
         code: one of `FAILURES`; others become `ScanFailedError`.
-        sentence: what and why, as the helper worded it.
+        sentence: what happened and why, in the helper's words.
         step: name of the step that failed.
         number: errno, 0 if none.
         tid: thread concerned, 0 if none.

@@ -1,4 +1,4 @@
-"""Scans the process it runs in, by libreachscan; the answer itself never hides a leak later."""
+"""Scans its own process through libreachscan; its results never keep a leak reachable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reachscan import config, errors
 
 _FAILED = 3
 _MOST_LEAKS = 10_000
-"""That one check lists, the largest first."""
+"""Leaks that one check lists, the largest first."""
 
 
 class _Leak(ctypes.Structure):
@@ -52,9 +52,9 @@ class OwnLeak(NamedTuple):
     """A leaked structure of this process.
 
     Attributes:
-        key: stands for the block; its address would keep it from being found again.
-        size: in bytes, with all that only it leads to.
-        text: what it is, for people.
+        key: identifies the block; storing its address would make the block reachable.
+        size: bytes, including the blocks below it.
+        text: a description for people.
     """
 
     key: bytes
@@ -63,11 +63,11 @@ class OwnLeak(NamedTuple):
 
 
 def check() -> list[OwnLeak]:
-    """Return what is leaked in this process for certain, the largest first.
+    """Return the definite leaks of this process, the largest first.
 
     Raises:
-        HelperUnavailableError: the library is not there.
-        UnscannableError: the scan could not be done.
+        HelperUnavailableError: the library is missing.
+        UnscannableError: the scan failed.
     """
     library = _library()
     report = _Report()

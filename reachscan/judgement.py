@@ -1,4 +1,4 @@
-"""What counts and what does not: the data that a review of a scan consists of, without logic."""
+"""Which leaks count and which do not: the plain data of a review, without logic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTHING = Tally(0, 0)
 
 
 class Rule(NamedTuple):
-    """What somebody does not want to hear of: a line of a suppression file, and where it is."""
+    """One line of a suppression file, and where it is."""
 
     text: str
     source: str
@@ -37,18 +37,18 @@ class Rule(NamedTuple):
 
 
 COUNTS, KNOWN, SUPPRESSED = range(3)
-"""`Review.standing`: it counts; it is in the baseline and has not grown; a rule suppresses it."""
+"""`Review.standing`: counts; is in the baseline and has not grown; is suppressed by a rule."""
 
 
 class Review(NamedTuple):
-    """Which groups count, and why the others do not. Groups that count come first.
+    """Which groups count, and why the others do not. Those that count come first.
 
     Attributes:
         standing: of each group: `COUNTS`, `KNOWN` or `SUPPRESSED`.
-        rules: those that were applied.
+        rules: the rules that were applied.
         rule: index of the rule that suppresses each group, -1 if none does.
-        baseline: what the scan was compared with, None if it was not.
-        before: key -> how much of it the baseline has, for groups that have grown.
+        baseline: what the scan was compared with; None if there was no baseline.
+        before: key -> its amount in the baseline, for groups that have grown.
         tallies: blocks of each standing, direct and indirect.
     """
 

@@ -1,6 +1,6 @@
-"""A plugin of pytest: with `--reachscan`, a test that leaks native memory fails.
+"""A pytest plugin: with `--reachscan`, tests that leak native memory fail.
 
-A test may leak some, if it says so: `@pytest.mark.reachscan(limit="1 MiB")`.
+A test can set a limit: `@pytest.mark.reachscan(limit="1 MiB")`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and watch the tests if that is wanted."""
+    """Register the marker, and watch the tests if `--reachscan` was given."""
     config.addinivalue_line("markers", _MARKER)
     if config.getoption("--reachscan"):
         config.pluginmanager.register(_Watch(), "reachscan-watch")
@@ -54,7 +54,7 @@ class _Watch:
 
     def _new(self) -> list[inside.OwnLeak]:
         leaks = [leak for leak in _leaks() if leak.key not in self._known]
-        if leaks:  # a block that is found twice was not only on its way
+        if leaks:  # a block in flight is not found twice
             keys = {leak.key for leak in _leaks()}
             leaks = [leak for leak in leaks if leak.key in keys]
         self._known.update(leak.key for leak in leaks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from reachscan.judgement import COUNTS, Review, Tally
 
-# What takes long to load is imported where it is needed: many scans find nothing.
+# Slow modules are imported where they are needed: many scans find nothing.
 if TYPE_CHECKING:
     from reachscan import errors
     from reachscan.grouping.groups import Folding, Group
@@ -38,12 +38,12 @@ class LeakScan(NamedTuple):
     """A search for leaks.
 
     Attributes:
-        recording: what was scanned, as it was decoded and named.
+        recording: the decoded stream, with names.
         folded: how the leaks fold, None if there are none.
-        memory: what the private memory of the process is, None if the stream does not tell.
-        save_error: why the raw stream could not be kept, None if it was or was not wanted.
-        review: which groups count, None if all do because nobody said which do not.
-        candidates: index of a group -> structs that its blocks could be, the likeliest first.
+        memory: what the private memory of the process consists of; None if the stream does not say.
+        save_error: why the raw stream could not be saved; None if it was, or need not be.
+        review: which groups count; None if all do, for lack of rules and a baseline.
+        candidates: index of a group -> structs that its blocks could be, most likely first.
         remarks: warnings about the review and the candidates.
     """
 
@@ -61,12 +61,12 @@ class LeakScan(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What reports call what was asked."""
+        """The name of the question in reports."""
         return "leaks"
 
     @property
     def warnings(self) -> tuple[model.Warning, ...]:
-        """What the reader must know."""
+        """Warnings for the reader."""
         return self.recording.warnings + self.remarks
 
     @property
@@ -80,14 +80,14 @@ class LeakScan(NamedTuple):
 
     @property
     def counted(self) -> Tally:
-        """What counts: all leaks but those that are suppressed, or known from a baseline."""
+        """Leaks that count: neither suppressed nor known from the baseline."""
         if self.review:
             return self.review.tallies[COUNTS]
         return Tally(self.recording.totals.leaked, self.recording.totals.leaked_bytes)
 
     @property
     def counts_definite(self) -> bool:
-        """Whether anything counts that is leaked for certain."""
+        """Whether any definite leak counts."""
         from reachscan.recording import model
 
         if self.review:
@@ -97,14 +97,14 @@ class LeakScan(NamedTuple):
 
     @property
     def groups_counted(self) -> int:
-        """How many groups count; those are the first ones."""
+        """How many groups count; they come first."""
         if self.review:
             return int((self.review.standing == COUNTS).sum())
         return len(self.folding.example)
 
     @property
     def possible(self) -> tuple[int, int]:
-        """Allocations and bytes of the leaks that are only possible."""
+        """Blocks and bytes of the leaks that are only possible."""
         from reachscan.recording import model
 
         leaks = self.recording.leaks
@@ -128,9 +128,9 @@ class LeakScan(NamedTuple):
         """Return the largest groups, largest first.
 
         Args:
-            limit: how many at most.
-            rows: how many rows of its histogram and of its tree each has at most; those that sum
-                up the rest come on top.
+            limit: maximum number of groups.
+            rows: maximum number of rows in each histogram and tree, not counting the row that
+                sums up the rest.
         """
         return _groups(self, limit, rows)
 
@@ -139,10 +139,10 @@ class HeapScan(NamedTuple):
     """What the live heap is made of.
 
     Attributes:
-        recording: what was scanned, as it was decoded and named.
+        recording: the decoded stream, with names.
         kinds: the live blocks.
         folding: how they fold.
-        save_error, candidates, remarks: as those of a `LeakScan`.
+        save_error, candidates, remarks: as in `LeakScan`.
     """
 
     recording: model.Recording
@@ -158,28 +158,28 @@ class HeapScan(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What reports call what was asked."""
+        """The name of the question in reports."""
         return "heap"
 
     @property
     def warnings(self) -> tuple[model.Warning, ...]:
-        """What the reader must know."""
+        """Warnings for the reader."""
         return self.recording.warnings + self.remarks
 
     def groups(self, limit: int, rows: int = 20) -> list[Group]:
-        """Return the largest groups, largest first, as a `LeakScan` does."""
+        """Return the largest groups, largest first, as `LeakScan.groups` does."""
         return _groups(self, limit, rows)
 
 
 class BlockAnswer(NamedTuple):
-    """What is known of one block: what it is, what keeps it, who points to it.
+    """An answer about one block: what it is, what keeps it alive, what points to it.
 
     Attributes:
-        recording: what was scanned, as it was decoded and named; its `chain`, `references` and
+        recording: the decoded stream, with names; its `chain`, `references` and
             `sightings` are the answer.
-        block: the block.
+        block: the block in question.
         folding: of the blocks that the answer names, each of which is a row.
-        save_error: as that of a `LeakScan`.
+        save_error: as in `LeakScan`.
     """
 
     recording: model.Recording
@@ -193,12 +193,12 @@ class BlockAnswer(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What reports call what was asked."""
+        """The name of the question in reports."""
         return "explain"
 
     @property
     def warnings(self) -> tuple[model.Warning, ...]:
-        """What the reader must know."""
+        """Warnings for the reader."""
         return self.recording.warnings
 
 

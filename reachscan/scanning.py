@@ -1,4 +1,4 @@
-"""The story of one scan, from a process id to groups of leaks."""
+"""The steps of a scan, from a process id to groups of leaks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from reachscan.capture.options import LEAKS, Question, ScanOptions
 from reachscan.capture.place import Here, Place
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 
-# The rest is imported where it is needed: what reads the stream while the helper is at work, and
-# what takes long to load only if there are leaks, or if somebody asked for it.
+# Everything else is imported where it is needed: readers of the stream while the helper works, and
+# slow modules only if there are leaks or an option needs them.
 if TYPE_CHECKING:
     from io import BufferedReader
     from pathlib import Path
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from reachscan.recording.save import StreamKeeper
 
 LARGE = 500_000
-"""From a heap of so many blocks, leaks take as long to collect as the libraries to load."""
+"""Blocks of a heap whose leaks take as long to collect as the libraries take to load."""
 
 ANDROID_DUMP = b"Android Native Heap Dump v"
-"""How the dumps of native heaps begin that are read, too."""
+"""The first bytes of Android's heap dumps."""
 
 FOLD = "fold"
-"""The phase that happens here: naming and grouping."""
+"""The phase that runs in this process: naming and grouping."""
 
 Progressed: TypeAlias = "Callable[[model.Progress], None]"
 _Answer = TypeVar("_Answer", LeakScan, HeapScan, BlockAnswer)
@@ -55,13 +55,13 @@ def scan(
         1 24 shop::Order DEFINITE
 
     Args:
-        process: its id, or its name if no other has the same.
-        options: how to scan; their question is replaced.
-        on_progress: called now and then with how far the scan has come.
-        place: what `reached` has opened, to serve several scans; None to open it for this one.
+        process: its id, or its name if that is unique.
+        options: how to scan; `question` is ignored.
+        on_progress: called now and then with the progress of the scan.
+        place: a place that `reached` opened for several scans; None to open it for this one.
 
     Raises:
-        ReachscanError: the scan could not be done; the class says why.
+        ReachscanError: the scan failed; the class says why.
     """
     return _ask(LeakScan, process, LEAKS, options, on_progress, place)
 
@@ -72,20 +72,20 @@ def heap(
     on_progress: Progressed | None = None,
     place: Place | None = None,
 ) -> HeapScan:
-    """Tell what the heap of a running process is made of, leaked or not.
+    """List what the heap of a running process consists of, leaked or not.
 
     Example:
         >>> reachscan.heap(pid).groups(limit=5)
         [<Group of ... blocks, ... bytes: ...]
 
     Args:
-        process: its id, or its name if no other has the same.
-        options: how to scan; their question is replaced.
-        on_progress: called now and then with how far the scan has come.
-        place: what `reached` has opened, to serve several scans; None to open it for this one.
+        process: its id, or its name if that is unique.
+        options: how to scan; `question` is ignored.
+        on_progress: called now and then with the progress of the scan.
+        place: a place that `reached` opened for several scans; None to open it for this one.
 
     Raises:
-        ReachscanError: the scan could not be done; the class says why.
+        ReachscanError: the scan failed; the class says why.
     """
     return _ask(HeapScan, process, Question("heap"), options, on_progress, place)
 
@@ -97,7 +97,7 @@ def explain(
     on_progress: Progressed | None = None,
     place: Place | None = None,
 ) -> BlockAnswer:
-    """Tell what keeps the block at an address alive: `block` and `recording.chain`.
+    """Find what keeps the block at an address alive: see `block` and `recording.chain`.
 
     Example:
         >>> answer = reachscan.explain(pid, address)
@@ -105,14 +105,14 @@ def explain(
         (True, ())
 
     Args:
-        process: its id, or its name if no other has the same.
+        process: its id, or its name if that is unique.
         address: anywhere in the block.
-        options: how to scan; their question is replaced.
-        on_progress: called now and then with how far the scan has come.
-        place: what `reached` has opened, to serve several scans; None to open it for this one.
+        options: how to scan; `question` is ignored.
+        on_progress: called now and then with the progress of the scan.
+        place: a place that `reached` opened for several scans; None to open it for this one.
 
     Raises:
-        ReachscanError: the scan could not be done; the class says why.
+        ReachscanError: the scan failed; the class says why.
     """
     return _ask(BlockAnswer, process, Question("explain", address), options, on_progress, place)
 
@@ -124,21 +124,21 @@ def refs(
     on_progress: Progressed | None = None,
     place: Place | None = None,
 ) -> BlockAnswer:
-    """List every word that points to the block at an address: `recording.references`.
+    """List every word that points to the block at an address: see `recording.references`.
 
     Example:
         >>> [word.value == address for word in reachscan.refs(pid, address).recording.references]
         []
 
     Args:
-        process: its id, or its name if no other has the same.
+        process: its id, or its name if that is unique.
         address: anywhere in the block.
-        options: how to scan; their question is replaced.
-        on_progress: called now and then with how far the scan has come.
-        place: what `reached` has opened, to serve several scans; None to open it for this one.
+        options: how to scan; `question` is ignored.
+        on_progress: called now and then with the progress of the scan.
+        place: a place that `reached` opened for several scans; None to open it for this one.
 
     Raises:
-        ReachscanError: the scan could not be done; the class says why.
+        ReachscanError: the scan failed; the class says why.
     """
     return _ask(BlockAnswer, process, Question("refs", address), options, on_progress, place)
 
@@ -156,11 +156,11 @@ def core(
 
     Args:
         path: the file; it may be compressed.
-        options: how to scan; what is said of stopping a process means nothing here.
-        on_progress: called now and then with how far the scan has come.
+        options: how to scan; options about stopping a process have no effect.
+        on_progress: called now and then with the progress of the scan.
 
     Raises:
-        ReachscanError: the scan could not be done; the class says why.
+        ReachscanError: the scan failed; the class says why.
     """
     options = options or ScanOptions()
     with _keeper(options.save) as keeper:
@@ -191,26 +191,26 @@ def _record_core(
 def load(
     path: str | Path, on_progress: Progressed | None = None, *, root: str | Path = "/"
 ) -> ScanResult:
-    """Read a saved stream, or a dump of a native heap that Android has written.
+    """Read a saved stream, or a native heap dump written by Android.
 
     Example:
         >>> reachscan.load("day1.rsc").counted
         Tally(allocations=..., bytes=...)
 
     Args:
-        path: what `ScanOptions.save` or the helper wrote, or the dump.
-        on_progress: called with each progress record that is in the file.
-        root: folder below which the files lie that were mapped, if the stream has no names yet.
+        path: the file that `ScanOptions.save`, the helper or Android wrote.
+        on_progress: called with each progress record in the file.
+        root: folder that holds the mapped files, used if the stream has no names yet.
 
     Raises:
         OutputError: the file cannot be read.
-        ReachscanError: it is none of ours, damaged, or tells of a scan that failed.
+        ReachscanError: it is not a stream, is damaged, or records a scan that failed.
     """
     from reachscan.recording import wire
     from reachscan.recording.decode import decode
 
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  # a text will do, too
+        with open(path, "rb") as file:  # noqa: PTH123  # str is accepted, too
             recording = _dump(file) or decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
@@ -220,7 +220,7 @@ def load(
 
 
 def _dump(file: BufferedReader) -> model.Recording | None:
-    """Return what a dump of a native heap says; None, with nothing read, if it is none."""
+    """Read Android's heap dump; return None, without consuming anything, for other files."""
     if not file.peek(len(ANDROID_DUMP)).startswith(ANDROID_DUMP):
         return None
     from reachscan.recording import android_dump
@@ -312,9 +312,9 @@ def _decoded(
 
 
 def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
-    """Pass records on, and load what leaks need while those of a large heap are collected.
+    """Pass records on, and load slow modules while the leaks of a large heap are collected.
 
-    Not before: marking takes all processors, collecting mostly one.
+    Not earlier: marking uses all processors, collecting mostly one.
     """
     from reachscan.recording import wire
 
@@ -332,7 +332,7 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
 def _finish(
     recording: model.Recording, keeper: StreamKeeper | None, *, root: Sysroot
 ) -> ScanResult:
-    """Return what a recording tells, once its stream, if it is kept, is completed."""
+    """Analyse a recording, complete the saved stream if there is one, and return the result."""
     from reachscan.recording import model
 
     folded = None
@@ -340,7 +340,7 @@ def _finish(
     warnings: tuple[model.Warning, ...] = ()
     begin = time.monotonic_ns()
     if recording.some_leaks or not recording.is_about_leaks or recording.recorded_mappings:
-        # Most of this takes longer to load than a scan without leaks.
+        # Most of this takes longer to load than a scan without leaks takes.
         from reachscan import analyse
 
         begin = time.monotonic_ns()
@@ -362,7 +362,7 @@ def _finish(
 def _memory(
     recording: model.Recording,
 ) -> tuple[PrivateMemory | None, tuple[model.Warning, ...]]:
-    """Return how much of the process a search for leaks covers, and a warning if that is little."""
+    """Return how much private memory a leak search covers, and a warning if that is little."""
     from reachscan.naming import private_memory
 
     memory = private_memory.private_memory(recording) if recording.is_about_leaks else None
@@ -373,7 +373,7 @@ def _memory(
 
 
 def _complete(keeper: StreamKeeper, found: model.Findings) -> errors.OutputError | None:
-    """Complete the saved stream; a failure is handed on, for the report comes first."""
+    """Complete the saved stream; return the error instead of raising it: the report comes first."""
     try:
         keeper.complete(found)
     except errors.OutputError as error:

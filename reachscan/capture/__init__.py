@@ -1,1 +1,1 @@
-"""Live processes: what they are, and the helper that looks into them."""
+"""Live processes and core files: finds them, and runs the helper on them."""

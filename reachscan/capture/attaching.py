@@ -11,14 +11,14 @@ from reachscan.capture.recording_options import RecordingOptions
 
 
 class Hooks(NamedTuple):
-    """What was done to a process.
+    """What attaching or detaching did to a process.
 
     Attributes:
-        pause_ns: how long it stood still.
-        slots: calls of the allocator that were hooked.
-        modules: the programs and libraries that they are in.
-        others: such calls that lead elsewhere, and were left alone.
-        kept: bytes of the recorder that had to stay mapped.
+        pause_ns: how long the process was stopped, in ns.
+        slots: number of hooked references to the allocator.
+        modules: number of programs and libraries that contain them.
+        others: number of references that lead elsewhere and were not changed.
+        kept: bytes of the recorder that remain mapped.
     """
 
     pause_ns: int
@@ -29,20 +29,20 @@ class Hooks(NamedTuple):
 
 
 def attach(pid: int, options: RecordingOptions, how: ScanOptions) -> Hooks:
-    """Have a running process record its allocations from now on.
+    """Make a running process record its allocations from now on.
 
     Raises:
-        UnrecordableError: it cannot be recorded, or is already.
+        UnrecordableError: it cannot be recorded, or already is.
         ReachscanError: it cannot be stopped.
     """
     return _run(pid, ["--attach", options.settings()], how)
 
 
 def detach(pid: int, how: ScanOptions) -> Hooks:
-    """End what `attach` began.
+    """Undo `attach`.
 
     Raises:
-        UnrecordableError: it is not recorded.
+        UnrecordableError: it is not being recorded.
         RecorderBusyError: a thread does not leave the recorder.
         ReachscanError: it cannot be stopped.
     """

@@ -1,4 +1,4 @@
-"""Checks, before a command runs, whether it can be started with the recorder in it."""
+"""Checks whether a command can be started with the recorder preloaded."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _ELF_64 = 2
 _INTERPRETER = 3  # PT_INTERP
 _HEADER = 64
 _LONGEST_LINE = 256
-"""Of a script, that names its interpreter; the kernel reads no more."""
+"""Bytes of a script's first line that the kernel reads."""
 _MOST_INTERPRETERS = 5
-"""Of interpreters that are scripts themselves; the kernel follows no more."""
+"""Levels of interpreters that are scripts themselves; the kernel follows no more."""
 
 
 def check(command: str) -> None:
-    """Refuse a command that cannot be recorded. Of a script, it is the interpreter that is.
+    """Refuse a command that cannot be recorded. For a script, the interpreter is recorded.
 
     Raises:
-        CommandNotFoundError: there is none of that name, or its interpreter is missing.
+        CommandNotFoundError: it does not exist, or its interpreter is missing.
         CommandNotExecutableError: the file may not be executed.
-        UnrecordableError: the loader would not let the recorder in.
+        UnrecordableError: the loader would not preload the recorder.
     """
     path = shutil.which(command)
     if path is None:
@@ -41,7 +41,7 @@ def check(command: str) -> None:
                     _refuse_unloadable(path, file)
                     return
         except PermissionError:
-            return  # it may be executed all the same, but nobody tells what it is
+            return  # executable but not readable: its kind is unknown
         except FileNotFoundError as error:
             raise errors.CommandNotFoundError(
                 f"the interpreter of {command}, {path}, is missing"
@@ -50,7 +50,7 @@ def check(command: str) -> None:
 
 
 def _interpreter(file: BinaryIO) -> str | None:
-    """Return the interpreter that the first line of a script names; None if it is none."""
+    """Return the interpreter that a script's first line names; None for other files."""
     line = file.read(_LONGEST_LINE).partition(b"\n")[0]
     file.seek(0)
     words = line[2:].split() if line.startswith(b"#!") else []
@@ -60,7 +60,7 @@ def _interpreter(file: BinaryIO) -> str | None:
 def _refuse_unloadable(path: str, file: BinaryIO) -> None:
     head = file.read(_HEADER)
     if len(head) < _HEADER or not head.startswith(_ELF):
-        return  # whatever it is, the kernel says whether it can be started
+        return  # the kernel decides whether it can be started
     if head[4] != _ELF_64 or head[18:20] != _own_machine():
         raise errors.UnrecordableError(f"{path} is no 64-bit program of this processor", "")
     if _INTERPRETER not in _segment_types(head, file):
@@ -91,7 +91,7 @@ def _segment_types(head: bytes, file: BinaryIO) -> list[int]:
 
 
 def _is_privileged(path: str) -> bool:
-    """Return whether a program gets rights that we do not have ourselves."""
+    """Return whether a program would gain privileges."""
     status = os.stat(path)  # noqa: PTH116
     if status.st_mode & stat.S_ISUID and status.st_uid != os.getuid():
         return True

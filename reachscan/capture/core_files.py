@@ -1,4 +1,4 @@
-"""Opens core files, and decompresses those that systemd or somebody else has compressed."""
+"""Opens core files, and decompresses them if necessary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reachscan import errors
 _CHUNK = 1 << 20
 _ZEROS = bytes(_CHUNK)
 _DISK = "/var/tmp"
-"""Where the decompressed file lies, without a name: on a disk, for it may be larger than memory."""
+"""Holds the decompressed file, without a name; on disk, since it may be larger than memory."""
 
 
 _PROGRAMS = {
@@ -26,19 +26,19 @@ _PROGRAMS = {
     b"\xfd7zXZ\x00": "xz",
     b"\x1f\x8b": "gzip",
 }
-"""How compressed files begin, and the program that decompresses them."""
+"""First bytes of compressed files, and the program that decompresses each kind."""
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[int]:
-    """Open a core file; the block gets a descriptor of what is in it, decompressed.
+    """Open a core file; the block gets a descriptor of the decompressed contents.
 
     Raises:
-        BadCoreError: it cannot be read, or not be decompressed.
+        BadCoreError: it cannot be read or decompressed.
     """
     with ExitStack() as stack:
         try:
-            # Not to wait for who writes into a pipe.
+            # Do not wait for a pipe's writer.
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise errors.BadCoreError(
@@ -88,12 +88,12 @@ def _decompress(file: int, program: str, plain: IO[bytes]) -> None:
     if running.returncode:
         raise errors.BadCoreError(f"what {program} has compressed is damaged or cut off")
     status = os.fstat(file)
-    # What is mapped from files is compared with when the core was written.
+    # Mapped files are compared with the time at which the core was written.
     os.utime(plain.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _write_sparsely(stream: IO[bytes], plain: IO[bytes]) -> None:
-    """Copy a stream into a file; zeros, which are most of some core files, become holes."""
+    """Copy a stream into a file. Zeros become holes: some core files hold little else."""
     while chunk := stream.read(_CHUNK):
         if chunk == _ZEROS[: len(chunk)]:
             plain.seek(len(chunk), os.SEEK_CUR)

@@ -1,4 +1,4 @@
-"""Finds, starts and stops the native helper, and turns its end into an error class."""
+"""Finds, starts and stops the native helper, and turns its failures into errors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ EXECUTABLE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_native",
 OVERRIDE = "REACHSCAN_HELPER"
 
 LET_GO_SECONDS = 5.0
-"""The helper gets this long to put the target back in order before it is killed."""
+"""Seconds that the helper gets to restore the target before it is killed."""
 
 GRACE_SECONDS = 10.0
-"""The helper keeps --timeout itself; this much later it is taken for stuck."""
+"""Seconds after --timeout, which the helper obeys itself, at which it counts as stuck."""
 
 LONGEST_REST = 0.1
-"""Seconds after which work begins here even if the target still stands still."""
+"""Seconds after which this process starts its own work even if the target is still stopped."""
 
 _OOM_SCORE = "/proc/self/oom_score_adj"
 _FIRST_TO_BE_KILLED = "1000"
@@ -41,7 +41,7 @@ def executable(machine: str) -> str:
     """Return the path of the helper for a processor, called as `uname -m` does.
 
     Raises:
-        NoHelperError: there is none for it.
+        NoHelperError: there is no helper for it.
     """
     if machine == os.uname().machine:
         return os.environ.get(OVERRIDE) or EXECUTABLE
@@ -53,7 +53,7 @@ def executable(machine: str) -> str:
 
 @contextmanager
 def run(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
-    """Run the helper on a process, as `run_with` does."""
+    """Run the helper on a process; see `run_with`."""
     with run_with(options.arguments(pid), options) as frames:
         yield frames
 
@@ -62,20 +62,20 @@ def run(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
 def run_with(
     arguments: list[str], options: ScanOptions, descriptors: tuple[int, ...] = ()
 ) -> Iterator[Iterator[wire.Frame]]:
-    """Run the helper; inside the block its records arrive as they are made.
+    """Run the helper; inside the block, its records arrive as it writes them.
 
     Args:
-        arguments: its command line.
-        options: how to scan; the arguments say the same.
-        descriptors: what it inherits.
+        arguments: the helper's command line.
+        options: how to scan; `arguments` says the same.
+        descriptors: file descriptors that the helper inherits.
 
-    When the block is left in any way, the helper has ended and the target runs free.
+    However the block is left, the helper has exited by then and the target runs freely.
 
     Raises:
-        HelperUnavailableError: it is not there or cannot be started.
-        HelperKilledError: a signal from outside ended it.
+        HelperUnavailableError: it is missing or cannot be started.
+        HelperKilledError: a signal from another process killed it.
         InternalError: it crashed, or rejected its arguments.
-        StreamError: it broke off without saying why.
+        StreamError: its stream ended without a reason.
         TimedOutError: it took longer than the options allow.
     """
     asleep, wake = os.pipe()
@@ -88,7 +88,7 @@ def run_with(
         assert process.stdout is not None
         watchdog = Watchdog(process, options.timeout)
         try:
-            # While the target stands still, nothing here may keep its threads from a processor.
+            # While the target is stopped, nothing here may compete with it for processors.
             poll = select.poll()  # select() knows only the first 1024 descriptors
             poll.register(awake, select.POLLIN)
             poll.poll(1000 * LONGEST_REST)
@@ -99,19 +99,19 @@ def run_with(
             raise
         finally:
             watchdog.cancel()
-            # A failing write is what lets it stop in good order; a signal would not.
+            # A failing write makes the helper clean up and exit; a signal would not.
             process.stdout.close()
             stop(process)
 
 
 @contextmanager
 def _first_to_be_killed() -> Iterator[None]:
-    """If memory runs out that we share with the target, let it be us who goes."""
+    """Make the kernel kill the helper first if memory that it shares with the target runs out."""
     try:
         with open(_OOM_SCORE) as file:
             before = file.read()
         _write(_OOM_SCORE, _FIRST_TO_BE_KILLED)
-    except OSError:  # no /proc that can be written to: it works without
+    except OSError:  # /proc is read-only: the scan works without it
         yield
         return
     try:
@@ -131,8 +131,8 @@ def _start(
     wake = descriptors[0]
     path = executable(os.uname().machine)
     try:
-        # A session of its own keeps Ctrl-C from the terminal away: dying at any moment of its
-        # choosing, rather than ours, it could not put the target back in order.
+        # A session of its own keeps the terminal's Ctrl-C away: killed at an arbitrary moment, the
+        # helper could not restore the target.
         return subprocess.Popen(
             [path, *arguments, "--wake", str(wake)],
             stdin=subprocess.DEVNULL,
@@ -150,7 +150,7 @@ def _start(
 
 
 class Watchdog:
-    """Ends a helper that does not notice that its time is over."""
+    """Kills a helper that overruns its time."""
 
     def __init__(self, process: subprocess.Popen[bytes], timeout: float | None) -> None:
         self.bit = False
@@ -161,10 +161,10 @@ class Watchdog:
             self._timer.start()
 
     def cancel(self) -> None:
-        """Let the helper go on for ever."""
+        """Cancel the time limit."""
         self._timer.cancel()
         if self._timer.is_alive():
-            self._timer.join()  # whoever forks later does so with one thread less
+            self._timer.join()  # a later fork has one thread less
 
     def _bite(self) -> None:
         self.bit = True
@@ -175,13 +175,13 @@ class Watchdog:
 def _frames(
     process: subprocess.Popen[bytes], timeout: float | None, talk: IO[bytes]
 ) -> Iterator[wire.Frame]:
-    from reachscan.recording import wire  # not before the helper is at work
+    from reachscan.recording import wire  # only after the helper has started
 
     assert process.stdout is not None
     begin = time.monotonic()
     try:
         for frame in wire.frames(cast(BinaryIO, process.stdout)):
-            # A failure that comes late says more than that it was late.
+            # A late failure record says more than that the time was up.
             late = timeout is not None and time.monotonic() - begin > timeout
             if late and frame.type != wire.FAILURE:
                 raise errors.TimedOutError(f"the scan took longer than {timeout:g} s")
@@ -214,14 +214,14 @@ def _why_it_broke_off(
 
 
 def last_line(talk: IO[bytes]) -> str:
-    """Return what a process has said last, of what it has written into a file."""
+    """Return the last line that a process wrote into a file."""
     talk.seek(0)
     lines = talk.read().decode("utf-8", "backslashreplace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of the helper; ask for it, and enforce it, if it does not come."""
+    """Wait for the helper to exit; ask it to, and then kill it, if it does not."""
     for press in (process.terminate, process.kill):
         try:
             process.wait(LET_GO_SECONDS)

@@ -1,4 +1,4 @@
-"""Starts a command with the recorder in it, and tells what happens to it."""
+"""Starts a command with the recorder preloaded, and reports what happens to it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ RECORDER = Path(__file__).parents[1] / "_native/reachscan-recorder.so"
 
 _PRELOAD = "LD_PRELOAD"
 _SEPARATORS = " :"
-"""Of LD_PRELOAD; nothing quotes them."""
+"""Separators in LD_PRELOAD, which has no quoting."""
 _ENDS_UNRECORDED, _ENDS_RECORDED, _ASKS = range(3)
-"""What the recorder tells (native/recorder/process.cpp)."""
+"""Messages of the recorder (native/recorder/process.cpp)."""
 _LOOK_SECONDS = 0.1
-"""From one look at the size of the process to the next."""
+"""Seconds between two checks of the process's size."""
 
 
 class Event(enum.Enum):
-    """What has happened to the process that was started."""
+    """What happened to the process that was started."""
 
     DUE = "the time for a report has come"
     GROWN = "its memory has grown past the mark"
@@ -42,34 +42,34 @@ class Event(enum.Enum):
 
 
 class Launch:
-    """A command that runs with the recorder in it. To be used in a `with` statement.
+    """A command that runs with the recorder preloaded; a context manager.
 
     Raises:
-        CommandNotFoundError: there is no such command.
+        CommandNotFoundError: the command does not exist.
         CommandNotExecutableError: it cannot be executed.
         UnrecordableError: the loader would not let the recorder in.
-        RecorderMissingError: the recorder is not there.
-        UnsupportedKernelError: the kernel cannot tell of the end of a process.
+        RecorderMissingError: the recorder is missing.
+        UnsupportedKernelError: the kernel cannot report the end of a process.
     """
 
     def __init__(self, command: Sequence[str], options: RecordingOptions, asking: int = 0) -> None:
         """Start the command.
 
         Args:
-            command: its words.
-            options: what is recorded.
-            asking: the signal that asks for a report, 0 for none.
+            command: the words of its command line.
+            options: what to record.
+            asking: the signal that requests a report; 0 for none.
         """
         if not RECORDER.exists():
             raise errors.RecorderMissingError(f"the recorder {RECORDER} is missing")
         command_file.check(command[0])
         with Lifetime(os.getpid()):
-            pass  # a kernel that cannot do this is refused before anything is started
+            pass  # refuse a kernel without pidfds before anything is started
         self._folder = Path(tempfile.mkdtemp(prefix="reachscan-"))
         self._conversation: socket.socket | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # The command may give up its rights before it ends.
+            # The command may drop its privileges before it exits.
             self._folder.chmod(0o711)
             notice = self._folder / "end"
             self._listener.bind(str(notice))
@@ -82,11 +82,11 @@ class Launch:
             raise
         self.pid = self._process.pid
         self.is_recorded = False
-        """Whether the process was recorded, as it says itself at its end."""
+        """Whether the process was recorded, as its recorder says at its exit."""
 
     def __enter__(self) -> Launch:
         self._old_handlers = {
-            # What the terminal sends goes to the command, too, which decides what it means.
+            # The terminal's signals reach the command, too, which decides what they mean.
             signal.SIGINT: signal.signal(signal.SIGINT, _leave_to_command),
             signal.SIGQUIT: signal.signal(signal.SIGQUIT, _leave_to_command),
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._pass_on),
@@ -106,11 +106,11 @@ class Launch:
         self._clean()
 
     def events(self, every: float | None, at: int | None) -> Iterator[Event]:
-        """Yield what happens until the process has ended.
+        """Yield events until the process has exited.
 
         Args:
-            every: seconds from one DUE to the next; None for never.
-            at: resident bytes beyond which it has GROWN, each time that it passes them.
+            every: seconds between two DUE events; None for none.
+            at: resident bytes; GROWN is reported each time that the process exceeds them.
         """
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
@@ -125,7 +125,7 @@ class Launch:
                     yield event
                 if event is Event.ENDING:
                     self.let_go()
-                    poll.unregister(self._listener)  # nothing is reported after that
+                    poll.unregister(self._listener)  # no event follows
                     due = every = at = None
                 if life.fileno() in happened:
                     return
@@ -137,18 +137,18 @@ class Launch:
                     yield Event.GROWN
 
     def let_go(self) -> None:
-        """Have the process go on with its end."""
+        """Let the process continue its exit."""
         if self._conversation:
             self._conversation.close()
             self._conversation = None
 
     def status(self) -> int:
-        """Return the exit status of the process, as a shell puts it, when it has ended."""
+        """Wait for the process, and return its exit status as a shell would."""
         status = self._process.wait()
         return status if status >= 0 else 128 - status
 
     def _heard(self) -> Event | None:
-        """Return what the process tells; None if it is another one that does."""
+        """Return the process's message; None if it came from another process."""
         conversation, _ = self._listener.accept()
         credentials = conversation.getsockopt(
             socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")
@@ -187,7 +187,7 @@ class Launch:
 def _start(
     command: Sequence[str], environment: dict[str, str], asking: int
 ) -> subprocess.Popen[bytes]:
-    # It inherits that the signal is ignored: nothing else may happen before the recorder is there.
+    # The child inherits that the signal is ignored, until the recorder handles it.
     before = signal.signal(asking, signal.SIG_IGN) if asking else None
     try:
         return subprocess.Popen(command, env=environment)
@@ -203,7 +203,7 @@ def _start(
 
 
 def _leave_to_command(number: int, frame: FrameType | None) -> None:
-    """Do nothing. A signal that is ignored would be ignored by the command, too."""
+    """Do nothing. The command would inherit an ignored signal, but not a handler."""
 
 
 def _milliseconds(due: float | None, *, looks: bool) -> float | None:

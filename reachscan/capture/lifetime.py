@@ -1,4 +1,4 @@
-"""Follows one process: notices its end, and never confuses it with a later one of the same id."""
+"""Follows one process: notices its end, and does not confuse it with a later one of the same id."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _START = 19  # of the fields in /proc/PID/stat that follow the name
 
 
 class Lifetime:
-    """The life of a process, from now on. To be used in a `with` statement.
+    """The life of a process, from now on; a context manager.
 
     Raises:
-        NoSuchProcessError: there is none with that id.
-        UnsupportedKernelError: the kernel cannot tell of the end of a process.
+        NoSuchProcessError: no process has that id.
+        UnsupportedKernelError: the kernel cannot report the end of a process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -45,23 +45,23 @@ class Lifetime:
         os.close(self._descriptor)
 
     def fileno(self) -> int:
-        """Return a descriptor that can be read from once the process has ended."""
+        """Return a descriptor that becomes readable when the process has exited."""
         return self._descriptor
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait so long, but no longer than the process lives; tell whether it has ended."""
+        """Wait for the process to exit, but no longer than `seconds`; return whether it has."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
         return bool(poll.poll(max(0.0, seconds) * 1000))
 
     def has_successor(self) -> bool:
-        """Tell whether another process has got the id by now."""
+        """Return whether the id belongs to another process by now."""
         start = _start(self.pid)
         return start is not None and start != self._start
 
 
 def _start(pid: int) -> int | None:
-    """Return when a process was started, in clock ticks since the boot; None if there is none."""
+    """Return when a process started, in clock ticks since boot; None if it does not exist."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text("utf-8", "backslashreplace")
     except (FileNotFoundError, ProcessLookupError):

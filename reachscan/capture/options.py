@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """What the helper shall find out.
+    """The question that a scan answers.
 
     Attributes:
         about: "leaks", "heap" (kinds of live blocks), "explain" (what keeps the block at an
-            address) or "refs" (who points to it).
-        address: of the block; 0 where the question is about none.
+            address) or "refs" (what points to it).
+        address: an address in the block; 0 if the question is not about a block.
     """
 
     about: str = "leaks"
     address: int = 0
 
     def arguments(self) -> list[str]:
-        """Return the words of the helper's command line that ask it."""
+        """Return the helper's arguments for the question."""
         if self.about == "leaks":
             return []
         return [f"--{self.about}", *([hex(self.address)] if self.address else [])]
@@ -32,26 +32,26 @@ LEAKS = Question()
 
 
 class ScanOptions(NamedTuple):
-    """How to scan; options of the command line have the same names.
+    """How to scan. Options of the command line have the same names.
 
     Attributes:
         method: how memory is captured: auto, clone, copy, track or live.
-        threads: marking threads; None for as many as the helper finds good.
-        nice: added to the nice value that the search has.
+        threads: marking threads; None to let the helper choose.
+        nice: added to the nice value of the search.
         timeout: seconds after which the scan gives up; None for never.
-        max_pause: milliseconds that the process may be stopped for at a time; None for a second.
-        contents: bytes of a leaked block that are wanted; with 0, none are in a file that is saved.
-        verbose: let the helper tell on stderr what each step does.
-        save: file to keep the raw stream in.
-        confirm: how many scans a leak has to be in; more than 1 make it surer.
-        confirm_every: seconds between those scans.
-        digests: digests of what leaked blocks hold are wanted, to compare scans.
-        recorded_only: only leaks whose allocation was recorded are wanted.
-        question: what to find out.
-        python: Python objects are blocks of a heap of their own, and no roots.
-        root: folder below which the files lie that were mapped when a core file was written.
+        max_pause: longest pause of the process in milliseconds; None for a second.
+        contents: bytes wanted of each leaked block; with 0, a saved file contains none.
+        verbose: let the helper print on stderr what each step does.
+        save: file to save the raw stream in.
+        confirm: number of scans that must find a leak; more scans are more certain.
+        confirm_every: seconds between these scans.
+        digests: include digests of the contents of leaked blocks, to compare scans.
+        recorded_only: report only leaks whose allocation was recorded.
+        question: the question to answer.
+        python: treat Python objects as a heap of their own, not as roots.
+        root: folder that holds the files that were mapped when a core file was written.
         on: where the process is, as in "ssh:build7"; None for this machine.
-        sysroot: folder below which the files of that machine lie; None to fetch what is needed.
+        sysroot: folder with that machine's files; None to fetch those that are needed.
     """
 
     method: str = "auto"
@@ -90,8 +90,8 @@ class ScanOptions(NamedTuple):
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
         if self.timeout is not None:
-            words += ["--timeout", str(math.ceil(self.timeout))]  # it counts whole seconds
-        # What is not kept stays in this process; rules about text look at it.
+            words += ["--timeout", str(math.ceil(self.timeout))]  # whole seconds
+        # Suppression rules about text read the contents, which otherwise stay in this process.
         words += ["--withhold-contents"] * (not self.contents and self.save is not None)
         words += ["--digests"] * self.digests
         words += ["--python"] * self.python

@@ -1,6 +1,6 @@
 """POSIX extended regular expressions, compiled for the recorder (native/recorder/pattern.hpp).
 
-The recorder has no C library to ask, and looks at modules that are loaded long after it was told.
+The recorder has no C library, and matches modules that are loaded long after it got its options.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import string
 from collections.abc import Sequence
 
 MOST_STEPS = 512
-"""The recorder takes no more."""
+"""Maximum number of steps that the recorder accepts."""
 
 _MATCH, _RANGE, _SPLIT, _BEGIN, _END = range(5)
 _MOST_REPEATS = 255
@@ -32,18 +32,18 @@ _CLASSES = {
 }
 
 Step = tuple[int, int, int]
-"""Kind and two numbers; a step that others are led to is named by its distance from the first."""
+"""A kind and two numbers; jumps name a step by its distance from the first one."""
 
 
 class PatternError(ValueError):
-    """The text is no such expression; it says why."""
+    """The text is not an extended regular expression; the message says why."""
 
 
 def compiled(text: str) -> list[Step]:
-    """Return the steps that look for an expression in a text.
+    """Compile an expression into the steps that search a text for it.
 
     Raises:
-        PatternError: it is none, or too long.
+        PatternError: it is not a valid expression, or too long.
     """
     parser = _Parser(os.fsencode(text))
     steps = [*parser.alternatives(), (_MATCH, 0, 0)]
@@ -159,7 +159,7 @@ class _Parser:
 
 
 def _ranges(held: set[int]) -> list[tuple[int, int]]:
-    """Return the stretches of neighbouring bytes."""
+    """Return the ranges of consecutive bytes."""
     found = []
     for _, group in itertools.groupby(enumerate(sorted(held)), lambda pair: pair[1] - pair[0]):
         bytes_ = [byte for _, byte in group]

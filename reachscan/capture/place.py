@@ -1,4 +1,4 @@
-"""Where processes are: on this machine, or wherever else the same can be done."""
+"""Where processes are: on this machine or elsewhere, behind one interface."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progressed: TypeAlias = "Callable[[model.Progress], None]"
 
 
 class Life(Protocol):
-    """The life of one process, from now on. To be used in a `with` statement."""
+    """The life of one process, from now on; a context manager."""
 
     pid: int
 
@@ -34,11 +34,11 @@ class Life(Protocol):
     ) -> None: ...
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait so long, but no longer than the process lives; tell whether it has ended."""
+        """Wait for the process to exit, but no longer than `seconds`; return whether it has."""
         ...
 
     def has_successor(self) -> bool:
-        """Tell whether another process has got the id by now."""
+        """Return whether the id belongs to another process by now."""
         ...
 
 
@@ -46,15 +46,15 @@ class Place(Protocol):
     """Something with processes that can be scanned."""
 
     def find(self, name: str) -> list[int]:
-        """Return the ids of all processes that a text means, as `processes.find`."""
+        """Return the ids of all processes that a text names; see `processes.find`."""
         ...
 
     def resolve(self, name: str) -> int:
-        """Return the id of the one process that a text means, as `processes.resolve`."""
+        """Return the id of the one process that a text names; see `processes.resolve`."""
         ...
 
     def check(self, pid: int) -> None:
-        """Refuse a process that cannot be scanned, as far as that can be told beforehand."""
+        """Refuse a process that cannot be scanned, as far as this is known beforehand."""
         ...
 
     def life(self, pid: int) -> Life:
@@ -64,11 +64,11 @@ class Place(Protocol):
     def scan(
         self, pid: int, options: ScanOptions, on_progress: Progressed | None
     ) -> AbstractContextManager[Iterator[wire.Frame]]:
-        """Run the helper; inside the block its records arrive as they are made."""
+        """Run the helper; inside the block, its records arrive as it writes them."""
         ...
 
     def sysroot(self, recording: model.Recording, on_progress: Progressed | None) -> Sysroot:
-        """Return where the files of a process are that was scanned."""
+        """Return where to find the files of a scanned process."""
         ...
 
 
@@ -76,11 +76,11 @@ class Here:
     """This machine."""
 
     def find(self, name: str) -> list[int]:
-        """Return the ids of all processes that a text means."""
+        """Return the ids of all processes that a text names."""
         return processes.find(name)
 
     def resolve(self, name: str) -> int:
-        """Return the id of the one process that a text means."""
+        """Return the id of the one process that a text names."""
         return processes.resolve(name)
 
     def check(self, pid: int) -> None:
@@ -94,14 +94,14 @@ class Here:
         return Lifetime(pid)
 
     def sysroot(self, recording: model.Recording, on_progress: Progressed | None) -> Sysroot:
-        """Return where the files of a process are that was scanned."""
+        """Return where to find the files of a scanned process."""
         return None
 
     @contextmanager
     def scan(
         self, pid: int, options: ScanOptions, on_progress: Progressed | None
     ) -> Iterator[Iterator[wire.Frame]]:
-        """Run the helper; whose refusals are explained."""
+        """Run the helper. If access is refused, the error explains why."""
         try:
             with helper.run(pid, options) as frames:
                 yield frames

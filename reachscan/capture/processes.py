@@ -1,4 +1,4 @@
-"""Finds processes by what people call them: an id, or one of the names that `ps` prints."""
+"""Finds processes by an id, or by one of the names that `ps` prints."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LONGEST_COMMAND = 64 << 10
 
 
 def resolve(text: str) -> int:
-    """Return the id of the process that a text means: a number, or the name of exactly one.
+    """Return the id of the process that a text names: an id, or a unique name.
 
     Raises:
         NoSuchProcessError: no process has that name.
-        AmbiguousNameError: several have.
+        AmbiguousNameError: several processes have that name.
     """
     if text.isascii() and text.isdigit():
         return int(text)
@@ -30,7 +30,7 @@ def resolve(text: str) -> int:
 
 
 def only(name: str, found: Sequence[int], table: Callable[[Sequence[int]], tuple[str, ...]]) -> int:
-    """Return the process that was found; several are refused, and `table` tells them apart."""
+    """Return the only process found; if there are several, refuse them with a `table`."""
     if len(found) > 1:
         raise errors.AmbiguousNameError(
             f"{len(found)} processes are called {name!r}",
@@ -42,14 +42,14 @@ def only(name: str, found: Sequence[int], table: Callable[[Sequence[int]], tuple
 
 
 def find(text: str) -> list[int]:
-    """Return the ids of all processes that a text means, in ascending order; at least one.
+    """Return the ids of all processes that a text names, in ascending order; at least one.
 
     Raises:
-        NoSuchProcessError: there is none.
+        NoSuchProcessError: there is no such process.
     """
     if text.isascii() and text.isdigit():
         return [int(text)]
-    # Nobody is called nothing, though the command line of a kernel thread is empty.
+    # An empty name matches nothing, although kernel threads have empty command lines.
     found = sorted(process.pid for process in _called(text)) if text else []
     if not found:
         raise nobody_called(text)
@@ -57,14 +57,14 @@ def find(text: str) -> list[int]:
 
 
 def nobody_called(name: str) -> errors.NoSuchProcessError:
-    """Return the error that says that no process has a name."""
+    """Return the error for a name that no process has."""
     return errors.NoSuchProcessError(
         f"no process is called {name!r}", "list the processes with `ps -e`"
     )
 
 
 def _called(name: str) -> Iterator[psutil.Process]:
-    # It takes as long to load as an id takes to be scanned.
+    # Loading psutil takes as long as scanning a process given by its id.
     import psutil
 
     for process in psutil.process_iter(["status"]):
@@ -75,22 +75,22 @@ def _called(name: str) -> Iterator[psutil.Process]:
 
 
 def _names(pid: int) -> Iterator[str]:
-    """Yield what a process may be called.
+    """Yield the names of a process.
 
-    That is what `ps -e` and `ps -ef` print of it (the second is also where servers say what role a
-    process has), the first word of that, and the name of its program. psutil would read the whole
-    command line, which may be of any size.
+    These are what `ps -e` and `ps -ef` print (in the latter, servers say what role a process has),
+    the first word of that, and the name of the program. psutil would read the whole command line,
+    which may be of any size.
     """
     try:
         yield os.fsdecode(_head(f"{_PROC}/{pid}/comm").removesuffix(b"\n"))
         yield from names_in(_head(f"{_PROC}/{pid}/cmdline"))
         yield os.path.basename(os.readlink(f"{_PROC}/{pid}/exe"))
     except OSError:
-        return  # it is gone, or not ours to look at
+        return  # it has exited, or we may not read it
 
 
 def names_in(command_line: bytes) -> Iterator[str]:
-    """Yield what a process may be called by its command line, as the kernel has it."""
+    """Yield the names of a process that its command line gives, as the kernel stores it."""
     arguments = command_line.rstrip(b"\0").split(b"\0")
     yield os.fsdecode(b" ".join(arguments)).strip()
     first = os.fsdecode(arguments[0])
@@ -99,13 +99,13 @@ def names_in(command_line: bytes) -> Iterator[str]:
 
 
 def _head(path: str) -> bytes:
-    """Return the beginning of a file that may be of any size."""
+    """Return the start of a file that may be of any size."""
     with open(path, "rb", buffering=0) as file:
         return file.read(_LONGEST_COMMAND)
 
 
 def _table(pids: Sequence[int]) -> tuple[str, ...]:
-    """Return lines that tell processes of one name apart: parent, memory and command line."""
+    """Return lines that distinguish processes of one name: parent, memory and command line."""
     import psutil
 
     from reachscan.wording import cut, size
@@ -118,7 +118,7 @@ def _table(pids: Sequence[int]) -> tuple[str, ...]:
             command = os.fsdecode(_head(f"{_PROC}/{pid}/cmdline").replace(b"\0", b" ")).strip()
             command = command or f"[{process.name()}]"
         except (psutil.Error, OSError):
-            continue  # it has ended meanwhile
+            continue  # it has exited meanwhile
         lines.append(f"{pid:>9} {parent:>9} {memory:>9}  {cut(command, 48)}")
     if len(pids) > _LISTED:
         lines.append(f"{'':>9} and {len(pids) - _LISTED} more")

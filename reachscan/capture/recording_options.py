@@ -7,7 +7,7 @@ from typing import NamedTuple
 from reachscan.capture.patterns import Step
 
 VARIABLE = "REACHSCAN_RECORDER"
-"""Of the environment: a line for each setting (native/recorder/settings.hpp)."""
+"""Environment variable with one line per setting (native/recorder/settings.hpp)."""
 
 MAX_DEPTH = 256
 MAX_RANGES = 16
@@ -15,23 +15,23 @@ LEAST_MEMORY = 1 << 20
 
 
 STACKS = {"auto": 0, "frame-pointers": 1, "tables": 2, "instrumented": 3}
-"""Ways to take stacks, as native/recorder/tables.hpp numbers them."""
+"""Ways to capture stacks, by their numbers in native/recorder/tables.hpp."""
 
 
 class RecordingOptions(NamedTuple):
-    """What is recorded. Sizes are bytes as they are asked for.
+    """What to record. Sizes are in bytes, as the program requests them.
 
     Attributes:
         min_size: smaller blocks are not recorded.
         sizes: only blocks of these sizes, as pairs of the first and the last; empty for all.
-        sample: mean distance of samples in bytes; 0 records everything.
-        depth: frames that are kept of a stack.
-        memory: bytes for all that is recorded.
+        sample: mean distance of samples in bytes; 0 to record everything.
+        depth: maximum number of frames in a stack.
+        memory: size of the recorder's tables in bytes.
         stacks: one of `STACKS`.
-        stop_at: recording ends when so much is allocated and not freed; 0 for never.
-        mmap: mappings are recorded, too.
-        module, thread: only what modules with such a path, threads with such a name allocate;
-            patterns as `patterns.compiled` returns them, empty for all.
+        stop_at: stop recording at this many live bytes; 0 for never.
+        mmap: record mappings, too.
+        module, thread: record only allocations by modules with a matching path, or by threads with
+            a matching name; as `patterns.compiled` returns them, empty for all.
     """
 
     min_size: int = 0
@@ -46,12 +46,12 @@ class RecordingOptions(NamedTuple):
     thread: tuple[Step, ...] = ()
 
     def settings(self, parent: int = 0, notice: str = "", signal: int = 0) -> str:
-        """Return the value of `VARIABLE`, which is also what the helper tells a recorder.
+        """Return the value of `VARIABLE`, which the helper also passes to a recorder.
 
         Args:
-            parent: the process that waits for the end of its child, if one does.
-            notice: the socket on which it waits.
-            signal: asks it for a report; 0 for none.
+            parent: the process that waits for its child to exit, if any.
+            notice: the socket that it waits on.
+            signal: the signal that requests a report; 0 for none.
         """
         lines = {
             "depth": self.depth,

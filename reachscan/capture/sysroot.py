@@ -1,4 +1,4 @@
-"""Where the files are that a process has mapped."""
+"""Where to find the files that a process has mapped."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 class FetchedFiles(Protocol):
-    """Files of another machine, which come here when they are needed.
+    """Files of another machine, fetched when they are needed.
 
     Attributes:
-        folder: a root folder, below which they lie by their build ids.
+        folder: the folder that holds them, by build id.
     """
 
     folder: Path
 
     def add(self, build_ids: Mapping[str, bytes]) -> dict[str, str]:
-        """Fetch the files of some modules, by path; return why those are missing that are."""
+        """Fetch the files of some modules, by path; return why each missing one is missing."""
         ...
 
 
 Sysroot: TypeAlias = "str | Path | FetchedFiles | None"
-"""A folder below which they lie; None if the process still exists here, and files are those that it
-sees; or what fetches them."""
+"""A folder that holds the files; or what fetches them; or None if the process still runs here, and
+its files are those that it sees."""

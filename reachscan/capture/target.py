@@ -1,4 +1,4 @@
-"""Facts about the target before it is touched: does it exist, can and may it be scanned."""
+"""Checks the target before it is touched: does it exist, can it be scanned, is that permitted?"""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def check(pid: int) -> None:
     """Refuse a process that cannot be scanned, without touching it.
 
     Raises:
-        NoSuchProcessError: there is none with that id.
-        UnscannableError: it has no heap: a kernel thread, a zombie, ourselves; or it is a thread.
-        UnsupportedTargetError: it is a program for another processor than ours.
-        NotPermittedError: the kernel does not let us look into it.
+        NoSuchProcessError: no process has that id.
+        UnscannableError: it is a kernel thread, a zombie, reachscan itself, or a mere thread.
+        UnsupportedTargetError: it is a program for another processor.
+        NotPermittedError: the kernel does not let us trace it.
     """
     if pid == os.getpid():
         raise errors.UnscannableError("reachscan cannot scan itself", "name another process")
@@ -85,9 +85,9 @@ def _lifeless(pid: int, status: dict[str, str]) -> errors.UnscannableError:
 
 
 def has_living_threads(pid: int) -> bool:
-    """Return whether any thread of a process runs on; its main thread may have ended."""
+    """Return whether any thread of a process still runs; its main thread may have exited."""
     for thread in os.listdir(f"{_PROC}/{pid}/task"):
-        with contextlib.suppress(OSError):  # it ends just now
+        with contextlib.suppress(OSError):  # it is exiting
             if _text(f"{_PROC}/{pid}/task/{thread}/stat").rpartition(")")[2].split()[0] not in "ZX":
                 return True
     return False
@@ -119,7 +119,7 @@ def _machine(head: bytes) -> int:
 
 
 def _refuse_forbidden(pid: int) -> None:
-    # Opening (not reading) this file takes the permission that attaching takes.
+    # Opening (not reading) this file needs the permission that attaching needs.
     try:
         with open(f"{_PROC}/{pid}/mem", "rb"):
             pass
@@ -128,14 +128,14 @@ def _refuse_forbidden(pid: int) -> None:
 
 
 class Access(NamedTuple):
-    """What the kernel decides by whether one process may attach to another.
+    """What the kernel considers when one process attaches to another.
 
     Attributes:
         uid, target_uid: effective user ids.
-        dumpable: the target may be looked into by its own user.
-        capable: we have CAP_SYS_PTRACE, in our own user namespace.
-        same_namespace: the target lives in our user namespace; None if that cannot be seen.
-        yama: kernel.yama.ptrace_scope, 0 where there is no Yama.
+        dumpable: the target's own user may trace it.
+        capable: we have CAP_SYS_PTRACE in our user namespace.
+        same_namespace: the target is in our user namespace; None if that is unknown.
+        yama: kernel.yama.ptrace_scope; 0 without Yama.
     """
 
     uid: int
@@ -149,11 +149,11 @@ class Access(NamedTuple):
 def explain_refusal(
     pid: int, refused: errors.ReachscanError | None = None
 ) -> errors.ReachscanError:
-    """Return the error that says why the kernel refuses access, and what to do about it.
+    """Return the error that says why the kernel refuses access, and what to do.
 
     Args:
         pid: the target.
-        refused: what the helper said, if it was the helper that was refused.
+        refused: the helper's error, if the kernel refused the helper.
     """
     try:
         why, what_to_do = diagnose(_access(pid))
@@ -189,7 +189,7 @@ def _same_user_namespace(pid: int) -> bool | None:
 
 
 def root_command() -> str:
-    """Return the command line that does the same as root; sudo may search few folders only."""
+    """Return the same command line for root, with a full path: sudo searches few folders."""
     called = os.path.abspath(sys.argv[0])
     if os.path.isfile(called) and os.access(called, os.X_OK):
         return shlex.join(["sudo", called, *sys.argv[1:]])
@@ -197,7 +197,7 @@ def root_command() -> str:
 
 
 def diagnose(access: Access) -> tuple[str, str]:
-    """Return why access is refused, and what to do about it."""
+    """Return why access is refused, and what to do."""
     as_root = f"run it as root: {root_command()}"
     if access.yama >= 3:
         return (

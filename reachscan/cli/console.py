@@ -1,4 +1,4 @@
-"""Everything that is printed: reports go to stdout or into a file, talk goes to stderr."""
+"""All output: reports go to stdout or into a file, messages go to stderr."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _COLOURS: dict[str, dict[str, Any]] = {
 
 _TERMINAL_WIDTH = 80
 _LEAST_WIDTH = 80
-"""Narrower tables would be all columns and no text."""
+"""Minimum width: narrower tables would have no room for text."""
 
 
 Part: TypeAlias = "str | bytes"
-"""Of a report: a line of text without its end, or bytes that are written as they are."""
+"""Part of a report: a line of text without its end, or raw bytes."""
 
 Report: TypeAlias = "Callable[[Style], Iterator[Part]]"
-"""Makes a report; is told how text is coloured, and how wide it is."""
+"""Creates a report for a style: colours and width."""
 
 
 class Output(NamedTuple):
-    """Where a report goes (`path` None is stdout) and what it looks like."""
+    """Where a report goes (stdout if `path` is None) and what it looks like."""
 
     format: str = "text"
     path: Path | None = None
@@ -51,7 +51,7 @@ class Output(NamedTuple):
         """Write the report on a scan.
 
         Raises:
-            OutputError: it cannot be written; no half of it is left in a file.
+            OutputError: it cannot be written; no partial file is left.
         """
         self.write(lambda style: self.parts(result, style), private=self.selection.contents > 0)
 
@@ -59,7 +59,7 @@ class Output(NamedTuple):
         """Return the report on a scan piece by piece.
 
         Raises:
-            UnknownFormatError: what was asked has no such format.
+            UnknownFormatError: the format does not exist for this question.
         """
         return reports.lines(result.subject, self.format, result, self.selection, style)
 
@@ -68,10 +68,10 @@ class Output(NamedTuple):
 
         Args:
             report: what to write.
-            private: it holds memory of the target; others must not read the file.
+            private: it contains memory of the target; other users must not read the file.
 
         Raises:
-            OutputError: it cannot be written; no half of it is left in a file.
+            OutputError: it cannot be written; no partial file is left.
         """
         if self.path:
             _write_file(self.path, report(plain), private)
@@ -92,31 +92,31 @@ def _write_file(path: Path, parts: Iterator[Part], private: bool) -> None:
 
 
 def is_for_terminal() -> bool:
-    """Tell whether what goes to stdout is shown by a terminal."""
+    """Return whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def show(report: Report) -> bool:
-    """Print a report to stdout; tells whether anybody reads them.
+    """Print a report to stdout; return whether its reader is still there.
 
     Raises:
         OutputError: the disk behind it is full or failing.
     """
-    if sys.stdout is None:  # it was closed before we were started
+    if sys.stdout is None:  # closed before we were started
         return False
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names may hold, and trees are drawn with, what a terminal that is not UTF-8 lacks.
+        # Names and the lines of trees may have characters that a non-UTF-8 terminal lacks.
         sys.stdout.reconfigure(errors="replace")
     try:
         for part in report(_style(sys.stdout)):
             if isinstance(part, bytes):
-                sys.stdout.flush()  # what is text has a buffer of its own
+                sys.stdout.flush()  # the text layer has a buffer of its own
                 sys.stdout.buffer.write(part)
             else:
                 sys.stdout.write(f"{part}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        forget_stdout()  # whoever read this has seen enough (`| head`)
+        forget_stdout()  # the reader has exited (`| head`)
         return False
     except OSError as error:
         forget_stdout()
@@ -125,26 +125,26 @@ def show(report: Report) -> bool:
 
 
 def forget_stdout() -> None:
-    """Drop what could not be written: Python tries again as it exits, and fails for that."""
+    """Drop unwritten output: Python would try to write it again at exit, and fail."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _style(stream: Any) -> Style:
-    """Return what a report looks like in a stream: as wide as the terminal that it goes to."""
+    """Return the style of reports in a stream; the width is that of its terminal."""
     asked = os.environ.get("COLUMNS", "")
     width = int(asked) if asked.isascii() and asked.isdigit() else 0
     if not width and stream.isatty():
         try:
             width = os.get_terminal_size(stream.fileno()).columns
-        except OSError:  # a terminal in name only
+        except OSError:  # not a real terminal
             width = _TERMINAL_WIDTH
     paint = _coloured if _is_colourful(stream) else plain.paint
     return Style(paint, max(_LEAST_WIDTH, width) if width else plain.width)
 
 
 def _coloured(line: str, what: str) -> str:
-    import click  # only those who see colours wait for it
+    import click  # only coloured output needs it
 
     return click.style(line, **_COLOURS[what])
 
@@ -154,21 +154,21 @@ def _is_colourful(stream: Any) -> bool:
 
 
 def _obeys(stream: Any) -> bool:
-    """Tell whether a stream, None if it is closed, is a terminal that knows escape sequences."""
+    """Return whether a stream is a terminal with escape sequences; it is None if closed."""
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def beside_command(output: Output, *, shares_stdout: bool) -> Output:
-    """Return where reports go beside a command: to stderr, or into the file, or to stdout.
+    """Return where the reports on a command go: to stderr, into the file, or to stdout.
 
-    They go there one behind the other.
+    Reports are appended to each other.
 
     Args:
-        output: what they look like, and the file.
-        shares_stdout: stdout was asked for; else the command has it to itself.
+        output: the format, and the file.
+        shares_stdout: write to stdout; otherwise only the command writes to it.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: the file cannot be opened for writing.
     """
     if shares_stdout and not output.path:
         return output
@@ -181,19 +181,19 @@ def beside_command(output: Output, *, shares_stdout: bool) -> Output:
         except OSError as error:
             raise errors.OutputError(f"cannot write {output.path}: {error.strerror}") from error
     if sys.stdout is not None:
-        # Whoever reads what the command writes sees the end of it with the end of the command.
-        # If it was closed before we were started, the number may stand for another file by now.
+        # Give stdout up, so a reader of the command's output sees its end when the command exits.
+        # If it was closed before we started, its number may mean another file by now.
         os.dup2(place, sys.stdout.fileno(), inheritable=False)
-    sys.stdout = open(place, "w", closefd=False)  # noqa: SIM115  # for as long as we live
+    sys.stdout = open(place, "w", closefd=False)  # noqa: SIM115  # stays open until the exit
     return output._replace(path=None)
 
 
 @contextmanager
 def progress(verbose: bool) -> Iterator[Callable[[model.Progress], None]]:
-    """Show how far a scan is, as one line on stderr, if anybody is there to see it.
+    """Show the progress of a scan as one line on stderr, if that is a terminal.
 
     Args:
-        verbose: the helper talks on the same terminal, so that the line would be in its way.
+        verbose: the helper writes to the same terminal, so show nothing.
     """
     line = _ProgressLine()
     try:
@@ -226,14 +226,14 @@ class _ProgressLine:
             sys.stderr.flush()
 
     def clear(self) -> None:
-        """Leave the terminal as it was."""
+        """Clear the line."""
         if self._line:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def talk_about(result: ScanResult) -> None:
-    """Tell what each step of a scan cost."""
+    """Print the duration of each step of a scan."""
     snapshot = result.recording.snapshot
     talk(f"method {snapshot.method}{f' ({snapshot.reason})' if snapshot.reason else ''}")
     for phase, ns in snapshot.phases:
@@ -241,7 +241,7 @@ def talk_about(result: ScanResult) -> None:
 
 
 def tell(message: str, facts: dict[str, Any] | None = None) -> None:
-    """Say what was done, on stdout: to people, or as JSON if there are facts."""
+    """Print what was done to stdout: as text, or as JSON if `facts` are given."""
     import json
 
     from reachscan.wording import printable
@@ -251,18 +251,18 @@ def tell(message: str, facts: dict[str, Any] | None = None) -> None:
 
 
 def talk(message: str) -> None:
-    """Say something to people, on stderr."""
+    """Print a message to stderr."""
     _say("reachscan:", message)
 
 
 def end_line() -> None:
-    """Begin a new line on stderr."""
+    """Start a new line on stderr."""
     if sys.stderr:  # it may be closed
         print(file=sys.stderr, flush=True)
 
 
 def talk_of_error(error: errors.ReachscanError) -> None:
-    """Say what went wrong and what to do about it."""
+    """Print what went wrong and what to do about it."""
     advice = f"; {error.next_step}" if error.next_step else ""
     prefix = _coloured("reachscan:", "error") if _is_colourful(sys.stderr) else "reachscan:"
     _say(prefix, error.sentence + advice)

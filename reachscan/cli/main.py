@@ -1,4 +1,4 @@
-"""The entry point: runs what the words ask for, and turns every ending into an exit status."""
+"""The entry point: runs the command line, and turns every outcome into an exit status."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit; every failure becomes one line.
+    """Run the command line and exit; every failure is reported in one line.
 
     Args:
-        arguments: words after the program's name; None for those it was started with.
+        arguments: words after the program's name; None for the process's own.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     verbose = bool({"-v", "--verbose"} & set(words))
     # `timeout 10 reachscan ...` must clean up just like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # What numpy multiplies matrices with would start threads, which keep processors busy that the
-    # search needs; nothing here multiplies matrices.
+    # numpy's linear algebra, which nothing here uses, would start threads that occupy processors
+    # during the search.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Looking for garbage while libraries load, and in all of them at the end, would take longer
     # than to scan a small process.

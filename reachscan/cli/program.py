@@ -1,4 +1,4 @@
-"""What words after `reachscan` mean: its commands and their options."""
+"""The command line: commands and their options."""
 
 from __future__ import annotations
 
@@ -34,39 +34,39 @@ _EPILOG = (
 
 
 def run(words: list[str]) -> int | None:
-    """Run what the words ask for, and return an exit status.
+    """Run the command line, and return an exit status.
 
     Raises:
-        KeyboardInterrupt: it was interrupted.
-        ReachscanError: it could not be done.
+        KeyboardInterrupt: the user interrupted it.
+        ReachscanError: the command failed.
     """
     try:
         status: int | None = program.main(words, "reachscan", standalone_mode=False)
     except click.ClickException as error:
-        if sys.stderr:  # click takes stdout for one that is closed
+        if sys.stderr:  # click takes stdout for closed
             error.show()
         return error.exit_code
     except click.Abort as error:
         raise KeyboardInterrupt from error
-    except SystemExit:  # click's: whoever reads the help has seen enough
+    except SystemExit:  # raised by click: the reader of the help has exited
         return ExitStatus.CLEAN
     return status
 
 
 _USUAL = "scan"
-"""The command that is meant where none is named."""
+"""The command to run if none is named."""
 
 
 class _Program(click.Group):
-    """Imports a command only when it is run: most of them need much that the others do not."""
+    """Imports a command only when it runs: most need modules that the others do not."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Put in `scan` where no command is named; completion comes here, too."""
+        """Insert `scan` if no command is named; completion calls this, too."""
         named = not args or args[0] in (*commands.SUMMARIES, "-h", "--help", "--version")
         return super().parse_args(context, args if named else [_USUAL, *args])
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return what the first word can be: a command, or an option of `scan`."""
+        """Return completions of the first word: a command, or an option of `scan`."""
         found = super().shell_complete(context, incomplete)
         usual = self.get_command(context, _USUAL) if incomplete.startswith("-") else None
         known = {item.value for item in found}
@@ -82,7 +82,7 @@ class _Program(click.Group):
         return cast(click.Command, import_module(f"reachscan.cli.commands.{name}").command)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Leave out --help and --version, which nobody has to be told of here."""
+        """Leave out --help and --version, which need no description here."""
         self.format_commands(context, formatter)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,4 +98,4 @@ class _Program(click.Group):
 )
 @click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
 def program() -> None:
-    """Hold the commands; the help text is `_HELP`."""
+    """The group of commands; `_HELP` is its help text."""

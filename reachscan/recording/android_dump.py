@@ -1,7 +1,7 @@
 """Reads the text dumps of native heaps that Android writes, versions 1.0 to 1.2.
 
-They list live blocks by size and stack, without a verdict. What a dump says is read as a recording
-of the heap; like all that comes out of files, it is not trusted.
+They list live blocks by size and stack, without a verdict. A dump becomes a recording of the heap.
+Like every other file, it is not trusted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Record(NamedTuple):
 
 
 class _Dump:
-    """What the lines of a dump say."""
+    """The contents of a dump, line by line."""
 
     def __init__(self) -> None:
         self.records: list[_Record] = []
@@ -55,7 +55,7 @@ class _Dump:
         """Take all lines after the first.
 
         Raises:
-            StreamError: one makes no sense, or there is no end.
+            StreamError: a line makes no sense, or the end is missing.
         """
         for number, line in enumerate(lines, 2):
             if line.startswith("MAPS"):
@@ -102,10 +102,10 @@ class _Dump:
 
 
 def read(file: BinaryIO) -> model.Recording:
-    """Return what a dump says of the live heap.
+    """Return the live heap that a dump describes.
 
     Raises:
-        StreamError: it is damaged or cut off.
+        StreamError: it is damaged or truncated.
     """
     lines = (line.decode("utf-8", "backslashreplace") for line in file)
     first = _FIRST.fullmatch(next(lines, ""))
@@ -160,7 +160,7 @@ def _recording(
         some_leaks=None,
         types={},
         warnings=tuple(doubts),
-        # Those of the device; files of this machine are others.
+        # Files of the device; this machine's files are different ones.
         names=dump.names,
         contents={},
         totals=model.Totals(allocations, amount, 0, 0, 0, 0),
@@ -172,7 +172,7 @@ def _recording(
 
 
 def _origins(records: Sequence[_Record], size: model.Addresses) -> tuple[Origins, Stacks]:
-    """Return the stacks of records, as a recorder would have noted them."""
+    """Return the stacks of the records in the form that a recorder gives them."""
     nodes: dict[tuple[int, int], int] = {}
     innermost = []
     for record in records:

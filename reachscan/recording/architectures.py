@@ -1,4 +1,4 @@
-"""What a report must know about the processor that the target ran on.
+"""Facts about each processor that reports need.
 
 To add one, add it to `ARCHITECTURES`; native/arch/processor.hpp says what the native programs need.
 """
@@ -30,14 +30,14 @@ class Architecture(NamedTuple):
     Attributes:
         name: as `uname -m` says.
         word: bytes of a word, and of an address.
-        address_bits: no program has an address with more.
+        address_bits: maximum width of an address in user space.
         red_zone: a leaf function may keep data this many bytes below its stack pointer.
         descriptor: bytes of glibc's thread descriptor (struct pthread), seen from the thread
             pointer. If its size differs by release, those that all of them have.
         tls_above: whether thread-local variables lie above the thread pointer (variant I of U.
             Drepper, "ELF Handling For Thread-Local Storage"), not below (variant II).
         registers: of a thread, as the kernel hands them out: eight bytes each, in order.
-        vector_register: what is so many bytes into the words that follow.
+        vector_register: names the register at a byte offset into the words that follow.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Architecture(NamedTuple):
     vector_register: Callable[[int], str]
 
     def register(self, position: int) -> str:
-        """Return what the word at this position of a thread's registers is."""
+        """Return the name of the register at this position among a thread's words."""
         if position < len(self.registers):
             return f"register {self.registers[position]}"
         return self.vector_register(8 * (position - len(self.registers)))
@@ -69,7 +69,7 @@ def _of_xsave_area(byte: int) -> str:
 
 def _of_vector_registers(byte: int) -> str:
     number = byte // 16
-    # Of a thread with scalable vectors, whose length is not told, these are longer.
+    # Longer in threads with scalable vectors, whose length is not in the stream.
     return f"register v{number}" if number < _VECTORS else "a vector register"
 
 
@@ -111,7 +111,7 @@ ARCHITECTURES = {
         red_zone=0,
         descriptor=range(0x480),
         tls_above=False,
-        # As a 64-bit tracer gets them: those of x86_64, of which half is used
+        # As a 64-bit tracer gets them: x86_64's, half of each used
         registers=(
             *("r15", "r14", "r13", "r12", "ebp", "ebx", "r11", "r10", "r9", "r8", "eax", "ecx"),
             *("edx", "esi", "edi", "orig_eax", "eip", "cs", "eflags", "esp", "ss"),
@@ -123,7 +123,7 @@ ARCHITECTURES = {
 """By `e_machine` of ELF files."""
 
 RUNS_TOO = {X86_64: I386}
-"""Whose programs a processor runs, besides its own; the helper for it knows them."""
+"""Processors whose programs another one runs, too; its helper handles them."""
 
 ADDRESS_END = max(1 << architecture.address_bits for architecture in ARCHITECTURES.values())
-"""No process has memory from there on."""
+"""No process has memory at or above this address."""

@@ -1,7 +1,7 @@
 """Blocks in columns: the leaks of a scan, kinds of live blocks, and where heaps are.
 
-Numpy takes longer than a scan to load, and many scans find nothing: only the types are used until
-there are columns.
+numpy takes longer to load than a scan, and many scans find nothing: until there are columns, only
+its types are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Regions(NamedTuple):
 
     @classmethod
     def of(cls, rows: bytes) -> Regions:
-        """Return the columns of rows as they lie in a regions record."""
+        """Return the columns of the rows in a regions record."""
         import numpy as np
 
         layout = np.dtype([("start", "<u8"), ("end", "<u8"), ("kind", "<u4"), ("arena", "<u4")])
@@ -45,9 +45,9 @@ class Leaks(NamedTuple):
         first_word: first word of each block, 0 if it has none.
         shape: what each block looks like (`UNKNOWN_SHAPE`, ...).
         reason: why each block is only possibly leaked (`ONE_PAST_THE_END`, ...), or `DEFINITE`.
-        digest: of the contents of each block; empty if nobody asked for it.
-        object_type: address of the type of each block that is a Python object, 0 of others; empty
-            if nobody asked for Python objects.
+        digest: digest of each block's contents; empty unless requested.
+        object_type: address of the Python type of each block, 0 for blocks that are no Python
+            object; empty unless Python objects were requested.
     """
 
     address: Addresses
@@ -63,7 +63,7 @@ class Leaks(NamedTuple):
 
     @property
     def type_word(self) -> Addresses:
-        """What the type of each block is found by: where its vtable or type is, or anything."""
+        """The word that may give each block's type: the address of its vtable or Python type."""
         if not len(self.object_type):
             return self.first_word
         import numpy as np
@@ -97,7 +97,7 @@ class Kinds(NamedTuple):
     """Live blocks that are alike, in columns: equal in size, arena, shape and kind of words.
 
     Attributes:
-        count, bytes, size: how many there are, their usable bytes together, and of each one.
+        count, bytes, size: number of blocks, usable bytes of all of them, and of each one.
         example: address of one of them.
         arena: where they were allocated, 0 for the main arena.
         shape: what they look like (`UNKNOWN_SHAPE`, ...).
@@ -114,7 +114,7 @@ class Kinds(NamedTuple):
 
     @classmethod
     def none(cls) -> Kinds:
-        """Return no kinds: there is no live block."""
+        """Return the kinds of a heap without live blocks: none."""
         import numpy as np
 
         wide = np.empty(0, np.uint64)

@@ -1,4 +1,4 @@
-"""Collects the columns of a stream as they come: leaks, and kinds of live blocks."""
+"""Collects the columns of a stream as they arrive: leaks, and kinds of live blocks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Columns:
         """Take a record of columns.
 
         Raises:
-            StreamError: it is damaged, or does not fit to those before.
+            StreamError: it is damaged, or contradicts earlier records.
         """
         self._count(frame)
         if frame.type == wire.LEAKS:
@@ -55,7 +55,7 @@ class Columns:
             self._leaks.add_column(frame.type, wire_columns.parse_column(frame))
 
     def _count(self, frame: wire.Frame) -> None:
-        """Refuse what consists of small records: each takes as long as a thousand rows."""
+        """Refuse streams of many small records: each takes as long to read as a thousand rows."""
         (rows,) = wire.parse_counts(frame, 1)
         if rows < _MANY_ROWS:
             self._small_records[frame.type] += 1
@@ -65,7 +65,7 @@ class Columns:
             )
 
     def leaks(self, doubts: list[Any]) -> model.Leaks:
-        """Return the leaks, and forget them. `doubts` are the rows of those records.
+        """Return the leaks and release them. `doubts` are the rows of the doubt records.
 
         Raises:
             StreamError: records contradict each other.
@@ -73,15 +73,15 @@ class Columns:
         return self._leaks.finish(doubts)
 
     def kinds(self, totals: model.Totals) -> model.Kinds | None:
-        """Return the kinds of live blocks; None if nobody asked for them.
+        """Return the kinds of live blocks; None unless they were requested.
 
         Raises:
-            StreamError: records contradict each other, or there is more than the heap holds.
+            StreamError: records contradict each other, or list more than the heap holds.
         """
         return _join_kinds(self._kinds, totals)
 
     def where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:
-        """Return what a recording tells of where blocks come from, by the names of its attributes.
+        """Return the attributes of a recording that say where blocks come from.
 
         Raises:
             StreamError: records contradict each other.
@@ -106,7 +106,7 @@ class Columns:
 
 
 class _Leaks:
-    """Joins leaks records, and keeps one word of an indirect leak, for nothing reads the rest."""
+    """Joins leaks records. Of an indirect leak it keeps only the first word."""
 
     def __init__(self) -> None:
         self._chunks: list[LeakColumns] = []
@@ -127,7 +127,7 @@ class _Leaks:
         words = chunk.words
         first = words[:, 0].copy() if words.shape[1] else np.zeros(len(words), np.uint64)
         self._first_words.append(first)
-        # Copies let go of the payload, most of which is words of indirect leaks.
+        # Copies release the payload, which is mostly words of indirect leaks.
         self._chunks.append(
             LeakColumns(
                 chunk.address.copy(), chunk.size.copy(), chunk.parent.copy(), words[is_head]
@@ -167,7 +167,7 @@ class _Leaks:
 
 def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     reasons = np.zeros(count, np.uint8)
-    # Each leak begins one range at most; the last two, of all leaks, are the helper's.
+    # Each leak begins at most one range; the last two, of all leaks, are the helper's.
     if len(doubts) > count + 2 or sum(doubt.count for doubt in doubts) > len(model.REASONS) * count:
         raise errors.StreamError("the stream is damaged: it doubts leaks too often")
     for doubt in doubts:

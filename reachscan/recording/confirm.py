@@ -1,8 +1,8 @@
-"""Keeps only those leaks that several scans of one process all found.
+"""Keeps only the leaks that every one of several scans of a process found.
 
-A pointer may hide for a moment where no scan sees it, and a block may be freed just after. What is
-lost stays lost, and nobody writes to it. What is kept is one more stream, that of the last scan
-without the rest: whoever reads it need not know that there were others.
+A pointer may be hidden from a scan for a moment, and a block may be freed just after. A real leak
+stays unreferenced, and its contents do not change. The result is again a stream: that of the last
+scan with fewer leaks. Its readers need not know about the other scans.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Sighting:
         )
 
     def find(self, address: model.Addresses, size: model.Addresses) -> model.Indexes:
-        """Return where leaks of other scans are here, -1 if they are not or have another size."""
+        """Return the positions of other scans' leaks here, -1 for those with no equal."""
         if not len(self.address):
             return np.full(len(address), -1, np.int64)
         at = np.minimum(np.searchsorted(self.address, address), len(self.address) - 1)
@@ -45,13 +45,13 @@ class _Sighting:
 
 
 def _program(recording: model.Recording) -> tuple[str, int]:
-    """Return what another exec() would change: the program, or where the kernel put the vdso."""
+    """Return what exec() changes: the program, and where the kernel put the vdso."""
     vdso = (mapping.start for mapping in recording.mappings if mapping.path == "[vdso]")
     return recording.target.exe, next(vdso, 0)
 
 
 def _distinct(sightings: Sequence[_Sighting]) -> tuple[model.Addresses, model.Addresses]:
-    """Return addresses and sizes of all blocks that were seen, each pair once."""
+    """Return the distinct pairs of address and size of all blocks seen."""
     none = np.empty(0, np.uint64)
     address = np.concatenate([none, *(sighting.address for sighting in sightings)])
     size = np.concatenate([none, *(sighting.size for sighting in sightings)])
@@ -63,10 +63,10 @@ def _distinct(sightings: Sequence[_Sighting]) -> tuple[model.Addresses, model.Ad
 
 
 class Confirmer:
-    """Takes the streams of several scans, made with digests, and returns one."""
+    """Merges the streams of several scans, made with digests, into one."""
 
     def __init__(self, every_ns: int) -> None:
-        """Begin without a scan; they are `every_ns` nanoseconds apart."""
+        """Start without a scan; scans are `every_ns` nanoseconds apart."""
         self._every_ns = every_ns
         self._earlier: list[_Sighting] = []
         self._warnings: dict[str, model.Warning] = {}
@@ -76,11 +76,11 @@ class Confirmer:
         self._program: tuple[str, int] | None = None
 
     def add(self, frames: Sequence[wire.Frame], recording: model.Recording) -> None:
-        """Take the next scan: its records and what they say.
+        """Add the next scan: its records and what they decode to.
 
         Raises:
             StreamError: it was not made with digests.
-            TargetGoneError: the process has become another program since the one before.
+            TargetGoneError: the process has executed another program since the last scan.
         """
         if self._program not in (None, program := _program(recording)):
             raise errors.TargetGoneError(
@@ -97,7 +97,7 @@ class Confirmer:
             self._warnings.setdefault(warning.code, warning)
 
     def confirmed(self) -> Iterator[wire.Frame]:
-        """Yield the records of the last scan, with no other leaks than those of all scans."""
+        """Yield the records of the last scan, with only the leaks that all scans found."""
         assert self._leaks is not None
         kept, reason = self._compare(self._leaks)
         chosen = LeakFilter(self._leaks, kept, reason)
@@ -111,7 +111,7 @@ class Confirmer:
         yield chosen.final(self._frames[-1])
 
     def _compare(self, leaks: model.Leaks) -> tuple[model.Flags, NDArray[np.uint8]]:
-        """Return which leaks of the last scan were in all, and why to doubt them."""
+        """Return which leaks of the last scan were in all scans, and why they are in doubt."""
         kept = np.ones(len(leaks.address), bool)
         changed = np.zeros(len(leaks.address), bool)
         reason = leaks.reason.copy()

@@ -1,4 +1,4 @@
-"""Puts the records of one stream together into a recording, and checks that they add up."""
+"""Assembles the records of a stream into a recording, and checks that they add up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def decode(source: Iterable[wire.Frame], on_progress: Progressed | None = None) 
 
 
 def failure_of(body: Any) -> errors.ReachscanError:
-    """Return the error that a failure record tells of."""
+    """Return the error that a failure record describes."""
     return errors.failure(
         body.code,
         body.sentence,
@@ -77,7 +77,7 @@ class _Decoder:
             )
 
     def _bulk(self) -> Columns:
-        """Return what collects columns; it takes numpy, which most scans do without."""
+        """Return the collector of columns; it needs numpy, which most scans do without."""
         if self._columns is None:
             from reachscan.recording.columns import Columns
 
@@ -142,7 +142,7 @@ class _Decoder:
         )
 
     def _doubts(self) -> Iterator[model.Warning]:
-        """Yield what is to be said of a recorder; it is not in the stream."""
+        """Yield warnings about the recorder, which are not in the stream."""
         if wire.RECORDER in self._single:
             from reachscan.recording import origins
 
@@ -162,7 +162,7 @@ class _Decoder:
         return Recorder(**{**body, "sizes": tuple((row.first, row.last) for row in body.sizes)})
 
     def _where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:
-        """Return what is known of where blocks come from: nothing, in most processes."""
+        """Return what is known about the origins of blocks: in most processes, nothing."""
         if wire.RECORDER not in self._single:
             return {}
         from reachscan.recording.origins import ClosedModule, PythonFunction, RecordedThread
@@ -209,7 +209,7 @@ class _Decoder:
         return model.Block(**{**block, "state": _member(model.BlockState, block.state)})
 
     def _of_types(self) -> dict[str, Any]:
-        """Return the types that there are, and what is told of Python's objects besides."""
+        """Return the names of types, and what the stream says about Python objects."""
         body = self._single.get(wire.COLLECTIBLE)
         return {
             "types": self._types(wire.TYPES),

@@ -16,10 +16,10 @@ _ROWS = 1 << 16
 
 
 class LeakFilter:
-    """Writes some of the leaks of a stream, and what was said of them, in a new order."""
+    """Writes some of a stream's leaks, with the records about them, in a new order."""
 
     def __init__(self, leaks: model.Leaks, kept: model.Flags, reason: NDArray[np.uint8]) -> None:
-        """Take the leaks, which of them are kept, and why to doubt each."""
+        """Take the leaks, which of them to keep, and the reason to doubt each."""
         self._leaks = leaks
         owner = _nearest_kept(leaks.parent, kept)
         self._order = _with_their_heads(owner, kept)
@@ -58,7 +58,7 @@ class LeakFilter:
                 leaks.address[which], leaks.size[which], self._parent[rows], words[which]
             )
             yield wire.Frame(wire.LEAKS, wire_columns.leaks_payload(columns))
-            # The digests have been compared. Contents of small blocks could be told by them.
+            # Digests are no longer needed, and could reveal the contents of small blocks.
             yield wire.Frame(wire.SHAPES, wire_columns.column_payload(leaks.shape[which]))
             if len(leaks.object_type):
                 objects = leaks.object_type[which]
@@ -93,7 +93,7 @@ class LeakFilter:
 
 
 def only_recorded(frames: Sequence[wire.Frame]) -> Iterator[wire.Frame]:
-    """Yield the records of a scan, with no other leaks than those whose allocation was recorded."""
+    """Yield the records of a scan, with only the leaks whose allocation was recorded."""
     recording = decode(iter(frames))
     leaks, origins = recording.leaks, recording.origins
     kept = np.zeros(len(leaks.address), bool)
@@ -111,18 +111,18 @@ def only_recorded(frames: Sequence[wire.Frame]) -> Iterator[wire.Frame]:
 
 
 def _nearest_kept(parent: NDArray[np.uint32], kept: model.Flags) -> model.Indexes:
-    """Return for each leak the nearest one above it that is kept, -1 if there is none."""
+    """Return the nearest kept ancestor of each leak, -1 if there is none."""
     owner = np.where(parent == model.DIRECT, -1, parent.astype(np.int64))
     while True:
         passed_over = np.flatnonzero((owner >= 0) & ~kept[owner])
         if not len(passed_over):
             return owner
-        # Owners were moved up as well, so that each round doubles the way.
+        # Owners have moved up as well, so the distance doubles with each round.
         owner[passed_over] = owner[owner[passed_over]]
 
 
 def _with_their_heads(owner: model.Indexes, kept: model.Flags) -> model.Indexes:
-    """Return the kept leaks, each structure in one piece, in their order otherwise."""
+    """Return the kept leaks in their order, but each structure in one piece."""
     head = np.where(owner < 0, np.arange(len(owner)), owner)
     while True:
         further = head[head]
@@ -134,10 +134,10 @@ def _with_their_heads(owner: model.Indexes, kept: model.Flags) -> model.Indexes:
 
 
 def _whole_structures(reason: NDArray[np.uint8], is_head: model.Flags) -> NDArray[np.uint8]:
-    """Doubt whole structures: for the reason with the lowest number of any of their blocks."""
+    """Doubt whole structures, for the lowest-numbered reason among their blocks."""
     if not len(reason):
         return reason
-    doubt = reason - np.uint8(1)  # what is definite becomes the largest number
+    doubt = reason - np.uint8(1)  # makes DEFINITE the largest number
     heads = np.flatnonzero(is_head)
     spans = np.diff(np.append(heads, len(reason)))
     strongest: NDArray[np.uint8] = np.minimum.reduceat(doubt, heads)
@@ -146,7 +146,7 @@ def _whole_structures(reason: NDArray[np.uint8], is_head: model.Flags) -> NDArra
 
 
 def _runs(reason: NDArray[np.uint8]) -> Iterator[tuple[int, int, int]]:
-    """Yield the doubts: ranges of leaks that have the same reason."""
+    """Yield the doubts: ranges of leaks with the same reason."""
     edges = np.flatnonzero(np.diff(reason, prepend=np.uint8(0), append=np.uint8(0)))
     starts = np.unique(np.append(edges, 0))
     for first, end in zip(starts.tolist(), starts[1:].tolist(), strict=False):
@@ -155,5 +155,5 @@ def _runs(reason: NDArray[np.uint8]) -> Iterator[tuple[int, int, int]]:
 
 
 def frame_of(kind: int, body: Any) -> wire.Frame:
-    """Return a record of a few rows."""
+    """Return a record that holds a few rows."""
     return wire.Frame(kind, wire.RECORDS[kind].build(body))

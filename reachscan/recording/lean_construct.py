@@ -1,4 +1,4 @@
-"""construct without its debugging aids: they load pdb, which takes longer than a small scan."""
+"""construct without its debugging aids, which load pdb: that takes longer than a small scan."""
 
 from __future__ import annotations
 

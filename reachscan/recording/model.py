@@ -1,7 +1,7 @@
-"""What a scan consists of. Frozen data without logic; imports nothing but what is part of it.
+"""The data of one scan: immutable, without logic.
 
-Named tuples, for dataclasses take long to make: all of this is read before every scan. Of numpy,
-which takes longer than a scan to load, only the types are used until there are columns.
+Every scan loads these classes, so they are named tuples, which are created faster than dataclasses.
+numpy takes longer to load than a scan: until there are columns, only its types are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READ, WRITE, EXECUTE, SHARED = 1, 2, 4, 8
 """Bits of `Mapping.permissions`."""
 
 APART = 16
-"""Another bit: anonymous memory right behind a module that is not its .bss."""
+"""Another bit: anonymous memory directly behind a module that is not the module's .bss."""
 
 DIRECT = 0xFFFFFFFF
 """`Leaks.parent` of a direct leak."""
@@ -54,15 +54,15 @@ CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL, RELATIVE, UNALIGNED, *_others = 
 NUMBER, STALE_WORD, ALLOCATOR_BUSY = _others
 
 REASONS = frozenset(Reason) - {DEFINITE}
-"""What `Leaks.reason` may be where a leak is only possible."""
+"""Values of `Leaks.reason` for leaks that are only possible."""
 
 UNKNOWN_SHAPE, TREE_NODE, LIST_NODE, CHAIN_NODE, POINTER_ARRAY, VECTOR_BODY, TEXT, ZEROS = range(8)
 STRING = 8
-"""`Leaks.shape` and `Kinds.shape`; a `STRING` is a text that is as long as its block allows."""
+"""`Leaks.shape` and `Kinds.shape`; a `STRING` is a text that fills its block."""
 
 
 class BlockState(enum.IntEnum):
-    """What the memory is that was asked about."""
+    """State of the memory in question."""
 
     NO_HEAP = 0
     REACHABLE = 1
@@ -71,7 +71,7 @@ class BlockState(enum.IntEnum):
 
 
 class Holder(enum.IntEnum):
-    """What a reference is part of; `ROOT_WORD` is a register or a word that the kernel holds."""
+    """Where a reference is stored; `ROOT_WORD` is a register or a word held by the kernel."""
 
     ROOT_MEMORY = 1
     ROOT_WORD = 2
@@ -87,7 +87,7 @@ PROGRAM_BREAK, THREAD_HEAP, MAPPED, POOLS, PROGRAM_POOL = range(1, 6)
 
 
 class Target(NamedTuple):
-    """The process that was scanned. `started` is the begin of the scan, ns since the epoch."""
+    """The process that was scanned. `started` is when the scan began, in ns since the epoch."""
 
     pid: int
     threads: int
@@ -98,14 +98,14 @@ class Target(NamedTuple):
 
 
 class Host(NamedTuple):
-    """The machine that the process ran on; a `boot_id` is another one after each boot."""
+    """The machine that the process ran on; `boot_id` changes with each boot."""
 
     name: str
     boot_id: str
 
 
 class Mapping(NamedTuple):
-    """One line of /proc/PID/maps; [start, end) in memory, `offset` bytes into the file."""
+    """One line of /proc/PID/maps: [start, end) in memory, `offset` in bytes into the file."""
 
     start: int
     end: int
@@ -124,7 +124,7 @@ class Module(NamedTuple):
 
 
 class Thread(NamedTuple):
-    """Where one thread of the target stood when it was stopped."""
+    """The state of one thread of the target when it was stopped."""
 
     tid: int
     stack_pointer: int
@@ -134,7 +134,7 @@ class Thread(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """How memory was captured. `phases` are (name, nanoseconds) in order."""
+    """How memory was captured. `phases` are pairs (name, nanoseconds) in order."""
 
     method: str
     reason: str
@@ -145,7 +145,7 @@ class Snapshot(NamedTuple):
 
 
 class Heap(NamedTuple):
-    """One allocator of the target and what it has handed out (usable bytes)."""
+    """One allocator of the target, and how much it has handed out (usable bytes)."""
 
     allocator: str
     allocations: int
@@ -155,14 +155,14 @@ class Heap(NamedTuple):
 
 
 class Collectible(NamedTuple):
-    """Blocks of Python objects that nothing reaches, but that its collector will free."""
+    """Blocks of Python objects that are unreachable, but that Python's collector will free."""
 
     allocations: int
     bytes: int
 
 
 class Block(NamedTuple):
-    """The block that was asked about; `size` in usable bytes."""
+    """The block in question; `size` in usable bytes."""
 
     asked: int
     start: int
@@ -176,10 +176,10 @@ class Reference(NamedTuple):
 
     Attributes:
         slot: address of the word; 0 for a register or a word that the kernel holds.
-        value: what it holds.
-        holder: what it is part of.
+        value: its value.
+        holder: where it is stored.
         index: position of a register or kernel word, see `WordOwner`.
-        block, size: the block that the word is part of, if it is in one.
+        block, size: the block that contains the word, if any.
     """
 
     slot: int
@@ -191,12 +191,12 @@ class Reference(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A word that means a block, but is no pointer to it.
+    """A word that refers to a block without being a pointer to it.
 
     Attributes:
-        form: how it does, as `Leaks.reason`.
-        about: the block that it means: the one that was asked about, or what owns that.
-        word: where it is, and what it holds.
+        form: how it refers to the block, as in `Leaks.reason`.
+        about: the block that it refers to: the one in question, or one that owns it.
+        word: where it is, and its value.
     """
 
     form: Reason
@@ -205,7 +205,7 @@ class Sighting(NamedTuple):
 
 
 class WordOwner(NamedTuple):
-    """Whose registers words [first, first + count) are; `tid` 0 if the kernel holds them."""
+    """The thread that words [first, first + count) belong to; `tid` is 0 for the kernel's words."""
 
     first: int
     count: int  # type: ignore[assignment]  # hides what tuples have
@@ -213,18 +213,18 @@ class WordOwner(NamedTuple):
 
 
 class Warning(NamedTuple):
-    """Something the reader of a report must know. Codes that begin with `incomplete` matter."""
+    """A warning for the reader. Codes that begin with `incomplete` affect the verdict."""
 
     code: str
     message: str
 
 
 NOT_RECORDED = "not-recorded"
-"""Code of the warning that leaks were left out whose allocation was not recorded."""
+"""Code of the warning about leaks left out because their allocation was not recorded."""
 
 
 class Totals(NamedTuple):
-    """What the stream adds up to, as its final record states it (usable bytes)."""
+    """Totals in the final record of a stream (usable bytes)."""
 
     allocations: int
     bytes: int
@@ -235,7 +235,7 @@ class Totals(NamedTuple):
 
 
 class Name(NamedTuple):
-    """What an address inside a module is called: path of the module, symbol, bytes into it."""
+    """The name of an address: path of its module, a symbol, and the offset from it in bytes."""
 
     module: str
     symbol: str
@@ -243,9 +243,10 @@ class Name(NamedTuple):
 
 
 class Confirmation(NamedTuple):
-    """What repeated scans say; (blocks, bytes) that were unreferenced in some of them only.
+    """Results of repeated scans: (blocks, bytes) that were unreferenced in only some of them.
 
-    `vanished` ones were gone in the last scan, `recent` ones are there but were not in all before.
+    The last scan did not find `vanished` blocks. It found `recent` ones, but an earlier scan did
+    not.
     """
 
     every_ns: int
@@ -255,12 +256,12 @@ class Confirmation(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What was found out about a recording since, and is kept with it.
+    """What the analysis found out about a recording, to be saved with it.
 
     Attributes:
         names: address -> name.
-        warnings: what could not be found out, and what it means.
-        phases: (name, nanoseconds) of what that took.
+        warnings: what could not be found out, and the consequences.
+        phases: (name, nanoseconds) of the steps of the analysis.
     """
 
     names: ReadOnlyDict[int, Name]
@@ -269,38 +270,39 @@ class Findings(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """One decoded stream: everything that a report needs.
+    """A decoded stream: everything that a report needs.
 
     Attributes:
-        region_rows: `regions` as they came.
+        region_rows: `regions`, not yet decoded.
         some_leaks: `leaks` if there are any.
         types: address of a vtable -> mangled name of its C++ type.
-        names: address -> name, None if the stream was never named.
-        contents: position of a leak -> more of its bytes than its words show.
-        kinds: of live blocks, if the scan was for those.
-        block: the block that the scan was asked about, if it was.
-        references: what points to that block.
-        chain: the shortest way from a root to it.
-        sightings: words in another form that mean the block, or what owns it.
-        word_owners: what `Reference.index` means.
-        confirmation: what came of scanning several times, None if it was once.
-        absent: (start, end) of memory where nothing was ever written, long stretches only;
-            None if the stream does not tell.
-        withheld: nobody asked for contents of blocks: words that are no addresses stand for others
-            of their class.
-        machine: the processor, as ELF files number them; see `architectures.py`.
-        page_size: of the machine, bytes.
-        word: of the program, bytes.
-        recorder: how allocations are being recorded, None if they are not.
-        origins, kind_origins: where leaks, or kinds of live blocks, come from.
-        stacks: those that origins refer to.
-        recorded_threads, closed_modules, python_functions: what they and stacks refer to, by its
+        names: address -> name; None if the addresses were never named.
+        contents: position of a leak -> more of its bytes than `Leaks.words` has.
+        kinds: kinds of live blocks, if they were requested.
+        block: the block in question, if there was one.
+        references: words that point to that block.
+        chain: the shortest path from a root to it.
+        sightings: words that refer to the block, or to its owner, in another form.
+        word_owners: the meaning of `Reference.index`.
+        confirmation: the result of repeated scans; None after a single scan.
+        absent: (start, end) of large ranges that were never written to; None if the stream does
+            not say.
+        withheld: contents of blocks were not requested: a word that is no address stands for any
+            other word of its class.
+        machine: the processor, by its number in ELF files; see `architectures.py`.
+        page_size: of the machine, in bytes.
+        word: size of the program's words, in bytes.
+        recorder: how allocations are being recorded; None if they are not.
+        origins, kind_origins: who allocated leaks, or kinds of live blocks.
+        stacks: the stacks that origins refer to.
+        recorded_threads, closed_modules, python_functions: what origins and stacks refer to by
             number.
-        recorded_mappings: those that are recorded, None if none are to be.
-        frames: what the calls in stacks are, once that is found out.
-        host: where the process ran; None if the stream does not tell.
-        python_types: address -> name of the types of Python objects among the leaks.
-        collectible: what waits for Python's collector; None if nobody asked for Python objects.
+        recorded_mappings: mappings that were recorded; None if they are not being recorded.
+        frames: the functions that the calls in stacks are in, once they are known.
+        host: where the process ran; None if the stream does not say.
+        python_types: address -> name, for the types of leaked Python objects.
+        collectible: objects that Python's collector will free; None unless Python objects were
+            requested.
     """
 
     target: Target
@@ -343,11 +345,11 @@ class Recording(NamedTuple):
 
     @property
     def is_about_leaks(self) -> bool:
-        """Whether leaks were searched, and not the heap or one block looked at."""
+        """Whether this is a search for leaks, not a question about the heap or one block."""
         return self.kinds is None and self.block is None
 
     def completed(self, found: Findings) -> Recording:
-        """Return what is decoded from the same stream once this is kept in it."""
+        """Return the recording that the stream decodes to once the findings are saved in it."""
         phases = self.snapshot.phases + found.phases
         return self._replace(
             names=found.names,
@@ -355,7 +357,7 @@ class Recording(NamedTuple):
             snapshot=self.snapshot._replace(phases=phases),
         )
 
-    def __repr__(self) -> str:  # small, as all of them here: there may be megabytes
+    def __repr__(self) -> str:  # short: a recording may hold megabytes
         return f"<Recording of {self.target.name!r} (pid {self.target.pid}): {self.totals}>"
 
     @property
@@ -370,7 +372,7 @@ class Recording(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a phase has come; `total` is 0 where it is not known."""
+    """Progress of a phase; `total` is 0 if it is unknown."""
 
     phase: str
     done: int

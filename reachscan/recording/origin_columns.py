@@ -14,17 +14,17 @@ _NO_NODES = StackNodeColumns(*(np.empty(0, kind) for kind in ("<u4", "<u4", "<u4
 
 
 class Trie:
-    """The nodes of a stream, and the stacks that they stand for.
+    """The stack nodes of a stream, and the stacks that they form.
 
     Attributes:
-        stacks: each stack once, although several nodes may stand for it.
+        stacks: each stack once, although several nodes may represent it.
     """
 
     def __init__(self, chunks: list[StackNodeColumns]) -> None:
         """Join the nodes of all records.
 
         Raises:
-            StreamError: a node came twice.
+            StreamError: a node occurs twice.
         """
         nodes = StackNodeColumns(*map(np.concatenate, zip(_NO_NODES, *chunks, strict=True)))
         order = np.argsort(nodes.node)
@@ -35,10 +35,10 @@ class Trie:
         self._stack_of, self.stacks = entries(parent, nodes.pc[order], nodes.module[order])
 
     def origins(self, chunks: list[OriginColumns], count: int, what: str) -> Origins | None:
-        """Return the origins of so many leaks or kinds; None if the stream does not tell.
+        """Return the origins of `count` leaks or kinds; None if the stream has none.
 
         Raises:
-            StreamError: they are of more or less.
+            StreamError: there are more or fewer of them.
         """
         if not chunks:
             return None
@@ -48,12 +48,12 @@ class Trie:
         return Origins(self.stacks_of(columns.node), *columns[1:])
 
     def stacks_of(self, nodes: NDArray[np.uint32]) -> model.Indexes:
-        """Return the stacks that nodes stand for, `NO_STACK` for those that are not there."""
+        """Return the stacks of nodes, `NO_STACK` for nodes that do not exist."""
         found: model.Indexes = np.append(self._stack_of, NO_STACK)[self._positions(nodes)]
         return found
 
     def _positions(self, numbers: NDArray[np.uint32]) -> model.Indexes:
-        """Return where nodes with these numbers are, -1 for those that are not there."""
+        """Return the positions of nodes with these numbers, -1 for nodes that do not exist."""
         if not len(self._numbers):
             return np.full(len(numbers), -1, np.int64)
         at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
@@ -63,10 +63,10 @@ class Trie:
 def entries(
     parent: model.Indexes, pc: model.Addresses, module: NDArray[np.uint32]
 ) -> tuple[model.Indexes, Stacks]:
-    """Return the number of the stack that each node stands for, and the stacks.
+    """Return the number of each node's stack, and the stacks.
 
-    From the outermost calls inwards, a level at a time. What leads in circles has no outermost call
-    and is no stack.
+    Works from the outermost calls inwards, one level at a time. Nodes that form a circle have no
+    outermost call, so they are no stack.
     """
     stack_of = np.full(len(parent), NO_STACK, np.int64)
     parents, pcs, modules = [], [], []

@@ -1,6 +1,6 @@
-"""Where blocks come from: who allocated them, when, and with which stack, as recorded.
+"""The origins of blocks as recorded: which thread allocated them, when, and with which stack.
 
-Most processes are not recorded, and what scans every one of them does without this.
+Most processes are not recorded, so a scan loads this module only if it has to.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from reachscan.recording.arrays import Addresses, Flags, Indexes
 
 NOT_RECORDED = 0xFFFFFFFF
-"""`Origins.thread` of a block that nobody saw being allocated."""
+"""`Origins.thread` of a block whose allocation was not recorded."""
 
 NO_STACK = -1
-"""`Origins.stack` of a block that is not recorded, or has no frame."""
+"""`Origins.stack` of a block that is not recorded, or whose stack is empty."""
 
 LATEST_MS = 1 << 43
-"""No process runs for so long: times from there on are damage."""
+"""No process runs for so long: larger times mean a damaged stream."""
 
 DEEPEST = 512
-"""Frames of a stack at most: of machine code and of Python, as many of each."""
+"""Maximum number of frames of machine code in a stack, and of Python frames."""
 
 PYTHON = 1 << 63
-"""Of a `Call.pc` that is no address: a number of a Python function and a line lie below it."""
+"""Flag of a `Call.pc` that is no address: the lower bits are a Python function and a line."""
 
 WAYS_IN = {1: "run", 2: "attach", 3: "library"}
 """`Recorder.way_in`."""
@@ -42,17 +42,17 @@ STOPPED = {1: "full", 2: "stop-at", 3: "detached"}
 
 
 class Recorder(NamedTuple):
-    """How allocations of the process are being recorded; times in ms since it began.
+    """How the process's allocations are being recorded; times in ms since the recording began.
 
     Attributes:
-        start, bytes: where it keeps its tables.
-        started: when it began, ns since the epoch.
-        now_ms: when the scan was.
-        stopped, stopped_after_ms: why and when it ended to record what is new.
-        sample: mean distance of samples in bytes, 0 if everything is recorded.
-        stop_at: bytes after which it ends, 0 for never.
-        records, lost: blocks that it recorded, and those that found no room.
-        sizes: first and last of the requested sizes that are recorded; none for all.
+        start, bytes: address and size of its tables.
+        started: when the recording began, in ns since the epoch.
+        now_ms: time of the scan.
+        stopped, stopped_after_ms: why and when it stopped recording new allocations.
+        sample: mean distance of samples in bytes; 0 if every allocation is recorded.
+        stop_at: bytes after which it stops; 0 for never.
+        records, lost: number of blocks in its tables, and of blocks that found no room there.
+        sizes: first and last of each range of requested sizes to record; empty for all sizes.
     """
 
     start: int
@@ -74,12 +74,12 @@ class Recorder(NamedTuple):
     sizes: tuple[tuple[int, int], ...]
 
     def age_us(self, time_ms: int) -> int:
-        """Return how long before the scan a time was; what came after its begin is new."""
+        """Return the time that had passed at the scan, in µs; never negative."""
         return 1000 * max(0, self.now_ms - time_ms)
 
 
 def doubts(recorder: Recorder) -> list[str]:
-    """Return what the reader must know of a recorder that did not record all that it should."""
+    """Return warnings about a recorder that missed allocations."""
     found = []
     if recorder.lost:
         found.append(
@@ -96,7 +96,7 @@ def doubts(recorder: Recorder) -> list[str]:
 
 
 def doubt_of_python(version: int) -> str:
-    """Return what the reader must know where no Python function is in the stacks."""
+    """Return the warning that stacks name no Python functions."""
     name = f"Python {version >> 8}.{version & 0xFF}" if version else "this Python"
     return (
         f"stacks name no Python functions: the recorder does not know how {name} keeps its frames; "
@@ -105,13 +105,13 @@ def doubt_of_python(version: int) -> str:
 
 
 class Origins(NamedTuple):
-    """Where blocks come from, in columns: a row for each leak, or kind of live blocks.
+    """Who allocated blocks, in columns: one row per leak, or per kind of live blocks.
 
     Attributes:
         stack: its number (`Stacks`), or `NO_STACK`.
         thread: number of the thread, or `NOT_RECORDED`.
         oldest_ms, newest_ms: when the first and the last of the blocks were allocated.
-        requested: bytes that each of them was asked for with.
+        requested: bytes that the program requested for each of them.
     """
 
     stack: Indexes
@@ -122,24 +122,24 @@ class Origins(NamedTuple):
 
     @property
     def recorded(self) -> Flags:
-        """Which blocks are recorded at all."""
+        """Which blocks' allocations were recorded."""
         found: Flags = self.thread != NOT_RECORDED
         return found
 
     def some(self, which: Indexes) -> Origins:
-        """Return those of some leaks or kinds."""
+        """Return the rows of some leaks or kinds."""
         return Origins._make(column[which] for column in self)
 
 
 class RecordedThread(NamedTuple):
-    """A thread under the name that it had."""
+    """A thread, and the name that it had."""
 
     tid: int
     name: str
 
 
 class Mapped(enum.IntEnum):
-    """How a program has come by a mapping."""
+    """How a program got a mapping."""
 
     MMAP = 1
     STACK = 2
@@ -147,10 +147,10 @@ class Mapped(enum.IntEnum):
 
 
 class RecordedMapping(NamedTuple):
-    """A mapping that the program asked for and has not given back.
+    """A mapping that the program created and has not unmapped.
 
     Attributes:
-        start, end: its addresses; of a stack, those of a byte of the thread's descriptor.
+        start, end: its addresses; for a stack, a byte in the thread's descriptor.
         stack, thread, time_ms: as in `Origins`.
     """
 
@@ -163,7 +163,7 @@ class RecordedMapping(NamedTuple):
 
 
 class ClosedModule(NamedTuple):
-    """A library that is no longer loaded; `bias` is what its addresses were moved by."""
+    """A library that is no longer loaded; `bias` is its load address."""
 
     bias: int
     path: str
@@ -171,34 +171,34 @@ class ClosedModule(NamedTuple):
 
 
 class PythonFunction(NamedTuple):
-    """A function of Python, and the file that it stands in, both as Python calls them."""
+    """A Python function and its file, both as Python names them."""
 
     name: str
     file: str
 
 
 class Call(NamedTuple):
-    """A return address; `module` is the number of a closed module that it is in, or else 0."""
+    """A return address; `module` is the number of the closed module that contains it, or 0."""
 
     pc: int
     module: int
 
     @property
     def is_python(self) -> bool:
-        """Whether it is a line of a Python function, which has no address."""
+        """Whether it stands for a line of a Python function, which has no address."""
         return self.pc >= PYTHON
 
 
 class Frame(NamedTuple):
-    """One function of a stack. What is not known is None.
+    """One function in a stack. Unknown attributes are None.
 
     Attributes:
-        pc: where the call returns to. Name and line are those of the byte before it, which is the
-            call's. Functions of Python have none: 0.
+        pc: the return address. Name and line belong to the byte before it, which is part of the
+            call. 0 for a Python function.
         module, build_id: the file that the code is mapped from, and its id in hexadecimal digits.
-        offset: of `pc` in that file.
-        function, function_offset: what it is called, and how far into it `pc` is.
-        file, line: of the source.
+        offset: offset of `pc` in that file.
+        function, function_offset: name of the function, and the offset of `pc` from its start.
+        file, line: source file and line.
         inlined: the function was inlined into that of the next frame, which has the same `pc`.
     """
 
@@ -214,7 +214,7 @@ class Frame(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the function is called, or where its code is."""
+        """The function's name, or else the address of its code."""
         if self.function:
             return self.function
         if self.module:
@@ -227,16 +227,16 @@ Frames: TypeAlias = "Mapping[Call, tuple[Frame, ...]]"
 
 
 def call_before(pc: int) -> int:
-    """Return an address within the call that returns to `pc`, which may be another function's."""
+    """Return an address within the call that returns to `pc`; `pc` may be in another function."""
     return max(pc - 1, 0)
 
 
 class Stacks(NamedTuple):
-    """Stacks as a tree: a stack is an entry, the innermost call, and those that called it.
+    """Stacks as a tree: an entry is the innermost call of a stack, its ancestors are the callers.
 
     Attributes:
-        parent: of each entry, `NO_STACK` for an outermost call. It comes before the entry.
-        pc, module: of each entry, see `Call`. No two entries are alike.
+        parent: index of the caller, `NO_STACK` for an outermost call. Callers come first.
+        pc, module: the call of each entry, see `Call`. Entries are distinct.
     """
 
     parent: Indexes
@@ -244,9 +244,9 @@ class Stacks(NamedTuple):
     module: NDArray[np.uint32]
 
     def calls(self, stack: int) -> tuple[Call, ...]:
-        """Return the calls that a stack consists of, the innermost first.
+        """Return the calls of a stack, the innermost first.
 
-        Python functions stand for the interpreter's that evaluates them.
+        Python functions replace the interpreter's own functions that evaluate them.
         """
         found: list[Call] = []
         is_behind_python = False
@@ -259,10 +259,10 @@ class Stacks(NamedTuple):
         return tuple(found)
 
     def calls_to_name(self) -> list[int]:
-        """Return addresses of all calls from modules that are still loaded."""
+        """Return the addresses of all calls in modules that are still loaded."""
         calls = self.all_calls()
         return [call_before(c.pc) for c in calls if not c.module and not c.is_python]
 
     def all_calls(self) -> list[Call]:
-        """Return all calls in all stacks, each once."""
+        """Return all distinct calls."""
         return sorted({*map(Call, self.pc.tolist(), self.module.tolist())})

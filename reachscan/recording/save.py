@@ -1,4 +1,4 @@
-"""Writes files that appear whole or not at all, and keeps raw streams in them."""
+"""Writes files that appear complete or not at all, and saves raw streams to them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from reachscan import errors
 from reachscan.recording import model, wire
 
 PRIVATE = 0o600
-"""Mode of saved streams: they hold memory of the target."""
+"""Mode of saved streams, which contain memory of the target."""
 
 
 class OutputFile:
-    """A file that is written under another name in its directory and renamed when complete.
+    """A file that is written under a temporary name in its directory and renamed once complete.
 
-    What is no regular file (a pipe, /dev/null) is written directly.
+    Anything but a regular file (a pipe, /dev/null) is written directly.
 
     Args:
-        path: where it shall appear.
-        mode: permissions of the file; None for the usual ones.
+        path: the final name.
+        mode: permissions of the file; None for the default.
 
     Raises:
-        OutputError: it could not be written there; nothing is left behind.
+        OutputError: it cannot be written there; nothing is left behind.
     """
 
     def __init__(self, path: Path, mode: int | None = None) -> None:
@@ -50,7 +50,7 @@ class OutputFile:
         """Append to the file.
 
         Raises:
-            OutputError: the disk is full or failing; the file is gone then.
+            OutputError: the disk is full or failing; the file has been removed.
         """
         try:
             self._file.write(data)
@@ -59,10 +59,10 @@ class OutputFile:
             raise self._refusal(error) from error
 
     def commit(self) -> None:
-        """Complete the file and let it appear under its name.
+        """Complete the file and give it its final name.
 
         Raises:
-            OutputError: the disk is full or failing; the file is gone then.
+            OutputError: the disk is full or failing; the file has been removed.
         """
         try:
             self._file.close()
@@ -74,8 +74,8 @@ class OutputFile:
             raise self._refusal(error) from error
 
     def discard(self) -> None:
-        """Leave nothing behind. Does nothing after `commit`."""
-        # What cannot be written any more belongs to a file that is about to be removed.
+        """Remove the file. Does nothing after `commit`."""
+        # A write error no longer matters: the file is about to be removed.
         with contextlib.suppress(OSError):
             self._file.close()
         if self._temporary:
@@ -95,9 +95,9 @@ def _usual_mode(path: Path) -> int:
 
 
 class StreamKeeper:
-    """Keeps the records of a scan as they pass by, to be completed once they are named.
+    """Saves the records of a scan as they pass through; completed once they are named.
 
-    A disk that fills up does not stop the scan: the error is raised when the stream is completed.
+    A full disk does not stop the scan: the error is raised when the stream is completed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class StreamKeeper:
         self._error: errors.OutputError | None = None
 
     def keep(self, frames: Iterable[wire.Frame]) -> Iterator[wire.Frame]:
-        """Pass records on while writing them down."""
+        """Pass records on while saving them."""
         for frame in frames:
             if frame.type in (wire.SNAPSHOT, wire.FINAL):
                 self._held.append(frame)
@@ -115,10 +115,10 @@ class StreamKeeper:
             yield frame
 
     def complete(self, found: model.Findings) -> None:
-        """Add what was found out about the stream, so that any machine reports the same of it.
+        """Add the findings, so that a report on any machine is the same.
 
         Raises:
-            OutputError: it could not be written, now or earlier; nothing is left behind.
+            OutputError: it cannot be written, or could not earlier; nothing is left behind.
         """
         for warning in found.warnings:
             row = {"code": warning.code, "message": warning.message}
@@ -138,7 +138,7 @@ class StreamKeeper:
         self._file.commit()
 
     def discard(self) -> None:
-        """Leave nothing behind. Does nothing after `complete`."""
+        """Remove the file. Does nothing after `complete`."""
         self._file.discard()
 
     def _write(self, data: bytes) -> None:

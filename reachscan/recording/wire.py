@@ -1,7 +1,7 @@
 """The stream of the native helper: its records and how to read and write them.
 
-Mirrors native/wire/; docs/wire-format.md draws every record. The stream comes from a
-process that read foreign memory, or from a file of unknown origin: nothing in it is trusted.
+Mirrors native/wire/; docs/wire-format.md draws every record. The stream comes from a process that
+reads another process's memory, or from a file of unknown origin: nothing in it is trusted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGE_KIB = 4
 MAX_PAYLOAD = 64 << 20
 
 BEGIN = 0
-"""Type of the frame that stands for a stream's hello; no record has it."""
+"""Type of the frame that holds a stream's hello; no record has this type."""
 
 TARGET, MAPPINGS, MODULES, THREADS, SNAPSHOT, HEAP, REGIONS, LEAKS = range(1, 9)
 TYPES, PROGRESS, WARNING, FAILURE, FINAL, NAMES, CONTENTS = range(9, 16)
@@ -39,11 +39,11 @@ PHASES = {1: "freeze", 2: "quiesce", 3: "clone", 4: "enumerate", 5: "mark", COLL
 
 
 class Hello(NamedTuple):
-    """What a stream begins with.
+    """The start of a stream.
 
     Attributes:
-        machine: of the processor, as ELF files number them.
-        page_kib: size of a page. In older streams both are 0: x86_64 and its pages are meant.
+        machine: the processor, by its number in ELF files.
+        page_kib: size of a page. Both are 0 in older streams, which come from x86_64.
     """
 
     magic: bytes
@@ -55,7 +55,7 @@ class Hello(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a record begins with; `length` bytes follow."""
+    """The header of a record; `length` bytes follow."""
 
     type: int
     length: int
@@ -120,27 +120,27 @@ LAYOUTS = {
     RECORDED_MAPPINGS: "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, "
     "u64 time_ms }",
 }
-"""The fields of every record, as native/wire/records.hpp has them.
+"""The fields of every record, as in native/wire/records.hpp.
 
-All that reads or writes a record is made of this.
+All code that reads or writes records is derived from this table.
 """
 
 COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS, OBJECTS, ORIGINS, KIND_ORIGINS, STACK_NODES)
 """Records that are columns (see `wire_columns.py`).
 
-SHAPES, DIGESTS and OBJECTS are one of leaks each.
+SHAPES, DIGESTS and OBJECTS are one column each, about leaks.
 """
 
 RECORDS: dict[int, c.Construct] = {
     kind: layout_of(fields) for kind, fields in LAYOUTS.items() if kind not in (*COLUMNS, REGIONS)
 }
-"""Records of a few rows."""
+"""Records that hold a few rows."""
 
 ONCE = (
     *(TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST, INTERPRETER),
     *(COLLECTIBLE, HOOKS),
 )
-"""Records that a stream holds one of at most."""
+"""Records that occur at most once in a stream."""
 
 MOST_ROWS = {
     TYPES: (1 << 16) + 2,
@@ -155,39 +155,39 @@ MOST_ROWS = {
     PYTHON_FUNCTIONS: 1 << 16,
     RECORDED_MAPPINGS: 1 << 16,
 }
-"""No stream has more rows of these: the helper sends no more, and the kernel allows no more."""
+"""Maximum number of rows in a stream: neither the helper nor the kernel allows more."""
 
 LONGEST_TYPE = 1023
-"""Characters of the mangled name of a type, as long as the helper sends them."""
+"""Maximum length of a type's mangled name, as the helper sends it."""
 
 MOST_SMALL_RECORDS = 1 << 13
-"""So many records of columns may be small; the others have a thousand rows at least."""
+"""Number of records of columns that may be small; others have at least a thousand rows."""
 
 REGION_SIZE = layout_of(LAYOUTS[REGIONS]).least
 """Bytes of one row of a regions record."""
 
 
 class Frame(NamedTuple):
-    """One record as it came: its type and its undecoded payload."""
+    """One record: its type and its payload, not yet decoded."""
 
     type: int
     payload: bytes
 
 
 def encode(record_type: int, value: Any) -> bytes:
-    """Return one framed record. `value` is made of dicts and lists, as its layout says.
+    """Return one framed record. `value` consists of dicts and lists, as the layout says.
 
     Raises:
-        construct.ConstructError: it does not fit into the layout.
+        construct.ConstructError: the value does not fit the layout.
     """
     return frame_bytes(Frame(record_type, RECORDS[record_type].build(value)))
 
 
 def row_frames(record_type: int, rows: Iterable[Any]) -> Iterator[Frame]:
-    """Yield rows in as many records as it takes, one at least, none of them too long.
+    """Yield rows in as few records as their maximum length allows, but at least one.
 
     Raises:
-        construct.ConstructError: a row does not fit into the layout.
+        construct.ConstructError: a row does not fit the layout.
     """
     layout = RECORDS[record_type]
     batch: list[bytes] = []
@@ -203,23 +203,23 @@ def row_frames(record_type: int, rows: Iterable[Any]) -> Iterator[Frame]:
 
 
 def frame_bytes(frame: Frame) -> bytes:
-    """Return a frame as it travels: header and payload. That of the hello has no header."""
+    """Return the bytes of a frame: header and payload. The hello has no header."""
     if frame.type == BEGIN:
         return frame.payload
     return HEADER.pack(*Header(frame.type, len(frame.payload))) + frame.payload
 
 
 def hello_bytes(machine: int = X86_64, page_kib: int = PAGE_KIB) -> bytes:
-    """Return the 16 bytes that every stream begins with."""
+    """Return the first 16 bytes of a stream."""
     word = ARCHITECTURES[machine].word if machine in ARCHITECTURES else WORD_SIZE
     return HELLO.pack(*Hello(MAGIC, VERSION, LITTLE_ENDIAN, word, machine, page_kib))
 
 
 def frames(source: BinaryIO) -> Iterator[Frame]:
-    """Yield the hello and the records of a stream as they arrive, at last Final or Failure.
+    """Yield the hello and the records of a stream as they arrive; the last is Final or Failure.
 
     Raises:
-        StreamError: it is none of ours, of another version, damaged, or cut off.
+        StreamError: it is not a stream, has another version, is damaged or truncated.
     """
     begin = source.read(HELLO.size)
     _check_hello(begin)
@@ -275,13 +275,13 @@ def _machine(hello: Hello) -> int:
 
 
 def parse_hello(frame: Frame) -> tuple[int, int]:
-    """Return the processor of a stream, as ELF files number them, and its size of pages, bytes."""
+    """Return the processor of a stream, by its number in ELF files, and the page size in bytes."""
     hello = Hello(*HELLO.unpack(frame.payload))
     return _machine(hello), (hello.page_kib or PAGE_KIB) << 10
 
 
 def parse(frame: Frame) -> Any:
-    """Decode one record other than the bulk columns.
+    """Decode one record that has no columns.
 
     Raises:
         StreamError: the payload is shorter than its fields say.
@@ -293,10 +293,10 @@ def parse(frame: Frame) -> Any:
 
 
 def parse_counts(frame: Frame, how_many: int) -> tuple[int, ...]:
-    """Return the counts that a record of columns begins with.
+    """Return the counts at the start of a record of columns.
 
     Raises:
-        StreamError: the payload is too short for them.
+        StreamError: the payload is too short.
     """
     counts = struct.Struct(f"<{how_many}I")
     if len(frame.payload) < counts.size:
@@ -308,7 +308,7 @@ def parse_regions(frame: Frame) -> bytes:
     """Return the rows of a regions record, see `model.Recording.region_rows`.
 
     Raises:
-        StreamError: the payload has not the length that its count says.
+        StreamError: the payload's length does not match its count.
     """
     (count,) = parse_counts(frame, 1)
     if len(frame.payload) != 4 + count * REGION_SIZE:
@@ -317,7 +317,7 @@ def parse_regions(frame: Frame) -> bytes:
 
 
 def damaged(frame: Frame) -> errors.StreamError:
-    """Return the error that says that a record makes no sense."""
+    """Return the error for a record that makes no sense."""
     return errors.StreamError(
         f"the stream is damaged: a record of type {frame.type} cannot be read"
     )

@@ -1,6 +1,6 @@
-"""The records of the native helper that are columns: how to read and write them with numpy.
+"""Reads and writes the helper's records of columns with numpy.
 
-Apart from `wire.py`, since most scans find no leak and need none of this.
+Separate from `wire.py`, since most scans find no leak and need none of this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
 
 
 class _Column(NamedTuple):
-    """Values of one type; `is_wide`: a row of `w` for each."""
+    """Values of one type; if `is_wide`, a row of `w` values each."""
 
     name: str
     type: np.dtype[Any]
@@ -28,7 +28,7 @@ class _Column(NamedTuple):
 
 
 def _columns_of(layout: str) -> tuple[_Column, ...]:
-    """Return the columns of a record, as `wire.LAYOUTS` words them."""
+    """Return the columns of a record from its entry in `wire.LAYOUTS`."""
     found = []
     for kind, field in (part.split() for part in layout.split(", ") if "[" in part):
         name, _, length = field.rstrip("]").partition("[")
@@ -39,7 +39,7 @@ def _columns_of(layout: str) -> tuple[_Column, ...]:
 COLUMNS = {kind: _columns_of(wire.LAYOUTS[kind]) for kind in wire.COLUMNS}
 
 COLUMN_TYPES = {kind: COLUMNS[kind][0].type for kind in (wire.SHAPES, wire.DIGESTS, wire.OBJECTS)}
-"""What the records of one column consist of."""
+"""The value types of records with a single column."""
 
 
 class LeakColumns(NamedTuple):
@@ -64,13 +64,13 @@ def parse_leaks(frame: wire.Frame) -> LeakColumns:
     """Decode a leaks record into columns that share the memory of its payload.
 
     Raises:
-        StreamError: the payload has not the length that its counts say.
+        StreamError: the payload's length does not match its counts.
     """
     return LeakColumns(**_parse(frame))
 
 
 class OriginColumns(NamedTuple):
-    """One record of origins, of leaks or of kinds; `node` is that of the innermost call."""
+    """One record of the origins of leaks or kinds; `node` is the innermost call."""
 
     node: NDArray[np.uint32]
     thread: NDArray[np.uint32]
@@ -89,10 +89,10 @@ class StackNodeColumns(NamedTuple):
 
 
 def parse_origins(frame: wire.Frame) -> OriginColumns:
-    """Decode a record of origins. A leak was allocated once: it is as old as it is new.
+    """Decode a record of origins. A leak was allocated once: its oldest and newest times are equal.
 
     Raises:
-        StreamError: the payload has not the length that its count says.
+        StreamError: the payload's length does not match its count.
     """
     columns = _parse(frame)
     if frame.type == wire.ORIGINS:
@@ -105,7 +105,7 @@ def parse_stack_nodes(frame: wire.Frame) -> StackNodeColumns:
     """Decode a record of stack nodes.
 
     Raises:
-        StreamError: the payload has not the length that its count says.
+        StreamError: the payload's length does not match its count.
     """
     return StackNodeColumns(**_parse(frame))
 
@@ -114,7 +114,7 @@ def parse_column(frame: wire.Frame) -> NDArray[Any]:
     """Decode a record of one column (`COLUMN_TYPES`).
 
     Raises:
-        StreamError: the payload has not the length that its count says.
+        StreamError: the payload's length does not match its count.
     """
     (column,) = _parse(frame).values()
     copied: NDArray[Any] = column.copy()
@@ -125,7 +125,7 @@ def parse_kinds(frame: wire.Frame) -> model.Kinds:
     """Decode a record of kinds of live blocks into columns.
 
     Raises:
-        StreamError: the payload has not the length that its counts say.
+        StreamError: the payload's length does not match its counts.
     """
     return model.Kinds(**_parse(frame))
 

@@ -1,6 +1,6 @@
-"""Rows of a record: a count, then numbers and texts, as fast as Python reads and writes them.
+"""Rows of a record (a count, then numbers and texts), read and written at high speed.
 
-construct takes some 10 µs for each field. That is nothing for a record that comes once, but a file
+construct takes some 10 µs per field. That does not matter for a record that occurs once, but a file
 of a few megabytes can hold a million rows.
 """
 
@@ -28,12 +28,12 @@ _TYPES = {"u32": U32, "i32": I32, "u64": U64, "str": TEXT, "raw": BLOB}
 
 
 def text_of(raw: bytes) -> str:
-    """Return bytes as text; what is no UTF-8 stays readable."""
+    """Return bytes as text; invalid UTF-8 stays readable."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 class _Piece(NamedTuple):
-    """Fields [first, stop) of a row: numbers, of which the last may be the length of a text."""
+    """Fields [first, stop) of a row: numbers, the last of which may be the length of a text."""
 
     first: int
     stop: int
@@ -42,7 +42,7 @@ class _Piece(NamedTuple):
 
 
 class Rows(c.Construct):  # type: ignore[misc]  # construct has no types
-    """A `u32` count and that many rows, each a named tuple; what it writes may also be dicts."""
+    """A `u32` count and that many rows, read as named tuples; written from those or from dicts."""
 
     def __init__(self, **fields: c.Construct) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Rows(c.Construct):  # type: ignore[misc]  # construct has no types
             found = self._pieces[0].numbers.iter_unpack(memoryview(raw)[at:end])
             return list(map(self._make, found)), end
         rows: list[Any] = []
-        texts: dict[bytes, str] = {}  # names of files come again and again
+        texts: dict[bytes, str] = {}  # file names occur many times
         for _ in range(count):
             values: list[Any] = []
             for _, _, numbers, text in self._pieces:
@@ -94,7 +94,7 @@ class Rows(c.Construct):  # type: ignore[misc]  # construct has no types
         return rows
 
     def row_bytes(self, row: Mapping[str, Any] | Sequence[Any]) -> bytes:
-        """Return one row as it travels.
+        """Return the bytes of one row.
 
         Raises:
             construct.ConstructError: a number does not fit.
@@ -114,14 +114,14 @@ class Rows(c.Construct):  # type: ignore[misc]  # construct has no types
 
 
 class List(Rows):
-    """Rows of one field, which stands for itself."""
+    """Rows of a single field, each read as its plain value."""
 
     def __init__(self, field: c.Construct) -> None:
         super().__init__(value=field)
         self._make = _first
 
     def row_bytes(self, row: Any) -> bytes:
-        """Return one value as it travels."""
+        """Return the bytes of one value."""
         return super().row_bytes((row,))
 
 
@@ -141,13 +141,13 @@ def _pieces(fields: Sequence[c.Construct]) -> Iterator[_Piece]:
 
 
 def layout_of(fields: str) -> c.Construct:
-    """Return what reads and writes a record of small fields, as `wire.LAYOUTS` words them."""
+    """Return what reads and writes a record of small fields, from its `wire.LAYOUTS` entry."""
     made = dict(_fields(fields))
     return made[""] if list(made) == [""] else _struct(made)
 
 
 def _fields(text: str) -> Iterator[tuple[str, c.Construct]]:
-    """Yield names and types; rows that are the whole record have no name."""
+    """Yield names and types; a record that is nothing but rows has no name."""
     numbers, found, rows = text.partition("u32 n, n x ")
     yield from _plain(numbers)
     if not found:
@@ -170,7 +170,7 @@ def _plain(text: str) -> Iterator[tuple[str, c.Construct]]:
 
 
 def _struct(fields: Mapping[str, c.Construct]) -> c.Construct:
-    # Without what construct adds of its own: the fields alone, by name and as attributes.
+    # Only the fields, by name and as attributes, without what construct adds.
     return c.ExprAdapter(
         c.Struct(**fields),
         lambda row, _: c.Container((name, row[name]) for name in fields),

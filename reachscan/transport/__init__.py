@@ -1,1 +1,1 @@
-"""Processes elsewhere: reached through a shell on their machine, in a container or on a device."""
+"""Processes elsewhere, reached through a shell: on a machine, in a container or on a device."""

@@ -1,4 +1,4 @@
-"""Scans processes of another machine: sends the helper there, and brings its stream home."""
+"""Scans processes of another machine: sends the helper there, and brings its stream back."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 Progressed: TypeAlias = "Callable[[model.Progress], None]"
 
 _FOLDERS = ("/dev/shm", "/tmp", "/var/tmp", "/data/local/tmp")
-"""Where the helper may lie for a moment; memory first."""
+"""Folders for the helper, in order of preference; memory first."""
 
 _WHY_NOT = {1: "has no room", 2: "may not run programs"}
-"""By what the command `put` ends with."""
+"""What each exit status of the command `put` means."""
 
 _PIECE = 1 << 16
 _SIGNALLED = 128
-"""What a shell adds to the number of the signal that has ended a program."""
+"""Added to the number of the signal that ended a program, in a shell's exit status."""
 
 
 class _Facts(NamedTuple):
-    """What a machine tells of itself: its processor, where files may be put, how it packs them."""
+    """Facts about a machine: its processor, folders for files, and its compressor."""
 
     machine: str
     temporary: str
@@ -49,21 +49,21 @@ class _Facts(NamedTuple):
 
 
 class Elsewhere:
-    """Processes that a shell can see. To be closed.
+    """Processes that a shell can see. Must be closed.
 
-    The connection is made when it is needed, and again if it was lost.
+    The connection is opened on first use, and again after it was lost.
     """
 
     def __init__(self, text: str, sysroot: str | Path | None, *, verbose: bool) -> None:
         """Prepare.
 
         Args:
-            text: where, as in `ssh:build7`.
-            sysroot: folder below which the files of that machine lie; None to fetch them.
-            verbose: let the shell, and what starts it, talk on our stderr.
+            text: the place, as in `ssh:build7`.
+            sysroot: folder with that machine's files; None to fetch them.
+            verbose: let the shell, and the program that starts it, write to our stderr.
 
         Raises:
-            WhereError: the text says nothing that is understood.
+            WhereError: the text is not understood.
         """
         self._name = text
         self._where = where.parse(text)
@@ -74,18 +74,18 @@ class Elsewhere:
         self._has_helper = False
 
     def close(self) -> None:
-        """End the connection; nothing is left there."""
+        """Close the connection; nothing is left behind there."""
         if self._shell:
             self._shell.close()
         self._shell = None
         self._has_helper = False
 
     def find(self, name: str) -> list[int]:
-        """Return the ids of all processes there that a text means; see `processes.find`."""
+        """Return the ids of all processes there that a text names; see `processes.find`."""
         return self._processes().find(name)
 
     def resolve(self, name: str) -> int:
-        """Return the id of the one process there that a text means; see `processes.resolve`."""
+        """Return the id of the one process there that a text names; see `processes.resolve`."""
         return self._processes().resolve(name)
 
     def life(self, pid: int) -> Life:
@@ -93,16 +93,16 @@ class Elsewhere:
         return self._processes().life(pid)
 
     def check(self, pid: int) -> None:
-        """Leave it to the helper, who has to look there anyway."""
+        """Do nothing: the helper checks the process there."""
 
     @contextmanager
     def scan(
         self, pid: int, options: ScanOptions, on_progress: Progressed | None
     ) -> Iterator[Iterator[wire.Frame]]:
-        """Run the helper there; inside the block its records arrive as they are made.
+        """Run the helper there; inside the block, its records arrive as it writes them.
 
         Raises:
-            ReachscanError: it cannot be run there, or the connection was lost.
+            ReachscanError: it cannot run there, or the connection was lost.
         """
         seconds = options.timeout and options.timeout + helper.GRACE_SECONDS
         try:
@@ -117,7 +117,7 @@ class Elsewhere:
             raise errors.NotPermittedError(error.sentence, self._where.rights) from error
 
     def sysroot(self, recording: model.Recording, on_progress: Progressed | None) -> Sysroot:
-        """Return where the files are: those that are needed come here, and stay in a cache."""
+        """Return what fetches files: those that are needed are copied to a cache here."""
         if self._sysroot is not None:
             return self._sysroot
         from reachscan.naming import module_cache
@@ -135,14 +135,14 @@ class Elsewhere:
     def _fetch(
         self, pid: int, path: str, mapping: model.Mapping, on_progress: Progressed | None
     ) -> Iterator[bytes]:
-        """Yield the file of a mapping, piece by piece.
+        """Yield the contents of a mapped file, piece by piece.
 
         Raises:
-            ReachscanError: there is none that can be read, or the connection was lost.
+            ReachscanError: it cannot be read, or the connection was lost.
         """
         with self._conversation() as shell:
             packing = self._facts.packing
-            place = f"{mapping.start:x}-{mapping.end:x}"  # as /proc/PID/map_files calls it
+            place = f"{mapping.start:x}-{mapping.end:x}"  # its name in /proc/PID/map_files
             shell.command("fetch", packing, pid, place, path)
             name = printable(PurePosixPath(path).name)
             stream = _Stream(shell, SILENCE_SECONDS, packing, on_progress, name)
@@ -163,16 +163,15 @@ class Elsewhere:
                     f"the shell at {self._name} lacks what it takes: /proc, /dev/null, head -c",
                     "copy reachscan-helper there, and run it by hand: docs/devices.md",
                 )
-            # What login scripts print comes before, the end of the last line behind.
+            # Output of login scripts precedes it; the end of the last line follows.
             self._facts = _Facts(*lines[-len(_Facts._fields) - 1 : -1])
         return self._shell
 
     @contextmanager
     def _conversation(self) -> Iterator[Shell]:
-        """Return the shell. If it is left in the middle, it is closed.
+        """Yield the shell; close it if the block is left early.
 
-        For a helper there, this is the sign to end; and what it still says would be taken for the
-        next answer.
+        This makes a running helper exit. Its remaining output would be taken for the next answer.
         """
         shell = self._connected()
         try:
@@ -185,13 +184,13 @@ class Elsewhere:
         return Processes(self._ask, self._name)
 
     def _ask(self, *words: object) -> bytes | None:
-        """Return the output of a command there; None if it has failed."""
+        """Return the output of a command there; None if it failed."""
         with self._conversation() as shell:
             answer = shell.ask(*words)
         return None if answer.status else answer.output
 
     def _bring_helper(self, shell: Shell, on_progress: Progressed | None) -> None:
-        """Have the shell hold the helper for its processor, ready to run."""
+        """Make the helper for the machine's processor ready to run there."""
         if self._has_helper:
             return
         path = helper.executable(self._facts.machine)
@@ -206,7 +205,7 @@ class Elsewhere:
         self._has_helper = True
 
     def _put(self, shell: Shell, data: bytes, on_progress: Progressed | None) -> None:
-        """Send the helper to the first folder that it can be run from."""
+        """Send the helper to the first folder that it can run from."""
         own = (self._facts.temporary, self._facts.home, ".")
         folders = [f for f in (*_FOLDERS, *own) if f and not set(f) & set(" \t\\")]
         reasons = set()
@@ -253,7 +252,7 @@ def _broken_off(status: int, last_words: str) -> errors.ReachscanError:
 
 
 class _Stream(io.RawIOBase):
-    """What a command there writes, unpacked. Its end is known with the command's status."""
+    """The decompressed output of a command there, as a file. It ends with the command's status."""
 
     def __init__(
         self,
@@ -271,11 +270,11 @@ class _Stream(io.RawIOBase):
         self._received = 0
 
     def readable(self) -> bool:
-        """Say that this is for reading."""
+        """Return that this is readable."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read what is there, at least a byte before the end."""
+        """Read what is available: at least one byte, except at the end."""
         while not self._ready:
             piece = next(self._pieces, None)
             if piece is None:

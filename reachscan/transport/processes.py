@@ -1,4 +1,4 @@
-"""Processes of another machine: by what they are called there, and whether they still live."""
+"""Processes of another machine: finds them by name, and notices their end."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from reachscan.capture import processes
 from reachscan.wording import cut
 
 Ask = Callable[..., bytes | None]
-"""Gives a command to the shell there; returns its output, or None if it has failed."""
+"""Runs a command in the shell there; returns its output, or None if it failed."""
 
 _ID = re.compile(rb"/proc/([0-9]+)/")
 _LISTED = 8
 _STATE, _START = 0, 19
-"""Of the fields in /proc/PID/stat that follow the name."""
+"""Index among the fields in /proc/PID/stat that follow the name."""
 
 
 class _Process(NamedTuple):
-    """What /proc says of a process there."""
+    """What /proc there says about a process."""
 
     state: str
     start: int
@@ -32,28 +32,28 @@ class _Process(NamedTuple):
 
 
 class Processes:
-    """The processes there."""
+    """The processes of a machine."""
 
     def __init__(self, ask: Ask, name: str) -> None:
         """Prepare.
 
         Args:
-            ask: gives a command to the shell there.
-            name: of the place, for sentences.
+            ask: runs a command in the shell there.
+            name: name of the place, for messages.
         """
         self._ask, self._name = ask, name
 
     def resolve(self, name: str) -> int:
-        """Return the id of the process that a text means."""
+        """Return the id of the process that a text names."""
         if name.isascii() and name.isdigit():
             return int(name)
         return processes.only(name, self.find(name), self._table)
 
     def find(self, name: str) -> list[int]:
-        """Return the ids of all processes that a text means, in ascending order; at least one.
+        """Return the ids of all processes that a text names, in ascending order; at least one.
 
         Raises:
-            NoSuchProcessError: there is none.
+            NoSuchProcessError: there is no such process.
         """
         if name.isascii() and name.isdigit():
             return [int(name)]
@@ -66,7 +66,7 @@ class Processes:
         """Return the life of a process there, from now on.
 
         Raises:
-            NoSuchProcessError: there is none with that id.
+            NoSuchProcessError: no process has that id.
         """
         process = self._about(pid)
         if process is None:
@@ -78,7 +78,7 @@ class Processes:
         return process.start if process else None
 
     def _called(self, name: str) -> Iterator[int]:
-        # The shell takes words apart at spaces, and the kernel arguments at zero bytes.
+        # The shell splits words at spaces, the kernel splits arguments at zero bytes.
         lines = self._ask("named", name.split()[0]) or b""
         for pid in {int(number) for number in _ID.findall(lines)}:
             process = self._about(pid)
@@ -89,14 +89,14 @@ class Processes:
         parts = (self._ask("about", pid) or b"").split(b"\0", 3)
         fields = parts[0].rpartition(b")")[2].decode("ascii", "replace").split()
         if len(parts) < 4 or len(fields) <= _START or not fields[_START].isdigit():
-            return None  # it has ended
+            return None  # it has exited
         comm, exe = (os.fsdecode(part).removesuffix("\n") for part in parts[1:3])
         names = (comm, *processes.names_in(parts[3]), os.path.basename(exe))  # noqa: PTH119
         command = os.fsdecode(parts[3].replace(b"\0", b" ")).strip() or f"[{comm}]"
         return _Process(fields[_STATE], int(fields[_START]), names, command)
 
     def _table(self, pids: Sequence[int]) -> tuple[str, ...]:
-        """Return lines that tell processes of one name apart."""
+        """Return lines that distinguish processes of one name."""
         lines = [f"{'PID':>9}  COMMAND"]
         for pid in pids[:_LISTED]:
             process = self._about(pid)
@@ -108,15 +108,15 @@ class Processes:
 
 
 class Life:
-    """The life of a process there. While there is no connection, it is taken to live on."""
+    """The life of a process there. Without a connection, the process counts as alive."""
 
     def __init__(self, pid: int, start: int, start_of: Callable[[int], int | None]) -> None:
         """Prepare.
 
         Args:
-            pid: of the process.
-            start: when it was started, in clock ticks of that machine.
-            start_of: says that of a process; None if there is none.
+            pid: the process's id.
+            start: when it started, in clock ticks of that machine.
+            start_of: returns when a process started; None if it does not exist.
         """
         self.pid = pid
         self._start, self._start_of = start, start_of
@@ -133,12 +133,12 @@ class Life:
         pass
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait so long, as nothing tells of its end before; tell whether it has ended."""
+        """Wait `seconds`, since nothing reports its end earlier; return whether it has exited."""
         time.sleep(max(0.0, seconds))
         return self._now() != self._start
 
     def has_successor(self) -> bool:
-        """Tell whether another process has got the id by now."""
+        """Return whether the id belongs to another process by now."""
         return self._now() not in (None, self._start)
 
     def _now(self) -> int | None:

@@ -1,7 +1,7 @@
-"""A conversation with a shell on another machine: commands go in, bytes and a status come out.
+"""A conversation with a shell on another machine: a command goes in, output and status come out.
 
-The words are those of `there.sh`, which the shell reads first. One side is silent while the other
-one speaks, so that no program there takes from the pipe what is meant for another.
+The commands are those of `there.sh`, which the shell reads first. Only one side writes at a time,
+so no program there can read input that is meant for another.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from reachscan import errors
 from reachscan.capture import helper
 
 CONNECT_SECONDS = 120.0
-"""A person may have to enter a password meanwhile."""
+"""Seconds for the first answer: a person may have to enter a password."""
 
 SILENCE_SECONDS = 120.0
-"""A connection over which nothing comes for so long is taken for lost, except during a scan."""
+"""Seconds of silence after which a connection counts as lost, except during a scan."""
 
 _PIECE = 1 << 16
 _LONGEST_ANSWER = 64 << 20
 _LONGEST_STATUS = 16
 _LONGEST_GREETING = 1 << 20
-"""What login scripts print comes before the first answer."""
+"""Maximum output of login scripts, which precedes the first answer."""
 
 
 class Answer(NamedTuple):
-    """What a command there has printed, and its status."""
+    """The output of a command there, and its status."""
 
     output: bytes
     status: int
 
 
 class Shell:
-    """A shell that runs elsewhere. To be closed.
+    """A shell that runs elsewhere. Must be closed.
 
     Attributes:
-        greeting: what it has told of its machine.
+        greeting: facts about its machine.
 
     Raises:
-        UnreachableError: there is none.
+        UnreachableError: no shell answers.
     """
 
     def __init__(self, command: Sequence[str], name: str, no_shell: str, *, verbose: bool) -> None:
         """Start it.
 
         Args:
-            command: runs a shell there.
-            name: of the place, for sentences.
-            no_shell: what to do if there is none.
-            verbose: let it talk on our stderr.
+            command: starts a shell there.
+            name: name of the place, for messages.
+            no_shell: what to do if no shell answers.
+            verbose: let it write to our stderr.
         """
         self._name, self._no_shell = name, no_shell
         self._said = os.fdopen(os.memfd_create("talk"), "w+b")
@@ -65,7 +65,7 @@ class Shell:
         self._process = self._start(command, self._said, verbose=verbose)
         try:
             script = resources.files(__package__).joinpath("there.sh").read_text("utf-8")
-            # In two parts, so that what only repeats its input does not look like a shell.
+            # In two parts, so that a program that only echoes its input does not look like a shell.
             half = len(self._mark) // 2
             self.send(f"{script}main {self._mark[:half]} {self._mark[half:]}\n".encode())
             self.greeting = self.answer(CONNECT_SECONDS, _LONGEST_GREETING)
@@ -75,23 +75,23 @@ class Shell:
             raise
 
     def ask(self, *words: object) -> Answer:
-        """Return the answer to a command."""
+        """Run a command, and return its answer."""
         self.command(*words)
         return self.answer()
 
     def command(self, *words: object) -> None:
-        """Give a command; the answer is then to be read.
+        """Send a command; the caller must then read the answer.
 
         Raises:
-            ConnectionLostError: nobody hears it.
+            ConnectionLostError: it cannot be sent.
         """
         self.send(f"{' '.join(map(str, words))}\n".encode(errors="surrogateescape"))
 
     def send(self, data: bytes, sent: Callable[[int], None] = lambda _: None) -> None:
-        """Send bytes; `sent` is told how many have gone, now and then.
+        """Send bytes; `sent` is called now and then with the number sent.
 
         Raises:
-            ConnectionLostError: they are not taken.
+            ConnectionLostError: they cannot be sent.
         """
         assert self._process.stdin is not None
         pipe = self._process.stdin.fileno()
@@ -110,15 +110,15 @@ class Shell:
     def answer(
         self, seconds: float | None = SILENCE_SECONDS, most: int = _LONGEST_ANSWER
     ) -> Answer:
-        """Return what is left of the answer to the command before.
+        """Return the rest of the answer to the last command.
 
         Args:
-            seconds: how long it may be silent; None for ever.
-            most: bytes that it may have.
+            seconds: how long the shell may be silent; None for no limit.
+            most: maximum number of bytes.
 
         Raises:
-            ConnectionLostError: it does not come to its end.
-            StreamError: it is too long.
+            ConnectionLostError: the answer breaks off.
+            StreamError: the answer is too long.
         """
         output = Output(self, seconds)
         pieces, size = [], 0
@@ -130,7 +130,7 @@ class Shell:
         return Answer(b"".join(pieces), output.status)
 
     def pieces(self, seconds: float | None) -> Generator[bytes, None, int]:
-        """Yield the answer to the command before as it comes; return its status."""
+        """Yield the answer to the last command as it arrives; return its status."""
         mark = f"\n{self._mark} ".encode()
         while True:
             at = self._pending.find(mark)
@@ -141,7 +141,7 @@ class Shell:
                 if before:
                     yield before
                 return int(status) if status.isdigit() else 1
-            # What could be the beginning of a mark stays.
+            # Keep what could be the start of a mark.
             keep = at if at >= 0 else max(0, len(self._pending) - len(mark) + 1)
             if at >= 0 and len(self._pending) - at > len(mark) + _LONGEST_STATUS:
                 raise errors.StreamError(f"{self._name} does not answer as it should", "")
@@ -151,7 +151,7 @@ class Shell:
             self._pending += self._read(seconds)
 
     def close(self) -> None:
-        """End it; what it has started there ends, too, within some seconds."""
+        """Close the connection; programs that the shell started there exit within some seconds."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdout.close()
         self._process.stdin.close()
@@ -159,14 +159,14 @@ class Shell:
         self._said.close()
 
     def last_words(self) -> str:
-        """Return the last line that was said on stderr."""
+        """Return the last line that was written to stderr."""
         return helper.last_line(self._said)
 
     def _start(
         self, command: Sequence[str], said: IO[bytes], *, verbose: bool
     ) -> subprocess.Popen[bytes]:
         try:
-            # In our session: what starts the shell may ask for a password on the terminal.
+            # In our session: the program that starts the shell may ask for a password.
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -198,7 +198,7 @@ class Shell:
         return piece
 
     def _lost(self, why: str = "") -> errors.ReachscanError:
-        """Return the error that says how the conversation ended."""
+        """Return the error that describes how the conversation ended."""
         if not why:
             try:
                 ended = f"`{shlex.join(self._process.args)}` ended"  # type: ignore[arg-type]
@@ -212,7 +212,7 @@ class Shell:
 
 
 class Output:
-    """The answer to a command, piece by piece; `status` is known when it has ended, else -1."""
+    """The answer to a command, piece by piece; `status` is -1 until it is complete."""
 
     def __init__(self, shell: Shell, seconds: float | None) -> None:
         self.status = -1

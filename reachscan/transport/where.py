@@ -1,4 +1,4 @@
-"""Where processes can be: each kind knows the command that starts a shell there, nothing else.
+"""Kinds of places with processes. Each knows only the command that starts a shell there.
 
 To add one, write a class with `shell()` and add it to `KINDS`.
 """
@@ -22,9 +22,9 @@ class Where(ABC):
     """A place with processes.
 
     Attributes:
-        rest: what stands behind the colon.
-        rights: what to do if we lack the permission to trace there.
-        no_shell: what to do if there is no shell, or none that answers.
+        rest: the text behind the colon.
+        rights: what to do if permission to trace is missing there.
+        no_shell: what to do if no shell answers.
     """
 
     rest: str
@@ -36,34 +36,34 @@ class Where(ABC):
         """Return the command that runs `sh` there, with its stdin, stdout and stderr.
 
         Raises:
-            ReachscanError: it is not clear which place is meant.
+            ReachscanError: the place is ambiguous or missing.
         """
 
 
 class Command(Where):
-    """`exec:COMMAND`: whatever runs the words that are put behind it."""
+    """`exec:COMMAND`: any command that runs the words appended to it."""
 
     rights = "let the command become root there, as in --on 'exec:ssh HOST sudo'"
     no_shell = "try the command with `sh` behind it: it must read from its stdin"
 
     def shell(self) -> list[str]:
-        """Return the command, and the shell behind it."""
+        """Return the command, followed by the shell."""
         return [*shlex.split(self.rest), "sh"]
 
 
 class Ssh(Where):
-    """`ssh:[USER@]HOST`, or what else ssh takes for a destination; it knows the configuration."""
+    """`ssh:[USER@]HOST`, or anything else that ssh accepts; ssh reads its own configuration."""
 
     rights = "become root there, as with --on 'exec:ssh HOST sudo', if sudo does not ask"
     no_shell = "try `ssh HOST true`"
 
     def shell(self) -> list[str]:
-        """Return the command; without a terminal, which would not leave bytes as they are."""
+        """Return the command; without a terminal, which would change some bytes."""
         return ["ssh", "-T", "--", self.rest, "exec", "sh"]
 
 
 class Container(Where, ABC):
-    """A container that some program of Docker's kind runs."""
+    """A container, run by Docker or a compatible program."""
 
     program: str
     rights = "start the container with --cap-add SYS_PTRACE, or scan the process from the host"
@@ -93,7 +93,7 @@ class Nerdctl(Container):
 
 
 class Adb(Where):
-    """`adb:SERIAL`, or `adb:` if there is one device only."""
+    """`adb:SERIAL`, or `adb:` if there is only one device."""
 
     rights = (
         "become root with `adb root`, or, for a debuggable app, the app itself: "
@@ -102,16 +102,16 @@ class Adb(Where):
     no_shell = "try `adb devices`"
 
     def shell(self) -> list[str]:
-        """Return the command. `exec-out` would be as good for bytes, but tells no status.
+        """Return the command. `exec-out` would transfer bytes as well, but returns no status.
 
         Raises:
-            UnreachableError: no device is attached, or several are and none is named.
+            UnreachableError: no device is attached, or there are several and none is named.
         """
         return ["adb", "-s", self.rest or _only_device(), "shell", "-T", "sh"]
 
 
 class Kubectl(Where):
-    """`kubectl:[NAMESPACE/]POD[/CONTAINER]`; a pod with a container needs its namespace, too."""
+    """`kubectl:[NAMESPACE/]POD[/CONTAINER]`; naming a container requires the namespace."""
 
     rights = (
         "give the container the capability SYS_PTRACE, or attach one that has it: "
@@ -140,7 +140,7 @@ KINDS: Mapping[str, type[Where]] = {
     "kubectl": Kubectl,
     "exec": Command,
 }
-"""By what stands before the colon."""
+"""Kinds of places, by the text before the colon."""
 
 _MAY_BE_EMPTY = ("adb",)
 _MOST_PARTS = {"kubectl": 3}
@@ -150,7 +150,7 @@ def parse(text: str) -> Where:
     """Return the place that a text names, as in `ssh:build7`.
 
     Raises:
-        WhereError: it names none.
+        WhereError: it names no place.
     """
     kind, colon, rest = text.partition(":")
     if kind not in KINDS or not colon:

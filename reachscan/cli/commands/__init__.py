@@ -1,6 +1,6 @@
-"""The commands: one file each, called like the command, that holds it as `command`.
+"""The commands: each is the function `command` in a file of its name.
 
-Nothing is imported here, so that asking for help, or running one command, does not load the others.
+Nothing is imported here, so `--help` or one command does not load the others.
 """
 
 SUMMARIES = {
@@ -17,4 +17,4 @@ SUMMARIES = {
     "explain": "Show what a block is, and what keeps it.",
     "refs": "List what points to a block.",
 }
-"""What `reachscan --help` says of each command, in the order it lists them."""
+"""The line of each command in `reachscan --help`, in order."""

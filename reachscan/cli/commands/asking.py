@@ -1,4 +1,4 @@
-"""What the commands that ask about live memory, not leaks, have in common."""
+"""Shared code of the commands that ask about live memory instead of leaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ask(question: Ask, **given: Any) -> ExitStatus:
 
     Args:
         question: scans the process.
-        given: options that `options.scan` and `options.output` take.
+        given: the options for `options.scan` and `options.output`.
     """
     wanted = options.scan(given)
     shows_contents = "contents" in given

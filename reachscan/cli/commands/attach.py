@@ -1,4 +1,4 @@
-"""`reachscan attach`: has a running process record who allocates what."""
+"""`reachscan attach`: makes a running process record who allocates what."""
 
 from __future__ import annotations
 

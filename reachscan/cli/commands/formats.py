@@ -1,4 +1,4 @@
-"""The options for the format of a report, and what they mean together."""
+"""The options for the format of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 
 
 class _FormatName(_Choice):
-    """The name of a format; says which ones there are if it is another."""
+    """The name of a format; the error for other names lists them."""
 
     def convert(
         self, value: str, parameter: click.Parameter | None, context: click.Context | None
@@ -35,7 +35,7 @@ class _FormatName(_Choice):
 
 
 def one_of(*subjects: str) -> Decorator:
-    """Return the options that choose a format of one of some subjects; `format_of` takes them."""
+    """Return options that choose a format of these subjects; `format_of` takes them."""
     names = dict.fromkeys(name for subject in subjects for name in reports.FORMATS[subject])
     help_ = ", ".join(f"{name} for {FORMATS[name].readers}" for name in names)
     return together(
@@ -45,7 +45,7 @@ def one_of(*subjects: str) -> Decorator:
 
 
 def format_of(format_: str | None, **flags: bool) -> reports.Format:
-    """Return the format that is chosen by `--format` or by a flag of that name.
+    """Return the format chosen by `--format` or by the flag of the same name.
 
     Raises:
         click.UsageError: they contradict each other.

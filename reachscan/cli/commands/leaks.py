@@ -1,6 +1,6 @@
 """Scans a process for leaks and reports them: `reachscan PID`, with options or without.
 
-Only what every scan needs is imported here; the rest takes longer to load than a scan to do.
+Only what every scan needs is imported here; the rest takes longer to load than a scan takes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Judge = Callable[[LeakScan], LeakScan]
 """Decides which leaks count."""
 
 USUAL, TEXT = ScanOptions(), Output()
-"""How to scan, and what to write, if nobody says otherwise."""
+"""The defaults: how to scan, and what to write."""
 
 
 def without_default_suppressions(result: LeakScan) -> LeakScan:
-    """Return a scan in which all leaks count but those that runtimes leak by design."""
+    """Return the scan with the leaks suppressed that runtimes leak by design."""
     if not result.folded:
         return result
     from reachscan.history import suppressions
@@ -46,17 +46,17 @@ def find(
     *,
     strict: bool = False,
 ) -> ExitStatus:
-    """Scan a process, report its leaks, and return the exit status that they deserve.
+    """Scan a process, report its leaks, and return the exit status.
 
     Args:
         process: its id, or its name if that is unique.
         wanted: how to scan.
         output: where the report goes and what it looks like.
-        judge: which leaks count.
+        judge: decides which leaks count.
         strict: see `status`.
 
     Raises:
-        ReachscanError: the scan could not be done, or the report or raw scan not be written.
+        ReachscanError: the scan failed, or the report or raw scan could not be written.
     """
     result = judged(process, wanted, output, judge)
     output.report(result)
@@ -139,7 +139,7 @@ def with_details(result: ScanResult, output: Output, *, root: Sysroot) -> ScanRe
 
 
 def with_details(result: ScanResult, output: Output, *, root: Sysroot) -> ScanResult:
-    """Return a scan with what its groups could be, and the source lines that allocated them."""
+    """Return the scan with type candidates of its groups, and source lines of their stacks."""
     if isinstance(result, LeakScan) and not result.folded:
         return result
     from reachscan import analyse
@@ -152,7 +152,7 @@ def with_details(result: ScanResult, output: Output, *, root: Sysroot) -> ScanRe
 
 
 def status(result: LeakScan, strict: bool) -> ExitStatus:
-    """Return the exit status that a scan deserves; `strict`: possible leaks make a difference."""
+    """Return the exit status of a scan; if `strict`, possible leaks count."""
     if not result.counted.allocations:
         return ExitStatus.CLEAN
     return ExitStatus.LEAKS if strict or result.counts_definite else ExitStatus.CLEAN

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ elsewhere = together(
         "are fetched and kept).",
     ),
 )
-"""Where the process is; `scan` takes them."""
+"""Options: where the process is. Passed to `scan`."""
 
 verbose = click.option("-v", "--verbose", is_flag=True, help="Show what each step does and costs.")
 
@@ -48,7 +48,7 @@ destination = click.option(
 
 
 def _defaults(of: str) -> str:
-    """Return what a part of a `Selection` is if nobody says otherwise."""
+    """Return the default of a field of `Selection`."""
     usual = getattr(Selection(), of)
     found = {name: getattr(each, of) for name, each in formats.FORMATS.items() if not each.profile}
     others = [f", in {name} {value}" for name, value in found.items() if value != usual]
@@ -90,7 +90,7 @@ profile = together(
         help="Begin each stack of a profile with the name of the thread that allocated.",
     ),
 )
-"""What a profile shows; `output` takes them."""
+"""Options: what a profile shows. Passed to `output`."""
 
 report = together(
     limit,
@@ -98,11 +98,11 @@ report = together(
     contents,
     candidates,
 )
-"""How much a report tells; `output` takes them."""
+"""Options: how much a report shows. Passed to `output`."""
 
 
 def _address(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """Return an address in the target, as people write it; None if none is given."""
+    """Parse an address in the target; None stays None."""
     if value is None:
         return None
     try:
@@ -143,7 +143,7 @@ about = together(
         help="List what points to the block there, as `refs` does.",
     ),
 )
-"""Questions about one block, where a command takes them as options."""
+"""Options: questions about one block."""
 
 save = click.option(
     "--save",
@@ -173,7 +173,7 @@ search = together(
         help="Give up after this time, and let the process go on.",
     ),
 )
-"""How memory is searched; `scan` takes them."""
+"""Options: how memory is searched. Passed to `scan`."""
 
 capture = together(
     click.option(
@@ -192,7 +192,7 @@ capture = together(
         "method that is expected to keep to it, or refuses before it stops anything.",
     ),
 )
-"""How a process is scanned; `scan` takes them."""
+"""Options: how a process is scanned. Passed to `scan`."""
 
 python = click.option(
     "--python",
@@ -216,7 +216,7 @@ confirm = together(
         help="Time between the scans of --confirm (default 1).",
     ),
 )
-"""How sure a scan has to be; `scan` takes them."""
+"""Options: how certain a leak must be. Passed to `scan`."""
 
 suppress = together(
     click.option(
@@ -243,7 +243,7 @@ review = together(
         help="Earlier scan or JSON report; only leaks that are new or have grown since count.",
     ),
 )
-"""Which leaks count; `judge` takes them."""
+"""Options: which leaks count. Passed to `judge`."""
 
 strict = click.option(
     "--strict", is_flag=True, help="Exit with status 1 even if all leaks are only possible ones."
@@ -253,10 +253,10 @@ strict = click.option(
 def judge(
     suppression_files: tuple[Path, ...], default_suppressions: bool, baseline: Path | None
 ) -> leaks.Judge:
-    """Return what judges the groups of a scan. Files are read now, before anything is scanned.
+    """Return the function that decides which groups count. Reads its files before any scan.
 
     Raises:
-        ReachscanError: a file cannot be used.
+        ReachscanError: a file cannot be read or makes no sense.
     """
     if default_suppressions and not suppression_files and not baseline:
         return leaks.without_default_suppressions
@@ -271,14 +271,14 @@ def judge(
 
 
 def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Take some options out of those that were given to a command."""
+    """Remove some options from those given to a command, and return them."""
     return {name: given.pop(name) for name in names}
 
 
 def scan(given: dict[str, Any]) -> ScanOptions:
-    """Take how to scan out of the options that were given to a command.
+    """Remove the scan options from those given to a command, and return them.
 
-    `contents` stays: how much is wanted depends on what the report looks like, see `output`.
+    `contents` stays: its default depends on the format of the report, see `output`.
     """
     names = [name for name in ScanOptions._fields if name in given and name != "contents"]
     wanted = ScanOptions(**taken(given, *names))
@@ -303,7 +303,7 @@ def output(
     The options are those of `formats.one_of`, `destination`, `report` and `profile`.
 
     Raises:
-        click.UsageError: they contradict each other, or the file cannot be.
+        click.UsageError: they contradict each other, or the file cannot be written.
     """
     wanted = formats.format_of(format_, json=json_)
     output = None if output == paths.STDOUT else output
@@ -329,7 +329,7 @@ def refuse_clash(stream: str | Path | None, written: Path | None) -> None:
     """Refuse to use one file, or stdout, for a raw scan and for the report.
 
     Raises:
-        click.UsageError: both are the same file, or the raw scan shall go to stdout.
+        click.UsageError: both are the same file, or the raw scan would go to stdout.
     """
     if stream == paths.STDOUT:
         raise click.UsageError("a raw scan cannot go to stdout; name a file")

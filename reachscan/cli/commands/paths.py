@@ -1,4 +1,4 @@
-"""Paths on the command line: one that cannot be used is bad usage, before anything is scanned."""
+"""Paths on the command line: an unusable one is refused as bad usage, before any scan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 STDOUT = Path("-")
-"""What `-o` takes for stdout."""
+"""The value of `-o` that means stdout."""
 
 
 class _Readable(click.Path):
@@ -20,7 +20,7 @@ class _Readable(click.Path):
 
 
 class _Writable(click.Path):
-    """A file that exists, or that its directory can take."""
+    """A file that exists or can be created."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
@@ -31,7 +31,7 @@ class _Writable(click.Path):
         parameter: click.Parameter | None,
         context: click.Context | None,
     ) -> Path:
-        """Return the path.
+        """Return the path, which can be written.
 
         Raises:
             click.BadParameter: nothing can be written there.
@@ -39,7 +39,7 @@ class _Writable(click.Path):
         path = Path(os.fsdecode(super().convert(value, parameter, context)))
         try:
             why = "" if path == STDOUT else _why_not_written(path)
-        except OSError as error:  # its directory may not be entered, its name is too long
+        except OSError as error:  # its directory may not be entered, or its name is too long
             why = f"no file can be written there: {error.strerror}"
         except RuntimeError:  # until Python 3.13
             why = f"no file can be written there: {os.strerror(errno.ELOOP)}"
@@ -49,14 +49,14 @@ class _Writable(click.Path):
 
 
 def _why_not_written(path: Path) -> str:
-    """Return why nothing can be written there; empty if something can.
+    """Return why a path cannot be written; empty if it can.
 
     Raises:
-        OSError, RuntimeError: nobody can say what is there.
+        OSError, RuntimeError: the path cannot be examined.
     """
     if path.exists() and not path.is_file():
         return ""
-    # A regular file is written beside its place and then renamed.
+    # A regular file is written under another name in its directory, then renamed.
     folder = path.resolve().parent
     if not folder.is_dir():
         return f"there is no directory {folder}"

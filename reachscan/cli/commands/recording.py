@@ -1,4 +1,4 @@
-"""Options that say what a process records of its allocations."""
+"""Options for what a process records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LARGEST = (1 << 63) - 1
 
 
 class Size(_Type):
-    """A number of bytes; K, M and G are those of 1024."""
+    """A number of bytes; K, M and G are powers of 1024."""
 
     name = "size"
 
@@ -46,7 +46,7 @@ class Size(_Type):
         """Return the number.
 
         Raises:
-            click.BadParameter: it is none, too small or too large.
+            click.BadParameter: it is not a size, too small or too large.
         """
         if isinstance(value, int):
             return value
@@ -60,7 +60,7 @@ class Size(_Type):
 
 
 class _Sizes(_Type):
-    """Sizes and ranges of them: `24,100-200`."""
+    """Sizes and ranges of sizes: `24,100-200`."""
 
     name = "sizes"
 
@@ -70,7 +70,7 @@ class _Sizes(_Type):
         """Return the ranges.
 
         Raises:
-            click.BadParameter: one is none, or there are too many.
+            click.BadParameter: one is not a range, or there are too many.
         """
         if isinstance(value, tuple):
             return value
@@ -86,7 +86,7 @@ class _Sizes(_Type):
 
 
 class Signal(_Type):
-    """A signal that a process can do something about, by its name: `USR1`, `SIGUSR1`."""
+    """A signal that a process can handle, by its name: `USR1`, `SIGUSR1`."""
 
     name = "signal"
 
@@ -96,7 +96,7 @@ class Signal(_Type):
         """Return its number.
 
         Raises:
-            click.BadParameter: there is none, or it cannot be handled.
+            click.BadParameter: it does not exist, or cannot be handled.
         """
         if isinstance(value, int):
             return value
@@ -115,10 +115,10 @@ class _Pattern(_Type):
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[patterns.Step, ...]:
-        """Return its steps.
+        """Return its compiled steps.
 
         Raises:
-            click.BadParameter: it is none.
+            click.BadParameter: it is not a valid expression.
         """
         if isinstance(value, tuple):
             return value
@@ -197,20 +197,20 @@ recording = together(
         help="Record only what is allocated by threads whose name matches.",
     ),
 )
-"""What is recorded; `options_of` takes them."""
+"""Options: what is recorded. Passed to `options_of`."""
 
 
 def options_of(given: dict[str, Any]) -> RecordingOptions:
-    """Take what is recorded out of the options that were given to a command."""
+    """Remove the recording options from those given to a command, and return them."""
     values = {name: given.pop(name) for name in RecordingOptions._fields}
     return RecordingOptions(**{name: value for name, value in values.items() if value is not None})
 
 
 def options_of_attached(given: dict[str, Any]) -> RecordingOptions:
-    """Take what is recorded in a process that runs already out of the options.
+    """Return the recording options for a process that is already running.
 
     Raises:
-        click.UsageError: that can only be recorded from the start.
+        click.UsageError: an option works only from the start of a program.
     """
     options = options_of(given)
     if options.mmap:

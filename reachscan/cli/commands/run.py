@@ -16,7 +16,7 @@ _USAGE = "[OPTIONS] -- COMMAND [ARGUMENT]..."
 
 
 class _Run(click.Command):
-    """Takes the command from behind `--`, so that its options are not taken for ours."""
+    """Takes the command that follows `--`, so its options are not taken for ours."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         wants_help = bool({"-h", "--help"} & set(args))

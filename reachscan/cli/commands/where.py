@@ -58,7 +58,7 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
     record = record if record.sizes else _with_sizes(pid, record, wanted, judge)
     from reachscan.history import hunting
 
-    with _Patience() as patience, hunting.recorded(pid, record, wanted):
+    with _RecordingTime() as patience, hunting.recorded(pid, record, wanted):
         if not record.sizes:
             console.talk("nothing leaks so far: blocks of all sizes are recorded")
         patience.wait(pid, seconds)
@@ -66,7 +66,7 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
         result = leaks.judged(str(pid), wanted, output, judge)
         if result.recording.recorder is None:
             raise TargetGoneError(f"process {pid} executed another program while it was recorded")
-        # Now: it is not lost if the recorder cannot be taken out.
+        # Reported now, so it is not lost if the recorder cannot be removed.
         output.report(result)
     if result.save_error:
         raise result.save_error
@@ -76,7 +76,7 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
 def _with_sizes(
     pid: int, record: RecordingOptions, wanted: ScanOptions, judge: leaks.Judge
 ) -> RecordingOptions:
-    """Return how to record what leaks now; the sizes of what does not count, too."""
+    """Return options that record the sizes that leak now, even of leaks that do not count."""
     from reachscan.scanning import scan
 
     with console.progress(wanted.verbose) as progress:
@@ -88,13 +88,13 @@ def _with_sizes(
     return record._replace(sizes=hunting.sizes(result))
 
 
-class _Patience:
-    """From the moment that the recorder is put in, Ctrl-C only ends the time that it is given."""
+class _RecordingTime:
+    """Once the recorder is in the process, Ctrl-C only ends the recording time."""
 
     def __init__(self) -> None:
         self._waits = self._is_over = False
 
-    def __enter__(self) -> _Patience:
+    def __enter__(self) -> _RecordingTime:
         self._before = {number: signal.signal(number, self._interrupt) for number in _INTERRUPTS}
         return self
 
@@ -107,10 +107,10 @@ class _Patience:
         self._restore()
 
     def wait(self, pid: int, seconds: float) -> None:
-        """Wait so long, or until Ctrl-C, which ends all from then on.
+        """Wait `seconds`, or until Ctrl-C; the next Ctrl-C interrupts as usual.
 
         Raises:
-            TargetGoneError: the process ended before.
+            TargetGoneError: the process exited.
         """
         ended = False
         with Lifetime(pid) as life:

@@ -42,39 +42,39 @@ def duration(seconds: float) -> str:
 
 
 def instant(ns: int) -> str:
-    """Return a time, given in nanoseconds since the epoch, as RFC 3339 writes it, in UTC."""
-    from datetime import datetime, timedelta, timezone  # reports for people do without
+    """Return a time, given in ns since the epoch, in the form of RFC 3339, in UTC."""
+    from datetime import datetime, timedelta, timezone  # reports for people do not need it
 
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=ns // 1000)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def printable(text: str) -> str:
-    """Return a text that cannot steer a terminal: control characters are written out."""
+    """Return a text that cannot control a terminal: control characters are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Return a text in lines of at most so many columns on a terminal, at least one.
+    """Return a text in one or more lines of at most `width` columns on a terminal.
 
     Args:
-        text: without control characters.
-        width: columns.
-        indent: what lines but the first begin with.
+        text: a text without control characters.
+        width: maximum columns.
+        indent: prefix of all lines but the first.
     """
     wide = "".join(c + _FILLER if _is_wide(c) else c for c in text)
-    # Not at the top: a report that nothing was lost needs neither this nor unicodedata.
+    # Not at the top: a report without leaks needs neither this nor unicodedata.
     import textwrap
 
     lines = textwrap.wrap(wide, width, subsequent_indent=indent)
-    # Where a long word was broken inside a wide character, that line is a column too long.
+    # A long word broken inside a wide character makes its line one column too long.
     if any(line.lstrip().startswith(_FILLER) for line in lines):
         lines = textwrap.wrap(wide, width - 1, subsequent_indent=indent)
     return [line.replace(_FILLER, "") for line in lines] or [""]
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text, shortened to so many columns on a terminal if it is longer."""
+    """Return a text, shortened to this many columns on a terminal if it is longer."""
     ends = list(accumulate(1 + _is_wide(c) for c in text))
     if not ends or ends[-1] <= width:
         return text

@@ -1,1 +1,1 @@
-"""Blocks that are alike become one group."""
+"""Grouping: blocks that are alike become one group."""

@@ -1,8 +1,8 @@
-"""Finds std::string (libstdc++) in blocks: its unused bytes say nothing about the block.
+"""Finds std::string (libstdc++) in blocks, whose unused bytes say nothing about the block.
 
-A string is a pointer to its characters, their number, and 16 bytes. A short one keeps its
-characters in these bytes; a long one has its capacity in the first word of them, and what was there
-before in the others.
+A string consists of a pointer to its characters, their number, and 16 bytes. A short string stores
+its characters in these bytes. A long one stores its capacity in the first 8 of them, and leaves the
+others as they were.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SHORT = _ROOM - 1
 """Characters that fit into a string itself."""
 
 _ROUNDING = 40
-"""A block has fewer bytes more than were asked for, the rest of a free chunk included."""
+"""A block exceeds the requested size by less than this, even with the rest of a free chunk."""
 
 
 def unused(recording: model.Recording, rows: Rows, word: int, some: model.Indexes) -> model.Indexes:
-    """Return in which of some rows a leading word is room of a string that may be unused."""
+    """Return the rows in which a leading word may be an unused part of a string."""
     address, words = rows.address[some], rows.words[some, : word + 1]
     found = np.zeros(len(some), bool)
     for begin in range(max(0, word - 1 - _ROOM // rows.word), word - 1):
@@ -42,7 +42,7 @@ def _short(address: model.Addresses, words: model.Addresses, begin: int, word: i
 def _long(recording: model.Recording, words: model.Addresses, begin: int) -> model.Flags:
     text, length, capacity = (words[:, begin + i] for i in range(3))
     found: model.Flags = (length <= capacity) & (text != 0)
-    if recording.withheld:  # other small numbers stand in their place
+    if recording.withheld:  # withheld: other small numbers replace them
         found &= capacity == 1
         return found
     found &= (capacity > SHORT) & (capacity < np.uint64(1 << 40))
@@ -53,12 +53,12 @@ def _long(recording: model.Recording, words: model.Addresses, begin: int) -> mod
 def _is_as_large(
     leaks: model.Leaks, address: model.Addresses, capacity: model.Addresses
 ) -> model.Flags:
-    """Return which leaks were made for a text of a capacity, and its zero byte."""
+    """Return which leaks were allocated for a text of a capacity and its terminating zero."""
     if not len(address):
         return np.zeros(0, bool)
     order = np.argsort(leaks.address)
     at = order[np.minimum(np.searchsorted(leaks.address[order], address), len(order) - 1)]
-    # Wraps: what is smaller than the text is out of range, too.
+    # Unsigned: blocks smaller than the text wrap around, out of range.
     more = leaks.size[at] - capacity - np.uint64(1)
     fits: model.Flags = (leaks.address[at] == address) & (more < _ROUNDING)
     return fits

@@ -1,7 +1,7 @@
 """Groups blocks that are alike. Pure functions on columns.
 
-Blocks are alike if one stack allocated them, whatever else they have in common or not. Where no
-stack is known, type, size and leading words tell.
+Blocks are alike if the same stack allocated them. If no stack is known, they are alike if type,
+size and leading words agree.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK
 
 VALUE = "value"
-"""What keys call words that are no pointers."""
+"""Names in keys for words that are no pointers."""
 _MOST_VALUES = 1 << 62
-"""Keys of groups are numbers below this."""
+"""Numeric keys of groups are below this."""
 _TABLE = 2
-"""Keys are renumbered by a table if it has at most so many entries for each; sorting takes long."""
+"""Keys are renumbered by a table if it has at most this many entries per key: sorting is slow."""
 REST = 16
-"""Where glibc cannot leave the rest of a free chunk, a block gets so many bytes more than another
-that was asked for alike."""
+"""If the rest of a free chunk is too small for a chunk of its own, glibc adds it to the block,
+which then has this many bytes more than others of the same request."""
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
@@ -42,9 +42,9 @@ def fold(
     Groups that are only possibly leaked come after all others.
 
     Args:
-        joined: the blocks, and what is known of them.
-        contents: of some of them, by their positions: they stand for their groups.
-        apart: a number per row; texts whose numbers differ are not one group.
+        joined: the blocks, and what is known about them.
+        contents: contents of some blocks, by position; these become examples of their groups.
+        apart: a number per row; texts with different numbers are separate groups.
     """
     rows = joined.rows
     group_of_row, typical = _group(joined)
@@ -84,11 +84,11 @@ def groups(
     """Return the largest groups.
 
     Args:
-        recording: what was folded.
-        folding: how it folds.
-        limit: how many groups are wanted.
-        rows: how many rows of histogram and of tree of each.
-        candidates: of a group, by its index: structs that its blocks could be.
+        recording: the recording that was folded.
+        folding: its groups.
+        limit: maximum number of groups.
+        rows: maximum number of rows in the histogram and in the tree of each.
+        candidates: index of a group -> structs that its blocks could be.
     """
     sizes = histograms.of_groups(folding, limit, rows)
     forest = indirect.grow(recording.leaks, folding, limit, rows)
@@ -101,13 +101,13 @@ def groups(
 
 
 def signature_of(folding: Folding, i: int) -> str:
-    """Return what the leading words of a group are."""
+    """Return descriptions of the leading words of a group."""
     labels = folding.joined.labels
     return " | ".join(labels[code] for code in folding.signature[i] if code != ABSENT)
 
 
 def places(folding: Folding) -> list[str]:
-    """Return the module, or module+symbol, that each code of a signature stands for, or ''."""
+    """Return the module, or module+symbol, for each code of a signature, or ''."""
     labels = folding.joined.labels
     named = range(FIRST_PLACE, len(labels) - 1)  # the last one is MIXED
     return [_coarse(x, code) if code in named else "" for code, x in enumerate(labels)]
@@ -133,10 +133,10 @@ def _key(folding: Folding, kinds: Sequence[str], i: int) -> str:
 
 
 def _coarse(label: str, code: int) -> str:
-    """Return what a key says of a word: what differs among equal blocks or builds is left out."""
+    """Return a word's part of a key, without details that vary between equal blocks or builds."""
     if code <= DATA or label == MIXED:
         return VALUE
-    # An offset stands for a place without a symbol, and is another one in the next build.
+    # An offset replaces a missing symbol, and changes with the next build.
     return _OFFSET.sub("", label)
 
 
@@ -174,7 +174,7 @@ def _group_at(
 
 
 def _contents(recording: model.Recording, rows: Rows, row: int) -> bytes:
-    """Return the first bytes of a block, as far as they are known."""
+    """Return the known first bytes of a block."""
     if recording.withheld:
         return b""
     words = rows.words[row].astype(f"<u{rows.word}").tobytes()
@@ -188,11 +188,11 @@ def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
     kind = np.where(joined.stack != NO_STACK, behind_types, joined.type)
     parts = [-1 - kind, 2 * rows.reason.astype(np.int64) + rows.is_object]
     for column in joined.codes:
-        # What a word looks like may differ between blocks that are alike.
+        # The class of a word may differ between blocks that are alike.
         coarse = np.where((column >= ZERO) & (column <= DATA), ZERO, column)
         coarse[typed] = ABSENT
         parts.append(coarse)
-    # Rows again, without the words that may belong to the rest of a chunk.
+    # The rows again, without words that may belong to the rest of a chunk.
     sizes = np.unique(rows.size[rows.size < rows.word * len(joined.codes)])
     short = np.flatnonzero(~typed & np.isin(rows.size, sizes + np.uint64(REST)))
     shorter = [part[short] for part in parts]
@@ -225,15 +225,15 @@ def _with_sizes(
     size: model.Indexes,
     blocks: model.Indexes,
 ) -> tuple[model.Indexes, model.Flags]:
-    """Return what `_group` does, for rows that are alike but for their sizes.
+    """Return what `_group` returns, for rows that may differ only in size.
 
-    Blocks with the rest of a chunk join those without, if they are few beside them.
+    Blocks that include the rest of a chunk join those without, if they are comparatively few.
 
     Args:
         alike: a number per row, the same where rows differ in their size only.
-        without_rest: that number of a row that is as it is without the rest of a chunk.
-        size: of each row; all the same where sizes make no difference.
-        blocks: how many blocks each row counts.
+        without_rest: the same number, computed without the rest of a chunk.
+        size: size of each row; all equal if sizes do not matter.
+        blocks: number of blocks that each row represents.
     """
     rank = _compact(size)
     width = int(rank.max(initial=0)) + 1
@@ -258,7 +258,7 @@ def _with_sizes(
 def _with_texts(
     joined: Joined, group_of_row: model.Indexes, typical: model.Flags, apart: model.Indexes
 ) -> tuple[model.Indexes, model.Flags]:
-    """Return the groups of rows with all texts in one, and which groups are of texts."""
+    """Return the groups of rows with all texts in one group, and which groups hold texts."""
     rows = joined.rows
     size = np.zeros(int(group_of_row.max(initial=-1)) + 1, np.int64)
     size[group_of_row[typical]] = rows.size[typical]
@@ -270,13 +270,13 @@ def _with_texts(
 
 
 def _is_named(joined: Joined) -> model.Flags:
-    """Return which rows have a stack or a type, so that neither words nor size tell them apart."""
+    """Return which rows have a stack or a type, so that words and size do not matter."""
     named: model.Flags = (joined.type >= 0) | (joined.stack != NO_STACK)
     return named
 
 
 def _compact(values: model.Indexes) -> model.Indexes:
-    """Renumber values to 0, 1, 2 ... in their order, so that combined keys stay small."""
+    """Renumber values to 0, 1, 2, ... in their order, to keep combined keys small."""
     least = int(values.min(initial=0))
     span = int(values.max(initial=0)) - least + 1
     if span > _TABLE * len(values):
@@ -301,7 +301,7 @@ def _examples(
     typical: model.Flags,
     count: int,
 ) -> model.Indexes:
-    """Return the row that stands for each group: the lowest of its size, with contents if any."""
+    """Return the example of each group: the first row of its size, preferably with contents."""
     by_address = np.argsort(rows.address)[::-1]
     if contents:
         known = np.isin(rows.position[by_address], np.array(list(contents), np.int64))
@@ -309,12 +309,12 @@ def _examples(
     if not typical.all():
         by_address = by_address[np.argsort(typical[by_address], kind="stable")]
     example = np.zeros(count, np.int64)
-    example[group_of_row[by_address]] = by_address  # the last one written stays
+    example[group_of_row[by_address]] = by_address  # the last write wins
     return example
 
 
 def _shapes(rows: Rows, group_of_row: model.Indexes, count: int) -> model.Indexes:
-    """Return the shape that more than half of the blocks of each group have, or none."""
+    """Return the shape of more than half of the blocks of each group, or UNKNOWN_SHAPE."""
     shapes = len(containers.SHAPES)
     shape = np.where(rows.shape == model.STRING, model.TEXT, rows.shape)
     known = shape < shapes
@@ -334,7 +334,7 @@ def _common(values: model.Indexes, group_of_row: model.Indexes, count: int) -> m
 
 
 def _per_group(values: model.Indexes, group_of_row: model.Indexes, count: int) -> model.Indexes:
-    """Return the value of each group, where all members agree on it."""
+    """Return the value of each group, which all members agree on."""
     result = np.full(count, -1, np.int64)
     result[group_of_row] = values
     return result
@@ -343,7 +343,7 @@ def _per_group(values: model.Indexes, group_of_row: model.Indexes, count: int) -
 def _signatures(
     joined: Joined, group_of_row: model.Indexes, typical: model.Flags, is_text: model.Flags
 ) -> model.Indexes:
-    """Return one row per group: what each leading word is, `mixed` where typical members differ."""
+    """Return one row per group: codes of the leading words, `mixed` if typical members differ."""
     count, mixed = len(is_text), len(joined.labels) - 1
     rows = np.zeros((count, len(joined.codes)), np.int64)
     group = group_of_row[typical]

@@ -1,4 +1,4 @@
-"""The results of folding: groups of blocks that are alike. Frozen data."""
+"""The results of folding: groups of blocks that are alike. Immutable data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Example(NamedTuple):
-    """One block that stands for its group; `contents` are its first bytes, as many as are known."""
+    """The example of a group; `contents` are its known first bytes."""
 
     address: int
     size: int
@@ -22,7 +22,7 @@ class Example(NamedTuple):
 
 
 class SizeCount(NamedTuple):
-    """How many blocks have a size, and what they add up to; `size` is None for all other sizes."""
+    """Number and total bytes of the blocks of one size; `size` is None for all other sizes."""
 
     size: int | None
     allocations: int
@@ -30,7 +30,7 @@ class SizeCount(NamedTuple):
 
 
 class SizeClass(NamedTuple):
-    """How many blocks have one of the sizes `smallest`, ..., `largest`, and what they add up to."""
+    """Number and total bytes of the blocks with sizes from `smallest` to `largest`."""
 
     smallest: int
     largest: int
@@ -39,13 +39,13 @@ class SizeClass(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """Blocks of one kind below a group (usable bytes), and what hangs below those.
+    """Blocks of one kind below a group (usable bytes), and the blocks below them.
 
     Attributes:
-        name: what they are; None for several kinds that are not told apart.
-        kinds: how many kinds that are; 1 with a name.
-        smallest, largest: sizes among them; None without a name.
-        below: largest first, together with what hangs below each.
+        name: name of the kind; None for several kinds together.
+        kinds: number of kinds; 1 with a name.
+        smallest, largest: range of sizes; None without a name.
+        below: branches below, the largest first, each with everything below it.
     """
 
     name: str | None
@@ -58,19 +58,19 @@ class Branch(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Direct leaks that are alike, and what hangs below them; or live blocks (usable bytes).
+    """Direct leaks that are alike, and the blocks below them; or live blocks (usable bytes).
 
     Attributes:
-        size: of the example.
-        key: what the group is called in every scan of the program: the stack that allocated it if
-            that is known, or its type, or else its size and what its leading words point to. Groups
-            that differ in no more than offsets share it.
+        size: size of the example.
+        key: identifies the group in every scan of the program: the stack that allocated it if that
+            is known, or its type, or else its size and the targets of its leading words. Groups
+            that differ only in offsets share it.
         reason: why they are only possibly leaked.
-        sizes: of the direct leaks, most frequent first.
-        tree: what hangs below them.
-        is_object: whether they are objects of Python, and `type` is one of its types.
-        shape, candidates: what most blocks look like, and structs that they could be, the likeliest
-            first, if they have no type.
+        sizes: sizes of the direct leaks, most frequent first.
+        tree: the blocks below them.
+        is_object: whether they are Python objects, and `type` is a Python type.
+        shape, candidates: shape of most blocks, and structs that they could be, most likely first,
+            if they have no type.
     """
 
     allocations: int
@@ -99,7 +99,7 @@ class Group(NamedTuple):
 
 
 class Thread(NamedTuple):
-    """How many blocks of a group a thread has allocated; `name` is the one that it had then."""
+    """Number of a group's blocks that a thread allocated; `name` is the name it had then."""
 
     name: str
     tid: int
@@ -107,21 +107,21 @@ class Thread(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """How many blocks there are, and their bytes, if only some were recorded: a sample of them."""
+    """Estimated number and bytes of blocks, if only a sample was recorded."""
 
     allocations: int
     bytes: int
 
 
 class Origin(NamedTuple):
-    """Where the blocks of a group come from.
+    """Who allocated the blocks of a group.
 
     Attributes:
         stack: its number in the recording.
-        threads: that allocated them, those with most blocks first.
-        oldest_us, newest_us: how long ago the first and the last of them were allocated; None if
-            nobody tells.
-        estimated: what they stand for, if allocations are sampled.
+        threads: the threads that allocated them, by number of blocks.
+        oldest_us, newest_us: µs since the first and the last of them were allocated; None if
+            unknown.
+        estimated: what they represent, if allocations are sampled.
     """
 
     stack: int
@@ -135,15 +135,15 @@ class Folding(NamedTuple):
     """All groups in columns, largest first, those that are only possibly leaked last.
 
     Attributes:
-        joined: what was folded.
-        group_of_row: index of the group that each row of it belongs to.
-        allocations, bytes, indirect_allocations, indirect_bytes: of each group its direct leaks (or
-            live blocks), and what hangs below them.
-        example: of each group the row of the block that stands for it, and shares with all others
-            what tells groups apart.
+        joined: the blocks that were folded.
+        group_of_row: index of each row's group.
+        allocations, bytes, indirect_allocations, indirect_bytes: each group's direct leaks (or live
+            blocks), and the blocks below them.
+        example: row of each group's example, which agrees with all others in everything that
+            distinguishes groups.
         type: index of the C++ type of each group, -1 if it has none, or not all blocks have it.
-        shape: what most blocks of each group look like (`model.UNKNOWN_SHAPE`, ...).
-        signature: of each group a code per leading word, `joined.labels` says what for.
+        shape: shape of most blocks of each group (`model.UNKNOWN_SHAPE`, ...).
+        signature: each group's codes of its leading words; `joined.labels` names them.
     """
 
     joined: Joined
@@ -163,12 +163,12 @@ class Folding(NamedTuple):
 
     @property
     def size(self) -> model.Indexes:
-        """Usable bytes of the block that stands for each group."""
+        """Usable bytes of each group's example."""
         return self.joined.rows.size[self.example].astype("i8")
 
     @property
     def stack(self) -> model.Indexes:
-        """Number of the stack that allocated each group, `NO_STACK` if it is not known."""
+        """Number of the stack that allocated each group, `NO_STACK` if unknown."""
         return self.joined.stack[self.example]
 
     @property
@@ -179,11 +179,11 @@ class Folding(NamedTuple):
     @property
     def group_of_leak(self) -> NDArray[np.int32]:
         """Index of the group that each leak belongs to, in stream order."""
-        # A head and what hangs below it are neighbours in the stream.
+        # A head and the blocks below it are adjacent in the stream.
         return self.group_of_row.repeat(self.joined.rows.below + 1)
 
     def reordered(self, order: model.Indexes) -> Folding:
-        """Return the same groups in another order: `order` are their present positions."""
+        """Return the same groups in another order; `order` holds their current positions."""
         rank = order.argsort().astype(self.group_of_row.dtype)
         whole = ("joined", "group_of_row")
         columns = {name: getattr(self, name)[order] for name in self._fields if name not in whole}

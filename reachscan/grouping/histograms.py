@@ -1,4 +1,4 @@
-"""How large leaked blocks are. Pure functions on columns."""
+"""Counts the sizes of leaked blocks. Pure functions on columns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def of_groups(folding: Folding, groups: int, sizes: int) -> list[Histogram]:
     """Return the sizes of the blocks of the first groups, the most frequent first.
 
     Args:
-        folding: the blocks that are grouped, and how.
-        groups: how many groups are wanted.
-        sizes: how many sizes of each; all others are added up in one row without a size.
+        folding: the blocks and their groups.
+        groups: number of groups.
+        sizes: maximum number of sizes for each; one row without a size sums up all others.
     """
     rows, groups = folding.joined.rows, min(groups, len(folding.example))
     chosen = folding.group_of_row < groups
@@ -43,7 +43,7 @@ def _histogram(pairs: list[tuple[int, int]], sizes: int) -> Histogram:
 
 
 def of_all(leaks: model.Leaks) -> list[SizeClass]:
-    """Return how many leaks there are of each size between powers of two, smallest first."""
+    """Return the number of leaks in each range between powers of two, smallest first."""
     size = leaks.size.astype(np.float64)  # exact: no block is larger than its 53 binary digits
     digits = np.frexp(size)[1]
     count = np.bincount(digits)

@@ -1,12 +1,12 @@
-"""What hangs below groups of leaks, as one tree of kinds per group. Pure functions on columns.
+"""The blocks below groups of leaks, as one tree of kinds per group. Pure functions on columns.
 
-The way from a head down to a block is a list of kinds, which may be a million long and full of
-loops: list node, list node, ...; or A, B, A, B, ... Its loops are erased: where a kind comes again,
-everything since it came last is forgotten. What remains names the branch that the block is of.
-(Loop erasure: G. F. Lawler, "A self-avoiding random walk", Duke Math. J. 47, 1980.)
+The path from a head down to a block is a list of kinds. It may be a million long and full of loops:
+list node, list node, ...; or A, B, A, B, ... Its loops are erased: when a kind occurs again,
+everything since its last occurrence is dropped. The rest names the branch that the block belongs
+to. (Loop erasure: G. F. Lawler, "A self-avoiding random walk", Duke Math. J. 47, 1980.)
 
-Erasing from the top is quick. In a tree whose top is of kind K, the last K on the way to a block
-ends the first loop; without all blocks of kind K the tree falls into smaller ones, and so on.
+Erasing from the top is fast. In a tree whose top is of kind K, the last K on the path to a block
+ends the first loop; removing all blocks of kind K splits the tree into smaller ones, and so on.
 Each such step handles all trees of all groups at once.
 """
 
@@ -21,10 +21,10 @@ from reachscan.naming import containers
 from reachscan.recording import model
 
 DEPTH = 12
-"""Levels of a tree; what is deeper is counted but not told apart."""
+"""Maximum levels of a tree; deeper blocks are counted, but their kinds are not distinguished."""
 
 BLOCK = "block"
-"""The name of blocks of which only the size is known."""
+"""The name of blocks whose size is all that is known."""
 
 _NONE = -1
 
@@ -36,11 +36,11 @@ def grow(leaks: model.Leaks, folding: Folding, groups: int, rows: int) -> Trees:
     """Return the trees below the first groups, in their order, branches largest first.
 
     Args:
-        leaks: all leaks.
-        folding: how their heads are grouped.
+        leaks: all leaks of the scan.
+        folding: the groups of their heads.
         groups: how many groups are wanted.
-        rows: how many branches to show of each, the largest. What hangs below a branch and is not
-            shown is added up in one without a name; a single one is shown instead.
+        rows: maximum number of branches to show in each tree; the largest are shown. The others
+            below a branch are summed up in one without a name, unless there is only one.
     """
     groups = min(groups, len(folding.example))
     if not folding.indirect_allocations[:groups].any():
@@ -50,7 +50,7 @@ def grow(leaks: model.Leaks, folding: Folding, groups: int, rows: int) -> Trees:
     direct = leaks.parent[chosen] == model.DIRECT
     kind, names = _kinds(leaks, folding, chosen)
     heads = np.flatnonzero(direct)
-    # A head and what hangs below it are neighbours.
+    # A head and the blocks below it are adjacent.
     head = np.repeat(heads, np.diff(np.append(heads, len(chosen))))[~direct]
     below = chosen[~direct]
     branches = _Branches(groups)
@@ -65,7 +65,7 @@ def grow(leaks: model.Leaks, folding: Folding, groups: int, rows: int) -> Trees:
 
 
 def _parents(leaks: model.Leaks, below: model.Indexes) -> Column:
-    """Return for some indirect leaks which of them is the parent, `_NONE` where that is a head."""
+    """Return the parents of some indirect leaks among themselves, `_NONE` if it is a head."""
     place = np.full(len(leaks.parent), _NONE, np.int64)
     place[below] = np.arange(len(below))
     parents: Column = place[leaks.parent[below]]
@@ -75,7 +75,7 @@ def _parents(leaks: model.Leaks, below: model.Indexes) -> Column:
 def _kinds(
     leaks: model.Leaks, folding: Folding, chosen: model.Indexes
 ) -> tuple[Column, tuple[str, ...]]:
-    """Return the number of each chosen leak's kind, and what the kinds are called.
+    """Return the number of each chosen leak's kind, and the names of the kinds.
 
     The kind is the C++ type, or else the shape, or else the size.
     """
@@ -94,14 +94,14 @@ def _kinds(
 
 
 class _Branches:
-    """Branches, found level by level: a branch comes after the one that it hangs below.
+    """Branches, found level by level: each comes after its parent.
 
-    The first ones stand for the groups and have no blocks of their own. The last ones have no kind:
-    they hold what is too deep to be told apart.
+    The first ones represent the groups and have no blocks of their own. The last ones have no kind:
+    they hold blocks below the maximum depth.
 
     Attributes:
         parent, kind: one array per level, joined by `columns`.
-        deep_kinds: how many kinds each of the last ones holds.
+        deep_kinds: number of kinds in each of the last ones.
     """
 
     def __init__(self, groups: int) -> None:
@@ -111,10 +111,10 @@ class _Branches:
         self.deep_kinds = np.empty(0, np.int64)
 
     def sort_in(self, kind: Column, parent: Column, group: Column, head_kind: Column) -> Column:
-        """Return the branch of each block, given which other is its parent, or `_NONE`."""
+        """Return the branch of each block, given its parent among the blocks, or `_NONE`."""
         branch = np.empty(len(kind), np.int64)
         at = np.arange(len(kind))
-        # A block of its head's kind ends a loop, so that what is below it hangs below the group.
+        # A block of its head's kind ends a loop: blocks below it belong directly below the group.
         again = kind == head_kind
         parent = np.where(again | ((parent >= 0) & again[parent]), _NONE, parent)
         anchor = group
@@ -132,7 +132,7 @@ class _Branches:
         return branch
 
     def _add(self, anchor: Column, kind: Column, tops: model.Flags) -> Column:
-        """Add a branch for each kind of top below each anchor; return that of each top."""
+        """Add a branch for each kind of top block below each anchor; return each block's branch."""
         width = int(kind.max()) + 1
         keys, number = np.unique(anchor[tops] * width + kind[tops], return_inverse=True)
         found = np.full(len(kind), _NONE, np.int64)
@@ -142,7 +142,7 @@ class _Branches:
         return found
 
     def _add_deep(self, anchor: Column, kind: Column) -> Column:
-        """Add a branch without a kind below each anchor; return that of each block."""
+        """Add a branch without a kind below each anchor; return each block's branch."""
         anchors, number = np.unique(anchor, return_inverse=True)
         number = number.reshape(-1)
         width = int(kind.max(initial=0)) + 1
@@ -169,7 +169,7 @@ def _tops(parent: Column) -> Column:
 
 @dataclass(frozen=True)
 class _Totals:
-    """What each branch holds: allocations, bytes and kinds; alone, and with everything below."""
+    """The allocations, bytes and kinds of each branch: its own, and with everything below."""
 
     own: tuple[Column, Column, Column]
     whole: tuple[Column, Column, Column]
@@ -203,10 +203,10 @@ def _with_all_below(column: Column, levels: list[Column]) -> Column:
 
 @dataclass(frozen=True)
 class _Selection:
-    """Branches that are shown, parents first and otherwise largest first; and what is not.
+    """The branches to show, parents first and otherwise largest first; and sums of the others.
 
     Attributes:
-        hidden: allocations, bytes and kinds right below each branch that are not shown.
+        hidden: allocations, bytes and kinds directly below each branch that are not shown.
     """
 
     shown: Column
@@ -222,7 +222,7 @@ def _select(branches: _Branches, totals: _Totals, rows: int) -> _Selection:
         group[first : first + len(level)] = group[level]
         first += len(level)
     named = np.flatnonzero(kind != _NONE)
-    # Of equals, the one above comes first, since it was found first.
+    # Among equals, an ancestor comes first, since it was found first.
     order = named[np.lexsort((named, -totals.whole[1][named], group[named]))]
     rank = np.arange(len(order)) - np.searchsorted(group[order], group[order])
     visible = np.zeros(len(kind), bool)
@@ -245,7 +245,7 @@ def _build(
     branches: _Branches, totals: _Totals, selection: _Selection, names: tuple[str, ...]
 ) -> Trees:
     parent, kind = branches.columns()
-    rows = selection.shown[::-1]  # what hangs below comes before what it hangs below
+    rows = selection.shown[::-1]  # descendants come before ancestors
     below: dict[int, list[Branch]] = {}
 
     def close(branch: int, hidden: tuple[int, ...]) -> tuple[Branch, ...]:

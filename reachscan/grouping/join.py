@@ -1,4 +1,4 @@
-"""Joins what is known from elsewhere to the blocks of a scan, before these are folded."""
+"""Joins other facts to the blocks of a scan, before they are folded."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class Joined(NamedTuple):
-    """Blocks, row by row, and what is known of them.
+    """Blocks, row by row, and what is known about them.
 
-    One more fact about blocks is one more column here. `folding` makes it a part of the key of a
-    group, or adds it up; what all blocks of a group share is that of its example.
+    To add a fact about blocks, add a column here. `folding` makes it part of the key of a group, or
+    sums it up; a fact that all blocks of a group share is that of its example.
 
     Attributes:
         rows: the blocks.
         space: the memory map of the process.
-        names: symbols of addresses, as far as they are known.
-        types: the types of C++ and Python that there are.
-        type: index of the type of each row, -1 if it has none.
-        codes: what the leading words of each row are, column by column.
-        labels: what the codes are called; the last one is for words that differ within a group.
-        stack: number of the stack that allocated each row, `NO_STACK` if it is not known.
-        stacks: what the numbers stand for.
-        frames: what the calls in stacks are, without their lines.
-        warnings: what could not be found out.
+        names: known symbols of addresses.
+        types: all C++ and Python types.
+        type: index of each row's type, -1 if it has none.
+        codes: codes of the leading words of each row, column by column.
+        labels: names of the codes; the last one is for words that differ within a group.
+        stack: number of the stack that allocated each row, `NO_STACK` if unknown.
+        stacks: the stacks, by number.
+        frames: frames of the calls in stacks, without lines.
+        warnings: facts that could not be found out.
     """
 
     rows: Rows
@@ -56,20 +56,20 @@ class Joined(NamedTuple):
         return f"<Joined: {len(self.type)} rows, {len(self.names)} names>"
 
     def calls(self, stack: int) -> tuple[Call, ...]:
-        """Return the calls that a stack consists of, the innermost first."""
+        """Return the calls of a stack, the innermost first."""
         return self.stacks.calls(stack) if self.stacks else ()
 
 
 def join(recording: model.Recording, *, root: Sysroot) -> Joined:
-    """Return what a recording holds to be folded, and what is known of it.
+    """Return the blocks of a recording, joined with what is known about them.
 
     Args:
-        recording: the decoded stream. If it has names already, no others are looked for.
-        root: where its files are.
+        recording: the decoded stream. If it has names, no others are looked up.
+        root: where to find its files.
     """
     space = AddressSpace.of(recording)
     words = Words(Rows.of(recording), space)
-    # First, since it may load what names are read with: the reader of files inherits it.
+    # First, since it may load modules that the process that reads files can then share.
     types = Types.of({**type_names.readable(recording.types), **recording.python_types})
     names, warnings = _names(recording, words, root=root)
     codes, labels = signatures.classify(words, names, recording)
@@ -97,10 +97,10 @@ def _stacks(recording: model.Recording, rows: Rows) -> model.Indexes:
 
 
 def _frames(recording: model.Recording, space: AddressSpace, names: Names) -> Frames:
-    """Return what the calls in all stacks are."""
+    """Return the frames of the calls in all stacks."""
     if recording.stacks is None:
         return {}
-    # Readers of debug information take long to load, and most processes are not recorded.
+    # Readers of debug information are slow to load, and most processes are not recorded.
     from reachscan.naming import frames
 
     return frames.without_lines(recording, space, names)
@@ -109,7 +109,7 @@ def _frames(recording: model.Recording, space: AddressSpace, names: Names) -> Fr
 def _names(
     recording: model.Recording, words: Words, *, root: Sysroot
 ) -> tuple[Names, tuple[model.Warning, ...]]:
-    """Return the symbols that leading words and roots deserve, and what could not be read."""
+    """Return symbols for leading words and roots, and warnings about unreadable files."""
     if recording.names is not None:
         return recording.names, ()
     slots = _roots_to_name(recording)
@@ -117,7 +117,7 @@ def _names(
     wanted = np.union1d(words.to_name, np.append(slots, np.array(calls, np.uint64)))
     if not len(wanted):
         return {}, ()
-    # Readers of symbols take long to load.
+    # Readers of symbols are slow to load.
     from reachscan.naming import debug_servers, symbols, tls
     from reachscan.naming.module_files import ModuleFiles
 
@@ -130,7 +130,7 @@ def _names(
 
 
 def _roots_to_name(recording: model.Recording) -> model.Addresses:
-    """Return the addresses of root memory that a recording's answers are about, ascending."""
+    """Return the addresses of root memory in a recording's answers, ascending."""
     seen = (sighting.word for sighting in recording.sightings)
     references = (*recording.references, *recording.chain, *seen)
     slots = {r.slot for r in references if r.holder == model.ROOT_MEMORY}

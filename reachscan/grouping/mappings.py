@@ -1,4 +1,4 @@
-"""Mappings that a program asked for while it was recorded, as far as they are still there."""
+"""Mappings that a program created while it was recorded, and that still exist."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reachscan.recording.origins import Mapped, RecordedMapping, Recorder
 
 
 class LiveMapping(NamedTuple):
-    """A mapping, or the stack of a thread, and who asked for it.
+    """A mapping, or the stack of a thread, and who created it.
 
     Attributes:
-        start, end: its addresses; the guard page of a stack is not in it.
-        is_stack: it was made for a thread.
-        thread_ended: that thread has ended, but nobody has joined it.
-        stack, tid, age_us: who asked for it, and how long before the scan.
+        start, end: its addresses, without the guard page of a stack.
+        is_stack: it is the stack of a thread.
+        thread_ended: the thread has exited, but was not joined.
+        stack, tid, age_us: who created it, and how many µs before the scan.
     """
 
     start: int
@@ -30,14 +30,14 @@ class LiveMapping(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How large it is."""
+        """Its size."""
         return self.end - self.start
 
 
 def live(recording: model.Recording) -> list[LiveMapping]:
-    """Return the recorded mappings by address; none if they are not recorded.
+    """Return the recorded mappings by address; none if mappings are not being recorded.
 
-    The kernel has the last word: what was unmapped behind the recorder's back is left out.
+    Ranges that the kernel no longer maps are left out: the recorder may have missed an unmap.
     """
     rows = sorted(recording.recorded_mappings or ())
     recorder = recording.recorder
@@ -48,7 +48,7 @@ def live(recording: model.Recording) -> list[LiveMapping]:
     for i, row in enumerate(rows):
         following = rows[i + 1].start if i + 1 < len(rows) else row.end
         if row.kind is Mapped.MMAP:
-            # Where two overlap, one has just been cut in two: the later one has the rest.
+            # Two that overlap are being split in two: the later one has the rest.
             parts = [(*part, False) for part in spans.within(row.start, min(row.end, following))]
         else:
             parts = list(spans.stack(row, found[-1].end if found else 0))
@@ -71,7 +71,7 @@ def _mapping(
 
 
 class _Spans:
-    """What the kernel has mapped."""
+    """The ranges that the kernel maps."""
 
     def __init__(self, recording: model.Recording) -> None:
         mappings = sorted((m.start, m.end) for m in recording.mappings)
@@ -85,7 +85,7 @@ class _Spans:
         )
 
     def within(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of a range that are mapped; neighbours are one part."""
+        """Yield the mapped parts of a range; adjacent ones are joined."""
         begun = None
         at = max(0, bisect_right(self._starts, start) - 1)
         last = start
@@ -103,10 +103,10 @@ class _Spans:
             yield begun, last
 
     def stack(self, row: RecordedMapping, above: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield the stack of a thread, if it is still its own, and whether the thread has ended.
+        """Yield the stack of a thread, if it still has it, and whether the thread has exited.
 
-        C libraries put what describes a thread into the last page of its stack. Below, a stack ends
-        at its guard page, or where another recorded mapping does.
+        C libraries store a thread's descriptor in the last page of its stack. The lower end of a
+        stack is its guard page, or the end of another recorded mapping.
         """
         at = bisect_right(self._starts, row.start) - 1
         if at < 0 or row.start >= self._mappings[at][1] or self._starts[at] not in self._writable:

@@ -1,4 +1,4 @@
-"""Where groups of blocks were allocated, if the allocations of the process are being recorded."""
+"""Who allocated groups of blocks, if allocations are being recorded."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK, NOT_RECORDED, Origins, RecordedThread, Recorder
 
 _IN_KEY = 3
-"""Functions that the key of a stack names; a digest stands for the rest."""
+"""Number of functions in the key of a stack; a digest represents the others."""
 _DIGEST = 12
 _UNNAMED_THREAD = RecordedThread(0, "")
 
 
 def of_groups(recording: model.Recording, folding: Folding, limit: int) -> list[Origin | None]:
-    """Return where the blocks of the largest groups come from, None for those without a stack.
+    """Return who allocated the blocks of the largest groups; None for those without a stack.
 
     Args:
         recording: the scan.
-        folding: how it folds.
-        limit: how many groups are wanted.
+        folding: its groups.
+        limit: maximum number of groups.
     """
     rows, count = folding.joined.rows, min(limit, len(folding.example))
     recorder, origins = recording.recorder, _of_rows(recording, rows)
@@ -72,9 +72,9 @@ def _threads(
 
 
 def weights(recorder: Recorder, origins: Origins) -> NDArray[np.float64]:
-    """Return how many blocks each recorded one stands for, where allocations are sampled.
+    """Return how many blocks each recorded one represents, if allocations are sampled.
 
-    A block of S bytes is recorded with the probability 1 - exp(-S / mean distance).
+    A block of S bytes is recorded with probability 1 - exp(-S / mean distance).
     """
     size = np.maximum(origins.requested.astype(np.float64), 1.0)
     weight: NDArray[np.float64] = 1.0 / -np.expm1(-size / recorder.sample)
@@ -88,11 +88,11 @@ def _estimate(recorder: Recorder, origins: Origins, rows: Rows, which: model.Ind
 
 
 def keys(joined: Joined, stacks: model.Indexes) -> dict[int, str]:
-    """Return keys by stack: where the call is, and what tells the rest from other stacks.
+    """Return keys by stack: the innermost functions, and a digest of the rest.
 
     Args:
-        joined: what is known of blocks.
-        stacks: of some groups; the keys are called by the positions of these.
+        joined: blocks, and what is known about them.
+        stacks: the stacks of some groups.
     """
     labels = {call: frames[-1].label for call, frames in joined.frames.items()}
     return {

@@ -1,4 +1,4 @@
-"""What is grouped: a row for each direct leak, or for each kind of live blocks."""
+"""The rows to group: one for each direct leak, or for each kind of live blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from reachscan.recording import model
 
 KEY_WORDS = 4
-"""Leading words that decide which group a block belongs to."""
+"""Number of leading words that decide which group a block belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +20,16 @@ class Rows:
     """Blocks in columns, the leading words row by row. Columns may share memory: do not write.
 
     Attributes:
-        position: of each row in the stream: among all leaks, or among all kinds.
-        address, size: of a block (usable bytes); it stands for all that the row counts.
-        shape: what it looks like (`model.UNKNOWN_SHAPE`, ...).
+        position: position of each row in the stream: among all leaks, or among all kinds.
+        address, size: address and usable bytes of a block, the example of its row.
+        shape: its shape (`model.UNKNOWN_SHAPE`, ...).
         reason: why it is only possibly leaked (`model.ONE_PAST_THE_END`, ...), or `model.DEFINITE`.
         words: its leading words.
-        type_word: what its type is found by, see `model.Leaks.type_word`.
+        type_word: see `model.Leaks.type_word`.
         is_object: whether it is a Python object.
-        count, bytes: how many blocks, and their bytes together.
-        below, bytes_below: the same of what hangs below them.
-        word: bytes of a word.
+        count, bytes: number of blocks in the row, and their total bytes.
+        below, bytes_below: the same for the blocks below them.
+        word: size of a word in bytes.
     """
 
     position: model.Indexes
@@ -48,7 +48,7 @@ class Rows:
 
     @classmethod
     def of(cls, recording: model.Recording) -> Rows:
-        """Return what a recording holds to be grouped."""
+        """Return the rows of a recording."""
         if recording.is_about_leaks:
             return cls._of_leaks(recording.leaks, recording.word)
         return cls._of_kinds(recording.kinds or model.Kinds.none(), recording.word)
@@ -76,7 +76,7 @@ class Rows:
     def _of_leaks(cls, leaks: model.Leaks, word: int) -> Rows:
         heads = leaks.heads
         size = leaks.size[heads]
-        # A head and what hangs below it are neighbours in the stream.
+        # A head and the blocks below it are adjacent in the stream.
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(leaks.size.view(np.int64))])
         ends = np.append(heads[1:], len(leaks.size))
         is_object = np.zeros(len(heads), bool)
@@ -99,7 +99,7 @@ class Rows:
         )
 
     def key_columns(self) -> Iterable[model.Addresses]:
-        """Yield the leading words that decide, column by column; zero past the end of a block."""
+        """Yield the leading words that decide, column by column; zero beyond the end of a block."""
         for column in range(min(KEY_WORDS, self.words.shape[1])):
             words = np.ascontiguousarray(self.words[:, column])
             yield np.where(self.size >= self.word * (column + 1), words, np.uint64(0))

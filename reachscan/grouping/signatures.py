@@ -1,4 +1,4 @@
-"""What the leading words of blocks are: pointers to what, text, numbers. On columns throughout."""
+"""Classifies the leading words of blocks: pointers by target, texts, numbers. Works on columns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from reachscan.recording import model
 SMALL = 1 << 16
 """Words of smaller magnitude are shown as `int`."""
 
-# Codes of what a word can be. Those up to DATA only tell how a word is shown: for the key of a
-# group they are one class. Modules and named places follow from FIRST_PLACE on.
+# Codes of words. Those up to DATA differ only in how a word is shown: in the key of a group they
+# are one class. Modules and named places follow from FIRST_PLACE on.
 ABSENT, ZERO, INT, TEXT, DATA, HEAP, LINK, FIRST_PLACE = range(8)
 MIXED = "\N{MIDDLE DOT}"
 _BASIC_LABELS = ("", "zero", "int", "text", "data", "heap", "link")
@@ -32,13 +32,13 @@ Mappings = NDArray[np.integer[Any]]
 
 
 class Words:
-    """The leading words of what is grouped, and what they point into; found once, for all who ask.
+    """The leading words of all rows, and what they point into; computed once.
 
     Attributes:
-        rows: what is grouped.
+        rows: the rows.
         space: the mappings of the target.
-        mappings: for each column of words, the index of the mapping of each, -1 if it is in none.
-        to_name: the distinct words that deserve a symbol, ascending: pointers to code of a module,
+        mappings: for each column of words, the index of each word's mapping, -1 if it has none.
+        to_name: the distinct words that need a symbol, ascending: pointers to code of a module,
             and the first two words if they point to its data.
     """
 
@@ -55,12 +55,12 @@ class Words:
 
 
 class Types(NamedTuple):
-    """Types of C++ and of Python.
+    """C++ and Python types.
 
     Attributes:
-        names: readable.
-        addresses: of vtables and of Python types, ascending.
-        of_address: the index into `names` of each.
+        names: readable names.
+        addresses: addresses of vtables and of Python types, ascending.
+        of_address: index into `names` of each.
     """
 
     names: tuple[str, ...]
@@ -69,7 +69,7 @@ class Types(NamedTuple):
 
     @classmethod
     def of(cls, type_names: Mapping[int, str]) -> Types:
-        """Return the types, given the name that belongs to each address."""
+        """Return the types, given the name of each address."""
         names = tuple(sorted(set(type_names.values())))
         index = {name: i for i, name in enumerate(names)}
         addresses = sorted(type_names)
@@ -77,29 +77,29 @@ class Types(NamedTuple):
         return cls(names, np.array(addresses, np.uint64), np.array(which, np.int64))
 
     def at(self, words: model.Addresses) -> model.Indexes:
-        """Return for each `type_word` of a block the index of its type, -1 if it has none."""
+        """Return the index of the type for each block's `type_word`, -1 if it has none."""
         if not len(self.addresses):
             return np.full(len(words), -1, np.int64)
         at = np.minimum(np.searchsorted(self.addresses, words), len(self.addresses) - 1)
         return np.where(self.addresses[at] == words, self.of_address[at], -1)
 
     def of_rows(self, rows: Rows) -> model.Indexes:
-        """Return for each row the index of its type, -1 if it has none."""
+        """Return the index of each row's type, -1 if it has none."""
         return self.at(rows.type_word)
 
 
 def _deserves_name(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
     distinct = _stays_distinct(space, mapping, column)
-    # The first word of an object, or the second behind a counter, often says what it is.
+    # The first word of an object, or the second behind a counter, often identifies its type.
     if column <= 1:
         distinct |= space.is_constant(mapping) | space.is_variable(mapping)
     return distinct
 
 
 def _stays_distinct(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
-    """Return which words are told apart by their address if there is no symbol for it.
+    """Return which words are distinguished by their address if it has no symbol.
 
-    Objects that are alike begin with the same vtable, but they need not point to the same text.
+    Objects of one type begin with the same vtable, but need not point to the same text.
     """
     code = space.is_code(mapping)
     return code | space.is_constant(mapping) if column == 0 else code
@@ -114,8 +114,8 @@ def classify(
 
     Args:
         of: the words.
-        names: symbols of the addresses that `Words.to_name` holds, as far as known.
-        recording: what the words are from.
+        names: known symbols of the addresses in `Words.to_name`.
+        recording: the scan that the words come from.
     """
     rows, space, named = of.rows, of.space, of.to_name
     heap = Intervals(recording.regions.start, recording.regions.end)
@@ -135,7 +135,7 @@ def classify(
         exact &= has_symbol[at] | _stays_distinct(space, mapping, column)
         codes[exact] = code_of_place[at[exact]]
         codes[heap.find(words) >= 0] = HEAP
-        # The ends of a list or tree differ from its middle in nothing but null or outside links.
+        # At the ends of a list or tree, some links are null or lead outside; nothing else differs.
         codes[np.isin(rows.shape, containers.nodes_with_link(column))] = LINK
         pointers = np.flatnonzero(codes > DATA)
         codes[cpp_strings.unused(recording, rows, column, pointers)] = DATA
@@ -145,15 +145,15 @@ def classify(
 
 
 def _plain_codes(words: model.Addresses, rows: Rows, mapping: Mappings) -> NDArray[np.int32]:
-    """Return what words look like that are taken for no pointer.
+    """Return the codes of words that are not taken for pointers.
 
     Args:
-        words: what they are.
-        rows: the blocks that they are in.
-        mapping: index of the mapping that each points into, -1 for none.
+        words: their values.
+        rows: the blocks that contain them.
+        mapping: index of the mapping that each points into, -1 if none.
     """
     codes = np.full(len(words), DATA, np.int32)
-    # The bytes of an address may all be letters, in one run of a program and not in the next.
+    # All bytes of an address may be letters in one run of a program, but not in the next.
     letters = np.flatnonzero(_is_text(words))
     is_address = (mapping[letters] >= 0) | _may_be_left_at(rows.address[letters], words[letters])
     codes[letters[~is_address]] = TEXT
@@ -164,19 +164,19 @@ def _plain_codes(words: model.Addresses, rows: Rows, mapping: Mappings) -> NDArr
 
 
 def _may_be_left_at(places: model.Addresses, words: model.Addresses) -> model.Flags:
-    """Return which words lie as far up in memory as their places: see native/memory/leftover.hpp.
+    """Return which words are in the same address range as their places: native/memory/leftover.hpp.
 
-    So do pointers to memory that is gone, and the links of free lists in blocks that were free.
+    Pointers to unmapped memory and free-list links in blocks that were once free are, too.
     """
-    bits = np.frexp(places.astype(np.float64))[1]  # exact: no address has more than 53
+    bits = np.frexp(places.astype(np.float64))[1]  # exact: no address has more than 53 bits
     near: model.Flags = (words ^ places) >> np.maximum(bits - 12, 0).astype(np.uint64) == 0
     return near
 
 
 def _is_text(words: model.Addresses) -> model.Flags:
-    """Return which words are printable ASCII, padded with zero bytes at their end at most."""
+    """Return which words are printable ASCII, perhaps padded with zero bytes at the end."""
     text = np.zeros(len(words), bool)
-    # Most words are no text: looking at one byte first leaves few to look at closely.
+    # Most words are no text: testing one byte first leaves few for the full test.
     likely = np.flatnonzero(_PRINTABLE[(words & np.uint64(0xFF)).astype(np.uint8)])
     raw = words[likely].astype("<u8").view(np.uint8).reshape(-1, 8)
     printable = _PRINTABLE[raw]

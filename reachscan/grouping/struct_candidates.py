@@ -1,4 +1,4 @@
-"""Structs that blocks without a type could be, by their size and by where pointers are in them."""
+"""Finds structs that blocks without a type could be, by size and by the places of pointers."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from reachscan.naming.module_files import ModuleFiles
 from reachscan.recording import model
 
 SHOWN = 3
-"""Candidates that are kept of each group, the likeliest."""
+"""Maximum number of candidates of each group, the most likely ones."""
 
 UNASKED = 128 << 10
-"""Bytes of debug information that are read if nobody asked for it: about as many as can be in a
-quarter of a second. Files are read as a whole or not at all."""
+"""Bytes of debug information that are read by default: about a quarter of a second's work. Files
+are read completely or not at all."""
 
 SECONDS = 60.0
-"""How long it is read at most."""
+"""Maximum seconds to read debug information."""
 
 _MARGIN = 1.0
-"""What cannot be read in parts is given up so many seconds later."""
+"""Seconds after that at which the reader is killed if it has not stopped."""
 
 ROUNDING = 16
-"""glibc rounds requests up to usable sizes that lie so many bytes apart."""
+"""glibc rounds requests up to usable sizes that are this many bytes apart."""
 
 _C_LIBRARY = re.compile(
     r"(ld|lib(anl|c|dl|m|mvec|nss_\w+|pthread|resolv|rt|thread_db|util))(-2\.|-linux|\.so)"
 )
-"""How the names of glibc's own modules begin."""
+"""First parts of the names of glibc's own modules."""
 
 _INTERNAL = re.compile(r"^[^<]*\b_[_A-Z]")
-"""Names that a library keeps to itself: bases and parts of what its user knows."""
+"""Pattern of a library's internal names: bases and parts of public classes."""
 
 _NO_POINTERS = (INT, TEXT, DATA)
 
 SMALLEST = 24
-"""Usable bytes of its smallest blocks."""
+"""Usable bytes of glibc's smallest blocks."""
 
 
 class Suggestions(NamedTuple):
-    """What groups could be.
+    """Type candidates of groups.
 
     Attributes:
-        structs: index of a group -> names of structs, the likeliest first.
-        warnings: what of the debug information was not looked at.
+        structs: index of a group -> names of structs, most likely first.
+        warnings: debug information that was not read.
     """
 
     structs: Mapping[int, tuple[str, ...]] = MappingProxyType({})
@@ -72,14 +72,14 @@ def suggest(
     root: Sysroot,
     thorough: bool,
 ) -> Suggestions:
-    """Return what the first groups of a scan could be, where debug information tells.
+    """Return type candidates of the first groups of a scan, from debug information.
 
     Args:
         recording: the scan.
-        folded: its groups, in the order in which they will be reported.
-        limit: how many groups will be.
-        root: where its files are.
-        thorough: read all debug information, however much there is.
+        folded: its groups, in the order of the report.
+        limit: how many of them the report lists.
+        root: where to find its files.
+        thorough: read all debug information, however large.
     """
     sizes = folded.size.tolist()
     untyped = np.flatnonzero((folded.type < 0) & (folded.shape == 0))
@@ -103,7 +103,7 @@ def suggest(
 
 
 def fits(struct_size: int, usable: int) -> bool:
-    """Tell whether a struct, allocated alone, gets a block of so many usable bytes."""
+    """Return whether a struct, allocated alone, gets a block of this many usable bytes."""
     least = 0 if usable <= SMALLEST else usable - ROUNDING
     return least < struct_size <= usable
 

@@ -1,6 +1,6 @@
-"""What a scan found, by key: all that is needed to compare it with another scan.
+"""The findings of a scan by key: all that a comparison with another scan needs.
 
-A census is taken from a scan, or read from a file: a raw scan or a JSON report, which may come from
+A census is taken from a scan, or read from a raw scan or a JSON report, which may come from
 anywhere and is not trusted.
 """
 
@@ -21,7 +21,7 @@ from reachscan.scanning import load
 from reachscan.wording import instant
 
 LEAKS, HEAP = "leaks", "heap"
-"""What a census is about."""
+"""The subject of a census."""
 
 REPORT_FORMATS, REPORT_VERSION = {"reachscan-report": LEAKS, "reachscan-heap": HEAP}, 1
 _LARGEST_COUNT = 1 << 63
@@ -29,18 +29,18 @@ _LARGEST_COUNT = 1 << 63
 
 @dataclass(frozen=True)
 class Census:
-    """What a scan found.
+    """The findings of a scan.
 
     Attributes:
         about: `LEAKS`, or `HEAP` for all live blocks.
-        source: file that it was read from, or what else people call it.
-        pid, program: process and path of the program that was scanned.
-        started: begin of the scan, RFC 3339.
+        source: the file that it was read from, or another name for people.
+        pid, program: id of the process, and path of its program.
+        started: start of the scan, RFC 3339.
         method: how memory was captured.
-        tallies: key -> how much there is of it.
-        total: all that was found, `tallies` and what is missing from them.
-        unlisted: groups that a JSON report leaves out; their keys are not known.
-        host: where the process ran, None if the file does not tell.
+        tallies: key -> its blocks and bytes.
+        total: everything found, including groups that `tallies` lacks.
+        unlisted: number of groups that a JSON report leaves out; their keys are unknown.
+        host: where the process ran; None if the file does not say.
     """
 
     about: str
@@ -60,7 +60,7 @@ class Census:
 
 
 def take(scan: LeakScan | HeapScan, source: str) -> Census:
-    """Return the census of a scan; `source` is what people shall call it."""
+    """Return the census of a scan; `source` is its name for people."""
     totals = scan.recording.totals
     if isinstance(scan, HeapScan):
         return _taken(scan, source, HEAP, Tally(totals.allocations, totals.bytes))
@@ -68,7 +68,7 @@ def take(scan: LeakScan | HeapScan, source: str) -> Census:
 
 
 def take_counted(scan: LeakScan, source: str) -> Census:
-    """Return the census of a scan without what does not count."""
+    """Return the census of a scan, with only the leaks that count."""
     return _taken(scan, source, LEAKS, scan.counted, scan.groups_counted)
 
 
@@ -99,7 +99,7 @@ def read(path: Path) -> Census:
 
     Raises:
         OutputError: the file cannot be read.
-        ReachscanError: it is neither, damaged, or tells of a scan that failed.
+        ReachscanError: it is neither, is damaged, or records a scan that failed.
     """
     try:
         with path.open("rb") as file:
@@ -113,10 +113,10 @@ def read(path: Path) -> Census:
 
 
 def comparable(result: ScanResult, source: str) -> LeakScan | HeapScan:
-    """Return what was scanned, if it is more than one block.
+    """Return the scan, unless it is a question about one block.
 
     Raises:
-        ReportFileError: it was a question about one block.
+        ReportFileError: it is a question about one block.
     """
     if isinstance(result, BlockAnswer):
         raise errors.ReportFileError(f"{source} is about one block; there is nothing to compare")
@@ -178,7 +178,7 @@ def _tally(group: dict[str, Any], about: str) -> Tally:
 
 
 def _host(value: Any) -> model.Host | None:
-    # Reports of older versions do not tell.
+    # Reports of older versions do not say.
     return model.Host(_text(value["name"]), _text(value["boot_id"])) if value is not None else None
 
 

@@ -1,4 +1,4 @@
-"""What changed between two scans, key by key."""
+"""Compares two scans, key by key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reachscan.result import ScanResult
 
 
 class What(enum.Enum):
-    """What happened to a key."""
+    """How a key has changed."""
 
     NEW = "new"
     GROWN = "grown"
@@ -30,7 +30,7 @@ _HOLDS = {census.LEAKS: "leaks", census.HEAP: "all live blocks"}
 
 @dataclass(frozen=True)
 class Change:
-    """One key that is not what it was."""
+    """A key whose amount has changed."""
 
     what: What
     key: str
@@ -39,18 +39,18 @@ class Change:
 
     @property
     def by(self) -> Tally:
-        """How much there is more of it; negative if it is less."""
+        """The increase; negative for a decrease."""
         return self.new - self.old
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from one scan to another.
+    """The changes from one scan to another.
 
     Attributes:
-        changes: those that grew most first, those that shrank most last.
-        unchanged: keys that are as they were.
-        unclear: keys that only one side lists, while the other leaves groups out.
+        changes: by growth: the largest increase first, the largest decrease last.
+        unchanged: number of keys without a change.
+        unclear: number of keys that only one side lists, while the other leaves groups out.
         warnings: why the comparison may mislead.
     """
 
@@ -70,24 +70,24 @@ class Comparison:
 
     @property
     def by(self) -> Tally:
-        """How much there is more in all; negative if it is less."""
+        """The total increase; negative for a decrease."""
         return self.new.total - self.old.total
 
     def numbers(self) -> dict[What, int]:
-        """Return how many keys each thing has happened to."""
+        """Return the number of keys for each kind of change."""
         found = Counter(change.what for change in self.changes)
         return {what: found[what] for what in What}
 
     @property
     def grew(self) -> bool:
-        """Something is new or grown; totals tell of what is not listed."""
+        """Whether anything is new or has grown; totals reveal groups that are not listed."""
         hidden = self.unclear or self.old.unlisted or self.new.unlisted
         listed = any(change.what in WORSE for change in self.changes)
         return listed or bool(hidden and max(self.by) > 0)
 
 
 def diff(old: str | Path | ScanResult, new: str | Path | ScanResult) -> Comparison:
-    """Tell what leaks more, or less, in one scan than in another.
+    """Compare two scans: what leaks more, or less?
 
     Example:
         >>> found = reachscan.diff("day1.rsc", "day2.rsc")
@@ -97,12 +97,12 @@ def diff(old: str | Path | ScanResult, new: str | Path | ScanResult) -> Comparis
         [...]
 
     Args:
-        old: the earlier scan, or the file that it was saved to; a JSON report will do.
-        new: the later one.
+        old: the earlier scan, or a file with it: a saved stream or a JSON report.
+        new: the later scan.
 
     Raises:
         OutputError: a file cannot be read.
-        ReachscanError: it is none of ours or damaged, or the two are not about the same.
+        ReachscanError: a file is of another kind or damaged, or the subjects differ.
     """
     return compare(_census_of(old), _census_of(new))
 
@@ -118,7 +118,7 @@ def compare(old: Census, new: Census) -> Comparison:
     """Compare two scans of one program.
 
     Raises:
-        ReportFileError: one is about leaks and the other about the heap.
+        ReportFileError: one is about leaks, the other about the heap.
     """
     if old.about != new.about:
         raise errors.ReportFileError(
@@ -145,7 +145,7 @@ def _what(old: Tally, new: Tally) -> What:
         return What.NEW
     if new == NOTHING:
         return What.GONE
-    # More blocks of fewer bytes are growth too: whatever loses blocks goes on doing so.
+    # More blocks with fewer bytes are growth, too: the program still loses blocks.
     return What.GROWN if max(new - old) > 0 else What.SHRUNK
 
 

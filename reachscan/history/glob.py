@@ -6,10 +6,10 @@ import re
 
 
 class Glob:
-    """A pattern with `*` and `?`; brackets are no wildcards, for types are full of them.
+    """A pattern with `*` and `?`. Brackets are no wildcards, since types are full of them.
 
-    What lies between two stars is taken where it is found first: if any place will do, that one
-    will. So nothing is tried twice, however many stars there are.
+    The text between two stars is matched at its first occurrence: if any occurrence leads to a
+    match, the first one does. So nothing is tried twice, however many stars there are.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -20,7 +20,7 @@ class Glob:
         self._length_of_last = len(others[-1]) if others else 0
 
     def matches(self, text: str) -> bool:
-        """Tell whether it matches all of a text."""
+        """Return whether it matches a whole text."""
         if self._last is None:
             return bool(self._first.fullmatch(text))
         found = self._first.match(text)

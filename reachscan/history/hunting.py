@@ -1,4 +1,4 @@
-"""Finds out who allocates what a process leaks: picks sizes, and records them for a while."""
+"""Finds out who allocates leaks: chooses sizes, and records them for a while."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from reachscan.result import LeakScan
 Ranges = tuple[tuple[int, int], ...]
 
 _ROUNDING = 31
-"""Bytes that glibc and musl may add to a small block."""
+"""Bytes that glibc and musl may add to a small request."""
 _MAPPED = 128 << 10
 _PAGE = 4096
-"""From so many bytes on, blocks may be whole pages."""
+"""Minimum bytes of blocks that may be whole pages."""
 _CLASSES = 4
-"""Other allocators round up to classes that are at most this part of a block apart."""
+"""Other allocators' size classes are at most this fraction of a block apart."""
 
 _TRIES = 4
-"""How often it is tried again to take a recorder out."""
+"""Maximum number of further attempts to remove a recorder."""
 
 
 def sizes(result: LeakScan) -> Ranges:
-    """Return the sizes to ask for with which what has leaked may have been allocated."""
+    """Return the request sizes that leaked blocks may have been allocated with."""
     usable = np.unique(result.recording.leaks.size).astype(np.int64)
     heaps = result.recording.heaps
     exact = all(heap.allocator.startswith(("glibc", "musl")) for heap in heaps)
@@ -41,7 +41,7 @@ def sizes(result: LeakScan) -> Ranges:
 
 
 def merged(ranges: list[tuple[int, int]]) -> Ranges:
-    """Return ascending ranges that cover these, no more than a recorder takes."""
+    """Return ascending ranges that cover these sizes, at most as many as a recorder accepts."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -57,16 +57,16 @@ def merged(ranges: list[tuple[int, int]]) -> Ranges:
 
 @contextmanager
 def recorded(pid: int, options: RecordingOptions, how: ScanOptions) -> Iterator[Hooks]:
-    """Have a process record its allocations within the block.
+    """Record the allocations of a process while the block runs.
 
     Raises:
-        ReachscanError: it cannot be recorded, or the recorder not be removed.
+        ReachscanError: it cannot be recorded, or the recorder cannot be removed.
     """
     hooks = attaching.attach(pid, options, how)
     try:
         yield hooks
     except TargetGoneError:
-        raise  # the recorder has gone with it
+        raise  # the recorder is gone with the process
     except BaseException:
         _remove(pid, how)
         raise
@@ -74,7 +74,7 @@ def recorded(pid: int, options: RecordingOptions, how: ScanOptions) -> Iterator[
 
 
 def _remove(pid: int, how: ScanOptions) -> None:
-    """Take the recorder out, also where others use the machine and a stop takes long."""
+    """Remove the recorder; retry, since stopping the process may take long on a busy machine."""
     for _ in range(_TRIES):
         try:
             attaching.detach(pid, how)

@@ -1,4 +1,4 @@
-"""Decides which groups of a scan count: those that no rule suppresses and no baseline knows."""
+"""Decides which groups of a scan count: those that no rule suppresses and no baseline contains."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from reachscan.result import LeakScan
 def review(
     result: LeakScan, suppressions: Sequence[Suppression], baseline: Census | None = None
 ) -> LeakScan:
-    """Return a scan with its groups judged, and those first that count.
+    """Return the scan with a verdict on each group; groups that count come first.
 
-    A group that has grown counts as a whole: nobody can tell which of its blocks are the new ones.
+    A group that has grown counts as a whole: which of its blocks are new is unknown.
 
     Args:
         result: the scan.
-        suppressions: the first one that applies to a group suppresses it.
-        baseline: what was leaked before, by kind.
+        suppressions: the rules; the first one that applies to a group suppresses it.
+        baseline: earlier leaks, by kind.
     """
     groups = Groups(result.recording, result.folding)
     apart = texts_apart(groups, suppressions)
@@ -61,7 +61,7 @@ def review(
 
 
 def by_rule(result: LeakScan) -> list[tuple[Rule, int, Tally]]:
-    """Return the rules that suppress something, how many groups, and how much."""
+    """Return the rules that suppress anything, with their numbers of groups and amounts."""
     judged, folded = result.review, result.folding
     if judged is None:
         return []
@@ -76,10 +76,9 @@ def by_rule(result: LeakScan) -> list[tuple[Rule, int, Tally]]:
 def _rules(
     groups: Groups, suppressions: Sequence[Suppression]
 ) -> tuple[model.Indexes, list[Suppression]]:
-    """Return for each group the index of the suppression that applies, -1 if none does.
+    """Return the index of the suppression that applies to each group, -1 if none does.
 
-    Also return the suppressions that would apply if blocks held the text that they name, where
-    nobody knows what blocks hold.
+    Also return suppressions by text that may apply to blocks with unknown contents.
     """
     rule = np.full(groups.count, -1, np.int64)
     undecided = []

@@ -1,7 +1,7 @@
-"""Rules about the stack that allocated blocks: our own, LeakSanitizer's and Valgrind's.
+"""Rules about the stacks that allocated blocks: our own, LeakSanitizer's and Valgrind's.
 
-Ours and LeakSanitizer's match one frame, wherever it is. Valgrind's match frame by frame from the
-allocation function on, which is in no stack here and is therefore left out.
+Our rules and LeakSanitizer's match one frame anywhere in the stack. Valgrind's match frame by frame
+from the allocation function outwards; that function is not in our stacks, so it is left out.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ _ALLOCATORS = (
     *("posix_memalign", "valloc", "pvalloc", "_Znwm", "_Znam"),
     *("operator new(unsigned long)", "operator new[](unsigned long)"),
 )
-"""What the first frame of Valgrind's rules is, since it takes the place of these functions."""
+"""First frames of Valgrind's rules, since Valgrind replaces these functions."""
 
 _NEW = "operator new"
-"""What calls malloc() for C++, and may be the innermost frame here."""
+"""C++ functions that call malloc(), which may be the innermost frame here."""
 
 FunctionTest = Callable[[Frame], bool]
 
 
 class NonsenseError(Exception):
-    """A line that makes no sense; the text says why."""
+    """The line makes no sense; the message says why."""
 
 
 class StackPattern(NamedTuple):
-    """What frames have to be, one after the other; None stands for any number of them.
+    """Tests of consecutive frames; None stands for any number of frames.
 
     Attributes:
-        tests: of the frames from the innermost on. What is outside of these may be anything.
+        tests: tests of the frames, from the innermost outwards. Further frames do not matter.
     """
 
     tests: tuple[FunctionTest | None, ...]
 
     def matches(self, frames: Sequence[Frame]) -> bool:
-        """Tell whether it matches a stack, innermost frame first."""
-        # Where the tests so far can have come to: a set of positions instead of trying all ways.
+        """Return whether it matches a stack, given innermost frame first."""
+        # The positions that the tests so far can have reached: a set instead of backtracking.
         new = sum(1 for _ in takewhile(_is_new, frames))
         positions = {0, new}
         for test in self.tests:
@@ -55,7 +55,7 @@ class StackPattern(NamedTuple):
 
 
 class ValgrindRule(NamedTuple):
-    """A rule of Valgrind: its name, the stack, and which leaks it is about."""
+    """A rule of Valgrind: its name, the stack, and the kinds of leaks."""
 
     name: str
     stack: StackPattern
@@ -64,15 +64,15 @@ class ValgrindRule(NamedTuple):
 
 
 def anywhere(kind: str, pattern: str) -> StackPattern:
-    """Return what matches stacks with one frame of a kind (`FRAMES`) that matches a pattern."""
+    """Return a pattern for stacks in which a frame's function or module (`FRAMES`) matches."""
     return StackPattern((None, FRAMES[kind](pattern)))
 
 
 def of_leak_sanitizer(pattern: str) -> StackPattern:
-    """Return what a `leak:` line matches: part of the name of any function or module.
+    """Return the pattern of a `leak:` line: part of the name of any function or module.
 
     Raises:
-        NonsenseError: it is empty.
+        NonsenseError: the pattern is empty.
     """
     if not pattern:
         raise NonsenseError("there is nothing to match after `leak:`")
@@ -88,10 +88,10 @@ def of_leak_sanitizer(pattern: str) -> StackPattern:
 
 
 def of_valgrind(lines: Sequence[str]) -> ValgrindRule | None:
-    """Return the rule that lines between braces hold; None if it is about other errors than leaks.
+    """Return the rule in the lines between braces; None if it is not about leaks.
 
     Raises:
-        NonsenseError: they make no sense.
+        NonsenseError: the lines make no sense.
     """
     if len(lines) < 2:
         raise NonsenseError("a rule of Valgrind has a name, a kind and frames, each on its line")
@@ -124,7 +124,7 @@ def _is_new(frame: Frame) -> bool:
 
 
 def _function(pattern: str) -> FunctionTest:
-    """Return a test of a function's name; that of a mangled one is read as far as that works."""
+    """Return a test of a function's name; mangled names are demangled if possible."""
     glob = Glob(demangle.symbol_name(pattern))
     return lambda frame: frame.function is not None and glob.matches(frame.function)
 
@@ -141,4 +141,4 @@ def _module(pattern: str) -> FunctionTest:
 
 
 FRAMES = {"fun": _function, "obj": _module}
-"""What tests a frame, by the words for it."""
+"""Functions that test a frame, by keyword."""

@@ -25,10 +25,10 @@ from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK
 
 DEFAULT = Path(__file__).with_name("default.supp")
-"""What runtimes leak once, by design."""
+"""Suppressions of memory that runtimes leak once, by design."""
 
 LONGEST_TEXT = 64
-"""Bytes of a block that a scan always has."""
+"""Bytes of a block that are in every scan."""
 
 _COMMENT = re.compile(r"(?:^|\s)#\s*(.*)")
 _SIZES = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
@@ -38,7 +38,7 @@ _VALGRIND_BEGIN, _VALGRIND_END = "{", "}"
 
 
 class Groups:
-    """All groups of a scan, as rules look at them."""
+    """The groups of a scan, prepared for matching rules."""
 
     def __init__(self, recording: model.Recording, folded: Folding) -> None:
         self._folded = folded
@@ -62,7 +62,7 @@ class Groups:
         return [folding.signature_of(self._folded, i) for i in range(self.count)]
 
     def allocated_by(self, pattern: StackPattern) -> model.Flags:
-        """Return which groups have a stack that matches, innermost frame first."""
+        """Return which groups have a matching stack, tested innermost frame first."""
         joined, stacks = self._folded.joined, self._folded.stack
         distinct, which = np.unique(stacks, return_inverse=True)
         matching = [
@@ -73,21 +73,21 @@ class Groups:
         return np.array(matching, bool)[which.reshape(-1)]
 
     def with_confidence(self, definite: bool, possible: bool) -> model.Flags:
-        """Return which groups are leaked for certain, or only possibly."""
+        """Return which groups are definite, or only possible, leaks."""
         certain: model.Flags = self._folded.reason == model.DEFINITE
         return (certain & definite) | (~certain & possible)
 
     def of_type(self, pattern: Glob) -> model.Flags:
-        """Return which groups have a type that matches."""
+        """Return which groups have a matching type."""
         matching = [bool(pattern.matches(name)) for name in self._folded.joined.types.names]
-        return np.array([*matching, False])[self._folded.type]  # -1, no type, is the last
+        return np.array([*matching, False])[self._folded.type]  # the last one is for -1, no type
 
     def of_program(self, pattern: Glob) -> model.Flags:
         """Return all groups, or none, by the file name of the program."""
         return np.full(self.count, bool(pattern.matches(self._program)))
 
     def blocks_beginning_with(self, text: bytes) -> model.Flags:
-        """Return which direct leaks begin with a text, as far as is known."""
+        """Return which direct leaks are known to begin with a text."""
         if self.withheld:
             return np.ones(len(self._of_block), bool)
         words = self._leaks.words.astype("<u8", copy=False)
@@ -96,14 +96,14 @@ class Groups:
         return found
 
     def blocks_of_size(self, least: int, most: int) -> model.Flags:
-        """Return which direct leaks have a size, or their group has unless it is of texts."""
+        """Return which direct leaks have a size; except for texts, the group's size counts."""
         own = self._leaks.size[self._leaks.heads].astype(np.int64)
         size = np.where(self._is_text, own, self.sizes[self._of_block])
         found: model.Flags = (size >= least) & (size <= most)
         return found
 
     def consisting_of(self, blocks: model.Flags) -> model.Flags:
-        """Return which groups have none but some of the direct leaks."""
+        """Return which groups consist only of the given direct leaks."""
         found: model.Flags = np.bincount(self._of_block[~blocks], minlength=self.count) == 0
         return found
 
@@ -113,7 +113,7 @@ class Groups:
         return found
 
     def pointing_to(self, pattern: Glob, part: int) -> model.Flags:
-        """Return which groups have a leading word to a matching module (part 0) or symbol (1)."""
+        """Return which groups have a leading word into a matching module (part 0) or symbol (1)."""
         modules = {Path(plain_path(path)).name for path in self._paths}
         places = [_split(place, modules)[part] for place in folding.places(self._folded)]
         matching = np.array([bool(place and pattern.matches(place)) for place in places])
@@ -122,7 +122,7 @@ class Groups:
 
 
 def _split(place: str, modules: set[str]) -> tuple[str, str]:
-    """Return the module and the symbol of a place; either may hold a `+`."""
+    """Return the module and the symbol of a place; either may contain a `+`."""
     at = len(place)
     while at > 0 and place[:at] not in modules:
         at = place.rfind("+", 0, at)
@@ -134,11 +134,11 @@ Condition = Callable[[Groups], model.Flags]
 
 @dataclass(frozen=True)
 class Suppression:
-    """One line of a file: it suppresses the groups that fulfil all of its conditions.
+    """One line of a file: it suppresses groups that meet all of its conditions.
 
     Attributes:
-        conditions: tell which groups fulfil them.
-        of_blocks: tell which direct leaks do; those of a group have to do so all.
+        conditions: functions that return which groups meet them.
+        of_blocks: functions that return which direct leaks do; all leaks of a group must.
     """
 
     rule: Rule
@@ -148,7 +148,7 @@ class Suppression:
     needs_contents: bool = False
 
     def suppresses(self, groups: Groups) -> model.Flags:
-        """Return which groups it suppresses."""
+        """Return the groups that it suppresses."""
         suppressed = np.ones(groups.count, bool)
         for condition in self.conditions:
             if suppressed.any():
@@ -159,7 +159,7 @@ class Suppression:
         return suppressed
 
     def texts(self, groups: Groups) -> model.Flags:
-        """Return which direct leaks it is about of those that are one kind for being texts."""
+        """Return the direct leaks that it matches among texts, which form one group."""
         found = groups.texts_among(replace(self, of_blocks=()).suppresses(groups))
         for condition in self.of_blocks:
             if found.any():
@@ -168,7 +168,7 @@ class Suppression:
 
 
 def texts_apart(groups: Groups, suppressions: Sequence[Suppression]) -> model.Indexes:
-    """Return for each direct leak which suppression names it among other texts; 0 for none."""
+    """Return the suppression that matches each direct leak among the texts; 0 for none."""
     number = np.zeros(len(groups.texts_among(np.zeros(groups.count, bool))), np.int64)
     for i, suppression in enumerate(suppressions, 1):
         if suppression.of_blocks:
@@ -181,7 +181,7 @@ def read(path: Path, name: str | None = None) -> list[Suppression]:
 
     Args:
         path: the file.
-        name: what reports call it, if not by its path.
+        name: its name in reports, if not its path.
 
     Raises:
         SuppressionFileError: it cannot be read, or a line makes no sense.
@@ -199,13 +199,13 @@ def parse(lines: Iterable[str], name: str) -> Iterable[Suppression]:
     """Yield the suppressions of a file.
 
     Args:
-        lines: of the file, without line ends.
-        name: of the file, for errors and reports.
+        lines: lines of the file, without line ends.
+        name: name of the file, for errors and reports.
 
     Raises:
         SuppressionFileError: a line makes no sense.
     """
-    block: list[str] = []  # of Valgrind, what of it was read
+    block: list[str] = []  # lines of a Valgrind rule so far
     for number, line in enumerate(lines, 1):
         place = f"{name}:{number}"
         try:
@@ -226,7 +226,7 @@ def parse(lines: Iterable[str], name: str) -> Iterable[Suppression]:
 
 
 def _of_valgrind(lines: Sequence[str], place: str) -> Iterator[Suppression]:
-    """Yield what lines between braces suppress: nothing, if they are about no leaks."""
+    """Yield the suppression of lines between braces; nothing if they are not about leaks."""
     found = stack_patterns.of_valgrind(lines)
     if found is not None:
         conditions = (
@@ -238,7 +238,7 @@ def _of_valgrind(lines: Sequence[str], place: str) -> Iterator[Suppression]:
 
 def _suppression(body: str, rule: Rule) -> Suppression:
     if body.startswith(f"{_STACK}:"):
-        # A line of LeakSanitizer; there a semicolon or a comma is part of the pattern.
+        # A line of LeakSanitizer, in which semicolons and commas are part of the pattern.
         stack = stack_patterns.of_leak_sanitizer(body.removeprefix(f"{_STACK}:").strip())
         return Suppression(rule, (lambda groups: groups.allocated_by(stack),), needs_stack=True)
     parts = [part.strip() for part in body.split(";")]
@@ -258,7 +258,7 @@ def _suppression(body: str, rule: Rule) -> Suppression:
 
 
 def _condition(text: str) -> tuple[str, Condition]:
-    """Return the name of a condition, and what tells which groups, or blocks, fulfil it."""
+    """Return the name of a condition, and the function that finds groups or blocks for it."""
     name, colon, pattern = (part.strip() for part in text.partition(":"))
     if not colon:
         raise NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")

@@ -1,4 +1,4 @@
-"""Scans one process repeatedly and says what grew, without growing itself."""
+"""Scans a process repeatedly and reports what grew, in constant memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSING = (
     errors.TimedOutError,
     errors.UnreachableError,
 )
-"""Failures that may be over by the next scan. Others end a watch in which no scan went well."""
+"""Failures that may be temporary. Others end a watch that has had no successful scan."""
 
 HOPELESS = (errors.HelperUnavailableError, errors.InternalError)
 
@@ -41,16 +41,16 @@ class Why(enum.Enum):
 
 @dataclass(frozen=True)
 class Scanned:
-    """A scan that went well.
+    """A successful scan.
 
     Attributes:
         pid: the process.
         now: ns since the epoch.
-        found: what leaks, without what is suppressed.
-        suppressed: what is.
-        pause_ns: how long the process stood still.
-        change: since the scan before; None if there was none, or if it was of another program.
-        is_another_program: the process has become another program since the scan before.
+        found: leaks that are not suppressed.
+        suppressed: leaks that are.
+        pause_ns: how long the process was stopped, in ns.
+        change: since the last scan; None if there was none, or it was of another program.
+        is_another_program: the process has executed another program since the last scan.
     """
 
     pid: int
@@ -64,7 +64,7 @@ class Scanned:
 
 @dataclass(frozen=True)
 class Failed:
-    """A scan of a process that could not be done at `now`, ns since the epoch."""
+    """A scan that failed at `now`, ns since the epoch."""
 
     pid: int
     now: int
@@ -78,10 +78,10 @@ class Ended:
     Attributes:
         pid: the process.
         now: ns since the epoch.
-        why: what ended it.
-        seconds: how long it lasted.
-        scans, failures: how many scans went well, and how many did not.
-        change: from the first scan (of this program) to the last; None if no scan went well.
+        why: the reason.
+        seconds: duration of the watch.
+        scans, failures: number of successful and of failed scans.
+        change: from the first scan (of this program) to the last; None without a successful scan.
     """
 
     pid: int
@@ -97,10 +97,10 @@ Event = Scanned | Failed | Ended
 
 
 class Watch:
-    """Scans of one process, one after the other.
+    """Repeated scans of one process.
 
     Attributes:
-        is_late: a scan took longer than the time from one to the next.
+        is_late: a scan took longer than the interval.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class Watch:
         """Prepare.
 
         Args:
-            life: of the process.
+            life: the life of the process.
             scan: scans it once.
-            every: seconds from the begin of a scan to that of the next.
-            count: scans after which it is enough, well done or not; None for no limit.
+            every: seconds from the start of one scan to the start of the next.
+            count: number of scans, successful or not; None for no limit.
         """
         self.is_late = False
         self._life = life
@@ -125,10 +125,10 @@ class Watch:
         self._last: Census | None = None
 
     def events(self) -> Iterator[Event]:
-        """Scan until it is enough or the process ends; yields the end last.
+        """Scan until the count is reached or the process exits; yield the end last.
 
         Raises:
-            ReachscanError: it is of no use to go on.
+            ReachscanError: further scans would fail, too.
         """
         due = time.monotonic()
         while not self._life.ends_within(due - time.monotonic()):
@@ -142,11 +142,11 @@ class Watch:
             due += self._every
             if due < time.monotonic():
                 self.is_late = True
-                due = time.monotonic() + self._every  # the process needs time of its own, too
+                due = time.monotonic() + self._every  # leave the process some time of its own
         yield self.end(Why.REPLACED if self._life.has_successor() else Why.EXITED)
 
     def end(self, why: Why) -> Ended:
-        """Return what there was to be seen until now."""
+        """Return the end of the watch, as of now."""
         change = None
         if self._first and self._last:
             change = comparison.compare(self._first, self._last)
@@ -162,7 +162,7 @@ class Watch:
         )
 
     def _once(self) -> Scanned | Failed | None:
-        """Scan; None if the process has ended."""
+        """Scan; return None if the process has exited."""
         try:
             result = self._scan()
         except errors.ReachscanError as error:
@@ -173,7 +173,7 @@ class Watch:
             self._failures += 1
             return Failed(self._life.pid, time.time_ns(), error)
         if self._life.has_successor():
-            return None  # and whose memory it was that was scanned, nobody knows
+            return None  # whose memory was scanned is unknown
         return self._compare(result)
 
     def _compare(self, result: LeakScan) -> Scanned:

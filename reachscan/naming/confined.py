@@ -1,8 +1,8 @@
 """Reads untrusted files in a separate process, which may fail or be killed.
 
-A file can be made such that reading it takes for ever or takes all memory, and the file system
-below it may never answer. What such files tell is welcome, but nothing depends on it: the work gets
-so much memory and time, and ends early if it wants more.
+A file can be crafted so that reading it never ends or uses all memory, and its file system may
+never answer. Results from such files are useful, but nothing depends on them: the work has limits
+on memory and time, and ends early if it exceeds them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from typing import Any, NamedTuple, NoReturn
 from reachscan.naming.untrusted_files import UnusableFileError
 
 MEMORY = 512 << 20
-"""Bytes that the work may take in addition to what this process has already."""
+"""Bytes that the work may use, in addition to what this process already uses."""
 
 ITEM_SECONDS = 10.0
-"""How long one item may take."""
+"""Maximum seconds for one item."""
 
 SECONDS = 60.0
-"""How long all of them may take."""
+"""Maximum seconds for all items."""
 
 ANSWERS = 64 << 20
-"""Bytes that all answers may have."""
+"""Maximum bytes of all answers."""
 
 _LEAVE_SECONDS = 1.0
-"""A killed process gets that long to disappear: a file system that is mute can hold it for ever."""
+"""Seconds for a killed process to disappear: a file system that hangs can block it forever."""
 
 _PIECE = 1 << 16
 _LONGEST_REASON = 200
@@ -47,7 +47,7 @@ Work = Callable[[str], Any]
 
 
 class Failed(NamedTuple):
-    """Why there is no answer for an item, and how many items after it were not even tried."""
+    """Why an item has no answer, and how many items after it were not tried."""
 
     reason: str
     untried: int = 0
@@ -56,13 +56,13 @@ class Failed(NamedTuple):
 def each(
     items: Sequence[str], work: Work, seconds: float | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Yield each item with its answer, or with `Failed`, as soon as it is there.
+    """Yield each item with its answer, or with `Failed`, as soon as it is known.
 
     Args:
-        items: what to work on, in this order.
-        work: returns the answer for an item, made of lists, dicts, texts and numbers; may raise
-            UnusableFileError. It runs in another process: what it changes is lost.
-        seconds: how long all of them may take, if not `SECONDS`.
+        items: the items, in the order to work on them.
+        work: returns the answer for an item as lists, dicts, texts and numbers; may raise
+            UnusableFileError. It runs in another process: changes to variables are lost.
+        seconds: maximum for all items, if not `SECONDS`.
     """
     end = time.monotonic() + (SECONDS if seconds is None else seconds)
     room = ANSWERS
@@ -88,7 +88,7 @@ def each(
 
 
 class _EndedEarlyError(Exception):
-    """The work was not done; the text says why."""
+    """The worker ended early; the text says why."""
 
 
 class _Child:
@@ -97,12 +97,12 @@ class _Child:
         self._pid = pid
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait so long for its end; tell whether it came. `status` is what waitpid() said then."""
+        """Wait for its exit; return whether it has exited. `status` is then waitpid()'s."""
         end = time.monotonic() + seconds
         while self.status is None:
             try:
                 pid, status = os.waitpid(self._pid, os.WNOHANG)
-            except ChildProcessError:  # the caller has its children reaped by somebody else
+            except ChildProcessError:  # other code of the caller has reaped it
                 self.status = 0
                 break
             if pid:
@@ -120,18 +120,18 @@ class _Child:
 
 
 _held: list[_Child] = []
-"""Killed ones that could not go yet."""
+"""Killed workers that have not disappeared yet."""
 
 _MOST_HELD = 4
-"""If there are so many, there will be no more."""
+"""Number of them at which no more workers are started."""
 
 
 @contextmanager
 def _worker(items: Sequence[str], work: Work) -> Iterator[int]:
-    """Have a process work on the items; inside the block it sends a line for each.
+    """Start a worker on the items; inside the block, it sends a line for each.
 
     Raises:
-        _EndedEarlyError: it could not be started, or was not well at its end.
+        _EndedEarlyError: it could not be started, or failed.
     """
     _held[:] = [child for child in _held if not child.ends_within(0)]
     if len(_held) >= _MOST_HELD:
@@ -156,7 +156,7 @@ def _worker(items: Sequence[str], work: Work) -> Iterator[int]:
 
 def _fork(sink: int, items: Sequence[str], work: Work) -> _Child:
     parent = os.getpid()
-    # Until the child is on its own, a Ctrl-C must not unwind it through code of ours.
+    # Until the child has its own handlers, Ctrl-C must not unwind it through our code.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL)
     try:
         pid = os.fork()
@@ -170,15 +170,15 @@ def _fork(sink: int, items: Sequence[str], work: Work) -> _Child:
 
 
 def _lines(source: int, end: float, room: int) -> Iterator[bytes]:
-    """Yield what a worker sends, line by line, until it has ended.
+    """Yield the lines that a worker sends, until it has exited.
 
     Args:
-        source: what to read from.
-        end: when it must have ended, on the clock `time.monotonic`.
-        room: bytes that it may send.
+        source: descriptor to read from.
+        end: deadline on the clock `time.monotonic`.
+        room: maximum number of bytes.
 
     Raises:
-        _EndedEarlyError: it takes too long or says too much.
+        _EndedEarlyError: it takes too long or sends too much.
     """
     poll = select.poll()
     poll.register(source, select.POLLIN)
@@ -213,7 +213,7 @@ def _why(status: int) -> str:
 
 
 def _serve(sink: int, parent: int, items: Sequence[str], work: Work) -> NoReturn:
-    """Be the worker. Nothing of what the parent would do at its own end is done."""
+    """Run the worker. None of the parent's exit handlers run."""
     status = 1
     try:
         sink = _leave_the_parents_things(sink)
@@ -226,14 +226,14 @@ def _serve(sink: int, parent: int, items: Sequence[str], work: Work) -> NoReturn
 
 
 def _leave_the_parents_things(sink: int) -> int:
-    """Close all descriptors but one, which is returned; take no part in Ctrl-C."""
+    """Close all descriptors but one, which is returned; ignore Ctrl-C."""
     sink = fcntl.fcntl(sink, fcntl.F_DUPFD_CLOEXEC, 3)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(null, standard)
     for link in Path("/proc/self/fd").iterdir():
         if int(link.name) not in (0, 1, 2, sink):
-            with suppress(OSError):  # the one that the list was read through
+            with suppress(OSError):  # the descriptor that listed them
                 os.close(int(link.name))
     for number in _TERMINAL:
         signal.signal(number, signal.SIG_DFL)
@@ -249,8 +249,8 @@ def _confine(parent: int) -> None:
     _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + MEMORY)
     _limit(resource.RLIMIT_CPU, math.ceil(SECONDS))
     _limit(resource.RLIMIT_CORE, 0)
-    # Where memory runs out all the same, the target may be in the same control group.
-    with suppress(OSError):  # some containers do not let anyone write there
+    # If memory runs out anyway, the kernel must not kill a target in the same control group.
+    with suppress(OSError):  # read-only in some containers
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
@@ -267,7 +267,7 @@ def _answered(work: Work, item: str) -> bytes:
         reason = str(error)
     except MemoryError:
         reason = "reading its file takes too much memory"
-    except Exception as error:  # a reader that trips is told of, and costs its own names only
+    except Exception as error:  # a failing reader is reported, and loses only its own names
         reason = f"reading its file failed: {type(error).__name__}: {error}"
     return json.dumps([False, reason[:_LONGEST_REASON]]).encode()
 

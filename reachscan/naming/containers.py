@@ -1,4 +1,4 @@
-"""Translates blocks that a library makes for itself into what they are to its user."""
+"""Translates a library's internal blocks into terms of its users."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SHAPES = (
     "zeros",
     "text",
 )
-"""What a block without a type looks like, by `Leaks.shape`."""
+"""Names of shapes, by `Leaks.shape`."""
 
 
 _LINKS = {model.TREE_NODE: (1, 2, 3), model.LIST_NODE: (0, 1), model.CHAIN_NODE: (0,)}
-"""Which words of a node are links to others of its container, or null."""
+"""For each shape, the words that link a node to others of its container, or are null."""
 
 
 def nodes_with_link(word: int) -> list[int]:
@@ -30,19 +30,19 @@ def nodes_with_link(word: int) -> list[int]:
 
 
 def shape_name(code: int) -> str:
-    """Return what a shape is called; one that only a later version knows has no name."""
+    """Return the name of a shape; shapes of later versions have none."""
     return SHAPES[code] if code < len(SHAPES) else ""
 
 
 def described(template: str, arguments: Sequence[str]) -> str | None:
-    """Return what an instance of a library-internal class template is to its user.
+    """Return what an instance of a library's internal class template means to its users.
 
     The templates are those of libstdc++ (bits/shared_ptr_base.h, bits/std_thread.h, future),
     libc++ (__memory/shared_ptr.h) and Boost (smart_ptr/detail/sp_counted_impl.hpp).
 
     Args:
         template: qualified name of the class template, without version namespaces.
-        arguments: its template arguments, as they read.
+        arguments: its template arguments, as text.
     """
     describe = _INTERNALS.get(template)
     return describe(*arguments) if describe and arguments else None
@@ -57,13 +57,13 @@ def _pointee(pointer: str) -> str:
 
 
 def _called(invoker: str) -> str:
-    """Return function and arguments, which libstdc++ hands over in a tuple."""
+    """Return the function and its arguments, which libstdc++ passes as a tuple."""
     inner = invoker.removeprefix("std::tuple<")
     return inner.removesuffix(">") if inner != invoker else invoker
 
 
 _INTERNALS: dict[str, Callable[..., str]] = {
-    # The object lies in the same block (std::make_shared).
+    # The object is in the same block (std::make_shared).
     "std::_Sp_counted_ptr_inplace": lambda object_, *_: f"std::shared_ptr<{object_}>",
     "std::__shared_ptr_emplace": lambda object_, *_: f"std::shared_ptr<{object_}>",
     "std::_Sp_counted_ptr": _control_block("std"),

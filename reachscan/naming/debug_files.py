@@ -1,9 +1,9 @@
-"""Finds the separate file in which a distribution keeps the symbols and types of a module.
+"""Finds the separate file with a module's symbols and types.
 
-GDB documents where they lie ("Debugging Information in Separate Files"): by build id below
-/usr/lib/debug/.build-id (or .build-id, in a folder of symbols alone), or under the name that the
-section .gnu_debuglink gives, beside the module, in .debug beside it, or in the same folder below
-/usr/lib/debug. Such files may share parts in one more file, which .gnu_debugaltlink names, by path
+GDB documents their locations ("Debugging Information in Separate Files"): by build id below
+/usr/lib/debug/.build-id (or .build-id, in a folder of symbols alone), or under the name in the
+section .gnu_debuglink: beside the module, in .debug beside it, or in the same folder below
+/usr/lib/debug. Such files may share parts in another file, which .gnu_debugaltlink names by path
 and build id.
 """
 
@@ -25,7 +25,7 @@ from reachscan.naming.untrusted_files import Root, UnusableFileError, open_below
 DEBUG_FOLDER = PurePosixPath("usr/lib/debug")
 _BUILD_ID_FOLDERS = (DEBUG_FOLDER / ".build-id", PurePosixPath(".build-id"))
 MODULE, DEBUG = "", ".debug"
-"""What follows a build id in the names of files."""
+"""Suffixes of files that are named by build id."""
 _CHUNK = 1 << 20
 _LARGEST_CHECKED = 1 << 30
 _LONGEST_LINK = 4096
@@ -41,12 +41,12 @@ class _Link(NamedTuple):
 
 @contextmanager
 def opened(module: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELFFile | None]:
-    """Open the separate debug file of a module; None if there is none that belongs to it.
+    """Open the separate debug file of a module; None if there is no matching one.
 
     Args:
         module: the module's own file.
-        path: of the module, as the process sees it.
-        roots: where to look, best first.
+        path: the module's path, as the process sees it.
+        roots: root folders to search, best first.
     """
     with ExitStack() as stack:
         yield _find(module, path, roots, stack)
@@ -54,18 +54,18 @@ def opened(module: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELFFil
 
 @contextmanager
 def supplement(debug: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELFFile | None]:
-    """Open the file that a debug file shares parts with; None if there is none, or not the one.
+    """Open the file that a debug file shares parts with; None if there is no matching one.
 
     Args:
         debug: the file with the debug information.
-        path: of the module that it is about, as the process sees it.
-        roots: where to look, best first.
+        path: the module's path, as the process sees it.
+        roots: root folders to search, best first.
     """
     name, build_id = elf_files.supplement(debug)
     if not name:
         yield None
         return
-    # It counts from where the debug file is, if it is no absolute one.
+    # A relative path starts at the debug file's folder.
     named = PurePosixPath("/", _own_folder(debug, path), name.decode("utf-8", "surrogateescape"))
     with ExitStack() as stack:
         names = [*by_build_id(build_id, DEBUG), named]
@@ -74,7 +74,7 @@ def supplement(debug: ELFFile, path: str, roots: Sequence[Root]) -> Iterator[ELF
 
 
 def _own_folder(debug: ELFFile, path: str) -> PurePosixPath:
-    """Return the folder that a debug file mostly lies in."""
+    """Return the usual folder of a debug file."""
     by_id = list(by_build_id(elf_files.build_id(debug), DEBUG))
     return (by_id[0] if by_id else DEBUG_FOLDER / path.lstrip("/")).parent
 
@@ -90,7 +90,7 @@ def _find(module: ELFFile, path: str, roots: Sequence[Root], stack: ExitStack) -
 def _places(
     names: Sequence[PurePosixPath], roots: Sequence[Root], build_id: bytes
 ) -> list[tuple[Root, str]]:
-    """Return where a file may be, best first; what a server has sent is the last resort."""
+    """Return candidate paths, best first; a file fetched from a server comes last."""
     fetched = debug_servers.kept(build_id)
     here = [(root, str(name)) for name in names for root in roots]
     return [*here, fetched] if fetched else here
@@ -101,7 +101,7 @@ def _first(
     stack: ExitStack,
     belongs: Callable[[ELFFile], bool],
 ) -> ELFFile | None:
-    """Return the first of several files that is there and the right one; `stack` will close it."""
+    """Return the first of several files that exists and matches; `stack` will close it."""
     for place in places:
         try:
             with ExitStack() as attempt:
@@ -111,7 +111,7 @@ def _first(
                     stack.enter_context(attempt.pop_all())
                     return elf
         except UnusableFileError:
-            continue  # mostly because there is none
+            continue  # usually because it does not exist
     return None
 
 
@@ -121,17 +121,17 @@ def _link(module: ELFFile) -> _Link | None:
         return None
     name, _, rest = section.data().partition(b"\0")
     text = name.decode("utf-8", "surrogateescape")
-    # The name is the module's word: it must not lead out of the folders that are looked at.
+    # The module chose the name: it must not lead out of the searched folders.
     if text in ("", ".", "..") or "/" in text:
         return None
     return _Link(text, int.from_bytes(rest[-4:], "little"))
 
 
 def by_build_id(build_id: bytes, kind: str) -> Iterator[PurePosixPath]:
-    """Yield where a file with that build id may lie, below a root folder.
+    """Yield candidate paths of a file with that build id, below a root folder.
 
     Args:
-        build_id: of the module.
+        build_id: the module's build id.
         kind: `MODULE` for the module itself, `DEBUG` for its debug file.
     """
     text = build_id.hex()
@@ -155,7 +155,7 @@ def _belongs(debug: ELFFile, build_id: bytes, link: _Link | None) -> bool:
 
 
 def _checksum(file: IO[bytes]) -> int | None:
-    """Return the CRC-32 of a file; None if it is too large to find out."""
+    """Return the CRC-32 of a file; None if it is too large."""
     if file.seek(0, os.SEEK_END) > _LARGEST_CHECKED:
         return None
     file.seek(0)

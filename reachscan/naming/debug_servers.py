@@ -1,7 +1,7 @@
 """Fetches debug files from the servers that DEBUGINFOD_URLS names, as GDB and elfutils do.
 
-What comes is kept where they keep it, and is looked at like any other debug file: it counts only if
-its build id is the one that was asked for.
+Fetched files are cached where those tools cache them, and are checked like any other debug file:
+they are used only if they have the requested build id.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _MOST_SECONDS = 300.0
 _LARGEST = 4 << 30
 
 _missing: set[tuple[str, bytes]] = set()
-"""What servers do not have: reports that are made again and again do not ask again."""
+"""Files that servers do not have: repeated reports do not ask for them again."""
 
 
 def kept(build_id: bytes) -> tuple[Root, str] | None:
-    """Return where the debug file of a module is, if it was fetched; it may be missing."""
+    """Return the path of a module's debug file in the cache; it may be missing."""
     if not _servers() or not build_id:
         return None
     return Root(_folder(), os.geteuid()), f"{build_id.hex()}/{_KEPT}"
 
 
 def fetch(build_ids: Iterable[bytes]) -> Iterator[model.Warning]:
-    """Fetch the debug files of modules that are not here, and the files that these share.
+    """Fetch missing debug files of modules, and the files that these share.
 
     Yields:
-        What kept a server from answering; that it has no such file is an answer.
+        Why a server did not answer. "No such file" is an answer.
     """
     failures: dict[str, str] = {}
     for build_id in filter(None, build_ids) if _servers() else ():
@@ -69,9 +69,9 @@ def _setting(name: str, default: float) -> float:
 
 
 def _fetch_one(build_id: bytes, failures: dict[str, str]) -> bool:
-    """Return whether the file is here; a server that has failed is not asked again."""
+    """Return whether the file is here now; a server that failed is not asked again."""
     name = f"{build_id.hex()[:2]}/{build_id.hex()[2:]}.debug"
-    # These take long to load, and most machines name no server.
+    # These are slow to load, and most machines name no server.
     from http.client import HTTPException
     from urllib.error import HTTPError
 
@@ -96,11 +96,11 @@ def _fetch_one(build_id: bytes, failures: dict[str, str]) -> bool:
 
 
 def _download(url: str, path: Path) -> None:
-    """Put a file in its place when all of it is there.
+    """Move a file to its place once it is complete.
 
     Raises:
-        OSError: the server cannot be reached, or takes too long, or there is no room.
-        HTTPException: it does not speak as it should.
+        OSError: the server cannot be reached or takes too long, or the disk is full.
+        HTTPException: the server violates the protocol.
     """
     import urllib.request
 
@@ -136,4 +136,4 @@ def _shared_id(build_id: bytes) -> bytes:
             elf = stack.enter_context(elf_files.opened(partial(open_below, *place)))
             return elf_files.supplement(elf)[1]
     except UnusableFileError:
-        return b""  # it will not be used as a debug file, either
+        return b""  # it cannot serve as a debug file, either

@@ -1,7 +1,7 @@
-"""Reads structs and classes from DWARF: their names, sizes, and what their first words are.
+"""Reads structs and classes from DWARF: names, sizes, and the kinds of their leading words.
 
-Debug information is large and slow to read, and what is read of it is a hint only: reading stops
-after a while, and skips what it does not understand.
+Debug information is large and slow to read, and the result is only a hint: reading stops after a
+while, and skips anything unknown.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from elftools.elf.elffile import ELFFile
 from reachscan.naming.elf_files import DAMAGE
 
 WORD_BYTES = 8
-"""Of the programs whose structs are told."""
+"""Languages whose structs are read."""
 
 WORDS = 4
-"""Leading words of a struct that are told of."""
+"""Number of leading words that are classified."""
 
 LONGEST = 4096
-"""Names beyond so many characters are left out: nobody reads them."""
+"""Longer names are left out: they are unreadable."""
 
 POINTER, FUNCTION, WORD, OTHER, ANY, NOTHING = (
     *("pointer", "function", "word", "other", "any", "nothing"),
@@ -47,11 +47,11 @@ _DEEPEST = 16
 
 
 class OutOfTimeError(Exception):
-    """There is more debug information than can be read in the time there is."""
+    """The time was too short for all debug information."""
 
 
 class Struct(NamedTuple):
-    """A struct or class: its qualified name, bytes, and what its leading words are."""
+    """A struct or class: qualified name, size in bytes, kinds of its leading words."""
 
     name: str
     size: int
@@ -59,21 +59,21 @@ class Struct(NamedTuple):
 
 
 def size_of_debug_information(elf: ELFFile) -> int:
-    """Return how many bytes of it a file has."""
+    """Return the size of a file's debug information in bytes."""
     section = elf.get_section_by_name(".debug_info")
     return int(section.data_size) if section else 0
 
 
 def structs(elf: ELFFile, wanted: Callable[[int], bool], deadline: float) -> Iterator[Struct]:
-    """Yield the structs and classes of a file whose sizes are wanted.
+    """Yield the structs and classes of wanted sizes in a file.
 
     Args:
         elf: a file with debug information.
-        wanted: tells whether structs of a size, in bytes, are.
-        deadline: when to stop in any case, on the clock `time.monotonic`.
+        wanted: returns whether structs of a size in bytes are wanted.
+        deadline: when to stop, on the clock `time.monotonic`.
 
     Raises:
-        OutOfTimeError: the time was up before the end.
+        OutOfTimeError: the deadline passed before the end.
     """
     dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
     for unit in dwarf.iter_CUs():
@@ -124,7 +124,7 @@ class _Unit:
 
 
 def _lay_out(die: Any, offset: int, words: list[str], depth: int) -> None:
-    """Note what the members of a struct, which lies at an offset, do to leading words."""
+    """Classify leading words by the members of a struct at an offset."""
     for member in die.iter_children():
         if member.tag not in ("DW_TAG_member", "DW_TAG_inheritance"):
             continue

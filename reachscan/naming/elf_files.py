@@ -1,4 +1,4 @@
-"""Reads ELF files that are not trusted: any may be damaged, hostile, or no file at all."""
+"""Reads untrusted ELF files: they may be damaged, hostile, or no files at all."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DAMAGE = (
     *(ELFError, DWARFError, ConstructError, ValueError, KeyError, TypeError, IndexError),
     *(AttributeError, NotImplementedError, RecursionError, OverflowError, AssertionError),
 )
-"""What the parsers raise on a file that is damaged, or newer than themselves."""
+"""Exceptions of the parsers for files that are damaged or too new."""
 
 
 @contextmanager
 def opened(open_file: Callable[[], BinaryIO]) -> Iterator[ELFFile]:
-    """Open an ELF file; whatever goes wrong while it is read inside the block has one name.
+    """Open an ELF file; any error while reading it inside the block becomes UnusableFileError.
 
     Args:
         open_file: opens it, see `untrusted_files`.
@@ -55,7 +55,7 @@ def build_id(elf: ELFFile) -> bytes:
 
 
 def supplement(elf: ELFFile) -> tuple[bytes, bytes]:
-    """Return path and build id of the file that debug information shares parts with, or nothing."""
+    """Return path and build id of the file that shares parts of the debug information, if any."""
     section = elf.get_section_by_name(".gnu_debugaltlink")
     if section is None or section.data_size > _LONGEST_LINK:
         return b"", b""
@@ -64,14 +64,14 @@ def supplement(elf: ELFFile) -> tuple[bytes, bytes]:
 
 
 def _notes(elf: ELFFile) -> Iterator[object]:
-    """Yield where notes may be, first where they mostly are: looking at all parts takes long."""
+    """Yield sections and segments with notes, likely ones first: searching all is slow."""
     yield elf.get_section_by_name(".note.gnu.build-id")
     yield from elf.iter_segments("PT_NOTE")
     yield from elf.iter_sections("SHT_NOTE")
 
 
 class Load(NamedTuple):
-    """A segment that is mapped: where it begins in the file, its bytes there and in memory."""
+    """A loaded segment: its offset in the file, its size there and in memory."""
 
     offset: int
     file_size: int
@@ -80,7 +80,7 @@ class Load(NamedTuple):
 
 
 def loads(elf: ELFFile) -> tuple[Load, ...]:
-    """Return the segments of a file that are mapped when it is loaded."""
+    """Return the segments of a file that the loader maps."""
     return tuple(
         Load(int(s["p_offset"]), int(s["p_filesz"]), int(s["p_vaddr"]), int(s["p_memsz"]))
         for s in elf.iter_segments("PT_LOAD")

@@ -1,4 +1,4 @@
-"""Frames of stacks: turns a return address into module, function, file and line."""
+"""Names the frames of stacks: from return address to module, function, file and line."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from reachscan.recording import model
 from reachscan.recording.origins import PYTHON, Call, Frame, Frames, call_before
 
 MODULE_SECONDS = 6.0
-"""How long lines of one module are looked for."""
+"""Maximum seconds to search for the lines of one module."""
 
 SECONDS = 20.0
-"""How long they are in all."""
+"""Maximum seconds to search for all lines."""
 
 UNKNOWN_PYTHON = "a Python function"
-"""That the recorder had no room for."""
+"""Name of a Python function that the recorder had no room for."""
 
 
 def without_lines(
     recording: model.Recording, space: AddressSpace, names: Mapping[int, model.Name]
 ) -> dict[Call, tuple[Frame, ...]]:
-    """Return the frames of all calls in a recording's stacks, by the names of their addresses."""
+    """Return the frames of all calls in a recording's stacks, from the names of addresses."""
     calls = recording.stacks.all_calls() if recording.stacks else []
     found: dict[Call, tuple[Frame, ...]] = {c: (_of_closed(recording, c),) for c in calls}
     found |= {c: (_of_python(recording, c),) for c in calls if c.is_python}
@@ -58,7 +58,7 @@ def without_lines(
 
 
 def _of_closed(recording: model.Recording, call: Call) -> Frame:
-    """Return the frame of a call from a library that is closed: no names but that of its file."""
+    """Return the frame of a call in a closed library: only the name of the file is known."""
     module = recording.closed_modules.get(call.module)
     if not call.module or module is None:
         return Frame(call.pc)
@@ -74,11 +74,11 @@ def _of_python(recording: model.Recording, call: Call) -> Frame:
 
 
 def with_lines(files: ModuleFiles, plain: Frames) -> Frames:
-    """Return frames with file and line, and those of inlined functions, where DWARF tells.
+    """Return the frames with file, line and inlined functions, where DWARF has them.
 
     Args:
-        files: of the modules.
-        plain: of what `without_lines` returns, what is wanted.
+        files: the files of the modules.
+        plain: the part of `without_lines`'s result to complete.
     """
     by_module = defaultdict(list)
     for call, (frame, *_) in plain.items():
@@ -91,7 +91,7 @@ def with_lines(files: ModuleFiles, plain: Frames) -> Frames:
     files.provide(by_module)
     found = dict(plain)
     for _, answer in confined.each(list(by_module), read, SECONDS):
-        # Where there are no lines, or no file, the symbols say enough.
+        # Without lines, or without a file, the symbols must do.
         for pc, places in [] if isinstance(answer, confined.Failed) else answer:
             call = Call(pc, 0)
             found[call] = tuple(_joined(plain[call][0], [Place(*place) for place in places]))
@@ -122,9 +122,9 @@ def _places(files: ModuleFiles, path: str, pcs: Sequence[int]) -> list[tuple[int
 
 
 def _joined(frame: Frame, places: Sequence[Place]) -> Iterator[Frame]:
-    """Yield the frames of one call: those of functions that were inlined, and the function's own.
+    """Yield the frames of one call: those of inlined functions, then the function's own.
 
-    The symbol of that is the name that it is linked by; debug information may call it less.
+    The symbol names the latter: it is the linkage name, and debug information may know less.
     """
     for place in places:
         if place.inlined:

@@ -1,4 +1,4 @@
-"""Reads mangled C++ names under Python 3.10, for which there is no better library."""
+"""Demangles C++ names on Python 3.10, for which there is no better library."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import itanium_demangler
 
 
 def demangle(mangled: str, *, language: Sequence[str], longest: int) -> str:
-    """Return a C++ name as it stands in the source, and any other as it is.
+    """Return the readable form of a C++ name, and any other name unchanged.
 
     Args:
         mangled: the name of a symbol.
-        language: schemes that may be read; of these only "itanium" can be.
-        longest: names that unfold to more characters stay as they are.
+        language: mangling schemes to consider; only "itanium" is supported.
+        longest: names whose readable form is longer stay as they are.
     """
     if "itanium" not in language:
         return mangled
@@ -23,12 +23,12 @@ def demangle(mangled: str, *, language: Sequence[str], longest: int) -> str:
             return mangled
         return str(tree).replace("_GLOBAL__N_1", "(anonymous namespace)")
     except (NotImplementedError, ValueError, TypeError, AttributeError, RecursionError):
-        # The library raises whatever its parser trips over; names are untrusted and optional.
+        # The library raises arbitrary exceptions; names are untrusted and optional.
         return mangled
 
 
 def _unfolded_length(node: object, known: dict[int, int]) -> int:
-    """Return about how long a tree prints; substitutions let short names unfold enormously."""
+    """Return the approximate length of a printed tree; substitutions can make it enormous."""
     if isinstance(node, str):
         return len(node)
     if not isinstance(node, tuple | frozenset):

@@ -13,7 +13,7 @@ from reachscan.recording import model
 
 
 class Intervals:
-    """Half-open address ranges that do not overlap, for finding many addresses at once."""
+    """Half-open address ranges that do not overlap, for looking many addresses up at once."""
 
     def __init__(self, starts: model.Addresses, ends: model.Addresses) -> None:
         self._order = np.argsort(starts, kind="stable")
@@ -21,7 +21,7 @@ class Intervals:
         self._ends = ends[self._order]
 
     def find(self, addresses: model.Addresses) -> model.Indexes:
-        """Return for each address the index of the range that holds it, -1 if none does."""
+        """Return the index of the range that contains each address, -1 if none does."""
         if not len(self._starts):
             return np.full(len(addresses), -1, np.int64)
         candidate = np.searchsorted(self._starts, addresses, side="right") - 1
@@ -35,7 +35,7 @@ class AddressSpace:
     Attributes:
         modules: paths of the modules, in order of first mapping.
         bases: address of the first mapping of each module.
-        module_of: for each mapping the index of its module, -1 if it belongs to none.
+        module_of: index of each mapping's module, -1 if it belongs to none.
     """
 
     def __init__(self, mappings: Sequence[model.Mapping], modules: Sequence[model.Module]) -> None:
@@ -60,24 +60,24 @@ class AddressSpace:
 
     @classmethod
     def of(cls, recording: model.Recording) -> AddressSpace:
-        """Return the mappings of the process that was recorded. To be made once, and handed on."""
+        """Return the memory map of the recorded process. Build it once, and pass it on."""
         return cls(recording.mappings, recording.modules)
 
     def file_offset(self, mapping: int) -> int:
-        """Return what to add to an address of a mapping (its index) to get its place in the file.
+        """Return what to add to an address in a mapping (an index) to get its offset in the file.
 
-        A .bss has no place in the file: it gets the one that it would have behind the data.
+        A .bss is not in the file: its offsets continue those of the data.
         """
         while mapping > 0 and not self._mappings[mapping].path and self.module_of[mapping] >= 0:
             mapping -= 1
         return self._mappings[mapping].offset - self._mappings[mapping].start
 
     def mapping_at(self, addresses: model.Addresses) -> model.Indexes:
-        """Return for each address the index of its mapping, -1 if it is in none."""
+        """Return the index of each address's mapping, -1 if it has none."""
         return self._find_mapping.find(addresses)
 
     def module_of_address(self, address: int) -> str | None:
-        """Return the path of the module that an address lies in, None if it lies in none."""
+        """Return the path of the module that contains an address; None if none does."""
         module = int(self.module_of[self.mapping_at(np.array([address], np.uint64))][0])
         return self.modules[module] if module >= 0 else None
 

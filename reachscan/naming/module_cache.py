@@ -1,7 +1,7 @@
-"""Keeps the files of modules of other machines, by build id; fetches them when they are needed.
+"""Caches files of other machines' modules by build id; fetches them when they are needed.
 
-They lie below $XDG_CACHE_HOME/reachscan, as debuggers keep them: `.build-id/ab/cdef`. A file gets
-there only if its build id is the one that was asked for.
+They are stored below $XDG_CACHE_HOME/reachscan in the layout of debuggers: `.build-id/ab/cdef`. A
+file is stored only if it has the requested build id.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from reachscan import errors
 from reachscan.naming import confined, debug_files, elf_files
 
 LARGEST = 1 << 30
-"""Bytes of the largest file that is fetched."""
+"""Size of the largest file that is fetched, in bytes."""
 
 Fetch = Callable[[str], Iterable[bytes]]
-"""Returns the pieces of the file of a module, called by its path in the process."""
+"""Returns a module's file in pieces, given its path in the process."""
 
 
 def usual_folder() -> Path:
-    """Return the folder of this user where files are kept that can be fetched again."""
+    """Return this user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return Path(base if base.startswith("/") else Path.home() / ".cache") / "reachscan"
 
@@ -31,7 +31,7 @@ class ModuleCache:
     """The files of one process that are not on this machine.
 
     Attributes:
-        folder: a root folder, below which files lie by their build ids.
+        folder: a root folder that holds files by build id.
     """
 
     def __init__(self, folder: Path, fetch: Fetch) -> None:
@@ -40,9 +40,9 @@ class ModuleCache:
         self._failed: dict[str, str] = {}
 
     def add(self, build_ids: Mapping[str, bytes]) -> dict[str, str]:
-        """Fetch the files of some modules, by path; return why those are missing that are.
+        """Fetch the files of some modules, by path; return why each missing one is missing.
 
-        What failed before is not tried again.
+        Files that failed before are not tried again.
         """
         for path, build_id in build_ids.items():
             if path not in self._failed:
@@ -52,7 +52,7 @@ class ModuleCache:
         return self._failed
 
     def _why_not(self, path: str, build_id: bytes) -> str:
-        """Fetch one file; return why it could not be done, or nothing."""
+        """Fetch one file; return why that failed, or None."""
         places = list(debug_files.by_build_id(build_id, debug_files.MODULE))
         if not places:
             return "it has no build id to recognise its file by"

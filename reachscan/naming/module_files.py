@@ -1,7 +1,7 @@
-"""Finds the files of the modules that a process has mapped, and tells them from others.
+"""Finds the files of the modules that a process has mapped, and verifies them.
 
-Files are looked up where the process sees them, and are trusted only if their build id is the one
-that the process has mapped. They may come from a container: nothing in them is trusted either.
+Files are looked up where the process sees them, and must have the build id that the process has
+mapped. They may come from a container, so their contents are not trusted, either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reachscan.recording import model
 _HERE = Path("/")
 _NOBODY = -1
 _MOST_LINKS = 4
-"""A file may be mapped in any number of pieces; that many are tried to get at it."""
+"""Number of a file's mappings that are tried in order to open it."""
 
 
 class ModuleFiles:
@@ -35,14 +35,14 @@ class ModuleFiles:
 
     Attributes:
         space: the mappings of the target.
-        roots: root folders below which its files may lie, best first.
+        roots: root folders that may hold its files, best first.
     """
 
     def __init__(self, recording: model.Recording, space: AddressSpace, *, root: Sysroot) -> None:
         """Prepare to look for files.
 
         Args:
-            recording: says which files were mapped.
+            recording: lists the files that were mapped.
             space: the memory map of the process.
             root: where its files are.
         """
@@ -59,16 +59,16 @@ class ModuleFiles:
             self.roots = (_untrusted(root.folder), _untrusted(_HERE))
         self._pid = recording.target.pid
         self._live = root is None
-        # The first of several with one path counts.
+        # The first of several with the same path counts.
         self._build_ids = {plain_path(m.path): m.build_id for m in reversed(recording.modules)}
         self._mapped: dict[str, list[model.Mapping]] = defaultdict(list)
         for mapping in recording.mappings:
             self._mapped[plain_path(mapping.path)].append(mapping)
 
     def provide(self, paths: Iterable[str]) -> None:
-        """Have the files of some modules fetched, if that can be done and they are not here.
+        """Fetch the files of some modules, if they are missing here and can be fetched.
 
-        To be called before they are opened, in this process.
+        Must be called in this process, before they are opened.
         """
         if self._fetched is None:
             return
@@ -86,7 +86,7 @@ class ModuleFiles:
         self._not_fetched = self._fetched.add(missing)
 
     def build_ids(self, addresses: model.Addresses) -> set[bytes]:
-        """Return the build ids of the modules that addresses lie in."""
+        """Return the build ids of the modules that contain addresses."""
         modules = {
             int(self.space.module_of[at]) for at in self.space.mapping_at(addresses) if at >= 0
         }
@@ -95,29 +95,29 @@ class ModuleFiles:
 
     @contextmanager
     def opened(self, path: str) -> Iterator[ELFFile]:
-        """Open the file of a module, if it is the one that the process has mapped.
+        """Open the file of a module, if it is the file that the process has mapped.
 
         Args:
             path: of the module, as the process sees it.
 
         Raises:
-            UnusableFileError: there is no such file, it is another one, or damaged.
+            UnusableFileError: it does not exist, is a different file, or is damaged.
         """
         with ExitStack() as stack:
             yield self._first_trusted(path, stack)
 
     @contextmanager
     def opened_with_debug_file(self, path: str) -> Iterator[tuple[ELFFile, ELFFile | None]]:
-        """Open the file of a module, and the separate one with its debug information if any.
+        """Open the file of a module, and its separate debug file if there is one.
 
         Raises:
-            UnusableFileError: as `opened`.
+            UnusableFileError: as in `opened`.
         """
         with self.opened(path) as elf, debug_files.opened(elf, path, self.roots) as debug:
             yield elf, debug
 
     def _first_trusted(self, path: str, stack: ExitStack) -> ELFFile:
-        """Return the first file that is the one that was mapped; `stack` will close it."""
+        """Return the first file that matches the mapped one; `stack` will close it."""
         reasons = []
         for open_file in self._candidates(path):
             try:
@@ -132,23 +132,23 @@ class ModuleFiles:
         raise UnusableFileError(self._not_fetched.get(path, reason))
 
     def _candidates(self, path: str) -> Iterator[Callable[[], BinaryIO]]:
-        """Yield ways to open the file behind a module, best first."""
+        """Yield ways to open the file of a module, best first."""
         if not path.startswith("/"):
             return
         if self._live:
-            # Where the privilege is there, no path can mislead this way.
+            # With the privilege for it, this way does not depend on paths.
             for m in self._mapped[path][:_MOST_LINKS]:
                 yield partial(open_mapped, self._pid, m.start, m.end)
-        # What we have ourselves is as good as what would have to be fetched.
+        # A local file with the right build id saves fetching it.
         for root in self.roots if self._fetched else self.roots[:1]:
             build_id = self._build_ids.get(path, b"")
             for place in debug_files.by_build_id(build_id, debug_files.MODULE):
                 yield partial(open_below, root, str(place))
-            # Last, for it is what is told of if there is none.
+            # Last, since errors name the last path tried.
             yield partial(open_below, root, path)
 
     def _compare(self, elf: ELFFile, path: str) -> None:
-        """Refuse a file that is not the one that was mapped."""
+        """Refuse a file that differs from the mapped one."""
         build_id = self._build_ids.get(path, b"")
         if not build_id and not self._live:
             raise UnusableFileError("it has no build id to recognise its file by")
@@ -162,7 +162,7 @@ class ModuleFiles:
 
 
 def _untrusted(folder: str | Path) -> Root:
-    # A saved scan or a core file comes from anywhere: our own rights are not its.
+    # A saved scan or core file may come from anyone: it must not use our privileges.
     return Root(Path(folder), os.geteuid() or _NOBODY)
 
 
@@ -170,5 +170,5 @@ def _roots(pid: int) -> tuple[Root, ...]:
     try:
         user = target.user(pid)
     except (OSError, KeyError):
-        user = _NOBODY  # the process is gone, and so is its root folder
+        user = _NOBODY  # the process has exited; its root folder is gone
     return Root(Path(f"/proc/{pid}/root"), user), Root(_HERE, user)

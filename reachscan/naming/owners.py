@@ -10,12 +10,12 @@ DELETED = " (deleted)"
 
 
 def plain_path(path: str) -> str:
-    """Return the path of a mapping without the mark of a deleted file."""
+    """Return the path of a mapping without the mark for deleted files."""
     return path.removesuffix(DELETED)
 
 
 def owners_of(mappings: Sequence[model.Mapping], modules: Sequence[model.Module]) -> list[str]:
-    """Return for each mapping the path of the module that it belongs to, or ''."""
+    """Return the path of the module that each mapping belongs to, or ''."""
     executable = [m for m in mappings if m.permissions & model.EXECUTE]
     known = {plain_path(path) for path in [m.path for m in modules] + [m.path for m in executable]}
     known -= {path for path in known if not path.startswith("/") and path != "[vdso]"}
@@ -30,7 +30,7 @@ def owners_of(mappings: Sequence[model.Mapping], modules: Sequence[model.Module]
 
 
 def _may_be_bss(mapping: model.Mapping, before: model.Mapping) -> bool:
-    """Tell whether a mapping is anonymous memory right behind the writable data of a module."""
+    """Return whether a mapping is anonymous memory directly behind a module's writable data."""
     if mapping.path or mapping.permissions & model.APART or before.end != mapping.start:
         return False
     return bool(before.permissions & model.WRITE and before.path)

@@ -1,4 +1,4 @@
-"""Says where a word that keeps a block lies: in which variable, stack, register or mapping."""
+"""Names the place of a word that keeps a block: a variable, stack, register or mapping."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAIN_ARENA = 0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a word lies.
+    """The place of a word.
 
     Attributes:
         kind: "stack", "thread", "register", "kernel", "module", "mapping", "block" or "nowhere".
-        text: all that is known, for people.
+        text: a description for people.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Places:
         self._threads = {thread.tid: thread for thread in recording.threads}
 
     def of_reference(self, reference: model.Reference) -> Place:
-        """Return where the word is that a reference consists of."""
+        """Return the place of a reference's word."""
         if reference.holder == model.ROOT_WORD:
             return self._of_word(reference.index)
         if reference.holder == model.ROOT_MEMORY:
@@ -47,7 +47,7 @@ class Places:
         return Place("block", f"block {reference.block:#x}, {reference.size} bytes")
 
     def of_address(self, address: int) -> Place:
-        """Return where an address lies that is in no block."""
+        """Return the place of an address outside of all blocks."""
         mapping = self._mapping_at(address)
         if mapping is None:
             return Place("nowhere", "no mapping")
@@ -94,7 +94,7 @@ class Places:
         return f"thread {tid} '{thread.name}'" if thread else f"thread {tid}"
 
     def _in_thread(self, address: int, mapping: model.Mapping) -> Place | None:
-        """Return the place in what belongs to one thread: its stack, descriptor or variables."""
+        """Return the place in memory of one thread: its stack, descriptor or variables."""
         for thread in self._threads.values():
             into = address - thread.thread_pointer
             whose = self._thread_text(thread.tid)
@@ -113,7 +113,7 @@ class Places:
         return Place("stack", f"stack of {whose}, {abs(above):#x} {side} its stack pointer")
 
     def _on_stack_left(self, address: int, mapping: model.Mapping) -> Place | None:
-        """Return the place on the stack of a thread that runs on another one at present."""
+        """Return the place on the stack of a thread that currently runs on another stack."""
         # The main thread's descriptor is not on its stack.
         above = [
             thread

@@ -1,8 +1,8 @@
-"""How much of the target's private memory belongs to heaps, and what the rest is.
+"""How much of the target's private memory belongs to heaps, and what the rest consists of.
 
-Counted are the pages of private writable mappings that the program has written to, but for short
-gaps between them. The tables of a recorder are none of the program's. Without numpy: a scan that
-finds nothing does not load it.
+This counts pages of private writable mappings that the program has written to, and short gaps
+between them, but not a recorder's tables. It does without numpy, which a scan that finds nothing
+does not load.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _REGION = struct.Struct("<QQII")
 _MOST_LARGEST = 3
 _NOTEWORTHY = 16 << 20
 _TINY = 4
-"""Anonymous memory of `_NOTEWORTHY` bytes, and so many times as much as the heap, is a warning."""
+"""Warn about anonymous memory of `_NOTEWORTHY` bytes that exceeds the heap by this factor."""
 
 
 class Part(NamedTuple):
-    """What a mapping holds besides heap; `bytes` of [start, end) were written to."""
+    """Memory of a mapping that is not heap; `bytes` of [start, end) were written to."""
 
     start: int
     end: int
@@ -41,9 +41,9 @@ class PrivateMemory(NamedTuple):
     """Bytes of private memory.
 
     Attributes:
-        heap: what the heaps that were understood consist of.
-        rest: what else there is, by kind.
-        largest: of the rest, the largest first.
+        heap: bytes in heaps that are understood.
+        rest: bytes of everything else, by kind.
+        largest: parts of the rest, the largest first.
     """
 
     heap: int
@@ -52,17 +52,17 @@ class PrivateMemory(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum."""
         return self.heap + sum(self.rest.values())
 
     @property
     def hides_heaps(self) -> bool:
-        """Whether so much of it is anonymous that another allocator probably has it."""
+        """Whether another allocator probably owns much of the anonymous memory."""
         return self.rest[ANONYMOUS] >= max(_NOTEWORTHY, _TINY * self.heap)
 
 
 def heap_owner(recording: model.Recording) -> str:
-    """Return whose heap it is: `glibc's heap`, `the heap of glibc and jemalloc`, `the heap`."""
+    """Return the heap's name: `glibc's heap`, `the heap of glibc and jemalloc`, `the heap`."""
     names = dict.fromkeys(heap.allocator.split()[0] for heap in recording.heaps if heap.allocator)
     if len(names) > 1:
         return "the heap of " + " and ".join(names)
@@ -70,7 +70,7 @@ def heap_owner(recording: model.Recording) -> str:
 
 
 def warning(recording: model.Recording, memory: PrivateMemory) -> model.Warning:
-    """Return what is to be said if `memory` hides heaps."""
+    """Return the warning for memory that may hide heaps."""
     return model.Warning(
         WARNING,
         f"{heap_owner(recording)} is {size(memory.heap)}, but {size(memory.rest[ANONYMOUS])} of "
@@ -80,7 +80,7 @@ def warning(recording: model.Recording, memory: PrivateMemory) -> model.Warning:
 
 
 def private_memory(recording: model.Recording) -> PrivateMemory | None:
-    """Return what the private memory of a process is, None if the recording does not tell."""
+    """Return what private memory consists of; None if the recording does not say."""
     if recording.absent is None:
         return None
     parts, heap = [], 0
@@ -98,7 +98,7 @@ def private_memory(recording: model.Recording) -> PrivateMemory | None:
 def _measured(
     recording: model.Recording, absent: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[model.Mapping, str, int, int]]:
-    """Yield each private writable mapping, its kind, and its bytes: of heaps, and in all."""
+    """Yield each private writable mapping, its kind, and its bytes: in heaps, and in total."""
     holes, stack_words = _Holes(absent), _stack_words(recording)
     regions = sorted((r[0], r[1]) for r in _REGION.iter_unpack(recording.region_rows))
     first, tables = 0, recording.recorder
@@ -121,9 +121,9 @@ def _measured(
 
 
 def _stack_words(recording: model.Recording) -> list[int]:
-    """Return one address at least in the stack of each thread, ascending."""
+    """Return at least one address in the stack of each thread, ascending."""
     words = [t.stack_pointer for t in recording.threads]
-    # The descriptor of a thread is on top of its stack, but for that of the first one.
+    # A thread's descriptor is at the top of its stack, except for the first thread.
     words += [t.thread_pointer for t in recording.threads if t.tid != recording.target.pid]
     return sorted(words)
 
@@ -136,7 +136,7 @@ def _kind(mapping: model.Mapping, stack_words: Sequence[int]) -> str:
 
 
 class _Holes:
-    """Where nothing was ever written."""
+    """Ranges that were never written to."""
 
     def __init__(self, absent: Sequence[tuple[int, int]]) -> None:
         self._absent = sorted(absent)
@@ -144,7 +144,7 @@ class _Holes:
         self._sums = list(accumulate((end - start for start, end in self._absent), initial=0))
 
     def written(self, start: int, end: int) -> int:
-        """Return how many bytes of [start, end) are in no hole."""
+        """Return the number of bytes in [start, end) outside of all holes."""
         return end - start - (self._before(end) - self._before(start))
 
     def _before(self, address: int) -> int:

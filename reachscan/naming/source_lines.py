@@ -1,7 +1,7 @@
 """Reads from DWARF the source lines of code, and the functions that were inlined there.
 
-Only the units that hold the code are read, and reading stops after a while: lines are a help, and
-nothing depends on them.
+Only the units that contain the code are read, and reading stops after a while: lines are helpful,
+but nothing depends on them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from reachscan.naming import demangle
 from reachscan.naming.elf_files import DAMAGE
 
 _DEEPEST = 64
-"""Inlined functions within each other, and references from one to its name, that are followed."""
+"""Maximum nesting of inlined functions, and length of a chain of references to a name."""
 
 _LONGEST = 4096
-"""Names and paths beyond so many characters are left out: nobody reads them."""
+"""Longer names and paths are left out: they are unreadable."""
 
 _SCOPES = (
     *("DW_TAG_compile_unit", "DW_TAG_namespace", "DW_TAG_structure_type", "DW_TAG_class_type"),
     *("DW_TAG_union_type", "DW_TAG_module"),
 )
-"""What may hold functions."""
+"""Tags of DIEs that may contain functions."""
 
 
 class Place(NamedTuple):
-    """A function that code belongs to, and the line; what is not known is None.
+    """The function and line of some code; unknown attributes are None.
 
     `inlined`: it was inlined into the function of the next place, at that line.
     """
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class _Function(NamedTuple):
-    """A stretch of code, and the DIE of the function that it is compiled from."""
+    """A range of code, and the DIE of its function."""
 
     start: int
     end: int
@@ -55,13 +55,13 @@ class _Function(NamedTuple):
 def places(
     elf: ELFFile, supplement: ELFFile | None, addresses: Sequence[int], deadline: float
 ) -> dict[int, list[Place]]:
-    """Return for addresses of code where they come from: the innermost inlined function first.
+    """Return the source places of code addresses: the innermost inlined function first.
 
     Args:
         elf: a file with debug information.
         supplement: the file that it shares parts of its debug information with, if any.
-        addresses: in the numbering of the file.
-        deadline: when to stop, on the clock `time.monotonic`; what is not read by then is left out.
+        addresses: the addresses as the file numbers them.
+        deadline: when to stop reading, on the clock `time.monotonic`.
     """
     dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
     if supplement is not None:
@@ -82,7 +82,7 @@ def places(
 def _units(
     dwarf: Any, addresses: Sequence[int], deadline: float
 ) -> Iterator[tuple[Any, list[int]]]:
-    """Yield the units that hold any of the addresses, and which."""
+    """Yield the units that contain any of the addresses, with these addresses."""
     by_offset = defaultdict(list)
     table = dwarf.get_aranges()
     for address in addresses if table else ():
@@ -91,7 +91,7 @@ def _units(
             by_offset[offset].append(address)
     for offset, inside in by_offset.items():
         yield dwarf.get_CU_at(offset), inside
-    # Some compilers write no such table, or not for all units.
+    # Some compilers write no such table, or omit units.
     rest = sorted({*addresses}.difference(*by_offset.values()))
     for unit in dwarf.iter_CUs() if rest else ():
         if not rest or time.monotonic() > deadline:
@@ -129,9 +129,9 @@ class _Unit:
         yield Place(_name(way[0]) if way else None, file, line, inlined=False)
 
     def _way_to(self, address: int) -> list[Any]:
-        """Return the function around an address, and what was inlined there, the outermost first.
+        """Return the function that contains an address, and those inlined there, outermost first.
 
-        Functions do not overlap, but for those that are written inside of others.
+        Functions do not overlap, unless one is defined inside another.
         """
         at = bisect_right(self._functions, address, key=lambda f: f.start) - 1
         if at < 0 or address >= self._functions[at].end:
@@ -163,7 +163,7 @@ class _Unit:
 
 
 class _Files:
-    """The line table of a unit, and its names of files."""
+    """The line table of a unit, and its file names."""
 
     def __init__(self, program: Any, folder: str) -> None:
         self._program = program
@@ -180,7 +180,7 @@ class _Files:
         return self.name(row.file), row.line or None
 
     def name(self, index: int | None) -> str | None:
-        """Return the path of a file; before DWARF 5, they count from 1, and folder 0 is ours."""
+        """Return the path of a file; before DWARF 5, files count from 1; folder 0 is the unit's."""
         if self._program is None or index is None:
             return None
         header = self._program.header
@@ -192,13 +192,13 @@ class _Files:
         folders = list(header.include_directory)
         folder = entry.dir_index if counts_from_0 else entry.dir_index - 1
         within = _decoded(folders[folder]) if 0 <= folder < len(folders) else ""
-        # An absolute part makes those before it void.
+        # An absolute part discards those before it.
         path = str(PurePosixPath(self._folder) / within / _decoded(entry.name))
         return path if len(path) <= _LONGEST else None
 
 
 def _ranges(dwarf: Any, die: Any) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of code of a DIE."""
+    """Yield the code ranges of a DIE."""
     low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
     if "DW_AT_ranges" in die.attributes:
         base = die.cu.get_top_DIE().attributes.get("DW_AT_low_pc")
@@ -216,7 +216,7 @@ def _ranges(dwarf: Any, die: Any) -> Iterator[tuple[int, int]]:
 
 
 def _name(die: Any) -> str | None:
-    """Return what a function is called; declarations and inlined copies refer to each other."""
+    """Return a function's name; declarations and inlined copies refer to each other."""
     plain = ""
     for _ in range(_DEEPEST):
         linkage = _text(die, "DW_AT_linkage_name") or _text(die, "DW_AT_MIPS_linkage_name")
@@ -235,7 +235,7 @@ def _name(die: Any) -> str | None:
 
 
 def _qualified(name: str, die: Any) -> str:
-    """Return a name with those of the scopes that it was declared in: static functions need it."""
+    """Return a name qualified by its scopes; static functions need this."""
     for _ in range(_DEEPEST):
         die = die.get_parent()
         if die is None or die.tag not in _SCOPES[1:]:

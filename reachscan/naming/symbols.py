@@ -33,19 +33,19 @@ ADDRESSES, THREAD_LOCALS = (_OBJECT, _FUNCTION, _INDIRECT), (_THREAD_LOCAL,)
 """Types of the symbols whose values are addresses, or offsets into thread-local storage."""
 
 NOWHERE = np.uint64(2**64 - 1)
-"""The value of what no symbol can have."""
+"""A value that no symbol has."""
 MOST_WARNINGS = 10
-"""Modules without symbols that are named one by one."""
+"""Number of modules without symbols that a warning lists."""
 
 LONGEST = 4096
-"""Names beyond so many bytes are left out: nobody reads them, and blocks would be told by them."""
+"""Longer names are left out: they are unreadable, and would make up signatures."""
 
 _PREFERENCE = np.array([2, 0, 1, *[3] * 13])  # by binding: global names before weak and local ones
 
 
 @dataclass(frozen=True)
 class Named:
-    """Outcome of naming addresses: the names found, and what to tell about those that were not."""
+    """Result of naming addresses: the names found, and warnings about the others."""
 
     names: dict[int, model.Name]
     warnings: tuple[model.Warning, ...]
@@ -55,8 +55,8 @@ def name_addresses(files: ModuleFiles, addresses: model.Addresses) -> Named:
     """Name addresses inside modules.
 
     Args:
-        files: of the modules, and what was mapped where.
-        addresses: ascending.
+        files: the files of the modules, and the memory map.
+        addresses: the addresses, ascending.
     """
     at = files.space.mapping_at(addresses)
     inside = _by_module(files, at)
@@ -76,11 +76,11 @@ def name_addresses(files: ModuleFiles, addresses: model.Addresses) -> Named:
 
 
 def _by_module(files: ModuleFiles, at: model.Indexes) -> dict[str, model.Indexes]:
-    """Return which addresses lie in which module that may have a file, by its path.
+    """Return the addresses in each module that may have a file, by its path.
 
     Args:
         files: of the modules.
-        at: the mapping of each address, -1 if it is in none.
+        at: the mapping of each address, -1 if it has none.
     """
     module = files.space.module_of[at]
     order = np.argsort(module, kind="stable")
@@ -93,7 +93,7 @@ def _by_module(files: ModuleFiles, at: model.Indexes) -> dict[str, model.Indexes
 def _names(
     files: ModuleFiles, path: str, addresses: model.Addresses, at: model.Indexes
 ) -> Iterator[tuple[int, str, int]]:
-    """Yield addresses of one module, their symbols, and how far into these they are; best last."""
+    """Yield addresses in one module, their symbols, and the offsets from these; best last."""
     with files.opened(path) as elf:
         loads = elf_files.loads(elf)
         found = tables(elf, path, files.roots)
@@ -119,16 +119,16 @@ def _bounded(warnings: Sequence[model.Warning]) -> tuple[model.Warning, ...]:
 def values_of(
     addresses: model.Addresses, file_offset: int, loads: Sequence[Load]
 ) -> model.Addresses:
-    """Return what addresses of one mapping are in the file's own numbering, or `NOWHERE`.
+    """Return the addresses of one mapping as the file numbers them, or `NOWHERE`.
 
     Args:
-        addresses: of the target.
-        file_offset: what to add to an address to get its place in the file.
-        loads: the segments of the file.
+        addresses: addresses in the target.
+        file_offset: what to add to an address to get its offset in the file.
+        loads: the loaded segments of the file.
     """
     offsets = addresses + np.uint64(file_offset % (1 << 64))
     values = np.full(len(offsets), NOWHERE)
-    # What lies behind the end of a segment in the file may be the next segment, or its own .bss.
+    # Beyond the end of a segment in the file is the next segment, or its own .bss.
     for behind in (True, False):
         for load in loads:
             size = load.memory_size if behind else load.file_size
@@ -140,13 +140,13 @@ def values_of(
 def tables(
     elf: ELFFile, path: str, where: Sequence[Root], kinds: Sequence[int] = ADDRESSES
 ) -> list[SymbolTable]:
-    """Return the symbol tables of a module, the best last.
+    """Return the symbol tables of a module, best last.
 
     Args:
         elf: the module's own file.
         path: of the module, as the process sees it.
-        where: root folders to look for its debug file in, best first.
-        kinds: types of the symbols that are wanted.
+        where: root folders to search for its debug file, best first.
+        kinds: wanted types of symbols.
 
     Raises:
         UnusableFileError: the file is damaged.
@@ -159,7 +159,7 @@ def tables(
         with debug_files.opened(elf, path, where) as debug:
             return found + (_tables(debug, ".symtab", kinds) if debug else [])
     except UnusableFileError:
-        return found  # the names that programs are linked by are better than none
+        return found  # the dynamic symbols are better than none
 
 
 def _tables(elf: ELFFile, section: str, kinds: Sequence[int]) -> list[SymbolTable]:
@@ -181,11 +181,11 @@ class SymbolTable:
     def names(
         self, addresses: model.Addresses, values: model.Addresses
     ) -> Iterator[tuple[int, str, int]]:
-        """Yield addresses inside a symbol, what it is called, and how far into it they are.
+        """Yield addresses inside a symbol, the symbol's name, and their offsets from it.
 
         Args:
-            addresses: what to call them by.
-            values: where they are in the numbering of the symbols, one per address.
+            addresses: the addresses to yield.
+            values: each address as the symbol table numbers it.
         """
         index = np.searchsorted(self._starts, values, side="right") - 1
         for address, value, i in zip(addresses, values, index, strict=True):
@@ -195,14 +195,14 @@ class SymbolTable:
                     yield int(address), symbol, int(value - self._starts[i])
 
     def _text(self, at: int) -> str:
-        """Return the string at an offset; none if it has no end, or too late."""
+        """Return the string at an offset; empty if it is unterminated or too long."""
         end = self._strings.find(b"\0", at, at + LONGEST)
         text = self._strings[at : max(at, end)].decode("utf-8", "backslashreplace")
-        return text.partition("@")[0]  # behind it is the version of the library that has it
+        return text.partition("@")[0]  # the library's version follows
 
 
 def _usable(rows: Rows, kinds: Sequence[int]) -> Rows:
-    """Return defined symbols of some types by value, the preferred one of aliases only."""
+    """Return defined symbols of some types by value, and only the preferred one of aliases."""
     kind, binding = rows["info"] & 15, rows["info"] >> 4
     wanted = np.isin(kind, kinds) & (rows["section"] != 0)
     rows, binding = rows[wanted], binding[wanted]
@@ -211,7 +211,7 @@ def _usable(rows: Rows, kinds: Sequence[int]) -> Rows:
     first = np.ones(len(rows), bool)
     first[1:] = rows["value"][1:] != rows["value"][:-1]
     rows = rows[first].copy()
-    # Hand-written assembly gives no size: such a symbol reaches up to the next one.
+    # Symbols of hand-written assembly have no size: they extend to the next symbol.
     following = np.append(rows["value"][1:], rows["value"][-1:])
     unsized = rows["size"] == 0
     rows["size"][unsized] = (following - rows["value"])[unsized]

@@ -1,8 +1,8 @@
 """Names words in the thread-local storage that every thread has from its start.
 
-It ends at the thread pointer, or begins there, as the processor has it (U. Drepper, "ELF Handling
-For Thread-Local Storage"). The variables of the program itself are next to it; those of its
-libraries lie further away, in an order that only the loader knows.
+It ends or begins at the thread pointer, depending on the processor (U. Drepper, "ELF Handling For
+Thread-Local Storage"). The program's own variables are next to it; those of its libraries are
+further away, in an order that only the loader knows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from reachscan.recording import model
 from reachscan.recording.architectures import ARCHITECTURES
 
 STORAGE = "thread-local storage"
-"""The symbol of words in it that have no better one; their module is empty."""
+"""The symbol of words in this storage that have no better one; their module is empty."""
 
 _RESERVED = 16
-"""Bytes at a thread pointer that lies below the storage: the C library's."""
+"""Bytes between the thread pointer and storage above it: they belong to the C library."""
 
 LARGEST = 1 << 20
-"""Storage that claims to be larger is not believed, bytes."""
+"""Maximum plausible size of the storage, in bytes."""
 
 
 class _Segment(NamedTuple):
@@ -35,22 +35,22 @@ class _Segment(NamedTuple):
 
     @property
     def room(self) -> int:
-        """What it takes, aligned."""
+        """Its size in memory, aligned."""
         return -(-self.size // self.alignment) * self.alignment
 
     def first(self, above: bool) -> int:
-        """Where it begins, seen from the thread pointer, if it is next to it."""
+        """Its start, relative to the thread pointer, if it is next to it."""
         return max(_RESERVED, self.alignment) if above else -self.room
 
 
 def name_slots(
     files: ModuleFiles, recording: model.Recording, slots: model.Addresses
 ) -> dict[int, model.Name]:
-    """Name those of some addresses that lie in the thread-local storage of a thread.
+    """Name the addresses that are in a thread's thread-local storage.
 
     Args:
         files: of the modules.
-        recording: says which threads there are.
+        recording: lists the threads.
         slots: any addresses.
     """
     above = ARCHITECTURES[recording.machine].tls_above
@@ -66,7 +66,7 @@ def name_slots(
             return segment.room if segment else 0
 
     files.provide(files.space.modules)
-    # A file that cannot be read may have none; if it has, some words are called part of a stack.
+    # An unreadable file may have thread-local storage; its words are called part of a stack.
     found = (answer for _, answer in confined.each(files.space.modules, room))
     most = min(sum(size for size in found if isinstance(size, int)), LARGEST)
     inside = {slot: place for slot, place in near.items() if abs(place) <= most}
@@ -83,7 +83,7 @@ def _segment(elf: ELFFile) -> _Segment | None:
 def _variables(
     files: ModuleFiles, path: str, near: dict[int, int], above: bool
 ) -> dict[int, model.Name]:
-    """Return the names of those words that are variables of a module, the program itself."""
+    """Return the names of words that are variables of a module, the program itself."""
     slots = np.array(sorted(near), np.uint64)
 
     def read(path: str) -> list[tuple[int, str, int]]:
@@ -94,7 +94,7 @@ def _variables(
             tables = symbols.tables(elf, path, files.roots, symbols.THREAD_LOCALS)
         first = segment.first(above)
         values = np.array([near[int(slot)] - first for slot in slots], np.int64)
-        # Where a program has none so far away, the difference becomes a huge number: no symbol's.
+        # Beyond the program's storage, the difference wraps to a huge number, which no symbol has.
         places = values.astype(np.uint64)
         return [row for table in tables for row in table.names(slots, places)]
 

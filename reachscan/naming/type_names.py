@@ -1,4 +1,4 @@
-"""Names of C++ types, made short enough to read: what the library adds by default is left out.
+"""Shortens names of C++ types: omits default template arguments and library versions.
 
 std::map<int, std::string>      for  std::map<int, std::__cxx11::basic_string<char, ...>, ...>
 std::shared_ptr<shop::Page>     for  std::_Sp_counted_ptr_inplace<shop::Page, ...>
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from reachscan.naming import containers, demangle
 
 READABLE = 120
-"""Names beyond this many characters lose template arguments, the innermost first."""
+"""Longer names lose template arguments, the innermost first."""
 
 DEEPEST = 60
-"""Names whose template arguments nest deeper stay as the compiler wrote them."""
+"""Names whose template arguments nest deeper are not shortened."""
 
 _VERSIONS = re.compile(r"\bstd::(__cxx11|__1|__ndk1|__debug)::")
 _NAME_BACKWARDS = re.compile(r"[\w:]*")
@@ -29,7 +29,7 @@ _ELIDED = "<\N{HORIZONTAL ELLIPSIS}>"
 
 
 def readable(mangled: Mapping[int, str]) -> dict[int, str]:
-    """Return the readable names of types; types that differ keep names that differ.
+    """Return the readable names of types; different types keep different names.
 
     Args:
         mangled: any key -> mangled name of a type, as RTTI has it.
@@ -50,7 +50,7 @@ def simplified(name: str) -> str:
 
 
 def shortened(name: str) -> str:
-    """Return a name without its innermost template arguments, as far as it is too long."""
+    """Return a name with innermost template arguments removed until it is short enough."""
     parsed = _parse(name) if len(name) > READABLE else None
     if parsed is None:
         return name
@@ -60,7 +60,7 @@ def shortened(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Template:
-    """A piece of a type: text that ends in a template's name, and the template's arguments."""
+    """Part of a type: text that ends in a template's name, and the template's arguments."""
 
     text: str
     arguments: tuple[_Type, ...]
@@ -70,7 +70,7 @@ _Type = tuple["str | _Template", ...]
 
 
 class _UnbalancedError(Exception):
-    """A name whose brackets do not match, or nest too deep."""
+    """Brackets in the name do not match, or nest too deeply."""
 
 
 def _parse(text: str) -> _Type | None:
@@ -122,7 +122,7 @@ def _depth(parts: _Type) -> int:
 
 
 def _text(parts: _Type, depth: int = DEEPEST) -> str:
-    """Return a type as text; `depth` is how far its template arguments are written out."""
+    """Return a type as text; template arguments are written to a nesting of `depth`."""
     return "".join(p if isinstance(p, str) else _template_text(p, depth) for p in parts).rstrip()
 
 
@@ -143,7 +143,7 @@ def _template_text(template: _Template, depth: int) -> str:
 
 
 def _is_default(template: str, arguments: list[str]) -> bool:
-    """Tell whether the last argument is what a template of the library takes if none is given."""
+    """Return whether the last argument is the default of a library template."""
     first, last = arguments[0], arguments[-1]
     return last.startswith(_DEFAULTS) or last in (
         f"std::{default}<{first}>"

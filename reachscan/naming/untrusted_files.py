@@ -1,9 +1,9 @@
 """Opens regular files by untrusted paths, which come from the target or from a file.
 
-Symbolic links may lead such a path anywhere. Opening a pipe or a device can already have effects,
-and so can reading a file that the kernel makes up. Paths are therefore resolved inside the root
-folder of the process that named them, and what is found is looked at before it is opened. Even so,
-a file system may never answer: do this where it can be given up (`confined`).
+Symbolic links may lead such a path anywhere. Merely opening a pipe or a device can have effects,
+and so can reading one of the kernel's pseudo files. Paths are therefore resolved inside the root
+folder of the process that named them, and files are examined before they are opened. Even so, a
+file system may never answer: do this where it can be abandoned (`confined`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 LARGEST = 16 << 30
-"""Bytes of the largest file that is opened; those of the kernel claim to be of any size."""
+"""Size of the largest file that is opened, in bytes; pseudo files claim any size."""
 
 _SUPERUSER = 0
 _OPENAT2 = 437  # Linux 5.6, the same number for all processors
@@ -27,14 +27,14 @@ _NO_OPENAT2 = (errno.ENOSYS, errno.EPERM)  # the latter in containers that do no
 
 
 class UnusableFileError(Exception):
-    """A file that cannot be used; the text says why."""
+    """The file cannot be used; the message says why."""
 
 
 class Root(NamedTuple):
-    """A root folder, and whose files below it may be read.
+    """A root folder, and whose files in it may be read.
 
-    What a process cannot read by itself is not read on its word: a file that is not for everybody
-    is read only if it belongs to `user`, or if that is root.
+    A process must not use us to read files that it could not read itself: a file that is not
+    readable for everyone is read only if it belongs to `user`, or if `user` is root.
     """
 
     folder: Path
@@ -42,10 +42,10 @@ class Root(NamedTuple):
 
 
 def open_below(root: Root, path: str) -> BinaryIO:
-    """Open the regular file that a path leads to for a process with that root folder.
+    """Open the regular file that a path means to a process with that root folder.
 
     Raises:
-        UnusableFileError: there is none, or it must not be read.
+        UnusableFileError: it does not exist, or must not be read.
     """
     try:
         with ExitStack() as opened:
@@ -62,10 +62,10 @@ def open_below(root: Root, path: str) -> BinaryIO:
 
 
 def open_mapped(pid: int, start: int, end: int) -> BinaryIO:
-    """Open the very file that a process has mapped at [start, end), even if it is deleted.
+    """Open the file itself that a process has mapped at [start, end), even if it was deleted.
 
     Raises:
-        UnusableFileError: it must not be read, or we lack the privilege for this way.
+        UnusableFileError: it must not be read, or we lack the privilege to open it this way.
     """
     try:
         found = os.open(f"/proc/{pid}/map_files/{start:x}-{end:x}", _LOOK)
@@ -82,13 +82,13 @@ def _unusable(error: OSError) -> UnusableFileError:
 
 
 def _open_regular(found: int, status: os.stat_result) -> BinaryIO:
-    """Open what a descriptor of O_PATH stands for."""
+    """Open the file of an O_PATH descriptor."""
     if not stat.S_ISREG(status.st_mode):
         raise UnusableFileError("it is no regular file")
-    # Files of the kernel that have an effect when read say that they are empty.
+    # Pseudo files that have effects when read claim to be empty.
     if not 0 < status.st_size <= LARGEST:
         raise UnusableFileError(f"its file claims to have {status.st_size} bytes")
-    # Not to wait for another process that holds a lease on it.
+    # Do not wait for a process that holds a lease on it.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     return os.fdopen(os.open(f"/proc/self/fd/{found}", flags), "rb")
 
@@ -130,7 +130,7 @@ def _openat2(folder: int, path: str) -> int:
 
 
 def _without_links(folder: int, path: str) -> int:
-    """Resolve a path on a kernel without openat2: symbolic links and `..` are refused."""
+    """Resolve a path on a kernel without openat2: refuse symbolic links and `..`."""
     found = os.dup(folder)
     for part in Path(path.lstrip("/")).parts:
         within = found

@@ -1,4 +1,4 @@
-"""Reports: for each subject and format a module of this package, which `FORMATS` leads to."""
+"""Reports: one module for each subject and format, listed in `FORMATS`."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ USUAL_WIDTH = 100
 
 
 class Style(NamedTuple):
-    """What a report for people looks like.
+    """How a report for people looks.
 
     Attributes:
-        paint: takes a text and what it is: `headline`, `good`, `dim` or `warning`.
-        width: columns of a line.
+        paint: colours a text by its role: `headline`, `good`, `dim` or `warning`.
+        width: maximum columns of a line.
     """
 
     paint: Callable[[str, str], str] = lambda text, _: text
     width: int = USUAL_WIDTH
 
     def __call__(self, text: str, what: str) -> str:
-        """Return a text as it shall be shown."""
+        """Return a text in the colours of its role."""
         return self.paint(text, what)
 
 
 plain = Style()
-"""Without colours, for files."""
+"""The style for files: no colours."""
 
 
 class Selection(NamedTuple):
-    """How much goes into a report.
+    """How much a report shows.
 
     Attributes:
-        limit: rows listed (groups, changes, references); totals always cover all.
-        contents: bytes shown of the example of each group.
-        every_block: list every leaked block too.
-        all_stacks: all stacks are told, not only those of the rows.
-        weight: what a stack counts for in profiles, "bytes" or "count".
-        per_thread: the name of the thread is the outermost frame of stacks in profiles.
-        candidates: read all debug information for structs that blocks could be.
+        limit: maximum number of rows (groups, changes, references); totals cover everything.
+        contents: bytes to show of each group's example.
+        every_block: list every leaked block, too.
+        all_stacks: include all stacks, not only those of the rows.
+        weight: weight of a stack in profiles, "bytes" or "count".
+        per_thread: in profiles, make the thread's name the outermost frame.
+        candidates: read all debug information, to find structs that blocks could be.
     """
 
     limit: int = 20
@@ -57,20 +57,20 @@ _USUAL = Selection()
 
 
 class Format(NamedTuple):
-    """A way to write reports.
+    """A format of reports.
 
     Attributes:
-        name: what `--format` calls it.
-        readers: who can use it.
-        subjects: what it can tell of. The module SUBJECT_NAME of this package has the function
-            `lines`; it takes what is to be told of, a `Selection` and a `Style`, and yields lines
-            of text without their ends, or bytes that are written as they are.
-        limit, contents: of the `Selection`, where nobody says otherwise.
-        gap: reports on several processes have an empty line in between.
-        profile: it shows all blocks by their stacks, and rows of no other kind. The module
-            profile_NAME serves all subjects.
-        file: what a report of that kind is usually called, if it is a file that some program opens:
-            it is about one process, and not for terminals. None if it is text.
+        name: its name in `--format`.
+        readers: who or what can read it.
+        subjects: the subjects that it supports. The module SUBJECT_NAME of this package has a
+            function `lines`, which takes the subject, a `Selection` and a `Style`, and yields lines
+            of text without line ends, or raw bytes.
+        limit, contents: defaults of the `Selection`.
+        gap: separate reports on several processes by an empty line.
+        profile: it shows all blocks by stack, and has no other rows. The module profile_NAME
+            serves all subjects.
+        file: usual name of a file in this format, if other programs open it: such a report is about
+            one process, and not for terminals. None for text.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Format(NamedTuple):
 
 
 LEAKS, HEAP, EXPLAIN, DIFF, WATCH = "leaks", "heap", "explain", "diff", "watch"
-"""Subjects: leaked blocks; live blocks; one block; what changed; scans again and again."""
+"""Subjects: leaked blocks; live blocks; one block; a comparison; repeated scans."""
 
 
 def _profile(name: str, readers: str, file: str | None = None) -> Format:
@@ -113,23 +113,23 @@ FORMATS = {
     subject: {each.name: each for each in _ALL if subject in each.subjects}
     for subject in (LEAKS, HEAP, EXPLAIN, DIFF, WATCH)
 }
-"""Subject -> name -> format. Only what is wanted is imported."""
+"""Subject -> name -> format. A format's module is imported when it is used."""
 
 
 def lines(
     subject: str, name: str, what: Any, selection: Selection, style: Style = plain
 ) -> Iterator[str | bytes]:
-    """Return a report piece by piece: lines of text without line ends, or bytes as they are.
+    """Return a report piece by piece: lines of text without line ends, or raw bytes.
 
     Args:
         subject: one of `FORMATS`.
-        name: of one of the formats that the subject has.
-        what: what is to be told of: the result of a scan, a comparison, an event of a watch.
-        selection: how much of it.
-        style: what text looks like.
+        name: name of a format.
+        what: the result of a scan, a comparison, or an event of a watch.
+        selection: how much of it to show.
+        style: how text looks.
 
     Raises:
-        UnknownFormatError: the subject has no such format.
+        UnknownFormatError: the format does not exist for this subject.
     """
     if name not in FORMATS[subject]:
         raise errors.UnknownFormatError(unknown(subject, name, FORMATS[subject]))
@@ -144,5 +144,5 @@ def module_of(subject: str, format_: Format) -> str:
 
 
 def unknown(subject: str, name: str, known: Iterable[str]) -> str:
-    """Return the sentence about a format that there is not."""
+    """Return the sentence about an unknown format."""
     return f"{subject} has no format {name}: {', '.join(known)}"

@@ -18,7 +18,7 @@ NAMES: dict[int, str] = {
     model.STALE_WORD: "stale-word",
     model.ALLOCATOR_BUSY: "allocator-busy",
 }
-"""What reasons are called in reports that programs read; `DEFINITE` has no name."""
+"""Names of reasons in reports for programs; `DEFINITE` has none."""
 
 _IN_WORDS: dict[int, str] = {
     model.ONE_PAST_THE_END: "there is a pointer to its very end, which may be meant for it",

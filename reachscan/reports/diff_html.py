@@ -1,4 +1,4 @@
-"""The report on what changed between two scans as one page for browsers."""
+"""The comparison of two scans as one page for browsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on what changed between two scans for programs; schema/diff-v1.json describes it."""
+"""The comparison of two scans for programs; schema/diff-v1.json describes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lines(comparison: Comparison, selection: Selection, _: Style = plain) -> Ite
 
 
 def document(comparison: Comparison, limit: int) -> dict[str, Any]:
-    """Return the report as schema/diff-v1.json describes it."""
+    """Return the document that schema/diff-v1.json describes."""
     return {
         "format": FORMAT,
         "version": VERSION,

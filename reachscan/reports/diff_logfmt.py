@@ -1,4 +1,4 @@
-"""The report on what changed between two scans for logs."""
+"""The comparison of two scans for logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reachscan.reports.logfmt import codes, line
 
 
 def lines(comparison: Comparison, selection: Selection, _: Style = plain) -> Iterator[str]:
-    """Yield a line that sums up, and one for each change, those that grew most first."""
+    """Yield a summary line, and a line for each change, by growth."""
     old, new = comparison.old, comparison.new
     shown = comparison.changes[: selection.limit]
     yield line(

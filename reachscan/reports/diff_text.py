@@ -1,4 +1,4 @@
-"""The report on what changed between two scans for people."""
+"""The comparison of two scans for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reachscan.wording import count, printable, size
 
 
 def lines(comparison: Comparison, selection: Selection, style: Style = plain) -> Iterator[str]:
-    """Yield the report line by line, without line ends; changes that grew most come first."""
+    """Yield the report line by line, without line ends; changes are sorted by growth."""
     limit = selection.limit
     yield from layout.paragraph(
         _headline(comparison), "headline" if comparison.grew else "good", style
@@ -37,12 +37,12 @@ def _headline(comparison: Comparison) -> str:
 
 
 def amount(total: Tally, by: Tally, state: str = "leaked") -> str:
-    """Return how much is leaked, and how much more than before that is.
+    """Return how much is leaked, and the increase.
 
     Args:
-        total: how much it is.
-        by: how much more.
-        state: what it is instead of leaked.
+        total: the amount now.
+        by: the increase.
+        state: a word to use instead of "leaked".
     """
     blocks, amount = (
         f" ({signed(number, shown)})" * bool(number)
@@ -64,7 +64,7 @@ def _state(census: Census) -> str:
 
 
 def change_rows(change: Change, style: Style) -> Iterator[str]:
-    """Yield one change as rows of a table: by how much, what, and how it was and is."""
+    """Yield one change as rows of a table: the increase, the kind, the amounts before and now."""
     how = "headline" if change.what in WORSE else "dim"
     columns = _columns(change.by, change.what.value)
     yield from layout.row(columns, printable(change.key), how, style)

@@ -1,4 +1,4 @@
-"""The answer about one block: what it is, what keeps it, and what points to it."""
+"""The contents of an answer about one block: what it is, what keeps it, what points to it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ HOLDERS = {
 
 
 class Answer:
-    """What a scan that asked about one block found out.
+    """The answer to a question about one block.
 
     Attributes:
-        state: what the block is, one of `STATES`.
-        is_block: it is one that the program has allocated.
-        doubt: why it is only possibly leaked (`Leaks.reason`); None if that was not looked at.
-        chain: the way to it from a root; or, if it is leaked, from the head of its structure.
+        state: the block's state, one of `STATES`.
+        is_block: it is an allocated block.
+        doubt: why it is only possibly leaked (`Leaks.reason`); None if that was not examined.
+        chain: the path to it from a root, or, if it is leaked, from the head of its structure.
     """
 
     def __init__(self, result: BlockAnswer) -> None:
@@ -52,25 +52,25 @@ class Answer:
         self._kinds = _kinds(self._joined)
 
     def kind(self, address: int) -> Kind:
-        """Return what is known of the block that begins at an address."""
+        """Return what is known about the block that begins at an address."""
         known = self._kinds.get(address)
         return known or _kind_of_leak(self.recording.leaks, self._joined.types, address)
 
 
 class Kind(NamedTuple):
-    """What is known of a block, None where nothing is."""
+    """Facts about a block; unknown ones are None."""
 
     type: str | None = None
     shape: str | None = None
     signature: str | None = None
 
     def __str__(self) -> str:
-        """Return it in words for people."""
+        """Return a description for people."""
         return printable(self.type or ": ".join(filter(None, (self.shape, self.signature))))
 
 
 def _kinds(joined: Joined) -> dict[int, Kind]:
-    """Return what is known of blocks that the stream describes, by their addresses."""
+    """Return what is known about the blocks in the stream, by address."""
     words = zip(*(column.tolist() for column in joined.codes), strict=True)
     rows = zip(
         joined.rows.address.tolist(),
@@ -104,7 +104,7 @@ def _doubt(leaks: model.Leaks, block: model.Block) -> int | None:
 
 
 def _owners(leaks: model.Leaks, block: model.Block) -> Iterator[model.Reference]:
-    """Yield the leaked blocks through which a leaked one was reached, the head first."""
+    """Yield the leaked blocks on the path to a leaked one, the head first."""
     position: NDArray[Any] = np.flatnonzero(leaks.address == np.uint64(block.start))
     way: list[int] = []
     while len(position) and leaks.parent[position[0]] != model.DIRECT:
@@ -113,5 +113,5 @@ def _owners(leaks: model.Leaks, block: model.Block) -> Iterator[model.Reference]
     way += position.tolist()
     for below, owner in zip(way[-2::-1], way[:0:-1], strict=True):
         address, size, value = leaks.address[owner], leaks.size[owner], leaks.address[below]
-        # Where in its owner the pointer lies is not in the stream.
+        # The stream does not say where in its owner the pointer is.
         yield model.Reference(0, int(value), model.LEAKED_BLOCK, 0, int(address), int(size))

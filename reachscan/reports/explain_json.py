@@ -22,7 +22,7 @@ def lines(result: BlockAnswer, _: Selection, __: Style = plain) -> Iterator[str]
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """Return the answer for machines; schema/block-v1.json describes it."""
+    """Return the document that schema/block-v1.json describes."""
     recording, block = answer.recording, answer.block
     table = stacks.Table(recording)
     return {

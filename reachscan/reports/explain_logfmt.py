@@ -11,7 +11,7 @@ from reachscan.result import BlockAnswer
 
 
 def lines(result: BlockAnswer, _: Selection, __: Style = plain) -> Iterator[str]:
-    """Yield a line on the block, and one for each word that means it."""
+    """Yield a line about the block, and one for each word that refers to it."""
     answer = Answer(result)
     recording, block, whose = answer.recording, answer.block, who(answer.recording.target)
     yield line(

@@ -11,7 +11,7 @@ from reachscan.result import BlockAnswer
 from reachscan.wording import count, printable
 
 _LINKS = 10
-"""Blocks that are shown of each end of a long chain."""
+"""Number of blocks to show at each end of a long chain."""
 
 _NO_CHAIN = {
     model.REACHABLE: "no pointer leads to it, but a word in another form means it",
@@ -95,7 +95,7 @@ def _chain(answer: Answer, style: Style) -> Iterator[str]:
 
 
 def _holder(answer: Answer, reference: model.Reference) -> str:
-    """Return where a reference is: its place, and for a block what that is."""
+    """Return the place of a reference, and the description of the block that contains it."""
     text = answer.places.of_reference(reference).text
     if reference.holder in (model.REACHABLE_BLOCK, model.LEAKED_BLOCK):
         what = str(answer.kind(reference.block))
@@ -104,14 +104,14 @@ def _holder(answer: Answer, reference: model.Reference) -> str:
 
 
 def _arrow(reference: model.Reference, start: int) -> str:
-    """Return from where in its block, and to where in the next, a reference goes."""
+    """Return the offsets of a reference in its own block and in its target."""
     origin = f"+{reference.slot - reference.block:#x}" if reference.block and reference.slot else ""
     target = f"{reference.value - start:#x} into " if reference.value != start else ""
     return f"{origin:>12} -> {target}"
 
 
 def _sightings(answer: Answer, style: Style) -> Iterator[str]:
-    """Yield the words that are no pointers but mean the block, or what owns it."""
+    """Yield words that are no pointers but refer to the block, or to its owner."""
     for seen in answer.recording.sightings:
         means = "it" if seen.about == answer.block.start else f"its owner {seen.about:#x}"
         yield ""

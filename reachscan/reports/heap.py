@@ -1,4 +1,4 @@
-"""What reports on the live heap contain: kinds of blocks, and the arenas in which they lie."""
+"""The contents of reports on the live heap: kinds of blocks, and their arenas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reachscan.result import HeapScan
 
 
 class Arena(NamedTuple):
-    """How much of a kind lies in one arena (0 is the main one; usable bytes)."""
+    """The amount of a kind in one arena (0 is the main arena; usable bytes)."""
 
     arena: int
     allocations: int
@@ -22,12 +22,12 @@ Rows = list[tuple[Group, list[Arena]]]
 
 
 def rows(result: HeapScan, limit: int) -> Rows:
-    """Return the largest kinds, and where the blocks of each lie."""
+    """Return the largest kinds, and the arenas of each."""
     return [(group, _arenas(result, i)) for i, group in enumerate(result.groups(limit))]
 
 
 def _arenas(result: HeapScan, group: int) -> list[Arena]:
-    """Return the arenas that the blocks of a group are in, the largest share first."""
+    """Return the arenas with blocks of a group, the largest share first."""
     kinds = result.kinds
     members = result.folding.group_of_row == group
     numbers, where = np.unique(kinds.arena[members], return_inverse=True)

@@ -12,7 +12,7 @@ from reachscan.result import HeapScan
 
 
 def lines(result: HeapScan, selection: Selection, _: Style = plain) -> Iterator[str]:
-    """Yield a line that sums up, and one for each kind."""
+    """Yield a summary line, and a line for each kind."""
     recording, totals = result.recording, result.recording.totals
     found, whose = rows(result, selection.limit), who(recording.target)
     yield line(

@@ -11,7 +11,7 @@ from reachscan.result import HeapScan
 from reachscan.wording import count, exact_size, number, size
 
 _ARENAS = 3
-"""Arenas that are told of each kind."""
+"""Maximum number of arenas to show for each kind."""
 
 
 def lines(result: HeapScan, selection: Selection, style: Style = plain) -> Iterator[str]:

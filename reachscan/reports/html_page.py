@@ -1,4 +1,4 @@
-"""One self-contained page for browsers: a report and the script that shows it."""
+"""A self-contained page for browsers: a report and the script that displays it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def page(
     """Return the page.
 
     Args:
-        subject: what it is about; the script of that name shows it.
-        title: of the page.
-        document: the same report, for programs.
-        reasons: what reasons for doubt in it mean.
-        profile: who allocated what, for the graph of that; None if that is not known.
+        subject: the subject; the script of that name displays it.
+        title: title of the page.
+        document: the report for programs.
+        reasons: explanations of the reasons for doubt in it.
+        profile: stacks for the flame graph; None if they are unknown.
     """
     style, script = _part("page.css"), _part("page.js") + _part(f"{subject}.js")
     if profile is not None:
@@ -41,7 +41,7 @@ def page(
         "reasons": _data(reasons or {}),
         "profile": _data(profile),
     }
-    # In one go: what is put in is not looked at again.
+    # In one pass, so that inserted text is not searched again.
     page = re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _part("page.html"))
     return page.encode("ascii")
 
@@ -51,7 +51,7 @@ def _data(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text for HTML, in ASCII as all of the page is: nobody can get its encoding wrong."""
+    """Return text for HTML. The whole page is ASCII, so that no encoding can be wrong."""
     return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 

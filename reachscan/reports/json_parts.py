@@ -1,4 +1,4 @@
-"""What JSON documents have in common: what was scanned, how, and with which warnings."""
+"""Common parts of JSON documents: what was scanned, how, and warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INCOMPLETE = "incomplete"
 
 
 def facts(recording: model.Recording) -> dict[str, Any]:
-    """Return what was scanned, where and how, and what made the report."""
+    """Return what was scanned, where and how, and the program that wrote the report."""
     return {
         "reachscan": __version__,
         "host": recording.host._asdict() if recording.host else None,
@@ -26,7 +26,7 @@ def facts(recording: model.Recording) -> dict[str, Any]:
 
 
 def caveats(warnings: Sequence[model.Warning]) -> dict[str, Any]:
-    """Return what the reader must know."""
+    """Return the warnings."""
     return {
         "warnings": [{"code": w.code, "message": w.message} for w in warnings],
         "complete": is_complete(warnings),
@@ -34,7 +34,7 @@ def caveats(warnings: Sequence[model.Warning]) -> dict[str, Any]:
 
 
 def is_complete(warnings: Sequence[model.Warning]) -> bool:
-    """Tell whether the scan saw everything that it should."""
+    """Return whether the scan saw everything that it should have seen."""
     return not any(warning.code.startswith(INCOMPLETE) for warning in warnings)
 
 
@@ -67,7 +67,7 @@ def _snapshot(snapshot: model.Snapshot, started: int) -> dict[str, Any]:
 
 
 def example(example: Example, contents: int) -> dict[str, Any]:
-    """Return the block that stands for a group, with so many of its first bytes."""
+    """Return the example of a group, with this many of its first bytes."""
     return {
         "address": f"{example.address:#x}",
         "size": example.size,

@@ -1,4 +1,4 @@
-"""What text reports have in common: what was scanned and how, warnings, hex dumps."""
+"""Common parts of text reports: what was scanned and how, warnings, hex dumps."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _KINDS_OF_MEMORY = {
 
 
 def paragraph(text: str, what: str, style: Style) -> Iterator[str]:
-    """Yield a text, if there is any, in lines that are no wider than they may be."""
+    """Yield a text, unless it is empty, in lines of limited width."""
     if text:
         yield from (style(line, what) for line in wrap(text, style.width, "  "))
 
 
 def row(columns: str, text: str, what: str, style: Style) -> Iterator[str]:
-    """Yield a text behind the columns of a table; where it is too long, it goes on below itself."""
+    """Yield a text behind the columns of a table; a long one continues below itself."""
     for line in wrap(text, style.width - len(columns)):
         yield columns + style(line, what)
         columns = " " * len(columns)
 
 
 def who(recording: model.Recording) -> str:
-    """Return which process it was; a dump does not tell its id."""
+    """Return the name of the process; a dump does not contain its id."""
     name, pid = printable(recording.target.name), recording.target.pid
     return f"{name} (pid {pid})" if pid else name
 
 
 def allocators(recording: model.Recording) -> str:
-    """Return which allocators it uses, in brackets."""
+    """Return the allocators of the process, in brackets."""
     names = ", ".join(dict.fromkeys(heap.allocator for heap in recording.heaps))
     return f" ({printable(names)})" if names else ""
 
 
 def how(recording: model.Recording) -> str:
-    """Return how the process was scanned and what that took."""
+    """Return how the process was scanned, and how long that took."""
     snapshot = recording.snapshot
     seconds = sum(ns for _, ns in snapshot.phases) / 1e9
     reason = f": {snapshot.reason}" if snapshot.reason else ""
@@ -61,7 +61,7 @@ def how(recording: model.Recording) -> str:
 
 
 def confirmation(recording: model.Recording) -> str:
-    """Return how often the process was scanned, and what was not lost each time; or nothing."""
+    """Return how often the process was scanned, and what only some scans found; or nothing."""
     confirmed = recording.confirmation
     if confirmed is None:
         return ""
@@ -82,7 +82,7 @@ def confirmation(recording: model.Recording) -> str:
 
 
 def collectible(recording: model.Recording) -> str:
-    """Return what waits for Python's collector, or nothing."""
+    """Return the amount that waits for Python's collector, or nothing."""
     waiting = recording.collectible
     if waiting is None or not waiting.allocations:
         return ""
@@ -91,7 +91,7 @@ def collectible(recording: model.Recording) -> str:
 
 
 def rest_of_memory(result: LeakScan) -> str:
-    """Return what the private memory is besides heap, if that is most of it; or nothing."""
+    """Return what private memory consists of, if most of it is not heap; or nothing."""
     memory = result.memory
     if memory is None or memory.heap * 2 >= memory.total:
         return ""
@@ -108,8 +108,8 @@ def rest_of_memory(result: LeakScan) -> str:
 
 
 def example(example: Example, contents: int, style: Style) -> Iterator[str]:
-    """Yield the address of a block, and its first bytes as far as they are wanted."""
-    if not example.address:  # a dump does not tell
+    """Yield the address of a block, and the requested number of its first bytes."""
+    if not example.address:  # not in a dump
         return
     shown = example.contents[:contents]
     yield style(f"      for example at {example.address:#x}", "dim")
@@ -120,7 +120,7 @@ def example(example: Example, contents: int, style: Style) -> Iterator[str]:
 
 
 def title(group: Group) -> str:
-    """Return what the blocks of a group are."""
+    """Return the description of a group's blocks."""
     if group.is_object:
         return f"reference-count leak of {printable(group.type or 'Python objects')}"
     words = ": ".join(filter(None, dict.fromkeys((group.shape, group.signature))))
@@ -128,18 +128,18 @@ def title(group: Group) -> str:
 
 
 def key(group: Group, style: Style) -> Iterator[str]:
-    """Yield what `diff`, `watch` and suppressions call a group, if it is not called so anyway."""
+    """Yield a group's name in `diff`, `watch` and suppressions, if it has another one."""
     if group.key != group.type:
         yield from row("      key ", printable(group.key), "dim", style)
 
 
 def candidates(group: Group) -> str:
-    """Return what structs the blocks of a group could be; empty if none is known."""
+    """Return the structs that a group's blocks could be; empty if none is known."""
     return f"perhaps {printable(', '.join(group.candidates))}" if group.candidates else ""
 
 
 def warnings(warnings: Iterable[model.Warning], style: Style) -> Iterator[str]:
-    """Yield what the reader must know, each after an empty line."""
+    """Yield the warnings, each after an empty line."""
     for warning in warnings:
         yield ""
         text = printable(f"warning: {warning.message} ({warning.code})")

@@ -12,8 +12,8 @@ def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[
     """Yield the page, as one piece.
 
     Args:
-        result: what to report.
-        selection: how much of it; single blocks are never listed.
+        result: the scan.
+        selection: how much of it to show; single blocks are never listed.
     """
     reasons = {name: confidence.in_words(code) for code, name in confidence.NAMES.items()}
     title = f"{result.recording.target.name}: leaks"

@@ -1,4 +1,4 @@
-"""The report for machines: one JSON document, described by schema/report-v1.json."""
+"""The report for programs: one JSON document, described by schema/report-v1.json."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ STANDINGS = ("counts", "known", "suppressed")
 
 
 def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[str]:
-    """Yield the document in pieces that are lines of text, without line ends.
+    """Yield the document as lines of text, without line ends.
 
     Args:
-        result: what to report.
-        selection: how much of it.
+        result: the scan.
+        selection: how much of it to show.
     """
     before, after = json.dumps(_frame(result), indent=2).split(_NO_GROUPS)
     table = stacks.Table(result.recording)
     yield before + '\n  "groups": ['
-    # One by one, and blocks too: as objects, or as one text, they would take much memory.
+    # One by one, blocks too: together, as objects or text, they would need much memory.
     yield from _rows(json.dumps(group) for group in _groups(result, selection, table))
     yield f"  ]{after.removesuffix(_END)},"
     if selection.every_block:
@@ -44,7 +44,7 @@ def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[
             yield '  "mappings": ['
             yield from _rows(map(json.dumps, mappings.rows(result.recording, table)))
             yield "  ],"
-    # Last, when all that refers to them is written.
+    # Last, after everything that refers to stacks.
     yield '  "stacks": ['
     yield from _rows(map(json.dumps, table.rows()))
     yield f"  ]{_END}"

@@ -14,15 +14,15 @@ from reachscan.reports.logfmt import codes, line, who
 from reachscan.result import LeakScan
 
 _ROWS = 5
-"""Sizes and branches of each group: a line of a log should not grow without bounds."""
+"""Maximum number of sizes and branches of each group: lines of a log should stay short."""
 
 
 def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[str]:
     """Yield the report line by line, without line ends.
 
     Args:
-        result: what to report.
-        selection: how much of it.
+        result: the scan.
+        selection: how much of it to show.
     """
     recording = result.recording
     shown = result.groups(min(selection.limit, result.groups_counted), _ROWS)
@@ -100,13 +100,13 @@ def _group(target: model.Target, group: Group, contents: int) -> str:
 
 
 def _sizes(sizes: Sequence[SizeCount]) -> str:
-    """Return `24:1000,40:7,other:3`: sizes and how many blocks have them."""
+    """Return `24:1000,40:7,other:3`: sizes and their numbers of blocks."""
     rows = (f"{'other' if row.size is None else row.size}:{row.allocations}" for row in sizes)
     return ",".join(rows)
 
 
 def _branches(branches: Sequence[Branch]) -> Iterator[str]:
-    """Yield `7 text, 280 B` for each branch; those below one follow it in parentheses."""
+    """Yield `7 text, 280 B` for each branch, followed by branches below it in parentheses."""
     for branch in branches:
         name = f"{branch.kinds} more kinds" if branch.name is None else branch.name
         yield f"[{branch.allocations} {name}, {branch.bytes} B{''.join(_branches(branch.below))}]"

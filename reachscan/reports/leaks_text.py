@@ -1,4 +1,4 @@
-"""The report for people."""
+"""The report on leaks for people."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 _SIZE_WIDTH = 8
 _DETAILS = 6
-"""Rows of the tree and of the sizes of a group."""
+"""Maximum number of rows in the tree and in the sizes of a group."""
 
 
 def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Iterator[str]:
     """Yield the report line by line, without line ends.
 
     Args:
-        result: what to report.
-        selection: how much of it.
-        style: what it looks like.
+        result: the scan.
+        selection: how much of it to show.
+        style: how it looks.
     """
     recording = result.recording
     if recording.totals.leaked:
@@ -67,7 +67,7 @@ def _headline(result: LeakScan) -> str:
 
 
 def _covered(result: LeakScan) -> str:
-    """Return how much of the memory was searched for leaks, to be added to a headline."""
+    """Return the part of a headline that says how much memory was searched for leaks."""
     if result.memory is None:
         return ""
     heap = f"{private_memory.heap_owner(result.recording)} is {size(result.memory.heap)}"
@@ -75,7 +75,7 @@ def _covered(result: LeakScan) -> str:
 
 
 def _others(review: Review | None) -> str:
-    """Return how many blocks do not count, and why."""
+    """Return how many blocks do not count, and the reasons."""
     if review is None:
         return ""
     _, known, suppressed = (tally.allocations for tally in review.tallies)
@@ -107,7 +107,7 @@ def _no_leaks(result: LeakScan) -> str:
 
 
 def _leaves_out_blocks(recording: model.Recording) -> bool:
-    """Tell whether there are unreachable blocks that are no leaks; lines below say why."""
+    """Return whether there are unreachable blocks that do not count; lines below say why."""
     confirmed, waiting = recording.confirmation, recording.collectible
     return (
         bool(confirmed and (confirmed.vanished[0] or confirmed.recent[0]))
@@ -159,7 +159,7 @@ def _group(
 
 
 def _known(group: Group) -> Iterator[tuple[str, str]]:
-    """Yield what is known of the direct leaks themselves, and how it is to be shown."""
+    """Yield facts about the direct leaks themselves, with the role of each text."""
     yield layout.title(group), "headline"
     if group.type and group.signature and not group.is_object:
         yield printable(group.signature), "dim"
@@ -172,7 +172,7 @@ def _known(group: Group) -> Iterator[tuple[str, str]]:
 
 
 def _range(sizes: Sequence[int | None]) -> str:
-    """Return the sizes from the smallest to the largest, None standing for any."""
+    """Return the sizes from the smallest to the largest; None stands for any size."""
     known = [size for size in sizes if size is not None]
     least, most = min(known, default=0), max(known, default=0)
     if least == most and None not in sizes:
@@ -190,7 +190,7 @@ def _sizes(sizes: Sequence[SizeCount]) -> str:
 
 
 def _tree(branches: Sequence[Branch], width: int, guide: str = "") -> Iterator[str]:
-    """Yield what hangs below a group. Its bytes are among those of the group: no second column."""
+    """Yield the blocks below a group. The group's bytes include theirs: no second column."""
     for branch in branches:
         is_last = branch is branches[-1]
         each = _range([branch.smallest, branch.largest]) if branch.name else ""
@@ -224,7 +224,7 @@ def _before(group: Group, review: Review | None, style: Style) -> Iterator[str]:
 
 
 def _set_aside(result: LeakScan, style: Style) -> Iterator[str]:
-    """Yield what does not count: what a baseline knows, and what rules suppress."""
+    """Yield leaks that do not count: known from a baseline, or suppressed."""
     review, folded = result.review, result.folding
     if review is None:
         return

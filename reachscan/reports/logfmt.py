@@ -1,4 +1,4 @@
-"""What logfmt reports have in common: lines of key=value."""
+"""Common parts of logfmt reports: lines of key=value."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Value = str | int | bool | None
 
 
 def line(**fields: Value) -> str:
-    """Return fields as key=value, quoted where needed; None is left out."""
+    """Return fields as key=value, quoted if needed; None is left out."""
     return " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value is not None)
 
 
 def who(target: model.Target) -> dict[str, Value]:
-    """Return the fields that tell which process a line is about."""
+    """Return the fields that identify the process."""
     return {"pid": target.pid, "name": target.name}
 
 
@@ -24,11 +24,11 @@ def _text(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
-    # JSON escapes in quotes are what readers of this format agree on.
+    # Readers of this format agree on JSON escapes within quotes.
     harmless = text and text.isascii() and text.isprintable() and not set(text) & set(' ="\\')
     return text if harmless else json.dumps(text)
 
 
 def codes(warnings: Iterable[model.Warning]) -> str | None:
-    """Return the codes of warnings, None if there are none."""
+    """Return the codes of warnings; None if there are none."""
     return ",".join(warning.code for warning in warnings) or None

@@ -1,4 +1,4 @@
-"""Mappings that a program asked for, in reports. They are listed, and never called leaks."""
+"""Recorded mappings in reports. They are listed, but never called leaks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reachscan.wording import count, number, size
 
 
 def rows(recording: model.Recording, table: stacks.Table) -> Iterator[dict[str, Any]]:
-    """Yield what a document says of each mapping."""
+    """Yield each mapping's part of a JSON document."""
     for mapping in live(recording):
         yield {
             "address": f"{mapping.start:#x}",
@@ -27,7 +27,7 @@ def rows(recording: model.Recording, table: stacks.Table) -> Iterator[dict[str, 
 
 
 def lines(recording: model.Recording, selection: Selection, style: Style) -> Iterator[str]:
-    """Yield for people what is mapped, by who asked for it; nothing if that is not recorded."""
+    """Yield text about mappings, by who created them; nothing if they are not recorded."""
     kinds: defaultdict[tuple[str, int], list[LiveMapping]] = defaultdict(list)
     for mapping in live(recording):
         kinds[_what(mapping), mapping.stack].append(mapping)

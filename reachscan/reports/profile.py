@@ -1,6 +1,6 @@
 """Blocks by the stacks that allocated them, for the profile and dump formats of other tools.
 
-Of a search for leaks these are all leaked blocks, direct or not; of the heap, all live ones.
+For a leak search these are all leaked blocks, direct and indirect; for the heap, all live ones.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from reachscan.wording import printable
 _PLAIN = Selection()
 
 UNKNOWN = "[no stack]"
-"""The only frame of blocks whose stack is not known."""
+"""The only frame of blocks whose stack is unknown."""
 
 Scan: TypeAlias = "LeakScan | HeapScan"
 
 
 class Sample(NamedTuple):
-    """Blocks that one thread allocated with one stack and one size (usable bytes together).
+    """Blocks with the same thread, stack and requested size (total usable bytes).
 
     Attributes:
         stack: its number, or `NO_STACK`.
         thread: its number, or `NOT_RECORDED`.
-        requested: bytes that each block was asked for with; usable ones if that is not known.
+        requested: requested bytes of each block; its usable bytes if that is unknown.
     """
 
     stack: int
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
     bytes: int
 
     def weight(self, selection: Selection) -> int:
-        """Return what the sample counts for."""
+        """Return the weight of the sample."""
         return self.allocations if selection.weight == "count" else self.bytes
 
 
@@ -53,7 +53,7 @@ class Blocks(NamedTuple):
     """Blocks in columns, a row for each leak, or kind of live blocks.
 
     Attributes:
-        address, size: of one block; `bytes` of all that the row counts.
+        address, size: address and size of one block; `bytes` covers all blocks of the row.
     """
 
     address: model.Addresses
@@ -64,7 +64,7 @@ class Blocks(NamedTuple):
 
 
 def blocks(scan: Scan) -> Blocks:
-    """Return all blocks that a scan is about."""
+    """Return all blocks of a scan."""
     recording = scan.recording
     if isinstance(scan, HeapScan):
         count, size = scan.kinds.count.astype(np.int64), scan.kinds.bytes.astype(np.int64)
@@ -75,14 +75,14 @@ def blocks(scan: Scan) -> Blocks:
 
 
 def samples(scan: Scan) -> list[Sample]:
-    """Return the blocks of a scan by stack, thread and size, those with most bytes first."""
+    """Return the blocks of a scan by stack, thread and size, sorted by bytes."""
     found = blocks(scan)
     origins = found.origins
     stack = origins.stack if origins else np.full(len(found.size), NO_STACK)
     thread = origins.thread if origins else np.full(len(found.size), NOT_RECORDED)
     requested = found.bytes // np.maximum(found.count, 1)
     if origins:
-        # A file may say anything; no block is asked for with more.
+        # A file may contain any number; no request is larger.
         asked = np.minimum(origins.requested, np.uint64(ADDRESS_END)).astype(np.int64)
         requested = np.where(origins.recorded, asked, requested)
     keys = np.stack([stack, thread.astype(np.int64), requested], axis=1)
@@ -94,7 +94,7 @@ def samples(scan: Scan) -> list[Sample]:
 
 
 class Names:
-    """Frames and threads of one scan, as reports of other tools name them."""
+    """Names of frames and threads in one scan, for the formats of other tools."""
 
     def __init__(self, recording: model.Recording) -> None:
         self._recording = recording
@@ -102,42 +102,42 @@ class Names:
         self._calls: dict[int, list[tuple[Frame, ...]]] = {}
 
     def calls(self, stack: int) -> list[tuple[Frame, ...]]:
-        """Return the calls of a stack, innermost first; none if it is not known."""
+        """Return the calls of a stack, innermost first; none if it is unknown."""
         if stack not in self._calls:
             self._calls[stack] = calls_of(self._recording, stack)
         return self._calls[stack]
 
     def frames(self, stack: int) -> list[Frame]:
-        """Return the frames of a stack, innermost first; none if it is not known."""
+        """Return the frames of a stack, innermost first; none if it is unknown."""
         return [frame for frames in self.calls(stack) for frame in frames]
 
     def offset(self, frame: Frame) -> int:
-        """Return how far a frame's `pc` is from where its module was loaded."""
+        """Return the offset of a frame's `pc` from its module's load address."""
         if frame.module in self._bases:
             return frame.pc - self._bases[frame.module]
         return frame.offset or 0
 
     def thread(self, number: int) -> str:
-        """Return what a thread is called; nothing if the blocks are not recorded."""
+        """Return the name of a thread; empty if the blocks are not recorded."""
         if number == NOT_RECORDED:
             return ""
         thread = self._recording.recorded_threads.get(number)
         return (thread.name or f"thread {thread.tid}") if thread else "[unknown thread]"
 
     def path(self, sample: Sample, selection: Selection) -> tuple[str, ...]:
-        """Return the names of a stack, the outermost first."""
+        """Return the names of a stack's frames, the outermost first."""
         inwards = [text(frame.label) for frame in reversed(self.frames(sample.stack))]
         thread = text(self.thread(sample.thread)) if selection.per_thread else ""
         return (*([thread] if thread else []), *(inwards or [UNKNOWN]))
 
 
 def text(name: str) -> str:
-    """Return a name without what would end it in a format of lines."""
+    """Return a name without characters that end it in a line-based format."""
     return printable(name).replace(";", ":")
 
 
 def by_path(scan: Scan, selection: Selection) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield each stack once, by the names of its functions, and what it counts for."""
+    """Yield each distinct stack, as names of functions, with its weight."""
     names = Names(scan.recording)
     sums: Counter[tuple[str, ...]] = Counter()
     for sample in samples(scan):
@@ -146,7 +146,7 @@ def by_path(scan: Scan, selection: Selection) -> Iterator[tuple[tuple[str, ...],
 
 
 def graph(scan: Scan) -> dict[str, Any] | None:
-    """Return stacks by names of functions for the page for browsers, None if none is known."""
+    """Return stacks as names of functions, for the HTML page; None if none is known."""
     if scan.recording.stacks is None or not len(scan.recording.stacks.pc):
         return None
     names, sums = Names(scan.recording), Counter[tuple[tuple[str, ...], str, str]]()

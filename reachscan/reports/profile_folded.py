@@ -1,4 +1,4 @@
-"""Folded stacks, as flame graph tools read them: a line for each, outermost function first."""
+"""Folded stacks for flame graph tools: one line for each, outermost function first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from reachscan.reports.profile import Scan, by_path
 
 
 def lines(scan: Scan, selection: Selection, _: Style = plain) -> Iterator[str]:
-    """Yield `main;open_session;new_buffer 4096`, the stack with the largest number first."""
+    """Yield `main;open_session;new_buffer 4096`, sorted by weight."""
     for path, weight in by_path(scan, selection):
         yield f"{';'.join(path)} {weight}"

@@ -1,7 +1,7 @@
 """Android's text dump of a native heap, version 1.2, as `am dumpheap -n` writes it.
 
-Sizes are requested bytes. Who reads it finds names by the mappings at its end; those that are known
-here are added as Android does for backtraces that it has unwound by itself.
+Sizes are requested bytes. Readers find names by the mappings at its end. Names that are known here
+are added in the way in which Android adds those of backtraces that it unwinds itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def lines(scan: Scan, _: Selection, __: Style = plain) -> Iterator[str]:
     names = Names(scan.recording)
     counts: Counter[tuple[int, tuple[Frame, ...]]] = Counter()
     for sample in samples(scan):
-        # One return address is one frame, however much was inlined there.
-        # Functions of Python have no address, which is all that a frame is here.
+        # One return address is one frame, whatever was inlined there.
+        # A frame is an address here, and Python functions have none.
         physical = tuple(f for f in names.frames(sample.stack) if f.pc and not f.inlined)
         counts[sample.requested, physical] += sample.allocations
     records = sorted(counts.items(), key=_order)
@@ -43,7 +43,7 @@ def lines(scan: Scan, _: Selection, __: Style = plain) -> Iterator[str]:
 
 
 def _order(record: tuple[tuple[int, tuple[Frame, ...]], int]) -> tuple[object, ...]:
-    """Return what Android sorts by: large blocks first, those without a stack last."""
+    """Return Android's sort key: large blocks first, blocks without a stack last."""
     (size, frames), _ = record
     return -size, -len(frames), [frame.pc for frame in frames]
 

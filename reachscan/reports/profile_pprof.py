@@ -1,7 +1,7 @@
 """Profiles for pprof, with the four values that heapprofd has.
 
-Only what is still allocated is known: the totals of all that was ever allocated are the same as of
-what was not released.
+Only blocks that are still allocated are known, so the values for everything ever allocated equal
+those for memory in use.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lines(scan: Scan, selection: Selection, _: Style = plain) -> Iterator[bytes]
 
 
 class _Profile:
-    """The message `Profile` of profile.proto under construction."""
+    """The message `Profile` of profile.proto, while it is being built."""
 
     def __init__(self, scan: Scan, selection: Selection) -> None:
         self._recording, self._selection = scan.recording, selection
@@ -71,7 +71,7 @@ class _Profile:
         )
 
     def _location(self, frames: tuple[Frame, ...]) -> int:
-        """Return the number of a call; its frames are the functions that were inlined there."""
+        """Return the number of a call; its lines are the functions inlined there."""
         if frames not in self._locations:
             lines = []
             for frame in frames:
@@ -99,7 +99,7 @@ class _Profile:
         return self._functions[name, file]
 
     def _mapping(self, frame: Frame) -> int:
-        """Return the number of the mapping that code is in, 0 if it is in no file."""
+        """Return the number of the mapping that contains some code, 0 if no file does."""
         if frame.module is None:
             return 0
         if frame.module not in self._mappings:
@@ -115,7 +115,7 @@ class _Profile:
         return self._mappings[frame.module]
 
     def _place(self, path: str) -> Iterator[bytes]:
-        """Yield where the code of a module is mapped from; nothing if it is closed."""
+        """Yield the mappings of a module's code; nothing if it is closed."""
         for m in self._recording.mappings:
             if m.permissions & model.EXECUTE and plain_path(m.path) == path:
                 yield number_field(2, m.start) + number_field(3, m.end) + number_field(4, m.offset)

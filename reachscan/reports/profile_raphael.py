@@ -1,7 +1,7 @@
 """The report of Raphael, a memory profiler for Android: blocks, each with its stack.
 
-A block is `address, size, count`, and then its frames, innermost first. Live blocks that are alike
-are told once, with the address of one of them.
+A block is a line `address, size, count`, followed by its frames, innermost first. Live blocks that
+are alike share one entry, with the address of one of them.
 """
 
 from __future__ import annotations

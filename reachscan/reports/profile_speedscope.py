@@ -47,7 +47,7 @@ def lines(scan: Scan, selection: Selection, _: Style = plain) -> Iterator[str]:
 
 
 class _Frames:
-    """Frames that samples refer to by their positions."""
+    """The frames, which samples refer to by position."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []

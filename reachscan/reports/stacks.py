@@ -1,4 +1,4 @@
-"""Where blocks come from, in reports: stacks, threads, ages, and how they were recorded."""
+"""Who allocated blocks, in reports: stacks, threads, ages, and how they were recorded."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from reachscan.grouping.groups import Group, Origin
 
 _FRAMES = 24
-"""Frames of a stack that text shows."""
+"""Maximum number of frames of a stack in text."""
 
 _THREADS = 3
-"""Threads that text names of a group."""
+"""Maximum number of threads of a group in text."""
 
 
 def frames_of(recording: model.Recording, stack: int) -> list[Frame]:
@@ -36,7 +36,7 @@ def frames_of(recording: model.Recording, stack: int) -> list[Frame]:
 
 
 def calls_of(recording: model.Recording, stack: int) -> list[tuple[Frame, ...]]:
-    """Return the calls of a stack, innermost first; each is a function and what it inlined."""
+    """Return the calls of a stack, innermost first; each is a function and those inlined in it."""
     if stack == NO_STACK or recording.stacks is None:
         return []
     known = recording.frames
@@ -44,18 +44,18 @@ def calls_of(recording: model.Recording, stack: int) -> list[tuple[Frame, ...]]:
 
 
 class Table:
-    """The stacks that a document refers to; they count in the order in which they are asked for."""
+    """The stacks that a document refers to, numbered in the order of first use."""
 
     def __init__(self, recording: model.Recording) -> None:
         self._recording = recording
         self._index: dict[int, int] = {}
 
     def index(self, stack: int) -> int | None:
-        """Return what a document calls a stack; None if it is none."""
+        """Return the number of a stack in the document; None for no stack."""
         return None if stack == NO_STACK else self._index.setdefault(stack, len(self._index))
 
     def rows(self) -> list[list[dict[str, Any]]]:
-        """Return all stacks that were asked for."""
+        """Return all stacks used so far."""
         return [
             [
                 {**frame._asdict(), "pc": hex(frame.pc)}
@@ -66,7 +66,7 @@ class Table:
 
 
 def group(origin: Origin | None, table: Table) -> dict[str, Any]:
-    """Return what a document says of where a group comes from."""
+    """Return the part of a document that says who allocated a group."""
     if origin is None:
         return {"stack": None}
     known: dict[str, Any] = {
@@ -80,7 +80,7 @@ def group(origin: Origin | None, table: Table) -> dict[str, Any]:
 
 
 def blocks(recording: model.Recording, table: Table) -> Iterator[dict[str, Any]]:
-    """Yield what a document says of where each leak comes from, in the order of the stream."""
+    """Yield the part of a document that says who allocated each leak, in stream order."""
     recorder, origins = recording.recorder, recording.origins
     if recorder is None or origins is None:
         return
@@ -89,7 +89,7 @@ def blocks(recording: model.Recording, table: Table) -> Iterator[dict[str, Any]]
 
 
 def block(recording: model.Recording, origins: Origins, i: int, table: Table) -> dict[str, Any]:
-    """Return what a document says of where a block comes from."""
+    """Return the part of a document that says who allocated a block."""
     recorder, number = recording.recorder, int(origins.thread[i])
     if recorder is None or number == NOT_RECORDED:
         return {"stack": None, "tid": None, "age_us": None}
@@ -102,8 +102,8 @@ def block(recording: model.Recording, origins: Origins, i: int, table: Table) ->
 
 
 def of_block(recording: model.Recording, start: int) -> tuple[Origins, int] | None:
-    """Return the row that tells where the block at an address comes from; None if none does."""
-    import numpy as np  # reports without stacks do without
+    """Return the row with the origin of the block at an address; None if there is none."""
+    import numpy as np  # reports without stacks do not need it
 
     kinds = recording.kinds.example if recording.kinds else recording.leaks.address[:0]
     for origins, of in (
@@ -117,12 +117,12 @@ def of_block(recording: model.Recording, start: int) -> tuple[Origins, int] | No
 
 
 def recorder(recorder: Recorder | None) -> dict[str, Any] | None:
-    """Return what a document says of how allocations are being recorded."""
+    """Return the part of a document that says how allocations are being recorded."""
     if recorder is None:
         return None
     stopped = None
     if recorder.stopped:
-        # What the target's memory says of it may be anything.
+        # Read from the target's memory: it may be anything.
         after_ms = min(recorder.stopped_after_ms, recorder.now_ms)
         at = instant(recorder.started + 1_000_000 * after_ms)
         stopped = {"reason": STOPPED.get(recorder.stopped, "unknown"), "at": at}
@@ -141,7 +141,7 @@ def recorder(recorder: Recorder | None) -> dict[str, Any] | None:
 
 
 def recorded(recording: model.Recording) -> str:
-    """Return since when and how allocations are being recorded, for people; or nothing."""
+    """Return text about how and since when allocations are being recorded; or nothing."""
     recorder = recording.recorder
     if recorder is None:
         return ""
@@ -151,7 +151,7 @@ def recorded(recording: model.Recording) -> str:
 
 
 def lines(recording: model.Recording, group: Group, style: Style) -> Iterator[str]:
-    """Yield for people where a group comes from; nothing if that is not known."""
+    """Yield text about who allocated a group; nothing if that is unknown."""
     origin = group.origin
     if origin is None:
         return
@@ -160,7 +160,7 @@ def lines(recording: model.Recording, group: Group, style: Style) -> Iterator[st
 
 
 def stack(recording: model.Recording, stack: int, style: Style) -> Iterator[str]:
-    """Yield the frames of a stack for people, one in a line."""
+    """Yield the frames of a stack as text, one per line."""
     frames = frames_of(recording, stack)
     for frame in frames[:_FRAMES]:
         yield from layout.row("        ", printable(_frame(frame)), "plain", style)
@@ -170,7 +170,7 @@ def stack(recording: model.Recording, stack: int, style: Style) -> Iterator[str]
 
 
 def block_facts(recording: model.Recording, start: int) -> Iterator[str]:
-    """Yield for people where a block comes from; nothing if that is not known."""
+    """Yield text about who allocated a block; nothing if that is unknown."""
     found = of_block(recording, start)
     if found is None or recording.recorder is None:
         return

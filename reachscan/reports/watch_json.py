@@ -1,4 +1,4 @@
-"""The output of a watch for programs: one JSON document per event, each on a line of its own."""
+"""The output of a watch for programs: one JSON document per event, one per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reachscan.wording import instant
 
 
 def lines(event: Event, selection: Selection, _: Style = plain) -> Iterator[str]:
-    """Yield an event as one line, with the kinds of leaks that grew most."""
+    """Yield an event as one line, with the kinds that grew most."""
     facts = {"time": instant(event.now), "pid": event.pid}
     if isinstance(event, Failed):
         yield json.dumps({"event": "failure", **facts, "error": event.error.sentence})

@@ -13,7 +13,7 @@ from reachscan.wording import instant
 
 
 def lines(event: Event, selection: Selection, _: Style = plain) -> Iterator[str]:
-    """Yield an event as lines of key=value, with the kinds of leaks that grew most."""
+    """Yield an event as lines of key=value, with the kinds that grew most."""
     when = instant(event.now)
     if isinstance(event, Failed):
         yield line(event="failure", time=when, pid=event.pid, error=event.error.sentence)

@@ -22,7 +22,7 @@ _ENDS = {
 
 
 def lines(event: Event, selection: Selection, style: Style = plain) -> Iterator[str]:
-    """Yield an event as lines for people, with the kinds of leaks that grew most."""
+    """Yield an event as lines for people, with the kinds that grew most."""
     when = instant(event.now)[:19] + "Z"
     if isinstance(event, Failed):
         why = printable(event.error.sentence)

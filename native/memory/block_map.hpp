@@ -1,21 +1,21 @@
-// Where the live blocks are, and which of them are marked: two bits for each granule.
+// Records where live blocks start and which of them are marked: two bits per granule.
 //
 //   start mark
 //     0    0    inside a block, or no heap at all
 //     1    0    a live block starts here
 //     1    1    a live block starts here and has been reached
-//     0    1    a boundary: what starts here is no live block
+//     0    1    a boundary: whatever starts here is not a live block
 //
-// A block ends where the next start or boundary is, less the bytes there that belong to the
-// allocator (Region::tail). A granule is 16 bytes and a block has two at least, so no boundary is
-// right behind a start: marking has a use for the mark there (grey.hpp).
+// A block ends at the next start or boundary, less any bytes before it that belong to the allocator
+// (Region::tail). A granule is 16 bytes and a block spans at least two, so no boundary directly
+// follows a start: marking uses the mark bit there (grey.hpp).
 //
-// Where an allocator has smaller blocks, the fine form of the sweeper takes the place of this one
-// (cluster.hpp). A granule is 8 bytes then, a block one at least, and tails are behind boundaries.
+// For allocators with smaller blocks, the sweeper's fine form is used instead (cluster.hpp). There
+// a granule is 8 bytes, a block spans at least one, and tails begin with a boundary.
 //
-// The words of starts and marks alternate, so that one cache line answers a look-up. The bitmaps
-// span all anonymous memory of the process but are backed only where heaps are: 1/64 of their size,
-// or 3/128 in the fine form.
+// Words of starts and words of marks alternate, so that one cache line answers a lookup. The
+// bitmaps span all anonymous memory of the process but are backed only where there are heaps: 1/64
+// of their size, or 3/128 in the fine form.
 #pragma once
 
 #include "memory/grey.hpp"
@@ -24,7 +24,7 @@
 
 namespace reachscan::heaps {
 
-// What BlockMap::hulls() gives.
+// The result of BlockMap::hulls().
 struct Hulls {
   Range low;
   Range high;
@@ -32,7 +32,7 @@ struct Hulls {
 
 class BlockMap {
  public:
-  // `in_modules`: an allocator uses what is left of the pages that modules' data are in.
+  // `in_modules`: an allocator uses leftover space in pages that hold module data.
   BlockMap(const Space& space, MapMemory map, bool in_modules = false) : regions(map) {
     for (const abi::Mapping& m : space)
       if (Space::is_anonymous(m) || (in_modules && Space::is_module_data(m)))
@@ -47,7 +47,7 @@ class BlockMap {
   void add_live(uint64_t address) { set(pair_at(address), address, true, false); }
   void add_boundary(uint64_t address) { set(pair_at(address), address, false, true); }
 
-  // Blocks and boundaries of the kSpan bytes from `base` on, a bit for each granule.
+  // Sets the blocks and boundaries of the kSpan bytes from `base` on, one bit per granule.
   void add_edges(uint64_t base, uint64_t starts, uint64_t boundaries) {
     uint64_t* pair = pair_at(base);
     pair[0] = (pair[0] & ~boundaries) | starts;
@@ -66,7 +66,7 @@ class BlockMap {
     }
   }
 
-  // A block that turned out to be in a free list or the allocator's own.
+  // Drops a block that turned out to be in a free list or to belong to the allocator itself.
   void drop_live(uint64_t address) { add_boundary(address); }
 
   bool is_live(uint64_t address) const {
@@ -75,12 +75,12 @@ class BlockMap {
     return cluster != nullptr && (cluster->pair(address)[0] >> bit_of(address) & 1) != 0;
   }
 
-  // Reads ahead what is_live() will look at.
+  // Prefetches what is_live() will read.
   void fetch_edges(uint64_t address) const {
     if (const Cluster* cluster = cluster_of(address)) fetch(cluster->pair(address));
   }
 
-  // The first live block from `address` on, which must be before some block or boundary.
+  // Returns the first live block at or after `address`. A block or boundary must follow `address`.
   uint64_t first_live(uint64_t address) const {
     while (!is_live(address)) address = cluster_of(address)->next_edge(address + kGranule);
     return address;
@@ -94,14 +94,14 @@ class BlockMap {
     cluster_of(address)->pair(address)[1] &= ~(1ull << bit_of(address));
   }
 
-  // Whether a word can be a pointer into a heap at all; the cheap test that most words fail.
+  // Whether a word can be a pointer into a heap at all: a cheap test that most words fail.
   bool may_point(uint64_t value) const { return cluster_of(value) != nullptr; }
 
-  // All that may_point() accepts lies in here: two comparisons sort out most words.
+  // Contains every value that may_point() accepts: two comparisons reject most words.
   Range hull() const { return cluster_count_ == 0 ? Range{0, 0} : hull_of(0, cluster_count_); }
 
-  // The same as two ranges, with the widest gap left out: for words of which more than a few are in
-  // the hull. If there is no gap, both are the hull.
+  // The same as two ranges, split at the widest gap, for scans in which many words fall inside the
+  // hull. If there is no gap, both are the hull.
   Hulls hulls() const {
     std::size_t split = 0;
     uint64_t widest = 0;
@@ -115,34 +115,35 @@ class BlockMap {
     return {hull_of(0, split), hull_of(split, cluster_count_)};
   }
 
-  // The bitmaps that cover `address`, null if it cannot be one in a heap. To be found once and
-  // handed on, as it takes a search.
+  // Returns the bitmaps that cover `address`, or null if no heap can contain it. This is a search:
+  // look the cluster up once and pass it on.
   const Cluster* cluster_of(uint64_t address) const {
     for (std::size_t i = 0; i < cluster_count_; ++i)
       if (clusters_[i].covers(address)) return &clusters_[i];
     return nullptr;
   }
 
-  // The pair of words for `address`. The end of a cluster's last region has no cluster of its own;
-  // it shares the spare pair.
+  // Returns the pair of words for `address`. The end of a cluster's last region has no cluster of
+  // its own and uses the spare pair.
   uint64_t* pair_at(uint64_t address) const {
     const Cluster* cluster = cluster_of(address);
     if (cluster == nullptr) cluster = cluster_of(address - 1);
     return cluster->pair(address);
   }
 
-  // How many buckets there are in all clusters; in how many of them regions are. After finish().
+  // The number of buckets in all clusters, and of those that contain regions (after finish()).
   uint64_t buckets() const { return buckets_; }
   uint64_t inhabited_buckets() const { return inhabited_buckets_; }
 
-  // The live block that `value` points into, wherever in it; 0 if none. One past the end is not in.
+  // Returns the live block that `value` points into, at any offset, or 0. One past the end is
+  // outside.
   uint64_t block_of(uint64_t value) const {
     const Cluster* cluster = cluster_of(value);
     return cluster == nullptr ? 0 : block_in(*cluster, value | kElsewhere);
   }
 
-  // Whether the word at `slot` of the block that begins at `holder` may be what a free list left
-  // there. These lists point to chunks, so it looks like a pointer to the last word of a block, the
+  // Whether a free list may have left the word at `slot` in the block that starts at `holder`.
+  // These lists link chunks, so such a word looks like a pointer to the last word of a block, the
   // one before the chunk.
   bool is_leftover(uint64_t holder, uint64_t slot, uint64_t value) const {
     if (slot - holder >= kHeadBytes) return false;
@@ -150,17 +151,18 @@ class BlockMap {
     return cluster != nullptr && block_in(*cluster, value) == kLeftover;
   }
 
-  // Marks the live block that `value` points into. Returns its start if it was not marked before.
+  // Marks the live block that `value` points into. Returns its start, or 0 if it was already
+  // marked.
   template <bool kShared = false>
   uint64_t mark(uint64_t value) {
     const Cluster* cluster = cluster_of(value);
     return cluster == nullptr ? 0 : claim<kShared>(*cluster, value | kElsewhere).start;
   }
 
-  // Marks the live block that `value` points into. Returns where its usable bytes are; nowhere if
-  // it was marked before, or there is none. Starts at kLeftover: nothing is done, as the value may
-  // be left behind by a free list. Shared: other threads do it too, and exactly one of them gets
-  // the block.
+  // Marks the live block that `value` points into and returns its usable bytes. The range is empty
+  // if the block was already marked or there is none. It starts at kLeftover, and nothing is
+  // marked, if a free list may have left the value behind. Shared: several threads call this, and
+  // exactly one of them gets the block.
   template <bool kShared>
   [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t value) {
     uint64_t start = block_in(cluster, value);
@@ -171,8 +173,8 @@ class BlockMap {
     return {start, end_in(cluster, pair, start)};
   }
 
-  // Marks the same block, and puts off its scan. Returns where that is noted, 0 if it was marked
-  // before or there is none, kLeftover as above.
+  // Marks the same block but defers its scan. Returns the address where that is noted, 0 if the
+  // block was already marked or there is none, or kLeftover as above.
   template <bool kShared>
   [[gnu::always_inline]] uint64_t grey(const Cluster& cluster, uint64_t value) {
     uint64_t start = block_in(cluster, value);
@@ -180,8 +182,8 @@ class BlockMap {
     return make_grey<kShared>(cluster, start);
   }
 
-  // Calls visit(block) for what was put off and is noted in the kSpan bytes from `base` on. It is
-  // put off no more.
+  // Calls visit(block) for each deferred block noted in the kSpan bytes from `base` on and clears
+  // the notes.
   template <bool kShared, typename Visit>
   [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, Visit visit) {
     take_greys<kShared>(
@@ -190,14 +192,14 @@ class BlockMap {
         });
   }
 
-  // The live block of a region that holds `address`, 0 if none does. Before finish(), too, but it
-  // takes as long as the block is large.
+  // Returns the live block of a region that contains `address`, or 0. Works before finish(), but
+  // takes time proportional to the size of the block.
   uint64_t holder_in(const Region& region, uint64_t address) const {
     uint64_t start = cluster_of(address)->last_edge(address, region.start);
     return start != 0 && is_live(start) ? start : 0;
   }
 
-  // The end of the block's usable bytes.
+  // Returns the end of the block's usable bytes.
   uint64_t end_of(uint64_t start) const {
     const Cluster* cluster = cluster_of(start);
     if (kFine && has_exact_ends_) {
@@ -207,7 +209,7 @@ class BlockMap {
     return end_in(*cluster, cluster->pair(start), start);
   }
 
-  // Whether the block's usable bytes end there; takes no longer than that is far away.
+  // Whether the block's usable bytes end at `end`. Never searches further than that.
   bool ends_at(uint64_t start, uint64_t end) const {
     const Cluster* cluster = cluster_of(start);
     if (!cluster->covers(end - 1)) return false;
@@ -231,7 +233,7 @@ class BlockMap {
     each(visit, [](const uint64_t* pair) { return pair[0]; });
   }
 
-  // The same for those that begin in a part of one region.
+  // The same for blocks that start within part of one region.
   template <typename Visit>
   void each_marked_in(Range part, Visit visit) const {
     each_in(part, visit, [](const uint64_t* pair) { return pair[0] & pair[1]; });
@@ -242,8 +244,8 @@ class BlockMap {
     each_in(part, visit, [](const uint64_t* pair) { return pair[0]; });
   }
 
-  // To be called once, when all regions are known and all blocks added: sorts the regions and
-  // notes, for every 64 KiB, the last start before it, so that no look-up searches far.
+  // Must be called once, after all regions and blocks have been added. Sorts the regions and notes,
+  // for every 64 KiB, the last start before it, which bounds the search of every lookup.
   void finish() {
     sort_regions();
     if (kFine) note_tails();
@@ -283,9 +285,9 @@ class BlockMap {
     if (start == 0) return 0;
     if constexpr (kFine)
       return !is_start(cluster, start) ? 0 : is_before_chunk(value) ? kLeftover : start;
-    // Right behind its start a block is noted as put off.
+    // A grey block is noted in the granule after its start.
     if (!is_start(cluster, start) && !is_start(cluster, start -= kGranule)) return 0;
-    // Only the last granule of a block has bytes that are not the block's.
+    // Only the last granule of a block can contain bytes that are not part of it.
     uint64_t next = granule + kGranule;
     bool may_be_chunk = value == granule;
     if (((value & 8) == 0 && !may_be_chunk) || !is_edge(next)) return start;
@@ -294,7 +296,7 @@ class BlockMap {
     return may_be_chunk && tail != 0 ? kLeftover : start;
   }
 
-  // `pair` is that of the start.
+  // `pair` covers the start.
   [[gnu::always_inline]] uint64_t end_in(const Cluster& cluster, const uint64_t* pair,
                                          uint64_t start) const {
     uint64_t edges = edges_of(pair) & (~0ull << bit_of(start) << (kLeastBlock / kGranule));
@@ -308,7 +310,7 @@ class BlockMap {
     return (cluster.pair(granule)[0] >> bit_of(granule) & 1) != 0;
   }
 
-  // Mappings come in order, so only the last cluster can grow.
+  // Mappings are sorted, so only the last cluster can grow.
   void extend(uint64_t start, uint64_t end) {
     start &= ~(kBucket - 1);
     end = align_up(end, kBucket);
@@ -334,8 +336,8 @@ class BlockMap {
     return (edges_of(pair) >> bit_of(address) & 1) != 0;
   }
 
-  // Blocks of the common kind end 8 bytes before the next one's user address, since its size word
-  // lies between. Those that were mapped by themselves end with their last page.
+  // An ordinary chunk ends 8 bytes before the next one's user address, since its size word is in
+  // between. A chunk with a mapping of its own ends with its last page.
   uint64_t tail_before(uint64_t edge) const {
     if (kFine) return 0;
     return edge % kPage != 0 ? 8 : regions.tail_at(edge, 8);
@@ -348,7 +350,7 @@ class BlockMap {
     return region != nullptr && region->tail != 0 && is_edge(value + kGranule);
   }
 
-  // Fine form: puts boundaries in front of tails, which are one granule long.
+  // Fine form: puts boundaries before tails, which are one granule long.
   void note_tails() {
     for (const Region& region : regions) {
       if (region.tail == 0) continue;

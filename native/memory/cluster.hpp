@@ -1,4 +1,4 @@
-// The bitmaps of one stretch of address space: two bits for each granule, see block_map.hpp.
+// The bitmaps of one range of address space: two bits per granule, see block_map.hpp.
 #pragma once
 
 #include "memory/list.hpp"
@@ -6,39 +6,39 @@
 
 namespace reachscan::heaps {
 
-// The sweeper is built in two forms. In the common one, blocks begin at multiples of 16 bytes, and
-// it is 32 at least to whatever is next, as in glibc. The fine one has room for blocks of a single
-// word, side by side; its bitmaps take more memory, and more time.
+// The sweeper is built in two forms. In the common form, blocks start at multiples of 16 bytes and
+// at least 32 bytes before whatever comes next, as in glibc. The fine form allows adjacent blocks
+// of a single word; its bitmaps take more memory and more time.
 #ifdef REACHSCAN_FINE
 constexpr bool kFine = true;
 #else
 constexpr bool kFine = false;
 #endif
 constexpr uint64_t kGranule = kFine ? kWord : 16;
-constexpr uint64_t kLeastBlock = kFine ? kWord : 32;  // with what the allocator adds
+constexpr uint64_t kLeastBlock = kFine ? kWord : 32;  // including what the allocator adds
 constexpr uint64_t kEndOffset = kGranule - kWord;  // of a block's end from a multiple of kGranule
 constexpr uint64_t kSpan = 64 * kGranule;          // bytes covered by one pair of words
 constexpr uint64_t kPairsInLine = 4;               // of the cache
-constexpr uint64_t kBucket = 1 << 16;  // bytes that are looked up, and waited for, together
+constexpr uint64_t kBucket = 1 << 16;              // unit of lookup and of queued scanning
 
 inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
 
-// Marks change under the eyes of other threads; starts and boundaries stay.
+// Other threads may change marks; starts and boundaries are fixed by then.
 inline uint64_t relaxed(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 inline uint64_t edges_of(const uint64_t* pair) { return pair[0] | relaxed(pair + 1); }
 
 struct Cluster {
   uint64_t start;  // both are multiples of kBucket
   uint64_t length;
-  uint64_t first_bucket;  // how many buckets there are in the clusters before
+  uint64_t first_bucket;  // number of buckets in the preceding clusters
   uint64_t* words;        // pairs of starts and marks
   uint64_t* carries;      // for each bucket, the last start or boundary before it, 0 if none
-  uint8_t* inhabited;     // for each bucket, whether there is a region in it
-  uint8_t* queued;        // for each bucket, whether it waits to be gone through
+  uint8_t* inhabited;     // for each bucket, whether it contains a region
+  uint8_t* queued;        // for each bucket, whether it is queued for scanning
 
   void allocate(MapMemory map) {
-    // One pair more at the end, where a boundary may stand; and one before the first, in a cache
-    // line of its own, so that those of a bucket begin with a line.
+    // One extra pair at the end, where a boundary may be, and one before the first, in a cache line
+    // of its own, so that the pairs of a bucket start on a cache line.
     uint64_t pairs = pair_count() + kPairsInLine;
     uint64_t greys = kFine ? pair_count() : 0;
     words = static_cast<uint64_t*>(map((pairs * 2 + greys) * sizeof(uint64_t))) + 2 * kPairsInLine;
@@ -60,17 +60,18 @@ struct Cluster {
 
   bool is_inhabited(uint64_t address) const { return inhabited[(address - start) / kBucket] != 0; }
 
-  // Notes that a bucket is to be gone through. False: that is noted already.
+  // Queues a bucket for scanning. Returns false if it is already queued.
   bool queue_bucket(uint64_t address) const {
     return __atomic_exchange_n(queued_at(address), 1, __ATOMIC_SEQ_CST) == 0;
   }
 
-  // To be called before what is put off there is taken, so that what comes later is noted anew.
+  // Must be called before the bucket's deferred blocks are taken, so that later ones queue it
+  // again.
   void unqueue_bucket(uint64_t address) const {
     __atomic_store_n(queued_at(address), 0, __ATOMIC_SEQ_CST);
   }
 
-  // The last start or boundary at or before `value`, 0 if there is none.
+  // Returns the last start or boundary at or before `value`, or 0.
   uint64_t last_edge(uint64_t value) const {
     uint64_t* at = pair(value);
     uint64_t edges = edges_of(at) & (~0ull >> (63 - bit_of(value)));
@@ -85,7 +86,7 @@ struct Cluster {
     return base + (63 - static_cast<unsigned>(__builtin_clzll(edges))) * kGranule;
   }
 
-  // The same, not before `first`, and without what note_region() notes.
+  // The same, but not before `first` and without using carries.
   uint64_t last_edge(uint64_t value, uint64_t first) const {
     for (uint64_t base = value & ~(kSpan - 1); base + kSpan > first; base -= kSpan) {
       uint64_t edges = edges_of(pair(base));
@@ -97,7 +98,7 @@ struct Cluster {
     return 0;
   }
 
-  // The first start or boundary at or behind `address`, which must be before one.
+  // Returns the first start or boundary at or after `address`. There must be one.
   uint64_t next_edge(uint64_t address) const {
     uint64_t* at = pair(address);
     uint64_t base = address & ~(kSpan - 1);
@@ -110,7 +111,7 @@ struct Cluster {
     return base + static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
   }
 
-  // The first start or boundary in [address, last], 0 if there is none.
+  // Returns the first start or boundary in [address, last], or 0.
   uint64_t next_edge(uint64_t address, uint64_t last) const {
     for (uint64_t base = address & ~(kSpan - 1); base <= last; base += kSpan) {
       uint64_t edges = edges_of(pair(base));
@@ -124,7 +125,7 @@ struct Cluster {
 
   uint8_t* queued_at(uint64_t address) const { return queued + (address - start) / kBucket; }
 
-  // Notes that a region is in the buckets of [from, to). Returns how many of them had none.
+  // Notes that the buckets of [from, to) contain a region. Returns how many did not before.
   uint64_t note_region(uint64_t from, uint64_t to) const {
     uint64_t newly = 0;
     for (uint64_t bucket = from & ~(kBucket - 1); bucket < to; bucket += kBucket) {

@@ -1,4 +1,5 @@
-// Finds the bitmaps for one value after the other. Most point to where the one before did.
+// Finds the bitmaps for a sequence of values. Most values fall into the same cluster as the last
+// one.
 #pragma once
 
 #include "memory/block_map.hpp"
@@ -11,7 +12,7 @@ class ClusterCache {
   ClusterCache(const ClusterCache&) = delete;
   ClusterCache& operator=(const ClusterCache&) = delete;
 
-  // Null if the value cannot be a pointer into a heap.
+  // Returns null if the value cannot be a pointer into a heap.
   [[gnu::always_inline]] const Cluster* of(uint64_t value) {
     if (near_->covers(value)) return near_;
     const Cluster* cluster = blocks_.cluster_of(value);
@@ -19,7 +20,7 @@ class ClusterCache {
     return cluster;
   }
 
-  // The one that was found last; at first, one that covers nothing.
+  // The cluster found last; initially one that covers nothing.
   const Cluster& last() const { return *near_; }
 
  private:

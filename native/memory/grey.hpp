@@ -1,15 +1,15 @@
-// Grey blocks: reached, but their scan is put off.
+// Grey blocks: reached, but not yet scanned.
 //
-// In the common form no start or boundary is right behind the start of a block, so the mark there
-// says that the block is grey. In the fine form it may be the neighbour's: grey blocks have a
-// bitmap of their own.
+// In the common form no start or boundary directly follows the start of a block, so a mark there
+// says that the block is grey. In the fine form that bit may belong to the next block, so grey
+// blocks have a bitmap of their own.
 #pragma once
 
 #include "memory/cluster.hpp"
 
 namespace reachscan::heaps {
 
-// Sets both marks, or neither if the first is set already. Returns whether it was not.
+// Sets both marks, or neither if the first is already set. Returns whether it set them.
 template <bool kShared>
 inline bool set_marks(uint64_t* marks, uint64_t first, uint64_t second) {
   uint64_t seen = relaxed(marks);
@@ -34,8 +34,8 @@ template <bool kShared>
   return bits;
 }
 
-// Marks the block at `start` and puts off its scan. Returns where that is noted, 0 if the block was
-// marked before.
+// Marks the block at `start` and defers its scan. Returns the address where that is noted, or 0 if
+// the block was already marked.
 template <bool kShared>
 [[gnu::always_inline]] inline uint64_t make_grey(const Cluster& cluster, uint64_t start) {
   uint64_t* pair = cluster.pair(start);
@@ -51,8 +51,8 @@ template <bool kShared>
   }
 }
 
-// Calls visit(pair, start) for the blocks whose being grey is noted in the kSpan bytes from `base`
-// on; `pair` is that of the start. They are grey no more.
+// Calls visit(pair, start) for each block noted as grey in the kSpan bytes from `base` on and
+// clears the notes; `pair` covers the start.
 template <bool kShared, typename Visit>
 [[gnu::always_inline]] inline void take_greys(const Cluster& cluster, uint64_t base, Visit visit) {
   uint64_t* pair = cluster.pair(base);

@@ -1,4 +1,4 @@
-// A list with a fixed capacity in memory that is backed only where it is used.
+// A list of fixed capacity in memory that is backed only where it is used.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace reachscan::heaps {
 
-// Gives zeroed, lazily backed memory and does not return if there is none.
+// Returns zeroed, lazily backed memory. Does not return if there is none.
 using MapMemory = void* (*)(std::uint64_t bytes);
 
 template <typename T>

@@ -1,4 +1,4 @@
-// The memory that allocators carve blocks from.
+// The memory from which allocators carve blocks.
 #pragma once
 
 #include <initializer_list>
@@ -8,19 +8,19 @@
 
 namespace reachscan::heaps {
 
-// Memory under an allocator's control. No part of it is a root; its blocks are reached or not.
+// Memory under an allocator's control. No part of it is a root: blocks in it must be reached.
 struct Region {
   uint64_t start;
   uint64_t end;
   uint32_t kind;   // wire::RegionKind
   uint32_t arena;  // ordinal, 0 = main
-  uint32_t tail;   // bytes before a block's end mark that are not the block's
+  uint32_t tail;   // bytes at a block's end that belong to the allocator
   uint32_t reserved;
-  // For allocators that note it to the byte: where the usable bytes of a live block end. The map
-  // knows the end of the last word of them (fine form).
+  // Set for allocators that record exact sizes: returns where the usable bytes of a live block end.
+  // The map only knows the end of the last word (fine form).
   uint64_t (*exact_end)(uint64_t block) = nullptr;
 
-  // Two regions may share the span of one pair of words; each answers for its own blocks.
+  // Two regions may share the span of one pair of words; each covers only its own blocks.
   bool contains_start(uint64_t address) const { return address - start < end - start; }
 };
 
@@ -28,7 +28,7 @@ class Regions : public List<Region> {
  public:
   explicit Regions(MapMemory map) : List<Region>(map, kMost) {}
 
-  // Claims memory that overlaps no other region. False if there is no room.
+  // Adds a region that overlaps no other. Returns false if the list is full.
   bool add(const Region& region) {
     if (!push(region)) return false;
     // The list consists of sorted pieces: one for each bit of its length, the largest first.
@@ -37,10 +37,10 @@ class Regions : public List<Region> {
     return true;
   }
 
-  // Puts parts of a region in its place; some may be empty, but not the first. False if there is no
-  // room.
+  // Replaces a region by parts of it. Any part but the first may be empty. Returns false if the
+  // list is full.
   bool replace(const Region& region, std::initializer_list<Region> parts) {
-    // Its neighbours in the list lie around it, so the order of the list stays.
+    // The parts lie between the region's neighbours, so the list stays sorted.
     bool first = true;
     for (const Region& part : parts) {
       if (first) (*this)[static_cast<std::size_t>(&region - begin())] = part;
@@ -50,11 +50,11 @@ class Regions : public List<Region> {
     return true;
   }
 
-  // Once, when all are known.
+  // Called once, when all regions have been added.
   void sort() { heaps::sort(*this, starts_before); }
 
-  // A region that overlaps `range`, null if there is none. At any time: heaps can have many
-  // regions, and each must be held against all others.
+  // Returns a region that overlaps `range`, or null. Valid before sort(): a heap can have many
+  // regions, and each is checked against all others.
   const Region* in(Range range) const {
     const Region* piece = begin();
     for (std::size_t left = size(); left > 0;) {
@@ -67,13 +67,14 @@ class Regions : public List<Region> {
     return nullptr;
   }
 
-  // The region around `address`, null if there is none. After sort().
+  // Returns the region that contains `address`, or null. Valid after sort().
   const Region* around(uint64_t address) const {
     const Region* region = first_ending_behind(address, begin(), size());
     return region != end() && region->contains_start(address) ? region : nullptr;
   }
 
-  // The tail of the region that ends at `edge`, `usual` if none does. After sort().
+  // Returns the tail of the region that ends at `edge`, or `usual` if none does. Valid after
+  // sort().
   uint64_t tail_at(uint64_t edge, uint64_t usual) const {
     const Region* region = first_ending_behind(edge - 1, begin(), size());
     return region != end() && region->end == edge ? region->tail : usual;
@@ -84,7 +85,7 @@ class Regions : public List<Region> {
 
   static bool starts_before(const Region& a, const Region& b) { return a.start < b.start; }
 
-  // Of sorted regions.
+  // Expects sorted regions.
   static const Region* first_ending_behind(uint64_t address, const Region* regions,
                                            std::size_t count) {
     std::size_t low = 0, high = count;

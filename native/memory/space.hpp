@@ -1,4 +1,5 @@
-// The address space that walkers read: this very process in the clone, so an address is a pointer.
+// The address space that walkers read. In the clone it is the sweeper's own, so an address is a
+// pointer.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +21,14 @@ using arch::kPage;
 using arch::kWord;
 
 #ifdef REACHSCAN_HOSTED
-// How often memory was read; fuzzers take too often for a finding.
+// Counts loads of memory: fuzzers treat too many as a finding.
 inline thread_local uint64_t loads = 0;
 inline void count_load() { ++loads; }
 #else
 inline void count_load() {}
 #endif
 
-// Heap memory is read as whatever it happens to hold; the compiler must not assume types.
+// Heap memory may hold anything, so the compiler must not assume types.
 template <typename T>
 inline T load(uint64_t address) {
   typedef T __attribute__((may_alias, aligned(1))) Raw;
@@ -37,16 +38,16 @@ inline T load(uint64_t address) {
 
 inline uint64_t word(uint64_t address) { return load<arch::Word>(address); }
 
-// Addresses of the program begin anew behind its last one.
+// Wraps an address around at the end of the target's address space.
 constexpr uint64_t wrapped(uint64_t address) { return static_cast<arch::Word>(address); }
 
-// What a word is as a number that may be negative.
+// Interprets a word as a signed number.
 constexpr int64_t as_signed(uint64_t word) {
   return static_cast<std::make_signed_t<arch::Word>>(static_cast<arch::Word>(word));
 }
 
-// Asks for a cache line ahead of its use. The empty statement is for GCC 12, which takes a function
-// that does nothing but prefetch for one without effect, and drops calls of it.
+// Prefetches a cache line. The empty statement is for GCC 12, which takes a function that only
+// prefetches for one without effect and drops calls to it.
 inline void fetch(const void* address) {
   __builtin_prefetch(address);
   asm volatile("");
@@ -76,7 +77,7 @@ class Space {
   const abi::Mapping* begin() const { return mappings_; }
   const abi::Mapping* end() const { return mappings_ + count_; }
 
-  // The mapping that holds `address`, or null.
+  // Returns the mapping that contains `address`, or null.
   const abi::Mapping* find(uint64_t address) const {
     std::size_t low = 0, high = count_;
     while (low < high) {
@@ -91,7 +92,8 @@ class Space {
     return &mappings_[low];
   }
 
-  // Whether [address, address + length) may be read. Everything a walker follows goes through this.
+  // Whether [address, address + length) may be read. Walkers check every address they follow with
+  // this.
   bool readable(uint64_t address, uint64_t length) const {
     if (address + length < address) return false;
     uint64_t end = address + length;
@@ -107,20 +109,20 @@ class Space {
     return (m.perms & wire::kRead) != 0 && (m.flags & kNotRead) == 0;
   }
 
-  // Private memory that an allocator can have got from brk or mmap. The program may have protected
-  // pages of its blocks since.
+  // Private memory that an allocator may have obtained from brk or mmap. The program may have
+  // protected some pages of its blocks since.
   static bool is_anonymous(const abi::Mapping& m) {
     return (m.perms & wire::kShared) == 0 &&
            (m.flags & (abi::kFileBacked | abi::kFollowsFile | kNotRead | abi::kMainStack)) == 0;
   }
 
-  // Such memory as far as anything was ever written there.
+  // Such memory, if it was ever written to.
   static bool is_written_anonymous(const abi::Mapping& m) {
     constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
     return is_anonymous(m) && (m.perms & kReadWrite) == kReadWrite && (m.flags & abi::kAbsent) == 0;
   }
 
-  // The first address from `address` on where something may have been written.
+  // Returns the first address at or after `address` that may have been written to.
   uint64_t skip_absent(uint64_t address) const {
     const abi::Mapping* m = find(address);
     while (m != nullptr && m != end() && (m->flags & abi::kAbsent) != 0 && address >= m->start)
@@ -128,7 +130,7 @@ class Space {
     return address;
   }
 
-  // Data and .bss of a module.
+  // The .data or .bss of a module.
   static bool is_module_data(const abi::Mapping& m) {
     return (m.perms & wire::kWrite) != 0 && (m.perms & wire::kRead) != 0 &&
            (m.perms & wire::kShared) == 0 &&
@@ -144,7 +146,7 @@ class Space {
     return false;
   }
 
-  // The run of adjacent anonymous mappings around `address` that the program may use at all.
+  // Returns the run of adjacent anonymous mappings around `address` that the program can access.
   Range accessible_run(uint64_t address) const {
     const abi::Mapping* m = find(address);
     auto usable = [](const abi::Mapping& other) {
@@ -157,8 +159,8 @@ class Space {
     return {first->start, m->end};
   }
 
-  // The kernel splits one region into several mappings (transparent huge pages, for one): the run
-  // of adjacent anonymous mappings around `address`; empty if there is none.
+  // Returns the run of adjacent anonymous mappings around `address`, empty if there is none. The
+  // kernel may split one region into several mappings (for transparent huge pages, for example).
   Range anonymous_run(uint64_t address) const {
     const abi::Mapping* m = find(address);
     if (m == nullptr || !is_anonymous(*m)) return {0, 0};

@@ -1,11 +1,11 @@
-// Everything that a scan can fail with: the `code` of a failure record.
+// Every way in which a scan can fail: the `code` of a failure record.
 #pragma once
 
 #include <cstdint>
 
 namespace reachscan::wire {
 
-// To add one, add a line here and the class that gives advice about it to FAILURES in
+// To add one, add a line here and map it to the class that gives advice about it in FAILURES of
 // reachscan/errors.py.
 #define REACHSCAN_FAILURES(X)                             \
   X(kNoSuchProcess, "no-such-process")                    \
@@ -34,11 +34,11 @@ enum class FailureCode : std::uint32_t {
 #define REACHSCAN_MEMBER(member, name) member,
   REACHSCAN_FAILURES(REACHSCAN_MEMBER)
 #undef REACHSCAN_MEMBER
-  // These pass by themselves and are never sent: the helper waits for their end and fails with one
-  // of the above if that does not come (stop/retry_policy.hpp).
-  kRetry,  // a thread in an earlier scan's trampoline, one that ends, a signal to all of them
-  kBeingScanned,  // another reachscan holds the target: over when its pause is
-  kAsleep,        // a thread waits for a disk or a lock in the kernel, and does not stop meanwhile
+  // Transient conditions, never sent: the helper waits until they pass and otherwise fails with one
+  // of the above (stop/retry_policy.hpp).
+  kRetry,         // a thread in an earlier scan's trampoline or exiting, or a signal to all threads
+  kBeingScanned,  // another reachscan holds the target until its pause ends
+  kAsleep,        // a thread waits for a disk or a kernel lock and cannot be stopped until then
 };
 
 constexpr const char* failure_name(FailureCode code) {

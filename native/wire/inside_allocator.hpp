@@ -1,9 +1,10 @@
-// Whether a thread is inside the allocator. The sweeper asks this about the clone and the helper
-// about the stopped target; they must agree, or what one waits for the other never sees.
+// Whether a thread is inside the allocator. The sweeper checks the clone and the helper checks the
+// stopped target; they must agree, or the helper would wait for a state that the sweeper never
+// sees.
 //
-// The allocator's own code is a known range. What it calls (brk, mmap, munmap, mremap, madvise)
-// lies elsewhere in the library; no unwinding information is needed to follow those short functions
-// up, since the call in front of each return address tells where it led.
+// The allocator's own code is a known range. The functions it calls (brk, mmap, munmap, mremap,
+// madvise) are elsewhere in the library. They are short, so no unwind table is needed to follow
+// them up: the call before each return address shows where it led.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct CodeRange {
   bool contains(std::uint64_t address) const { return address - start < end - start; }
 };
 
-// The code of several allocators, or several parts of one's.
+// The code of several allocators, or several parts of one.
 struct CodeRanges {
   static constexpr unsigned kMost = 64;
   std::uint64_t count;
@@ -42,20 +43,21 @@ struct Frame {
   std::uint64_t link;  // the link register, 0 if the processor has none
 };
 
-// How far up the stack a caller is looked for, and how far into a function its calls are.
+// How far up the stack a caller is searched for, and how far into a function its calls may be.
 constexpr unsigned kCallerWords = 64;
 constexpr std::uint64_t kLongestCallee = 0x200;
-// How far up the stack the frame of a signal is looked for.
+// How far up the stack the frame of a signal handler is searched for.
 constexpr unsigned kHandlerWords = 8192;
 
-// Whether the allocator called what the thread is in. Words that earlier calls left on the stack do
-// not link to where the thread is; if one does by chance, the thread is let run for nothing. What
-// is on top of the stack, or in the link register, is the return address itself, if it is one: most
-// of these functions push nothing. But a link register may be left over, too.
+// Whether the allocator called the function that the thread is in. Words that earlier calls left on
+// the stack do not link to the thread's position; if one does by chance, the thread is resumed once
+// for nothing. The word on top of the stack, or in the link register, is the return address itself,
+// if it is one: most of these functions push nothing. But a link register may also be stale.
 //
-// TailCalls: a function of the allocator may leave by a jump to another library's. Who it was
-// called by then links to nothing; that both are the allocator's must do. But if the program itself
-// has called that library, through a stub, such words in front of its call are left over.
+// TailCalls: a function of the allocator may leave by a jump into another library. Its caller then
+// links to nothing, so it must suffice that both belong to the allocator. But if the program itself
+// called that library, through a stub, any such words further down the stack than its call are
+// stale.
 enum class TailCalls { kNo, kYes };
 
 template <TailCalls kTail = TailCalls::kNo, unsigned kWord = arch::kWord, typename Read>
@@ -72,7 +74,7 @@ bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
     bool on_top = i == kTop && !direct && call != arch::Call::kNone;
     bool linked = known && frame.pc - target < kLongestCallee;
     bool is_own = allocator.contains(word);
-    // The function that it called last has left by a jump, as free() does to munmap().
+    // The function it called last has left by a jump, as free() does to munmap().
     bool jumped = i == kTop && direct && allocator.contains(target);
     if ((linked || on_top || jumped) && is_own) return true;
     if (kTail == TailCalls::kYes && direct && is_own && allocator.contains(target)) tail = true;
@@ -89,7 +91,7 @@ bool is_inside(const CodeRanges& allocator, Frame frame, Read read) {
 }
 
 // Whether a signal handler that has not returned interrupted the thread inside the allocator. The
-// kernel puts the thread's registers on the stack.
+// kernel saves the thread's registers on the stack.
 template <unsigned kWord = arch::kWord, typename Read>
 bool is_interrupted_inside(const CodeRanges& allocator, std::uint64_t sp, Read read) {
   using Context = arch::Context<kWord>;

@@ -1,8 +1,7 @@
-// Every record of the stream with its fields, in order. This table is what the other side is
-// compared with: dump_layout prints it, and tests compare it with LAYOUTS in
-// reachscan/recording/wire.py and with docs/wire-format.md.
+// Every record of the stream and its fields, in order. dump_layout prints this table, and tests
+// compare it with LAYOUTS in reachscan/recording/wire.py and with docs/wire-format.md.
 //
-// A field is its type and its name. `n x` says that what follows comes n times, `[n]` that the
+// A field is a type and a name. `n x` says that what follows is repeated n times, `[n]` that the
 // field is a column of n values.
 #pragma once
 
@@ -28,34 +27,33 @@ enum RecordType : std::uint32_t {
   kFailure = 12,
   kFinal = 13,
   kNames = 14,     // added by Python when a stream is saved
-  kContents = 15,  // more of a direct leak than its words show
+  kContents = 15,  // more of a direct leak than its leading words
   kDoubts = 16,    // leaks that are only possible
-  kShapes = 17,    // of the leaks in the record before
-  kDigests = 18,   // of the contents of the leaks in the record before
+  kShapes = 17,    // of the leaks in the preceding record
+  kDigests = 18,   // of the contents of the leaks in the preceding record
   kKinds = 19,
   kBlock = 20,
   kReferences = 21,
-  kChain = 22,         // from a root to the block that was asked for
-  kWordOwners = 23,    // whose words are roots
-  kConfirmation = 24,  // added by Python, which scans repeatedly
-  kSightings = 25,     // words in another form that mean the block that was asked about, or what
-                       // owns it
-  kAbsent = 26,        // where nothing was ever written
+  kChain = 22,         // from a root to the queried block
+  kWordOwners = 23,    // threads whose words are roots
+  kConfirmation = 24,  // added by Python when it scans repeatedly
+  kSightings = 25,     // words in another form that may mean the queried block or one that owns it
+  kAbsent = 26,        // memory that was never written
   kWithheld =
-      27,  // 1 if words of blocks that are no addresses were replaced by others of their class
-  kRecorder = 28,     // who allocated what is being recorded in the target (recorder/tables.hpp)
-  kOrigins = 29,      // of the leaks in the records before
-  kKindOrigins = 30,  // of the kinds in the record before
+      27,  // 1 if words of blocks that are not addresses were replaced by others of their class
+  kRecorder = 28,     // set if the target's allocations are being recorded (recorder/tables.hpp)
+  kOrigins = 29,      // of the leaks in the preceding records
+  kKindOrigins = 30,  // of the kinds in the preceding record
   kStackNodes = 31,   // a return address, and the node of its caller
   kRecordedThreads = 32,
-  kClosedModules = 33,  // that are no longer loaded, but called for memory
+  kClosedModules = 33,  // no longer loaded, but they allocated memory
   kHost = 34,           // the machine that the process ran on
   kInterpreter = 35,    // CPython in a process that is being recorded
   kPythonFunctions = 36,
-  kObjects = 37,  // types of Python objects among the leaks in the records before, 0 if none
+  kObjects = 37,  // types of Python objects among the leaks in the preceding records, 0 if none
   kPythonTypes = 38,
   kCollectible = 39,  // unreachable Python objects that the collector will free, with their blocks
-  kHooks = 40,        // what was hooked for a recorder, or what of it had to stay
+  kHooks = 40,        // what was hooked for a recorder, or which hooks had to stay
   kRecordedMappings = 41,
 };
 
@@ -138,9 +136,9 @@ constexpr bool in_order() {
 }
 static_assert(in_order(), "a record stands at the place of its number");
 
-void field_has_no_fixed_size();  // has no body: a constant that comes here does not compile
+void field_has_no_fixed_size();  // no body: a constant expression that gets here does not compile
 
-// Bytes of fields that are all numbers.
+// The size in bytes of fields that are all numbers.
 consteval std::uint64_t bytes_of(std::string_view fields) {
   std::uint64_t bytes = 0;
   while (!fields.empty()) {
@@ -157,13 +155,13 @@ consteval std::uint64_t bytes_of(std::string_view fields) {
   return bytes;
 }
 
-// Bytes of a record before the number of its rows.
+// The size in bytes of a record before its number of rows.
 consteval std::uint64_t head_bytes(RecordType type) {
   std::string_view fields = kRecords[type - 1].fields;
   return bytes_of(fields.substr(0, fields.find(", u32 n, n x ")));
 }
 
-// Bytes of a record, or of one of its rows if it consists of them.
+// The size in bytes of a record, or of one row if it consists of rows.
 consteval std::uint64_t row_bytes(RecordType type) {
   std::string_view fields = kRecords[type - 1].fields;
   std::size_t open = fields.find("{ ");

@@ -1,4 +1,4 @@
-// Every step of a scan has a number and a name; a failure record names the step it happened in.
+// Every step of a scan has a number and a name. A failure record names the step that failed.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ enum class Step : std::uint32_t {
   kHoldPause,
 };
 
-// In the order of their numbers, from 1 on.
+// In the order of their numbers, starting with 1.
 constexpr const char* kStepNames[] = {
     "open-target",    "read-mappings", "seize",         "interrupt",        "wait-stop",
     "read-registers", "repair-calls",  "drain",         "place-trampoline", "run-trampoline",

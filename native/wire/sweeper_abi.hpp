@@ -1,8 +1,8 @@
-// What the helper hands to the sweeper, and how the sweeper asks the helper for things.
+// What the helper passes to the sweeper, and how the sweeper sends requests to the helper.
 //
-// The sweeper makes no system call at all (a seccomp filter of the target still binds the clone).
-// It writes a request into the control block and executes a breakpoint; the helper, its tracer,
-// serves the request, writes `result` and continues it. Addresses are addresses in the clone.
+// The sweeper makes no system call at all (a seccomp filter of the target still applies to the
+// clone). It writes a request into the control block and executes a breakpoint. The helper, its
+// tracer, serves the request, writes `result` and resumes it. Addresses are addresses in the clone.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ enum MappingFlag : std::uint32_t {
   kMainStack = 2,
   kProgramBreak = 4,
   kKernelOwned = 8,   // vdso, vvar, vsyscall: never a root
-  kUntouchable = 16,  // reading it would have an effect: a device, a page that is not there
-  kFollowsFile = 32,  // anonymous memory directly behind a module's data: its .bss
-  kAbsent = 128,      // nothing was ever written there: zeros
-  kProtected = 64,    // pages that the program wrote to before it protected them; readable here
+  kUntouchable = 16,  // reading it has side effects or faults: a device, a missing page
+  kFollowsFile = 32,  // anonymous memory directly after a module's data: its .bss
+  kAbsent = 128,      // never written: reads as zeros
+  kProtected = 64,    // the program wrote to these pages, then protected them; readable here
 };
 
 struct Mapping {
@@ -33,7 +33,7 @@ struct Mapping {
 };
 static_assert(sizeof(Mapping) == 32);
 
-// Whether a thread sleeps in a system call that it will make again.
+// Whether a thread sleeps in a system call that it will restart.
 enum class Sleep : std::uint64_t { kNoOrUnknown = 0, kForLock, kOtherwise };
 
 struct Thread {
@@ -47,17 +47,17 @@ struct Thread {
 };
 static_assert(sizeof(Thread) == 40);
 
-// What a scan is for.
+// The purpose of a scan.
 enum class Task : std::uint32_t {
   kFindLeaks = 0,
   kListBlocks,      // every live block; for tests of the enumeration
-  kCountKinds,      // live blocks, added up by kind
+  kCountKinds,      // live blocks, totalled by kind
   kExplain,         // what keeps the block at `query` alive
   kFindReferences,  // what points to the block at `query`
-  kListSuspects,    // what nothing reaches now; one look of several at a target that runs on
+  kListSuspects,    // what nothing reaches now; one of several passes over a running target
 };
 
-// A block that a look at the running target found unreferenced.
+// A block that a pass over the running target found unreferenced.
 struct Suspect {
   std::uint64_t start;
   std::uint64_t size;
@@ -72,28 +72,28 @@ enum class Request : std::uint32_t {
   kFlush,        // first = bytes of whole frames at `output`
   kPhase,        // first = wire::Phase, second = work done, third = work in total
   kFinished,     // all records have been flushed; Control::totals is filled in
-  kStartThread,  // first = where it begins, second = its argument; result = 0 if refused. It makes
-                 // no requests: its breakpoints are naps
-  kEndThreads,   // the other threads have nothing to do any more; they serve for new ones
-  kNap,          // come back in a moment: other threads are at work
+  kStartThread,  // first = entry point, second = argument; result = 0 if refused. The
+                 // new thread makes no requests: its breakpoints are naps
+  kEndThreads,   // the other threads have no more work; they are kept for reuse
+  kNap,          // resume in a moment: other threads are working
   kSuspects,     // first = address of Suspects in address order, second = how many
   kRefused,      // first = Refusal, second = address of a C string, third = address it is about
 };
 
 enum class Refusal : std::uint32_t {
-  kLayoutUnknown = 1,  // no verdict: the allocator's structures do not validate
+  kLayoutUnknown = 1,  // no verdict: the allocator's structures fail validation
   kAllocatorBusy,      // a thread is inside the allocator; QuiesceHint says where
   kNoMemory,
-  kStartingUp,  // the program's libraries are being loaded: nothing is allocated yet
-  kNeedsFine,   // an allocator has blocks that only the sweeper's fine form has room for
+  kStartingUp,  // the program's libraries are still being loaded: nothing is allocated yet
+  kNeedsFine,   // an allocator has blocks that only the sweeper's fine form can represent
 };
 
-// Enough for the helper to see from outside whether any thread is inside the allocator.
+// Lets the helper see from outside whether any thread is inside the allocator.
 struct QuiesceHint {
   static constexpr unsigned kMaxMutexes = 1024;
   CodeRanges text;       // the allocators' code
   CodeRanges callees;    // all code that may have been called from there
-  CodeRanges unsettled;  // code in which a thread that waits for a lock has something half done
+  CodeRanges unsettled;  // code where a thread that waits for a lock is in mid-operation
   std::uint32_t mutex_count;
   std::uint32_t interrupted;           // whether a signal handler interrupted a thread inside it
   std::uint64_t mutexes[kMaxMutexes];  // addresses of 32-bit words, 0 when free
@@ -116,39 +116,39 @@ struct Control {
   std::uint64_t word_count;
   std::uint64_t output;
   std::uint64_t output_capacity;
-  std::uint64_t query;  // an address, if the task is about one
+  std::uint64_t query;  // an address, if the task needs one
   Task task;
-  std::uint32_t contents_bytes;   // of a direct leak, beyond its leading words
-  std::uint32_t digests;          // whether to send digests of what leaked blocks hold
+  std::uint32_t contents_bytes;   // bytes of a direct leak to send beyond its leading words
+  std::uint32_t digests;          // whether to send digests of the contents of leaked blocks
   std::uint32_t marking_threads;  // at most
-  std::uint32_t only_suspects;    // only these can be leaks: every earlier look found them so
-  std::uint32_t signal_stacks;    // how many threads may have a stack for signal handlers
+  std::uint32_t only_suspects;    // only suspects can be leaks: they were in every earlier pass
+  std::uint32_t signal_stacks;    // number of threads that may have an alternate signal stack
   std::uint32_t wide_words;       // whether the processor has arch::Lanes
-  std::uint32_t withheld;         // whether to mask what blocks hold, but for addresses
-  // Whether to go on though a thread is inside the allocator: there will be no better moment.
+  std::uint32_t withheld;         // whether to mask the contents of blocks except addresses
+  // Whether to continue though a thread is inside the allocator: there will be no better moment.
   std::uint32_t only_moment;
-  std::uint32_t in_motion;  // outcome: there was such a thread
-  // Whether the memory is of several moments, so that a heap may contradict itself for that.
+  std::uint32_t in_motion;  // output: there was such a thread
+  // Whether the memory was read at different moments, so that a heap may contradict itself.
   std::uint32_t torn;
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   std::uint64_t monotonic_ns;  // when the search began
-  std::uint64_t written_ns;    // when the core file was written, since 1970; 0: it is none
-  std::uint32_t own_pid;       // as the target itself knows it
+  std::uint64_t written_ns;    // when the core file was written, since 1970; 0 if there is none
+  std::uint32_t own_pid;       // in the target's own PID namespace
   std::uint32_t python;        // whether Python objects are blocks, too, and not roots
-  // The request under way.
+  // The current request.
   Request request;
   std::uint32_t reserved;
   std::uint64_t first;
   std::uint64_t second;
   std::uint64_t third;
   std::uint64_t result;
-  // Outcome.
+  // The outcome.
   Totals totals;
   QuiesceHint hint;
 };
 
-// Room for the control block, which lies directly below the sweeper's code.
+// Room for the control block, which is directly below the sweeper's code.
 constexpr std::uint64_t kControlBytes = (sizeof(Control) + arch::kPage - 1) & ~(arch::kPage - 1);
 
 }  // namespace reachscan::abi

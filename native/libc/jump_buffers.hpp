@@ -1,5 +1,5 @@
-// Buffers of setjmp() on the stacks of threads. Room for a mask of signals belongs to each, and is
-// not written to unless the caller wants the mask restored: what was there before stays.
+// setjmp() buffers on the stacks of threads. Each has room for a signal mask, which is written only
+// if the caller wants the mask restored: otherwise its old contents stay.
 #pragma once
 
 #include "arch/mangling.hpp"
@@ -16,7 +16,7 @@ using heaps::word;
 
 class JumpBuffers {
  public:
-  // `stack`: the live part of the stack of the thread with this pointer.
+  // `stack`: the live part of the stack of the thread with this thread pointer.
   JumpBuffers(const Space& space, uint64_t pointer_guard, Range stack, uint64_t thread_pointer)
       : space_(space), guard_(pointer_guard), stack_(stack) {
     if (guard_ != 0) find_unwind_buffers(thread_pointer);
@@ -34,7 +34,7 @@ class JumpBuffers {
  private:
   static constexpr unsigned kMostUnwindBuffers = 64;
 
-  // Where it jumps to is code, and a frame further down the stack than the buffer, or around it.
+  // Whether the buffer's target is code, with a frame on this stack.
   bool is_buffer(uint64_t at) const {
     uint64_t pointer = revealed(at + arch::kJumpStackPointer);
     if (!stack_.contains(pointer) || pointer % heaps::kWord != 0) return false;
@@ -44,9 +44,8 @@ class JumpBuffers {
 
   uint64_t revealed(uint64_t at) const { return arch::unmangled(word(at), guard_); }
 
-  // The library has buffers of its own, for the end of a thread and for clean-up handlers, which
-  // are shorter. The descriptor points to the last one, and each to the one before, where others
-  // have their mask.
+  // The library's own buffers, for thread exit and clean-up handlers, are shorter. The descriptor
+  // points to the last one, and each points to the one before, in the place of the mask.
   void find_unwind_buffers(uint64_t thread_pointer) {
     uint64_t at = thread_pointer - arch::kDescriptorBelow;
     const uint64_t end = thread_pointer + arch::kDescriptorAbove;

@@ -1,7 +1,7 @@
 // The threads of musl. A thread's stack, its thread-local variables, its descriptor (struct
-// pthread, which the thread pointer points to) and the values of its keys lie in one mapping, in
-// this order, behind a guard. Nothing but what a thread that nobody has joined yet returned lives
-// on in it when the thread has ended: the library unmaps all others.
+// pthread, which the thread pointer points to) and the values of its keys are in one mapping, in
+// this order, after a guard. When a thread exits, the library unmaps this memory unless the thread
+// is still to be joined; then only the return value in it is live.
 #pragma once
 
 #include "memory/space.hpp"
@@ -18,7 +18,7 @@ using heaps::word;
 
 constexpr uint64_t kDescriptorBytes = 200;
 constexpr uint64_t kMostKeyBytes = 128 * 8;
-// What the list of threads links; a thread that has ended links to itself.
+// The links of the list of threads. A thread that has exited links to itself.
 constexpr uint64_t kPrevious = 16;
 constexpr uint64_t kNext = 24;
 constexpr uint64_t kDetachState = 56;
@@ -27,11 +27,11 @@ constexpr uint64_t kMapping = 72;  // map_base, map_size, stack, stack_size, gua
 
 struct Memory {
   Range all;
-  Range stack;  // as far as the thread has it for its frames
+  Range stack;  // the part used for frames
 };
 
-// What the descriptor says, all empty if it is none of musl's, or if the program provided the
-// stack, as the kernel does for the first thread.
+// Returns the memory recorded in the descriptor. All empty if it is not one of musl's, or if the
+// program provided the stack, as the kernel does for the first thread.
 inline Memory memory_of(const Space& space, uint64_t descriptor) {
   if (kWord != 8 || !space.readable(descriptor, kDescriptorBytes) || word(descriptor) != descriptor)
     return {};
@@ -50,7 +50,7 @@ inline bool has_exited(uint64_t descriptor) {
          word(descriptor + kNext) == descriptor && load<int>(descriptor + kDetachState) == kExited;
 }
 
-// The descriptor of a thread that has ended and whose memory ends at `end`, 0 if there is none.
+// Returns the descriptor of an exited thread whose memory ends at `end`, 0 if there is none.
 inline uint64_t exited_below(const Space& space, uint64_t start, uint64_t end) {
   constexpr uint64_t kReach = kDescriptorBytes + kMostKeyBytes + kPage / 4;
   uint64_t lowest = end - start < kReach ? start : end - kReach;

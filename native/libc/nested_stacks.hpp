@@ -1,5 +1,5 @@
-// Stacks within stacks: a signal handler or a coroutine may run on memory that is an array in a
-// frame of the thread's own stack. What it interrupted then lies below the stack pointer.
+// Stacks within stacks: a signal handler or a coroutine may run on an array in a frame of the
+// thread's own stack. The frames it interrupted are then below the stack pointer.
 #pragma once
 
 #include "arch/signal_frame.hpp"
@@ -20,7 +20,7 @@ class NestedStacks {
  public:
   NestedStacks(const Space& space, Range stack) : space_(space), stack_(stack) {}
 
-  // Where the live part of the stack begins for a thread whose stack pointer is `sp`.
+  // Returns the start of the live part of the stack for a thread whose stack pointer is `sp`.
   uint64_t lowest_pointer(uint64_t sp) const {
     uint64_t lowest = sp;
     for (uint64_t at = heaps::align_up(sp, heaps::kWord); at + Context::kBytes <= stack_.end;
@@ -32,7 +32,7 @@ class NestedStacks {
   }
 
  private:
-  // The kernel notes in the frame on which stack the handler runs: on the one that the frame is on.
+  // The kernel notes in the frame which stack the handler runs on: the one that contains the frame.
   bool is_frame_of_handler(uint64_t at) const {
     Range alternate{word(at + Context::kStack), 0};
     alternate.end = alternate.start + word(at + Context::kStackSize);
@@ -42,7 +42,7 @@ class NestedStacks {
     return (tells || arch::has_segments(at)) && is_code(word(at + Context::kProgramCounter));
   }
 
-  // A coroutine's stack begins with the context that it will return to.
+  // A coroutine's stack starts with the context that it will return to.
   void follow_links(uint64_t& lowest, uint64_t context) const {
     for (unsigned links = 0; links < kMostLinks && is_context(context); ++links) {
       lower(lowest, context);

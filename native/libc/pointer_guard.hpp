@@ -1,5 +1,5 @@
-// The secret that glibc hides stack and code pointers with, in a jmp_buf for instance; what is done
-// with it differs by processor (arch/mangling.hpp).
+// The secret with which glibc mangles stack and code pointers, in a jmp_buf for instance. How it
+// does so differs by processor (arch/mangling.hpp).
 #pragma once
 
 #include "libc/thread_descriptor.hpp"
@@ -9,9 +9,9 @@ namespace reachscan::libc {
 
 using heaps::uint64_t;
 
-// Where descriptors have no room for it, the library takes the second of two random words that the
-// kernel puts on the main stack; the auxiliary vector, near the end of that stack, tells where they
-// are, behind whether the program has another user's rights.
+// Where descriptors have no room for the secret, the library uses the second of two random words
+// that the kernel puts on the main stack. The auxiliary vector, near the end of that stack, holds
+// their address, right after the AT_SECURE entry.
 inline uint64_t find_random_words(const heaps::Space& space, const abi::Mapping& stack) {
   constexpr uint64_t kSecure = 23, kRandom = 25;  // AT_SECURE, AT_RANDOM
   constexpr uint64_t kReach = 256 << 10, kEntries = 32;
@@ -33,7 +33,7 @@ inline uint64_t pointer_guard_of_kernel(const heaps::Space& space) {
   return 0;
 }
 
-// The secret is the same in all threads. 0: not found.
+// Returns the secret, which is the same in all threads, or 0 if it was not found.
 inline uint64_t find_pointer_guard(const heaps::Space& space, const abi::Thread* threads,
                                    std::size_t thread_count) {
   if (!arch::kHasPointerGuard) return pointer_guard_of_kernel(space);

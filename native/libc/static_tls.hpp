@@ -1,5 +1,5 @@
-// The thread-local variables of the program and the libraries that it began with: each has one
-// distance from the thread pointer in all threads.
+// The thread-local variables of the program and its initial libraries: each is at the same distance
+// from the thread pointer in all threads.
 #pragma once
 
 #include "arch/thread_local.hpp"
@@ -11,13 +11,14 @@ using heaps::Range;
 using heaps::Space;
 using heaps::uint64_t;
 
-// A library's variables lie close to the thread pointer, unless the program has much of its own.
+// A library's variables are close to the thread pointer, unless the program has many of its own.
 constexpr uint64_t kUsualTls = 0x3000;
 constexpr uint64_t kLargestTls = 1 << 20;
-// So far away every thread would cost much, and a few are enough to find a distance.
+// Searching that far in every thread would be expensive, and a few threads suffice to find a
+// distance.
 constexpr std::size_t kThreadsFarDown = 16;
 
-// The static TLS of a thread as far as it can be read, and at most `reach` bytes of it.
+// Returns the readable part of a thread's static TLS, at most `reach` bytes of it.
 inline Range readable_tls(const Space& space, uint64_t thread_pointer, uint64_t reach) {
   const arch::StaticTls tls = arch::static_tls(thread_pointer, reach);
   const abi::Mapping* first = space.find(arch::inside_static_tls(thread_pointer));

@@ -1,4 +1,4 @@
-// What is common to glibc's thread descriptors (struct pthread) on all processors; the rest is in
+// What glibc's thread descriptors (struct pthread) have in common on all processors; the rest is in
 // arch/thread_descriptor.hpp.
 #pragma once
 

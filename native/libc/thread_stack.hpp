@@ -1,4 +1,4 @@
-// Which memory a thread of the library has for its stack.
+// The memory that a thread uses for its stack.
 #pragma once
 
 #include "libc/musl_thread.hpp"
@@ -15,12 +15,12 @@ using heaps::Space;
 using heaps::uint64_t;
 using heaps::word;
 
-// A thread's stack and its descriptor lie in one block of memory, descriptor on top.
-constexpr uint64_t kDescriptorReach = 4 * kPage;  // it starts at most so far below the end
+// A thread's stack and its descriptor are in one block of memory, with the descriptor on top.
+constexpr uint64_t kDescriptorReach = 4 * kPage;  // it starts at most this far below the end
 
-// The block that the descriptor says is the stack: three adjacent words in it hold the start, the
-// size and the size of the guard (stackblock, stackblock_size, guardsize). Empty if the thread was
-// not made by the library, as the first one is not.
+// Returns the block recorded as the stack in the descriptor: three adjacent words hold its start,
+// its size and the size of the guard (stackblock, stackblock_size, guardsize). Empty if the library
+// did not create the thread, as with the first one.
 inline Range stack_of(const Space& space, uint64_t thread_pointer) {
   musl::Memory of_musl = musl::memory_of(space, thread_pointer);
   if (of_musl.stack.end != 0) return of_musl.stack;
@@ -36,8 +36,8 @@ inline Range stack_of(const Space& space, uint64_t thread_pointer) {
   return {0, 0};
 }
 
-// The stack that a thread runs on; what lies there may look like anything. If the library did not
-// make it, it reaches from the stack pointer to the end of the mapping, as far as one can tell.
+// Returns the stack that a thread runs on, whose contents may look like anything. If the library
+// did not create it, it is taken to extend from the stack pointer to the end of the mapping.
 inline Range running_stack(const Space& space, const abi::Thread& thread) {
   Range own = stack_of(space, thread.thread_pointer);
   if (own.contains(thread.sp)) return own;
@@ -45,9 +45,8 @@ inline Range running_stack(const Space& space, const abi::Thread& thread) {
   return m == nullptr ? Range{0, 0} : Range{thread.sp & ~(kPage - 1), m->end};
 }
 
-// Whether somebody may still ask for the result of a thread that has ended. The library gives the
-// descriptor of a joined one a negative number, and lets that of a detached one point to itself
-// once more (joinid).
+// Whether an exited thread may still be joined. The library gives the descriptor of a joined thread
+// a negative number, and makes that of a detached one point to itself once more (joinid).
 inline bool awaits_join(uint64_t descriptor, uint64_t bytes) {
   if (musl::has_exited(descriptor)) return true;
   if (load<int>(descriptor + kThreadNumber) < 0) return false;

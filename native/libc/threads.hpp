@@ -1,6 +1,6 @@
-// The threads that run, and the threads of the library that have ended, as far as their memory is
-// still there: the library keeps stacks for the next thread, and a fork brings the stacks of all
-// threads along, but only one thread.
+// The running threads, and the library's exited threads whose memory still exists: the library
+// keeps stacks for the next thread, and fork() copies the stacks of all threads but only one
+// thread.
 #pragma once
 
 #include "libc/thread_stack.hpp"
@@ -26,7 +26,7 @@ struct Threads {
   arch::DescriptorShape descriptors{};
 };
 
-// The thread pointers of running threads, to look them up.
+// A searchable set of the thread pointers of running threads.
 class RunningThreads {
  public:
   RunningThreads(const Threads& threads, MapMemory map) : sorted_(map, threads.running_count) {
@@ -52,7 +52,8 @@ class RunningThreads {
   List<uint64_t> sorted_;
 };
 
-// The words that tell a descriptor. Its own are in memory that can be read; others are 0 if not.
+// Reads the words that identify a descriptor. Its own are known to be readable; others are 0 if
+// they are not.
 struct DescriptorWords {
   const Space& space;
   uint64_t operator()(uint64_t address) const {
@@ -61,7 +62,7 @@ struct DescriptorWords {
   }
 };
 
-// By the first thread that shows it; on some processors it is known without any.
+// Found through the first thread that shows it. On some processors it is fixed.
 inline arch::DescriptorShape shape_of_descriptors(const Space& space, const Threads& threads) {
   for (std::size_t t = 0; t < threads.running_count; ++t) {
     auto shape = arch::descriptor_shape(threads.running[t].thread_pointer, DescriptorWords{space});
@@ -70,7 +71,7 @@ inline arch::DescriptorShape shape_of_descriptors(const Space& space, const Thre
   return arch::descriptor_shape(0, DescriptorWords{space});
 }
 
-// The thread, running or ended, whose stack ends at `end`.
+// Returns the thread, running or exited, whose stack ends at `end`.
 inline EndedThread thread_below(const Space& space, arch::DescriptorShape shape,
                                 const abi::Mapping& m, uint64_t end) {
   uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
@@ -85,13 +86,13 @@ inline EndedThread thread_below(const Space& space, arch::DescriptorShape shape,
   return {musl::memory_of(space, at).stack, at, at};
 }
 
-// False if there are more than fit.
+// Returns false if there are too many.
 inline bool find_ended_threads(const Space& space, Threads& threads, MapMemory map) {
   RunningThreads running(threads, map);
   threads.descriptors = shape_of_descriptors(space, threads);
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
-    // Such stacks lie side by side.
+    // Such stacks are adjacent.
     for (uint64_t end = m.end; end > m.start;) {
       EndedThread thread = thread_below(space, threads.descriptors, m, end);
       if (thread.stack.end == 0) break;

@@ -5,23 +5,23 @@
 
 namespace reachscan::arch {
 
-// Of the kernels that most distributions build. Others have 16 or 64 KiB, and are refused.
+// As in the kernels of most distributions. Kernels with pages of 16 or 64 KiB are refused.
 constexpr std::uint64_t kPage = 4096;
 using Word = std::uint64_t;  // of the programs that are looked at
 constexpr unsigned kWord = sizeof(Word);
 constexpr std::uint64_t kHugePage = 2u << 20;
 
-// Addresses of programs and libraries have bit 47 set: kernels have addresses of their own. (Of 52
-// bits, the kernel gives out those with more than 48 only to who asks for them.)
+// Addresses of programs and libraries have bit 47 set, since the kernel has an address space of its
+// own. (With 52 bits, the kernel hands out addresses of more than 48 only on request.)
 constexpr unsigned kAddressBits = 48;
 // The last page below is never mapped.
 constexpr std::uint64_t kUserEnd = (1ull << kAddressBits) - kPage;
 
-// From here on the kernel looks for a place for the break of a program that lies where libraries do
-// (ELF_ET_DYN_BASE).
+// The kernel places the break of a program that was loaded where libraries are at or above this
+// address (ELF_ET_DYN_BASE).
 constexpr std::uint64_t kBreakOfLoader = (1ull << kAddressBits) / 3 * 2 & ~(kPage - 1);
 
-// Nothing below the stack pointer is kept (AAPCS64).
+// Nothing below the stack pointer is preserved (AAPCS64).
 constexpr std::uint64_t kRedZone = 0;
 
 }  // namespace reachscan::arch

@@ -1,6 +1,6 @@
-// What little is read of machine code: calls in front of a return address, system calls around a
-// program counter, and instructions that name an address. `read(address, buffer, bytes)` tells
-// whether all of them could be read.
+// The little machine code that is decoded: calls before a return address, system calls around a
+// program counter, and instructions that name an address. `read(address, buffer, bytes)` returns
+// whether it read all of them.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 namespace reachscan::arch {
 
 enum class Call {
-  kNone,         // no call is in front of that address
-  kDirect,       // one that tells its target
-  kThroughStub,  // one to a stub that jumps to where a slot says: that is its target
-  kElsewhere,    // one that leads anywhere: by a register
+  kNone,         // no call precedes that address
+  kDirect,       // a call to a fixed target
+  kThroughStub,  // a call to a stub that jumps through a slot: the slot's value is the target
+  kElsewhere,    // a call to anywhere, through a register
 };
 
 constexpr std::uint64_t kInstructionBytes = 4;
 constexpr std::uint32_t kSystemCallInstruction = 0xd4000001;  // svc #0
 
-// Page that an adrp at `at` yields; 0 if it is none.
+// Returns the page that an adrp at `at` yields; 0 if it is not one.
 inline std::uint64_t page_of_adrp(std::uint64_t at, std::uint32_t instruction) {
   if ((instruction & 0x9f000000) != 0x90000000) return 0;
   std::uint64_t pages = (instruction >> 5 & 0x7ffff) << 2 | (instruction >> 29 & 3);
@@ -26,8 +26,8 @@ inline std::uint64_t page_of_adrp(std::uint64_t at, std::uint32_t instruction) {
   return (at & ~0xfffull) + (static_cast<std::uint64_t>(distance) << 12);
 }
 
-// Address that an instruction adds up, or has 64 bits read from, if its base register is the one
-// with a page; 0 if it does neither. With `any_access`, any that is read or written.
+// Returns the address that an instruction adds up, or reads 64 bits from, if `base` is its base
+// register and holds `page`; otherwise 0. With `any_access`, any address it reads or writes.
 inline std::uint64_t address_on_page(std::uint32_t instruction, std::uint64_t page, unsigned base,
                                      bool any_access) {
   if ((instruction >> 5 & 31) != base) return 0;
@@ -38,7 +38,8 @@ inline std::uint64_t address_on_page(std::uint32_t instruction, std::uint64_t pa
   return any_access && is_access ? page + (immediate << (instruction >> 30)) : 0;
 }
 
-// Where the stub at `target` leads; false if there is none.
+// Replaces `target`, the address of a stub, by where the stub leads. Returns false if it is not a
+// stub.
 template <typename Read>
 bool follow_stub(std::uint64_t& target, Read read) {
   constexpr std::uint32_t kLandingPad = 0xd503245f;  // bti c
@@ -56,7 +57,7 @@ bool follow_stub(std::uint64_t& target, Read read) {
   return true;
 }
 
-// What kind of call returns to `address`.
+// Returns the kind of call that returns to `address`.
 template <unsigned kBytesOfWord = 8, typename Read>
 Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
   std::uint64_t at = address - kInstructionBytes;
@@ -70,10 +71,10 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
   return follow_stub(target, read) ? Call::kThroughStub : Call::kDirect;
 }
 
-// A function that keeps nothing on the stack returns to where the link register says.
+// A leaf function that keeps nothing on the stack returns to the link register.
 constexpr bool kReturnAddressInRegister = true;
 
-// Moves a thread out of the function that makes system calls for it: here nobody has one.
+// Does nothing: no function makes system calls on behalf of others here.
 template <unsigned kBytesOfWord, typename Read>
 void leave_system_call(std::uint64_t&, std::uint64_t&, Read) {}
 
@@ -83,9 +84,9 @@ struct SystemCall {
   std::uint32_t number;
 };
 
-// Which system call a thread is to make (again) at `pc`, or has made right before. The kernel sends
-// back whom it interrupts to the instruction itself. Wrappers load the number shortly before: mov
-// x8, imm16.
+// Returns the system call that a thread will make (or restart) at `pc`, or has made right before
+// it. The kernel rewinds interrupted threads to the instruction itself. Wrappers load the number
+// shortly before it: mov x8, imm16.
 template <typename Read>
 SystemCall system_call_at(std::uint64_t pc, Read read) {
   constexpr unsigned kLookedAt = 6;
@@ -101,13 +102,13 @@ SystemCall system_call_at(std::uint64_t pc, Read read) {
   return {true, false, 0};
 }
 
-// Instructions begin at multiples of this.
+// Instructions start at multiples of this.
 constexpr std::uint64_t kCodeAlignment = kInstructionBytes;
-// What named_address() reads, at most: compilers put other instructions between the two that make
-// up an address.
+// The most bytes that named_address() reads: compilers put other instructions between the two that
+// form an address.
 constexpr std::uint64_t kNamingBytes = 8 * kInstructionBytes;
 
-// Address that an adrp at `at` and one of the next instructions yield; 0 if there is none.
+// Returns the address that an adrp at `at` and a following instruction form; 0 if there is none.
 inline std::uint64_t composed_address(std::uint64_t at, bool any_access) {
   const auto* code = reinterpret_cast<const std::uint32_t*>(at);
   std::uint64_t page = page_of_adrp(at, code[0]);

@@ -1,3 +1,3 @@
-# What the compiler needs to be told for this processor. Atomic operations out of line would ask a C
-# library which of them the processor has.
+# Compiler options for this processor. Out-of-line atomic operations would need a C library to find
+# out which ones the processor has.
 set(BLOB_FLAGS -mno-outline-atomics)

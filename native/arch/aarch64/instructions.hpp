@@ -1,4 +1,4 @@
-// Single instructions that the sweeper is in need of.
+// Single instructions that the sweeper needs.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,11 @@ namespace reachscan::arch {
 // Stops the thread for its tracer, which sees a SIGTRAP.
 inline void trap() { asm volatile("brk #0" ::: "memory"); }
 
-// Inside a loop that waits for another thread.
+// For loops that wait for another thread.
 inline void relax() { asm volatile("yield" ::: "memory"); }
 
-// Not memset() and memcpy(), which the blob makes of these: so the loops are none to the compiler.
+// Written so that the compiler does not recognise the loops and turn them into calls to memset()
+// and memcpy().
 inline void fill(void* target, int value, std::size_t length) {
   std::uint64_t bytes = static_cast<unsigned char>(value) * 0x0101010101010101ull;
   for (; length >= 16; length -= 16)

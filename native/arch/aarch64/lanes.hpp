@@ -1,6 +1,6 @@
-// Four words at once. Vectors of this processor hold two, and it has no instruction that makes bits
-// of a mask: nobody has measured yet that they would be faster than words one by one, so the helper
-// does not say `wide_words`.
+// Four words at once. Vectors of this processor hold two, and it has no instruction that turns a
+// mask into bits. Nobody has yet measured whether they would be faster than single words, so the
+// helper does not set `wide_words`.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
   return values - all_lanes(start) < all_lanes(length);
 }
 
-// Bit i: lane i is all ones.
+// Bit i is set if lane i is all ones.
 [[REACHSCAN_WIDE]] inline unsigned bits_of(Masks masks) {
   unsigned bits = 0;
   for (unsigned lane = 0; lane < 4; ++lane) bits |= (masks[lane] != 0 ? 1u : 0u) << lane;
@@ -46,15 +46,15 @@ using ByteMasks = signed char __attribute__((vector_size(32)));
 
 [[REACHSCAN_WIDE]] inline Bytes all_bytes(unsigned char value) { return Bytes{} + value; }
 
-// Bit i: byte i is all ones.
+// Bit i is set if byte i is all ones.
 [[REACHSCAN_WIDE]] inline std::uint32_t bits_of_bytes(ByteMasks masks) {
   std::uint32_t bits = 0;
   for (unsigned lane = 0; lane < 32; ++lane) bits |= (masks[lane] != 0 ? 1u : 0u) << lane;
   return bits;
 }
 
-// Stores those lanes, one after the other, whose bit is set; what is behind them, up to four lanes
-// in all, is overwritten. Returns the end of what was stored.
+// Stores the lanes whose bits are set, packed. Overwrites up to four lanes at `to` in all. Returns
+// the end of what was stored.
 [[REACHSCAN_WIDE]] inline std::uint64_t* pack_lanes(Lanes lanes, unsigned bits, std::uint64_t* to) {
   for (unsigned lane = 0; lane < 4; ++lane) {
     *to = lanes[lane];

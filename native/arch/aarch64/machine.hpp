@@ -1,4 +1,4 @@
-// Which programs this is the processor of.
+// The programs that run on this processor.
 #pragma once
 
 #include <elf.h>
@@ -8,7 +8,7 @@
 namespace reachscan::arch {
 
 constexpr std::uint16_t kElfMachine = EM_AARCH64;
-// Those with words of four bytes are not known yet.
+// 32-bit programs are not supported.
 constexpr std::uint16_t kShortElfMachine = EM_NONE;
 constexpr const char* kProgramKind = "a 64-bit Arm program";
 

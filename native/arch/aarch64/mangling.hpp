@@ -1,4 +1,4 @@
-// How C libraries hide pointers, in a jmp_buf for instance: on this processor, they only xor them
+// How C libraries mangle pointers, in a jmp_buf for instance: on this processor, they only xor them
 // with a secret.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace reachscan::arch {
 
-// What setjmp() of glibc writes (struct __jmp_buf_tag). Both pointers are hidden.
+// The layout that glibc's setjmp() writes (struct __jmp_buf_tag). Both pointers are mangled.
 constexpr std::uint64_t kJumpStackPointer = 104, kJumpProgramCounter = 88;
 constexpr std::uint64_t kJumpMaskSaved = 176;  // an int
 constexpr std::uint64_t kJumpMask = 184, kJumpBytes = 312;

@@ -1,4 +1,4 @@
-// The registers of a stopped thread, by what they are for.
+// The registers of a stopped thread, named by purpose.
 #pragma once
 
 #include <elf.h>
@@ -16,15 +16,15 @@
 
 namespace reachscan::arch {
 
-// All that is ever asked of a thread, for it may run again by then; a whole number of words. The
-// first ones are what the kernel writes to core files.
+// Everything ever needed from a stopped thread, since it may be running again by then. A whole
+// number of words. The first fields are what the kernel writes to core files.
 struct Registers {
   std::uint64_t x[31];
   std::uint64_t sp;
   std::uint64_t pc;
   std::uint64_t pstate;
   std::uint64_t thread_pointer;
-  std::uint64_t system_call;         // its number, between entry and exit; else -1
+  std::uint64_t system_call;         // its number, between entry and exit; otherwise -1
   std::uint64_t at_system_call;      // whether the next instruction makes one
   std::uint64_t behind_system_call;  // whether the last one made one
 };
@@ -56,8 +56,8 @@ inline bool get_registers(pid_t tid, Registers& r) {
   return true;
 }
 
-// What it had of a system call goes, too: a result that asks for a restart would have the kernel
-// move a thread that went on elsewhere.
+// Also drops the thread's pending system call: with a result that requests a restart, the kernel
+// would rewind a thread that is resumed elsewhere.
 inline bool set_registers(pid_t tid, Registers& r) {
   auto number = static_cast<int>(r.system_call);
   return transfer(PTRACE_SETREGSET, tid, NT_PRSTATUS, &r, kCoreRegisterBytes) &&
@@ -70,8 +70,8 @@ inline std::uint64_t stack_pointer(const Registers& r) { return r.sp; }
 inline std::uint64_t thread_pointer(const Registers& r) { return r.thread_pointer; }
 inline std::uint64_t link_register(const Registers& r) { return r.x[30]; }
 
-// Where the thread goes on. It makes no call again that was interrupted where it is now. No landing
-// pad is asked for there (PSTATE.BTYPE).
+// Makes the thread resume at `address`, without restarting a call that was interrupted and without
+// requiring a landing pad there (PSTATE.BTYPE).
 inline void go_on_at(Registers& r, std::uint64_t address) {
   constexpr std::uint64_t kBranchType = 3u << 10;
   r.pc = address;
@@ -79,25 +79,25 @@ inline void go_on_at(Registers& r, std::uint64_t address) {
   r.system_call = kNoSystemCall;
 }
 
-// The scalable vector registers (SVE), where there are any: the number of their set, and of its
-// note in core files.
+// The scalable vector registers (SVE), where they exist: the number of their set and of its note in
+// core files.
 constexpr std::uint32_t kVectorState = NT_ARM_SVE;
 
-// Takes what such a note of the kernel's tells of the other registers.
+// Takes over other registers from a note in a core file.
 inline void take_core_note(std::uint32_t type, std::string_view value, Registers& r) {
   if (type == NT_ARM_TLS && value.size() >= sizeof r.thread_pointer)
     __builtin_memcpy(&r.thread_pointer, value.data(), sizeof r.thread_pointer);
 }
 
-// Appends such a state as words; any of them may hold a pointer.
+// Appends such a state as words, since any of them may hold a pointer.
 inline void append_vector_words(const std::uint64_t* state, std::size_t count,
                                 std::vector<std::uint64_t>& words) {
   while (count > 0 && state[count - 1] == 0) --count;
   words.insert(words.end(), state, state + count);
 }
 
-// A thread that uses the scalable ones has all others in their set: they are parts of these. Where
-// there are none, the kernel knows no such set.
+// If a thread uses the scalable registers, their set includes all other vector registers, which are
+// parts of them. Without SVE, the kernel has no such set.
 inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
   std::array<std::uint64_t, 2048> state;
   iovec io{state.data(), sizeof state};
@@ -119,7 +119,7 @@ inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
   return true;
 }
 
-// The registers with which a thread begins a function of one argument that never returns.
+// Sets up the registers for a call to a function of one argument that never returns.
 inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argument,
                            std::uint64_t stack_top) {
   go_on_at(r, entry);
@@ -128,17 +128,17 @@ inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argu
   r.sp = stack_top & ~15ull;
 }
 
-// Moves a thread that has stopped at trap() of instructions.hpp behind it: this processor stops
-// before.
+// Moves a thread that has stopped at trap() of instructions.hpp past it: this processor stops
+// before the instruction.
 inline void skip_trap(pid_t tid) {
   Registers r;
-  if (!get_registers(tid, r)) return;  // it was killed, which the next stop tells
+  if (!get_registers(tid, r)) return;  // it was killed, which the next stop reports
   r.pc += kInstructionBytes;
   set_registers(tid, r);
 }
 
-// What of a stopped thread's memory cannot be read as usual; null if nothing. Pointers to tagged
-// memory have the tag in them, and where tags are checked, none may be without.
+// Says why part of a stopped thread's memory cannot be read as usual; null if all can. Pointers to
+// tagged memory contain the tag, and where tags are checked, accesses without it fault.
 inline const char* odd_memory(pid_t tid) {
   constexpr std::uint64_t kChecks = 6;  // PR_MTE_TCF_MASK
   std::uint64_t control = 0;
@@ -146,7 +146,7 @@ inline const char* odd_memory(pid_t tid) {
   return known && (control & kChecks) != 0 ? "has its memory tagged (MTE)" : nullptr;
 }
 
-// A process is of one kind here: its program tells which.
+// A process is of one kind only, according to its program.
 inline bool runs_native_code(const Registers&) { return true; }
 
 }  // namespace reachscan::arch

@@ -1,14 +1,14 @@
-// Registers that no function may count on across a call. They keep what was last in them, such as
-// what was copied. And where a function keeps the others.
+// Caller-saved registers. They keep their last contents, such as copied data. Also where a function
+// saves the callee-saved ones.
 #pragma once
 
 namespace reachscan::arch {
 
-// A function that saves all of the others has them above its frame pointer.
+// A function that saves all callee-saved registers has them above its frame pointer.
 constexpr unsigned kRegistersBelowFrame = 0;
 
-// Clears them. Of v8 to v15 the lower halves belong to the caller (AAPCS64); to save them for that
-// long is the compiler's business.
+// Of v8 to v15, the lower halves belong to the caller (AAPCS64); the compiler saves them around
+// this.
 [[gnu::noinline]] inline void clear_scratch_registers() {
   asm volatile(
       ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,"

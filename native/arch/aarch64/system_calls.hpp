@@ -1,4 +1,4 @@
-// System calls, as a tracer sees and makes them.
+// System calls, from a tracer's point of view.
 #pragma once
 
 #include <linux/futex.h>
@@ -13,7 +13,7 @@ namespace reachscan::arch {
 
 constexpr unsigned kNumberRegister = 8;
 
-// What rseq() calls of this processor's C libraries are signed with.
+// The signature that this processor's C libraries pass to rseq().
 constexpr std::uint32_t kRseqSignature = 0xd428bc00;
 
 extern "C" const unsigned char reachscan_gadget[];
@@ -23,14 +23,14 @@ inline std::uint64_t gadget_size() {
   return static_cast<std::uint64_t>(reachscan_gadget_end - reachscan_gadget);
 }
 
-// Whether a thread has stopped at the breakpoint of the gadget.
+// Whether a thread has stopped at the gadget's breakpoint.
 inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
   return r.pc == gadget + kInstructionBytes;
 }
 
 using CallArguments = std::array<std::uint64_t, 6>;
 
-// The registers with which a thread makes this call when it goes on at the gadget.
+// Sets up the registers so that a thread resumed at the gadget makes this call.
 inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
                        const CallArguments& arguments) {
   go_on_at(r, gadget);
@@ -38,8 +38,8 @@ inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
   for (unsigned i = 0; i < arguments.size(); ++i) r.x[i] = arguments[i];
 }
 
-// At the entry or the exit of a call: its number, its second argument and its result, which is
-// -ENOSYS at the entry. There x7 tells which of the two it is.
+// At the entry or exit of a call: its number, its second argument and its result, which is -ENOSYS
+// at the entry. x7 distinguishes the two.
 inline std::uint64_t call_number(const Registers& r) {
   return r.system_call != kNoSystemCall ? r.system_call : r.x[kNumberRegister];
 }
@@ -49,9 +49,9 @@ inline std::int64_t call_result(const Registers& r) {
   return at_entry ? -ENOSYS : static_cast<std::int64_t>(r.x[0]);
 }
 
-// The kernel has sent back whom it interrupted to the instruction that makes the call. So who is
-// about to make one looks the same; but these are never interrupted, and what makes them may have
-// something half done.
+// The kernel has rewound an interrupted thread to the instruction that makes the call. A thread
+// that is about to make a call looks the same. The calls below are never interrupted, and their
+// caller may be in the middle of an operation.
 inline bool will_restart(const Registers& r) {
   if (r.at_system_call == 0) return false;
   switch (r.x[kNumberRegister]) {
@@ -69,20 +69,20 @@ inline bool will_restart(const Registers& r) {
 
 inline bool in_system_call(const Registers& r) { return r.at_system_call != 0; }
 
-// Whether the call that a thread is in waits for another thread to unlock something. Waits for a
-// condition or a time are other operations.
+// Whether the current call of a thread waits for another thread to release a lock. Waits for a
+// condition or a time-out use other operations.
 inline bool waits_for_lock(const Registers& r) {
   auto operation = static_cast<int>(second_argument(r)) & FUTEX_CMD_MASK;
   return call_number(r) == SYS_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);
 }
 
-// An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) give
-// up with EINTR; the thread is behind the call then.
+// An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) fail
+// with EINTR; the thread is past the call then.
 inline bool has_given_up(const Registers& r) {
   return r.behind_system_call != 0 && static_cast<std::int64_t>(r.x[0]) == -EINTR;
 }
 
-// The thread makes the call again. Its result is where its first argument was.
+// Makes the thread restart the call. The result has replaced its first argument.
 inline void repair_interrupted_call(Registers& r, std::uint64_t first_argument) {
   r.x[0] = first_argument;
   r.pc -= kInstructionBytes;
@@ -90,11 +90,12 @@ inline void repair_interrupted_call(Registers& r, std::uint64_t first_argument) 
   r.behind_system_call = 0;
 }
 
-// At a stop the kernel has moved the thread back to the call already, or never will, and it shows
-// no first argument: only while it takes the thread for one in a call.
+// At a stop the kernel has either rewound the thread to the call already or never will. It reveals
+// the first argument only while it considers the thread to be in a call.
 constexpr bool kRewindsAtOnce = true;
 
-// For as long as `on`. Nothing else comes of it: the thread's result asks for no restart.
+// Makes the kernel consider the thread to be in a call while `on`. This has no other effect: the
+// thread's result does not request a restart.
 inline bool pretend_call(pid_t tid, bool on) {
   Registers r;
   if (!get_registers(tid, r)) return false;
@@ -102,10 +103,10 @@ inline bool pretend_call(pid_t tid, bool on) {
   return transfer(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number);
 }
 
-// The registers with which the thread goes on in user mode: those that it has.
+// Returns the registers with which the thread resumes in user mode: they are unchanged.
 inline Registers resume_registers(const Registers& r) { return r; }
 
-// At the entry of a system call: has the kernel execute another one instead.
+// At the entry of a system call: makes the kernel execute another one instead.
 inline void replace_call(Registers& r, std::uint64_t number, const CallArguments& arguments) {
   r.system_call = number;
   for (std::size_t i = 0; i < arguments.size(); ++i) r.x[i] = arguments[i];

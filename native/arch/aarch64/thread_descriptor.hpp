@@ -1,27 +1,28 @@
-// Shape of glibc's thread descriptor (struct pthread). It ends where the thread pointer points, so
-// where it begins depends on its size, which differs by release.
+// The shape of glibc's thread descriptor (struct pthread). It ends at the thread pointer, so its
+// start depends on its size, which differs by release.
 #pragma once
 
 #include <cstdint>
 
 namespace reachscan::arch {
 
-// No release has a larger one.
+// The size in the release with the largest one.
 constexpr std::uint64_t kDescriptorBytes = 0x900;
-// It lies within so many bytes below the thread pointer and above.
+// How far it extends below and above the thread pointer.
 constexpr std::uint64_t kDescriptorBelow = kDescriptorBytes, kDescriptorAbove = 0;
 
-// Offsets of its fields. All descriptors are linked in lists, in both directions.
+// Offsets of its fields. All descriptors are in doubly linked lists.
 constexpr std::uint64_t kNextDescriptor = 0xc0;  // list.next
 constexpr std::uint64_t kThreadNumber = 0xd0;    // tid
 
-// From the thread pointer: the dtv, of the thread-local storage. The pointer guard is none of its
-// fields.
+// Offset from the thread pointer: the dtv, the vector of thread-local storage. The descriptor
+// contains no pointer guard.
 constexpr std::uint64_t kThreadVector = 0;
 constexpr bool kHasPointerGuard = false;
 constexpr std::uint64_t kPointerGuard = 0;
 
-// Whether there may be a descriptor at `at`. `word(address)` reads any word, 0 if it cannot.
+// Whether there may be a descriptor at `at`. `word(address)` reads any word, and returns 0 if it
+// cannot.
 template <typename Word>
 bool is_descriptor(std::uint64_t at, Word word) {
   std::uint64_t links = at + kNextDescriptor;
@@ -31,10 +32,10 @@ bool is_descriptor(std::uint64_t at, Word word) {
 
 struct DescriptorShape {
   std::uint64_t bytes;           // 0 if unknown
-  std::uint64_t thread_pointer;  // how far above its beginning the thread pointer points
+  std::uint64_t thread_pointer;  // offset of the thread pointer from its start
 };
 
-// As a thread's descriptor shows, whose thread pointer is given.
+// Derives the shape from the descriptor of a thread, given its thread pointer.
 template <typename Word>
 DescriptorShape descriptor_shape(std::uint64_t thread_pointer, Word word) {
   constexpr std::uint64_t kStep = 64, kLeast = 0x400;
@@ -43,7 +44,7 @@ DescriptorShape descriptor_shape(std::uint64_t thread_pointer, Word word) {
   return {0, 0};
 }
 
-// Others' words tell it.
+// Recognising it takes words of other descriptors.
 constexpr bool kDescriptorKnowsItself = false;
 
 }  // namespace reachscan::arch

@@ -1,15 +1,15 @@
-// Where thread-local variables lie: above the thread pointer (variant I of the ELF TLS ABI), behind
-// two words of the C library's.
+// Where thread-local variables are: above the thread pointer (variant I of the ELF TLS ABI), after
+// two words of the C library.
 #pragma once
 
 #include <cstdint>
 
 namespace reachscan::arch {
 
-// An address within the variables of the program and the libraries that it began with.
+// Returns an address in the static TLS of the program and its initial libraries.
 constexpr std::uint64_t inside_static_tls(std::uint64_t thread_pointer) { return thread_pointer; }
 
-// Where such variables may lie, at most `reach` bytes of them.
+// The range that may hold such variables, at most `reach` bytes.
 struct StaticTls {
   std::uint64_t start;
   std::uint64_t end;
@@ -20,7 +20,7 @@ constexpr StaticTls static_tls(std::uint64_t thread_pointer, std::uint64_t reach
   return {thread_pointer + kReserved, thread_pointer + reach};
 }
 
-// How far from the thread pointer a variable is, and back. The distance is never zero.
+// The distance of a variable from the thread pointer, and back. It is never zero.
 constexpr std::uint64_t tls_distance(std::uint64_t thread_pointer, std::uint64_t variable) {
   return variable - thread_pointer;
 }

@@ -1,4 +1,4 @@
-# Builds for this processor on one of another kind, with the cross compiler of the distribution.
+# Cross-compiles for this processor with the distribution's cross compiler.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -1,18 +1,19 @@
-// The code that one stopped thread of the target runs to clone itself. It lives for a moment in the
-// unused tail of the target's vdso, uses no stack but one dead word below it, saves nothing and ends
-// with the thread's own registers, so a tracer may die at any instruction of it:
+// The code that one stopped thread of the target runs to clone itself. It exists for a moment in
+// the unused tail of the target's vdso, uses no stack except one dead word below it, saves nothing
+// and ends with the thread's own registers. So the tracer may die at any instruction of it:
 //
-//   thread:     block signals, start a middleman that shares memory, kill it, reap it, unblock, go on
-//   middleman:  exit; its tracer, which holds the thread meanwhile, has it make the clone instead, so
-//               that the clone is nobody's child
+//   thread:     block signals, start a middleman that shares memory, kill it, reap it, unblock,
+//               resume
+//   middleman:  exit; its tracer, which holds the thread meanwhile, makes it create the clone
+//               instead, so that the clone is not a child of the target
 //   clone:      stopped by its tracer before its first instruction; untraced, it exits
 //
-// The thread ends the middleman itself: it would wait in vain for one that somebody has stopped. The
-// middleman reports with no signal and only to a __WALL wait: the target's own waits and its SIGCHLD
-// handler never see it. No instruction here changes the flags. Signals are blocked because a handler
-// run by the middleman would run on memory that the target is using. Calls change x0 only, so x4
-// keeps the middleman's number. The processor cannot jump to an address in memory without losing a
-// register, so the last instruction is a direct branch, which the tracer writes.
+// The thread kills the middleman itself, since it would wait forever for one that something has
+// stopped. The middleman reports with no signal and only to a __WALL wait: the target's own waits
+// and its SIGCHLD handler never see it. No instruction here changes the flags. Signals are blocked
+// because a handler run by the middleman would run on memory that the target is using. Calls change
+// x0 only, so x4 keeps the middleman's number. The processor cannot jump to an address in memory
+// without losing a register, so the last instruction is a direct branch, which the tracer writes.
     .section .rodata
     .balign 8
     .globl reachscan_trampoline, reachscan_trampoline_reap, reachscan_trampoline_literals

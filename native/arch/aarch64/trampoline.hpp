@@ -1,4 +1,4 @@
-// The code in trampoline.S: its parts, and what is written into it.
+// The code in trampoline.S: its parts and what is written into it.
 #pragma once
 
 #include "arch/registers.hpp"
@@ -10,7 +10,7 @@ extern "C" const unsigned char reachscan_trampoline_reap[];
 extern "C" const unsigned char reachscan_trampoline_literals[];
 extern "C" const unsigned char reachscan_trampoline_end[];
 
-// The literals behind the trampoline's code, in the order of trampoline.S.
+// The literals after the trampoline's code, in the order of trampoline.S.
 struct TrampolineLiterals {
   std::uint32_t back, unused;
   std::uint64_t all_signals;
@@ -23,13 +23,13 @@ inline std::uint64_t branch_back_offset() {
   return static_cast<std::uint64_t>(reachscan_trampoline_literals - reachscan_trampoline);
 }
 
-// Whether the branch at its end can lead from a trampoline at this address to where the thread is.
+// Whether the branch at its end can reach the thread's program counter from this address.
 inline bool leads_back(std::uint64_t trampoline, const Registers& r) {
   constexpr std::uint64_t kReach = 128u << 20;  // bytes, in both directions
   return r.pc - (trampoline + branch_back_offset()) + kReach < 2 * kReach;
 }
 
-// For a trampoline at this address.
+// Returns the literals for a trampoline at this address.
 inline TrampolineLiterals trampoline_literals(std::uint64_t trampoline, const Registers& r,
                                               std::uint64_t own_signals,
                                               std::uint64_t middleman_flags) {
@@ -39,13 +39,13 @@ inline TrampolineLiterals trampoline_literals(std::uint64_t trampoline, const Re
           r.x[1], r.x[2], r.x[3], r.x[4],      r.x[8]};
 }
 
-// Sends a thread that has just made the middleman, which is dead by now, on to reap it.
+// Makes a thread that has just created the middleman, which is dead by now, resume by reaping it.
 inline void go_on_to_reap(Registers& r, std::uint64_t trampoline) {
   r.x[4] = r.x[0];
   r.pc = trampoline + static_cast<std::uint64_t>(reachscan_trampoline_reap - reachscan_trampoline);
 }
 
-// Where in the trampoline the mask lies with which a thread leaves it.
+// Offset in the trampoline of the signal mask that a thread leaves it with.
 inline std::uint64_t own_signals_offset() {
   return branch_back_offset() + offsetof(TrampolineLiterals, own_signals);
 }

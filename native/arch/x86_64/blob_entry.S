@@ -1,4 +1,4 @@
-# First instruction of the blob. The helper has set rsp to the top of a fresh stack.
+# The blob's first instruction. The helper has set rsp to the top of a fresh stack.
     .intel_syntax noprefix
     .section .text.entry, "ax"
     .globl _start, reachscan_blob

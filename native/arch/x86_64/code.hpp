@@ -1,6 +1,6 @@
-// What little is read of machine code: calls in front of a return address, system calls in front of
-// a program counter, and instructions that name an address. `read(address, buffer, bytes)` tells
-// whether all of them could be read.
+// The little machine code that is decoded: calls before a return address, system calls before a
+// program counter, and instructions that name an address. `read(address, buffer, bytes)` returns
+// whether it read all of them.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 namespace reachscan::arch {
 
 enum class Call {
-  kNone,         // no call is in front of that address
-  kDirect,       // one that tells its target
-  kThroughStub,  // one to a stub that jumps to where a slot says: that is its target
-  kElsewhere,    // one that leads anywhere: by a register, or a table
+  kNone,         // no call precedes that address
+  kDirect,       // a call to a fixed target
+  kThroughStub,  // a call to a stub that jumps through a slot: the slot's value is the target
+  kElsewhere,    // a call to anywhere, through a register or a table
 };
 
-// Where the stub at `target` leads; false if there is none. That of a 32-bit library finds its slot
-// by a register, which is not known here: then it leads to 0.
+// Replaces `target`, the address of a stub, by where the stub leads. Returns false if it is not a
+// stub. A stub of a 32-bit library addresses its slot through a register, which is unknown here, so
+// its target is 0.
 template <unsigned kBytesOfWord = kWord, typename Read>
 bool follow_stub(std::uint64_t& target, Read read) {
   unsigned char code[11];
   if (!read(target, code, sizeof code)) return false;
-  unsigned at = code[0] == 0xf3 && code[1] == 0x0f ? 4 : 0;  // behind endbr64
+  unsigned at = code[0] == 0xf3 && code[1] == 0x0f ? 4 : 0;  // after endbr64
   if (code[at] == 0xf2) ++at;                                // bnd
   bool by_register = kBytesOfWord == 4 && code[at + 1] == 0xa3;
   if (code[at] != 0xff || (code[at + 1] != 0x25 && !by_register)) return false;
@@ -39,7 +40,7 @@ bool follow_stub(std::uint64_t& target, Read read) {
   return true;
 }
 
-// What kind of call returns to `address`.
+// Returns the kind of call that returns to `address`.
 template <unsigned kBytesOfWord = kWord, typename Read>
 Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
   unsigned char code[7];
@@ -56,11 +57,11 @@ Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
   return Call::kNone;
 }
 
-// Where a function that keeps nothing on the stack returns to is the word on top of the stack.
+// A function that keeps nothing on the stack returns to the word on top of the stack.
 constexpr bool kReturnAddressInRegister = false;
 
-// 32-bit programs call a function of the vdso for each system call, which pushes three registers.
-// Moves a thread that is behind such a call to where that function returns to.
+// 32-bit programs make system calls through a function of the vdso, which pushes three registers.
+// Moves a thread that has just made such a call to the return address of that function.
 template <unsigned kBytesOfWord, typename Read>
 void leave_system_call(std::uint64_t& pc, std::uint64_t& sp, Read read) {
   if constexpr (kBytesOfWord == 4) {
@@ -81,8 +82,8 @@ struct SystemCall {
   std::uint32_t number;
 };
 
-// In 32-bit programs: mov eax, imm32; then other registers; then int 0x80, or a call of the vdso's
-// function. Where the number cannot be told, none is said to be made.
+// In 32-bit programs: mov eax, imm32; then other registers; then int 0x80, or a call to the vdso's
+// function. If the number cannot be determined, no call is reported.
 template <typename Read>
 SystemCall short_system_call_at(std::uint64_t pc, Read read) {
   constexpr unsigned char kCall[] = {0x65, 0xff, 0x15, 0x10, 0, 0, 0}, kInterrupt[] = {0xcd, 0x80};
@@ -102,8 +103,8 @@ SystemCall short_system_call_at(std::uint64_t pc, Read read) {
   return {false, false, 0};
 }
 
-// Which system call a thread has made last that is interrupted, or just back, at `pc`. Wrappers
-// load the number right before: mov eax, imm32; syscall.
+// Returns the last system call of a thread that was interrupted at `pc` or has just returned there.
+// Wrappers load the number directly before it: mov eax, imm32; syscall.
 template <typename Read>
 SystemCall system_call_at(std::uint64_t pc, Read read) {
   if constexpr (kWord == 4) return short_system_call_at(pc, read);
@@ -115,13 +116,13 @@ SystemCall system_call_at(std::uint64_t pc, Read read) {
   return {true, code[0] == 0xb8, number};
 }
 
-// Instructions begin at multiples of this.
+// Instructions start at multiples of this.
 constexpr std::uint64_t kCodeAlignment = 1;
-// What named_address() reads, at most.
+// The most bytes that named_address() reads.
 constexpr std::uint64_t kNamingBytes = 8;
 
-// Address that a `lea reg, [rip + x]` or, in programs at fixed addresses, a `mov reg, imm32` at
-// `at` yields; 0 if it is neither.
+// Returns the address that a `lea reg, [rip + x]` or, in programs at fixed addresses, a `mov reg,
+// imm32` at `at` yields; 0 if it is neither.
 inline std::uint64_t named_address(std::uint64_t at) {
   const auto* code = reinterpret_cast<const unsigned char*>(at);
   if ((code[0] == 0x48 || code[0] == 0x4c) && code[1] == 0x8d && (code[2] & 0xc7) == 0x05) {
@@ -135,8 +136,9 @@ inline std::uint64_t named_address(std::uint64_t at) {
   return address;
 }
 
-// Address that an instruction uses by [rip + x], the byte that says so (ModRM) being at `at`; 0 if
-// that says something else. A constant behind it makes the true address a few bytes higher.
+// Returns the address that an instruction uses as [rip + x], where `at` is the address of its ModRM
+// byte; 0 if that encodes another operand. If an immediate follows, the true address is a few bytes
+// higher.
 inline std::uint64_t used_address(std::uint64_t at) {
   const auto* code = reinterpret_cast<const unsigned char*>(at);
   if ((code[0] & 0xc7) != 0x05) return 0;

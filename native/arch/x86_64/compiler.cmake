@@ -1,3 +1,3 @@
-# What the compiler needs to be told for this processor.
+# Compiler options for this processor.
 set(BLOB_FLAGS -fcf-protection=none)
 set(SHORT_WORDS ON)  # it runs 32-bit programs, too

@@ -1,5 +1,5 @@
-// Words that a loader fills in with the addresses of functions, and jumps that stand in for these,
-// or for the first bytes of a function.
+// GOT entries, which a loader fills in with the addresses of functions, and jumps that replace
+// these, or the first bytes of a function.
 #pragma once
 
 #include <elf.h>
@@ -10,7 +10,7 @@
 
 namespace reachscan::arch {
 
-// Relocations: an address of the image itself; a function that is called; an address of one.
+// Relocations: an address within the image; a function that is called; the address of a function.
 constexpr std::uint32_t kRelativeRelocation = R_X86_64_RELATIVE;
 
 constexpr bool imports_call(std::uint32_t relocation) { return relocation == R_X86_64_JUMP_SLOT; }
@@ -19,7 +19,7 @@ constexpr bool imports_pointer(std::uint32_t relocation) {
   return relocation == R_X86_64_GLOB_DAT || relocation == R_X86_64_64;
 }
 
-// endbr64; jmp *8(%rip) over what fills the line; where to.
+// endbr64; jmp *8(%rip) over the padding; the target.
 struct Stub {
   static constexpr std::size_t kTarget = 16;
 
@@ -29,11 +29,11 @@ struct Stub {
                             0,    0,    0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc};
 };
 
-// What a jump takes.
+// The size and reach of a jump.
 constexpr std::size_t kStartBytes = 5;
 constexpr std::uint64_t kJumpReach = std::uint64_t{1} << 31;
 
-// The word that lies at `from`, with its first bytes replaced by a jump.
+// Returns the word at `from` with its first bytes replaced by a jump.
 inline std::uint64_t with_jump(std::uint64_t word, std::uint64_t from, std::uint64_t to) {
   auto distance = static_cast<std::uint32_t>(to - (from + kStartBytes));
   unsigned char jump[kStartBytes] = {0xe9};

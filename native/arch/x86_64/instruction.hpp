@@ -1,5 +1,5 @@
-// As much of the processor's instructions as it takes to move some of them: how long each is, and
-// what in it depends on where it lies.
+// Decodes just enough of the instruction set to relocate instructions: how long each one is, and
+// which part of it depends on its address.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,25 @@
 namespace reachscan::arch {
 
 enum class Flow {
-  kOn,          // to what follows
+  kOn,          // to the next instruction
   kCall,        // a call whose target is a distance
-  kJump,        // always to a target that is a distance of 4 bytes, or of one
-  kBranch,      // sometimes
-  kNearBranch,  // sometimes, and there is no form of it that reaches further than a byte does
-  kAway,        // never to what follows, but not by a distance: a return, a jump by a table
+  kJump,        // unconditional, with a target that is a distance of four bytes or one
+  kBranch,      // conditional
+  kNearBranch,  // conditional, with no form that reaches further than one byte
+  kAway,        // leaves, but not by a distance: a return, a jump through a table
 };
 
 struct Instruction {
-  std::size_t length = 0;  // 0: not known
+  std::size_t length = 0;  // 0: unknown instruction
   Flow flow = Flow::kOn;
   std::uint8_t condition = 0;   // of a branch
-  std::size_t distance_at = 0;  // where in it a distance from its end stands that names data
-  std::int64_t distance = 0;    // that, or that of its target
+  std::size_t distance_at = 0;  // offset of a distance, from the instruction's end, to data
+  std::int64_t distance = 0;    // the value of that, or the distance of the target
 };
 
 class InstructionReader {
  public:
-  // The bytes at `code`, of which `bytes` can be read.
+  // Decodes the instruction at `code`, where `bytes` bytes are readable.
   InstructionReader(const unsigned char* code, std::size_t bytes) : code_(code), bytes_(bytes) {}
 
   Instruction read() {
@@ -55,7 +55,7 @@ class InstructionReader {
     instruction_.flow = flow;
     instruction_.condition = condition;
     instruction_.distance = value;
-    return !is_short_;  // the prefix would cut it
+    return !is_short_;  // a prefix would truncate it
   }
 
   bool end_flow(std::size_t immediate) {
@@ -63,7 +63,7 @@ class InstructionReader {
     return skip(immediate);
   }
 
-  // Registers and memory that an instruction is about, and what follows.
+  // Reads the ModRM operands and skips what follows.
   bool read_operands(std::size_t immediate) {
     unsigned char modrm = next();
     unsigned mod = modrm >> 6, rm = modrm & 7;

@@ -1,4 +1,4 @@
-// Single instructions that the sweeper is in need of.
+// Single instructions that the sweeper needs.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@ namespace reachscan::arch {
 // Stops the thread for its tracer, which sees a SIGTRAP.
 inline void trap() { asm volatile("int3" ::: "memory"); }
 
-// Inside a loop that waits for another thread.
+// For loops that wait for another thread.
 inline void relax() { asm volatile("pause" ::: "memory"); }
 
-// Not memset() and memcpy(), which the blob makes of these.
+// Written so that the compiler cannot turn them into calls to memset() and memcpy().
 inline void fill(void* target, int value, std::size_t length) {
   asm volatile("rep stosb" : "+D"(target), "+c"(length) : "a"(value) : "memory");
 }

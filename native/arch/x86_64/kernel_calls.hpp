@@ -1,11 +1,11 @@
-// System calls without a C library, and without its errno.
+// System calls without a C library or its errno.
 #pragma once
 
 #include <asm/unistd.h>
 
 namespace reachscan::arch {
 
-// What the kernel returns: an error as its negative number.
+// Returns the kernel's result: errors are negative.
 inline long kernel_call(long number, long first = 0, long second = 0, long third = 0,
                         long fourth = 0, long fifth = 0, long sixth = 0) {
   long result;
@@ -19,7 +19,7 @@ inline long kernel_call(long number, long first = 0, long second = 0, long third
   return result;
 }
 
-// The function of the kernel's own library that reads clocks.
+// The vdso function that reads clocks.
 constexpr const char kReadClock[] = "__vdso_clock_gettime";
 
 }  // namespace reachscan::arch

@@ -1,4 +1,4 @@
-// Four words at once, with AVX2. The helper looks for it before it says `wide_words`.
+// Four words at once, with AVX2. The helper checks for it before it sets `wide_words`.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
 }
 
 // Whether start <= value < start + length, for each lane. The processor compares signed numbers
-// only, so both sides are moved by half of all numbers.
+// only, so both sides are offset by 2^63.
 [[REACHSCAN_WIDE]] inline Masks are_within(Lanes values, std::uint64_t start,
                                            std::uint64_t length) {
   constexpr std::uint64_t kHalf = 1ull << 63;
@@ -30,7 +30,7 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
          reinterpret_cast<Masks>(all_lanes(length + kHalf));
 }
 
-// Bit i: lane i is all ones.
+// Bit i is set if lane i is all ones.
 [[REACHSCAN_WIDE]] inline unsigned bits_of(Masks masks) {
   using Doubles = double __attribute__((vector_size(32)));
   return static_cast<unsigned>(__builtin_ia32_movmskpd256(reinterpret_cast<Doubles>(masks)));
@@ -46,16 +46,16 @@ using ByteMasks = signed char __attribute__((vector_size(32)));
 
 [[REACHSCAN_WIDE]] inline Bytes all_bytes(unsigned char value) { return Bytes{} + value; }
 
-// Bit i: byte i is all ones.
+// Bit i is set if byte i is all ones.
 [[REACHSCAN_WIDE]] inline std::uint32_t bits_of_bytes(ByteMasks masks) {
   using Chars = char __attribute__((vector_size(32)));
   return static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(reinterpret_cast<Chars>(masks)));
 }
 
-// Stores those lanes, one after the other, whose bit is set; what is behind them, up to four lanes
-// in all, is overwritten. Returns the end of what was stored.
+// Stores the lanes whose bits are set, packed. Overwrites up to four lanes at `to` in all. Returns
+// the end of what was stored.
 [[REACHSCAN_WIDE]] inline std::uint64_t* pack_lanes(Lanes lanes, unsigned bits, std::uint64_t* to) {
-  // The processor moves only halves of lanes from anywhere to anywhere.
+  // The processor permutes only 32-bit halves of lanes freely.
   using Halves = int __attribute__((vector_size(32), may_alias));
   struct Orders {
     alignas(32) int of[16][8];

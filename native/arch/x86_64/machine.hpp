@@ -1,4 +1,4 @@
-// Which programs this is the processor of.
+// The programs that run on this processor.
 #pragma once
 
 #include <elf.h>
@@ -8,7 +8,7 @@
 namespace reachscan::arch {
 
 constexpr std::uint16_t kElfMachine = EM_X86_64;
-// Those with words of four bytes that it runs, too.
+// 32-bit programs, which it runs, too.
 constexpr std::uint16_t kShortElfMachine = EM_386;
 constexpr const char* kProgramKind = "a 64-bit x86 program";
 

@@ -1,5 +1,5 @@
-// How C libraries hide pointers, in a jmp_buf for instance: they xor them with a secret and, on
-// this processor, rotate them to the left: by 17 bits, by 9 in 32-bit programs.
+// How C libraries mangle pointers, in a jmp_buf for instance: they xor them with a secret and, on
+// this processor, rotate them left by 17 bits (9 in 32-bit programs).
 #pragma once
 
 #include "arch/address_space.hpp"
@@ -7,7 +7,7 @@
 
 namespace reachscan::arch {
 
-// What setjmp() of glibc writes (struct __jmp_buf_tag). Both pointers are hidden.
+// The layout that glibc's setjmp() writes (struct __jmp_buf_tag). Both pointers are mangled.
 constexpr std::uint64_t kJumpRegisters = kWord == 8 ? 8 : 6;
 constexpr std::uint64_t kJumpStackPointer = (kJumpRegisters - 2) * kWord;
 constexpr std::uint64_t kJumpProgramCounter = (kJumpRegisters - 1) * kWord;

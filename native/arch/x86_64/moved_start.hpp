@@ -1,4 +1,4 @@
-// The start of a function, moved to another place, so that a jump has room where it was.
+// The start of a function, moved elsewhere to make room for a jump in its place.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace reachscan::arch {
 
-// Distances count from behind these four bytes. False if it is too far.
+// Distances count from the end of these four bytes. Returns false if the target is out of reach.
 inline bool append_distance(std::vector<unsigned char>& code, std::uint64_t at,
                             std::uint64_t target) {
   auto distance = static_cast<std::int64_t>(target - (at + code.size() + sizeof(std::int32_t)));
@@ -26,8 +26,8 @@ inline bool append_jump(std::vector<unsigned char>& code, std::uint64_t at, std:
 
 class MovedStart {
  public:
-  // Code of the function of `bytes` that lies at `from`, to lie at `to`. Nothing if it is not
-  // understood, or leads back to its first bytes.
+  // Returns the code of the function of `bytes` bytes at `from`, relocated to `to`. Returns nothing
+  // if it cannot be decoded, or if it jumps back to its first bytes.
   static std::optional<std::vector<unsigned char>> make(const unsigned char* function,
                                                         std::size_t bytes, std::uint64_t from,
                                                         std::uint64_t to) {
@@ -73,7 +73,7 @@ class MovedStart {
       code_.insert(code_.end(), code, code + instruction.length);
       return true;
     }
-    // What follows the distance counts for it, too.
+    // A distance counts from the end of the instruction, so the bytes after it matter.
     std::size_t behind = instruction.length - instruction.distance_at - sizeof(std::int32_t);
     code_.insert(code_.end(), code, code + instruction.distance_at);
     if (!append_distance(code_, to_, target - behind)) return false;
@@ -81,7 +81,7 @@ class MovedStart {
     return true;
   }
 
-  // Whether any of it jumps to what is overwritten; true if that cannot be told.
+  // Whether any instruction jumps into the overwritten bytes; true if that cannot be determined.
   bool leads_back() const {
     for (std::size_t at = 0; at < bytes_;) {
       Instruction instruction = InstructionReader(function_ + at, bytes_ - at).read();

@@ -1,4 +1,4 @@
-// The registers of a stopped thread, by what they are for.
+// The registers of a stopped thread, named by purpose.
 #pragma once
 
 #include <elf.h>
@@ -14,7 +14,8 @@
 
 namespace reachscan::arch {
 
-// All that is ever asked of a thread, for it may run again by then; a whole number of words.
+// Everything ever needed from a stopped thread, since it may be running again by then. A whole
+// number of words.
 using Registers = user_regs_struct;
 
 inline bool get_registers(pid_t tid, Registers& registers) {
@@ -22,41 +23,41 @@ inline bool get_registers(pid_t tid, Registers& registers) {
 }
 
 inline bool set_registers(pid_t tid, Registers& registers) {
-  // Not by PTRACE_SETREGSET, which expects those of a 32-bit program to be in another order.
+  // Not PTRACE_SETREGSET, which expects the registers of a 32-bit program in another order.
   return ptrace(PTRACE_SETREGS, tid, nullptr, &registers) == 0;
 }
 
 inline std::uint64_t program_counter(const Registers& r) { return r.rip; }
 inline void set_program_counter(Registers& r, std::uint64_t address) { r.rip = address; }
 inline std::uint64_t stack_pointer(const Registers& r) { return r.rsp; }
-// A 64-bit process may run 32-bit code, as Wine does; the trampoline is no such code.
+// A 64-bit process may run 32-bit code, as Wine does. The trampoline is not such code.
 inline bool runs_native_code(const Registers& r) {
   constexpr std::uint64_t kUserCodeSegment = 0x33;
   return r.cs == kUserCodeSegment;
 }
 
-// 32-bit programs have it in the other register, and nothing in this one.
+// 32-bit programs keep it in gs_base and leave fs_base zero.
 inline std::uint64_t thread_pointer(const Registers& r) {
   return runs_native_code(r) || r.fs_base != 0 ? r.fs_base : r.gs_base;
 }
 inline std::uint64_t link_register(const Registers&) { return 0; }  // there is none
 
-// Where the thread goes on. It makes no call again that was interrupted where it is now.
+// Makes the thread resume at `address`, without restarting a call that was interrupted.
 inline void go_on_at(Registers& r, std::uint64_t address) {
   r.rip = address;
   r.orig_rax = ~0ull;
 }
 
-// What core files have of them.
+// The part of the registers that core files contain.
 constexpr std::size_t kCoreRegisterBytes = sizeof(Registers);
 
-// The x87, SSE and AVX state: the number of its register set, and of its note in core files.
+// The x87, SSE and AVX state: the number of its register set and of its note in core files.
 constexpr std::uint32_t kVectorState = NT_X86_XSTATE;
 
-// Takes what such a note of the kernel's tells of the other registers: nothing.
+// Takes over other registers from a note in a core file: here there are none.
 inline void take_core_note(std::uint32_t, std::string_view, Registers&) {}
 
-// Appends such a state as words; any of them may hold a pointer. The zeros at the end are left out:
+// Appends such a state as words, since any of them may hold a pointer. Omits the zeros at the end:
 // most of the state is room for registers that few threads use (AMX: 8 KB).
 inline void append_vector_words(const std::uint64_t* state, std::size_t count,
                                 std::vector<std::uint64_t>& words) {
@@ -72,20 +73,20 @@ inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
   return true;
 }
 
-// The registers with which a thread begins a function of one argument that never returns.
+// Sets up the registers for a call to a function of one argument that never returns.
 inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argument,
                            std::uint64_t stack_top) {
   go_on_at(r, entry);
   r.rdi = argument;
-  r.rsp = stack_top - 8;  // as behind a call
-  r.eflags &= ~0x400ull;  // string instructions go upwards
+  r.rsp = stack_top - 8;  // as after a call
+  r.eflags &= ~0x400ull;  // string instructions count upwards
 }
 
-// Moves a thread that has stopped at trap() of instructions.hpp behind it, where this processor
-// stops anyway.
+// Moves a thread that has stopped at trap() of instructions.hpp past it. This processor already
+// stops there.
 inline void skip_trap(pid_t) {}
 
-// What of a stopped thread's memory cannot be read as usual; null if nothing.
+// Says why part of a stopped thread's memory cannot be read as usual; null if all can.
 inline const char* odd_memory(pid_t) { return nullptr; }
 
 }  // namespace reachscan::arch

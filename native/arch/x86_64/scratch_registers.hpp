@@ -1,11 +1,11 @@
-// Registers that no function may count on across a call. They keep what was last in them, such as
-// what was copied. And where a function keeps the others.
+// Caller-saved registers. They keep their last contents, such as copied data. Also where a function
+// saves the callee-saved ones.
 #pragma once
 
 namespace reachscan::arch {
 
-// A function that saves all of the others (__builtin_unwind_init) has so many of them right below
-// its frame pointer, and the rest above.
+// A function that saves all callee-saved registers (__builtin_unwind_init) has this many of them
+// right below its frame pointer, and the rest above.
 constexpr unsigned kRegistersBelowFrame = 5;
 
 inline void clear_vector_registers() {
@@ -25,7 +25,6 @@ inline void clear_vector_registers() {
   }
 }
 
-// Clears them.
 [[gnu::noinline]] inline void clear_scratch_registers() {
   clear_vector_registers();
   asm volatile(

@@ -1,4 +1,4 @@
-// What a signal handler leaves on the stack while it runs, and what getcontext() saves: ucontext_t.
+// What a signal handler has on the stack while it runs, and what getcontext() saves: ucontext_t.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace reachscan::arch {
 
-// In ucontext_t of programs with such words (ABI of Linux and glibc): what it links to, its stack,
-// its registers. So many bytes tell whether it is one.
+// Offsets in ucontext_t of programs with words of this size (ABI of Linux and glibc): its link, its
+// stack and its registers. kBytes are enough to recognise one.
 template <unsigned kBytesOfWord>
 struct Context;
 
@@ -26,8 +26,8 @@ struct Context<4> {
   static constexpr std::uint64_t kVectors = 96, kBytes = 236;
 };
 
-// Whether memory that can be read is marked as a context: getcontext() lets each one point to its
-// own floating-point state.
+// Whether readable memory is marked as a context: getcontext() makes each one point to its own
+// floating-point state.
 inline bool is_marked_context(std::uint64_t at) {
   Word vectors;
   __builtin_memcpy(&vectors, reinterpret_cast<const void*>(at + Context<kWord>::kVectors),
@@ -35,8 +35,8 @@ inline bool is_marked_context(std::uint64_t at) {
   return vectors == at + Context<kWord>::kBytes;
 }
 
-// Whether the registers of an interrupted 32-bit program may stand in a context at `at`. The frame
-// of a handler need not tell more of itself.
+// Whether the context at `at` may hold the registers of an interrupted 32-bit program. The frame of
+// a handler shows nothing more to recognise it by.
 inline bool has_segments(std::uint64_t at) {
   constexpr std::uint64_t kCodeSegment = 80, kStackSegment = 92;
   constexpr Word kUserCode = 0x23, kUserData = 0x2b;
@@ -46,18 +46,18 @@ inline bool has_segments(std::uint64_t at) {
   return kWord == 4 && code == kUserCode && stack == kUserData;
 }
 
-// Whether memory holds this code.
+// Whether memory at `at` holds this code.
 template <unsigned kLength, typename Read>
 bool has_code(std::uint64_t at, const unsigned char (&code)[kLength], Read read) {
   unsigned char found[kLength];
   return read(at, found, kLength) && __builtin_memcmp(found, code, kLength) == 0;
 }
 
-// The context in the frame of a signal that begins with this word at `at`, 0 if none does. It lies
-// behind the address of the code that ends a handler: mov rax, 15; syscall. In 32-bit programs, a
-// handler that asked for it is given the context's address; others have its registers only, at the
-// distances from `at` that they would have in a context 12 bytes before.
-// `read(address, buffer, bytes)` tells whether all of them could be read.
+// Returns the context in the signal frame that starts with this word at `at`, 0 if there is none.
+// It follows the address of the code that returns from a handler: mov rax, 15; syscall. In 32-bit
+// programs, a handler with SA_SIGINFO gets the address of its context. Others only get the
+// registers, at the distances from `at` that they would have in a context 12 bytes before it.
+// `read(address, buffer, bytes)` returns whether it read all of them.
 template <unsigned kBytesOfWord = kWord, typename Read>
 std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read read) {
   if constexpr (kBytesOfWord == 8) {
@@ -73,7 +73,7 @@ std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read read) 
   }
 }
 
-// False if it cannot be read. This processor has none.
+// Returns false if it cannot be read. This processor has no link register.
 template <typename Read>
 bool read_link_register(std::uint64_t, std::uint64_t& link, Read) {
   link = 0;

@@ -1,5 +1,5 @@
-# One instruction that makes a system call, and a breakpoint behind it. A process that is led by its
-# tracer executes it.
+# An instruction that makes a system call, followed by a breakpoint. A process executes it under the
+# control of its tracer.
     .intel_syntax noprefix
     .text
     .balign 16

@@ -1,4 +1,4 @@
-// System calls, as a tracer sees and makes them.
+// System calls, from a tracer's point of view.
 #pragma once
 
 #include <linux/futex.h>
@@ -11,7 +11,7 @@
 
 namespace reachscan::arch {
 
-// The kernel's internal results of interrupted calls (include/linux/errno.h); a tracer sees them.
+// The kernel's internal results of interrupted calls (include/linux/errno.h), visible to a tracer.
 constexpr std::int64_t kRestartSys = -512;
 constexpr std::int64_t kRestartNoIntr = -513;
 constexpr std::int64_t kRestartNoHand = -514;
@@ -19,7 +19,7 @@ constexpr std::int64_t kRestartBlock = -516;
 constexpr std::uint64_t kRestartSyscallNumber = 219;
 constexpr std::uint64_t kSyscallLength = 2;
 
-// What rseq() calls of this processor's C libraries are signed with.
+// The signature that this processor's C libraries pass to rseq().
 constexpr std::uint32_t kRseqSignature = 0x53053053;
 
 extern "C" const unsigned char reachscan_gadget[];
@@ -29,7 +29,7 @@ inline std::uint64_t gadget_size() {
   return static_cast<std::uint64_t>(reachscan_gadget_end - reachscan_gadget);
 }
 
-// Whether a thread has stopped at the breakpoint of the gadget.
+// Whether a thread has stopped at the gadget's breakpoint.
 inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
   return r.rip == gadget + gadget_size();
 }
@@ -45,7 +45,7 @@ inline void set_arguments(Registers& r, const CallArguments& arguments) {
   r.r9 = arguments[5];
 }
 
-// The registers with which a thread makes this call when it goes on at the gadget.
+// Sets up the registers so that a thread resumed at the gadget makes this call.
 inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
                        const CallArguments& arguments) {
   go_on_at(r, gadget);
@@ -57,8 +57,8 @@ inline bool in_system_call(const Registers& r) {
   return static_cast<std::int64_t>(r.orig_rax) >= 0;
 }
 
-// At the entry or the exit of a call: its number, its second argument and its result, which is
-// -ENOSYS at the entry.
+// At the entry or exit of a call: its number, its second argument and its result, which is -ENOSYS
+// at the entry.
 inline std::uint64_t call_number(const Registers& r) { return r.orig_rax; }
 inline std::uint64_t second_argument(const Registers& r) {
   return runs_native_code(r) ? r.rsi : r.rcx;
@@ -71,8 +71,8 @@ inline bool will_restart(const Registers& r) {
                                result == kRestartNoHand || result == kRestartBlock);
 }
 
-// Whether the call that a thread is in waits for another thread to unlock something. Waits for a
-// condition or a time are other operations.
+// Whether the current call of a thread waits for another thread to release a lock. Waits for a
+// condition or a time-out use other operations.
 inline bool waits_for_lock(const Registers& r) {
   auto operation = static_cast<int>(second_argument(r)) & FUTEX_CMD_MASK;
   constexpr std::uint64_t kShortFutex = 240, kShortFutexTime64 = 422;  // of 32-bit programs
@@ -82,22 +82,22 @@ inline bool waits_for_lock(const Registers& r) {
   return is_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);
 }
 
-// An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) give
-// up with EINTR.
+// An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) fail
+// with EINTR.
 inline bool has_given_up(const Registers& r) {
   return in_system_call(r) && call_result(r) == -EINTR;
 }
 
-// Turned into ERESTARTNOHAND, the kernel restarts them unless a handler really runs.
+// Changed to ERESTARTNOHAND, the kernel restarts the call unless a handler really runs.
 inline void repair_interrupted_call(Registers& r, std::uint64_t) {
   r.rax = static_cast<std::uint64_t>(kRestartNoHand);
 }
 
-// The kernel moves a thread back to the call only when it goes on, and knows all its arguments.
+// The kernel rewinds a thread to the call only when it resumes, and still knows all arguments.
 constexpr bool kRewindsAtOnce = false;
 inline bool pretend_call(pid_t, bool) { return true; }
 
-// The registers with which the thread goes on in user mode, as the kernel would set them up.
+// Returns the registers with which the thread resumes in user mode, as the kernel would set them.
 inline Registers resume_registers(Registers r) {
   if (!will_restart(r)) return r;
   bool by_block = call_result(r) == kRestartBlock;
@@ -106,7 +106,7 @@ inline Registers resume_registers(Registers r) {
   return r;
 }
 
-// At the entry of a system call: has the kernel execute another one instead.
+// At the entry of a system call: makes the kernel execute another one instead.
 inline void replace_call(Registers& r, std::uint64_t number, const CallArguments& arguments) {
   r.orig_rax = number;
   set_arguments(r, arguments);

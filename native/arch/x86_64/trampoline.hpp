@@ -1,4 +1,4 @@
-// The code in trampoline.S: its parts, and what is written into it.
+// The code in trampoline.S: its parts and what is written into it.
 #pragma once
 
 #include "arch/registers.hpp"
@@ -10,7 +10,7 @@ extern "C" const unsigned char reachscan_trampoline_reap[];
 extern "C" const unsigned char reachscan_trampoline_literals[];
 extern "C" const unsigned char reachscan_trampoline_end[];
 
-// The literals behind the trampoline's code, in the order of trampoline.S.
+// The literals after the trampoline's code, in the order of trampoline.S.
 struct TrampolineLiterals {
   std::uint64_t all_signals;
   std::uint64_t own_signals;
@@ -18,10 +18,10 @@ struct TrampolineLiterals {
   std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r10, r11, rip;
 };
 
-// Whether the jump at its end can lead from a trampoline at this address to where the thread is.
+// Whether the jump at its end can reach the thread's program counter from this address.
 inline bool leads_back(std::uint64_t, const Registers&) { return true; }
 
-// For a trampoline at this address.
+// Returns the literals for a trampoline at this address.
 inline TrampolineLiterals trampoline_literals(std::uint64_t, const Registers& r,
                                               std::uint64_t own_signals,
                                               std::uint64_t middleman_flags) {
@@ -29,13 +29,13 @@ inline TrampolineLiterals trampoline_literals(std::uint64_t, const Registers& r,
           r.rdi, r.r8,        r.r10,           r.r11, r.rip};
 }
 
-// Sends a thread that has just made the middleman, which is dead by now, on to reap it.
+// Makes a thread that has just created the middleman, which is dead by now, resume by reaping it.
 inline void go_on_to_reap(Registers& r, std::uint64_t trampoline) {
   r.rdi = r.rax;
   r.rip = trampoline + static_cast<std::uint64_t>(reachscan_trampoline_reap - reachscan_trampoline);
 }
 
-// Where in the trampoline the mask lies with which a thread leaves it.
+// Offset in the trampoline of the signal mask that a thread leaves it with.
 inline std::uint64_t own_signals_offset() {
   return static_cast<std::uint64_t>(reachscan_trampoline_literals - reachscan_trampoline) +
          offsetof(TrampolineLiterals, own_signals);

@@ -1,4 +1,4 @@
-// The functions that the compiler may call in freestanding code. Nothing else of a C library
+// The functions that the compiler may call in freestanding code. No other part of a C library
 // exists.
 #pragma once
 

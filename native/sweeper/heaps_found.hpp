@@ -1,5 +1,6 @@
-// The heaps of the process, and the blocks of those that are understood. What is in the others
-// counts as in use, so that no block is reported which only they hold; warnings name them.
+// The heaps of the process, and the blocks of those that the sweeper understands. Memory of the
+// others counts as in use, so that blocks which only it references are not reported; warnings name
+// those heaps.
 #pragma once
 
 #include <new>
@@ -19,7 +20,7 @@ inline void send_warning(const heaps::Warning& warning) {
   Record(wire::kWarning).str(warning.code).str(warning.text).send();
 }
 
-// A text of several parts; what is too long is cut off.
+// Builds a sentence from several parts and truncates it if it is too long.
 class Sentence {
  public:
   Sentence& add(const char* text) {
@@ -27,7 +28,7 @@ class Sentence {
     text_[length_] = 0;
     return *this;
   }
-  // From the target's memory: up to what cannot be a letter of a file's name.
+  // Appends text from the target's memory, up to the first character that cannot be in a file name.
   Sentence& add_name(const Space& space, uint64_t at) {
     for (; space.readable(at, 1) && length_ + 1 < sizeof text_; ++at) {
       char c = heaps::load<char>(at);
@@ -46,8 +47,8 @@ class Sentence {
 
 class HeapsFound {
  public:
-  // Refuses if none is understood, or if a thread is inside an allocator. The malloc that the
-  // library of `annotations` defines calls another one.
+  // Refuses if no heap is understood, or if a thread is inside an allocator. A malloc defined by
+  // the library of `annotations` only forwards to another one.
   HeapsFound(const Space& space, const Annotations& annotations)
       : space_(space), annotations_(annotations), heap_(new_heap()) {
     if (heap_->needs_fine())
@@ -114,7 +115,7 @@ class HeapsFound {
                m.start);
   }
 
-  // False if a heap is to be left out, whose blocks may be in the map by then.
+  // Returns false if a heap must be left out. The map may already contain blocks of it.
   bool enumerate() {
     blocks_ = new (map_memory(sizeof(heaps::BlockMap)))
         heaps::BlockMap(space_, map_memory, heap_->uses_modules());
@@ -150,7 +151,7 @@ class HeapsFound {
   Heap* heap_;
   heaps::BlockMap* blocks_ = nullptr;
   uint64_t unknown_ = 0;  // a module that defines malloc
-  Verdict first_wrong_;   // why the heap that the process has most of may be left out
+  Verdict first_wrong_;   // why the most widely used heap may be left out
 };
 
 }  // namespace reachscan::sweeper

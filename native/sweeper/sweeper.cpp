@@ -1,5 +1,5 @@
-// The program that runs in the frozen clone: enumerate, mark, report what stayed unmarked.
-// One translation unit, no library, no system call (wire/sweeper_abi.hpp), no relocation.
+// The program that runs in the frozen clone: enumerates the heap, marks, and reports what stayed
+// unmarked. One translation unit, no library, no system call (wire/sweeper_abi.hpp), no relocation.
 #include <new>
 
 #include "sweeper/heaps_found.hpp"
@@ -42,7 +42,7 @@ void warn_of_lost(const Annotations& annotations) {
                 "some of them may be among the leaks"});
 }
 
-// What is known of Python's objects.
+// What is known about Python's objects.
 struct Python {
   explicit Python(const Space& space) : objects(space), leaked_types(objects) {}
 
@@ -50,7 +50,7 @@ struct Python {
   LeakedTypes leaked_types;
 };
 
-// Null if they are nothing special.
+// Returns null if Python objects get no special treatment.
 Python* prepare_python(const Space& space, const heaps::BlockMap& blocks) {
   if (control()->python == 0) return nullptr;
   auto* python = new (map_memory(sizeof(Python))) Python(space);
@@ -58,7 +58,7 @@ Python* prepare_python(const Space& space, const heaps::BlockMap& blocks) {
   return python;
 }
 
-// Everything that a task may need, once the heap is enumerated.
+// Everything that a task may need once the heap has been enumerated.
 struct Scan {
   const Space& space;
   const Heap& heap;
@@ -66,7 +66,7 @@ struct Scan {
   Roots& roots;
   PutAside& put_aside;
   Origins& origins;
-  const Python* python;  // null if nobody asked for it
+  const Python* python;  // null if not requested
   LeakWriter& writer;
 };
 
@@ -76,7 +76,7 @@ Roots find_roots(const Space& space, const Heap& heap, const heaps::BlockMap& bl
   return roots;
 }
 
-// What Python's collector will free is no leak. How much that is, is told.
+// Objects that Python's collector will free are not leaks. Reports their number and size.
 void spare_collectible(const Scan& scan) {
   heaps::Totals waiting;
   if (std::size_t unmarked = count_unmarked(scan.blocks))
@@ -113,8 +113,8 @@ void count_kinds(const Scan& scan) {
   kinds.send();
 }
 
-// What was asked about is a block that no pointer leads to, or only stale ones. All else that is
-// reachable is marked.
+// Answers a query about a block that no pointer, or only stale ones, lead to. Everything else that
+// is reachable is marked.
 void answer_about_candidate(const Scan& scan, const Lookalikes& lookalikes, KindTable& kinds,
                             uint64_t block) {
   SecondLook second(scan.space, scan.blocks, count_unmarked(scan.blocks));
@@ -126,7 +126,8 @@ void answer_about_candidate(const Scan& scan, const Lookalikes& lookalikes, Kind
   second.collect(scan.writer);
 }
 
-// A block that is reachable has a chain; one that is not is among the leaks, below its owners.
+// A reachable block is answered by a chain from a root. Any other block is among the leaks, below
+// its owners.
 void explain(const Scan& scan) {
   uint64_t block = scan.blocks.block_of(control()->query);
   if (block == 0) return send_block(scan.blocks, control()->query, false);
@@ -202,7 +203,7 @@ void sweep() {
   PutAside put_aside(blocks);
   Origins origins(tables);
   Python* python = prepare_python(space, blocks);
-  // Too large for the stack that the helper made.
+  // Too large for the stack that the helper created.
   auto* writer = new (map_memory(sizeof(LeakWriter)))
       LeakWriter(space, blocks, origins, python != nullptr ? &python->leaked_types : nullptr);
   perform(control()->task, {space, heap, blocks, roots, put_aside, origins, python, *writer});

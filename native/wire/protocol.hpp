@@ -7,7 +7,6 @@
 //
 // All integers are little-endian and unaligned. `str` is u32 length + UTF-8, `raw` the same with
 // any bytes. Readers skip unknown record types. wire/records.hpp lists the fields of every record.
-// of every record.
 #pragma once
 
 #include <cstdint>

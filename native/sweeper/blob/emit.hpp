@@ -1,4 +1,4 @@
-// Builds records in the output buffer and has the helper pass them on.
+// Builds records in the output buffer and has the helper send them.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -40,7 +40,7 @@ class Record {
   uint64_t at_;
 };
 
-// Regions of all arenas and mapped blocks, in as many records as it takes.
+// Sends the regions of all arenas and mapped blocks, in as many records as necessary.
 inline void send_regions(const heaps::BlockMap& blocks) {
   constexpr std::size_t kBatch = 8192;
   for (std::size_t first = 0; first < blocks.regions.size(); first += kBatch) {

@@ -1,4 +1,4 @@
-// The sweeper's only door to the world: requests to the helper (wire/sweeper_abi.hpp).
+// The sweeper's only interface to the outside: requests to the helper (wire/sweeper_abi.hpp).
 #pragma once
 
 #include "arch/instructions.hpp"
@@ -12,7 +12,7 @@ using heaps::uint32_t;
 using heaps::uint64_t;
 
 #ifdef REACHSCAN_HOSTED
-// The test plays the helper.
+// In tests, the test takes the helper's role.
 abi::Control* control();
 void trap();
 inline void relax() {}
@@ -27,7 +27,7 @@ using arch::relax;
 using arch::trap;
 #endif
 
-// Whether several words may be looked at together.
+// Whether several words can be tested at once.
 inline bool has_wide_words() { return heaps::kWord == 8 && control()->wide_words != 0; }
 
 inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t second = 0,
@@ -43,7 +43,7 @@ inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t secon
   return block.result;
 }
 
-// The helper does not continue a sweeper that has refused.
+// The helper does not resume a sweeper that has refused.
 [[noreturn]] inline void refuse(abi::Refusal refusal, const char* reason, uint64_t address) {
   for (;;)
     request(abi::Request::kRefused, static_cast<uint64_t>(refusal),

@@ -10,7 +10,8 @@ namespace reachscan::sweeper {
 using heaps::BlockMap;
 using heaps::List;
 
-// Why a leak may be none, the strongest reason first. What is in use for certain comes before all.
+// Why a leak may be a false one, the strongest reason first. Certain evidence of use outranks them
+// all.
 constexpr uint32_t kRanks[] = {0,
                                wire::kOnePastTheEnd,
                                wire::kTagged,
@@ -28,14 +29,14 @@ constexpr uint32_t rank_of(uint32_t reason) {
   return rank;
 }
 
-// A word that means a block in another form.
+// A word that may mean a block in another form than a pointer.
 struct Sighting {
-  uint64_t slot;  // 0: the `index`th word that is in no memory
+  uint64_t slot;  // 0: word `index` of those outside memory
   uint64_t value;
   uint32_t index;
   uint32_t form;   // wire::Doubt
-  uint32_t rank;   // how much it says
-  uint32_t about;  // the candidate that it means; others hang below that
+  uint32_t rank;   // strength of the evidence
+  uint32_t about;  // the candidate it means; its descendants refer to it, too
 };
 
 class Candidates {
@@ -55,13 +56,13 @@ class Candidates {
 
   uint64_t block(uint32_t candidate) const { return blocks_[candidate]; }
 
-  // Calls visit(block) for each.
+  // Calls visit(block) for each candidate.
   template <typename Visit>
   void each(Visit visit) const {
     for (uint64_t block : blocks_) visit(block);
   }
 
-  // kNone if the block is none.
+  // Returns kNone if the block is not a candidate.
   uint32_t find(uint64_t block) const {
     std::size_t low = 0, high = blocks_.size();
     while (low < high) {
@@ -75,14 +76,14 @@ class Candidates {
     return low < blocks_.size() && blocks_[low] == block ? static_cast<uint32_t>(low) : kNone;
   }
 
-  // Null if no word was seen.
+  // Returns null if no word was seen.
   const Sighting* sighting(uint32_t candidate) const {
     const Sighting& seen = sightings_[candidate];
     return seen.form != 0 ? &seen : nullptr;
   }
 
-  // Of several words the one that says most counts; of equal ones the first, whoever finds it
-  // first.
+  // Of several words, the strongest evidence counts; of equal ones, the one at the lowest address,
+  // no matter which thread reports first.
   void suggest(uint32_t candidate, const Sighting& found) {
     Sighting& seen = sightings_[candidate];
     if (seen.form == 0) {
@@ -93,15 +94,15 @@ class Candidates {
     seen = found;
   }
 
-  // In any order; grows while words are found.
+  // Unsorted; grows while words are found.
   const List<uint32_t>& suggested() const { return suggested_; }
 
-  // Whether one may begin in the bucket around an address, or in the one before.
+  // Whether a candidate may start in the bucket around an address, or in the preceding one.
   bool any_near(const BlockMap& blocks, uint64_t address) const {
     return any_in_bucket(blocks, address) || any_in_bucket(blocks, address - heaps::kBucket);
   }
 
-  // What all candidates lie in, as two ranges like those of the whole heap.
+  // Returns a hull of all candidates, as two ranges like those of the whole heap.
   heaps::Hulls hulls(const BlockMap& blocks) const {
     heaps::Hulls all = blocks.hulls();
     heaps::Range low = hull_within(all.low, blocks), high = hull_within(all.high, blocks);
@@ -126,10 +127,10 @@ class Candidates {
     return hull;
   }
 
-  List<uint64_t> blocks_;  // in the order of their addresses
+  List<uint64_t> blocks_;  // sorted by address
   List<uint32_t> suggested_;
   Scratch<Sighting> sightings_;
-  Scratch<uint8_t> buckets_;  // 1: a candidate begins there
+  Scratch<uint8_t> buckets_;  // 1: a candidate starts there
 };
 
 }  // namespace reachscan::sweeper

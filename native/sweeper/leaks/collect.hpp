@@ -1,10 +1,10 @@
-// Orders the leaked blocks: each head of a leaked structure, followed by all that hangs below it.
+// Orders the leaked blocks: each head of a leaked structure, followed by its descendants.
 //
-// A head is a block that no other leaked structure points into; of a ring with no way in, one
-// member is the head. Two depth-first passes find them: the first notes where it had to start anew;
-// the second goes through those starts backwards. A start that something else reaches is reached
-// from a later start (had the reaching block been started earlier, this one would not have been a
-// start), so what the second pass still finds unmarked is a head: exactly one for each structure.
+// A head is a block that no other leaked structure points into; for a ring without an entry, one
+// member is the head. Two depth-first passes find the heads. The first notes where it had to start
+// again; the second processes those starts in reverse. A start that something else reaches is
+// reached from a later start (had the reaching block been started earlier, this one would not have
+// been a start). So what the second pass still finds unmarked is a head: exactly one per structure.
 #pragma once
 
 #include "sweeper/leaks/leak_writer.hpp"
@@ -12,9 +12,9 @@
 
 namespace reachscan::sweeper {
 
-// Everything that `start` reaches among unmarked blocks, but for what a free list may have left;
-// visit(block, parent, slot) is called when a block is first reached, by the word at `slot` (0:
-// none), and returns what its children get as their parent.
+// Visits everything that `start` reaches among unmarked blocks, except through words that a free
+// list may have left. visit(block, parent, slot) is called when a block is first reached, by the
+// word at `slot` (0: none), and returns the parent value for its children.
 class Explorer {
  public:
   Explorer(const heaps::Space& space, BlockMap& blocks, std::size_t capacity)
@@ -36,21 +36,21 @@ class Explorer {
  private:
   struct Item {
     uint64_t block;
-    uint32_t id;  // what visit() returned for it
+    uint32_t id;  // what visit() returned for the block
     uint32_t reserved;
   };
 
   const heaps::Space& space_;
   BlockMap& blocks_;
-  List<Item> open_;  // each block is in it once, so it holds all leaks at most
+  List<Item> open_;  // each block is in it once, so it holds at most all leaks
 };
 
 inline bool starts_with_vtable(const heaps::Space& space, uint64_t block) {
   return in_constant_data(space, heaps::word(block));
 }
 
-// Which member of a ring stands for it. An object with a class says most; after that, what owns a
-// container says more than what the container made for itself.
+// Which member of a ring represents it. An object with a class is most informative; next, the owner
+// of a container, before the nodes that the container allocated.
 enum class Standing { kHasClass, kOwner, kAny };
 
 inline bool may_stand_as(Standing wanted, const heaps::Space& space, const BlockMap& blocks,
@@ -62,7 +62,7 @@ inline bool may_stand_as(Standing wanted, const heaps::Space& space, const Block
            test.is_bucket_array());
 }
 
-// Sends all unmarked blocks, and leaves them marked.
+// Sends all unmarked blocks and leaves them marked.
 inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWriter& writer) {
   std::size_t count = 0;
   blocks.each_unmarked([&](uint64_t) { ++count; });
@@ -72,7 +72,7 @@ inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWrite
 
   Explorer explorer(space, blocks, count);
   // The member of a ring that the first pass meets first is its head. The starts are moved to the
-  // front, in place of blocks that have been looked at.
+  // front, swapped with blocks that have been examined.
   std::size_t starts = 0;
   for (Standing wanted : {Standing::kHasClass, Standing::kOwner, Standing::kAny}) {
     for (std::size_t i = starts; i < count; ++i) {

@@ -1,6 +1,6 @@
-// Aligned words that are no pointers into the heap but might stand for one: equal to a pointer but
-// for tags in the high bits, one past the end of a block, a pointer as setjmp() stores it, or an
-// address as a number of a language runtime.
+// Aligned words that are not pointers into the heap but may represent one: a pointer with a tag in
+// the high bits, one past the end of a block, a pointer as setjmp() stores it, or an address as a
+// number of a language runtime.
 #pragma once
 
 #include "arch/mangling.hpp"
@@ -11,7 +11,7 @@ namespace reachscan::sweeper {
 
 constexpr unsigned kTagBits = 16;
 
-// A range of values: of words that are worth a closer look whatever the heap's addresses are.
+// A range of values that need a closer look wherever the heap is.
 struct Band {
   uint64_t start, length;
 
@@ -21,7 +21,7 @@ struct Band {
   }
 };
 
-// A cheap test that few words pass, and none fails that is worth a closer look.
+// A cheap test that passes few words, and every word that needs a closer look.
 class DisguiseFilter {
  public:
   DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard)
@@ -37,7 +37,7 @@ class DisguiseFilter {
 
   bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
 
-  // Bit i: the word i of so many lines, passes.
+  // Bit i is set if word i of this many lines passes.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.
@@ -54,8 +54,8 @@ class DisguiseFilter {
                          kDoubles.contain(value) | kBoxes.contain(value));
   }
 
-  // Whether a word may be what setjmp() has stored. Of 32 bits, too many would be by chance: it
-  // must stand in front of the address of code.
+  // Whether a word may be one that setjmp() stored. Among 32-bit words, too many would be by
+  // chance, so the address of code must follow.
   bool may_be_mangled(const heaps::Space& space, uint64_t at) const {
     constexpr uint64_t kNext = arch::kJumpProgramCounter - arch::kJumpStackPointer;
     if (heaps::kWord == 8) return true;
@@ -64,8 +64,8 @@ class DisguiseFilter {
     return code != nullptr && (code->perms & wire::kExecute) != 0;
   }
 
-  // Calls visit(form, address) for each way to read a word. Of a number, only the start of a block
-  // is an address; that one past the end is behind the block that it means.
+  // Calls visit(form, address) for each way to interpret a word. A number only counts as the
+  // address of the start of a block; an address one past the end follows the block that it means.
   template <typename Visit>
   void each_meaning(uint64_t value, Visit visit) const {
     if (guard_ != 0) visit(wire::kMangled, unmangled(value));
@@ -80,25 +80,25 @@ class DisguiseFilter {
   }
 
  private:
-  // Shorter addresses, of programs at fixed places, are numbers like any other, so they are not
-  // looked for.
+  // Shorter addresses, of programs at fixed addresses, look like any other number, so they are not
+  // searched for.
   static constexpr unsigned kAddressBits = arch::kAddressBits;
   // Small integers of Lisps, OCaml and Ruby: shifted, with a tag below.
   static constexpr unsigned kMostShift = 4;
-  // Large integers of Python: digits of 30 bits in halves of words. Two hold an address.
+  // Large integers of Python: 30-bit digits in halves of words. Two digits hold an address.
   static constexpr unsigned kDigitBits = 30;
   static constexpr Band kIntegers{1ull << kAddressBits,
                                   (1ull << (kAddressBits + kMostShift)) - (1ull << kAddressBits)};
-  // Floating-point numbers of as many bits.
+  // Floating-point numbers of the same magnitude.
   static constexpr unsigned kFractionBits = 52;
   static constexpr Band kDoubles{(1023ull + kAddressBits - 1) << kFractionBits,
                                  1ull << kFractionBits};
-  // Pointers in the unused bits of what is not a number. All bits set is a small negative integer.
+  // Pointers in the unused bits of a NaN (NaN boxing). All bits set is a small negative integer.
   static constexpr unsigned kBoxBits = 64 - kAddressBits;
   static constexpr Band kBoxes{0xfff8ull << 48, (0x1ffffull << kAddressBits) - (0xfff8ull << 48)};
 
   // Low addresses in two digits, for which a closer look needs more than the word: see
-  // python_int.hpp. Less than two are in half a word.
+  // python_int.hpp. A single digit is in half a word.
   static Band in_digits(heaps::Range range) {
     constexpr uint64_t kLeast = 1ull << kDigitBits, kEnd = 1ull << 32;
     auto digits = [](uint64_t address) {
@@ -111,7 +111,7 @@ class DisguiseFilter {
 
   static uint64_t untagged(uint64_t value) { return value << kTagBits >> kTagBits; }
 
-  // Stack and frame pointers in a jmp_buf are.
+  // Stack and frame pointers in a jmp_buf are mangled.
   uint64_t unmangled(uint64_t value) const { return arch::unmangled(value, guard_); }
 
   static uint64_t truncated(uint64_t value) {

@@ -1,7 +1,6 @@
 // A second look at what the program can reach, for words that mean a leak candidate in another
-// form. Blocks that only such words mean, and all that hangs below them, are in use if the form
-// leaves no doubt, else only possibly leaked; and so are those that may be a stack for signal
-// handlers.
+// form. Blocks that only such words mean, and their descendants, count as in use if the form leaves
+// no doubt, and otherwise as possible leaks. So do blocks that may be an alternate signal stack.
 #pragma once
 
 #include <new>
@@ -29,7 +28,8 @@ class SecondLook {
       doubtful_[rank] = List<uint64_t>(map_memory, unmarked);
   }
 
-  // Marks, for a while, what other words than pointers show to be in use, and what hangs below.
+  // Marks, temporarily, the blocks that words other than pointers prove to be in use, and their
+  // descendants.
   void mark_what_is_in_use(Roots& roots) {
     look_at_roots(roots);
     look_at_heap();
@@ -39,7 +39,7 @@ class SecondLook {
     candidates_.each([this](uint64_t block) { blocks_.clear_mark(block); });
   }
 
-  // Looks through everything reachable, and at what is not.
+  // Searches everything reachable, and the unreachable blocks.
   void look(Roots& roots, const PutAside& put_aside, const Lookalikes& lookalikes) {
     put_aside.each_unmarked(
         [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
@@ -59,7 +59,7 @@ class SecondLook {
     spread(kRankCount - 1);
   }
 
-  // Sends first what is leaked for certain, then the rest with the reasons for doubt.
+  // Sends certain leaks first, then the others with the reasons for doubt.
   void collect(LeakWriter& writer) {
     collect_leaks(space_, blocks_, writer);
     for (uint32_t rank = 1; rank < kRankCount; ++rank) {
@@ -72,14 +72,14 @@ class SecondLook {
     }
   }
 
-  // Whether no word shows for certain that the block is in use, in whatever form.
+  // Whether no word, in any form, proves that the block is in use.
   bool is_lost(uint64_t block) const {
     if (candidates_.find(block) == Candidates::kNone) return false;
     const Sighting* seen = sighting(block);
     return seen == nullptr || seen->rank != kInUse;
   }
 
-  // The word that a block is in use or in doubt for, null if there is none.
+  // Returns the word that makes a block count as in use or doubtful, null if there is none.
   const Sighting* sighting(uint64_t block) const {
     uint32_t candidate = candidates_.find(block);
     return candidate != Candidates::kNone ? candidates_.sighting(candidate) : nullptr;
@@ -88,14 +88,14 @@ class SecondLook {
   uint64_t meant_by(const Sighting& sighting) const { return candidates_.block(sighting.about); }
 
  private:
-  static constexpr std::size_t kMostDistances = 1 << 20;  // that are kept
+  static constexpr std::size_t kMostDistances = 1 << 20;  // at most this many are kept
 
-  // Where the mark met the word is not known; in no register, so the slot is 0 then.
+  // Where marking met the word is unknown; it was not in a register, so the slot is 0.
   static Sighting stale_word(uint64_t slot, uint64_t value) {
     return {slot, value, 0, wire::kStaleWord, rank_of(wire::kStaleWord), 0};
   }
 
-  // A thread that runs on a block at present has no other stack for its handlers.
+  // A thread that is currently running on a block has no other alternate stack.
   std::size_t threads_with_unknown_signal_stack() const {
     const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
     std::size_t unknown = control()->signal_stacks;
@@ -114,7 +114,7 @@ class SecondLook {
     });
     roots.each_register_word([&](uint64_t index, uint64_t value) {
       meanings_.of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
-        if (heaps::kWord == 8 || form != wire::kMangled)  // else it is so by chance
+        if (heaps::kWord == 8 || form != wire::kMangled)  // otherwise it is by chance
           suggest(block, {0, value, static_cast<uint32_t>(index), form, rank, 0});
       });
     });
@@ -147,14 +147,14 @@ class SecondLook {
     return block != 0 && blocks_.is_marked(block);
   }
 
-  // Not often called, so that a lock costs nothing.
+  // Rarely called, so the lock costs nothing.
   void suggest(uint64_t block, Sighting sighting) {
     sighting.about = candidates_.find(block);
     SpinLock::Guard guard(lock_);
     candidates_.suggest(sighting.about, sighting);
   }
 
-  // Takes all that words of this rank mean, and what hangs below.
+  // Takes all blocks that words of this rank mean, and their descendants.
   void settle(uint32_t rank) {
     for (std::size_t i = 0; i < candidates_.suggested().size(); ++i) {
       uint32_t candidate = candidates_.suggested()[i];
@@ -170,7 +170,7 @@ class SecondLook {
     open_.push(candidate);
   }
 
-  // What a doubtful block points to is as doubtful as itself, or more so.
+  // What a doubtful block points to is at least as doubtful as the block itself.
   void spread(uint32_t rank) {
     while (!open_.empty()) {
       uint32_t owner = open_.pop();
@@ -193,7 +193,8 @@ class SecondLook {
     candidates_.suggest(candidate, sighting);
   }
 
-  // Takes what a word in a block of this rank means, unless the word says less than the block.
+  // Takes what a word in a block of this rank means, unless the word is weaker evidence than the
+  // block.
   void consider(uint64_t block, Sighting sighting, uint32_t rank) {
     if (sighting.rank < rank) sighting.rank = rank;
     suggest(block, sighting);
@@ -215,7 +216,7 @@ class SecondLook {
   std::size_t unmarked_;
   Candidates candidates_;
   Meanings meanings_;
-  List<uint32_t> open_;                  // taken, but not yet looked through
+  List<uint32_t> open_;                  // taken, but not yet scanned
   List<uint64_t> doubtful_[kRankCount];  // marked blocks, by rank
   SpinLock lock_;
 };
@@ -224,8 +225,9 @@ inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks) {
   return *new (map_memory(sizeof(Lookalikes))) Lookalikes(space, blocks);
 }
 
-// What is in use after all, though no pointer leads to it, is no leak that others could look like.
-// To find it takes as long as all the rest, so it is looked for only if anything would be in doubt.
+// A block that turns out to be in use, although no pointer leads to it, is not a leak that others
+// could look like. Finding that out takes as long as everything else, so it is done only if
+// something would be in doubt.
 inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
   Lookalikes& found = new_lookalikes(space, blocks);
   found.doubt(roots);
@@ -240,7 +242,7 @@ inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, Blo
   return left;
 }
 
-// Sends all leaks. `roots` and `blocks` are marked.
+// Sends all leaks. What is reachable from `roots` in `blocks` is marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                               const PutAside& put_aside, LeakWriter& writer) {
   if (count_unmarked(blocks) == 0) return;

@@ -1,4 +1,4 @@
-// Whether words lie in one of two ranges: one by one, or four at once.
+// Tests whether words are in one of two ranges: one by one, or four at once.
 #pragma once
 
 #include "arch/lanes.hpp"
@@ -20,21 +20,21 @@ class HullTest {
   // Whether four words can be tested at once.
   bool is_wide() const { return is_wide_; }
 
-  // `behind`: how many bytes behind a range still count as inside.
+  // `behind`: how many bytes past the end of a range still count as inside.
   bool contains(uint64_t value, uint64_t behind = 0) const {
     return value - low_.start < low_.end - low_.start + behind ||
            value - high_.start < high_.end - high_.start + behind;
   }
 
-  // kTwo: as are_two() says.
+  // kTwo: the value of are_two().
   template <bool kTwo>
   [[REACHSCAN_WIDE]] arch::Masks contain(arch::Lanes values, uint64_t behind = 0) const {
     arch::Masks inside = is_in(low_, values, behind);
     return kTwo ? inside | is_in(high_, values, behind) : inside;
   }
 
-  // Bit i: the word i of so many lines, kLinesAtOnce at most, passes a filter, which tests single
-  // words (passes_at) and four at once (bits_of_lanes).
+  // Bit i is set if word i of this many lines, at most kLinesAtOnce, passes a filter. The filter
+  // tests single words (passes_at) and four at once (bits_of_lanes).
   template <typename Filter>
   uint64_t passing(const Filter& filter, uint64_t at, unsigned lines) const {
     if (is_wide_)

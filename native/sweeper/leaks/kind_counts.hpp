@@ -1,6 +1,5 @@
-// Counts how many blocks of a kind are leaked, and how many are live. Blocks are of one kind if
-// they have the same size and similar leading words; for large blocks, the leading words do not
-// matter.
+// Counts the leaked and the live blocks of each kind. Blocks are of one kind if they have the same
+// size and similar leading words; for large blocks, the leading words do not matter.
 #pragma once
 
 #include "sweeper/leaks/word_kinds.hpp"
@@ -25,7 +24,7 @@ class KindCounts {
     return mixed(kind, 0) | 1;
   }
 
-  // Without effect if there are too many kinds.
+  // Has no effect if there are too many kinds.
   void add_leaked(uint64_t block) {
     Row* row = row_of(kind_of(block));
     if (row == nullptr) return;
@@ -35,8 +34,8 @@ class KindCounts {
     sizes_[size_slot(block)] = 1;
   }
 
-  // To be called when all leaked ones are added, once for each; from several threads. False if too
-  // few of the kind are leaked to say anything about it.
+  // Called after all leaked blocks have been added, once per live block; thread-safe. Returns false
+  // if too few blocks of the kind are leaked to draw conclusions.
   bool add_live(uint64_t block) {
     if (sizes_[size_slot(block)] == 0) return false;
     Row* row = row_of(kind_of(block));
@@ -44,7 +43,8 @@ class KindCounts {
     return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < kMostLive * row->leaked;
   }
 
-  // When all are added. Sometimes: whether add_live() was true for all of its kind.
+  // Valid when all blocks have been added. Sometimes leaked: whether add_live() was true for every
+  // block of its kind.
   bool is_often_leaked(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
     return row != nullptr && row->leaked >= kLeastLeaked && row->live <= kOftenLive * row->leaked;
@@ -54,8 +54,9 @@ class KindCounts {
     return row != nullptr && row->leaked >= kLeastLeaked && row->live <= kMostLive * row->leaked;
   }
 
-  // Counts blocks that seem to be leaked, too. Whether they are fewer than those that are; so many
-  // stale words lead into large ones that there may be more, in proportion to their size.
+  // Counts blocks that also seem to be leaked, and returns whether there are fewer of these than
+  // leaked ones. Many stale words lead into large blocks, so for these the limit grows with their
+  // size.
   void add_odd(uint64_t block) { ++row_of(kind_of(block))->odd; }
   bool few_are_odd(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
@@ -65,7 +66,7 @@ class KindCounts {
  private:
   static constexpr unsigned kKeyWords = 4;
   static constexpr uint64_t kLeastLeaked = 2;
-  static constexpr uint64_t kOftenLive = 16, kMostLive = 64;  // for each that is leaked
+  static constexpr uint64_t kOftenLive = 16, kMostLive = 64;  // per leaked block
   static constexpr unsigned kRowBits = 16;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 
@@ -78,7 +79,7 @@ class KindCounts {
     return (blocks_.end_of(block) - block) / heaps::kGranule % kSizes;
   }
 
-  // The row of the kind, or one that is free; null if there is none.
+  // Returns the row of the kind, or a free one; null if the table is full.
   Row* row_of(uint64_t kind) const {
     std::size_t slot = kind >> (64 - kRowBits);
     Row* row = &rows_.get()[slot];

@@ -1,5 +1,5 @@
-// Adds up live blocks that are alike: equal in size, arena, shape, the kinds of their leading words
-// and, if known, their origin. A few thousand kinds are sent instead of millions of blocks.
+// Totals live blocks that are alike: of equal size, arena, shape, kinds of their leading words and,
+// if known, origin. A few thousand kinds are sent instead of millions of blocks.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
@@ -32,7 +32,7 @@ class KindTable {
     kind.bytes += size;
   }
 
-  // A block as a kind of its own, once.
+  // Adds a block as a kind of its own, once.
   void add_alone(uint64_t block) {
     if (block == last_alone_) return;
     last_alone_ = block;
@@ -54,7 +54,7 @@ class KindTable {
       batch_[count++] = &kinds_[slot];
       if (count == kBatch) send_batch(count), count = 0, told = true;
     }
-    // Of an empty heap too: this record tells readers what was asked.
+    // Also sent for an empty heap: this record tells readers what was requested.
     if (count > 0 || !told) send_batch(count);
     types_.send();
   }
@@ -122,7 +122,8 @@ class KindTable {
     return kind;
   }
 
-  // When the table fills up, only sizes are told apart; when even those are too many, nothing is.
+  // When the table fills up, kinds differ only by size; when even those are too many, all blocks
+  // are of one kind.
   Kind& slot_of(Key& key) {
     if (used_ > kSlots / 4 * 3)
       key = {used_ < kSlots - 1 ? key.size : 0, 0, 0, {}, 0, wire::kNotRecorded, 0};
@@ -176,8 +177,8 @@ class KindTable {
   WordKinds words_;
   Kind* kinds_;
   std::size_t used_ = 0;
-  uint64_t last_alone_ = 0;  // a large one may hold many references, one after the other
-  const heaps::Region* region_ = nullptr;  // of the block before
+  uint64_t last_alone_ = 0;                // a large block may hold many references in succession
+  const heaps::Region* region_ = nullptr;  // of the previous block
   const Kind* batch_[kBatch];
 };
 

@@ -1,8 +1,8 @@
 // Whether the last word of a block is a field, or was added by rounding the size up.
 //
 // The allocator returns 24 bytes for a request of 16, and the other 8 keep their old content until
-// somebody writes to them. If most blocks of a kind hold a pointer into the heap at their end, it
-// is a field. If only a few of many do, it is left over.
+// something writes to them. If most blocks of a kind end with a pointer into the heap, it is a
+// field. If only a few of many do, it is stale.
 #pragma once
 
 #include "sweeper/leaks/stretches.hpp"
@@ -21,7 +21,7 @@ class LastWords {
     return blocks_.ends_at(owner, slot + heaps::kWord);
   }
 
-  // Blocks that are like the owner will be counted. False if there are too many kinds.
+  // Requests that blocks like the owner be counted. Returns false if there are too many kinds.
   bool ask(uint64_t owner) {
     if (used_ == kRows / 2) return false;
     Row& row = row_of(kind_of(owner));
@@ -31,23 +31,23 @@ class LastWords {
     return true;
   }
 
-  // To be called once, when all are asked about.
+  // Called once, after all calls to ask().
   void count() {
     if (used_ == 0) return;
     through_heap(blocks_, [this](uint64_t start, uint64_t end) {
-      // A piece ends with a word of the next, where a block may begin.
+      // A piece includes the first word of the next one, where a block may start.
       blocks_.each_live_in({start, end - heaps::kWord}, [this](uint64_t block) { count(block); });
     });
   }
 
-  // Of what was asked about.
+  // For owners passed to ask().
   bool are_fields(uint64_t owner) const {
     const Row& row = row_of(kind_of(owner));
     return row.blocks < kLeastBlocks || row.pointers * kOneInFields >= row.blocks;
   }
 
  private:
-  static constexpr uint64_t kLeastBlocks = 8;  // that say anything
+  static constexpr uint64_t kLeastBlocks = 8;  // fewer are not conclusive
   static constexpr uint64_t kOneInFields = 4;  // others may be null
   static constexpr unsigned kLeastText = 4;    // characters
   static constexpr unsigned kRowBits = 12;
@@ -67,8 +67,8 @@ class LastWords {
     return mixed(mixed(0, size_of(block)), kind) | 1;
   }
 
-  // Whether it is nothing but characters, or the last ones of a text and zeros. One of so few
-  // characters is rather a number.
+  // Whether it consists of characters only, or of the last ones of a text followed by zeros. A word
+  // with fewer characters is more likely a number.
   static bool is_text(uint64_t value) {
     if (value >> 8 * (kLeastText - 1) == 0) return false;
     for (; static_cast<uint8_t>(value) != 0; value >>= 8) {
@@ -89,7 +89,7 @@ class LastWords {
     if (is_pointer) __atomic_fetch_add(&row.pointers, 1, __ATOMIC_RELAXED);
   }
 
-  // The row of the kind, or one that is free.
+  // Returns the row of the kind, or a free one.
   Row& row_of(uint64_t kind) const {
     std::size_t slot = mixed(kind, 0) >> (64 - kRowBits);
     while (rows_.get()[slot].kind != 0 && rows_.get()[slot].kind != kind) slot = (slot + 1) % kRows;

@@ -17,7 +17,7 @@ using heaps::Totals;
 
 class LeakWriter {
  public:
-  // `python` is null if Python objects are blocks like all others.
+  // `python` is null if Python objects are treated like all other blocks.
   LeakWriter(const heaps::Space& space, const BlockMap& blocks, Origins& origins,
              LeakedTypes* python)
       : space_(space), blocks_(blocks), origins_(origins), types_(space), python_(python) {}
@@ -58,7 +58,7 @@ class LeakWriter {
 
  private:
   static constexpr std::size_t kBatch = 2048;
-  static constexpr std::size_t kMaxContents = 4096;  // direct leaks whose contents travel in full
+  static constexpr std::size_t kMaxContents = 4096;  // direct leaks sent with their full contents
 
   void flush() {
     if (count_ == 0) return;
@@ -87,7 +87,7 @@ class LeakWriter {
     record.send();
   }
 
-  // Only what the leading words do not show already. Sent behind the batch that holds the leak.
+  // Sends only what the leading words do not show already, after the batch that contains the leak.
   void add_contents(uint64_t address, uint64_t size) {
     uint64_t length = control()->contents_bytes < size ? control()->contents_bytes : size;
     if (length <= heaps::kWord * wire::kLeadWords || direct.blocks > kMaxContents) return;
@@ -99,12 +99,12 @@ class LeakWriter {
     record.send();
   }
 
-  // Words that are zero count for nothing, so pages that were never written to need not be read.
+  // Zero words do not count, so pages that were never written need not be read.
   uint64_t digest_of(uint64_t address, uint64_t size) const {
     uint64_t sum = 0;
     each_word(space_, address, address + size, [&](uint64_t at, uint64_t value) {
       if (value == 0) return;
-      // The finalizer of MurmurHash3, over value and place.
+      // The finalizer of MurmurHash3, over value and offset.
       uint64_t mixed = value + (at - address + 8) * 0x9e3779b97f4a7c15ull;
       mixed = (mixed ^ mixed >> 33) * 0xff51afd7ed558ccdull;
       mixed = (mixed ^ mixed >> 33) * 0xc4ceb9fe1a85ec53ull;

@@ -1,18 +1,18 @@
-// Finds live blocks that are held only by words which look stale.
+// Finds live blocks that are held only by words that look stale.
 //
-// Reused memory still contains words from its former use: in unused slots of an array, or behind
-// the end of what a buffer holds. By now, the address in such a word may belong to another block,
-// and that block may be lost. One such word cannot be told from a pointer. But if blocks of a kind
-// are leaked, a live block of that kind should be held in the way that live blocks are: by a root;
-// at its start, by a field of its owner (places.hpp); or at the same offset as another block of its
-// kind, by the same field of such an owner. What several owners do alike is intended. A word at the
-// very end of an owner counts only if it is a field (last_words.hpp). Among the roots, the arenas
-// of CPython count as reused memory, too, and words below 4 GiB may be numbers. Blocks that are not
-// held in these ways are in doubt, and so are the blocks of such kinds that only they hold, unless
-// there are more blocks in doubt than leaked ones.
+// Reused memory still contains words from its former use: in unused slots of an array, or after the
+// end of a buffer's contents. By now the address in such a word may belong to another block, and
+// that block may be lost. One such word cannot be told from a pointer. But if blocks of a kind are
+// leaked, a live block of that kind should be held the way live blocks are: by a root; at its
+// start, by a field of its owner (places.hpp); or at the same offset as another block of its kind,
+// by the same field of such an owner. What several owners do alike is intentional. A word at the
+// very end of an owner counts only if it is a field (last_words.hpp). Among the roots, CPython's
+// arenas count as reused memory, too, and words below 4 GiB may be numbers. Blocks not held in
+// these ways are in doubt, and so are blocks of such kinds that only they hold, unless there are
+// more blocks in doubt than leaked ones.
 //
-// Blocks of any kind are in doubt if only odd words lead to them that were probably partly
-// overwritten (odd_words.hpp), together with what hangs below them.
+// Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
+// probably partly overwritten (odd_words.hpp).
 #pragma once
 
 #include "sweeper/leaks/kind_counts.hpp"
@@ -38,9 +38,9 @@ class Lookalikes {
         last_words_(space, blocks),
         places_(blocks, kinds_) {}
 
-  // Takes the mark from all that is in doubt. All that is reachable is marked. If only suspects
-  // count, none of it is one. Pointers to Python objects point behind the start of their blocks;
-  // which of these leak is told by what they count.
+  // Unmarks every block in doubt. Everything reachable is marked. If only suspects count, no block
+  // in doubt is one. Pointers to Python objects point past the start of their blocks; their
+  // reference counts show which of them leak.
   void doubt(Roots& roots) {
     if (control()->only_suspects != 0 || control()->python != 0) return;
     if (count_unmarked(blocks_) == 0) return;
@@ -67,12 +67,12 @@ class Lookalikes {
     return false;
   }
 
-  // Marks again what doubt() has taken the mark from.
+  // Restores the marks that doubt() removed.
   void trust_all() {
     for (uint64_t block : in_question_) blocks_.mark(block);
   }
 
-  // Calls visit(block, slot, value) for each word in memory in use that leads to what is in doubt.
+  // Calls visit(block, slot, value) for each word in memory in use that leads to a block in doubt.
   template <typename Visit>
   void each_stale_word(Visit visit) const {
     for (const Word& word : words_)
@@ -84,10 +84,10 @@ class Lookalikes {
   static constexpr unsigned kUseBits = 20;
   static constexpr std::size_t kUses = 1u << kUseBits, kMostWords = kUses / 2;
   static constexpr std::size_t kMostBlocks = 1 << 18;
-  // If there are more, only those are looked at whose kind is often leaked: it would take too long.
+  // If there are more, only kinds that are often leaked are examined: all would take too long.
   static constexpr std::size_t kMostSeldom = 1 << 14;
-  static constexpr uint32_t kLeastUses = 3;  // that show a purpose
-  // What hangs below an odd word is all in question, or none of it.
+  static constexpr uint32_t kLeastUses = 3;  // fewer show no intention
+  // The descendants of an odd word's target are all in question, or none of them.
   static constexpr std::size_t kMostBelow = 64;
   static constexpr uint64_t kMostBytesBelow = 1 << 18;
   static constexpr uint64_t kMostBytesTried = 64
@@ -97,12 +97,12 @@ class Lookalikes {
   // A word that leads into a block in question, but need not hold it.
   struct Word {
     uint64_t slot;
-    uint64_t owner;   // the block it is in, 0 if it is a root
+    uint64_t owner;   // the block that contains it, 0 for a root
     uint64_t target;  // the block it points into
     uint64_t value;
   };
 
-  // Where in which kind of block a word leads to which kind, and where in it.
+  // The place in one kind of block of a word that leads to another kind, and its offset there.
   struct Use {
     uint64_t key;  // 0: none
     uint64_t target;
@@ -110,14 +110,14 @@ class Lookalikes {
     bool of_several;
   };
 
-  // Finds live blocks of kinds that are leaked often; none if there are too many.
+  // Finds live blocks of kinds that are often leaked; none if there are too many.
   void find_blocks() {
     in_question_ = List<uint64_t>(map_memory, kMostBlocks);
     open_ = List<uint64_t>(map_memory, kMostBlocks);
     blocks_.each_unmarked([this](uint64_t block) { kinds_.add_leaked(block); });
     bool all = true;
     through_heap(blocks_, [&](uint64_t start, uint64_t end) {
-      // A piece ends with a word of the next, where a block may begin.
+      // A piece includes the first word of the next one, where a block may start.
       blocks_.each_marked_in({start, end - heaps::kWord}, [&](uint64_t block) {
         if (!kinds_.add_live(block)) return;
         SpinLock::Guard guard(lock_);
@@ -133,7 +133,7 @@ class Lookalikes {
     while (in_question_.size() > kept) in_question_.pop();
   }
 
-  // Adds what stale odd words lead to, and puts all in order.
+  // Adds the targets of stale odd words and sorts the list.
   void find_below_odd_words() {
     auto ascending = [](uint64_t a, uint64_t b) { return a < b; };
     below_odd_words_ = List<uint64_t>(map_memory, kMostBlocks);
@@ -153,7 +153,7 @@ class Lookalikes {
     while (in_question_.size() > kept) in_question_.pop();
   }
 
-  // Takes the mark from a block and all that hangs below it; false if that is too much.
+  // Unmarks a block and all its descendants. Returns false if there are too many.
   bool find_below(uint64_t block) {
     std::size_t first = below_odd_words_.size();
     uint64_t bytes = 0;
@@ -176,7 +176,7 @@ class Lookalikes {
     return all;
   }
 
-  // What was tried and had too much below it; some of it is forgotten.
+  // Whether an earlier attempt found too many descendants; some attempts are forgotten.
   bool has_too_much_below(uint64_t block) const { return too_much_[too_much_slot(block)] == block; }
   static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kTooMuchBits); }
 
@@ -196,8 +196,8 @@ class Lookalikes {
     return first != sorted.end() && *first == block;
   }
 
-  // Marks what roots lead to, and what other blocks hold at its start; notes words that lead
-  // elsewhere into blocks in question. False if there are too many.
+  // Marks blocks that roots lead to and that other blocks hold at their start. Notes words that
+  // lead elsewhere into blocks in question. Returns false if there are too many.
   bool find_words(Roots& roots) {
     bool all = true;
     auto note = [&](uint64_t slot, uint64_t value) {
@@ -251,7 +251,7 @@ class Lookalikes {
     return word.owner != 0 && kinds_.is_often_leaked(word.target);
   }
 
-  // 0 if the value points to none.
+  // Returns 0 if the value points to none.
   uint64_t target_in_question(uint64_t value) const {
     uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
     return block != 0 && is_in_question(block) ? block : 0;
@@ -301,7 +301,7 @@ class Lookalikes {
     if (blocks_.mark(block) != 0) open_.push(block);
   }
 
-  // Marks what blocks that are held as usual hold in the same way.
+  // Marks what normally held blocks hold in the same way.
   void spread() {
     while (!open_.empty()) {
       uint64_t owner = open_.pop();
@@ -313,7 +313,7 @@ class Lookalikes {
     }
   }
 
-  // Marks what is left, but for kinds of which few are, and what hangs below odd words.
+  // Marks the rest, except kinds with few blocks left and the descendants of odd words.
   void mark_unless_few() {
     for (uint64_t block : in_question_)
       if (!blocks_.is_marked(block) && !is_in(below_odd_words_, block)) kinds_.add_odd(block);
@@ -328,9 +328,9 @@ class Lookalikes {
   OddWords odd_words_;
   LastWords last_words_;
   Places places_;
-  List<uint64_t> in_question_;      // in the order of their addresses
-  List<uint64_t> below_odd_words_;  // likewise; all of them are in question, too
-  List<uint64_t> open_;             // marked again, but not yet looked through
+  List<uint64_t> in_question_;      // sorted by address
+  List<uint64_t> below_odd_words_;  // sorted by address; all of them are also in question
+  List<uint64_t> open_;             // marked again, but not yet scanned
   List<Word> words_;
   mutable Scratch<Use> uses_{kUses};
   Scratch<uint64_t> too_much_{1u << kTooMuchBits};

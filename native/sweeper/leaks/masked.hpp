@@ -1,6 +1,6 @@
-// Stands in for the words of blocks if nobody asked for contents. Reports show only the class of a
-// word, so another word of the same class serves as well: an address, zero, a small number, text or
-// other data. reachscan/grouping/signatures.py tells the classes apart.
+// Replaces the words of blocks when their contents were not requested. Reports only show the class
+// of a word, so another word of the same class will do: an address, zero, a small number, text or
+// other data. reachscan/grouping/signatures.py distinguishes the classes.
 #pragma once
 
 #include "memory/leftover.hpp"
@@ -9,7 +9,7 @@
 namespace reachscan::sweeper {
 
 constexpr uint64_t kSomeNumber = 1;
-// No process has memory at these.
+// No process has memory at these addresses.
 constexpr uint64_t kSomeText = 0x7478'6574'7478'6574;  // "texttext"
 constexpr uint64_t kSomeData = 0xdada'dada'dada'dada;
 
@@ -17,7 +17,7 @@ constexpr bool is_printable(unsigned byte) {
   return (byte >= 32 && byte < 127) || byte == 9 || byte == 10 || byte == 13;
 }
 
-// Printable ASCII, with zero bytes behind it at most.
+// Printable ASCII, followed only by zero bytes.
 constexpr bool is_text_word(uint64_t word) {
   if (!is_printable(word & 0xff)) return false;
   for (; word != 0; word >>= 8)
@@ -34,7 +34,7 @@ inline uint64_t masked(const heaps::Space& space, uint64_t place, uint64_t word)
   return heaps::wrapped(is_text ? kSomeText : kSomeData);
 }
 
-// A leading word of a block as it may travel.
+// Returns a leading word of a block as it may be sent.
 inline uint64_t lead_word(const heaps::Space& space, uint64_t address) {
   uint64_t word = heaps::word(address);
   return control()->withheld != 0 ? masked(space, address, word) : word;

@@ -1,4 +1,4 @@
-// What words could mean if they are no pointers: finds those that lead to unmarked blocks.
+// What words may mean other than as pointers: finds those that lead to unmarked blocks.
 #pragma once
 
 #include "libc/pointer_guard.hpp"
@@ -41,13 +41,13 @@ class Meanings {
   void unaligned(uint64_t start, uint64_t end, Visit visit) const {
     each_unaligned_that(space_, start, end, packed_, [&](uint64_t at, uint64_t value) {
       uint64_t block = unmarked(block_starting_at(value));
-      // Both ends of the word are in the same block, or in none.
+      // Both ends of the word must be in the same block, or in none.
       if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + heaps::kWord - 1)) return;
       visit(block, wire::kUnaligned, kInUse, at, value);
     });
   }
 
-  // These words are in blocks. What they say depends on all of the heap: see learn().
+  // For words in blocks. What they mean depends on the whole heap: see learn().
   template <typename Visit>
   void relative(uint64_t start, uint64_t end, Visit visit) const {
     each_near_distance(start, end, [&](Field field, uint64_t target, uint64_t at) {
@@ -58,8 +58,8 @@ class Meanings {
     });
   }
 
-  // Calls visit(slot) for what may be such a word, and notes that there is something to learn about
-  // it. To be called for the whole heap before learn().
+  // Calls visit(slot) for words that may be distances, and notes their fields for learn(). Called
+  // for the whole heap before learn().
   template <typename Visit>
   void suppose_relative(uint64_t start, uint64_t end, Visit visit) {
     each_near_distance(start, end, [&](Field field, uint64_t, uint64_t at) {
@@ -68,7 +68,7 @@ class Meanings {
     });
   }
 
-  // The same for a word that is in no memory: visit(block, form, rank).
+  // The same for a word outside memory: visit(block, form, rank).
   template <typename Visit>
   void of_value(uint64_t value, Visit visit) const {
     disguises_.each_meaning(value, [&](uint32_t form, uint64_t address) {
@@ -79,7 +79,7 @@ class Meanings {
     });
   }
 
-  // Counts for fields that were noted whether they hold distances, in many blocks.
+  // Counts, over many blocks, whether the noted fields hold distances.
   void learn() {
     if (fields_.empty()) return;
     const RelativeFilter everywhere(blocks_.hulls());
@@ -113,7 +113,7 @@ class Meanings {
         narrow_(hulls),
         distances_(hulls) {}
 
-  // Nothing but the object of a number looks like one: so it is as good as a pointer.
+  // Nothing else looks like the object of a number, so it counts like a pointer.
   template <typename Visit>
   bool as_python_int(uint64_t at, Visit visit) const {
     uint64_t block = unmarked(block_starting_at(python_int_at(space_, at)));
@@ -139,7 +139,8 @@ class Meanings {
     });
   }
 
-  // Calls visit(field, target, slot) for what leads to an unmarked block if it is a distance.
+  // Calls visit(field, target, slot) for words that lead to an unmarked block if they are
+  // distances.
   template <typename Visit>
   void each_near_distance(uint64_t start, uint64_t end, Visit visit) const {
     auto near = [this](uint64_t target) { return candidates_.any_near(blocks_, target); };
@@ -149,12 +150,12 @@ class Meanings {
     });
   }
 
-  // `near` is asked first whether a distance from the word, which is longer than one from the start
-  // of its block, is worth a look.
+  // Asks `near` first whether the distance from the word, which exceeds the one from the start of
+  // its block, deserves a closer look.
   template <typename Near, typename Visit>
   void each_distance(uint64_t start, uint64_t end, const RelativeFilter& filter, Near near,
                      Visit visit) const {
-    Range block{0, 0};  // of the word before
+    Range block{0, 0};  // of the previous word
     each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t value) {
       if (!near(heaps::wrapped(at + value))) return;
       if (!block.contains(at)) {
@@ -179,9 +180,9 @@ class Meanings {
     return blocks_.is_live(address) ? address : 0;
   }
 
-  // A block ends inside the granule where the next one's size word is, or with its own mapping: no
-  // other block can begin there. If something else is mapped behind it, the word may mean that.
-  // Looking for the end from the start would take long in large blocks.
+  // A block ends inside the granule that holds the next one's size word, or with its own mapping:
+  // no other block can start there. If something else is mapped after it, the word may mean that.
+  // Searching for the end from the start would take long in large blocks.
   uint64_t block_ending_at(uint64_t value) const {
     bool at_page = value % heaps::kPage == 0;
     if (at_page ? space_.find(value) != nullptr : value % heaps::kGranule != heaps::kEndOffset)
@@ -191,8 +192,8 @@ class Meanings {
     return is_in_pool(block) ? 0 : block;
   }
 
-  // Python finds what is in its pools by pointers alone, and its memory is full of small numbers. A
-  // pointer to the end of a block there is one to the next, which was freed.
+  // Python finds blocks in its pools through pointers only, and its memory is full of small
+  // numbers. A pointer to the end of a block there points to the next block, which was freed.
   bool is_in_pool(uint64_t block) const {
     const heaps::Region* region = control()->python != 0 ? blocks_.region_of(block) : nullptr;
     return region != nullptr && region->kind == wire::kPools;

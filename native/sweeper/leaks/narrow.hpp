@@ -1,6 +1,6 @@
-// Pointers stored in 32 bits. GLib's hash tables store pointers like that if all pointers of a
-// table are short enough, which is the case if a program is loaded at a fixed address with its heap
-// behind it. All pointers of a table may have the same tag in their low bits.
+// Pointers stored in 32 bits. GLib's hash tables do so if all pointers of a table are short enough,
+// which is the case if a program is loaded at a fixed address and its heap follows. All pointers of
+// a table may have the same tag in their low bits.
 #pragma once
 
 #include "sweeper/leaks/hull_test.hpp"
@@ -10,7 +10,7 @@ namespace reachscan::sweeper {
 constexpr unsigned kNarrowBits = 32;
 constexpr uint64_t kTags = 8;  // in the low bits
 
-// Calls visit(address, value) for both halves of a word, unless it is a short pointer as a whole.
+// Calls visit(address, value) for both halves of a word, unless the whole word is a short pointer.
 template <typename Visit>
 void each_half(uint64_t at, Visit visit) {
   uint64_t value = heaps::word(at), upper = value >> kNarrowBits;
@@ -24,7 +24,7 @@ class NarrowFilter {
   explicit NarrowFilter(const heaps::Hulls& hulls)
       : hull_({short_part(hulls), short_part(hulls)}) {}
 
-  // Whether no address is so short.
+  // Whether no address is that short.
   bool is_empty() const { return hull_.low().start == hull_.low().end; }
 
   bool passes_at(uint64_t address) const {
@@ -33,7 +33,7 @@ class NarrowFilter {
     return passes;
   }
 
-  // Bit i: a half of the word i of so many lines, is in the range.
+  // Bit i is set if a half of word i of this many lines is in the range.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.
@@ -57,8 +57,8 @@ class NarrowFilter {
   HullTest hull_;
 };
 
-// A number of 32 bits is an address by chance more often than one of 64. Where such numbers are
-// pointers, most of those around it are, too: is_pointer(value) tells of each.
+// A 32-bit number is an address by chance more often than a 64-bit one. Where such numbers are
+// pointers, most numbers around them are, too. is_pointer(value) tests each of them.
 template <typename IsPointer>
 bool stands_among_pointers(heaps::Range around, uint64_t at, IsPointer is_pointer) {
   constexpr uint64_t kReach = 512;  // bytes

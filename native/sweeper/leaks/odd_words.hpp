@@ -1,11 +1,11 @@
 // Words in reused memory that point into a block, but not to the start of a word in it.
 //
-// Some are so by design: a pointer to the text behind the header of a block. Others were pointers
-// to something else until a tag or the end of a text overwrote their lower bytes. Intended ones
-// have the same distance from the starts of their blocks, and these blocks lie anywhere;
+// Some are intentional: a pointer to the text after the header of a block. Others were pointers to
+// something else until a tag or the end of a text overwrote their lower bytes. Intentional ones
+// have the same distance from the starts of their blocks, and these blocks are anywhere;
 // overwritten ones have, if anything, the overwritten byte in common. Variables and stacks are not
-// overwritten like that, so odd words there are intended; unless the heap lies below 4 GiB, where a
-// number or a few characters may be an address by chance.
+// overwritten like that, so odd words there are intentional, unless the heap is below 4 GiB, where
+// a number or a few characters may be an address by chance.
 #pragma once
 
 #include "sweeper/leaks/range_filter.hpp"
@@ -26,7 +26,7 @@ class OddWords {
   // In a 32-bit program, any address is as short as a number.
   static bool may_be_number(uint64_t value) { return heaps::kWord == 8 && value >> 32 == 0; }
 
-  // Looks for them in roots and marked blocks; of a large heap, at parts.
+  // Searches roots and marked blocks; of a large heap, samples.
   void find(Roots& roots) {
     targets_ = List<uint64_t>(map_memory, kMostTargets);
     const OddFilter filter(blocks_.hulls());
@@ -50,7 +50,7 @@ class OddWords {
     return distance >= kDistances || distances_[distance] <= low_bytes_[value % kLowBytes];
   }
 
-  // Calls visit(block) for each that such a word points into, some of them several times.
+  // Calls visit(block) for each block that such a word points into, some of them repeatedly.
   template <typename Visit>
   void each_target(Visit visit) const {
     for (uint64_t value : targets_) {
@@ -60,7 +60,7 @@ class OddWords {
   }
 
  private:
-  static constexpr uint64_t kMostBytes = 128 << 20;  // what it costs must not grow with the heap
+  static constexpr uint64_t kMostBytes = 128 << 20;  // bounds the cost on large heaps
   static constexpr std::size_t kMostTargets = 1 << 18;
   static constexpr uint64_t kDistances = 4096;  // no header is larger
   static constexpr uint64_t kLowBytes = 256;
@@ -71,7 +71,7 @@ class OddWords {
     SpinLock::Guard guard(lock_);
     if (value - target < kDistances) ++distances_[value - target];
     ++low_bytes_[value % kLowBytes];
-    // Without room for more, the rest keep what they point to.
+    // When there is no room for more, the remaining words keep their targets alive.
     if (may_be_stale) targets_.push(value);
   }
 

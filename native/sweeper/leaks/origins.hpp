@@ -1,8 +1,8 @@
-// Where blocks come from, if a recorder in the target knows: its tables (recorder/tables.hpp) say
-// for each block which thread allocated it, when, and with which stack.
+// Where blocks were allocated, if a recorder in the target knows: its tables (recorder/tables.hpp)
+// record which thread allocated each block, when, and with which stack.
 //
-// The tables lie in memory that the target can write to. Their contents may be nonsense, but they
-// are read within their bounds, and a stack that leads in circles ends.
+// The tables are in memory that the target can write to. Their contents may be nonsense, but reads
+// stay within their bounds, and a stack that forms a cycle ends.
 #pragma once
 
 #include "recorder/tables.hpp"
@@ -15,7 +15,7 @@ using heaps::List;
 using heaps::Range;
 using heaps::Space;
 
-// Of one block; not recorded: there is nothing else to say.
+// The origin of one block. If it is not recorded, the other fields mean nothing.
 struct Origin {
   uint32_t node = 0;
   uint32_t thread = wire::kNotRecorded;
@@ -29,7 +29,7 @@ inline Range range_of(const recorder::Header* tables) {
   return {start, heaps::align_up(start + tables->bytes, heaps::kPage)};
 }
 
-// All mappings but a part, which is none of the program's memory.
+// Returns all mappings except a range that does not belong to the program's own memory.
 inline Space without(const Space& space, Range part) {
   if (part.start == part.end) return space;
   List<abi::Mapping> others(map_memory, static_cast<std::size_t>(space.end() - space.begin()));
@@ -42,8 +42,8 @@ inline Space without(const Space& space, Range part) {
 
 class Origins {
  public:
-  // `header` null: nothing is recorded. Tables that a fork has brought along are another process's:
-  // nobody removes from them what is freed here.
+  // If `header` is null, nothing is recorded. Tables inherited through fork() belong to another
+  // process: nothing removes blocks from them that this process frees.
   explicit Origins(recorder::Header* header) : tables_(header) {
     if (header == nullptr || header->pid != control()->own_pid) return;
     used_nodes_ = {map_memory, header->nodes.count};
@@ -55,14 +55,15 @@ class Origins {
 
   bool present() const { return present_; }
 
-  // What is known of a block of `size` usable bytes. It will be sent what that refers to.
+  // Returns what is known about a block of `size` usable bytes. Everything it refers to will be
+  // sent.
   Origin of(uint64_t block, uint64_t size) {
     recorder::Allocation found;
     if (!present_ || !tables_.find(block, found) || found.size > size) return {};
     return {found.node, note(found), found.size, found.time_ms};
   }
 
-  // Everything that the origins refer to, and how it was recorded.
+  // Sends everything that the origins refer to, and how it was recorded.
   void send() {
     if (!present_) return;
     send_header();
@@ -83,7 +84,7 @@ class Origins {
     Bits(heaps::MapMemory map, uint64_t count)
         : words_(static_cast<uint64_t*>(map(count / 8 + 8))), count_(count) {}
     uint64_t count() const { return count_; }
-    // Whether it is one, and was not set before.
+    // Returns whether the index is valid and was not set before.
     bool set(uint64_t index) {
       if (index >= count_) return false;
       uint64_t before = words_[index / 64];
@@ -102,7 +103,7 @@ class Origins {
     uint64_t count_ = 0;
   };
 
-  // Has what an allocation refers to sent. Returns the row of its thread.
+  // Has everything that an allocation refers to sent. Returns the row of its thread.
   uint32_t note(const recorder::Allocation& allocation) {
     uint32_t thread = allocation.thread < used_threads_.count() ? allocation.thread : 0;
     used_threads_.set(thread);
@@ -120,7 +121,7 @@ class Origins {
     });
   }
 
-  // The row of a module that was closed; the mappings tell of all others.
+  // Returns the row of a module that was closed; the mappings show all others.
   uint32_t module_of(const recorder::Node& node) const {
     uint32_t module = recorder::Tables::module_of(node);
     return recorder::Tables::is_closed(node) && module < used_modules_.count() ? module : 0;
@@ -129,7 +130,8 @@ class Origins {
   void send_header() const {
     const recorder::Header& h = tables_.header();
     const recorder::Options& options = h.options;
-    // The clock of a process that is gone is not ours: here they are those of the calendar.
+    // The monotonic clock of a finished process means nothing here, so a core file uses calendar
+    // times.
     uint64_t written = control()->written_ns;
     uint64_t now = written != 0 ? written : control()->monotonic_ns;
     uint64_t began = written != 0 ? h.started_realtime_ns : h.started_monotonic_ns;
@@ -148,11 +150,11 @@ class Origins {
     interpreter.u32(h.python & 0xffff).u32((h.python & recorder::kPythonUnderstood) != 0).send();
   }
 
-  // The last record may be empty: it tells that they are recorded.
+  // The last record may be empty: it shows that mappings were recorded.
   void send_mappings() {
     List<recorder::MappingRow> batch(map_memory, kBatch);
     tables_.each_mapping([&](const recorder::MappingRow& row) {
-      // Of a thread that nobody saw being created, only its end is known.
+      // If the thread's creation was not seen, only its end is known.
       if (recorder::unpack(row).node == 0) return;
       batch.push(row);
       if (batch.size() == kBatch) send_batch(batch);

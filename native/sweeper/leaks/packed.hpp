@@ -1,4 +1,4 @@
-// Pointers at addresses where no word begins: in packed structures and in streams of bytes.
+// Pointers at unaligned addresses: in packed structures and in byte streams.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -6,8 +6,8 @@
 
 namespace reachscan::sweeper {
 
-// Tells at which bytes a pointer into one of two ranges may begin. Its high bytes give it away:
-// some zeros, and below them one that says in which part of the address space it points.
+// Finds the bytes where a pointer into one of two ranges may start. Its high bytes identify it:
+// some zeros, and below them one that selects the part of the address space.
 class PackedFilter {
  public:
   explicit PackedFilter(const heaps::Hulls& hulls)
@@ -17,8 +17,8 @@ class PackedFilter {
 
   bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
 
-  // Bit i of the number k of `bits`: a pointer may begin at byte i of line k of so many, and is not
-  // aligned. Reads seven bytes behind them.
+  // Bit i of bits[k] is set if a pointer may start at byte i of line k, unaligned. Reads seven
+  // bytes past the lines.
   void passing(uint64_t at, unsigned lines, uint64_t* bits) const {
     if (hull_.is_wide()) {
       return hull_.are_two() ? passing_bytes<true>(at, lines, bits)
@@ -32,15 +32,15 @@ class PackedFilter {
   }
 
  private:
-  // Where a program is loaded at a fixed place, addresses are as small as other numbers. They would
-  // be found by chance, so they are not looked for.
+  // In programs loaded at a fixed address, addresses are as small as other numbers. They would be
+  // found by chance, so they are not searched for.
   static heaps::Range unmistakable(heaps::Range range) {
     constexpr uint64_t kNobodys = 1ull << 63, kShort = heaps::kWord == 8 ? 1ull << 32 : 0;
     if (range.start < kShort) range.start = kShort;
     return range.start < range.end ? range : heaps::Range{kNobodys, kNobodys + 1};
   }
 
-  // The highest byte of addresses in a range that is not zero, and what it may be.
+  // The highest non-zero byte of addresses in a range, and its possible values.
   struct TopByte {
     explicit TopByte(heaps::Range range) {
       uint64_t last = range.end - 1;
@@ -65,7 +65,7 @@ class PackedFilter {
   [[gnu::target(REACHSCAN_WIDE_TARGET)]] void passing_bytes(uint64_t at, unsigned lines,
                                                             uint64_t* bits) const {
     constexpr uint64_t kAligned = 0x0101'0101'0101'0101;
-    // Local, or the compiler would have to expect that what is stored changes them.
+    // Local copies, since the compiler must assume that the stores change the members.
     const TopByte low = low_, high = high_;
     for (; lines-- > 0; at += heaps::kLine) {
       uint64_t passing = 0;

@@ -1,10 +1,10 @@
-// Decides what a place, a distance from the start, holds in blocks that are alike: a field, or
-// leftovers from a former use of the memory.
+// Decides whether a place, an offset in blocks that are alike, is a field or holds stale words from
+// a former use of the memory.
 //
-// A pointer field leads to the starts of blocks, seldom elsewhere. Leftover words are of all sorts:
-// many point into the middle of blocks, and some to memory that is free by now, to which no program
-// keeps pointers for long. If the other blocks have numbers there, that says little: blocks that
-// only seem alike seldom have a pointer at the same place.
+// A pointer field leads to the starts of blocks, rarely elsewhere. Stale words are of all sorts:
+// many point into the middle of blocks, and some to memory that is now free, to which no program
+// keeps pointers for long. Numbers at that place in other blocks say little: blocks that only look
+// alike rarely have a pointer at the same place.
 #pragma once
 
 #include "sweeper/leaks/kind_counts.hpp"
@@ -16,7 +16,8 @@ class Places {
  public:
   Places(const BlockMap& blocks, const KindCounts& kinds) : blocks_(blocks), kinds_(kinds) {}
 
-  // What is there in blocks like the owner will be counted; without room for more, it is a field.
+  // Requests that the words at this place be counted in blocks like the owner. If there is no room
+  // for more, the place counts as a field.
   void ask(uint64_t owner, uint64_t slot) {
     uint64_t kind = kinds_.kind_of(owner);
     Place& place = place_of(kind, slot - owner);
@@ -35,13 +36,13 @@ class Places {
     sizes_[size_slot(owner)] = 1;
   }
 
-  // To be called once, when all are asked about. Only blocks in use count; of a large heap, those
-  // in parts of it.
+  // Called once, after all calls to ask(). Counts only blocks in use; of a large heap, only
+  // samples.
   template <typename IsInUse>
   void count(IsInUse is_in_use) {
     if (used_ == 0) return;
     auto look = [&](uint64_t start, uint64_t end) {
-      // A piece ends with a word of the next, where a block may begin.
+      // A piece includes the first word of the next one, where a block may start.
       blocks_.each_live_in({start, end - heaps::kWord}, [&](uint64_t block) {
         if (sizes_[size_slot(block)] != 0 && is_in_use(block)) count_in(block);
       });
@@ -49,7 +50,7 @@ class Places {
     through_heap(blocks_, look, kMostBytes);
   }
 
-  // Of what was asked about: whether some of the words there point to free memory.
+  // For places passed to ask(): whether some of the words there point to free memory.
   bool has_dangling(uint64_t owner, uint64_t slot) const {
     return place_of(kinds_.kind_of(owner), slot - owner).dangling > 0;
   }
@@ -60,17 +61,18 @@ class Places {
   }
 
  private:
-  static constexpr uint64_t kLeastBlocks = 4;        // that say anything
-  static constexpr uint64_t kMostBytes = 128 << 20;  // what it costs must not grow with the heap
+  static constexpr uint64_t kLeastBlocks = 4;        // fewer are not conclusive
+  static constexpr uint64_t kMostBytes = 128 << 20;  // bounds the cost on large heaps
   static constexpr unsigned kPlaceBits = 16;
   static constexpr uint64_t kPlaces = 1u << kPlaceBits, kSizes = 1u << 12;
   static constexpr uint64_t kNone = ~0ull;
 
-  // With the offset kNone it only leads to the places that were asked about in blocks of a kind.
+  // An entry with the offset kNone is only the head of the list of places passed to ask() for a
+  // kind.
   struct Place {
     uint64_t key;  // 0: none
     uint64_t offset;
-    uint64_t next;  // of the same kind
+    uint64_t next;  // in the list of the same kind
     uint64_t blocks, starts, inside, dangling;
   };
 
@@ -80,7 +82,7 @@ class Places {
 
   static uint64_t key_of(uint64_t kind, uint64_t offset) { return mixed(kind, offset) | 1; }
 
-  // The row of the place, or one that is free.
+  // Returns the row of the place, or a free one.
   Place& place_of(uint64_t kind, uint64_t offset) const {
     uint64_t key = key_of(kind, offset), slot = mixed(key, 0) >> (64 - kPlaceBits);
     while (places_.get()[slot].key != 0 && places_.get()[slot].key != key)

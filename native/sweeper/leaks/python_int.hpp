@@ -1,5 +1,5 @@
-// Addresses that CPython stores as integers: in an object, as digits of 30 bits (or 15, depending
-// on how it was built), the lowest first.
+// Addresses that CPython stores as integers: objects with digits of 30 bits (or 15, depending on
+// the build), the lowest first.
 #pragma once
 
 #include "memory/space.hpp"
@@ -17,12 +17,12 @@ struct PythonInt {
   // Fields of a type object.
   static constexpr uint64_t kItemSize = 40, kKnownBytes = kTypeFlags + 8;
   static constexpr uint64_t kLongSubclass = 1 << 24;
-  // The word before the digits says how many there are; since 3.12 it is shifted, above the sign.
+  // The word before the digits holds their number; since 3.12 shifted left, above the sign.
   static constexpr unsigned kTagBits = 3;
   static constexpr uint64_t kMostDigits = 4;
 
-  // The size of a digit in bytes if this is the type of integers, else 0. The type of types is its
-  // own, which chance does not imitate.
+  // Returns the size of a digit in bytes if this is the type of integers, else 0. The type of types
+  // is its own type, which does not occur by chance.
   static uint64_t digit_size(const heaps::Space& space, uint64_t type) {
     if (type % 8 != 0 || !space.readable(type, kKnownBytes)) return 0;
     uint64_t meta = heaps::word(type + 8);
@@ -39,13 +39,13 @@ struct PythonInt {
   }
 };
 
-// The positive number whose object has its digits at `digits`, a word's place that can be read; 0
-// if there is none, or more digits than an address has. In the memory of a freed object the first
+// Returns the positive number whose object has its digits at `digits`, the address of a readable
+// word; 0 if there is none, or if it has more digits than an address. In a freed object the first
 // word is a link.
 inline uint64_t python_int_at(const heaps::Space& space, uint64_t digits) {
-  if (heaps::kWord != 8) return 0;  // there, it has another layout
+  if (heaps::kWord != 8) return 0;  // the layout differs there
   uint64_t object = digits - PythonInt::kHeader;
-  // Most are on the page of their digits.
+  // Most objects are on the page of their digits.
   bool on_one_page = digits % heaps::kPage >= PythonInt::kHeader;
   if (!on_one_page && !space.readable(object, PythonInt::kHeader)) return 0;
   uint64_t count = PythonInt::count_digits(heaps::word(digits - 8));

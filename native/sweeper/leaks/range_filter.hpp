@@ -1,4 +1,4 @@
-// Tells which words lie in a range, or are odd and lie in one of two, for each_word_that().
+// Filters for each_word_that(): words in a range, or odd words in one of two ranges.
 #pragma once
 
 #include "sweeper/leaks/hull_test.hpp"
@@ -11,7 +11,7 @@ class RangeFilter {
 
   bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
 
-  // Bit i: the word i of so many lines, is in the range.
+  // Bit i is set if word i of this many lines is in the range.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.

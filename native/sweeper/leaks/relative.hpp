@@ -1,10 +1,10 @@
 // Distances in place of pointers: from the start of the block that holds them (the patterns of
-// fontconfig), or from the very word (boost's offset_ptr).
+// fontconfig), or from the word itself (boost's offset_ptr).
 //
-// A small number that happens to be the distance to some block is common: each dict of Python has
-// one, with a chance of one in six. So a field of blocks of one size counts only if most of what it
-// holds leads to the start of some block, in all the heap; or, where other users of blocks of that
-// size have numbers there, most of what leads to an unmarked block.
+// Small numbers that happen to be the distance to some block are common: each Python dict contains
+// one, with a chance of one in six. So a field of blocks of one size counts only if most of its
+// values lead to the start of some block, in the whole heap; or, where other blocks of that size
+// hold numbers there, most of the values that lead to an unmarked block.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -27,7 +27,7 @@ class RelativeFilter {
            hull_.contains(heaps::wrapped(address + value), kReach);
   }
 
-  // Bit i: the word i of so many lines, may be such a distance.
+  // Bit i is set if word i of this many lines may be such a distance.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.
@@ -41,14 +41,14 @@ class RelativeFilter {
   }
 
  private:
-  // Distances from the start of a block are only looked for in so many bytes of it.
+  // Distances from the start of a block are searched for only in this many bytes of it.
   static constexpr uint64_t kReach = 1 << 16;
 
   HullTest hull_;
 };
 
-// Where in which blocks a distance stands, from where it is measured, and whether it is short, long
-// or negative: most numbers are small.
+// Identifies the blocks that hold a distance and its offset there, the address it is relative to,
+// and whether it is short, long or negative: most numbers are small.
 using Field = uint64_t;
 constexpr unsigned kLengthBit = 1, kSizeBit = 29;
 constexpr uint64_t kLengths = 3;
@@ -57,9 +57,9 @@ inline Field of_length(Field field, uint64_t length) {
   return (field & ~(3ull << kLengthBit)) | length << kLengthBit;
 }
 
-// Tells blocks of one size apart by how they begin: with nothing, a number, two of them, a pointer,
-// or something longer. If the word at `offset` is not in the page of the start, that page need not
-// be there.
+// Distinguishes blocks of one size by how they begin: with zero, a number, two of them, a pointer,
+// or something longer. If the word at `offset` is not on the page of the start, that page need not
+// be present.
 inline uint64_t beginning_of(Range block, uint64_t offset) {
   if (block.start % heaps::kPage == 0 && offset >= heaps::kPage) return 0;
   uint64_t first = heaps::word(block.start);
@@ -76,11 +76,12 @@ inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t dis
          length << kLengthBit ^ Field { from_word };
 }
 
-// What is too little for a free chunk stays with a block: so blocks of one kind have two sizes.
+// A remainder too small for a free chunk stays with the block, so blocks of one kind have two
+// sizes.
 constexpr uint64_t kTooLittle = 16;
 inline Field of_smaller_block(Field field) { return field - (kTooLittle << kSizeBit); }
 
-// Whether a word holds nothing but a few printable characters. A single one is as likely a number.
+// Whether a word consists of a few printable characters. A single one may as well be a number.
 inline bool is_short_text(uint64_t value) {
   if (value <= 0xff) return false;
   for (; value != 0; value >>= 8)
@@ -92,7 +93,7 @@ inline bool is_short_text(uint64_t value) {
 template <typename Visit>
 void each_target(Range block, uint64_t at, Visit visit) {
   uint64_t value = heaps::word(at), size = block.end - block.start, offset = at - block.start;
-  // The allocator leaves this behind: how large the chunk was while it was free.
+  // The allocator leaves the size of the chunk there from when it was free.
   if (at + heaps::kWord == block.end && value == size + heaps::kWord) return;
   for (bool from_word : {false, true}) {
     uint64_t target = heaps::wrapped((from_word ? at : block.start) + value);
@@ -101,25 +102,25 @@ void each_target(Range block, uint64_t at, Visit visit) {
   }
 }
 
-// How often fields lead to the start of a block, as far as was counted. Several threads may add
-// and count.
+// How often fields lead to the start of a block, among those counted. Several threads may add and
+// count.
 //
 // Distances differ from block to block. A constant in many blocks proves nothing: where blocks of
-// one size follow each other, it leads to one from all of them; else, other users of blocks of that
-// size have it. So each value counts once.
+// one size are consecutive, it leads to a block from each of them; elsewhere, other blocks of that
+// size contain it, too. So each value counts once.
 class RelativeFields {
  public:
   enum class Standing { kNone, kPossible, kSure };
 
   struct Tally {
-    uint64_t values;  // a bit for each that was counted; some share one, so few are enough
+    uint64_t values;  // a bit per value counted; some share one, so a few bits suffice
     uint32_t words, hits;
 
     bool has(uint64_t value) const {
       return (__atomic_load_n(&values, __ATOMIC_RELAXED) & bit_of(value)) != 0;
     }
 
-    // False: that value has been counted.
+    // Returns false if that value has already been counted.
     bool count(uint64_t value, bool hit) {
       if (has(value)) return false;
       if ((__atomic_fetch_or(&values, bit_of(value), __ATOMIC_RELAXED) & bit_of(value)) != 0)
@@ -138,7 +139,7 @@ class RelativeFields {
     bool is_sure() const { return hits >= kMany && is_mostly_hits(); }
 
    private:
-    // Mixed twice: values often are at equal intervals, and must not fall on few bits for that.
+    // Mixed twice: values often occur at equal intervals, and must not collide because of that.
     static uint64_t bit_of(uint64_t value) {
       uint64_t mixed = value * kGolden;
       return 1ull << ((mixed ^ mixed >> 32) * kGolden >> 58);
@@ -146,10 +147,10 @@ class RelativeFields {
   };
 
   struct Row {
-    Field field;  // 0: none
-    Tally all;    // of words that lead to some place in the heap; a hit is the start of a block
-    Tally lost;   // of those that lead into unmarked blocks
-    uint32_t surprise;  // bits: the chance that all hits of `lost` have is 1 in 2^surprise
+    Field field;        // 0: none
+    Tally all;          // of words that lead into the heap; a hit leads to the start of a block
+    Tally lost;         // of those that lead into unmarked blocks
+    uint32_t surprise;  // bits: the probability of all hits of `lost` by chance is 1 in 2^surprise
 
     void count_lost(uint64_t value, bool hit, uint64_t size_of_block) {
       uint64_t granules = size_of_block / heaps::kGranule + 1;
@@ -167,13 +168,14 @@ class RelativeFields {
 
   bool empty() const { return !__atomic_load_n(&any_, __ATOMIC_RELAXED); }
 
-  // With distances of other lengths at the same place. Without effect if there are too many.
+  // Adds a field, with distances of other lengths at the same offset. Has no effect if there are
+  // too many.
   void add(Field field) {
     if (empty()) __atomic_store_n(&any_, true, __ATOMIC_RELAXED);
     for (uint64_t length = 0; length < kLengths; ++length) add_row(of_length(field, length));
   }
 
-  // Null if it was not added.
+  // Returns null if it was not added.
   Row* find(Field field) const {
     for (unsigned probe = 0; probe < kMostProbes; ++probe) {
       Row* found = row(field, probe);
@@ -183,7 +185,7 @@ class RelativeFields {
     return nullptr;
   }
 
-  // Of a field that leads to a block at least once. What is certain in smaller blocks is likely in
+  // For a field that leads to a block at least once. What is certain in smaller blocks is likely in
   // larger ones.
   Standing standing(Field field) const {
     Standing own = standing_by_itself(field);
@@ -196,12 +198,12 @@ class RelativeFields {
   static constexpr unsigned kRowBits = 16;
   static constexpr unsigned kMostProbes = 32;
   static constexpr uint32_t kMany = 8;
-  static constexpr uint32_t kSurprising = 24;  // bits: there may be some thousand fields
-  // More would prove no more: round numbers lead to the start of a large block.
+  static constexpr uint32_t kSurprising = 24;  // bits: there may be several thousand fields
+  // More would prove nothing more: round numbers lead to the start of a large block.
   static constexpr uint64_t kMostGranules = 64;
 
-  // Where too few are of one length, all count; and if those leave no doubt, other numbers of this
-  // length do not rule it out.
+  // Where one length has too few values, all lengths count; and if those leave no doubt, other
+  // numbers of this length do not rule it out.
   Standing standing_by_itself(Field field) const {
     const Row* row = find(field);
     if (row == nullptr) return Standing::kNone;

@@ -1,5 +1,5 @@
-// Recognises what a block is by words that only such a block would have: a node of a list is one
-// whose neighbours point back. Covers the std:: containers of libstdc++ and libc++.
+// Recognises what a block is by words that only such a block would contain: a list node, for
+// example, has neighbours that point back. Covers the std:: containers of libstdc++ and libc++.
 #pragma once
 
 #include "memory/block_map.hpp"
@@ -29,15 +29,15 @@ class ShapeTest {
   // std::_List_node_base: next, previous.
   bool is_list_node() const { return has_links_at(0); }
 
-  // Next and previous, wherever they are in the block: the ring may be one of a C program.
+  // Next and previous pointers anywhere in the block: the ring may belong to a C program.
   bool is_ring_node() const {
     for (uint64_t i = 0; i < kMostLinkWords && heaps::kWord * (i + 2) <= size_; ++i)
       if (has_links_at(i)) return !differs_from_neighbours(at(i), at(i + 1));
     return false;
   }
 
-  // What a hash table finds its nodes by: one of the pointers leads to where the nodes begin, which
-  // is in the owner, behind its pointer to the array and how long that is.
+  // The array of a hash table: one of its pointers leads to the head of the node list, which is in
+  // the owner, after its pointer to the array and the array's length.
   bool is_bucket_array() const {
     for (uint64_t i = 0; heaps::kWord * (i + 1) <= size_; ++i) {
       if (at(i) == 0) continue;
@@ -51,7 +51,7 @@ class ShapeTest {
     return false;
   }
 
-  // A next pointer first: to its like, or from its like.
+  // Starts with a next pointer to a block like itself, or is pointed to by one.
   bool is_chain_node(uint64_t slot) const {
     if (size_ < 2 * heaps::kWord) return false;
     uint64_t next = at(0);
@@ -61,7 +61,7 @@ class ShapeTest {
     return slot != 0 && blocks_.is_live(slot) && is_alike(slot);
   }
 
-  // The owner holds begin, end and end of capacity. At most 23 usable bytes were not asked for.
+  // The owner holds begin, end and end of capacity. At most 23 usable bytes were not requested.
   bool is_vector_body(uint64_t slot) const {
     if (slot == 0 || heaps::word(slot) != block_) return false;
     uint64_t owner = blocks_.block_of(slot);
@@ -72,24 +72,24 @@ class ShapeTest {
     return ordered && capacity > block_ && block_ + size_ - capacity < 24;
   }
 
-  // UTF-8 that fills more than half of the block, give or take what a small block rounds up.
+  // UTF-8 that fills more than half of the block, allowing for what rounding adds to a small one.
   bool is_text() const {
     uint64_t length = text_length(size_ < kLook ? size_ : kLook);
     if (length + kLongestCharacter > kLook) return true;
     if (length < kLeastText || (length < size_ && byte_at(length) != 0)) return false;
-    // The bytes of an address may all be letters: it is no text where the process has memory.
+    // All bytes of an address may be letters: it is not text where the process has memory.
     if (length < heaps::kWord &&
         (space_.readable(at(0), 1) || heaps::may_be_left_at(block_, at(0))))
       return false;
     return size_ <= 2 * length + 16;
   }
 
-  // Whether a block was made for its text: behind the zero byte there is no more than an allocator
-  // adds.
+  // Whether a block was allocated for its text: no more than an allocator adds follows the zero
+  // byte.
   bool text_fills_block() const {
     constexpr uint64_t kMostAdded = 16 + kRest;
     constexpr uint64_t kLeastSeen = 8;
-    // Of a long one only its end is looked at.
+    // Of a long text, only the end is examined.
     uint64_t begin = size_ <= kLook ? 0 : size_ - kMostAdded - kLeastSeen;
     uint64_t end = begin;
     while (end < size_ && byte_at(end) != 0) ++end;
@@ -113,24 +113,24 @@ class ShapeTest {
   }
 
  private:
-  static constexpr uint64_t kLook = 4096;  // bytes looked at, of large blocks
+  static constexpr uint64_t kLook = 4096;  // bytes of a large block that are examined
   static constexpr uint64_t kLeastText = 4;
   static constexpr uint64_t kLongestCharacter = 4;
   static constexpr uint64_t kMostLinkWords = 8;
-  // Where what would be left of a free chunk is too small, a block gets all of it: blocks that were
-  // asked for alike differ by so much.
+  // If the rest of a free chunk would be too small, the block gets all of it, so blocks requested
+  // with one size differ by up to this much.
   static constexpr uint64_t kRest = 16;
 
   uint64_t at(uint64_t index) const { return heaps::word(block_ + heaps::kWord * index); }
   uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
-  // Whether a block has the same size. Where another ends is not looked for: it may be large, and
-  // many may point to it.
+  // Whether a block has the same size. Does not search for the end of the other block, which may be
+  // large and have many pointers to it.
   bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
-  // Whether a block begins as the last of a chain does, or as one in the middle.
+  // Whether a block begins like the last of a chain, or like one in the middle.
   bool ends_or_goes_on(uint64_t block) const {
     return heaps::word(block) == 0 || space_.readable(heaps::word(block), heaps::kWord);
   }
-  // Whether somebody who asked for so many bytes may have got the block.
+  // Whether a request of this many bytes may have returned the block.
   bool is_rounded(uint64_t asked) const { return asked <= size_ && size_ - asked < 24 + kRest; }
 
   bool has_links_at(uint64_t index) const {
@@ -143,7 +143,8 @@ class ShapeTest {
     return heaps::word(previous) == self;
   }
 
-  // Of a ring, the member that owns the others: they are alike, or there is but one, and smaller.
+  // Of a ring, the member that owns the others: these are alike, or there is only one, which is
+  // smaller.
   bool differs_from_neighbours(uint64_t next, uint64_t previous) const {
     uint64_t after = size_of_block_at(next), before = size_of_block_at(previous);
     bool is_pair = blocks_.block_of(next) == blocks_.block_of(previous);
@@ -163,15 +164,15 @@ class ShapeTest {
 
   unsigned byte_at(uint64_t offset) const { return heaps::load<unsigned char>(block_ + offset); }
 
-  // Bytes from the beginning of the block that are whole characters, `most` at most.
+  // The number of bytes at the start of the block that are whole characters, at most `most`.
   uint64_t text_length(uint64_t most) const {
     uint64_t length = 0;
     while (uint64_t next = character_length(length, most)) length += next;
     return length;
   }
 
-  // Bytes of the character at `offset`, 0 if there is none before `end`: ASCII that is printed or
-  // moves the line, or well-formed UTF-8 (RFC 3629; surrogates are let pass).
+  // The number of bytes of the character at `offset`, 0 if there is none before `end`: printable
+  // ASCII or white space, or well-formed UTF-8 (RFC 3629, but surrogates pass).
   uint64_t character_length(uint64_t offset, uint64_t end) const {
     if (offset >= end) return 0;
     unsigned first = byte_at(offset);
@@ -192,8 +193,8 @@ class ShapeTest {
   uint64_t size_;
 };
 
-// `slot`: the word that the block was reached by, 0 if it is not known. All of the block's memory
-// must be readable. What proves more is asked first.
+// `slot`: the word through which the block was reached, 0 if unknown. All of the block must be
+// readable. The most conclusive tests come first.
 inline uint8_t shape_of(const Space& space, const BlockMap& blocks, uint64_t block, uint64_t size,
                         uint64_t slot) {
   if (size < heaps::kWord) return wire::kUnknownShape;

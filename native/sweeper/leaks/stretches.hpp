@@ -1,5 +1,5 @@
-// Goes through the heap on several threads, straight through, one stretch after the other. To go
-// from block to block would take longer than to read everything.
+// Reads the heap on several threads, sequentially, one range after the other. Walking from block to
+// block would take longer than reading everything.
 #pragma once
 
 #include "sweeper/mark/parallel_run.hpp"
@@ -11,7 +11,7 @@ class Stretches {
  public:
   Stretches(const heaps::BlockMap& blocks, Look look) : blocks_(blocks), look_(look) {}
 
-  // Looks at so many bytes at most, evenly spread over the heap.
+  // Examines at most this many bytes, evenly sampled from the heap.
   void run(uint64_t most) {
     uint64_t bytes = 0;
     for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
@@ -22,9 +22,9 @@ class Stretches {
 
  private:
   static constexpr uint64_t kStretch = 4 << 20;  // bytes of the heap that a thread takes at once
-  static constexpr uint64_t kPiece = 16 << 10;   // bytes that are looked at in several ways
+  static constexpr uint64_t kPiece = 16 << 10;   // bytes that are examined in several ways
 
-  // To be called on each thread.
+  // Called on each thread.
   void take_some() {
     auto take = [this] { return __atomic_fetch_add(&taken_, 1, __ATOMIC_RELAXED); };
     uint64_t mine = take(), stretch = 0;
@@ -39,7 +39,7 @@ class Stretches {
     }
   }
 
-  // Pieces overlap by a word, which may begin in one and end in the next.
+  // Pieces overlap by a word, which may start in one and end in the next.
   void look_at_pieces(uint64_t start, uint64_t end, uint64_t region_end) {
     for (uint64_t next; start < end; start = next) {
       next = (start & ~(kPiece - 1)) + kPiece;
@@ -55,7 +55,7 @@ class Stretches {
   uint64_t one_in_ = 1;  // pieces
 };
 
-// Calls look(start, end) for all of the heap, piece by piece; or for pieces of so many bytes.
+// Calls look(start, end) for the whole heap, piece by piece, or for samples of `most` bytes in all.
 template <typename Look>
 void through_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
   Stretches(blocks, look).run(most);

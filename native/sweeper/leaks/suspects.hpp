@@ -1,7 +1,7 @@
-// Looks at a running target several times. Only a block that every look found unreferenced and
-// unchanged is a leak: a leaked block stays leaked, and nobody can write to it any more. If a block
-// only seemed leaked because a pointer moved while the memory was being read, the next look finds
-// it referenced or changed.
+// Scans a running target several times. Only a block that every pass found unreferenced and
+// unchanged is a leak: a leaked block stays leaked, and nothing can write to it any more. If a
+// block only seemed leaked because a pointer moved while the memory was being read, the next pass
+// finds it referenced or changed.
 #pragma once
 
 #include "sweeper/mark/hash.hpp"
@@ -9,8 +9,8 @@
 
 namespace reachscan::sweeper {
 
-// Each step can be undone, so blocks of one size that differ in one word differ in their digests.
-// Pages that were never written to are left out: reading them would make them.
+// Each step is invertible, so blocks of one size that differ in one word have different digests.
+// Skips pages that were never written: reading would create them.
 inline uint64_t digest_of(const heaps::Space& space, uint64_t start, uint64_t size) {
   uint64_t digest = size, end = start + size;
   for (uint64_t at = space.skip_absent(start); at + heaps::kWord <= end; at += heaps::kWord) {
@@ -36,8 +36,8 @@ inline void send_suspects(const heaps::Space& space, const BlockMap& blocks) {
   request(abi::Request::kSuspects, reinterpret_cast<uint64_t>(suspects.begin()), count);
 }
 
-// What an earlier look found referenced, or changed, or not at all, is no leak whatever this one
-// says; nor is what it points to.
+// A block that an earlier pass found referenced, changed or missing is not a leak, whatever this
+// pass finds; nor is anything it points to.
 inline void spare_all_but_suspects(const heaps::Space& space, const BlockMap& blocks,
                                    Marker& marker) {
   const auto* suspects = reinterpret_cast<const abi::Suspect*>(control()->suspects);

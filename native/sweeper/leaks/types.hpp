@@ -1,6 +1,6 @@
 // Names the classes of leaked C++ objects. The first word of an object with virtual functions
 // points to its vtable, the word before that to its std::type_info, and that to the name (Itanium
-// C++ ABI 2.9.5). All of this is read from memory, so the classes of a stripped program have names
+// C++ ABI 2.9.5). All of this is read from memory, so the classes of a stripped program have names,
 // too.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace reachscan::sweeper {
 
-// Where vtables and the names of types are: data of a module that is no code.
+// Where vtables and the names of types are: read-only data of a module.
 inline bool in_constant_data(const heaps::Space& space, uint64_t address) {
   const abi::Mapping* m = space.find(address);
   return m != nullptr && (m->flags & abi::kFileBacked) != 0 && (m->perms & wire::kRead) != 0 &&
@@ -20,7 +20,7 @@ class TypeNames {
  public:
   explicit TypeNames(const heaps::Space& space) : space_(space) {}
 
-  // Notes the first word of a leaked block; most are no vtable.
+  // Notes the first word of a leaked block; most are not vtables.
   void note(uint64_t value) {
     if (value % heaps::kWord != 0 || value == 0 || seen_.has(value)) return;
     if (in_constant_data(space_, value)) seen_.add(value);
@@ -61,7 +61,7 @@ class TypeNames {
     if (type % heaps::kWord != 0 || !space_.readable(type, 2 * heaps::kWord)) return false;
     uint64_t at = heaps::word(type + heaps::kWord);
     if (!in_constant_data(space_, at)) return false;
-    // A leading star says that the name is unique by address only.
+    // A leading asterisk means that the name is unique by address only.
     if (heaps::load<char>(at) == '*') ++at;
     std::size_t length = 0;
     for (; space_.readable(at + length, 1) && length < kMaxName; ++length) {

@@ -1,5 +1,4 @@
-// Classifies words whose values themselves say little: blocks with words of the same kinds are
-// alike.
+// Classifies words whose exact values say little: blocks with words of the same kinds are alike.
 #pragma once
 
 #include "memory/block_map.hpp"
@@ -11,7 +10,7 @@ class WordKinds {
   WordKinds(const heaps::Space& space, const heaps::BlockMap& blocks)
       : space_(space), blocks_(blocks) {}
 
-  // Code, and constants that a block begins with (its vtable), tell one kind from another.
+  // Code addresses, and constants at the start of a block (its vtable), distinguish kinds.
   uint64_t of(uint64_t value, bool first) const {
     if (blocks_.may_point(value) && blocks_.block_of(value) != 0) return kHeapPointer;
     const abi::Mapping* m = value < heaps::kPage ? nullptr : space_.find(value);
@@ -22,7 +21,7 @@ class WordKinds {
   }
 
  private:
-  // Mappings follow.
+  // Mappings are numbered from here.
   static constexpr uint64_t kPlain = 0, kHeapPointer = 1, kFirstMapping = 2;
 
   const heaps::Space& space_;

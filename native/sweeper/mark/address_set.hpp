@@ -1,4 +1,4 @@
-// Addresses that were met, each once; those that find no room are forgotten.
+// A set of addresses. Those that do not fit are forgotten.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -10,10 +10,10 @@ class AddressSet {
  public:
   AddressSet() : slots_(static_cast<uint64_t*>(map_memory(kSlots * sizeof(uint64_t)))) {}
 
-  // Whether there is nothing to be done about an address: it is in, or there is no room.
+  // Whether an address needs no add(): it is in the set, or there is no room.
   bool has(uint64_t address) const { return count_ > kSlots / 2 || *slot_of(address) == address; }
 
-  // `address` is not in yet, and not 0.
+  // `address` must not be in the set, and not 0.
   void add(uint64_t address) {
     *slot_of(address) = address;
     ++count_;
@@ -29,7 +29,7 @@ class AddressSet {
   static constexpr unsigned kSlotBits = 16;
   static constexpr std::size_t kSlots = 1u << kSlotBits;
 
-  // Where an address is or would be.
+  // Returns the slot of an address, or the free slot where it would be.
   uint64_t* slot_of(uint64_t address) const {
     uint64_t slot = address * kGolden >> (64 - kSlotBits);
     while (slots_[slot] != 0 && slots_[slot] != address) slot = (slot + 1) % kSlots;

@@ -1,5 +1,5 @@
-// Buckets in line: first in, first out, each at most once. In memory that is backed only where it
-// is used.
+// A FIFO queue of buckets, each queued at most once, in memory that is backed only where it is
+// used.
 #pragma once
 
 #include "memory/block_map.hpp"
@@ -14,7 +14,7 @@ class BucketLine {
 
   uint64_t size() const { return size_; }
 
-  // A bucket that got lost would make blocks leaks.
+  // Refuses when full: losing a bucket would turn blocks into leaks.
   void put(uint64_t start) {
     if (size_ == capacity_)
       refuse(abi::Refusal::kNoMemory, "more of the heap waits to be scanned than there is", start);
@@ -22,7 +22,7 @@ class BucketLine {
     buckets_[last < capacity_ ? last : last - capacity_] = start;
   }
 
-  // Which is the next one. There must be one, as for take().
+  // Returns the next bucket. There must be one, as for take().
   uint64_t next() const { return buckets_[first_]; }
 
   uint64_t take() {

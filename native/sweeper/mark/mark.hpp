@@ -19,7 +19,7 @@
 //                                    ▼                                                     │
 //                      claimed_: blocks to scan ── scan_claimed ───────────────────────────┘
 //
-// On the left, blocks are taken one by one, in batches. The stages give memory time to arrive
+// On the left, blocks are processed one by one, in batches. The stages give memory time to arrive
 // between prefetch and use (as a queue does in "prefetch on grey": Cher, Hosking, Vitek, 2004). On
 // the right, all blocks in a bucket share one wait for its bitmaps and pages. Several markers may
 // work on one graph (shared_worklist.hpp).
@@ -40,7 +40,7 @@ class Marker {
         mark_buckets_(blocks, worklist),
         found_(blocks.hull(), 2 * worklist.many()) {}
 
-  // To be called on every marker but the first before it does anything else.
+  // Must be called first on every marker except the first one.
   void join() { worklist_.join(); }
 
   // Scans [start, end), word-aligned, as a root.
@@ -54,8 +54,8 @@ class Marker {
     drain();
   }
 
-  // Works with the others until all that was given to any of them is marked. `nap` is called now
-  // and then while there is nothing to do.
+  // Works with the other markers until everything given to any of them is marked. Calls `nap` now
+  // and then while idle.
   template <typename Nap>
   void finish(Nap nap) {
     do {
@@ -63,16 +63,16 @@ class Marker {
     } while (worklist_.wait(nap));
   }
 
-  // How much there is to scan, more or less; this marker then reports progress.
+  // Sets the approximate amount to scan; this marker then reports progress.
   void expect(uint64_t bytes) { expected_ = bytes; }
 
  private:
   static constexpr uint64_t kSlice = PointerFilter::kMostAtOnce;
-  static constexpr uint64_t kLargeBlock = 1 << 20;  // its parts may be scanned by several
-  static constexpr uint64_t kReport = 64 << 20;     // bytes between two reports of progress
+  static constexpr uint64_t kLargeBlock = 1 << 20;  // several markers may scan parts of it
+  static constexpr uint64_t kReport = 64 << 20;     // bytes between two progress reports
   static constexpr unsigned kBatch = 48;
   static constexpr unsigned kMostInSpan = heaps::kSpan / heaps::kLeastBlock;
-  static constexpr uint64_t kBucketsAtOnce = 64;  // that are given away
+  static constexpr uint64_t kBucketsAtOnce = 64;  // at most this many are given away at once
 
   struct Candidate {
     uint64_t value;
@@ -100,7 +100,7 @@ class Marker {
     while (block.start != block.end) scan_slice(block);
   }
 
-  // Scans the first slice of what is left, but for pages that were never written to.
+  // Scans the first slice of what is left, skipping pages that were never written.
   void scan_slice(heaps::Range& left) {
     uint64_t start = left.end - left.start > kSlice ? space_.skip_absent(left.start) : left.start;
     if (start > left.end) start = left.end;
@@ -126,8 +126,8 @@ class Marker {
     begin_phase(wire::kMark, together < expected_ ? together : expected_, expected_);
   }
 
-  // The first lines, and of a small block, which has three at most, all. A scan of a large one
-  // fetches the others.
+  // Fetches the first lines of a block, which is all of a small block of at most three lines. A
+  // scan of a large block fetches the rest.
   static void fetch_block(heaps::Range block) {
     uint64_t second = block.start + heaps::kLine, last = block.end - heaps::kWord;
     heaps::fetch(block.start);
@@ -138,7 +138,7 @@ class Marker {
     heaps::fetch_lines(second + heaps::kLine, ahead < last ? ahead : last);
   }
 
-  // One by one. Each stage takes a batch, so that the memory answers for all of it together.
+  // One by one. Each stage handles a batch, so that its memory accesses overlap.
 
   void fetch_candidates() {
     while (!found_.empty() && candidate_count_ < kBatch) {
@@ -177,8 +177,8 @@ class Marker {
     found_.drop(count);
   }
 
-  // Each block is fetched as soon as it is found: when all of a batch were fetched together after
-  // that, marking took a quarter longer.
+  // Fetches each block as soon as it is found: when a whole batch was fetched afterwards, marking
+  // took a quarter longer.
   template <bool kShared>
   void claim_grey() {
     for (; bucket_.start < bucket_.end && claimed_count_ < kBatch; bucket_.start += heaps::kSpan)
@@ -198,7 +198,7 @@ class Marker {
     return true;
   }
 
-  // With the others.
+  // Sharing work with other markers.
 
   void share() {
     if (found_.size() >= 2 * kBatch) sort_found(found_.size() / 2);
@@ -211,7 +211,7 @@ class Marker {
       range_.end = middle;
   }
 
-  // Until neither this marker nor the worklist has anything left.
+  // Runs until neither this marker nor the worklist has anything left.
   void drain() {
     do {
       if (worklist_.alone()) {
@@ -254,7 +254,7 @@ class Marker {
   MarkBuckets mark_buckets_;
   PointerFilter found_;
   bool by_address_ = false;
-  heaps::Range range_{0, 0};  // what is left of it
+  heaps::Range range_{0, 0};  // the rest of it
   heaps::Range bucket_{0, 0};
   const heaps::Cluster* bucket_cluster_ = nullptr;
   uint64_t scanned_ = 0;

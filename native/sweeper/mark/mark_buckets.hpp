@@ -1,9 +1,9 @@
-// The pointers that one marker has found, sorted by buckets of the heap: a box of one cache line
-// for each bucket.
+// The pointers that one marker has found, sorted by bucket of the heap: one box of a cache line per
+// bucket.
 //
-// A look-up in the bitmaps of a large heap waits for memory. So pointers are not looked up one by
-// one, but together with others into the same bucket: when its box is full, or when the bucket has
-// its turn. The blocks that they point to are then marked and become grey: their scan is put off.
+// A lookup in the bitmaps of a large heap waits for memory. So pointers are not looked up one by
+// one but together with others into the same bucket, when its box is full or when it is the
+// bucket's turn. The blocks that they point to are then marked grey: their scan is deferred.
 #pragma once
 
 #include "memory/cluster_cache.hpp"
@@ -20,7 +20,7 @@ class MarkBuckets {
         boxes_(blocks.buckets()),
         line_(blocks) {}
 
-  // How many values there are in all boxes, and how many buckets wait for their turn.
+  // The number of values in all boxes, and of buckets in the queue.
   uint64_t values() const { return values_; }
   uint64_t buckets() const { return line_.size(); }
 
@@ -31,7 +31,7 @@ class MarkBuckets {
     });
   }
 
-  // Whose turn it is: the start of a bucket whose box is now empty. 0 if there is none.
+  // Returns the start of the next bucket, whose box is now empty; 0 if there is none.
   template <bool kShared>
   uint64_t next() {
     if (line_.size() == 0) look_up_aside<kShared>();
@@ -49,7 +49,7 @@ class MarkBuckets {
  private:
   static constexpr std::ptrdiff_t kGroup = 64;
 
-  // Of a bucket. A box that has values is in line.
+  // The state of a bucket. A box that holds values is queued.
   enum State : uint8_t { kAtRest, kInLine, kUninhabited };
 
   struct Box {
@@ -68,7 +68,8 @@ class MarkBuckets {
     Box box;
   };
 
-  // Calls visit(cluster, value) for the values that are in one, when their boxes are on the way.
+  // Calls visit(cluster, value) for the values that are in a cluster, after prefetching their
+  // boxes.
   template <typename Visit>
   [[gnu::always_inline]] void each_group(const uint64_t* values, uint64_t count, Visit visit) {
     for (const uint64_t *group = values, *end = values + count; group != end;) {
@@ -89,7 +90,7 @@ class MarkBuckets {
     if (box.count == Box::kMost) set_aside<kShared>(cluster, box, value & ~(kBucket - 1));
   }
 
-  // False: no block can be there.
+  // Returns false if no block can be there.
   [[gnu::noinline]] bool put_in_line(const heaps::Cluster& cluster, Box& box, uint64_t address) {
     if (box.state == kAtRest) {
       box.state = cluster.is_inhabited(address) ? kInLine : kUninhabited;
@@ -98,7 +99,7 @@ class MarkBuckets {
     return box.state == kInLine;
   }
 
-  // What its turn begins with: its bitmaps, and the way to its pages.
+  // Fetches what its turn starts with: its bitmaps, and the translations of its pages.
   void fetch_bucket(uint64_t bucket) {
     fetch_bitmaps(*near_.of(bucket), bucket);
     for (uint64_t page = bucket; page < bucket + kBucket; page += heaps::kPage) heaps::fetch(page);
@@ -110,7 +111,7 @@ class MarkBuckets {
       heaps::fetch(cluster.pair(base));
   }
 
-  // Empties a full box. What was in it is looked up when the bitmaps have had time to arrive.
+  // Empties a full box. Its values are looked up once the bitmaps have had time to arrive.
   template <bool kShared>
   [[gnu::noinline]] void set_aside(const heaps::Cluster& cluster, Box& box, uint64_t bucket) {
     Full& full = aside_[next_aside_++ % kAside];
@@ -134,7 +135,7 @@ class MarkBuckets {
     full.bucket = 0;
   }
 
-  // Empties a box.
+  // Looks up the values of a box and empties it.
   template <bool kShared>
   void look_up(const heaps::Cluster& cluster, Box& box, uint64_t bucket) {
     for (unsigned i = 0; i < box.count; ++i) {
@@ -144,8 +145,8 @@ class MarkBuckets {
         if (worklist_.put_aside(value)) continue;
         noted = blocks_.grey<kShared>(cluster, value | heaps::kElsewhere);
       }
-      // A block that begins before this bucket, or whose first granule is the last one of it; or
-      // its turn has come since its box was set aside.
+      // The block starts before this bucket, or its first granule is the last one of the bucket, or
+      // the bucket had its turn after its box was set aside.
       if (noted != 0) put_in_line(cluster, boxes_[cluster.bucket_of(noted)], noted);
     }
     values_ -= box.count;

@@ -1,11 +1,11 @@
-// Puts several threads of the clone to one piece of work.
+// Runs one piece of work on several threads of the clone.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
 
 namespace reachscan::sweeper {
 
-// How many threads are allowed, and worth it for so many bytes.
+// Returns how many threads are allowed and worthwhile for this many bytes.
 inline uint64_t threads_for(uint64_t bytes) {
   constexpr uint64_t kBytesPerThread = 8 << 20;  // for less, starting a thread takes longer
   uint64_t threads = bytes / kBytesPerThread;
@@ -13,8 +13,8 @@ inline uint64_t threads_for(uint64_t bytes) {
   return threads > 0 ? threads : 1;
 }
 
-// `work` is called as work(index) on each thread. The calling thread has index 0 and is the only
-// one that may make requests; the breakpoints of the others are naps.
+// Calls work(index) on each thread. The calling thread has index 0 and is the only one that may
+// make requests; the breakpoints of the others are naps.
 template <typename Work>
 class ParallelRun {
  public:
@@ -58,7 +58,7 @@ class ParallelRun {
   uint32_t last_index_ = 0;
 };
 
-// As heaps::OnThreads.
+// Implements heaps::OnThreads.
 inline void on_threads(uint64_t bytes, void (*work)(void* context), void* context) {
   ParallelRun(threads_for(bytes), [=](unsigned) { work(context); }).run();
 }

@@ -1,7 +1,7 @@
-// Picks out of memory the words that may point into the heap, and keeps them until they are taken.
+// Extracts from memory the words that may point into the heap, and keeps them until they are taken.
 //
-// Most words are no pointers, and no branch could guess which are. So none is taken for a word, but
-// for long stretches without any.
+// Most words are not pointers, and a branch could not be predicted. So there is no branch per word,
+// only one for long runs without any candidate.
 #pragma once
 
 #include "arch/lanes.hpp"
@@ -14,10 +14,10 @@ class PointerFilter {
   static constexpr uint64_t kMostAtOnce = 4096;  // bytes of one scan
   static constexpr uint64_t kMostOfSmall = 128;  // bytes of a small block
   static constexpr unsigned kMostBlocks = 80;    // in one scan
-  // A scan fetches lines this far ahead. The processor by itself goes on to the next page late.
+  // A scan prefetches this far ahead. The hardware prefetcher moves on to the next page too late.
   static constexpr uint64_t kAhead = 1024;  // bytes
 
-  // Words in `hull` are kept, `capacity` of them at least.
+  // Keeps words in `hull`, at least `capacity` of them.
   PointerFilter(heaps::Range hull, uint64_t capacity)
       : hull_(hull),
         wide_(has_wide_words()),
@@ -29,16 +29,17 @@ class PointerFilter {
   void add(uint64_t value) { found_[last_++] = value; }
   const uint64_t* values() const { return found_.get() + first_; }
 
-  // The first ones are done with.
+  // Removes the first `count` values.
   void drop(uint64_t count) {
     first_ += count;
     if (first_ == last_) first_ = last_ = 0;
   }
 
-  // Whether there is room for what is found in kMostAtOnce bytes, or in kMostBlocks small blocks.
+  // Whether there is room for the values found in kMostAtOnce bytes, or in kMostBlocks small
+  // blocks.
   bool has_room() const { return last_ <= capacity_; }
 
-  // Moves what is kept to where values were that are done with, if that were many.
+  // Moves the values to the front, if many have been removed there.
   void move_up() {
     if (first_ < capacity_ / 2) return;
     for (uint64_t i = first_; i < last_; ++i) found_[i - first_] = found_[i];
@@ -46,7 +47,7 @@ class PointerFilter {
     first_ = 0;
   }
 
-  // Looks at the head of a block.
+  // Scans the head of a block.
   void scan_head(heaps::Range head) {
     uint64_t* to = found_.get() + last_;
     for (uint64_t at = head.start; at < head.end; at += heaps::kWord) {
@@ -56,11 +57,11 @@ class PointerFilter {
     keep_until(to);
   }
 
-  // Looks at the whole words of [start, end), kMostAtOnce bytes at most. No block begins there.
+  // Scans the whole words of [start, end), at most kMostAtOnce bytes. No block starts there.
   void scan(uint64_t start, uint64_t end) {
     end = start + ((end - start) & ~uint64_t{heaps::kWord - 1});
     if (wide_ && end - start >= kHalf) return scan_wide(start, end);
-    // Local, or the compiler would have to expect that what is stored changes them.
+    // Local copies, since the compiler must assume that the stores change the members.
     const uint64_t low = hull_.start, length = hull_.end - hull_.start;
     uint64_t* to = found_.get() + last_;
     for (uint64_t at = start; at < end; at += heaps::kWord) {
@@ -71,7 +72,7 @@ class PointerFilter {
     keep_until(to);
   }
 
-  // The same for `count` blocks, of kMostOfSmall bytes at most; larger ones go to `scan_large`.
+  // The same for `count` blocks of at most kMostOfSmall bytes; larger ones go to `scan_large`.
   template <typename ScanLarge>
   void scan_blocks(const heaps::Range* blocks, unsigned count, ScanLarge scan_large) {
     if (wide_) return scan_blocks_wide(blocks, count, scan_large);
@@ -87,11 +88,11 @@ class PointerFilter {
   }
 
  private:
-  static constexpr uint64_t kHalf = heaps::kLine / 2;  // four words: what is looked at together
+  static constexpr uint64_t kHalf = heaps::kLine / 2;  // four words: tested together
   static_assert(kHalf == heaps::kHeadBytes || heaps::kWord != 8);
   static constexpr uint64_t kRoom = (kMostAtOnce + kMostBlocks * kMostOfSmall) / heaps::kWord + 4;
 
-  // Which of four words are in the hull.
+  // Tests which of four words are in the hull.
   class Window {
    public:
     [[REACHSCAN_WIDE]] explicit Window(heaps::Range hull)
@@ -112,7 +113,7 @@ class PointerFilter {
 
   void keep_until(const uint64_t* to) { last_ = static_cast<uint64_t>(to - found_.get()); }
 
-  // At least four words.
+  // Needs at least four words.
   [[gnu::target(REACHSCAN_WIDE_TARGET)]] void scan_wide(uint64_t start, uint64_t end) {
     const Window window(hull_);
     uint64_t* to = found_.get() + last_;
@@ -130,7 +131,7 @@ class PointerFilter {
       to = pack_elsewhere(lanes, window.has(lanes), to);
       at += kHalf;
     }
-    // What is left, behind some words that have been looked at.
+    // The rest, after some words that have been tested already.
     const arch::Lanes lanes = arch::load_lanes(end - kHalf);
     unsigned left = 0xf0u >> (end - at) / 8 & 0xf;
     keep_until(pack_elsewhere(lanes, window.has(lanes) & left, to));
@@ -144,7 +145,7 @@ class PointerFilter {
     uint64_t* to = found_.get() + last_;
     for (unsigned i = 0; i < count; ++i) {
       const heaps::Range block = blocks[i];
-      // What is read behind a small block is on its page.
+      // Reads past the end of a small block stay on its page.
       if (is_small(block) && block.start % heaps::kPage <= heaps::kPage - kMostOfSmall) {
         to = scan_small(window, block, to);
       } else {
@@ -156,7 +157,7 @@ class PointerFilter {
     keep_until(to);
   }
 
-  // Looks at the second line only if the block has one: it would have to be waited for.
+  // Reads the second line only if the block has one: it would have to be waited for.
   [[REACHSCAN_WIDE]] static uint64_t* scan_small(const Window& window, heaps::Range block,
                                                  uint64_t* to) {
     uint64_t words = (block.end - block.start) / 8;

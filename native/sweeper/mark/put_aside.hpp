@@ -1,5 +1,5 @@
-// Words that look like pointers but may be left behind by a free list. The mark does not follow
-// them; blocks that nothing else leads to are only possibly leaked.
+// Words that look like pointers but may have been left behind by a free list. Marking does not
+// follow them; blocks that only they lead to are possible leaks.
 #pragma once
 
 #include "memory/block_map.hpp"
@@ -13,14 +13,14 @@ class PutAside {
   explicit PutAside(const heaps::BlockMap& blocks)
       : blocks_(blocks), values_(map_memory, kMostValues) {}
 
-  // False: no room. Several threads may add.
+  // Returns false if there is no room. Thread-safe.
   bool add(uint64_t value) {
     if (blocks_.is_marked(blocks_.block_of(value))) return true;
     SpinLock::Guard guard(lock_);
     return values_.push(value);
   }
 
-  // Calls visit(block, value) for what points to blocks that are not marked now.
+  // Calls visit(block, value) for values that point to blocks which are still unmarked.
   template <typename Visit>
   void each_unmarked(Visit visit) const {
     for (uint64_t value : values_) {

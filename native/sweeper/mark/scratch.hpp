@@ -1,5 +1,5 @@
-// An array in memory of its own, of zeros at first and backed only where it is used, that is given
-// back in the end.
+// An array in memory of its own: initially zero, backed only where it is used, and unmapped at the
+// end.
 #pragma once
 
 #include "sweeper/blob/host.hpp"

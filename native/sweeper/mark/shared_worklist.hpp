@@ -1,13 +1,13 @@
-// Work that several markers share: what has been given away and not yet taken, and who waits for
-// it.
+// Work packets shared by several markers, given away and not yet taken, and the number of idle
+// markers.
 //
-// The work is ranges of memory to scan, and buckets of the heap that hold grey blocks. Buckets wait
-// in line, so that much comes together in each before its turn. Marking is over when every member
-// waits, since only a member that works can give. Nothing here blocks, since the clone makes no
-// system calls: a member that waits for long naps, and the helper wakes it.
+// The work consists of memory ranges to scan and buckets of the heap that hold grey blocks. Buckets
+// are queued, so that many blocks accumulate in each before its turn. Marking is over when every
+// member is idle, since only a working member can give. Nothing here blocks, since the clone makes
+// no system calls: a member that has been idle for long naps, and the helper wakes it.
 //
-// Any member may mark in any bucket. Routing what is found to one owner of each bucket, so that no
-// two processors write to one line of the bitmaps, gained nothing.
+// Any member may mark in any bucket. Routing each pointer to one owner per bucket, so that no two
+// processors write to one line of the bitmaps, gained nothing.
 #pragma once
 
 #include "sweeper/mark/bucket_line.hpp"
@@ -31,16 +31,16 @@ class SharedWorklist {
         ranges_(map_memory, kMaxRanges),
         buckets_(blocks) {}
 
-  // Every member but the first calls this before it does anything else. One that joins when all are
+  // Every member except the first calls this before anything else. One that joins when all work is
   // done finds nothing to do.
   void join() { __atomic_fetch_add(&members_, 1, __ATOMIC_RELAXED); }
   uint32_t members() const { return get(members_); }
   bool alone() const { return members() == 1; }
 
-  // Whether a member has nothing to do and finds nothing here.
+  // Whether a member is idle and there is nothing here to take.
   bool hungry() const { return get(waiting_) != 0 && get(stock_) == 0; }
 
-  // False: no room.
+  // Returns false if there is no room.
   bool give(heaps::Range range) {
     SpinLock::Guard guard(lock_);
     bool room = ranges_.push(range);
@@ -56,7 +56,7 @@ class SharedWorklist {
     return range;
   }
 
-  // A bucket that holds grey blocks.
+  // Gives a bucket that holds grey blocks.
   void give_bucket(uint64_t start) {
     if (!blocks_.cluster_of(start)->queue_bucket(start)) return;
     SpinLock::Guard guard(lock_);
@@ -64,7 +64,7 @@ class SharedWorklist {
     count_stock();
   }
 
-  // The start of a bucket, 0 if there is none.
+  // Returns the start of a bucket, 0 if there is none.
   uint64_t take_bucket() {
     if (get(stock_) == 0) return 0;
     SpinLock::Guard guard(lock_);
@@ -75,17 +75,18 @@ class SharedWorklist {
     return start;
   }
 
-  // What a free list may have left behind is no pointer at first. False: no room, so it is one.
+  // Words that a free list may have left behind do not count as pointers at first. Returns false if
+  // there is no room, in which case the value does count.
   bool put_aside(uint64_t value) { return put_aside_.add(value); }
 
-  // How many values, or blocks to be scanned, are many: one for each bucket, but not less than one
-  // knows what to do with.
+  // How many values, or blocks to scan, are many: one per bucket, but no fewer than are worth
+  // sorting.
   uint64_t many() const {
     uint64_t buckets = blocks_.inhabited_buckets();
     return buckets > least_many_ ? buckets : least_many_;
   }
 
-  // For a member without work. True: there is some to take. False: all are done.
+  // For an idle member. Returns true when there is work to take, false when all members are done.
   template <typename Nap>
   bool wait(Nap nap) {
     __atomic_add_fetch(&waiting_, 1, __ATOMIC_ACQ_REL);
@@ -97,12 +98,12 @@ class SharedWorklist {
     }
   }
 
-  // How much all members have scanned so far.
+  // Adds to the bytes scanned by all members and returns the sum.
   uint64_t count(uint64_t bytes) { return __atomic_add_fetch(&scanned_, bytes, __ATOMIC_RELAXED); }
 
  private:
   static constexpr std::size_t kMaxRanges = 4096;
-  static constexpr unsigned kLooksBeforeNap = 1000;  // some 20 us
+  static constexpr unsigned kLooksBeforeNap = 1000;  // about 20 us
 
   template <typename T>
   static T get(const T& value) {
@@ -113,8 +114,8 @@ class SharedWorklist {
     __atomic_store_n(&stock_, buckets_.size() + ranges_.size(), __ATOMIC_RELAXED);
   }
 
-  // Under the lock: else a member could stop waiting for work that another one has just taken,
-  // while the rest see all waiting and end.
+  // Under the lock: otherwise a member could stop waiting for work that another one has just taken,
+  // while the others see all members waiting and finish.
   bool stop_waiting() {
     SpinLock::Guard guard(lock_);
     if (stock_ == 0) return false;
@@ -129,7 +130,7 @@ class SharedWorklist {
   BucketLine buckets_;
   SpinLock lock_;
   uint64_t scanned_ = 0;
-  // Everybody looks at these all the time; they change only when somebody runs out of work.
+  // All members poll these constantly; they change only when a member runs out of work.
   alignas(64) uint64_t stock_ = 0;
   uint32_t members_ = 1;
   uint32_t waiting_ = 0;

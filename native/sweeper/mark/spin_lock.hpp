@@ -1,4 +1,4 @@
-// Mutual exclusion for moments: who waits keeps the processor.
+// A lock for very short critical sections: a waiting thread spins.
 #pragma once
 
 #include "sweeper/blob/host.hpp"

@@ -1,11 +1,11 @@
-// Goes through memory word by word, leaving out what was never written to.
+// Iterates over memory word by word, skipping pages that were never written.
 #pragma once
 
 #include "memory/space.hpp"
 
 namespace reachscan::sweeper {
 
-// Calls visit(address, value) for the words of [start, end), which begins at a word.
+// Calls visit(address, value) for the words of [start, end); `start` is word-aligned.
 template <typename Visit>
 void each_word(const heaps::Space& space, uint64_t start, uint64_t end, Visit visit) {
   bool large = end - start > heaps::kPage;
@@ -18,21 +18,20 @@ void each_word(const heaps::Space& space, uint64_t start, uint64_t end, Visit vi
   }
 }
 
-// A filter is asked for so many lines at once, so that it need not load what it compares with anew
-// for each.
-constexpr unsigned kLinesAtOnce = 64 / (heaps::kLine / heaps::kWord);  // a bit for each word
+// A filter tests this many lines per call, so that it does not reload its operands for each.
+constexpr unsigned kLinesAtOnce = 64 / (heaps::kLine / heaps::kWord);  // a bit per word
 
 inline unsigned lines_at_once(uint64_t at, uint64_t end) {
   uint64_t lines = (end - at) / heaps::kLine;
   return lines < kLinesAtOnce ? static_cast<unsigned>(lines) : kLinesAtOnce;
 }
 
-// The same for the words that pass a filter.
+// The same for words that pass a filter.
 template <typename Filter, typename Visit>
 void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, const Filter& filter,
                     Visit visit) {
   using heaps::kLine;
-  constexpr uint64_t kAhead = 2048;  // the processor by itself goes on to the next page late
+  constexpr uint64_t kAhead = 2048;  // the hardware prefetcher moves on to the next page too late
   bool large = end - start > heaps::kPage;
   for (uint64_t at = start; at + heaps::kWord <= end;) {
     if (large) at = space.skip_absent(at);
@@ -51,7 +50,7 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
   }
 }
 
-// The same for what begins at any byte but those of words.
+// The same for unaligned words.
 template <typename Filter, typename Visit>
 void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end,
                          const Filter& filter, Visit visit) {

@@ -1,9 +1,9 @@
-// Which unreachable Python objects are leaks. Objects that only hold each other wait for the
-// collector, which will free them: all references that they count can be found among them. If an
-// object counts more references than can be found, some were never released: it leaks, with all
-// that it holds.
+// Decides which unreachable Python objects are leaks. Objects that only hold each other wait for
+// the collector, which will free them: all references that they count can be found among them. If
+// an object counts more references than can be found, some were never released: it leaks, with
+// everything it holds.
 //
-// Unreachable blocks that are no objects leak as in any other program. An object that such a block
+// Unreachable blocks that are not objects leak as in any other program. An object that such a block
 // holds counts a reference that no object has, so the collector does not free it.
 #pragma once
 
@@ -23,9 +23,9 @@ class Collectible {
     });
   }
 
-  // Marks all that is no leak. Returns what waits for the collector.
+  // Marks everything that is not a leak. Returns what waits for the collector.
   heaps::Totals spare() {
-    // What was freed, or is just dying, may be in a list of the interpreter.
+    // Freed or dying objects may be in a list of the interpreter.
     flood(kInUse, 0, [](const Item& item) { return item.is_unfreed() == false; });
     flood(kOfObjects, kInUse, [](const Item& item) { return item.object != 0; });
     count_references();
@@ -43,7 +43,7 @@ class Collectible {
 
  private:
   enum State : uint32_t {
-    kOfObjects = 1,  // an object, or some object's
+    kOfObjects = 1,  // an object, or owned by one
     kInUse = 2,
     kLeaked = 4,
   };
@@ -62,8 +62,8 @@ class Collectible {
     bool has_lost_references() const { return python_references(object) > found; }
   };
 
-  // Gives a state to all items that `is_seed` chooses and to what they lead to, but not to those
-  // that have a state of `unless`.
+  // Sets a state on all items that `is_seed` selects and on everything they lead to, except items
+  // in a state of `unless`.
   template <typename IsSeed>
   void flood(State state, uint32_t unless, IsSeed is_seed) {
     for (Item& seed : items_) {
@@ -80,7 +80,7 @@ class Collectible {
   }
 
   void count_references() {
-    // The interpreter marks pointers with their low bits.
+    // The interpreter tags pointers in their low bits.
     constexpr uint64_t kTag = 7;
     for (Item& holder : items_) {
       if ((holder.state & kOfObjects) == 0) continue;
@@ -114,7 +114,7 @@ class Collectible {
 
   const heaps::Space& space_;
   BlockMap& blocks_;
-  heaps::List<Item> items_;  // unmarked blocks, in the order of their addresses
+  heaps::List<Item> items_;  // unmarked blocks, sorted by address
   heaps::List<Item*> open_;
 };
 

@@ -1,8 +1,8 @@
-// Erases pointers by which CPython finds objects without holding them: the links of its collector's
-// lists, which lead through all containers, and those of weak references. With these links a search
-// would be wrong: a leaked list stands between two others that are not leaked.
+// Erases pointers through which CPython finds objects without holding them: the links of its
+// collector's lists, which run through all containers, and those of weak references. They would
+// distort the search, since a leaked list is linked between two others that are not leaked.
 //
-// This writes to the clone or to the copy, which nobody else uses.
+// This writes to the clone or to the copy, which nothing else uses.
 #pragma once
 
 #include "sweeper/python/objects.hpp"
@@ -24,17 +24,17 @@ class CutLinks {
 
  private:
   static constexpr uint64_t kLinksBytes = 16, kNext = 0, kPrevious = 8;  // PyGC_Head
-  static constexpr uint64_t kFlags = 7;     // the low bits of links are the collector's
+  static constexpr uint64_t kFlags = 7;     // the low bits of links belong to the collector
   static constexpr uint64_t kWatched = 16;  // PyWeakReference::wr_object
 
-  // The heads of the lists have no object; both links to a head are cut from its neighbours. What
-  // is no link has no counterpart: while the collector counts, while an object dies.
+  // The heads of the lists are not objects; their neighbours' links to them are cut. A word that is
+  // not a link has no counterpart, for example while the collector counts or an object dies.
   void cut_out(uint64_t links) {
     cut(links + kNext, kPrevious, links);
     cut(links + kPrevious, kNext, links);
   }
 
-  // Cuts the link at `own`, and the one of the neighbour that leads back.
+  // Cuts the link at `own` and its counterpart in the neighbour.
   void cut(uint64_t own, uint64_t back, uint64_t links) {
     uint64_t neighbour = heaps::word(own) & ~kFlags;
     if (!is_own(neighbour, there_) || (heaps::word(neighbour + back) & ~kFlags) != links) return;
@@ -46,7 +46,7 @@ class CutLinks {
     if (is_own(at, here_)) *reinterpret_cast<Raw*>(at) = 0;
   }
 
-  // Whether two words there are in memory that the clone can write to, and shares with nobody.
+  // Whether two words at `address` are in private memory that the clone can write to.
   bool is_own(uint64_t address, Range& around) const {
     if (address == 0 || address % sizeof(uint64_t) != 0) return false;
     if (!around.contains(address)) {
@@ -61,7 +61,7 @@ class CutLinks {
   typedef uint64_t __attribute__((may_alias)) Raw;
 
   const heaps::Space& space_;
-  // Where the last one was: the next is there, too, mostly.
+  // The last mappings found, in which the next link usually is, too.
   Range here_{0, 0}, there_{0, 0};
 };
 

@@ -1,4 +1,4 @@
-// Which leaked blocks are Python objects, and of what types.
+// Finds the leaked blocks that are Python objects, and their types.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
@@ -11,7 +11,7 @@ class LeakedTypes {
  public:
   explicit LeakedTypes(const PythonObjects& objects) : objects_(objects) {}
 
-  // The type of the object in a leaked block, 0 if there is none.
+  // Returns the type of the object in a leaked block, 0 if there is none.
   uint64_t note(Range block) {
     uint64_t object = objects_.in(block);
     if (object == 0) return 0;

@@ -1,8 +1,8 @@
-// Objects of CPython, told by their types:
+// CPython objects, recognised by their types:
 //
-//   [ attributes, weak references ]   if the type has it so since 3.11
-//   [ collector's links ]             if the collector looks after objects of the type
-//   references, type, ...             the object: here all pointers to it point
+//   [ attributes, weak references ]   since 3.11, if the type has them here
+//   [ collector's links ]             if the collector tracks objects of the type
+//   references, type, ...             the object: all pointers to it point here
 #pragma once
 
 #include "memory/block_map.hpp"
@@ -13,17 +13,17 @@ namespace reachscan::sweeper {
 using heaps::BlockMap;
 using heaps::Range;
 
-// From so many references on, an object is never freed (since 3.12).
+// An object with this many references is never freed (since 3.12).
 constexpr uint32_t kImmortal = 1u << 30;
 
-// Since 3.14 there are flags behind the count.
+// Since 3.14, flags follow the count.
 inline uint32_t python_references(uint64_t object) { return heaps::load<uint32_t>(object); }
 
 class PythonObjects {
  public:
   explicit PythonObjects(const heaps::Space& space) : space_(space), types_(space) {}
 
-  // The object in a block, 0 if there is none.
+  // Returns the object in a block, 0 if there is none.
   uint64_t in(Range block) const {
     for (uint64_t before : {0, 16, 32}) {
       uint64_t object = block.start + before;
@@ -43,7 +43,7 @@ class PythonObjects {
   const PythonTypes& types() const { return types_; }
 
  private:
-  // An array of pointers may have one to a type, too. Then there is a pointer in place of the
+  // An array of pointers may also contain one to a type. But then it has a pointer in place of the
   // count.
   bool has_count(uint64_t object) const {
     uint64_t count = heaps::word(object);

@@ -1,5 +1,5 @@
-// Type objects of CPython 3.9 to 3.14, recognised by what only they have: a type's type is a type,
-// and the type of `type` is `type` itself.
+// Type objects of CPython 3.9 to 3.14, recognised by a property that nothing else has: a type's
+// type is a type, and the type of `type` is `type` itself.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -17,11 +17,11 @@ constexpr uint64_t kManagedWeakReferences = 1 << 3, kManagedDict = 1 << 4, kIsHe
 
 constexpr std::size_t kMostOfTypeName = 255;
 
-// What a scan needs of a type.
+// What a scan needs to know about a type.
 struct PythonType {
   uint64_t address;
-  uint32_t basic_size;  // 0: this is no type
-  uint16_t before;      // bytes of an object's block in front of the object
+  uint32_t basic_size;  // 0: not a type
+  uint16_t before;      // bytes of a block before the object in it
   bool is_weak_reference;
 
   bool is_type() const { return basic_size != 0; }
@@ -32,14 +32,14 @@ class PythonTypes {
   explicit PythonTypes(const heaps::Space& space)
       : space_(space), cache_(static_cast<PythonType*>(map_memory(kSlots * sizeof(PythonType)))) {}
 
-  // Of the type at `address`, if there is one. The answer is good until the next question.
+  // Returns the type at `address`, if it is one. The result is valid until the next call.
   const PythonType& at(uint64_t address) const {
     PythonType& slot = cache_[address * kGolden >> (64 - kSlotBits)];
     if (slot.address != address) slot = examine(address);
     return slot;
   }
 
-  // Its tp_name. False if that cannot be read.
+  // Reads tp_name. Returns false if that fails.
   bool read_name(uint64_t type, char (&name)[kMostOfTypeName + 1]) const {
     uint64_t at = heaps::word(type + kTypeName);
     for (std::size_t length = 0; length < sizeof name; ++length) {
@@ -89,8 +89,8 @@ class PythonTypes {
     return false;
   }
 
-  // Whether it is one of the types of the interpreter whose objects only watch another one
-  // (weakref.ReferenceType, weakref.ProxyType, ...; before 3.10 weakref, weakproxy, ...), or
+  // Whether it is one of the interpreter's types whose objects only watch another object
+  // (weakref.ReferenceType, weakref.ProxyType, ...; before 3.10 weakref, weakproxy, ...), or is
   // derived from one.
   bool is_weak_reference(uint64_t type) const {
     for (unsigned i = 0; i < kMostBases && has_fields(type); ++i) {

@@ -1,4 +1,4 @@
-// Answers to questions about one block: what it is, what points to it, and what keeps it alive.
+// Answers queries about one block: what it is, what points to it, and what keeps it alive.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
@@ -9,8 +9,7 @@
 
 namespace reachscan::sweeper {
 
-// Rows of references on their way to the stream. What the blocks are that hold them goes to
-// `kinds`.
+// Batches rows of references for the stream. The kinds of the blocks that hold them go to `kinds`.
 class ReferenceWriter {
  public:
   ReferenceWriter(wire::RecordType type, KindTable& kinds)
@@ -48,7 +47,7 @@ class ReferenceWriter {
   List<Row> rows_;
 };
 
-// A search in breadth, from all roots at once: the first way that it finds is among the shortest.
+// A breadth-first search from all roots at once: the first chain it finds is among the shortest.
 class ChainSearch {
  public:
   ChainSearch(const Space& space, BlockMap& blocks, PutAside& put_aside, KindTable& kinds,
@@ -59,8 +58,8 @@ class ChainSearch {
         kinds_(kinds),
         steps_(map_memory, live) {}
 
-  // Sends the way to the block that begins at `target`; false if there is none, and everything
-  // reachable is marked then.
+  // Sends the chain to the block that starts at `target`. Returns false if there is none; then
+  // everything reachable is marked.
   bool find(Roots& roots, uint64_t target) {
     roots.each_part([&](uint64_t start, uint64_t end) {
       each_word(space_, start, end, [&](uint64_t slot, uint64_t) { enter({slot, kNone, 0}); });
@@ -86,9 +85,9 @@ class ChainSearch {
  private:
   static constexpr uint32_t kNone = ~0u;
 
-  // A word that reached a block first. The step before it reached the block that holds the word.
+  // A word that first reached a block. The step before it reached the block that contains the word.
   struct Step {
-    uint64_t slot;  // 0: the `index`th word that is in no memory
+    uint64_t slot;  // 0: word `index` of those outside memory
     uint32_t before;
     uint32_t index;
   };
@@ -130,10 +129,10 @@ class ChainSearch {
   BlockMap& blocks_;
   PutAside& put_aside_;
   KindTable& kinds_;
-  List<Step> steps_;  // each live block once at most
+  List<Step> steps_;  // at most one per live block
 };
 
-// Everything that points into the block at `target`. All that is reachable is marked.
+// Sends everything that points into the block at `target`. Everything reachable is marked.
 inline void send_references(const Space& space, Roots& roots, const BlockMap& blocks,
                             KindTable& kinds, uint64_t target) {
   ReferenceWriter writer(wire::kReferences, kinds);
@@ -159,7 +158,7 @@ inline void send_references(const Space& space, Roots& roots, const BlockMap& bl
   writer.flush();
 }
 
-// Where a word that the mark has put aside stands: at the head of a block that is in use.
+// Returns the address of a word that marking put aside, which is in the head of a block in use.
 inline uint64_t slot_of_put_aside(const BlockMap& blocks, const SecondLook& second,
                                   uint64_t value) {
   uint64_t found = 0;
@@ -172,8 +171,8 @@ inline uint64_t slot_of_put_aside(const BlockMap& blocks, const SecondLook& seco
   return found;
 }
 
-// The word that the block is in use or in doubt for, or that on which it hangs. `about` is the
-// block that the word means.
+// Sends the word that makes the block count as in use or doubtful, or the one that its owner
+// depends on. `about` is the block that the word means.
 inline void send_sighting(const BlockMap& blocks, const SecondLook& second, KindTable& kinds,
                           uint64_t block) {
   const Sighting* seen = second.sighting(block);
@@ -183,7 +182,7 @@ inline void send_sighting(const BlockMap& blocks, const SecondLook& second, Kind
     slot = slot_of_put_aside(blocks, second, seen->value);
   uint64_t holder = slot != 0 ? blocks.block_of(slot) : 0;
   uint64_t meant = second.meant_by(*seen);
-  // The word may hold more than the address.
+  // The word may contain more than the address.
   uint64_t value = control()->withheld != 0 ? meant : seen->value;
   ReferenceWriter::Row row{slot, value, wire::kRootMemory, seen->index, holder, 0};
   if (slot == 0) row.holder = wire::kRootWord;
@@ -196,7 +195,7 @@ inline void send_sighting(const BlockMap& blocks, const SecondLook& second, Kind
   record.u32(1).u32(seen->form).u64(meant).raw(&row, sizeof row).send();
 }
 
-// Tells what is at the address that was asked about. All that is reachable is marked.
+// Reports what is at the queried address. Everything reachable is marked.
 inline void send_block(const BlockMap& blocks, uint64_t asked, bool reached) {
   uint64_t start = blocks.block_of(asked);
   const heaps::Region* region = blocks.region_of(asked);

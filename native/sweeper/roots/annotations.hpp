@@ -1,4 +1,4 @@
-// What the program itself has said about its memory, in the table that libreachscan writes
+// What the program itself has declared about its memory, in the table that libreachscan writes
 // (library/annotations.hpp).
 #pragma once
 
@@ -12,17 +12,17 @@ using heaps::Space;
 
 class Annotations {
  public:
-  // Finds the table, or that there is none.
+  // Looks for the table, which may not exist.
   explicit Annotations(const Space& space)
       : space_(space), header_(find_guarded<const library::Header>(space, library::kMagic)) {}
 
-  // The table, which is none of the program's memory; empty if there is none.
+  // The table, which does not belong to the program's own memory; empty if there is none.
   Range table() const {
     auto start = reinterpret_cast<heaps::uint64_t>(header_);
     return header_ != nullptr ? Range{start, start + library::kBytes} : Range{0, 0};
   }
 
-  // The file whose malloc hands out blocks of the one behind it; 0 if there is none.
+  // The file whose malloc forwards to the next definition; 0 if there is none.
   heaps::uint32_t forwarding_file() const {
     if (header_ == nullptr || header_->malloc_code == 0) return 0;
     const abi::Mapping* m = space_.find(header_->malloc_code);
@@ -32,11 +32,11 @@ class Annotations {
   // For the walker of pools.
   const library::Header* header() const { return header_; }
 
-  // How many annotations found no room in the table.
+  // The number of annotations that did not fit into the table.
   heaps::uint64_t lost() const { return header_ != nullptr ? header_->lost : 0; }
 
-  // Calls visit(start, end) for memory that is a root because the program says so. The word by
-  // which it names a block that is no leak is one.
+  // Calls visit(start, end) for memory that the program declares a root. The word that names an
+  // ignored block is itself a root.
   template <typename Visit>
   void each_root(Visit visit) const {
     each([&](const library::Entry& entry, library::Kind kind, heaps::uint64_t size) {
@@ -46,7 +46,7 @@ class Annotations {
     });
   }
 
-  // Calls visit(range) for memory that is none because the program says so.
+  // Calls visit(range) for memory that the program excludes from the roots.
   template <typename Visit>
   void each_unseen(Visit visit) const {
     each([&](const library::Entry& entry, library::Kind kind, heaps::uint64_t size) {
@@ -61,7 +61,7 @@ class Annotations {
     if (header_ != nullptr) library::each_entry(*header_, visit);
   }
 
-  // The parts of [start, end) that may be read, from word to word.
+  // Visits the readable parts of [start, end), aligned to words.
   template <typename Visit>
   void each_readable(heaps::uint64_t start, heaps::uint64_t end, Visit visit) const {
     start = heaps::align_up(start, heaps::kWord);

@@ -1,4 +1,5 @@
-// Marks all that the program can still reach, on as many threads as are allowed and worth it.
+// Marks everything that the program can still reach, on as many threads as are allowed and
+// worthwhile.
 #pragma once
 
 #include <new>

@@ -1,6 +1,7 @@
-// What is free in the arenas of CPython's own allocator. The arenas are roots, but what was freed
-// there keeps nothing alive, although it still has the words of its last use. What does not add up,
-// because a thread is taking or freeing just now or for another reason, stays a root.
+// Free memory in the arenas of CPython's own allocator. The arenas are roots, but freed memory
+// keeps nothing alive, although it still has its old contents. Memory whose bookkeeping is
+// inconsistent, because a thread is allocating or freeing right now or for any other reason, stays
+// a root.
 #pragma once
 
 #include "heaps/pymalloc/arenas.hpp"
@@ -17,7 +18,7 @@ class PythonArenas {
  public:
   PythonArenas(const Space& space, const BlockMap& blocks) : arenas_(space, blocks, map_memory) {}
 
-  // Whether the interpreter allocates at that address.
+  // Whether the interpreter allocates from memory at that address.
   bool contains(uint64_t address) const {
     std::size_t low = 0, high = arenas_.size();
     while (low < high) {
@@ -31,7 +32,7 @@ class PythonArenas {
     return low < arenas_.size() && address >= arenas_[low].first;
   }
 
-  // Calls visit(range) for memory that is free for certain.
+  // Calls visit(range) for memory that is certainly free.
   template <typename Visit>
   void each_free(Visit visit) const {
     for (const Arena& arena : arenas_) visit_arena(arena, visit);

@@ -1,5 +1,5 @@
-// What the program can still reach directly: writable memory that is no heap, less the dead parts
-// of stacks and the allocator's own variables, and the registers.
+// What the program can reach directly: registers, and writable memory that is not heap, except the
+// dead parts of stacks and the allocator's own variables.
 #pragma once
 
 #include "libc/jump_buffers.hpp"
@@ -38,7 +38,7 @@ class Roots {
     python_arenas_.each_free([this](Range range) { exclude_stale_words(range); });
   }
 
-  // What the program says about its memory holds.
+  // Applies what the program declares about its memory.
   void obey(const Annotations& annotations) {
     annotations_ = &annotations;
     annotations.each_unseen([this](Range range) { exclude(range.start, range.end); });
@@ -49,7 +49,7 @@ class Roots {
       refuse(abi::Refusal::kNoMemory, "too many memory regions", start);
   }
 
-  // Upper bound of what mark() will scan, bytes.
+  // An upper bound of the bytes that mark() will scan.
   uint64_t size() const {
     uint64_t bytes = 0;
     for (const abi::Mapping& m : space_)
@@ -67,7 +67,7 @@ class Roots {
     each_register_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
   }
 
-  // Calls visit(start, end) for each stretch of memory that is a root; `start` is a word's.
+  // Calls visit(start, end) for each range of memory that is a root; `start` is word-aligned.
   template <typename Visit>
   void each_part(Visit visit) {
     each_part_of_mapping(
@@ -75,8 +75,8 @@ class Roots {
     if (annotations_ != nullptr) annotations_->each_root(visit);
   }
 
-  // A compiler within the program writes addresses into the instructions that it makes, at any
-  // byte. Calls visit(address, value) for what can be read at the odd places between two words.
+  // A just-in-time compiler writes addresses into the instructions that it generates, at any byte.
+  // Calls visit(address, value) for the unaligned words of executable memory.
   template <typename Visit>
   void each_odd_word(Visit visit) {
     each_part_of_mapping([&](const abi::Mapping& m, uint64_t start, uint64_t end) {
@@ -86,24 +86,23 @@ class Roots {
     });
   }
 
-  // Calls visit(address, value) for words on live stacks that nobody has written there on purpose.
+  // Calls visit(address, value) for words on live stacks that nothing wrote there on purpose.
   template <typename Visit>
   void each_unwritten_word(Visit visit) const {
     for (const Range& range : unwritten_) each_word(space_, range.start, range.end, visit);
   }
 
-  // Whether the word at that place may be in memory that is used again and again, as that of a
-  // heap.
+  // Whether the word at `slot` may be in recycled memory, as heap memory is.
   bool is_recycled(uint64_t slot) const { return python_arenas_.contains(slot); }
 
-  // Calls visit(index, value) for what registers and the kernel hold.
+  // Calls visit(index, value) for the contents of registers and what the kernel holds.
   template <typename Visit>
   static void each_register_word(Visit visit) {
     for (uint64_t i = 0; i < control()->word_count; ++i)
       each_word_of_register(i, [&](uint64_t value) { visit(i, value); });
   }
 
-  // What the processor and the kernel hold is told in units of eight bytes.
+  // Registers and words held by the kernel are passed in units of eight bytes.
   template <typename Visit>
   static void each_word_of_register(uint64_t index, Visit visit) {
     uint64_t at = control()->words + index * sizeof(uint64_t);
@@ -111,7 +110,7 @@ class Roots {
   }
 
  private:
-  // Calls visit(mapping, start, end) for each stretch of a mapping that is a root.
+  // Calls visit(mapping, start, end) for each range of a mapping that is a root.
   template <typename Visit>
   void each_part_of_mapping(Visit visit) {
     heaps::sort(excluded_, [](const Range& a, const Range& b) { return a.start < b.start; });
@@ -133,13 +132,14 @@ class Roots {
   static bool is_root(const abi::Mapping& m) {
     constexpr uint32_t kNever = abi::kKernelOwned | abi::kUntouchable | abi::kAbsent;
     if ((m.perms & wire::kRead) == 0 || (m.flags & kNever) != 0) return false;
-    // The program may have protected memory of its own since it wrote to it.
+    // The program may have protected its memory after writing to it.
     return (m.perms & wire::kWrite) != 0 || (m.flags & abi::kProtected) != 0 ||
            Space::is_anonymous(m);
   }
 
-  // Below its stack pointer (and red zone) a thread keeps nothing. That holds for the stack it is
-  // running on; the stack of a thread that runs elsewhere (signal stack, coroutine) stays whole.
+  // Nothing below a thread's stack pointer (and red zone) is live. That applies to the stack it is
+  // running on; the stack of a thread that is running elsewhere (signal stack, coroutine) stays a
+  // root as a whole.
   void exclude_dead_stack(const abi::Thread& thread, uint64_t pointer_guard) {
     const abi::Mapping* m = space_.find(thread.sp);
     if (m == nullptr) return;
@@ -155,14 +155,14 @@ class Roots {
     buffers.each_unused_mask([this](Range mask) { exclude_unwritten(mask); });
   }
 
-  // What was not written to since the stack was used otherwise may at most be in doubt.
+  // Memory not written since an earlier use of the stack is at most grounds for doubt.
   void exclude_unwritten(Range range) {
     exclude(range.start, range.end);
     unwritten_.push(range);
   }
 
-  // Nothing on the stack of an ended thread lives but what the descriptor on top has for the next
-  // thread; or, until somebody joins the ended one, for that somebody.
+  // On the stack of an exited thread, nothing is live except what the descriptor on top keeps for
+  // the next thread or, until the thread is joined, for the thread that joins it.
   void exclude_ended(const libc::EndedThread& thread, uint64_t descriptor_bytes) {
     uint64_t vector = thread.thread_pointer + arch::kThreadVector;
     if (libc::awaits_join(thread.descriptor, descriptor_bytes)) {
@@ -173,8 +173,8 @@ class Roots {
     }
   }
 
-  // Of free memory, which may be in millions of pieces, only words that would mark something are
-  // cut out. Without room for more of them, the rest stays.
+  // Free memory may consist of millions of pieces, so only words in it that would mark a block are
+  // excluded. When there is no room for more of them, the rest stay roots.
   void exclude_stale_words(Range free) {
     each_word(space_, free.start, free.end, [this](uint64_t at, uint64_t value) {
       if (!blocks_.may_point(value) || blocks_.block_of(value) == 0) return;
@@ -189,7 +189,7 @@ class Roots {
   const BlockMap& blocks_;
   PythonArenas python_arenas_;
   List<Range> excluded_;
-  List<Range> unwritten_;  // on stacks; excluded, too
+  List<Range> unwritten_;  // on stacks; also excluded
   std::size_t stale_words_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Blocks that may be the stack of a thread for its signal handlers (sigaltstack()). Usually nobody
-// but the kernel knows where that is, and the kernel tells nobody but the thread.
+// Blocks that may be a thread's alternate signal stack (sigaltstack()). Usually only the kernel
+// knows its address, and tells only the thread itself.
 #pragma once
 
 #include "sweeper/blob/host.hpp"
@@ -17,9 +17,9 @@ class SignalStacks {
   SignalStacks(const heaps::Space& space, const BlockMap& blocks, std::size_t unmarked)
       : space_(space), blocks_(blocks), candidates_(map_memory, unmarked) {}
 
-  // Calls visit(block) for unmarked blocks that no other one points to: no more than there are
-  // threads that may have such a stack. Stacks are alike, so either all blocks of a size are
-  // visited or none; sizes in whole KiB come first, and small ones before large ones.
+  // Calls visit(block) for unmarked blocks that no other unmarked block points to, at most as many
+  // as threads that may have such a stack. Stacks are alike, so either all blocks of a size are
+  // visited or none. Sizes in whole KiB come first, and small ones before large ones.
   template <typename Visit>
   void each(std::size_t threads, Visit visit) {
     if (threads == 0) return;
@@ -51,7 +51,7 @@ class SignalStacks {
     bool owned;
   };
 
-  // glibc gives a word more than whole KiB, and what is left of the last page of a large block.
+  // glibc adds a word to whole KiB, or the rest of the last page to a large block.
   static bool is_in_whole_kib(uint64_t size) {
     return size % 1024 == heaps::kWord || (size + 2 * heaps::kWord) % heaps::kPage == 0;
   }
@@ -61,7 +61,7 @@ class SignalStacks {
     return whole == is_in_whole_kib(b.size) ? a.size < b.size : whole;
   }
 
-  // Candidates are in the order of their addresses.
+  // Candidates are sorted by address here.
   void strike_out_children(uint64_t block) {
     each_word(space_, block, blocks_.end_of(block), [&](uint64_t, uint64_t value) {
       uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;

@@ -21,7 +21,7 @@ namespace {
 using wire::Step;
 
 constexpr char kSignalStacks[] = "sigaltstack";
-// What they are given is kept where only the kernel sees it.
+// Functions whose arguments are kept where only the kernel sees them.
 const std::set<std::string> kKeptByKernel = {"epoll_ctl",      "timer_create", "io_submit",
                                              "io_uring_setup", "sigqueue",     "pthread_sigqueue"};
 
@@ -50,8 +50,8 @@ void warn_of_missing(const CoreMappings& mappings, Stream& stream) {
                      "which they lie");
 }
 
-// gdb gives up a mapping at the first page that it cannot read, and writes zeros for the rest: so
-// the stacks of threads are lost that have their guard pages in the same mapping.
+// gdb abandons a mapping at the first page that it cannot read and writes zeros for the rest. This
+// loses the stacks of threads with guard pages in the same mapping.
 void require_stacks(const CoreFile& core) {
   constexpr std::uint64_t kMostWords = 32;
   for (const CoreThread& thread : core.threads()) {

@@ -1,4 +1,4 @@
-// The story of a scan of a process that is no more, or as it was: of its core file.
+// The steps of scanning a process that has ended, or an earlier state of one: its core file.
 #pragma once
 
 #include "helper/options.hpp"
@@ -6,7 +6,7 @@
 
 namespace reachscan::helper {
 
-// Writes every record but the hello. Throws Failure.
+// Writes every record except the hello. Throws Failure.
 void scan_core(const Options& options, Stream& stream);
 
 }  // namespace reachscan::helper

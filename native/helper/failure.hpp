@@ -1,4 +1,4 @@
-// The one error that crosses from the helper to its user: what failed, where, and why.
+// The one kind of error that the helper reports to its user: what failed, where, and why.
 #pragma once
 
 #include <sys/types.h>

@@ -52,7 +52,7 @@ void Lifeline::watch() const {
   pollfd ends[2] = {{dismissed_, POLLIN, 0}, {fd_, POLLRDHUP, 0}};
   if (dismissed_within(kForEver, ends)) return;
   stream_.give_up();
-  ends[1].fd = -1;  // one is enough
+  ends[1].fd = -1;  // one notification is enough
   if (!dismissed_within(kLetGoMilliseconds, ends)) _exit(1);
 }
 

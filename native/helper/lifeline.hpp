@@ -1,4 +1,4 @@
-// Notices that the reader has gone where no write would tell: behind a connection, or a compressor
+// Notices that the reader has gone where no write would fail: behind a connection, or a compressor
 // that keeps the last bytes to itself.
 #pragma once
 
@@ -10,9 +10,9 @@ namespace reachscan::helper {
 
 class Lifeline {
  public:
-  // Waits on a thread of its own until the other end of `fd` (a pipe or a socket; nothing is read
-  // from it) is closed. The scan then ends in good order with its next write, or with this process
-  // if that does not come soon.
+  // Starts a thread that waits until the other end of `fd` (a pipe or a socket; nothing is read
+  // from it) is closed. The scan then ends in an orderly way with its next write, or with this
+  // process if no write follows soon.
   Lifeline(int fd, Stream& stream);
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;

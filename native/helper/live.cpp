@@ -1,4 +1,4 @@
-// Takes several passes over memory that changes, each of which narrows what may be leaked.
+// Scans changing memory in several passes, each of which narrows down what may be leaked.
 #include "helper/live.hpp"
 
 #include <cerrno>
@@ -18,14 +18,14 @@ namespace {
 using wire::Step;
 
 constexpr unsigned kLooks = 4;
-// Time for pointers to move on.
+// Time for pointers to move.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
-// How long, and at least how often, each look tries to read a heap that does not hold still.
+// How long, and at least how often, each pass tries to read a heap that keeps changing.
 constexpr auto kBusyLimit = std::chrono::seconds(3);
 constexpr unsigned kFewestTries = 4;
 constexpr auto kBetweenTries = std::chrono::milliseconds(2);
 
-// Between one look at a thread and the next.
+// Whether a thread slept in the same place in two observations.
 bool is_still(const SeenThread& before, const SeenThread* after) {
   return after != nullptr && before.asleep && after->asleep && before.sp == after->sp &&
          before.pc == after->pc;
@@ -48,7 +48,7 @@ class LiveScan {
       : reason_(reason), options_(options), memory_(memory), stream_(stream), deadline_(deadline) {}
 
   void run() {
-    // Only leaks take more than one look.
+    // Only a search for leaks takes more than one pass.
     unsigned looks = options_.task == abi::Task::kFindLeaks ? kLooks - 1 : 0;
     for (unsigned look = 0; look < looks && (look == 0 || !suspects_.empty()); ++look) {
       Clock::time_point began = Clock::now();
@@ -86,7 +86,7 @@ class LiveScan {
 
   bool may_pass(const Failure& failure, Clock::time_point end) const {
     if (failure.code == Code::kStartingUp) return Clock::now() < end;
-    // The same twice while nothing moved: it is not for want of a good moment.
+    // The same failure twice while nothing moved: waiting for a better moment will not help.
     if (failure.code == Code::kLayoutUnknown) return !still_ || last_trouble_ != failure.what();
     return failure.code == Code::kRetry;
   }
@@ -127,7 +127,7 @@ class LiveScan {
     return std::move(outcome.result);
   }
 
-  // What an exec() has ended cannot be read any more through what was opened before.
+  // After an exec(), the old memory can no longer be read through the descriptor opened before.
   void require_same_program() const {
     char byte = 0;
     const std::vector<MapEntry>& mappings = copy_->mappings();
@@ -210,13 +210,13 @@ class LiveScan {
   bool looked_ = false;
   std::uint32_t attempts_ = 0;
   std::string last_trouble_;
-  bool still_ = false;  // no thread ran during the last look
+  bool still_ = false;  // no thread ran during the last pass
   std::optional<MemoryCopy> copy_;
-  std::optional<Settler> settler_;  // where reading once was not enough
+  std::optional<Settler> settler_;  // used if one reading was not enough
   std::chrono::nanoseconds earlier_looks_{};
   std::size_t threads_ = 0;
   std::size_t running_ = 0;
-  std::size_t whole_ = 0;  // threads of which all the stack counts as live
+  std::size_t whole_ = 0;  // threads whose whole stack counts as live
 };
 
 }  // namespace

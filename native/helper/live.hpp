@@ -1,6 +1,6 @@
-// The method that does not stop the target: its memory is read while it changes, several times
-// over, and only what every look found unreferenced and unchanged is reported. Needs no right but
-// to read the target's memory.
+// The method that does not stop the target: reads its memory in several passes while it changes,
+// and reports only what every pass found unreferenced and unchanged. Needs no permission except to
+// read the target's memory.
 #pragma once
 
 #include "helper/options.hpp"
@@ -10,8 +10,8 @@
 
 namespace reachscan::helper {
 
-// `reason` says why this method. Throws Failure: kAllocatorBusy if the heap never held still long
-// enough to be understood.
+// `reason` says why this method was chosen. Throws Failure: kAllocatorBusy if the heap never stayed
+// unchanged long enough to be understood.
 void scan_live(const std::string& reason, const Options& options, const Memory& memory,
                Stream& stream, Clock::time_point deadline);
 

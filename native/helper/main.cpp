@@ -1,5 +1,5 @@
-// reachscan-helper: one scan of one process, or the begin or end of its recording; the result on
-// stdout in the wire format.
+// reachscan-helper: scans one process, or starts or stops recording it. The result goes to stdout
+// in the wire format.
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -38,14 +38,14 @@ void perform(const reachscan::helper::Options& options, reachscan::helper::Strea
 int main(int argc, char** argv) {
   using namespace reachscan::helper;
   Options options = parse_options(argc, argv);
-  // Started through a descriptor, it would be listed as a number.
+  // Started through a file descriptor, it would be listed under a number.
   prctl(PR_SET_NAME, "reachscan-helper");
-  // wait_for() collects it.
+  // wait_for() collects SIGCHLD.
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child, nullptr);
-  // A reader that has gone shows as a failed write, which ends the scan in good order.
+  // A reader that has gone shows up as a failed write, which ends the scan in an orderly way.
   signal(SIGPIPE, SIG_IGN);
 
   make_first_to_be_killed(getpid());

@@ -1,4 +1,4 @@
-// Parses the arguments, and refuses what makes no sense together.
+// Parses the arguments and rejects meaningless combinations.
 #include "helper/options.hpp"
 
 #include <getopt.h>
@@ -15,7 +15,7 @@
 namespace reachscan::helper {
 namespace {
 
-// Memory is the limit, and the target wants some of it too.
+// Memory bandwidth is the limit, and the target needs some of it, too.
 constexpr std::uint32_t kMostThreads = 8;
 constexpr std::uint32_t kMostProcesses = 1u << 22;  // PID_MAX_LIMIT
 constexpr std::uint32_t kMostDescriptors = 1u << 20;
@@ -121,7 +121,7 @@ pid_t process_id(const char* text) {
   return static_cast<pid_t>(value);
 }
 
-// Hexadecimal with 0x before it, or decimal.
+// Hexadecimal with a prefix of 0x, or decimal.
 std::uint64_t address(const char* text) {
   bool is_hex = std::strncmp(text, "0x", 2) == 0;
   const char* digits = is_hex ? text + 2 : text;
@@ -132,7 +132,7 @@ std::uint64_t address(const char* text) {
   return value;
 }
 
-// What is asked; false if the option is another one. The same for the others below.
+// Handles options that set the task. Returns false for other options, as do the functions below.
 bool take_question(int option, Options& options) {
   switch (option) {
     case kHeap:
@@ -153,7 +153,7 @@ bool take_question(int option, Options& options) {
   return false;
 }
 
-// How much of anything is used or told.
+// Handles options that limit what is used or sent.
 bool take_limit(int option, Options& options) {
   switch (option) {
     case kThreads:
@@ -184,7 +184,7 @@ bool take_limit(int option, Options& options) {
   return false;
 }
 
-// What is done to what.
+// Handles options that name the target or the action.
 bool take_target(int option, Options& options) {
   switch (option) {
     case kPid:
@@ -206,7 +206,7 @@ bool take_target(int option, Options& options) {
   return false;
 }
 
-// What tests do to the helper.
+// Handles options for tests.
 bool take_trial(int option, Options& options) {
   switch (option) {
     case kDieAtCall:
@@ -222,7 +222,7 @@ bool take_trial(int option, Options& options) {
   return false;
 }
 
-// The words that are no options: the process, by hand.
+// Handles arguments that are not options: the process, when started by hand.
 void take_words(int count, char** words, Options& options) {
   if (count > 1)
     fail_usage("only one process can be scanned, not '" + std::string(words[1]) + "' too");

@@ -11,37 +11,37 @@
 
 namespace reachscan::helper {
 
-// The processors we may use, but no more than marking gains from.
+// The number of processors that we may use, but no more than marking benefits from.
 std::uint32_t default_threads();
 
 struct Options {
   pid_t pid = 0;
-  std::string core;        // a core file, to be scanned instead of a process
-  std::string root = "/";  // where the files lie that were mapped then
-  std::string attach;      // how to record from now on, instead of scanning
-  bool detach = false;     // end that
+  std::string core;        // a core file to scan instead of a process
+  std::string root = "/";  // where to find the files that were mapped
+  std::string attach;      // start recording in this way instead of scanning
+  bool detach = false;     // stop recording
   std::string method = "auto";
   std::uint32_t contents_bytes = 0;
   bool withhold_contents = false;
   std::chrono::seconds timeout{3600};
   std::chrono::milliseconds max_pause{1000};
   abi::Task task = abi::Task::kFindLeaks;
-  std::uint64_t query = 0;                    // an address, if the task is about one
-  bool digests = false;                       // of what leaked blocks hold
-  bool python = false;                        // whether to look at Python's own allocator
-  std::uint32_t threads = default_threads();  // that mark
-  std::uint32_t nice = 0;                     // of the search, beyond what we have ourselves
+  std::uint64_t query = 0;                    // an address, if the task needs one
+  bool digests = false;                       // send digests of leaked blocks' contents
+  bool python = false;                        // whether to examine Python's own allocator
+  std::uint32_t threads = default_threads();  // for marking
+  std::uint32_t nice = 0;                     // of the search, in addition to our own
   bool verbose = false;
-  int wake = -1;         // a pipe on whose other end the reader waits; stream.hpp
-  int lifeline = -1;     // hangs up if the reader has gone; lifeline.hpp
-  bool by_hand = false;  // a person started it, and reads stderr
+  int wake = -1;         // a pipe on which the reader waits; stream.hpp
+  int lifeline = -1;     // hangs up when the reader has gone; lifeline.hpp
+  bool by_hand = false;  // started by a person, who reads stderr
   // For tests of what the target notices; helper/fault_injection.hpp.
   std::uint32_t die_at_call = 0;
   std::uint32_t stall_at_call = 0;
-  bool count_calls = false;  // says on stderr how many such calls there were
+  bool count_calls = false;  // report the number of such calls on stderr
 };
 
-// Exits with status 2 and a line on stderr if the arguments are not understood.
+// Exits with status 2 and a line on stderr if it cannot parse the arguments.
 Options parse_options(int argc, char** argv);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Tries the methods in order, and each one again while what prevents it may pass.
+// Tries the methods in order, and repeats each one while the obstacle may pass.
 #include "helper/scan.hpp"
 
 #include <unistd.h>
@@ -27,7 +27,7 @@ using wire::Step;
 constexpr char kAskedFor[] = "asked for";
 constexpr std::uint32_t kAttempts = 4;
 
-// What all methods have in common.
+// What all methods share.
 struct Session {
   const Options& options;
   const Memory& memory;
@@ -37,7 +37,8 @@ struct Session {
   bool short_words;  // whether it is a 32-bit program
 };
 
-// Snapshot and sweep. False if a thread was inside the allocator; `hint` then tells where.
+// Takes a snapshot and sweeps it. Returns false if a thread was inside the allocator; `hint` then
+// says where.
 bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome) {
   pid_t pid = session.options.pid;
   Snapshot snapshot = take_snapshot(pid, session.memory, plan, session.deadline);
@@ -80,7 +81,7 @@ void scan_by(Method method, const std::string& reason, const Session& session) {
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {
     Outcome outcome{name_of(method), reason, number, {}, {}, {}, {}};
     if (attempt_patiently(plan, session, outcome)) return;
-    if (!outcome.result.busy) continue;  // they did not come out
+    if (!outcome.result.busy) continue;  // the threads did not leave the allocator
     hint = outcome.result.hint;
     plan.hint = &hint;
   }
@@ -90,22 +91,22 @@ void scan_by(Method method, const std::string& reason, const Session& session) {
                 EBUSY, pid);
 }
 
-// Whether another method may do what a clone could not: nothing of it is told yet, and there is
-// time.
+// Whether another method may succeed where the clone failed: no results have been sent yet, and
+// there is time.
 bool passes_on(const Failure& failure, const Session& session) {
   if (session.stream.holds_results() || Clock::now() >= session.deadline) return false;
-  // Refused; not set up in time; not answering; killed, probably for want of memory.
+  // Refused; not set up in time; not responding; killed, probably for lack of memory.
   return failure.code == Code::kCloneRefused || failure.code == Code::kPauseTooLong ||
          failure.code == Code::kTimeout || failure.code == Code::kNoMemory;
 }
 
-// A failure that came after others, which are its reason.
+// Returns a failure that followed an earlier one, which explains it.
 Failure after(const std::string& reason, const Failure& failure) {
   return Failure(failure.step, failure.code, reason + "; " + failure.what(), failure.error,
                  failure.tid, failure.address);
 }
 
-// The only other way to stop a process for a shorter time than a clone does.
+// Tries the only other method that stops a process for a shorter time than a clone does.
 void track_instead(const Failure& too_slow, const Session& session) {
   try {
     require_short_pause(session.options.pid, Method::kTrack, session.limit);
@@ -165,7 +166,7 @@ void scan_stopped(const Session& session) {
   scan_by(method, method == Method::kClone ? "" : kAskedFor, session);
 }
 
-// The code that makes a clone is not for them.
+// The code that makes a clone does not support 32-bit programs.
 void scan_short_words(const Session& session) {
   const Options& options = session.options;
   if (options.method != "auto" && options.method != "copy")
@@ -212,8 +213,8 @@ void scan(const Options& options, Stream& stream) {
     if (options.withhold_contents) send_withheld(stream);
     scan_by_best_method({options, memory, stream, limit, deadline, has_short_words(options.pid)});
   } catch (const Failure& failure) {
-    // The memory of a process that executes another program goes away: then whatever failed, failed
-    // because of that.
+    // A process that executes another program loses its memory; that is then the cause of any
+    // failure.
     char byte = 0;
     bool same = !mappings.empty() && memory.try_read(mappings.front().start, &byte, 1);
     if (same || failure.step == Step::kWriteStream) throw;

@@ -1,4 +1,4 @@
-// The story of one scan.
+// The steps of one scan.
 #pragma once
 
 #include "helper/options.hpp"
@@ -6,7 +6,7 @@
 
 namespace reachscan::helper {
 
-// Writes every record but the hello. Throws Failure; the target is then as it was.
+// Writes every record except the hello. Throws Failure and then leaves the target as it was.
 void scan(const Options& options, Stream& stream);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Frames records and writes them whole, whatever the reader of the pipe does.
+// Frames records and writes them completely, whatever the reader of the pipe does.
 #include "helper/stream.hpp"
 
 #include <poll.h>
@@ -52,7 +52,7 @@ void Stream::results(const void* bytes, std::size_t length) {
 
 void Stream::wake_reader() {
   if (wake_ < 0) return;
-  // Who has slept long enough is gone.
+  // A reader that is not waiting any more has gone.
   [[maybe_unused]] ssize_t written = ::write(wake_, "", 1);
   close(wake_);
   wake_ = -1;
@@ -81,7 +81,7 @@ void Stream::warning(std::string_view code, std::string_view message) {
 
 void Stream::failure(const Failure& failure) { record(wire::kFailure, failure_record(failure)); }
 
-// A pipe that can be written to has room for 4096 bytes.
+// A pipe that poll() reports as writable has room for 4096 bytes.
 void Stream::last_failure(const Failure& failure) {
   pollfd room{fd_, POLLOUT, 0};
   if (poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0) this->failure(failure);

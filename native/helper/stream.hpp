@@ -35,25 +35,24 @@ class Stream {
  public:
   // `wake`: see wake_reader(); -1 for none.
   explicit Stream(int fd, int wake = -1) : fd_(fd), wake_(wake) {}
-  // `short_words`: of a 32-bit program.
+  // `short_words`: the target is a 32-bit program.
   void hello(bool short_words);
   void record(wire::RecordType type, const Payload& payload);
-  // What the sweeper has found, already framed.
+  // Writes what the sweeper has found, already framed.
   void results(const void* bytes, std::size_t length);
-  // Whether some are out: then no other method may begin again.
+  // Whether results have been sent: then no other method may start over.
   bool holds_results() const { return holds_results_; }
   void warning(std::string_view code, std::string_view message);
   void failure(const Failure& failure);
 
-  // The same for who may not wait for the reader: left out if there is no room for it at once.
+  // For a caller that must not wait for the reader: drops the record if there is no room at once.
   void last_failure(const Failure& failure);
 
-  // No more is written: the next attempt fails as if the reader had closed its end. Any thread may
-  // call this.
+  // Stops writing: the next attempt fails as if the reader had closed its end. Thread-safe.
   void give_up() { given_up_ = true; }
 
-  // The reader has work of its own, and waits with it until the target runs again: else a thread
-  // that is to stop would have to wait for a processor until the reader's time slice is over.
+  // Wakes the reader, whose own work waits until the target runs again: otherwise a thread to be
+  // stopped might have to wait for a processor until the reader's time slice is over.
   void wake_reader();
 
  private:

@@ -1,4 +1,4 @@
-// Waits on a pidfd in a thread of its own, and kills the victim when it fires.
+// Waits on a pidfd in a thread of its own, and kills the victim when it becomes readable.
 #include "helper/stop/end_watch.hpp"
 
 #include <poll.h>

@@ -6,10 +6,10 @@
 
 namespace reachscan::helper {
 
-// For its lifetime. `victim` must be a child or tracee that nobody reaps meanwhile.
+// Active while it exists. `victim` must be a child or tracee that nothing reaps meanwhile.
 class EndWatch {
  public:
-  // Throws Failure(kPrepareClone, kCloneRefused) if the kernel cannot tell of the end.
+  // Throws Failure(kPrepareClone, kCloneRefused) if the kernel cannot report the end.
   EndWatch(pid_t process, pid_t victim);
   ~EndWatch();
   EndWatch(const EndWatch&) = delete;
@@ -18,8 +18,8 @@ class EndWatch {
  private:
   void watch() const;
 
-  int process_;  // a descriptor that becomes readable at its end
-  int done_;     // and one that does when nobody waits for that any more
+  int process_;  // becomes readable when the process ends
+  int done_;     // becomes readable when the watch is over
   pid_t victim_;
   pthread_t thread_{};
 };

@@ -1,4 +1,4 @@
-// Leaves out threads that a system call could kill, or whose child would end a namespace.
+// Excludes threads that a system call could kill, or whose child would end a namespace.
 #include "helper/stop/fit_threads.hpp"
 
 #include <sys/ptrace.h>
@@ -12,28 +12,28 @@
 namespace reachscan::helper {
 namespace {
 
-// Filters are per thread, and may kill for a clone() that the thread never makes itself.
+// Filters are per thread, and may kill on a clone() that the thread itself never makes.
 bool is_filtered(pid_t pid, pid_t tid) {
   std::string seccomp = status_field(pid, tid, "Seccomp");
   return !seccomp.empty() && seccomp != "0";
 }
 
 // unshare(CLONE_NEWPID) sends a thread's next child, which would be the middleman, into a new
-// namespace as its first process; its end is the end of that namespace. Kernels before 4.12 do not
-// tell.
+// namespace as its first process, and the end of that process ends the namespace. Kernels before
+// 4.12 do not show this.
 bool has_namespace_for_children(pid_t pid, pid_t tid) {
   std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/ns/";
   std::string next = folder + "pid_for_children";
   struct stat own {};
   struct stat of_children {};
   if (stat((folder + "pid").c_str(), &own) != 0) return false;
-  // A namespace that has no process yet cannot be followed to.
+  // A namespace that has no process yet has a link that cannot be followed.
   if (stat(next.c_str(), &of_children) != 0) return lstat(next.c_str(), &of_children) == 0;
   return own.st_ino != of_children.st_ino;
 }
 
-// Whether a system call of the thread may end in a SIGSYS instead of in the kernel
-// (PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11). Kernels before 6.4 do not tell.
+// Whether a system call of the thread may raise SIGSYS instead of entering the kernel
+// (PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11). Kernels before 6.4 do not show this.
 bool dispatches_system_calls(pid_t tid) {
   constexpr auto kGetConfiguration = static_cast<decltype(PTRACE_CONT)>(0x4211);
   struct {

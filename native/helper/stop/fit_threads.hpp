@@ -1,4 +1,4 @@
-// Which threads of a stopped target can make the clone.
+// Which threads of a stopped target can create the clone.
 #pragma once
 
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 
 namespace reachscan::helper {
 
-// Why a thread must not run the trampoline, as the end of a sentence; null if it may.
+// Returns why a thread must not run the trampoline, as the end of a sentence; null if it may.
 const char* obstacle(pid_t pid, const StoppedThread& thread);
 
 }  // namespace reachscan::helper

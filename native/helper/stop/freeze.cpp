@@ -1,4 +1,4 @@
-// Seizes all threads, interrupts them, then waits for each; whatever fails, it lets all of them go.
+// Seizes and interrupts all threads, then waits for each. Releases all of them on any failure.
 #include "helper/stop/freeze.hpp"
 
 #include <sched.h>
@@ -23,31 +23,31 @@ namespace {
 
 using wire::Step;
 
-// Never EXITKILL here: if we die, the target must go on.
+// Never use EXITKILL here: if the helper dies, the target must continue.
 constexpr long kTargetOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
 
 constexpr int kSeizeTries = 10;
 
-// A thread in uninterruptible sleep may never stop, and the others stand still meanwhile.
+// A thread in uninterruptible sleep may never stop, and the others are stopped meanwhile.
 constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
 constexpr std::size_t kCrowd = 32;
-// With AVX-512; threads that have more take the time to make room for it.
+// Enough with AVX-512; for threads with more, growing takes extra time.
 constexpr std::size_t kWordsOfThread = 384;
 
-// The task that traces this one, 0 if none.
+// Returns the tracer of a task, 0 if it has none.
 pid_t tracer_of(pid_t pid, pid_t tid) {
   return static_cast<pid_t>(std::atoi(status_field(pid, tid, "TracerPid").c_str()));
 }
 
-// The kernel lets nobody attach to a thread that is just ending.
+// The kernel refuses to attach to a thread that is exiting.
 bool has_ended(pid_t pid, pid_t tid) {
   std::string state = status_field(pid, tid, "State");
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
 
-// The kernel cuts names off.
+// The kernel truncates names.
 constexpr char kHelperName[] = "reachscan-helpe";
 
 [[noreturn]] void fail_as_traced(pid_t pid, pid_t tid, pid_t tracer, int error) {
@@ -71,7 +71,7 @@ constexpr char kHelperName[] = "reachscan-helpe";
                 error, tid);
 }
 
-// False if the thread has ended.
+// Returns false if the thread has exited.
 bool seize(pid_t pid, pid_t tid) {
   pid_t seen = 0;
   for (int tries = 1;; ++tries) {
@@ -79,10 +79,11 @@ bool seize(pid_t pid, pid_t tid) {
     int error = errno;
     if (error == ESRCH || has_ended(pid, tid)) return false;
     pid_t tracer = tracer_of(pid, tid);
-    // A thread born of a seized one is already ours; its first stop is still to be waited for.
+    // A thread created by a seized one is already traced by us; its first stop is yet to be waited
+    // for.
     if (tracer == syscall(SYS_gettid)) return true;
-    // While a tracer lets go, the kernel may name the parent in its place: only who is seen twice
-    // in a row is believed.
+    // While a tracer detaches, the kernel may name the parent in its place, so only a tracer seen
+    // twice in a row counts.
     if (tracer != 0 && (tracer == seen || tries == kSeizeTries))
       fail_as_traced(pid, tid, tracer, error);
     seen = tracer;
@@ -90,8 +91,8 @@ bool seize(pid_t pid, pid_t tid) {
   }
 }
 
-// For the first of many. Who is woken at each stop takes the processor from those that are yet to
-// stop as often.
+// For the first of many threads. Being woken at each stop would take the processor just as often
+// from threads that are yet to stop.
 void nap_until_stopped(pid_t tid, Clock::time_point deadline) {
   constexpr int kNaps = 200;
   constexpr timespec kNap{0, 100'000};
@@ -137,7 +138,7 @@ bool Freeze::seize_new_threads() {
   for (pid_t tid : list_threads(pid_)) {
     if (states_.contains(tid)) continue;
     if (is_kernel_worker(pid_, tid)) {
-      // To stop it would make the request that it works on fail.
+      // Stopping it would fail the request that it works on.
       states_[tid] = State::kLeftAlone;
       continue;
     }
@@ -148,13 +149,13 @@ bool Freeze::seize_new_threads() {
   return found;
 }
 
-// A list of a thousand threads takes longer than a look at their number.
+// Listing a thousand threads takes longer than reading their number.
 bool Freeze::may_have_new_threads() const {
   return status_field(pid_, pid_, "Threads") != std::to_string(threads_.size());
 }
 
-// Interrupts all before it waits for any: one by one takes a hundred times as long. The registers
-// of those that have stopped are read while the rest still stop.
+// Interrupts all threads before waiting for any: one by one takes a hundred times as long. Reads
+// the registers of stopped threads while the others are still stopping.
 void Freeze::stop_seized(Clock::time_point deadline) {
   for (auto& [tid, state] : states_)
     if (state == State::kSeized) state = interrupt(tid) ? State::kInterrupted : State::kGone;
@@ -169,7 +170,7 @@ void Freeze::stop_seized(Clock::time_point deadline) {
   }
 }
 
-// False if the thread has ended.
+// Returns false if the thread has exited.
 bool Freeze::interrupt(pid_t tid) {
   if (arch::kRewindsAtOnce)
     if (std::optional<SeenThread> seen = see_thread(pid_, tid)) seen_[tid] = *seen;
@@ -206,10 +207,10 @@ bool Freeze::wait_until_stopped(StoppedThread& thread, Clock::time_point deadlin
       states_[tid] = State::kGone;
       return false;
     }
-    // Inside clone(): the call has not returned yet, so go on to the interrupt behind it.
+    // In clone(), which has not returned yet: continue to the pending interrupt.
     if (status.event() == PTRACE_EVENT_CLONE) {
       release_if_foreign(tid, deadline);
-      // Any stop takes back an interrupt that was asked for before it.
+      // Any stop cancels an interrupt requested before it.
       if (!interrupt(tid)) {
         states_[tid] = State::kGone;
         return false;
@@ -224,14 +225,14 @@ bool Freeze::wait_until_stopped(StoppedThread& thread, Clock::time_point deadlin
   }
 }
 
-// A signal that was on its way to the thread is delivered now.
+// Delivers a signal that was pending for the thread.
 bool Freeze::run_briefly(StoppedThread& thread, std::chrono::nanoseconds duration,
                          Clock::time_point deadline) {
   auto signal = static_cast<long>(thread.pending_signal);
   thread.pending_signal = 0;
   states_[thread.tid] = State::kInterrupted;
   if (ptrace(PTRACE_CONT, thread.tid, nullptr, signal) != 0) return false;
-  // Interrupted at once, it would not get to its first instruction.
+  // If interrupted at once, it would not execute a single instruction.
   timespec pause{0, static_cast<long>(duration.count())};
   nanosleep(&pause, nullptr);
   if (!interrupt(thread.tid) || !wait_until_stopped(thread, deadline)) return false;
@@ -259,8 +260,8 @@ void Freeze::stop_newborn(Clock::time_point deadline) {
   while (seize_new_threads()) stop_seized(deadline);
 }
 
-// clone() with an exit signal other than SIGCHLD may make a process of its own, which the kernel
-// attached to us all the same.
+// clone() with an exit signal other than SIGCHLD may create a separate process, to which the kernel
+// attaches us all the same.
 void Freeze::release_if_foreign(pid_t parent, Clock::time_point deadline) {
   unsigned long born = 0;
   if (ptrace(PTRACE_GETEVENTMSG, parent, nullptr, &born) != 0) return;  // parent was killed
@@ -276,7 +277,7 @@ void Freeze::capture(StoppedThread& thread) {
     throw Failure(Step::kReadRegisters, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                   "cannot read the registers of thread " + std::to_string(thread.tid), errno,
                   thread.tid);
-  // A pending signal is a reason for EINTR that is not ours.
+  // A pending signal is a cause of EINTR that is not ours.
   if (thread.pending_signal != 0 || !arch::has_given_up(thread.registers)) return;
   std::optional<std::uint64_t> first_argument = first_argument_of(thread);
   if (!first_argument) return;
@@ -287,7 +288,8 @@ void Freeze::capture(StoppedThread& thread) {
                   errno, thread.tid);
 }
 
-// Of the call that the stop has made the thread give up; nothing if the thread gave it up before.
+// Returns the first argument of the call that the stop made the thread give up; nothing if the
+// thread had left the call before.
 std::optional<std::uint64_t> Freeze::first_argument_of(const StoppedThread& thread) const {
   if (!arch::kRewindsAtOnce) return 0;
   auto before = seen_.find(thread.tid);
@@ -318,7 +320,7 @@ RegisterWords Freeze::read_register_words() {
 void Freeze::detach(StoppedThread& thread) {
   State& state = states_[thread.tid];
   if (state != State::kStopped) return;
-  // ESRCH: killed meanwhile; nothing is left to release.
+  // ESRCH: killed meanwhile; there is nothing left to release.
   ptrace(PTRACE_DETACH, thread.tid, nullptr, static_cast<long>(thread.pending_signal));
   state = State::kGone;
 }
@@ -330,7 +332,7 @@ void Freeze::release() {
 }
 
 // Threads that were seized or interrupted but never seen stopped cannot be detached while they run;
-// the kernel lets go of them when this thread ends. Bring those that do stop to an orderly end.
+// the kernel detaches them when this thread exits. Detaches those that do stop.
 void Freeze::let_go() {
   release();
   for (auto& [tid, state] : states_) {

@@ -1,4 +1,4 @@
-// Stops every thread of the target and lets them go again, whatever happens in between. To be used
+// Stops every thread of the target and resumes them all, whatever happens in between. Must be used
 // on a thread of its own (tracer_thread.hpp).
 #pragma once
 
@@ -18,12 +18,11 @@ namespace reachscan::helper {
 
 struct StoppedThread {
   pid_t tid;
-  int pending_signal = 0;  // found on its way to the thread; delivered when the thread is released
+  int pending_signal = 0;  // intercepted; delivered when the thread is released
   arch::Registers registers{};
 };
 
-// Between construction and release() the target is stopped. The destructor releases what is left.
-// Words that are roots but in no memory.
+// Words that are roots but not in memory.
 struct RegisterWords {
   struct Owner {
     std::uint32_t first;
@@ -31,49 +30,51 @@ struct RegisterWords {
     pid_t tid;  // 0: the kernel holds them
   };
 
-  // What was added since the last owner is this one's.
+  // Assigns the words added since the last owner to this thread.
   void belong_to(pid_t tid) {
     std::uint32_t first = owners.empty() ? 0 : owners.back().first + owners.back().count;
     owners.push_back({first, static_cast<std::uint32_t>(values.size()) - first, tid});
   }
 
-  // Has room for those of so many threads, in memory that was touched.
+  // Reserves room for the words of this many threads, in memory that has been touched.
   void expect(std::size_t threads);
 
   std::vector<std::uint64_t> values;
   std::vector<Owner> owners;
 };
 
+// The target is stopped from construction to release(). The destructor releases what is left.
 class Freeze {
  public:
-  // Seizes all threads, then interrupts all, then waits for each; repeats for threads born
+  // Seizes all threads, interrupts all, then waits for each; repeats this for threads created
   // meanwhile. Then reads their general registers and undoes the EINTR that the stop itself caused.
   Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline);
   ~Freeze();
   Freeze(const Freeze&) = delete;
   Freeze& operator=(const Freeze&) = delete;
 
-  // Lets one thread go on for a moment while all others stay stopped. False if it ended.
+  // Runs one thread for a moment while all others stay stopped. Returns false if it exited.
   bool run_briefly(StoppedThread& thread, std::chrono::nanoseconds duration,
                    Clock::time_point deadline);
 
-  // Some kernels tell only on a thread's way out what it is to call again. Leads it there, if this
-  // is one, and takes its registers anew. False if a signal came in between.
+  // On some processors the kernel reveals only when a thread resumes which call it restarts. Runs
+  // such a thread to its call and reads its registers again. Returns false if a signal arrived
+  // meanwhile.
   bool settle_call(StoppedThread& thread);
 
-  // Stops the threads that were born of briefly running ones.
+  // Stops threads that were created by briefly running ones.
   void stop_newborn(Clock::time_point deadline);
 
-  // All register contents, vector state included, as words. To be called once.
+  // Returns all register contents, including vector state, as words. Must be called once.
   RegisterWords read_register_words();
 
-  // Lets all threads go.
+  // Resumes all threads.
   void release();
 
   pid_t pid() const { return pid_; }
   std::vector<StoppedThread>& threads() { return threads_; }
   Clock::time_point began() const { return began_; }
-  // By which all that happens while the target is stopped has to be done.
+  // Everything done while the target is stopped must finish by then.
   Clock::time_point deadline() const { return deadline_; }
   std::chrono::nanoseconds pause() const { return ended_ - began_; }
 
@@ -96,7 +97,7 @@ class Freeze {
   PauseLimit& limit_;
   Clock::time_point deadline_;
   std::map<pid_t, State> states_;
-  std::map<pid_t, SeenThread> seen_;  // before they were stopped, where that is needed
+  std::map<pid_t, SeenThread> seen_;  // state before they were stopped, where needed
   std::vector<StoppedThread> threads_;
   RegisterWords words_;
   Clock::time_point began_{};

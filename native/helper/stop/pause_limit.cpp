@@ -1,4 +1,4 @@
-// A thread with a higher priority than the tracer's waits on a timer, and ends the helper if it
+// A thread with a higher priority than the tracer waits on a timer and ends the helper when it
 // fires.
 #include "helper/stop/pause_limit.hpp"
 
@@ -13,7 +13,7 @@
 namespace reachscan::helper {
 namespace {
 
-// In front of the tracer, which may have 1.
+// Above the tracer, which may have 1.
 constexpr int kPriority = 2;
 
 [[noreturn]] void fail_to_start(pid_t pid, int error) {
@@ -46,7 +46,7 @@ PauseLimit::~PauseLimit() {
   close(timer_);
 }
 
-// One cheap call of the kernel, which wakes nobody.
+// A single cheap system call, which wakes no thread.
 Clock::time_point PauseLimit::begin() {
   Clock::time_point now = Clock::now();
   ends_ = (now + longest_).time_since_epoch().count();
@@ -82,7 +82,7 @@ void PauseLimit::watch() {
   }
 }
 
-// 0 is never.
+// 0 means never.
 void PauseLimit::wake_after(std::chrono::nanoseconds time) const {
   auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
   itimerspec when{};

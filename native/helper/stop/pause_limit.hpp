@@ -1,7 +1,7 @@
 // Limits every pause of the target, in two stages. Well before the limit, the steps of the pause
-// give up in good order: they wait no longer than begin() says. At the limit, a thread that does
-// nothing but wait for this moment ends the process, whatever system call the tracer is stuck in,
-// and the kernel releases everything that was traced.
+// give up in an orderly way: they wait no longer than begin() says. At the limit, a thread that
+// only waits for this moment ends the process, whatever system call the tracer is stuck in, and the
+// kernel releases everything that was traced.
 #pragma once
 
 #include <pthread.h>
@@ -19,23 +19,23 @@ namespace reachscan::helper {
 class PauseLimit {
  public:
   // Starts the thread, so that a pause need not. `stream` gets the failure record of the second
-  // stage; nobody else writes to it during a pause.
+  // stage; nothing else writes to it during a pause.
   PauseLimit(pid_t pid, std::chrono::milliseconds longest, Stream& stream);
   ~PauseLimit();
   PauseLimit(const PauseLimit&) = delete;
   PauseLimit& operator=(const PauseLimit&) = delete;
 
-  // The pause begins. Returns the moment by which its steps have to be done.
+  // Starts the pause. Returns the time by which its steps must be done.
   Clock::time_point begin();
-  // The target runs again.
+  // The target is running again.
   void end();
 
-  // Whether the time of the steps is over.
+  // Whether the time for the steps is over.
   bool is_over() const { return Clock::now() >= steps_end_; }
   Failure failure(wire::Step step) const;
 
   std::chrono::milliseconds longest() const { return longest_; }
-  // What the steps get of it; the rest is for letting go.
+  // The share of the limit for the steps; the rest is for detaching.
   std::chrono::nanoseconds for_steps() const { return longest_ * 4 / 5; }
 
  private:

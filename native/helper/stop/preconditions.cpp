@@ -1,4 +1,4 @@
-// Asks /proc whether a process can be looked at and stopped.
+// Checks in /proc whether a process can be examined and stopped.
 #include "helper/stop/preconditions.hpp"
 
 #include <elf.h>
@@ -23,7 +23,7 @@ namespace {
 
 using wire::Step;
 
-// On a busy machine, a page fault waits long for its disk or for a lock.
+// On a busy machine, a page fault may wait long for its disk or for a lock.
 constexpr auto kStuckAfter = std::chrono::seconds(1);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
@@ -31,7 +31,7 @@ bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "State").rfind("D", 0) == 0;
 }
 
-// Goes up with every sleep: a thread for which it does is not stuck.
+// Grows with every sleep: a thread whose count changes is not stuck.
 std::string times_asleep(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "voluntary_ctxt_switches");
 }
@@ -91,7 +91,7 @@ void require_long_words(pid_t pid, const char* why) {
                   name_of(pid) + " is a 32-bit program, which " + why, 0, pid);
 }
 
-// All that counts in pages was built for one size of them.
+// Everything that counts in pages was built for one page size.
 void require_page_size(pid_t pid) {
   auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (bytes == arch::kPage) return;
@@ -102,8 +102,8 @@ void require_page_size(pid_t pid) {
                 0, pid);
 }
 
-// Such a thread cannot be stopped; meanwhile all the others would stand still for nothing. A disk
-// access is over soon, the wait for a vfork() child may not be.
+// A thread in uninterruptible sleep cannot be stopped, and all others would be stopped meanwhile
+// for nothing. A disk access is over soon; the wait for a vfork() child may not be.
 void require_stoppable(pid_t pid, Clock::time_point deadline) {
   deadline = std::min(deadline, Clock::now() + kStuckAfter);
   std::vector<pid_t> asleep = list_threads(pid);

@@ -11,22 +11,22 @@ namespace reachscan::helper {
 
 std::string name_of(pid_t pid);
 
-// Throws Failure(kOpenTarget, kNoSuchProcess) if it is only a thread of one.
+// Throws Failure(kOpenTarget, kNoSuchProcess) if `pid` is only a thread of a process.
 void require_process(pid_t pid);
 
-// Throws Failure(kOpenTarget) if it is no program of this processor, or may not be looked at.
+// Throws Failure(kOpenTarget) if it is not a program of this processor, or may not be examined.
 void require_supported(pid_t pid);
 
-// Whether it runs a 32-bit program; false if that cannot be seen.
+// Whether it runs a 32-bit program; false if that cannot be determined.
 bool has_short_words(pid_t pid);
 
-// Throws Failure if it does. `why`: a clause about 32-bit programs.
+// Throws Failure if it runs a 32-bit program. `why`: a clause about 32-bit programs.
 void require_long_words(pid_t pid, const char* why);
 
-// Throws Failure(kOpenTarget, kUnsupportedArchitecture) if pages are not as large as we think.
+// Throws Failure(kOpenTarget, kUnsupportedArchitecture) if pages have another size than assumed.
 void require_page_size(pid_t pid);
 
-// Throws Failure(kOpenTarget, kUnstoppable) if a thread of it does not come to a stop in time.
+// Throws Failure(kOpenTarget, kUnstoppable) if one of its threads cannot be stopped in time.
 void require_stoppable(pid_t pid, Clock::time_point deadline);
 
 }  // namespace reachscan::helper

@@ -16,7 +16,7 @@ constexpr auto kMaxTime = std::chrono::milliseconds(200);
 // Long enough to leave the allocator many times over: where the thread is then is a matter of
 // chance.
 constexpr auto kRun = std::chrono::microseconds(20);
-// How far up the stack a return address into the allocator is looked for.
+// How far up the stack a return address into the allocator is searched for.
 constexpr std::size_t kStackWords = 64;
 
 struct ReadMemory {
@@ -41,7 +41,7 @@ class Drain {
         deadline_(std::min(Clock::now() + kMaxTime, freeze.deadline())) {}
 
   DrainResult run() {
-    // In turns: a thread may be waiting for a lock that another one holds.
+    // Round-robin: a thread may be waiting for a lock that another one holds.
     while (StoppedThread* thread = next_to_run()) {
       if (Clock::now() >= deadline_) return {false, runs_};
       ++runs_;
@@ -56,9 +56,9 @@ class Drain {
   }
 
  private:
-  // The next thread, in a round, that is inside the allocator. If none is and yet an arena is
-  // locked, as all are during a fork(), or somebody waits for a lock, any that is awake. Null if
-  // there is none of these either.
+  // Returns the next thread, round-robin, that is inside the allocator. If none is, but an arena is
+  // locked, as all are during a fork(), or a thread waits for a lock, returns any thread that is
+  // awake. Returns null if there is none of these either.
   StoppedThread* next_to_run() {
     bool locked = any_locked();
     auto inside = [&](const StoppedThread& thread) { return is_inside(thread, locked); };
@@ -81,7 +81,7 @@ class Drain {
     return nullptr;
   }
 
-  // Such a thread leaves the allocator when what its handler waits for has come.
+  // Such a thread leaves the allocator once its handler gets what it waits for.
   void require_no_waiting_handler() {
     for (const StoppedThread& thread : freeze_.threads())
       if (arch::will_restart(thread.registers) && is_interrupted_inside(thread))
@@ -100,8 +100,8 @@ class Drain {
     return false;
   }
 
-  // In the allocator's code or in something that it called. Who sleeps, waiting for a lock for
-  // instance, has nothing half done in most allocators.
+  // In the allocator's code or in something that it called. In most allocators, a sleeping thread,
+  // for example one waiting for a lock, has no operation half done.
   bool is_inside(const StoppedThread& thread, bool locked) const {
     const arch::Registers& registers = thread.registers;
     abi::Frame frame = frame_of(registers);
@@ -116,7 +116,7 @@ class Drain {
     return locked && returns_to_allocator(frame.sp);
   }
 
-  // In one of the others, for a lock that may be free by now.
+  // In one of the other allocators, waiting for a lock that may be free by now.
   bool waits_inside(const StoppedThread& thread) const {
     const arch::Registers& registers = thread.registers;
     return arch::will_restart(registers) && arch::waits_for_lock(registers) &&

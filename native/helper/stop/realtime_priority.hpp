@@ -1,4 +1,4 @@
-// For the duration of a pause: keeps processors awake, and gives us real-time priority.
+// Keeps processors awake and gives us real-time priority for the duration of a pause.
 #pragma once
 
 #include <fcntl.h>
@@ -10,9 +10,9 @@
 
 namespace reachscan::helper {
 
-// No processor goes to sleep in its lifetime, where the system allows that. To clone a process
-// takes a dozen turns between it and us, and who wakes a processor waits for it each time: in
-// virtual machines some 0.1 ms, or milliseconds. (PM QoS of Linux: holds while the file is open.)
+// Keeps processors from sleeping while it exists, where the system allows that. Cloning a process
+// takes a dozen switches between it and us, and each wake-up of a sleeping processor costs about
+// 0.1 ms in virtual machines, or milliseconds. (PM QoS of Linux: holds while the file is open.)
 class CpuLatencyRequest {
  public:
   CpuLatencyRequest() : device_(open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC)) {
@@ -29,7 +29,7 @@ class CpuLatencyRequest {
   int device_;
 };
 
-// Real-time priority for its lifetime, where the system allows it; harmless where it does not.
+// Real-time priority while it exists, where the system allows it; harmless elsewhere.
 class RealtimePriority {
  public:
   RealtimePriority() : policy_(sched_getscheduler(0)) {
@@ -48,8 +48,8 @@ class RealtimePriority {
   sched_param parameters_{};
 };
 
-// The same for another task until it ends, but not for its children. One that is urgent by itself
-// stays as it is.
+// The same for another task until it exits, but not for its children. A task with a real-time
+// policy of its own is left alone.
 inline void make_urgent(pid_t tid) {
   int policy = sched_getscheduler(tid);
   if (policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE) return;

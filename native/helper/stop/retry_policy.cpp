@@ -1,4 +1,4 @@
-// Sorts failures by their codes, and waits longer before each retry.
+// Classifies failures by their codes, and waits longer before each retry.
 #include "helper/stop/retry_policy.hpp"
 
 #include <algorithm>
@@ -9,11 +9,12 @@ namespace reachscan::helper {
 namespace {
 
 constexpr std::uint32_t kTries = 50;
-// In each of these, the target stands still until the pause is given up.
+// In each of these, the target is stopped until the pause is given up.
 constexpr std::uint32_t kSleeps = 5;
 constexpr auto kBetweenTries = std::chrono::milliseconds(5);
 constexpr auto kLimit = std::chrono::seconds(30);
-// Each try stops the target, so they get rarer: this part of the time waited so far lies between.
+// Each try stops the target, so tries become rarer: each gap is this fraction of the time waited so
+// far.
 constexpr int kPart = 8;
 
 }  // namespace
@@ -41,7 +42,7 @@ void RetryPolicy::wait_for_its_end(const Failure& failure) {
     if (verbose_) std::fprintf(stderr, "%s: waiting for its end\n", failure.what());
   }
   auto nap = std::max<Clock::duration>(kBetweenTries, (now - first_seen_) / kPart);
-  // Time is left for a try, too: one that runs out of it could not tell what keeps the target.
+  // Leaves time for a try: one that runs out of it could not report what holds the target.
   if (now + 2 * nap >= deadline_ || now - first_seen_ >= kLimit) give_up_on(failure);
   std::this_thread::sleep_for(nap);
 }

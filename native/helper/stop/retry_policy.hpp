@@ -1,4 +1,4 @@
-// Which failures go away by themselves, and how long to wait for that.
+// Which failures are transient, and how long to wait for them to pass.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@ class RetryPolicy {
  public:
   RetryPolicy(bool verbose, Clock::time_point deadline) : verbose_(verbose), deadline_(deadline) {}
 
-  // Call it with what a try has failed with: it waits a little, or throws what the user is to be
-  // told if the failure is of another kind or has not passed in time.
+  // Called with the failure of a try: waits a little, or throws the failure to report to the user
+  // if it is of another kind or has not passed in time.
   void wait_out(const Failure& failure);
 
  private:

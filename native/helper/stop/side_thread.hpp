@@ -1,4 +1,4 @@
-// A second thread that takes over part of the work, to use a processor that would be idle.
+// A second thread that takes over part of the work, to use an otherwise idle processor.
 #pragma once
 
 #include <pthread.h>
@@ -7,8 +7,8 @@
 
 namespace reachscan::helper {
 
-// Runs `work`, which must not throw, on a thread of its own; the destructor waits for its end.
-// Where the system gives no thread, nobody runs it: whoever starts this does the same work.
+// Runs `work`, which must not throw, on a thread of its own; the destructor waits for it. If the
+// system refuses a thread, the work is not run here: the caller does the same work itself.
 class SideThread {
  public:
   explicit SideThread(const std::function<void()>& work) : work_(work) {

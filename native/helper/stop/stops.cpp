@@ -1,4 +1,4 @@
-// Resumes one task up to its next stop, and says which kind of stop that is.
+// Resumes one task up to its next stop, and classifies that stop.
 #include "helper/stop/stops.hpp"
 
 #include <sys/ptrace.h>

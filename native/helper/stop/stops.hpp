@@ -1,4 +1,4 @@
-// Resumes stopped tasks, and classifies the stop that each comes to next.
+// Resumes stopped tasks, and classifies the next stop of each.
 #pragma once
 
 #include <sys/types.h>
@@ -15,21 +15,21 @@ namespace reachscan::helper {
 
 // The entry or exit of a system call.
 bool is_at_call(const WaitStatus& status);
-// A signal that is to be delivered.
+// A signal to be delivered.
 bool brings_signal(const WaitStatus& status);
-// Behind a clone(), whose child newborn_of() tells.
+// After a clone(); newborn_of() returns the child.
 bool is_behind_clone(const WaitStatus& status);
 pid_t newborn_of(pid_t parent);
 
-// Goes on to the next stop; delivers `signal` on the way, 0 for none. Throws
+// Resumes the task until its next stop and delivers `signal` on the way, 0 for none. Throws
 // Failure(kRunTrampoline, kTargetExited) if the thread is killed.
 WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline);
 
-// Goes on to the next system call or clone of a thread that has all signals blocked; SIGSTOP, which
+// Resumes a thread with all signals blocked until its next system call or clone; SIGSTOP, which
 // cannot be blocked, is passed on.
 WaitStatus run_to_call(pid_t tid, Clock::time_point deadline);
 
-// Throws Failure(kAdoptClone, kCloneRefused) if the newborn is killed before it comes to a stop.
+// Throws Failure(kAdoptClone, kCloneRefused) if the newborn is killed before its first stop.
 void wait_for_birth(pid_t tid, Clock::time_point deadline);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Starts the tracer's thread with a descriptor table of its own, and carries its failure to the
+// Starts the tracer's thread with a descriptor table of its own, and passes its failure to the
 // caller.
 #include "helper/stop/tracer_thread.hpp"
 
@@ -25,8 +25,8 @@ struct Job {
 
 void* run(void* argument) {
   Job& job = *static_cast<Job*>(argument);
-  // A table of descriptors of its own: when this thread is killed, the kernel closes what it has
-  // opened before it lets go of the target. Kernels before 5.9 do not do that.
+  // A separate descriptor table: when this thread is killed, the kernel closes what it has opened
+  // before it detaches from the target. Kernels before 5.9 do not.
   syscall(kCloseRange, ~0u, ~0u, kUnshare);
   try {
     job.work();

@@ -1,4 +1,4 @@
-// Polls waitid() with WNOWAIT, so that a stop that brings a signal is looked at and not taken.
+// Polls waitid() with WNOWAIT, so that a stop with a signal is examined but not consumed.
 #include "helper/stop/wait.hpp"
 
 #include <sys/ptrace.h>
@@ -17,7 +17,7 @@ int WaitStatus::event() const { return status >> 16; }
 
 bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
   siginfo_t info{};
-  // A stop is only looked at, not taken: a signal that it brings is then still delivered if we die.
+  // The stop is not consumed, so a signal that caused it is still delivered if we die.
   constexpr int kLook = WNOHANG | WSTOPPED | WEXITED | __WALL | WNOWAIT;
   if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) != 0) {
     if (errno != ECHILD)
@@ -45,7 +45,7 @@ bool wait_until(pid_t tid, wire::Step step, Clock::time_point deadline, WaitStat
   while (!poll_for(tid, step, status)) {
     auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
     if (left.count() <= 0) return false;
-    // SIGCHLD is one bit: the event of another task may have taken the wake-up of this one.
+    // SIGCHLD is one bit: another task's event may have consumed the wake-up for this one.
     wait_for_event(std::min<std::chrono::nanoseconds>(left, std::chrono::milliseconds(20)));
   }
   return true;

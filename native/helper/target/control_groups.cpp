@@ -1,4 +1,5 @@
-// Reads /proc/PID/cgroup and mountinfo to find the folders of a process's groups, of both versions.
+// Reads /proc/PID/cgroup and mountinfo to find the folders of a process's control groups, for
+// versions 1 and 2.
 #include "helper/target/control_groups.hpp"
 
 #include <sys/stat.h>
@@ -15,7 +16,7 @@
 namespace reachscan::helper {
 namespace {
 
-// What no controller is called: kept by version 2, whatever version 1 keeps.
+// No controller has this name: version 2 keeps it, whatever version 1 keeps.
 constexpr char kUnified[] = "(unified)";
 
 struct Membership {
@@ -24,7 +25,7 @@ struct Membership {
 };
 
 struct Mount {
-  std::string root;  // the group whose folder the mount point is
+  std::string root;  // the group at the mount point
   std::string folder;
 };
 
@@ -42,8 +43,8 @@ void each_line(std::string_view text, Visit visit) {
   }
 }
 
-// "ID:controllers:/path"; version 2 has the ID 0 and no controllers, and keeps what version 1 does
-// not.
+// "ID:controllers:/path". Version 2 has the ID 0 and no controllers, and keeps those that version 1
+// does not.
 std::optional<Membership> membership(std::string_view groups, std::string_view controller) {
   std::optional<Membership> found;
   each_line(groups, [&](std::string_view line) {
@@ -74,7 +75,7 @@ std::optional<Mount> mount_in(std::string_view line, bool unified, std::string_v
   return right ? std::optional(mount) : std::nullopt;
 }
 
-// The part of a path below a root; nothing if it lies elsewhere. A path that leads out of the
+// Returns the part of a path below a root; nothing if it is elsewhere. A path that leads out of the
 // namespace ("/..") can only be compared literally.
 std::optional<std::string> path_below(const std::string& root, const std::string& path) {
   if (root == "/") {
@@ -105,7 +106,7 @@ ControlGroup locate_group(std::string_view groups, std::string_view mounts,
                           std::string_view controller, bool outermost) {
   ControlGroup group;
   std::optional<Membership> member = membership(groups, controller);
-  if (!member) return group;  // nobody keeps it
+  if (!member) return group;  // no hierarchy has this controller
   group.unified = member->unified;
   group.visible = outermost && member->path == "/";
   each_line(mounts, [&](std::string_view line) {

@@ -1,5 +1,4 @@
-// Where the control groups of a process are in the file system, as far as they can be seen from
-// here.
+// Locates the control groups of a process in the file system, as far as they are visible from here.
 #pragma once
 
 #include <sys/types.h>
@@ -14,28 +13,28 @@ namespace reachscan::helper {
 
 struct ControlGroup {
   bool unified = false;  // version 2 of the interface
-  bool visible = true;   // false: it exists, but nothing of it can be seen
-  // Its own and those of the groups around it, innermost first. None in the outermost group.
+  bool visible = true;   // false: it exists, but cannot be seen from here
+  // Its own folder and those of its ancestors, innermost first. Empty for the root group.
   std::vector<std::string> folders;
 };
 
-// The group of a process that a controller ("memory", "cpu", "freezer") keeps.
+// Returns a process's group for a controller ("memory", "cpu", "freezer").
 ControlGroup control_group(pid_t pid, std::string_view controller);
 
-// Whether its control group, or one around that, has it frozen: none of its threads runs then.
+// Whether its control group, or an ancestor, is frozen: none of its threads runs then.
 bool is_frozen(pid_t pid);
 
-// control_group() from the texts of /proc/PID/cgroup and /proc/self/mountinfo. `outermost`: a path
-// of "/" stands for the outermost group, not only for that of a namespace.
+// Implements control_group() from the texts of /proc/PID/cgroup and /proc/self/mountinfo.
+// `outermost`: a path of "/" means the root group, not just that of a namespace.
 ControlGroup locate_group(std::string_view groups, std::string_view mounts,
                           std::string_view controller, bool outermost);
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-// A file that holds one number; `otherwise` if it is not there or says "max".
+// Returns the single number in a file; `otherwise` if the file is missing or says "max".
 std::uint64_t number_in(const std::string& path, std::uint64_t otherwise);
 
-// The number behind a key at the begin of a line; 0 if it is not there.
+// Returns the number after a key at the start of a line; 0 if there is none.
 std::uint64_t number_of_key(const std::string& path, std::string_view key);
 
 }  // namespace reachscan::helper

@@ -1,5 +1,5 @@
-// The headers of an ELF program or library, in a file or where it is mapped. Whoever wrote them may
-// have written anything: nothing is trusted further than it can be read.
+// The headers of an ELF program or library, in a file or where it is mapped. They may contain
+// anything: nothing is trusted further than it can be read.
 #pragma once
 
 #include <elf.h>
@@ -12,7 +12,7 @@
 
 namespace reachscan::helper {
 
-// Reads at an offset from the begin of the image. False if any byte of that cannot be read.
+// Reads at an offset from the start of the image. Returns false if any byte cannot be read.
 using ReadAt = std::function<bool(std::uint64_t offset, void* buffer, std::size_t length)>;
 
 struct ElfImage {
@@ -20,16 +20,16 @@ struct ElfImage {
   bool fixed = false;  // its addresses are absolute
   std::vector<Elf64_Phdr> segments;
 
-  // What is added to its addresses if it is mapped from `start` on.
+  // The offset added to its addresses if it is mapped at `start`.
   std::uint64_t bias(std::uint64_t start) const { return fixed ? 0 : start; }
 
-  // The end of its memory then, .bss included; whole pages.
+  // The end of its memory in that case, .bss included, in whole pages.
   std::uint64_t end_at(std::uint64_t start) const;
 };
 
 ElfImage read_elf_image(const ReadAt& read);
 
-// Empty if it has none.
+// Returns an empty string if it has none.
 std::string build_id_of(const ElfImage& image, const ReadAt& read);
 
 }  // namespace reachscan::helper

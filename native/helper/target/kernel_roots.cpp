@@ -1,5 +1,5 @@
 // Reads values that the kernel keeps for a program: from fdinfo, from its list of timers, and from
-// queues of signals.
+// signal queues.
 #include "helper/target/kernel_roots.hpp"
 
 #include <sys/ptrace.h>
@@ -29,18 +29,18 @@ void look_at_descriptor(pid_t pid, const std::string& number, const std::string&
   if (name == "anon_inode:[eventpoll]") add(held.words, numbers_after(text, "data:", 16));
   if (name == "anon_inode:[eventfd]") add(held.words, numbers_after(text, "eventfd-count:", 16));
   if (name == "anon_inode:[io_uring]") {
-    // Of answers for which the ring has no room: "  user_data=94337750602048, res=0, flags=0"
+    // Completions for which the ring has no room: "  user_data=94337750602048, res=0, flags=0"
     add(held.words, numbers_after(text, "user_data=", 10));
     held.rings[number] = parse_ring(text);
   }
 }
 
-// For each signal the kernel goes through the queue from its begin: a thousand take a millisecond,
-// a hundred thousand would take minutes.
+// For each signal the kernel walks the queue from its start: a thousand take a millisecond, a
+// hundred thousand would take minutes.
 constexpr std::uint64_t kMostSignals = 1024;
 
-// `flags`: 0 for the thread's own queue, PTRACE_PEEKSIGINFO_SHARED for that of the process. False
-// if not the whole queue was read.
+// `flags`: 0 for the thread's own queue, PTRACE_PEEKSIGINFO_SHARED for that of the process. Returns
+// false if part of the queue was not read.
 bool add_signal_values(pid_t tid, std::uint32_t flags, std::vector<std::uint64_t>& words) {
   std::array<siginfo_t, 32> pending;
   __ptrace_peeksiginfo_args request{0, flags, static_cast<std::int32_t>(pending.size())};

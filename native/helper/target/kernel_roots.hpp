@@ -1,4 +1,4 @@
-// Pointers that a program has handed to the kernel and may keep nowhere else.
+// Pointers that a program has passed to the kernel and may store nowhere else.
 #pragma once
 
 #include <sys/types.h>
@@ -16,28 +16,30 @@
 namespace reachscan::helper {
 
 struct KernelRoots {
-  // Roots beyond the memory: data of epoll registrations and values of eventfds (/proc/PID/fdinfo),
-  // signal values of POSIX timers (/proc/PID/timers), answers of io_uring that wait for room.
+  // Roots outside the memory: data of epoll registrations and values of eventfds
+  // (/proc/PID/fdinfo), signal values of POSIX timers (/proc/PID/timers), io_uring completions that
+  // wait for room.
   std::vector<std::uint64_t> words;
   Rings rings;
-  bool asynchronous = false;  // there are contexts of io_setup()
+  bool asynchronous = false;  // contexts of io_setup() exist
   OwnPipes pipes;
   OwnQueues queues;
-  std::set<std::string> messages;  // clauses about what waited in these
+  std::set<std::string> messages;  // clauses about data that waited in these
 };
 
-// What may not be read, or goes away meanwhile, is left out.
+// Skips what may not be read or disappears meanwhile.
 KernelRoots look_at_kernel_roots(pid_t pid, const Memory& memory);
 
-// What the kernel may have held besides, some time between two looks: clauses about it.
+// Returns clauses about what else the kernel may have held at some time between two observations.
 std::vector<std::string> unread(const KernelRoots& before, const KernelRoots& after);
 
-// Whether the program handles any signal: then its threads may have stacks for that, of which only
-// the kernel knows.
+// Whether the program handles any signal: then its threads may have alternate signal stacks, which
+// only the kernel knows.
 bool handles_signals(pid_t pid);
 
-// Adds the values that wait with signals for a thread, or for its whole process (sigqueue(),
-// timers). The threads must be stopped by us. False if there were too many to read them all.
+// Adds the values of signals that are pending for a thread or its whole process (sigqueue(),
+// timers). The threads must be stopped by us. Returns false if there were too many to read them
+// all.
 bool add_pending_signal_words(const std::vector<pid_t>& threads, std::vector<std::uint64_t>& words);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Identifies mapped files by statx(), and finds which pages of shared memory have data.
+// Identifies mapped files with statx(), and finds which pages of shared memory have data.
 #include "helper/target/mapped_files.hpp"
 
 #include <fcntl.h>
@@ -26,8 +26,8 @@ std::string device_name(unsigned major_number, unsigned minor_number) {
   return text;
 }
 
-// Memory without a name (MAP_SHARED, memfd_create(), shmget()) is of a file system that is mounted
-// nowhere.
+// Unnamed memory (MAP_SHARED, memfd_create(), shmget()) belongs to a file system that is not
+// mounted anywhere.
 std::string device_of_shared_memory() {
   struct stat status {};
   int file = memfd_create("reachscan-device", MFD_CLOEXEC);
@@ -49,7 +49,7 @@ bool is_same_file(const struct statx& status, const MapEntry& entry) {
          device_name(status.stx_dev_major, status.stx_dev_minor) == entry.device;
 }
 
-// Only root may follow the kernel's own link; a path may lead elsewhere by now.
+// Only root may follow the kernel's own link; the path may have changed its meaning.
 std::optional<struct statx> status_of(pid_t pid, const MapEntry& entry) {
   std::string by_path = "/proc/" + std::to_string(pid) + "/root" + entry.path;
   for (const std::string& path : {path_of_link(pid, entry), by_path}) {
@@ -61,13 +61,13 @@ std::optional<struct statx> status_of(pid_t pid, const MapEntry& entry) {
   return {};
 }
 
-// What the file is if it is a node of a device.
+// Returns the kind of the file if it is a device node.
 std::optional<Backing> backing_of_node(pid_t pid, const MapEntry& entry) {
   std::optional<struct statx> status = status_of(pid, entry);
   bool is_node = status ? S_ISCHR(status->stx_mode) || S_ISBLK(status->stx_mode)
                         : starts_with(entry.path, "/dev/") && !starts_with(entry.path, "/dev/shm/");
   if (!is_node) return {};
-  // A private mapping of this one is anonymous memory, and a shared one is of another file.
+  // A private mapping of /dev/zero is anonymous memory; a shared one maps another file.
   bool is_zero = status ? status->stx_rdev_major == 1 && status->stx_rdev_minor == 5
                         : entry.path == "/dev/zero";
   return is_zero ? Backing::kNothing : Backing::kDevice;
@@ -102,7 +102,7 @@ std::vector<MapEntry> MappedFiles::mappings_of(pid_t pid) {
 }
 
 Backing MappedFiles::backing_of(pid_t pid, const MapEntry& entry) {
-  // All of them have one inode.
+  // All of them share one inode.
   if (starts_with(entry.path, "anon_inode:"))
     return entry.path == "anon_inode:[io_uring]" ? Backing::kOther : Backing::kDevice;
   auto [known, is_new] = known_.try_emplace({entry.device, entry.inode}, Backing::kOther);
@@ -114,14 +114,14 @@ Backing MappedFiles::find_backing(pid_t pid, const MapEntry& entry) const {
   if (entry.device == shared_memory_) return Backing::kSharedMemory;
   auto mounted = types_.find(entry.device);
   std::string type = mounted == types_.end() ? "" : mounted->second;
-  // Neither has nodes of devices, and the first might not answer.
+  // Neither has device nodes, and the first might not respond.
   if (starts_with(type, "fuse") || type == "hugetlbfs") return Backing::kOther;
   bool is_memory = type == "tmpfs" || type == "devtmpfs";
   if (is_memory || entry.path.find("/dev/") != std::string::npos)
     if (auto backing = backing_of_node(pid, entry)) return *backing;
   if (is_memory) return Backing::kSharedMemory;
   if (type.empty() && starts_with(entry.path, "/secretmem")) return Backing::kSecret;
-  // What is mounted nowhere and on no disk may be anything.
+  // A file system without a mount point or a disk may be anything.
   return type.empty() && starts_with(entry.device, "00:") ? Backing::kOther : Backing::kFile;
 }
 
@@ -164,7 +164,7 @@ void SharedMemoryFile::read(const Stretch& stretch, char* buffer) const {
   for (std::uint64_t done = 0; done < length;) {
     std::uint64_t offset = stretch.start - entry_.start + entry_.offset + done;
     ssize_t got = pread(descriptor_, buffer + done, length - done, static_cast<off_t>(offset));
-    if (got <= 0) return;  // the file was cut short
+    if (got <= 0) return;  // the file was truncated
     done += static_cast<std::uint64_t>(got);
   }
 }

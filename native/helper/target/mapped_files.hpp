@@ -1,5 +1,5 @@
-// What the mappings of a process map. The file system and the type of the mapped file decide, since
-// a path can be anything.
+// What the mappings of a process map. The file system and the file type decide, since a path can be
+// anything.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ class MappedFiles {
   // Reads which file systems are mounted where the process runs, and where we do.
   explicit MappedFiles(pid_t pid);
 
-  // The mappings of a process, of that one or its clone. No file system is asked anything.
+  // Returns the mappings of the process or its clone. Queries no file system.
   std::vector<MapEntry> mappings_of(pid_t pid);
 
  private:
@@ -27,13 +27,12 @@ class MappedFiles {
   Backing find_backing(pid_t pid, const MapEntry& entry) const;
   void read_mounts(pid_t pid);
 
-  std::map<std::string, std::string>
-      types_;                  // of file systems, by the device as the kernel names it
-  std::string shared_memory_;  // the device of memory without a name
+  std::map<std::string, std::string> types_;  // file systems by device, as the kernel names it
+  std::string shared_memory_;                 // the device of unnamed memory
   std::map<std::pair<std::string, std::uint64_t>, Backing> known_;
 };
 
-// The file of a mapping of shared memory. Only root may open it; for others it has no data.
+// The file behind a mapping of shared memory. Only root may open it; for others it has no data.
 class SharedMemoryFile {
  public:
   SharedMemoryFile(pid_t pid, const MapEntry& entry);
@@ -41,10 +40,10 @@ class SharedMemoryFile {
   SharedMemoryFile(const SharedMemoryFile&) = delete;
   SharedMemoryFile& operator=(const SharedMemoryFile&) = delete;
 
-  // Where the file has pages, whoever wrote them. Asking allocates none.
+  // Returns where the file has pages, whoever wrote them. Does not allocate any.
   std::vector<Stretch> data() const;
 
-  // Neither does this; holes are zeros. Nor does the process notice.
+  // Does not allocate either; holes read as zeros. The process does not notice.
   void read(const Stretch& stretch, char* buffer) const;
 
  private:
@@ -52,7 +51,7 @@ class SharedMemoryFile {
   int descriptor_;
 };
 
-// Where shared memory of these mappings has pages. None where that is not allowed.
+// Returns where shared memory of these mappings has pages; nothing without permission.
 std::vector<Stretch> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Sets the flags of each mapping, finds the images of modules and their build ids.
+// Sets the flags of each mapping, and finds the images of modules and their build ids.
 #include "helper/target/mappings.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::uint32_t own_flags(const MapEntry& entry) {
   return flags;
 }
 
-// Memory less what must not be touched.
+// Memory except what must not be touched.
 struct ImageMemory {
   const ResidentPages& resident_pages;
   const Memory& memory;
@@ -35,19 +35,19 @@ struct ImageMemory {
   }
 };
 
-// The image that is mapped from here, if one is.
+// Reads the image that is mapped here, if there is one.
 ElfImage read_image(const MapEntry& entry, const ImageMemory& memory) {
   if (entry.offset != 0 || !is_file(entry) || (entry.perms & wire::kRead) == 0) return {};
   return read_elf_image(memory.from(entry.start));
 }
 
-// Finds the images among mappings, which are told in order.
+// Finds the images among mappings, which must be passed in order.
 class ImageSearch {
  public:
   explicit ImageSearch(const ImageMemory& memory) : memory_(memory) {}
 
-  // The image that begins with this mapping, valid if one does. The data of a small library lies in
-  // the first page of its file, which is then mapped twice within the same image.
+  // Returns the image that starts with this mapping, valid if there is one. The data of a small
+  // library is in the first page of its file, which is then mapped twice within the same image.
   ElfImage begins_at(const MapEntry& entry) {
     bool within = entry.start < end_ && entry.inode == inode_ && entry.device == device_;
     ElfImage image = within ? ElfImage{} : read_image(entry, memory_);
@@ -58,7 +58,7 @@ class ImageSearch {
     return image;
   }
 
-  // Where the memory of the image ends that was found last.
+  // The end of the memory of the last image found.
   std::uint64_t end() const { return end_; }
 
  private:
@@ -68,7 +68,7 @@ class ImageSearch {
   std::string device_;
 };
 
-// Gives stretches a mapping of their own, which `mark` changes.
+// Splits ranges off into mappings of their own, which `mark` changes.
 template <typename Mark>
 std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
                                 const std::vector<Stretch>& stretches, Mark mark) {
@@ -77,7 +77,7 @@ std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
   for (abi::Mapping m : mappings) {
     while (next != stretches.end() && next->end <= m.start) ++next;
     for (; next != stretches.end() && next->start < m.end; ++next) {
-      // A stretch may begin in the mapping before (a .bss and what was joined to it).
+      // A range may start in the preceding mapping (a .bss and what was joined to it).
       abi::Mapping part = m;
       part.start = std::max(next->start, m.start);
       part.end = std::min(next->end, m.end);
@@ -92,7 +92,7 @@ std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
   return parts;
 }
 
-// Whether it is anonymous memory directly behind another mapping.
+// Whether it is anonymous memory directly after another mapping.
 bool follows(const std::vector<MapEntry>& entries, std::size_t i) {
   return i > 0 && entries[i - 1].end == entries[i].start && is_anonymous(entries[i]);
 }
@@ -167,7 +167,7 @@ Payload mappings_record(const std::vector<MapEntry>& entries,
 }
 
 Payload absent_record(const ResidentPages& resident_pages) {
-  // The others count as if something was there.
+  // Mappings beyond the limit are reported as if something were there.
   constexpr std::size_t kMost = 1 << 20;
   std::size_t count = std::min(resident_pages.absent.size(), kMost);
   Payload payload;

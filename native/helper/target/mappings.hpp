@@ -1,4 +1,4 @@
-// Turns the kernel's mapping list into what the sweeper and the reader of the stream want to know.
+// Converts the kernel's list of mappings for the sweeper and the reader of the stream.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@
 
 namespace reachscan::helper {
 
-// For each mapping, up to where it is the .bss of the module before it: the kernel may have joined
-// that with what was mapped or allocated right behind it. Its start if it is none.
+// For each mapping, the end of the part that is the .bss of the preceding module: the kernel may
+// have joined that with memory mapped or allocated right after it. The mapping's start if it is not
+// a .bss.
 std::vector<std::uint64_t> find_bss_ends(const std::vector<MapEntry>& entries,
                                          const ResidentPages& resident_pages, const Memory& memory);
 
@@ -27,7 +28,7 @@ Payload mappings_record(const std::vector<MapEntry>& entries,
 
 Payload absent_record(const ResidentPages& resident_pages);
 
-// A program or library that is mapped from the beginning of its file.
+// A program or library that is mapped from the start of its file.
 struct Module {
   std::uint64_t start;
   std::string path;
@@ -37,8 +38,8 @@ struct Module {
 std::vector<Module> find_modules(const std::vector<MapEntry>& entries,
                                  const ResidentPages& resident_pages, const Memory& memory);
 
-// One module for each file that is mapped from its beginning and is an ELF image; its build id is
-// read from memory, so the file need not exist any more.
+// Describes each ELF image mapped from the start of its file. Build ids are read from memory, so
+// the file need not exist any more.
 Payload modules_record(const std::vector<MapEntry>& entries, const ResidentPages& resident_pages,
                        const Memory& memory);
 

@@ -1,4 +1,4 @@
-// Reads and writes through /proc/PID/mem, piece by piece until all is done or nothing more comes.
+// Reads and writes /proc/PID/mem in pieces until everything is transferred or no more arrives.
 #include "helper/target/memory.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Reading and writing another process's memory through /proc/PID/mem, which also reaches pages that
-// the process itself may not write.
+// Reads and writes another process's memory through /proc/PID/mem, which can also write to pages
+// that the process itself may not write.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // False if any byte of the range cannot be read; the buffer is then undefined.
+  // Return false if any byte of the range cannot be accessed; a read buffer is then undefined.
   bool try_read(std::uint64_t address, void* buffer, std::size_t length) const;
   bool try_write(std::uint64_t address, const void* buffer, std::size_t length) const;
 

@@ -1,4 +1,4 @@
-// What a line of /proc/PID/maps stands for.
+// Classifies lines of /proc/PID/maps.
 #pragma once
 
 #include "helper/target/process.hpp"
@@ -14,10 +14,10 @@ inline bool is_kernel_owned(const MapEntry& entry) {
   return entry.path == "[vdso]" || entry.path == "[vsyscall]" || starts_with(entry.path, "[vvar");
 }
 
-// The rings of io_uring are plain memory, and requests in them carry pointers.
+// The rings of io_uring are plain memory, and requests in them contain pointers.
 inline bool is_ring(const MapEntry& entry) { return entry.path == "anon_inode:[io_uring]"; }
 
-// Of io_setup().
+// A context of io_setup().
 inline bool is_asynchronous_context(const MapEntry& entry) {
   return starts_with(entry.path, "/[aio]");
 }
@@ -28,25 +28,25 @@ inline bool is_readable(const MapEntry& entry) {
   return (entry.perms & wire::kRead) != 0 && !is_kernel_owned(entry) && !is_device(entry);
 }
 
-// Where 32-bit programs make system calls; whether a thread is there on behalf of the allocator,
-// the code around tells.
+// Where 32-bit programs make system calls. The code around shows whether a thread is there on
+// behalf of the allocator.
 inline bool is_short_kernel_code(const MapEntry& entry) {
   return entry.path == "[vdso]" && entry.end >> 32 == 0;
 }
 
-// Whether its contents can be the program's own.
+// Whether the program may have changed its contents.
 inline bool changes(const MapEntry& entry) {
   return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;
 }
 
 inline bool is_shared(const MapEntry& entry) { return (entry.perms & wire::kShared) != 0; }
 
-// Whether to touch a page of it that is not there would do anything but read zeros, or a file.
+// Whether touching an absent page of it has any effect other than reading zeros or a file.
 inline bool only_present_pages(const MapEntry& entry) {
   return is_shared(entry) || entry.backing == Backing::kOther || entry.backing == Backing::kSecret;
 }
 
-// A mapped file that is not an anonymous object of the kernel dressed as one.
+// A mapped file, except anonymous kernel objects that look like one.
 inline bool is_file(const MapEntry& entry) {
   return entry.inode != 0 && starts_with(entry.path, "/") &&
          !starts_with(entry.path, "/anon_hugepage") && !starts_with(entry.path, "/memfd:") &&
@@ -62,13 +62,13 @@ inline bool is_shared_anonymous(const MapEntry& entry) {
   return is_shared(entry) && starts_with(entry.path, "/dev/zero");
 }
 
-// Whether the program may have written there before it forbade itself to write, or even to read.
+// Whether the program may have written to it before it made it unwritable or unreadable.
 inline bool may_be_protected(const MapEntry& entry) {
   constexpr std::uint32_t kReadWrite = wire::kRead | wire::kWrite;
   if ((entry.perms & kReadWrite) == kReadWrite || is_kernel_owned(entry) || is_device(entry))
     return false;
   if (is_shared(entry)) return is_shared_anonymous(entry);
-  // Anonymous memory that can be read is searched anyway.
+  // Readable anonymous memory is searched anyway.
   return (entry.perms & wire::kRead) == 0 || is_file(entry);
 }
 

@@ -1,4 +1,4 @@
-// Takes the least of what groups, machine and overcommit rules leave.
+// Takes the minimum of what control groups, the machine and the overcommit rules allow.
 #include "helper/target/memory_limits.hpp"
 
 #include <fcntl.h>
@@ -17,11 +17,11 @@ namespace {
 // Stacks and descriptors of two processes, what the kernel charges in advance, and the first pages
 // that the target and the clone write to.
 constexpr std::uint64_t kMargin = 4u << 20;
-// What the sweeper maps: some megabytes, and for each so many bytes of heap another one.
+// What the sweeper maps: some megabytes, and one byte for this many bytes of heap.
 constexpr std::uint64_t kSweeper = 8u << 20, kHeapPerSweeperByte = 32;
-// What the reader of the stream may come to need, if its group is the target's.
+// What the reader of the stream may need, if it is in the target's group.
 constexpr std::uint64_t kReader = 128u << 20;
-// Of the machine's memory, if a group cannot be seen.
+// The assumed fraction of the machine's memory, if a group cannot be seen.
 constexpr std::uint64_t kGuess = 4;
 
 constexpr std::uint64_t kStrict = 2;  // of vm.overcommit_memory
@@ -41,7 +41,7 @@ std::uint64_t left(std::uint64_t limit, std::uint64_t used) {
   return limit > used ? limit - used : 0;
 }
 
-// Pages of files that were not used lately, and need not be written back first.
+// File pages that were not used recently and need not be written back first.
 std::uint64_t reclaimable(const std::string& stat, const char* inactive, const char* dirty,
                           const char* writeback) {
   return left(number_of_key(stat, inactive),
@@ -59,7 +59,7 @@ std::uint64_t room_in_unified(const std::string& folder, std::uint64_t free_swap
          std::min(swap, free_swap);
 }
 
-// Version 1 counts memory alone, and memory and swap together.
+// Version 1 has one limit for memory, and another for memory and swap together.
 std::uint64_t room_in_version_1(const std::string& folder, std::uint64_t free_swap) {
   constexpr std::uint64_t kUnlimited = 1ull << 62;
   std::uint64_t room = kNoLimit;

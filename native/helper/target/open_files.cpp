@@ -17,7 +17,7 @@
 namespace reachscan::helper {
 namespace {
 
-// File systems whose files have a flush operation that leaves the machine or wakes a server.
+// File systems with a flush operation that leaves the machine or wakes a server.
 bool is_served(std::string_view type) {
   constexpr std::string_view kServed[] = {"fuse", "fuseblk", "virtiofs", "nfs",      "nfs4",
                                           "cifs", "smb3",    "afs",      "orangefs", "lustre"};
@@ -25,7 +25,7 @@ bool is_served(std::string_view type) {
          std::find(std::begin(kServed), std::end(kServed), type) != std::end(kServed);
 }
 
-// Mounts by their ids.
+// Mounts by id.
 struct Mounts {
   std::set<int> local;
   std::set<int> served;
@@ -44,7 +44,8 @@ void add_mounts(pid_t pid, Mounts& mounts) {
   }
 }
 
-// Below a root of its own, a process does not see what that lies on; its ids are the same here.
+// A process with a root of its own does not see the mount that its root is on; ids are the same
+// here.
 Mounts mounts_seen_from(pid_t pid) {
   Mounts mounts;
   add_mounts(getpid(), mounts);
@@ -52,7 +53,7 @@ Mounts mounts_seen_from(pid_t pid) {
   return mounts;
 }
 
-// A line of /proc/PID/fdinfo/N, without its key and leading blanks; empty if there is none.
+// Returns a field of /proc/PID/fdinfo/N, without its key and leading blanks; empty if missing.
 std::string_view field(std::string_view text, std::string_view key) {
   for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
     if (at != 0 && text[at - 1] != '\n') continue;
@@ -78,15 +79,15 @@ std::string target_of(const std::string& link) {
   return std::string(target, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
 }
 
-// Pipes and sockets have names without a slash; memory (memfd, System V, secret) has one that was
+// Pipes and sockets have names without a slash. Memory (memfd, System V, secret) has one that was
 // never in a folder: "/memfd:name (deleted)".
 bool is_of_kernel(const std::string& name) {
   return !name.starts_with("/") || name.starts_with("/dev/zero") ||
          (name.ends_with(" (deleted)") && name.rfind('/') == 0);
 }
 
-// A mount that neither of us sees is one of the kernel's own, or of another mount namespace and
-// then of any type.
+// A mount that is visible neither here nor to the process is internal to the kernel, or in another
+// mount namespace and then of any type.
 bool may_be_served(const Mounts& mounts, int mount, const std::string& link) {
   if (mounts.local.contains(mount)) return false;
   return mounts.served.contains(mount) || !is_of_kernel(target_of(link));

@@ -1,4 +1,4 @@
-// What a process has open that somebody would notice if the process were cloned.
+// Open files of a process that would make cloning it noticeable.
 #pragma once
 
 #include <sys/types.h>
@@ -6,18 +6,18 @@
 namespace reachscan::helper {
 
 struct OpenFiles {
-  // Some lie on a file system that a process or another machine serves, and that is told of each
-  // close of a descriptor, also of a copied one.
+  // Some are on a file system served by a process or another machine, which is notified of each
+  // close of a descriptor, even of a copied one.
   bool served = false;
-  // Some are locked by fcntl(). The owner of such a lock is the descriptor table: a program that is
-  // executed while another process shares the table loses them.
+  // Some are locked with fcntl(). The owner of such a lock is the descriptor table: a program that
+  // calls exec() while another process shares the table loses its locks.
   bool locked = false;
-  // A userfaultfd is told of forks: the kernel holds fork() back until the descriptor is read, and
-  // hands out another one.
+  // A userfaultfd reports forks: the kernel blocks fork() until the descriptor is read, and hands
+  // out another one.
   bool told_of_forks = false;
 };
 
-// Looks through /proc; no server is asked. What may not be read counts as not there.
+// Examines /proc without contacting any server. What may not be read counts as absent.
 OpenFiles look_at_open_files(pid_t pid);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Asks the kernel's socket diagnostics and message queues whether something waits in them.
+// Queries the kernel's socket diagnostics and message queues for waiting data.
 #include "helper/target/own_queues.hpp"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ constexpr std::size_t kAskedSingly = 16;
 constexpr std::uint32_t kAllSockets = 0;
 constexpr long kMessageQueues = 0x19800202;  // MQUEUE_MAGIC of the kernel
 
-// What is opened while we are in a namespace of the process shows that namespace for good.
+// A file opened while we are in a namespace of the process shows that namespace permanently.
 template <typename Open>
 OwnedDescriptor open_in_namespace_of(pid_t pid, const std::string& name, int kind, Open open_it) {
   std::string ours = "/proc/thread-self/ns/" + name;
@@ -64,7 +64,7 @@ SocketFacts parse_socket(const nlmsghdr* header) {
   return facts;
 }
 
-// False if the answer is complete.
+// Returns false if the answer is complete.
 bool parse_answer(const nlmsghdr* header, std::size_t length, std::vector<SocketFacts>& sockets) {
   bool more = false;
   for (; NLMSG_OK(header, length); header = NLMSG_NEXT(header, length)) {
@@ -75,7 +75,7 @@ bool parse_answer(const nlmsghdr* header, std::size_t length, std::vector<Socket
   return more;
 }
 
-// Of one unix socket, or of kAllSockets. None if the kernel does not tell.
+// Returns the facts of one unix socket, or of kAllSockets. Empty if the kernel does not answer.
 std::vector<SocketFacts> ask_for_sockets(int netlink, std::uint32_t inode) {
   struct {
     nlmsghdr header;
@@ -101,7 +101,7 @@ std::vector<SocketFacts> ask_for_sockets(int netlink, std::uint32_t inode) {
   return sockets;
 }
 
-// "socket:[4711]"; 0 if it is none.
+// "socket:[4711]"; 0 for other names.
 std::uint32_t socket_inode(const std::string& name) {
   constexpr std::string_view kStart = "socket:[";
   std::uint32_t inode = 0;
@@ -110,7 +110,7 @@ std::uint32_t socket_inode(const std::string& name) {
   return inode;
 }
 
-// The seventh field of each line of /proc/PID/net/unix, after a headline.
+// The seventh field of each line of /proc/PID/net/unix, after a header line.
 std::set<std::uint32_t> unix_sockets(pid_t pid) {
   std::set<std::uint32_t> inodes;
   std::istringstream text(try_read_proc_file(pid, "net/unix"));
@@ -123,7 +123,7 @@ std::set<std::uint32_t> unix_sockets(pid_t pid) {
   return inodes;
 }
 
-// Of the mounts that the process sees.
+// Of the mounts that are visible to the process.
 std::set<std::uint64_t> mount_ids(pid_t pid) {
   std::set<std::uint64_t> ids;
   std::istringstream mounts(try_read_proc_file(pid, "mountinfo"));
@@ -137,8 +137,8 @@ bool may_name_posix_queue(const std::string& name) {
          !name.starts_with("/memfd:");
 }
 
-// Queues are files of a mount of the kernel's own, which nobody sees. No server of a file system
-// that the process sees is asked.
+// Queues are files on an internal mount of the kernel, which is not visible. Does not access a file
+// system that the process sees, so contacts no server.
 bool is_posix_queue(pid_t pid, const std::string& link, const std::set<std::uint64_t>& mounts) {
   std::string info = "fdinfo/" + link.substr(link.rfind('/') + 1);
   std::vector<std::uint64_t> mount =
@@ -148,7 +148,7 @@ bool is_posix_queue(pid_t pid, const std::string& link, const std::set<std::uint
   return statfs(link.c_str(), &status) == 0 && status.f_type == kMessageQueues;
 }
 
-// The text of a small file, from its begin.
+// Reads a small file from its start.
 std::string read_again(int fd) {
   std::string text;
   char buffer[4096];
@@ -212,7 +212,7 @@ void OwnQueues::find_posix_queues(const std::map<std::string, std::string>& desc
 }
 
 bool OwnQueues::sockets_hold_data() const {
-  // The kernel goes through all sockets for each question.
+  // The kernel walks all sockets for each query.
   std::set<std::uint32_t> asked = sockets_;
   if (asked.size() > kAskedSingly) asked = {kAllSockets};
   return std::any_of(asked.begin(), asked.end(), [this](std::uint32_t inode) {
@@ -226,7 +226,7 @@ bool OwnQueues::sockets_hold_data() const {
 // "QSIZE:129        NOTIFY:0     SIGNO:0     NOTIFY_PID:0"
 bool OwnQueues::posix_queues_hold_data() const {
   return std::any_of(posix_queues_.begin(), posix_queues_.end(), [](const auto& queue) {
-    // Since it was listed, the number may have got another meaning.
+    // The descriptor number may have been reused since it was listed.
     if (read_link(queue.second) != queue.first) return false;
     OwnedDescriptor file(open(queue.second.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     std::vector<std::uint64_t> size = numbers_after(read_again(file.get()), "QSIZE:", 10);
@@ -234,8 +234,8 @@ bool OwnQueues::posix_queues_hold_data() const {
   });
 }
 
-// A line for each queue, after a headline: key, id, permissions, bytes, messages, and the processes
-// that were the last to send and to receive.
+// One line per queue, after a header line: key, id, permissions, bytes, messages, and the last
+// processes to send and to receive.
 bool OwnQueues::system_v_queues_hold_data() const {
   std::istringstream text(read_again(system_v_queues_.get()));
   for (std::string line; std::getline(text, line);) {

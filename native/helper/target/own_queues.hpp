@@ -1,6 +1,6 @@
 // Whether data waits in sockets and message queues whose ends all belong to one process, such as
-// those between its threads. The data may hold pointers. It is not read; we only find out whether
-// there is any.
+// those between its threads. The data may contain pointers. It is not read; only its presence is
+// detected.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace reachscan::helper {
 
-// A descriptor of ours that is closed with its owner; -1 if there is none.
+// An owned file descriptor, closed by the destructor; -1 if there is none.
 class OwnedDescriptor {
  public:
   explicit OwnedDescriptor(int fd = -1) : fd_(fd) {}
@@ -29,12 +29,12 @@ class OwnQueues {
  public:
   OwnQueues() = default;
 
-  // Finds the queues of which the process has both ends: what comes from elsewhere does not point
-  // to its heap. `descriptors`: the links in /proc/PID/fd and their names.
+  // Finds the queues with both ends in the process: data from elsewhere does not point to its heap.
+  // `descriptors`: the links in /proc/PID/fd and their names.
   OwnQueues(pid_t pid, const std::map<std::string, std::string>& descriptors);
 
-  // Adds a clause for each kind of queue in which something waits now. It takes some microseconds
-  // for each queue, and no more than a look at all sockets.
+  // Adds a clause for each kind of queue in which data is waiting. Takes some microseconds per
+  // queue, and no more than querying all sockets.
   void look(std::set<std::string>& clauses) const;
 
  private:
@@ -46,10 +46,10 @@ class OwnQueues {
 
   pid_t pid_ = 0;
   OwnedDescriptor socket_facts_;     // netlink, in the network namespace of the process
-  OwnedDescriptor system_v_queues_;  // /proc/sysvipc/msg, of its IPC namespace
+  OwnedDescriptor system_v_queues_;  // /proc/sysvipc/msg, in its IPC namespace
   std::set<std::uint32_t> sockets_;
-  bool unknown_sockets_ = false;                     // it has some, and the kernel does not tell
-  std::map<std::string, std::string> posix_queues_;  // by name: a link to one
+  bool unknown_sockets_ = false;  // it has some, but the kernel does not report them
+  std::map<std::string, std::string> posix_queues_;  // one link for each name
 };
 
 }  // namespace reachscan::helper

@@ -1,5 +1,5 @@
-// Asks the kernel which pages of a process are in some state (PAGEMAP_SCAN, Linux 6.7). Page tables
-// that do not exist cost it nothing.
+// Queries which pages of a process are in some state (PAGEMAP_SCAN, Linux 6.7). Missing page tables
+// cost the kernel nothing.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -11,8 +11,8 @@
 
 namespace reachscan::helper {
 
-// What follows is of the kernel's interface (include/uapi/linux/fs.h), which is newer than the
-// headers that this is built with may be.
+// Part of the kernel's interface (include/uapi/linux/fs.h), which may be newer than the headers
+// that this is built with.
 namespace page {
 constexpr std::uint64_t kWritten = 1 << 1, kOfFile = 1 << 2, kPresent = 1 << 3, kSwapped = 1 << 4;
 constexpr std::uint64_t kZeros = 1 << 5, kGuard = 1 << 8;
@@ -22,7 +22,7 @@ struct PageQuery {
   static constexpr std::uint64_t kProtectFound = 1 << 0, kOnlyTracked = 1 << 1;
 
   std::uint64_t flags = 0;
-  std::uint64_t inverted = 0;  // categories that count where they do not hold
+  std::uint64_t inverted = 0;  // categories that must not hold
   std::uint64_t all_of = 0;
   std::uint64_t any_of = 0;
   std::uint64_t returned = 0;
@@ -50,7 +50,7 @@ struct PageScan {
         any_of(query.any_of),
         returned(query.returned) {}
 
-  // How many regions were found, negative if the kernel refuses.
+  // Returns how many regions were found, negative if the kernel refuses.
   int run(int page_map) {
     for (;;) {
       int count = ioctl(page_map, _IOWR('f', 16, PageScan), this);
@@ -62,9 +62,9 @@ struct PageScan {
   std::uint64_t inverted, all_of, any_of, returned;
 };
 
-// Calls visit(region) for what is found in [start, end), ascending. False if the kernel refuses.
-// Where it found more regions than it collects at once, it may say that it came less far than the
-// last of them (seen with Linux 6.18), and would tell of these again.
+// Calls visit(region) for each region found in [start, end), ascending. Returns false if the kernel
+// refuses. If it found more regions than fit at once, the kernel may report an end before the last
+// of them (seen with Linux 6.18), and would return these again.
 template <typename Visit>
 bool scan_pages(int page_map, const PageQuery& query, std::uint64_t start, std::uint64_t end,
                 Visit visit) {

@@ -1,4 +1,4 @@
-// Opens pipes of the target anew, and copies what waits in them with tee().
+// Reopens pipes of the target and copies the data in them with tee().
 #include "helper/target/pipes.hpp"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::size_t kMaxPipes = 256;      // each takes some 5 us of the pause
+constexpr std::size_t kMaxPipes = 256;      // each adds about 5 us to the pause
 constexpr std::size_t kMaxBytes = 1 << 20;  // of all
 
 }  // namespace
@@ -37,7 +37,7 @@ PipeReader::PipeReader(const OwnPipes& pipes) : pipes_(pipes) {
   if (pipes.empty()) return;
   complete_ = pipes.size() <= kMaxPipes && pipe2(scratch_, O_CLOEXEC | O_NONBLOCK) == 0;
   if (!complete_) return;
-  // What does not fit is noticed.
+  // Data that does not fit is detected.
   fcntl(scratch_[1], F_SETPIPE_SZ, kMaxBytes);
   bytes_.reserve(kMaxBytes);
 }
@@ -50,7 +50,7 @@ PipeReader::~PipeReader() {
 void PipeReader::capture() {
   if (!complete_) return;
   for (const auto& [name, link] : pipes_) {
-    // Since it was listed, the number may have got another meaning.
+    // The descriptor number may have been reused since it was listed.
     if (read_link(link) != name) continue;
     int pipe = open(link.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     complete_ = pipe >= 0 && read(pipe) && complete_;
@@ -66,7 +66,7 @@ bool PipeReader::read(int pipe) {
   if (before + expected > kMaxBytes) return false;
   if (tee(pipe, scratch_[1], expected, SPLICE_F_NONBLOCK) != waiting) return false;
   bytes_.resize(before + expected);
-  // Some pipes keep messages apart, and so do copies of what is in them.
+  // Some pipes preserve message boundaries, and so do copies of their data.
   while (before < bytes_.size()) {
     ssize_t got = ::read(scratch_[0], bytes_.data() + before, bytes_.size() - before);
     if (got <= 0) return false;

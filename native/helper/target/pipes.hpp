@@ -1,5 +1,5 @@
-// Reads the data that waits in pipes of which a process has both ends, such as those between its
-// threads. The data may hold pointers.
+// Reads the data in pipes with both ends in one process, such as those between its threads. The
+// data may contain pointers.
 #pragma once
 
 #include <sys/types.h>
@@ -11,14 +11,14 @@
 
 namespace reachscan::helper {
 
-// The pipes of which a process has both ends open: what comes from elsewhere does not point to its
-// heap. By name ("pipe:[4711]"), with the link in /proc/PID/fd to the end that is read.
+// Pipes with both ends open in the process: data from elsewhere does not point to its heap. By name
+// ("pipe:[4711]"), with the link in /proc/PID/fd to the read end.
 using OwnPipes = std::map<std::string, std::string>;
 
-// From the links in /proc/PID/fd and their names.
+// Expects the links in /proc/PID/fd and their names.
 OwnPipes find_own_pipes(const std::map<std::string, std::string>& descriptors);
 
-// Copies what is in them, and takes nothing out.
+// Copies what is in the pipes without consuming it.
 class PipeReader {
  public:
   explicit PipeReader(const OwnPipes& pipes);
@@ -26,21 +26,21 @@ class PipeReader {
   PipeReader(const PipeReader&) = delete;
   PipeReader& operator=(const PipeReader&) = delete;
 
-  // While the process is stopped by the calling thread: it keeps both ends itself then, and nobody
-  // can tell that there is one more for a moment.
+  // Called while the process is stopped by the calling thread: it keeps both ends open then, and
+  // cannot notice an additional one for a moment.
   void capture();
 
-  // What may be addresses. Messages have any length, so that one may begin at each byte.
+  // Returns what may be addresses. Messages have any length, so one may start at any byte.
   std::vector<std::uint64_t> words() const;
 
-  // Whether all was read that was in any of these.
+  // Whether all data in these pipes was read.
   bool has_read_all(const OwnPipes& pipes) const;
 
  private:
   bool read(int pipe);
 
   const OwnPipes& pipes_;
-  int scratch_[2] = {-1, -1};  // a pipe that takes the copies
+  int scratch_[2] = {-1, -1};  // a pipe that receives the copies
   std::vector<char> bytes_;
   bool complete_ = true;
 };

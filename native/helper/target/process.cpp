@@ -21,8 +21,8 @@ namespace {
 using wire::Step;
 
 constexpr std::size_t kMostArguments = 64 << 10;
-// Mapping lists are the longest: a line for each mapping, and those of a process are counted in
-// ten thousands.
+// Lists of mappings are the longest files: a line per mapping, of which a process may have tens of
+// thousands.
 constexpr std::size_t kMostText = 512u << 20;
 
 std::string proc_path(pid_t pid, const char* name) {
@@ -90,7 +90,7 @@ MapEntry parse_map_line(std::string_view line) {
   return entry;
 }
 
-// The begin of a file, at least so much of it.
+// Reads the start of a file, at least this much of it.
 std::string read_up_to(std::size_t most, pid_t pid, const char* name, Step step) {
   int fd = open(proc_path(pid, name).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail_to_read(pid, name, step, errno);
@@ -164,7 +164,7 @@ std::vector<pid_t> list_threads(pid_t pid) {
   return threads;
 }
 
-// The ninth field, after the name, which may hold anything.
+// The ninth field, counted from after the name, which may contain anything.
 bool is_kernel_worker(pid_t pid, pid_t tid) {
   constexpr std::uint64_t kIoWorker = 0x10, kUserWorker = 0x4000;  // PF_ of linux/sched.h
   std::string name = "task/" + std::to_string(tid) + "/stat";
@@ -225,7 +225,7 @@ std::map<std::string, std::string> list_descriptors(pid_t pid) {
 }
 
 std::vector<std::string> command_line(pid_t pid) {
-  // A program can make it as long as it likes (PR_SET_MM).
+  // A program can make it arbitrarily long (PR_SET_MM).
   std::string text = read_up_to(kMostArguments, pid, "cmdline", Step::kOpenTarget);
   text.resize(std::min(text.size(), kMostArguments));
   std::vector<std::string> arguments;

@@ -1,4 +1,4 @@
-// What /proc tells about a process. Nothing here touches the process itself.
+// What /proc shows of a process. Nothing here touches the process itself.
 #pragma once
 
 #include <sys/types.h>
@@ -13,15 +13,15 @@
 
 namespace reachscan::helper {
 
-// What a mapping shows. It decides which pages may be touched.
+// What a mapping maps, which decides which of its pages may be touched.
 enum class Backing : std::uint8_t {
   kNothing,       // anonymous memory
-  kFile,          // a page that is not there is read from a disk
-  kSharedMemory,  // a page that is not there would be allocated, for good
+  kFile,          // an absent page is read from disk
+  kSharedMemory,  // touching an absent page would allocate it, permanently
   kDevice,        // may react to being read
-  kSecret,        // memfd_secret(): only the processes that map it can read it
-  kOther,         // huge pages, files that a program serves, what is not known: as shared memory,
-                  // and to read a page that is not there may take for ever
+  kSecret,        // memfd_secret(): only processes that map it can read it
+  kOther,         // huge pages, files served by a program, unknown files: like shared
+                  // memory, and reading an absent page may take forever
 };
 
 struct MapEntry {
@@ -35,45 +35,48 @@ struct MapEntry {
   Backing backing = Backing::kOther;  // of a file, only MappedFiles knows
 };
 
-// A file of /proc, whole. Throws Failure(step): kTargetExited if the process is gone,
-// kNotPermitted if the kernel refuses, kTooLarge if it does not end within reason.
+// Reads a whole file of /proc. Throws Failure(step): kTargetExited if the process is gone,
+// kNotPermitted if the kernel refuses, kTooLarge if it is unreasonably long.
 std::string read_proc_file(pid_t pid, const char* name, wire::Step step);
 
-// The same, but empty if it cannot be read: threads and file descriptors come and go.
+// The same, but returns an empty string on failure: threads and file descriptors may disappear at
+// any time.
 std::string try_read_proc_file(pid_t pid, const char* name);
 
-// The number that follows `key` in each line of such a file that has the key.
+// Returns the number that follows `key` in each line of such a file that contains the key.
 std::vector<std::uint64_t> numbers_after(const std::string& text, std::string_view key, int base);
 
 std::vector<MapEntry> read_mappings(pid_t pid);
 
-// The text of /proc/PID/maps. Throws Failure(kReadMappings) if it is not understood.
+// Parses the text of /proc/PID/maps. Throws Failure(kReadMappings) if it is malformed.
 std::vector<MapEntry> parse_mappings(std::string_view text);
 
 // All thread ids, ascending.
 std::vector<pid_t> list_threads(pid_t pid);
 
-// Whether it is a thread that the kernel runs in the process for itself, as for requests of
+// Whether the kernel runs this thread in the process for its own purposes, such as requests of
 // io_uring: it never runs the program.
 bool is_kernel_worker(pid_t pid, pid_t tid);
 
-// Children of all its threads, ended ones included; none if the kernel does not tell.
+// Returns the children of all its threads, including exited ones; none if the kernel does not list
+// them.
 std::vector<pid_t> children_of(pid_t pid);
 
-// A field of /proc/PID/task/TID/status, without leading blanks; empty if the kernel does not print
-// it or the thread has ended.
+// Returns a field of /proc/PID/task/TID/status, without leading blanks; empty if the kernel does
+// not print it or the thread has exited.
 std::string status_field(pid_t pid, pid_t tid, const char* field);
 
-// The id that a thread knows itself by: the one in its own pid namespace.
+// Returns a thread's id in its own PID namespace.
 pid_t inner_id(pid_t pid, pid_t tid);
 
-// What a link in /proc names, if that is short; empty if it cannot be read.
+// Returns the target of a short link in /proc; empty if it cannot be read.
 std::string read_link(const std::string& link);
 
-// The links in /proc/PID/fd and the first 64 bytes of what they name; none if that may not be read.
+// Returns the links in /proc/PID/fd and the first 64 bytes of their targets; none without
+// permission.
 std::map<std::string, std::string> list_descriptors(pid_t pid);
 
-// The first 64 KiB of it.
+// Returns the first 64 KiB of it.
 std::vector<std::string> command_line(pid_t pid);
 std::string executable_path(pid_t pid);
 std::string thread_name(pid_t pid, pid_t tid);

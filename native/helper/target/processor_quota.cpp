@@ -19,8 +19,8 @@ bool is_limited(const std::string& folder, bool unified) {
   return file >> microseconds && microseconds >= 0;  // -1: no quota
 }
 
-// Version 2 moves a process as a whole: our group then pays for the memory that it takes from now
-// on, too.
+// Version 2 moves whole processes: our group is then charged for the memory that the clone takes
+// from now on, too.
 bool has_room_for(pid_t clone, const ControlGroup& ours) {
   if (!ours.unified) return true;
   MemoryLimits room = memory_limits(getpid());

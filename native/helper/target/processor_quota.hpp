@@ -1,5 +1,4 @@
-// Quotas of processor time: a control group that has used up its quota stands still until the next
-// period begins.
+// CPU quotas: a control group that has used up its quota is throttled until the next period.
 #pragma once
 
 #include <sys/types.h>
@@ -8,11 +7,11 @@
 
 namespace reachscan::helper {
 
-// Whether a group, or one around it, has a quota that does not apply to `ours` anyway.
+// Whether a group, or an ancestor, has a quota that does not apply to `ours` anyway.
 bool has_other_quota(const ControlGroup& theirs, const ControlGroup& ours);
 
-// Moves a clone into our own group if its target's has another quota: what the sweeper used of it,
-// the target would lack. False if that cannot be done.
+// Moves a clone into our own group if its target's group has a different quota: otherwise the
+// sweeper would use up the target's quota. Returns false if that is impossible.
 bool leave_quota(pid_t clone);
 
 }  // namespace reachscan::helper

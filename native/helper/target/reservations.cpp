@@ -1,4 +1,4 @@
-// Looks through large mappings beforehand, and notes where pages are.
+// Examines large mappings in advance, and notes where pages are.
 #include "helper/target/reservations.hpp"
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 namespace reachscan::helper {
 namespace {
 
-// Smaller mappings are looked at in the pause.
+// Smaller mappings are examined during the pause.
 constexpr std::uint64_t kLargest = 1ull << 30;
-// And those of which more is used: to copy that takes longer.
+// So are mappings with a larger part in use: copying that takes longer.
 constexpr std::uint64_t kSparse = 16;
-// What a page table of one page covers.
+// What one page table page covers.
 constexpr std::uint64_t kTableBytes = 2u << 20;
 constexpr std::uint64_t kBytesPerTableByte = 512;
 constexpr std::uint64_t kStep = 1ull << 30;
@@ -28,7 +28,7 @@ std::uint64_t total(const std::vector<Stretch>& stretches) {
   return bytes;
 }
 
-// In whole page tables: there, more pages may come without a new table.
+// In whole page tables, where more pages may appear without a new table.
 std::vector<Stretch> used_tables(const PageMap& map, MapEntry entry) {
   std::vector<Stretch> used;
   std::uint64_t limit = entry.end;
@@ -48,7 +48,7 @@ Reservations::Reservations(pid_t pid, const PageMap& map, const std::vector<MapE
   for (const MapEntry& entry : entries) {
     std::uint64_t length = entry.end - entry.start;
     if (length < kLargest || is_kernel_owned(entry) || is_device(entry)) continue;
-    if (map.first_page(entry).has_value()) return;  // this kernel is quick
+    if (map.first_page(entry).has_value()) return;  // this kernel is fast
     std::vector<Stretch> used = used_tables(map, entry);
     if (total(used) > length / kSparse) continue;
     for (const Stretch& part : subtract({{entry.start, entry.end}}, used)) unused_.push_back(part);

@@ -1,7 +1,7 @@
-// Address space that a program reserves for later: terabytes with hardly any pages, like the shadow
-// of a sanitizer or the heap of a virtual machine. Before Linux 6.7 the kernel describes each page
-// of a reservation, at some 1 ms per GB, which is too long for a pause. So reservations are looked
-// through before the pause.
+// Address space that a program reserves for later: terabytes with hardly any pages, such as a
+// sanitizer's shadow memory or the heap of a virtual machine. Before Linux 6.7 the kernel reports
+// each page of a reservation, at about 1 ms per GB, which is too long for a pause. So reservations
+// are examined before the pause.
 #pragma once
 
 #include <sys/types.h>
@@ -17,14 +17,14 @@ namespace reachscan::helper {
 
 class Reservations {
  public:
-  // Takes time where the kernel is slow to tell; the target may run.
+  // Takes time on kernels that report slowly; the target may run meanwhile.
   Reservations(pid_t pid, const PageMap& map, const std::vector<MapEntry>& entries);
 
-  // The parts of a mapping that may have pages.
+  // Returns the parts of a mapping that may have pages.
   std::vector<Stretch> used_parts(const MapEntry& entry) const;
 
-  // How many bytes of memory the target may have begun to use in the other parts since; 0 if it has
-  // got no page table.
+  // Returns how many bytes in the other parts the target may have started to use since; 0 if it has
+  // allocated no page table.
   std::uint64_t maybe_used_since() const;
 
  private:

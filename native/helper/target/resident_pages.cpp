@@ -1,4 +1,4 @@
-// Asks PAGEMAP_SCAN which pages exist, or reads the pagemap where the kernel lacks it.
+// Finds out which pages exist with PAGEMAP_SCAN, or from the pagemap where the kernel lacks it.
 #include "helper/target/resident_pages.hpp"
 
 #include <fcntl.h>
@@ -22,20 +22,20 @@ constexpr std::uint64_t kShortest = 64 << 10;
 
 using Stretches = std::vector<Stretch>;
 
-// A page that was swapped out comes back by itself, unless it is none: where a program has its
-// memory write-protected (userfaultfd), what looks like one may only mark a page that is absent.
+// A swapped-out page is read back automatically, unless it is not one: in write-protected memory
+// (userfaultfd), a swap entry may only mark an absent page.
 constexpr std::uint64_t kReadable = page::kPresent, kMaybe = page::kSwapped | page::kWritten;
 
-// What the kernel tells of a mapping.
+// What the kernel reports about a mapping.
 struct Pages {
   bool known = false;
   Stretches there;
-  // Inaccessible without a mapping of their own, as glibc 2.42 makes one below each stack
-  // (MADV_GUARD_INSTALL). Kernels before 6.15 do not tell.
+  // Guard pages without a mapping of their own, as glibc 2.42 creates below each stack
+  // (MADV_GUARD_INSTALL). Kernels before 6.15 do not report them.
   Stretches guards;
 };
 
-// Those of none of these categories.
+// Selects pages in none of these categories.
 PageQuery pages_but(std::uint64_t categories) {
   PageQuery query;
   query.inverted = query.all_of = categories;
@@ -43,7 +43,7 @@ PageQuery pages_but(std::uint64_t categories) {
   return query;
 }
 
-// `own`: only those that are no longer the file's, of a private mapping.
+// `own`: only pages of a private mapping that are no longer the file's.
 bool scan_pages_there(int fd, const MapEntry& entry, bool own, Pages& pages) {
   PageQuery query = pages_but(own ? page::kOfFile : 0);
   query.returned = page::kPresent | page::kSwapped | page::kWritten | page::kGuard;
@@ -60,7 +60,7 @@ bool scan_pages_there(int fd, const MapEntry& entry, bool own, Pages& pages) {
   return scan_pages(fd, query, entry.start, entry.end, sort_in);
 }
 
-// Eight bytes for each page, on all kernels.
+// Eight bytes per page, on all kernels.
 bool read_pages_there(int fd, const Stretch& part, bool own, Stretches& there) {
   constexpr std::uint64_t kPagesAtOnce = 1 << 16;
   constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62, kOfFile = 1ull << 61;
@@ -103,7 +103,7 @@ void append_all(Stretches& to, const Stretches& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// The gaps that are worth a mapping of their own in the sweeper's table.
+// Selects the gaps that deserve a mapping of their own in the sweeper's table.
 Stretches long_or_guarded(const Stretches& gaps, const Stretches& guards) {
   Stretches chosen;
   auto guard = guards.begin();

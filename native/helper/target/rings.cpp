@@ -1,4 +1,4 @@
-// Parses fdinfo of io_uring, and tells from the memory of a ring which requests nobody can read.
+// Parses fdinfo of io_uring, and uses the memory of a ring to find requests that cannot be read.
 #include "helper/target/rings.hpp"
 
 #include <algorithm>
@@ -18,14 +18,14 @@ std::uint32_t number(const std::string& text, std::string_view key, int base = 1
   return found.empty() ? 0 : static_cast<std::uint32_t>(found.front());
 }
 
-// Requests less answers. There are requests without an answer and with many, so this is no number
-// of requests in flight; but if it is 0 and none waits, none is.
+// Requests minus completions. Some requests have no completion and some have many, so this is not
+// the number in flight; but if it is 0 and none is waiting, none is in flight.
 std::int32_t unanswered(const Ring& ring) {
   return static_cast<std::int32_t>(ring.taken - ring.answered);
 }
 
-// As long as a program that fills one entry after the other has not come to the last one. Whoever
-// uses an entry twice has left another one empty.
+// True until a program that fills one entry after the other reaches the last one. A program that
+// uses an entry twice leaves another one empty.
 bool has_all_requests(const Ring& ring, const MapEntry& mapping, const Memory& memory) {
   if (ring.taken >= ring.entries) return false;
   std::vector<Request> requests(ring.entries);
@@ -51,7 +51,7 @@ std::uint64_t requests_in_flight(const Rings& rings) {
   return sum;
 }
 
-// Whether requests were made and replaced by others between two looks.
+// Whether requests were made and overwritten by others between two observations.
 bool went_round(const Ring* before, const Ring& after) {
   bool same = before != nullptr && before->inode == after.inode && before->taken <= after.taken;
   return after.taken - (same ? before->taken : 0) > after.entries;
@@ -61,12 +61,12 @@ bool went_round(const Ring* before, const Ring& after) {
 
 Ring parse_ring(const std::string& text) {
   Ring ring;
-  // Older kernels do not print it, and no kernel does while somebody else works with the ring.
+  // Older kernels do not print it, nor does any kernel while another thread uses the ring.
   ring.told = text.find("CachedCqTail:") != std::string::npos;
   ring.inode = number(text, "ino:");
   ring.entries = number(text, "SqMask:\t0x", 16) + 1;
   ring.taken = number(text, "CachedSqHead:");
-  // Answers for which there is no room wait in a list.
+  // Completions for which there is no room wait in a list.
   ring.answered = number(text, "CachedCqTail:") +
                   static_cast<std::uint32_t>(numbers_after(text, "user_data=", 10).size());
   ring.waiting = static_cast<std::uint32_t>(numbers_after(text, "  op=", 10).size());

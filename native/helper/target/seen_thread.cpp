@@ -1,4 +1,4 @@
-// Reads the line that the kernel writes of a thread's system call.
+// Reads the kernel's line about a thread's system call.
 #include "helper/target/seen_thread.hpp"
 
 #include <algorithm>

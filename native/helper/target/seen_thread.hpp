@@ -1,4 +1,4 @@
-// What /proc shows of a thread that may run.
+// What /proc shows about a thread that may be running.
 #pragma once
 
 #include <sys/types.h>
@@ -12,18 +12,18 @@ namespace reachscan::helper {
 
 struct SeenThread {
   pid_t tid;
-  bool asleep;  // else it runs, and nothing of it can be seen
+  bool asleep;  // otherwise it is running and shows nothing
   bool in_call;
   std::uint64_t sp;
   std::uint64_t pc;
   std::array<std::uint64_t, 6> arguments;  // of the call
-  std::string turns;  // how long and how often it has run; empty if the kernel does not tell
+  std::string turns;  // how long and how often it has run; empty if the kernel does not report it
 };
 
-// From /proc/PID/task/TID/syscall; nothing if the thread has ended.
+// Reads /proc/PID/task/TID/syscall; returns nothing if the thread has exited.
 std::optional<SeenThread> see_thread(pid_t pid, pid_t tid);
 
-// The line of that file; what is not understood counts as running.
+// Parses the line of that file; an unknown format counts as running.
 SeenThread parse_syscall_line(pid_t tid, const std::string& line);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Parts of an address space: ascending, not overlapping.
+// Ranges of an address space: ascending, not overlapping.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct Stretch {
   std::uint64_t end;
 };
 
-// Joins it to the last one if less than `gap` bytes are between them.
+// Appends a range, or extends the last one if at most `gap` bytes are between them.
 inline void append(std::vector<Stretch>& stretches, std::uint64_t start, std::uint64_t end,
                    std::uint64_t gap = 0) {
   if (!stretches.empty() && start - stretches.back().end <= gap) {
@@ -21,7 +21,7 @@ inline void append(std::vector<Stretch>& stretches, std::uint64_t start, std::ui
   }
 }
 
-// What is in `all` and not in `other`.
+// Returns what is in `all` but not in `other`.
 inline std::vector<Stretch> subtract(const std::vector<Stretch>& all,
                                      const std::vector<Stretch>& other) {
   std::vector<Stretch> rest;
@@ -38,7 +38,7 @@ inline std::vector<Stretch> subtract(const std::vector<Stretch>& all,
   return rest;
 }
 
-// What is in both.
+// Returns what is in both.
 inline std::vector<Stretch> intersect(const std::vector<Stretch>& one,
                                       const std::vector<Stretch>& other) {
   return subtract(one, subtract(one, other));

@@ -30,8 +30,8 @@ constexpr auto kCallLimit = std::chrono::seconds(10);
                 "the clone of the target died, probably for want of memory", error, pid);
 }
 
-// Not as the target, which may run with real-time priority or on processors of its own. What is not
-// allowed here does no harm.
+// Drops the target's scheduling: it may have real-time priority or processors of its own. Where
+// that is not permitted, failing is harmless.
 void schedule_as_ourselves(pid_t pid) {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof processors, &processors) == 0)
@@ -51,12 +51,12 @@ void reap(pid_t tid) {
 Clone::Clone(pid_t pid, std::uint64_t gadget) : Tracee(pid, gadget), memory_(pid) {
   move_gadget(gadget);
   schedule_as_ourselves(pid);
-  // Signals to the target's process group reach the clone too; none may run a handler here.
+  // Signals to the target's process group also reach the clone; none may run a handler here.
   std::uint64_t all = ~0ull;
   ptrace(PTRACE_SETSIGMASK, pid, sizeof all, &all);
 }
 
-// A tracer may always do this. To write through /proc/PID/mem to memory that is not writable can be
+// A tracer may always do this, whereas writing to read-only memory through /proc/PID/mem may be
 // forbidden (proc_mem.force_override).
 void Clone::move_gadget(std::uint64_t gadget) {
   auto* at = reinterpret_cast<void*>(gadget);
@@ -72,7 +72,7 @@ void Clone::move_gadget(std::uint64_t gadget) {
 Clone::~Clone() {
   end_watch_.reset();
   kill(pid(), SIGKILL);
-  // Reaped as tracees, the first thread last; its parent (init) then reaps the rest.
+  // Reaps the tracees, the first thread last; their parent (init) then reaps the rest.
   for (const Tracee& thread : added_) reap(thread.tid());
   reap(pid());
 }
@@ -132,7 +132,7 @@ bool Tracee::replace_by_zeros(std::uint64_t page) {
 }
 
 void Clone::close_files() {
-  // Before Linux 5.9 there is no such call: then they stay open until the clone's end.
+  // This call does not exist before Linux 5.9: then they stay open as long as the clone exists.
   call(SYS_close_range, {0, ~0u, 0, 0, 0, 0});
 }
 
@@ -163,7 +163,7 @@ bool Clone::has_lost_thread() const {
     siginfo_t info{};
     constexpr int kLook = WNOHANG | WEXITED | __WALL | WNOWAIT;
     auto id = static_cast<id_t>(thread.tid());
-    // The stops of a traced thread are told even to who does not ask for them.
+    // Stops of a traced thread are reported even without WSTOPPED.
     return waitid(P_PID, id, &info, kLook) == 0 && info.si_pid != 0 &&
            (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED);
   });
@@ -172,13 +172,13 @@ bool Clone::has_lost_thread() const {
 bool Clone::add_thread() {
   std::uint64_t stack = map_memory(kThreadStackBytes, PROT_READ | PROT_WRITE);
   if (stack == 0) return false;
-  // The kernel attaches us to the new thread, which dies with us as this one does.
+  // The kernel attaches us to the new thread, which dies with us like this one.
   if (ptrace(PTRACE_SETOPTIONS, pid(), nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE) != 0)
     fail_dead(pid(), errno);
   constexpr std::uint64_t kFlags =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
   if (call(SYS_clone, {kFlags, stack + kThreadStackBytes, 0, 0, 0, 0}) < 0) return false;
-  // The call tells the number that the thread has in the target's namespace, not ours.
+  // The call returns the thread's id in the target's PID namespace, not in ours.
   for (pid_t tid : list_threads(pid())) {
     bool known = tid == pid() || std::any_of(added_.begin(), added_.end(),
                                              [tid](const Tracee& t) { return t.tid() == tid; });

@@ -1,5 +1,5 @@
-// The frozen clone: a stopped process with the target's memory that nobody else knows. It is killed
-// with all of its threads when this object goes, and by the kernel if we die first.
+// The frozen clone: a stopped process with the target's memory, unknown to all other processes. It
+// is killed with all of its threads by the destructor, or by the kernel if we die first.
 #pragma once
 
 #include <sys/types.h>
@@ -23,16 +23,16 @@ class Tracee {
   // `gadget` is the address of a system call instruction and a breakpoint.
   Tracee(pid_t tid, std::uint64_t gadget) : tid_(tid), gadget_(gadget) {}
 
-  // Executes one system call; the registers are as before afterwards. Returns the raw result,
-  // negative errno included. Throws Failure(kServeRequest) if the clone died.
+  // Executes one system call and restores the registers. Returns the raw result, negative errno
+  // included. Throws Failure(kServeRequest) if the clone died.
   std::int64_t call(std::uint64_t number, std::array<std::uint64_t, 6> arguments);
 
-  // Fresh private memory, zeroed and lazily backed; 0 if the kernel refuses.
+  // Returns new private memory, zeroed and lazily backed; 0 if the kernel refuses.
   std::uint64_t map_memory(std::uint64_t length, int protection);
-  // Gives such memory back. If the kernel refuses, it only goes later, with the clone.
+  // Unmaps such memory. If the kernel refuses, it stays until the clone ends.
   void unmap_memory(std::uint64_t address, std::uint64_t length);
 
-  // Puts a page of zeros over unreadable memory.
+  // Maps a page of zeros over unreadable memory.
   bool replace_by_zeros(std::uint64_t page);
 
   void set_registers(arch::Registers& registers);
@@ -49,32 +49,33 @@ class Tracee {
 // The clone as a whole and its first thread.
 class Clone : public Tracee {
  public:
-  // `gadget` is an address in executable memory that the clone does not need any more.
+  // `gadget` is an address in executable memory that the clone no longer needs.
   Clone(pid_t pid, std::uint64_t gadget);
   ~Clone();
   Clone(const Clone&) = delete;
   Clone& operator=(const Clone&) = delete;
 
-  // From now on system calls are made from there.
+  // System calls are made at `gadget` from now on.
   void move_gadget(std::uint64_t gadget);
 
-  // Closes every descriptor of its table. It must be the clone's own, and nobody told of a close.
+  // Closes every descriptor. The table must be the clone's own, and no server may be notified of a
+  // close.
   void close_files();
 
-  // It shares the table of another process: what that process has open is to be closed when it
-  // ends, so the clone is killed then.
+  // For a clone that shares the descriptor table of another process: what that process has open
+  // must be closed when it ends, so the clone is killed then.
   void end_with(pid_t process);
 
-  // Stops the thread of that number, the first one besides this being number 0, and puts it before
-  // the instruction at `entry`; a function that begins there finds its argument. If there are just
-  // so many yet, one more is made. Null if the kernel refuses.
+  // Stops the thread with this number, where 0 is the first one created here, and moves it to the
+  // instruction at `entry`; a function that starts there gets its argument. Creates the thread if
+  // `number` is the number of existing ones. Returns null if the kernel refuses.
   Tracee* direct_thread(std::size_t number, std::uint64_t entry, std::uint64_t argument);
 
-  // What all of its threads have used.
+  // Returns the processor time used by all of its threads.
   std::chrono::nanoseconds processor_time() const;
 
-  // Whether a thread besides the first one has been killed. The kernel tells of the end of the
-  // first one only when all others have been waited for.
+  // Whether a thread other than the first one was killed. The kernel reports the end of the first
+  // one only after all others have been waited for.
   bool has_lost_thread() const;
 
   pid_t pid() const { return tid_; }
@@ -92,10 +93,11 @@ class Clone : public Tracee {
   std::optional<EndWatch> end_watch_;
 };
 
-// What becomes of the target's descriptor table in the clone.
+// How the clone gets the target's descriptor table.
 enum class Descriptors { kCopied, kShared };
 
-// What the target closes is to be closed: peers wait for it, and locks and ports depend on it.
+// Ensures that what the target closes gets closed: peers wait for that, and locks and ports depend
+// on it.
 void hold_no_files(Clone& clone, Descriptors descriptors, pid_t target);
 
 }  // namespace reachscan::helper

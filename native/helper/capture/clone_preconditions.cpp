@@ -1,4 +1,4 @@
-// Looks for what a clone would kill, damage or hold up: filters, namespaces, limits, quotas, open
+// Checks for what a clone would kill, damage or block: filters, namespaces, limits, quotas, open
 // files.
 #include "helper/capture/clone_preconditions.hpp"
 
@@ -23,7 +23,7 @@ namespace {
                 "process " + std::to_string(pid) + why, error, pid);
 }
 
-// A busy machine takes its time to collect orphans.
+// A busy machine may take a while to reap orphans.
 constexpr double kForgottenSeconds = 5;
 
 pid_t parent_of(pid_t pid) {
@@ -32,7 +32,7 @@ pid_t parent_of(pid_t pid) {
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-// A filter may kill the target for a clone() that it never makes itself.
+// A filter may kill the target on a clone() that it never makes itself.
 void require_no_filter(pid_t pid) {
   for (pid_t tid : list_threads(pid)) {
     std::string seccomp = status_field(pid, tid, "Seccomp");
@@ -41,7 +41,7 @@ void require_no_filter(pid_t pid) {
   }
 }
 
-// Who has it frozen does not let it run the few instructions that a clone takes.
+// A frozen target cannot execute the few instructions that cloning takes.
 void require_thawed(pid_t pid) {
   if (is_frozen(pid)) refuse(pid, " is frozen by its control group, so that nothing of it can run");
 }
@@ -51,8 +51,8 @@ void require_no_init(pid_t pid) {
     refuse(pid, " is the init of its pid namespace: orphans become its children");
 }
 
-// When a process was started, in seconds since boot; the 22nd field of its stat, the second being
-// its name.
+// Returns when a process was started, in seconds since boot: the 22nd field of its stat, where the
+// second is its name.
 double start_of(pid_t pid) {
   std::string text = try_read_proc_file(pid, "stat");
   std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
@@ -69,7 +69,7 @@ bool is_forgotten(pid_t pid) {
 }
 
 // Memory that the clone takes is charged to the target's control group. If that ran out while the
-// clone is being made, the kernel would have only the target to kill.
+// clone is being created, the kernel could only kill the target.
 void require_room_in_group(pid_t pid) {
   MemoryLimits room = memory_limits(pid);
   std::uint64_t needed = memory_of_clone(pid, room.together);
@@ -77,8 +77,8 @@ void require_room_in_group(pid_t pid) {
     refuse(pid, describe(room) + ", and a clone takes " + megabytes(needed), ENOMEM);
 }
 
-// Where the kernel promises no memory that it does not have, it promises a clone all that the
-// target may write to.
+// Under strict overcommit, the kernel commits memory for everything in the clone that the target
+// may write to.
 void require_room_to_promise(pid_t pid) {
   std::uint64_t room = commit_headroom(), needed = commit_of_clone(pid);
   if (room < needed)
@@ -92,7 +92,7 @@ void require_no_notice_of_files(pid_t pid) {
   OpenFiles files = look_at_open_files(pid);
   if (files.told_of_forks)
     refuse(pid, " has a userfaultfd that is told of forks, and would hold the clone back");
-  // Such a table is shared with the clone.
+  // The clone shares the descriptor table in that case.
   if (files.served && files.locked)
     refuse(pid,
            " holds fcntl() locks, which it would lose if it executed a program while a clone "

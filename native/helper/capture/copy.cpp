@@ -24,22 +24,22 @@ namespace {
 using arch::kPage;
 using wire::Step;
 
-// Address space for the file; it takes memory only where it is written.
+// Address space for the file, which takes memory only where it is written.
 constexpr std::uint64_t kViewBytes = 1ull << 46;
 constexpr std::size_t kStretchesAtOnce = 512;
-// The kernel stops after 2 GiB less a page, which must not pass for a page that cannot be read.
+// The kernel stops after 2 GiB less a page, which must not look like an unreadable page.
 constexpr std::uint64_t kMostReadAtOnce = 1 << 30;
 constexpr std::uint64_t kShortestAbsence = 64 << 10;
-// A piece of what was read ahead: not too large for two threads to share, nor too many where most
-// of the memory is only reserved.
+// Size of a piece of what was read ahead: small enough for two threads to share the work, large
+// enough not to have too many where most of the memory is only reserved.
 constexpr std::uint64_t kPieceBytes = 128u << 20;
 constexpr std::uint64_t kMostPieces = 64;
-// Reading ahead ends when this is all that the target writes during a round, or it does not become
-// less.
+// Reading ahead ends when the target writes no more than this during a round, or no less than in
+// the previous one.
 constexpr std::uint64_t kFewBytes = 1 << 20;
 constexpr unsigned kMaxRounds = 8;
 
-// Private anonymous memory is nearly all that a program writes.
+// Nearly everything that a program writes is private anonymous memory.
 bool is_trackable(const MapEntry& entry) {
   return is_readable(entry) && (entry.perms & wire::kWrite) != 0 && entry.inode == 0 &&
          (entry.perms & wire::kShared) == 0;
@@ -81,7 +81,7 @@ MemoryCopy::Part MemoryCopy::reserve(const Stretch& range) {
   return parts_.back();
 }
 
-// Anew each time: when the target has started another program, it has another.
+// Opened again each time: after an exec(), the target has a new one.
 void MemoryCopy::open_page_map() {
   page_map_.emplace(pid_, &reservations_);
   if (page_map_->descriptor() < 0)
@@ -158,12 +158,12 @@ void MemoryCopy::read_ahead(WriteTracker& tracker) {
   }
 }
 
-// Returns how many bytes that were.
+// Returns the number of bytes reread.
 std::uint64_t MemoryCopy::reread_written() {
   std::uint64_t bytes = 0;
   std::erase_if(ahead_, [&](const Part& part) {
     std::vector<Stretch> written;
-    // What was found before an error is protected again, and not told: all is captured anew.
+    // Pages found before an error are protected again without being reported: recapture all.
     if (!tracker_->take_written(part.address, part.address + part.length, written)) return true;
     read_stretches(part, written);
     for (const Stretch& stretch : written) bytes += stretch.end - stretch.start;
@@ -190,7 +190,7 @@ std::vector<TrackedArea> MemoryCopy::areas_read_ahead() const {
   return areas;
 }
 
-// The last one that begins there or before; `parts` are ascending.
+// Returns the last part at or before an address; `parts` are ascending.
 const MemoryCopy::Part& MemoryCopy::part_before(const std::vector<Part>& parts,
                                                 std::uint64_t address) {
   return *std::prev(
@@ -198,7 +198,7 @@ const MemoryCopy::Part& MemoryCopy::part_before(const std::vector<Part>& parts,
                        [](std::uint64_t value, const Part& part) { return value < part.address; }));
 }
 
-// What was read ahead is still true but for what was written since.
+// What was read ahead is still valid except for what was written since.
 void MemoryCopy::take_over(const TrackedArea& area) {
   const Part& ahead = part_before(ahead_, area.start);
   Part part{area.start, area.end - area.start, ahead.offset + (area.start - ahead.address)};
@@ -217,19 +217,19 @@ void MemoryCopy::take_over(const TrackedArea& area) {
   }
 }
 
-// Frees what was read ahead of memory that is gone.
+// Clears what was read ahead of memory that is now gone.
 void MemoryCopy::clear_absent() {
   for (const Part& part : absent_) clear(part);
 }
 
-// It reads as zeros then.
+// Makes it read as zeros.
 void MemoryCopy::clear(const Part& part) const {
   if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(part.offset),
                 static_cast<off_t>(part.length)) != 0)
     fail("cannot clear a part of the copy", errno, pid_);
 }
 
-// Many at a time, for most are single pages.
+// Many at a time, since most are single pages.
 void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& stretches) {
   std::vector<iovec> local, remote;
   for (std::size_t first = 0, last = 0; first < stretches.size(); first = last) {
@@ -255,7 +255,7 @@ void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& st
   }
 }
 
-// What cannot be read (a guard page, a file cut short) stays zeros.
+// Unreadable pages (guard pages, truncated files) stay zero.
 void MemoryCopy::read_pages(const Part& part, const Stretch& stretch) {
   for (std::uint64_t at = stretch.start; at < stretch.end;) {
     require_time();
@@ -265,7 +265,7 @@ void MemoryCopy::read_pages(const Part& part, const Stretch& stretch) {
     ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
     std::uint64_t got = length > 0 ? static_cast<std::uint64_t>(length) & ~(kPage - 1) : 0;
     at += got;
-    if (got < asked) at += kPage;  // the page that stopped it
+    if (got < asked) at += kPage;  // skip the page that stopped it
   }
 }
 
@@ -284,7 +284,8 @@ void MemoryCopy::complete() {
   read_shared_memory();
 }
 
-// Only of files that hold a program or library; other constant files say nothing about the heap.
+// Reads only files that contain a program or library; other constant files are irrelevant to the
+// heap.
 void MemoryCopy::read_constant_parts() {
   for (const MapEntry& entry : mappings_) {
     if (is_short_kernel_code(entry) && complete_.insert(entry.start).second)
@@ -304,8 +305,8 @@ void MemoryCopy::read_constant_parts() {
   }
 }
 
-// What the program wrote through another mapping or before a fork, or what was swapped out, may
-// have no page in its page table.
+// Memory that the program wrote through another mapping or before a fork, or that was swapped out,
+// may have no page in its page table.
 void MemoryCopy::read_shared_memory() {
   std::vector<Stretch> found;
   for (const MapEntry& entry : mappings_) {
@@ -330,7 +331,7 @@ MemoryCopy::Part MemoryCopy::part_of(const MapEntry& entry) {
   return at != end && at->address == entry.start ? *at : reserve({entry.start, entry.end});
 }
 
-// There may be more than what is mapped now: see follow().
+// There may be more parts than current mappings: see follow().
 bool MemoryCopy::holds(std::uint64_t page) const {
   return std::any_of(parts_.begin(), parts_.end(), [page](const Part& part) {
     return page + kPage > part.address && page < part.address + part.length;
@@ -341,7 +342,7 @@ std::unique_ptr<Clone> MemoryCopy::build() const {
   std::unique_ptr<Clone> clone = start_copy_host(
       [this](std::uint64_t page) { return occupied(mappings_, page) || holds(page); });
   for (const Part& part : parts_)
-    // Nobody writes there; so strict overcommit does not count it.
+    // Nothing writes there, so strict overcommit does not count it.
     must(clone->call(SYS_mmap,
                      {part.address, part.length, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                       static_cast<std::uint64_t>(file_), part.offset}),

@@ -1,6 +1,5 @@
-// The snapshot for targets that must not or cannot be cloned: their memory is read, and a process
-// of our own is given that memory at the same addresses. To the sweeper it is a clone like any
-// other.
+// The snapshot for targets that must not or cannot be cloned: their memory is read and mapped at
+// the same addresses in a process of our own, which the sweeper treats as a clone.
 #pragma once
 
 #include <sys/types.h>
@@ -23,33 +22,33 @@ namespace reachscan::helper {
 
 class MemoryCopy {
  public:
-  // Before the pause: it may take some time. Throws Failure(kReadMemory, kNoMemory) if the copy
-  // would not fit into the memory that we may take.
+  // Called before the pause, since it may take some time. Throws Failure(kReadMemory, kNoMemory) if
+  // the copy would not fit into the memory that we may use.
   MemoryCopy(pid_t pid, const Memory& memory);
   ~MemoryCopy();
   MemoryCopy(const MemoryCopy&) = delete;
   MemoryCopy& operator=(const MemoryCopy&) = delete;
 
-  // Reads all pages that the target has and may have written to; at one moment if it is stopped.
-  // Throws Failure(kReadMemory, kTimeout) at the deadline.
+  // Reads all pages that the target has and may have written to; a consistent snapshot if it is
+  // stopped. Throws Failure(kReadMemory, kTimeout) at the deadline.
   void capture(Clock::time_point deadline = Clock::time_point::max());
 
-  // Before capture(): reads what can be tracked while the target runs, and again what it writes
-  // meanwhile, until little is left for capture() to do.
+  // Called before capture(): reads what can be tracked while the target runs, and rereads what it
+  // writes meanwhile, until little is left for capture().
   void read_ahead(WriteTracker& tracker);
 
-  // After capture(), of a target that runs: brings up to date which mappings and pages there are.
-  // Those that are new are zeros until somebody reads them (each_written).
+  // Called after capture(), for a running target: updates the lists of mappings and pages. New ones
+  // are zeros until the caller reads them (each_written).
   void follow();
 
-  // Reads the constant parts of programs and libraries, which do not change, and shared memory
-  // that the target has no pages of. The target may run.
+  // Reads the constant parts of programs and libraries, and shared memory of which the target has
+  // no pages. The target may run meanwhile.
   void complete();
 
-  // A stopped process with that memory and nothing else.
+  // Returns a stopped process with that memory and nothing else.
   std::unique_ptr<Clone> build() const;
 
-  // The target's mappings at the moment of the capture.
+  // The target's mappings at the time of the capture.
   const std::vector<MapEntry>& mappings() const { return mappings_; }
 
   const ResidentPages& resident_pages() const { return resident_pages_; }
@@ -100,20 +99,20 @@ class MemoryCopy {
   int file_;
   char* view_ = nullptr;  // of the whole file
   std::uint64_t used_ = 0;
-  Clock::time_point deadline_ = Clock::time_point::max();  // of reading
+  Clock::time_point deadline_ = Clock::time_point::max();  // for reading
   MappedFiles files_;
   Reservations reservations_;
   std::vector<MapEntry> mappings_;
   std::vector<Part> parts_;
-  std::size_t captured_ = 0;  // the first so many of them were read by capture()
+  std::size_t captured_ = 0;  // how many of them capture() has read
   std::vector<Part> written_;
   std::set<std::uint64_t> complete_;  // starts of constant parts that were read
   std::optional<PageMap> page_map_;
   ResidentPages resident_pages_;
   std::uint64_t left_out_ = 0;
   const WriteTracker* tracker_ = nullptr;
-  std::vector<Part> ahead_;   // what was read ahead; by address
-  std::vector<Part> absent_;  // no longer there when it was captured; to be cleared
+  std::vector<Part> ahead_;   // what was read ahead; sorted by address
+  std::vector<Part> absent_;  // gone when it was captured; to be cleared
 };
 
 }  // namespace reachscan::helper

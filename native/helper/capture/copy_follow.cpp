@@ -1,4 +1,4 @@
-// A copy of memory whose owner runs on: mappings and pages come and go.
+// Updates a copy of a running process: mappings and pages are created and removed meanwhile.
 #include <algorithm>
 
 #include "helper/capture/copy.hpp"
@@ -24,7 +24,7 @@ void MemoryCopy::follow() {
   written_ = split(pages);
 }
 
-// Mappings that have grown go on in another part.
+// Mappings that have grown continue in another part.
 void MemoryCopy::make_room_for(const std::vector<Stretch>& ranges) {
   std::vector<Stretch> covered;
   for (const Part& part : parts_) covered.push_back({part.address, part.address + part.length});
@@ -36,7 +36,7 @@ void MemoryCopy::make_room_for(const std::vector<Stretch>& ranges) {
   captured_ = parts_.size();
 }
 
-// Where pages are in the copy.
+// Returns where pages are in the copy.
 std::vector<MemoryCopy::Part> MemoryCopy::split(const std::vector<Stretch>& pages) const {
   std::vector<Part> places;
   for (Stretch rest : pages) {

@@ -1,4 +1,4 @@
-// Forks the process that receives the copy, and hands it over stopped, with nothing in it that the
+// Forks the process that receives the copy, and hands it over stopped, with no memory that the
 // kernel writes to.
 #include "helper/capture/copy_host.hpp"
 
@@ -41,8 +41,8 @@ extern "C" __attribute__((weak)) const unsigned int __rseq_size;
   throw Failure(Step::kBuildCopy, Code::kInternal, what + ": " + std::strerror(error), error, pid);
 }
 
-// The C library has told the kernel of a word in its memory that is written at every switch to user
-// mode (restartable sequences). That memory is about to go.
+// The C library has registered a word in its memory that the kernel writes on every return to user
+// mode (restartable sequences). That memory is about to be unmapped.
 void forget_restartable_sequences() {
   if (&__rseq_size == nullptr || __rseq_size == 0) return;
   constexpr unsigned kUnregister = 1;
@@ -95,7 +95,7 @@ std::unique_ptr<Clone> start_copy_host(const std::function<bool(std::uint64_t pa
   auto clone =
       std::make_unique<Clone>(host, reinterpret_cast<std::uint64_t>(arch::reachscan_gadget));
   std::vector<MapEntry> own = read_mappings(host);
-  // A page that is free in both address spaces carries the child across the change.
+  // A page that is free in both address spaces holds the child's code during the change.
   std::uint64_t bridge = kLowestBridge;
   while (occupied(own, bridge) || is_wanted(bridge)) bridge += kPage;
   must(clone->call(SYS_mmap, {bridge, kPage, PROT_READ | PROT_EXEC,

@@ -16,11 +16,11 @@ namespace reachscan::helper {
 // Whether the page is in one of the mappings.
 bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page);
 
-// It waits, stopped, with no memory but one page of code, where is_wanted(page) is false. It has
-// the descriptors that we have, and dies with us. Throws Failure(kBuildCopy).
+// Returns a stopped child whose only memory is one page of code, where is_wanted(page) is false. It
+// has our descriptors and dies with us. Throws Failure(kBuildCopy).
 std::unique_ptr<Clone> start_copy_host(const std::function<bool(std::uint64_t page)>& is_wanted);
 
-// Throws Failure(kBuildCopy) if the result of one of its system calls is an error.
+// Throws Failure(kBuildCopy) if the result of a system call of `host` is an error.
 void must(std::int64_t result, const char* what, pid_t host);
 
 }  // namespace reachscan::helper

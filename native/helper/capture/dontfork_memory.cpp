@@ -37,7 +37,7 @@ bool begins_mapping(std::string_view line, std::uint64_t start) {
          first == start;
 }
 
-// Of those that the program has kept from its clones, by what smaps tells.
+// Returns the mappings that the program withholds from its clones, according to smaps.
 std::vector<MapEntry> advised(const std::vector<MapEntry>& entries, const std::string& smaps) {
   std::vector<MapEntry> found;
   auto entry = entries.begin();
@@ -47,7 +47,7 @@ std::vector<MapEntry> advised(const std::vector<MapEntry>& entries, const std::s
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     inside = inside || begins_mapping(line, entry->start);
     if (!inside || line.rfind("VmFlags:", 0) != 0) continue;
-    // dc = not copied, wf = wiped, whatever the protection is now.
+    // dc = not copied, wf = wiped, whatever the current protection.
     bool lost = has_flag(line, "dc") || has_flag(line, "wf");
     if (lost || is_ring(*entry)) found.push_back(*entry);
     ++entry;
@@ -63,7 +63,7 @@ bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
   return next != mappings.end() && next->start <= entry.start;
 }
 
-// The pages of a ring may be of a kind that the page map leaves out.
+// The page map may omit the pages of a ring.
 std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
   return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}}
                         : present_pages(map, entry);
@@ -75,7 +75,7 @@ bool has_page(const PageMap& map, MapEntry entry, std::uint64_t page) {
   return map.first_page(entry).value_or(page) != 0;
 }
 
-// Only anonymous memory can be emptied; all else is there or is not.
+// Only anonymous memory can be wiped; other memory is either inherited or not.
 bool can_be_emptied(const MapEntry& entry) {
   return entry.backing == Backing::kNothing && !is_shared(entry);
 }
@@ -112,8 +112,8 @@ void DontforkMemory::capture(const Memory& memory) {
   }
 }
 
-// A clone gets all pages of private memory that hold something. The page may be gone since it was
-// seen; then another is asked for.
+// A clone gets all non-empty pages of private memory. The page may be gone since it was seen; then
+// another one is checked.
 bool DontforkMemory::is_inherited(const Candidate& candidate, const PageMap& clone,
                                   const std::vector<MapEntry>& mappings) {
   const auto& [entry, page] = candidate;
@@ -139,7 +139,7 @@ bool DontforkMemory::may_miss_any(pid_t clone, const std::vector<MapEntry>& mapp
 std::vector<char> DontforkMemory::read(const Memory& memory, const Stretch& stretch) {
   std::vector<char> bytes(stretch.end - stretch.start);
   if (memory.try_read(stretch.start, bytes.data(), bytes.size())) return bytes;
-  // Some page cannot be read: page by page, with zeros for those.
+  // Some page is unreadable: read page by page, with zeros for those.
   for (std::uint64_t at = 0; at < bytes.size(); at += kPage)
     memory.try_read(stretch.start + at, bytes.data() + at, kPage);
   return bytes;

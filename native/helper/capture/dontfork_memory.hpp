@@ -1,7 +1,6 @@
-// Memory that a clone does not inherit as it was: MADV_DONTFORK leaves it out, MADV_WIPEONFORK
-// empties it, and rings of io_uring stay shared with the target, which soon fills them with other
-// requests. The helper reads such memory from the target during the pause and puts it into the
-// clone afterwards.
+// Memory that a clone does not inherit unchanged: MADV_DONTFORK omits it, MADV_WIPEONFORK wipes it,
+// and io_uring rings stay shared with the target, which soon fills them with other requests. The
+// helper reads such memory from the target during the pause and writes it to the clone afterwards.
 #pragma once
 
 #include <sys/types.h>
@@ -18,24 +17,24 @@ namespace reachscan::helper {
 
 class DontforkMemory {
  public:
-  // Before the pause: lists where it could be. The kernel names such memory in smaps only, for
-  // which it walks all page tables and lets no thread of the target map memory meanwhile: some 17
-  // ms for each GB. So only kernels before 6.7 are asked, and later ones whether the clone has got
-  // the pages that the target has.
+  // Called before the pause: lists where such memory may be. The kernel reveals it only in smaps,
+  // for which it walks all page tables and keeps all threads of the target from mapping memory
+  // meanwhile: about 17 ms per GB. So smaps is read only on kernels before 6.7; on later ones,
+  // find_lost() checks whether the clone has the target's pages.
   DontforkMemory(pid_t pid, MappedFiles& files);
 
-  // While the target is stopped: finds out what `clone` was not given. It takes about a microsecond
-  // for each mapping; few programs have such memory.
+  // Called while the target is stopped: finds what `clone` did not get. Takes about a microsecond
+  // per mapping; few programs have such memory.
   void find_lost(pid_t clone);
 
-  // Copies what is known of it while the target is stopped.
+  // Called while the target is stopped: copies the memory found so far.
   void capture(const Memory& memory);
 
-  // When the target runs again: whether there may be memory that nobody has looked for. `mappings`
-  // are the clone's.
+  // Called when the target runs again: whether there may be such memory that was not searched for.
+  // `mappings` are the clone's.
   bool may_miss_any(pid_t clone, const std::vector<MapEntry>& mappings) const;
 
-  // Puts it at its place in the clone. Throws Failure(kPrepareClone).
+  // Maps the copied memory into the clone. Throws Failure(kPrepareClone).
   void restore(Clone& clone) const;
 
   // Bytes that were too many to copy during a pause.
@@ -44,7 +43,7 @@ class DontforkMemory {
  private:
   struct Candidate {
     MapEntry entry;
-    std::uint64_t page;  // that the target has
+    std::uint64_t page;  // one that the target has
   };
   struct Piece {
     std::uint64_t start;
@@ -57,7 +56,7 @@ class DontforkMemory {
 
   pid_t pid_;
   std::vector<Candidate> candidates_;  // what may be such memory
-  std::vector<MapEntry> entries_;      // what is
+  std::vector<MapEntry> entries_;      // what is such memory
   std::vector<Piece> pieces_;
   std::uint64_t left_out_ = 0;
 };

@@ -1,4 +1,4 @@
-// Estimates the pause from page tables and threads, by costs that are tried out on this machine.
+// Estimates the pause from page tables and threads, using costs measured on this machine.
 #include "helper/capture/expected_pause.hpp"
 
 #include <sys/mman.h>
@@ -19,9 +19,9 @@ namespace reachscan::helper {
 namespace {
 
 constexpr double kSmallPage = arch::kPage, kHugePage = arch::kHugePage;
-// What does not depend on the process: the turns between the target and us.
+// The part that does not depend on the process: switches between the target and us.
 constexpr double kAlways = 500'000;
-// As docs/performance.md has them; slower machines take several times as long.
+// From docs/performance.md; slower machines take several times as long.
 constexpr PauseCosts kUsual = {12'000, 63, 1000, 0.11, 0.001};
 constexpr double kSlowest = 4;
 constexpr std::size_t kSample = 8 << 20;
@@ -41,7 +41,7 @@ PauseWork work_of(pid_t pid) {
           status_bytes(pid, "RssShmem")};
 }
 
-// Asking for this makes the kernel walk all page tables.
+// Reading this makes the kernel walk all page tables.
 double huge_bytes_of(pid_t pid) {
   constexpr char kKey[] = "AnonHugePages:";
   std::string text = try_read_proc_file(pid, "smaps_rollup");
@@ -66,7 +66,7 @@ void fork_once() {
   if (child > 0) waitpid(child, nullptr, 0);
 }
 
-// The two that take most, on this machine, with memory of our own; as urgent as a pause is.
+// Measures the two largest costs on this machine, with our own memory and at a pause's priority.
 PauseCosts measured_costs() {
   RealtimePriority urgency;
   PauseCosts costs = kUsual;

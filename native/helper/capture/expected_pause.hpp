@@ -10,16 +10,16 @@
 
 namespace reachscan::helper {
 
-// What this machine needs for the steps of a pause.
+// The costs of the steps of a pause on this machine.
 struct PauseCosts {
-  double thread;        // to stop, read and release it, ns
-  double small_page;    // to clone its entry of a page table, ns
-  double huge_page;     // the same
-  double byte_read;     // to copy it, ns
-  double byte_tracked;  // to find out whether it was written to, ns
+  double thread;        // to stop, read and release one, ns
+  double small_page;    // to clone its page table entry, ns
+  double huge_page;     // the same, ns
+  double byte_read;     // to copy one, ns
+  double byte_tracked;  // to find out whether one was written to, ns
 };
 
-// What a process has that takes time.
+// The properties of a process that determine its pause.
 struct PauseWork {
   double threads;
   double bytes;       // private, as they are cloned
@@ -30,8 +30,8 @@ struct PauseWork {
 std::chrono::nanoseconds expected_pause(Method method, const PauseWork& work,
                                         const PauseCosts& costs);
 
-// Throws Failure(kOpenTarget, kPauseTooLong) if the limit leaves too little time for that
-// method. Takes next to none itself unless it is close.
+// Throws Failure(kOpenTarget, kPauseTooLong) if the limit leaves too little time for the method.
+// Takes hardly any time itself unless it is a close call.
 void require_short_pause(pid_t pid, Method method, const PauseLimit& limit);
 
 }  // namespace reachscan::helper

@@ -14,7 +14,7 @@
 namespace reachscan::helper {
 namespace {
 
-// A signal that a process gets for what it executes.
+// A signal caused by the process's own instructions.
 bool is_own_doing(int signal) {
   return signal == SIGTRAP || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL ||
          signal == SIGFPE;
@@ -26,7 +26,7 @@ Middleman::Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
   wait_for_birth(tid, deadline);
   constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
   if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions) != 0) fail();
-  // Not before it dies with us: nobody else may ever have this priority.
+  // Only once it dies with us: it must never outlive us with this priority.
   make_urgent(tid);
 }
 
@@ -63,7 +63,7 @@ bool Middleman::run(std::uint64_t entry, std::uint64_t argument, std::uint64_t s
   return status.signal() == SIGTRAP;
 }
 
-// Signals for the target's process group are none for it: it takes no notice.
+// Signals for the target's process group are ignored here.
 WaitStatus Middleman::run_to_call(Clock::time_point deadline,
                                   const std::function<void()>& meanwhile) {
   bool first = true;

@@ -1,5 +1,5 @@
-// A process that the target has started and that shares its memory: it makes the clone, so that the
-// clone is nobody's child there.
+// A process that the target has started and that shares its memory. It creates the clone, so that
+// the clone is not a child of the target.
 #pragma once
 
 #include <sys/types.h>
@@ -12,11 +12,11 @@
 
 namespace reachscan::helper {
 
-// No thread of the target. It dies with us, and is dead when this object goes: until its tracer has
-// taken note of that, the thread that made it waits for it.
+// Not a thread of the target. It dies with us, and is dead when this object is destroyed: until
+// then, the thread that created it waits for it.
 class Middleman {
  public:
-  // Takes charge of it at its birth. Throws Failure(kCloneRefused) if it was killed.
+  // Takes control of it at its birth. Throws Failure(kCloneRefused) if it was killed.
   Middleman(pid_t tid, Clock::time_point deadline);
   ~Middleman();
   Middleman(const Middleman&) = delete;
@@ -24,17 +24,17 @@ class Middleman {
 
   pid_t tid() const { return tid_; }
 
-  // It is not needed any more. It may die while others work.
+  // Kills it without waiting: it may die while others work.
   void dismiss() const;
 
-  // Has it execute a system call in place of the one that would end it. Returns what that returned,
+  // Makes it execute a system call in place of the one that would end it. Returns the result,
   // negative errno included, or the new process of a clone(). Calls meanwhile() while the kernel
-  // executes it.
+  // executes the call.
   std::int64_t call(
       std::uint64_t number, const arch::CallArguments& arguments, Clock::time_point deadline,
       const std::function<void()>& meanwhile = [] {});
 
-  // Has it execute the function at `entry`, which ends at trap(). False if that failed.
+  // Makes it execute the function at `entry`, which ends at trap(). Returns false if that failed.
   bool run(std::uint64_t entry, std::uint64_t argument, std::uint64_t stack_end,
            Clock::time_point deadline);
 

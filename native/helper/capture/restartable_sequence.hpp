@@ -1,5 +1,5 @@
-// Restartable sequences (rseq): code that the kernel sends to its abort handler if the thread was
-// interrupted inside.
+// Restartable sequences (rseq): code whose abort handler the kernel jumps to if the thread was
+// interrupted inside it.
 #pragma once
 
 #include <sys/ptrace.h>
@@ -11,9 +11,9 @@
 
 namespace reachscan::helper {
 
-// Where a thread in user mode goes on after an interruption. Inside a restartable sequence that is
-// its abort handler, to which the kernel would have sent it, had we not moved its instruction
-// pointer. `read(address, buffer, length)` reads the thread's memory.
+// Returns where a thread in user mode resumes after an interruption. Inside a restartable sequence
+// that is its abort handler, where the kernel would have sent the thread if we had not changed its
+// instruction pointer. `read(address, buffer, length)` reads the thread's memory.
 template <typename Read>
 std::uint64_t resume_address(pid_t tid, const arch::Registers& r, Read read) {
   constexpr auto kGetRseqConfiguration = static_cast<decltype(PTRACE_CONT)>(0x420f);
@@ -26,7 +26,7 @@ std::uint64_t resume_address(pid_t tid, const arch::Registers& r, Read read) {
     std::uint64_t start, length, abort;
   } section{};
   std::uint64_t at = arch::program_counter(r), pointer = 0;
-  // Kernels that cannot tell (before 5.13) leave the sequence unprotected.
+  // Kernels before 5.13 cannot report it, which leaves the sequence unprotected.
   if (arch::in_system_call(r) ||
       ptrace(kGetRseqConfiguration, tid, sizeof configuration, &configuration) <= 0 ||
       configuration.area == 0 || !read(configuration.area + 8, &pointer, sizeof pointer) ||

@@ -1,5 +1,4 @@
-// Looks at all threads, and finds their thread pointers by the shape of
-// glibc's descriptors.
+// Examines all threads, and finds their thread pointers by the shape of glibc's descriptors.
 #include "helper/capture/seen_threads.hpp"
 
 #include <cstring>
@@ -55,7 +54,7 @@ std::map<pid_t, std::uint64_t> find_descriptors(pid_t pid, const std::vector<See
       if (id == 0) nameless.push_back(self);
     }
   });
-  // Before 2.34, the library fills the id in only where a program can have threads.
+  // Before 2.34, the library stores the id only in programs that can have threads.
   if (found.empty() && threads.size() == 1 && nameless.size() == 1)
     found[threads[0].tid] = nameless[0];
   return found;

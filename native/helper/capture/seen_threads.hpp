@@ -12,11 +12,11 @@
 
 namespace reachscan::helper {
 
-// A thread that ends meanwhile is left out.
+// Omits threads that exit meanwhile.
 std::vector<SeenThread> see_threads(pid_t pid);
 
-// Where each thread's descriptor of the C library is, which is its thread pointer: in the copied
-// memory of the process, by its shape. Threads without one are left out.
+// Finds each thread's descriptor of the C library, which is its thread pointer, by its shape in the
+// copied memory of the process. Omits threads without one.
 std::map<pid_t, std::uint64_t> find_descriptors(pid_t pid, const std::vector<SeenThread>& threads,
                                                 const MemoryCopy& copy);
 

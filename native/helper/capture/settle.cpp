@@ -1,4 +1,4 @@
-// Reads the pages of heaps that change until two readings in a row agree.
+// Rereads the pages of changing heaps until two consecutive readings agree.
 #include "helper/capture/settle.hpp"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 using arch::kPage;
 constexpr std::uint64_t kBatchBytes = 2 << 20;
 constexpr std::size_t kBatchPieces = 512;
-// A program that rests at all does so within that time: between two requests, or when its processor
-// is given to another one.
+// A program that is ever idle is idle within that time: between two requests, or when it loses its
+// processor.
 constexpr auto kLimit = std::chrono::milliseconds(50);
 
 std::vector<Stretch> unite(std::vector<Stretch> one, const std::vector<Stretch>& other) {
@@ -51,8 +51,8 @@ void Settler::settle(MemoryCopy& copy) {
   reread(those_within(pieces, subtract(restless, heaps)));
 }
 
-// Where the allocator keeps its chunks and its lists: the program break, data of modules, and what
-// begins like a heap of a thread's arena.
+// Where the allocator keeps its chunks and its lists: the program break, data of modules, and
+// mappings that start like a thread arena's heap.
 std::vector<Stretch> Settler::heaps_of(const std::vector<MapEntry>& mappings,
                                        const std::vector<Piece>& pieces) {
   std::vector<Stretch> heaps;
@@ -66,8 +66,7 @@ std::vector<Stretch> Settler::heaps_of(const std::vector<MapEntry>& mappings,
   return heaps;
 }
 
-// struct heap_info of glibc: the arena, the heap before, the heap's size and how much of it can be
-// used.
+// struct heap_info of glibc: the arena, the previous heap, the heap's size and its accessible size.
 bool Settler::begins_thread_heap(const Piece& piece) {
   constexpr std::uint64_t kLargest = 64 << 20;
   std::uint64_t info[4];
@@ -76,7 +75,7 @@ bool Settler::begins_thread_heap(const Piece& piece) {
          info[2] % kPage == 0 && info[2] - 1 < kLargest && info[3] >= info[2];
 }
 
-// Ascending, and none larger than what is read at once.
+// Ascending, and none larger than one read.
 std::vector<Settler::Piece> Settler::pieces_of(const MemoryCopy& copy,
                                                std::vector<Stretch>& pages) {
   std::vector<Piece> pieces;
@@ -103,7 +102,7 @@ std::vector<Settler::Piece> Settler::those_within(const std::vector<Piece>& all,
   return pieces;
 }
 
-// Brings them up to date in the copy; returns what had changed.
+// Updates pieces in the copy and returns what had changed.
 std::vector<Stretch> Settler::reread(const std::vector<Piece>& pieces) {
   std::vector<Stretch> changed;
   for (std::size_t first = 0, last = 0; first < pieces.size(); first = last) {
@@ -118,7 +117,7 @@ std::vector<Stretch> Settler::reread(const std::vector<Piece>& pieces) {
   return changed;
 }
 
-// False if they cannot all be read: the process may have given some back.
+// Returns false if some cannot be read: the process may have unmapped some.
 bool Settler::update(const Piece* pieces, std::size_t count, std::uint64_t bytes,
                      std::vector<Stretch>& changed) {
   remote_.clear();

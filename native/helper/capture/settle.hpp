@@ -1,7 +1,7 @@
-// Rereads the pages of heaps that change. Reading the memory of a running process takes so long
-// that the reading is inconsistent with what its allocator writes meanwhile. But few pages of its
-// heaps change within that time. These can be reread within microseconds, until two readings in a
-// row agree.
+// Rereads the pages of changing heaps. Reading the memory of a running process takes so long that
+// the result is inconsistent with what its allocator writes meanwhile. But few pages of its heaps
+// change within that time. These can be reread within microseconds, until two consecutive readings
+// agree.
 #pragma once
 
 #include <sys/types.h>
@@ -18,11 +18,11 @@ class Settler {
  public:
   explicit Settler(pid_t pid);
 
-  // Brings up to date what `copy` has captured.
+  // Updates what `copy` has captured.
   void settle(MemoryCopy& copy);
 
  private:
-  // Pages, and where they are in the copy.
+  // Pages, and their address in the copy.
   struct Piece {
     std::uint64_t address;
     char* copy;
@@ -42,7 +42,7 @@ class Settler {
   pid_t pid_;
   std::vector<char> buffer_;
   std::vector<iovec> remote_;
-  std::vector<Stretch> changed_before_;  // between the last two times
+  std::vector<Stretch> changed_before_;  // between the last two calls
 };
 
 }  // namespace reachscan::helper

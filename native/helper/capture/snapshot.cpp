@@ -21,7 +21,7 @@
 namespace reachscan::helper {
 namespace {
 
-// Names the stretch of time between two calls.
+// Names the time span between two calls.
 class Stopwatch {
  public:
   Stopwatch(std::vector<PhaseTime>& phases, Clock::time_point start)
@@ -38,7 +38,7 @@ class Stopwatch {
   Clock::time_point last_;
 };
 
-// What waited for the end of the pause's time says so.
+// Reports a step that timed out because the pause ran out of time as such.
 template <typename Steps>
 void within_limit(const PauseLimit& limit, Steps steps) {
   try {
@@ -50,20 +50,20 @@ void within_limit(const PauseLimit& limit, Steps steps) {
   }
 }
 
-// What makes the process that the sweeper will run in. One of several ways; the calls come in this
-// order.
+// Creates the process that the sweeper runs in, in one of several ways. Its functions are called in
+// this order.
 class CaptureMethod {
  public:
   virtual ~CaptureMethod() = default;
-  // Before the pause in which capture() is called.
+  // Called before the pause in which capture() is called.
   virtual void prepare(Snapshot&, Clock::time_point) {}
-  // While the target is stopped. Calls read_words() once, at the best moment.
+  // Called while the target is stopped. Calls read_words() once, at the best moment.
   virtual void capture(Freeze& freeze, Clock::time_point deadline,
                        const std::function<void()>& read_words) = 0;
-  // Still while it is stopped: when hundreds of threads wake up at once, one that is yet to be led
-  // through some calls would wait for its turn behind them.
+  // Called while it is still stopped: when hundreds of threads wake up at once, a thread that must
+  // still be led through some calls would wait for its turn behind them.
   virtual void let_go(Freeze&, Clock::time_point) {}
-  // When the target runs again.
+  // Called when the target runs again.
   virtual void finish(Snapshot& snapshot) = 0;
 };
 
@@ -82,7 +82,7 @@ class CloneCapture : public CaptureMethod {
   void capture(Freeze& freeze, Clock::time_point deadline,
                const std::function<void()>& read_words) override {
     made_ = clone_target(freeze, memory_, site_, descriptors_, deadline, read_words);
-    // Before the target, whose score it has, begins to write to what they share.
+    // Must precede the target's first write to shared pages: the clone has inherited its OOM score.
     make_first_to_be_killed(made_.clone);
     if (looks_for_dontfork_) dontfork_.find_lost(made_.clone);
     dontfork_.capture(memory_);
@@ -115,7 +115,7 @@ class CloneCapture : public CaptureMethod {
                   "the target keeps memory from its clones, which is to be read as well", 0, pid_);
   }
 
-  // What the program has forbidden itself, the clone allows itself again.
+  // Makes memory readable in the clone that the program has made inaccessible.
   void add_resident_pages(Snapshot& snapshot, const PageMap& own, const PageMap& target,
                           const MapEntry& entry) const {
     std::vector<Stretch>& closed = snapshot.resident_pages.protected_;
@@ -163,8 +163,7 @@ class CopyCapture : public CaptureMethod {
   MemoryCopy copy_;
 };
 
-// A copy that is made while the target runs; only what it writes meanwhile is read while it is
-// stopped.
+// A copy made while the target runs; only what it writes meanwhile is read while it is stopped.
 class TrackCapture : public CopyCapture {
  public:
   TrackCapture(pid_t pid, const Memory& memory, const SnapshotPlan& plan)

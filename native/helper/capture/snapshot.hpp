@@ -1,4 +1,5 @@
-// One pause: stop the target, let the allocator come to rest, capture, clone or copy, let it go.
+// One pause: stops the target, waits until the allocator is quiescent, clones or copies it, resumes
+// it.
 #pragma once
 
 #include <functional>
@@ -26,10 +27,10 @@ struct PhaseTime {
 struct ThreadFacts {
   pid_t tid;
   abi::Thread state;
-  std::string name;  // filled in when there is time; empty if it is not known
+  std::string name;  // filled in when there is time; empty if unknown
 };
 
-// As the registers say.
+// Derived from the registers.
 ThreadFacts facts_of(pid_t tid, const arch::Registers& registers);
 
 struct Snapshot {
@@ -41,17 +42,17 @@ struct Snapshot {
   std::chrono::nanoseconds pause{};
   std::uint32_t drain_runs = 0;
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
-  std::uint64_t dontfork_left_out = 0;  // bytes that neither clone nor copy could bring along
-  // Memory that nobody could read, if there was any: a sentence about it.
+  std::uint64_t dontfork_left_out = 0;  // bytes that are in neither clone nor copy
+  // A sentence about memory that could not be read, if any.
   std::string unseen_memory;
-  bool on_quota = false;  // the clone uses what the target's control group may use
+  bool on_quota = false;  // the clone uses the CPU quota of the target's control group
   std::chrono::nanoseconds quota_used{};
-  // What only the kernel may hold: clauses about it.
+  // Clauses about what only the kernel may hold.
   std::vector<std::string> unread_in_kernel;
   std::vector<PhaseTime> phases;
 
-  // The two looks were taken before and after the memory was read: what was registered then is in
-  // one of them.
+  // The two observations precede and follow the reading of the memory: each of them contributes
+  // roots, so that everything registered at that time is in one of them.
   void add_kernel_roots(const KernelRoots& before, const KernelRoots& after);
 };
 
@@ -60,12 +61,12 @@ struct SnapshotPlan {
   TrampolineSite site;           // unless it is a copy
   const abi::QuiesceHint* hint;  // null: do not drain
   PauseLimit* limit;
-  bool* looks_for_dontfork;        // set by an attempt that had missed memory; for the next one
+  bool* looks_for_dontfork;        // set by an attempt that missed memory, for the next one
   std::function<void()> released;  // called when the target runs again
   bool short_words = false;        // whether it is a 32-bit program
 };
 
-// With a hint, the threads are first let out of the allocator. Throws Failure; the target then runs
+// With a hint, first lets the threads leave the allocator. Throws Failure; the target then runs
 // again.
 Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
                        Clock::time_point deadline);

@@ -1,4 +1,4 @@
-// Writes the trampoline behind the vdso, sends one thread through it, and clears it away.
+// Writes the trampoline after the vdso, sends one thread through it, and removes it.
 #include "helper/capture/trampoline.hpp"
 
 #include <elf.h>
@@ -33,9 +33,9 @@ namespace {
 using arch::kPage;
 using wire::Step;
 
-// UFFD_USER_MODE_ONLY of linux/userfaultfd.h: asks for no privilege.
+// UFFD_USER_MODE_ONLY of linux/userfaultfd.h: needs no privilege.
 constexpr std::uint64_t kUserModeOnly = 1;
-// From the stack pointer up; a signal frame is far smaller.
+// Upwards from the stack pointer; a signal frame is far smaller.
 constexpr std::uint64_t kStackSearched = 256 << 10;
 
 std::size_t trampoline_size() {
@@ -52,8 +52,9 @@ bool inside(std::uint64_t address, const TrampolineSite& site) {
   return address >= site.address && address < site.address + trampoline_size();
 }
 
-// Threads that can serve, best first: one blocked in a call that will restart is surely in no
-// restartable sequence. A signal on its way can only be delivered from the stop it was found in.
+// Returns suitable threads, best first: one blocked in a call that will restart is certainly not in
+// a restartable sequence. Excludes threads with a pending signal, which can only be delivered from
+// the stop where it was found.
 std::vector<StoppedThread*> candidates(std::vector<StoppedThread>& threads) {
   auto rank = [](const StoppedThread* thread) {
     if (arch::will_restart(thread->registers)) return 0;
@@ -75,7 +76,7 @@ std::uint64_t signal_mask(pid_t tid) {
   return mask;
 }
 
-// The kernel would have sent the thread there, had we not moved its program counter.
+// The kernel would have sent the thread there if we had not moved its program counter.
 void leave_restartable_sequence(StoppedThread& thread, const Memory& memory) {
   if (arch::in_system_call(thread.registers)) return;
   auto read = [&](std::uint64_t at, void* buffer, std::size_t length) {
@@ -91,15 +92,15 @@ void place_trampoline(const StoppedThread& thread, const Memory& memory, const T
                                             signal_mask(thread.tid), middleman_flags);
   auto offset = arch::reachscan_trampoline_literals - arch::reachscan_trampoline;
   std::memcpy(code.data() + offset, &literals, sizeof literals);
-  // Kernels may forbid it for all memory that is not writable (proc_mem.force_override).
+  // Kernels may forbid this for all read-only memory (proc_mem.force_override).
   if (!memory.try_write(site.address, code.data(), code.size()))
     refuse_clone(
         thread.tid,
         std::string("the vdso of the target cannot be written to: ") + std::strerror(errno), errno);
 }
 
-// Only a scan that was killed leaves its trampoline behind. A signal handler may then have
-// interrupted the thread inside it, and will return there.
+// Only a killed scan leaves its trampoline behind. A signal handler may then have interrupted the
+// thread inside it, and will return there.
 bool still_needed(const StoppedThread& thread, const Memory& memory, const TrampolineSite& site) {
   std::array<std::uint64_t, 512> words;
   const std::uint64_t top = arch::stack_pointer(thread.registers);
@@ -127,8 +128,8 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
                     EBUSY, thread.tid, site.address);
 }
 
-// A kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space. The signal is no
-// business of the target's.
+// Whether a kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space. The
+// target must not get that signal.
 bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
   constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
   siginfo_t info{};
@@ -136,8 +137,9 @@ bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
          info.si_code == kUserDispatch;
 }
 
-// The one commit point: before it nothing of the thread has changed, after it the thread finds its
-// own way back. False if a signal came in between: then all is as it was, and the signal pending.
+// The only commit point: before it, nothing of the thread has changed; after it, the thread returns
+// by itself. Returns false if a signal arrived meanwhile: then everything is as before, and the
+// signal is pending.
 bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
                       Clock::time_point deadline) {
   arch::Registers registers = thread.registers;
@@ -159,7 +161,7 @@ std::string refused_by_kernel(std::int64_t result) {
          std::strerror(static_cast<int>(-result));
 }
 
-// The trampoline does not clone where the clone would become a child of the target.
+// The trampoline does not clone if the clone would become a child of the target.
 void require_no_refusal(pid_t tid, const arch::Registers& registers, const TrampolineSite& site) {
   std::int64_t result = arch::call_result(registers);
   if (arch::call_number(registers) == SYS_clone && result < 0 && result != -ENOSYS)
@@ -169,7 +171,7 @@ void require_no_refusal(pid_t tid, const arch::Registers& registers, const Tramp
     refuse_clone(tid, "orphans of the target come back to it as children (it is a subreaper)");
 }
 
-// Runs the thread on until it has made the middleman.
+// Runs the thread until it has created the middleman.
 pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
   for (;;) {
     WaitStatus status = run_to_call(tid, deadline);
@@ -181,17 +183,17 @@ pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point 
 
 bool is_refusal(const Failure& failure) { return failure.code == Code::kCloneRefused; }
 
-// What keeps one thread from serving mostly keeps all.
+// Whatever disqualifies this many threads usually disqualifies all.
 constexpr std::size_t kMostObstacles = 8;
 
-// Null if nothing keeps it from serving.
+// Returns null if the thread is suitable.
 const char* obstacle(pid_t pid, const StoppedThread& thread, const TrampolineSite& site) {
   if (const char* why = obstacle(pid, thread)) return why;
   if (arch::leads_back(site.address, thread.registers)) return nullptr;
   return "is too far from the vdso for a branch, as in a program without libraries";
 }
 
-// Makes some thread start a middleman, and calls use(middleman). Returns the thread, which is still
+// Makes a thread start a middleman, and calls use(middleman). Returns the thread, which is still
 // stopped inside the trampoline.
 template <typename Use>
 pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
@@ -214,7 +216,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
       use(middleman);
       return thread->tid;
     } catch (const Failure& failure) {
-      // By itself the thread would find its way back as well, but leave the trampoline behind.
+      // The thread would return by itself, too, but would leave the trampoline behind.
       if (is_refusal(failure)) leave_trampoline(freeze, memory, site, thread->tid, deadline);
       throw;
     }
@@ -223,7 +225,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
                 EBUSY, freeze.pid());
 }
 
-// The middleman ends at its next instruction: the descriptor, which is in no table but its own,
+// The middleman ends at its next instruction, so the descriptor, which is in no table but its own,
 // cannot outlive us.
 int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
   std::int64_t made =
@@ -241,7 +243,8 @@ int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
   return ours;
 }
 
-// Goes on to the next stop at a call. True when the thread has reaped the middleman, or has none.
+// Resumes the thread until its next stop at a call. Returns true when it has reaped the middleman,
+// or has none.
 bool has_done_its_part(pid_t tid, arch::Registers& now, Clock::time_point deadline) {
   run_to_call(tid, deadline);
   if (!arch::get_registers(tid, now))
@@ -278,13 +281,13 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
     std::int64_t made = middleman.call(SYS_clone, {clone_flags}, deadline, meanwhile);
     if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
     middleman.dismiss();
-    // Killed with us from the beginning, as the middleman is.
+    // Killed with us from the start, like the middleman.
     wait_for_birth(static_cast<pid_t>(made), deadline);
     return static_cast<pid_t>(made);
   };
   CloneResult result{};
-  // The end of a process that has a table of its own closes what is in it: file systems in user
-  // space and network file systems are told of each.
+  // When a process with a descriptor table of its own ends, its descriptors are closed, and network
+  // and user-space file systems are notified of each.
   result.injected = with_middleman(freeze, memory, site, CLONE_VM | CLONE_FILES, deadline,
                                    [&](Middleman& m) { result.clone = make_clone(m); });
   return result;
@@ -305,9 +308,9 @@ pid_t employ_middleman(Freeze& freeze, const Memory& memory, const TrampolineSit
   return with_middleman(freeze, memory, site, CLONE_VM | CLONE_FILES, deadline, use);
 }
 
-// At the exit of a call no signal has been delivered yet, and none is before the thread has its own
-// registers back. For a process that was stopped (SIGSTOP, ^Z) it is the only way: its thread would
-// stop again inside the trampoline, and stay there.
+// At the exit of a call no signal has been delivered yet, and none will be before the thread has
+// its own registers back. For a stopped process (SIGSTOP, ^Z) there is no other way: its thread
+// would stop again inside the trampoline, and stay there.
 void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                       pid_t injected, Clock::time_point deadline) {
   std::vector<StoppedThread>& threads = freeze.threads();

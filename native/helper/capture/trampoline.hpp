@@ -1,4 +1,4 @@
-// Makes the stopped target clone itself (arch/*/trampoline.S tells how and why it is safe).
+// Makes the stopped target clone itself (arch/*/trampoline.S explains how and why it is safe).
 #pragma once
 
 #include <sys/types.h>
@@ -19,17 +19,17 @@ struct TrampolineSite {
   std::uint64_t address;
 };
 
-// Throws Failure(kPlaceTrampoline, kCloneRefused) if the target has no vdso with room behind it.
+// Throws Failure(kPlaceTrampoline, kCloneRefused) if the target has no vdso with room after it.
 TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory);
 
 struct CloneResult {
   pid_t clone;     // stopped before its first instruction, killed with us
-  pid_t injected;  // the thread that made it: still stopped, inside the trampoline
+  pid_t injected;  // the thread that created it: still stopped, inside the trampoline
 };
 
-// Throws Failure(kCloneRefused) if no thread can be cloned without harm, or with the errno of the
-// refused clone; the target is then still intact. "retry" if no thread can serve at this moment,
-// but one will soon. Calls meanwhile() once, on the way, while the kernel copies the page tables.
+// Throws Failure(kCloneRefused) if no thread can safely be used, or with the errno of the failed
+// clone; the target is then unchanged. Throws kRetry if no thread is suitable now, but one will be
+// soon. Calls meanwhile() once, while the kernel copies the page tables.
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                          Descriptors descriptors, Clock::time_point deadline,
                          const std::function<void()>& meanwhile);
@@ -39,17 +39,18 @@ struct FaultDescriptor {
   pid_t injected;  // as above
 };
 
-// The same, but no clone is made. Throws Failure(kTrackWrites, kUnsupportedMethod) if the kernel
-// gives no such descriptor.
+// The same without making a clone. Throws Failure(kTrackWrites, kUnsupportedMethod) if the kernel
+// provides no such descriptor.
 FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
                                         const TrampolineSite& site, Clock::time_point deadline);
 
-// Calls use(middleman) with one that shares memory and descriptors. Returns the injected thread.
+// Calls use(middleman) with a middleman that shares memory and descriptors. Returns the injected
+// thread.
 pid_t employ_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                        Clock::time_point deadline, const std::function<void(Middleman&)>& use);
 
-// Follows the injected thread to the end of the trampoline, gives it its registers back and clears
-// the trampoline away. Thereby nothing but the dead of a helper leaves a trace.
+// Runs the injected thread to the end of the trampoline, restores its registers and removes the
+// trampoline, so that only the death of a helper leaves a trace.
 void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                       pid_t injected, Clock::time_point deadline);
 

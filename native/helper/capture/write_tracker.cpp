@@ -1,4 +1,5 @@
-// Has a middleman make a userfaultfd of the target's memory, and asks the kernel what was written.
+// Has a middleman create a userfaultfd of the target's memory, and queries the kernel for written
+// pages.
 #include "helper/capture/write_tracker.hpp"
 
 #include <fcntl.h>
@@ -25,16 +26,16 @@ namespace {
 
 using wire::Step;
 
-// Of linux/userfaultfd.h of Linux 6.7, which is newer than the headers that this is built with may
-// be.
+// From linux/userfaultfd.h of Linux 6.7, which may be newer than the headers that this is built
+// with.
 constexpr std::uint64_t kTrackAsync = 1 << 15;
 constexpr std::uint64_t kUserModeOnly = 1;
 
 // What one page table covers.
 constexpr std::uint64_t kTableBytes = 2u << 20;
-// To look at the pages between costs as much as another call.
+// Scanning the pages in between costs as much as another call.
 constexpr std::uint64_t kWorthACall = 1u << 20;
-// Undone at once; some ten microseconds.
+// Unprotected at once; about ten microseconds.
 constexpr std::uint64_t kUndoBytes = 16u << 20;
 
 [[noreturn]] void refuse(const char* what, int error, pid_t pid) {
@@ -62,8 +63,8 @@ bool register_area(int faults, std::uint64_t start, std::uint64_t end) {
   return ioctl(faults, UFFDIO_REGISTER, &area) == 0;
 }
 
-// Everything that is not protected any more, and nothing else: the kernel has a shorter way for
-// this question than for all others.
+// Selects exactly the pages that are no longer protected: the kernel has a faster path for this
+// query than for all others.
 PageQuery unprotected_pages() {
   PageQuery query;
   query.flags = PageQuery::kOnlyTracked;
@@ -84,9 +85,9 @@ bool finds_hole_unprotected(std::uint64_t hole) {
   return found;
 }
 
-// When a program gives memory back, the kernel may free its page table as well. Only since 2026
-// does it count among what is not protected, as single pages do. Seen with memory of our own that
-// has no page table.
+// When a program frees memory, the kernel may free its page table as well. Only since 2026 does the
+// kernel report that range as unprotected, as it does single pages. Detected with memory of our own
+// that has no page table.
 bool tells_freed_tables() {
   void* memory = mmap(nullptr, 2 * kTableBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -114,7 +115,7 @@ WriteTracker::~WriteTracker() {
     for (std::uint64_t at = stretch.start; at < stretch.end; at += kUndoBytes) {
       uffdio_writeprotect undo{};
       undo.range = {at, std::min(kUndoBytes, stretch.end - at)};
-      // Memory that is gone, or another's by now, needs no undoing.
+      // Memory that is gone, or remapped by now, needs no undoing.
       ioctl(faults_, UFFDIO_WRITEPROTECT, &undo);
     }
   }
@@ -129,13 +130,13 @@ bool WriteTracker::watch(const MapEntry& entry) {
   return take_written(entry.start, entry.end, everything);
 }
 
-// Only of pages that exist. To protect others, the kernel would make page tables for them: two GB
-// for each TB that the target has only reserved.
+// Covers existing pages only. To protect others, the kernel would create page tables for them: 2 GB
+// per TB that the target has only reserved.
 bool WriteTracker::take_written(std::uint64_t start, std::uint64_t end,
                                 std::vector<Stretch>& written) const {
   PageQuery query = unprotected_pages();
-  // Skips memory that is not tracked. Were the kernel told to refuse it, it would not tell what it
-  // has found before, and protected.
+  // Skips memory that is not tracked. If told to fail on it instead, the kernel would not report
+  // what it had found, and protected, before.
   query.flags = PageQuery::kProtectFound;
   query.any_of = page::kPresent | page::kSwapped;
   return scan_pages(page_map_, query, start, end,

@@ -1,9 +1,9 @@
-// Knows which pages of a running target were written to since it was last asked (Linux 6.7:
+// Finds out which pages of a running target were written to since the last query (Linux 6.7:
 // asynchronous write protection by userfaultfd, PAGEMAP_SCAN).
 //
-// Tracking depends only on the descriptor, which nobody else has: when it is closed, by us or
-// because we end, the kernel undoes all of it. The target never waits for anybody, since the kernel
-// itself resolves the fault of a first write to a page.
+// Tracking depends only on the descriptor, which no other process has: when it is closed, by us or
+// because we end, the kernel undoes all of it. The target never waits for another process, since
+// the kernel itself resolves the fault of a first write to a page.
 #pragma once
 
 #include <sys/types.h>
@@ -16,40 +16,40 @@
 
 namespace reachscan::helper {
 
-// What has become of watched memory since what was written in it was last taken.
+// What has happened to watched memory since its written pages were last taken.
 struct TrackedArea {
   std::uint64_t start;
   std::uint64_t end;
-  bool tracked = false;  // all of it still is: the rest is known
+  bool tracked = false;  // all of it still is, so the fields below are complete
   std::vector<Stretch> written{};
-  std::vector<Stretch> absent{};  // holds zeros, whatever it held before
+  std::vector<Stretch> absent{};  // now reads as zeros, whatever it held before
 };
 
 class WriteTracker {
  public:
-  // Takes over `descriptor`, a new userfaultfd of the target's memory. Throws
+  // Takes ownership of `descriptor`, a new userfaultfd of the target's memory. Throws
   // Failure(kTrackWrites, kUnsupportedMethod) if this kernel cannot track.
   WriteTracker(pid_t pid, int descriptor);
-  // Lifts the protection in small steps first: closing alone would hold the target's memory map for
+  // First lifts the protection in small steps: closing alone would lock the target's memory map for
   // the whole time.
   ~WriteTracker();
   WriteTracker(const WriteTracker&) = delete;
   WriteTracker& operator=(const WriteTracker&) = delete;
 
-  // Begins to track a mapping. False if the kernel does not track memory of this kind.
+  // Starts to track a mapping. Returns false if the kernel cannot track memory of this kind.
   bool watch(const MapEntry& entry);
 
-  // What was written in [start, end) since the last call, or since it was watched. Memory that is
-  // not tracked is left out: nobody watched it, or another mapping has taken its place. False: an
-  // error; what was written may not be told then, and not the next time either.
+  // Adds what was written in [start, end) since the last call, or since watch(). Omits memory that
+  // is not tracked: it was never watched, or another mapping has replaced it. Returns false on an
+  // error; some writes may then be reported neither now nor the next time.
   bool take_written(std::uint64_t start, std::uint64_t end, std::vector<Stretch>& written) const;
 
-  // The same at the end, and absent pages are told too. On two threads, if there are several areas.
+  // The same at the end, also reporting absent pages. Uses two threads if there are several areas.
   void conclude(std::vector<TrackedArea>& areas) const;
 
  private:
   bool conclude(TrackedArea& area) const;
-  // The general form of it: looks at the state of every page of [start, end).
+  // The general form: examines the state of every page of [start, end).
   bool tell_states(std::uint64_t start, std::uint64_t end, TrackedArea& area) const;
 
   int faults_;

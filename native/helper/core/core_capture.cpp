@@ -1,5 +1,5 @@
-// Maps the memory that a core file holds to its place, fills in what lies in files, and notes what
-// is missing.
+// Maps the memory in a core file at its addresses, fills in what is in files, and notes what is
+// missing.
 #include "helper/core/core_capture.hpp"
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ namespace {
 using arch::kPage;
 
 constexpr std::uint64_t kBufferBytes = 1 << 20;
-// Shorter runs of zeros are not worth a mapping of their own in the sweeper's table.
+// Shorter runs of zeros do not deserve a mapping of their own in the sweeper's table.
 constexpr std::uint64_t kShortestAbsence = 64 << 10;
 constexpr std::size_t kFilesNamed = 3;
 
@@ -30,7 +30,7 @@ bool is_zero(const char* page) {
   return std::memcmp(page, zeros, kPage) == 0;
 }
 
-// How much of a list is named in a sentence.
+// Names a few items of a list in a sentence.
 std::string some_of(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kFilesNamed); ++i)
@@ -81,7 +81,7 @@ class CoreCapture {
     std::uint64_t dumped = entry.start + whole_pages(mapping.bytes);
     bool mapped = mapping.offset % kPage == 0 && mapping.bytes % kPage == 0;
     map(entry.start, entry.end, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0);
-    // Nobody writes there.
+    // Nothing writes there.
     if (mapped) map(entry.start, dumped, PROT_READ, 0, core_.descriptor(), mapping.offset);
     std::vector<Stretch> used = read_dumped(mapping, !mapped);
     bool own = may_be_protected(entry);
@@ -90,8 +90,8 @@ class CoreCapture {
     place_rest(mapping, dumped);
   }
 
-  // Returns where it holds something: anything but zeros, or of a file, what it did not bring
-  // along.
+  // Returns where it contains data: anything but zeros or, for a file, anything different from the
+  // file.
   std::vector<Stretch> read_dumped(const CoreMapping& mapping, bool copies) {
     std::vector<Stretch> used;
     for (std::uint64_t done = 0; done < mapping.bytes;) {
@@ -125,7 +125,7 @@ class CoreCapture {
     }
   }
 
-  // Only what the program may have protected is compared.
+  // Compares only what the program may have protected.
   bool is_original(const CoreMapping& mapping, std::uint64_t at, const char* page) {
     if (mapping.original == nullptr || (mapping.entry.perms & wire::kWrite) != 0) return false;
     return mapping.original->try_read(mapping.entry.offset + at, other_.data(), kPage) &&
@@ -137,13 +137,13 @@ class CoreCapture {
       if (gap.end - gap.start >= kShortestAbsence) append(pages().absent, gap.start, gap.end);
   }
 
-  // What the dump left out.
+  // Handles what the dump left out.
   void place_rest(const CoreMapping& mapping, std::uint64_t from) {
     const MapEntry& entry = mapping.entry;
     if (from >= entry.end || is_device(entry)) return;
     if (mapping.original != nullptr) return place_original(mapping, from);
     bool written = (entry.perms & wire::kWrite) != 0 || !mapping.perms_told;
-    // The kernel dumps data of modules that the program has written to.
+    // The kernel dumps module data that the program has written to.
     if (written && !mapping.of_module) {
       unseen_ += entry.end - from;
       if (!entry.path.empty()) unseen_files_.push_back(entry.path);
@@ -161,7 +161,7 @@ class CoreCapture {
     std::uint64_t size = whole_pages(mapping.original->size());
     std::uint64_t end = offset < size ? std::min(entry.end, from + (size - offset)) : from;
     if (offset % kPage == 0) map(from, end, PROT_READ, 0, mapping.original->descriptor(), offset);
-    // Files of data may be written to by all who map them.
+    // Data files may be written to by every process that maps them.
     if (!mapping.perms_told && !mapping.of_module && from < end)
       pages().protected_.push_back({from, end});
   }
@@ -169,7 +169,7 @@ class CoreCapture {
   void add_thread(const CoreThread& thread) {
     RegisterWords& words = snapshot_.words;
     snapshot_.threads.push_back(facts_of(thread.tid, thread.registers));
-    // Others have names, too, but no core file tells them.
+    // Other threads have names, too, but core files do not contain them.
     if (thread.tid == core_.pid()) snapshot_.threads.back().name = core_.name();
     const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
     words.values.insert(words.values.end(), general,

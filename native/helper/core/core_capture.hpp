@@ -1,5 +1,5 @@
-// Puts the memory of a core file where it was, into a process of our own. To the sweeper that is a
-// clone like any other.
+// Maps the memory of a core file at its original addresses in a process of our own, which the
+// sweeper treats as a clone.
 #pragma once
 
 #include "helper/capture/snapshot.hpp"

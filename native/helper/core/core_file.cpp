@@ -36,7 +36,7 @@ constexpr std::uint64_t kMostNotes = 1ull << 30;
   refuse("the core file is damaged: " + what);
 }
 
-// Takes values from the front of a note; nothing once it is used up.
+// Takes values from the front of a note; returns nothing once it is used up.
 class NoteReader {
  public:
   explicit NoteReader(std::string_view bytes) : bytes_(bytes) {}
@@ -72,7 +72,7 @@ class NoteReader {
   std::string_view bytes_;
 };
 
-// A field of fixed size that holds text.
+// Reads text from a field of fixed size.
 template <std::size_t kSize>
 std::string text_of(const char (&field)[kSize]) {
   return {field, strnlen(field, kSize)};
@@ -173,7 +173,7 @@ void CoreFile::read_headers() {
 
 void CoreFile::add_segment(std::uint64_t start, std::uint64_t bytes, std::uint64_t in_memory,
                            std::uint64_t offset, std::uint32_t flags) {
-  // What is above is the kernel's: its page of system calls.
+  // Anything above belongs to the kernel: the vsyscall page.
   if (start >= arch::kUserEnd || in_memory == 0) return;
   if (start % kPage != 0 || in_memory > arch::kUserEnd - start)
     refuse_damaged("its segments are no memory of a process");
@@ -239,7 +239,7 @@ void CoreFile::take_thread(std::string_view value) {
   threads_.push_back(std::move(thread));
 }
 
-// Of the thread that was told of last.
+// For the thread of the preceding note.
 void CoreFile::take_vector_state(std::string_view value) {
   if (threads_.empty()) refuse_damaged("registers of no thread");
   std::vector<std::uint64_t> state(value.size() / sizeof(std::uint64_t));
@@ -252,7 +252,7 @@ void CoreFile::take_process(std::string_view value) {
   auto info = NoteReader(value).take<elf_prpsinfo>();
   if (!info) refuse_damaged("what it says of the process is incomplete");
   pid_ = info->pr_pid;
-  // The kernel's names of tasks are no longer than this; gdb fills the field.
+  // The kernel's task names are no longer than this; gdb fills the whole field.
   name_ = text_of(info->pr_fname).substr(0, sizeof info->pr_fname - 1);
   std::istringstream words(text_of(info->pr_psargs));
   for (std::string word; words >> word;) arguments_.push_back(word);

@@ -15,15 +15,15 @@
 
 namespace reachscan::helper {
 
-// wire::Permission of a segment with these flags (PF_...).
+// Returns the wire::Permission of a segment with these flags (PF_...).
 std::uint32_t permissions(std::uint32_t flags);
 
 struct CoreSegment {
   std::uint64_t start;  // whole pages; ascending, not overlapping
   std::uint64_t end;
   std::uint64_t offset;  // in the file
-  std::uint64_t bytes;   // that the file holds, from `start` on; the rest was left out
-  std::uint32_t perms;   // wire::Permission, as far as it is told
+  std::uint64_t bytes;   // in the file, from `start` on; the rest was left out
+  std::uint32_t perms;   // wire::Permission, as far as known
 };
 
 struct CoreThread {
@@ -32,7 +32,7 @@ struct CoreThread {
   std::vector<std::uint64_t> vector_words;
 };
 
-// Part of a file that was mapped. Its permissions are not told.
+// Part of a file that was mapped. Its permissions are not recorded.
 struct CoreMappedFile {
   std::uint64_t start;
   std::uint64_t end;
@@ -42,33 +42,34 @@ struct CoreMappedFile {
 
 class CoreFile {
  public:
-  // Throws Failure(kOpenTarget): kBadCore if it is none, damaged or cut off,
-  // kUnsupportedArchitecture if it is of another processor.
+  // Throws Failure(kOpenTarget): kBadCore if it is not a core file, damaged or truncated,
+  // kUnsupportedArchitecture if it is from another processor.
   explicit CoreFile(const std::string& path);
   ~CoreFile();
   CoreFile(const CoreFile&) = delete;
   CoreFile& operator=(const CoreFile&) = delete;
 
   int descriptor() const { return descriptor_; }
-  // Nanoseconds since 1970: about when it was written.
+  // Approximate time of writing, in nanoseconds since 1970.
   std::uint64_t written() const { return written_; }
 
   pid_t pid() const { return pid_; }
   const std::string& name() const { return name_; }
-  // The signal that it was dumped for, as far as that is told.
+  // The signal that caused the dump, if known.
   int signal() const { return signal_; }
   const std::vector<std::string>& arguments() const { return arguments_; }
   const std::vector<CoreSegment>& segments() const { return segments_; }
   const std::vector<CoreThread>& threads() const { return threads_; }
   const std::vector<CoreMappedFile>& files() const { return files_; }
 
-  // An entry of what the kernel told the program when it started (AT_...); 0 if there is none.
+  // Returns an entry of the auxiliary vector that the kernel passed to the program (AT_...); 0 if
+  // there is none.
   std::uint64_t auxiliary(std::uint64_t type) const;
 
-  // Memory of the process. False if the file does not hold all of it.
+  // Reads memory of the process. Returns false if the file does not contain all of it.
   bool try_read(std::uint64_t address, void* buffer, std::size_t length) const;
 
-  // Bytes of the file. Throws Failure(kReadMemory) if it has become shorter.
+  // Reads bytes of the file. Throws Failure(kReadMemory) if it has become shorter.
   void read_file(std::uint64_t offset, void* buffer, std::size_t length) const;
 
  private:

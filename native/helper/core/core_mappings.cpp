@@ -1,4 +1,4 @@
-// Puts the mappings of a process together from segments, notes and the mapped files.
+// Reconstructs the mappings of a process from segments, notes and the mapped files.
 #include "helper/core/core_mappings.hpp"
 
 #include <elf.h>
@@ -14,10 +14,10 @@ namespace reachscan::helper {
 namespace {
 
 constexpr char kDeleted[] = " (deleted)";
-// The kernel puts the program break at random behind the program, up to so far.
+// The kernel randomises the distance between the program and its break, up to this much.
 constexpr std::uint64_t kLargestGapBeforeBreak = (1ull << 30) + (64ull << 20);
 
-// Files are told apart by their paths: a core file has no numbers of inodes.
+// Files are distinguished by path: a core file contains no inode numbers.
 class FileNumbers {
  public:
   std::uint64_t of(const std::string& path) {
@@ -33,7 +33,7 @@ std::string plain_path(std::string path) {
   return path;
 }
 
-// Memory that programs share looks like a file; what it does not look like is private.
+// Shared memory looks like a file; whatever does not is private.
 MapEntry entry_of(std::uint64_t start, std::uint64_t end, std::uint32_t perms,
                   const CoreMappedFile* file, FileNumbers& numbers) {
   MapEntry entry{start, end, 0, 0, "00:00", perms, {}, Backing::kNothing};
@@ -72,7 +72,7 @@ void add_segment(const CoreSegment& segment, const std::vector<CoreMappedFile>& 
   }
 }
 
-// gcore leaves such mappings out as a whole.
+// gcore omits such mappings entirely.
 void add_unlisted_files(const CoreFile& core, FileNumbers& numbers, std::vector<CoreMapping>& all) {
   std::vector<Stretch> listed;
   for (const CoreSegment& segment : core.segments()) listed.push_back({segment.start, segment.end});
@@ -82,7 +82,7 @@ void add_unlisted_files(const CoreFile& core, FileNumbers& numbers, std::vector<
                      false, false});
 }
 
-// What may be done with a part of an image; what no segment covers may only be read.
+// Returns the permissions of a part of an image; what no segment covers may only be read.
 std::uint32_t permissions_at(const ElfImage& image, std::uint64_t offset) {
   for (const Elf64_Phdr& segment : image.segments) {
     if (segment.p_type != PT_LOAD || offset < (segment.p_offset & ~(arch::kPage - 1)) ||
@@ -99,8 +99,8 @@ class Modules {
   Modules(const CoreFile& core, OriginalFiles& originals, CoreMappings& mappings)
       : core_(core), originals_(originals), mappings_(mappings) {}
 
-  // The mappings of a file follow each other; other files may lie between two times that it is
-  // mapped, and memory without a name may lie between its parts.
+  // The mappings of a file are in order, but other files may be mapped between two mappings of it,
+  // and unnamed memory between its parts.
   void find() {
     for (const CoreMapping& mapping : mappings_.all)
       if (is_file(mapping.entry) && mapping.entry.offset == 0) look_at(mapping.entry);
@@ -118,7 +118,7 @@ class Modules {
     }
   }
 
-  // Of the module that a mapping is part of; what is no module ends nowhere.
+  // Returns the end of the module that a mapping belongs to; no limit if it belongs to none.
   std::uint64_t end_of(const MapEntry& entry) const {
     auto module = modules_.find(entry.inode);
     return module == modules_.end() ? arch::kUserEnd
@@ -140,7 +140,7 @@ class Modules {
     const OriginalFile* original;
   };
 
-  // The beginning is in the core file, so that its build id can be compared.
+  // The start is in the core file, so its build id can be compared.
   void look_at(const MapEntry& entry) {
     if (modules_.contains(entry.inode)) return;
     ReadAt dumped = [&](std::uint64_t offset, void* buffer, std::size_t length) {
@@ -161,7 +161,7 @@ class Modules {
     }
   }
 
-  // A file of data, unless somebody wrote to it later.
+  // Returns a data file unless it was written to later.
   const OriginalFile* unchanged_file(const MapEntry& entry) {
     const OriginalFile* file = originals_.find(entry.path);
     return file != nullptr && file->modified() <= core_.written() ? file : nullptr;
@@ -184,7 +184,7 @@ void name_memory_at(std::vector<CoreMapping>& all, std::uint64_t address, const 
   if (entry != nullptr && entry->inode == 0) entry->path = name;
 }
 
-// The first memory without a name behind `base`. False if none is near.
+// Names the first unnamed memory after `base`. Returns false if there is none nearby.
 bool name_program_break(std::vector<CoreMapping>& all, std::uint64_t base) {
   std::uint64_t end = 0;  // of what was named
   for (CoreMapping& mapping : all) {
@@ -217,7 +217,7 @@ CoreMappings mappings_of(const CoreFile& core, OriginalFiles& originals) {
   name_memory_at(found.all, core.auxiliary(AT_RANDOM), "[stack]");
   if (MapEntry* program = entry_around(found.all, core.auxiliary(AT_ENTRY))) {
     found.program = plain_path(program->path);
-    // A program that needs no loader, such as the loader itself, lies where libraries do.
+    // A program that needs no loader, such as the loader itself, is loaded where libraries are.
     bool apart =
         modules.needs_no_loader(*program) && name_program_break(found.all, arch::kBreakOfLoader);
     if (!apart) name_program_break(found.all, modules.end_of(*program));

@@ -14,18 +14,18 @@ namespace reachscan::helper {
 
 struct CoreMapping {
   MapEntry entry;
-  // What the core file holds of it: so many bytes from its start on.
+  // How many bytes the core file contains, from the start of the mapping.
   std::uint64_t bytes = 0;
-  std::uint64_t offset = 0;  // where, in the core file
-  // Holds the rest, if the file is what it was then; null if it is not, or is not known to be.
+  std::uint64_t offset = 0;  // their position in the core file
+  // Holds the rest, if the file is known to be unchanged since then; otherwise null.
   const OriginalFile* original = nullptr;
   bool of_module = false;   // of a program or library
-  bool perms_told = false;  // else it may be read, for all that is known
+  bool perms_told = false;  // otherwise, only assumed to be readable
 };
 
 struct CoreMappings {
   std::vector<CoreMapping> all;  // ascending
-  std::string program;           // its path; empty if it is not told
+  std::string program;           // its path; empty if unknown
   std::vector<std::string> missing_modules;
 };
 

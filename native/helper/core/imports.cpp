@@ -21,9 +21,9 @@ struct Tables {
   std::uint64_t text = 0;
   std::uint64_t text_bytes = 0;
   bool names_libraries = false;
-  bool of_program = false;  // that may lie anywhere
+  bool of_program = false;  // one that may be loaded anywhere
 
-  // A static program has all functions itself, and need not say which.
+  // A static program contains all its functions and need not list imports.
   bool tell_imports() const {
     return symbols != 0 && text > symbols && text_bytes <= kMostText &&
            (names_libraries || !of_program);
@@ -31,7 +31,7 @@ struct Tables {
 };
 
 void take(const Elf64_Dyn& entry, const Module& module, Tables& tables) {
-  // The loader has made these addresses absolute, but not in all C libraries, nor in the vdso.
+  // The loader has made these addresses absolute, but not in every C library, nor in the vdso.
   std::uint64_t address = entry.d_un.d_ptr;
   if (address < module.start) address += module.image.bias(module.start);
   if (entry.d_tag == DT_NEEDED) tables.names_libraries = true;
@@ -57,7 +57,7 @@ Tables find_tables(const Module& module, const ReadAt& read_memory) {
   return tables;
 }
 
-// The number of symbols is told nowhere, but linkers put the names behind them.
+// The number of symbols is not recorded, but linkers put the names after them.
 bool add_imports(const Module& module, const ReadAt& read_memory,
                  const std::set<std::string>& wanted, std::set<std::string>& names) {
   Tables tables = find_tables(module, read_memory);

@@ -1,6 +1,6 @@
 // Which functions the modules of a program import. A core file lacks what only the kernel knows
-// about a process; but a program that imports no function to tell the kernel a pointer has told it
-// none.
+// about a process; but a program that imports no function that could pass a pointer to the kernel
+// has passed none.
 #pragma once
 
 #include <set>
@@ -15,10 +15,10 @@ namespace reachscan::helper {
 
 struct Imports {
   std::set<std::string> names;
-  bool complete = true;  // false: some module does not tell
+  bool complete = true;  // false: the imports of some module are unknown
 };
 
-// Only names that are wanted are looked for.
+// Searches only for the names in `wanted`.
 Imports find_imports(const std::vector<MapEntry>& entries, const ResidentPages& resident_pages,
                      const Memory& memory, const std::set<std::string>& wanted);
 

@@ -52,13 +52,13 @@ OriginalFiles::OriginalFiles(const std::string& root)
 
 OriginalFiles::~OriginalFiles() { close(folder_); }
 
-// Nothing is opened yet; links do not lead out of the root folder.
+// Does not open the file yet; links cannot lead out of the root folder.
 int OriginalFiles::look_up(const std::string& path) const {
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
   auto found = static_cast<int>(syscall(SYS_openat2, folder_, path.c_str(), &how, sizeof how));
-  // Before Linux 5.6, and in containers that do not know the call.
+  // Before Linux 5.6, and in containers that block the call.
   if (found < 0 && (errno == ENOSYS || errno == EPERM))
     found = open((root_ + path).c_str(), O_PATH | O_CLOEXEC);
   return found;
@@ -71,7 +71,7 @@ const OriginalFile* OriginalFiles::find(const std::string& path) {
   if (place < 0) return nullptr;
   struct stat status {};
   bool regular = fstat(place, &status) == 0 && S_ISREG(status.st_mode);
-  // Not to wait for another process that holds a lease on it.
+  // Avoids waiting for another process that holds a lease on it.
   int file = regular ? open(("/proc/self/fd/" + std::to_string(place)).c_str(),
                             O_RDONLY | O_NONBLOCK | O_CLOEXEC)
                      : -1;

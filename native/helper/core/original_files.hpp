@@ -1,4 +1,4 @@
-// The files that a process had mapped, as they are now. A dump leaves out what can be read from
+// The current state of the files that a process had mapped. A dump omits what can be read from
 // them.
 #pragma once
 
@@ -39,8 +39,8 @@ class OriginalFiles {
   OriginalFiles(const OriginalFiles&) = delete;
   OriginalFiles& operator=(const OriginalFiles&) = delete;
 
-  // The file that a path leads to; null if there is none, or it is no regular file: to open another
-  // kind could have effects. They stay open.
+  // Returns the file that a path leads to; null if there is none, or it is not a regular file:
+  // opening another kind could have side effects. Files stay open.
   const OriginalFile* find(const std::string& path);
 
  private:

@@ -1,5 +1,5 @@
-// Maps the recorder into the stopped target, has it find what is to be hooked, and hooks that. Each
-// word that is hooked works by itself: we may be killed between any two.
+// Maps the recorder into the stopped target, has it find what to hook, and hooks that. Each hooked
+// word works on its own: we may be killed between any two.
 #include "helper/recording/attach.hpp"
 
 #include <elf.h>
@@ -29,7 +29,7 @@ using recorder::Begun;
 using recorder::Injection;
 using wire::Step;
 
-// Where glibc and musl keep a thread's number, behind its thread pointer.
+// Where glibc and musl store a thread's id, after its thread pointer.
 constexpr std::uint64_t kThreadNumbers[] = {arch::kThreadNumber, 0x30};
 
 std::uint64_t end_of_main_stack(pid_t pid) {
@@ -58,7 +58,7 @@ class Attachment {
       static_.emplace(pid, *program, image_, *injection_);
   }
 
-  // While the target is stopped.
+  // Called while the target is stopped.
   void run(Freeze& freeze) {
     region_ = 0;
     error_ = 0;
@@ -126,7 +126,7 @@ class Attachment {
         call(middleman, SYS_mmap, {place, image_.region_bytes(), PROT_NONE, flags, ~0ull, 0});
     if (made < 0) return false;
     region_ = static_cast<std::uint64_t>(made);
-    if (static_ && region_ != place) return false;  // before Linux 4.17, it is a wish only
+    if (static_ && region_ != place) return false;  // before Linux 4.17, the address is only a hint
     return allow(middleman, image_.control(), image_.code(), PROT_READ | PROT_WRITE) &&
            allow(middleman, image_.code(), image_.data(), PROT_READ | PROT_EXEC) &&
            allow(middleman, image_.data(), image_.end(), PROT_READ | PROT_WRITE);
@@ -152,7 +152,7 @@ class Attachment {
     return ran && injection_->begun == Begun::kRecording;
   }
 
-  // Nothing of it was ever hooked.
+  // Called if nothing was ever hooked.
   void remove(Middleman& middleman) {
     if (injection_->begun == Begun::kRecording) injection_->begun = Begun::kNot;
     if (region_ == 0) return;
@@ -208,7 +208,7 @@ const char* command_of(recorder::WayIn way_in) {
   }
 }
 
-// What an attach that was killed has left behind is removed.
+// Removes what a killed attach has left behind.
 void require_unrecorded(const RecordingSession& session) {
   Found found = find_recorder(session.pid(), session.memory);
   if (found.injection != 0 && read_injection(session.memory, found.injection)->hooked == 0) {
@@ -222,7 +222,7 @@ void require_unrecorded(const RecordingSession& session) {
         EALREADY, session.pid());
 }
 
-// Words that calls go through.
+// The number of words that calls go through.
 std::uint32_t call_count(const Injection& injection) {
   const recorder::Slot* end = injection.slots + injection.slot_count;
   return static_cast<std::uint32_t>(std::count_if(

@@ -1,4 +1,4 @@
-// Puts a recorder into a running process, and takes it out again.
+// Inserts a recorder into a running process, and removes it again.
 #pragma once
 
 #include "helper/options.hpp"
@@ -6,8 +6,8 @@
 
 namespace reachscan::helper {
 
-// Write every record but the hello. Throw Failure; the target then goes on as before, recorded or
-// not.
+// Write every record except the hello. Throw Failure; the target then continues as before, recorded
+// or not.
 void attach(const Options& options, Stream& stream);
 void detach(const Options& options, Stream& stream);
 

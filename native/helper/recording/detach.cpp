@@ -1,4 +1,4 @@
-// Takes a recorder out: its hooks at once, its memory when no thread is in it.
+// Removes a recorder: its hooks at once, its memory when no thread is in it.
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Detachment {
   Detachment(const RecordingSession& session, std::uint64_t address)
       : session_(session), address_(address) {}
 
-  // Before the first pause.
+  // Called before the first pause.
   void prepare() {
     injection_ = read_injection(session_.memory, address_);
     tables_ = find_recorder(session_.pid(), session_.memory).tables;
@@ -43,7 +43,7 @@ class Detachment {
     });
   }
 
-  // While the target is stopped. Throws Failure(kRetry) if a thread is in the recorder.
+  // Called while the target is stopped. Throws Failure(kRetry) if a thread is in the recorder.
   void unhook(Freeze& freeze) {
     find_filled_in(freeze);
     std::uint32_t hooked = 0;
@@ -56,7 +56,7 @@ class Detachment {
     look([&] { kept_pointers_->capture(freeze, session_.memory); });
   }
 
-  // When it runs again, on the same thread. Whether remove() is still to be called.
+  // Called on the same thread when it runs again. Returns whether remove() must still be called.
   bool look_for_pointers() {
     if (!kept_pointers_) return false;
     if (!is_pointed_to_) is_pointed_to_ = kept_pointers_->exist(*injection_);
@@ -72,7 +72,7 @@ class Detachment {
   std::uint64_t kept() const { return kept_; }
 
  private:
-  // Where there can be no clone, nobody can look: then there may be pointers.
+  // Without a clone the search is impossible: then there may be pointers.
   template <typename Steps>
   void look(Steps steps) {
     try {
@@ -83,8 +83,8 @@ class Detachment {
     }
   }
 
-  // Adds the words that the loader has filled in since the recorder began. What this misses is met
-  // when pointers are looked for.
+  // Adds the words that the loader has filled in since the recorder started. The search for
+  // pointers finds any that this misses.
   void find_filled_in(Freeze& freeze) {
     if (injection_->begun != recorder::Begun::kRecording) return;
     employ_middleman(session_, freeze, [&](Middleman& middleman) {
@@ -93,7 +93,7 @@ class Detachment {
     injection_ = read_injection(session_.memory, address_);
   }
 
-  // A thread that adds libraries, or removes some, is soon done.
+  // A thread that loads or unloads libraries is soon done.
   void require_settled_loader() const {
     bool may_have_filled_in =
         injection_->begun == recorder::Begun::kRecording && injection_->is_settled == 0;
@@ -113,7 +113,7 @@ class Detachment {
                     EBUSY, thread->tid);
   }
 
-  // What is no longer hooked belongs to somebody else by now, or was bound anew.
+  // A word that is no longer hooked has been taken over by other code, or bound again.
   void restore(std::uint32_t frees) {
     for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
       const Slot& slot = injection_->slots[i];
@@ -125,7 +125,7 @@ class Detachment {
     }
   }
 
-  // The program may have kept the address of one.
+  // The program may have kept the address of a stub.
   void lead_stubs_on() {
     for (std::uint32_t i = 0; i < injection_->hook_count; ++i)
       for (SlotUse use : {SlotUse::kCall, SlotUse::kPointer})
@@ -133,8 +133,8 @@ class Detachment {
               sizeof injection_->hooks[i].next);
   }
 
-  // An extent that was unmapped may be another's: none is unmapped twice, or read again, whenever
-  // we are killed.
+  // An unmapped extent may be reused for something else: none is unmapped twice, or read again,
+  // whenever we are killed.
   void unmap_all(Middleman& middleman) {
     constexpr auto kNot = recorder::Begun::kNot;
     write(address_ + offsetof(Injection, begun), &kNot, sizeof kNot);
@@ -146,7 +146,7 @@ class Detachment {
       std::erase_if(tables_,
                     [&](const MappedRange& tables) { return tables.start == extent.start; });
     }
-    // Those of a recorder that was killed before it could tell where they are.
+    // The tables of a recorder that was killed before it could record where they are.
     for (const MappedRange& tables : tables_)
       unmap(middleman, tables.start, tables.start + tables.bytes);
     std::uint64_t start = injection_->region.start, end = start + injection_->region.bytes;

@@ -1,4 +1,4 @@
-// Where memory that code can reach by a jump may be mapped.
+// Finds a place to map memory that code can reach by a jump.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,13 @@
 
 namespace reachscan::helper {
 
-// From there, code in [first, last] and what it uses can be reached. The highest free place below,
-// since the heap of a static program grows above it; else the highest of all. 0 if there is none.
+// Returns an address from which code in [first, last] and what it uses can be reached: the highest
+// free place below, since the heap of a static program grows above it; otherwise the highest of
+// all. 0 if there is none.
 inline std::uint64_t free_place(const std::vector<MapEntry>& entries, std::uint64_t first,
                                 std::uint64_t last, std::uint64_t bytes) {
   using arch::kPage;
-  constexpr std::uint64_t kLowest = 16 * kPage;  // the kernel maps nothing below, unless told
+  constexpr std::uint64_t kLowest = 16 * kPage;  // the kernel maps nothing below by default
   std::uint64_t reach = (first + arch::kJumpReach) / kPage * kPage;
   std::uint64_t place = 0, end = kLowest;
   for (const MapEntry& entry : entries) {

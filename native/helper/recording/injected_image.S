@@ -1,4 +1,4 @@
-# The recorder travels inside the helper as an ELF image.
+# The helper contains the recorder as an ELF image.
     .section .rodata
     .globl reachscan_injected, reachscan_injected_end
     .balign 16

@@ -1,4 +1,4 @@
-// The recorder's image, and where its parts come to lie in a target (recorder/injection.hpp).
+// The recorder's image, and where its parts are placed in a target (recorder/injection.hpp).
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@ class InjectedImage {
  public:
   InjectedImage();
 
-  // Of the whole region.
+  // The size of the whole region.
   std::uint64_t region_bytes() const;
 
-  // Offsets of its parts from its start; each ends where the next one begins.
+  // Offsets of its parts from its start; each part ends where the next one starts.
   std::uint64_t control() const;
   std::uint64_t code() const;  // stubs, then the image
   std::uint64_t data() const;
   std::uint64_t end() const;
 
-  // What to write at code() and from there to end(), for a region that starts there.
+  // Returns the bytes from code() to end(), for a region at this address.
   std::vector<unsigned char> relocated(std::uint64_t region) const;
   std::uint64_t entry(std::uint64_t region) const { return region + image() + entry_; }
 
-  // Before the image.
+  // They precede the image.
   static constexpr std::uint64_t kStubBytes = recorder::kStubPages * recorder::kStubPage;
 
  private:
   std::uint64_t image() const { return code() + kStubBytes; }
 
-  std::vector<unsigned char> bytes_;  // as they lie in memory
-  std::vector<std::uint64_t> moved_;  // where words are that are addresses
-  std::uint64_t data_ = 0;            // where data begins in it
+  std::vector<unsigned char> bytes_;  // as in memory
+  std::vector<std::uint64_t> moved_;  // positions of words that are addresses
+  std::uint64_t data_ = 0;            // where data starts in it
   std::uint64_t entry_ = 0;
 };
 

@@ -89,7 +89,7 @@ bool KeptPointers::are_in(const Sought& sought, const MapEntry& entry) const {
   });
 }
 
-// What cannot be read may hold one.
+// Unreadable memory may contain one.
 bool KeptPointers::are_in(const Sought& sought, std::uint64_t start, std::uint64_t end) const {
   std::vector<std::uint64_t> words(std::min(end - start, kPieceBytes) / sizeof(std::uint64_t));
   for (std::uint64_t at = start; at < end; at += words.size() * sizeof words[0]) {

@@ -1,6 +1,6 @@
 // Whether a program has kept the address of one of the recorder's stubs. Words that the loader
-// fills in with the address of a function are for calls, but a program may have copied one while it
-// was hooked: into an object, onto a stack, into a list of functions to be called at its end.
+// fills in with function addresses are for calls, but a program may have copied one while it was
+// hooked: into an object, onto a stack, or into a list of functions to call at exit.
 #pragma once
 
 #include <optional>
@@ -17,23 +17,24 @@ namespace reachscan::helper {
 
 class KeptPointers {
  public:
-  // Before the pause.
+  // Called before the pause.
   KeptPointers(pid_t pid, const TrampolineSite& site);
   ~KeptPointers();
   KeptPointers(const KeptPointers&) = delete;
   KeptPointers& operator=(const KeptPointers&) = delete;
 
-  // While the target is stopped, and no word is hooked any more: from now on, nothing but a copy
-  // that exists already can be copied.
+  // Called while the target is stopped and nothing is hooked any more: from now on, only existing
+  // copies can be copied.
   void capture(Freeze& freeze, const Memory& memory);
 
-  // When it runs again. True if there is a copy, or may be one where nobody can look.
+  // Called when it runs again. Returns true if there is a copy, or may be one where the search is
+  // impossible.
   bool exist(const recorder::Injection& injection);
 
  private:
   struct Sought {
     recorder::MappedRange stubs;
-    std::vector<std::uint64_t> secrets;  // of C libraries, which hide pointers with them
+    std::vector<std::uint64_t> secrets;  // with which C libraries mangle pointers
 
     bool is_met(std::uint64_t word) const;
   };

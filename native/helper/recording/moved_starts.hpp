@@ -1,5 +1,5 @@
-// Where the functions of a static program are hooked: their first bytes give way to a jump to the
-// recorder, which has to lie near them.
+// Hooks the functions of a static program: their first bytes are replaced by a jump to the
+// recorder, which must be within its reach.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace reachscan::helper {
 
 class MovedStarts {
  public:
-  // Before the pause. Fills in hooks and slots. Throws Failure(kUnrecordable) if some function
-  // cannot be hooked.
+  // Called before the pause. Fills in hooks and slots. Throws Failure(kUnrecordable) if some
+  // function cannot be hooked.
   MovedStarts(pid_t pid, const StaticProgram& program, const InjectedImage& image,
               recorder::Injection& injection);
 
-  // Where the recorder's region has to begin.
+  // The address at which the recorder's region must start.
   std::uint64_t place() const { return place_; }
 
-  // Throws Failure(kRetry) if a thread is at what will be overwritten.
+  // Throws Failure(kRetry) if a thread is in code that will be overwritten.
   void require_nobody_at_starts(Freeze& freeze, const Memory& memory) const;
 
-  // Into what is written at InjectedImage::code().
+  // Adds them to the bytes to be written at InjectedImage::code().
   void put_moved_starts(std::vector<unsigned char>& bytes) const;
 
  private:

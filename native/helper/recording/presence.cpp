@@ -1,4 +1,4 @@
-// Asks registers, signal frames, and what the recorder itself says of its threads.
+// Checks registers, signal frames, and the recorder's own records of its threads.
 #include "helper/recording/presence.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using recorder::Injection;
 using recorder::Presence;
 
-// As many as can be read.
+// Reads as many words as possible.
 std::size_t read_words(const Memory& memory, std::uint64_t sp, std::vector<std::uint64_t>& words) {
   std::size_t count = 0;
   while (count < words.size()) {
@@ -28,7 +28,8 @@ std::size_t read_words(const Memory& memory, std::uint64_t sp, std::vector<std::
   return count;
 }
 
-// A handler that has not returned yet: the kernel has put what it interrupted onto the stack.
+// Whether a handler that has not returned interrupted the code: the kernel saves the interrupted
+// registers on the stack.
 bool is_interrupted_inside(const abi::CodeRange& code, const Memory& memory, std::uint64_t sp) {
   std::vector<std::uint64_t> words(abi::kHandlerWords);
   std::size_t count = read_words(memory, sp, words);
@@ -45,7 +46,8 @@ bool is_interrupted_inside(const abi::CodeRange& code, const Memory& memory, std
   return false;
 }
 
-// The code never calls the allocator but with a mark, or by a jump: nothing returns to it unmarked.
+// The code sets a mark whenever it calls the allocator, or it jumps: nothing returns to it
+// unmarked.
 class Marks {
  public:
   Marks(const Memory& memory, const recorder::ThreadTable& table)

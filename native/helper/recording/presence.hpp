@@ -8,11 +8,12 @@
 
 namespace reachscan::helper {
 
-// A thread that is in it, will return to it, or may do so; null if there is none.
+// Returns a thread that is in it, will return to it, or may do so; null if there is none.
 const StoppedThread* find_inside(Freeze& freeze, const Memory& memory,
                                  const recorder::Injection& injection);
 
-// A thread that is in this code, or was interrupted there by a signal that it has not handled yet.
+// Returns a thread that is in this code, or was interrupted there by a signal whose handler has not
+// returned.
 const StoppedThread* find_in_code(Freeze& freeze, const Memory& memory, const abi::CodeRange& code);
 
 }  // namespace reachscan::helper

@@ -1,4 +1,4 @@
-// Finds recorders by what they begin with, and stops the target for a moment.
+// Finds recorders by their first words, and stops the target for a moment.
 #include "helper/recording/session.hpp"
 
 #include <elf.h>
@@ -81,7 +81,7 @@ std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::u
   return injection;
 }
 
-// Symbols tell the distance from the start of the module.
+// Symbols contain the distance from the start of the module.
 std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot) {
   std::uint64_t stub = stub_of(injection, slot.hook, slot.use);
   if (slot.use == recorder::SlotUse::kEntry)

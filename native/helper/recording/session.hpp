@@ -1,4 +1,4 @@
-// What attach and detach have in common: how they find a recorder, and how they stop the target.
+// What attach and detach share: how they find a recorder, and how they stop the target.
 #pragma once
 
 #include <functional>
@@ -26,35 +26,35 @@ struct RecordingSession {
   pid_t pid() const { return options.pid; }
 };
 
-// What the kernel says of a process under AT_...; 0 if nothing.
+// Returns an entry of a process's auxiliary vector (AT_...); 0 if there is none.
 std::uint64_t auxiliary(pid_t pid, std::uint64_t type);
 
-// What of recorders lies in a process.
+// The parts of recorders found in a process.
 struct Found {
-  std::uint64_t injection = 0;                // where it is; 0 if there is none
-  std::optional<recorder::WayIn> way_in;      // of the tables, if there are any
-  std::vector<recorder::MappedRange> tables;  // of injected recorders, with the pages around them
+  std::uint64_t injection = 0;                // its address; 0 if there is none
+  std::optional<recorder::WayIn> way_in;      // from the tables, if there are any
+  std::vector<recorder::MappedRange> tables;  // of injected recorders, with their guard pages
 };
 
 Found find_recorder(pid_t pid, const Memory& memory);
 
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address);
 
-// What the word holds while it is hooked.
+// Returns the value of the word while it is hooked.
 std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot);
 
-// What is done to a target around and in a pause, on one thread.
+// What is done to a target before, during and after a pause, on one thread.
 struct PauseSteps {
   std::function<void()> before = [] {};
   std::function<void(Freeze&)> stopped;
   std::function<void()> after = [] {};
 };
 
-// Does these steps, again and again while that fails with what passes. Returns how long the target
-// stood still the last time.
+// Runs these steps, and repeats them while they fail for transient reasons. Returns how long the
+// target was stopped the last time.
 std::chrono::nanoseconds stop_target(const RecordingSession& session, const PauseSteps& steps);
 
-// Has a middleman do use(middleman) in the stopped target. It must not throw.
+// Calls use(middleman) in the stopped target. `use` must not throw.
 void employ_middleman(const RecordingSession& session, Freeze& freeze,
                       const std::function<void(Middleman&)>& use);
 
@@ -63,8 +63,8 @@ struct Removal {
   std::uint64_t kept = 0;            // bytes that have to stay
 };
 
-// Restores all that was hooked, and removes the recorder as far as that is safe. Throws
-// Failure(kDrain) if threads do not leave it; nothing is hooked then.
+// Restores everything that was hooked, and removes the recorder as far as is safe. Throws
+// Failure(kDrain) if threads do not leave it; nothing is hooked any more then.
 Removal remove_recorder(const RecordingSession& session, std::uint64_t injection);
 
 }  // namespace reachscan::helper

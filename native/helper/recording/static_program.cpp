@@ -1,4 +1,4 @@
-// Reads sections and symbols of the program's file, and machine code where it lies.
+// Reads sections and symbols of the program's file, and machine code from its memory.
 #include "helper/recording/static_program.hpp"
 
 #include <elf.h>
@@ -39,7 +39,7 @@ class File {
     };
   }
 
-  // Nothing if it cannot be read whole.
+  // Returns nothing if they cannot be read completely.
   template <typename Row>
   std::vector<Row> rows(std::uint64_t offset, std::uint64_t bytes) const {
     std::vector<Row> all(bytes <= kMostBytes ? bytes / sizeof(Row) : 0);
@@ -92,8 +92,8 @@ bool is_local(const Elf64_Sym& symbol) { return ELF64_ST_BIND(symbol.st_info) ==
 
 using SymbolsOfHooks = std::array<std::vector<Elf64_Sym>, recorder::kHookedCount>;
 
-// Linkers make functions local that nobody else is to use. Of several such, nobody knows which is
-// meant.
+// Linkers make internal functions local. If several local functions have the name, it is unknown
+// which one is meant.
 SymbolsOfHooks find_symbols(const Sections& sections) {
   SymbolsOfHooks found;
   const Elf64_Shdr* table = sections.find(SHT_SYMTAB, ".symtab");
@@ -111,7 +111,7 @@ SymbolsOfHooks find_symbols(const Sections& sections) {
   return found;
 }
 
-// Each once: of several names for a function, the first hook counts.
+// Each function once: if it has several names, the first hook counts.
 std::vector<StaticFunction> find_functions(const Sections& sections, std::uint64_t bias,
                                            const Memory& memory) {
   std::vector<StaticFunction> functions;
@@ -136,7 +136,7 @@ std::vector<StaticFunction> find_functions(const Sections& sections, std::uint64
   throw Failure(wire::Step::kOpenTarget, Code::kUnrecordable, name_of(pid) + " " + why, 0, pid);
 }
 
-// As the loader itself has, which can be started like a program.
+// Whether it has a library name, like the loader itself, which can be started as a program.
 bool has_name_of_library(const Sections& sections) {
   const Elf64_Shdr* section = sections.find(SHT_DYNAMIC, ".dynamic");
   if (section == nullptr) return false;

@@ -1,5 +1,5 @@
-// A program that is linked statically: no loader has filled in words that its calls go through, and
-// what it calls is told by its file alone.
+// A statically linked program: no loader has filled in words that its calls go through, and only
+// its file shows what it calls.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace reachscan::helper {
 struct StaticFunction {
   std::uint32_t hook;
   std::uint64_t address;
-  std::uint64_t word;  // there
+  std::uint64_t word;  // the word at `address`
   std::vector<unsigned char> code;
 };
 
@@ -26,8 +26,8 @@ struct StaticProgram {
   std::vector<StaticFunction> functions;  // those to be hooked, each once
 };
 
-// Nothing if a loader has loaded it. Throws Failure(kUnrecordable) if it is not known where it has
-// its allocator.
+// Returns nothing if a loader has loaded the program. Throws Failure(kUnrecordable) if its
+// allocator cannot be found.
 std::optional<StaticProgram> find_static_program(pid_t pid, const Memory& memory);
 
 }  // namespace reachscan::helper

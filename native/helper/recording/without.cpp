@@ -1,4 +1,4 @@
-// For processors that the recorder does not know yet.
+// For processors that the recorder does not support yet.
 #include "helper/recording/attach.hpp"
 
 namespace reachscan::helper {

@@ -71,7 +71,7 @@ SweepBounds bounds_for(const SweeperInputs& inputs) {
 SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
     : clone_(clone), inputs_(inputs), form_(form), check_(bounds_for(inputs)) {
   map_code();
-  // The target was stopped with all haste; the search need not stand in its way.
+  // Stopping the target was urgent; the search need not compete with it.
   setpriority(PRIO_PROCESS, static_cast<id_t>(clone.pid()),
               getpriority(PRIO_PROCESS, 0) + static_cast<int>(inputs.options.nice));
   abi::Control control{};
@@ -152,10 +152,10 @@ SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time
   threads_ = {{&clone_, false}};
   clone_.resume();
   for (;;) {
-    // However busy the clone is: it could ask for things forever.
+    // However busy the clone is: it could send requests forever.
     require_time(deadline);
     bool quiet = true;
-    // What the first thread asks for may change the number of threads.
+    // Requests of the first thread may change the number of threads.
     for (std::size_t i = 0; i < threads_.size(); ++i) {
       Tracee& thread = *threads_[i].tracee;
       WaitStatus status{};
@@ -201,7 +201,7 @@ void SweeperRun::rest() {
 SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stream& stream,
                                          const OnPhase& on_phase, SweepResult& result) {
   if (!status.stopped()) fail_killed();
-  // An event, or a signal that was meant for the target's process group.
+  // An event, or a signal for the target's process group.
   if (status.event() != 0) return Next::kGoOn;
   if (status.signal() == SIGTRAP) {
     arch::skip_trap(thread.tid());
@@ -273,7 +273,7 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
                 clone_.pid(), arch::program_counter(clone_.registers()));
 }
 
-// From a copy, since the clone's memory may change between the check and the writing.
+// Uses a copy, since the clone's memory may change between the check and the writing.
 void SweeperRun::relay_frames(std::uint64_t bytes, Stream& stream) {
   std::vector<unsigned char> frames(std::min(bytes, kOutputBytes));
   clone_.memory().read(Step::kServeRequest, output_, frames.data(), frames.size());
@@ -315,8 +315,8 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
                 control.third);
 }
 
-// Pages that are mapped but cannot be read (guard pages, files cut short) hold nothing for the
-// sweeper: a page of zeros takes their place and the instruction runs again.
+// Mapped but unreadable pages (guard pages, truncated files) contain nothing for the sweeper: a
+// page of zeros replaces them and the instruction is executed again.
 void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
   siginfo_t info{};
   ptrace(PTRACE_GETSIGINFO, thread.tid(), nullptr, &info);

@@ -1,12 +1,12 @@
 // Maps the sweeper into the frozen clone, runs it and serves its requests. Only the clone's first
-// thread makes requests; others, which it asks for, mark along with it.
+// thread makes requests; the others, which it requests, share the marking.
 //
-//   low    [control block, whole pages]  read-write   the only thing both sides write
+//   low    [control block, whole pages]  read-write   the only part that both sides write
 //          [sweeper's code]              read-execute
 //   other  [inputs: mappings, threads, register words]
-//          [output buffer]               frames on their way to the stream
+//          [output buffer]               frames to be sent to the stream
 //          [stack]
-//   high   whatever the sweeper asks for: bitmaps, mark stack
+//   high   memory that the sweeper requests: bitmaps, mark stack
 #pragma once
 
 #include <functional>
@@ -22,21 +22,21 @@
 
 namespace reachscan::helper {
 
-// That a core file tells of: what it was called, and when the file was written, in nanoseconds
-// since 1970.
+// The process described by a core file: its id, and when the file was written, in nanoseconds since
+// 1970.
 struct PastProcess {
   pid_t pid = 0;
   std::uint64_t written = 0;
 };
 
 struct SweeperInputs {
-  const std::vector<MapEntry>& entries;  // the kernel's list, and what it stands for
+  const std::vector<MapEntry>& entries;  // the kernel's list, and its classification
   const std::vector<abi::Mapping>& mappings;
   const std::vector<abi::Thread>& threads;
   const std::vector<std::uint64_t>& words;
-  std::size_t signal_stacks;  // at most so many exist
+  std::size_t signal_stacks;  // at most this many exist
   const Options& options;
-  abi::Task task;                             // that of the options, or one on the way to it
+  abi::Task task;                             // the task of the options, or a step towards it
   bool only_moment;                           // see abi::Control
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
   bool torn;                                  // see abi::Control
@@ -47,13 +47,13 @@ struct SweeperInputs {
 enum class Form { kCommon, kFine, kShort };
 
 struct SweepResult {
-  bool needs_fine = false;  // refused because this form has no room for the blocks of an allocator
+  bool needs_fine = false;  // refused because this form cannot represent the blocks of an allocator
   bool busy = false;        // refused because a thread was inside the allocator; hint says where
   bool in_motion = false;   // one was, and it was the only moment
-  std::string reason;       // of a refusal as busy
+  std::string reason;       // for a refusal as busy
   abi::QuiesceHint hint{};
   abi::Totals totals{};
-  std::vector<abi::Suspect> suspects;  // of a look
+  std::vector<abi::Suspect> suspects;  // found by one pass
   std::uint64_t unreadable_pages = 0;
 };
 
@@ -65,15 +65,15 @@ class SweeperRun {
   SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form);
 
   // Runs to the end and relays the sweeper's records. Throws Failure: kLayoutUnknown if the
-  // allocator's structures do not validate, kTimeout, kInternal if the sweeper crashes,
-  // kCloneTampered if somebody meddles with it.
+  // allocator's structures fail validation, kTimeout, kInternal if the sweeper crashes,
+  // kCloneTampered if another process tampers with it.
   SweepResult run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline);
 
  private:
   std::uint64_t map(std::uint64_t length, const char* what);
   std::uint64_t place(const void* bytes, std::uint64_t length, const char* what);
   void map_code();
-  // What becomes of a thread that has stopped.
+  // What happens next to a thread that has stopped.
   enum class Next { kGoOn, kNap, kFinished };
   Next handle_stop(Tracee& thread, WaitStatus status, Stream& stream, const OnPhase& on_phase,
                    SweepResult& result);
@@ -82,7 +82,7 @@ class SweeperRun {
   void start_thread(const abi::Control& control);
   void require_time(Clock::time_point deadline) const;
   [[noreturn]] void fail_killed() const;
-  // Sleeps until something happens; who naps is woken.
+  // Sleeps until something happens; wakes napping threads.
   void rest();
   void relay_frames(std::uint64_t bytes, Stream& stream);
   void take_suspects(const abi::Control& control, SweepResult& result);
@@ -102,8 +102,8 @@ class SweeperRun {
     Tracee* tracee;
     bool naps;
   };
-  std::vector<Thread> threads_;  // the clone's first is the first
-  bool flushed_ = false;         // some results are out: no other method may start over
+  std::vector<Thread> threads_;  // the clone's first thread comes first
+  bool flushed_ = false;         // some results have been sent: no other method may start over
 };
 
 }  // namespace reachscan::helper

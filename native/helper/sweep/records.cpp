@@ -50,7 +50,7 @@ void doubt_all_leaks(const SweepResult& result, wire::Doubt reason, Stream& stre
   stream.record(wire::kDoubts, Payload().u32(1).u32(0).u32(leaks).u32(reason));
 }
 
-// What was not searched may hold pointers to any of them.
+// Memory that was not searched may contain pointers to any of the leaks.
 void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result, Stream& stream) {
   if (result.unreadable_pages > 0)
     stream.warning("unreadable-memory",
@@ -117,7 +117,7 @@ void name_threads(pid_t pid, std::vector<ThreadFacts>& threads) {
     try {
       thread.name = thread_name(pid, thread.tid);
     } catch (const Failure&) {
-      // Ended since the snapshot; it has no name any more.
+      // Exited since the snapshot; it no longer has a name.
     }
   }
 }

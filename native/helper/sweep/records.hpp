@@ -1,4 +1,4 @@
-// The records that the helper writes itself, around those of the sweeper.
+// The records that the helper writes itself, before and after those of the sweeper.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace reachscan::helper {
 
-// What a process is.
+// Describes a process.
 struct TargetFacts {
   pid_t pid;
   std::size_t threads;
@@ -20,24 +20,24 @@ struct TargetFacts {
   std::vector<std::string> arguments;
 };
 
-// Of a process that runs.
+// Describes a running process.
 TargetFacts facts_of(pid_t pid);
 void name_threads(pid_t pid, std::vector<ThreadFacts>& threads);
 
 void send_target(const TargetFacts& target, Stream& stream);
 
-// The machine that this runs on: reports may be made on another one.
+// Describes the machine that this runs on: reports may be made on another one.
 void send_host(Stream& stream);
 
-// Says that the sweeper masks what blocks hold.
+// Reports that the sweeper masks the contents of blocks.
 void send_withheld(Stream& stream);
 
 void send_progress(Stream& stream, wire::Phase phase, std::uint64_t done, std::uint64_t total);
 
-// All that a scan found out besides the leaks.
+// Everything that a scan found out other than the leaks.
 struct Outcome {
   std::string method;
-  std::string reason;  // why this method; empty if it is the usual one
+  std::string reason;  // why this method was used; empty if it is the usual one
   std::uint32_t attempts;
   Payload mappings;
   Payload modules;

@@ -37,7 +37,7 @@ bool is_own_data(const abi::Mapping& m) {
   return (m.perms & kDecisive) == (wire::kRead | wire::kWrite);
 }
 
-// Lets the sweeper write where the target may. A copy is mapped for reading only.
+// Lets the sweeper write where the target may. A copy is mapped read-only.
 void allow_writing(Clone& clone, const std::vector<abi::Mapping>& mappings) {
   for (const MapEntry& entry : read_mappings(clone.pid())) {
     constexpr std::uint32_t kDecisive = wire::kRead | wire::kWrite | wire::kShared;

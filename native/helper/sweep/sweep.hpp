@@ -8,10 +8,10 @@
 
 namespace reachscan::helper {
 
-// What is asked of one run; `suspects`, if earlier looks found any, limits what can be a leak.
+// The task of one run; `suspects` from earlier passes, if any, limits what can be a leak.
 struct SweepTask {
   abi::Task task;
-  bool signal_stacks;        // whether threads may have some
+  bool signal_stacks;        // whether threads may have alternate signal stacks
   bool only_moment = false;  // see abi::Control
   const std::vector<abi::Suspect>* suspects = nullptr;
   bool torn = false;  // see abi::Control
@@ -19,7 +19,7 @@ struct SweepTask {
   bool short_words = false;  // whether it is a 32-bit program
 };
 
-// Kills the clone in the end. Throws Failure.
+// Kills the clone at the end. Throws Failure.
 void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, Stream& stream,
            Outcome& outcome, Clock::time_point deadline);
 

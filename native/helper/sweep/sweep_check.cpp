@@ -1,4 +1,4 @@
-// Checks each record of the clone: its form, its order, and how much of each kind there may be.
+// Checks each record of the clone: its form, its order, and the number of each kind.
 #include "helper/sweep/sweep_check.hpp"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kLeastBlock = 8;             // bytes, with what the allocator adds
-constexpr std::uint64_t kReportBytes = 64 << 20;     // are scanned between two reports
-constexpr std::uint64_t kOtherReports = 16;          // where phases begin
-constexpr std::uint64_t kMostContents = 4096;        // leaks whose contents travel
-constexpr std::uint64_t kMostTypes = (1 << 16) + 2;  // names of kinds and of leaks
+constexpr std::uint64_t kLeastBlock = 8;             // bytes, including what the allocator adds
+constexpr std::uint64_t kReportBytes = 64 << 20;     // scanned between two progress reports
+constexpr std::uint64_t kOtherReports = 16;          // where phases start
+constexpr std::uint64_t kMostContents = 4096;        // leaks sent with their contents
+constexpr std::uint64_t kMostTypes = (1 << 16) + 2;  // names for kinds and for leaks
 constexpr std::uint64_t kMostHeaps = 16;
 constexpr std::uint32_t kLongestType = 1023;
 constexpr std::uint32_t kLongestText = 256;
@@ -38,7 +38,7 @@ constexpr std::uint64_t kAboutLeaks =
     set_of(wire::kLeaks, wire::kShapes, wire::kDigests, wire::kObjects, wire::kOrigins,
            wire::kContents, wire::kTypes, wire::kPythonTypes);
 constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindOrigins);
-// If it is a leak, it is told as one.
+// If the block is a leak, it is sent as one.
 constexpr std::uint64_t kAboutBlock =
     set_of(wire::kBlock, wire::kSightings, wire::kDoubts, wire::kCollectible) | kAboutKinds |
     kAboutLeaks;
@@ -68,7 +68,7 @@ void require(bool holds, const char* what) {
                     "): something has written to its memory");
 }
 
-// Adds rows to those that came before.
+// Adds rows to the preceding ones.
 void count(std::uint64_t& so_far, std::uint64_t more, std::uint64_t most, const char* what) {
   require(so_far <= most && more <= most - so_far, what);
   so_far += more;
@@ -84,7 +84,7 @@ SweepBounds bounds_of(abi::Task task, const std::vector<abi::Mapping>& mappings,
     if ((m.perms & wire::kRead) != 0) readable += bytes;
     if ((m.flags & abi::kFileBacked) != 0) continue;
     reserved += bytes;
-    // No block begins where nothing was ever written.
+    // No block starts where nothing was ever written.
     if ((m.flags & abi::kAbsent) == 0) written += bytes;
   }
   SweepBounds bounds{};
@@ -96,7 +96,7 @@ SweepBounds bounds_of(abi::Task task, const std::vector<abi::Mapping>& mappings,
   return bounds;
 }
 
-// Reads a record, which must hold what it says.
+// Reads a record, which must contain what it claims.
 class SweepCheck::Payload {
  public:
   Payload(const unsigned char* bytes, std::size_t length) : at_(bytes), left_(length) {}
@@ -154,11 +154,11 @@ void SweepCheck::require_order(std::uint32_t type) {
   bool heaps_only = (seen_ & ~bit(wire::kHeap)) == 0;
   require(type == wire::kHeap ? heaps_only : seen_ != 0, "records are out of order");
   require((seen_ & kOnce & bit(type)) == 0, "a record came twice");
-  // Columns of leaks follow at once, and only there.
+  // Columns of leaks follow immediately, and only there.
   bool column = type == wire::kShapes || type == wire::kDigests || type == wire::kObjects;
   require(next_ == 0 ? !column : type == next_, "records are out of order");
   next_ = column_after(type);
-  // Where blocks come from is told right behind them, if it is.
+  // Origins, if any, directly follow their blocks.
   if (type == wire::kOrigins)
     require(column_after(last_) == 0 &&
                 (last_ == wire::kShapes || last_ == wire::kDigests || last_ == wire::kObjects),
@@ -166,7 +166,7 @@ void SweepCheck::require_order(std::uint32_t type) {
   if (type == wire::kKindOrigins) require(last_ == wire::kKinds, "records are out of order");
 }
 
-// What must follow a record of this type; 0 if anything may.
+// Returns the type that must follow a record of this type; 0 if any may.
 std::uint32_t SweepCheck::column_after(std::uint32_t type) const {
   if (type == wire::kLeaks) return wire::kShapes;
   if (type == wire::kShapes && bounds_.digests) return wire::kDigests;
@@ -324,7 +324,7 @@ void SweepCheck::leaks(Payload& payload) {
   }
 }
 
-// A value for each leak, or kind, of the record before.
+// A value for each leak, or kind, of the preceding record.
 void SweepCheck::column(Payload& payload, std::uint64_t width) const {
   require(payload.take<std::uint32_t>() == batch_, "a column has another length than the leaks");
   payload.skip(width * batch_);

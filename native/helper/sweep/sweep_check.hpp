@@ -1,4 +1,4 @@
-// Checks that what the clone sends is what a sweep can send.
+// Checks that the clone only sends what a sweep can send.
 //
 // The clone runs as the target's user, who may write to its memory at any time, so nothing is
 // trusted: a sweeper may send only the records of its task, whole and in order, and no more rows
@@ -14,36 +14,36 @@
 
 namespace reachscan::helper {
 
-// What one sweep can send at most.
+// The most that one sweep can send.
 struct SweepBounds {
   abi::Task task;
   std::uint64_t contents;    // bytes of one leak
   bool digests;              // whether they come with each batch of leaks
-  bool python;               // whether types of Python objects do
+  bool python;               // whether types of Python objects come with each batch
   std::uint64_t blocks;      // in the heap
   std::uint64_t heap_bytes;  // of all blocks together
-  std::uint64_t references;  // words that may point to a block, or be of a recorder's tables
+  std::uint64_t references;  // words that may point to a block or belong to a recorder's tables
   std::uint64_t reports;     // of progress
   std::uint64_t threads;     // of the clone
 };
 
-// With the bounds that the target's memory sets; `register_words` may point to a block, too.
+// Derives the bounds from the target's memory; `register_words` may also point to a block.
 SweepBounds bounds_of(abi::Task task, const std::vector<abi::Mapping>& mappings,
                       std::uint64_t register_words);
 
-// Each function throws Failure, kCloneTampered, if no sweeper does that.
+// Each function throws Failure(kCloneTampered) if no sweeper does that.
 class SweepCheck {
  public:
   explicit SweepCheck(const SweepBounds& bounds) : bounds_(bounds) {}
 
-  // Records on their way to the stream.
+  // Checks records before they are sent.
   void frames(const unsigned char* bytes, std::size_t length);
   void phase(std::uint64_t phase);
   void suspects(std::uint64_t count);
-  // One more, besides so many; `in_code`: whether it begins in the sweeper's code.
+  // Checks the start of one more thread; `in_code`: whether it starts in the sweeper's code.
   void thread(std::uint64_t running, bool in_code) const;
   void hint(const abi::QuiesceHint& hint) const;
-  // The end: what was sent must add up to this.
+  // The end: what was sent must add up to `totals`.
   void finish(const abi::Totals& totals) const;
 
  private:
@@ -68,7 +68,7 @@ class SweepCheck {
 
   SweepBounds bounds_;
   std::uint32_t next_ = 0;        // the type that must come next, 0 if several may
-  std::uint32_t last_ = 0;        // the type that came last
+  std::uint32_t last_ = 0;        // the type of the previous record
   std::uint64_t seen_ = 0;        // record types, a bit each
   std::uint64_t reasons_ = 0;     // of doubts, a bit each
   std::uint32_t batch_ = 0;       // leaks or kinds in the last record of them

@@ -1,4 +1,4 @@
-# The sweeper travels inside the helper as bytes, in all its forms.
+# The helper contains the sweeper as bytes, in all its forms.
     .section .rodata
     .globl reachscan_sweeper, reachscan_sweeper_end
     .globl reachscan_fine_sweeper, reachscan_fine_sweeper_end

@@ -1,12 +1,12 @@
-// The calls that a thread is in, as functions compiled with -finstrument-functions tell them. The
-// array grows downwards: what a stack is, is one piece of memory, innermost call first.
+// The calls that a thread is in, as reported by functions compiled with -finstrument-functions. The
+// array grows downwards: the live stack is one contiguous piece of memory, innermost call first.
 //
-// A function that longjmp() has left says nothing. Its entry is known by its stack pointer, which
-// lies below the end of the frame of a function that is called later, or below what longjmp() goes
-// back to. Who keeps no frame pointer does not know the end of his frame: then some may stay until
-// their caller returns. Each stack that a thread runs on has an array of its own. Stacks are told
-// apart by distance: where it is too large for a frame, a stack begins anew, and is shorter than it
-// could be.
+// A function that longjmp() leaves reports nothing. Its entry is recognised by its stack pointer,
+// which is below the end of the frame of a function called later, or below the target of longjmp().
+// Without a frame pointer, the end of a frame is unknown, so some entries may stay until their
+// caller returns. Each stack that a thread runs on has an array of its own. Stacks are
+// distinguished by distance: where it is too large for a frame, a new stack starts, and is shorter
+// than it could be.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace reachscan::instrumented {
 
-// Live calls, innermost first. `sps` are the stack pointers of the functions that were called.
+// Live calls, innermost first. `sps` are the stack pointers of the called functions.
 struct CallSites {
-  void* const* sites = nullptr;  // where the functions return to
+  void* const* sites = nullptr;  // return addresses
   const std::uint64_t* sps = nullptr;
   std::uint32_t count = 0;
 };
@@ -39,8 +39,8 @@ class CallStack {
     return sp + kLargestFrame > innermost && sp < outermost_ + kLargestFrame;
   }
 
-  // `frame_end` is where the frame of the function ends, or at least its `sp`. Functions that are
-  // inlined into it have its stack pointer, and are left before it.
+  // `frame_end` is where the frame of the function ends, or at least its `sp`. Functions inlined
+  // into it have the same stack pointer, and are left before it.
   void enter(void* function, void* site, std::uint64_t sp, std::uint64_t frame_end) {
     if (top_ < kDeepest && sps_[top_] == sp && sites_[top_] == site && functions_[top_] != function)
       return;
@@ -54,12 +54,12 @@ class CallStack {
     put(at, function, site, sp);
     top_ = at;
     barrier();
-    // Again, in case that a signal handler has used the place in between.
+    // Again, in case a signal handler has used the slot in between.
     put(at, function, site, sp);
   }
 
-  // To call this may be the last that the function does, in place of its return: then its own entry
-  // is below `sp`.
+  // This call may be the last thing that the function does, in place of its return: then its own
+  // entry is below `sp`.
   void leave(void* function, void* site, std::uint64_t sp) {
     if (beyond_ != 0 && sps_[top_] >= sp) {
       --beyond_;
@@ -70,8 +70,8 @@ class CallStack {
     if (!is_left && top_ < kDeepest && is(top_, function, site)) ++top_;
   }
 
-  // Where the frame ends of a function with this stack pointer and frame pointer, if it keeps one;
-  // 0 if not.
+  // Returns where the frame of a function with this stack pointer and frame pointer ends, if it
+  // keeps one; 0 if not.
   std::uint64_t frame_end(void* site, std::uint64_t sp, std::uint64_t fp) const {
     if (fp < sp || fp >= outermost_ || fp % sizeof(std::uint64_t) != 0) return 0;
     std::uint64_t end = fp + arch::kSavedFramePointerBelowFrame;
@@ -79,7 +79,7 @@ class CallStack {
     return returns_to == reinterpret_cast<std::uint64_t>(site) ? end : 0;
   }
 
-  // Those that a function with this stack pointer is in.
+  // Returns the calls that a function with this stack pointer is in.
   CallSites live(std::uint64_t sp) {
     drop(sp);
     return {sites_ + top_, sps_ + top_, kDeepest - top_};
@@ -101,20 +101,20 @@ class CallStack {
     return functions_[at] == function && sites_[at] == site;
   }
 
-  // Functions whose stack pointers are below have been left.
+  // Drops functions with stack pointers below `sp`, which have been left.
   void drop(std::uint64_t sp) {
     for (; top_ < kDeepest && sps_[top_] < sp; ++top_) beyond_ = 0;
   }
 
   std::uint32_t top_;
-  std::uint32_t beyond_;  // calls for which there was no room
+  std::uint32_t beyond_;  // calls that did not fit
   std::uint64_t outermost_;
   std::uint64_t sps_[kDeepest];
   void* sites_[kDeepest];
   void* functions_[kDeepest];
 };
 
-// Of a thread: the stack that it runs on, and those that it ran on last.
+// The calls of a thread: on the stack that it runs on, and on those that it ran on last.
 class ThreadCalls {
  public:
   CallStack& on(std::uint64_t sp) {
@@ -123,7 +123,7 @@ class ThreadCalls {
     return switch_to(sp);
   }
 
-  // Of a thread that has ended, another one takes it over.
+  // Called when a thread takes over the calls of an exited one.
   void clear() {
     current_ = nullptr;
     used_ = 0;
@@ -146,7 +146,7 @@ class ThreadCalls {
   CallStack stacks_[kMost];
 };
 
-// Live calls of the calling thread, for a function with this stack pointer.
+// Returns the live calls of the calling thread, for a function with this stack pointer.
 CallSites live_calls(std::uint64_t sp);
 
 }  // namespace reachscan::instrumented

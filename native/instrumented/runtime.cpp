@@ -1,5 +1,5 @@
-// What functions call that are compiled with -finstrument-functions, and who wants to know where
-// they are. Needs no C library.
+// The functions called by code that is compiled with -finstrument-functions, and queries of the
+// recorded calls. Needs no C library.
 #include <sys/mman.h>
 
 #include "arch/frames.hpp"
@@ -10,7 +10,7 @@ namespace reachscan::instrumented {
 
 namespace {
 
-// What belongs to a thread. It stays when the thread ends, until another one needs one.
+// The data of a thread. It outlives the thread, until another one takes it over.
 struct Owned {
   std::uint64_t owner;  // process << 32 | thread
   Owned* next;
@@ -27,7 +27,7 @@ bool has_ended(std::uint64_t owner, std::uint64_t process) {
   return arch::kernel_call(__NR_tgkill, static_cast<long>(process), thread, 0) == kNoSuchThread;
 }
 
-// That of a thread that has ended; null if none is found soon.
+// Returns the data of an exited thread; null if none is found soon.
 Owned* take_over(std::uint64_t self) {
   constexpr int kMostLooks = 64;
   Owned* at = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
@@ -43,7 +43,7 @@ Owned* take_over(std::uint64_t self) {
   return nullptr;
 }
 
-// Null if there is no memory.
+// Returns null if there is no memory.
 Owned* make(std::uint64_t self) {
   long mapped = arch::kernel_call(__NR_mmap, 0, sizeof(Owned), PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -83,7 +83,7 @@ CallSites live_calls(std::uint64_t sp) {
 using namespace reachscan;
 using namespace reachscan::instrumented;
 
-// The frame of who called the function in which this stands.
+// The frame of the caller of the function that uses this.
 #define CALLER arch::calling_frame(__builtin_frame_address(0))
 
 #pragma GCC visibility push(default)

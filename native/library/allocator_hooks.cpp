@@ -1,6 +1,6 @@
-// malloc and its relatives, in front of those of the program: they note what a thread allocates
-// while leaks are disabled in it, and forget what is freed. The calls that need this are here, too:
-// a program linked with the static library gets all of it, or nothing.
+// malloc and its relatives, interposed before those of the program: they note what a thread
+// allocates while leaks are disabled in it, and forget what is freed. The calls that need this are
+// here, too: a program linked with the static library gets all of it, or nothing.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace {
 [[gnu::tls_model("initial-exec")]] thread_local unsigned disabled = 0;
 [[gnu::tls_model("initial-exec")]] thread_local bool looking_up = false;
 
-// For what the dynamic loader allocates while it looks up the functions behind ours.
+// For what the dynamic loader allocates while it looks up the next functions.
 alignas(16) char spare[16 << 10];
 std::atomic<std::size_t> spare_used{0};
 
@@ -30,7 +30,7 @@ void* take_spare(std::size_t size) {
   return at + size <= sizeof spare ? spare + at : nullptr;
 }
 
-// The function of a name that stands behind ours; found when it is first called.
+// The next definition of a function after ours; looked up on the first call.
 template <typename Function>
 class Next;
 
@@ -41,7 +41,7 @@ class Next<Result(Arguments...)> {
 
   constexpr explicit Next(const char* name) : name_(name) {}
 
-  // Null while the loader is looking up.
+  // Null while the loader is looking it up.
   Pointer get() {
     Pointer known = known_.load(std::memory_order_relaxed);
     return known != nullptr ? known : look_up();
@@ -77,13 +77,13 @@ void* noted(void* block) {
   return block;
 }
 
-// Before the block is freed: at once it may be another thread's.
+// Called before the block is freed: right after that it may belong to another thread.
 bool forget_block(void* block) {
   return has_annotations(Kind::kIgnored) && forget(Kind::kIgnored, block);
 }
 
-// Whether the program's calls come here: not if another allocator stands before the library, or if
-// that was loaded later.
+// Whether the program's calls arrive here: not if another allocator comes before the library, or if
+// the library was loaded later.
 bool is_in_front() {
   static std::atomic<int> known{0};
   Dl_info ours{}, programs{};
@@ -97,8 +97,8 @@ bool is_in_front() {
 
 }  // namespace
 
-// Before anybody looks: the blocks are those of the malloc behind ours.
-// After dlopen(), `malloc` itself would be the program's.
+// Runs early, before any scan: the blocks belong to the next malloc after ours. In a library loaded
+// with dlopen(), `malloc` itself would be the program's.
 [[gnu::constructor(101)]] static void announce() {
   announce_malloc(reinterpret_cast<const void*>(&noted));
 }

@@ -1,4 +1,4 @@
-// The table of annotations: open addressing, without locks. An entry is claimed by its second word.
+// The table of annotations: open addressing, without locks. Claims an entry by its second word.
 #include "library/annotate.hpp"
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + page_size() - 1) & ~(page_size() - 1);
 }
 
-// The table lies between pages that may not be used.
+// The table is between guard pages.
 Header* map_table() {
   std::size_t guard = page_size(), bytes = whole_pages(kBytes);
   void* memory = mmap(nullptr, bytes + 2 * guard, PROT_NONE,
@@ -32,7 +32,7 @@ Header* map_table() {
     munmap(memory, bytes + 2 * guard);
     return nullptr;
   }
-  // Kernels that cannot name it do without.
+  // Kernels that cannot name it leave it unnamed.
   prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, header, kBytes, kName);
   header->layout = kLayout;
   header->bytes = kBytes;

@@ -1,5 +1,5 @@
-// Writes the table of annotations (annotations.hpp). Any thread may do so at any time, in a signal
-// handler, too: nothing here takes a lock or memory of the heap.
+// Writes the table of annotations (annotations.hpp). Any thread may do so at any time, even in a
+// signal handler: nothing here takes a lock or heap memory.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,19 @@
 
 namespace reachscan::library {
 
-// False if there is no room; errno tells no more than ENOMEM does.
+// Returns false if there is no room; errno adds nothing to ENOMEM.
 bool annotate(Kind kind, const void* start, std::size_t size);
 
 // Removes all such entries. Returns whether there was one.
 bool forget(Kind kind, const void* start);
 
-// Whether anything was ever annotated: until then nothing need be looked up.
+// Whether anything was ever annotated: until then no lookup is necessary.
 bool has_annotations(Kind kind);
 
-// Says that the malloc of the file that has this code allocates by calling the one behind it.
+// Announces that the malloc of the file with this code allocates through the next one.
 void announce_malloc(const void* code);
 
-// Whole pages that scans do not look into, zeroed; null if there is no memory.
+// Returns whole zeroed pages that scans do not search; null if there is no memory.
 void* map_unseen(std::size_t bytes, Kind kind = Kind::kUnseen);
 void unmap_unseen(void* memory, std::size_t bytes, Kind kind = Kind::kUnseen);
 

@@ -1,10 +1,10 @@
-// What a program has said about its memory, as it lies there: the table that libreachscan writes
-// and the sweeper reads, in a clone of the process or from outside.
+// What a program has declared about its memory: the table that libreachscan writes and the sweeper
+// reads, in a clone of the process or from outside.
 //
-// One private anonymous mapping holds it, between pages that may not be used, so that it merges
-// with no other and begins with the Header. A reader that sees any prefix of the writes takes
-// nothing unfinished for valid: an entry's `kind_size` is claimed as kBusy, then its start is
-// written, then `kind_size` is. It goes along when the process forks, and stays true there.
+// It is one private anonymous mapping between guard pages, so that it merges with no other and
+// starts with the Header. A reader that sees any prefix of the writes takes nothing unfinished for
+// valid: an entry's `kind_size` is claimed as kBusy, then its start is written, then `kind_size`.
+// The table is copied by fork() and stays valid in the child.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ enum class Kind : std::uint64_t {
   kNone = 0,     // a slot that was never used
   kRemoved = 1,  // a slot that may be used again
   kBusy = 2,     // being written
-  kIgnored = 3,  // a block that is no leak
-  kRoot = 4,     // memory whose pointers count, wherever it lies
+  kIgnored = 3,  // a block that is not a leak
+  kRoot = 4,     // memory whose pointers count, wherever it is
   kUnseen = 5,   // memory whose pointers do not count
   kPool = 6,     // a Pool, whose pointers do not count either
 };
@@ -37,19 +37,19 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 16);
 
-constexpr std::uint64_t kEntries = std::uint64_t{1} << 22;  // pages are backed when they are used
-constexpr std::uint64_t kPageEntries = 256;                 // of the smallest pages that there are
+constexpr std::uint64_t kEntries = std::uint64_t{1} << 22;  // pages are backed on first use
+constexpr std::uint64_t kPageEntries = 256;                 // of the smallest page size
 constexpr std::uint64_t kPages = kEntries / kPageEntries;
 constexpr std::uint64_t kMaxProbes = 4096;
 
 struct alignas(kPageEntries * sizeof(Entry)) Header {
   std::uint64_t magic;
   std::uint32_t layout;
-  std::uint32_t ready;        // 1 when all that follows is filled in
-  std::uint64_t bytes;        // of the table, this header included
-  std::uint64_t malloc_code;  // of a file whose malloc calls the one behind it; 0: there is none
-  std::uint64_t lost;         // annotations that found no room
-  std::uint64_t used[kPages / 64];  // a bit for each page of entries in which there may be some
+  std::uint32_t ready;              // 1 when everything that follows is filled in
+  std::uint64_t bytes;              // of the table, this header included
+  std::uint64_t malloc_code;        // in a file whose malloc calls the next one; 0 if there is none
+  std::uint64_t lost;               // annotations that did not fit
+  std::uint64_t used[kPages / 64];  // a bit for each page of entries, set if it may contain some
 };
 constexpr std::uint64_t kBytes = sizeof(Header) + kEntries * sizeof(Entry);
 
@@ -58,7 +58,7 @@ inline bool is_valid(const Header& header, std::uint64_t bytes) {
          header.ready == 1 && header.bytes == kBytes;
 }
 
-// Where an entry is looked for first. Neighbours are in one page of the table.
+// Where the search for an entry starts. Neighbouring addresses share a page of the table.
 constexpr std::uint64_t home_of(std::uint64_t start) {
   return ((start >> 5) + (start >> 32) * 0x9e37'79b9) % kEntries;
 }
@@ -77,8 +77,9 @@ void each_entry(const Header& header, Visit visit) {
   }
 }
 
-// Memory from which the program itself hands out objects. They begin and end at granules; what is
-// in none of them is free. Bits follow that tell where: a pair of words for each kPoolSpan bytes.
+// Memory from which the program itself hands out objects. They start and end at granules; anything
+// outside of them is free. Bits that record their edges follow: a pair of words per kPoolSpan
+// bytes.
 struct Pool {
   struct Bits {
     std::uint64_t starts;
@@ -86,11 +87,11 @@ struct Pool {
   };
 
   std::uint64_t start;
-  std::uint64_t end;      // 0: it is not ready
-  std::uint64_t unknown;  // objects that could not be noted: nobody knows what is free
+  std::uint64_t end;      // 0: not ready yet
+  std::uint64_t unknown;  // objects that could not be noted: what is free is unknown then
   std::uint64_t reserved;
 
-  // For the granule at `address`, the end included.
+  // For the granule at `address`; `end` is allowed.
   const Bits& bits(std::uint64_t address) const;
   Bits& bits(std::uint64_t address);
 };

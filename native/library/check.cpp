@@ -1,4 +1,4 @@
-// One scan of the process by itself, and the report that is made of it.
+// Scans the own process once, and makes the report.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 namespace reachscan::library {
 namespace {
 
-// More than what is called below the scan needs of the stack.
+// More stack than the calls below the scan need.
 constexpr std::size_t kOwnStack = 2048;
 
-// The process in which a scan is under way: a fork during one does not inherit it.
+// The process in which a scan is running: a fork during one does not inherit it.
 std::atomic<pid_t> scanning{0};
 
-// A head of a leaked structure, with what hangs below it and with others like it.
+// A head of a leaked structure, with its descendants and with others like it.
 struct Head {
   std::size_t leak;
   std::uint64_t below, below_bytes;
@@ -31,7 +31,7 @@ struct Head {
   std::uint64_t total;
 };
 
-// Definite leaks, and the totals of all.
+// Collects the definite leaks, and the totals of all.
 bool find_heads(ResultReader& result, UnseenArray<Head>& heads, reachscan_report& report) {
   for (std::size_t i = 0; i < result.leaks.size(); ++i) {
     const Leak& leak = result.leaks[i];
@@ -50,7 +50,7 @@ bool find_heads(ResultReader& result, UnseenArray<Head>& heads, reachscan_report
   return true;
 }
 
-// Adds heads that one stack allocated to the first of them. Returns how many are left.
+// Adds heads that were allocated by one stack to the first of them. Returns how many heads remain.
 std::size_t fold(ResultReader& result, UnseenArray<Head>& heads) {
   auto node = [&](const Head& head) { return result.leaks[head.leak].node; };
   std::sort(heads.begin(), heads.end(), [&](const Head& a, const Head& b) {
@@ -123,15 +123,15 @@ bool make_report(ResultReader& result, std::size_t limit, reachscan_report& repo
   return true;
 }
 
-// Reads the answer in a frame of its own: addresses of leaks pass through it.
+// Reads the answer in a frame of its own, since addresses of leaks pass through it.
 [[gnu::noinline]] bool read_report(HelperProcess& helper, std::size_t limit,
                                    reachscan_report& report) {
   ResultReader result(helper, report.error, sizeof report.error);
   return result.read() && make_report(result, limit, report);
 }
 
-// What earlier calls left of addresses on the stack from here to the program's part, and below,
-// keeps nothing alive.
+// Hides what earlier calls have left of addresses on the stack, from here up to the program's part,
+// and below: it must not keep anything alive.
 class UnseenFrames {
  public:
   UnseenFrames() {
@@ -154,7 +154,7 @@ class UnseenFrames {
 bool scan(const reachscan_options& options, reachscan_report& report) {
   UnseenFrames frames;
   if (!frames.noted()) return no_memory(report);
-  // Nor do registers that are of no use to the caller.
+  // Registers that are dead in the caller must not, either.
   arch::clear_scratch_registers();
   HelperProcess helper;
   return helper.start(options, report.error, sizeof report.error) &&

@@ -1,4 +1,4 @@
-// Entry points of the library, and what of the stack is above them.
+// Entry points of the library, and the part of the stack above them.
 #include "library/entry.hpp"
 
 #include <dlfcn.h>
@@ -10,14 +10,14 @@
 #include "arch/code.hpp"
 #include "arch/scratch_registers.hpp"
 
-// Where the main thread's stack begins, if the C library tells.
+// The start of the main thread's stack, if the C library exports it.
 extern "C" [[gnu::weak]] void* __libc_stack_end;
 
 namespace reachscan::library {
 namespace {
 
 constexpr std::uintptr_t kWord = sizeof(void*);
-// From the library's destructors up to the frame in which main() was called.
+// From the library's destructors up to the frame that called main().
 constexpr std::uintptr_t kMostAtExit = 64 << 10;
 constexpr std::uintptr_t kExitCode = 128;  // more than exit() has
 constexpr std::uintptr_t kExitFrame = 8 * kWord;
@@ -28,7 +28,7 @@ std::uintptr_t word_at(std::uintptr_t slot) {
   return *reinterpret_cast<const volatile std::uintptr_t*>(slot);
 }
 
-// Whether the C library itself has called `function`, which is its own, from where it returns to
+// Whether the C library itself called `function`, which is its own, from the call that returns to
 // `address`.
 bool is_own_call(std::uintptr_t address, std::uintptr_t function) {
   Dl_info called{}, caller{};
@@ -44,7 +44,7 @@ bool is_own_call(std::uintptr_t address, std::uintptr_t function) {
   return arch::call_before(address, target, read) == arch::Call::kDirect && target == function;
 }
 
-// The frame of the exit() that the C library has called since main() returned; 0 if there is none.
+// The frame of the exit() that the C library called after main() returned; 0 if there is none.
 std::uintptr_t frame_of_exit() {
   auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   std::uintptr_t top = 0;

@@ -1,20 +1,19 @@
-// Where the program ends on the calling thread's stack, and the library begins. What lies below is
-// the library's, or was left there by calls that have returned: scans do not look into it.
+// Where the program ends on the calling thread's stack, and the library begins. Everything below
+// belongs to the library, or was left there by calls that have returned: scans do not search it.
 #pragma once
 
 namespace reachscan::library {
 
-// Calls work(a, b). The registers of the caller are kept above the end of the program. A call from
-// within another one is of no account. Entry points do nothing but this, so that no frame of theirs
-// lies above that end.
+// Calls work(a, b). The caller's registers are saved above the end of the program. Nested calls
+// have no effect. Entry points do nothing else, so that no frame of theirs is above that end.
 template <typename Result>  // int or bool
 Result enter(Result (*work)(const void* a, void* b), const void* a, void* b);
 
-// The same for what runs after main() has returned: there, the program has nothing on the stack any
-// more, not even what main() had.
+// The same for code that runs after main() has returned: the program has nothing left on the stack
+// then, not even main()'s variables.
 void enter_at_exit(int (*work)(const void* a, void* b));
 
-// Where the program ends. Within such a call.
+// Where the program ends. Valid within such a call.
 const void* end_of_program();
 
 }  // namespace reachscan::library

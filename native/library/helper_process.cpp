@@ -1,5 +1,5 @@
-// The helper as a process of its own. A child that lives for an instant starts it, so that it is an
-// orphan from the beginning; it waits until the kernel knows that it may trace us.
+// The helper as a process of its own. A short-lived child starts it, so that it is an orphan from
+// the start; it waits until the kernel knows that it may trace us.
 #include "library/helper_process.hpp"
 
 #include <dlfcn.h>
@@ -29,11 +29,11 @@ namespace {
 constexpr std::size_t kStack = 64 << 10;
 constexpr std::size_t kPath = 4096;
 constexpr std::size_t kWord = 24;
-constexpr int kPatienceMs = 5000;  // with a helper that has told everything
+constexpr int kPatienceMs = 5000;  // with a helper that has sent everything
 
 bool is_program(const char* path) { return access(path, X_OK) == 0; }
 
-// The folder of the library (or of the program, if that contains it), and what is near.
+// Searches the folder of the library (or of the program that contains it) and nearby folders.
 bool find_helper(char* path) {
   if (const char* given = secure_getenv("REACHSCAN_HELPER"); given != nullptr && *given != 0) {
     Text(path, kPath).str(given);
@@ -55,7 +55,7 @@ bool find_helper(char* path) {
   return is_program(path);
 }
 
-// The helper's command line. The words that it is made of are at `words`.
+// Builds the helper's command line. Its words are stored at `words`.
 void set_arguments(const reachscan_options& options, const char* const* more, char* path,
                    char (*words)[kWord], char** arguments) {
   auto add = [&](const char* option, std::uint64_t value) {
@@ -90,7 +90,7 @@ class NoSignals {
   std::uint64_t before_ = 0;
 };
 
-// A pipe beyond the standard descriptors, which a program may have closed.
+// Opens a pipe above the standard descriptors, which a program may have closed.
 bool open_pipe(int (&ends)[2]) {
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
   for (int& end : ends) {
@@ -125,20 +125,20 @@ struct HelperProcess::Start {
   alignas(16) char helper_stack[kStack];
 };
 
-// In the helper's process. It has our descriptors as they were, but none of our signal handlers
-// may run here.
+// Runs in the helper's process. It has our descriptors, but none of our signal handlers may run
+// here.
 int HelperProcess::become_helper(void* argument) {
   auto& start = *static_cast<Start*>(argument);
   while (__atomic_load_n(&start.may_go, __ATOMIC_ACQUIRE) == 0)
     syscall(SYS_futex, &start.may_go, FUTEX_WAIT, 0, nullptr, nullptr, 0);
-  // A session of its own keeps Ctrl-C from the terminal away.
+  // A session of its own shields it from Ctrl-C at the terminal.
   setsid();
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  // The stream lies above the standard descriptors.
+  // The stream is above the standard descriptors.
   dup2(null, 0);
   dup2(start.stream, 1);
   dup2(null, 2);
-  // Kernels before 5.9 cannot; then it holds what is not close-on-exec until it ends.
+  // Kernels before 5.9 cannot; then it keeps descriptors without close-on-exec until it ends.
   syscall(SYS_close_range, 3u, ~0u, 0u);
   std::uint64_t none = 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
@@ -154,10 +154,10 @@ int HelperProcess::start_helper(void* argument) {
   _exit(0);
 }
 
-// False if not even the first child could be made.
+// Returns false if not even the first child could be created.
 bool HelperProcess::run_starter(Start& start) {
   NoSignals quiet;
-  // Without a signal at its end it is no child that others wait for.
+  // Without an exit signal it is not a child that other waits see.
   pid_t starter = clone(start_helper, start.starter_stack + kStack, CLONE_VM | CLONE_VFORK, &start);
   if (starter < 0) return false;
   while (waitpid(starter, nullptr, __WCLONE) < 0 && errno == EINTR) {
@@ -193,8 +193,8 @@ bool HelperProcess::start(const reachscan_options& options, char* error, std::si
   return true;
 }
 
-// Where Yama restricts tracing, or the process may not be dumped, the helper may trace us all the
-// same, and nobody else.
+// Allows the helper, and only the helper, to trace us even where Yama restricts tracing or the
+// process is not dumpable.
 void HelperProcess::allow_to_trace() {
   dumpable_ = prctl(PR_GET_DUMPABLE);
   if (dumpable_ != 1) prctl(PR_SET_DUMPABLE, 1);
@@ -206,7 +206,7 @@ int HelperProcess::exec_error() const { return start_ != nullptr ? start_->exec_
 bool HelperProcess::read(void* bytes, std::size_t count) {
   auto* at = static_cast<char*>(bytes);
   while (count > 0) {
-    // Somebody who was forked meanwhile may hold the other end of the pipe open.
+    // A process forked meanwhile may hold the other end of the pipe open.
     pollfd events[2] = {{stream_, POLLIN, 0}, {end_, POLLIN, 0}};
     if (poll(events, end_ >= 0 ? 2 : 1, -1) < 0 && errno != EINTR) return false;
     if (events[0].revents == 0) {
@@ -222,18 +222,18 @@ bool HelperProcess::read(void* bytes, std::size_t count) {
   return true;
 }
 
-// Two helpers at once would be in each other's way.
+// Two helpers at once would get in each other's way.
 void HelperProcess::wait_for_end() const {
   pollfd end{end_, POLLIN, 0};
   while (end_ >= 0 && poll(&end, 1, kPatienceMs) < 0 && errno == EINTR) {
   }
-  // Process 1 of a container, and others that inherit orphans, are its parent now.
+  // If this process inherits orphans, like process 1 of a container, it is its parent now.
   while (waitpid(pid_, nullptr, __WALL) < 0 && errno == EINTR) {
   }
 }
 
 HelperProcess::~HelperProcess() {
-  // A helper that is still at work ends when nobody reads what it writes.
+  // A helper that is still working ends when its output has no reader.
   if (stream_ >= 0) close(stream_);
   if (pid_ > 0) {
     wait_for_end();

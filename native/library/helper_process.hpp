@@ -1,5 +1,5 @@
-// Starts the helper on the process itself, in a way that the program does not notice: no child of
-// its own, no SIGCHLD, no memory of the heap, no descriptor that outlives the scan.
+// Starts the helper on the own process so that the program does not notice: no child of its own, no
+// SIGCHLD, no heap memory, no descriptor that outlives the scan.
 #pragma once
 
 #include <sys/types.h>
@@ -17,15 +17,15 @@ class HelperProcess {
   HelperProcess& operator=(const HelperProcess&) = delete;
   ~HelperProcess();
 
-  // False if it cannot be started; `error` then says why. `more` are words of its command line, up
-  // to a null, that say what to do instead of a scan.
+  // Returns false if it cannot be started; `error` then says why. `more` are words of its command
+  // line, up to a null, that request something other than a scan.
   bool start(const reachscan_options& options, char* error, std::size_t size,
              const char* const* more = nullptr);
 
-  // Reads exactly so many bytes of its stream. False at its end.
+  // Reads exactly this many bytes of its stream. Returns false at its end.
   bool read(void* bytes, std::size_t count);
 
-  // Why it never ran; 0 if it did.
+  // The errno that kept it from running; 0 if it ran.
   int exec_error() const;
 
  private:
@@ -39,7 +39,7 @@ class HelperProcess {
 
   Start* start_ = nullptr;
   int stream_ = -1;
-  int end_ = -1;  // readable when the helper has ended; -1 where the kernel cannot tell
+  int end_ = -1;  // readable when the helper has ended; -1 if the kernel does not support it
   pid_t pid_ = 0;
   int dumpable_ = 1;
 };

@@ -1,5 +1,5 @@
-// malloc_debug's list of what is allocated and by whom, out of the tables of the recorder that the
-// process runs under, whoever began it.
+// malloc_debug's list of allocations and their stacks, from the tables of the recorder in this
+// process, whoever started it.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,14 +16,14 @@ namespace {
 
 using recorder::Tables;
 
-// A line of /proc/self/maps, as far as it matters.
+// The relevant part of a line of /proc/self/maps.
 struct Mapping {
   std::uint64_t start = 0, end = 0;
   bool is_usable = false;     // readable, writable and private
-  bool is_forbidden = false;  // for all access
+  bool is_forbidden = false;  // no access at all
 };
 
-// Reads /proc/self/maps without memory of the heap.
+// Reads /proc/self/maps without heap memory.
 class Mappings {
  public:
   Mappings() : file_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
@@ -33,7 +33,7 @@ class Mappings {
     if (file_ >= 0) close(file_);
   }
 
-  // False at the end.
+  // Returns false at the end.
   bool next(Mapping& mapping) {
     mapping = {};
     char c = hexadecimal(mapping.start);
@@ -48,7 +48,7 @@ class Mappings {
   }
 
  private:
-  // Returns the character behind the number; 0 at the end.
+  // Returns the character after the number; 0 at the end.
   char hexadecimal(std::uint64_t& number) {
     for (;;) {
       char c = get();
@@ -74,8 +74,8 @@ class Mappings {
   char buffer_[4096];
 };
 
-// Null if this process is not being recorded. The tables lie between pages that nobody may use; a
-// forked child that records nothing has those of its parent.
+// Returns null if this process is not being recorded. The tables are between guard pages; a forked
+// child that records nothing still has its parent's.
 recorder::Header* find_tables() {
   Mappings mappings;
   Mapping before, mapping;
@@ -102,7 +102,7 @@ class LeakInfo {
  public:
   explicit LeakInfo(const Tables& tables) : tables_(tables) {}
 
-  // False if there is no memory.
+  // Returns false if there is no memory.
   bool collect() {
     bool fitted = true;
     tables_.each([&](const recorder::Allocation& a) {
@@ -111,7 +111,7 @@ class LeakInfo {
     merge([](const Group& a, const Group& b) {
       return a.size != b.size ? a.size > b.size : a.node < b.node;
     });
-    // Two nodes may stand for one stack.
+    // Two nodes may represent one stack.
     merge([this](const Group& a, const Group& b) { return comes_before(a, b); });
     return fitted;
   }
@@ -126,7 +126,7 @@ class LeakInfo {
     return sum;
   }
 
-  // `records` is zeroed memory for all.
+  // `records` is zeroed memory for all of them.
   void write(std::size_t* records) {
     for (std::size_t i = 0; i < count_; ++i, records += 2 + depth()) {
       records[0] = groups_[i].size;
@@ -136,7 +136,7 @@ class LeakInfo {
   }
 
  private:
-  // Returns how many frames there are. Python's functions have no address.
+  // Returns the number of frames. Python functions have no address.
   std::size_t stack(std::uint32_t node, std::size_t* frames) const {
     std::size_t count = 0;
     tables_.each_frame(node, [&](std::uint32_t, const recorder::Node& frame) {
@@ -155,7 +155,7 @@ class LeakInfo {
     return std::lexicographical_compare(of_a, of_a + deep_a, of_b, of_b + deep_b);
   }
 
-  // Sorts the groups, and adds up neighbours of which none comes before the other.
+  // Sorts the groups, and merges equivalent neighbours.
   template <typename Before>
   void merge(Before before) {
     Group* end = count_ == 0 ? groups_.end() : groups_.begin() + count_;
@@ -175,11 +175,11 @@ class LeakInfo {
   std::size_t count_ = 0;
 };
 
-// In front of the records, how much is mapped for them.
+// Before the records: how much is mapped for them.
 constexpr std::size_t kBefore = 64;
 
 void complain(const char* sentence) {
-  if (write(STDERR_FILENO, sentence, std::strlen(sentence)) < 0) return;  // nobody listens
+  if (write(STDERR_FILENO, sentence, std::strlen(sentence)) < 0) return;  // stderr is closed
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the library does by itself: a scan when the process exits, a scan when a signal comes; and
-// LeakSanitizer's calls, which may come before.
+// What the library does on its own: scans when the process exits, and when a signal arrives; also
+// LeakSanitizer's calls, which may come earlier.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,11 +19,11 @@
 #pragma weak pthread_detach
 
 extern "C" {
-// What the program may define.
+// The program may define these.
 [[gnu::weak]] int __lsan_is_turned_off();
 [[gnu::weak]] const char* __lsan_default_options();
 [[gnu::weak]] const char* __lsan_default_suppressions();
-// What glibc and other C libraries have behind pthread_atfork().
+// What pthread_atfork() calls in glibc and other C libraries.
 [[gnu::weak]] int __register_atfork(void (*)(), void (*)(), void (*)(), void*);
 }
 
@@ -34,7 +34,7 @@ std::atomic<bool> exit_check_done{false};
 
 bool is_turned_off() { return __lsan_is_turned_off != nullptr && __lsan_is_turned_off() != 0; }
 
-// The status that the program has chosen for LeakSanitizer, unless the environment says another.
+// The status that the program has chosen for LeakSanitizer, unless the environment overrides it.
 int exit_code() {
   const char* options = __lsan_default_options != nullptr ? __lsan_default_options() : nullptr;
   const char* chosen = options != nullptr ? std::strstr(options, "exitcode=") : nullptr;
@@ -43,7 +43,7 @@ int exit_code() {
 }
 
 void say(const char* sentence) {
-  if (write(STDERR_FILENO, sentence, std::strlen(sentence)) < 0) return;  // nobody listens
+  if (write(STDERR_FILENO, sentence, std::strlen(sentence)) < 0) return;  // stderr is closed
 }
 
 int check() {
@@ -66,9 +66,9 @@ int check_and_tell(const void*, void*) {
   return !is_turned_off() && check() == REACHSCAN_LEAKS ? 1 : 0;
 }
 
-// A handler must not scan: the thread may be inside malloc. It asks another thread to.
+// A handler must not scan: the thread may be inside malloc. It wakes another thread instead.
 std::atomic<int> asked{0};
-std::atomic<int> served{0};  // a thread that starts later serves what was asked before
+std::atomic<int> served{0};  // a thread that starts later serves earlier requests
 
 void ask(int) {
   int before = errno;
@@ -89,7 +89,7 @@ void* serve(void*) {
 
 void start_server() {
   if (pthread_create == nullptr) return say("reachscan: REACHSCAN_SIGNAL needs threads\n");
-  // The program's signals are none of its business.
+  // The thread must not handle the program's signals.
   sigset_t all, before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
@@ -110,7 +110,7 @@ void start_server() {
   if (sigaction(settings().signal, &action, nullptr) != 0)
     return say("reachscan: REACHSCAN_SIGNAL names a signal that cannot be handled\n");
   start_server();
-  // The thread does not go along into a forked child.
+  // The thread does not exist in a forked child.
   if (__register_atfork != nullptr) __register_atfork(nullptr, nullptr, start_server, nullptr);
 }
 

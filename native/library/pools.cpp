@@ -1,6 +1,6 @@
-// Pools: what a program hands out itself, noted in bits. Objects of one pool may be noted by
-// several threads at once, and a scan may come at any instruction: it takes for free what is not
-// noted yet.
+// Pools: what a program hands out itself, recorded in bits. Several threads may note objects of one
+// pool at once, and a scan may happen at any instruction: it takes for free whatever is not noted
+// yet.
 #include <cerrno>
 
 #include "library/annotate.hpp"
@@ -24,7 +24,7 @@ void clear(std::uint64_t& word, std::uint64_t bits) {
     __atomic_fetch_and(&word, ~bits, __ATOMIC_RELEASE);
 }
 
-// Whatever begins or ends between these.
+// Clears every start and end strictly between these.
 void clear_between(Pool& pool, std::uint64_t start, std::uint64_t end) {
   std::uint64_t at = start + kPoolGranule;
   while (at < end) {
@@ -36,7 +36,7 @@ void clear_between(Pool& pool, std::uint64_t start, std::uint64_t end) {
   }
 }
 
-// Where the object that begins at `start` ends, or the next one begins.
+// Returns where the object at `start` ends, or the next one starts.
 std::uint64_t end_of(const Pool& pool, std::uint64_t start) {
   std::uint64_t at = start + kPoolGranule;
   for (std::uint64_t bits = ~(bit_at(at) - 1); at < pool.end; bits = ~std::uint64_t{0}) {
@@ -90,7 +90,7 @@ int reachscan_pool_alloc(reachscan_pool* pool, const void* object, size_t size) 
     return refuse(EINVAL);
   }
   std::uint64_t end = (start + (size == 0 ? 1 : size) + kPoolGranule - 1) & ~(kPoolGranule - 1);
-  // An object that is there already, and gets another size, is never gone in between.
+  // An existing object that gets another size never disappears in between.
   set(pool->bits(end).ends, bit_at(end));
   clear_between(*pool, start, end);
   set(pool->bits(start).starts, bit_at(start));

@@ -1,4 +1,4 @@
-// Scans and writes what was found, and libmemunreachable's calls that do nothing else.
+// Scans and prints the result; also libmemunreachable's calls that do nothing else.
 #include "library/print.hpp"
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ void write_all(int fd, const char* text, std::size_t length) {
   while (length > 0) {
     ssize_t written = write(fd, text, length);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // there is nobody to tell it to
+    if (written <= 0) return;  // the output is closed
     text += written;
     length -= static_cast<std::size_t>(written);
   }

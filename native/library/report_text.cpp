@@ -47,7 +47,7 @@ void write_frames(Text& text, const reachscan_leak& leak) {
     std::uintptr_t pc = leak.backtrace.frames[i];
     text.str("          #").str(i < 10 ? "0" : "").number(i).str("  pc ").hex(pc, 16);
     Dl_info info;
-    // A return address may be behind the end of its function.
+    // A return address may be past the end of its function.
     if (dladdr(reinterpret_cast<void*>(pc - 1), &info) != 0 && info.dli_fname != nullptr) {
       text.str("  ").str(info.dli_fname);
       if (info.dli_sname != nullptr)

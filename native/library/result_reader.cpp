@@ -1,4 +1,4 @@
-// Takes the records apart. What does not fit its frame counts as damage.
+// Parses the records. Anything that does not fit its frame counts as damage.
 #include "library/result_reader.hpp"
 
 #include <cstring>
@@ -14,7 +14,7 @@ constexpr char kNoMemory[] = "there is no memory for the leaks";
 
 }  // namespace
 
-// The fields of a record, one after the other. Behind the end there are zeros.
+// The fields of a record, in sequence. Reads zeros past the end.
 class ResultReader::Fields {
  public:
   Fields(const char* at, std::size_t left) : at_(at), left_(left) {}
@@ -29,7 +29,7 @@ class ResultReader::Fields {
   std::uint32_t u32() { return next<std::uint32_t>(); }
   std::uint64_t u64() { return next<std::uint64_t>(); }
 
-  // So many bytes, null if there are fewer.
+  // Returns this many bytes, null if there are fewer.
   const char* skip(std::size_t bytes) {
     if (bytes > left_) {
       left_ = 0;

@@ -1,5 +1,5 @@
-// Reads the helper's stream: totals, leaks and what goes with them. All else in it is for reports
-// of other kinds, and skipped.
+// Reads the helper's stream: totals, leaks and what belongs to them. Skips everything else, which
+// is for reports of other kinds.
 #pragma once
 
 #include "library/annotate.hpp"
@@ -11,7 +11,7 @@ namespace reachscan::library {
 struct Leak {
   std::uint64_t address;
   std::uint64_t size;
-  std::uint32_t node;  // of the stack that allocated it, 0 if that is not known
+  std::uint32_t node;  // of the stack that allocated it, 0 if unknown
   bool is_direct;
   bool is_possible;
   char contents[REACHSCAN_CONTENTS];
@@ -24,7 +24,7 @@ struct Node {
   std::uint32_t parent;
 };
 
-// Leaks that are only possible, by their positions. They may be told of before the leaks are.
+// Leaks that are only possible, by position. This record may precede the leaks.
 struct Doubt {
   std::uint64_t first;
   std::uint64_t count;
@@ -35,10 +35,10 @@ class ResultReader {
   ResultReader(HelperProcess& helper, char* error, std::size_t error_size)
       : helper_(helper), error_(error), error_size_(error_size) {}
 
-  // False if the scan failed; `error` then says why.
+  // Returns false if the scan failed; `error` then says why.
   bool read();
 
-  UnseenArray<Leak> leaks;  // each direct one is followed by all that hangs below it
+  UnseenArray<Leak> leaks;  // each direct leak is followed by its descendants
   UnseenArray<Node> nodes;  // sorted by number
   std::uint64_t allocations = 0;
   std::uint64_t bytes = 0;
@@ -61,7 +61,7 @@ class ResultReader {
   std::size_t error_size_;
   UnseenArray<char> payload_;
   UnseenArray<Doubt> doubts_;
-  std::size_t batch_ = 0;  // where the leaks of the last record begin
+  std::size_t batch_ = 0;  // where the leaks of the last record start
 };
 
 }  // namespace reachscan::library

@@ -29,10 +29,10 @@ void complain(const char* variable, const char* word, std::size_t length) {
   Text text(line, sizeof line);
   text.str("reachscan: ").str(variable).str(": '").str(word, length).str("' is not understood\n");
   std::size_t shown = text.length() < sizeof line ? text.length() : sizeof line - 1;
-  if (write(STDERR_FILENO, line, shown) < 0) return;  // nobody listens
+  if (write(STDERR_FILENO, line, shown) < 0) return;  // stderr is closed
 }
 
-// False if it is no number, or larger than an unsigned int can be.
+// Returns false if it is not a number, or too large.
 bool read_number(const char* word, std::size_t length, unsigned& value) {
   std::uint64_t sum = 0;
   if (length == 0 || length > 9) return false;
@@ -54,7 +54,7 @@ int signal_of(const char* word) {
   return 0;
 }
 
-// The words of REACHSCAN_OPTIONS, one after the other.
+// The words of REACHSCAN_OPTIONS, in sequence.
 class Words {
  public:
   explicit Words(const char* text) : at_(text) { next(); }

@@ -1,4 +1,4 @@
-// Begins and ends to record the allocations of the process: the helper does it, as it does it for
+// Starts and stops recording the allocations of the process: the helper does this as it does for
 // other processes.
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kSettings = 1024;
 constexpr std::size_t kError = 512;
 
-// What `reachscan attach` takes, and what the recorder calls it.
+// An option of `reachscan attach`, and its name in the recorder's settings.
 struct Option {
   const char* word;
   const char* setting;
@@ -26,13 +26,13 @@ constexpr Option kOptions[] = {{"--min-size", "min-size"}, {"--sample", "sample"
                                {"--depth", "depth"},       {"--memory", "memory"},
                                {"--stop-at", "stop-at"},   {"--sizes", "sizes"}};
 
-// Writes the settings of the recorder, one in a line.
+// Writes the settings of the recorder, one per line.
 class SettingsText {
  public:
-  // No settings at all would mean a scan to the helper.
+  // Without any settings, the helper would scan.
   explicit SettingsText(const char* options) : at_(options) { settings_.str("depth=32\n"); }
 
-  // False if an option is not understood; that is the current word then.
+  // Returns false if an option is not understood; it is the current word then.
   bool write() {
     while (next_word()) {
       const Option* known = nullptr;
@@ -62,7 +62,7 @@ class SettingsText {
     return std::strlen(text) == length_ && std::memcmp(word_, text, length_) == 0;
   }
 
-  // A number, or with `ranges` numbers and ranges of them; a single one is a range, too.
+  // A number, or with `ranges` numbers and ranges of them; a single number is a range, too.
   bool write_sizes(bool ranges) {
     const char* c = word_;
     for (;;) {
@@ -79,7 +79,7 @@ class SettingsText {
     }
   }
 
-  // Reads digits, and K, M or G behind them.
+  // Reads digits, and a unit of K, M or G after them.
   bool read_size(const char*& c, std::uint64_t& size) {
     constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
     const char* first = c;
@@ -107,11 +107,11 @@ int refuse(const char* sentence) {
   Text text(line, sizeof line);
   text.str("reachscan: ").str(sentence).str("\n");
   std::size_t shown = text.length() < sizeof line ? text.length() : sizeof line - 1;
-  if (write(STDERR_FILENO, line, shown) < 0) return -1;  // nobody listens
+  if (write(STDERR_FILENO, line, shown) < 0) return -1;  // stderr is closed
   return -1;
 }
 
-// Has the helper do what `words` say.
+// Makes the helper do what `words` say.
 int have_done(const char* const* words) {
   int before = errno;
   char error[kError] = {};

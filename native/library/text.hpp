@@ -20,7 +20,7 @@ class Text {
   }
   Text& number(std::uint64_t value) { return digits(value, 10, 1); }
   Text& hex(std::uint64_t value, unsigned least = 1) { return digits(value, 16, least); }
-  // The number, a noun and its plural's s.
+  // Appends the number and a noun, with the plural's s if necessary.
   Text& count(std::uint64_t value, const char* noun) {
     return number(value).str(" ").str(noun).str(value == 1 ? "" : "s");
   }
@@ -31,7 +31,7 @@ class Text {
     return *this;
   }
 
-  // Without the zero at the end, and with what did not fit.
+  // Without the terminating zero, but including what did not fit.
   std::size_t length() const { return length_; }
 
  private:

@@ -1,5 +1,5 @@
 // libreachscan for C++: the calls of libmemunreachable, with its names, fields and text.
-// reachscan.h has all others.
+// reachscan.h has all other calls.
 #ifndef REACHSCAN_HPP
 #define REACHSCAN_HPP
 
@@ -13,7 +13,7 @@
 
 namespace reachscan {
 
-// Takes memory that scans do not look into: an address in it keeps no leak from being found again.
+// Allocates memory that scans do not search: an address in it does not hide a leak.
 template <typename T>
 struct UnseenAllocator {
   using value_type = T;
@@ -78,7 +78,7 @@ struct UnreachableMemoryInfo {
 
 namespace internal {
 
-// The scan's error goes to `error`, if there is one.
+// Stores the scan's error in `error` unless it is null.
 inline bool GetUnreachableMemory(UnreachableMemoryInfo& info, std::size_t limit,
                                  std::string* error) {
   if (info.version > 0) {
@@ -105,7 +105,7 @@ inline bool GetUnreachableMemory(UnreachableMemoryInfo& info, std::size_t limit,
 
 }  // namespace internal
 
-// False if the process could not be scanned.
+// Returns false if the process could not be scanned.
 inline bool GetUnreachableMemory(UnreachableMemoryInfo& info, std::size_t limit = 100) {
   return internal::GetUnreachableMemory(info, limit, nullptr);
 }

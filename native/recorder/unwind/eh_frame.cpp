@@ -15,7 +15,7 @@ struct Saved {
   std::int64_t offset = 0;  // from the canonical frame address
 };
 
-// One row of the table that call frame instructions describe, as far as it is followed here.
+// One row of the table described by call frame instructions, as far as it is needed here.
 struct Row {
   std::uint64_t base = kNoRegister;  // the canonical frame address is this register + offset,
   std::int64_t offset = 0;
@@ -29,7 +29,7 @@ struct Row {
   }
 };
 
-// What the functions of a compilation unit have in common.
+// The common information entry (CIE) of the functions of a compilation unit.
 struct CommonInformation {
   std::uint64_t code_unit = 1;
   std::int64_t data_unit = 1;
@@ -38,8 +38,7 @@ struct CommonInformation {
   TableReader program{0, 0};
 };
 
-// Reads the length of an entry; what follows reaches up to the end that is returned, 0 at the end
-// of all entries.
+// Reads the length of an entry and returns its end, or 0 after the last entry.
 std::uint64_t entry_end(TableReader& reader) {
   constexpr std::uint32_t kLong = 0xffffffff;
   std::uint64_t length = reader.number<std::uint32_t>();
@@ -82,7 +81,7 @@ bool read_common(std::uint64_t at, std::uint64_t limit, CommonInformation& commo
   return !reader.overran() && common.program.at() <= end;
 }
 
-// Carries out call frame instructions up to the row of one address.
+// Executes call frame instructions up to the row of one address.
 class RowProgram {
  public:
   RowProgram(const CommonInformation& common, std::uint64_t function, std::uint64_t address)
@@ -90,7 +89,7 @@ class RowProgram {
 
   Row row;
 
-  // False if there was an instruction that is not known: then nothing is.
+  // Returns false after an unknown instruction: then no row is known.
   bool run(TableReader reader) {
     while (!reader.is_at_end()) {
       if (!step(reader) || reader.overran()) return false;
@@ -101,7 +100,7 @@ class RowProgram {
     return true;
   }
 
-  // The rows of functions begin with what the common program says.
+  // The rows of functions start with the state after the common instructions.
   void keep_initial() { initial_ = row; }
 
  private:
@@ -231,7 +230,7 @@ class RowProgram {
   }
 
   // Functions that realign their stack keep the address in a word below the frame pointer: breg,
-  // deref. Other expressions are not followed.
+  // deref. Other expressions are not supported.
   bool define_by_expression(TableReader& reader) {
     constexpr std::uint8_t kBaseRegister = 0x70, kDereference = 0x06;
     std::uint64_t bytes = reader.unsigned_leb();
@@ -275,7 +274,7 @@ Rule rule_of(const Row& row) {
                   row.return_address.offset == -arch::kReturnAddressBelowFrame;
   if (!is_usual || row.fp.where == Saved::kElsewhere) return {};
   std::int64_t saved_fp = row.fp.where == Saved::kAtOffset ? -row.fp.offset : 0;
-  // That it is 0 would mean that the function leaves it alone.
+  // 0 would mean that the function leaves it alone.
   if (row.fp.where == Saved::kAtOffset && saved_fp <= 0) return {};
   if (row.saved_at_base) return Rule::make(RuleKind::kSavedAtFp, -row.offset, saved_fp);
   if (row.base == arch::kDwarfStackPointer)
@@ -305,8 +304,9 @@ Rule rule_of_function(const UnwindTables& tables, std::uint64_t at, std::uint64_
   return rule_of(program.row);
 }
 
-// The entry of the function that covers `address`, by the index; 0 if there is none. The index is
-// sorted, of pairs of signed 32-bit distances from itself: first address, entry.
+// Returns the entry of the function that covers `address`, using the index; 0 if there is none. The
+// index is sorted and consists of pairs of signed 32-bit distances from itself: first address,
+// entry.
 std::uint64_t find_function(const UnwindTables& tables, std::uint64_t address) {
   constexpr std::uint8_t kDataRelative32 = 0x3b;
   TableReader reader(tables.index, tables.end);
@@ -324,7 +324,7 @@ std::uint64_t find_function(const UnwindTables& tables, std::uint64_t address) {
     __builtin_memcpy(&distance, reinterpret_cast<const void*>(reader.at() + i * 8 + half * 4), 4);
     return tables.index + static_cast<std::uint64_t>(std::int64_t{distance});
   };
-  std::uint64_t low = 0, high = count;  // entries before `low` begin at `address` or below
+  std::uint64_t low = 0, high = count;  // entries before `low` start at or below `address`
   while (low < high) {
     std::uint64_t middle = (low + high) / 2;
     if (entry(middle, 0) <= address) {
@@ -336,7 +336,7 @@ std::uint64_t find_function(const UnwindTables& tables, std::uint64_t address) {
   return low == 0 ? 0 : entry(low - 1, 1);
 }
 
-// All entries, one after the other: what is found is remembered by return address.
+// Searches all entries in sequence: results are cached by return address.
 Rule find_rule_without_index(const UnwindTables& tables, std::uint64_t address) {
   Rule rule;
   for (TableReader reader(tables.start, tables.end); !reader.is_at_end();) {

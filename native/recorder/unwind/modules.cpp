@@ -1,4 +1,4 @@
-// Follows which programs and libraries are loaded, and reads where their tables are.
+// Tracks which programs and libraries are loaded, and finds their tables.
 #include "recorder/unwind/modules.hpp"
 
 #include "arch/instructions.hpp"
@@ -8,7 +8,7 @@ namespace reachscan::recorder {
 
 namespace {
 
-// Longer than any update takes. A thread that waited in vain does without.
+// Longer than any update takes. A thread that has waited in vain continues without.
 constexpr int kPatience = 100'000;
 
 void read_build_id(const Image& image, ModuleRow& row) {
@@ -45,7 +45,7 @@ UnwindTables read_unwind_tables(const Image& image) {
   tables.index = image.first(PT_GNU_EH_FRAME);
   if (tables.index == 0 && image.frames.bytes != 0)
     return {0, image.frames.start, image.frames.start + image.frames.bytes};
-  // The index and the tables lie in one segment.
+  // The index and the tables are in one segment.
   image.each(PT_LOAD, [&](const Elf64_Phdr& header) {
     std::uint64_t start = image.bias + header.p_vaddr;
     if (tables.index - start < header.p_memsz)
@@ -105,7 +105,7 @@ void Modules::add(const Image& image, const char* path, RuleCache& rules) {
     rows_[i] = row;
   }
   own_[i] = {read_unwind_tables(image), updates_, 0, calls_of(image, path)};
-  // Code that was made at run time may have lain here; the first time, nothing was looked up yet.
+  // Generated code may have been here before. For the first update, nothing has been looked up yet.
   if (updates_ > 1) rules.forget(row.start, row.end);
   __atomic_store_n(&rows_[i].closed, 0, __ATOMIC_RELEASE);
   if (i == used) __atomic_store_n(&header_->used_modules, used + 1, __ATOMIC_RELEASE);

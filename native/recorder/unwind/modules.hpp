@@ -1,4 +1,4 @@
-// The programs and libraries that are loaded, and were: rows of the tables, with what the unwinder
+// The programs and libraries that are or were loaded: rows of the tables, with what the unwinder
 // needs of each.
 #pragma once
 
@@ -10,22 +10,22 @@
 
 namespace reachscan::recorder {
 
-// Whether what a module allocates is recorded. The C++ library's operators allocate for whoever
-// calls them.
+// Whether the allocations of a module are recorded. The C++ library's operators allocate on behalf
+// of their callers.
 enum class Calls : std::uint32_t { kUnwanted = 0, kWanted, kOfCaller };
 
 class Modules {
  public:
-  // What the recorder alone needs of a module.
+  // The recorder's private data of a module.
   struct Private {
     UnwindTables unwind;
     std::uint32_t seen;       // the update that last found it
-    std::uint32_t has_nodes;  // it is the module of some frame that was recorded
+    std::uint32_t has_nodes;  // it is the module of some recorded frame
     Calls calls;
   };
 
   Modules() = default;
-  // `own` has room for one entry for each row. `wanted` outlives this.
+  // `own` has room for one entry per row. `wanted` must outlive this.
   Modules(const Tables& tables, const LinkMap& link_map, Private* own, const Pattern& wanted)
       : header_(&tables.header()),
         rows_(tables.modules()),
@@ -35,7 +35,7 @@ class Modules {
     own_[0].calls = wanted.matches("") ? Calls::kWanted : Calls::kUnwanted;
   }
 
-  // The row of the module with the code before this return address, 0 if there is none.
+  // Returns the row of the module with the code before this return address, 0 if there is none.
   std::uint32_t find(std::uint64_t return_address) const {
     std::uint64_t address = return_address - 1;
     std::uint32_t used = __atomic_load_n(&header_->used_modules, __ATOMIC_ACQUIRE);
@@ -56,13 +56,13 @@ class Modules {
 
   Calls calls(std::uint32_t i) const { return own_[i].calls; }
 
-  // Brings the rows up to date. Rules and nodes of modules that are gone are forgotten.
+  // Updates the rows. Forgets rules and nodes of modules that are gone.
   void update(RuleCache& rules, StackTrie& stacks);
 
-  // A forked child has no thread that could end an update which the parent was at.
+  // A forked child has no thread that could finish an update started by the parent.
   void end_update() { __atomic_store_n(&updating_, 0, __ATOMIC_RELEASE); }
 
-  // Changes when a module has gone: what is remembered of nodes is void then.
+  // Changes when a module has been closed: remembered nodes are invalid then.
   std::uint32_t closings() const { return __atomic_load_n(&closings_, __ATOMIC_ACQUIRE); }
 
  private:

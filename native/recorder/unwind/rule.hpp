@@ -1,4 +1,4 @@
-// How the frame of a function's caller is found, for one return address.
+// How to find the frame of a function's caller, for one return address.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 namespace reachscan::recorder {
 
 enum class RuleKind : std::uint32_t {
-  kUnknown = 0,  // no table says: here the stack ends for us
+  kUnknown = 0,  // not in any table: the stack ends here for us
   kEnd,          // the outermost function
   kFromSp,       // canonical frame address = stack pointer + offset
   kFromFp,       // ... = frame pointer + offset
   kSavedAtFp,    // ... = word at (frame pointer - offset): functions that realign their stack
-  kGuess,        // like kFromFp, but no table says so: what comes next shows whether it was right
-  kOwn,          // like kFromFp, but a hook of the recorder: no frame of the program's
-  kSignal,       // the code that ends a signal handler: the kernel saved all registers
+  kGuess,        // like kFromFp, but not from a table: the next frame shows whether it was right
+  kOwn,          // like kFromFp, but for a hook of the recorder: not a frame of the program
+  kSignal,       // the code that returns from a signal handler: the kernel saved all registers
 };
 
 // Packed into 32 bits: offsets count words, and those of all but the largest frames fit.
@@ -44,8 +44,8 @@ class Rule {
 
   constexpr std::uint32_t bits() const { return bits_; }
   constexpr RuleKind kind() const { return static_cast<RuleKind>(bits_ & ((1u << kKindBits) - 1)); }
-  // Whether the caller's frame follows from two words of the stack that lie where they lay before,
-  // if the frame is the same; or there is none.
+  // Whether, for the same frame, the caller's frame follows from two words of the stack at the same
+  // addresses; or there is no caller.
   constexpr bool is_simple() const {
     return kind() == RuleKind::kFromSp || kind() == RuleKind::kFromFp || kind() == RuleKind::kEnd ||
            kind() == RuleKind::kUnknown;
@@ -65,7 +65,7 @@ class Rule {
   std::uint32_t bits_ = 0;
 };
 
-// That of functions that keep a frame pointer.
+// The rule of functions that keep a frame pointer.
 constexpr Rule frame_pointer_rule(RuleKind kind) {
   return Rule::make(kind, arch::kSavedFramePointerBelowFrame, arch::kSavedFramePointerBelowFrame);
 }

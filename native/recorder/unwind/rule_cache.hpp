@@ -14,8 +14,8 @@ class RuleCache {
   RuleCache() = default;
   explicit RuleCache(void* zeroed) : entries_(static_cast<std::uint64_t*>(zeroed)) {}
 
-  // The entry is the rule below the upper half of the address; the lower half is told by where it
-  // lies. An address of 0 is none.
+  // An entry consists of the upper half of the address and the rule; its position gives the lower
+  // half of the address. An address of 0 marks an empty entry.
   bool find(std::uint64_t pc, Rule& rule) const {
     std::uint64_t entry = __atomic_load_n(&entries_[slot(pc)], __ATOMIC_RELAXED);
     if (entry >> 32 != tag(pc)) return false;
@@ -28,7 +28,7 @@ class RuleCache {
     __atomic_store_n(&entries_[slot(pc)], tag(pc) << 32 | rule.bits(), __ATOMIC_RELAXED);
   }
 
-  // Other code may lie in [start, end) now.
+  // There may be other code in [start, end) now.
   void forget(std::uint64_t start, std::uint64_t end) {
     for (std::uint64_t at = 0; at < kBytes / sizeof *entries_; ++at) {
       std::uint64_t entry = __atomic_load_n(&entries_[at], __ATOMIC_RELAXED);

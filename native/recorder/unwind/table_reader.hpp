@@ -11,7 +11,7 @@ class TableReader {
 
   std::uint64_t at() const { return at_; }
   bool is_at_end() const { return at_ >= end_; }
-  // Whether something was asked for that lies behind the end. Zeros were read then.
+  // Whether a read went past the end, which returned zeros.
   bool overran() const { return overran_; }
 
   template <typename Number>
@@ -57,8 +57,8 @@ class TableReader {
     }
   }
 
-  // A pointer in one of the encodings of .eh_frame; `data_base` is what "data relative" means.
-  // An encoding that is not known makes the reader overrun.
+  // Reads a pointer in one of the encodings of .eh_frame; `data_base` is the base of data-relative
+  // ones. An unknown encoding sets overran().
   std::uint64_t pointer(std::uint8_t encoding, std::uint64_t data_base = 0) {
     constexpr std::uint8_t kOmitted = 0xff;
     if (encoding == kOmitted) return 0;

@@ -1,4 +1,4 @@
-// Takes a stack, frame by frame.
+// Unwinds a stack, frame by frame.
 #include "recorder/unwind/unwinder.hpp"
 
 namespace reachscan::recorder {
@@ -33,13 +33,13 @@ bool Unwinder::is_of_wanted_module(arch::Frame frame) {
 Rule Unwinder::look_up(std::uint64_t pc) {
   std::uint32_t module = find_module(pc);
   Rule rule;
-  // No loader knows of a recorder that came later.
+  // The loader does not know about an injected recorder.
   if (module == 0 && is_own_code(pc)) rule = frame_pointer_rule(RuleKind::kOwn);
   if (module != 0) {
     const UnwindTables& tables = modules_.unwind_tables(module);
     rule = find_rule(tables, pc);
     if (rule.kind() == RuleKind::kUnknown && arch::ends_handler(pc)) rule = Rule(RuleKind::kSignal);
-    // The tables tell which functions keep one.
+    // The tables show which functions keep a frame pointer.
     bool keeps_frame_pointer = rule.bits() == frame_pointer_rule(RuleKind::kFromFp).bits();
     if (frame_pointers_only_ && !keeps_frame_pointer && rule.kind() != RuleKind::kSignal) rule = {};
     if (rule.kind() == RuleKind::kUnknown && !tables.exist())

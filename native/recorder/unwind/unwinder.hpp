@@ -1,4 +1,4 @@
-// Takes the stack of the calling thread.
+// Unwinds the stack of the calling thread.
 #pragma once
 
 #include "recorder/stack_memo.hpp"
@@ -20,17 +20,17 @@ class Unwinder {
   Modules& modules() { return modules_; }
   StackTrie& stacks() { return stacks_; }
 
-  // Has modules that were loaded or closed looked at.
+  // Checks for modules that were loaded or closed.
   void update_modules() { modules_.update(rules_, stacks_); }
 
   struct Captured {
     std::uint32_t count;  // frames that were written
     std::uint32_t outer;  // frames of the last stack that follow
-    bool is_whole;        // as StackMemo::end() has it
+    bool is_whole;        // as for StackMemo::end()
   };
 
-  // Writes the frames from `frame` outwards, `depth` at most, up to one from which on the stack is
-  // the last one.
+  // Writes at most `depth` frames from `frame` outwards, up to one where the stack joins the last
+  // one.
   Captured capture(arch::Frame frame, const StackMemo& last, MemoFrame* frames,
                    std::uint32_t depth) {
     Limit limit(frame.sp, main_stack_top_);
@@ -54,10 +54,10 @@ class Unwinder {
     return {count, 0, is_simple && frame.pc <= 1};
   }
 
-  // Makes it the frame of the caller. False where the stack ends.
+  // Replaces `frame` by that of its caller. Returns false at the end of the stack.
   bool to_caller(arch::Frame& frame);
 
-  // Whether blocks that are allocated for this frame are to be recorded, by its module.
+  // Whether the module of this frame makes its allocations worth recording.
   bool is_of_wanted_module(arch::Frame frame);
 
   std::uint32_t module_of(std::uint64_t pc) {
@@ -66,12 +66,13 @@ class Unwinder {
   }
 
  private:
-  // How far up frames may lie. Tables are to be trusted, but not a frame pointer that some code
-  // which has none may have used for something else.
+  // How far up frames may be. Tables are trustworthy, but a frame pointer may have been used for
+  // something else by code that keeps none.
   class Limit {
    public:
     Limit(std::uint64_t sp, std::uint64_t main_stack_top) {
-      // C libraries keep what describes a thread at the upper end of its stack, except the first's.
+      // C libraries keep a thread's descriptor at the upper end of its stack, except for the first
+      // thread.
       std::uint64_t thread = arch::thread_pointer();
       if (thread > sp && thread - sp < kLargestStack) {
         end_ = thread;
@@ -104,10 +105,10 @@ class Unwinder {
     return true;
   }
 
-  // Makes it the frame of the caller. False where the stack ends.
+  // Replaces `frame` by that of its caller. Returns false at the end of the stack.
   bool step(arch::Frame& frame, Rule rule, Limit& limit) const {
-    // Most functions with a frame pointer are alike. Apart from the others, their frames follow
-    // from the chain of frame pointers alone, which does not wait for the rule to be looked up.
+    // Most functions with a frame pointer are alike. Handled separately, their frames follow from
+    // the chain of frame pointers alone, without waiting for the rule to be looked up.
     if (rule.bits() == kKeepsFramePointer.bits()) return step_by_frame_pointer(frame, limit);
     std::uint64_t frame_end;
     switch (rule.kind()) {

@@ -1,5 +1,5 @@
-// The Python functions that stacks name, as the recorder writes them: a hash table of rows that
-// only grows, no locks.
+// The Python functions named in stacks, as the recorder writes them: a hash table of rows that only
+// grows, without locks.
 #pragma once
 
 #include "recorder/python/text.hpp"
@@ -13,7 +13,8 @@ class PythonFunctions {
   explicit PythonFunctions(const Tables& tables)
       : rows_(tables.functions()), count_(tables.header().functions.count) {}
 
-  // The row of the function, 0 if there is no room. Two files may have functions of one name.
+  // Returns the row of the function, 0 if there is no room. Two files may have functions of one
+  // name.
   std::uint32_t intern(const PythonText& name, const PythonText& file) {
     std::uint64_t hash = file.hash(name.hash(1)) | 1;  // 0: the row is free
     std::uint64_t at = static_cast<std::uint64_t>(

@@ -1,4 +1,4 @@
-// Finds CPython among what is loaded, and reads its frames.
+// Finds CPython among the loaded images, and reads its frames.
 #include "recorder/python/interpreter.hpp"
 
 #include "arch/frames.hpp"
@@ -11,7 +11,7 @@ using arch::word_at;
 
 constexpr std::uint64_t kTypeInObject = 8;
 
-// As in Py_Version. Older ones do not tell: 3.10 and 3.9 are the first with these functions.
+// As in Py_Version. Versions without it are recognised by functions that 3.10 and 3.9 introduced.
 std::uint32_t version_of(const Symbols& symbols) {
   if (std::uint64_t at = symbols.find("Py_Version", STT_OBJECT); at != 0)
     return value_at<std::uint32_t>(at);
@@ -21,7 +21,7 @@ std::uint32_t version_of(const Symbols& symbols) {
   return 0;
 }
 
-// Null if not understood: an unknown version, or one that was built with more in each object.
+// Returns null for unknown versions, and for builds with additional fields in each object.
 const PythonLayout* layout_of(std::uint32_t version, const Symbols& symbols) {
   constexpr std::uint32_t kReleaseCandidate = 0xc0;
   std::uint64_t type = symbols.find("PyType_Type", STT_OBJECT);
@@ -102,11 +102,12 @@ std::uint32_t Interpreter::find_hosts(PythonFrame* python, std::uint32_t python_
   return found == python_count ? python_count : 0;
 }
 
-// As a node has it; 0 for what is no function of a program, and is left out of tracebacks, too.
+// Returns the pc for a node; 0 for entries that are not functions of a program, which tracebacks
+// omit, too.
 std::uint64_t Interpreter::pc_of(std::uint64_t frame) {
   constexpr std::uint64_t kTags = 3;
   std::uint64_t code = word_at(frame + layout_->frame_code) & ~kTags;
-  // A frame that is being cleared has let go of its code.
+  // A frame that is being cleared has released its code.
   if (code == 0 || value_at<std::uint32_t>(code) == 0 ||
       word_at(code + kTypeInObject) != code_type_)
     return 0;
@@ -117,7 +118,7 @@ std::uint64_t Interpreter::pc_of(std::uint64_t frame) {
   return python_pc(rows_.intern(name, file), static_cast<std::uint32_t>(line));
 }
 
-// Of the code, in bytes.
+// The offset in the code, in bytes.
 int Interpreter::instruction(std::uint64_t frame, std::uint64_t code) const {
   constexpr int kInstructionBytes = 2;
   std::uint64_t at = frame + layout_->frame_instruction;

@@ -1,5 +1,5 @@
 // Where CPython keeps what a stack needs, by version: offsets in bytes. They are fixed from a
-// version's first release candidate on. Checked against the headers of each of them.
+// version's first release candidate on. Checked against the headers of each version.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@ namespace reachscan::recorder {
 
 struct PythonLayout {
   std::uint32_t version;  // as in Py_Version, without micro and level
-  // In the state of a thread: the innermost frame, or 0 if only the loop has it.
+  // In the thread state: the innermost frame, or 0 if only the loop has it.
   std::uint16_t thread_frame;
-  // In the state of a thread: what the innermost evaluation loop keeps on the C stack; 0: nothing.
+  // In the thread state: what the innermost evaluation loop keeps on the C stack; 0: nothing.
   std::uint16_t thread_loop;
   std::uint16_t loop_frame;
   std::uint16_t loop_previous;
   std::uint16_t frame_previous;
   std::uint16_t frame_code;
-  std::uint16_t frame_instruction;  // an address from 3.11 on, before a number (3.10: of pairs)
-  // Tells which frame is the outermost of a loop. 3.11: a byte that is not 0; later ones: the owner
-  // of a frame without code, which lies on the C stack; before: 0, for each is.
+  std::uint16_t frame_instruction;  // an address since 3.11, before that a number (3.10: of pairs)
+  // Identifies the outermost frame of a loop. 3.11: a non-zero byte; later: the owner of a frame
+  // without code, which is on the C stack; before: 0, since each frame is one.
   std::uint16_t frame_mark;
   std::uint16_t code_first_line;
   std::uint16_t code_file;
-  std::uint16_t code_name;  // qualified, where there is such a name
+  std::uint16_t code_name;  // the qualified name, if there is one
   std::uint16_t code_instructions;
-  std::uint16_t text_bytes;  // of the head of a str: its characters follow, in ASCII
+  std::uint16_t text_bytes;  // of the head of a str; its characters follow, in ASCII
   std::uint16_t wide_text_bytes;
 };
 

@@ -1,4 +1,4 @@
-// Text of Python, as its str objects hold it, read where it lies.
+// Python text, read in place from str objects.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class PythonText {
     length_ = width_ == 1 || width_ == 2 || width_ == 4 ? length : 0;
   }
 
-  // Empty, too, if it is not understood.
+  // Also empty if it is not understood.
   bool is_empty() const { return length_ == 0; }
 
   std::uint64_t hash(std::uint64_t seed) const {
@@ -39,7 +39,7 @@ class PythonText {
     return seed;
   }
 
-  // Writes it as UTF-8. What does not fit is left out in front, and dots stand for it.
+  // Writes it as UTF-8. If it does not fit, dots replace its beginning.
   template <std::size_t N>
   void write(char (&out)[N]) const {
     constexpr char kDots[] = "...";

@@ -1,10 +1,11 @@
-// The functions that allocate and free, in front of those of the C library or of another allocator.
+// Hooks for the functions that allocate and free, before those of the C library or another
+// allocator.
 #include <cstddef>
 
 #include "recorder/process.hpp"
 #include "recorder/recorder.hpp"
 
-// The frame of who called the hook in which this stands.
+// The frame of the caller of the hook that uses this.
 #define CALLER arch::calling_frame(__builtin_frame_address(0))
 
 namespace reachscan::recorder {
@@ -22,8 +23,8 @@ constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix
 constinit Next<void*(std::size_t)> next_valloc("valloc");
 constinit Next<void*(std::size_t)> next_pvalloc("pvalloc");
 
-// Calls the real function, and records what it returns. What that calls itself (calloc may call
-// malloc) is part of this one.
+// Calls the real function, and records what it returns. Allocations that it makes itself (calloc
+// may call malloc) are part of this one.
 template <typename Call>
 [[gnu::always_inline]] inline void* allocate(std::size_t size, const arch::Frame& caller,
                                              Call call) {
@@ -37,11 +38,12 @@ template <typename Call>
   return block;
 }
 
-// Before the real call the block is forgotten, for it may go to another thread at once.
+// Forgets the block before the real call, since it may go to another thread at once.
 template <typename Call>
 [[gnu::always_inline]] inline void* reallocate(void* block, std::size_t size,
                                                const arch::Frame& caller, Call call) {
-  // From here on: compilers make no jump of a call behind which a variable like `was` still lies.
+  // From here on: compilers do not turn a call into a jump while a variable like `was` is still
+  // live.
   CallingOut calling_out;
   Allocation was;
   bool was_recorded = recorder.forget(block, was);
@@ -51,7 +53,7 @@ template <typename Call>
   return moved;
 }
 
-// These stand apart, and are jumped to, so that what is not recorded takes no frame.
+// Separate functions, reached by tail calls, so that unrecorded calls need no frame.
 [[gnu::noinline]] void* recorded_malloc(std::size_t size) {
   ThreadState& thread = this_thread();
   // Nothing calls another function of the allocator here, unlike in allocate().
@@ -114,7 +116,7 @@ void free(void* block) {
   next_free(block);
 }
 
-// Not all C libraries have these; but a program that asks whether they exist is told so now.
+// Not all C libraries have these, but a program that checks for them finds them now.
 
 void cfree(void* block) { free(block); }
 void free_sized(void* block, std::size_t) { free(block); }

@@ -1,4 +1,4 @@
-# The helper moves the image to where it is put, and does nothing else that a loader does: nobody
+# The helper relocates the image to its address and does nothing else that a loader does: nothing
 # binds its symbols, gives it thread-local storage or runs its constructors.
 execute_process(COMMAND ${READELF} -rlW ${ELF} OUTPUT_VARIABLE text RESULT_VARIABLE result)
 string(REGEX MATCHALL "R_[A-Z0-9_]+" relocations "${text}")

@@ -1,4 +1,4 @@
-// Time, as cheaply as the kernel gives it: some milliseconds exact.
+// Time, as cheaply as the kernel provides it: accurate to some milliseconds.
 #pragma once
 
 #include <time.h>
@@ -11,7 +11,7 @@ namespace reachscan::recorder {
 class Clock {
  public:
   Clock() = default;
-  // `library` is where the kernel has put its own (AT_SYSINFO_EHDR), or 0.
+  // `library` is the address of the vdso (AT_SYSINFO_EHDR), or 0.
   explicit Clock(std::uint64_t library) {
     Image image;
     if (library == 0 || !image_at(library, image)) return;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kPage = arch::kPage;
 
-// Lays one part behind the other, each from a page on.
+// Lays out one part after the other, each starting on a page.
 class Layout {
  public:
   template <typename Row>
@@ -40,7 +40,7 @@ void lay_out(Header& header) {
     header.mappings =
         layout.add<MappingRow>(smaller(bytes / 64, kMaxMappings * sizeof(MappingRow)));
   constexpr std::uint64_t kBucketBytes = sizeof(Bucket) + kKeys * sizeof(Record);
-  // Two pages are lost where parts begin.
+  // Two pages are lost where parts start.
   std::uint64_t buckets = (bytes - layout.end() - 2 * kPage) / kBucketBytes;
   header.buckets = layout.add<Bucket>(buckets * sizeof(Bucket));
   header.records = layout.add<Record>(buckets * kKeys * sizeof(Record));
@@ -52,7 +52,7 @@ Header* create_tables(const Settings& settings, const Clock& clock) {
   constexpr std::uint64_t kSmallest = std::uint64_t{1} << 20;
   std::uint64_t bytes = settings.memory / kPage * kPage;
   if (bytes < kSmallest) return nullptr;
-  // Pages that may not be used on both sides keep the kernel from merging it with others.
+  // Guard pages on both sides keep the kernel from merging it with other mappings.
   auto* reserved = static_cast<unsigned char*>(map_memory(bytes + 2 * kPage, PROT_NONE));
   if (reserved == nullptr) return nullptr;
   if (!allow_access(reserved + kPage, bytes)) {

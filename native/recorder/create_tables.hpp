@@ -1,4 +1,4 @@
-// Makes the tables, empty.
+// Creates the tables, empty.
 #pragma once
 
 #include "recorder/clock.hpp"
@@ -7,10 +7,10 @@
 
 namespace reachscan::recorder {
 
-// Null if the process gets no such mapping, or it would be too small.
+// Returns null if the process gets no such mapping, or it would be too small.
 Header* create_tables(const Settings& settings, const Clock& clock);
 
-// All that was mapped for them.
+// Returns everything that was mapped for them.
 MappedRange extent_of_tables(const Header& header);
 
 }  // namespace reachscan::recorder

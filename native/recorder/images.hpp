@@ -1,5 +1,5 @@
-// Programs and libraries as the loader lists them, read where they lie: no call into the loader,
-// whose locks a thread that allocates may hold.
+// Programs and libraries as the loader lists them, read in memory: no call into the loader, whose
+// locks an allocating thread may hold.
 #pragma once
 
 #include <elf.h>
@@ -12,7 +12,7 @@
 #pragma weak _r_debug
 extern "C" const r_debug* _dl_debug_addr __attribute__((weak));
 
-// Where this library lies; the linker knows.
+// The start and end of this library's image, defined by the linker.
 extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern "C" const char _etext[] __attribute__((visibility("hidden")));
 
@@ -37,10 +37,10 @@ struct Extent {
 };
 
 struct Image {
-  std::uint64_t bias = 0;  // run-time address less the address in the file
+  std::uint64_t bias = 0;  // run-time address minus the address in the file
   const Elf64_Phdr* headers = nullptr;
   std::size_t header_count = 0;
-  Extent frames = {};  // .eh_frame, where no header leads to it
+  Extent frames = {};  // .eh_frame, if no header leads to it
 
   // Calls visit(header) for each program header of this type.
   template <typename Visit>
@@ -49,7 +49,7 @@ struct Image {
       if (headers[i].p_type == type) visit(headers[i]);
   }
 
-  // The addresses that its segments take.
+  // The addresses that its segments occupy.
   Extent extent() const {
     std::uint64_t start = ~std::uint64_t{0}, end = 0;
     each(PT_LOAD, [&](const Elf64_Phdr& header) {
@@ -69,7 +69,7 @@ struct Image {
   }
 };
 
-// The image whose first segment, with the ELF header in it, begins at `base`.
+// Reads the image whose first segment, with the ELF header in it, starts at `base`.
 inline bool image_at(std::uint64_t base, Image& image) {
   const auto* header = reinterpret_cast<const Elf64_Ehdr*>(base);
   if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
@@ -77,7 +77,7 @@ inline bool image_at(std::uint64_t base, Image& image) {
   return true;
 }
 
-// The program: the kernel says where its headers are.
+// Returns the image of the program: the kernel says where its headers are.
 inline Image program_image(std::uint64_t headers, std::size_t count) {
   Image image{0, reinterpret_cast<const Elf64_Phdr*>(headers), count, {}};
   image.each(PT_PHDR, [&](const Elf64_Phdr& own) { image.bias = headers - own.p_vaddr; });
@@ -88,7 +88,7 @@ inline Image program_image(std::uint64_t headers, std::size_t count) {
 class Symbols {
  public:
   // The loader has turned addresses into absolute ones, except in images that it did not load (the
-  // kernel's own library).
+  // vdso).
   explicit Symbols(const Image& image) : bias_(image.bias) {
     const auto* entry = reinterpret_cast<const Elf64_Dyn*>(image.first(PT_DYNAMIC));
     if (entry == nullptr) return;
@@ -103,7 +103,7 @@ class Symbols {
     }
   }
 
-  // The address of the function of that name, in its default version; 0 if there is none.
+  // Returns the address of the function of that name, in its default version; 0 if there is none.
   std::uint64_t find(const char* name, unsigned type = STT_FUNC) const {
     return extent(name, type).start;
   }
@@ -117,7 +117,7 @@ class Symbols {
     return found;
   }
 
-  // Calls visit(symbol, whether that is its default version) for what is defined under this name.
+  // Calls visit(symbol, is_default_version) for each definition of this name.
   template <typename Visit>
   void each(const char* name, Visit visit) const {
     if (symbols_ == nullptr || strings_ == nullptr) return;
@@ -172,7 +172,7 @@ class LinkMap {
     }
   }
 
-  // Where the loader has told the program where its list is.
+  // Uses the address of the list that the loader has stored in the program.
   static LinkMap told_to(const Image& program) {
     LinkMap link_map;
     link_map.program_ = program;
@@ -183,7 +183,7 @@ class LinkMap {
     return link_map;
   }
 
-  // There is nothing but the program.
+  // For static programs: the list contains only the program.
   static LinkMap of_static(const Image& program) {
     LinkMap link_map;
     link_map.program_ = program;
@@ -193,7 +193,7 @@ class LinkMap {
 
   bool is_known() const { return is_static_ || debug_ != nullptr; }
 
-  // While the loader changes the list, some entries are not filled in.
+  // While the loader changes the list, some entries are incomplete.
   bool is_settled() const {
     return is_static_ ||
            __atomic_load_n(&debug_->r_state, __ATOMIC_ACQUIRE) == r_debug::RT_CONSISTENT;
@@ -206,7 +206,7 @@ class LinkMap {
     return is_there ? image.extent() : Extent{};
   }
 
-  // Calls visit(image, path) in the order in which symbols are looked up.
+  // Calls visit(image, path) in symbol lookup order.
   template <typename Visit>
   void each(Visit visit) const {
     if (is_static_) return visit(program_, "");

@@ -14,8 +14,8 @@ class Imports {
     for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) take(*entry);
   }
 
-  // Calls visit(use, address of the word, name of the function). What only moves with the image
-  // comes first, and is left out.
+  // Calls visit(use, address of the word, name of the function). Skips relative relocations, which
+  // come first.
   template <typename Visit>
   void each(Visit visit) const {
     if (symbols_ == nullptr || strings_ == nullptr) return;
@@ -26,7 +26,7 @@ class Imports {
  private:
   void take(const Elf64_Dyn& entry) {
     std::uint64_t value = entry.d_un.d_val;
-    // The C library of glibc has turned addresses into absolute ones, that of musl has not.
+    // glibc's loader has turned addresses into absolute ones, that of musl has not.
     std::uint64_t address = value < image_.bias ? value + image_.bias : value;
     if (entry.d_tag == DT_RELA) relocations_ = reinterpret_cast<const Elf64_Rela*>(address);
     if (entry.d_tag == DT_RELASZ) relocation_count_ = value / sizeof(Elf64_Rela);

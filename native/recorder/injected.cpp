@@ -1,5 +1,5 @@
-// How the recorder begins in a process that runs already: all of its threads stand still, and a
-// process that shares their memory executes this. Finds what is to be hooked; the helper hooks it.
+// Starts the recorder in a running process: all of its threads are stopped, and a process that
+// shares their memory executes this. Finds what to hook; the helper hooks it.
 #include "arch/instructions.hpp"
 #include "recorder/imports.hpp"
 #include "recorder/injection.hpp"
@@ -40,7 +40,7 @@ void* address_of(Signature* function) {
   return reinterpret_cast<void*>(function);
 }
 
-// Nobody runs constructors here, and these addresses are no constants.
+// Nothing runs constructors here, and these addresses are not constants.
 struct Functions {
   static std::uint32_t find(const char* name) {
     std::uint32_t i = 0;
@@ -106,7 +106,7 @@ class Plan {
     if (injection_.slot_count > before) ++injection_.module_count;
   }
 
-  // Words that the loader has filled in since, and that lead to a stub.
+  // Adds words that the loader has filled in since then and that lead to a stub.
   void add_filled_in(const Image& image) {
     Imports(image).each([&](SlotUse, std::uint64_t address, const char* name) {
       std::uint32_t hook = Functions::find(name);
@@ -122,7 +122,7 @@ class Plan {
     if (injection_.slot_count < kMaxSlots) injection_.slots[injection_.slot_count++] = slot;
   }
 
-  // Where a function has several versions, each has a symbol.
+  // A function with several versions has several symbols.
   void add_symbols(const Image& image) {
     Symbols symbols(image);
     for (std::uint32_t hook = 0; hook < kHookedCount; ++hook)
@@ -135,8 +135,8 @@ class Plan {
       });
   }
 
-  // A word that is yet to be filled in at the first call leads back into its own image; so does one
-  // that was bound to the image's own function, which may be another one.
+  // A word that will be filled in at the first call (lazy binding) points into its own image. So
+  // does one that was bound to the image's own function, which may be a different one.
   void add(const Image& image, SlotUse use, std::uint64_t address, std::uint32_t hook) {
     std::uint64_t original = *reinterpret_cast<const std::uint64_t*>(address);
     std::uint64_t next = injection_.hooks[hook].next;
@@ -203,7 +203,7 @@ std::uint32_t own_number() {
 // Everything was prepared before the first hook.
 void prepare_process(char**) {}
 
-// Nobody waits for the end of this process.
+// No process waits for the end of this one.
 void permit_waiting_tracer() {}
 
 std::uint64_t next_function(const char* name) {

@@ -1,13 +1,13 @@
-// What the helper and the recorder that it puts into a running process write for each other, at the
-// start of a region that the helper has mapped there:
+// What the helper and the injected recorder write for each other, at the start of a region that the
+// helper has mapped in the process:
 //
-//   page of no use | Injection, stack | stubs, code | data | page of no use
+//   guard page | Injection, stack | stubs, code | data | guard page
 //
 // Calls of the allocator go through words that the loader has filled in (the global offset table).
-// Each such word that is hooked is a slot. It gets the address of a stub: one jump, whose target
-// can be changed even where somebody has kept a pointer to the stub. What the loader fills in
-// later, it takes from the allocator's table of symbols: the words there that tell where a function
-// is are slots, too.
+// Each hooked word is a slot. It gets the address of a stub: a single jump, whose target can be
+// changed even if the program has kept a pointer to the stub. What the loader fills in later comes
+// from the allocator's symbol table: the words there that contain a function's address are slots,
+// too.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,12 @@ constexpr std::size_t kMaxExtents = 8;
 constexpr std::uint32_t kMaxThreadStates = 1 << 14;
 constexpr std::size_t kMaxSettings = 16384;
 
-// How the recorder began.
+// How the recorder started.
 enum class Begun : std::uint32_t {
   kNot = 0,
   kRecording,
   kBadSettings,
-  kNoLoader,  // linked statically: nobody has filled in such words
+  kNoLoader,  // linked statically: no loader has filled in such words
   kNoMemory,
   kNothingToHook,
 };
@@ -39,12 +39,12 @@ struct MappedRange {
   std::uint64_t bytes;
 };
 
-// One function that is recorded, and what stands behind it; 0 if the process has no such function.
+// A recorded function, and the next one after it; 0 if the process has no such function.
 struct Hook {
   std::uint64_t function;
   std::uint64_t next;
-  // Blocks go back by it. Such functions are hooked first, and let go of last: what is recorded is
-  // seen to go whatever moment the helper is killed at.
+  // Whether it returns blocks. Such functions are hooked first and unhooked last, so that every
+  // recorded block is seen being freed, whenever the helper is killed.
   std::uint32_t frees;
   std::uint32_t reserved;
 };
@@ -77,31 +77,30 @@ inline constexpr HookedFunction kHookedFunctions[] = {
 constexpr std::uint32_t kHookedCount = sizeof kHookedFunctions / sizeof kHookedFunctions[0];
 static_assert(kHookedCount <= kMaxHooks);
 
-// What a slot is for. Only the address in one that is called through cannot be copied by the
-// program.
+// What a slot is for. The program cannot copy the address in a slot that is only called through.
 enum class SlotUse : std::uint32_t { kNone = 0, kCall, kPointer, kSymbol, kEntry };
 
 struct Slot {
   std::uint64_t address;
-  std::uint64_t original;  // what the word held
+  std::uint64_t original;  // the original value of the word
   std::uint32_t hook;
   SlotUse use;
 };
 
-// The stubs of calls have a page of their own, those of pointers the next one, and what was moved
-// from the start of functions the third.
+// The stubs of calls have a page of their own, those of pointers the next one, and moved starts of
+// functions the third.
 constexpr std::uint64_t kStubBytes = 24;
 constexpr std::uint64_t kStubPage = 4096;
 constexpr std::uint64_t kStubPages = 3;
 constexpr std::uint64_t kMovedBytes = kStubPage / kMaxHooks;
 
-// Each thread that has allocated has one of these, the first thing in its state.
+// Each thread that has allocated has one of these, as the first part of its state.
 struct Presence {
   std::uint32_t is_inside = 0;  // a function of the allocator, called by the recorder
-  std::uint32_t calls_out = 0;  // other functions that the recorder has called, and yet to return
+  std::uint32_t calls_out = 0;  // other functions called by the recorder that have not returned
 };
 
-// Where they are found: `keys` are thread pointers, 0 where none is.
+// Where they are found: `keys` are thread pointers, or 0.
 struct ThreadTable {
   std::uint64_t keys;
   std::uint64_t states;
@@ -113,35 +112,35 @@ struct ThreadTable {
 struct Injection {
   std::uint64_t magic;
   std::uint32_t layout;
-  std::uint32_t hooked;  // 1 when all slots have been hooked
+  std::uint32_t hooked;  // 1 once all slots have been hooked
   MappedRange region;
-  MappedRange code;  // stubs included
+  MappedRange code;  // including stubs
 
-  // What the helper knows.
+  // Filled in by the helper.
   std::uint64_t program_headers;
   std::uint64_t program_header_count;
   std::uint64_t main_stack_top;
   std::uint64_t kernel_library;
-  std::uint64_t thread_number_offset;  // of a thread's number behind its thread pointer, 0: unknown
-  std::uint64_t pid;                   // as the process knows itself
-  std::uint64_t is_static;             // then hooks and slots are known, too, and these:
+  std::uint64_t thread_number_offset;  // of a thread's id after its thread pointer, 0: unknown
+  std::uint64_t pid;                   // in the process's own PID namespace
+  std::uint64_t is_static;             // then hooks and slots are filled in, too, and these:
   std::uint64_t program_bias;
   MappedRange unwind_tables;
   char settings[kMaxSettings];
 
-  // What the recorder answers.
+  // Filled in by the recorder.
   Begun begun;
   std::uint32_t extent_count;
-  MappedRange extents[kMaxExtents];  // that it has mapped
+  MappedRange extents[kMaxExtents];  // mapped by it
   ThreadTable threads;
   Hook hooks[kMaxHooks];
   std::uint32_t hook_count;
-  std::uint32_t module_count;  // that have slots
-  std::uint32_t other_words;   // that lead to another allocator's functions of these names
+  std::uint32_t module_count;  // modules with slots
+  std::uint32_t other_words;   // that lead to functions of these names in another allocator
   std::uint32_t slot_count;
-  std::uint32_t begun_slots;    // how many of these there were when it began
-  std::uint32_t is_settled;     // whether the loader's list could be looked through again
-  std::uint64_t add_filled_in;  // where a middleman starts to have that done
+  std::uint32_t begun_slots;    // number of slots when it started
+  std::uint32_t is_settled;     // whether the loader's list could be read again
+  std::uint64_t add_filled_in;  // where a middleman starts to do that
   Slot slots[kMaxSlots];
 };
 
@@ -155,7 +154,7 @@ inline std::uint64_t stub_of(const Injection& injection, std::uint32_t hook, Slo
   return injection.code.start + page + hook * kStubBytes;
 }
 
-// Where the start of the hooked function lies once it was moved.
+// The address of the moved start of the hooked function.
 inline std::uint64_t moved_start(const Injection& injection, std::uint32_t hook) {
   return injection.code.start + 2 * kStubPage + hook * kMovedBytes;
 }

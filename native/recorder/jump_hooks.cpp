@@ -1,4 +1,4 @@
-// longjmp() and its kin: they leave functions that do not tell of it.
+// longjmp() and its relatives: they leave functions without reporting it.
 #include "arch/frames.hpp"
 #include "arch/mangling.hpp"
 #include "arch/thread_descriptor.hpp"
@@ -16,7 +16,7 @@ constinit Next<Jump> next_bsd_long_jump("_longjmp");
 constinit Next<Jump> next_signal_long_jump("siglongjmp");
 constinit Next<Jump> next_checked_long_jump("__longjmp_chk");
 
-// glibc hides it, other libraries do not. 0 if it is not found.
+// glibc mangles it, other libraries do not. Returns 0 if it is not found.
 std::uint64_t target_sp(const std::uint64_t* target) {
   constexpr std::uint64_t kLargestStack = std::uint64_t{1} << 30;
   auto own = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
@@ -27,7 +27,7 @@ std::uint64_t target_sp(const std::uint64_t* target) {
   return sp - own < kLargestStack ? sp : 0;
 }
 
-// What lies below the stack pointer that it goes back to has been left.
+// Functions below the stack pointer that it restores have been left.
 [[noreturn]] void jump(Next<Jump>& next, std::uint64_t* target, int value) {
   std::uint64_t sp = target_sp(target);
   if (sp != 0) instrumented::live_calls(sp);

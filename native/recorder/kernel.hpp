@@ -1,4 +1,4 @@
-// What the recorder asks of the kernel. None of it allocates, or touches errno.
+// The recorder's system calls. None of this allocates, or touches errno.
 #pragma once
 
 #include <linux/prctl.h>
@@ -15,7 +15,7 @@ inline long as_word(const volatile void* pointer) { return reinterpret_cast<long
 
 inline bool failed(long result) { return result < 0 && result >= -4095; }
 
-// Zeroed memory that takes no room before it is written to; null if there is none.
+// Returns zeroed memory that is backed only once written to; null if there is none.
 inline void* map_memory(std::size_t bytes, int protection = PROT_READ | PROT_WRITE) {
   long address = arch::kernel_call(__NR_mmap, 0, static_cast<long>(bytes), protection,
                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -31,7 +31,7 @@ inline bool allow_access(void* address, std::size_t bytes) {
                            PROT_READ | PROT_WRITE) == 0;
 }
 
-// Kernels that cannot name a mapping (before 5.17) do without.
+// Kernels that cannot name a mapping (before 5.17) leave it unnamed.
 inline void name_mapping(void* address, std::size_t bytes, const char* name) {
   constexpr long kSetName = 0x53564d41, kAnonymousName = 0;
   arch::kernel_call(__NR_prctl, kSetName, kAnonymousName, as_word(address),
@@ -54,7 +54,7 @@ inline void read_thread_name(char (&name)[16]) {
   arch::kernel_call(__NR_prctl, PR_GET_NAME, as_word(name));
 }
 
-// Stays empty if it is not to be found out, and is cut if it is longer.
+// Empty if it cannot be read; truncated if it is longer.
 template <std::size_t N>
 void read_program_path(char (&path)[N]) {
   constexpr long kFromHere = -100;  // AT_FDCWD
@@ -63,13 +63,13 @@ void read_program_path(char (&path)[N]) {
   path[failed(bytes) ? 0 : bytes] = 0;
 }
 
-// Lets that process and what it starts attach to this one, where only ancestors may (Yama). Kernels
-// without such a rule refuse the call.
+// Lets that process and its descendants attach to this one, where only ancestors may (Yama).
+// Kernels without such a rule refuse the call.
 inline void permit_tracing(std::uint32_t pid) {
   arch::kernel_call(__NR_prctl, PR_SET_PTRACER, pid);
 }
 
-// Returns which were blocked before.
+// Returns the signals that were blocked before.
 inline std::uint64_t block_signals() {
   constexpr long kSetMask = 2;
   std::uint64_t all = ~std::uint64_t{0}, before = 0;

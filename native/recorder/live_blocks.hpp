@@ -13,8 +13,8 @@ class LiveBlocks {
         records_(tables.records()),
         count_(tables.header().buckets.count) {}
 
-  // To be called when the allocator has handed the block out. False if there is no room near its
-  // home, which with such a table means that it is full.
+  // Called after the allocator has returned the block. Returns false if there is no room near its
+  // home bucket, which in such a table means that it is full.
   bool insert(const Allocation& allocation) {
     std::uint64_t home = home_bucket(allocation.address, count_), at = home;
     for (std::size_t probe = 0; probe < kMaxProbes; ++probe, at = next(at)) {
@@ -27,7 +27,7 @@ class LiveBlocks {
           continue;
         Record packed = pack(allocation);
         store(records_[at * kKeys + i], packed);
-        // A reader that finds the key must find the way to it, too.
+        // A reader that finds the key must also find the way to it.
         count_passed(home, at, 1);
         __atomic_store_n(&key, allocation.address, __ATOMIC_RELEASE);
         return true;
@@ -36,7 +36,7 @@ class LiveBlocks {
     return false;
   }
 
-  // To be called before the block goes back to the allocator. Tells whether it was there.
+  // Called before the block goes back to the allocator. Returns whether it was in the table.
   bool remove(std::uint64_t address, Allocation& was) {
     std::uint64_t home = home_bucket(address, count_), at = home;
     for (std::size_t probe = 0; probe < kMaxProbes; ++probe, at = next(at)) {

@@ -1,5 +1,5 @@
-// The table of live mappings, as the recorder writes it. They come and go seldom: a lock orders
-// them, and they are found by looking at all.
+// The table of live mappings, as the recorder writes it. They are rarely mapped and unmapped: a
+// lock orders the changes, and lookups scan all of them.
 #pragma once
 
 #include "arch/instructions.hpp"
@@ -14,8 +14,8 @@ class LiveMappings {
   explicit LiveMappings(const Tables& tables)
       : rows_(tables.mappings()), count_(tables.header().mappings.count) {}
 
-  // Keeps other threads and the own signal handlers from the table while it lives. The kernel's
-  // calls that take memory away belong under it: who is given that memory next waits.
+  // Keeps other threads and the thread's own signal handlers from the table while it exists. System
+  // calls that remove memory must be made under it: a thread that gets that memory next waits.
   class Locked {
    public:
     explicit Locked(LiveMappings& mappings) : lock_(mappings.lock_), before_(block_signals()) {
@@ -38,18 +38,18 @@ class LiveMappings {
     static constexpr int kBusyLooks = 100;
     static constexpr long kPause = 50'000;
 
-    // Of a lock that a fork has brought along, nobody here lets go.
+    // A lock inherited through fork() is never released in the child.
     bool take(std::uint32_t own) {
       std::uint32_t holder = __atomic_load_n(&lock_, __ATOMIC_RELAXED);
       return holder != own && __atomic_compare_exchange_n(&lock_, &holder, own, false,
                                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
     }
 
-    std::uint32_t& lock_;  // the process that has it, 0: nobody
+    std::uint32_t& lock_;  // the process that holds it, 0: none
     std::uint64_t before_;
   };
 
-  // What was there before is replaced. False if there is no room.
+  // Replaces whatever was there before. Returns false if there is no room.
   bool insert(std::uint64_t start, std::uint64_t end, MappingKind kind, const Allocation& of) {
     bool fitted = cut(start, end);
     return add({start, end, pack(of).node_time, ++serial_, static_cast<std::uint16_t>(of.thread),
@@ -57,7 +57,8 @@ class LiveMappings {
            fitted;
   }
 
-  // Forgets this part of the address space. False if there is no room for what is left.
+  // Forgets this part of the address space. Returns false if there is no room for the remaining
+  // parts.
   bool cut(std::uint64_t start, std::uint64_t end) {
     bool fitted = true;
     for (std::uint64_t i = 0; i < used_; ++i) {
@@ -77,14 +78,14 @@ class LiveMappings {
     return fitted;
   }
 
-  // The one that begins here, or null.
+  // Returns the mapping that starts here, or null.
   MappingRow* find(std::uint64_t start) {
     for (std::uint64_t i = 0; i < used_; ++i)
       if (rows_[i].start == start) return &rows_[i];
     return nullptr;
   }
 
-  // As if it had come now.
+  // Treats the mapping as if it were new.
   void renew(MappingRow& row, MappingKind kind) {
     __atomic_store_n(&row.kind, kind, __ATOMIC_RELAXED);
     row.serial = ++serial_;
@@ -92,7 +93,7 @@ class LiveMappings {
 
   static void forget(MappingRow& row) { set(row.start, 0); }
 
-  // Mappings that come from now on have larger ones.
+  // Later mappings have larger serial numbers.
   std::uint32_t serial() const { return __atomic_load_n(&serial_, __ATOMIC_RELAXED); }
 
  private:
@@ -117,7 +118,7 @@ class LiveMappings {
 
   MappingRow* rows_ = nullptr;
   std::uint64_t count_ = 0;
-  std::uint64_t used_ = 0;  // no row from here on was ever taken
+  std::uint64_t used_ = 0;  // rows from here on have never been used
   std::uint32_t serial_ = 0;
   std::uint32_t lock_ = 0;
 };

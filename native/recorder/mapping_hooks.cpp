@@ -6,7 +6,7 @@
 #include "recorder/process.hpp"
 #include "recorder/recorder.hpp"
 
-// The frame of who called the hook in which this stands.
+// The frame of the caller of the hook that uses this.
 #define CALLER arch::calling_frame(__builtin_frame_address(0))
 
 namespace reachscan::recorder {
@@ -22,7 +22,7 @@ constinit Next<void*(void*, std::size_t, std::size_t, int, void*)> next_mremap("
 
 constexpr int kDontUnmap = 4;  // MREMAP_DONTUNMAP
 
-// The pages that a call has been about.
+// The pages affected by a call.
 class Pages {
  public:
   Pages(const void* address, std::size_t bytes)
@@ -41,8 +41,8 @@ class Pages {
   std::uint64_t start_, end_;
 };
 
-// What the kernel replaces may be given to others as soon as it is gone; what is new is nobody
-// else's before this returns.
+// Memory that the kernel replaces may be reused as soon as it is gone; new memory belongs only to
+// the caller until this returns.
 template <typename Call>
 void* map(std::size_t bytes, bool replaces, const arch::Frame& caller, Call call) {
   Allocation by;
@@ -87,7 +87,7 @@ int munmap(void* at, std::size_t bytes) noexcept {
   return error;
 }
 
-// What it moves is recorded as a new mapping, as what realloc() moves is.
+// What it moves is recorded as a new mapping, like blocks that realloc() moves.
 void* mremap(void* at, std::size_t bytes, std::size_t new_bytes, int flags, ...) noexcept {
   __builtin_va_list rest;
   __builtin_va_start(rest, flags);

@@ -1,5 +1,5 @@
-// A regular expression, as --module and --thread have it, compiled by reachscan/capture/patterns.py
-// into steps of a machine that tries all ways at once: the time for a text is bounded.
+// A regular expression for --module and --thread, compiled by reachscan/capture/patterns.py into
+// steps of a machine that tries all alternatives at once, so its time is bounded.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ class Pattern {
  public:
   enum Kind : std::uint16_t { kMatch, kRange, kSplit, kBegin, kEnd };
 
-  // kRange: a byte from `first` to `second`. kSplit: to go on at both of these steps. kBegin and
-  // kEnd: only there. All but kSplit and kMatch go on at the next step.
+  // kRange: a byte from `first` to `second`. kSplit: continue at both of these steps. kBegin and
+  // kEnd: match only there. All except kSplit and kMatch continue at the next step.
   struct Step {
     std::uint16_t kind, first, second;
   };
@@ -21,14 +21,14 @@ class Pattern {
 
   bool is_given() const { return count_ != 0; }
 
-  // False if there is no room, or the step is none.
+  // Returns false if there is no room, or the step is invalid.
   bool add(const Step& step) {
     if (count_ == kMaxSteps || step.kind > kEnd) return false;
     steps_[count_++] = step;
     return true;
   }
 
-  // Whether some part of the text is matched.
+  // Whether some part of the text matches.
   bool matches(const char* text) const {
     Set now, next;
     for (const char* c = text;; ++c) {
@@ -55,7 +55,7 @@ class Pattern {
     bool is_matched = false;
   };
 
-  // Adds a step, and those that follow without another byte.
+  // Adds a step, and those reached from it without another byte.
   void reach(Set& set, std::size_t at, bool is_begin, bool is_end) const {
     std::size_t seen = set.count;
     add_to(set, at);

@@ -1,4 +1,4 @@
-// Gets the recorder ready in its process: finds the allocator behind it, reads its settings.
+// Prepares the recorder in its process: finds the next allocator, reads its settings.
 #include "recorder/process.hpp"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "recorder/process_start.hpp"
 #include "recorder/recorder.hpp"
 
-// Its name tells the sweeper that this library is no allocator.
+// This name tells the sweeper that the library is not an allocator.
 extern "C" __attribute__((visibility("default"))) const std::uint32_t reachscan_recorder;
 const std::uint32_t reachscan_recorder = reachscan::recorder::kLayout;
 
@@ -36,10 +36,10 @@ void prepare(char** environment) {
   recorder.start(settings, link_map, start.stack_top(), start.auxiliary(AT_SYSINFO_EHDR));
 }
 
-// What is told to the process that waits.
+// What is reported to the waiting process.
 enum Notice : std::uint32_t { kEndsUnrecorded, kEndsRecorded, kAsksForReport };
 
-// Returns the socket that it was told over, or a failure.
+// Returns the socket used for the report, or a failure.
 long tell(const char* path, Notice notice, int flags) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -56,9 +56,10 @@ long tell(const char* path, Notice notice, int flags) {
   return result;
 }
 
-constexpr int kMostLooks = 3;  // at a process that is stopped, a second apart
+constexpr int kMostLooks = 3;  // at a stopped process, a second apart
 
-// By the letter behind the name, which may hold any characters. False if it is not to be known.
+// Checks the letter after the name, which may contain any characters. Returns false if it is
+// unknown.
 bool is_stopped(std::uint32_t pid) {
   char path[] = "/proc/0000000000/stat", text[128] = {};
   constexpr std::size_t kFirstDigit = sizeof "/proc/" - 1, kEnd = sizeof "/proc/0000000000" - 1;
@@ -89,7 +90,7 @@ void prepare_process(char** environment) {
     __atomic_store_n(&state, kPrepared, __ATOMIC_RELEASE);
     return;
   }
-  // Nothing that is called meanwhile calls a hook: this is another thread.
+  // Nothing called meanwhile calls a hook, so this is another thread.
   while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != kPrepared) arch::relax();
 }
 
@@ -103,8 +104,8 @@ std::uint64_t next_function(const char* name) {
   return found;
 }
 
-// Waits for an answer, or for the end of who was told; but not for somebody who is stopped, as by a
-// debugger or from a terminal, and may never go on.
+// Waits for an answer, or for the end of the waiting process; but not for a stopped process (by a
+// debugger or a terminal), which may never resume.
 void announce_end() {
   permit_waiting_tracer();
   static constinit std::uint32_t announced = 0;
@@ -129,7 +130,7 @@ int report_signal() {
   return settings.signal != 0 && is_waited_for() ? static_cast<int>(settings.signal) : 0;
 }
 
-// Who asks more often than is answered is not waited for.
+// Requests that arrive faster than they are answered are not waited for.
 void ask_for_report(int) {
   if (!is_waited_for()) return;
   permit_waiting_tracer();

@@ -1,34 +1,34 @@
-// The process that the recorder was loaded into, and the functions that it stands in front of.
+// The process that the recorder was loaded into, and the functions that it interposes.
 #pragma once
 
 #include "recorder/images.hpp"
 
 namespace reachscan::recorder {
 
-// Has everything ready that hooks need, on first use: the loader and the constructors of other
-// libraries allocate before those of the recorder run. `environment` is what these are passed.
+// Prepares everything that hooks need, on first use: the loader and the constructors of other
+// libraries allocate before those of the recorder run. `environment` is the one passed to them.
 void prepare_process(char** environment = nullptr);
 
-// The function of this name that would be called, were there no recorder; 0 if there is none.
+// Returns the function of this name that would be called without the recorder; 0 if there is none.
 std::uint64_t next_function(const char* name);
 
-// Look up all of them now.
+// Look all of them up now.
 void look_up_allocator();
 void look_up_process_functions();
 
-// Tells the process that waits for it that this one is about to end, and lets it look: its report
-// is made before this returns. Does nothing in other processes.
+// Tells the waiting process that this one is about to end, and lets it scan: its report is complete
+// before this returns. Does nothing in other processes.
 void announce_end();
 
-// Lets the process that waits attach to this one, where only one may (Yama): to be called again
-// when the program has named another, and is done with it.
+// Lets the waiting process attach to this one, where only one process may (Yama): must be called
+// again after the program has named another one.
 void permit_waiting_tracer();
 
-// The signal that asks for a report, 0 if none does; and its handler.
+// The signal that requests a report, 0 if none does; and its handler.
 int report_signal();
 void ask_for_report(int);
 
-// A function behind a hook, looked up when it is first called.
+// The next function after a hook, looked up on the first call.
 template <typename Signature>
 class Next;
 

@@ -1,4 +1,4 @@
-// The functions that tell when the process begins and ends.
+// The functions that show when the process starts and ends.
 #include "recorder/process.hpp"
 #include "recorder/recorder.hpp"
 
@@ -18,18 +18,18 @@ constinit Next<int(Main, int, char**, Handler, Handler, Handler, void*)> next_st
 
 constinit Handler loader_end = nullptr;
 
-// Runs behind all handlers of atexit and the destructors of all libraries.
+// Runs after all atexit handlers and the destructors of all libraries.
 void end_behind_loader() {
   if (loader_end != nullptr) loader_end();
   announce_end();
 }
 
-// The first allocation has done this before, if there was one.
+// The first allocation, if any, has done this already.
 __attribute__((constructor)) void prepare_at_start(int, char**, char** environment) {
   prepare_process(environment);
 }
 
-// For C libraries that have no such handler of the loader: as late as destructors are called.
+// For C libraries without such a handler of the loader: runs as late as destructors are called.
 __attribute__((destructor)) void end_as_library() {
   if (loader_end == nullptr) announce_end();
 }

@@ -1,4 +1,4 @@
-// The functions that tell when the process forks, closes a library or names a thread.
+// The functions that show when the process forks, closes a library or names a thread.
 #include <linux/prctl.h>
 #include <sys/types.h>
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// The loader and the C library know it; either may be missing. No file under /proc is needed.
+// The loader and the C library know it; either may be missing. No file in /proc is needed.
 extern "C" {
 extern void* __libc_stack_end __attribute__((weak));
 extern char** environ __attribute__((weak));
@@ -16,9 +16,9 @@ namespace reachscan::recorder {
 
 class ProcessStart {
  public:
-  // `passed` is the environment that glibc passes to constructors, or null: before, there may be
-  // none of the C library's yet, and afterwards the loader may have used the place of the arguments
-  // that were its own. No program has changed it so early.
+  // `passed` is the environment that glibc passes to constructors, or null: earlier, the C library
+  // may not have its own yet, and later the loader may have reused the space of the arguments that
+  // were its own. No program has changed it that early.
   explicit ProcessStart(char** passed) {
     if (&environ != nullptr && environ != nullptr) {
       environment_ = environ;
@@ -36,7 +36,7 @@ class ProcessStart {
 
   bool is_known() const { return auxiliary_ != nullptr; }
 
-  // The value of a variable, or null.
+  // Returns the value of a variable, or null.
   const char* variable(const char* name) const {
     for (char** entry = environment_; entry != nullptr && *entry != nullptr; ++entry) {
       std::size_t i = 0;
@@ -46,7 +46,7 @@ class ProcessStart {
     return nullptr;
   }
 
-  // What the kernel says under AT_...; 0 if nothing.
+  // Returns an entry of the auxiliary vector (AT_...); 0 if there is none.
   std::uint64_t auxiliary(std::uint64_t type) const {
     for (const Elf64_auxv_t* entry = auxiliary_; entry != nullptr && entry->a_type != AT_NULL;
          ++entry)
@@ -54,7 +54,7 @@ class ProcessStart {
     return 0;
   }
 
-  // An address that no frame of the main stack lies above.
+  // An address above all frames of the main stack.
   std::uint64_t stack_top() const { return reinterpret_cast<std::uint64_t>(auxiliary_); }
 
  private:

@@ -53,7 +53,7 @@ bool Recorder::start(const Settings& settings, const LinkMap& link_map,
   return true;
 }
 
-// Many ranges are tested one by one, behind the test for all of them.
+// Several ranges are tested one by one, after the test for all of them.
 void Recorder::set_wanted_sizes(const Options& options) {
   std::uint64_t first = options.range_count == 0 ? 0 : ~std::uint64_t{0};
   std::uint64_t last = options.range_count == 0 ? ~std::uint64_t{0} - 1 : 0;
@@ -76,7 +76,7 @@ bool Recorder::is_in_ranges(std::uint64_t size) const {
   return options.range_count == 0;
 }
 
-// A thread begins with its first allocation as if a sample had just been taken.
+// For its first allocation, a thread behaves as if a sample had just been taken.
 bool Recorder::begin_sample(ThreadState& thread, std::uint64_t size) const {
   if (thread.random == 0) {
     thread.random = clock_.nanoseconds(CLOCK_MONOTONIC) ^ reinterpret_cast<std::uint64_t>(&thread);
@@ -98,7 +98,7 @@ void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t s
   if (tables_.header().options.stop_at != 0) add_live_bytes(size);
 }
 
-// What an allocator maps for its blocks is none of the program's mappings.
+// What an allocator maps for its blocks does not count as a mapping of the program.
 bool Recorder::note_mapping(const arch::Frame& frame, Allocation& noted) {
   ThreadState& thread = this_thread();
   if (thread.is_inside != 0 || tables_.header().stopped != 0) return false;
@@ -110,7 +110,7 @@ bool Recorder::note_mapping(const arch::Frame& frame, Allocation& noted) {
   return is_wanted && noted.node != 0;
 }
 
-// A program that brings its own is not told apart from it.
+// A program that contains its own allocator cannot be distinguished from it.
 bool Recorder::is_of_allocator(std::uint64_t pc) {
   std::uint32_t module = unwinder_.module_of(pc);
   return module != 0 && unwinder_.modules().row(module).path[0] != 0 &&
@@ -127,8 +127,8 @@ bool Recorder::passes_filters(ThreadState& thread, const arch::Frame& frame) {
   return options.modules_filtered == 0 || unwinder_.is_of_wanted_module(frame);
 }
 
-// What is not instrumented may have been called last, and is walked over. Where the calls are not
-// those that lead here, as where the program has switched stacks by itself, 0 is returned.
+// Functions that are not instrumented may have been called last, and are unwound. Returns 0 if the
+// recorded calls do not lead here, as when the program has switched stacks itself.
 std::uint32_t Recorder::instrumented_stack(arch::Frame frame) {
   instrumented::CallSites calls = instrumented_calls(frame.sp);
   if (calls.count == 0) return 0;
@@ -159,7 +159,7 @@ std::uint32_t Recorder::stack_of(ThreadState& thread, const arch::Frame& frame) 
   std::uint32_t closings = unwinder_.modules().closings();
   if (thread.closings != closings) memo.end(false);
   thread.closings = closings;
-  // What Python calls may have changed where the stack of machine code has not.
+  // Python calls may have changed while the machine stack has not.
   std::uint64_t running = python_.running_thread(frame.pc);
   if (running != 0) memo.end(false);
   std::uint32_t depth = tables_.header().options.depth;
@@ -178,8 +178,8 @@ std::uint32_t Recorder::stack_of(ThreadState& thread, const arch::Frame& frame) 
   return node;
 }
 
-// The Python frames stand behind what the function that evaluates them has called. Where a stack is
-// cut, those of the last function are not known to be its own.
+// Python frames are placed after what their evaluating function has called. If a stack is
+// truncated, it is unknown whether those of the last function belong to it.
 std::uint32_t Recorder::stack_with_python(std::uint64_t running, const MemoFrame* frames,
                                           std::uint32_t count) {
   PythonFrame python[kMaxPythonFrames];

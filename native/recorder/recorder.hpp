@@ -1,4 +1,4 @@
-// The recorder of this process: decides what is recorded, and does it.
+// The recorder of this process: decides what is recorded, and records it.
 #pragma once
 
 #include "recorder/clock.hpp"
@@ -14,40 +14,41 @@ namespace reachscan::recorder {
 
 class Recorder {
  public:
-  // Makes the tables and starts to record. False if there is no memory for them. The settings
-  // outlive this.
+  // Creates the tables and starts to record. Returns false if there is no memory for them. The
+  // settings must outlive this.
   bool start(const Settings& settings, const LinkMap& link_map, std::uint64_t main_stack_top,
              std::uint64_t kernel_library);
 
-  // Calls visit(address, bytes) for what start() has mapped.
+  // Calls visit(address, bytes) for each mapping made by start().
   template <typename Visit>
   void each_mapping(Visit visit) const {
     for (const MappedRange& mapping : mapped_)
       if (mapping.bytes != 0) visit(mapping.start, mapping.bytes);
   }
 
-  // Whose records they are, if it is not the process that start() ran in.
+  // Sets the process that the records belong to, if it is not the one that called start().
   void belong_to(std::uint32_t pid) { tables_.header().pid = pid; }
 
-  // Whether blocks of this size may have to be recorded: all that others cost.
+  // Whether blocks of this size may have to be recorded: the only cost for other sizes.
   bool may_want(std::uint64_t size) const { return size - first_size_ <= size_span_; }
 
-  // Whether the block that the thread asks for now is to be recorded. To be asked once.
+  // Whether the block that the thread is allocating is to be recorded. Must be called once per
+  // block.
   bool is_chosen(ThreadState& thread, std::uint64_t size) {
     if (is_one_range_ && sample_distance_ == 0) return true;
     if (!is_one_range_ && !is_in_ranges(size)) return false;
-    // No block is so large that this would run over.
+    // No block is large enough to overflow this.
     if (sample_distance_ == 0 || (thread.until_sample -= bounded(size)) > 0)
       return sample_distance_ == 0;
     return begin_sample(thread, size);
   }
 
-  // Records a chosen block that the allocator has just handed out. `frame` is that of the caller of
-  // the allocator.
+  // Records a chosen block that the allocator has just returned. `frame` is the frame of the
+  // allocator's caller.
   void allocated(ThreadState& thread, const void* block, std::uint64_t size,
                  const arch::Frame& frame);
 
-  // To be called before a block goes back. Tells what was recorded of it, if something was.
+  // Called before a block is freed. Returns whether it was recorded, and its record in `was`.
   bool forget(const void* block, Allocation& was) {
     if (!is_recording_ || block == nullptr ||
         !blocks_.remove(reinterpret_cast<std::uint64_t>(block), was))
@@ -61,7 +62,7 @@ class Recorder {
     forget(block, was);
   }
 
-  // Takes that back: the block did not go.
+  // Undoes that: the block was not freed.
   void remember(const Allocation& was) {
     if (!blocks_.insert(was)) return lose();
     if (tables_.header().options.stop_at != 0) add_live_bytes(was.size);
@@ -70,10 +71,10 @@ class Recorder {
   bool records_mappings() const { return with_mappings_; }
   LiveMappings& mappings() { return mappings_; }
 
-  // Notes who asks for a mapping now. False if it is not to be recorded.
+  // Notes who is requesting a mapping. Returns false if it is not to be recorded.
   bool note_mapping(const arch::Frame& frame, Allocation& noted);
 
-  // There was no room for a mapping, or for what happened to one.
+  // Counts a mapping, or a change to one, that did not fit.
   void lose();
 
   void library_closed();
@@ -105,16 +106,16 @@ class Recorder {
   bool map_all(const Settings& settings);
   std::uint64_t milliseconds() const;
 
-  // What the hot paths read. No size is ~0, which stands for "none".
+  // What the hot paths read. No size is ~0, which means "none".
   std::uint64_t first_size_ = ~std::uint64_t{0};
   std::uint64_t size_span_ = 0;
   bool is_recording_ = false;
-  bool misses_frees_ = false;  // what is not hooked may free blocks unseen
+  bool misses_frees_ = false;  // functions that are not hooked may free blocks unseen
   bool with_mappings_ = false;
-  bool is_one_range_ = true;  // that is all that --sizes and --min-size say
+  bool is_one_range_ = true;  // --sizes and --min-size amount to one range
   std::uint64_t sample_distance_ = 0;
 
-  MappedRange mapped_[3] = {};  // tables, rules, what the recorder alone knows of modules
+  MappedRange mapped_[3] = {};  // tables, rules, the recorder's private data of modules
   Tables tables_{nullptr};
   LiveBlocks blocks_;
   LiveMappings mappings_;
@@ -124,7 +125,7 @@ class Recorder {
   Clock clock_;
   const Settings* settings_ = nullptr;
   std::uint64_t allocator_ = 0;  // some address in its code
-  std::uint32_t names_ = 1;      // changes when a thread may have got another name, or number
+  std::uint32_t names_ = 1;      // changes when a thread may have got another name or id
 };
 
 extern Recorder recorder;

@@ -21,7 +21,7 @@ inline double logarithm(double x) {
   return exponent * kLogarithmOf2 + 2 * s * sum;
 }
 
-// xorshift64*; `state` is not 0.
+// xorshift64*; `state` must not be 0.
 inline std::uint64_t next_random(std::uint64_t& state) {
   state ^= state >> 12;
   state ^= state << 25;
@@ -29,7 +29,7 @@ inline std::uint64_t next_random(std::uint64_t& state) {
   return state * 0x2545'f491'4f6c'dd1d;
 }
 
-// Bytes up to the next sample: exponentially distributed, at least 1.
+// Bytes until the next sample: exponentially distributed, at least 1.
 inline std::int64_t next_sample(std::uint64_t& state, std::uint64_t mean) {
   constexpr double kSteps = 9007199254740992.0;  // 2^53
   double uniform = (static_cast<double>(next_random(state) >> 11) + 0.5) / kSteps;

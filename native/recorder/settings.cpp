@@ -1,4 +1,4 @@
-// Reads how to record out of the environment.
+// Reads from the environment how to record.
 #include "recorder/settings.hpp"
 
 namespace reachscan::recorder {
@@ -15,7 +15,7 @@ class Line {
 
   bool is_empty() const { return at_ == end_; }
 
-  // Steps over `name` and a "=", if the line begins with them.
+  // Skips `name` and "=" if the line starts with them.
   bool begins(const char* name) {
     const char* c = at_;
     while (*name != 0 && c < end_ && *c == *name) ++c, ++name;

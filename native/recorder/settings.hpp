@@ -1,4 +1,4 @@
-// How the recorder was told to record: one variable of the environment, a line for each setting.
+// How to record: one environment variable, with a line for each setting.
 #pragma once
 
 #include "recorder/pattern.hpp"
@@ -11,16 +11,16 @@ constexpr char kSettingsVariable[] = "REACHSCAN_RECORDER";
 struct Settings {
   Options options{};
   std::uint64_t memory = std::uint64_t{64} << 20;
-  Pattern modules;  // whose calls are recorded; not given: of all
+  Pattern modules;  // whose calls are recorded; not given: all
   Pattern threads;
   std::uint32_t parent = 0;  // the process that waits for the end of its child, 0 if none does
-  std::uint32_t signal = 0;  // asks for a report; 0: none does
-  char notice[128] = {};     // where to tell it: a socket
+  std::uint32_t signal = 0;  // requests a report; 0: none does
+  char notice[128] = {};     // the socket for notifications
 };
 
 // Lines are NAME=VALUE, numbers are decimal: way depth stacks min-size sizes (A-B,C-D) sample
-// stop-at mmap memory module thread (steps as 1,97,97;0,0,0) parent signal notice. False if there
-// is one that is not understood: another version of reachscan has written it.
+// stop-at mmap memory module thread (steps as 1,97,97;0,0,0) parent signal notice. Returns false if
+// a line is not understood: another version of reachscan has written it.
 bool read_settings(const char* text, Settings& settings);
 
 }  // namespace reachscan::recorder

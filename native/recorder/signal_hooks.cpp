@@ -1,5 +1,5 @@
-// The signal that asks for a report belongs to the recorder: what the program does about it is only
-// remembered, and told to it again.
+// The signal that requests a report belongs to the recorder: the action that the program sets for
+// it is only stored, and returned to the program when it asks.
 #include <signal.h>
 
 #include "recorder/process.hpp"
@@ -13,7 +13,7 @@ using Action = struct sigaction;
 
 constinit Next<int(int, const Action*, Action*)> next_sigaction("sigaction");
 
-// That of the program, for the signal of the recorder.
+// The program's action for the recorder's signal.
 constinit Action remembered{};
 
 __attribute__((constructor)) void take_signal(int, char**, char** environment) {

@@ -1,8 +1,9 @@
-// The last stack of a thread. Most of the next one is the same: where it meets the last one, what
-// lies further out need only be compared, and its node is known.
+// The last stack of a thread. Most of the next one is the same: where it meets the last one, the
+// outer frames need only be compared, and their node is known.
 //
-// It lies in thread-local storage, which is a root. Functions that keep no frame pointer may have
-// had the only pointer to a block in that register: what is remembered of it points nowhere.
+// It is in thread-local storage, which is a root. Functions without a frame pointer may have had
+// the only pointer to a block in that register, so its remembered value is complemented and points
+// nowhere.
 #pragma once
 
 #include "arch/frames.hpp"
@@ -20,10 +21,11 @@ class StackMemo {
  public:
   static constexpr std::uint32_t kFrames = 64;
 
-  // Of the stack with `count` outer frames of this one and the others further in, none remembered.
+  // Starts a stack that shares the `outer` outer frames of this one; its inner frames are not
+  // stored yet.
   void begin(std::uint32_t outer) { count_ = outer; }
 
-  // The next frame inwards. More than fit are not remembered, and then none is.
+  // Adds the next inner frame. If there are too many, none is remembered.
   void push(const MemoFrame& frame) {
     if (count_ < kFrames) {
       frames_[count_] = frame;
@@ -32,21 +34,21 @@ class StackMemo {
     ++count_;
   }
 
-  // `is_whole`: by return addresses and saved frame pointers alone, each frame leads to the next
-  // one, up to the end of the stack.
+  // `is_whole`: return addresses and saved frame pointers alone lead from each frame to the next,
+  // up to the end of the stack.
   void end(bool is_whole) {
     if (!is_whole || count_ > kFrames) count_ = 0;
   }
 
   std::uint32_t node(std::uint32_t outer) const { return outer == 0 ? 0 : frames_[outer - 1].node; }
 
-  // Looks for frames of the last stack from the inside outwards.
+  // Searches for frames of the last stack, from the inside outwards.
   class Search {
    public:
     explicit Search(const StackMemo& memo) : frames_(memo.frames_), left_(memo.count_) {}
 
-    // How many outer frames of the last stack are this one and what follows it now; 0 if it is none
-    // of them. Frames are asked for from the inside outwards, too.
+    // Returns how many outer frames of the last stack, starting with this one, are still the same;
+    // 0 if the frame is not among them. Frames must be passed from the inside outwards.
     std::uint32_t outer(const arch::Frame& frame) {
       while (left_ > 0 && frames_[left_ - 1].frame.sp < frame.sp) --left_;
       if (left_ == 0 || !is_same(frames_[left_ - 1].frame, frame)) return 0;
@@ -59,8 +61,8 @@ class StackMemo {
       return remembered.pc == now.pc && remembered.sp == now.sp && remembered.fp == ~now.fp;
     }
 
-    // As far as one frame is the same, it leads to the next one by the same two words: what is read
-    // is what would be read anyway.
+    // While a frame is the same, it leads to the next one by the same two words: only words that
+    // unwinding would read anyway are read.
     bool is_unchanged() const {
       for (std::uint32_t i = left_ - 1; i > 0; --i) {
         const arch::Frame& caller = frames_[i - 1].frame;

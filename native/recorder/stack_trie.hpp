@@ -11,7 +11,8 @@ class StackTrie {
   explicit StackTrie(const Tables& tables)
       : header_(&tables.header()), nodes_(tables.nodes()), count_(tables.header().nodes.count) {}
 
-  // The node for `pc` below `parent`, 0 if there is no room. module_of(pc) is asked for a new one.
+  // Returns the node for `pc` below `parent`, 0 if there is no room. Calls module_of(pc) for a new
+  // node.
   template <typename ModuleOf>
   std::uint32_t intern(std::uint32_t parent, std::uint64_t pc, ModuleOf module_of) {
     std::uint64_t at = slot(parent, pc);
@@ -19,8 +20,9 @@ class StackTrie {
       Node& node = nodes_[at];
       std::uint64_t held = __atomic_load_n(&node.pc, __ATOMIC_ACQUIRE);
       if (held == pc && is_child(node, parent)) return static_cast<std::uint32_t>(at);
-      // What another thread has claimed and not completed may be this node, or not. To wait could
-      // be to wait for the code that a signal handler interrupted: rather there are two of them.
+      // A node that another thread has claimed but not completed may be this one, or not. Waiting
+      // could mean waiting for code that this signal handler interrupted, so a duplicate is made
+      // instead.
       if (held != 0 || !claim(node, pc)) continue;
       std::uint64_t word = kNodeReady | std::uint64_t{module_of(pc)} << 32 | parent;
       __atomic_store_n(&node.parent, word, __ATOMIC_RELEASE);
@@ -30,11 +32,11 @@ class StackTrie {
     return 0;
   }
 
-  // The nodes of a module that was closed are no longer found: new code may lie at its addresses.
+  // Makes the nodes of a closed module unfindable: new code may be at its addresses.
   void close(std::uint64_t start, std::uint64_t end) {
     for (std::uint64_t at = 1; at < count_; ++at) {
       std::uint64_t pc = __atomic_load_n(&nodes_[at].pc, __ATOMIC_RELAXED);
-      // A return address may lie one byte behind the last call of a module.
+      // A return address may be one byte past the last call of a module.
       if (pc - 1 >= start && pc - 1 < end)
         __atomic_fetch_or(&nodes_[at].parent, kNodeClosed, __ATOMIC_RELAXED);
     }

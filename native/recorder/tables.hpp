@@ -1,27 +1,26 @@
-// What the recorder knows, as it lies in the memory of the recorded process: which live block was
-// allocated when, by which thread, with which stack. The recorder writes these tables, the sweeper
-// and the tests read them.
+// What the recorder knows, in the memory of the recorded process: when each live block was
+// allocated, by which thread, with which stack. The recorder writes these tables; the sweeper and
+// the tests read them.
 //
-// One private anonymous mapping of fixed size holds all of it, so that a clone of the process has
-// one consistent copy, whatever instruction its threads were stopped at. Pages that may not be used
-// lie on both sides: the kernel merges it with no other mapping, and it begins with the Header. It
-// holds addresses of blocks, so it is never a root.
+// They are one private anonymous mapping of fixed size, so that a clone of the process has one
+// consistent copy, whatever instruction its threads were stopped at. Guard pages on both sides keep
+// the kernel from merging it with other mappings, so it starts with the Header. It contains
+// addresses of blocks, so it is never a root.
 //
 //   Header | Bucket[buckets] | Record[7 * buckets] | Node[nodes] | ThreadRow[threads]
 //          | ModuleRow[modules] | PythonFunction[functions] | MappingRow[mappings]
-//          (each part begins at a page)
+//          (each part starts on a page)
 //
 // Everything is written in an order in which a reader that sees any prefix of the writes takes
 // nothing unfinished for valid:
 // - a record: its words are written, then its key. It is removed before the block goes back to the
-//   allocator, so an address that is used again never meets the record of its former block.
+//   allocator, so a reused address never meets the record of its former block.
 // - a node: its address claims the slot, then its second word says that it is complete. Nodes are
 //   never removed. A record is published after all nodes of its stack.
-// - rows of threads and modules: complete before anything names them, and never removed.
-// - a mapping: its start is written last when it comes, and is the only word that is cleared when
-// it
-//   goes. One that loses its middle is there twice for a moment, so that no part is ever missing:
-//   where two rows overlap, the one that begins later has it.
+// - rows of threads and modules: complete before anything refers to them, and never removed.
+// - a mapping: its start is written last when it is added, and is the only word cleared when it is
+//   removed. A mapping that loses its middle exists twice for a moment, so that no part is ever
+//   missing: where two rows overlap, the one that starts later counts.
 #pragma once
 
 #include <cstddef>
@@ -31,19 +30,19 @@ namespace reachscan::recorder {
 
 constexpr std::uint64_t kMagic = 0x5345'4c42'4154'5352;  // "RSTABLES"
 constexpr std::uint32_t kLayout = 3;
-constexpr char kMappingName[] = "reachscan";  // [anon:reachscan] in maps, where the kernel can
+constexpr char kMappingName[] = "reachscan";  // [anon:reachscan] in maps, if the kernel supports it
 
 constexpr std::size_t kKeys = 7;                 // blocks of a bucket
 constexpr std::size_t kMaxProbes = 128;          // buckets that may hold a block's record
 constexpr std::size_t kMaxRanges = 16;           // of --sizes
 constexpr std::uint32_t kMaxDepth = 256;         // functions of machine code
-constexpr std::uint32_t kMaxPythonFrames = 256;  // besides
+constexpr std::uint32_t kMaxPythonFrames = 256;  // in addition to these
 
 enum class WayIn : std::uint32_t { kRun = 1, kAttach, kLibrary };
 
 enum class Stacks : std::uint32_t { kAuto = 0, kFramePointers, kTables, kInstrumented };
 
-// Why nothing new is recorded any more. Frees are followed all the same.
+// Why nothing new is recorded any more. Frees are still followed.
 enum class Stopped : std::uint32_t { kNot = 0, kFull, kStopAt, kDetached };
 
 struct SizeRange {
@@ -75,17 +74,17 @@ struct Part {
 struct Header {
   std::uint64_t magic;
   std::uint32_t layout;
-  std::uint32_t ready;             // 1 when all that follows is filled in; nothing is valid before
-  std::uint64_t bytes;             // of the mapping, this header included
-  std::uint32_t pid;               // of the process that writes; a forked child puts in its own
-  std::uint32_t stopped;           // Stopped
+  std::uint32_t ready;    // 1 when everything that follows is filled in; nothing is valid before
+  std::uint64_t bytes;    // of the mapping, this header included
+  std::uint32_t pid;      // of the writing process; a forked child stores its own
+  std::uint32_t stopped;  // Stopped
   std::uint64_t stopped_after_ms;  // since the start
   std::uint64_t started_realtime_ns;
   std::uint64_t started_monotonic_ns;  // CLOCK_MONOTONIC of the process, coarse
-  // Events that found no room: blocks that would have been recorded. The records that were made are
-  // counted by thread (ThreadRow::records).
+  // Events without room: blocks that would have been recorded. Records that were made are counted
+  // by thread (ThreadRow::records).
   std::uint64_t lost;
-  // Bytes requested and not freed; kept up only with --stop-at.
+  // Bytes requested and not freed; maintained only with --stop-at.
   std::uint64_t live_bytes;
   Options options;
   Part buckets;
@@ -95,7 +94,7 @@ struct Header {
   Part modules;
   Part functions;
   Part mappings;
-  std::uint32_t used_nodes;  // how many are in use; they lie scattered
+  std::uint32_t used_nodes;  // how many are in use; they are scattered
   std::uint32_t used_threads;
   std::uint32_t used_modules;
   std::uint32_t python;  // 0, or the version of CPython (0x030b) and PythonFlag
@@ -108,8 +107,8 @@ enum PythonFlag : std::uint32_t {
 
 // A cache line of block addresses. A key is the address of a live block if its lowest bit is not
 // set and it is not 0; its record has the same index. With the bit set, the record is being
-// written. Blocks that found their bucket full lie in one of the next ones; `passed` counts the
-// records that were pushed on from or across this bucket.
+// written. Blocks that found their bucket full are in one of the next ones; `passed` counts the
+// records that were moved on from or across this bucket.
 struct alignas(64) Bucket {
   std::uint64_t keys[kKeys];
   std::uint32_t passed;
@@ -130,12 +129,12 @@ constexpr std::uint32_t kMaxMappings = std::uint32_t{1} << 16;
 constexpr std::uint32_t kMaxThreads = std::uint32_t{1} << 16;
 constexpr std::uint64_t kMaxTime = (std::uint64_t{1} << 36) - 1;
 
-// A return address and what called it. The number of a node is its index; node 0 is the root, which
-// is no frame: a stack is a node, then its parents up to the root, innermost frame first. Two nodes
+// A return address and its caller. The number of a node is its index; node 0 is the root, which is
+// not a frame: a stack is a node, then its parents up to the root, innermost frame first. Two nodes
 // may have the same address and parent.
 //
-// In the place of a return address there may be a Python function and the line that it is at; the
-// next node that is none is the interpreter's function that evaluates it.
+// In place of a return address there may be a Python function and its current line; the next node
+// that is not Python is the interpreter function that evaluates it.
 struct Node {
   std::uint64_t pc;      // 0: the slot is free
   std::uint64_t parent;  // NodeFlag, module << 32, parent's number
@@ -144,59 +143,59 @@ static_assert(sizeof(Node) == 16);
 
 enum NodeFlag : std::uint64_t {
   kNodeReady = std::uint64_t{1} << 63,   // not set: being written
-  kNodeClosed = std::uint64_t{1} << 62,  // the module was closed since: `pc` may be another's now
+  kNodeClosed = std::uint64_t{1} << 62,  // its module is closed: `pc` may be in another one now
 };
 
-// A thread under one of its names. Row 0 stands for threads that found no room.
+// A thread under one of its names. Row 0 represents threads that did not fit.
 struct ThreadRow {
   char name[16];
   std::uint32_t tid;
   std::uint32_t reserved;
-  std::uint64_t records;  // how many were made by this thread
+  std::uint64_t records;  // how many this thread made
 };
 static_assert(sizeof(ThreadRow) == 32);
 
-// A program or library, once for each time that it was loaded. Row 0 stands for code that belongs
-// to none.
+// A program or library, once for each time that it was loaded. Row 0 represents code outside of all
+// modules.
 struct ModuleRow {
-  std::uint64_t start;  // of the addresses that its segments take
+  std::uint64_t start;  // of the addresses that its segments occupy
   std::uint64_t end;
-  std::uint64_t bias;  // run-time address less the address in the file
+  std::uint64_t bias;  // run-time address minus the address in the file
   std::uint32_t closed;
   std::uint32_t build_id_bytes;  // 0: it has none
   unsigned char build_id[24];
-  char path[200];  // as the loader knows it, cut; empty for the program itself
+  char path[200];  // as the loader knows it, truncated; empty for the program itself
 };
 static_assert(sizeof(ModuleRow) == 256);
 
-// A function of Python. Row 0 stands for functions that found no room.
+// A Python function. Row 0 represents functions that did not fit.
 struct PythonFunction {
-  std::uint64_t hash;  // of what it is called and where it stands; 0: the row is free
+  std::uint64_t hash;  // of its name and file; 0: the row is free
   std::uint64_t ready;
-  char name[88];  // what is longer has its end here, behind dots
+  char name[88];  // longer names are stored as dots and their end
   char file[152];
 };
 static_assert(sizeof(PythonFunction) == 256);
 
 enum MappingKind : std::uint16_t {
   kMapped = 1,         // by mmap() or mremap()
-  kStack = 2,          // of a thread, that can be joined
-  kDetachedStack = 3,  // goes when the thread ends
+  kStack = 2,          // of a thread that can be joined
+  kDetachedStack = 3,  // unmapped when the thread exits
 };
 
-// A mapping that the program asked for and has not given back. Of a thread's stack only one byte is
-// known, that of its descriptor: the C library makes it.
+// A mapping that the program has requested and not released. Of a thread's stack, only one byte is
+// known, that of its descriptor: the C library creates it.
 struct MappingRow {
   std::uint64_t start;  // 0: the row is free
   std::uint64_t end;
   std::uint64_t node_time;  // as in a Record
-  std::uint32_t serial;     // no two mappings have the same
-  std::uint16_t thread;     // which asked for it
+  std::uint32_t serial;     // unique
+  std::uint16_t thread;     // the thread that requested it
   std::uint16_t kind;       // MappingKind
 };
 static_assert(sizeof(MappingRow) == 32);
 
-constexpr std::uint64_t kPythonNode = std::uint64_t{1} << 63;  // no code lies there
+constexpr std::uint64_t kPythonNode = std::uint64_t{1} << 63;  // no code is there
 constexpr std::uint32_t kMaxFunctions = std::uint32_t{1} << 16;
 
 constexpr std::uint64_t python_pc(std::uint32_t function, std::uint32_t line) {
@@ -231,13 +230,13 @@ constexpr Allocation unpack(std::uint64_t address, const Record& r) {
           static_cast<std::uint32_t>(r.size_thread & (kMaxThreads - 1))};
 }
 
-// Who asked for a mapping, and when.
+// Who requested a mapping, and when.
 constexpr Allocation unpack(const MappingRow& row) {
   return unpack(row.start, {(row.end - row.start) << 16 | row.thread, row.node_time});
 }
 
-// The bucket where the record of a block is looked for first. Blocks of 64 bytes of address space
-// share theirs.
+// The bucket where the search for a block's record starts. Blocks within 64 bytes of address space
+// share a bucket.
 constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_count) {
   std::uint64_t hash = (address >> 6) * 0x9e37'79b9'7f4a'7c15;
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash) * bucket_count >> 64);
@@ -245,9 +244,9 @@ constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_
 
 constexpr bool is_address(std::uint64_t key) { return key != 0 && (key & 1) == 0; }
 
-// Whether `bytes` of memory hold complete tables of this layout whose parts lie within them. What
-// is read from them afterwards may still be nonsense in a process that overwrites its memory, but
-// readers stay inside.
+// Whether `bytes` of memory contain complete tables of this layout whose parts lie within them.
+// What is read from them afterwards may still be nonsense if a process overwrites its memory, but
+// reads stay inside.
 inline bool is_valid(const Header& h, std::uint64_t bytes) {
   if (bytes < sizeof(Header) || h.magic != kMagic || h.layout != kLayout || h.ready != 1 ||
       h.bytes > bytes)
@@ -266,8 +265,8 @@ inline bool is_valid(const Header& h, std::uint64_t bytes) {
          h.options.range_count <= kMaxRanges;
 }
 
-// Reads valid tables, here or in a copy that nobody writes to. Writers of the process itself use
-// the parts, too.
+// Reads valid tables, here or in a copy that nothing writes to. The recorder itself also uses the
+// accessors.
 class Tables {
  public:
   constexpr explicit Tables(Header* header) : header_(header) {}
@@ -281,7 +280,7 @@ class Tables {
   PythonFunction* functions() const { return part<PythonFunction>(header_->functions); }
   MappingRow* mappings() const { return part<MappingRow>(header_->mappings); }
 
-  // Finds what is recorded of the block that begins at `address`.
+  // Finds the record of the block that starts at `address`.
   bool find(std::uint64_t address, Allocation& found) const {
     std::uint64_t count = header_->buckets.count;
     std::uint64_t at = home_bucket(address, count);
@@ -298,7 +297,7 @@ class Tables {
     return false;
   }
 
-  // Calls visit(allocation) for all that is recorded, in no order.
+  // Calls visit(allocation) for everything that is recorded, in no particular order.
   template <typename Visit>
   void each(Visit visit) const {
     for (std::uint64_t at = 0; at < header_->buckets.count; ++at)
@@ -308,7 +307,7 @@ class Tables {
       }
   }
 
-  // Calls visit(row) for each mapping that is recorded, in no order.
+  // Calls visit(row) for each recorded mapping, in no particular order.
   template <typename Visit>
   void each_mapping(Visit visit) const {
     std::uint64_t count = header_->options.with_mappings != 0 ? header_->mappings.count : 0;
@@ -316,8 +315,8 @@ class Tables {
       if (__atomic_load_n(&mappings()[i].start, __ATOMIC_ACQUIRE) != 0) visit(mappings()[i]);
   }
 
-  // Calls visit(node's number, node) for the frames of a stack, innermost first. It ends early
-  // where a node is not there or not complete.
+  // Calls visit(number, node) for the frames of a stack, innermost first. Ends early at a node that
+  // is missing or incomplete.
   template <typename Visit>
   void each_frame(std::uint32_t number, Visit visit) const {
     for (std::uint32_t depth = 0; number != 0 && depth < kMaxDepth + kMaxPythonFrames; ++depth) {
@@ -333,7 +332,7 @@ class Tables {
   static std::uint32_t module_of(const Node& node) { return node.parent >> 32 & 0xffff; }
   static bool is_closed(const Node& node) { return (node.parent & kNodeClosed) != 0; }
 
-  // How many records were ever made.
+  // The number of records ever made.
   std::uint64_t record_count() const {
     std::uint64_t sum = 0;
     for (std::uint64_t i = 0; i < header_->threads.count; ++i)

@@ -9,7 +9,8 @@
 
 namespace reachscan::recorder {
 
-// While the recorder has called a function that may take its time: it may not be unmapped then.
+// Marks the time in which the recorder has called a function that may take long: it must not be
+// unmapped then.
 class CallingOut {
  public:
   CallingOut() { count(1); }
@@ -18,8 +19,8 @@ class CallingOut {
   CallingOut& operator=(const CallingOut&) = delete;
 
  private:
-  // Only the thread itself counts here, and a signal handler in between leaves what it has found:
-  // the processor need not lock the word.
+  // Only the thread itself counts here, and a signal handler restores what it found, so no locked
+  // instruction is needed.
   void count(std::uint32_t change) {
     std::uint32_t calls = __atomic_load_n(&thread_.calls_out, __ATOMIC_RELAXED);
     __atomic_store_n(&thread_.calls_out, calls + change, __ATOMIC_RELAXED);

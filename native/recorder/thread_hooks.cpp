@@ -1,5 +1,5 @@
-// The functions that create threads and wait for them: their stacks are mappings that the C library
-// makes. Only in the preloaded form, for a thread may wait here for as long as the process lives.
+// The functions that create and join threads: their stacks are mappings made by the C library. Only
+// in the preloaded form, since a thread may wait here for as long as the process lives.
 #include <time.h>
 
 #include "recorder/process.hpp"
@@ -29,7 +29,7 @@ bool is_detached(Attributes attributes) {
   return attributes != nullptr && next_detach_state(attributes, &state) == 0 && state == kDetached;
 }
 
-// A stack that the program has given is one of its own mappings or blocks. Where none was given,
+// A stack provided by the program is one of its own mappings or blocks. Where none was provided,
 // one C library reports an error, the other a stack that ends at address 0.
 bool has_own_stack(Attributes attributes) {
   void* lowest = nullptr;
@@ -38,7 +38,7 @@ bool has_own_stack(Attributes attributes) {
          reinterpret_cast<std::uint64_t>(lowest) + bytes != 0;
 }
 
-// It may have detached itself by now; `serial` is from before there was a thread.
+// It may have detached itself by now; `serial` is from before the thread existed.
 void remember(Thread thread, MappingKind kind, std::uint32_t serial, const Allocation& by) {
   LiveMappings& mappings = recorder.mappings();
   LiveMappings::Locked locked(mappings);
@@ -48,8 +48,8 @@ void remember(Thread thread, MappingKind kind, std::uint32_t serial, const Alloc
   if (!mappings.insert(thread, thread + 1, kind, by)) recorder.lose();
 }
 
-// Called before, for the thread may be gone afterwards, and its stack another one's. The row may
-// still be that of a former thread there.
+// Called before the real function, since the thread may be gone afterwards, and its stack reused.
+// The row may still be that of a former thread there.
 void mark_detached(Thread thread) {
   LiveMappings& mappings = recorder.mappings();
   LiveMappings::Locked locked(mappings);
@@ -59,7 +59,7 @@ void mark_detached(Thread thread) {
     recorder.lose();
 }
 
-// While it is waited for, the thread is there. Afterwards its stack may be another one's.
+// While it is waited for, the thread exists. Afterwards its stack may be reused.
 template <typename Call>
 int join(Thread thread, Call call) {
   if (!recorder.records_mappings()) return call();

@@ -1,4 +1,4 @@
-// The states of threads where the recorder was there first: thread-local storage.
+// The states of threads where the recorder was loaded first: thread-local storage.
 #pragma once
 
 #include "instrumented/calls.hpp"
@@ -6,12 +6,12 @@
 
 namespace reachscan::recorder {
 
-// Of the initial executable's set of thread-local storage: the first use allocates nothing.
+// In the initial TLS block: the first use allocates nothing.
 extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
 inline ThreadState& this_thread() { return thread_state; }
 
-// Tells threads apart that have the same state one after the other: none have.
+// Distinguishes threads that have the same state in succession: here none do.
 inline std::uint32_t own_number() { return 0; }
 
 // The calls of instrumented functions that lead to a function with this stack pointer.

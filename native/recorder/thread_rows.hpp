@@ -12,12 +12,12 @@ class ThreadRows {
   explicit ThreadRows(const Tables& tables)
       : header_(&tables.header()), rows_(tables.threads()), count_(tables.header().threads.count) {}
 
-  // The row of the calling thread under this name; 0 if there is no room.
+  // Returns the row of the calling thread under this name; 0 if there is no room.
   std::uint32_t find(const char (&name)[sizeof ThreadRow::name]) {
     ThreadRow wanted{};
     wanted.tid = thread_id();
     __builtin_memcpy(wanted.name, name, sizeof wanted.name);
-    // Rows are taken in no order: most are found where the hash says.
+    // Rows are used in no particular order: most are where the hash says.
     std::uint64_t at = wanted.tid * std::uint64_t{0x9e37'79b9} % count_;
     for (std::size_t probe = 0; probe < kMaxSteps; ++probe, at = at + 1 == count_ ? 0 : at + 1) {
       if (at == 0) continue;
@@ -29,14 +29,14 @@ class ThreadRows {
         __atomic_fetch_add(&header_->used_threads, 1, __ATOMIC_RELAXED);
         return static_cast<std::uint32_t>(at);
       }
-      // Only a thread of this number writes to such a row, and this is the only one now.
+      // Only a thread with this id writes to such a row, and this is the only one now.
       if (free == wanted.tid && __builtin_memcmp(row.name, wanted.name, sizeof row.name) == 0)
         return static_cast<std::uint32_t>(at);
     }
     return 0;
   }
 
-  // One more record of the thread. Its row is its own, but for row 0.
+  // Counts one more record of the thread. Except for row 0, only the thread writes to its row.
   void count_record(std::uint32_t row) {
     std::uint64_t& records = rows_[row].records;
     if (row == 0) {

@@ -8,13 +8,13 @@
 
 namespace reachscan::recorder {
 
-// `is_inside` also tells that what the thread allocates is part of the outer call: it is inside a
-// function of the allocator already, or in a signal handler that interrupted it there.
+// `is_inside` also means that what the thread allocates is part of the outer call: it is already
+// inside a function of the allocator, or in a signal handler that interrupted it there.
 struct ThreadState : Presence {
   std::uint32_t names = 0;   // Recorder::names_ when `row` was found
   std::uint32_t number = 0;  // own_number() then
   std::uint32_t row = 0;
-  bool is_wanted = true;          // by --thread, under the name that it had then
+  bool is_wanted = true;          // according to --thread, under its name at that time
   std::int64_t until_sample = 0;  // bytes to allocate before the next sample
   std::uint64_t random = 0;
   std::uint32_t closings = 0;  // Modules::closings() when `memo` was made

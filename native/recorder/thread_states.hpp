@@ -1,5 +1,5 @@
 // The states of threads where the recorder came too late for thread-local storage: a table by
-// thread pointer. The next thread at the same address takes over the state of one that has ended.
+// thread pointer. A new thread at the same address takes over the state of an exited one.
 #pragma once
 
 #include "arch/frames.hpp"
@@ -14,14 +14,14 @@ class ThreadStates {
   static constexpr std::uint32_t kCount = kMaxThreadStates;
   static constexpr std::uint64_t kBytes = kCount * (sizeof(std::uint64_t) + sizeof(ThreadState));
 
-  // In zeroed memory of kBytes. `table` is where others look.
+  // Expects zeroed memory of kBytes. `table` is where the helper looks.
   void place(void* memory, ThreadTable& table) {
     keys_ = static_cast<std::uint64_t*>(memory);
     states_ = reinterpret_cast<ThreadState*>(keys_ + kCount);
     table_ = &table;
     table = {reinterpret_cast<std::uint64_t>(keys_), reinterpret_cast<std::uint64_t>(states_),
              sizeof(ThreadState), kCount, 0};
-    // A thread without a state is told that it is inside, and records nothing.
+    // A thread without a state appears to be inside, and records nothing.
     none_.is_inside = 1;
   }
 
@@ -52,10 +52,10 @@ extern constinit ThreadStates thread_states;
 
 inline ThreadState& this_thread() { return thread_states.find(); }
 
-// Tells threads apart that have the same state one after the other.
+// Distinguishes threads that have the same state in succession.
 std::uint32_t own_number();
 
-// Instrumented functions had somebody else to tell, if anybody, when they were called.
+// If instrumented functions reported their calls at all, it was to another recorder.
 inline instrumented::CallSites instrumented_calls(std::uint64_t) { return {}; }
 
 }  // namespace reachscan::recorder

@@ -7,7 +7,7 @@
 
 namespace reachscan::heaps {
 
-// What abi::is_inside() and its like read by.
+// The reader for abi::is_inside() and related functions.
 struct ReadSpace {
   const Space& space;
   bool operator()(uint64_t address, void* buffer, std::size_t length) const {
@@ -16,7 +16,8 @@ struct ReadSpace {
     return true;
   }
 
-  // 32-bit programs make system calls, and end signal handlers, in code that the kernel brings.
+  // 32-bit programs make system calls and return from signal handlers in code provided by the
+  // kernel.
   bool is_kernel_code(uint64_t address, std::size_t length) const {
     constexpr uint32_t kCode = wire::kRead | wire::kExecute;
     const abi::Mapping* m = kWord == 4 ? space.find(address) : nullptr;
@@ -30,15 +31,15 @@ inline bool is_code(const abi::Mapping& m) {
   return (m.perms & kCode) == kCode;
 }
 
-// Whether the four bytes there are what `lea` adds to a register other than the stack pointer.
-// Small distances stand in all code, but few of them in this instruction.
+// Whether the four bytes at `at` are the displacement of a `lea` with a register other than the
+// stack pointer. Small distances occur in all code, but rarely in this instruction.
 inline bool is_distance_of_lea(uint64_t at) {
   uint8_t operand = load<uint8_t>(at - 1);
   return load<uint8_t>(at - 2) == 0x8d && operand >> 6 == 2 && (operand & 7) != 4;
 }
 
-// 32-bit code names a variable by its address, or by its distance from where the module keeps the
-// addresses of others'. Calls visit(address) for whatever looks like one of `variables`.
+// 32-bit code names a variable by its address, or by its distance from the module's global offset
+// table. Calls visit(address) for whatever looks like one of `variables`.
 template <typename Visit>
 void each_short_naming(const Space& space, uint32_t file, Range variables, Visit visit) {
   uint64_t base = 0;
@@ -67,8 +68,8 @@ void each_naming(const Space& space, uint32_t file, Range variables, Visit visit
   }
 }
 
-// Calls visit(address) for the instructions of a module that read or write something in
-// `variables`, or name it.
+// Calls visit(address) for the instructions of a module that read, write or name something in
+// `variables`.
 template <typename Visit>
 void each_using(const Space& space, uint32_t file, Range variables, Visit visit) {
   for (const abi::Mapping& m : space) {
@@ -78,8 +79,8 @@ void each_using(const Space& space, uint32_t file, Range variables, Visit visit)
   }
 }
 
-// Whether signal handlers that have not returned interrupted an allocator. A stack holds traces of
-// handlers that have: only where the heap is not consistent does that say anything.
+// Whether signal handlers that have not returned interrupted an allocator. A stack also holds
+// traces of handlers that have, so this is conclusive only if the heap is inconsistent.
 inline bool any_interrupted(const Space& space, const libc::Threads& threads,
                             abi::QuiesceHint& hint) {
   for (std::size_t t = 0; t < threads.running_count && hint.interrupted == 0; ++t)

@@ -1,4 +1,4 @@
-// Which allocators the process has: the one place that knows all walkers.
+// The allocators in the process: the one place that knows all walkers.
 #pragma once
 
 #include "heaps/glibc/walker.hpp"
@@ -21,14 +21,14 @@ static_assert(Walker<pools::Walker>);
 static_assert(Walker<pymalloc::Walker>);
 static_assert(Walker<tcmalloc::Walker>);
 
-// All that the process has allocated, whoever it got it from.
+// Everything that the process has allocated, from whichever allocator.
 class Heap {
  public:
   static constexpr std::size_t kWalkers = 7;
 
-  // `left_out` has a bit for each heap that is to be taken for memory of the program's own.
-  // `python`: whether to look for Python's own allocator. `annotations`: what the program says of
-  // its own; null if it says nothing.
+  // `left_out` has a bit for each heap to be treated as ordinary memory of the program. `python`:
+  // whether to search for Python's own allocator. `annotations`: what the program declares about
+  // its memory; null if there is nothing.
   Heap(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map,
        uint32_t left_out = 0, bool python = false, const library::Header* annotations = nullptr)
       : space_(space),
@@ -51,8 +51,8 @@ class Heap {
     return !every([](const auto&, uint32_t) { return false; });
   }
 
-  // Whether there are blocks for which this form of the sweeper has no room. Then nothing else may
-  // be asked.
+  // Whether there are blocks that this form of the sweeper cannot represent. If so, nothing else
+  // may be called.
   bool needs_fine() const {
     return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(mimalloc_) ||
            !has_room_for(musl_) || !has_room_for(tcmalloc_) || !has_room_for(pymalloc_) ||
@@ -62,8 +62,8 @@ class Heap {
   // Whether there are blocks in pages of modules.
   bool uses_modules() const { return musl_.is_present() || pools_.is_present(); }
 
-  // A module that defines malloc and is no allocator known here; 0 if there is none. Its blocks are
-  // enumerated by nobody. What the file `forwarding` defines, if it is not 0, calls another one.
+  // Returns a module that defines malloc but is not a known allocator; 0 if there is none. No
+  // walker enumerates its blocks. The malloc in the file `forwarding`, if not 0, calls another one.
   uint64_t unknown_allocator(uint32_t forwarding) const {
     return find_interposed_malloc(space_, [this, forwarding](uint32_t file) {
       return (forwarding != 0 && file == forwarding) ||
@@ -74,7 +74,7 @@ class Heap {
   bool quiet(abi::QuiesceHint& hint) {
     bool all = true;
     each([&](auto& walker) { all = walker.quiet(hint) && all; });
-    // One may become busy while others are led to rest.
+    // One may become busy while others are being drained.
     if (!all) {
       hint.text.count = hint.callees.count = hint.unsettled.count = 0;
       each([&hint](const auto& walker) { walker.describe(hint); });
@@ -105,7 +105,7 @@ class Heap {
   // After kInvalid: which heap that is, as a bit for the constructor.
   uint32_t failed() const { return 1u << failed_; }
   const char* failed_name() const { return failed_name_; }
-  // Whether that is one that somebody asked for.
+  // Whether it is one that was requested.
   bool failed_wanted() const { return failed_ == kPymalloc; }
 
   bool interrupted(abi::QuiesceHint& hint) const {
@@ -118,7 +118,7 @@ class Heap {
     return all;
   }
 
-  // Calls visit(walker, how many regions it has claimed). After enumerate().
+  // Calls visit(walker, number of regions that it has claimed). Valid after enumerate().
   template <typename Visit>
   void each_found(Visit visit) const {
     const std::size_t* regions = regions_;
@@ -148,8 +148,8 @@ class Heap {
 
   static constexpr uint32_t kPymalloc = 5;
 
-  // Calls test(walker, its number) for the allocators in the process, one by one, as long as it
-  // says true. Returns whether it always did.
+  // Calls test(walker, its number) for the allocators in the process, in order, until it returns
+  // false. Returns whether it never did.
   template <typename Test>
   bool every(Test test) {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
@@ -175,7 +175,7 @@ class Heap {
     return true;
   }
 
-  // From the totals of the heap that had handed it out.
+  // Subtracts it from the totals of the heap that allocated it.
   void subtract(const pools::Divided& block) {
     Totals* owner = nullptr;
     every([&](auto& walker, uint32_t number) {
@@ -211,7 +211,7 @@ class Heap {
   IfKnown<mimalloc::Walker> mimalloc_;
   IfKnown<musl::Walker> musl_;
   IfKnown<tcmalloc::Walker> tcmalloc_;
-  IfKnown<pymalloc::Walker> pymalloc_;  // after those that its tables are blocks of
+  IfKnown<pymalloc::Walker> pymalloc_;  // after those that allocate its tables
   IfKnown<pools::Walker> pools_;        // after those whose blocks they may be in
   uint32_t first_arena_[kWalkers] = {};
   std::size_t regions_[kWalkers] = {};  // of those that are present

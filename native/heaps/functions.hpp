@@ -1,5 +1,5 @@
-// Where the functions of a module begin: the table by which exceptions are unwound says it, and
-// programs that are stripped keep it.
+// Where the functions of a module start, according to the index of its unwind tables, which
+// stripped programs keep.
 #pragma once
 
 #include "heaps/images.hpp"
@@ -9,7 +9,7 @@ namespace reachscan::heaps {
 class Functions {
  public:
   Functions(const Space& space, uint64_t base) {
-    constexpr uint32_t kEncodings = 0x3b031b01;  // version 1, and how the numbers are written
+    constexpr uint32_t kEncodings = 0x3b031b01;  // version 1, and the encodings of the numbers
     uint64_t header = unwind_header(space, base);
     if (header == 0 || !space.readable(header, kTable) || load<uint32_t>(header) != kEncodings)
       return;
@@ -19,7 +19,7 @@ class Functions {
     count_ = count;
   }
 
-  // The function around `address`, with what fills the room up to the next one; empty if unknown.
+  // Returns the function around `address`, including padding up to the next one; empty if unknown.
   Range around(uint64_t address) const {
     uint64_t low = 0, high = count_;
     while (low < high) {

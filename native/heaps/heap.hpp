@@ -1,11 +1,11 @@
-// The contract of a walker: enumerate every block that an allocator handed out and did not get
-// back. The concept Walker, below, says what a walker has; here is what it owes.
+// The contract of a walker: enumerate every block that an allocator has handed out and not got
+// back. The concept Walker below lists its members; this is what it must do.
 //
 // A walker reads memory through Space, adds regions, live blocks and boundaries to a BlockMap, and
 // counts them. It recognises its allocator by structure and proves each structure by invariants; a
-// version string decides nothing. What does not validate ends in a Verdict, never in a guess. Free
-// memory of every kind (lists, caches, the space between) is a boundary; the allocator's own blocks
-// are dropped. Roots never include a region, so what a walker claims must be the allocator's.
+// version string decides nothing. Anything that fails validation ends in a Verdict, never in a
+// guess. Free memory of every kind (lists, caches, gaps) is a boundary; the allocator's own blocks
+// are dropped. Roots never include a region, so what a walker claims must belong to the allocator.
 //
 // To add an allocator, see docs/adding-an-allocator.md.
 #pragma once
@@ -26,12 +26,12 @@ struct Verdict {
   enum Status {
     kFine,
     kAbsent,   // this allocator is not in the process
-    kInvalid,  // the structures contradict each other: unknown layout, or a mutation under way
+    kInvalid,  // the structures contradict each other: unknown layout, or a concurrent change
     kNoMemory,
   };
   Status status = kFine;
   const char* reason = nullptr;  // one clause, no full stop
-  uint64_t address = 0;          // what the reason is about
+  uint64_t address = 0;          // what the reason refers to
 
   bool fine() const { return status == kFine; }
 };
@@ -58,20 +58,20 @@ struct Totals {
   }
 };
 
-// Steps of a search that damaged or hostile memory could make take forever, though no healthy heap
-// comes near them. Who runs out of them must refuse.
+// Bounds the steps of a search that damaged or hostile memory could make endless, though no healthy
+// heap comes near the limit. A search that exhausts it must refuse.
 class Budget {
  public:
   explicit Budget(uint64_t steps) : left_(steps) {}
 
-  // For proving by walks where chunks are: each may begin anywhere and fail at the far end. All the
-  // chunks that there can be are more than enough.
+  // For proving chunk boundaries by walks, each of which may start anywhere and fail at the far
+  // end. The largest possible number of chunks is more than enough.
   static Budget of_walks(uint64_t bytes, uint64_t least_chunk) {
     constexpr uint64_t kLeast = 1 << 20;
     return Budget(kLeast + bytes / least_chunk);
   }
 
-  // False when it is used up.
+  // Returns false when it is used up.
   bool spend(uint64_t steps) {
     left_ -= steps < left_ ? steps : left_;
     return left_ > 0;
@@ -82,11 +82,11 @@ class Budget {
   uint64_t left_;
 };
 
-// Calls work(context) on as many threads as there are, if so many bytes are worth it, and returns
-// when all are done.
+// Calls work(context) on all available threads, if this many bytes are worth it, and returns when
+// all are done.
 using OnThreads = void (*)(uint64_t bytes, void (*work)(void* context), void* context);
 
-// Something that the user must know though the heap was enumerated. `code` is null if there is
+// Something that the user must know although the heap was enumerated. `code` is null if there is
 // nothing.
 struct Warning {
   const char* code = nullptr;
@@ -95,55 +95,55 @@ struct Warning {
 
 constexpr std::size_t kNameLength = 32;
 
-// What the sweeper needs of a walker, in the order in which it is called. Only the constructor and
-// is_present() are called if the allocator is not in the process.
+// What the sweeper needs from a walker, in the order of the calls. If the allocator is not in the
+// process, only the constructor and is_present() are called.
 template <typename W>
 concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads on_threads,
                           abi::QuiesceHint& hint, char (&name)[kNameLength], uint32_t number) {
-  // Finds the allocator, or that it is not there. `threads` stays; those that have ended are not
-  // known yet, but they are when enumerate() is called. A walker that is used only on request is
-  // told whether it is wanted; one that rests on what the program says, where that is.
+  // Searches for the allocator. `threads` outlives the walker; exited threads are not known yet,
+  // but are when enumerate() is called. A walker that is used only on request also gets whether it
+  // is wanted; one based on the program's annotations gets their header.
   requires std::constructible_from<W, const Space&, const libc::Threads&, MapMemory> ||
       std::constructible_from<W, const Space&, const libc::Threads&, MapMemory, bool> ||
       std::constructible_from<W, const Space&, const libc::Threads&, MapMemory,
                               const library::Header*>;
   { found.is_present() } -> std::same_as<bool>;
-  // Whether it is part of the module with this number (abi::Mapping::file), so that the malloc that
-  // the module defines is understood.
+  // Whether it is part of the module with this number (abi::Mapping::file), so that the malloc
+  // defined by the module is known.
   { found.is_in(number) } -> std::same_as<bool>;
-  // False: a thread is inside the allocator.
+  // Returns false if a thread is inside the allocator.
   { walker.quiet(hint) } -> std::same_as<bool>;
-  // Adds to `hint` where to look until no thread is.
+  // Adds to `hint` what to watch until no thread is inside.
   found.describe(hint);
-  // Arenas have numbers, from the one given on.
+  // Numbers its arenas, starting with the given number.
   { walker.enumerate(blocks, on_threads, number) } -> std::same_as<Verdict>;
-  // After kInvalid: whether that is because signal handlers interrupted the allocator.
+  // After kInvalid: whether the cause is that signal handlers interrupted the allocator.
   { found.interrupted(hint) } -> std::same_as<bool>;
-  // What was enumerated. Blocks of several arenas tell them apart by Region::arena.
+  // What was enumerated. Blocks of several arenas are distinguished by Region::arena.
   { found.totals } -> std::convertible_to<const Totals&>;
   { found.arena_count() } -> std::same_as<std::size_t>;
   { found.warning() } -> std::same_as<Warning>;
-  // For people: no decision rests on the name.
+  // For people: no decision depends on the name.
   found.write_name(name);
   // Calls visit(range) for the allocator's variables in its module's data: they point to blocks,
   // but keep none alive.
   found.each_variable([](Range) {});
   // How many bytes at the head of a freed block the allocator uses for its lists. The marker takes
-  // care of what they leave behind (memory/leftover.hpp); 0 if all lists are elsewhere.
+  // care of what they leave behind (memory/leftover.hpp). 0 if all lists are elsewhere.
   requires W::kLinkBytes <= kHeadBytes;
-  // Whether its blocks need the fine form of the sweeper (memory/cluster.hpp). The blocks of others
-  // are in the same map then, so a walker must be able to fill both forms.
+  // Whether its blocks need the fine form of the sweeper (memory/cluster.hpp). The blocks of other
+  // walkers are in the same map then, so each walker must be able to fill both forms.
   { W::kNeedsFine } -> std::convertible_to<bool>;
-  // If it is used in 32-bit programs, too, it says so: kKnowsShortWords (heaps/no_heap.hpp).
+  // A walker that also supports 32-bit programs defines kKnowsShortWords (heaps/no_heap.hpp).
 };
 
-// Where a walker puts what it finds, and who helps it.
+// Where a walker puts what it finds, and the threads that help it.
 struct Enumeration {
   BlockMap& blocks;
   Totals& totals;
   OnThreads on_threads;
 
-  // Adds a region. `taken` is the reason where some of it belongs to something else.
+  // Adds a region. `taken` is the reason to fail if part of it belongs to another one.
   Verdict claim(const Region& region, const char* taken) const {
     if (const Region* other = blocks.region_in({region.start, region.end}))
       return invalid(taken, other->start);

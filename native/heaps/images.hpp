@@ -7,7 +7,7 @@
 
 namespace reachscan::heaps {
 
-// Of images as the program's processor has them.
+// Whether images are for the program's word size of 64 bits.
 constexpr bool kIs64Bit = kWord == 8;
 using Ehdr = std::conditional_t<kIs64Bit, Elf64_Ehdr, Elf32_Ehdr>;
 using Phdr = std::conditional_t<kIs64Bit, Elf64_Phdr, Elf32_Phdr>;
@@ -18,11 +18,11 @@ struct DynamicSection {
   uint64_t symbols = 0;
   uint64_t strings = 0;
   uint64_t gnu_hash = 0;
-  uint64_t addresses = 0;  // the table of addresses, which the loader fills in
-  uint64_t debug = 0;      // what the loader tells debuggers, or 0
-  uint64_t name = 0;       // where a library's own name stands, or 0
+  uint64_t addresses = 0;  // the global offset table, which the loader fills in
+  uint64_t debug = 0;      // what the loader reports to debuggers, or 0
+  uint64_t name = 0;       // the address of a library's own name, or 0
   bool of_program = false;
-  bool of_executable = false;  // of a program, also of one that needs no loader
+  bool of_executable = false;  // also of a program that needs no loader
 
   bool has_symbols() const { return symbols != 0 && strings != 0 && gnu_hash != 0; }
 };
@@ -40,7 +40,7 @@ inline bool is_image(const abi::Mapping& m) {
   return (m.flags & abi::kFileBacked) != 0 && (m.perms & wire::kRead) != 0;
 }
 
-// Data and .bss of one module, which may be several mappings.
+// The data and .bss of one module, which may be several mappings.
 inline Range data_of_module(const Space& space, const abi::Mapping* first) {
   const abi::Mapping* last = first;
   while (last + 1 != space.end() && last[1].start == last->end && Space::is_module_data(last[1]) &&
@@ -82,8 +82,9 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
   return dynamic != 0;
 }
 
-// Whether the loader is still at work on the libraries that the program needs. It tells debuggers:
-// at first nothing, then that it adds libraries (struct r_debug), until all are in place.
+// Whether the loader is still loading the libraries that the program needs. It reports to
+// debuggers: at first nothing, then that it is adding libraries (struct r_debug), until all are
+// loaded.
 inline bool is_being_loaded(const Space& space) {
   constexpr uint64_t kState = 3 * kWord;
   constexpr uint32_t kConsistent = 0;

@@ -1,5 +1,5 @@
-// Whether some module other than the C library provides malloc: then the program's blocks live in
-// an allocator that must be understood before anything can be said about them.
+// Whether some module other than the C library provides malloc: then the program's blocks are in an
+// allocator that must be understood before anything can be said about them.
 #pragma once
 
 #include "heaps/images.hpp"
@@ -31,9 +31,9 @@ inline bool defines(const Space& space, const DynamicSection& section, const cha
   return false;
 }
 
-// Base address of a module that defines malloc and is none of the `known` files; 0 if there is
-// none. The loader defines one for its own use before the library is there, and that of our
-// recorder calls the one behind it.
+// Returns the base address of a module that defines malloc and is not a `known` file; 0 if there is
+// none. Excludes the loader, which defines one for its own use until the library is loaded, and our
+// recorder, whose malloc calls the next one.
 template <typename IsKnown>
 uint64_t find_interposed_malloc(const Space& space, IsKnown is_known) {
   for (const abi::Mapping& m : space) {

@@ -1,5 +1,5 @@
-// The code of an allocator of several object files, told by the variables that it names, and
-// whether any thread is inside. Its locks need not be known: who holds one is inside.
+// The code of an allocator with several object files, recognised by the variables that it names,
+// and whether any thread is inside. Its locks need not be known: a thread that holds one is inside.
 #pragma once
 
 #include "heaps/code.hpp"
@@ -7,13 +7,13 @@
 
 namespace reachscan::heaps {
 
-// The object files lie together; some of them do not name the variables. Where a compiler has put
-// functions that are rarely called elsewhere, they form a part of their own.
+// The object files are adjacent; some of them do not name the variables. If a compiler has moved
+// cold functions elsewhere, they form a part of their own.
 constexpr uint64_t kWidestGap = 256 << 10;
 constexpr uint64_t kMargin = 0x2000;
 
-// What the allocator calls is in libraries: all code around that of the program. If it is linked
-// into a program that needs no loader, in the program.
+// The allocator calls functions in libraries: all code outside of the program. If it is linked into
+// a program that needs no loader, they are in the program.
 inline void add_libraries(const Space& space, abi::QuiesceHint& hint) {
   Range program{~0ull, ~0ull};
   for (const abi::Mapping& m : space) {
@@ -27,8 +27,8 @@ inline void add_libraries(const Space& space, abi::QuiesceHint& hint) {
   if (program.end != ~0ull) hint.callees.add({program.end, ~0ull});
 }
 
-// In a program, the code around is not the allocator's: then only the functions that name the
-// variables are, and what is squeezed in between two of them.
+// In a program, the surrounding code does not belong to the allocator: there, only the functions
+// that name the variables count, and any code in small gaps between two of them.
 class NamedCode {
  public:
   NamedCode(const Space& space, uint32_t file, abi::QuiesceHint& hint)
@@ -40,7 +40,7 @@ class NamedCode {
     margin_ = is_library ? kMargin : 0;
   }
 
-  // Instructions come in the order of their addresses, in each mapping.
+  // Instructions must be added in address order within each mapping.
   void add(uint64_t at) {
     if (part_.contains(at)) return;
     Range code = margin_ == 0 ? functions_.around(at) : Range{at, at};
@@ -82,7 +82,8 @@ inline void describe_code_naming(const Space& space, uint32_t file, Range variab
   add_libraries(space, hint);
 }
 
-// Who sleeps, but not for a lock, has nothing half done: a thread of the allocator's own, for one.
+// A thread that sleeps, but not for a lock, has no operation half done, for example a thread of the
+// allocator itself.
 inline bool is_inside_named(const Space& space, const abi::Thread& thread,
                             const abi::QuiesceHint& hint) {
   if (hint.text.contains(thread.pc)) return true;

@@ -1,4 +1,4 @@
-// Takes the place of walkers that do not know the program's words: an allocator that is not there.
+// Replaces walkers that do not support the program's word size: an allocator that is never present.
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -30,7 +30,7 @@ class NoHeap {
 
 static_assert(Walker<NoHeap>);
 
-// Walkers that know words of four bytes say so; all know those of eight.
+// Walkers that support 32-bit words declare it; all support 64-bit words.
 template <typename W>
 concept KnowsShortWords = requires {
   requires W::kKnowsShortWords;

@@ -1,9 +1,10 @@
-// The walker for pools that the program has told libreachscan of (library/annotations.hpp): what is
-// noted there is an allocation, all else in them is free. heaps/heap.hpp tells what a walker owes.
+// The walker for pools that the program has annotated with libreachscan (library/annotations.hpp):
+// what is noted there is an allocation, everything else in them is free. heaps/heap.hpp has the
+// contract of a walker.
 //
-// A pool may lie in a block of another allocator, or in an object of another pool. Then it divides
-// that: what is before the pool stays a block, and what is behind it counts as in use. So this
-// walker comes last, and a pool is believed only if it lies in one block as a whole.
+// A pool may be in a block of another allocator, or in an object of another pool. Then it divides
+// that block: the part before the pool stays a block, and the part after it counts as in use. So
+// this walker comes last, and a pool is accepted only if it is entirely in one block.
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -13,16 +14,16 @@ namespace reachscan::heaps::pools {
 
 constexpr std::size_t kMost = 1 << 18;
 
-// A block of another heap of which a pool has taken a part.
+// A block of another heap, part of which a pool has taken.
 struct Divided {
   uint32_t arena;
   bool is_whole;   // nothing is left of it
-  uint64_t bytes;  // that were taken
+  uint64_t bytes;  // taken by the pool
 };
 
 class Walker {
  public:
-  // What these lists leave in objects cannot be told from pointers that are meant.
+  // What the program's own lists leave in objects cannot be distinguished from intended pointers.
   static constexpr uint64_t kLinkBytes = 0;
   static constexpr bool kNeedsFine = true;
 
@@ -42,7 +43,7 @@ class Walker {
   static bool interrupted(abi::QuiesceHint&) { return false; }
 
   Verdict enumerate(BlockMap& blocks, OnThreads, uint32_t first_arena) {
-    // What holds others comes before them.
+    // Pools that contain others come first.
     heaps::sort(found_, [](const library::Pool* a, const library::Pool* b) {
       return a->start != b->start ? a->start < b->start : a->end > b->end;
     });
@@ -102,7 +103,7 @@ class Walker {
            bytes >= library::pool_bytes(pool.start, pool.end) && is_private(pool);
   }
 
-  // What other processes write to is not as it was at the moment of the scan.
+  // Memory that other processes write to may differ from its state at the time of the scan.
   bool is_private(const library::Pool& pool) const {
     if (!space_.readable(pool.start, pool.end - pool.start)) return false;
     for (const abi::Mapping* m = space_.find(pool.start); m != space_.end() && m->start < pool.end;
@@ -111,7 +112,7 @@ class Walker {
     return true;
   }
 
-  // False if the memory is not as it must be.
+  // Returns false if the memory is not as required.
   bool claim(const library::Pool& pool, uint32_t number, BlockMap& blocks, bool& room) {
     Region own{pool.start, pool.end, wire::kProgramPool, number, 0, 0};
     if (!blocks.may_point(pool.start) || !blocks.may_point(pool.end - 1)) return false;
@@ -122,7 +123,7 @@ class Walker {
     }
     blocks.drop_edges(pool.start, pool.end);
     blocks.add_boundary(pool.start);
-    // A block of another allocator may begin there.
+    // A block of another allocator may start there.
     if (!blocks.is_live(pool.end)) blocks.add_boundary(pool.end);
     return room;
   }

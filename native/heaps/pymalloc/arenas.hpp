@@ -1,12 +1,12 @@
-// The arenas of CPython's own allocator (Objects/obmalloc.c), for small blocks:
+// CPython's own allocator for small blocks (Objects/obmalloc.c):
 //
 //   table   descriptions of the arenas; a variable of the interpreter points to it
 //   arena   256 KiB or 1 MiB from mmap; pools are taken from it, the lowest first
 //   pool    4 or 16 KiB; blocks of one size are taken from it, the lowest first
 //
-// The proof is by sums: the blocks in use, which a pool counts, and those in its free list are all
-// that were taken from it; an arena counts its free pools. Where a thread is taking or freeing just
-// now, they do not add up.
+// The proof is by sums: a pool's count of blocks in use plus the length of its free list is the
+// number of blocks ever taken from it; an arena counts its free pools. While a thread is allocating
+// or freeing, the sums do not match.
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -16,18 +16,18 @@ namespace reachscan::heaps::pymalloc {
 // struct arena_object
 constexpr uint64_t kEntryBytes = 48, kNextPool = 8, kFreeCount = 16, kPoolCount = 20,
                    kFreePools = 24;
-constexpr uint64_t kLeastEntries = 16;  // doubled when they do not suffice
+constexpr uint64_t kLeastEntries = 16;  // doubled when they are too few
 // struct pool_header
 constexpr uint64_t kHeaderBytes = 48, kFreeBlock = 8, kNextInList = 16, kArenaIndex = 32,
                    kSizeClass = 36, kNextOffset = 40, kLastOffset = 44;
-constexpr uint64_t kPools = 64;  // of an arena; one less if it does not begin at a pool's
-constexpr uint64_t kPoolSizes[] = {4096, 16384};  // since 3.10 the larger
-constexpr uint64_t kAlignments[] = {8, 16};       // since 3.7 the larger
+constexpr uint64_t kPools = 64;  // per arena; one less if it does not start at a pool boundary
+constexpr uint64_t kPoolSizes[] = {4096, 16384};  // the larger since 3.10
+constexpr uint64_t kAlignments[] = {8, 16};       // the larger since 3.7
 constexpr uint64_t kMostBlocks = kPoolSizes[1] / kAlignments[0];
 
 constexpr std::size_t kMostArenas = 1 << 16;
 
-// An arena of which at least one pool was taken.
+// An arena from which at least one pool was taken.
 struct Arena {
   uint64_t entry;
   uint64_t pool_bytes;
@@ -44,7 +44,7 @@ struct Arena {
     return false;
   }
 
-  // Bit i: the pool i is free. False if they do not add up.
+  // Bit i is set if pool i is free. Returns false if the sums do not match.
   bool find_free_pools(uint64_t& free) const {
     uint64_t count = (end - untaken) / pool_bytes;
     free = 0;
@@ -63,7 +63,7 @@ struct Arena {
 // The blocks of a pool.
 class Pool {
  public:
-  // False if they do not add up.
+  // Returns false if the sums do not match.
   bool read(const Arena& arena, uint64_t pool) {
     uint64_t used = load<uint32_t>(pool), next = load<uint32_t>(pool + kNextOffset);
     if (used == 0 || !arena.is_pool(pool, block_bytes)) return false;
@@ -85,7 +85,7 @@ class Pool {
   uint64_t first, block_bytes, taken;
 
  private:
-  // False if it is free already.
+  // Returns false if it is already free.
   bool add_free(uint64_t block) {
     uint64_t bit = 1ull << block % 64;
     if ((free_[block / 64] & bit) != 0) return false;
@@ -96,14 +96,14 @@ class Pool {
   uint64_t free_[kMostBlocks / 64] = {};
 };
 
-// All arenas, in the order of their addresses. The tables are blocks of another allocator, whose
-// blocks must be in the map.
+// All arenas, sorted by address. The tables are blocks of another allocator, whose blocks must
+// already be in the map.
 class Arenas : public List<Arena> {
  public:
   Arenas(const Space& space, const BlockMap& blocks, MapMemory map)
       : List<Arena>(map, kMostArenas), space_(space), blocks_(blocks) {
     for (const abi::Mapping& m : space_) {
-      // The structures are known with words of eight bytes.
+      // The structures are known for words of eight bytes.
       if (kWord != 8 || !Space::is_module_data(m)) continue;
       for (uint64_t page = m.start; page < m.end; page += kPage)
         if (space_.skip_absent(page) == page) look_for_tables(page);
@@ -111,14 +111,14 @@ class Arenas : public List<Arena> {
     heaps::sort(*this, [](const Arena& a, const Arena& b) { return a.first < b.first; });
   }
 
-  // How many entries of the tables tell of memory that does not look like an arena.
+  // How many entries of the tables refer to memory that does not look like an arena.
   uint64_t not_understood() const { return not_understood_; }
 
  private:
   void look_for_tables(uint64_t page) {
     for (uint64_t at = page; at < page + kPage; at += 8) {
       uint64_t value = word(at);
-      // Variables side by side point to the same table.
+      // Adjacent variables point to the same table.
       if (value == last_ || !may_be_table(value)) continue;
       last_ = value;
       add_all(value);

@@ -1,13 +1,13 @@
-// The walker for pymalloc, the allocator of CPython for blocks of up to 512 bytes: 3.9 to 3.14, but
-// for free-threaded builds. heaps/heap.hpp tells what a walker owes.
+// The walker for pymalloc, CPython's allocator for blocks of up to 512 bytes: 3.9 to 3.14, except
+// free-threaded builds. heaps/heap.hpp has the contract of a walker.
 //
 //   arenas          tables, arenas and pools, by structure
 //
-// It is used only where somebody asks for it. Else the arenas are roots: what Python objects hold
-// is in use. Its tables are blocks of another allocator, so this walker comes last.
+// It is used only on request. Otherwise the arenas are roots: whatever Python objects hold is in
+// use. Its tables are blocks of another allocator, so this walker comes last.
 //
-// No thread is led out of it: a thread that takes or frees a block holds up one pool at most, and
-// a pool that does not add up stays a root.
+// It is never drained: a thread that is allocating or freeing affects at most one pool, and a pool
+// whose sums do not match stays a root.
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -17,7 +17,7 @@ namespace reachscan::heaps::pymalloc {
 
 class Walker {
  public:
-  // The next free block.
+  // The link to the next free block.
   static constexpr uint64_t kLinkBytes = 8;
   static constexpr bool kNeedsFine = true;
 
@@ -39,7 +39,7 @@ class Walker {
       Verdict verdict = claim(arena, number, blocks, unsettled);
       if (!verdict.fine()) return verdict;
     }
-    // The interpreter lets one thread at a time take and free blocks.
+    // Only one thread at a time can allocate and free, under the interpreter's lock.
     if (unsettled > threads_.running_count)
       return invalid("the pools of Python's allocator contradict themselves", arenas[0].first);
     return {};
@@ -58,7 +58,7 @@ class Walker {
       "Python objects were asked for, but no arena of CPython's allocator was found; free-threaded "
       "builds have another one, and with PYTHONMALLOC it is replaced or changed";
 
-  // Neighbouring pools become one region, so that there are few.
+  // Adjacent pools become one region, so that there are few.
   Verdict claim(const Arena& arena, uint32_t number, BlockMap& blocks, uint64_t& unsettled) {
     uint64_t free_pools, run = arena.first;
     bool adds_up = arena.find_free_pools(free_pools);
@@ -97,7 +97,7 @@ class Walker {
   static bool claim_run(Range run, uint32_t number, BlockMap& blocks) {
     if (run.start >= run.end) return true;
     if (blocks.region_in(run) != nullptr) return false;
-    // A block of another allocator may begin there.
+    // A block of another allocator may start there.
     if (!blocks.is_live(run.end)) blocks.add_boundary(run.end);
     return blocks.add_region({run.start, run.end, wire::kPools, number, 0, 0});
   }

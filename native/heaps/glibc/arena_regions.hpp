@@ -1,5 +1,5 @@
 // Which memory each arena owns: the main arena grows by brk (and by mmap where brk fails), a thread
-// arena by aligned heaps that are linked backwards.
+// arena by aligned heaps in a backward-linked list.
 #pragma once
 
 #include "heaps/glibc/claim_run.hpp"
@@ -10,8 +10,8 @@ namespace reachscan::heaps::glibc {
 
 constexpr uint64_t kLargestHeap = 4ull << 30;  // four huge pages of 1 GiB
 
-// What the main arenas say they got (system_mem), and what was found of it. In the break, memory
-// that somebody else took counts if the arena was contiguous at that time.
+// How much memory the main arenas say they got (system_mem), and how much was found. Foreign memory
+// in the break counts if the arena was contiguous when it was taken.
 struct Account {
   uint64_t got = 0;
   uint64_t found = 0;
@@ -20,9 +20,9 @@ struct Account {
   bool adds_up() const { return found <= got + kPage && got <= found + gaps + kPage; }
 };
 
-// Someone else moved the break: the arena goes on behind that memory, at an address that only a
-// walk which ends well can prove. Returns 0 if there is none, or if that memory is so full of what
-// looks like chunks that the search would take forever.
+// After other code has moved the break, the arena continues after that memory, at an address that
+// only a complete walk can prove. Returns 0 if there is none, or if that memory contains so much
+// that looks like chunks that the search would take forever.
 inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top, Budget& budget) {
   for (uint64_t chunk = first_chunk(from); chunk + kMinChunk <= limit; chunk += kChunkAlignment) {
     uint64_t raw = raw_size(chunk);
@@ -35,7 +35,7 @@ inline uint64_t resume_after_gap(uint64_t from, uint64_t limit, uint64_t top, Bu
   return 0;
 }
 
-// The runs in the break, gaps between them skipped. Returns the last run walked.
+// Claims the runs in the break, skipping gaps between them. Returns the last run walked.
 inline Run claim_break_runs(uint64_t start, uint64_t limit, uint64_t top, const Enumeration& found,
                             Account& account) {
   Run run;
@@ -55,8 +55,8 @@ inline bool claimed(const BlockMap& blocks, uint64_t address) {
   return blocks.region_in({address, address + 1}) != nullptr;
 }
 
-// The run from `page` on, if it may be a region that the main arena got from mmap: whole pages,
-// with less than a chunk left over. It need not be large: 2.36 asks for no more than of brk.
+// Walks from `page`, in case it starts a region that the main arena got from mmap: whole pages,
+// with less than a chunk left over. It may be small: 2.36 requests no more than from brk.
 inline Run probe_mapped_region(const BlockMap& blocks, uint64_t page, uint64_t limit,
                                uint64_t top) {
   uint64_t chunk = first_chunk(page);
@@ -67,13 +67,13 @@ inline Run probe_mapped_region(const BlockMap& blocks, uint64_t page, uint64_t l
   return run;
 }
 
-// The top chunks of main arenas. A walk must not go over one: the kernel joins regions from mmap,
-// and what lies behind it may be another region.
+// The top chunks of main arenas. A walk must not pass one: the kernel merges regions from mmap, so
+// another region may follow it.
 struct Tops {
   uint64_t chunks[kMaxInstances];
   std::size_t count = 0;
 
-  // 0 if there is none from `address` on.
+  // Returns 0 if there is none at or after `address`.
   uint64_t next(uint64_t address) const {
     uint64_t nearest = 0;
     for (std::size_t i = 0; i < count; ++i)
@@ -82,8 +82,8 @@ struct Tops {
   }
 };
 
-// Regions that main arenas got from mmap, somewhere in anonymous memory. Which arena one belongs to
-// cannot be told.
+// Claims regions that main arenas got from mmap, anywhere in anonymous memory. It is unknown which
+// arena one belongs to.
 inline Verdict claim_mapped_regions(const Space& space, const Tops& tops, const Enumeration& found,
                                     Account& account) {
   uint64_t bytes = 0;
@@ -122,7 +122,7 @@ inline uint64_t system_mem(const ArenaLayout& layout, const Arena& arena) {
 }
 
 // Whether the main heap starts at `base`: the chunks from there must line up, and the arena must
-// have got as much memory as lies between there and its end.
+// have got as much memory as there is between there and its end.
 inline bool proves_main_heap(const Space& space, const Instance& instance, const Arena& arena,
                              uint64_t base, Budget& budget) {
   uint64_t top = arena.top(instance.layout);
@@ -138,12 +138,12 @@ inline bool proves_main_heap(const Space& space, const Instance& instance, const
   return top + chunk_size(top) - base - system_mem(instance.layout, arena) < kPage;
 }
 
-// Before the first malloc it is part of the arena (initial_top).
+// Before the first malloc, top points into the arena itself (initial_top).
 inline bool has_memory(const ArenaLayout& layout, const Arena& arena) {
   return arena.top(layout) != arena.address + layout.bins - kHeader;
 }
 
-// What the main arena got from brk. Where that never worked, sbrk_base is a region from mmap.
+// Claims what the main arena got from brk. If that never worked, sbrk_base is a region from mmap.
 inline Verdict claim_break(const Space& space, const ArenaLayout& layout, const Arena& arena,
                            const Params& params, const Enumeration& found, Account& account) {
   if (params.sbrk_base == 0) return {};
@@ -156,9 +156,9 @@ inline Verdict claim_break(const Space& space, const ArenaLayout& layout, const 
   return run.valid ? Verdict{} : invalid("the main heap's chunks do not line up", run.failed_at);
 }
 
-// The heap that holds `address`: heaps are aligned to their maximal size, a power of two that
-// depends on the system's huge pages. The smallest that fits is tried first: a larger alignment may
-// lead to an earlier heap of the same arena.
+// Returns the heap that contains `address`: heaps are aligned to their maximal size, a power of two
+// that depends on the system's huge pages. The smallest size that fits is tried first: a larger
+// alignment may lead to an earlier heap of the same arena.
 inline uint64_t heap_of(const Space& space, uint64_t address, uint64_t arena) {
   for (uint64_t size = kHeapAlignment; size <= kLargestHeap; size *= 2) {
     uint64_t heap = address & ~(size - 1);

@@ -1,19 +1,19 @@
-// Walks a run for good: its blocks go into the map, and the region is claimed.
+// Walks a run and claims it: its blocks go into the map, and the region is added.
 //
 // A walk must go from one header to the next. So that several threads can share a large run, it is
-// walked from several places. All but the first are guesses: an address from which some chunks line
-// up. What a guess found is kept only if the walk before it arrives exactly there, and thus is what
-// one walk from the start would have found.
+// walked from several places. All except the first are guesses: an address from which some chunks
+// line up. The result of a guess is kept only if the preceding walk arrives exactly there, so that
+// it is what a single walk from the start would have found.
 #pragma once
 
 #include "heaps/glibc/walk_chunks.hpp"
 
 namespace reachscan::heaps::glibc {
 
-// Makes first uses of pages ahead of the walk. The processor notes each in the page tables, which
-// are new in a clone; that takes longer than walking the chunks of the page, but first uses that do
-// not depend on each other overlap. The pages of the bitmaps are written to: the kernel would map a
-// page of zeros for a read, and interrupt all threads when a write takes its place.
+// Touches pages ahead of the walk. The processor records each first access in the page tables,
+// which are new in a clone. That takes longer than walking the chunks of the page, but independent
+// first accesses overlap. The pages of the bitmaps are written to: for a read, the kernel would map
+// a zero page, and interrupt all threads when a write replaces it.
 class PagesAhead {
  public:
   PagesAhead(const BlockMap& blocks, uint64_t end) : blocks_(blocks), end_(end) {}
@@ -28,7 +28,7 @@ class PagesAhead {
   }
 
  private:
-  // As far as a page of the bitmaps reaches.
+  // The range covered by one page of the bitmaps.
   static constexpr uint64_t kDistance = kPage / (2 * sizeof(uint64_t)) * kSpan;
 
   const BlockMap& blocks_;
@@ -43,14 +43,14 @@ class RunClaim {
     uint64_t length = (end_ - start) / kMostLegs;
     if (length < kLeastLeg) length = kLeastLeg;
     add_leg({limit, top, start});
-    // A guess, which only `limit` stops, could find the blocks of another region; dropping what it
-    // found would drop these.
+    // A guess is stopped only by `limit`, so it could find the blocks of another region; dropping
+    // its results would then drop these.
     if (end_ - start <= length || blocks.region_in({start, limit}) != nullptr) return;
     for (uint64_t at = start + length; at < end_ && count_ < kMostLegs; at += length)
       if (uint64_t chunk = guess_chunk(at, limit, top)) add_leg({limit, top, chunk});
   }
 
-  // Walks as long as there are legs that nobody walks. To be called on each thread.
+  // Walks as long as there are untaken legs. Called on each thread.
   void help() {
     for (;;) {
       unsigned next = __atomic_fetch_add(&taken_, 1, __ATOMIC_RELAXED);
@@ -59,7 +59,7 @@ class RunClaim {
     }
   }
 
-  // When all legs have been walked: the walk as if it had been one.
+  // Called after all legs have been walked: merges them as if there had been one walk.
   Walk join() {
     Walk whole = legs_[0].walk;
     add(legs_[0].first);
@@ -96,12 +96,12 @@ class RunClaim {
     uint64_t boundaries;
   };
 
-  // From one place to the next one where a walk began; the last one, until it ends.
+  // The walk from one starting place to the next one; the last leg continues until its walk ends.
   struct Leg {
     Walk walk;
     uint64_t start;
     uint64_t stop;
-    // Held back: another thread may add what it finds in the same span.
+    // Held back: another thread may add its results for the same span.
     Span first = {};
 
     bool goes_on() const { return walk.goes_on() && walk.chunk < stop; }
@@ -126,8 +126,8 @@ class RunClaim {
     Span span = leg.first;
     while (leg.goes_on()) {
       pages.reach(leg.walk.chunk);
-      // Each header tells where the next one is, so the processor cannot read ahead by itself; and
-      // its prefetcher, which knows no page but the one that is read, is late at each.
+      // Each header holds the position of the next, so out-of-order execution cannot read ahead;
+      // and the hardware prefetcher, which does not cross pages, starts late on each page.
       uint64_t ahead = span.base + kLinesAhead;
       if (is_dense(span)) fetch_lines(ahead, ahead + kSpan);
       span = walk_span(leg);
@@ -135,14 +135,14 @@ class RunClaim {
     }
   }
 
-  // Whether it had so many chunks that most of its lines were read.
+  // Whether the span had so many chunks that most of its lines were read.
   static bool is_dense(const Span& span) {
     uint64_t edges = span.starts | span.boundaries;
     for (unsigned few = 0; few < kFewChunks; ++few) edges &= edges - 1;
     return edges != 0;
   }
 
-  // Goes over the chunks whose blocks are in one span.
+  // Walks the chunks whose blocks are in one span.
   static Span walk_span(Leg& leg) {
     Walk walk = leg.walk;
     Span span{(walk.chunk + kHeader) & ~(kSpan - 1), 0, 0};

@@ -1,9 +1,9 @@
 // Fastbins: chunks that are free, though they look allocated, in lists that may be long.
 //
-// A list in the order of its frees jumps about in memory, and each step waits for the one before.
-// One step of every list of every arena in turn keeps as many reads under way as there are lists.
-// Where that is not enough, long lists are also followed from chunks in their middle. These are
-// guesses: what is found from one counts only if a list arrives there from its head.
+// A list in free order jumps around in memory, and each step waits for the one before. Advancing
+// every list of every arena in turn keeps as many reads in flight as there are lists. If that is
+// not enough, long lists are also followed from chunks in their middle. These are guesses: what is
+// found from one counts only if a list arrives there from its head.
 #pragma once
 
 #include "heaps/glibc/find_arenas.hpp"
@@ -11,14 +11,14 @@
 
 namespace reachscan::heaps::glibc {
 
-// A list, or the part of one behind a guess, as far as it has been followed.
+// A list, or the part of one after a guess, as far as it has been followed.
 struct Fastbin {
   uint64_t chunk;  // the next one; 0: none
   uint64_t chunk_size;
   Links links;
-  uint64_t guess = 0;  // the chunk where the part begins; 0: this is a list from its head
+  uint64_t guess = 0;  // the chunk where the part starts; 0: this is a list from its head
   uint64_t dropped = 0;
-  bool fits_size = true;  // false: the next one has another size
+  bool fits_size = true;  // false: the next chunk has another size
 
   uint64_t user() const { return chunk + kHeader; }
   bool fits(const BlockMap& blocks) const {
@@ -27,12 +27,12 @@ struct Fastbin {
   void advance() { chunk = follow(user(), links); }
 };
 
-// More reads than that are not under way at a time, whatever is asked for.
+// No more reads than this are ever in flight.
 constexpr std::size_t kAtOnce = 64;
-// Of so many steps, no list that is read the wrong way stays inside known blocks.
+// A list decoded in the wrong way never stays inside known blocks for this many steps.
 constexpr std::size_t kTellingSteps = 64;
 
-// Goes on by so many steps, or to the end. False if something does not fit.
+// Advances by up to `steps`. Returns false if something does not fit.
 inline bool goes_well(const BlockMap& blocks, Fastbin& bin, std::size_t steps) {
   for (; bin.chunk != 0 && steps > 0; --steps, bin.advance())
     if (!bin.fits(blocks)) return false;
@@ -50,7 +50,7 @@ class Fastbins {
         parts_(map, kMostGuesses),
         open_(map, kMaxArenas * kFastbins + kMostGuesses) {}
 
-  // The links are read as `expected`, as the caches' are, unless they do not fit that.
+  // Links are decoded as `expected`, like those of the caches, unless that does not fit.
   Verdict add(const BlockMap& blocks, uint64_t arena, const ArenaLayout& layout, Links expected) {
     for (unsigned i = 0; layout.fastbins != 0 && i < kFastbins; ++i) {
       uint64_t chunk = word(arena + layout.fastbins + uint64_t{kWord} * i);
@@ -63,8 +63,8 @@ class Fastbins {
     return {};
   }
 
-  // Drops what is in them. A chunk that a list leads to for the second time, or that is in two of
-  // them, is no live block any more by then.
+  // Drops the chunks in all lists. A chunk visited twice by one list, or by two of them, is no
+  // longer a live block the second time.
   Verdict drop_all(BlockMap& blocks, Totals& totals) {
     open(lists_);
     follow_open(blocks, totals, kLong);
@@ -84,12 +84,12 @@ class Fastbins {
   }
 
  private:
-  static constexpr uint64_t kLong = 4096;  // chunks of a list for which guesses are worth it
+  static constexpr uint64_t kLong = 4096;  // length of a list for which guesses are worthwhile
   static constexpr unsigned kMostGuesses = 512;
-  // A block that was in a list before it was allocated may still hold the link. From there it is
-  // not far to a chunk that is in a list now.
+  // A block that was in a list before it was allocated may still hold the link, which leads to a
+  // chunk that is in a list now within a few steps.
   static constexpr std::size_t kStaleSteps = 8;
-  static constexpr unsigned kLooks = 64;            // at blocks, for one guess
+  static constexpr unsigned kLooks = 64;            // blocks examined per guess
   static constexpr uint64_t kLookWithin = 1 << 16;  // bytes
 
   static Verdict not_consistent(uint64_t chunk) {
@@ -101,12 +101,12 @@ class Fastbins {
       if (bin.chunk != 0) open_.push(&bin);
   }
 
-  // Drops the chunks of all that is open, as far as they fit, up to guesses, which are marked; or
-  // `most` of each. Leaves none open.
+  // Drops the chunks of everything open, as far as they fit, up to guesses, which are marked, or
+  // `most` of each. Leaves nothing open.
   void follow_open(BlockMap& blocks, Totals& totals, uint64_t most = ~0ull) {
     while (std::size_t count = close_stopped(blocks, most)) {
-      // The processor looks ahead for a limited number of instructions, and waits for a page that
-      // it has to look up even if the read is only a prefetch. So nothing else is done in between.
+      // The processor looks ahead for a limited number of instructions, and stalls on a TLB miss
+      // even for a prefetch. So nothing else is done between these reads.
       uint64_t sizes[kAtOnce], links[kAtOnce];
       for (std::size_t i = 0; i < count; ++i) {
         sizes[i] = chunk_size(open_[i]->chunk);
@@ -124,7 +124,7 @@ class Fastbins {
     }
   }
 
-  // Closes those of the first that do not go on. Returns how many of the first do.
+  // Closes those among the first kAtOnce that cannot continue. Returns how many of these remain.
   std::size_t close_stopped(const BlockMap& blocks, uint64_t most) {
     std::size_t going = 0;
     while (going < open_.size() && going < kAtOnce) {
@@ -140,7 +140,7 @@ class Fastbins {
     return going;
   }
 
-  // Spread evenly over the heap.
+  // Guesses, evenly spread over the heap.
   void guess_parts(BlockMap& blocks, Links links) {
     uint64_t bytes = 0, next = 0;
     for (const Region& region : blocks.regions) bytes += region.end - region.start;
@@ -171,7 +171,7 @@ class Fastbins {
     }
   }
 
-  // A list that has arrived at guesses goes on where the last of their parts stops.
+  // A list that has arrived at a guess continues where the last of its parts stops.
   void join_parts(BlockMap& blocks, Totals& totals, Fastbin& list) {
     for (std::size_t i = 0; i < parts_.size();) {
       Fastbin& part = parts_[i++];
@@ -186,7 +186,8 @@ class Fastbins {
     }
   }
 
-  // No list arrived at this part. What it dropped may be in one that was stopped by that.
+  // No list arrived at this part. It may have dropped chunks of a list that could not continue
+  // because of that.
   static void restore(BlockMap& blocks, Totals& totals, Fastbin part) {
     part.chunk = part.guess;
     blocks.clear_mark(part.user());
@@ -198,7 +199,7 @@ class Fastbins {
 
   List<Fastbin> lists_;
   List<Fastbin> parts_;
-  List<Fastbin*> open_;  // lists and parts that go on
+  List<Fastbin*> open_;  // lists and parts that can continue
 };
 
 }  // namespace reachscan::heaps::glibc

@@ -1,6 +1,5 @@
 // Finds main_arena in stripped, dynamic and static programs alike: main_arena.next leads through
-// all arenas back to main_arena, and lies at a distance from its start that names the layout
-// family.
+// all arenas back to main_arena, and its offset identifies the layout family.
 #pragma once
 
 #include "heaps/glibc/layout.hpp"
@@ -9,11 +8,11 @@ namespace reachscan::heaps::glibc {
 
 constexpr std::size_t kMaxInstances = 16;
 constexpr std::size_t kMaxArenas = abi::QuiesceHint::kMaxMutexes;
-// A list that is being changed has a few broken bins at most.
+// A list that is being changed has at most a few broken bins.
 constexpr unsigned kMinConsistentBins = 120;
-// Steps of the search; a ring that is none may be followed from each word of a module's data.
+// Steps of the search; a false ring may be followed from each word of a module's data.
 constexpr uint64_t kSearch = 1 << 23;
-// Thread arenas lie right behind the heap_info at the start of an aligned heap.
+// A thread arena directly follows the heap_info at the start of an aligned heap.
 constexpr uint64_t kHeapAlignment = 1 << 20;
 constexpr uint64_t kHeapInfoUntil234 = kWord == 8 ? 0x20 : 0x18;
 constexpr uint64_t kHeapInfoFrom235 = kWord == 8 ? 0x30 : 0x18;
@@ -24,7 +23,7 @@ inline bool is_thread_arena(const Space& space, uint64_t arena) {
   return space.readable(arena - offset, kPage) && word(arena - offset) == arena;
 }
 
-// Number of arenas on the ring that starts with main_arena, 0 if it is no ring.
+// Returns the number of arenas on the ring that starts with main_arena, 0 if it is not a ring.
 inline std::size_t ring_length(const Space& space, uint64_t main_arena, const ArenaLayout& layout,
                                Budget& budget) {
   uint64_t arena = word(main_arena + layout.next);
@@ -39,7 +38,7 @@ inline std::size_t ring_length(const Space& space, uint64_t main_arena, const Ar
 enum class Bins { kUnused, kUsed, kNone };
 
 // Before the first malloc all bins are zero. Afterwards each is a ring of chunks through the arena,
-// as if the two pointers of the bin stood behind a chunk header.
+// as if the two pointers of the bin followed a chunk header.
 inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout& layout) {
   unsigned zero = 0, consistent = 0;
   for (unsigned i = 0; i < kBinPairs; ++i) {
@@ -58,7 +57,7 @@ inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout&
   return consistent >= kMinConsistentBins ? Bins::kUsed : Bins::kNone;
 }
 
-// Reads an Instance whose `next` field may stand at `field`; false if it does not.
+// Reads an Instance whose `next` field may be at `field`; returns false if it is not.
 inline bool instance_at(const Space& space, uint64_t field, const abi::Mapping& m, Instance& found,
                         Budget& budget) {
   uint64_t next = word(field);

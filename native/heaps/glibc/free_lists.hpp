@@ -1,8 +1,8 @@
 // Chunks that look allocated but are not: fastbins and the threads' caches (tcache).
 //
 // Both are lists of chunks whose in-use bit stays set. Since 2.32 (and in some older builds) a link
-// is stored as pointer ^ (its own address >> 12) ("safe-linking"); which of the two it is, the
-// lists themselves tell, because only one way of reading them stays inside known blocks.
+// is stored as pointer ^ (its own address >> 12) ("safe-linking"). The lists themselves show which
+// encoding is used, because only the right one stays inside known blocks.
 #pragma once
 
 #include "heaps/glibc/layout.hpp"
@@ -21,8 +21,9 @@ inline uint64_t follow(uint64_t link_address, Links links) {
 
 constexpr std::size_t kBadList = ~std::size_t{0};
 
-// Length of a list of blocks (user addresses) that starts with `user`; kBadList if it leaves the
-// known blocks, holds one whose chunk size `fits` refuses, is longer than `limit` or the budget.
+// Returns the length of a list of blocks (user addresses) that starts with `user`; kBadList if it
+// leaves the known blocks, contains one whose chunk size `fits` rejects, or exceeds `limit` or the
+// budget.
 template <typename Fits>
 std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, std::size_t limit,
                         Budget& budget, Fits fits) {
@@ -50,7 +51,7 @@ inline void restore_block(BlockMap& blocks, Totals& totals, uint64_t user) {
 }
 
 inline void drop_list(BlockMap& blocks, Totals& totals, uint64_t user, Links links) {
-  // A list that visits a block twice was refused before: dropping it ends the walk.
+  // A list that visits a block twice was rejected before: dropping it ends the walk.
   while (user != 0 && blocks.is_live(user)) {
     uint64_t next = follow(user, links);
     drop_block(blocks, totals, user);
@@ -58,17 +59,17 @@ inline void drop_list(BlockMap& blocks, Totals& totals, uint64_t user, Links lin
   }
 }
 
-// The shapes of tcache_perthread_struct: counters, then the heads of the lists.
+// The shapes of tcache_perthread_struct: counters, followed by the heads of the lists.
 struct CacheShape {
   uint32_t counter_size;  // bytes
   uint32_t bins;
   uint32_t small_bins;  // one chunk size each; the others hold ranges of large chunks
   uint32_t entries;     // offset of the heads
-  uint32_t chunk;       // least size of the chunk that holds the struct
-  bool counts_free;     // the counters tell free slots, not cached chunks
+  uint32_t chunk;       // minimal size of the chunk that holds the struct
+  bool counts_free;     // the counters count free slots, not cached chunks
 };
 
-// The chunk that holds so many counters and heads.
+// The size of the chunk for this many counters and heads.
 constexpr uint32_t cache_chunk(uint32_t counters, uint32_t bins) {
   constexpr uint32_t kAlignment = kChunkAlignment;
   return (counters + bins * kWord + kWord + kAlignment - 1) / kAlignment * kAlignment;
@@ -94,7 +95,7 @@ struct CacheCheck {
   std::size_t cached = 0;  // chunks in all lists
 };
 
-// Whether `cache` is a consistent cache of this shape: every list stays in blocks of its bin's
+// Whether `cache` is a consistent cache of this shape: every list contains only blocks of its bin's
 // size, and its length agrees with its counter.
 inline CacheCheck check_cache(const BlockMap& blocks, uint64_t cache, const CacheShape& shape,
                               Links links, Budget& budget) {

@@ -1,13 +1,13 @@
 // Shapes of glibc's ptmalloc structures (malloc/malloc.c and malloc/arena.c of glibc 2.17 to 2.43;
-// offsets checked against running 2.31, 2.36, 2.41 and 2.43, with words of four bytes
-// against 2.36).
+// offsets checked against running 2.31, 2.36, 2.41 and 2.43, with words of four bytes against
+// 2.36).
 #pragma once
 
 #include "heaps/heap.hpp"
 
 namespace reachscan::heaps::glibc {
 
-// struct malloc_state. The distance from its start to `next` tells the families apart.
+// struct malloc_state. The offset of `next` distinguishes the families.
 struct ArenaLayout {
   uint32_t next;
   uint32_t bins;
@@ -20,7 +20,7 @@ constexpr unsigned kBinPairs = 127;
 constexpr unsigned kFastbins = kWord == 8 ? 10 : 11;
 constexpr uint64_t kFastbinStep = 2 * kWord;  // between sizes; not all of them exist
 
-// The bins follow on the top chunk and the last remainder; behind them, a bit for each is kept.
+// The bins follow the top chunk and the last remainder; a bit for each bin follows them.
 constexpr ArenaLayout with_top_at(uint32_t top, uint32_t fastbins) {
   uint32_t bins = top + 2 * kWord, next = bins + kBinPairs * 2 * kWord + 16;
   return {next, bins, top, fastbins, next + 5 * kWord};
@@ -47,7 +47,7 @@ constexpr uint64_t kFlagBits = 7;
 constexpr uint64_t kFencepost = kHeader;
 
 constexpr bool is_chunk_aligned(uint64_t chunk) { return (chunk + kHeader) % kChunkAlignment == 0; }
-// The first place from `address` on where a chunk may begin.
+// The first place at or after `address` where a chunk may start.
 constexpr uint64_t first_chunk(uint64_t address) {
   return align_up(address + kHeader, kChunkAlignment) - kHeader;
 }
@@ -55,7 +55,7 @@ constexpr uint64_t first_chunk(uint64_t address) {
 inline uint64_t raw_size(uint64_t chunk) { return word(chunk + kWord); }
 inline uint64_t chunk_size(uint64_t chunk) { return raw_size(chunk) & ~kFlagBits; }
 
-// One copy of the library in the process (there is more than one after dlmopen).
+// One copy of the library in the process (there are several after dlmopen).
 struct Instance {
   uint64_t main_arena;
   ArenaLayout layout;

@@ -1,5 +1,5 @@
 // Blocks that were too large for an arena and got a mapping of their own. Nothing links them: each
-// begins at a page, with a header that says so, and mp_ knows how many there are.
+// starts at a page, with a header that says so, and mp_ contains their number.
 #pragma once
 
 #include "heaps/glibc/arena_regions.hpp"
@@ -10,11 +10,11 @@ namespace reachscan::heaps::glibc {
 struct MappedChunk {
   uint64_t user;
   uint64_t end;   // of the mapping
-  uint32_t tail;  // bytes at the end that are not the user's
+  uint32_t tail;  // bytes at the end that do not belong to the user
 };
 
-// Until 2.42 the size field holds the whole length; 2.43 leaves out the header's 16 bytes, and may
-// mark huge pages in the lowest bit of the preceding word.
+// Until 2.42 the size field holds the whole length; 2.43 omits the header's 16 bytes, and may flag
+// huge pages in the lowest bit of the preceding word.
 inline bool read_mapped_header(uint64_t base, uint64_t header, uint64_t limit, MappedChunk& chunk) {
   uint64_t offset = header - base;
   uint64_t raw = raw_size(header);
@@ -33,7 +33,7 @@ inline bool read_mapped_header(uint64_t base, uint64_t header, uint64_t limit, M
   return false;
 }
 
-// Whether a page begins as the mapping of a block does, be the length true or stale.
+// Whether a page begins like the mapping of a block, with either a valid or a stale length.
 inline bool resembles_mapped_header(uint64_t base) {
   uint64_t header = first_chunk(base), before = header - base;
   uint64_t size = raw_size(header) & ~kFlagBits;
@@ -41,9 +41,9 @@ inline bool resembles_mapped_header(uint64_t base) {
          size != 0 && ((before + size) % kPage == 0 || (before + size + kHeader) % kPage == 0);
 }
 
-// A block with a large alignment starts later in its mapping, at a page, and its header tells how
-// far from the base. The header at the base remains, but a realloc makes it stale, and moves the
-// block to where its alignment cannot be told any more.
+// A block with a large alignment starts later in its mapping, at a page, and its header holds the
+// distance from the base. The header at the base remains, but a realloc makes it stale, and moves
+// the block to where its alignment can no longer be determined.
 inline bool page_aligned_chunk_at(uint64_t user, Range run, MappedChunk& chunk) {
   uint64_t header = user - kHeader;
   if (header < run.start || user >= run.end || (raw_size(header) & kFlagBits) != kMapped)
@@ -64,23 +64,24 @@ inline bool mapped_chunk_at(uint64_t base, uint64_t limit, MappedChunk& chunk) {
 // Finds the mapped blocks and claims their memory.
 class MappedChunks {
  public:
-  // `stacks`: those that threads run on, in order and apart.
+  // `stacks`: those that threads run on, sorted and disjoint.
   MappedChunks(const Space& space, const List<Range>& stacks, BlockMap& blocks, Totals& totals)
       : space_(space), stacks_(stacks), blocks_(blocks), totals_(totals) {}
 
-  // `expected`: how many there are, as far as the library knows.
+  // `expected`: their number according to the library.
   Verdict claim_all(uint64_t expected) {
     claim_within([this](uint64_t page) { return space_.accessible_run(page); });
-    // Stale data may look like a block that reaches across inaccessible memory; but a program may
-    // have made a page of a block inaccessible, too.
+    // Stale data may look like a block that extends across inaccessible memory; but a program may
+    // also have made a page of a block inaccessible.
     if (count < expected)
       claim_within([this](uint64_t page) { return space_.anonymous_run(page); });
     return full_ ? Verdict{Verdict::kNoMemory, nullptr, 0} : Verdict{};
   }
 
-  // To be called if `expected` is certain. Memory of other kinds may hold what looks like a block;
-  // but the kernel puts a new mapping next to others, while such memory lies amid its own mapping.
-  // So if there are just as many too many as lie apart from everything, those are no blocks.
+  // Called if `expected` is certain. Memory of other kinds may contain what looks like a block; but
+  // the kernel places a new mapping next to others, while such memory is in the middle of its own
+  // mapping. So if the surplus equals the number of blocks without neighbours, those are not
+  // blocks.
   void drop_surplus(uint64_t expected) {
     if (count <= expected) return;
     blocks_.sort_regions();
@@ -104,8 +105,8 @@ class MappedChunks {
  private:
   template <typename RunOf>
   void claim_within(RunOf run_of) {
-    // Those whose true header comes later go first: at their base, a stale header may lie. The
-    // header ends its page; the block behind it may never have been written.
+    // Blocks whose true header comes later are claimed first, since there may be a stale header at
+    // their base. The true header ends its page; the block after it may never have been written.
     each_page(run_of, [](uint64_t page, Range run, MappedChunk& chunk, uint64_t& base) {
       uint64_t user = page + kPage;
       if (!page_aligned_chunk_at(user, run, chunk)) return false;
@@ -118,7 +119,8 @@ class MappedChunks {
     });
   }
 
-  // Visits every page of anonymous memory that no arena, no earlier block and no stack owns.
+  // Visits every page of anonymous memory that does not belong to an arena, an earlier block or a
+  // stack.
   template <typename RunOf, typename Find>
   void each_page(RunOf run_of, Find find) {
     Range run{0, 0};
@@ -129,9 +131,9 @@ class MappedChunks {
         MappedChunk chunk{};
         uint64_t base = page;
         bool found = find(page, run, chunk, base);
-        // Looking for an owner costs a search; at other pages the headers have said no already.
+        // Finding the owner takes a search; at other pages the headers have already been rejected.
         uint64_t next = found || page == m.start ? owned_until(base) : 0;
-        // What reaches into another region is no block.
+        // Memory that reaches into another region is not a block.
         if (found && next == 0 && blocks_.region_in({base, chunk.end}) == nullptr) {
           claim(base, chunk);
           next = chunk.end;
@@ -141,7 +143,7 @@ class MappedChunks {
     }
   }
 
-  // The end of what `page` belongs to already; 0 if it is free.
+  // Returns the end of whatever `page` already belongs to; 0 if it is free.
   uint64_t owned_until(uint64_t page) const {
     if (const Region* owner = blocks_.region_in({page, page + 1}))
       return align_up(owner->end, kPage);
@@ -157,7 +159,7 @@ class MappedChunks {
     return low < stacks_.size() && stacks_[low].contains(page) ? stacks_[low].end : 0;
   }
 
-  // `run`: that of the region before. Going through one takes time, and many regions may be in it.
+  // `run`: cached for the next region, since computing it takes time and it may contain many.
   bool lies_apart(std::size_t index, Range& run) const {
     const Region& region = blocks_.regions[index];
     if (region.kind != wire::kMapped) return false;

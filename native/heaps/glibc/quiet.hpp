@@ -1,4 +1,4 @@
-// Whether any thread is inside the allocator, and what an outsider must watch to see it leave.
+// Whether any thread is inside the allocator, and what the helper must watch to see it leave.
 #pragma once
 
 #include <sys/syscall.h>
@@ -8,8 +8,8 @@
 
 namespace reachscan::heaps::glibc {
 
-// The allocator is one object file, so its functions lie together. Those that name main_arena mark
-// out the range; the margins cover the ones before the first and after the last.
+// The allocator is one object file, so its functions are adjacent. Those that name main_arena
+// delimit the range; the margins cover functions before the first and after the last.
 constexpr uint64_t kMarginBefore = 0x2000;
 constexpr uint64_t kMarginAfter = 0x1000;
 
@@ -24,7 +24,7 @@ inline Range allocator_text(const Space& space, const Instance& instance) {
   return {text.start - kMarginBefore, text.end + kMarginAfter};
 }
 
-// All code of the library, whatever lies between its parts.
+// All code of the library, including gaps between its parts.
 inline abi::CodeRange library_code(const Space& space, const Instance& instance) {
   abi::CodeRange code{0, 0};
   for (const abi::Mapping& m : space) {
@@ -35,14 +35,13 @@ inline abi::CodeRange library_code(const Space& space, const Instance& instance)
   return code;
 }
 
-// The system calls by which the allocator gets memory and gives it back.
+// The system calls with which the allocator gets and releases memory.
 constexpr uint32_t kMemoryCalls[] = {SYS_mmap, SYS_mprotect, SYS_munmap,
                                      SYS_brk,  SYS_mremap,   SYS_madvise};
-// The same of 32-bit programs (mmap2, mprotect, munmap, brk, mremap, madvise).
+// The same for 32-bit programs (mmap2, mprotect, munmap, brk, mremap, madvise).
 constexpr uint32_t kShortMemoryCalls[] = {192, 125, 91, 45, 163, 219};
 
-// The allocator's own code makes no system calls, and it calls no function that makes others than
-// those.
+// The allocator's own code makes no system calls, and the functions it calls make only those.
 inline bool is_at_other_system_call(const Space& space, uint64_t pc) {
   arch::SystemCall call = arch::system_call_at(pc, ReadSpace{space});
   if (!call.made || !call.known) return call.made;
@@ -52,7 +51,7 @@ inline bool is_at_other_system_call(const Space& space, uint64_t pc) {
 }
 
 inline bool may_be_inside(const Space& space, const Instance& instance, const abi::Thread& thread) {
-  // 32-bit code may load the number of a system call where it is not looked for.
+  // 32-bit code may load the number of a system call outside the range that is searched.
   if (kWord == 4 && thread.sleep != abi::Sleep::kNoOrUnknown) return false;
   abi::Frame frame = thread.frame();
   uint64_t pc = frame.pc;
@@ -67,8 +66,8 @@ inline void describe_code(const Space& space, const Instance& instance, abi::Qui
   hint.callees.add(library_code(space, instance));
 }
 
-// Fills the hint and tells whether the allocator is at rest: no arena locked, no thread in its
-// code. Finding the code takes a pass over it, so that is left out when no thread can be there.
+// Fills the hint and returns whether the allocator is quiescent: no arena locked, no thread in its
+// code. Finding the code takes a pass over it, so that is skipped when no thread can be there.
 inline bool is_quiet(const Space& space, const Instance& instance, const List<Arena>& arenas,
                      const abi::Thread* threads, std::size_t thread_count, abi::QuiesceHint& hint) {
   bool locked = false;

@@ -1,6 +1,6 @@
 // Finds every thread's tcache. The pointer to it is a thread-local variable of the library, so it
-// stands at one distance from the thread pointer in all threads; the distance is found by a vote.
-// A thread that ends empties its cache, but one that a fork left behind could not.
+// is at the same distance from the thread pointer in all threads; a vote determines the distance.
+// An exiting thread empties its cache, but one left behind by a fork could not.
 #pragma once
 
 #include "heaps/glibc/free_lists.hpp"
@@ -13,7 +13,7 @@ using libc::kLargestTls;
 using libc::kUsualTls;
 using libc::readable_tls;
 constexpr unsigned kOffsets = kLargestTls / kWord;
-// The weight of a cache that holds chunks: one that holds none may be any block of zeros.
+// The weight of a cache that contains chunks: an empty one may be any block of zeros.
 constexpr uint32_t kFilled = 1000;
 
 struct CacheFormat {
@@ -84,7 +84,7 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
   return plan;
 }
 
-// Where the caches are, if at least `least` votes say so.
+// Returns where the caches are, if at least `least` votes agree.
 inline CachePlan plan_caches(const Space& space, const BlockMap& blocks,
                              const libc::Threads& threads, uint32_t least, CacheVotes& votes,
                              Budget& budget) {
@@ -103,7 +103,7 @@ inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,
   drop_block(blocks, totals, cache);
 }
 
-// The cache of the thread with this thread pointer, 0 if it has none: no cache yet, or the
+// Returns the cache of the thread with this thread pointer, 0 if it has none: no cache yet, or the
 // library's placeholder for none.
 inline uint64_t cache_of(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
                          const CachePlan& plan) {
@@ -118,7 +118,7 @@ inline bool is_consistent(const BlockMap& blocks, uint64_t cache, const CacheFor
          check_cache(blocks, cache, format.shape, format.links, budget).valid;
 }
 
-// Takes the caches and what they hold out of the live blocks.
+// Removes the caches and their contents from the live blocks.
 inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
                            const libc::Threads& threads, const CachePlan& plan, Budget& budget) {
   for (std::size_t t = 0; t < threads.running_count; ++t) {
@@ -128,7 +128,7 @@ inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
       return invalid("a thread's cache of free chunks is not consistent", cache);
     drop_cache(blocks, totals, cache, plan.format);
   }
-  // The fork may have come while the thread was at its cache.
+  // The fork may have happened while the thread was using its cache.
   for (const libc::EndedThread& thread : threads.ended) {
     uint64_t cache = cache_of(space, blocks, thread.thread_pointer, plan);
     if (cache != 0 && is_consistent(blocks, cache, plan.format, budget))

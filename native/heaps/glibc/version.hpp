@@ -1,4 +1,4 @@
-// The library's own name for itself, for the report only: no decision rests on it.
+// The library's own name, for the report only: no decision depends on it.
 #pragma once
 
 #include "heaps/glibc/layout.hpp"
@@ -11,7 +11,7 @@ inline bool matches(uint64_t address, const char* text, std::size_t length) {
   return true;
 }
 
-// Writes "glibc 2.36", or "glibc" where the banner ("... stable release version 2.36.") is missing.
+// Writes "glibc 2.36", or "glibc" if the banner ("... stable release version 2.36.") is missing.
 inline void write_name(const Space& space, const Instance& instance, char (&name)[kNameLength]) {
   constexpr char kBanner[] = " release version ";
   constexpr std::size_t kBannerLength = sizeof kBanner - 1;

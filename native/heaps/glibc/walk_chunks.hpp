@@ -1,5 +1,5 @@
-// Walks a run of adjacent chunks. What is allocated is told by the next chunk's PREV_INUSE bit; a
-// free chunk must repeat its size at its end, which catches a walk that left the rails.
+// Walks a run of adjacent chunks. The next chunk's PREV_INUSE bit shows whether a chunk is
+// allocated; a free chunk must repeat its size at its end, which detects a walk that went astray.
 #pragma once
 
 #include "heaps/glibc/layout.hpp"
@@ -9,13 +9,13 @@ namespace reachscan::heaps::glibc {
 struct Run {
   bool valid = false;
   bool reached_top = false;
-  uint64_t end = 0;  // behind the last chunk: behind top, or behind the fenceposts
+  uint64_t end = 0;  // after the last chunk: after top, or after the fenceposts
   Totals totals;
   uint64_t chunks = 0;
   uint64_t failed_at = 0;
 };
 
-// A run that was cut is closed by small headers: by two fenceposts where someone else moved the
+// A run that was cut is closed by small headers: by two fenceposts where other code moved the
 // break; in a full heap by one, or one twice as large if no more was left, and one of size 0.
 // Returns the end of the run if it is closed at `chunk`, else 0.
 inline uint64_t closed_at(uint64_t chunk, uint64_t limit) {
@@ -28,18 +28,18 @@ inline uint64_t closed_at(uint64_t chunk, uint64_t limit) {
   return ends_heap || cuts_break ? last + kFencepost : 0;
 }
 
-// One chunk after the other, from the first to `top` or to fenceposts, below `limit`.
+// A sequence of chunks, from the first to `top` or to fenceposts, below `limit`.
 struct Walk {
   uint64_t limit;
   uint64_t top;
-  uint64_t chunk;  // the next one; in the end the last one, or the one that failed
+  uint64_t chunk;  // the next one; at the end, the last one or the one that failed
   enum : uint8_t { kGoesOn, kEnded, kFailed } state = kGoesOn;
   uint64_t end = 0;  // of the run, once the walk has ended
   Totals totals = {};
 
   bool goes_on() const { return state == kGoesOn; }
 
-  // Goes over the next chunk and calls visit(user address, in_use), unless that fails.
+  // Advances over the next chunk and calls visit(user address, in_use), unless it is invalid.
   template <typename Visit>
   [[gnu::always_inline]] void step(Visit visit) {
     if (!is_chunk_aligned(chunk) || chunk + kHeader > limit) return fail();
@@ -51,7 +51,7 @@ struct Walk {
     }
     bool has_next = size % kChunkAlignment == 0 && size <= limit - chunk - kHeader;
     uint64_t next = chunk + size;
-    // A run is closed by a small chunk, or before one: nothing else is.
+    // A run is closed by a small chunk, or before one, and by nothing else.
     if (size < kMinChunk || (has_next && chunk_size(next) < kMinChunk)) {
       if (uint64_t closed = closed_at(chunk, limit)) {
         visit(chunk + kHeader, false);
@@ -80,7 +80,7 @@ struct Walk {
 
 constexpr uint64_t kAllChunks = ~0ull;
 
-// Only looks. A walk of more than `most` chunks is valid, too.
+// Only reads. A walk of more than `most` chunks is also valid.
 inline Run probe_run(uint64_t start, uint64_t limit, uint64_t top, uint64_t most = kAllChunks) {
   Walk walk{limit, top, start};
   uint64_t chunks = 0;

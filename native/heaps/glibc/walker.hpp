@@ -1,11 +1,11 @@
-// The walker for glibc's malloc (ptmalloc), 2.26 to 2.43. heaps/heap.hpp tells what a walker owes.
+// The walker for glibc's malloc (ptmalloc), 2.26 to 2.43. heaps/heap.hpp has its contract.
 //
 //   find_arenas     main_arena by structure, the ring of all arenas
-//   quiet           is a thread inside malloc right now?
+//   quiet           whether a thread is inside malloc right now
 //   params          mp_: where the main heap starts, how many blocks are mapped
 //   arena_regions   the memory of each arena, chunk by chunk (walk_chunks)
 //   mapped_chunks   blocks with a mapping of their own
-//   thread_caches   tcache, also of threads that a fork left behind (threads)
+//   thread_caches   tcache, also of threads left behind by a fork (threads)
 //   fastbins        both are free, though they look allocated (free_lists)
 #pragma once
 
@@ -23,8 +23,8 @@ namespace reachscan::heaps::glibc {
 
 class Walker {
  public:
-  // A free chunk's neighbours in its list, and in the list of sizes (fd, bk, fd_nextsize and
-  // bk_nextsize).
+  // Links to a free chunk's neighbours in its list, and in the list of sizes (fd, bk, fd_nextsize
+  // and bk_nextsize).
   static constexpr uint64_t kLinkBytes = 4 * kWord;
   static constexpr bool kNeedsFine = false;
   static constexpr bool kKnowsShortWords = true;
@@ -110,8 +110,8 @@ class Walker {
   uint64_t mapped_found = 0;
 
  private:
-  static constexpr uint64_t kProofs = 1 << 22;  // steps, to find where a main heap begins
-  static constexpr uint64_t kCacheChecks = 16;  // of each block: they belong to one cache
+  static constexpr uint64_t kProofs = 1 << 22;  // steps to find where a main heap starts
+  static constexpr uint64_t kCacheChecks = 16;  // for each block: they belong to one cache
 
   Verdict claim_instance(std::size_t index, const Enumeration& found) {
     const Instance& instance = instances[index];
@@ -131,7 +131,7 @@ class Walker {
     return claim_break(space_, instance.layout, main_arena, params, found, account_);
   }
 
-  // Last: pages of all that was claimed before may look like regions from mmap.
+  // Called last: pages claimed earlier may look like regions from mmap.
   Verdict complete_main_arenas(const Enumeration& found) {
     Tops tops;
     bool contiguous = true;
@@ -152,7 +152,7 @@ class Walker {
     return invalid("the main heap's regions do not add up to what it got", account_.found);
   }
 
-  // mp_ if it can be found; else the first start in the program break from which a walk ends well.
+  // Finds mp_, or else the first start in the program break from which a walk succeeds.
   Params find_main_heap(const Instance& instance, const Arena& main_arena) {
     uint64_t top = main_arena.top(instance.layout);
     bool unused = !has_memory(instance.layout, main_arena);
@@ -167,7 +167,8 @@ class Walker {
       uint64_t limit = space_.anonymous_run(m.start).end;
       Budget budget = Budget::of_walks(limit - m.start, kMinChunk);
       uint64_t start = resume_after_gap(m.start, limit, top, budget);
-      // A start behind damaged chunks would pass for the whole heap, were it not for the account.
+      // A start after damaged chunks could pass for the whole heap if the account did not rule it
+      // out.
       if (start != 0 && is_contiguous(main_arena) &&
           proves_main_heap(space_, instance, main_arena, start, proofs))
         params.sbrk_base = start;
@@ -186,7 +187,7 @@ class Walker {
     return verdict;
   }
 
-  // The stacks that threads run on, in order and apart.
+  // Returns the stacks that threads run on, sorted and disjoint.
   List<Range> running_stacks() {
     List<Range> stacks(map_, threads_.running_count);
     for (std::size_t t = 0; t < threads_.running_count; ++t) {

@@ -1,5 +1,5 @@
-// Goes over all extents in the order of their addresses: puts blocks into the map, and claims the
-// memory that extents and metadata are in.
+// Iterates over all extents in address order: puts blocks into the map, and claims the memory that
+// contains extents and metadata.
 #pragma once
 
 #include "heaps/jemalloc/find_tree.hpp"
@@ -25,7 +25,7 @@ class Extents {
     return verdict_;
   }
 
-  uint32_t arenas = 0;  // the highest number, and one
+  uint32_t arenas = 0;  // one more than the highest number
 
  private:
   bool has_node(uint64_t node, uint64_t bytes) {
@@ -45,7 +45,7 @@ class Extents {
   // Returns where the extent of a page ends, 0 to stop.
   uint64_t claim(uint64_t entry_at, uint64_t page) {
     LeafEntry entry = read_entry(entry_at, instance_.tree, instance_.layout);
-    if (entry.extent == 0) return page + kPage;  // there was one
+    if (entry.extent == 0) return page + kPage;  // a former extent
     if (!space_.readable(entry.extent, kExtentBytes) || !claim_metadata(entry.extent))
       return stop("an extent's structure is not in the allocator's own memory", entry.extent);
     Extent extent = read_extent(entry.extent, instance_.layout);
@@ -66,7 +66,7 @@ class Extents {
     return verdict_.fine() ? next_ : 0;
   }
 
-  // Bit by bit: which slots are free.
+  // Reads the bitmap of free slots.
   const char* claim_slab(const Extent& extent) {
     uint64_t size = size_of_class(extent.size_class, instance_.quantum);
     uint64_t slots = (extent.end - extent.start) / size;
@@ -93,7 +93,7 @@ class Extents {
     return nullptr;
   }
 
-  // A sampled block is smaller than its extent. Since 5.3.1 large ones may have any number of
+  // A sampled block is smaller than its extent. Since 5.3.1 large blocks may have any number of
   // pages, and the class is only the next larger one.
   const char* claim_large(const Extent& extent) {
     uint64_t size = size_of_class(extent.size_class, instance_.quantum);
@@ -107,7 +107,7 @@ class Extents {
     return nullptr;
   }
 
-  // Extents of one arena that follow each other are one region.
+  // Consecutive extents of one arena are one region.
   void extend_region(const Extent& extent) {
     uint32_t arena = first_arena_ + extent.arena;
     if (extent.arena >= arenas) arenas = extent.arena + 1;
@@ -128,7 +128,8 @@ class Extents {
     if (!claimed.fine()) verdict_ = claimed;
   }
 
-  // Whether `address` is in a mapping of metadata; it is claimed with all there is behind it.
+  // Whether `address` is in a mapping of metadata, which is claimed with everything that follows in
+  // it.
   bool claim_metadata(uint64_t address) {
     if (metadata_.contains(address)) return true;
     Range found = metadata_around(space_, address, budget_);

@@ -1,7 +1,7 @@
 // Finds the tree of all extents in stripped, dynamic and static programs alike, whatever prefix its
-// functions have. Its root is an array in the module's data, long enough that few modules have room
-// for it; what a word of it points to is a leaf if it lies in a mapping of metadata, and if the
-// extents that the leaf leads to say that they are of that leaf's pages.
+// functions have. Its root is an array in the module's data, so long that few modules have room for
+// it. What a word of it points to is a leaf if it is in a mapping of metadata, and if the extents
+// that the leaf leads to agree that they are in that leaf's pages.
 #pragma once
 
 #include "heaps/images.hpp"
@@ -11,17 +11,17 @@
 namespace reachscan::heaps::jemalloc {
 
 constexpr std::size_t kMaxInstances = 8;
-// Entries of a leaf that are looked at before one must have been consistent, and extents by which
-// layout and classes are told.
+// Entries of a leaf that are examined before one must have been consistent, and extents from which
+// layout and classes are determined.
 constexpr uint64_t kFewExtents = 1 << 12;
-// Entries that are looked at, at most, in all leaves of a node together.
+// At most this many entries are examined in all leaves of a node together.
 constexpr uint64_t kEntriesOfNode = 1 << 22;
 
-// What a first look at the extents of a leaf says, for one layout.
+// The result of examining the extents of a leaf under one layout.
 struct LeafVotes {
   uint64_t first = 0;  // address of an extent
   uint64_t extents = 0;
-  uint64_t quantum[2] = {};  // how many have a size that is possible
+  uint64_t quantum[2] = {};  // how many have a possible size
 
   void count(const Extent& extent) {
     if (!extent.has_blocks()) return;
@@ -40,7 +40,7 @@ struct LeafVotes {
 inline LeafVotes look_at_leaf(const Space& space, const Tree& tree, uint64_t leaf,
                               const Layout& layout, Budget& budget) {
   LeafVotes votes;
-  // Of which memory the leaf is, its extents tell. The entry of its first page is left out.
+  // The extents of the leaf show which memory it covers. The entry of its first page is skipped.
   Range pages{kPage, tree.reach()};
   each_entry(space, tree, leaf, pages, budget, [&](uint64_t at, uint64_t page) -> uint64_t {
     LeafEntry entry = read_entry(at, tree, layout);
@@ -75,7 +75,7 @@ class Search {
         if (!is_instance(slot, data, found[count])) continue;
         found[count].file = m.file;
         found[count].large_pad = find_padding(space_, found[count]);
-        // The other leaves of the same root.
+        // Skips the other leaves of the same root.
         slot = found[count].root + found[count].tree.node_bytes() - 8;
         ++count;
       }
@@ -86,7 +86,7 @@ class Search {
  private:
   static constexpr uint64_t kSteps = 1 << 20;
 
-  // Whether `slot` is one of a root; then an instance is known.
+  // Whether `slot` is in a root; if so, sets the instance.
   bool is_instance(uint64_t slot, Range data, Instance& found) {
     uint64_t node = word(slot);
     if (!is_node(node, kTreeOf57.node_bytes())) return false;
@@ -97,8 +97,8 @@ class Search {
     return most_ > 0;
   }
 
-  // The first leaf with blocks tells. There may be none in the memory that those before it know,
-  // 128 MiB each.
+  // The first leaf with blocks decides. The memory covered by the leaves before it, 128 MiB each,
+  // may contain none.
   void look_at_leaves(uint64_t slot, uint64_t node, Range data, Instance& found) {
     Budget entries(kEntriesOfNode);
     uint64_t end = node + kTreeOf57.node_bytes(), before = most_;
@@ -109,9 +109,9 @@ class Search {
     }
   }
 
-  // Whether so many bytes at `node` are in a mapping of metadata.
+  // Whether this many bytes at `node` are in a mapping of metadata.
   bool is_node(uint64_t node, uint64_t bytes) {
-    // Most words of a module's data that point to memory do so to the same.
+    // Most words of a module's data that point to memory point to the same memory.
     uint64_t place = node / kMetadataAlignment;
     if (node % kExtentAlignment != 0 || node == 0 || place == no_metadata_) return false;
     Range metadata = metadata_around(space_, node, budget_);
@@ -119,7 +119,7 @@ class Search {
     return metadata.contains(node) && metadata.end - node >= bytes;
   }
 
-  // What most extents agree with counts. False if there can be no leaf.
+  // The layout that most extents agree with wins. Returns false if there can be no leaf.
   bool look(uint64_t slot, uint64_t leaf, const Tree& tree, Range data, Budget& entries,
             Instance& found) {
     if (!is_node(leaf, tree.leaf_bytes())) return false;

@@ -1,5 +1,5 @@
-// Shape of jemalloc's data: size classes, extents (edata_t, before 5.3 extent_t) and the tree that
-// finds the extent of a page (rtree_t).
+// The shape of jemalloc's data: size classes, extents (edata_t, before 5.3 extent_t) and the tree
+// that maps pages to extents (rtree_t).
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -9,9 +9,9 @@ namespace reachscan::heaps::jemalloc {
 constexpr unsigned kPageBits = 12;
 static_assert(kPage == 1 << kPageBits);
 
-// The tree has two levels for addresses of 48 bits, three for those of 57: that is a matter of the
-// machine on which the allocator was built. Where an address leaves room, an entry of a leaf is one
-// word; else it is two.
+// The tree has two levels for addresses of 48 bits and three for 57, depending on the machine on
+// which the allocator was built. If an address leaves room, a leaf entry is one word; otherwise it
+// is two.
 struct Tree {
   unsigned levels;
   unsigned node_bits;
@@ -20,10 +20,10 @@ struct Tree {
   constexpr uint64_t slots() const { return 1ull << node_bits; }
   constexpr uint64_t node_bytes() const { return 8 * slots(); }
   constexpr uint64_t leaf_bytes() const { return entry_bytes * slots(); }
-  // Of addresses, to the index in the root, and in a node that leads to leaves.
+  // Shifts of addresses to the index in the root, and in a node that leads to leaves.
   constexpr unsigned leaf_shift() const { return kPageBits + node_bits; }
   constexpr unsigned root_shift() const { return leaf_shift() + (levels - 2) * node_bits; }
-  // Of memory that one leaf knows.
+  // The range of memory that one leaf covers.
   constexpr uint64_t reach() const { return 1ull << leaf_shift(); }
 
   uint64_t entry_at(uint64_t leaf, uint64_t address) const {
@@ -37,11 +37,11 @@ constexpr unsigned kAddressBits = 48;
 
 // An extent: pages that hold a slab of small blocks, one large block, or nothing.
 struct Layout {
-  char name[13];                     // no pointer: the sweeper has no relocations
+  char name[13];                     // an array: the sweeper has no relocations for a pointer
   unsigned state_shift, state_bits;  // in the first word
   unsigned class_shift;
   unsigned free_shift;
-  bool split_caches;  // whether a thread's cache has bins of small and of large blocks apart
+  bool split_caches;  // whether a thread's cache has separate bins for small and large blocks
 };
 
 constexpr Layout kFrom53 = {"jemalloc 5.3", 17, 3, 20, 28, false};
@@ -58,16 +58,17 @@ constexpr uint64_t kSizeField = 16;  // with a serial number in the bits below a
 constexpr uint64_t kSlotsField = 64;
 constexpr unsigned kMostSlots = 512;
 
-// What classes are possible, by the distance of the smallest ones: 16 bytes, or 8 if so configured.
+// Which classes exist depends on the distance of the smallest ones: 16 bytes, or 8 if so
+// configured.
 enum class Quantum : uint8_t { k16, k8 };
 constexpr uint32_t kNoClass = 232;  // from here on: an extent without blocks
 // From here on a block has an extent of its own, which may be one page longer, so that the block
-// begins somewhere in the first page.
+// starts somewhere in the first page.
 constexpr uint64_t kLeastLarge = 4 * kPage;
 constexpr uint64_t kLargePad = kPage;
 
 // 8, 16, 32, 48, 64, 80 ..., or 8, 16, 24, 32, 40, ...: above a few times the quantum, four classes
-// for each power of two.
+// per power of two.
 constexpr uint64_t size_of_class(uint32_t number, Quantum quantum) {
   uint64_t step = quantum == Quantum::k16 ? 16 : 8;
   if (quantum == Quantum::k16) {
@@ -88,14 +89,14 @@ static_assert(size_of_class(small_classes(Quantum::k8), Quantum::k8) == kLeastLa
 struct Extent {
   uint64_t at;  // of the structure
   uint64_t start, end;
-  uint64_t block;  // where a large one begins
+  uint64_t block;  // the start of a large block
   uint32_t arena;
   uint32_t size_class;
   uint32_t free_slots;
   bool is_slab;
   bool is_active;
 
-  // One that is not active may have been so with other blocks.
+  // An inactive extent may have had other blocks before.
   bool has_blocks() const { return is_active && size_class < kNoClass; }
 
   uint64_t slot_word(unsigned index) const { return word(at + kSlotsField + 8 * index); }
@@ -119,7 +120,7 @@ inline Extent read_extent(uint64_t at, const Layout& layout) {
           field(bits, layout.state_shift, layout.state_bits) == 0};
 }
 
-// What a leaf has for a page.
+// The entry of a leaf for a page.
 struct LeafEntry {
   uint64_t extent;
   uint32_t size_class;
@@ -133,7 +134,7 @@ inline LeafEntry read_entry(uint64_t at, const Tree& tree, const Layout& layout)
     return {static_cast<uint64_t>(extent) & ~(kExtentAlignment - 1),
             static_cast<uint32_t>(bits >> kAddressBits), (bits & 1) != 0};
   }
-  // Before 5.3, the class and the flag are numbers of their own.
+  // Before 5.3, the class and the flag are separate numbers.
   auto rest = load<uint32_t>(at + 8);
   if (layout.split_caches) return {bits, rest, load<uint8_t>(at + 12) != 0};
   constexpr unsigned kClassShift = 5;

@@ -1,17 +1,17 @@
-// The mappings that the allocator keeps its own structures in (base_block_t). Nothing in them is a
-// block, and what they point to is not in use for that.
+// The mappings in which the allocator keeps its own structures (base_block_t). Nothing in them is a
+// block, and pointers in them do not keep blocks in use.
 #pragma once
 
 #include "heaps/jemalloc/layout.hpp"
 
 namespace reachscan::heaps::jemalloc {
 
-// Such a mapping is a multiple of 2 MiB in size and place, and begins with its size, the next one,
-// and an extent for what is left of it, which always reaches to its end.
+// Such a mapping is aligned to 2 MiB in size and address, and starts with its size, the next one,
+// and an extent for the rest of it, which always extends to its end.
 constexpr uint64_t kMetadataAlignment = 2 << 20;
 constexpr uint64_t kRestField = 16;
 
-// The mapping of metadata that begins at `start`, empty if none does.
+// Returns the mapping of metadata that starts at `start`, empty if there is none.
 inline Range metadata_at(const Space& space, uint64_t start) {
   if (!space.readable(start, kPage)) return {0, 0};
   uint64_t size = word(start), next = word(start + 8);
@@ -25,7 +25,7 @@ inline Range metadata_at(const Space& space, uint64_t start) {
   return {start, start + size};
 }
 
-// The mapping of metadata that holds `address`, empty if none does.
+// Returns the mapping of metadata that contains `address`, empty if there is none.
 inline Range metadata_around(const Space& space, uint64_t address, Budget& budget) {
   for (uint64_t start = address & ~(kMetadataAlignment - 1); start != 0 && budget.spend(1);
        start -= kMetadataAlignment) {
@@ -36,7 +36,7 @@ inline Range metadata_around(const Space& space, uint64_t address, Budget& budge
   return {0, 0};
 }
 
-// Those of one instance, as far as something in them was met.
+// The metadata mappings of one instance that have been met so far.
 class Metadata {
  public:
   Metadata() = default;
@@ -52,7 +52,7 @@ class Metadata {
     return false;
   }
 
-  // False if there is no room.
+  // Returns false if there is no room.
   bool add(Range range) {
     last_ = range;
     return ranges_.push(range);

@@ -1,6 +1,7 @@
-// Whether an extent of a large block is a page longer than the block, which then begins somewhere
-// in the first page. That is a setting, and most extents tell. Since 5.3.1 a block may have any
-// number of pages, and its class is the next larger one: then the length of an extent may fit both.
+// Whether an extent of a large block is a page longer than the block, which then starts somewhere
+// in the first page. That is a setting, and most extents reveal it. Since 5.3.1 a block may have
+// any number of pages, and its class is the next larger one: then the length of an extent may fit
+// both settings.
 #pragma once
 
 #include "heaps/jemalloc/metadata.hpp"
@@ -13,13 +14,13 @@ enum class Padding : uint8_t { kUnknown, kNone, kPage };
 inline Padding padding_of(const Extent& extent, uint64_t size, Quantum quantum) {
   uint64_t length = extent.end - extent.start;
   if (extent.block != extent.start || length == size + kLargePad) return Padding::kPage;
-  // The shortest of its class.
+  // The shortest extent of its class.
   uint64_t smaller = size_of_class(extent.size_class - 1, quantum);
   return length == smaller + kPage ? Padding::kNone : Padding::kUnknown;
 }
 
-// Goes on until an extent tells. If none does, all may have the lengths of their classes; else they
-// are padded, as is usual.
+// Continues until an extent decides. If none does, all may have the lengths of their classes;
+// otherwise they are padded, which is the default.
 inline uint64_t find_padding(const Space& space, const Instance& instance) {
   Padding found = Padding::kUnknown;
   bool are_classes = true;

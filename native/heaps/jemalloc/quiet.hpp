@@ -6,7 +6,7 @@
 
 namespace reachscan::heaps::jemalloc {
 
-// The structure that the root is part of begins a little before it.
+// The structure that contains the root starts a little before it.
 constexpr uint64_t kBeforeRoot = 0x100;
 
 inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {

@@ -1,7 +1,7 @@
-// Finds every thread's cache of free blocks (tcache_t). It is a thread-local variable, so it stands
-// at one distance from the thread pointer in all threads. It is told by pointers that lead from one
-// part of it to another, and to an arena in the allocator's own memory. A thread that ends empties
-// its cache and forgets its arena, but one that a fork left behind could not.
+// Finds every thread's cache of free blocks (tcache_t). It is a thread-local variable, so it is at
+// the same distance from the thread pointer in all threads. It is recognised by pointers from one
+// part of it to another, and to an arena in the allocator's own memory. An exiting thread empties
+// its cache and clears its arena, but one left behind by a fork could not.
 #pragma once
 
 #include "heaps/jemalloc/metadata.hpp"
@@ -10,10 +10,10 @@
 namespace reachscan::heaps::jemalloc {
 
 constexpr uint64_t kBinBytes = 24;
-constexpr unsigned kMostBins = 80;  // those behind the last one in use are zero
+constexpr unsigned kMostBins = 80;  // those after the last one in use are zero
 constexpr uint64_t kLongestStack = 1 << 19;
 
-// Bins are in order of classes; before 5.3 those of large blocks stand apart.
+// Bins are in class order; before 5.3 those of large blocks are separate.
 struct Cache {
   uint64_t arena = 0;
   uint64_t small = 0, large = 0;
@@ -25,8 +25,8 @@ struct Cache {
   }
 };
 
-// Since 5.3 a pointer to tcache_slow_t and then the bins; that one begins with the links of two
-// lists, a pointer to the bins, and one to the arena.
+// Since 5.3: a pointer to tcache_slow_t, followed by the bins. That structure starts with the links
+// of two lists, a pointer to the bins, and one to the arena.
 inline Cache cache_from_53(uint64_t at, Range tls) {
   constexpr uint64_t kBinsField = 32, kArenaField = 40;
   uint64_t other = word(at);
@@ -36,13 +36,13 @@ inline Cache cache_from_53(uint64_t at, Range tls) {
   return {word(other + kArenaField), at + 8, 0, kMostBins};
 }
 
-// Before, pointers to the bins of small and of large blocks, and to the arena, stand between these.
+// Before: pointers to the bins of small and of large blocks, and to the arena, are between these.
 inline Cache cache_until_52(uint64_t at, Range tls, Quantum quantum) {
   uint64_t small = word(at);
   if (small % 8 != 0 || small < tls.start || small >= at || at + 24 > tls.end) return {};
   constexpr uint64_t kBetween = 128;
   uint64_t large = word(at + 8), bins = small_classes(quantum) * kBinBytes;
-  // What links all caches and, in 5.2, all threads follows the small bins.
+  // The links of all caches and, in 5.2, of all threads follow the small bins.
   bool follows = at - small == bins + 32 || at - small == bins + 56;
   if (!follows || large <= at || large - at > kBetween) return {};
   return {word(at + 16), small, large, small_classes(quantum)};
@@ -53,8 +53,8 @@ inline Cache cache_at(uint64_t at, Range tls, const Instance& instance) {
                                       : cache_from_53(at, tls);
 }
 
-// Where a bin keeps the addresses of the blocks in it. Since 5.3, what is in use of the stack
-// begins at the head, and of its end only the low bits are kept; before, it ends at a pointer.
+// Returns where a bin keeps the addresses of its blocks. Since 5.3, the used part of the stack
+// starts at the head, and only the low bits of its end are kept; before, it ends at a pointer.
 inline Range cached_in(uint64_t bin, const Layout& layout) {
   constexpr uint64_t kEndField = 20, kCountField = 4, kStackField = 16;
   if (!layout.split_caches) {
@@ -80,7 +80,7 @@ class ThreadCaches {
         return invalid("a thread's cache of free blocks is not consistent", cache.small);
       drop(cache);
     }
-    // The fork may have come while the thread was at its cache.
+    // The fork may have happened while the thread was using its cache.
     for (const libc::EndedThread& thread : threads.ended) {
       Cache cache = of_thread(thread.thread_pointer);
       if (cache.arena != 0 && is_consistent(cache)) drop(cache);
@@ -111,7 +111,7 @@ class ThreadCaches {
     return cache.arena != 0 && metadata_.contains(cache.arena);
   }
 
-  // One without an arena if the thread has no cache now.
+  // Returns one without an arena if the thread has no cache now.
   Cache of_thread(uint64_t thread_pointer) const {
     if (thread_pointer == 0) return {};
     Range tls = libc::readable_tls(space_, thread_pointer, distance_ + libc::kUsualTls);
@@ -121,7 +121,7 @@ class ThreadCaches {
     return is_cache(cache) ? cache : Cache{};
   }
 
-  // Calls visit(block, its size) until that returns false, and tells whether it never did.
+  // Calls visit(block, its size) until that returns false. Returns whether it never did.
   template <typename Visit>
   bool each_cached(const Cache& cache, Visit visit) const {
     for (unsigned number = 0; number < kMostBins; ++number) {
@@ -147,7 +147,7 @@ class ThreadCaches {
 
   void drop(const Cache& cache) {
     each_cached(cache, [this](uint64_t block, uint64_t size) {
-      // A block that stands there twice was freed twice.
+      // A block that occurs twice was freed twice.
       if (blocks_.is_live(block)) totals_.subtract(size);
       blocks_.drop_live(block);
       return true;
@@ -155,7 +155,7 @@ class ThreadCaches {
     drop_stack(cached_in(cache.bin(0), instance_.layout).start);
   }
 
-  // Until 5.3.0, the stacks of all bins are in a block that the allocator has given to itself.
+  // Until 5.3.0, the stacks of all bins are in a block that the allocator allocated for itself.
   void drop_stack(uint64_t inside) {
     if (metadata_.contains(inside)) return;
     for (uint64_t at = inside & ~7ull; inside - at < kLongestStack; at -= 8) {

@@ -1,20 +1,19 @@
-// Goes over the tree of extents.
+// Iterates over the tree of extents.
 #pragma once
 
 #include "heaps/jemalloc/layout.hpp"
 
 namespace reachscan::heaps::jemalloc {
 
-// For going over all of it: an entry is looked at for each page that there is, and for some between
-// them.
+// For iterating over all of it: one entry per existing page is examined, and some in between.
 inline Budget budget_of_entries(const Space& space) {
   uint64_t pages = 0;
   for (const abi::Mapping& m : space) pages += (m.end - m.start) / kPage;
   return Budget(8 * kTreeOf48.slots() + 8 * pages);
 }
 
-// Calls visit(leaf, address of the first page that it knows) for all leaves. Ends when that or
-// is_node(place, its bytes) says false, and then says so, too.
+// Calls visit(leaf, address of the first page that it covers) for all leaves. Stops and returns
+// false when visit or is_node(address, its bytes) returns false.
 template <typename IsNode, typename Visit>
 bool each_leaf(const Instance& instance, IsNode is_node, Visit visit) {
   const Tree& tree = instance.tree;
@@ -35,13 +34,12 @@ bool each_leaf(const Instance& instance, IsNode is_node, Visit visit) {
   return true;
 }
 
-// Calls visit(address of its entry, address of the page) for the entries of a leaf that are not
-// empty, as long as the budget lasts. What visit returns tells where to go on: an address behind
-// the page, or 0 to end.
+// Calls visit(address of its entry, address of the page) for the non-empty entries of a leaf,
+// within the budget. visit returns where to continue: an address after the page, or 0 to stop.
 template <typename Visit>
 void each_entry(const Space& space, const Tree& tree, uint64_t leaf, Range pages, Budget& budget,
                 Visit visit) {
-  uint64_t known = 0;  // a page of the leaf that has been written to
+  uint64_t known = 0;  // a page of the leaf that was written to
   for (uint64_t page = pages.start; page != 0 && page < pages.end && budget.spend(1);) {
     uint64_t at = tree.entry_at(leaf, page);
     if (at / kPage != known) {

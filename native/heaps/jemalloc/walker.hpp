@@ -1,11 +1,11 @@
-// The walker for jemalloc, 5.1 to 5.3. heaps/heap.hpp tells what a walker owes.
+// The walker for jemalloc, 5.1 to 5.3. heaps/heap.hpp has its contract.
 //
 //   layout          size classes, extents, the tree that finds them
-//   metadata        the mappings that the allocator keeps its own structures in
+//   metadata        the mappings in which the allocator keeps its own structures
 //   find_tree       the root of the tree, by structure
-//   tree            goes over what the tree finds
-//   padding         whether large blocks have a page to spare
-//   extents         slabs with a bitmap of free slots, large blocks, what is free
+//   tree            iterates over the tree
+//   padding         whether large blocks have an extra page
+//   extents         slabs with a bitmap of free slots, large blocks, free memory
 //   thread_caches   free, though they look allocated
 //   quiet           where its code is
 #pragma once

@@ -1,5 +1,5 @@
-// Shape of mimalloc's data: segments, the slices that they consist of, and pages, which are runs of
-// slices with blocks of one size.
+// The shape of mimalloc's data: segments, the slices that they consist of, and pages, which are
+// runs of slices with blocks of one size.
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -10,13 +10,13 @@ constexpr uint64_t kSegmentAlignment = 32 << 20;
 constexpr uint64_t kSlice = 64 << 10;
 constexpr uint64_t kMostEntries = kSegmentAlignment / kSlice;
 
-// Where releases have put what is needed of a segment (mi_segment_t), of a page (mi_page_t), which
-// is also what describes a run of slices without blocks, and of a heap (mi_heap_t).
+// Offsets, by release, of the required fields of a segment (mi_segment_t), of a page (mi_page_t),
+// which also describes a run of slices without blocks, and of a heap (mi_heap_t).
 struct Layout {
   uint32_t cookie, segment_slices, info_slices, kind, entries, slices;
   uint32_t page_bytes, local_free, used, block_size, thread_free, heap;
   uint32_t heap_cookie, heap_delayed;
-  bool notes_start;  // whether a page says where its blocks begin; then block sizes have 64 bits
+  bool notes_start;  // whether a page stores the start of its blocks; then sizes have 64 bits
 };
 
 constexpr Layout kFrom20 = {216, 224, 232, 240, 248,  264,  80,   32,
@@ -24,13 +24,13 @@ constexpr Layout kFrom20 = {216, 224, 232, 240, 248,  264,  80,   32,
 constexpr Layout kFrom214 = {216, 224, 232, 240, 248, 264, 96, 24, 32, 40, 56, 64, 32, 8, true};
 constexpr Layout kFrom219 = {224, 248, 256, 264, 272, 288, 96, 24, 32, 40, 56, 64, 32, 8, true};
 
-// The same in all of them.
+// The same in all releases.
 constexpr uint64_t kUsedBeforeCookie = 8;
 constexpr uint64_t kSliceCountField = 0, kSliceOffsetField = 4;
 constexpr uint64_t kCapacityField = 10, kReservedField = 12, kFreeField = 16, kStartField = 48;
 
-// Where the first block of a page is that does not say it: how many bytes behind the page's start.
-// From 2.1 on, that depends on the size.
+// The offset of the first block in a page that does not store it. Since 2.1, that depends on the
+// size.
 enum class Start : uint8_t { kAligned, kBySize };
 
 constexpr uint64_t offset_of_first(Start rule, uint64_t size) {
@@ -40,7 +40,7 @@ constexpr uint64_t offset_of_first(Start rule, uint64_t size) {
 
 // One copy of the allocator in the process.
 struct Instance {
-  uint64_t key;  // what segments are signed with
+  uint64_t key;  // the signature of segments
   uint64_t main_heap;
   uint32_t file;
   Layout layout;
@@ -52,13 +52,12 @@ struct Segment {
   uint64_t info_slices;
   uint64_t entries;
   uint64_t key;
-  uint64_t
-      used;  // how many pages are; one that has none is given back, and others may follow in it
+  uint64_t used;  // number of pages; 0: released, and others may follow in its memory
 
   uint64_t end() const { return used == 0 ? start + kSegmentAlignment : start + slices * kSlice; }
 };
 
-// What begins a segment, if it does; no slices if not.
+// Reads the segment that starts at `at`; has no slices if there is none.
 inline Segment segment_at(const Space& space, uint64_t at, const Layout& layout) {
   constexpr uint64_t kMostInfo = 64, kMostSlices = 1ull << 31;
   if (!space.readable(at, layout.slices + kMostInfo * layout.page_bytes)) return {};
@@ -75,14 +74,14 @@ inline Segment segment_at(const Space& space, uint64_t at, const Layout& layout)
                   load<uint32_t>(at + layout.kind) <= 1 && segment.key != 0;
   bool begins = load<uint32_t>(first + kSliceCountField) == segment.info_slices &&
                 load<uint32_t>(first + kSliceOffsetField) == 0;
-  // Releases differ in how long a page's structure is.
+  // Releases differ in the size of a page's structure.
   uint64_t second = first + segment.info_slices % kMostInfo * layout.page_bytes;
   bool goes_on = load<uint32_t>(second + kSliceCountField) != 0 &&
                  load<uint32_t>(second + kSliceOffsetField) == 0;
   return possible && begins && goes_on ? segment : Segment{};
 }
 
-// A page in use: all its slices hold blocks of one size, of which some have never been given out.
+// A page in use: its slices hold blocks of one size, some of which were never handed out.
 struct Page {
   uint64_t at;  // of the structure
   uint64_t start, end;

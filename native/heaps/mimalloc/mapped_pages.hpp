@@ -1,6 +1,5 @@
-// Goes over all pages of mimalloc 3: puts their blocks into the map but for those in a list of free
-// ones, and claims the memory that pages are cut from. Pages of threads that have ended are like
-// others.
+// Iterates over all pages of mimalloc 3: puts their blocks into the map, except those in a free
+// list, and claims the memory that contains pages. Pages of exited threads are treated like others.
 #pragma once
 
 #include "heaps/mimalloc/page_blocks.hpp"
@@ -33,8 +32,8 @@ class MappedPages {
     if (page.first / kMapSlice == slice / kMapSlice) claim(page);
   }
 
-  // In 3.0.1 the map goes on leading to pages that were given back. Where these were described,
-  // another page may be now, or what is left of one.
+  // In 3.0.1 the map still leads to pages that were released. Their descriptions may have been
+  // replaced by another page, or the rest of one.
   bool is_gone(uint64_t at) const {
     uint64_t there = map_.find(space_, at);
     return (there != 0 && there != at) || (at >= claimed_ && at < next_) ||
@@ -71,8 +70,8 @@ class MappedPages {
             word(page.at + kFreedByOthers)};
   }
 
-  // What is left up to `end` is free, or the allocator's own. Where nothing was ever written, there
-  // is nothing to claim.
+  // Whatever is left up to `end` is free, or belongs to the allocator itself. Memory that was never
+  // written need not be claimed.
   void cover_free(uint64_t end) {
     while (next_ < end) {
       const abi::Mapping* m = space_.find(next_);
@@ -115,7 +114,7 @@ class MappedPages {
   uint32_t arena_;
   Enumeration found_;
   PageBlocks blocks_;
-  Range memory_{0, 0};  // that the pages are in which were met last
+  Range memory_{0, 0};  // that contains the last pages
   uint64_t arena_at_ = 0;
   uint64_t next_ = 0;     // everything before is claimed,
   uint64_t claimed_ = 0;  // from here on by the last page

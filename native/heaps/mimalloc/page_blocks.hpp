@@ -1,5 +1,5 @@
-// The blocks of a page, which all releases keep alike: so many were given out, and those of them
-// that were freed are in one of three lists. What the page counts proves the lists.
+// The blocks of a page, organised alike in all releases: some were handed out, and those of them
+// that were freed are in one of three lists. The counters of the page prove the lists.
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -9,8 +9,8 @@ namespace reachscan::heaps::mimalloc {
 struct GivenOut {
   uint64_t first;  // block
   uint64_t size;
-  uint64_t capacity;                      // how many were given out
-  uint64_t used;                          // how many of them their thread has not got back
+  uint64_t capacity;                      // number of blocks handed out
+  uint64_t used;                          // number of them that their thread has not got back
   uint64_t free, freed, freed_by_others;  // the first of each list, with flags
 
   uint64_t end() const { return first + capacity * size; }
@@ -20,7 +20,7 @@ class PageBlocks {
  public:
   explicit PageBlocks(const Enumeration& found) : found_(found) {}
 
-  // Puts those in use into the map. Returns what is wrong, null if nothing is.
+  // Puts the blocks in use into the map. Returns what is wrong, null if nothing is.
   const char* claim(const GivenOut& page) {
     for (uint64_t i = 0; i < page.capacity; ++i) found_.blocks.add_live(page.first + i * page.size);
     close_at(page.end());
@@ -45,7 +45,7 @@ class PageBlocks {
   }
 
  private:
-  // Adds how many there are to `count`.
+  // Adds the length of the list to `count`.
   bool drop_list(const GivenOut& page, uint64_t block, uint64_t& count) {
     constexpr uint64_t kFlags = 3;
     for (block &= ~kFlags; block != 0; block = word(block), ++count) {

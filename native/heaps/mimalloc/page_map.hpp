@@ -1,6 +1,6 @@
-// How mimalloc 3 looks up pages: in a map with an entry for each slice of memory, of two levels. It
-// is found by its first entry, as the table for the lowest addresses lies right behind the map, and
-// proved by the pages that it leads to.
+// How mimalloc 3 looks up pages: in a two-level map with an entry per slice of memory. It is found
+// by its first entry, since the table for the lowest addresses directly follows the map, and proved
+// by the pages that it leads to.
 #pragma once
 
 #include "heaps/images.hpp"
@@ -10,9 +10,9 @@ namespace reachscan::heaps::mimalloc {
 constexpr uint64_t kMapSlice = 64 << 10;
 constexpr uint64_t kTableSlots = 1 << 13;
 
-// Where releases differ in what describes a page (mi_page_t): whether it has the place of its first
-// block as an address, or as a number of words behind itself; and where it says what memory it is
-// in.
+// Differences between releases in a page's description (mi_page_t): whether it stores the position
+// of its first block as an address or as a distance in words from itself, and where it says which
+// memory it is in.
 struct PageLayout {
   bool notes_address;
   uint32_t memory;
@@ -22,15 +22,15 @@ constexpr PageLayout kFrom30 = {true, 96};
 constexpr PageLayout kFrom34 = {false, 88};
 constexpr uint64_t kPageBytes = 120, kArenaBytes = 128;  // as far as they are read
 
-// A page: blocks of one size. It may have room for more than were ever given out.
+// A page: blocks of one size. It may have room for more than were ever handed out.
 struct MappedPage {
-  uint64_t at;  // what describes it
+  uint64_t at;  // its description
   uint64_t first, size;
   uint64_t capacity, reserved, used;
   Range memory;    // empty if it is in none
   uint64_t arena;  // 0 if it is in none
 
-  // Has no block in use, or was given back and cleared.
+  // Whether it has no block in use, or was released and cleared.
   bool is_empty() const { return used == 0; }
 
   bool is_possible() const {
@@ -44,9 +44,9 @@ struct MappedPage {
 constexpr uint64_t kKindField = 16;
 constexpr uint32_t kInArena = 7;
 
-// What the kernel gave (mi_memid_t): it says where that begins and how long it is, or which arena
-// it is a part of. An arena begins with the same about itself; another's memory is known no
-// further.
+// Returns memory obtained from the kernel (mi_memid_t), which describes its start and length, or
+// which arena it is part of. An arena starts with the same description of itself; other kinds of
+// memory are not followed.
 inline Range memory_of(const Space& space, uint64_t memid, bool in_arena = true) {
   constexpr uint32_t kFirstOfKernel = 4, kLastOfKernel = 6;
   if (!space.readable(memid, kKindField + 4)) return {0, 0};
@@ -57,12 +57,12 @@ inline Range memory_of(const Space& space, uint64_t memid, bool in_arena = true)
   return memory.start < memory.end ? memory : Range{0, 0};
 }
 
-// 0 if the memory is a mapping of its own.
+// Returns 0 if the memory is a mapping of its own.
 inline uint64_t arena_of(uint64_t memid) {
   return load<uint32_t>(memid + kKindField) == kInArena ? word(memid) : 0;
 }
 
-// Whether the arena, if it lists its pages as that of 3.0 does, has one at `slice`.
+// Whether the arena has a page at `slice`, if it lists its pages as that of 3.0 does.
 inline bool lists(const Space& space, uint64_t arena, const Range& memory, uint64_t slice) {
   constexpr uint64_t kFirstList = 64, kPagesList = 96, kBits = 128;
   uint64_t list = word(arena + kPagesList), number = (slice - arena) / kMapSlice;
@@ -90,11 +90,11 @@ inline MappedPage read_mapped_page(const Space& space, uint64_t at, const PageLa
 struct PageMap {
   uint64_t at;
   uint64_t tables;
-  uint64_t variable;  // that points to it
+  uint64_t variable;  // the variable that points to it
   uint32_t file;
   PageLayout layout;
 
-  // What describes the page that `address` is in, 0 if none does.
+  // Returns the description of the page that contains `address`, 0 if there is none.
   uint64_t find(const Space& space, uint64_t address) const {
     uint64_t slice = address / kMapSlice;
     if (slice / kTableSlots >= tables) return 0;
@@ -104,19 +104,19 @@ struct PageMap {
   }
 };
 
-// Entries of tables in use, which are for half a gigabyte of addresses each: more than a process
+// Entries of tables in use, each of which covers half a gigabyte of addresses: more than a process
 // has.
 constexpr uint64_t kMostEntriesInUse = 1 << 25;
 
-// Calls visit(address of a slice, what describes its page) for all slices, in the order of
-// addresses, as long as it says true and the budget lasts.
+// Calls visit(address of a slice, description of its page) for all slices in address order, until
+// it returns false or the budget is used up.
 template <typename Visit>
 void each_slice(const Space& space, const PageMap& map, Budget& budget, Visit visit) {
   uint64_t end = map.at + 8 * map.tables;
   for (uint64_t at = map.at; (at = space.skip_absent(at)) < end && budget.spend(1); at += 8) {
     uint64_t table = word(at), first = (at - map.at) / 8 * kTableSlots * kMapSlice;
     if (table == 0 || !space.readable(table, 8 * kTableSlots)) continue;
-    // What is said of address 0 serves the allocator only.
+    // The entry of address 0 only serves the allocator.
     for (uint64_t slot = first == 0 ? 1 : 0; slot < kTableSlots && budget.spend(1); ++slot) {
       uint64_t page = word(table + 8 * slot);
       if (page != 0 && !visit(first + slot * kMapSlice, page)) return;
@@ -137,7 +137,7 @@ class MapSearch {
         if (at % kPage == 0) at = space_.skip_absent(at);
         if (at + 8 > m.end || count == kMost) break;
         if (!is_map(word(at), found[count])) continue;
-        // Another variable keeps what to give back.
+        // Another variable records what to release.
         if (count > 0 && found[count - 1].at == found[count].at) continue;
         found[count].variable = at;
         found[count].file = m.file;
@@ -161,11 +161,11 @@ class MapSearch {
     found.layout = kFrom34;
     unsigned with_distance = votes(found);
     if (with_distance < with_address) found.layout = kFrom30;
-    // An allocator that serves other threads meanwhile may be at work on one of them.
+    // An allocator with other threads may be changing one of them right now.
     return 2 * (with_distance < with_address ? with_address : with_distance) > seen;
   }
 
-  // How many of the first entries lead to pages that are what the layout says.
+  // Returns how many of the first entries lead to pages that fit the layout.
   unsigned votes(const PageMap& map) {
     unsigned valid = 0;
     seen_ = 0;

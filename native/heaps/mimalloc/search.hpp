@@ -1,5 +1,5 @@
-// Finds segments and the variable that they are signed with, in stripped, dynamic and static
-// programs alike.
+// Finds segments and the variable used to sign them, in stripped, dynamic and static programs
+// alike.
 #pragma once
 
 #include "heaps/images.hpp"
@@ -9,7 +9,7 @@ namespace reachscan::heaps::mimalloc {
 
 constexpr std::size_t kMaxInstances = 8;
 
-// Calls visit(address) wherever a segment may begin. What visit returns tells where to go on.
+// Calls visit(address) wherever a segment may start. visit returns where to continue.
 template <typename Visit>
 void each_place(const Space& space, Visit visit) {
   uint64_t next = 0;

@@ -1,6 +1,6 @@
-// Goes over all segments: claims their memory, and puts the blocks of their pages into the map but
-// for those in a list of free ones. There are three lists for each page, and each heap has one of
-// blocks that other threads have freed. Segments of threads that have ended are like others.
+// Iterates over all segments: claims their memory, and puts the blocks of their pages into the map,
+// except those in a free list. There are three lists per page, and each heap has one of blocks
+// freed by other threads. Segments of exited threads are treated like others.
 #pragma once
 
 #include "heaps/mimalloc/page_blocks.hpp"
@@ -58,7 +58,7 @@ class Segments {
     }
   }
 
-  // The room that a page has for blocks tells where they begin.
+  // Determines the rule for the first block from the room that pages have for blocks.
   void choose_rule() {
     uint64_t aligned = 0, by_size = 0;
     each_segment([&](const Segment& segment) {
@@ -96,7 +96,7 @@ class Segments {
     close_region(0);
   }
 
-  // What of it is not committed may not be read, and is in no region.
+  // Uncommitted parts may not be read, and are in no region.
   void cover_free(Range span) {
     for (uint64_t at = span.start; at < span.end;) {
       const abi::Mapping* m = space_.find(at);
@@ -138,7 +138,7 @@ class Segments {
     if (!heaps_.push(heap)) verdict_ = {Verdict::kNoMemory, nullptr, heap};
   }
 
-  // Freed by other threads while the page had no free block.
+  // Drops blocks that other threads freed while the page had no free block.
   void drop_delayed(uint64_t heap) {
     for (uint64_t block = word(heap + layout_.heap_delayed); block != 0; block = word(block)) {
       if (!found_.blocks.may_point(block) || !found_.blocks.is_live(block))
@@ -147,7 +147,7 @@ class Segments {
     }
   }
 
-  // The next one may begin at `next`.
+  // The next region may start at `next`.
   void close_region(uint64_t next) {
     if (region_.start != region_.end && verdict_.fine()) {
       blocks_.close_at(region_.end);

@@ -1,11 +1,11 @@
-// The walker for mimalloc, 2.0.9 to 2.4 and 3.0 to 3.4. heaps/heap.hpp tells what a walker owes.
+// The walker for mimalloc, 2.0.9 to 2.4 and 3.0 to 3.4. heaps/heap.hpp has its contract.
 //
-//   page_blocks     blocks of a page, and which of them are in lists of free ones
-//   layout          release 2: segments, slices, pages, and where their fields are
-//   search          segments, and the variable that they are signed with
+//   page_blocks     blocks of a page, and which of them are in free lists
+//   layout          release 2: segments, slices, pages, and the offsets of their fields
+//   search          segments, and the variable used to sign them
 //   segments        pages of segments
-//   page_map        release 3: the map that pages are looked up in, found by structure
-//   mapped_pages    pages that it leads to
+//   page_map        release 3: the map of pages, found by structure
+//   mapped_pages    the pages that it leads to
 #pragma once
 
 #include "heaps/mimalloc/mapped_pages.hpp"
@@ -16,7 +16,7 @@ namespace reachscan::heaps::mimalloc {
 
 class Walker {
  public:
-  // The next block of a list.
+  // The link to the next block of a list.
   static constexpr uint64_t kLinkBytes = 8;
   static constexpr bool kNeedsFine = true;
 
@@ -42,7 +42,7 @@ class Walker {
     return is_quiet_named(space_, threads_, hint);
   }
 
-  // Functions that do not name the main heap, or the map, lie between those that do.
+  // Functions that do not name the main heap, or the map, are between those that do.
   void describe(abi::QuiesceHint& hint) const {
     constexpr uint64_t kHeapBytes = 0x800, kAroundMap = 0x40;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -86,7 +86,7 @@ class Walker {
     __builtin_memcpy(name, chosen, sizeof chosen);
   }
 
-  // What the allocator's variables point to is in its structures, and no block in use.
+  // The allocator's variables point to its structures only, not to blocks in use.
   template <typename Visit>
   void each_variable(Visit) const {}
 

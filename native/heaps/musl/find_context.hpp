@@ -1,5 +1,5 @@
 // Finds the allocator's context in the data of the C library or of a static program, stripped or
-// not: it repeats a secret that the first word of each page of group descriptors is, too.
+// not: it contains a secret that is also the first word of each page of group descriptors.
 #pragma once
 
 #include "heaps/images.hpp"

@@ -1,5 +1,5 @@
-// Goes over all groups that descriptors tell of: puts their blocks into the map, and claims the
-// memory that groups and descriptors are in.
+// Iterates over all groups listed in descriptors: puts their blocks into the map, and claims the
+// memory that contains groups and descriptors.
 #pragma once
 
 #include "heaps/musl/find_context.hpp"
@@ -85,7 +85,7 @@ class Groups {
     uint8_t header = header_of(slot);
     // The group in it has a descriptor of its own.
     nested_slots_ += header >> 5 == kNested;
-    // Who frees a block marks its header first.
+    // free() marks the header first.
     if (header >> 5 == kNested || header == kHeaderOfFreed) return;
     uint64_t block = header == kHeaderOfMoved ? moved_block(group, index) : slot;
     if (block == 0 || !is_block(group, index, block))
@@ -95,12 +95,12 @@ class Groups {
     if (usable == 0) return stop("the size of a block does not fit its slot", group);
     found_.blocks.add_live(block);
     found_.totals.add(usable - block);
-    // A block of no bytes has a granule to itself, too.
+    // A block of zero bytes has a granule of its own, too.
     uint64_t edge = align_up(usable > block ? usable : block + 1, kGranule);
     if (edge < end) found_.blocks.add_boundary(edge);
   }
 
-  // The header of the slot has room for 16 bits of how much later the block begins.
+  // The header of the slot has 16 bits for how much later the block starts.
   static uint64_t moved_block(const Group& group, uint64_t index) {
     constexpr uint64_t kWrap = (1 << 16) * kUnit;
     uint64_t slot = group.slot(index), end = group.slot(index + 1);

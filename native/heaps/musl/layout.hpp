@@ -1,11 +1,12 @@
-// Shape of the data of musl's mallocng (musl 1.2.1 and later): the context, areas of group
-// descriptors (struct meta), groups of slots, and what stands in front of each slot.
+// The shape of the data of musl's mallocng (musl 1.2.1 and later): the context, areas of group
+// descriptors (struct meta), groups of slots, and the header of each slot.
 //
 //   group   | meta  ...  | slot 0 ...        | slot 1 ...        | slot 2 ...        |
 //                      ^^^^              ^^^^ header: the 4 bytes before a slot
 //
-// A header tells the index of its slot, how many bytes at the slot's end are not the block's, and
-// the block's distance from the group's first slot. A block may begin later than its slot.
+// A header contains the index of its slot, how many bytes at the slot's end do not belong to the
+// block, and the block's distance from the group's first slot. A block may start later than its
+// slot.
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -38,7 +39,7 @@ constexpr uint64_t kClassCount = sizeof kClasses / sizeof kClasses[0];
 struct Group {
   uint64_t meta;
   uint64_t start;  // 0: the descriptor is not in use
-  uint32_t taken;  // a bit for each slot
+  uint32_t taken;  // a bit per slot
   uint32_t slots;
   uint64_t pages;  // of a mapping of its own, 0 if it has none
   uint64_t stride;
@@ -64,25 +65,25 @@ inline Group read_group(uint64_t meta) {
   return group;
 }
 
-// What the three bits of a header that are not the index say.
+// The meaning of the three header bits that are not part of the index.
 enum Reserved : unsigned {
   kInTrailer = 5,  // the number is in the last 4 bytes before the next header
   kNested = 6,     // the slot holds a group
-  kMoved = 7,      // the block begins later; free() too sets these, and all other bits, first
+  kMoved = 7,      // the block starts later; free() also sets these, and all other bits, first
 };
 constexpr uint8_t kHeaderOfMoved = kMoved << 5;
 constexpr uint8_t kHeaderOfFreed = 0xff;
 
 inline uint8_t header_of(uint64_t block) { return load<uint8_t>(block - 3); }
 
-// The distance of a block from the group's first slot. Far ones have a word for it.
+// The distance of a block from the group's first slot. Large ones have a word for it.
 inline uint64_t distance_of(uint64_t block) {
   uint64_t units =
       load<uint8_t>(block - 4) != 0 ? load<uint32_t>(block - 8) : load<uint16_t>(block - 2);
   return units * kUnit;
 }
 
-// Where the usable bytes end of a block whose slot ends at `slot_end`; 0 if that is impossible.
+// Returns the end of the usable bytes of a block whose slot ends at `slot_end`; 0 if impossible.
 inline uint64_t usable_end(uint64_t block, uint64_t slot_end) {
   uint64_t end = slot_end - kHeaderBytes, reserved = header_of(block) >> 5;
   if (reserved > kInTrailer) return 0;

@@ -1,5 +1,6 @@
-// Where the allocator's code is. Its lock need not be known: who holds it is inside. Who waits for
-// it has changed nothing yet, except for the header of a block that is being freed.
+// Where the allocator's code is. Its lock need not be known: a thread that holds it is inside. A
+// thread that waits for it has changed nothing yet, except the header of a block that it is
+// freeing.
 #pragma once
 
 #include <sys/syscall.h>
@@ -10,15 +11,15 @@
 
 namespace reachscan::heaps::musl {
 
-// The allocator's few functions lie together, and each uses the context. No gap between two uses is
-// wider than this, and one use alone may be a chance.
+// The allocator's few functions are adjacent, and each uses the context. No gap between two uses is
+// wider than this, and a single use may be a coincidence.
 constexpr uint64_t kWidestGap = 0x1000;
 constexpr uint64_t kMargin = 0x300;
 constexpr unsigned kLeastUses = 2;
 
-// Adds what is between the first and the last use, and a little around it. In a static program any
-// function may be next to the allocator's, so that a thread may sleep there; the allocator's own
-// code makes no system call but brk.
+// Adds the range from the first to the last use, with a small margin. In a static program any
+// function may be next to the allocator's, and a thread may sleep there; the allocator's own code
+// makes no system call except brk.
 inline void add_part(const Space& space, Range part, abi::QuiesceHint& hint) {
   uint64_t start = part.start - kMargin, end = part.end + kMargin;
   for (uint64_t at = start; at < end; at += arch::kCodeAlignment) {
@@ -47,7 +48,7 @@ inline void describe_code(const Space& space, const Context& context, abi::Quies
                ++uses;
              });
   close();
-  // Its system calls are those of the library.
+  // Its system calls are made by functions of the library.
   for (const abi::Mapping& m : space)
     if (is_code(m) && m.file == context.file) hint.callees.add({m.start, m.end});
 }

@@ -1,10 +1,9 @@
-// The walker for mallocng, the allocator of musl since 1.2.1. heaps/heap.hpp tells what a walker
-// owes.
+// The walker for mallocng, the allocator of musl since 1.2.1. heaps/heap.hpp has its contract.
 //
 //   layout         context, descriptors of groups, headers of slots
 //   find_context   the context, by structure
 //   groups         slots that are in use, and groups within slots
-//   quiet          is a thread inside the allocator right now?
+//   quiet          whether a thread is inside the allocator right now
 //
 // No cache keeps blocks: a slot is free if its descriptor says so.
 #pragma once
@@ -16,9 +15,9 @@ namespace reachscan::heaps::musl {
 
 class Walker {
  public:
-  // What is free is noted in descriptors.
+  // Free slots are recorded in descriptors.
   static constexpr uint64_t kLinkBytes = 0;
-  // The least slot has 16 bytes, and a block may end before its slot does.
+  // The smallest slot has 16 bytes, and a block may end before its slot does.
   static constexpr bool kNeedsFine = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory)

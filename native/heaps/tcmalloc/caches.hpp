@@ -1,7 +1,7 @@
-// What spans count as handed out, though no program has it: blocks in the caches of threads, and in
-// the chains that threads hand to each other through the central lists. All caches are linked to
-// each other, and to a variable of the allocator. A thread that ends empties its own and takes it
-// out; one that a fork left behind could not.
+// Blocks that spans count as handed out, though the program does not have them: those in thread
+// caches, and in the chains that threads pass to each other through the central lists. All caches
+// are linked to each other, and to a variable of the allocator. An exiting thread empties and
+// unlinks its cache; one left behind by a fork could not.
 #pragma once
 
 #include "heaps/tcmalloc/metadata.hpp"
@@ -44,8 +44,8 @@ class Caches {
     return last;
   }
 
-  // Those of threads that have ended are empty, so that it does no harm to meet one. One cache
-  // alone has no neighbour.
+  // Caches of exited threads are empty, so meeting one is harmless. A single cache has no
+  // neighbour.
   void drop_caches() {
     Range data = instance_.data;
     uint64_t cache = 0, lone = 0;
@@ -60,7 +60,7 @@ class Caches {
     if (lone != 0) drop_cache(lone);
   }
 
-  // Each list of a cache says how large its blocks are.
+  // Each list of a cache contains the size of its blocks.
   bool is_cache(uint64_t at) const {
     if (at % 64 != 0 || !space_.readable(at, kCacheBytes)) return false;
     for (unsigned number = 1; number < instance_.classes.count; ++number) {
@@ -76,7 +76,7 @@ class Caches {
     return true;
   }
 
-  // Where in a cache the links are, 0 if this one has no neighbour.
+  // Returns the offset of the links in a cache, 0 if it has no neighbour.
   uint64_t links_of(uint64_t cache) const {
     for (uint64_t links = kListsBytes; links + 16 <= kCacheBytes; links += 8) {
       uint64_t next = word(cache + links), previous = word(cache + links + 8);
@@ -114,7 +114,7 @@ class Caches {
     }
   }
 
-  // False if that is no block of this class which is in use.
+  // Returns false if it is not a block of this class in use.
   bool drop(uint64_t block, unsigned number) {
     uint32_t size = instance_.classes.size(number);
     if (!blocks_.is_live(block) || !blocks_.ends_at(block, block + size) ||

@@ -1,5 +1,5 @@
-// Shape of the data of gperftools' tcmalloc: classes of sizes (SizeMap), spans (Span), central
-// lists (CentralFreeList), and the tree that finds the span of a page (TCMalloc_PageMap2).
+// The shape of the data of gperftools' tcmalloc: size classes (SizeMap), spans (Span), central
+// lists (CentralFreeList), and the tree that maps pages to spans (TCMalloc_PageMap2).
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -18,18 +18,19 @@ constexpr uint64_t kRootBytes = 8 * kRootSlots;
 
 constexpr uint64_t address_of(uint64_t page) { return page << kPageBits; }
 
-// Class 0 is that of blocks with a span of their own.
+// Class 0 is for blocks with a span of their own.
 constexpr unsigned kMostClasses = 128;
 constexpr uint32_t kLeastSize = 8;
 constexpr uint32_t kLargestSmall = 256 << 10;
 
-// The sizes of all classes stand in one array; the one behind it says how many pages a span has.
+// The sizes of all classes are in one array; the following one contains the number of pages per
+// span.
 struct Classes {
-  uint64_t at = 0;  // of the sizes, 0 if that is no such array
+  uint64_t at = 0;  // of the sizes, 0 if there is no such array
   unsigned count = 0;
 
   uint32_t size(unsigned number) const { return load<uint32_t>(at + 4 * number); }
-  // What a block has that so much was asked for.
+  // The size of a block for a request of this size.
   uint64_t rounded(uint64_t asked) const {
     unsigned number = 1;
     while (number < count && size(number) < asked) ++number;
@@ -64,7 +65,7 @@ struct Span {
   uint32_t handed_out;  // blocks that are not in the free list
   uint32_t size_class;
   Use use;
-  bool is_sample;  // what stands in place of the free list says how large the block is
+  bool is_sample;  // the word in place of the free list leads to the block's size
 };
 
 constexpr uint64_t kSpanBytes = 48;
@@ -81,8 +82,8 @@ inline Span read_span(uint64_t at) {
           (bits >> 26 & 1) != 0};
 }
 
-// The list of one class that all threads share. Two lists of spans begin at headers in it; then
-// come chains of free blocks, to be handed on as they are.
+// The list of one class that all threads share. It contains the headers of two lists of spans,
+// followed by chains of free blocks to be passed on unchanged.
 struct Central {
   uint64_t at;
 
@@ -103,11 +104,12 @@ inline bool is_empty_list(uint64_t header) {
   return word(header + kNextField) == header && word(header + kPreviousField) == header;
 }
 
-// A thread's cache (ThreadCache) begins with a list for each class.
+// A thread's cache (ThreadCache) starts with a list for each class.
 constexpr uint64_t kListBytes = 32;
 constexpr uint64_t kListLength = 8, kListSize = 24;
 constexpr uint64_t kListsBytes = kMostClasses * kListBytes;
-// The links to the next and to the previous cache are at its end, which releases have moved.
+// The links to the next and the previous cache are at its end, at an offset that differs by
+// release.
 constexpr uint64_t kLinksBehindLists = 0x80;
 constexpr uint64_t kCacheBytes = kListsBytes + kLinksBehindLists;
 
@@ -122,7 +124,7 @@ struct Instance {
 
   Central central_of(unsigned number) const { return {central + number * central_stride}; }
 
-  // Its variables are those of one object file.
+  // Its variables belong to one object file.
   Range variables() const {
     Range all{root, root + kRootBytes};
     for (Range part : {Range{central, central + kMostClasses * central_stride},

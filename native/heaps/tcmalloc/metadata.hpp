@@ -1,6 +1,6 @@
-// The memory that the allocator keeps its own structures in. Nothing in it is a block, and what it
-// points to is not in use for that. It has such pages for itself; of these, those are known that
-// something was met in.
+// The memory in which the allocator keeps its own structures. Nothing in it is a block, and
+// pointers in it do not keep blocks in use. It has pages of its own, of which those are known where
+// a structure was met.
 #pragma once
 
 #include "heaps/tcmalloc/layout.hpp"
@@ -12,7 +12,7 @@ class Metadata {
   Metadata(const Space& space, BlockMap& blocks, uint32_t arena)
       : space_(space), blocks_(blocks), arena_(arena) {}
 
-  // Claims the pages of a structure. Fails if they are somebody else's.
+  // Claims the pages of a structure. Fails if they belong to something else.
   Verdict claim(uint64_t at, uint64_t bytes) {
     for (uint64_t page = at & ~(kPage - 1); page < at + bytes; page += kPage) {
       if (page == last_) continue;

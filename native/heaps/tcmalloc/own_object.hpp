@@ -1,5 +1,5 @@
-// Some releases make an object when they are loaded (MallocExtension), put another in its place,
-// and never free it. It is the allocator's own, so that no program can be blamed for it.
+// Some releases create an object when they are loaded (MallocExtension), replace it by another, and
+// never free it. It belongs to the allocator, so it is not the program's leak.
 #pragma once
 
 #include "heaps/images.hpp"
@@ -9,7 +9,7 @@ namespace reachscan::heaps::tcmalloc {
 
 class OwnObject {
  public:
-  // An object without variables: all that it has is what says of which class of C++ it is.
+  // An object without members: it contains only a pointer to its vtable.
   static constexpr uint32_t kSize = 8;
 
   OwnObject(const Space& space, uint32_t file) : space_(space) {

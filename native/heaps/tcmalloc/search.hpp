@@ -1,7 +1,7 @@
-// Finds the allocator in stripped, dynamic and static programs alike. Its central lists are told by
-// that of class 0, whose lists of spans are always empty: their headers point to themselves. All
-// else follows from them: the sizes of classes are an array in the same data, and the root of the
-// tree is where a span of a central list is found by its page.
+// Finds the allocator in stripped, dynamic and static programs alike. Its central lists are
+// recognised by that of class 0, whose lists of spans are always empty, so their headers point to
+// themselves. Everything else follows from them: the sizes of classes are an array in the same
+// data, and the root of the tree is where a span of a central list is found by its page.
 #pragma once
 
 #include "heaps/images.hpp"
@@ -34,8 +34,8 @@ class Search {
  private:
   static constexpr unsigned kSpansTried = 8;
 
-  // Calls test(address) for the words of the module's data, `step` apart, as far as anything was
-  // written there, until it says true. `bytes` from there on are the module's, too.
+  // Calls test(address) for the written words of the module's data, `step` apart, until it returns
+  // true. `bytes` from each address on are also in the module.
   template <typename Test>
   bool any(uint64_t step, uint64_t bytes, Test test) const {
     if (data_.end - data_.start < bytes) return false;

@@ -1,5 +1,5 @@
-// Goes over all spans in the order of their addresses: puts blocks into the map, and claims the
-// memory that spans and the allocator's own structures are in.
+// Iterates over all spans in address order: puts blocks into the map, and claims the memory of
+// spans and of the allocator's own structures.
 #pragma once
 
 #include "heaps/tcmalloc/metadata.hpp"
@@ -20,7 +20,7 @@ class Spans {
         budget_(steps(space)) {}
 
   Verdict claim_all() {
-    uint64_t known = 0;  // a page of the tree that has been written to
+    uint64_t known = 0;  // a page of the tree that was written to
     for (uint64_t page = 0; page < kPages && verdict_.fine();) {
       if (!budget_.spend(1)) return invalid("there are more spans than memory for them", page);
       uint64_t slot = instance_.root + 8 * (page >> kLeafBits), leaf = word(slot);
@@ -59,7 +59,7 @@ class Spans {
     }
   }
 
-  // Returns the page behind the span, which may lie in the next leaf.
+  // Returns the page after the span, which may be in the next leaf.
   uint64_t claim(uint64_t at, uint64_t page) {
     if (at % 8 != 0 || !space_.readable(at, kSpanBytes))
       return stop("a span's structure is not in readable memory", at);
@@ -99,7 +99,7 @@ class Spans {
     return nullptr;
   }
 
-  // Who has the blocks that are not in the span's list: the program, or a cache.
+  // Blocks that are not in the span's list are in the program or in a cache.
   const char* claim_small(const Span& span, Range memory) {
     uint32_t size = instance_.classes.size(span.size_class);
     uint64_t count = (memory.end - memory.start) / size, block = memory.start;
@@ -128,7 +128,7 @@ class Spans {
     }
   }
 
-  // Spans that follow each other are one region.
+  // Consecutive spans are one region.
   void extend_region(const Span& span) {
     if (region_.end != address_of(span.first)) {
       close_region();

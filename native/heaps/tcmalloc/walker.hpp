@@ -1,11 +1,11 @@
-// The walker for the tcmalloc of gperftools, 2.8 to 2.18. heaps/heap.hpp tells what a walker owes.
+// The walker for the tcmalloc of gperftools, 2.8 to 2.18. heaps/heap.hpp has its contract.
 //
-//   layout          classes of sizes, spans, central lists
+//   layout          size classes, spans, central lists
 //   search          all of these, by structure
-//   metadata        the pages that the allocator keeps its own structures in
+//   metadata        the pages in which the allocator keeps its own structures
 //   own_object      a block that the allocator has for itself
 //   spans           blocks of one class each, one large block, or nothing
-//   caches          free, though spans count it as handed out
+//   caches          free, though spans count them as handed out
 #pragma once
 
 #include "heaps/named_code.hpp"
@@ -17,7 +17,7 @@ namespace reachscan::heaps::tcmalloc {
 
 class Walker {
  public:
-  // The next block of a list.
+  // The link to the next block of a list.
   static constexpr uint64_t kLinkBytes = 8;
   static constexpr bool kNeedsFine = true;
 

@@ -137,7 +137,7 @@ def relatives(pid: int) -> set[int]:
 def _end_of_stack(pid: int) -> str:
     # The place of the stack is random per program start: only a fork has the same.
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError:
         return ""
     return next((line.split()[0] for line in lines if line.endswith("[stack]")), "").split("-")[-1]

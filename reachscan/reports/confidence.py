@@ -28,7 +28,7 @@ _IN_WORDS: dict[int, str] = {
     model.SIGNAL_STACK: "it may be a thread's stack for signal handlers; only the kernel knows",
     model.MANGLED: "there is a word that points to it if it was stored by setjmp()",
     model.HELD_BY_KERNEL: "the kernel may hold a pointer to it that cannot be read",
-    model.RELATIVE: "there is a word that is its distance from that word or its block",
+    model.RELATIVE: "there is a word that leads to it if a distance is added",
     model.UNALIGNED: "there is a pointer into it that is not aligned",
     model.NUMBER: "there is a number, of 32 bits or of a language runtime, that is its address",
     model.STALE_WORD: "only words that look stale point into it",

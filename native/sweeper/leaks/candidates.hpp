@@ -54,6 +54,7 @@ class Candidates {
     });
   }
 
+  std::size_t count() const { return blocks_.size(); }
   uint64_t block(uint32_t candidate) const { return blocks_[candidate]; }
 
   // Calls visit(block) for each candidate.

@@ -4,6 +4,7 @@
 #include "libc/pointer_guard.hpp"
 #include "sweeper/leaks/candidates.hpp"
 #include "sweeper/leaks/disguise.hpp"
+#include "sweeper/leaks/doubling.hpp"
 #include "sweeper/leaks/narrow.hpp"
 #include "sweeper/leaks/packed.hpp"
 #include "sweeper/leaks/python_int.hpp"
@@ -35,6 +36,10 @@ class Meanings {
       as_python_int(at, visit);
     });
     if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, visit);
+    doubling_.each(start, end, [&](uint64_t block, bool is_sure, uint64_t at, uint64_t value) {
+      if (unmarked(block) == 0) return;
+      visit(block, wire::kRelative, is_sure ? kInUse : rank_of(wire::kRelative), at, value);
+    });
   }
 
   template <typename Visit>
@@ -111,6 +116,7 @@ class Meanings {
         disguises_(hulls, find_pointer_guard(space)),
         packed_(hulls),
         narrow_(hulls),
+        doubling_(space, blocks, candidates),
         distances_(hulls) {}
 
   // Nothing else looks like the object of a number, so it counts like a pointer.
@@ -205,6 +211,7 @@ class Meanings {
   DisguiseFilter disguises_;
   PackedFilter packed_;
   NarrowFilter narrow_;
+  DoublingArrays doubling_;
   RelativeFilter distances_;
   RelativeFields fields_;
 };

@@ -1,0 +1,147 @@
+// Arrays that grow by pieces, each twice as large as the one before, so that no element moves. The
+// table of the pieces has a word for each: where element 0 would be if the piece held all elements
+// before its own, too. That is as far before the piece as the piece is large.
+//
+// One such word proves nothing: where blocks of one size lie side by side, it is a pointer to the
+// block before. It counts if the word before or behind it leads in the same way to another block
+// that nothing points to, and that is half or twice as large. Several in a row are no chance.
+#pragma once
+
+#include "sweeper/leaks/candidates.hpp"
+#include "sweeper/leaks/range_filter.hpp"
+#include "sweeper/mark/words.hpp"
+
+namespace reachscan::sweeper {
+
+class DoublingArrays {
+ public:
+  DoublingArrays(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates)
+      : space_(space),
+        blocks_(blocks),
+        candidates_(candidates),
+        pieces_(map_memory, candidates.count()),
+        hint_count_(hints_for(candidates.count())),
+        hints_(hint_count_) {
+    Scratch<uint8_t> sizes(kSizes);  // 1: a candidate has such a size
+    candidates.each([&](uint64_t block) { sizes[size_slot(size_of(block))] = 1; });
+    candidates.each([&](uint64_t block) {
+      uint64_t size = size_of(block);
+      if (any_about(sizes, 2 * size) || any_about(sizes, size / 2)) add(block, size);
+    });
+    heaps::sort(pieces_, [](const Piece& a, const Piece& b) { return a.least < b.least; });
+  }
+
+  // Calls visit(block, is_sure, slot, value) for the words of [start, end) that lead to pieces. The
+  // table of a word in a block is in that block, else in [start, end).
+  template <typename Visit>
+  void each(uint64_t start, uint64_t end, Visit visit) const {
+    if (pieces_.empty()) return;
+    const RangeFilter filter({pieces_[0].least, end_});
+    each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t value) {
+      if (hints_[hint_of(value)] == 0) return;
+      uint64_t holder = blocks_.block_of(at);
+      const Range table = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
+      each_piece(value, [&](uint64_t block) {
+        uint64_t length = block - value;
+        bool is_lost = candidates_.find(piece_at(table, at - heaps::kWord, length / 2)) != kNone ||
+                       candidates_.find(piece_at(table, at + heaps::kWord, length * 2)) != kNone;
+        if (is_lost) visit(block, words_around(table, at, length) >= kSureWords, at, value);
+      });
+    });
+  }
+
+ private:
+  static constexpr uint32_t kNone = Candidates::kNone;
+  static constexpr uint64_t kSizes = 1u << 16;
+  static constexpr uint64_t kHint = 32;  // bytes of address space that share one
+  static constexpr uint64_t kLeastHints = 1u << 12, kMostHints = 1u << 22;
+  // Fewer in a row could be pointers to what lies beside lost blocks.
+  static constexpr unsigned kSureWords = 4;
+  // What the allocator adds to a request at most. Large blocks may have pages of their own.
+  static constexpr uint64_t kRounding = 24, kLarge = 64 << 10;
+
+  // A candidate, and the least value of a word that leads to it.
+  struct Piece {
+    uint64_t least;
+    uint64_t block;
+  };
+
+  static uint64_t hints_for(uint64_t candidates) {
+    uint64_t hints = kLeastHints;
+    while (hints < kMostHints && hints < 8 * candidates) hints *= 2;
+    return hints;
+  }
+  uint64_t hint_of(uint64_t value) const { return value / kHint & (hint_count_ - 1); }
+
+  static uint64_t rounding(uint64_t size) { return size < kLarge ? kRounding : heaps::kPage; }
+  static uint64_t size_slot(uint64_t size) { return size / heaps::kGranule % kSizes; }
+  uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
+
+  // Whether a candidate may be that large, but for rounding of both.
+  static bool any_about(const Scratch<uint8_t>& sizes, uint64_t size) {
+    uint64_t below = 2 * rounding(size), most = size + rounding(size) + heaps::kGranule;
+    for (uint64_t some = size > below ? size - below : 0; some < most; some += heaps::kGranule)
+      if (sizes[size_slot(some)] != 0) return true;
+    return false;
+  }
+
+  void add(uint64_t block, uint64_t size) {
+    uint64_t least = block - size, most = least + rounding(size);
+    pieces_.push({least, block});
+    if (rounding(size) > most_rounding_) most_rounding_ = rounding(size);
+    if (most >= end_) end_ = most + 1;
+    for (uint64_t value = least & ~(kHint - 1); value <= most; value += kHint)
+      hints_[hint_of(value)] = 1;
+  }
+
+  // Calls visit(block) for each that the value may lead to.
+  template <typename Visit>
+  void each_piece(uint64_t value, Visit visit) const {
+    std::size_t low = 0, high = pieces_.size();
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (pieces_[middle].least + most_rounding_ < value) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    for (; low < pieces_.size() && pieces_[low].least <= value; ++low)
+      if (is_as_large(pieces_[low].block, pieces_[low].block - value)) visit(pieces_[low].block);
+  }
+
+  bool is_as_large(uint64_t block, uint64_t length) const {
+    uint64_t size = size_of(block);
+    return length != 0 && length <= size && size - length <= rounding(size);
+  }
+
+  // The live block of such a length that the word of a table leads to, 0 if it leads to none.
+  uint64_t piece_at(Range table, uint64_t slot, uint64_t length) const {
+    if (!table.contains(slot) || table.end - slot < heaps::kWord) return 0;
+    const abi::Mapping* m = space_.find(slot);
+    if (m == nullptr || (m->flags & abi::kAbsent) != 0) return 0;
+    uint64_t block = heaps::wrapped(heaps::word(slot) + length);
+    return blocks_.is_live(block) && is_as_large(block, length) ? block : 0;
+  }
+
+  // How many words of the table around this one lead to pieces, each twice as long.
+  unsigned words_around(Range table, uint64_t at, uint64_t length) const {
+    unsigned words = 1;
+    uint64_t slot = at - heaps::kWord, expected = length / 2;
+    for (; piece_at(table, slot, expected) != 0; slot -= heaps::kWord, expected /= 2) ++words;
+    slot = at + heaps::kWord, expected = length * 2;
+    for (; piece_at(table, slot, expected) != 0; slot += heaps::kWord, expected *= 2) ++words;
+    return words;
+  }
+
+  const heaps::Space& space_;
+  const BlockMap& blocks_;
+  const Candidates& candidates_;
+  List<Piece> pieces_;  // ascending
+  uint64_t hint_count_;
+  Scratch<uint8_t> hints_;  // 1: a value there may lead to a piece
+  uint64_t end_ = 0;        // all such values are before it
+  uint64_t most_rounding_ = 0;
+};
+
+}  // namespace reachscan::sweeper

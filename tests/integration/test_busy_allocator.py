@@ -14,16 +14,10 @@ import pytest
 from conftest import StartVictim
 from scans import FAILED, leaked, run_cli, scan
 from unharmed import TRACK
-from victims import command_on, read_truth
+from victims import GIVING_BACK, command_on, read_truth
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "6"))
 LEAKS = 500
-GIVING_BACK = {
-    "MALLOC_TRIM_THRESHOLD_": "0",
-    "MALLOC_TOP_PAD_": "0",
-    "MALLOC_MMAP_THRESHOLD_": "65536",
-}
-"""With these, malloc calls the kernel often: brk, mmap, mremap, munmap, madvise."""
 
 
 def scan_repeatedly(pid: int, truth: Path, times: int, *options: object) -> None:

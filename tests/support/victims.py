@@ -32,6 +32,13 @@ CXX_FLAGS = ("-std=c++17", "-s", *BOTH_FLAGS)
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 
+GIVING_BACK = {
+    "MALLOC_TRIM_THRESHOLD_": "0",
+    "MALLOC_TOP_PAD_": "0",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+}
+"""With these, malloc calls the kernel often: brk, mmap, mremap, munmap, madvise."""
+
 KIND_DIRECT, KIND_INDIRECT, KIND_FIRST_RING = 0, 1, 2
 
 Truth = NDArray[np.uint64]

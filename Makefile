@@ -11,6 +11,9 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # The compiler as a variable of the environment: CMake forgets all other options when it changes.
 CMAKE := CXX=$(CXX) cmake -G Ninja -S native
+# One tree for all that this processor runs: what differs between its uses is linked anew, not compiled.
+NATIVE_TREE := build/native
+NATIVE = $(CMAKE) -B $(NATIVE_TREE) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) '-USKBUILD*'
 PYTHON_SOURCES := reachscan tests benchmarks
 NATIVE_SOURCES = $(shell find native fixtures benchmarks -name '*.[ch]' -o -name '*.[ch]pp')
 
@@ -34,9 +37,9 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: $(READY)  ## build the native helper and install reachscan into .venv
-	@$(CMAKE) -B build/native -DCMAKE_BUILD_TYPE=Release \
-	  -DREACHSCAN_DEV_OUTPUT=$(CURDIR)/reachscan/_native >build/cmake.log || { cat build/cmake.log; exit 1; }
-	@cmake --build build/native
+	@$(NATIVE) -DREACHSCAN_DEV_OUTPUT=$(CURDIR)/reachscan/_native >build/cmake.log \
+	  || { cat build/cmake.log; exit 1; }
+	@cmake --build $(NATIVE_TREE)
 	@test -x $(HELPER)
 
 helpers: $(READY)  ## build the helper for other processors too, with the cross compilers of Debian
@@ -60,15 +63,15 @@ test: build  ## run all tests: hosted native ones under sanitizers, then Python
 
 wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/, with all helpers that there are
 	@rm -f $(DIST)/*.whl
-	@CXX=$(CXX) pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w $(DIST) .
+	@CXX=$(CXX) pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --config-settings=build-dir=$(NATIVE_TREE) --config-settings=cmake.define.REACHSCAN_DEV_OUTPUT= \
+	  -w $(DIST) .
 	@wheel tags --remove --platform-tag=$(subst $() ,.,$(WHEEL_TAGS)) $(DIST)/*.whl
 
-# In the tree that the wheel is built in, too: only the library's own sources are compiled anew.
 install: $(READY)  ## install libreachscan, its headers and the helper into PREFIX=/usr/local
-	@$(CMAKE) -B build/wheel -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
-	  '-USKBUILD*' >build/cmake.log || { cat build/cmake.log; exit 1; }
-	@cmake --build build/wheel
-	@cmake --install build/wheel --component library
+	@$(NATIVE) -DREACHSCAN_DEV_OUTPUT= >build/cmake.log || { cat build/cmake.log; exit 1; }
+	@cmake --build $(NATIVE_TREE)
+	@cmake --install $(NATIVE_TREE) --component library
 
 fuzz: $(READY)  ## search for input that breaks a reader, FUZZ_SECONDS=300 each (needs Clang)
 	@$(CMAKE) -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=$(CLANGXX) \

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from reachscan import errors, reports
@@ -232,6 +232,17 @@ class _ProgressLine:
             sys.stderr.flush()
 
 
+def occupy_closed_streams() -> None:
+    """Give the numbers of stdin, stdout and stderr to nothing else if they were closed before.
+
+    A file that is opened by us would get such a number, and a child take it for that stream. No
+    child inherits what is opened here: for it the streams are as closed as they are for us.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+
+
 def talk_about(result: ScanResult) -> None:
     """Print the duration of each step of a scan."""
     snapshot = result.recording.snapshot
@@ -256,9 +267,8 @@ def talk(message: str) -> None:
 
 
 def end_line() -> None:
-    """Start a new line on stderr."""
-    if sys.stderr:  # it may be closed
-        print(file=sys.stderr, flush=True)
+    """Begin a new line on stderr."""
+    _put("")
 
 
 def talk_of_error(error: errors.ReachscanError) -> None:
@@ -273,5 +283,12 @@ def talk_of_error(error: errors.ReachscanError) -> None:
 def _say(prefix: str, message: str) -> None:
     from reachscan.wording import printable
 
-    if sys.stderr:  # it may be closed
-        print(prefix, printable(message), file=sys.stderr, flush=True)
+    _put(f"{prefix} {printable(message)}")
+
+
+def _put(line: str) -> None:
+    """Write to stderr. If it is closed or its disk full, the exit status is all that tells."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)

@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: words after the program's name; None for the process's own.
     """
+    console.occupy_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verbose = bool({"-v", "--verbose"} & set(words))
     # `timeout 10 reachscan ...` must clean up just like Ctrl-C.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from reachscan import __version__
+from reachscan import __version__, errors
 from reachscan.cli import commands
 from reachscan.errors import ExitStatus
 
@@ -43,9 +44,17 @@ def run(words: list[str]) -> int | None:
     try:
         status: int | None = program.main(words, "reachscan", standalone_mode=False)
     except click.ClickException as error:
-        if sys.stderr:  # click takes stdout for closed
-            error.show()
-        return error.exit_code
+        explained = _with_meant_command(error, words)
+        # click takes stdout for a stderr that is closed. One that is full cannot be told anything.
+        if sys.stderr:
+            with suppress(OSError):
+                explained.show()
+        return explained.exit_code
+    except errors.NoSuchProcessError as error:
+        meant = _meant_command(words)
+        if meant:
+            error.next_step += f", or did you mean the command `reachscan {meant}`?"
+        raise
     except click.Abort as error:
         raise KeyboardInterrupt from error
     except SystemExit:  # raised by click: the reader of the help has exited
@@ -54,7 +63,29 @@ def run(words: list[str]) -> int | None:
 
 
 _USUAL = "scan"
-"""The command to run if none is named."""
+"""The command that is meant where none is named."""
+_ALIKE = 0.7
+"""How alike a word must be to a command to be taken for it: `redis` is no `refs`."""
+
+
+def _with_meant_command(error: click.ClickException, words: list[str]) -> click.ClickException:
+    """Return what to say where a mistyped command has made `scan` refuse the rest."""
+    meant = _meant_command(words)
+    if not meant or not isinstance(error, click.UsageError):
+        return error
+    context = error.ctx.find_root() if error.ctx else None
+    return click.UsageError(
+        f"there is no command {words[0]!r}; did you mean `reachscan {meant}`?", context
+    )
+
+
+def _meant_command(words: list[str]) -> str | None:
+    """Return the command that a first word, which is none, was probably meant to be."""
+    if not words or words[0] in commands.SUMMARIES:
+        return None
+    import difflib
+
+    return next(iter(difflib.get_close_matches(words[0], commands.SUMMARIES, 1, _ALIKE)), None)
 
 
 class _Program(click.Group):

@@ -225,6 +225,7 @@ def test_a_command_uses_no_other_command() -> None:
         "__init__",
         "asking",
         "decorators",
+        "durations",
         "formats",
         "leaks",
         "options",

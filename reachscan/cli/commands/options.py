@@ -10,7 +10,7 @@ import click
 
 from reachscan.capture.options import ScanOptions
 from reachscan.cli import console
-from reachscan.cli.commands import formats, leaks, paths
+from reachscan.cli.commands import durations, formats, leaks, paths
 from reachscan.cli.commands.decorators import together
 from reachscan.cli.console import Output
 from reachscan.recording.architectures import ADDRESS_END
@@ -168,7 +168,7 @@ search = together(
     ),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=durations.SECONDS,
         metavar="SECONDS",
         help="Give up after this time, and let the process go on.",
     ),
@@ -210,7 +210,7 @@ confirm = together(
     ),
     click.option(
         "--confirm-every",
-        type=click.FloatRange(min=0, max=3600),
+        type=durations.Seconds(0, 3600),
         metavar="SECONDS",
         default=1.0,
         help="Time between the scans of --confirm (default 1).",

@@ -36,6 +36,8 @@ class _Writable(click.Path):
         Raises:
             click.BadParameter: nothing can be written there.
         """
+        if not value:
+            self.fail("the name is empty", parameter, context)
         path = Path(os.fsdecode(super().convert(value, parameter, context)))
         try:
             why = "" if path == STDOUT else _why_not_written(path)

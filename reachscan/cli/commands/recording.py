@@ -55,7 +55,9 @@ class Size(_Type):
             self.fail(f"{value!r} is no size; write it like 512, 64K or 2M", parameter, context)
         size = int(match[1]) << _UNITS[match[2].upper()]
         if not self._least <= size <= _LARGEST:
-            self.fail(f"{value} is not at least {self._least} bytes", parameter, context)
+            self.fail(
+                f"{value} is not between {self._least} and {_LARGEST} bytes", parameter, context
+            )
         return size
 
 

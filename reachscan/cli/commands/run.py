@@ -9,7 +9,7 @@ import click
 from reachscan import reports
 from reachscan.capture.launch import Event, Launch
 from reachscan.cli import console
-from reachscan.cli.commands import formats, leaks, options, paths, recording
+from reachscan.cli.commands import durations, formats, leaks, options, paths, recording
 from reachscan.errors import ExitStatus, ReachscanError
 
 _USAGE = "[OPTIONS] -- COMMAND [ARGUMENT]..."
@@ -35,7 +35,7 @@ class _Run(click.Command):
 @recording.recording
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=durations.SECONDS,
     metavar="SECONDS",
     help="Report again and again while the command runs.",
 )

@@ -8,7 +8,7 @@ import click
 
 from reachscan import reports
 from reachscan.cli import console
-from reachscan.cli.commands import formats, options
+from reachscan.cli.commands import durations, formats, options
 from reachscan.errors import ExitStatus
 from reachscan.history.watching import Ended, Event, Watch, Why
 from reachscan.result import LeakScan
@@ -20,7 +20,7 @@ from reachscan.scanning import reached, scan
 @options.elsewhere
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=durations.SECONDS,
     default=60.0,
     metavar="SECONDS",
     help="Time between scans (default 60).",

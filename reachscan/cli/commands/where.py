@@ -14,7 +14,7 @@ from reachscan.capture.lifetime import Lifetime
 from reachscan.capture.options import ScanOptions
 from reachscan.capture.recording_options import RecordingOptions
 from reachscan.cli import console
-from reachscan.cli.commands import formats, leaks, options, recording
+from reachscan.cli.commands import durations, formats, leaks, options, recording
 from reachscan.errors import ExitStatus, TargetGoneError
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -25,7 +25,7 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 @click.option(
     "--for",
     "seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=durations.SECONDS,
     metavar="SECONDS",
     default=30.0,
     help="How long to record (default 30); Ctrl-C ends it early.",

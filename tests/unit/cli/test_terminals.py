@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import streams
-from command_lines import CALL_MAIN
+from command_lines import CALL_MAIN, LEAKY, Install
 from streams import CODE, Leak, Stream
 
 from reachscan.cli import console
@@ -127,6 +127,20 @@ def test_a_full_disk_is_no_bug(saved: Path, words: list[str]) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(("words", "status"), [(("report", "/"), 2), (("detach", "0"), 3)])
+def test_a_full_stderr_changes_no_status(words: tuple[str, ...], status: int) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([sys.executable, "-m", "reachscan", *words], stderr=full, check=False)
+    assert done.returncode == status
+
+
+def test_a_scan_with_all_streams_closed(target: int, fake_helper: Install) -> None:
+    fake_helper(LEAKY.encoded())
+    script = 'exec "$@" <&- >&- 2>&-'
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "reachscan", str(target)]
+    assert subprocess.run(command, check=False).returncode == 1
 
 
 def test_progress_is_shown_only_where_a_line_can_be_cleared(

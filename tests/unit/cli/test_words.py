@@ -83,6 +83,9 @@ def test_version(run: Runner) -> None:
         ("1", "--method", "magic"),
         ("1", "--threads", "0"),
         ("1", "--timeout", "0"),
+        ("1", "--timeout", "nan"),
+        ("watch", "1", "--every", "inf"),
+        ("where", "1", "--for", "1e99"),
         ("1", "--confirm", "0"),
         ("1", "--confirm-every", "-1"),
         ("1", "--format", "xml"),
@@ -90,6 +93,7 @@ def test_version(run: Runner) -> None:
         ("1", "2"),
         ("scan",),
         ("report",),
+        ("1", "-o", ""),
         ("1", "-o", "/"),
         ("1", "-o", "/no/such/directory/file"),
         ("1", "-o", "/dev/null/file"),
@@ -119,6 +123,27 @@ def test_bad_usage(run: Runner, words: tuple[str, ...]) -> None:
     assert done.status == 2
     assert done.out == ""
     assert "Error" in done.talk
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("heep 123", "heap"),
+        ("wacth nginx --every 5", "watch"),
+        ("exlpain nginx 0x10", "explain"),
+        ("repot", "report"),
+    ],
+)
+def test_a_mistyped_command_is_told_which_was_meant(run: Runner, words: str, meant: str) -> None:
+    done = run(*words.split())
+    assert done.status == (2 if " " in words else 3)
+    assert f"`reachscan {meant}`" in done.talk
+    assert f"'{words.split()[0]}'" in done.talk
+
+
+@pytest.mark.parametrize("words", ["redis --every 5", "1 2", "heap 1 2", "redis"])
+def test_nothing_is_guessed_where_no_command_is_alike(run: Runner, words: str) -> None:
+    assert "did you mean" not in run(*words.split()).talk
 
 
 @pytest.mark.parametrize(

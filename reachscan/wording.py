@@ -50,8 +50,17 @@ def instant(ns: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that cannot control a terminal: control characters are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Return a text that cannot steer a terminal: control characters are written out.
+
+    So are bytes that are no UTF-8, for which Python has stand-ins in the names of files.
+    """
+    return "".join(c if c.isprintable() else _written_out(c) for c in text)
+
+
+def _written_out(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from reachscan import errors
 from reachscan.capture import target
+from reachscan.wording import printable
 
 if TYPE_CHECKING:
     import psutil
@@ -33,9 +35,9 @@ def only(name: str, found: Sequence[int], table: Callable[[Sequence[int]], tuple
     """Return the only process found; if there are several, refuse them with a `table`."""
     if len(found) > 1:
         raise errors.AmbiguousNameError(
-            f"{len(found)} processes are called {name!r}",
-            f"name one by its id, as in `reachscan {found[0]}`, "
-            "or scan each of them with --all-processes",
+            f"{len(found)} processes are called '{printable(name)}'",
+            f"give the id of one of them instead, such as {found[0]}; to scan them all: "
+            f"`reachscan {shlex.quote(name)} --all-processes`",
             details=table(found),
         )
     return found[0]
@@ -59,7 +61,7 @@ def find(text: str) -> list[int]:
 def nobody_called(name: str) -> errors.NoSuchProcessError:
     """Return the error for a name that no process has."""
     return errors.NoSuchProcessError(
-        f"no process is called {name!r}", "list the processes with `ps -e`"
+        f"no process is called '{printable(name)}'", "list the processes with `ps -e`"
     )
 
 

@@ -100,7 +100,7 @@ def _possible(result: LeakScan) -> str:
 def _no_leaks(result: LeakScan) -> str:
     recording, totals = result.recording, result.recording.totals
     blocks, amount = count(totals.allocations, "block"), size(totals.bytes)
-    found = f"no leaks among {blocks}, {amount}"
+    found = f"no leaks that count among {blocks}, {amount}"
     if not _leaves_out_blocks(recording):
         found = f"no leaks: {blocks}, {amount}, all reachable"
     return f"{layout.who(recording)}: {found}{layout.allocators(recording)}{_covered(result)}"

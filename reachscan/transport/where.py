@@ -176,7 +176,11 @@ def _only_device() -> str:
         done = subprocess.run(
             ["adb", "devices"], capture_output=True, text=True, timeout=_DEVICES_SECONDS, check=True
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        raise errors.UnreachableError(
+            f"cannot start adb: {error.strerror}", "install adb, which is what reaches adb:"
+        ) from error
+    except subprocess.SubprocessError as error:
         raise errors.UnreachableError(f"cannot list devices: {error}", Adb.no_shell) from error
     lines = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
     if not lines:

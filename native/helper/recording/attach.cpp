@@ -202,7 +202,7 @@ const char* command_of(recorder::WayIn way_in) {
     case recorder::WayIn::kRun:
       return "reachscan run";
     case recorder::WayIn::kAttach:
-      return "reachscan attach";
+      return "reachscan attach (`reachscan detach PID` ends it)";
     default:
       return "libreachscan";
   }

@@ -31,6 +31,7 @@ def test_an_ambiguous_name_lists_its_processes(
         with pytest.raises(errors.AmbiguousNameError) as caught:
             processes.resolve(f"nap{os.getpid()}")
         other.kill()
+    assert f"reachscan nap{os.getpid()} --all-processes" in caught.value.next_step
     rows = [line.split() for line in caught.value.details]
     assert {row[0] for row in rows} == {"PID", str(sleeper.pid), str(other.pid)}
 
@@ -45,6 +46,13 @@ def test_the_dead_have_no_name(sleeper: subprocess.Popen[bytes], tmp_path: Path)
 def test_unknown_names(name: str) -> None:
     with pytest.raises(errors.NoSuchProcessError):
         processes.resolve(name)
+
+
+def test_a_name_in_no_encoding_is_written_out() -> None:
+    with pytest.raises(
+        errors.NoSuchProcessError, match=r"'\\x1b\\xff\N{LATIN SMALL LETTER A WITH DIAERESIS}'"
+    ):
+        processes.resolve("\x1b\udcff\N{LATIN SMALL LETTER A WITH DIAERESIS}")
 
 
 def test_we_are_not_looked_for() -> None:

@@ -281,7 +281,10 @@ def test_blocks_that_were_left_out_are_not_called_reachable(
     scan = make(Stream())
     scan = scan._replace(recording=scan.recording._replace(**left_out))
     lines = list(leaks_text.lines(scan, Selection()))
-    assert lines[0] == "victim (pid 4711): no leaks among 1000 blocks, 62.5 KiB (glibc 2.36)"
+    assert (
+        lines[0]
+        == "victim (pid 4711): no leaks that count among 1000 blocks, 62.5 KiB (glibc 2.36)"
+    )
 
 
 @pytest.mark.parametrize("module", [leaks_text, leaks_logfmt, leaks_json])

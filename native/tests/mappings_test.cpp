@@ -85,6 +85,20 @@ CASE(what_follows_others_is_not) {
   CHECK_EQ(library.last().flags, 0u);
 }
 
+// The kernel puts what a program maps into the room between two segments, too.
+CASE(what_lies_between_segments_is_not) {
+  SmallLibrary library;
+  library.add_file(kLibrary, kLibrary + kPage, kReadOnly | wire::kExecute);
+  library.add_anonymous(kLibrary + kPage, kData);
+  library.add_file(kData, kData + kPage, kReadWrite);
+  library.add_anonymous(kData + kPage, kData + SmallLibrary::bss_end);
+  std::vector<abi::Mapping> mappings = library.classified();
+  CHECK_EQ(mappings.size(), 4u);
+  CHECK_EQ(mappings[1].flags, 0u);
+  CHECK_EQ(mappings[1].file, 0u);
+  CHECK_EQ(mappings[3].flags, uint32_t{abi::kFollowsFile});
+}
+
 CASE(it_is_one_module) {
   SmallLibrary library;
   library.add_file(kLibrary, kLibrary + kPage, kReadOnly | wire::kExecute);

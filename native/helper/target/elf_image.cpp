@@ -44,13 +44,25 @@ ElfImage read_image_of(const ReadAt& read) {
   return image;
 }
 
+std::uint64_t page_of(std::uint64_t address) { return address & ~(kPage - 1); }
+
 }  // namespace
 
 std::uint64_t ElfImage::end_at(std::uint64_t start) const {
   std::uint64_t end = 0;
   for (const Elf64_Phdr& segment : segments)
     if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
-  return (bias(start) + end + kPage - 1) & ~(kPage - 1);
+  return page_of(bias(start) + end + kPage - 1);
+}
+
+std::uint64_t ElfImage::loaded_until(std::uint64_t start, std::uint64_t address) const {
+  for (const Elf64_Phdr& segment : segments) {  // in the order of their addresses
+    if (segment.p_type != PT_LOAD) continue;
+    std::uint64_t begin = bias(start) + segment.p_vaddr;
+    if (address < page_of(begin)) break;
+    address = std::max(address, page_of(begin + segment.p_memsz + kPage - 1));
+  }
+  return address;
 }
 
 ElfImage read_elf_image(const ReadAt& read) {

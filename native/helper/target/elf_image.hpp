@@ -25,6 +25,10 @@ struct ElfImage {
 
   // The end of its memory in that case, .bss included, in whole pages.
   std::uint64_t end_at(std::uint64_t start) const;
+
+  // Where the segments end that `address` and what follows it without a gap belong to; whole pages.
+  // `address` if it is in none: other memory may lie between two segments.
+  std::uint64_t loaded_until(std::uint64_t start, std::uint64_t address) const;
 };
 
 ElfImage read_elf_image(const ReadAt& read);

@@ -49,21 +49,26 @@ class ImageSearch {
   // Returns the image that starts with this mapping, valid if there is one. The data of a small
   // library is in the first page of its file, which is then mapped twice within the same image.
   ElfImage begins_at(const MapEntry& entry) {
-    bool within = entry.start < end_ && entry.inode == inode_ && entry.device == device_;
+    bool within =
+        entry.start < image_.end_at(start_) && entry.inode == inode_ && entry.device == device_;
     ElfImage image = within ? ElfImage{} : read_image(entry, memory_);
     if (!image.valid) return image;
-    end_ = image.end_at(entry.start);
+    image_ = image;
+    start_ = entry.start;
     inode_ = entry.inode;
     device_ = entry.device;
     return image;
   }
 
-  // The end of the memory of the last image found.
-  std::uint64_t end() const { return end_; }
+  // Where the segments of the image that was found last end, from `address` on.
+  std::uint64_t loaded_until(std::uint64_t address) const {
+    return image_.loaded_until(start_, address);
+  }
 
  private:
   const ImageMemory& memory_;
-  std::uint64_t end_ = 0;
+  ElfImage image_;
+  std::uint64_t start_ = 0;
   std::uint64_t inode_ = 0;
   std::string device_;
 };
@@ -108,8 +113,8 @@ std::vector<std::uint64_t> find_bss_ends(const std::vector<MapEntry>& entries,
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const MapEntry& entry = entries[i];
     images.begins_at(entry);
-    bool is_bss = follows(entries, i) && entry.start < images.end();
-    ends.push_back(is_bss ? std::min(entry.end, images.end()) : entry.start);
+    std::uint64_t end = follows(entries, i) ? images.loaded_until(entry.start) : entry.start;
+    ends.push_back(std::min(entry.end, end));
   }
   return ends;
 }

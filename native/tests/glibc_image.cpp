@@ -7,15 +7,19 @@ namespace reachscan::tests {
 
 using namespace heaps::glibc;
 
+constexpr CacheShape kNoCache = {};
+
 const std::vector<Release>& releases() {
   static const std::vector<Release> all{
-      {"2.26", kUntil226, kCacheFrom226, Links::kPlain, 0x20, 32, 0},
-      {"2.27", kFrom227, kCacheFrom226, Links::kPlain, 0x20, 32, 0},
-      {"2.30", kFrom227, kCacheFrom230, Links::kPlain, 0x20, 32, 0},
-      {"2.32", kFrom227, kCacheFrom230, Links::kMangled, 0x20, 32, 0},
-      {"2.35", kFrom227, kCacheFrom230, Links::kMangled, 0x30, 36, 0},
-      {"2.42", kFrom227, kCacheFrom242, Links::kMangled, 0x30, 36, 0},
-      {"2.43", kFrom243, kCacheFrom242, Links::kMangled, 0x30, 36, 16}};
+      {"2.17", kUntil226, kNoCache, Links::kPlain, 0x20, kParamsUntil223, 0, false},
+      {"2.23", kUntil226, kNoCache, Links::kPlain, 0x20, kParamsUntil223, 0},
+      {"2.26", kUntil226, kCacheFrom226, Links::kPlain, 0x20, kParamsUntil234, 0},
+      {"2.27", kFrom227, kCacheFrom226, Links::kPlain, 0x20, kParamsUntil234, 0},
+      {"2.30", kFrom227, kCacheFrom230, Links::kPlain, 0x20, kParamsUntil234, 0},
+      {"2.32", kFrom227, kCacheFrom230, Links::kMangled, 0x20, kParamsUntil234, 0},
+      {"2.35", kFrom227, kCacheFrom230, Links::kMangled, 0x30, kParamsFrom235, 0},
+      {"2.42", kFrom227, kCacheFrom242, Links::kMangled, 0x30, kParamsFrom235, 0},
+      {"2.43", kFrom243, kCacheFrom242, Links::kMangled, 0x30, kParamsFrom235, 16}};
   return all;
 }
 
@@ -105,8 +109,10 @@ void Glibc::arena(uint64_t at, uint64_t top, uint64_t next, uint64_t system_mem,
   }
   memory_.put(at + layout.top, top);
   memory_.put(at + layout.next, next);
-  memory_.put(at + layout.next + kSystemMemAfterNext, system_mem);
-  memory_.put(at + layout.next + kSystemMemAfterNext + 8, system_mem);  // the most there ever was
+  uint32_t after = release_.counts_threads ? kSystemMemFrom223 : kSystemMemUntil222;
+  if (release_.counts_threads) memory_.put(at + layout.next + kThreadsAfterNext, 1);
+  memory_.put(at + layout.next + after, system_mem);
+  memory_.put(at + layout.next + after + 8, system_mem);  // the most there ever was
 }
 
 void Glibc::put_in_bin(uint64_t arena, unsigned bin, uint64_t user) {
@@ -136,12 +142,12 @@ void Glibc::empty_fastbins(uint64_t arena) {
 
 void Glibc::params(uint64_t sbrk_base_at, uint64_t sbrk_base, int32_t mapped,
                    uint64_t mapped_bytes) {
-  uint64_t ints = sbrk_base_at - release_.ints_before;
+  uint64_t ints = sbrk_base_at - release_.params.ints;
   memory_.store<int32_t>(ints, mapped);
   memory_.store<int32_t>(ints + 4, 65536);
   memory_.store<int32_t>(ints + 8, mapped);
-  memory_.put(sbrk_base_at - 16, mapped_bytes);
-  memory_.put(sbrk_base_at - 8, mapped_bytes);
+  memory_.put(sbrk_base_at - release_.params.mapped, mapped_bytes);
+  memory_.put(sbrk_base_at - release_.params.mapped + 8, mapped_bytes);
   memory_.put(sbrk_base_at, sbrk_base);
 }
 

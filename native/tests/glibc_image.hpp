@@ -16,6 +16,7 @@ using heaps::glibc::ArenaLayout;
 using heaps::glibc::CacheShape;
 using heaps::glibc::kHeader;
 using heaps::glibc::Links;
+using heaps::glibc::ParamsLayout;
 
 struct Release {
   const char* name;
@@ -23,8 +24,11 @@ struct Release {
   CacheShape cache;
   Links links;
   uint64_t heap_info;
-  uint32_t ints_before;    // of sbrk_base in mp_
+  ParamsLayout params;
   uint64_t mapped_excess;  // what the size of a mapped chunk leaves out
+  bool counts_threads = true;
+
+  bool has_cache() const { return cache.bins != 0; }
 };
 
 const std::vector<Release>& releases();

@@ -16,6 +16,7 @@ constexpr uint64_t kBreakBytes = 64 << 10;
 
 Scene::Scene(const Release& of, const Options& wanted)
     : release(of), options(wanted), glibc(memory, release) {
+  options.cache = options.cache && release.has_cache();
   add_module();
   add_main_heap();
   if (options.thread_arena) add_thread_arena();

@@ -38,7 +38,7 @@ def test_system_glibc(victim: StartVictim, truth: Path, threads: int) -> None:
     scan_repeatedly(target.pid, truth, SCANS)
 
 
-@pytest.mark.parametrize("suite", ["bullseye", "trixie", "sid"])
+@pytest.mark.parametrize("suite", ["xenial", "bionic", "bullseye", "trixie", "sid"])
 def test_other_glibc(victim: StartVictim, truth: Path, suite: str) -> None:
     command = command_on(suite, "busy_threads")
     target = victim("busy_threads", truth, 4, LEAKS, command=command)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
-from glibc_suites import SUITES
+from glibc_suites import OLDER_SUITES, SUITES
 from same_heap import assert_same_heap
 from scans import list_heap
 from unharmed import METHODS
@@ -67,6 +67,12 @@ def test_system_glibc(check: Callable[..., None], heap: str) -> None:
 @pytest.mark.parametrize("heap", HEAPS)
 @pytest.mark.parametrize("suite", SUITES)
 def test_other_glibc(check: Callable[..., None], suite: str, heap: str) -> None:
+    check(heap, command=command_on(suite, "ground_truth"))
+
+
+@pytest.mark.parametrize("heap", ["blocked-first", "forked"])
+@pytest.mark.parametrize("suite", OLDER_SUITES)
+def test_older_glibc(check: Callable[..., None], suite: str, heap: str) -> None:
     check(heap, command=command_on(suite, "ground_truth"))
 
 

@@ -82,6 +82,15 @@ def test_other_glibc(victim: StartVictim, truth: Path, method: str, suite: str) 
     assert_same_leaks(scan(target.pid, "--all", "--method", method), read_truth(truth))
 
 
+@pytest.mark.parametrize(("suite", "release"), [("xenial", "2.23"), ("bionic", "2.27")])
+def test_older_glibc(victim: StartVictim, truth: Path, suite: str, release: str) -> None:
+    target = victim("leak_graph", truth, 20_000, 10, command=command_on(suite, "leak_graph"))
+    report = scan(target.pid, "--all")
+    assert_same_leaks(report, read_truth(truth))
+    assert report["target"]["allocators"] == [f"glibc {release}"]
+    assert report["complete"]
+
+
 def test_saved_stream_tells_the_same(victim: StartVictim, truth: Path, tmp_path: Path) -> None:
     target = victim("leak_graph", truth, 3000, 20)
     saved = tmp_path / "scan.rsc"

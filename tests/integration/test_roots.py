@@ -135,7 +135,7 @@ LEFT_BY_ENDED = {
 }
 
 
-@pytest.mark.parametrize("suite", ["bullseye", "trixie", "sid"])
+@pytest.mark.parametrize("suite", ["bionic", "bullseye", "trixie", "sid"])
 @pytest.mark.parametrize("method", ["clone", "copy"])
 def test_each_place_on_another_library(
     victim: StartVictim, tmp_path: Path, suite: str, method: str

@@ -1,4 +1,4 @@
-"""Fetches the C libraries of other Debian suites, so that tests can run programs on them.
+"""Fetches C libraries of other Debian and Ubuntu suites, so that tests can run programs on them.
 
     python tests/support/glibc_suites.py [SUITE ...]
 
@@ -43,6 +43,11 @@ SUITES: dict[str, tuple[str, ...]] = {
     "trixie": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, MIMALLOC, *_python("trixie")),
     "sid": (*RUNTIME, TCMALLOC_OF_64_BIT_TIME, MIMALLOC, *_python("sid")),
 }
+# Of Ubuntu, whose archive keeps what is older than all that Debian's mirrors have.
+OLDER_SUITES: dict[str, tuple[str, ...]] = {"xenial": ("libc6",), "bionic": ("libc6",)}
+UBUNTU = "http://archive.ubuntu.com/ubuntu"
+UBUNTU_KEYRING = Path("usr/share/keyrings/ubuntu-archive-keyring.gpg")  # of Debian's package
+UBUNTU_KEYRING_SUITE = "trixie"
 PATIENCE = 180  # seconds for one call of apt
 
 
@@ -111,12 +116,16 @@ def fetch(suite: str) -> Glibc:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not _intact(folder, SUITES[suite]):
+            if not _intact(folder, _packages(suite)):
                 _download(suite, folder)
             _unpack(folder)
     except OSError as error:
         raise UnavailableError(f"glibc of {suite}: {error}") from error
     return Glibc(suite, folder / "root", _libraries(folder / "root"))
+
+
+def _packages(suite: str) -> tuple[str, ...]:
+    return OLDER_SUITES[suite] if suite in OLDER_SUITES else SUITES[suite]
 
 
 def _sum(path: Path) -> str:
@@ -140,20 +149,45 @@ def _download(suite: str, folder: Path) -> None:
     (folder / "sha256.json").unlink(missing_ok=True)
     debs = folder / "debs"
     debs.mkdir()
-    options = private_apt(suite, folder / "apt")
-    run(["apt-get", *options, "update"], debs)
-    run(["apt-get", *options, "download", *SUITES[suite]], debs)
+    if suite in OLDER_SUITES:
+        options = private_apt(suite, folder / "apt", mirror=UBUNTU, keyring=_ubuntu_keyring(folder))
+    else:
+        options = private_apt(suite, folder / "apt")
+    _apt_download(options, _packages(suite), debs)
     sums = {path.name: _sum(path) for path in sorted(debs.glob("*.deb"))}
     (folder / "sha256.json").write_text(json.dumps(sums, indent=1) + "\n")
     shutil.rmtree(folder / "apt")  # the package lists, tens of megabytes
 
 
-def private_apt(suite: str, folder: Path, architecture: str = "amd64") -> list[str]:
+def _apt_download(options: list[str], packages: tuple[str, ...], debs: Path) -> None:
+    run(["apt-get", *options, "update"], debs)
+    run(["apt-get", *options, "download", *packages], debs)
+
+
+def _ubuntu_keyring(folder: Path) -> Path:
+    """Return the keys of Ubuntu's archive, from a package that Debian has signed."""
+    scratch = folder / "apt" / "keyring"
+    scratch.mkdir(parents=True)
+    options = private_apt(UBUNTU_KEYRING_SUITE, scratch / "apt")
+    _apt_download(options, ("ubuntu-keyring",), scratch)
+    [package] = scratch.glob("*.deb")
+    run(["dpkg-deb", "-x", str(package), str(scratch)], scratch)
+    return scratch / UBUNTU_KEYRING
+
+
+def private_apt(
+    suite: str,
+    folder: Path,
+    architecture: str = "amd64",
+    mirror: str | None = None,
+    keyring: Path = KEYRING,
+) -> list[str]:
     """Return options of apt that have it work in a folder of its own, for any processor."""
     for part in ("state/lists/partial", "cache/archives/partial", "etc"):
         (folder / part).mkdir(parents=True)
     (folder / "state" / "status").touch()
-    source = f"deb [arch={architecture} signed-by={KEYRING}] {_mirror()} {suite} main\n"
+    address = mirror or _mirror()
+    source = f"deb [arch={architecture} signed-by={keyring}] {address} {suite} main\n"
     (folder / "etc" / "sources.list").write_text(source)
     settings = {
         "Dir::State": folder / "state",
@@ -247,9 +281,10 @@ def _libraries(root: Path) -> Path:
 def main() -> int:
     """Fetch the suites named on the command line, or all."""
     missing = 0
-    for suite in sys.argv[1:] or SUITES:
-        if suite not in SUITES:
-            print(f"unknown suite {suite}; known: {', '.join(SUITES)}", file=sys.stderr)
+    known = (*SUITES, *OLDER_SUITES)
+    for suite in sys.argv[1:] or known:
+        if suite not in known:
+            print(f"unknown suite {suite}; known: {', '.join(known)}", file=sys.stderr)
             return 2
         try:
             print(suite, fetch(suite).libraries)

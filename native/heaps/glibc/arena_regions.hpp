@@ -118,7 +118,9 @@ inline bool is_contiguous(const Arena& arena) {
 }
 
 inline uint64_t system_mem(const ArenaLayout& layout, const Arena& arena) {
-  return word(arena.address + layout.next + kSystemMemAfterNext);
+  uint64_t next = arena.address + layout.next;
+  bool counts_threads = layout.next != kUntil226.next || word(next + kThreadsAfterNext) < kPage;
+  return word(next + (counts_threads ? kSystemMemFrom223 : kSystemMemUntil222));
 }
 
 // Whether the main heap starts at `base`: the chunks from there must line up, and the arena must

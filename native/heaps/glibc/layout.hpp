@@ -1,6 +1,6 @@
 // Shapes of glibc's ptmalloc structures (malloc/malloc.c and malloc/arena.c of glibc 2.17 to 2.43;
-// offsets checked against running 2.31, 2.36, 2.41 and 2.43, with words of four bytes against
-// 2.36).
+// offsets checked against running 2.23, 2.27, 2.31, 2.36, 2.41 and 2.43, with words of four bytes
+// against 2.36).
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -35,7 +35,11 @@ static_assert(kWord != 8 || (kFrom243.next == 0x818 && kFrom227.size == 0x898));
 
 constexpr uint32_t kFlagsOffset = 4;
 constexpr uint32_t kNonContiguous = 2;
-constexpr uint32_t kSystemMemAfterNext = 3 * kWord;
+// Behind `next` comes that of a list of free arenas, then the number of threads, and how much
+// memory the arena has got.
+constexpr uint32_t kThreadsAfterNext = 2 * kWord;
+constexpr uint32_t kSystemMemUntil222 = kThreadsAfterNext;  // nobody counted threads
+constexpr uint32_t kSystemMemFrom223 = 3 * kWord;
 
 // A chunk: prev_size, size with three flag bits, then the user's memory.
 constexpr uint64_t kHeader = 2 * kWord;

@@ -12,15 +12,28 @@ struct Params {
   uint64_t sbrk_base = 0;  // 0: the main heap has not been used
 };
 
-// Four ints come before mmapped_mem, max_mmapped_mem, sbrk_base: n_mmaps, n_mmaps_max, max_n_mmaps,
-// no_dyn_threshold. Since 2.35, four bytes of padding follow them where words have eight bytes.
-inline bool plausible_params(uint64_t sbrk_base_field, uint32_t ints_before, Params& params) {
-  int32_t n_mmaps = load<int32_t>(sbrk_base_field - ints_before);
-  int32_t n_mmaps_max = load<int32_t>(sbrk_base_field - ints_before + 4);
-  int32_t max_n_mmaps = load<int32_t>(sbrk_base_field - ints_before + 8);
-  int32_t no_dyn = load<int32_t>(sbrk_base_field - ints_before + 12);
-  uint64_t mapped = word(sbrk_base_field - 2 * kWord);
-  uint64_t max_mapped = word(sbrk_base_field - kWord);
+// Distances to sbrk_base.
+struct ParamsLayout {
+  uint32_t ints;    // n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold
+  uint32_t mapped;  // mmapped_mem, max_mmapped_mem
+};
+
+// Until 2.23 max_total_mem comes before sbrk_base. Since 2.35 the ints are followed by four bytes
+// of padding where words have eight.
+constexpr ParamsLayout kParamsUntil223 = {16 + 3 * kWord, 3 * kWord};
+constexpr ParamsLayout kParamsUntil234 = {16 + 2 * kWord, 2 * kWord};
+constexpr ParamsLayout kParamsFrom235 = {kWord == 8 ? 36 : 16 + 2 * kWord, 2 * kWord};
+constexpr uint32_t kParamsReach =
+    kWord == 8 ? 96 : 56;  // sbrk_base stands at most so far from the start of mp_
+
+inline bool plausible_params(uint64_t sbrk_base_field, const ParamsLayout& layout, Params& params) {
+  uint64_t ints = sbrk_base_field - layout.ints;
+  int32_t n_mmaps = load<int32_t>(ints);
+  int32_t n_mmaps_max = load<int32_t>(ints + 4);
+  int32_t max_n_mmaps = load<int32_t>(ints + 8);
+  int32_t no_dyn = load<int32_t>(ints + 12);
+  uint64_t mapped = word(sbrk_base_field - layout.mapped);
+  uint64_t max_mapped = word(sbrk_base_field - layout.mapped + kWord);
   if (n_mmaps < 0 || n_mmaps > max_n_mmaps || max_n_mmaps > (1 << 24) || n_mmaps_max < 0)
     return false;
   if (no_dyn != 0 && no_dyn != 1) return false;
@@ -32,10 +45,6 @@ inline bool plausible_params(uint64_t sbrk_base_field, uint32_t ints_before, Par
   params = {true, static_cast<uint64_t>(n_mmaps), word(sbrk_base_field)};
   return true;
 }
-
-constexpr uint32_t kIntsBeforeUntil234 = 16 + 2 * kWord;
-constexpr uint32_t kIntsBeforeFrom235 = kWord == 8 ? 36 : kIntsBeforeUntil234;
-constexpr uint32_t kParamsReach = kWord == 8 ? 96 : 56;  // maximal offset of sbrk_base in mp_
 
 // `accept(params)` proves a candidate by walking from its sbrk_base.
 template <typename Accept>
@@ -53,11 +62,11 @@ Params find_params_where(const Space& space, const Instance& instance, bool heap
       if (in_arena) continue;
       const abi::Mapping* target = base == 0 ? nullptr : space.find(base);
       if (base != 0 && (target == nullptr || !Space::is_written_anonymous(*target))) continue;
-      for (uint32_t before : {kIntsBeforeFrom235, kIntsBeforeUntil234}) {
+      for (const ParamsLayout& layout : {kParamsFrom235, kParamsUntil234, kParamsUntil223}) {
         Params params;
-        // All zeros would be plausible, so an unused heap is recognised by its limit of 65536.
-        if (base == 0 && load<int32_t>(field - before + 4) != 65536) continue;
-        if (plausible_params(field, before, params) && accept(params)) return params;
+        // Zeros everywhere would be plausible: an unused heap is known by its limit of 65536.
+        if (base == 0 && load<int32_t>(field - layout.ints + 4) != 65536) continue;
+        if (plausible_params(field, layout, params) && accept(params)) return params;
       }
     }
   }

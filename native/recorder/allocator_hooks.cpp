@@ -8,6 +8,11 @@
 // The frame of the caller of the hook that uses this.
 #define CALLER arch::calling_frame(__builtin_frame_address(0))
 
+// Functions that hand a call on without a mark have to leave by a jump: detach would not see a
+// thread that is going to return to them. The language promises no jump, so check_injected.cmake
+// looks for calls in this section.
+#define PASSES_ON [[gnu::section("passes_on")]]
+
 namespace reachscan::recorder {
 
 namespace {
@@ -30,8 +35,8 @@ template <typename Call>
                                              Call call) {
   ThreadState& thread = this_thread();
   if (thread.is_inside != 0) return call();
-  bool is_chosen = recorder.is_chosen(thread, size);
   thread.is_inside = 1;
+  bool is_chosen = recorder.may_want(size) && recorder.is_chosen(thread, size);
   void* block = call();
   if (block != nullptr && is_chosen) recorder.allocated(thread, block, size, caller);
   thread.is_inside = 0;
@@ -42,22 +47,16 @@ template <typename Call>
 template <typename Call>
 [[gnu::always_inline]] inline void* reallocate(void* block, std::size_t size,
                                                const arch::Frame& caller, Call call) {
-  // From here on: compilers do not turn a call into a jump while a variable like `was` is still
-  // live.
   CallingOut calling_out;
   Allocation was;
   bool was_recorded = recorder.forget(block, was);
-  if (!was_recorded && !recorder.may_want(size)) return call();
   void* moved = recorder.may_want(size) ? allocate(size, caller, call) : call();
   if (moved == nullptr && size != 0 && was_recorded) recorder.remember(was);
   return moved;
 }
 
-// Separate functions, reached by tail calls, so that unrecorded calls need no frame.
-[[gnu::noinline]] void* recorded_malloc(std::size_t size) {
-  ThreadState& thread = this_thread();
-  // Nothing calls another function of the allocator here, unlike in allocate().
-  if (thread.is_inside != 0 || !recorder.is_chosen(thread, size)) return next_malloc(size);
+// These stand apart, and are jumped to, so that what is not recorded takes no frame.
+[[gnu::noinline]] void* recorded_malloc(ThreadState& thread, std::size_t size) {
   thread.is_inside = 1;
   void* block = next_malloc(size);
   if (block != nullptr) recorder.allocated(thread, block, size, CALLER);
@@ -65,8 +64,20 @@ template <typename Call>
   return block;
 }
 
+PASSES_ON [[gnu::noinline]] void* chosen_malloc(std::size_t size) {
+  ThreadState& thread = this_thread();
+  // Nothing calls another function of the allocator here, unlike in allocate().
+  if (thread.is_inside != 0 || !recorder.is_chosen(thread, size)) return next_malloc(size);
+  return recorded_malloc(thread, size);
+}
+
 [[gnu::noinline]] void* recorded_calloc(std::size_t count, std::size_t each) {
   return allocate(count * each, CALLER, [=] { return next_calloc(count, each); });
+}
+
+void* refused_reallocarray(void* block, std::size_t count, std::size_t each) {
+  CallingOut calling_out;
+  return next_reallocarray(block, count, each);
 }
 
 }  // namespace
@@ -92,11 +103,11 @@ using namespace reachscan::recorder;
 #pragma GCC visibility push(default)
 extern "C" {
 
-void* malloc(std::size_t size) {
-  return recorder::recorder.may_want(size) ? recorded_malloc(size) : next_malloc(size);
+PASSES_ON void* malloc(std::size_t size) {
+  return recorder::recorder.may_want(size) ? chosen_malloc(size) : next_malloc(size);
 }
 
-void* calloc(std::size_t count, std::size_t each) {
+PASSES_ON void* calloc(std::size_t count, std::size_t each) {
   if (!recorder::recorder.may_want(count * each)) return next_calloc(count, each);
   return recorded_calloc(count, each);
 }
@@ -107,33 +118,30 @@ void* realloc(void* block, std::size_t size) {
 
 void* reallocarray(void* block, std::size_t count, std::size_t each) {
   std::size_t size;
-  if (__builtin_mul_overflow(count, each, &size)) return next_reallocarray(block, count, each);
+  if (__builtin_mul_overflow(count, each, &size)) return refused_reallocarray(block, count, each);
   return reallocate(block, size, CALLER, [=] { return next_realloc(block, size); });
 }
 
-void free(void* block) {
+PASSES_ON void free(void* block) {
   recorder::recorder.forget(block);
   next_free(block);
 }
 
 // Not all C libraries have these, but a program that checks for them finds them now.
 
-void cfree(void* block) { free(block); }
-void free_sized(void* block, std::size_t) { free(block); }
-void free_aligned_sized(void* block, std::size_t, std::size_t) { free(block); }
+PASSES_ON void cfree(void* block) { free(block); }
+PASSES_ON void free_sized(void* block, std::size_t) { free(block); }
+PASSES_ON void free_aligned_sized(void* block, std::size_t, std::size_t) { free(block); }
 
 void* aligned_alloc(std::size_t alignment, std::size_t size) {
-  if (!recorder::recorder.may_want(size)) return next_aligned_alloc(alignment, size);
   return allocate(size, CALLER, [=] { return next_aligned_alloc(alignment, size); });
 }
 
 void* memalign(std::size_t alignment, std::size_t size) {
-  if (!recorder::recorder.may_want(size)) return next_memalign(alignment, size);
   return allocate(size, CALLER, [=] { return next_memalign(alignment, size); });
 }
 
 int posix_memalign(void** block, std::size_t alignment, std::size_t size) {
-  if (!recorder::recorder.may_want(size)) return next_posix_memalign(block, alignment, size);
   int error = 0;
   allocate(size, CALLER, [&]() -> void* {
     error = next_posix_memalign(block, alignment, size);
@@ -143,12 +151,10 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t size) {
 }
 
 void* valloc(std::size_t size) {
-  if (!recorder::recorder.may_want(size)) return next_valloc(size);
   return allocate(size, CALLER, [=] { return next_valloc(size); });
 }
 
 void* pvalloc(std::size_t size) {
-  if (!recorder::recorder.may_want(size)) return next_pvalloc(size);
   return allocate(size, CALLER, [=] { return next_pvalloc(size); });
 }
 

@@ -7,3 +7,19 @@ list(FILTER relocations EXCLUDE REGEX "^R_[A-Z0-9_]+_RELATIVE$")
 if(NOT result EQUAL 0 OR relocations OR text MATCHES "TLS" OR text MATCHES "init_array")
   message(FATAL_ERROR "the injected recorder needs a loader (${relocations}):\n${text}")
 endif()
+
+# What passes a call on without a mark leaves by a jump, if the compiler has made one of it: it calls
+# nothing but functions of the recorder that come back by themselves.
+execute_process(COMMAND ${OBJDUMP} -d --no-show-raw-insn --section=passes_on ${ELF}
+                OUTPUT_VARIABLE code RESULT_VARIABLE result)
+string(REGEX MATCHALL "\n[0-9a-f]+ <[^>]*>:" functions "${code}")
+string(REGEX MATCHALL "[ \t]call[a-z]*[^\n]*" calls "${code}")
+if(NOT result EQUAL 0 OR NOT functions)
+  message(FATAL_ERROR "the injected recorder has no functions that pass calls on:\n${code}")
+endif()
+foreach(call ${calls})
+  string(REGEX REPLACE ".*<([^+>]*).*" "\\1" callee "${call}")
+  if(call MATCHES "\\*" OR functions MATCHES "<${callee}>")
+    message(FATAL_ERROR "a thread that is in the allocator would return to the recorder unseen:\n${call}")
+  endif()
+endforeach()

@@ -79,6 +79,7 @@ bool Recorder::is_in_ranges(std::uint64_t size) const {
 // For its first allocation, a thread behaves as if a sample had just been taken.
 bool Recorder::begin_sample(ThreadState& thread, std::uint64_t size) const {
   if (thread.random == 0) {
+    CallingOut calling_out;
     thread.random = clock_.nanoseconds(CLOCK_MONOTONIC) ^ reinterpret_cast<std::uint64_t>(&thread);
     thread.until_sample = next_sample(thread.random, sample_distance_) - bounded(size);
     if (thread.until_sample > 0) return false;
@@ -229,6 +230,7 @@ void Recorder::lose() {
 }
 
 void Recorder::stop(Stopped reason) {
+  CallingOut calling_out;
   Header& header = tables_.header();
   __atomic_store_n(&size_span_, 0, __ATOMIC_RELAXED);
   __atomic_store_n(&first_size_, ~std::uint64_t{0}, __ATOMIC_RELAXED);

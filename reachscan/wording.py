@@ -50,7 +50,7 @@ def instant(ns: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that cannot steer a terminal: control characters are written out.
+    """Return a text that cannot control a terminal: control characters are escaped.
 
     So are bytes that are no UTF-8, for which Python has stand-ins in the names of files.
     """

@@ -267,7 +267,7 @@ def talk(message: str) -> None:
 
 
 def end_line() -> None:
-    """Begin a new line on stderr."""
+    """Start a new line on stderr."""
     _put("")
 
 

@@ -63,7 +63,7 @@ def run(words: list[str]) -> int | None:
 
 
 _USUAL = "scan"
-"""The command that is meant where none is named."""
+"""The command to run if none is named."""
 _ALIKE = 0.7
 """How alike a word must be to a command to be taken for it: `redis` is no `refs`."""
 

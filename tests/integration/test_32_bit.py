@@ -10,11 +10,11 @@ import pytest
 from conftest import StartVictim
 from same_heap import assert_same_heap
 from scans import leaked, list_heap, run_cli, scan
-from test_busy_allocator import GIVING_BACK, LEAKS
+from test_busy_allocator import LEAKS
 from test_enumeration import HEAPS, STATIC_STARTUP_BLOCKS
 from test_leak_graph import assert_same_leaks, assert_sums
 from test_roots import start, wrong_verdicts
-from victims import build, read_truth
+from victims import GIVING_BACK, build, read_truth
 
 KERNEL_HEADERS = ("-idirafter", "/usr/include/x86_64-linux-gnu")
 """Where Debian has them, if cross compilers for other processors are installed, too."""

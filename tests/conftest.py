@@ -30,7 +30,7 @@ os.environ.pop("COLUMNS", None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 INTEGRATION = Path(__file__).parent / "integration"
-TIME_LIMIT = int(os.environ.get("REACHSCAN_TEST_SECONDS", "300"))
+TIME_LIMIT = int(os.environ.get("REACHSCAN_TEST_SECONDS", "1200"))
 PTRACE_ATTACH = 16
 PTRACE_DETACH = 17
 

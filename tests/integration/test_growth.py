@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from growing import growing_jq
-from scans import Finished, run_cli
+from scans import PATIENCE, Finished, run_cli
 from victims import traced
 
 FEW, MANY = 40, 400
@@ -85,7 +85,7 @@ def test_watch_sees_a_process_grow_and_exit() -> None:
                 by += int(next_line(watch, "scan")["by"])
             jq.end()
             end = next_line(watch, "end")
-            assert watch.wait(60) == 1
+            assert watch.wait(PATIENCE) == 1
     assert (end["why"], end["grew"], end["failures"]) == ("exited", "true", "0")
     assert abs(int(end["by"]) - 2 * MANY) <= 8
 
@@ -98,7 +98,7 @@ def test_watch_sums_up_when_it_is_interrupted(number: signal.Signals) -> None:
             next_line(watch, "scan")
             watch.send_signal(number)
             end = next_line(watch, "end")
-            assert watch.wait(60) == 0
+            assert watch.wait(PATIENCE) == 0
             assert watch.stderr and watch.stderr.read() == ""
         jq.end()
     assert (end["why"], end["scans"], end["grew"]) == ("interrupted", "1", "false")
@@ -112,7 +112,7 @@ def test_watch_goes_on_when_scans_fail() -> None:
         next_line(watch, "scan")
         jq.end()
         end = next_line(watch, "end")
-        assert watch.wait(60) == 0
+        assert watch.wait(PATIENCE) == 0
     assert int(end["failures"]) >= 1
 
 
@@ -121,7 +121,7 @@ def test_watch_counts_and_is_late_where_scans_take_longer() -> None:
         jq.leak(FEW)
         with watching(jq.pid, "--every", 1e-6, "--count", 3) as watch:
             end = next_line(watch, "end")
-            assert watch.wait(60) == 0
+            assert watch.wait(PATIENCE) == 0
             assert watch.stderr and "a scan takes longer than 1e-06 s" in watch.stderr.read()
         jq.end()
     assert (end["why"], end["scans"]) == ("counted", "3")
@@ -133,7 +133,7 @@ def test_watch_ends_when_nobody_listens() -> None:
             next_line(watch, "scan")
             assert watch.stdout
             watch.stdout.close()
-            assert watch.wait(60) == 0
+            assert watch.wait(PATIENCE) == 0
         jq.end()
 
 

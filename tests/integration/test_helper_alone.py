@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import StartVictim
-from scans import FAILED, HELPER, run_cli
+from scans import FAILED, HELPER, PATIENCE, run_cli
 from victims import build, need, wait_blocked
 from worlds import make_root, must_work, need_root, public_folder
 
@@ -166,5 +166,5 @@ def test_it_ends_when_its_lifeline_hangs_up(victim: StartVictim) -> None:
         assert len(helper.stdout.read(wire.HELLO.size)) == wire.HELLO.size
         wait_blocked(helper.pid)
         os.close(theirs)
-        assert helper.wait(60) == 1
+        assert helper.wait(PATIENCE) == 1
     target.quit()

@@ -24,7 +24,7 @@ from hostile_elf import (
     text_offset,
 )
 from programs import children
-from scans import scan
+from scans import PATIENCE, scan
 from victims import REPOSITORY, Victim
 
 NAME_OF_GOOD = f"good.so+{SYMBOL}"
@@ -99,11 +99,11 @@ def test_ctrl_c_while_a_file_system_is_mute(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE)
         readers = [os.pidfd_open(child) for child in children(command.pid)]
         os.killpg(command.pid, signal.SIGINT)
         try:
-            out, talk = command.communicate(timeout=30)
+            out, talk = command.communicate(timeout=PATIENCE)
         finally:
             command.kill()
     assert command.returncode == 130, talk
@@ -112,5 +112,5 @@ def test_ctrl_c_while_a_file_system_is_mute(
     (reader,) = readers
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    assert poll.poll(60_000), "a process was left behind"
+    assert poll.poll(1000 * PATIENCE), "a process was left behind"
     os.close(reader)

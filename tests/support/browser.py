@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from victims import DEADLINE
 
 # Chromium reads commands from 3 and writes answers to 4.
 _LAUNCH = 'exec 3<&0 4>&1 </dev/null >/dev/null 2>&1; exec "$0" "$@"'
@@ -133,5 +134,5 @@ def chromium() -> Iterator[Page]:
             page.call("Browser.close")
         finally:
             process.stdin.close()
-            process.wait(timeout=30)
+            process.wait(timeout=DEADLINE)
             process.stdout.close()

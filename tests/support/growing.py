@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from victims import need, wait_blocked
+from victims import DEADLINE, need, wait_blocked
 
 
 class GrowingJq:
@@ -32,7 +32,7 @@ class GrowingJq:
         """Have it exit by itself."""
         assert self._process.stdin
         self._process.stdin.close()
-        assert self._process.wait(20) == 0
+        assert self._process.wait(DEADLINE) == 0
 
 
 @contextmanager

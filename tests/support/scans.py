@@ -23,7 +23,7 @@ from reachscan.recording.decode import decode
 HELPER = Path(
     os.environ.get("REACHSCAN_HELPER") or REPOSITORY / "reachscan" / "_native" / "reachscan-helper"
 )
-PATIENCE = 120.0
+PATIENCE = 600.0
 PATIENTLY = ("--max-pause", "20000")
 """Threads of a busy machine take their time to stop."""
 

@@ -23,7 +23,7 @@ from provisions import provide
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = REPOSITORY / "fixtures" / "programs"
 BUILD = REPOSITORY / "build" / "fixtures"
-DEADLINE = 60.0
+DEADLINE = 300.0
 
 # A call in a loop has one return address: GCC 13 and later unroll small loops by themselves.
 BOTH_FLAGS = ("-O2", "-fno-unroll-loops", "-Wall", "-Wextra", "-Werror")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from victims import DEADLINE
 
 from reachscan.naming import confined
 from reachscan.naming.confined import Failed, each
@@ -159,12 +160,12 @@ def test_the_reader_ends_with_its_parent(number: signal.Signals, tmp_path: Path)
             parent.kill()
         poll = select.poll()
         poll.register(reader, select.POLLIN)
-        assert poll.poll(20_000), "the reader lives on"
+        assert poll.poll(1000 * DEADLINE), "the reader lives on"
         os.close(reader)
         assert parent.stderr is not None
         said = parent.stderr.read().decode()
         assert said.count("KeyboardInterrupt") == (number == signal.SIGINT)
-        assert parent.wait(20) == -number
+        assert parent.wait(DEADLINE) == -number
 
 
 def test_a_caller_that_has_closed_its_standard_streams() -> None:

@@ -2,6 +2,7 @@
 // allocates while leaks are disabled in it, and forget what is freed. The calls that need this are
 // here, too: a program linked with the static library gets all of it, or nothing.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -11,6 +12,9 @@
 
 #include "library/annotate.hpp"
 #include "library/include/reachscan.h"
+
+// Defined only in the static glibc.
+extern "C" [[gnu::weak]] void _dl_non_dynamic_init();
 
 namespace reachscan::library {
 namespace {
@@ -28,6 +32,16 @@ void* take_spare(std::size_t size) {
   size = (size + 15) & ~std::size_t{15};
   std::size_t at = spare_used.fetch_add(size);
   return at + size <= sizeof spare ? spare + at : nullptr;
+}
+
+// A program linked with -static has no malloc but ours, and its dlsym() needs one.
+[[noreturn]] void refuse_to_start() {
+  constexpr char kSentence[] =
+      "reachscan: a program that is linked with -static has no malloc behind libreachscan's; link "
+      "it dynamically, or leave the library out and run `reachscan PID`\n";
+  // There is nobody to tell if this fails.
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, kSentence, sizeof kSentence - 1);
+  _exit(127);  // as the loader does where a library is missing
 }
 
 // The next definition of a function after ours; looked up on the first call.
@@ -51,6 +65,7 @@ class Next<Result(Arguments...)> {
  private:
   Pointer look_up() {
     if (looking_up) return nullptr;
+    if (_dl_non_dynamic_init != nullptr) refuse_to_start();
     looking_up = true;
     auto found = reinterpret_cast<Pointer>(dlsym(RTLD_NEXT, name_));
     looking_up = false;

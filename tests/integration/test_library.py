@@ -47,6 +47,17 @@ def test_a_program_finds_its_own_leaks(scene: str, form: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("flag", ["-static", "-static-pie"])
+def test_a_static_program_says_why_it_cannot_start(flag: str) -> None:
+    program = build("inside", [*LINKING["static"], flag])
+    done = subprocess.run(
+        [str(program), "clean"], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == 127
+    assert done.stderr.startswith("reachscan: a program that is linked with -static")
+    assert done.stderr.count("\n") == 1
+
+
 def test_the_text_is_that_of_libmemunreachable() -> None:
     text = run("recoverable").stderr
     report = re.compile(

@@ -93,10 +93,12 @@ def test_busy_on_other_releases(victim: StartVictim, truth: Path, suite: str) ->
     scan_repeatedly(target.pid, truth, max(SCANS // 4, 1))
 
 
+@pytest.mark.parametrize("background", ["false", "true"])
 def test_busy_and_giving_memory_back(
-    victim: StartVictim, truth: Path, preloaded: dict[str, str]
+    victim: StartVictim, truth: Path, preloaded: dict[str, str], background: str
 ) -> None:
-    settings = "dirty_decay_ms:0,muzzy_decay_ms:0"
+    """A thread in the background often waits for a lock that has just been freed."""
+    settings = f"dirty_decay_ms:0,muzzy_decay_ms:0,background_thread:{background}"
     environment = {**preloaded, "MALLOC_CONF": settings}
     target = victim("busy_threads", truth, 4, 500, environment=environment)
     scan_repeatedly(target.pid, truth, SCANS)

@@ -62,13 +62,19 @@ class Drain {
   StoppedThread* next_to_run() {
     bool locked = any_locked();
     auto inside = [&](const StoppedThread& thread) { return is_inside(thread, locked); };
-    auto waits = [&](const StoppedThread& thread) { return waits_inside(thread); };
     auto may_go_on = [&](const StoppedThread& thread) {
       return !arch::will_restart(thread.registers) || waits_inside(thread);
     };
     StoppedThread* thread = next_in_round(inside);
-    if (thread != nullptr || (!locked && next_in_round(waits) == nullptr)) return thread;
+    if (thread != nullptr || (!locked && !any_waits_inside())) return thread;
     return next_in_round(may_go_on);
+  }
+
+  // Takes no turn: else the round would always go on behind the one that waits, and never reach it.
+  bool any_waits_inside() const {
+    const std::vector<StoppedThread>& threads = freeze_.threads();
+    return std::any_of(threads.begin(), threads.end(),
+                       [this](const StoppedThread& thread) { return waits_inside(thread); });
   }
 
   template <typename Wanted>

@@ -45,8 +45,8 @@ struct SmallLibrary {
   void add_file(uint64_t start, uint64_t end, uint32_t perms) {
     entries.push_back({start, end, 0, 77, "08:01", perms, "/x.so", helper::Backing::kFile});
   }
-  void add_anonymous(uint64_t start, uint64_t end) {
-    entries.push_back({start, end, 0, 0, "00:00", kReadWrite, "", helper::Backing::kNothing});
+  void add_anonymous(uint64_t start, uint64_t end, const char* name = "") {
+    entries.push_back({start, end, 0, 0, "00:00", kReadWrite, name, helper::Backing::kNothing});
   }
   std::vector<abi::Mapping> classified() const {
     std::vector<uint64_t> bss_ends = helper::find_bss_ends(entries, {}, helper::Memory(getpid()));
@@ -60,15 +60,24 @@ struct SmallLibrary {
 };
 
 CASE(what_follows_its_data_is_bss) {
+  for (const char* name : {"", "[anon:.bss]"}) {
+    SmallLibrary library;
+    library.add_file(kLibrary, kLibrary + kPage, kReadOnly | wire::kExecute);
+    library.add_file(kData, kData + kPage, kReadWrite);
+    library.add_anonymous(kData + kPage, kData + 9 * kPage, name);
+    std::vector<abi::Mapping> mappings = library.classified();
+    CHECK_EQ(mappings.size(), 4u);
+    CHECK_EQ(mappings[2].end, kData + SmallLibrary::bss_end);
+    CHECK_EQ(mappings[2].flags, uint32_t{abi::kFollowsFile});
+    CHECK_EQ(mappings[3].flags, 0u);
+  }
+}
+
+CASE(a_context_of_asynchronous_requests_is_the_kernels) {
   SmallLibrary library;
-  library.add_file(kLibrary, kLibrary + kPage, kReadOnly | wire::kExecute);
-  library.add_file(kData, kData + kPage, kReadWrite);
-  library.add_anonymous(kData + kPage, kData + 9 * kPage);
-  std::vector<abi::Mapping> mappings = library.classified();
-  CHECK_EQ(mappings.size(), 4u);
-  CHECK_EQ(mappings[2].end, kData + SmallLibrary::bss_end);
-  CHECK_EQ(mappings[2].flags, uint32_t{abi::kFollowsFile});
-  CHECK_EQ(mappings[3].flags, 0u);
+  library.entries.push_back({kData, kData + kPage, 0, 9, "00:13", kReadWrite | wire::kShared,
+                             "/[aio] (deleted)", helper::Backing::kOther});
+  CHECK_EQ(library.last().flags, uint32_t{abi::kKernelOwned | abi::kFileBacked});
 }
 
 // The data's page begins as an image does, but is none: that would reach two MiB further.

@@ -16,7 +16,7 @@ enum MappingFlag : std::uint32_t {
   kFileBacked = 1,
   kMainStack = 2,
   kProgramBreak = 4,
-  kKernelOwned = 8,   // vdso, vvar, vsyscall: never a root
+  kKernelOwned = 8,   // vdso, vvar, vsyscall, contexts of io_setup(): never a root
   kUntouchable = 16,  // reading it has side effects or faults: a device, a missing page
   kFollowsFile = 32,  // anonymous memory directly after a module's data: its .bss
   kAbsent = 128,      // never written: reads as zeros

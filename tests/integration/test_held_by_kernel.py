@@ -111,8 +111,9 @@ def test_queues_in_other_namespaces(victim: StartVictim, kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_asynchronous_requests(victim: StartVictim, method: str) -> None:
-    assert_verdicts(victim("pipe_pointers", "io_submit"), method)
+@pytest.mark.parametrize("scene", ["in flight", "answered", "fetched"])
+def test_asynchronous_requests(victim: StartVictim, scene: str, method: str) -> None:
+    assert_verdicts(victim("pipe_pointers", scene), method)
 
 
 def test_a_ring_that_goes_on_after_the_pause(victim: StartVictim) -> None:

@@ -4,13 +4,13 @@
 
 #include <sys/ptrace.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <csignal>
 #include <map>
 #include <set>
 
+#include "helper/target/completions.hpp"
 #include "helper/target/memory_kinds.hpp"
 #include "helper/target/process.hpp"
 
@@ -82,7 +82,11 @@ KernelRoots look_at_kernel_roots(pid_t pid, const Memory& memory) {
   add(held.words, numbers_after(try_read_proc_file(pid, "timers"), "/", 16));
   std::vector<MapEntry> mappings = read_mappings(pid);
   look_at_ring_memory(held.rings, mappings, memory);
-  held.asynchronous = std::any_of(mappings.begin(), mappings.end(), is_asynchronous_context);
+  for (const MapEntry& entry : mappings) {
+    if (!is_asynchronous_context(entry)) continue;
+    held.asynchronous = true;
+    add_completions(entry, memory, held.words);
+  }
   held.pipes = find_own_pipes(descriptors);
   held.queues = OwnQueues(pid, descriptors);
   held.queues.look(held.messages);

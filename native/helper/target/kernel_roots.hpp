@@ -18,7 +18,7 @@ namespace reachscan::helper {
 struct KernelRoots {
   // Roots outside the memory: data of epoll registrations and values of eventfds
   // (/proc/PID/fdinfo), signal values of POSIX timers (/proc/PID/timers), io_uring completions that
-  // wait for room.
+  // wait for room, completions of io_submit() that wait to be fetched.
   std::vector<std::uint64_t> words;
   Rings rings;
   bool asynchronous = false;  // contexts of io_setup() exist

@@ -10,17 +10,18 @@ inline bool starts_with(const std::string& text, const char* prefix) {
   return text.rfind(prefix, 0) == 0;
 }
 
+// A context of io_setup(). Only part of its memory counts: see completions.hpp.
+inline bool is_asynchronous_context(const MapEntry& entry) {
+  return starts_with(entry.path, "/[aio]");
+}
+
 inline bool is_kernel_owned(const MapEntry& entry) {
-  return entry.path == "[vdso]" || entry.path == "[vsyscall]" || starts_with(entry.path, "[vvar");
+  return entry.path == "[vdso]" || entry.path == "[vsyscall]" || starts_with(entry.path, "[vvar") ||
+         is_asynchronous_context(entry);
 }
 
 // The rings of io_uring are plain memory, and requests in them contain pointers.
 inline bool is_ring(const MapEntry& entry) { return entry.path == "anon_inode:[io_uring]"; }
-
-// A context of io_setup().
-inline bool is_asynchronous_context(const MapEntry& entry) {
-  return starts_with(entry.path, "/[aio]");
-}
 
 inline bool is_device(const MapEntry& entry) { return entry.backing == Backing::kDevice; }
 
@@ -53,8 +54,10 @@ inline bool is_file(const MapEntry& entry) {
          !starts_with(entry.path, "/SYSV") && !starts_with(entry.path, "/dev/zero");
 }
 
+// Programs may give such memory a name (PR_SET_VMA_ANON_NAME); Android names each .bss.
 inline bool is_anonymous(const MapEntry& entry) {
-  return entry.inode == 0 && (entry.path.empty() || entry.path == "[heap]");
+  return entry.inode == 0 &&
+         (entry.path.empty() || entry.path == "[heap]" || starts_with(entry.path, "[anon:"));
 }
 
 // MAP_SHARED | MAP_ANONYMOUS.

@@ -23,6 +23,7 @@ struct DynamicSection {
   uint64_t name = 0;       // the address of a library's own name, or 0
   bool of_program = false;
   bool of_executable = false;  // also of a program that needs no loader
+  bool is_untouched = false;   // of a program whose loader has not written to it yet
 
   bool has_symbols() const { return symbols != 0 && strings != 0 && gnu_hash != 0; }
 };
@@ -56,7 +57,7 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
   uint64_t count = load<uint16_t>(base + offsetof(Ehdr, e_phnum));
   bool fixed = load<uint16_t>(base + offsetof(Ehdr, e_type)) == ET_EXEC;
   uint64_t dynamic = 0;
-  bool interpreted = false, debuggable = false;
+  bool interpreted = false, debuggable = false, is_empty = false;
   if (!space.readable(headers, count * sizeof(Phdr))) return false;
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t header = headers + i * sizeof(Phdr);
@@ -66,7 +67,9 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
   }
   for (std::size_t i = 0; dynamic != 0 && i < kMaxDynamicEntries; ++i) {
     uint64_t entry = dynamic + i * sizeof(Dyn);
-    if (!space.readable(entry, sizeof(Dyn)) || word(entry) == DT_NULL) break;
+    if (!space.readable(entry, sizeof(Dyn))) break;
+    is_empty = i == 0 && word(entry) == DT_NULL;
+    if (word(entry) == DT_NULL) break;
     if (word(entry) == DT_SYMTAB) section.symbols = word(entry + kWord);
     if (word(entry) == DT_STRTAB) section.strings = word(entry + kWord);
     if (word(entry) == DT_GNU_HASH) section.gnu_hash = word(entry + kWord);
@@ -79,6 +82,8 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
   if (section.name != 0) section.name += section.strings;
   section.of_program = interpreted && debuggable;
   section.of_executable = debuggable;
+  // A copy, or a core file, may be without pages that nobody wrote to: they read as zeros.
+  section.is_untouched = interpreted && is_empty && Space::is_module_data(*space.find(dynamic));
   return dynamic != 0;
 }
 
@@ -90,8 +95,9 @@ inline bool is_being_loaded(const Space& space) {
   constexpr uint32_t kConsistent = 0;
   for (const abi::Mapping& m : space) {
     DynamicSection section;
-    if (!is_image(m) || !read_dynamic_section(space, m.start, section) || !section.of_program)
-      continue;
+    if (!is_image(m) || !read_dynamic_section(space, m.start, section)) continue;
+    if (section.is_untouched) return true;
+    if (!section.of_program) continue;
     if (section.debug == 0) return true;
     if (space.readable(section.debug + kState, 4))
       return load<uint32_t>(section.debug + kState) != kConsistent;

@@ -60,7 +60,11 @@ class HeapsFound {
       control()->in_motion = 1;
     }
     while (!enumerate()) heap_ = new_heap();
-    if (first_wrong_.reason != nullptr && heap_->totals().blocks == 0) refuse_verdict(first_wrong_);
+    if (first_wrong_.reason != nullptr && heap_->totals().blocks == 0) {
+      // An allocator is not to be recognised before its own library is in place.
+      require_loaded();
+      refuse_verdict(first_wrong_);
+    }
     blocks_->finish();
   }
 
@@ -101,8 +105,7 @@ class HeapsFound {
   }
 
   void require_known_allocator(uint32_t forwarding) {
-    if (!heap_->is_present() && heaps::is_being_loaded(space_))
-      refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
+    if (!heap_->is_present()) require_loaded();
     unknown_ = heap_->unknown_allocator(forwarding);
     if (unknown_ != 0)
       first_wrong_ =
@@ -113,6 +116,11 @@ class HeapsFound {
       if (Space::is_written_anonymous(m))
         refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process",
                m.start);
+  }
+
+  void require_loaded() const {
+    if (heaps::is_being_loaded(space_))
+      refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
   }
 
   // Returns false if a heap must be left out. The map may already contain blocks of it.

@@ -60,9 +60,10 @@ def wrongly_leaked(pid: int, report: dict[str, Any]) -> list[str]:
     return pointed_at(pid, sizes, definite)
 
 
-def test_loader_that_does_not_go_on() -> None:
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_loader_that_does_not_go_on(method: str) -> None:
     with begun([build("never_mallocs")]) as process:
-        done = run_cli(["scan", process.pid, "--method", "clone", "--timeout", 1])
+        done = run_cli(["scan", process.pid, "--method", method, "--timeout", 2])
     assert done.status == FAILED, done.out
     expected = f"reachscan: {LOADING}; scan it again when it has started"
     assert " ".join(done.talk.split()) == expected

@@ -46,6 +46,26 @@ CASE(a_library_that_was_never_asked_for_memory) {
   }
 }
 
+// The first malloc makes one bin after the other, and may be stopped at any of them.
+CASE(a_library_whose_bins_are_being_made) {
+  for (const Release& release : releases()) {
+    for (unsigned made : {1u, 60u, heaps::glibc::kBinPairs}) {
+      context = std::string(release.name) + ", " + std::to_string(made) + " bins";
+      Memory memory;
+      memory.map(kModule, 2 * kPage, kReadWrite, abi::kFileBacked, kLibrary);
+      memory.put(kMainArena + release.arena.next, kMainArena);
+      for (unsigned bin = 0; bin < made; ++bin) {
+        uint64_t pair = kMainArena + release.arena.bins + 16ull * bin;
+        memory.put(pair, pair - kHeader);
+        if (bin + 1 < made) memory.put(pair + 8, pair - kHeader);
+      }
+      heaps::glibc::Instance found[heaps::glibc::kMaxInstances];
+      CHECK_EQ(heaps::glibc::find_instances(memory.space(), found), 1u);
+      CHECK(!found[0].used);
+    }
+  }
+}
+
 // malloc was initialised, but has served nothing yet, or only from thread arenas.
 CASE(a_main_arena_without_memory) {
   for (const Release& release : releases()) {

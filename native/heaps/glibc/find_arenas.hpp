@@ -37,24 +37,26 @@ inline std::size_t ring_length(const Space& space, uint64_t main_arena, const Ar
 
 enum class Bins { kUnused, kUsed, kNone };
 
-// Before the first malloc all bins are zero. Afterwards each is a ring of chunks through the arena,
-// as if the two pointers of the bin followed a chunk header.
+// Before the first malloc all bins are zero; it makes them empty one by one, before there is a top.
+// Afterwards each is a ring of chunks through the arena, as if the two pointers of the bin followed
+// a chunk header.
 inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout& layout) {
-  unsigned zero = 0, consistent = 0;
+  unsigned zero = 0, empty = 0, consistent = 0;
   for (unsigned i = 0; i < kBinPairs; ++i) {
     uint64_t pair = arena + layout.bins + i * 2 * kWord;
     uint64_t head = pair - kHeader, forward = word(pair), backward = word(pair + kWord);
     if (forward == 0 && backward == 0) {
       ++zero;
     } else if (forward == head && backward == head) {
-      ++consistent;
+      ++empty;
     } else if (space.readable(forward, 4 * kWord) && space.readable(backward, 4 * kWord) &&
                word(forward + 3 * kWord) == head && word(backward + 2 * kWord) == head) {
       ++consistent;
     }
   }
-  if (zero == kBinPairs && word(arena + layout.top) == 0) return Bins::kUnused;
-  return consistent >= kMinConsistentBins ? Bins::kUsed : Bins::kNone;
+  constexpr unsigned kHalfMade = 1;  // one whose first pointer is there
+  if (zero + empty + kHalfMade >= kBinPairs && word(arena + layout.top) == 0) return Bins::kUnused;
+  return empty + consistent >= kMinConsistentBins ? Bins::kUsed : Bins::kNone;
 }
 
 // Reads an Instance whose `next` field may be at `field`; returns false if it is not.

@@ -64,7 +64,11 @@ STARTERS = {
 }
 MORE_STARTERS = {
     sys.executable: Starter("python3-numpy", ("-c", "import numpy; input()"), 0.4),
-    "redis-server": Starter("redis-server", ("--port", "0", "--save", ""), 0.1),
+    "redis-server": Starter(
+        "redis-server",
+        ("--port", "0", "--unixsocket", "{folder}/redis.socket", "--save", ""),
+        0.1,
+    ),
     "nginx": Starter("nginx-light", ("-p", "{folder}", "-c", "nginx.conf"), 0.05),
     "mpd": Starter("mpd", ("--no-daemon", "{folder}/mpd.conf"), 0.3),
     "postgres": Starter("postgresql", ("--single", "-D", "{folder}/data", "postgres"), 0.2, False),

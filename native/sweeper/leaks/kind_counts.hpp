@@ -34,6 +34,14 @@ class KindCounts {
     sizes_[size_slot(block)] = 1;
   }
 
+  // Reads ahead what add_live() will look up: a pointer in a block leads anywhere in the bitmaps.
+  void fetch(uint64_t block) const {
+    if (sizes_[size_slot(block)] == 0) return;
+    heaps::Range head = heaps::head_of({block, blocks_.end_of(block)});
+    for (uint64_t at = head.start; at + heaps::kWord <= head.end; at += heaps::kWord)
+      blocks_.fetch_edges(heaps::word(at));
+  }
+
   // Called after all leaked blocks have been added, once per live block; thread-safe. Returns false
   // if too few blocks of the kind are leaked to draw conclusions.
   bool add_live(uint64_t block) {

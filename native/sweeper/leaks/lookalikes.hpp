@@ -118,7 +118,9 @@ class Lookalikes {
     bool all = true;
     through_heap(blocks_, [&](uint64_t start, uint64_t end) {
       // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_marked_in({start, end - heaps::kWord}, [&](uint64_t block) {
+      const heaps::Range piece{start, end - heaps::kWord};
+      blocks_.each_marked_in(piece, [this](uint64_t block) { kinds_.fetch(block); });
+      blocks_.each_marked_in(piece, [&](uint64_t block) {
         if (!kinds_.add_live(block)) return;
         SpinLock::Guard guard(lock_);
         all = in_question_.push(block) && all;

@@ -17,11 +17,17 @@
 //   mangling.hpp          how C libraries mangle pointers in a jmp_buf, and their offsets there
 //   lanes.hpp             vectors of four words
 //   scratch_registers.hpp  clears the registers that are dead across a call
-//   frames.hpp, kernel_calls.hpp  stack frames and system calls, for the recorder only
-//   imports.hpp           GOT entries that a loader fills in with functions, and stubs for them
 //   instructions.hpp      breakpoint, pause, fill, copy, for the sweeper
 //   blob_entry.S          the sweeper's first instruction
 //   compiler.cmake        compiler options for the sweeper
+//
+// The recorder and libreachscan need these, too; REACHSCAN_ONLY_HELPER builds the helper alone:
+//
+//   frames.hpp            stack frames, and the registers of unwind tables
+//   kernel_calls.hpp      system calls without a C library
+//   imports.hpp           GOT entries that a loader fills in with functions, stubs for them, jumps
+//   instruction.hpp       length of an instruction, and whether it may be moved
+//   moved_start.hpp       the first instructions of a function, moved elsewhere
 //
 // The compiler requires what is declared below and what is used elsewhere. CONTRIBUTING.md lists
 // the remaining steps, outside of native/.

@@ -171,7 +171,8 @@ recording = together(
         type=click.Choice(tuple(STACKS)),
         default="auto",
         help="How stacks are walked: by unwind tables (auto, tables), only as far as functions "
-        "keep frame pointers, or as functions tell that -finstrument-functions has compiled.",
+        "keep frame pointers, or (only with run) as functions report their calls that are "
+        "compiled with -finstrument-functions.",
     ),
     click.option(
         "--stop-at",
@@ -182,7 +183,7 @@ recording = together(
     click.option(
         "--mmap",
         is_flag=True,
-        help="Record mappings, too; reports list them apart from the leaks.",
+        help="Record mappings, too (only with run); reports list them apart from the leaks.",
     ),
     click.option(
         "--module",

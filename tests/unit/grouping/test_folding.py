@@ -47,23 +47,8 @@ def groups(*leaks: Leak) -> list[Group]:
     return fold(list(leaks))[2]
 
 
-words = st.sampled_from(
-    [
-        0,
-        1,
-        70000,
-        2**63,
-        HEAP_START + 64,
-        CODE + 8,
-        CODE + 9,
-        CODE + 64,
-        FOO,
-        BAR,
-        DATA,
-        BSS,
-        CONSTANTS,
-    ]
-) | st.integers(0, 2**64 - 1)
+PLACES = [HEAP_START + 64, CODE + 8, CODE + 9, CODE + 64, FOO, BAR, DATA, BSS, CONSTANTS]
+words = st.sampled_from([0, 1, 70000, 2**63, *PLACES]) | st.integers(0, 2**64 - 1)
 some_leaks = st.lists(
     st.builds(
         Leak,
@@ -303,6 +288,12 @@ def test_few_blocks_that_got_the_rest_of_a_chunk_are_of_the_kind_without() -> No
     assert (group.allocations, group.size, group.example.size) == (18, 72, 72)
     assert group.key == "72: heap | value | value | value"
     assert [(row.size, row.allocations) for row in group.sizes] == [(72, 16), (88, 2)]
+
+
+def test_the_rest_of_a_chunk_is_left_out_once_only() -> None:
+    found = groups(*[Leak(size, [HEAP_START]) for size in [72] * 64 + [88] * 8 + [104]])
+    assert [(group.size, group.allocations) for group in found] == [(72, 72), (104, 1)]
+    assert found[1].signature == "heap | zero | zero | zero"
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,10 @@ def without_final(stream: Stream) -> bytes:
     [
         final(),
         final(allocations=1, bytes=25, leaked=1, leaked_bytes=25, direct=1, direct_bytes=24),
+        final(allocations=1, bytes=24, leaked=1, leaked_bytes=24, direct=0, direct_bytes=0),
+        final(allocations=1, bytes=24, leaked=1, leaked_bytes=24, direct=1, direct_bytes=23),
     ],
-    ids=["count", "bytes"],
+    ids=["count", "bytes", "direct", "direct bytes"],
 )
 def test_totals_that_do_not_add_up_are_refused(ending: bytes) -> None:
     with pytest.raises(errors.StreamError, match="but states"):

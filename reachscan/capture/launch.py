@@ -147,6 +147,10 @@ class Launch:
         status = self._process.wait()
         return status if status >= 0 else 128 - status
 
+    def killer(self) -> int:
+        """Return the signal that has ended the process; 0 if it has ended by itself."""
+        return max(0, -self._process.wait())
+
     def _heard(self) -> Event | None:
         """Return the process's message; None if it came from another process."""
         conversation, _ = self._listener.accept()

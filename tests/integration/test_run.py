@@ -241,6 +241,12 @@ def test_the_command_outlives_reachscan() -> None:
     assert process.returncode == -9
 
 
+def test_a_command_that_a_signal_ends_is_said_to_leave_no_report() -> None:
+    done = run("sh", "-c", "kill -9 $$")
+    assert done.returncode == 128 + signal.SIGKILL
+    assert done.stderr == "reachscan: the command ended without a report: signal 9 ended it\n"
+
+
 def test_a_command_without_room_for_the_tables_is_reported_on_without_stacks() -> None:
     limited = f"ulimit -v 500000; exec {program()} return 0"
     done = run("sh", "-c", limited, options=("--memory", "1G"))

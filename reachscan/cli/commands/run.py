@@ -115,7 +115,9 @@ def command(
                         "give it less with --memory"
                     )
         own = launch.status()
-    if own == 0 and found is None:
-        console.talk("the command ended without a report: the recorder never saw its end")
+    if found is None:
+        killer = launch.killer()
+        why = f"signal {killer} ended it" if killer else "the recorder never saw its end"
+        console.talk(f"the command ended without a report: {why}")
         found = ExitStatus.FAILED
-    return own or (error_exitcode if found == ExitStatus.LEAKS else int(found or 0))
+    return own or (error_exitcode if found == ExitStatus.LEAKS else int(found))

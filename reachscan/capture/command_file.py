@@ -66,7 +66,7 @@ def _refuse_unloadable(path: str, file: BinaryIO) -> None:
     if _INTERPRETER not in _segment_types(head, file):
         raise errors.UnrecordableError(
             f"{path} is linked statically, so there is no loader that would load the recorder",
-            "start it without, and scan it: reachscan PID",
+            "start it without reachscan: `reachscan attach PID` records it from then on",
         )
     if _is_privileged(path):
         raise errors.UnrecordableError(

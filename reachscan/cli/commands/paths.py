@@ -18,6 +18,26 @@ class _Readable(click.Path):
     def __init__(self) -> None:
         super().__init__(exists=True, dir_okay=False, path_type=Path)
 
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        parameter: click.Parameter | None,
+        context: click.Context | None,
+    ) -> Path:
+        """Return the path.
+
+        Raises:
+            click.BadParameter: nothing can be read there.
+        """
+        try:
+            Path(os.fsdecode(value)).stat()
+        except FileNotFoundError:
+            pass  # click says so, as it does whatever else is in the way
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self.fail(f"{os.fsdecode(value)} cannot be read: {why}", parameter, context)
+        return Path(os.fsdecode(super().convert(value, parameter, context)))
+
 
 class _Writable(click.Path):
     """A file that exists or can be created."""

@@ -17,6 +17,7 @@ from reachscan.capture.recording_options import (
     RecordingOptions,
 )
 from reachscan.cli.commands.decorators import together
+from reachscan.wording import count
 
 if TYPE_CHECKING:
     _Type = click.ParamType[Any]
@@ -54,10 +55,10 @@ class Size(_Type):
         if not match:
             self.fail(f"{value!r} is no size; write it like 512, 64K or 2M", parameter, context)
         size = int(match[1]) << _UNITS[match[2].upper()]
-        if not self._least <= size <= _LARGEST:
-            self.fail(
-                f"{value} is not between {self._least} and {_LARGEST} bytes", parameter, context
-            )
+        if size < self._least:
+            self.fail(f"{value} is less than {count(self._least, 'byte')}", parameter, context)
+        if size > _LARGEST:
+            self.fail(f"{value} is more than any process can have", parameter, context)
         return size
 
 

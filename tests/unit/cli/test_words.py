@@ -126,6 +126,20 @@ def test_bad_usage(run: Runner, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("report", "/dev/null/x"), "/dev/null/x cannot be read: Not a directory"),
+        (("report", "no\0file"), "cannot be read: embedded null byte"),
+        (("attach", "1", "--sample", "0"), "0 is less than 1 byte"),
+        (("attach", "1", "--memory", "1K"), "1K is less than 1048576 bytes"),
+    ],
+)
+def test_bad_usage_names_the_cause(run: Runner, words: tuple[str, ...], why: str) -> None:
+    done = run(*words)
+    assert (done.status, why in " ".join(done.talk.split())) == (2, True), done.talk
+
+
+@pytest.mark.parametrize(
     ("words", "meant"),
     [
         ("heep 123", "heap"),

@@ -28,6 +28,14 @@ CASE(below_what_lies_there_already) {
   CHECK_EQ(free_place({other, kCode, kStack}, kFirst, kLast, kBytes), other.start - kBytes - kPage);
 }
 
+CASE(a_page_on_either_side_stays_free) {
+  for (std::uint64_t room : {kBytes + kPage, kBytes + 2 * kPage}) {
+    MapEntry other = mapping(kProgram - 3 * kBytes, kProgram - room);
+    std::uint64_t above = room == kBytes + kPage ? other.start : kProgram;
+    CHECK_EQ(free_place({other, kCode, kStack}, kFirst, kLast, kBytes), above - kBytes - kPage);
+  }
+}
+
 CASE(else_as_far_above_as_a_jump_reaches) {
   MapEntry below = mapping(16 * kPage, kProgram), heap = mapping(0x600000, 0x700000);
   std::uint64_t place = free_place({below, kCode, heap, kStack}, kFirst, kLast, kBytes);

@@ -69,7 +69,7 @@ class Ending:
     def gave_up(self) -> bool:
         """It found no good moment; the next one may be better."""
         flooded = self.sentence == "every thread is about to receive a signal"
-        return self.code in ("timeout", "allocator-busy") or flooded
+        return self.code in ("timeout", "allocator-busy", "pause-too-long") or flooded
 
     @property
     def calls(self) -> int:

@@ -14,6 +14,7 @@ from streams import BSS, DATA, HEAP_END, HEAP_START, Stream
 from reachscan.naming.private_memory import WARNING, PrivateMemory, private_memory
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
+from reachscan.recording.origins import Recorder
 from reachscan.reports import Selection, leaks_text
 from reachscan.result import LeakScan
 
@@ -37,8 +38,12 @@ def stream(
     return Stream(mappings=(*streams.MAPPINGS, *more), extra=extra)
 
 
+def loaded(made: Stream) -> model.Recording:
+    return decode(wire.frames(io.BytesIO(made.encoded())))
+
+
 def measured(made: Stream) -> PrivateMemory | None:
-    return private_memory(decode(wire.frames(io.BytesIO(made.encoded()))))
+    return private_memory(loaded(made))
 
 
 def test_a_stream_that_does_not_tell() -> None:
@@ -66,6 +71,14 @@ def test_what_was_never_written_does_not_count() -> None:
     memory = measured(stream(anonymous(POOL, 8 * PAGE), absent=absent))
     assert memory is not None
     assert (memory.heap, memory.rest["anonymous"]) == (HEAP - PAGE, 5 * PAGE)
+
+
+def test_tables_of_a_recorder_are_none_of_the_program() -> None:
+    tables = [anonymous(POOL, PAGE), anonymous(POOL + PAGE, 2 * PAGE)]
+    recording = loaded(stream(*tables, anonymous(POOL + 3 * PAGE, PAGE)))
+    recorder = Recorder._make([POOL, 3 * PAGE, *[0] * 14, ()])
+    memory = private_memory(recording._replace(recorder=recorder))
+    assert memory is not None and memory.rest["anonymous"] == PAGE
 
 
 def test_kinds() -> None:

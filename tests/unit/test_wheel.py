@@ -21,6 +21,7 @@ from reachscan.recording.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 MACHINE = platform.machine()
+MOST_BYTES = 2_500_000
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,18 @@ def test_the_helper_in_it_needs_no_c_library(wheel: Path) -> None:
     assert info.external_attr >> 16 & 0o111 == 0o111
     kinds = {segment["p_type"] for segment in helper.iter_segments()}
     assert "PT_LOAD" in kinds and not kinds & {"PT_INTERP", "PT_DYNAMIC"}
+
+
+def test_helpers_are_small(wheel: Path) -> None:
+    """They are sent to devices. Streams of the standard library alone would add a megabyte."""
+    with zipfile.ZipFile(wheel) as archive:
+        sizes = {
+            info.filename: info.file_size
+            for info in archive.infolist()
+            if info.filename.endswith("/reachscan-helper")
+        }
+    assert sizes
+    assert {name: size for name, size in sizes.items() if size > MOST_BYTES} == {}
 
 
 def test_helpers_for_other_processors_are_in_it(wheel: Path) -> None:

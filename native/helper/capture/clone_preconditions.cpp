@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
-#include <sstream>
 #include <string>
 
 #include "helper/target/memory_limits.hpp"
 #include "helper/target/open_files.hpp"
 #include "helper/target/process.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -55,10 +55,10 @@ void require_no_init(pid_t pid) {
 // second is its name.
 double start_of(pid_t pid) {
   std::string text = try_read_proc_file(pid, "stat");
-  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
-  std::string field;
-  for (int number = 3; number <= 22; ++number) fields >> field;
-  return std::atof(field.c_str()) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  std::string_view fields = behind_name(text);
+  skip_words(fields, 19);
+  auto ticks = number_at_start<std::uint64_t>(take_word(fields)).value_or(0);
+  return static_cast<double>(ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 bool is_forgotten(pid_t pid) {

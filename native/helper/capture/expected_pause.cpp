@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "arch/address_space.hpp"
 #include "helper/stop/realtime_priority.hpp"
 #include "helper/target/process.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -27,8 +27,12 @@ constexpr double kSlowest = 4;
 constexpr std::size_t kSample = 8 << 20;
 constexpr int kTrials = 5;
 
-double bytes_in(const std::string& field) {  // "2096 kB"
-  return std::strtod(field.c_str(), nullptr) * 1024;
+double number_in(std::string_view field) {
+  return static_cast<double>(number_at_start<std::uint64_t>(take_word(field)).value_or(0));
+}
+
+double bytes_in(std::string_view field) {  // "2096 kB"
+  return number_in(field) * 1024;
 }
 
 double status_bytes(pid_t pid, const char* field) {
@@ -36,7 +40,7 @@ double status_bytes(pid_t pid, const char* field) {
 }
 
 PauseWork work_of(pid_t pid) {
-  return {std::strtod(status_field(pid, pid, "Threads").c_str(), nullptr),
+  return {number_in(status_field(pid, pid, "Threads")),
           status_bytes(pid, "RssAnon") + status_bytes(pid, "VmSwap"), 0,
           status_bytes(pid, "RssShmem")};
 }
@@ -46,7 +50,8 @@ double huge_bytes_of(pid_t pid) {
   constexpr char kKey[] = "AnonHugePages:";
   std::string text = try_read_proc_file(pid, "smaps_rollup");
   std::size_t at = text.find(kKey);
-  return at == std::string::npos ? 0 : bytes_in(text.substr(at + sizeof kKey - 1));
+  return at == std::string::npos ? 0
+                                 : bytes_in(std::string_view(text).substr(at + sizeof kKey - 1));
 }
 
 template <typename Work>

@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <sstream>
 
 #include "arch/address_space.hpp"
 #include "arch/machine.hpp"
+#include "helper/target/text.hpp"
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
@@ -254,8 +254,9 @@ void CoreFile::take_process(std::string_view value) {
   pid_ = info->pr_pid;
   // The kernel's task names are no longer than this; gdb fills the whole field.
   name_ = text_of(info->pr_fname).substr(0, sizeof info->pr_fname - 1);
-  std::istringstream words(text_of(info->pr_psargs));
-  for (std::string word; words >> word;) arguments_.push_back(word);
+  std::string words = text_of(info->pr_psargs);
+  std::string_view rest = words;
+  for (std::string_view word; !(word = take_word(rest)).empty();) arguments_.emplace_back(word);
 }
 
 void CoreFile::take_auxiliary(std::string_view value) {

@@ -4,10 +4,10 @@
 #include <sys/utsname.h>
 
 #include <ctime>
-#include <fstream>
 #include <vector>
 
 #include "helper/target/process.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -137,10 +137,9 @@ void send_target(const TargetFacts& target, Stream& stream) {
 void send_host(Stream& stream) {
   utsname system{};
   uname(&system);
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot_id;
-  file >> boot_id;
-  stream.record(wire::kHost, Payload().str(system.nodename).str(boot_id));
+  std::string text = short_text("/proc/sys/kernel/random/boot_id");
+  std::string_view boot_id = text;
+  stream.record(wire::kHost, Payload().str(system.nodename).str(take_word(boot_id)));
 }
 
 void send_withheld(Stream& stream) { stream.record(wire::kWithheld, Payload().u32(1)); }

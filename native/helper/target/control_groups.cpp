@@ -7,11 +7,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "helper/target/process.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -34,22 +33,14 @@ bool lists(std::string_view names, std::string_view name) {
   return all.find("," + std::string(name) + ",") != std::string::npos;
 }
 
-template <typename Visit>
-void each_line(std::string_view text, Visit visit) {
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    visit(line);
-  }
-}
-
 // "ID:controllers:/path". Version 2 has the ID 0 and no controllers, and keeps those that version 1
 // does not.
 std::optional<Membership> membership(std::string_view groups, std::string_view controller) {
   std::optional<Membership> found;
-  each_line(groups, [&](std::string_view line) {
+  while (!groups.empty()) {
+    std::string_view line = take_line(groups);
     std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string_view::npos) return;
+    if (second == std::string_view::npos) continue;
     std::string_view names = line.substr(first + 1, second - first - 1);
     std::string path(line.substr(second + 1));
     if (lists(names, controller)) {
@@ -57,7 +48,7 @@ std::optional<Membership> membership(std::string_view groups, std::string_view c
     } else if (names.empty() && !found) {
       found = Membership{true, path};
     }
-  });
+  }
   return found;
 }
 
@@ -65,12 +56,14 @@ std::optional<Membership> membership(std::string_view groups, std::string_view c
 std::optional<Mount> mount_in(std::string_view line, bool unified, std::string_view controller) {
   std::size_t dash = line.find(" - ");
   if (dash == std::string_view::npos) return std::nullopt;
-  std::istringstream before{std::string(line.substr(0, dash))};
-  std::istringstream after{std::string(line.substr(dash + 3))};
-  std::string id, parent, device, type, source, options;
+  std::string_view before = line.substr(0, dash), after = line.substr(dash + 3);
+  skip_words(before, 3);
   Mount mount;
-  before >> id >> parent >> device >> mount.root >> mount.folder;
-  after >> type >> source >> options;
+  mount.root = take_word(before);
+  mount.folder = take_word(before);
+  std::string_view type = take_word(after);
+  skip_words(after, 1);
+  std::string_view options = take_word(after);
   bool right = unified ? type == "cgroup2" : type == "cgroup" && lists(options, controller);
   return right ? std::optional(mount) : std::nullopt;
 }
@@ -109,16 +102,16 @@ ControlGroup locate_group(std::string_view groups, std::string_view mounts,
   if (!member) return group;  // no hierarchy has this controller
   group.unified = member->unified;
   group.visible = outermost && member->path == "/";
-  each_line(mounts, [&](std::string_view line) {
-    std::optional<Mount> mount = mount_in(line, member->unified, controller);
+  while (!mounts.empty() && group.folders.empty()) {
+    std::optional<Mount> mount = mount_in(take_line(mounts), member->unified, controller);
     std::optional<std::string> below = mount ? path_below(mount->root, member->path) : std::nullopt;
-    if (!below || !group.folders.empty()) return;
+    if (!below) continue;
     group.visible = true;
     for (std::string rest = *below;; rest.resize(rest.rfind('/'))) {
       group.folders.push_back(mount->folder + rest);
       if (rest.empty()) break;
     }
-  });
+  }
   return group;
 }
 
@@ -133,8 +126,8 @@ ControlGroup control_group(pid_t pid, std::string_view controller) {
 bool is_frozen(pid_t pid) {
   ControlGroup old = control_group(pid, "freezer");
   if (!old.folders.empty() && !old.unified) {
-    std::string state;
-    std::ifstream(old.folders.front() + "/freezer.state") >> state;
+    std::string text = short_text(old.folders.front() + "/freezer.state");
+    std::string_view rest = text, state = take_word(rest);
     if (state == "FROZEN" || state == "FREEZING") return true;
   }
   ControlGroup group = control_group(pid, kUnified);
@@ -143,17 +136,18 @@ bool is_frozen(pid_t pid) {
 }
 
 std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
-  std::ifstream file(path);
-  std::uint64_t value = 0;
-  return file >> value ? value : otherwise;
+  return number_at_start<std::uint64_t>(short_text(path)).value_or(otherwise);
 }
 
 std::uint64_t number_of_key(const std::string& path, std::string_view key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);)
-    if (line.size() > key.size() && line.rfind(key, 0) == 0 &&
-        (line[key.size()] == ' ' || line[key.size()] == ':'))
-      return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10);
+  std::string text = read_text(path, SIZE_MAX).value_or(std::string());
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view line = take_line(rest);
+    if (line.size() <= key.size() || !line.starts_with(key)) continue;
+    if (line[key.size()] != ' ' && line[key.size()] != ':') continue;
+    line.remove_prefix(key.size() + 1);
+    return number_at_start<std::uint64_t>(take_word(line)).value_or(0);
+  }
   return 0;
 }
 

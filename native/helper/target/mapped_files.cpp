@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
-#include <sstream>
 
 #include "arch/address_space.hpp"
 #include "helper/target/memory_kinds.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -82,15 +82,20 @@ MappedFiles::MappedFiles(pid_t pid) : shared_memory_(device_of_shared_memory()) 
 
 // "25 24 0:23 / /dev/shm rw,relatime shared:3 - tmpfs tmpfs rw"
 void MappedFiles::read_mounts(pid_t pid) {
-  std::istringstream text(try_read_proc_file(pid, "mountinfo"));
-  for (std::string line; std::getline(text, line);) {
-    unsigned major_number = 0, minor_number = 0;
-    std::size_t at = line.find(" - ");
-    if (at == std::string::npos ||
-        std::sscanf(line.c_str(), "%*d %*d %u:%u", &major_number, &minor_number) != 2)
-      continue;
-    at += 3;
-    types_[device_name(major_number, minor_number)] = line.substr(at, line.find(' ', at) - at);
+  std::string text = try_read_proc_file(pid, "mountinfo");
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view line = take_line(rest);
+    std::size_t separator = line.find(" - ");
+    if (separator == std::string_view::npos) continue;
+    std::string_view type = line.substr(separator + 3);
+    skip_words(line, 2);
+    std::string_view device = take_word(line);
+    std::size_t colon = device.find(':');
+    if (colon == std::string_view::npos) continue;
+    auto major_number = number_at_start<unsigned>(device);
+    auto minor_number = number_at_start<unsigned>(device.substr(colon + 1));
+    if (major_number && minor_number)
+      types_[device_name(*major_number, *minor_number)] = take_word(type);
   }
 }
 

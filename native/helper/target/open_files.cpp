@@ -8,11 +8,11 @@
 #include <charconv>
 #include <climits>
 #include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 
 #include "helper/target/process.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -33,14 +33,14 @@ struct Mounts {
 
 // "36 35 98:0 /root /mount/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue"
 void add_mounts(pid_t pid, Mounts& mounts) {
-  std::istringstream text(try_read_proc_file(pid, "mountinfo"));
-  for (std::string line; std::getline(text, line);) {
-    int id = 0;
-    std::from_chars(line.data(), line.data() + line.size(), id);
+  std::string text = try_read_proc_file(pid, "mountinfo");
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view line = take_line(rest);
     std::size_t separator = line.find(" - ");
-    if (separator == std::string::npos) continue;
-    std::string_view type = std::string_view(line).substr(separator + 3);
-    (is_served(type.substr(0, type.find(' '))) ? mounts.served : mounts.local).insert(id);
+    if (separator == std::string_view::npos) continue;
+    std::string_view type = line.substr(separator + 3);
+    (is_served(take_word(type)) ? mounts.served : mounts.local)
+        .insert(number_at_start<int>(line).value_or(0));
   }
 }
 

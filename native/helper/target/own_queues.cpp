@@ -15,13 +15,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "helper/target/process.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -113,12 +112,11 @@ std::uint32_t socket_inode(const std::string& name) {
 // The seventh field of each line of /proc/PID/net/unix, after a header line.
 std::set<std::uint32_t> unix_sockets(pid_t pid) {
   std::set<std::uint32_t> inodes;
-  std::istringstream text(try_read_proc_file(pid, "net/unix"));
-  for (std::string line; std::getline(text, line);) {
-    std::istringstream fields(line);
-    std::string skipped;
-    for (int field = 1; field < 7; ++field) fields >> skipped;
-    if (std::uint32_t inode = 0; fields >> inode) inodes.insert(inode);
+  std::string text = try_read_proc_file(pid, "net/unix");
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view fields = take_line(rest);
+    skip_words(fields, 6);
+    if (auto inode = number_at_start<std::uint32_t>(take_word(fields))) inodes.insert(*inode);
   }
   return inodes;
 }
@@ -126,9 +124,9 @@ std::set<std::uint32_t> unix_sockets(pid_t pid) {
 // Of the mounts that are visible to the process.
 std::set<std::uint64_t> mount_ids(pid_t pid) {
   std::set<std::uint64_t> ids;
-  std::istringstream mounts(try_read_proc_file(pid, "mountinfo"));
-  for (std::string line; std::getline(mounts, line);)
-    ids.insert(std::strtoull(line.c_str(), nullptr, 10));
+  std::string mounts = try_read_proc_file(pid, "mountinfo");
+  for (std::string_view rest = mounts; !rest.empty();)
+    ids.insert(number_at_start<std::uint64_t>(take_line(rest)).value_or(0));
   return ids;
 }
 
@@ -237,13 +235,14 @@ bool OwnQueues::posix_queues_hold_data() const {
 // One line per queue, after a header line: key, id, permissions, bytes, messages, and the last
 // processes to send and to receive.
 bool OwnQueues::system_v_queues_hold_data() const {
-  std::istringstream text(read_again(system_v_queues_.get()));
-  for (std::string line; std::getline(text, line);) {
-    std::istringstream fields(line);
-    std::string key, id, permissions;
-    std::uint64_t bytes = 0, messages = 0;
-    pid_t sender = 0, receiver = 0;
-    fields >> key >> id >> permissions >> bytes >> messages >> sender >> receiver;
+  std::string text = read_again(system_v_queues_.get());
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view fields = take_line(rest);
+    skip_words(fields, 3);
+    std::uint64_t bytes = number_at_start<std::uint64_t>(take_word(fields)).value_or(0);
+    skip_words(fields, 1);
+    pid_t sender = number_at_start<pid_t>(take_word(fields)).value_or(0);
+    pid_t receiver = number_at_start<pid_t>(take_word(fields)).value_or(0);
     if (bytes > 0 && sender == pid_ && (receiver == 0 || receiver == pid_)) return true;
   }
   return false;

@@ -2,7 +2,6 @@
 #include "helper/target/process.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +9,9 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
-#include <sstream>
 #include <string_view>
 
+#include "helper/target/text.hpp"
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
@@ -56,16 +55,6 @@ void take_character(std::string_view& text, char expected) {
   text.remove_prefix(1);
 }
 
-std::string_view take_word(std::string_view& text) {
-  std::size_t start = text.find_first_not_of(' ');
-  if (start == std::string_view::npos) return {};
-  std::size_t end = text.find(' ', start);
-  if (end == std::string_view::npos) end = text.size();
-  std::string_view word = text.substr(start, end - start);
-  text.remove_prefix(end);
-  return word;
-}
-
 // "start-end perms offset major:minor inode   path"
 MapEntry parse_map_line(std::string_view line) {
   MapEntry entry{};
@@ -83,8 +72,7 @@ MapEntry parse_map_line(std::string_view line) {
   entry.offset = take_hex(line);
   entry.device = take_word(line);
   if (entry.device == "00:00") entry.backing = Backing::kNothing;
-  std::string_view inode = take_word(line);
-  std::from_chars(inode.data(), inode.data() + inode.size(), entry.inode);
+  entry.inode = number_at_start<std::uint64_t>(take_word(line)).value_or(0);
   std::size_t path = line.find_first_not_of(' ');
   if (path != std::string_view::npos) entry.path = line.substr(path);
   return entry;
@@ -92,17 +80,9 @@ MapEntry parse_map_line(std::string_view line) {
 
 // Reads the start of a file, at least this much of it.
 std::string read_up_to(std::size_t most, pid_t pid, const char* name, Step step) {
-  int fd = open(proc_path(pid, name).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_to_read(pid, name, step, errno);
-  std::string text;
-  char buffer[1 << 16];
-  ssize_t length = 0;
-  while (text.size() < most && (length = read(fd, buffer, sizeof buffer)) > 0)
-    text.append(buffer, static_cast<std::size_t>(length));
-  int error = errno;
-  close(fd);
-  if (length < 0) fail_to_read(pid, name, step, error);
-  return text;
+  std::optional<std::string> text = read_text(proc_path(pid, name), most);
+  if (!text) fail_to_read(pid, name, step, errno);
+  return *std::move(text);
 }
 
 }  // namespace
@@ -124,17 +104,15 @@ std::string try_read_proc_file(pid_t pid, const char* name) {
   }
 }
 
-std::vector<std::uint64_t> numbers_after(const std::string& text, std::string_view key, int base) {
+std::vector<std::uint64_t> numbers_after(std::string_view text, std::string_view key, int base) {
   std::vector<std::uint64_t> numbers;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
+  while (!text.empty()) {
+    std::string_view line = take_line(text);
     std::size_t at = line.find(key);
-    if (at == std::string::npos) continue;
-    at = line.find_first_not_of(" \t", at + key.size());
-    std::uint64_t value = 0;
-    if (at != std::string::npos &&
-        std::from_chars(line.data() + at, line.data() + line.size(), value, base).ec == std::errc{})
-      numbers.push_back(value);
+    if (at == std::string_view::npos) continue;
+    line.remove_prefix(at + key.size());
+    if (auto value = number_at_start<std::uint64_t>(take_word(line), base))
+      numbers.push_back(*value);
   }
   return numbers;
 }
@@ -142,9 +120,8 @@ std::vector<std::uint64_t> numbers_after(const std::string& text, std::string_vi
 std::vector<MapEntry> parse_mappings(std::string_view text) {
   std::vector<MapEntry> entries;
   while (!text.empty()) {
-    std::size_t end = std::min(text.find('\n'), text.size());
-    if (end > 0) entries.push_back(parse_map_line(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = take_line(text);
+    if (!line.empty()) entries.push_back(parse_map_line(line));
   }
   return entries;
 }
@@ -164,16 +141,19 @@ std::vector<pid_t> list_threads(pid_t pid) {
   return threads;
 }
 
-// The ninth field, counted from after the name, which may contain anything.
+std::string_view behind_name(std::string_view stat) {
+  return stat.substr(std::min(stat.rfind(')') + 1, stat.size()));
+}
+
+// By the ninth field.
 bool is_kernel_worker(pid_t pid, pid_t tid) {
   constexpr std::uint64_t kIoWorker = 0x10, kUserWorker = 0x4000;  // PF_ of linux/sched.h
   std::string name = "task/" + std::to_string(tid) + "/stat";
   std::string text = try_read_proc_file(pid, name.c_str());
-  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
-  std::string skipped;
-  for (int field = 3; field < 9; ++field) fields >> skipped;
-  std::uint64_t flags = 0;
-  return (fields >> flags) && (flags & (kIoWorker | kUserWorker)) != 0;
+  std::string_view fields = behind_name(text);
+  skip_words(fields, 6);
+  auto flags = number_at_start<std::uint64_t>(take_word(fields));
+  return flags && (*flags & (kIoWorker | kUserWorker)) != 0;
 }
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -181,8 +161,9 @@ std::vector<pid_t> children_of(pid_t pid) {
   if (access(proc_path(pid, "task").c_str(), R_OK) != 0) return children;
   for (pid_t tid : list_threads(pid)) {
     std::string name = "task/" + std::to_string(tid) + "/children";
-    std::istringstream text(try_read_proc_file(pid, name.c_str()));
-    for (pid_t child; text >> child;) children.push_back(child);
+    std::string text = try_read_proc_file(pid, name.c_str());
+    std::string_view rest = text;
+    while (auto child = number_at_start<pid_t>(take_word(rest))) children.push_back(*child);
   }
   return children;
 }

@@ -44,12 +44,15 @@ std::string read_proc_file(pid_t pid, const char* name, wire::Step step);
 std::string try_read_proc_file(pid_t pid, const char* name);
 
 // Returns the number that follows `key` in each line of such a file that contains the key.
-std::vector<std::uint64_t> numbers_after(const std::string& text, std::string_view key, int base);
+std::vector<std::uint64_t> numbers_after(std::string_view text, std::string_view key, int base);
 
 std::vector<MapEntry> read_mappings(pid_t pid);
 
 // Parses the text of /proc/PID/maps. Throws Failure(kReadMappings) if it is malformed.
 std::vector<MapEntry> parse_mappings(std::string_view text);
+
+// Returns the fields of a file "stat" from the third on. The name before them may contain anything.
+std::string_view behind_name(std::string_view stat);
 
 // All thread ids, ascending.
 std::vector<pid_t> list_threads(pid_t pid);

@@ -1,22 +1,22 @@
 // Reads cpu.max or cpu.cfs_quota_us, and moves a clone out of a group that has a quota.
 #include "helper/target/processor_quota.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "helper/target/memory_limits.hpp"
+#include "helper/target/text.hpp"
 
 namespace reachscan::helper {
 namespace {
 
 bool is_limited(const std::string& folder, bool unified) {
   if (unified) return number_in(folder + "/cpu.max", kNoLimit) != kNoLimit;  // "max 100000"
-  std::ifstream file(folder + "/cpu.cfs_quota_us");
-  long microseconds = 0;
-  return file >> microseconds && microseconds >= 0;  // -1: no quota
+  auto microseconds = number_at_start<long>(short_text(folder + "/cpu.cfs_quota_us"));
+  return microseconds && *microseconds >= 0;  // -1: no quota
 }
 
 // Version 2 moves whole processes: our group is then charged for the memory that the clone takes
@@ -40,9 +40,12 @@ bool leave_quota(pid_t clone) {
   ControlGroup theirs = control_group(clone, "cpu"), ours = control_group(getpid(), "cpu");
   if (!has_other_quota(theirs, ours)) return true;
   if (ours.folders.empty() || !has_room_for(clone, ours)) return false;
-  std::ofstream members(ours.folders.front() + "/cgroup.procs");
-  members << clone << std::flush;
-  return members.good();
+  int members = open((ours.folders.front() + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
+  if (members < 0) return false;
+  std::string id = std::to_string(clone);
+  bool moved = write(members, id.data(), id.size()) == static_cast<ssize_t>(id.size());
+  close(members);
+  return moved;
 }
 
 }  // namespace reachscan::helper

@@ -74,7 +74,7 @@ struct Functions {
 constinit LinkMap link_map;
 constinit Settings settings;
 constinit std::uint64_t thread_number_offset = 0;
-constinit const Injection* static_program = nullptr;
+constinit const Injection* injected = nullptr;
 
 bool holds(const Image& image, std::uint64_t address) {
   bool found = false;
@@ -90,9 +90,12 @@ class Plan {
   explicit Plan(Injection& injection) : injection_(injection) {}
 
   void find_functions() {
-    for (std::size_t i = 0; i < kHookedCount; ++i)
+    for (std::size_t i = 0; i < kHookedCount; ++i) {
+      const HookedFunction& function = kHookedFunctions[i];
+      bool is_at_entry = injection_.hooks[i].next != 0;
       injection_.hooks[i] = {reinterpret_cast<std::uint64_t>(functions_.hooks[i]),
-                             next_function(kHookedFunctions[i].name), kHookedFunctions[i].frees, 0};
+                             next_function(function.name), function.frees, is_at_entry};
+    }
     injection_.hook_count = kHookedCount;
   }
 
@@ -101,7 +104,7 @@ class Plan {
     std::uint32_t before = injection_.slot_count;
     Imports(image).each([&](SlotUse use, std::uint64_t address, const char* name) {
       std::uint32_t hook = Functions::find(name);
-      if (hook < kHookedCount && holds(image, address)) add(image, use, address, hook);
+      if (is_by_words(hook) && holds(image, address)) add(image, use, address, hook);
     });
     if (injection_.slot_count > before) ++injection_.module_count;
   }
@@ -110,7 +113,7 @@ class Plan {
   void add_filled_in(const Image& image) {
     Imports(image).each([&](SlotUse, std::uint64_t address, const char* name) {
       std::uint32_t hook = Functions::find(name);
-      if (hook == kHookedCount || !holds(image, address)) return;
+      if (!is_by_words(hook) || !holds(image, address)) return;
       std::uint64_t stub = stub_of(injection_, hook, SlotUse::kPointer);
       if (*reinterpret_cast<const std::uint64_t*>(address) == stub)
         add({address, injection_.hooks[hook].next, hook, SlotUse::kPointer});
@@ -118,6 +121,10 @@ class Plan {
   }
 
  private:
+  bool is_by_words(std::uint32_t hook) const {
+    return hook < kHookedCount && injection_.hooks[hook].is_at_entry == 0;
+  }
+
   void add(const Slot& slot) {
     if (injection_.slot_count < kMaxSlots) injection_.slots[injection_.slot_count++] = slot;
   }
@@ -125,7 +132,8 @@ class Plan {
   // A function with several versions has several symbols.
   void add_symbols(const Image& image) {
     Symbols symbols(image);
-    for (std::uint32_t hook = 0; hook < kHookedCount; ++hook)
+    for (std::uint32_t hook = 0; hook < kHookedCount; ++hook) {
+      if (!is_by_words(hook)) continue;
       symbols.each(kHookedFunctions[hook].name, [&](const Elf64_Sym& symbol, bool) {
         std::uint64_t next = injection_.hooks[hook].next;
         auto address = reinterpret_cast<std::uint64_t>(&symbol.st_value);
@@ -133,6 +141,7 @@ class Plan {
             address % sizeof symbol.st_value == 0)
           add({address, symbol.st_value, hook, SlotUse::kSymbol});
       });
+    }
   }
 
   // A word that will be filled in at the first call (lazy binding) points into its own image. So
@@ -160,7 +169,6 @@ void answer(Injection& injection, std::uint64_t start, std::uint64_t bytes) {
 LinkMap find_images(const Injection& injection) {
   Image program = program_image(injection.program_headers, injection.program_header_count);
   if (injection.is_static == 0) return LinkMap::told_to(program);
-  static_program = &injection;
   program.bias = injection.program_bias;
   program.frames = {injection.unwind_tables.start, injection.unwind_tables.bytes};
   return LinkMap::of_static(program);
@@ -169,11 +177,12 @@ LinkMap find_images(const Injection& injection) {
 Begun begin(Injection& injection) {
   if (!read_settings(injection.settings, settings)) return Begun::kBadSettings;
   settings.options.way_in = WayIn::kAttach;
+  injected = &injection;
   link_map = find_images(injection);
   if (!link_map.is_known()) return Begun::kNoLoader;
   Plan plan(injection);
   plan.find_functions();
-  if (static_program == nullptr)
+  if (injection.is_static == 0)
     link_map.each([&](const Image& image, const char*) { plan.add(image); });
   if (injection.slot_count == 0) return Begun::kNothingToHook;
   injection.begun_slots = injection.slot_count;
@@ -207,11 +216,9 @@ void prepare_process(char**) {}
 void permit_waiting_tracer() {}
 
 std::uint64_t next_function(const char* name) {
-  std::uint64_t found = 0;
-  if (static_program != nullptr) {
-    std::uint32_t hook = Functions::find(name);
-    return hook < kHookedCount ? static_program->hooks[hook].next : 0;
-  }
+  std::uint32_t hook = Functions::find(name);
+  std::uint64_t found = hook < kHookedCount ? injected->hooks[hook].next : 0;
+  if (found != 0 || injected->is_static != 0) return found;
   link_map.each([&](const Image& image, const char*) {
     if (found == 0) found = Symbols(image).find(name);
   });
@@ -234,7 +241,7 @@ extern "C" {
   injection->slot_count = injection->begun_slots;
   injection->is_settled = link_map.is_settled() ? 1 : 0;
   Plan plan(*injection);
-  if (injection->is_settled != 0 && static_program == nullptr)
+  if (injection->is_settled != 0 && injection->is_static == 0)
     link_map.each([&](const Image& image, const char*) { plan.add_filled_in(image); });
   for (;;) arch::trap();
 }

@@ -3,11 +3,12 @@
 //
 //   guard page | Injection, stack | stubs, code | data | guard page
 //
-// Calls of the allocator go through words that the loader has filled in (the global offset table).
-// Each hooked word is a slot. It gets the address of a stub: a single jump, whose target can be
-// changed even if the program has kept a pointer to the stub. What the loader fills in later comes
-// from the allocator's symbol table: the words there that contain a function's address are slots,
-// too.
+// A function is hooked at its entry if the helper can move its first instructions; there is a slot
+// for each. Calls of other functions go through words that the loader has filled in (the global
+// offset table). Each hooked word is a slot, too. It gets the address of a stub: a single jump,
+// whose target can be changed even if the program has kept a pointer to the stub. What the loader
+// fills in later comes from the allocator's symbol table: the words there that contain a function's
+// address are slots, too.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kInjectionMagic = 0x4843'4154'5441'5352;  // "RSATTACH"
-constexpr std::uint32_t kInjectionLayout = 3;
+constexpr std::uint32_t kInjectionLayout = 4;
 
 constexpr std::size_t kMaxHooks = 32;
 constexpr std::size_t kMaxSlots = std::size_t{1} << 16;
@@ -42,11 +43,11 @@ struct MappedRange {
 // A recorded function, and the next one after it; 0 if the process has no such function.
 struct Hook {
   std::uint64_t function;
-  std::uint64_t next;
+  std::uint64_t next;  // filled in by the helper if the entry is hooked
   // Whether it returns blocks. Such functions are hooked first and unhooked last, so that every
   // recorded block is seen being freed, whenever the helper is killed.
   std::uint32_t frees;
-  std::uint32_t reserved;
+  std::uint32_t is_at_entry;
 };
 
 struct HookedFunction {
@@ -123,7 +124,7 @@ struct Injection {
   std::uint64_t kernel_library;
   std::uint64_t thread_number_offset;  // of a thread's id after its thread pointer, 0: unknown
   std::uint64_t pid;                   // in the process's own PID namespace
-  std::uint64_t is_static;             // then hooks and slots are filled in, too, and these:
+  std::uint64_t is_static;             // no loader has loaded it; then these are known:
   std::uint64_t program_bias;
   MappedRange unwind_tables;
   char settings[kMaxSettings];

@@ -15,8 +15,8 @@ class Hooks(NamedTuple):
 
     Attributes:
         pause_ns: how long the process was stopped, in ns.
-        slots: number of hooked references to the allocator.
-        modules: number of programs and libraries that contain them.
+        slots: number of hooked functions, and of hooked references to the others.
+        modules: number of programs and libraries that contain these references.
         others: number of references that lead elsewhere and were not changed.
         kept: bytes of the recorder that remain mapped.
     """

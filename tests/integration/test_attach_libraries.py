@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import mmap
 
-from attached import Surroundings, functions, obey
+import pytest
+from attached import Surroundings, functions, obey, without_entries
 from conftest import StartVictim
 from scans import run_cli, scan
 from victims import Victim, build
@@ -35,12 +36,15 @@ def kept_bytes(pid: int) -> int:
     return int(json.loads(done.out)["kept_bytes"])
 
 
-def start(victim: StartVictim) -> Victim:
-    return victim("loads_later", build("loads_later", ("-shared", "-fPIC", "-DLIBRARY")))
+def start(victim: StartVictim, hooked: str) -> Victim:
+    library = build("loads_later", ("-shared", "-fPIC", "-DLIBRARY"))
+    environment = without_entries() if hooked == "words" else {}
+    return victim("loads_later", library, environment=environment)
 
 
-def test_a_library_that_is_loaded_later(victim: StartVictim) -> None:
-    program = start(victim)
+@pytest.mark.parametrize("hooked", ["entries", "words"])
+def test_a_library_that_is_loaded_later(victim: StartVictim, hooked: str) -> None:
+    program = start(victim, hooked)
     surroundings = surroundings_of(program)
     assert run_cli(["attach", program.pid]).status == 0
     obey(program, "open")
@@ -55,7 +59,7 @@ def test_a_library_that_is_loaded_later(victim: StartVictim) -> None:
 
 
 def test_a_library_that_is_closed_meanwhile(victim: StartVictim) -> None:
-    program = start(victim)
+    program = start(victim, "words")
     surroundings = surroundings_of(program)
     obey(program, "open")
     assert run_cli(["attach", program.pid]).status == 0
@@ -64,12 +68,13 @@ def test_a_library_that_is_closed_meanwhile(victim: StartVictim) -> None:
     surroundings.assert_same()
 
 
-def test_a_function_that_the_loader_was_asked_for(victim: StartVictim) -> None:
-    program = start(victim)
+@pytest.mark.parametrize("hooked", ["entries", "words"])
+def test_a_function_that_the_loader_was_asked_for(victim: StartVictim, hooked: str) -> None:
+    program = start(victim, hooked)
     assert run_cli(["attach", program.pid]).status == 0
     obey(program, "find")
     assert lost_by(program.pid, "lose_what_is_found") == BLOCKS
-    assert kept_bytes(program.pid) == mmap.PAGESIZE
+    assert kept_bytes(program.pid) == (mmap.PAGESIZE if hooked == "words" else 0)
     obey(program, "forget")
     assert run_cli(["attach", program.pid]).status == 0
     assert kept_bytes(program.pid) == 0

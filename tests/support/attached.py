@@ -7,7 +7,15 @@ from typing import Any
 
 from elftools.elf.elffile import ELFFile
 from unharmed import last_words, layout, open_files
-from victims import Victim, thread_states
+from victims import Victim, build, thread_states
+
+
+def without_entries() -> dict[str, str]:
+    """Return the environment of a program whose malloc and free cannot be hooked at their entries.
+
+    The words are hooked instead that calls go through.
+    """
+    return {"LD_PRELOAD": str(build("unmovable", ("-shared", "-fPIC")))}
 
 
 def imported_functions(pid: int) -> dict[str, bytes]:

@@ -17,8 +17,10 @@
 #include "arch/thread_descriptor.hpp"
 #include "helper/capture/clone_preconditions.hpp"
 #include "helper/recording/injected_image.hpp"
+#include "helper/recording/loaded_functions.hpp"
 #include "helper/recording/moved_starts.hpp"
 #include "helper/recording/session.hpp"
+#include "helper/recording/static_program.hpp"
 #include "helper/stop/preconditions.hpp"
 #include "helper/target/process.hpp"
 
@@ -40,10 +42,13 @@ std::uint64_t end_of_main_stack(pid_t pid) {
 
 class Attachment {
  public:
-  explicit Attachment(const RecordingSession& session)
-      : session_(session), injection_(std::make_unique<Injection>()) {
-    pid_t pid = session.pid();
-    const std::string& settings = session.options.attach;
+  explicit Attachment(const RecordingSession& session) : session_(session) {}
+
+  // Before each pause.
+  void prepare() {
+    pid_t pid = session_.pid();
+    injection_ = std::make_unique<Injection>();
+    const std::string& settings = session_.options.attach;
     if (settings.size() >= sizeof injection_->settings)
       throw Failure(Step::kOpenTarget, Code::kInternal, "the settings are too long");
     std::copy(settings.begin(), settings.end(), injection_->settings);
@@ -52,21 +57,32 @@ class Attachment {
     injection_->program_headers = auxiliary(pid, AT_PHDR);
     injection_->program_header_count = auxiliary(pid, AT_PHNUM);
     injection_->main_stack_top = end_of_main_stack(pid);
-    injection_->kernel_library = session.site.vdso;
+    injection_->kernel_library = session_.site.vdso;
     injection_->pid = static_cast<std::uint64_t>(inner_id(pid, pid));
-    if (auto program = find_static_program(pid, session.memory))
-      static_.emplace(pid, *program, image_, *injection_);
+    if (auto program = find_static_program(pid, session_.memory)) {
+      injection_->is_static = 1;
+      injection_->program_bias = program->bias;
+      injection_->unwind_tables = program->unwind_tables;
+      starts_.emplace(pid, program->functions, image_, *injection_);
+      if (!starts_->obstacle().empty())
+        fail("is linked statically, and its " + starts_->obstacle());
+    } else {
+      starts_.emplace(pid, find_loaded_functions(pid, session_.memory), image_, *injection_);
+    }
   }
 
   // Called while the target is stopped.
   void run(Freeze& freeze) {
     region_ = 0;
     error_ = 0;
+    is_taken_ = false;
     injection_->thread_number_offset = find_thread_numbers(freeze);
-    if (static_) static_->require_nobody_at_starts(freeze, session_.memory);
+    starts_->require_untouched(freeze, session_.memory);
     employ_middleman(session_, freeze, [&](Middleman& middleman) {
       if (!map(middleman) || !put_in() || !begin(middleman)) remove(middleman);
     });
+    if (is_taken_)
+      throw Failure(Step::kMapSweeper, Code::kRetry, "the process maps memory meanwhile");
     if (injection_->begun == Begun::kRecording) hook();
   }
 
@@ -78,7 +94,7 @@ class Attachment {
       case Begun::kNoLoader:
         fail("does not tell what its loader has loaded");
       case Begun::kNothingToHook:
-        fail("calls no allocator through the tables of its loader");
+        fail("has no allocator that its loader knows");
       case Begun::kBadSettings:
         fail("was told settings that its recorder does not understand");
       default:
@@ -119,14 +135,16 @@ class Attachment {
   }
 
   bool map(Middleman& middleman) {
-    std::uint64_t place = static_ ? static_->place() : 0;
+    std::uint64_t place = starts_->place();
     std::uint64_t flags =
-        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (static_ ? MAP_FIXED_NOREPLACE : 0);
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place != 0 ? MAP_FIXED_NOREPLACE : 0);
     std::int64_t made =
         call(middleman, SYS_mmap, {place, image_.region_bytes(), PROT_NONE, flags, ~0ull, 0});
+    is_taken_ = made == -EEXIST;
     if (made < 0) return false;
     region_ = static_cast<std::uint64_t>(made);
-    if (static_ && region_ != place) return false;  // before Linux 4.17, the address is only a hint
+    is_taken_ = place != 0 && region_ != place;  // before Linux 4.17, the address is only a hint
+    if (is_taken_) return false;
     return allow(middleman, image_.control(), image_.code(), PROT_READ | PROT_WRITE) &&
            allow(middleman, image_.code(), image_.data(), PROT_READ | PROT_EXEC) &&
            allow(middleman, image_.data(), image_.end(), PROT_READ | PROT_WRITE);
@@ -136,7 +154,7 @@ class Attachment {
     injection_->region = {region_, image_.region_bytes()};
     injection_->code = {region_ + image_.code(), image_.data() - image_.code()};
     std::vector<unsigned char> bytes = image_.relocated(region_);
-    if (static_) static_->put_moved_starts(bytes);
+    starts_->put_moved_starts(bytes);
     std::size_t used =
         offsetof(Injection, slots) + injection_->slot_count * sizeof injection_->slots[0];
     bool done = session_.memory.try_write(control(), injection_.get(), used) &&
@@ -192,7 +210,8 @@ class Attachment {
   const RecordingSession& session_;
   InjectedImage image_;
   std::unique_ptr<Injection> injection_;
-  std::optional<MovedStarts> static_;
+  std::optional<MovedStarts> starts_;
+  bool is_taken_ = false;  // the place where the region has to be
   std::uint64_t region_ = 0;
   int error_ = 0;
 };
@@ -262,8 +281,8 @@ void attach(const Options& options, Stream& stream) {
   with_session(options, stream, [&](const RecordingSession& session) {
     require_unrecorded(session);
     Attachment attachment(session);
-    auto pause =
-        stop_target(session, {[] {}, [&](Freeze& freeze) { attachment.run(freeze); }, [] {}});
+    auto pause = stop_target(session, {[&] { attachment.prepare(); },
+                                       [&](Freeze& freeze) { attachment.run(freeze); }, [] {}});
     send_hooks(pause, &attachment.result(), 0, stream);
   });
 }

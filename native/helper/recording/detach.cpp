@@ -33,10 +33,7 @@ class Detachment {
   void prepare() {
     injection_ = read_injection(session_.memory, address_);
     tables_ = find_recorder(session_.pid(), session_.memory).tables;
-    const Slot* slots = injection_->slots;
-    bool can_be_copied = std::any_of(slots, slots + injection_->slot_count,
-                                     [](const Slot& slot) { return slot.use != SlotUse::kCall; });
-    if (!can_be_copied) return;
+    if (!has_slots_of(SlotUse::kPointer) && !has_slots_of(SlotUse::kSymbol)) return;
     look([&] {
       require_clonable(session_.pid());
       kept_pointers_.emplace(session_.pid(), session_.site);
@@ -72,6 +69,17 @@ class Detachment {
   std::uint64_t kept() const { return kept_; }
 
  private:
+  bool has_slots_of(SlotUse use) const {
+    const Slot* slots = injection_->slots;
+    return std::any_of(slots, slots + injection_->slot_count,
+                       [use](const Slot& slot) { return slot.use == use; });
+  }
+
+  // The loader takes what it fills in from there.
+  bool may_have_filled_in() const {
+    return injection_->begun == recorder::Begun::kRecording && has_slots_of(SlotUse::kSymbol);
+  }
+
   // Without a clone the search is impossible: then there may be pointers.
   template <typename Steps>
   void look(Steps steps) {
@@ -86,7 +94,7 @@ class Detachment {
   // Adds the words that the loader has filled in since the recorder started. The search for
   // pointers finds any that this misses.
   void find_filled_in(Freeze& freeze) {
-    if (injection_->begun != recorder::Begun::kRecording) return;
+    if (!may_have_filled_in()) return;
     employ_middleman(session_, freeze, [&](Middleman& middleman) {
       middleman.run(injection_->add_filled_in, address_, injection_->code.start, session_.deadline);
     });
@@ -95,9 +103,7 @@ class Detachment {
 
   // A thread that loads or unloads libraries is soon done.
   void require_settled_loader() const {
-    bool may_have_filled_in =
-        injection_->begun == recorder::Begun::kRecording && injection_->is_settled == 0;
-    if (may_have_filled_in)
+    if (may_have_filled_in() && injection_->is_settled == 0)
       throw Failure(Step::kDrain, Code::kRetry,
                     "nothing is recorded any more, but the process loads or closes a library, and "
                     "the memory of the recorder stays until that is done",

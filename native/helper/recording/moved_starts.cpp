@@ -8,7 +8,6 @@
 #include "arch/moved_start.hpp"
 #include "helper/recording/free_place.hpp"
 #include "helper/recording/presence.hpp"
-#include "helper/stop/preconditions.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
@@ -16,55 +15,84 @@ namespace reachscan::helper {
 using arch::kPage;
 using recorder::Injection;
 
-MovedStarts::MovedStarts(pid_t pid, const StaticProgram& program, const InjectedImage& image,
-                         Injection& injection)
-    : pid_(pid), moved_(recorder::kStubPage) {
-  auto by_address = [](const auto& one, const auto& other) { return one.address < other.address; };
-  auto [first, last] =
-      std::minmax_element(program.functions.begin(), program.functions.end(), by_address);
-  place_ = free_place(read_mappings(pid), first->address, last->address, image.region_bytes());
-  if (place_ == 0) refuse("malloc", "there is no free memory near enough");
-  injection.is_static = 1;
-  injection.hook_count = recorder::kHookedCount;
-  injection.program_bias = program.bias;
-  injection.unwind_tables = program.unwind_tables;
-  injection.region = {place_, image.region_bytes()};
-  injection.code = {place_ + image.code(), image.data() - image.code()};
-  for (const StaticFunction& function : program.functions) move(function, injection);
+namespace {
+
+// A program that maps memory all the time is not to take the place before us: the kernel gives out
+// the highest free place first.
+constexpr std::uint64_t kClearance = 64 << 20;
+
+// That is near all functions which are as near to the first one, free().
+std::uint64_t find_place(pid_t pid, const std::vector<TargetFunction>& functions,
+                         std::uint64_t bytes) {
+  std::uint64_t first = functions[0].address, last = first;
+  for (const TargetFunction& function : functions) {
+    constexpr std::uint64_t kNear = arch::kJumpReach / 4;
+    if (function.address + kNear - functions[0].address >= 2 * kNear) continue;
+    first = std::min(first, function.address);
+    last = std::max(last, function.address);
+  }
+  std::vector<MapEntry> entries = read_mappings(pid);
+  std::uint64_t place = free_place(entries, first, last, bytes + kClearance);
+  return place != 0 ? place : free_place(entries, first, last, bytes);
 }
 
-void MovedStarts::move(const StaticFunction& function, Injection& injection) {
-  const char* name = recorder::kHookedFunctions[function.hook].name;
+}  // namespace
+
+MovedStarts::MovedStarts(pid_t pid, const std::vector<TargetFunction>& functions,
+                         const InjectedImage& image, Injection& injection)
+    : moved_(recorder::kStubPage) {
+  if (!functions.empty()) place_ = find_place(pid, functions, image.region_bytes());
+  injection.hook_count = recorder::kHookedCount;
+  injection.region = {place_, image.region_bytes()};
+  injection.code = {place_ + image.code(), image.data() - image.code()};
+  for (const TargetFunction& function : functions) move(function, injection);
+}
+
+void MovedStarts::move(const TargetFunction& function, Injection& injection) {
+  auto is_same = [&](const Start& start) { return start.address == function.address; };
+  auto known = std::find_if(starts_.begin(), starts_.end(), is_same);
+  if (known != starts_.end()) {  // another name of it
+    injection.hooks[function.hook].next = known->moved_to;
+    return;
+  }
+  const char* why = try_move(function, injection);
+  if (why != nullptr && obstacle_.empty())
+    obstacle_ = std::string(recorder::kHookedFunctions[function.hook].name) +
+                "() cannot be redirected: " + why;
+}
+
+// Returns why not.
+const char* MovedStarts::try_move(const TargetFunction& function, Injection& injection) {
   std::uint64_t to = moved_start(injection, function.hook);
-  if (function.code.size() < arch::kStartBytes) refuse(name, "it is too short for a jump");
+  std::uint64_t distance = std::max(to, function.address) - std::min(to, function.address);
+  if (place_ == 0 || distance >= arch::kJumpReach) return "there is no free memory near enough";
+  if (function.code.size() < arch::kStartBytes) return "it is too short for a jump";
   if (function.address % kPage > kPage - sizeof function.word)
-    refuse(name, "its first bytes lie on two pages");
+    return "its first bytes lie on two pages";
   auto code =
       arch::MovedStart::make(function.code.data(), function.code.size(), function.address, to);
-  if (!code || code->size() > recorder::kMovedBytes)
-    refuse(name, "its machine code is not understood");
+  if (!code || code->size() > recorder::kMovedBytes) return "its machine code is not understood";
   std::copy(code->begin(), code->end(), &moved_[function.hook * recorder::kMovedBytes]);
   injection.hooks[function.hook].next = to;
   injection.slots[injection.slot_count++] = {function.address, function.word, function.hook,
                                              recorder::SlotUse::kEntry};
-  starts_.push_back(function.address);
+  starts_.push_back({function.address, function.word, to});
+  return nullptr;
 }
 
-void MovedStarts::refuse(const char* function, const char* why) const {
-  throw Failure(wire::Step::kOpenTarget, Code::kUnrecordable,
-                name_of(pid_) + " is linked statically, and its " + function +
-                    "() cannot be redirected: " + why,
-                0, pid_);
-}
-
-void MovedStarts::require_nobody_at_starts(Freeze& freeze, const Memory& memory) const {
-  for (std::uint64_t start : starts_)
+void MovedStarts::require_untouched(Freeze& freeze, const Memory& memory) const {
+  for (const Start& start : starts_) {
+    std::uint64_t word = 0;
+    if (!memory.try_read(start.address, &word, sizeof word) || word != start.word)
+      throw Failure(wire::Step::kReadMemory, Code::kRetry,
+                    "the process has changed the code of its allocator meanwhile");
     if (const StoppedThread* thread =
-            find_in_code(freeze, memory, {start + 1, start + arch::kStartBytes}))
+            find_in_code(freeze, memory, {start.address + 1, start.address + arch::kStartBytes}))
       throw Failure(wire::Step::kDrain, Code::kRetry,
                     "thread " + std::to_string(thread->tid) +
                         " stands where a jump to the recorder would be written",
                     0, thread->tid);
+  }
 }
 
 void MovedStarts::put_moved_starts(std::vector<unsigned char>& bytes) const {

@@ -1,40 +1,49 @@
-// Hooks the functions of a static program: their first bytes are replaced by a jump to the
-// recorder, which must be within its reach.
+// Hooks functions at their entry, however they are called: their first bytes are replaced by a jump
+// to the recorder, which must be within its reach.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "helper/recording/injected_image.hpp"
-#include "helper/recording/static_program.hpp"
+#include "helper/recording/target_function.hpp"
 #include "helper/stop/freeze.hpp"
 
 namespace reachscan::helper {
 
 class MovedStarts {
  public:
-  // Called before the pause. Fills in hooks and slots. Throws Failure(kUnrecordable) if some
-  // function cannot be hooked.
-  MovedStarts(pid_t pid, const StaticProgram& program, const InjectedImage& image,
+  // Called before the pause. Fills in hooks and slots of the functions that can be hooked this way.
+  MovedStarts(pid_t pid, const std::vector<TargetFunction>& functions, const InjectedImage& image,
               recorder::Injection& injection);
 
-  // The address at which the recorder's region must start.
-  std::uint64_t place() const { return place_; }
+  // The address at which the recorder's region must start; 0: anywhere, since nothing jumps there.
+  std::uint64_t place() const { return starts_.empty() ? 0 : place_; }
 
-  // Throws Failure(kRetry) if a thread is in code that will be overwritten.
-  void require_nobody_at_starts(Freeze& freeze, const Memory& memory) const;
+  // Names the first function that cannot be hooked this way, and says why; empty if all can.
+  const std::string& obstacle() const { return obstacle_; }
+
+  // Throws Failure(kRetry) if a thread is in code that will be overwritten, or this has changed.
+  void require_untouched(Freeze& freeze, const Memory& memory) const;
 
   // Adds them to the bytes to be written at InjectedImage::code().
   void put_moved_starts(std::vector<unsigned char>& bytes) const;
 
  private:
-  void move(const StaticFunction& function, recorder::Injection& injection);
-  [[noreturn]] void refuse(const char* function, const char* why) const;
+  struct Start {
+    std::uint64_t address;
+    std::uint64_t word;
+    std::uint64_t moved_to;
+  };
 
-  pid_t pid_;
-  std::uint64_t place_;
-  std::vector<std::uint64_t> starts_;
+  void move(const TargetFunction& function, recorder::Injection& injection);
+  const char* try_move(const TargetFunction& function, recorder::Injection& injection);
+
+  std::uint64_t place_ = 0;
+  std::vector<Start> starts_;
   std::vector<unsigned char> moved_;
+  std::string obstacle_;
 };
 
 }  // namespace reachscan::helper

@@ -19,7 +19,6 @@ namespace reachscan::helper {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 256u << 20;  // of a table
-constexpr std::uint64_t kMostCode = 1 << 16;      // of a function
 
 class File {
  public:
@@ -79,15 +78,6 @@ struct Sections {
   std::vector<char> names;
 };
 
-std::uint32_t hook_named(const char* name) {
-  auto named = [&](const recorder::HookedFunction& function) {
-    return std::strcmp(function.name, name) == 0;
-  };
-  return static_cast<std::uint32_t>(std::find_if(std::begin(recorder::kHookedFunctions),
-                                                 std::end(recorder::kHookedFunctions), named) -
-                                    std::begin(recorder::kHookedFunctions));
-}
-
 bool is_local(const Elf64_Sym& symbol) { return ELF64_ST_BIND(symbol.st_info) == STB_LOCAL; }
 
 using SymbolsOfHooks = std::array<std::vector<Elf64_Sym>, recorder::kHookedCount>;
@@ -111,24 +101,13 @@ SymbolsOfHooks find_symbols(const Sections& sections) {
   return found;
 }
 
-// Each function once: if it has several names, the first hook counts.
-std::vector<StaticFunction> find_functions(const Sections& sections, std::uint64_t bias,
+std::vector<TargetFunction> find_functions(const Sections& sections, std::uint64_t bias,
                                            const Memory& memory) {
-  std::vector<StaticFunction> functions;
+  std::vector<TargetFunction> functions;
   SymbolsOfHooks symbols = find_symbols(sections);
   for (std::uint32_t hook = 0; hook < recorder::kHookedCount; ++hook)
-    for (const Elf64_Sym& symbol : symbols[hook]) {
-      StaticFunction function{hook, bias + symbol.st_value, 0, {}};
-      bool is_known = std::any_of(functions.begin(), functions.end(), [&](const auto& other) {
-        return other.address == function.address;
-      });
-      if (is_known) continue;
-      function.code.resize(std::min(symbol.st_size, kMostCode));
-      if (!memory.try_read(function.address, &function.word, sizeof function.word) ||
-          !memory.try_read(function.address, function.code.data(), function.code.size()))
-        function.code.clear();
-      functions.push_back(function);
-    }
+    for (const Elf64_Sym& symbol : symbols[hook])
+      functions.emplace_back(hook, bias + symbol.st_value, symbol.st_size, memory);
   return functions;
 }
 
@@ -162,7 +141,7 @@ std::optional<StaticProgram> find_static_program(pid_t pid, const Memory& memory
   auto is_there = [&](const char* name) {
     std::uint32_t hook = hook_named(name);
     return std::any_of(program.functions.begin(), program.functions.end(),
-                       [&](const StaticFunction& function) { return function.hook == hook; });
+                       [&](const TargetFunction& function) { return function.hook == hook; });
   };
   if (sections.find(SHT_SYMTAB, ".symtab") == nullptr)
     refuse(pid, "is linked statically and has no symbols: nothing tells where its allocator is");

@@ -8,22 +8,15 @@
 #include <optional>
 #include <vector>
 
-#include "helper/target/memory.hpp"
+#include "helper/recording/target_function.hpp"
 #include "recorder/injection.hpp"
 
 namespace reachscan::helper {
 
-struct StaticFunction {
-  std::uint32_t hook;
-  std::uint64_t address;
-  std::uint64_t word;  // the word at `address`
-  std::vector<unsigned char> code;
-};
-
 struct StaticProgram {
   std::uint64_t bias = 0;
   recorder::MappedRange unwind_tables{};  // none: 0
-  std::vector<StaticFunction> functions;  // those to be hooked, each once
+  std::vector<TargetFunction> functions;  // those to be hooked
 };
 
 // Returns nothing if a loader has loaded the program. Throws Failure(kUnrecordable) if its

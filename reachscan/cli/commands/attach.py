@@ -27,7 +27,7 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
     pid = processes.resolve(process)
     hooks = attaching.attach(pid, record, options.scan(given))
     modules = f"{hooks.modules} module{'s' * (hooks.modules != 1)}"
-    hooked = f"calls in {modules}" if hooks.modules else "functions of its own"
+    hooked = f"functions and calls in {modules}" if hooks.modules else "functions"
     text = (
         f"process {pid} records its allocations: {hooks.slots} {hooked} are hooked; "
         f"it was paused for {hooks.pause_ns / 1e6:.1f} ms"

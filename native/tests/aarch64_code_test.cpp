@@ -1,4 +1,4 @@
-// What is read of aarch64's machine code, wherever the tests run.
+// How aarch64 machine code is decoded, wherever the tests run.
 #include <cstring>
 
 #include "arch/aarch64/code.hpp"

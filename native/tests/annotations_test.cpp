@@ -1,4 +1,4 @@
-// What a program has said about its memory, in a table that a scan finds.
+// What a program has declared about its memory, in a table that a scan finds.
 #include "library/annotations.hpp"
 
 #include "sweep.hpp"

@@ -1,5 +1,5 @@
-// What the sweeper says of blocks besides that they leak: doubts, digests, kinds, and answers to
-// questions about one address.
+// What the sweeper reports about blocks other than leaks: doubts, digests, kinds, and answers to
+// queries about one address.
 #include <map>
 #include <set>
 

@@ -1,4 +1,4 @@
-// Random heaps: the bitmaps must answer as a plain sorted map does.
+// Random heaps: the bitmaps must give the same answers as a plain sorted map.
 #include <map>
 #include <random>
 #include <vector>

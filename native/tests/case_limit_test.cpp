@@ -1,4 +1,4 @@
-// A case that hangs, for the test that it is ended and told of.
+// A case that hangs, for the test that it is ended and reported.
 #include <unistd.h>
 
 #include "check.hpp"

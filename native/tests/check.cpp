@@ -1,4 +1,4 @@
-// Runs each case in a process of its own, ends it after its limit, and counts what failed.
+// Runs each case in a process of its own, ends it after its limit, and counts failures.
 #include "check.hpp"
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // The whole test framework. Each case runs in a process of its own: memory is mapped at fixed
-// addresses, and a case that crashes or hangs must not take the others along.
+// addresses, and a case that crashes or hangs must not affect the others.
 #pragma once
 
 #include <cstdio>

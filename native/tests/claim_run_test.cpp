@@ -1,5 +1,5 @@
-// A large run that is walked from several places at once gives what one walk from its start gives.
-// Also run under the thread sanitizer.
+// A large run that is walked from several places at once gives the same result as one walk from its
+// start. Also run under the thread sanitizer.
 #include "heaps/glibc/claim_run.hpp"
 
 #include <random>

@@ -1,4 +1,4 @@
-// The order of leaks: each head of a leaked structure once, followed by all that hangs below it.
+// The order of leaks: each head of a leaked structure once, followed by its descendants.
 #include "sweeper/leaks/collect.hpp"
 
 #include <map>

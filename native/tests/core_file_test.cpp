@@ -1,4 +1,4 @@
-// What is read from a core file, and what is refused.
+// What is read from a core file, and what is rejected.
 #include <elf.h>
 
 #include <cstring>

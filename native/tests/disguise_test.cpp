@@ -1,4 +1,4 @@
-// Which words get a closer look as pointers in disguise.
+// Which words get a closer look as disguised pointers.
 #include "sweeper/leaks/disguise.hpp"
 
 #include <random>

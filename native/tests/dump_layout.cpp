@@ -1,6 +1,6 @@
-// Prints what wire/*.hpp and libc/*.hpp say, as JSON; tests/unit/recording/test_wire_layout.py
-// compares it with Python's side. A member that a list lacks is an error: the test compiles with
-// -Werror=switch.
+// Prints the contents of wire/*.hpp and libc/*.hpp as JSON;
+// tests/unit/recording/test_wire_layout.py compares them with Python's side. A member missing from
+// a list is an error: the test compiles with -Werror=switch.
 #include <cstddef>
 #include <cstdio>
 #include <iterator>

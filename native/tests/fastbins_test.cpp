@@ -1,4 +1,4 @@
-// Fastbins that are so long that they are followed from several places at once.
+// Fastbins long enough to be followed from several places at once.
 #include <algorithm>
 #include <random>
 

@@ -1,4 +1,4 @@
-// Where a recorder is put that functions of a program jump to.
+// Where a recorder is placed that functions of a program jump to.
 #include "helper/recording/free_place.hpp"
 
 #include "check.hpp"

@@ -1,5 +1,4 @@
-// Damages a core file, and has it read: its headers, its notes and the mappings that follow from
-// them.
+// Reads damaged core files: their headers, their notes and the mappings derived from them.
 #include "core_image.hpp"
 #include "fuzz_input.hpp"
 #include "helper/core/core_mappings.hpp"

@@ -1,5 +1,5 @@
-// Damages the image of a library in memory, and lets everybody read it who reads images: the search
-// for another malloc in the clone; program headers, notes and build ids in the helper.
+// Damages the image of a library in memory, and runs everything that reads images: the search for
+// another malloc in the clone; program headers, notes and build ids in the helper.
 #include <elf.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What a fuzzer's bytes mean.
+// Interprets the bytes of a fuzzer.
 #pragma once
 
 #include <algorithm>

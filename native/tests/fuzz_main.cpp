@@ -1,6 +1,6 @@
-// Runs the fuzz target without libFuzzer: inputs 1, 2, 3, ... made from their numbers.
+// Runs the fuzz target without libFuzzer: inputs 1, 2, 3, ... generated from their numbers.
 //
-// FUZZ_RUNS and FUZZ_SECONDS limit how many; an argument names the one input to run.
+// FUZZ_RUNS and FUZZ_SECONDS limit how many; an argument selects a single input.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

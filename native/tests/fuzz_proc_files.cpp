@@ -1,4 +1,4 @@
-// Reads damaged lines of /proc: mapping lists, and the calls that threads are in.
+// Reads damaged files of /proc: lists of mappings, and the system calls of threads.
 #include <string>
 
 #include "fuzz_input.hpp"

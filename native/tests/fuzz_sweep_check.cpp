@@ -1,5 +1,5 @@
-// Damages what a sweeper sends, as somebody could who writes to the clone's memory. What the helper
-// lets pass must be whole, and no more than the target's memory has room for.
+// Damages the output of a sweeper, as a process that writes to the clone's memory could. What the
+// helper lets pass must be complete, and no more than the target's memory has room for.
 #include <string>
 #include <vector>
 

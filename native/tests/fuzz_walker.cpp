@@ -1,5 +1,5 @@
-// Damages a healthy heap in ways that the input says, and sweeps it. Whatever comes out, the
-// sweeper must not read outside of the memory that the mappings describe, and must come to an end.
+// Damages a healthy heap as the input says, and sweeps it. Whatever the result, the sweeper must
+// not read outside of the described mappings, and must terminate.
 #include <algorithm>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Builds random graphs of blocks, and searches them in the plainest way.
+// Builds random graphs of blocks, and searches them in the simplest way.
 #include "graph.hpp"
 
 #include <algorithm>

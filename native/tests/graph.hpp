@@ -1,4 +1,4 @@
-// Blocks in real memory that point to each other, and the obvious ways to tell what is reachable.
+// Blocks in real memory that point to each other, and simple ways to determine what is reachable.
 #pragma once
 
 #include <deque>

@@ -1,4 +1,4 @@
-// Plays the helper: serves the requests of the sweeper's code within the test's own process.
+// Takes the helper's role: serves the requests of the sweeper's code within the test process.
 #pragma once
 
 #include <array>

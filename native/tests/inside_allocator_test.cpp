@@ -1,4 +1,4 @@
-// Who has called the function that a thread is in: return addresses, stale words, jumps.
+// What called the function that a thread is in: return addresses, stale words, jumps.
 #include "wire/inside_allocator.hpp"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The walker of jemalloc over images: whole, damaged and hostile.
+// The walker for jemalloc on images: intact, damaged and hostile.
 #include <string>
 
 #include "check.hpp"

@@ -1,4 +1,4 @@
-// What the sweeper is told of each mapping: which belong to the image of a library.
+// What the sweeper learns about each mapping: which belong to the image of a library.
 #include "helper/target/mappings.hpp"
 
 #include <elf.h>

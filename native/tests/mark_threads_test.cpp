@@ -1,4 +1,4 @@
-// Several markers on one graph find what one finds. Also run under the thread sanitizer.
+// Several markers on one graph find the same as a single one. Also run under the thread sanitizer.
 #include <thread>
 
 #include "check.hpp"

@@ -1,4 +1,4 @@
-// What travels instead of words when nobody asked for contents.
+// What is sent in place of words when contents were not requested.
 #include "sweeper/leaks/masked.hpp"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Which places in memory get a closer look as pointers that are not aligned, or as distances.
+// Which places in memory get a closer look as unaligned pointers, or as distances.
 #include <cstring>
 #include <random>
 

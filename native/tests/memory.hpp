@@ -1,4 +1,4 @@
-// A piece of somebody else's address space, rebuilt at fixed addresses of the test's own.
+// Part of another process's address space, recreated at fixed addresses of the test.
 #pragma once
 
 #include <cstring>

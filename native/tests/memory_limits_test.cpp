@@ -1,5 +1,5 @@
-// Where control groups are found, how much memory they have left, and whether they have quotas of
-// processor time, by what their files say.
+// Where control groups are found, how much memory they have left, and whether they have CPU quotas,
+// according to their files.
 #include "helper/target/memory_limits.hpp"
 
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-// Writes what mimalloc keeps about its blocks. Release 2: a segment with pages, their lists of free
-// blocks, and the heap of a thread. Release 3: a map of pages, and an arena that they are in.
+// Writes what mimalloc records about its blocks. Release 2: a segment with pages, their free lists,
+// and the heap of a thread. Release 3: a map of pages, and an arena that contains them.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// The walker of mimalloc over images: whole, damaged and hostile.
+// The walker for mimalloc on images: intact, damaged and hostile.
 #include <string>
 
 #include "check.hpp"

@@ -1,4 +1,4 @@
-// The start of a function that is moved does what it did before.
+// The moved start of a function still does what it did before.
 #include "arch/moved_start.hpp"
 
 #include <string>

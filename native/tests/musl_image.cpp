@@ -1,4 +1,4 @@
-// Lays out what mallocng keeps about its slots, as musl does.
+// Lays out what mallocng records about its slots, as musl does.
 #include "musl_image.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Writes what musl's mallocng keeps about its blocks: the context, a page of descriptors, and
+// Writes what musl's mallocng records about its blocks: the context, a page of descriptors, and
 // groups of slots.
 #pragma once
 

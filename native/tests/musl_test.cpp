@@ -1,4 +1,4 @@
-// The walker of musl's mallocng over images: whole, damaged and hostile.
+// The walker for musl's mallocng on images: intact, damaged and hostile.
 #include <string>
 
 #include "check.hpp"

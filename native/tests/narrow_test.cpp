@@ -1,4 +1,4 @@
-// Which words get a closer look as pointers in 32 bits, and when such a number is one for certain.
+// Which words get a closer look as 32-bit pointers, and when such a number is certainly one.
 #include "sweeper/leaks/narrow.hpp"
 
 #include <random>

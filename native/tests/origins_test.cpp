@@ -1,4 +1,4 @@
-// What a scan of a recorded process tells of where blocks come from.
+// What a scan of a recorded process reports about where blocks were allocated.
 #include <set>
 
 #include "recorded.hpp"

@@ -1,4 +1,4 @@
-// What the kernel tells of the pages of a mapping, if it takes many answers.
+// What the kernel reports about the pages of a mapping when that takes many answers.
 #include "helper/target/page_scan.hpp"
 
 #include <fcntl.h>

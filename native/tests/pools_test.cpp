@@ -1,4 +1,4 @@
-// The walker of a program's own pools over images: in memory of every kind, stale, hostile.
+// The walker for a program's own pools on images: in memory of every kind, stale, hostile.
 #include <map>
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// The walker of Python's own allocator over images: whole, in the middle of a change, damaged.
+// The walker for Python's own allocator on images: intact, in the middle of a change, damaged.
 #include <map>
 #include <string>
 

@@ -1,5 +1,5 @@
-// What is free in the arenas of CPython's allocator is no root; nor is it taken for free unless all
-// adds up.
+// Free memory in the arenas of CPython's allocator is not a root, but counts as free only if the
+// bookkeeping is consistent.
 #include "sweeper/roots/python_arenas.hpp"
 
 #include "check.hpp"

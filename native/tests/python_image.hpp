@@ -1,4 +1,4 @@
-// Writes what CPython has in memory: arenas of its allocator, types and objects.
+// Writes CPython's structures: arenas of its allocator, types and objects.
 #pragma once
 
 #include "heaps/heap.hpp"

@@ -1,4 +1,4 @@
-// What is a Python object, what holds it, and which of those that nothing reaches are leaks.
+// What is a Python object, what holds it, and which unreachable objects are leaks.
 #include <set>
 
 #include "check.hpp"

@@ -1,4 +1,4 @@
-// How the recorder is told to record, and the chances of its samples.
+// How the recorder is configured, and the probabilities of its samples.
 #include <cmath>
 
 #include "check.hpp"

@@ -1,4 +1,5 @@
-// The recorder's tables: what is written there is found, whatever else is, and whoever looks.
+// The recorder's tables: whatever is written there is found, with any other contents and any
+// reader.
 #include <atomic>
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-// Rules out of unwind tables: those of this very program, some written by hand, and damaged ones.
+// Rules from unwind tables: those of this program, some written by hand, and damaged ones.
 #include <link.h>
 
 #include <cstring>

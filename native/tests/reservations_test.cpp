@@ -1,5 +1,5 @@
-// Where the kernel cannot list pages at once (before Linux 6.7), mappings that are hardly used are
-// looked through beforehand. Such a kernel is played by a filter of system calls.
+// Where the kernel cannot list pages quickly (before Linux 6.7), mostly unused mappings are
+// examined in advance. A system call filter simulates such a kernel.
 #include "helper/target/reservations.hpp"
 
 #include <linux/filter.h>

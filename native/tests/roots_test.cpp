@@ -1,4 +1,4 @@
-// What counts as a root, and what is cut out of it.
+// What counts as a root, and what is excluded from it.
 #include "sweeper/roots/roots.hpp"
 
 #include <random>

@@ -1,4 +1,4 @@
-// Fills a process's memory with arenas, threads and modules, and notes which blocks are leaked.
+// Fills a process's memory with arenas, threads and modules, and records which blocks are leaked.
 #include "scene.hpp"
 
 #include "check.hpp"

@@ -1,4 +1,4 @@
-// A whole process with some of everything that glibc's malloc can have, and what a scan must find.
+// A whole process with everything that glibc's malloc can have, and what a scan must find.
 #pragma once
 
 #include "glibc_image.hpp"

@@ -1,4 +1,4 @@
-// What a block looks like is only said if it and its neighbours agree.
+// The shape of a block is reported only if it and its neighbours agree.
 #include "sweeper/leaks/shapes.hpp"
 
 #include <cstring>

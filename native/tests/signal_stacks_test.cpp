@@ -1,4 +1,4 @@
-// Which leaked blocks may be stacks for signal handlers.
+// Which leaked blocks may be alternate signal stacks.
 #include "sweeper/roots/signal_stacks.hpp"
 
 #include <set>

@@ -1,4 +1,4 @@
-// Blocks of one word, and blocks side by side without anything between them.
+// Blocks of one word, and adjacent blocks with nothing between them.
 #include <random>
 #include <vector>
 

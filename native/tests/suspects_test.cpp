@@ -1,4 +1,4 @@
-// Several looks at a target that runs on: only what every one of them found the same is a leak.
+// Several passes over a running target: only what every one of them found the same is a leak.
 #include "sweep.hpp"
 
 namespace reachscan::tests {

@@ -1,4 +1,4 @@
-// What the helper lets pass of what a clone says that somebody else may have written to.
+// What the helper accepts from a clone that another process may have written to.
 #include "helper/sweep/sweep_check.hpp"
 
 #include <cstring>

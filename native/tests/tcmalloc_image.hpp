@@ -1,5 +1,5 @@
-// Writes what the tcmalloc of gperftools keeps about its blocks: classes, the tree of spans,
-// central lists, and the caches of threads.
+// Writes what gperftools' tcmalloc records about its blocks: classes, the tree of spans, central
+// lists, and the caches of threads.
 #pragma once
 
 #include <map>

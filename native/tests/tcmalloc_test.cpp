@@ -1,4 +1,4 @@
-// The walker of tcmalloc over images: whole, damaged and hostile.
+// The walker for tcmalloc on images: intact, damaged and hostile.
 #include <string>
 
 #include "check.hpp"

@@ -1,5 +1,5 @@
-// A copy that was read ahead of a running program holds what is there when it is stopped, whatever
-// the program has done to its memory in between.
+// A copy that was read ahead from a running program contains what is there when it is stopped,
+// whatever the program has done to its memory in between.
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/mman.h>

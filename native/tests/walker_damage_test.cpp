@@ -1,4 +1,4 @@
-// Structures that contradict each other end in a verdict: never in a guess, a crash or a hang.
+// Contradictory structures end in a verdict, never in a guess, a crash or a hang.
 #include <functional>
 
 #include "check.hpp"

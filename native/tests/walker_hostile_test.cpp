@@ -1,5 +1,5 @@
-// Heaps made to take forever: each of these took minutes, or hours, when work grew with the square
-// of what a program can write. The test's time limit is all that tells; none comes near it.
+// Heaps made to take forever: each of these took minutes, or hours, when the work grew with the
+// square of what a program can write. Only the test's time limit detects that; none comes near it.
 #include "check.hpp"
 #include "heaps/glibc/walker.hpp"
 #include "hosted.hpp"

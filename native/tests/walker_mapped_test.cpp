@@ -1,4 +1,4 @@
-// Blocks with a mapping of their own: nothing links them, their headers must tell.
+// Blocks with a mapping of their own: nothing links them, so their headers must identify them.
 #include "check.hpp"
 #include "heaps/glibc/walker.hpp"
 #include "scene.hpp"

@@ -8,9 +8,9 @@
 // The frame of the caller of the hook that uses this.
 #define CALLER arch::calling_frame(__builtin_frame_address(0))
 
-// Functions that hand a call on without a mark have to leave by a jump: detach would not see a
-// thread that is going to return to them. The language promises no jump, so check_injected.cmake
-// looks for calls in this section.
+// Functions that pass a call on without a mark must leave by a jump: detach would not see a thread
+// that will return to them. The language does not guarantee jumps, so check_injected.cmake searches
+// this section for calls.
 #define PASSES_ON [[gnu::section("passes_on")]]
 
 namespace reachscan::recorder {
@@ -55,7 +55,7 @@ template <typename Call>
   return moved;
 }
 
-// These stand apart, and are jumped to, so that what is not recorded takes no frame.
+// Separate functions, reached by tail calls, so that unrecorded calls need no frame.
 [[gnu::noinline]] void* recorded_malloc(ThreadState& thread, std::size_t size) {
   thread.is_inside = 1;
   void* block = next_malloc(size);

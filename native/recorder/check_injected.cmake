@@ -8,8 +8,8 @@ if(NOT result EQUAL 0 OR relocations OR text MATCHES "TLS" OR text MATCHES "init
   message(FATAL_ERROR "the injected recorder needs a loader (${relocations}):\n${text}")
 endif()
 
-# What passes a call on without a mark leaves by a jump, if the compiler has made one of it: it calls
-# nothing but functions of the recorder that come back by themselves.
+# Functions that pass a call on without a mark leave by a jump if the compiler has made one of it:
+# then they call only functions of the recorder, which return on their own.
 execute_process(COMMAND ${OBJDUMP} -d --no-show-raw-insn --section=passes_on ${ELF}
                 OUTPUT_VARIABLE code RESULT_VARIABLE result)
 string(REGEX MATCHALL "\n[0-9a-f]+ <[^>]*>:" functions "${code}")

@@ -36,8 +36,9 @@ class LiveBlocks {
     return false;
   }
 
-  // To be called before the block goes back to the allocator. Tells whether it was there. Inlined,
-  // for compilers make no jump of a call behind which a variable lies that others were given.
+  // Called before the block goes back to the allocator. Returns whether it was in the table.
+  // Inlined, since compilers do not turn a call into a jump while a variable whose address was
+  // passed on is live.
   [[gnu::always_inline]] bool remove(std::uint64_t address, Allocation& was) {
     std::uint64_t home = home_bucket(address, count_), at = home;
     for (std::size_t probe = 0; probe < kMaxProbes; ++probe, at = next(at)) {

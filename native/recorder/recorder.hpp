@@ -48,7 +48,7 @@ class Recorder {
   void allocated(ThreadState& thread, const void* block, std::uint64_t size,
                  const arch::Frame& frame);
 
-  // To be called before a block goes back. Tells what was recorded of it, if something was.
+  // Called before a block is freed. Returns whether it was recorded, and its record in `was`.
   [[gnu::always_inline]] bool forget(const void* block, Allocation& was) {
     if (!is_recording_ || block == nullptr ||
         !blocks_.remove(reinterpret_cast<std::uint64_t>(block), was))

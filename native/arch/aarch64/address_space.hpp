@@ -7,7 +7,7 @@ namespace reachscan::arch {
 
 // As in the kernels of most distributions. Kernels with pages of 16 or 64 KiB are refused.
 constexpr std::uint64_t kPage = 4096;
-using Word = std::uint64_t;  // of the programs that are looked at
+using Word = std::uint64_t;  // of the target
 constexpr unsigned kWord = sizeof(Word);
 constexpr std::uint64_t kHugePage = 2u << 20;
 

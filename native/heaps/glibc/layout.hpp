@@ -35,10 +35,10 @@ static_assert(kWord != 8 || (kFrom243.next == 0x818 && kFrom227.size == 0x898));
 
 constexpr uint32_t kFlagsOffset = 4;
 constexpr uint32_t kNonContiguous = 2;
-// Behind `next` comes that of a list of free arenas, then the number of threads, and how much
-// memory the arena has got.
+// `next` is followed by the link of a list of free arenas, the number of threads, and the amount of
+// memory that the arena has got.
 constexpr uint32_t kThreadsAfterNext = 2 * kWord;
-constexpr uint32_t kSystemMemUntil222 = kThreadsAfterNext;  // nobody counted threads
+constexpr uint32_t kSystemMemUntil222 = kThreadsAfterNext;  // no thread count yet
 constexpr uint32_t kSystemMemFrom223 = 3 * kWord;
 
 // A chunk: prev_size, size with three flag bits, then the user's memory.

@@ -12,19 +12,18 @@ struct Params {
   uint64_t sbrk_base = 0;  // 0: the main heap has not been used
 };
 
-// Distances to sbrk_base.
+// Distances from sbrk_base.
 struct ParamsLayout {
   uint32_t ints;    // n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold
   uint32_t mapped;  // mmapped_mem, max_mmapped_mem
 };
 
-// Until 2.23 max_total_mem comes before sbrk_base. Since 2.35 the ints are followed by four bytes
-// of padding where words have eight.
+// Until 2.23 max_total_mem comes before sbrk_base. Since 2.35 four bytes of padding follow the ints
+// where words have eight bytes.
 constexpr ParamsLayout kParamsUntil223 = {16 + 3 * kWord, 3 * kWord};
 constexpr ParamsLayout kParamsUntil234 = {16 + 2 * kWord, 2 * kWord};
 constexpr ParamsLayout kParamsFrom235 = {kWord == 8 ? 36 : 16 + 2 * kWord, 2 * kWord};
-constexpr uint32_t kParamsReach =
-    kWord == 8 ? 96 : 56;  // sbrk_base stands at most so far from the start of mp_
+constexpr uint32_t kParamsReach = kWord == 8 ? 96 : 56;  // maximal offset of sbrk_base in mp_
 
 inline bool plausible_params(uint64_t sbrk_base_field, const ParamsLayout& layout, Params& params) {
   uint64_t ints = sbrk_base_field - layout.ints;
@@ -64,7 +63,7 @@ Params find_params_where(const Space& space, const Instance& instance, bool heap
       if (base != 0 && (target == nullptr || !Space::is_written_anonymous(*target))) continue;
       for (const ParamsLayout& layout : {kParamsFrom235, kParamsUntil234, kParamsUntil223}) {
         Params params;
-        // Zeros everywhere would be plausible: an unused heap is known by its limit of 65536.
+        // All zeros would be plausible, so an unused heap is recognised by its limit of 65536.
         if (base == 0 && load<int32_t>(field - layout.ints + 4) != 65536) continue;
         if (plausible_params(field, layout, params) && accept(params)) return params;
       }

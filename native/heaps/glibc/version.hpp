@@ -11,8 +11,9 @@ inline bool matches(uint64_t address, const char* text, std::size_t length) {
   return true;
 }
 
-// What follows " release version " in the library's banner ("... stable release version 2.36."), as
-// far as its mapping goes. Looks only where the permissions are these; empty if it is not there.
+// Returns the text after " release version " in the library's banner ("... stable release version
+// 2.36."), up to the end of its mapping. Searches only mappings with these permissions; empty if it
+// is not found.
 inline Range find_version(const Space& space, const Instance& instance, uint32_t perms) {
   constexpr char kBanner[] = " release version ";
   constexpr std::size_t kBannerLength = sizeof kBanner - 1;
@@ -25,14 +26,14 @@ inline Range find_version(const Space& space, const Instance& instance, uint32_t
   return {0, 0};
 }
 
-// Writes "glibc 2.36", or "glibc" where the banner is missing.
+// Writes "glibc 2.36", or "glibc" if the banner is missing.
 inline void write_name(const Space& space, const Instance& instance, char (&name)[kNameLength]) {
   constexpr char kPrefix[] = "glibc";
   std::size_t length = 0;
   for (; kPrefix[length] != 0; ++length) name[length] = kPrefix[length];
   name[length] = 0;
   Range text = find_version(space, instance, wire::kRead);
-  // Older linkers put constants beside the code.
+  // Older linkers put constants next to the code.
   if (text.start == text.end) text = find_version(space, instance, wire::kRead | wire::kExecute);
   if (text.start == text.end) return;
   name[length++] = ' ';

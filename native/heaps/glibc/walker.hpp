@@ -1,11 +1,11 @@
-// The walker for glibc's malloc (ptmalloc), 2.17 to 2.43. heaps/heap.hpp tells what a walker owes.
+// The walker for glibc's malloc (ptmalloc), 2.17 to 2.43. heaps/heap.hpp has its contract.
 //
 //   find_arenas     main_arena by structure, the ring of all arenas
 //   quiet           whether a thread is inside malloc right now
 //   params          mp_: where the main heap starts, how many blocks are mapped
 //   arena_regions   the memory of each arena, chunk by chunk (walk_chunks)
 //   mapped_chunks   blocks with a mapping of their own
-//   thread_caches   tcache (2.26 on), also of threads that a fork left behind (threads)
+//   thread_caches   tcache (since 2.26), also of threads left behind by a fork (threads)
 //   fastbins        both are free, though they look allocated (free_lists)
 #pragma once
 

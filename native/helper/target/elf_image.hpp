@@ -26,8 +26,8 @@ struct ElfImage {
   // The end of its memory in that case, .bss included, in whole pages.
   std::uint64_t end_at(std::uint64_t start) const;
 
-  // Where the segments end that `address` and what follows it without a gap belong to; whole pages.
-  // `address` if it is in none: other memory may lie between two segments.
+  // Returns the end, in whole pages, of the adjacent segments around `address`; `address` itself if
+  // it is in none, since there may be other memory between two segments.
   std::uint64_t loaded_until(std::uint64_t start, std::uint64_t address) const;
 };
 

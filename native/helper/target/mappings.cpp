@@ -60,7 +60,7 @@ class ImageSearch {
     return image;
   }
 
-  // Where the segments of the image that was found last end, from `address` on.
+  // Returns the end of the adjacent segments around `address` in the last image found.
   std::uint64_t loaded_until(std::uint64_t address) const {
     return image_.loaded_until(start_, address);
   }

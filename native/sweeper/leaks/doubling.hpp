@@ -1,10 +1,11 @@
-// Arrays that grow by pieces, each twice as large as the one before, so that no element moves. The
-// table of the pieces has a word for each: where element 0 would be if the piece held all elements
-// before its own, too. That is as far before the piece as the piece is large.
+// Arrays that grow by pieces, each twice as large as the previous one, so that elements never move.
+// The table of pieces has a word for each: the address that element 0 would have if the piece also
+// held all earlier elements. That is as far before the piece as the piece is large.
 //
-// One such word proves nothing: where blocks of one size lie side by side, it is a pointer to the
-// block before. It counts if the word before or behind it leads in the same way to another block
-// that nothing points to, and that is half or twice as large. Several in a row are no chance.
+// One such word proves nothing: where blocks of one size are adjacent, it is a pointer to the
+// preceding block. It counts if the word before or after it leads in the same way to another block
+// that nothing points to, and that is half or twice as large. Several in a row are not a
+// coincidence.
 #pragma once
 
 #include "sweeper/leaks/candidates.hpp"
@@ -32,7 +33,7 @@ class DoublingArrays {
   }
 
   // Calls visit(block, is_sure, slot, value) for the words of [start, end) that lead to pieces. The
-  // table of a word in a block is in that block, else in [start, end).
+  // table of a word in a block is that block, otherwise [start, end).
   template <typename Visit>
   void each(uint64_t start, uint64_t end, Visit visit) const {
     if (pieces_.empty()) return;
@@ -53,14 +54,14 @@ class DoublingArrays {
  private:
   static constexpr uint32_t kNone = Candidates::kNone;
   static constexpr uint64_t kSizes = 1u << 16;
-  static constexpr uint64_t kHint = 32;  // bytes of address space that share one
+  static constexpr uint64_t kHint = 32;  // bytes of address space per hint
   static constexpr uint64_t kLeastHints = 1u << 12, kMostHints = 1u << 22;
-  // Fewer in a row could be pointers to what lies beside lost blocks.
+  // Fewer in a row could be pointers next to lost blocks.
   static constexpr unsigned kSureWords = 4;
-  // What the allocator adds to a request at most. Large blocks may have pages of their own.
+  // The most that the allocator adds to a request. Large blocks may have pages of their own.
   static constexpr uint64_t kRounding = 24, kLarge = 64 << 10;
 
-  // A candidate, and the least value of a word that leads to it.
+  // A candidate, and the smallest value of a word that leads to it.
   struct Piece {
     uint64_t least;
     uint64_t block;
@@ -77,7 +78,7 @@ class DoublingArrays {
   static uint64_t size_slot(uint64_t size) { return size / heaps::kGranule % kSizes; }
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
 
-  // Whether a candidate may be that large, but for rounding of both.
+  // Whether a candidate may have about that size, allowing for rounding of both.
   static bool any_about(const Scratch<uint8_t>& sizes, uint64_t size) {
     uint64_t below = 2 * rounding(size), most = size + rounding(size) + heaps::kGranule;
     for (uint64_t some = size > below ? size - below : 0; some < most; some += heaps::kGranule)
@@ -94,7 +95,7 @@ class DoublingArrays {
       hints_[hint_of(value)] = 1;
   }
 
-  // Calls visit(block) for each that the value may lead to.
+  // Calls visit(block) for each candidate that the value may lead to.
   template <typename Visit>
   void each_piece(uint64_t value, Visit visit) const {
     std::size_t low = 0, high = pieces_.size();
@@ -115,7 +116,7 @@ class DoublingArrays {
     return length != 0 && length <= size && size - length <= rounding(size);
   }
 
-  // The live block of such a length that the word of a table leads to, 0 if it leads to none.
+  // Returns the live block of this length that the word of a table leads to, 0 if it leads to none.
   uint64_t piece_at(Range table, uint64_t slot, uint64_t length) const {
     if (!table.contains(slot) || table.end - slot < heaps::kWord) return 0;
     const abi::Mapping* m = space_.find(slot);
@@ -124,7 +125,7 @@ class DoublingArrays {
     return blocks_.is_live(block) && is_as_large(block, length) ? block : 0;
   }
 
-  // How many words of the table around this one lead to pieces, each twice as long.
+  // Counts the words of the table around this one that lead to pieces, each twice as long.
   unsigned words_around(Range table, uint64_t at, uint64_t length) const {
     unsigned words = 1;
     uint64_t slot = at - heaps::kWord, expected = length / 2;

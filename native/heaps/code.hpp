@@ -31,8 +31,8 @@ inline bool is_code(const abi::Mapping& m) {
   return (m.perms & kCode) == kCode;
 }
 
-// Whether the four bytes at `at` are the displacement of a `lea` with a register other than the
-// stack pointer. Small distances occur in all code, but rarely in this instruction.
+// Returns whether the four bytes at `at` are the displacement of a `lea` with a register other than
+// the stack pointer. Small distances occur in all code, but rarely in this instruction.
 inline bool is_distance_of_lea(uint64_t at) {
   uint8_t operand = load<uint8_t>(at - 1);
   return load<uint8_t>(at - 2) == 0x8d && operand >> 6 == 2 && (operand & 7) != 4;
@@ -79,8 +79,8 @@ void each_using(const Space& space, uint32_t file, Range variables, Visit visit)
   }
 }
 
-// Whether signal handlers that have not returned interrupted an allocator. A stack also holds
-// traces of handlers that have, so this is conclusive only if the heap is inconsistent.
+// Returns whether signal handlers that have not returned interrupted an allocator. A stack also
+// holds traces of handlers that have, so this is conclusive only if the heap is inconsistent.
 inline bool any_interrupted(const Space& space, const libc::Threads& threads,
                             abi::QuiesceHint& hint) {
   for (std::size_t t = 0; t < threads.running_count && hint.interrupted == 0; ++t)

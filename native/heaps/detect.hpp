@@ -51,15 +51,15 @@ class Heap {
     return !every([](const auto&, uint32_t) { return false; });
   }
 
-  // Whether there are blocks that this form of the sweeper cannot represent. If so, nothing else
-  // may be called.
+  // Returns whether there are blocks that this form of the sweeper cannot represent. If so, nothing
+  // else may be called.
   bool needs_fine() const {
     return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(mimalloc_) ||
            !has_room_for(musl_) || !has_room_for(tcmalloc_) || !has_room_for(pymalloc_) ||
            !has_room_for(pools_);
   }
 
-  // Whether there are blocks in pages of modules.
+  // Returns whether there are blocks in pages of modules.
   bool uses_modules() const { return musl_.is_present() || pools_.is_present(); }
 
   // Returns a module that defines malloc but is not a known allocator; 0 if there is none. No
@@ -105,7 +105,7 @@ class Heap {
   // After kInvalid: which heap that is, as a bit for the constructor.
   uint32_t failed() const { return 1u << failed_; }
   const char* failed_name() const { return failed_name_; }
-  // Whether it is one that was requested.
+  // Returns whether it is one that was requested.
   bool failed_wanted() const { return failed_ == kPymalloc; }
 
   bool interrupted(abi::QuiesceHint& hint) const {

@@ -87,7 +87,7 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
   return dynamic != 0;
 }
 
-// Whether the loader is still loading the libraries that the program needs. It reports to
+// Returns whether the loader is still loading the libraries that the program needs. It reports to
 // debuggers: at first nothing, then that it is adding libraries (struct r_debug), until all are
 // loaded.
 inline bool is_being_loaded(const Space& space) {

@@ -91,7 +91,7 @@ inline bool is_inside_named(const Space& space, const abi::Thread& thread,
          abi::is_called_by<abi::TailCalls::kYes>(hint.unsettled, thread.frame(), ReadSpace{space});
 }
 
-// Whether no thread is inside.
+// Returns whether no thread is inside.
 inline bool is_quiet_named(const Space& space, const libc::Threads& threads,
                            const abi::QuiesceHint& hint) {
   for (std::size_t t = 0; t < threads.running_count; ++t)

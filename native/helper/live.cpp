@@ -25,7 +25,7 @@ constexpr auto kBusyLimit = std::chrono::seconds(3);
 constexpr unsigned kFewestTries = 4;
 constexpr auto kBetweenTries = std::chrono::milliseconds(2);
 
-// Whether a thread slept in the same place in two observations.
+// Returns whether a thread slept in the same place in two observations.
 bool is_still(const SeenThread& before, const SeenThread* after) {
   return after != nullptr && before.asleep && after->asleep && before.sp == after->sp &&
          before.pc == after->pc;

@@ -91,8 +91,8 @@ void scan_by(Method method, const std::string& reason, const Session& session) {
                 EBUSY, pid);
 }
 
-// Whether another method may succeed where the clone failed: no results have been sent yet, and
-// there is time.
+// Returns whether another method may succeed where the clone failed: no results have been sent yet,
+// and there is time.
 bool passes_on(const Failure& failure, const Session& session) {
   if (session.stream.holds_results() || Clock::now() >= session.deadline) return false;
   // Refused; not set up in time; not responding; killed, probably for lack of memory.

@@ -40,7 +40,7 @@ class Stream {
   void record(wire::RecordType type, const Payload& payload);
   // Writes what the sweeper has found, already framed.
   void results(const void* bytes, std::size_t length);
-  // Whether results have been sent: then no other method may start over.
+  // Returns whether results have been sent: then no other method may start over.
   bool holds_results() const { return holds_results_; }
   void warning(std::string_view code, std::string_view message);
   void failure(const Failure& failure);

@@ -33,7 +33,7 @@ class CallStack {
     outermost_ = sp;
   }
 
-  // Whether a function with this stack pointer can be on this stack.
+  // Returns whether a function with this stack pointer can be on this stack.
   bool reaches(std::uint64_t sp) const {
     std::uint64_t innermost = top_ < kDeepest ? sps_[top_] : outermost_;
     return sp + kLargestFrame > innermost && sp < outermost_ + kLargestFrame;

@@ -34,7 +34,7 @@ class JumpBuffers {
  private:
   static constexpr unsigned kMostUnwindBuffers = 64;
 
-  // Whether the buffer's target is code, with a frame on this stack.
+  // Returns whether the buffer's target is code, with a frame on this stack.
   bool is_buffer(uint64_t at) const {
     uint64_t pointer = revealed(at + arch::kJumpStackPointer);
     if (!stack_.contains(pointer) || pointer % heaps::kWord != 0) return false;

@@ -45,8 +45,9 @@ inline Range running_stack(const Space& space, const abi::Thread& thread) {
   return m == nullptr ? Range{0, 0} : Range{thread.sp & ~(kPage - 1), m->end};
 }
 
-// Whether an exited thread may still be joined. The library gives the descriptor of a joined thread
-// a negative number, and makes that of a detached one point to itself once more (joinid).
+// Returns whether an exited thread may still be joined. The library gives the descriptor of a
+// joined thread a negative number, and makes that of a detached one point to itself once more
+// (joinid).
 inline bool awaits_join(uint64_t descriptor, uint64_t bytes) {
   if (musl::has_exited(descriptor)) return true;
   if (load<int>(descriptor + kThreadNumber) < 0) return false;

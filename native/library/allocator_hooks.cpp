@@ -97,8 +97,8 @@ bool forget_block(void* block) {
   return has_annotations(Kind::kIgnored) && forget(Kind::kIgnored, block);
 }
 
-// Whether the program's calls arrive here: not if another allocator comes before the library, or if
-// the library was loaded later.
+// Returns whether the program's calls arrive here: not if another allocator comes before the
+// library, or if the library was loaded later.
 bool is_in_front() {
   static std::atomic<int> known{0};
   Dl_info ours{}, programs{};

@@ -14,7 +14,7 @@ bool annotate(Kind kind, const void* start, std::size_t size);
 // Removes all such entries. Returns whether there was one.
 bool forget(Kind kind, const void* start);
 
-// Whether anything was ever annotated: until then no lookup is necessary.
+// Returns whether anything was ever annotated: until then no lookup is necessary.
 bool has_annotations(Kind kind);
 
 // Announces that the malloc of the file with this code allocates through the next one.

@@ -28,8 +28,8 @@ std::uintptr_t word_at(std::uintptr_t slot) {
   return *reinterpret_cast<const volatile std::uintptr_t*>(slot);
 }
 
-// Whether the C library itself called `function`, which is its own, from the call that returns to
-// `address`.
+// Returns whether the C library itself called `function`, which is its own, from the call that
+// returns to `address`.
 bool is_own_call(std::uintptr_t address, std::uintptr_t function) {
   Dl_info called{}, caller{};
   if (dladdr(reinterpret_cast<void*>(function), &called) == 0 ||

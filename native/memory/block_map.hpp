@@ -94,7 +94,7 @@ class BlockMap {
     cluster_of(address)->pair(address)[1] &= ~(1ull << bit_of(address));
   }
 
-  // Whether a word can be a pointer into a heap at all: a cheap test that most words fail.
+  // Returns whether a word can be a pointer into a heap at all: a cheap test that most words fail.
   bool may_point(uint64_t value) const { return cluster_of(value) != nullptr; }
 
   // Contains every value that may_point() accepts: two comparisons reject most words.
@@ -142,9 +142,9 @@ class BlockMap {
     return cluster == nullptr ? 0 : block_in(*cluster, value | kElsewhere);
   }
 
-  // Whether a free list may have left the word at `slot` in the block that starts at `holder`.
-  // These lists link chunks, so such a word looks like a pointer to the last word of a block, the
-  // one before the chunk.
+  // Returns whether a free list may have left the word at `slot` in the block that starts at
+  // `holder`. These lists link chunks, so such a word looks like a pointer to the last word of a
+  // block, the one before the chunk.
   bool is_leftover(uint64_t holder, uint64_t slot, uint64_t value) const {
     if (slot - holder >= kHeadBytes) return false;
     const Cluster* cluster = cluster_of(value);
@@ -209,7 +209,7 @@ class BlockMap {
     return end_in(*cluster, cluster->pair(start), start);
   }
 
-  // Whether the block's usable bytes end at `end`. Never searches further than that.
+  // Returns whether the block's usable bytes end at `end`. Never searches further than that.
   bool ends_at(uint64_t start, uint64_t end) const {
     const Cluster* cluster = cluster_of(start);
     if (!cluster->covers(end - 1)) return false;

@@ -20,10 +20,10 @@ inline Range head_of(Range block) {
 // not come from the head of a block, so that these are never taken for leftovers of a free list.
 constexpr uint64_t kElsewhere = kWord - 1;
 
-// Whether a word is in the same part of the address space as the place where it was found. This is
-// true of pointers to memory since released, and of free list links, which glibc mixes with the
-// upper bits of their own address (safe-linking). Their bytes may all be letters in one run of a
-// program and not in the next.
+// Returns whether a word is in the same part of the address space as the place where it was found.
+// This is true of pointers to memory since released, and of free list links, which glibc mixes with
+// the upper bits of their own address (safe-linking). Their bytes may all be letters in one run of
+// a program and not in the next.
 constexpr bool may_be_left_at(uint64_t place, uint64_t word) {
   constexpr int kBitsThatStay = 12;
   return (word ^ place) >> (std::bit_width(place) - kBitsThatStay) == 0;

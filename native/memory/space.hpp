@@ -92,8 +92,8 @@ class Space {
     return &mappings_[low];
   }
 
-  // Whether [address, address + length) may be read. Walkers check every address they follow with
-  // this.
+  // Returns whether [address, address + length) may be read. Walkers check every address they
+  // follow with this.
   bool readable(uint64_t address, uint64_t length) const {
     if (address + length < address) return false;
     uint64_t end = address + length;
@@ -137,7 +137,7 @@ class Space {
            (m.flags & (abi::kFileBacked | abi::kFollowsFile)) != 0 && (m.flags & kNotRead) == 0;
   }
 
-  // Whether all of [start, end) is such memory.
+  // Returns whether all of [start, end) is such memory.
   bool is_anonymous(uint64_t start, uint64_t end) const {
     for (const abi::Mapping* m = find(start); m != nullptr && is_anonymous(*m); ++m) {
       if (end <= m->end) return true;

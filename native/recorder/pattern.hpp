@@ -28,7 +28,7 @@ class Pattern {
     return true;
   }
 
-  // Whether some part of the text matches.
+  // Returns whether some part of the text matches.
   bool matches(const char* text) const {
     Set now, next;
     for (const char* c = text;; ++c) {

@@ -29,11 +29,11 @@ class Recorder {
   // Sets the process that the records belong to, if it is not the one that called start().
   void belong_to(std::uint32_t pid) { tables_.header().pid = pid; }
 
-  // Whether blocks of this size may have to be recorded: the only cost for other sizes.
+  // Returns whether blocks of this size may have to be recorded: the only cost for other sizes.
   bool may_want(std::uint64_t size) const { return size - first_size_ <= size_span_; }
 
-  // Whether the block that the thread is allocating is to be recorded. Must be called once per
-  // block.
+  // Returns whether the block that the thread is allocating is to be recorded. Must be called once
+  // per block.
   bool is_chosen(ThreadState& thread, std::uint64_t size) {
     if (is_one_range_ && sample_distance_ == 0) return true;
     if (!is_one_range_ && !is_in_ranges(size)) return false;

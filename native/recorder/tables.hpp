@@ -244,9 +244,9 @@ constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_
 
 constexpr bool is_address(std::uint64_t key) { return key != 0 && (key & 1) == 0; }
 
-// Whether `bytes` of memory contain complete tables of this layout whose parts lie within them.
-// What is read from them afterwards may still be nonsense if a process overwrites its memory, but
-// reads stay inside.
+// Returns whether `bytes` of memory contain complete tables of this layout whose parts lie within
+// them. What is read from them afterwards may still be nonsense if a process overwrites its memory,
+// but reads stay inside.
 inline bool is_valid(const Header& h, std::uint64_t bytes) {
   if (bytes < sizeof(Header) || h.magic != kMagic || h.layout != kLayout || h.ready != 1 ||
       h.bytes > bytes)

@@ -90,8 +90,8 @@ bool is_inside(const CodeRanges& allocator, Frame frame, Read read) {
          is_called_by<TailCalls::kNo, kWord>(allocator, frame, read);
 }
 
-// Whether a signal handler that has not returned interrupted the thread inside the allocator. The
-// kernel saves the thread's registers on the stack.
+// Returns whether a signal handler that has not returned interrupted the thread inside the
+// allocator. The kernel saves the thread's registers on the stack.
 template <unsigned kWord = arch::kWord, typename Read>
 bool is_interrupted_inside(const CodeRanges& allocator, std::uint64_t sp, Read read) {
   using Context = arch::Context<kWord>;

@@ -19,14 +19,15 @@ struct Context {  // only for words of eight bytes
 constexpr std::uint64_t kContextRecords = 464;
 constexpr std::uint64_t kVectorRecord = 528ull << 32 | 0x46508001;
 
-// Whether readable memory is marked as a context.
+// Returns whether readable memory is marked as a context.
 inline bool is_marked_context(std::uint64_t at) {
   std::uint64_t record;
   __builtin_memcpy(&record, reinterpret_cast<const void*>(at + kContextRecords), sizeof record);
   return record == kVectorRecord;
 }
 
-// Whether only its registers identify the frame of a handler at `at`: never on this processor.
+// Returns whether only its registers identify the frame of a handler at `at`: never on this
+// processor.
 inline bool has_segments(std::uint64_t) { return false; }
 
 // Returns the context of the signal frame that this word at `at` belongs to, 0 if there is none.

@@ -23,7 +23,7 @@ inline std::uint64_t gadget_size() {
   return static_cast<std::uint64_t>(reachscan_gadget_end - reachscan_gadget);
 }
 
-// Whether a thread has stopped at the gadget's breakpoint.
+// Returns whether a thread has stopped at the gadget's breakpoint.
 inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
   return r.pc == gadget + kInstructionBytes;
 }
@@ -69,8 +69,8 @@ inline bool will_restart(const Registers& r) {
 
 inline bool in_system_call(const Registers& r) { return r.at_system_call != 0; }
 
-// Whether the current call of a thread waits for another thread to release a lock. Waits for a
-// condition or a time-out use other operations.
+// Returns whether the current call of a thread waits for another thread to release a lock. Waits
+// for a condition or a time-out use other operations.
 inline bool waits_for_lock(const Registers& r) {
   auto operation = static_cast<int>(second_argument(r)) & FUTEX_CMD_MASK;
   return call_number(r) == SYS_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);

@@ -21,8 +21,8 @@ constexpr std::uint64_t kThreadVector = 0;
 constexpr bool kHasPointerGuard = false;
 constexpr std::uint64_t kPointerGuard = 0;
 
-// Whether there may be a descriptor at `at`. `word(address)` reads any word, and returns 0 if it
-// cannot.
+// Returns whether there may be a descriptor at `at`. `word(address)` reads any word, and returns 0
+// if it cannot.
 template <typename Word>
 bool is_descriptor(std::uint64_t at, Word word) {
   std::uint64_t links = at + kNextDescriptor;

@@ -23,7 +23,7 @@ inline std::uint64_t branch_back_offset() {
   return static_cast<std::uint64_t>(reachscan_trampoline_literals - reachscan_trampoline);
 }
 
-// Whether the branch at its end can reach the thread's program counter from this address.
+// Returns whether the branch at its end can reach the thread's program counter from this address.
 inline bool leads_back(std::uint64_t trampoline, const Registers& r) {
   constexpr std::uint64_t kReach = 128u << 20;  // bytes, in both directions
   return r.pc - (trampoline + branch_back_offset()) + kReach < 2 * kReach;

@@ -44,8 +44,8 @@ inline Frame interrupted_frame(std::uint64_t sp) {
           word_at(sp + kFramePointer)};
 }
 
-// Whether this code returns from a signal handler (mov rax, 15; syscall). Not all C libraries
-// describe theirs in unwind tables.
+// Returns whether this code returns from a signal handler (mov rax, 15; syscall). Not all C
+// libraries describe theirs in unwind tables.
 inline bool ends_handler(std::uint64_t pc) {
   constexpr unsigned char kCode[] = {0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05};
   return __builtin_memcmp(reinterpret_cast<const void*>(pc), kCode, sizeof kCode) == 0;

@@ -81,7 +81,8 @@ class MovedStart {
     return true;
   }
 
-  // Whether any instruction jumps into the overwritten bytes; true if that cannot be determined.
+  // Returns whether any instruction jumps into the overwritten bytes; true if that cannot be
+  // determined.
   bool leads_back() const {
     for (std::size_t at = 0; at < bytes_;) {
       Instruction instruction = InstructionReader(function_ + at, bytes_ - at).read();

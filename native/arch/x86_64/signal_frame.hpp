@@ -26,8 +26,8 @@ struct Context<4> {
   static constexpr std::uint64_t kVectors = 96, kBytes = 236;
 };
 
-// Whether readable memory is marked as a context: getcontext() makes each one point to its own
-// floating-point state.
+// Returns whether readable memory is marked as a context: getcontext() makes each one point to its
+// own floating-point state.
 inline bool is_marked_context(std::uint64_t at) {
   Word vectors;
   __builtin_memcpy(&vectors, reinterpret_cast<const void*>(at + Context<kWord>::kVectors),
@@ -35,8 +35,8 @@ inline bool is_marked_context(std::uint64_t at) {
   return vectors == at + Context<kWord>::kBytes;
 }
 
-// Whether the context at `at` may hold the registers of an interrupted 32-bit program. The frame of
-// a handler shows nothing more to recognise it by.
+// Returns whether the context at `at` may hold the registers of an interrupted 32-bit program. The
+// frame of a handler shows nothing more to recognise it by.
 inline bool has_segments(std::uint64_t at) {
   constexpr std::uint64_t kCodeSegment = 80, kStackSegment = 92;
   constexpr Word kUserCode = 0x23, kUserData = 0x2b;
@@ -46,7 +46,7 @@ inline bool has_segments(std::uint64_t at) {
   return kWord == 4 && code == kUserCode && stack == kUserData;
 }
 
-// Whether memory at `at` holds this code.
+// Returns whether memory at `at` holds this code.
 template <unsigned kLength, typename Read>
 bool has_code(std::uint64_t at, const unsigned char (&code)[kLength], Read read) {
   unsigned char found[kLength];

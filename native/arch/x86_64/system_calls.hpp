@@ -29,7 +29,7 @@ inline std::uint64_t gadget_size() {
   return static_cast<std::uint64_t>(reachscan_gadget_end - reachscan_gadget);
 }
 
-// Whether a thread has stopped at the gadget's breakpoint.
+// Returns whether a thread has stopped at the gadget's breakpoint.
 inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
   return r.rip == gadget + gadget_size();
 }
@@ -71,8 +71,8 @@ inline bool will_restart(const Registers& r) {
                                result == kRestartNoHand || result == kRestartBlock);
 }
 
-// Whether the current call of a thread waits for another thread to release a lock. Waits for a
-// condition or a time-out use other operations.
+// Returns whether the current call of a thread waits for another thread to release a lock. Waits
+// for a condition or a time-out use other operations.
 inline bool waits_for_lock(const Registers& r) {
   auto operation = static_cast<int>(second_argument(r)) & FUTEX_CMD_MASK;
   constexpr std::uint64_t kShortFutex = 240, kShortFutexTime64 = 422;  // of 32-bit programs

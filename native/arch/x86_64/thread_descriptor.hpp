@@ -24,7 +24,7 @@ constexpr std::uint64_t kThreadVector = kWord;
 constexpr bool kHasPointerGuard = true;
 constexpr std::uint64_t kPointerGuard = kWord == 8 ? 0x30 : 0x18;
 
-// Whether there may be a descriptor at `at`. `word(address)` reads a word.
+// Returns whether there may be a descriptor at `at`. `word(address)` reads a word.
 template <typename Word>
 bool is_descriptor(std::uint64_t at, Word word) {
   return word(at + kDescriptorAddress) == at && word(at + kDescriptorAddressAgain) == at;

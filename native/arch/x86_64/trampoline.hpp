@@ -18,7 +18,7 @@ struct TrampolineLiterals {
   std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r10, r11, rip;
 };
 
-// Whether the jump at its end can reach the thread's program counter from this address.
+// Returns whether the jump at its end can reach the thread's program counter from this address.
 inline bool leads_back(std::uint64_t, const Registers&) { return true; }
 
 // Returns the literals for a trampoline at this address.

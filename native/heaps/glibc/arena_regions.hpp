@@ -123,8 +123,8 @@ inline uint64_t system_mem(const ArenaLayout& layout, const Arena& arena) {
   return word(next + (counts_threads ? kSystemMemFrom223 : kSystemMemUntil222));
 }
 
-// Whether the main heap starts at `base`: the chunks from there must line up, and the arena must
-// have got as much memory as there is between there and its end.
+// Returns whether the main heap starts at `base`: the chunks from there must line up, and the arena
+// must have got as much memory as there is between there and its end.
 inline bool proves_main_heap(const Space& space, const Instance& instance, const Arena& arena,
                              uint64_t base, Budget& budget) {
   uint64_t top = arena.top(instance.layout);

@@ -135,7 +135,7 @@ class RunClaim {
     }
   }
 
-  // Whether the span had so many chunks that most of its lines were read.
+  // Returns whether the span had so many chunks that most of its lines were read.
   static bool is_dense(const Span& span) {
     uint64_t edges = span.starts | span.boundaries;
     for (unsigned few = 0; few < kFewChunks; ++few) edges &= edges - 1;

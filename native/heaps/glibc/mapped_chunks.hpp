@@ -33,7 +33,7 @@ inline bool read_mapped_header(uint64_t base, uint64_t header, uint64_t limit, M
   return false;
 }
 
-// Whether a page begins like the mapping of a block, with either a valid or a stale length.
+// Returns whether a page begins like the mapping of a block, with either a valid or a stale length.
 inline bool resembles_mapped_header(uint64_t base) {
   uint64_t header = first_chunk(base), before = header - base;
   uint64_t size = raw_size(header) & ~kFlagBits;

@@ -128,8 +128,8 @@ class Extents {
     if (!claimed.fine()) verdict_ = claimed;
   }
 
-  // Whether `address` is in a mapping of metadata, which is claimed with everything that follows in
-  // it.
+  // Returns whether `address` is in a mapping of metadata, which is claimed with everything that
+  // follows in it.
   bool claim_metadata(uint64_t address) {
     if (metadata_.contains(address)) return true;
     Range found = metadata_around(space_, address, budget_);

@@ -86,7 +86,7 @@ class Search {
  private:
   static constexpr uint64_t kSteps = 1 << 20;
 
-  // Whether `slot` is in a root; if so, sets the instance.
+  // Returns whether `slot` is in a root; if so, sets the instance.
   bool is_instance(uint64_t slot, Range data, Instance& found) {
     uint64_t node = word(slot);
     if (!is_node(node, kTreeOf57.node_bytes())) return false;
@@ -109,7 +109,7 @@ class Search {
     }
   }
 
-  // Whether this many bytes at `node` are in a mapping of metadata.
+  // Returns whether this many bytes at `node` are in a mapping of metadata.
   bool is_node(uint64_t node, uint64_t bytes) {
     // Most words of a module's data that point to memory point to the same memory.
     uint64_t place = node / kMetadataAlignment;

@@ -30,7 +30,7 @@ struct MappedPage {
   Range memory;    // empty if it is in none
   uint64_t arena;  // 0 if it is in none
 
-  // Whether it has no block in use, or was released and cleared.
+  // Returns whether it has no block in use, or was released and cleared.
   bool is_empty() const { return used == 0; }
 
   bool is_possible() const {
@@ -62,7 +62,7 @@ inline uint64_t arena_of(uint64_t memid) {
   return load<uint32_t>(memid + kKindField) == kInArena ? word(memid) : 0;
 }
 
-// Whether the arena has a page at `slice`, if it lists its pages as that of 3.0 does.
+// Returns whether the arena has a page at `slice`, if it lists its pages as that of 3.0 does.
 inline bool lists(const Space& space, uint64_t arena, const Range& memory, uint64_t slice) {
   constexpr uint64_t kFirstList = 64, kPagesList = 96, kBits = 128;
   uint64_t list = word(arena + kPagesList), number = (slice - arena) / kMapSlice;

@@ -67,7 +67,7 @@ class Groups {
     return false;
   }
 
-  // Whether a nested group is in the slot of another one.
+  // Returns whether a nested group is in the slot of another one.
   bool is_in_slot(const Group& group) const {
     uint64_t start = group.start;
     if (!space_.readable(start - 8, 8) || header_of(start) >> 5 != kNested) return false;

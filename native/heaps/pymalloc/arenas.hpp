@@ -149,7 +149,7 @@ class Arenas : public List<Arena> {
     if (size() > before) not_understood_ += others;
   }
 
-  // Whether blocks were taken from the arena, if there is one.
+  // Returns whether blocks were taken from the arena, if there is one.
   static bool is_in_use(uint64_t entry) {
     return word(entry) != 0 &&
            load<uint32_t>(entry + kFreeCount) != load<uint32_t>(entry + kPoolCount);

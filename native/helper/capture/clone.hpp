@@ -74,8 +74,8 @@ class Clone : public Tracee {
   // Returns the processor time used by all of its threads.
   std::chrono::nanoseconds processor_time() const;
 
-  // Whether a thread other than the first one was killed. The kernel reports the end of the first
-  // one only after all others have been waited for.
+  // Returns whether a thread other than the first one was killed. The kernel reports the end of the
+  // first one only after all others have been waited for.
   bool has_lost_thread() const;
 
   pid_t pid() const { return tid_; }

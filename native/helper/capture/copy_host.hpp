@@ -13,7 +13,7 @@
 
 namespace reachscan::helper {
 
-// Whether the page is in one of the mappings.
+// Returns whether the page is in one of the mappings.
 bool occupied(const std::vector<MapEntry>& mappings, std::uint64_t page);
 
 // Returns a stopped child whose only memory is one page of code, where is_wanted(page) is false. It

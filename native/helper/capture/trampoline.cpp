@@ -128,8 +128,8 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
                     EBUSY, thread.tid, site.address);
 }
 
-// Whether a kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space. The
-// target must not get that signal.
+// Returns whether a kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space.
+// The target must not get that signal.
 bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
   constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
   siginfo_t info{};

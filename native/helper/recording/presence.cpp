@@ -28,8 +28,8 @@ std::size_t read_words(const Memory& memory, std::uint64_t sp, std::vector<std::
   return count;
 }
 
-// Whether a handler that has not returned interrupted the code: the kernel saves the interrupted
-// registers on the stack.
+// Returns whether a handler that has not returned interrupted the code: the kernel saves the
+// interrupted registers on the stack.
 bool is_interrupted_inside(const abi::CodeRange& code, const Memory& memory, std::uint64_t sp) {
   std::vector<std::uint64_t> words(abi::kHandlerWords);
   std::size_t count = read_words(memory, sp, words);

@@ -115,7 +115,7 @@ std::vector<TargetFunction> find_functions(const Sections& sections, std::uint64
   throw Failure(wire::Step::kOpenTarget, Code::kUnrecordable, name_of(pid) + " " + why, 0, pid);
 }
 
-// Whether it has a library name, like the loader itself, which can be started as a program.
+// Returns whether it has a library name, like the loader itself, which can be started as a program.
 bool has_name_of_library(const Sections& sections) {
   const Elf64_Shdr* section = sections.find(SHT_DYNAMIC, ".dynamic");
   if (section == nullptr) return false;

@@ -32,7 +32,7 @@ bool has_namespace_for_children(pid_t pid, pid_t tid) {
   return own.st_ino != of_children.st_ino;
 }
 
-// Whether a system call of the thread may raise SIGSYS instead of entering the kernel
+// Returns whether a system call of the thread may raise SIGSYS instead of entering the kernel
 // (PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11). Kernels before 6.4 do not show this.
 bool dispatches_system_calls(pid_t tid) {
   constexpr auto kGetConfiguration = static_cast<decltype(PTRACE_CONT)>(0x4211);

@@ -30,7 +30,7 @@ class PauseLimit {
   // The target is running again.
   void end();
 
-  // Whether the time for the steps is over.
+  // Returns whether the time for the steps is over.
   bool is_over() const { return Clock::now() >= steps_end_; }
   Failure failure(wire::Step step) const;
 

@@ -17,7 +17,7 @@ void require_process(pid_t pid);
 // Throws Failure(kOpenTarget) if it is not a program of this processor, or may not be examined.
 void require_supported(pid_t pid);
 
-// Whether it runs a 32-bit program; false if that cannot be determined.
+// Returns whether it runs a 32-bit program; false if that cannot be determined.
 bool has_short_words(pid_t pid);
 
 // Throws Failure if it runs a 32-bit program. `why`: a clause about 32-bit programs.

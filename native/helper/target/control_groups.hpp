@@ -21,7 +21,7 @@ struct ControlGroup {
 // Returns a process's group for a controller ("memory", "cpu", "freezer").
 ControlGroup control_group(pid_t pid, std::string_view controller);
 
-// Whether its control group, or an ancestor, is frozen: none of its threads runs then.
+// Returns whether its control group, or an ancestor, is frozen: none of its threads runs then.
 bool is_frozen(pid_t pid);
 
 // Implements control_group() from the texts of /proc/PID/cgroup and /proc/self/mountinfo.

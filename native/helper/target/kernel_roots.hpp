@@ -33,8 +33,8 @@ KernelRoots look_at_kernel_roots(pid_t pid, const Memory& memory);
 // Returns clauses about what else the kernel may have held at some time between two observations.
 std::vector<std::string> unread(const KernelRoots& before, const KernelRoots& after);
 
-// Whether the program handles any signal: then its threads may have alternate signal stacks, which
-// only the kernel knows.
+// Returns whether the program handles any signal: then its threads may have alternate signal
+// stacks, which only the kernel knows.
 bool handles_signals(pid_t pid);
 
 // Adds the values of signals that are pending for a thread or its whole process (sigqueue(),

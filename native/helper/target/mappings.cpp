@@ -97,7 +97,7 @@ std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
   return parts;
 }
 
-// Whether it is anonymous memory directly after another mapping.
+// Returns whether it is anonymous memory directly after another mapping.
 bool follows(const std::vector<MapEntry>& entries, std::size_t i) {
   return i > 0 && entries[i - 1].end == entries[i].start && is_anonymous(entries[i]);
 }

@@ -35,14 +35,14 @@ inline bool is_short_kernel_code(const MapEntry& entry) {
   return entry.path == "[vdso]" && entry.end >> 32 == 0;
 }
 
-// Whether the program may have changed its contents.
+// Returns whether the program may have changed its contents.
 inline bool changes(const MapEntry& entry) {
   return (entry.perms & wire::kWrite) != 0 || entry.inode == 0;
 }
 
 inline bool is_shared(const MapEntry& entry) { return (entry.perms & wire::kShared) != 0; }
 
-// Whether touching an absent page of it has any effect other than reading zeros or a file.
+// Returns whether touching an absent page of it has any effect other than reading zeros or a file.
 inline bool only_present_pages(const MapEntry& entry) {
   return is_shared(entry) || entry.backing == Backing::kOther || entry.backing == Backing::kSecret;
 }
@@ -65,7 +65,7 @@ inline bool is_shared_anonymous(const MapEntry& entry) {
   return is_shared(entry) && starts_with(entry.path, "/dev/zero");
 }
 
-// Whether the program may have written to it before it made it unwritable or unreadable.
+// Returns whether the program may have written to it before it made it unwritable or unreadable.
 inline bool may_be_protected(const MapEntry& entry) {
   constexpr std::uint32_t kReadWrite = wire::kRead | wire::kWrite;
   if ((entry.perms & kReadWrite) == kReadWrite || is_kernel_owned(entry) || is_device(entry))

@@ -33,7 +33,7 @@ class PipeReader {
   // Returns what may be addresses. Messages have any length, so one may start at any byte.
   std::vector<std::uint64_t> words() const;
 
-  // Whether all data in these pipes was read.
+  // Returns whether all data in these pipes was read.
   bool has_read_all(const OwnPipes& pipes) const;
 
  private:

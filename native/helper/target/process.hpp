@@ -57,8 +57,8 @@ std::string_view behind_name(std::string_view stat);
 // All thread ids, ascending.
 std::vector<pid_t> list_threads(pid_t pid);
 
-// Whether the kernel runs this thread in the process for its own purposes, such as requests of
-// io_uring: it never runs the program.
+// Returns whether the kernel runs this thread in the process for its own purposes, such as requests
+// of io_uring: it never runs the program.
 bool is_kernel_worker(pid_t pid, pid_t tid);
 
 // Returns the children of all its threads, including exited ones; none if the kernel does not list

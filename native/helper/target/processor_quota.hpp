@@ -7,7 +7,7 @@
 
 namespace reachscan::helper {
 
-// Whether a group, or an ancestor, has a quota that does not apply to `ours` anyway.
+// Returns whether a group, or an ancestor, has a quota that does not apply to `ours` anyway.
 bool has_other_quota(const ControlGroup& theirs, const ControlGroup& ours);
 
 // Moves a clone into our own group if its target's group has a different quota: otherwise the

@@ -51,7 +51,7 @@ std::uint64_t requests_in_flight(const Rings& rings) {
   return sum;
 }
 
-// Whether requests were made and overwritten by others between two observations.
+// Returns whether requests were made and overwritten by others between two observations.
 bool went_round(const Ring* before, const Ring& after) {
   bool same = before != nullptr && before->inode == after.inode && before->taken <= after.taken;
   return after.taken - (same ? before->taken : 0) > after.entries;

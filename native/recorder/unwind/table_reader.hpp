@@ -11,7 +11,7 @@ class TableReader {
 
   std::uint64_t at() const { return at_; }
   bool is_at_end() const { return at_ >= end_; }
-  // Whether a read went past the end, which returned zeros.
+  // Returns whether a read went past the end, which returned zeros.
   bool overran() const { return overran_; }
 
   template <typename Number>

@@ -57,7 +57,7 @@ class Unwinder {
   // Replaces `frame` by that of its caller. Returns false at the end of the stack.
   bool to_caller(arch::Frame& frame);
 
-  // Whether the module of this frame makes its allocations worth recording.
+  // Returns whether the module of this frame makes its allocations worth recording.
   bool is_of_wanted_module(arch::Frame frame);
 
   std::uint32_t module_of(std::uint64_t pc) {

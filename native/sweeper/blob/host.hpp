@@ -27,7 +27,7 @@ using arch::relax;
 using arch::trap;
 #endif
 
-// Whether several words can be tested at once.
+// Returns whether several words can be tested at once.
 inline bool has_wide_words() { return heaps::kWord == 8 && control()->wide_words != 0; }
 
 inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t second = 0,

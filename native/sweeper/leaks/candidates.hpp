@@ -98,7 +98,7 @@ class Candidates {
   // Unsorted; grows while words are found.
   const List<uint32_t>& suggested() const { return suggested_; }
 
-  // Whether a candidate may start in the bucket around an address, or in the preceding one.
+  // Returns whether a candidate may start in the bucket around an address, or in the preceding one.
   bool any_near(const BlockMap& blocks, uint64_t address) const {
     return any_in_bucket(blocks, address) || any_in_bucket(blocks, address - heaps::kBucket);
   }

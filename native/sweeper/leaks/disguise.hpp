@@ -54,8 +54,8 @@ class DisguiseFilter {
                          kDoubles.contain(value) | kBoxes.contain(value));
   }
 
-  // Whether a word may be one that setjmp() stored. Among 32-bit words, too many would be by
-  // chance, so the address of code must follow.
+  // Returns whether a word may be one that setjmp() stored. Among 32-bit words, too many would be
+  // by chance, so the address of code must follow.
   bool may_be_mangled(const heaps::Space& space, uint64_t at) const {
     constexpr uint64_t kNext = arch::kJumpProgramCounter - arch::kJumpStackPointer;
     if (heaps::kWord == 8) return true;

@@ -78,7 +78,7 @@ class DoublingArrays {
   static uint64_t size_slot(uint64_t size) { return size / heaps::kGranule % kSizes; }
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
 
-  // Whether a candidate may have about that size, allowing for rounding of both.
+  // Returns whether a candidate may have about that size, allowing for rounding of both.
   static bool any_about(const Scratch<uint8_t>& sizes, uint64_t size) {
     uint64_t below = 2 * rounding(size), most = size + rounding(size) + heaps::kGranule;
     for (uint64_t some = size > below ? size - below : 0; some < most; some += heaps::kGranule)

@@ -72,7 +72,7 @@ class SecondLook {
     }
   }
 
-  // Whether no word, in any form, proves that the block is in use.
+  // Returns whether no word, in any form, proves that the block is in use.
   bool is_lost(uint64_t block) const {
     if (candidates_.find(block) == Candidates::kNone) return false;
     const Sighting* seen = sighting(block);

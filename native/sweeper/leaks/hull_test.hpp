@@ -17,7 +17,7 @@ class HullTest {
         is_wide_(has_wide_words()) {}
 
   bool are_two() const { return are_two_; }
-  // Whether four words can be tested at once.
+  // Returns whether four words can be tested at once.
   bool is_wide() const { return is_wide_; }
 
   // `behind`: how many bytes past the end of a range still count as inside.

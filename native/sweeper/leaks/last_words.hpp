@@ -67,8 +67,8 @@ class LastWords {
     return mixed(mixed(0, size_of(block)), kind) | 1;
   }
 
-  // Whether it consists of characters only, or of the last ones of a text followed by zeros. A word
-  // with fewer characters is more likely a number.
+  // Returns whether it consists of characters only, or of the last ones of a text followed by
+  // zeros. A word with fewer characters is more likely a number.
   static bool is_text(uint64_t value) {
     if (value >> 8 * (kLeastText - 1) == 0) return false;
     for (; static_cast<uint8_t>(value) != 0; value >>= 8) {

@@ -178,7 +178,7 @@ class Lookalikes {
     return all;
   }
 
-  // Whether an earlier attempt found too many descendants; some attempts are forgotten.
+  // Returns whether an earlier attempt found too many descendants; some attempts are forgotten.
   bool has_too_much_below(uint64_t block) const { return too_much_[too_much_slot(block)] == block; }
   static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kTooMuchBits); }
 
@@ -245,7 +245,7 @@ class Lookalikes {
     return OddWords::is_odd(value) && odd_words_.is_stale(target, value);
   }
 
-  // Whether a word in another block need not hold what it leads to.
+  // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
     if (is_stale_odd_word(word.target, word.value)) return true;
     bool is_at_start = word.value == word.target;

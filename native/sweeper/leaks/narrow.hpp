@@ -24,7 +24,7 @@ class NarrowFilter {
   explicit NarrowFilter(const heaps::Hulls& hulls)
       : hull_({short_part(hulls), short_part(hulls)}) {}
 
-  // Whether no address is that short.
+  // Returns whether no address is that short.
   bool is_empty() const { return hull_.low().start == hull_.low().end; }
 
   bool passes_at(uint64_t address) const {

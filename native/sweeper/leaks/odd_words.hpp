@@ -44,7 +44,7 @@ class OddWords {
     through_heap(blocks_, look, kMostBytes);
   }
 
-  // Whether an odd word that points into the block was probably meant for something else.
+  // Returns whether an odd word that points into the block was probably meant for something else.
   bool is_stale(uint64_t target, uint64_t value) const {
     uint64_t distance = value - target;
     return distance >= kDistances || distances_[distance] <= low_bytes_[value % kLowBytes];

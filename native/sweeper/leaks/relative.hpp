@@ -81,7 +81,8 @@ inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t dis
 constexpr uint64_t kTooLittle = 16;
 inline Field of_smaller_block(Field field) { return field - (kTooLittle << kSizeBit); }
 
-// Whether a word consists of a few printable characters. A single one may as well be a number.
+// Returns whether a word consists of a few printable characters. A single one may as well be a
+// number.
 inline bool is_short_text(uint64_t value) {
   if (value <= 0xff) return false;
   for (; value != 0; value >>= 8)

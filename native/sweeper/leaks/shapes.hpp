@@ -84,8 +84,8 @@ class ShapeTest {
     return size_ <= 2 * length + 16;
   }
 
-  // Whether a block was allocated for its text: no more than an allocator adds follows the zero
-  // byte.
+  // Returns whether a block was allocated for its text: no more than an allocator adds follows the
+  // zero byte.
   bool text_fills_block() const {
     constexpr uint64_t kMostAdded = 16 + kRest;
     constexpr uint64_t kLeastSeen = 8;
@@ -123,14 +123,14 @@ class ShapeTest {
 
   uint64_t at(uint64_t index) const { return heaps::word(block_ + heaps::kWord * index); }
   uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
-  // Whether a block has the same size. Does not search for the end of the other block, which may be
-  // large and have many pointers to it.
+  // Returns whether a block has the same size. Does not search for the end of the other block,
+  // which may be large and have many pointers to it.
   bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
-  // Whether a block begins like the last of a chain, or like one in the middle.
+  // Returns whether a block begins like the last of a chain, or like one in the middle.
   bool ends_or_goes_on(uint64_t block) const {
     return heaps::word(block) == 0 || space_.readable(heaps::word(block), heaps::kWord);
   }
-  // Whether a request of this many bytes may have returned the block.
+  // Returns whether a request of this many bytes may have returned the block.
   bool is_rounded(uint64_t asked) const { return asked <= size_ && size_ - asked < 24 + kRest; }
 
   bool has_links_at(uint64_t index) const {

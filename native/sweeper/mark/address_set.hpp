@@ -10,7 +10,7 @@ class AddressSet {
  public:
   AddressSet() : slots_(static_cast<uint64_t*>(map_memory(kSlots * sizeof(uint64_t)))) {}
 
-  // Whether an address needs no add(): it is in the set, or there is no room.
+  // Returns whether an address needs no add(): it is in the set, or there is no room.
   bool has(uint64_t address) const { return count_ > kSlots / 2 || *slot_of(address) == address; }
 
   // `address` must not be in the set, and not 0.

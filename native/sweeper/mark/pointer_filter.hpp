@@ -35,8 +35,8 @@ class PointerFilter {
     if (first_ == last_) first_ = last_ = 0;
   }
 
-  // Whether there is room for the values found in kMostAtOnce bytes, or in kMostBlocks small
-  // blocks.
+  // Returns whether there is room for the values found in kMostAtOnce bytes, or in kMostBlocks
+  // small blocks.
   bool has_room() const { return last_ <= capacity_; }
 
   // Moves the values to the front, if many have been removed there.

@@ -37,7 +37,7 @@ class SharedWorklist {
   uint32_t members() const { return get(members_); }
   bool alone() const { return members() == 1; }
 
-  // Whether a member is idle and there is nothing here to take.
+  // Returns whether a member is idle and there is nothing here to take.
   bool hungry() const { return get(waiting_) != 0 && get(stock_) == 0; }
 
   // Returns false if there is no room.

@@ -46,7 +46,7 @@ class CutLinks {
     if (is_own(at, here_)) *reinterpret_cast<Raw*>(at) = 0;
   }
 
-  // Whether two words at `address` are in private memory that the clone can write to.
+  // Returns whether two words at `address` are in private memory that the clone can write to.
   bool is_own(uint64_t address, Range& around) const {
     if (address == 0 || address % sizeof(uint64_t) != 0) return false;
     if (!around.contains(address)) {

@@ -89,7 +89,7 @@ class PythonTypes {
     return false;
   }
 
-  // Whether it is one of the interpreter's types whose objects only watch another object
+  // Returns whether it is one of the interpreter's types whose objects only watch another object
   // (weakref.ReferenceType, weakref.ProxyType, ...; before 3.10 weakref, weakproxy, ...), or is
   // derived from one.
   bool is_weak_reference(uint64_t type) const {

@@ -18,7 +18,7 @@ class PythonArenas {
  public:
   PythonArenas(const Space& space, const BlockMap& blocks) : arenas_(space, blocks, map_memory) {}
 
-  // Whether the interpreter allocates from memory at that address.
+  // Returns whether the interpreter allocates from memory at that address.
   bool contains(uint64_t address) const {
     std::size_t low = 0, high = arenas_.size();
     while (low < high) {

@@ -92,7 +92,7 @@ class Roots {
     for (const Range& range : unwritten_) each_word(space_, range.start, range.end, visit);
   }
 
-  // Whether the word at `slot` may be in recycled memory, as heap memory is.
+  // Returns whether the word at `slot` may be in recycled memory, as heap memory is.
   bool is_recycled(uint64_t slot) const { return python_arenas_.contains(slot); }
 
   // Calls visit(index, value) for the contents of registers and what the kernel holds.

@@ -57,7 +57,7 @@ CASE(addresses_are_put_together_from_two_instructions) {
   fill_image();
   CHECK_EQ(arch::named_address(at(kCaller)), at(kNamed));
   CHECK_EQ(arch::used_address(at(kCaller)), at(kNamed));
-  CHECK_EQ(arch::named_address(at(kCaller + 12)), 0u);  // it only stores there
+  CHECK_EQ(arch::named_address(at(kCaller + 12)), 0u);  // the address is only stored to
   CHECK_EQ(arch::used_address(at(kCaller + 12)), at(kUsed));
   CHECK_EQ(arch::used_address(at(kCaller + 4)), 0u);
 }

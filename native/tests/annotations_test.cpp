@@ -89,7 +89,7 @@ CASE(a_root_region_may_lie_in_a_block_and_reach_beyond_all_memory) {
   sweep.scene.memory.put(holder, held);
   sweep.add(Kind::kRoot, holder, 8);
   sweep.add(Kind::kRoot, ~uint64_t{0} - 64, 4096);
-  sweep.add(Kind::kRoot, kTable - kPage, kPage);  // may not be read
+  sweep.add(Kind::kRoot, kTable - kPage, kPage);  // unreadable
   sweep.run();
   sweep.check_leaks(sweep.leaks_but(held));
 }

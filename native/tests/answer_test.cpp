@@ -27,7 +27,7 @@ std::vector<Row> rows(const Sweep& sweep, uint32_t type) {
   return found;
 }
 
-// Address -> reason, for what is only possibly leaked.
+// Maps the address of each possible leak to the reason for the doubt.
 std::map<uint64_t, uint32_t> doubts(const Sweep& sweep) {
   std::map<uint64_t, uint32_t> found;
   std::vector<Leak> leaks = sweep.host.leaks();
@@ -75,7 +75,7 @@ CASE(words_that_could_stand_for_pointers_make_doubts) {
     if (leak.address == block[2]) CHECK(leak.parent != wire::kDirect);
 }
 
-// A word that would be certain in live memory says no more than the block that it is in.
+// A pointer that would be certain in a live block is as doubtful as the block that holds it.
 CASE(what_a_doubtful_block_means_is_as_doubtful) {
   Sweep sweep("2.35");
   const std::vector<uint64_t>& block = sweep.scene.leaks;
@@ -98,7 +98,7 @@ CASE(a_pointer_as_setjmp_stores_it_makes_a_doubt) {
   CHECK(doubts(sweep) == (std::map<uint64_t, uint32_t>{{block, wire::kMangled}}));
 }
 
-// Nothing is mapped behind the last of the blocks that have mappings of their own.
+// Nothing is mapped after the last of the mmapped blocks.
 CASE(the_end_of_a_block_of_its_own_mapping_makes_a_doubt) {
   Sweep sweep("2.35");
   std::vector<uint64_t> mapped;
@@ -155,7 +155,7 @@ CASE(kinds_add_up_to_the_heap) {
   CHECK(sweep.host.leaks().empty());
 }
 
-// The blocks whose kind an answer tells, each of them once.
+// The blocks that an answer describes. Checks that each appears once.
 std::set<uint64_t> described(const Sweep& sweep) {
   std::set<uint64_t> found;
   for (const Frame& frame : sweep.host.frames(wire::kKinds)) {

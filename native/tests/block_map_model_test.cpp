@@ -51,14 +51,14 @@ class RandomHeap {
     for (const abi::Mapping& m : mappings_) {
       uint64_t at = m.start;
       while (at + kPage <= m.end) {
-        if (random_.one_in(4)) at += kPage * (1 + random_.below(3));  // nobody's
+        if (random_.one_in(4)) at += kPage * (1 + random_.below(3));  // a gap
         if (at + kPage > m.end) break;
         uint64_t room = (m.end - at) / kPage;
         uint64_t end = at + kPage * (1 + random_.below(room));
         if (random_.one_in(3)) {
           fill_mapped(blocks, model, at, end);
         } else {
-          // An arena need not end with a page.
+          // An arena need not end at a page boundary.
           end -= random_.one_in(2) ? kGranule * random_.below(64) : 0;
           fill_arena(blocks, model, at, end);
         }
@@ -69,7 +69,7 @@ class RandomHeap {
     blocks.finish();
   }
 
-  // Mostly values at which the answer changes.
+  // Mostly values near those at which the answer changes.
   uint64_t value(const Model& model) {
     const abi::Mapping& m = mappings_[random_.below(mappings_.size())];
     if (model.live.empty() || random_.one_in(4))
@@ -106,7 +106,7 @@ class RandomHeap {
     for (uint64_t user = start + kGranule; user < end;) {
       uint64_t size = 32 + kGranule * random_.below(coarse ? 40000 : 80);
       uint64_t next = end - user < size + 32 ? end : user + size;
-      // Live, free, or free though it was taken for live at first.
+      // Live, free, or free after having been added as live.
       uint64_t kind = random_.below(5);
       if (kind != 0) blocks.add_live(user);
       if (kind == 0) blocks.add_boundary(user);
@@ -182,9 +182,9 @@ void mark_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
 
 uint64_t noted_at(uint64_t block) { return heaps::kFine ? block : block + kGranule; }
 
-// While blocks are put off, all answers are the same; and each is given back once.
+// Answers do not change while blocks are put off, and each of these is returned once.
 void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
-  std::map<uint64_t, uint64_t> expected;  // ends by starts
+  std::map<uint64_t, uint64_t> expected;  // end by start
   for (int i = 0; i < 500; ++i) {
     uint64_t value = heap.value(model);
     const heaps::Cluster* cluster = blocks.cluster_of(value);

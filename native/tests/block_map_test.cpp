@@ -17,7 +17,7 @@ using sweeper::map_memory;
 constexpr uint64_t kStart = 0x7f0000000000;
 constexpr uint64_t kChunk = 64 << 10;
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kFar = 300ull << 30;  // more than what one bitmap bridges
+constexpr uint64_t kFar = 300ull << 30;  // more than one bitmap covers
 
 abi::Mapping anonymous(uint64_t start, uint64_t bytes) {
   return {start, start + bytes, wire::kRead | wire::kWrite, 0, 0, 0};
@@ -28,12 +28,14 @@ void add_region(BlockMap& blocks, uint64_t start, uint64_t end, uint32_t tail = 
   CHECK(blocks.regions.push({start, end, wire::kMapped, 0, tail, 0}));
 }
 
-// What a word in the head of a block leads to, where the low bits are left as they are.
+// Returns the block that a word in the head of a block leads to, with its low bits left as they
+// are.
 uint64_t claimed_from_head(BlockMap& blocks, uint64_t value) {
   return blocks.claim<false>(*blocks.cluster_of(value), value).start;
 }
 
-// Every byte of [start, end) belongs to the block `start`, the bytes around it to none of its own.
+// Checks that every byte of [start, end) belongs to the block `start`, and the bytes around it do
+// not.
 void check_extent(const BlockMap& blocks, uint64_t start, uint64_t end) {
   CHECK(blocks.is_live(start));
   CHECK_EQ(blocks.end_of(start), end);
@@ -115,7 +117,7 @@ CASE(a_mark_is_given_once) {
   check_extent(blocks, kStart + 0x10, kStart + 0x48);
 }
 
-// The start of a block may lie many carries before the pointer.
+// The start of a block may be many carries below the pointer.
 CASE(blocks_of_many_mebibytes) {
   Host host;
   abi::Mapping m = anonymous(kStart, 64 * kMiB);
@@ -160,7 +162,7 @@ CASE(starts_next_to_powers_of_two) {
   }
 }
 
-// Until 2.42 a mapped block ends with its pages; 2.43 leaves 8 bytes.
+// Up to 2.42, a mapped block ends with its pages; 2.43 leaves 8 bytes.
 CASE(mapped_blocks_side_by_side_keep_their_tails) {
   Host host;
   abi::Mapping m = anonymous(kStart, 16 * kPage);
@@ -228,7 +230,7 @@ CASE(regions_within_one_pair_of_words) {
   CHECK_EQ(blocks.block_of(kStart + 0x90), 0u);
 }
 
-// A region that ends with all memory there is: its boundary stands in no bitmap's range.
+// A region that ends where all memory ends: its boundary is outside every bitmap's range.
 CASE(a_region_at_the_end_of_a_cluster) {
   Host host;
   abi::Mapping mappings[] = {anonymous(kStart, kChunk), anonymous(kStart + kFar, kChunk)};
@@ -252,7 +254,7 @@ CASE(a_region_at_the_end_of_a_cluster) {
   }
 }
 
-// More far-apart places than bitmaps: the last bitmap takes the rest.
+// More places far apart than there are bitmaps: the last bitmap covers the rest.
 CASE(many_places_far_apart) {
   Host host;
   std::vector<abi::Mapping> mappings;
@@ -279,7 +281,7 @@ CASE(only_private_anonymous_memory_is_covered) {
       {kStart + 3 * kFar, kStart + 3 * kFar + kChunk, 0, 0, 0, 0}};
   BlockMap blocks(Space(mappings, 4), map_memory);
   for (int i = 0; i < 3; ++i) CHECK(!blocks.may_point(mappings[i].start));
-  // A heap whose pages the program protects is a heap still.
+  // A heap remains a heap if the program protects its pages.
   CHECK(blocks.may_point(mappings[3].start));
 }
 

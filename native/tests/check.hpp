@@ -16,7 +16,7 @@ struct Case {
   Case* next;
 };
 
-// What a failure shows besides its place: the seed, the release under test.
+// Shown with a failure besides its place: the seed, the release under test.
 inline std::string context;
 
 [[noreturn]] inline void fail(const char* file, int line, const std::string& what) {

@@ -34,7 +34,7 @@ struct Heap {
     while (chunks.at() + smallest + range < end) {
       uint64_t size = heaps::align_up(smallest + random() % range, heaps::glibc::kChunkAlignment);
       chunks.live(size);
-      // Two free chunks side by side would be one.
+      // glibc would merge two adjacent free chunks.
       if (random() % 4 == 0) {
         chunks.free(size);
         chunks.live(size);
@@ -66,7 +66,7 @@ struct Heap {
     check_edges(blocks, end);
   }
 
-  // Nothing may be left of walks that were not kept.
+  // Discarded walks must leave no trace.
   void check_edges(const BlockMap& blocks, uint64_t end) {
     for (uint64_t at = heaps::align_up(end, heaps::kGranule) + heaps::kGranule;
          at < kWorld + kBytes; at += heaps::kGranule)
@@ -88,7 +88,7 @@ CASE(chunks_of_all_sizes) {
   }
 }
 
-// Memory that was many blocks before and is one now: a guess finds chunks that line up there.
+// Memory that held many blocks before and holds one now: a guess finds old chunks that line up.
 CASE(chunks_of_old_inside_large_blocks) {
   for (uint64_t large : {700ull << 10, 1536ull << 10, 5ull << 20, 20ull << 20}) {
     context = "blocks of " + std::to_string(large);
@@ -113,7 +113,7 @@ CASE(chunks_of_old_behind_the_end_of_the_run) {
   }
 }
 
-// The heap of another arena, claimed before, lies where a guess would begin.
+// The heap of another arena, already claimed, is where a guess would start.
 CASE(another_region_behind_the_end_of_the_run) {
   Heap heap;
   constexpr uint64_t kOther = kWorld + kBytes / 2;

@@ -29,7 +29,8 @@ std::vector<Leak> collect(Graph& graph, const Host& host) {
   return leaks;
 }
 
-// Every leak once, and nothing else; sizes and leading words as they are in memory.
+// Checks that every leak is reported once and nothing else is, with the size and leading words that
+// are in memory.
 void check_each_once(const Graph& graph, const std::vector<Leak>& leaks,
                      const std::vector<bool>& live) {
   std::vector<bool> seen = live;
@@ -46,7 +47,7 @@ void check_each_once(const Graph& graph, const std::vector<Leak>& leaks,
   for (bool is_seen : seen) CHECK(is_seen);
 }
 
-// A parent comes first, belongs to the same head, and really points to its child.
+// Checks that a parent comes first, belongs to the same head, and really points to its child.
 void check_parents(const std::vector<Leak>& leaks) {
   std::vector<std::size_t> head(leaks.size());
   for (std::size_t i = 0; i < leaks.size(); ++i) {
@@ -65,7 +66,8 @@ void check_parents(const std::vector<Leak>& leaks) {
   }
 }
 
-// Which leaked blocks reach which, by trying all ways: bit i of reach[j] says that j reaches i.
+// Computes by brute force which leaked blocks reach which: bit i of reach[j] means that j reaches
+// i.
 std::vector<uint64_t> closure(const Graph& graph, const std::vector<bool>& live) {
   std::size_t n = graph.size();
   std::vector<uint64_t> reach(n);
@@ -81,7 +83,8 @@ std::vector<uint64_t> closure(const Graph& graph, const std::vector<bool>& live)
   return reach;
 }
 
-// Heads stand for the strongly connected components that no other one points into, one for each.
+// Checks that there is one head for each strongly connected component that no other one points
+// into.
 void check_heads(const Graph& graph, const std::vector<Leak>& leaks,
                  const std::vector<bool>& live) {
   std::vector<uint64_t> reach = closure(graph, live);
@@ -105,7 +108,7 @@ std::size_t count_heads(const std::vector<Leak>& leaks) {
   return heads;
 }
 
-// Marks, collects, checks against the model; returns the number of heads.
+// Marks, collects and compares with the model. Returns the number of heads.
 std::size_t heads_of(Graph& graph, const Host& host) {
   std::vector<bool> live = graph.reachable_from_roots();
   graph.mark();
@@ -208,7 +211,7 @@ CASE(leaks_that_point_to_live_blocks) {
   CHECK(graph.blocks.is_marked(graph.start(2)));
 }
 
-// Of a ring's members, an object with a class says most.
+// Of a ring's members, an object with a class is the most informative.
 CASE(the_head_of_a_ring_is_the_member_with_a_class) {
   for (std::size_t object = 0; object < 5; ++object) {
     Host host;
@@ -222,7 +225,7 @@ CASE(the_head_of_a_ring_is_the_member_with_a_class) {
   }
 }
 
-// A std::set in an object without virtual functions: the nodes lie below it in memory.
+// A std::set in an object without virtual functions. The nodes are at lower addresses.
 CASE(the_head_of_a_tree_is_what_holds_its_header) {
   Host host;
   Graph graph({4, 4, 4, 8});
@@ -235,7 +238,7 @@ CASE(the_head_of_a_tree_is_what_holds_its_header) {
   CHECK_EQ(host.leaks().front().address, graph.start(owner));
 }
 
-// A std::list as the first member of an object: it differs from the nodes in its size only.
+// A std::list as the first member of an object, which differs from the nodes only in size.
 CASE(the_head_of_a_list_is_what_holds_it) {
   Host host;
   Graph graph({3, 3, 9, 3});
@@ -245,7 +248,7 @@ CASE(the_head_of_a_list_is_what_holds_it) {
   CHECK_EQ(host.leaks().front().address, graph.start(2));
 }
 
-// Links in the middle of what is lost: the owner has a size of its own.
+// Links in the middle of lost blocks. The owner differs in size.
 CASE(the_head_of_a_ring_of_a_c_program_is_what_differs_from_the_others) {
   Host host;
   Graph graph({5, 5, 9, 5});
@@ -255,7 +258,7 @@ CASE(the_head_of_a_ring_of_a_c_program_is_what_differs_from_the_others) {
   CHECK_EQ(host.leaks().front().address, graph.start(2));
 }
 
-// A std::unordered_map: the nodes begin in the owner, and a bucket says so.
+// A std::unordered_map: the list of nodes starts in the owner, and a bucket points there.
 CASE(the_head_of_a_hash_table_is_what_holds_its_buckets) {
   Host host;
   Graph graph({19, 7, 3});
@@ -270,7 +273,7 @@ CASE(a_giant_ring) {
   Host host;
   constexpr std::size_t kLength = 200001;
   Graph graph(kLength, 3);
-  // The step is prime to the length, so the ring visits all of memory in jumps.
+  // The step is coprime to the length, so the ring visits all of memory in jumps.
   for (std::size_t i = 0; i < kLength; ++i) graph.point(i, 1, (i + 77773) % kLength, i % 16);
   CHECK_EQ(heads_of(graph, host), 1u);
 }
@@ -310,7 +313,7 @@ CASE(random_graphs_have_the_heads_that_the_model_says) {
     std::vector<std::size_t> words(1 + random() % 40);
     for (std::size_t& count : words) count = 1 + random() % 12;
     Graph graph(words);
-    // Around one edge for each block, graphs are between loose blocks and one knot.
+    // With around one edge per block, graphs range from isolated blocks to one knot.
     for (std::size_t edges = random() % (2 * graph.size() + 1); edges > 0; --edges) {
       std::size_t from = random() % graph.size(), to = random() % graph.size();
       graph.point(from, random() % graph.words(from), to, random() % (graph.bytes(to) + 8));
@@ -320,7 +323,7 @@ CASE(random_graphs_have_the_heads_that_the_model_says) {
   }
 }
 
-// Only heads show more than their leading words, and only if they have more.
+// Only heads include more than their leading words, and only if they are longer.
 CASE(contents_of_direct_leaks) {
   Host host;
   host.control.contents_bytes = 100;

@@ -14,7 +14,7 @@ namespace {
 using helper::Code;
 using helper::CoreFile;
 
-// Why it is refused; empty if it is not.
+// Returns why the file is refused, empty if it is not.
 std::string refusal(const std::string& bytes, Code expected = Code::kBadCore) {
   try {
     open_core(bytes);

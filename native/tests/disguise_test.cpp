@@ -42,7 +42,7 @@ CASE(pointers_in_disguise_pass_and_plain_words_do_not) {
     CHECK(!filter.passes(value));
 }
 
-// Two digits of 30 bits; one is a word like any other.
+// Two digits of 30 bits. A single digit is an ordinary word.
 CASE(low_addresses_in_digits_pass) {
   Host host;
   DisguiseFilter filter(kLow, kGuard);
@@ -54,7 +54,7 @@ CASE(low_addresses_in_digits_pass) {
   CHECK(!filter.passes(0x3000'1230));
 }
 
-// Words around every border, and any.
+// Words around every limit, and random ones.
 CASE(many_words_at_once_are_judged_as_one_by_one) {
   std::mt19937_64 random(1);
   Host host;

@@ -121,7 +121,7 @@ const char* name_of(wire::Phase phase) {
 
 #undef NAME
 
-// Every value that a byte can have is tried.
+// Tries every value of a byte.
 template <typename Enum>
 void print_enum(const char* name) {
   std::printf("  \"%s\": {", name);

@@ -14,8 +14,7 @@ using heaps::Verdict;
 constexpr uint64_t kHeap = kWorld + (5ull << 30), kHeapBytes = 8 << 20;
 constexpr uint64_t kSizes[] = {0x20, 0x40, 0xb0};
 
-// A thread arena with blocks of three sizes, two out of three of which are in fastbins, in random
-// order.
+// A thread arena with blocks of three sizes, two thirds of them in fastbins, in random order.
 class LongFastbins {
  public:
   explicit LongFastbins(const Release& release) : scene(release, {}) {
@@ -42,7 +41,7 @@ class LongFastbins {
     }
   }
 
-  // What allocating a block leaves in it: the link that it held in the list.
+  // Writes what allocation leaves in a block: the link that it held in the list.
   void link(uint64_t user, uint64_t to_user) {
     uint64_t chunk = to_user - kHeader;
     scene.memory.put(user, scene.release.links == Links::kMangled ? chunk ^ (user >> 12) : chunk);
@@ -94,7 +93,7 @@ CASE(live_blocks_that_hold_each_other_as_if_they_were_a_list) {
       auto blocks = fastbins.live_of(size);
       std::shuffle(blocks.begin(), blocks.end(), std::mt19937_64(2));
       for (std::size_t i = 0; i + 1 < blocks.size(); ++i) fastbins.link(blocks[i], blocks[i + 1]);
-      // A circle; a list that leads to nothing; one that leads to the middle of the real one.
+      // A cycle, a list that leads nowhere, and one that leads into the middle of the real one.
       uint64_t ends[] = {blocks[0], fastbins.live_of((size + 1) % 3)[0],
                          fastbins.lists[size][5000]};
       fastbins.link(blocks.back(), ends[size]);
@@ -111,7 +110,8 @@ CASE(long_lists_that_are_not_consistent) {
       uint64_t live = fastbins.live_of((size + 1) % 3)[0];
       fastbins.link(live, kHeader);
       for (std::size_t place : {std::size_t{5000}, list.size() / 2, list.size() - 1}) {
-        // Its start, its middle, itself, no chunk, another list, another block, no memory.
+        // Its start, its middle, itself, a place without a chunk, another list, another block,
+        // unmapped memory.
         for (uint64_t target : {list[0], list[place / 2], list[place], list[0] + 16, other[0],
                                 other.back(), live, kHeap + 2 * kHeapBytes}) {
           fastbins.link(list[place], target);

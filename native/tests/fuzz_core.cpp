@@ -27,7 +27,7 @@ std::string damaged(Input& input) {
 void check_order(const helper::CoreMappings& mappings) {
   std::uint64_t end = 0;
   for (const helper::CoreMapping& mapping : mappings.all) {
-    // Whatever the file says, the mappings stay in order and apart.
+    // Whatever the file says, the mappings remain sorted and disjoint.
     if (mapping.entry.start < end || mapping.entry.end <= mapping.entry.start) __builtin_trap();
     if (mapping.bytes > mapping.entry.end - mapping.entry.start) __builtin_trap();
     end = mapping.entry.end;

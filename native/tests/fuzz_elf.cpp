@@ -24,7 +24,7 @@ void add_segment(Memory& memory, uint64_t number, Elf64_Phdr segment) {
   memory.store(kImage + kSegments + number * sizeof segment, segment);
 }
 
-// As the loader leaves it: a code and a data segment, a note, and one function that it defines.
+// An image as the loader leaves it: a code and a data segment, a note, and one defined function.
 void make_image(Memory& memory) {
   memory.map(kImage, kPage, wire::kRead, abi::kFileBacked, 5);
   memory.map(kImage + kPage, kPage, kReadWrite, abi::kFileBacked, 5);
@@ -101,7 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   uint64_t end = 0;
   std::vector<uint64_t> bss_ends = helper::find_bss_ends(entries, {}, own);
   for (const abi::Mapping& m : helper::classify(entries, bss_ends, {})) {
-    // Whatever the image says, the mappings stay in order and apart.
+    // Whatever the image says, the mappings remain sorted and disjoint.
     if (m.start < end || m.end <= m.start) __builtin_trap();
     end = m.end;
   }

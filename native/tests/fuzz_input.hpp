@@ -7,7 +7,7 @@
 
 namespace reachscan::tests {
 
-// Numbers from the input, zeros when it is used up.
+// Yields numbers from the input, then zeros.
 class Input {
  public:
   Input(const unsigned char* data, std::size_t size) : at_(data), left_(size) {}

@@ -26,7 +26,7 @@ unsigned long number_from(const char* name, unsigned long otherwise) {
 
 void run(unsigned long number) {
   std::mt19937_64 random(number);
-  // Few edits: a heap that is damaged in many places is refused at the first.
+  // Few edits: a heap damaged in many places is refused at the first one.
   std::vector<unsigned char> input(2 + random() % 64);
   for (unsigned char& byte : input) byte = static_cast<unsigned char>(random());
   alarm(reachscan::tests::case_seconds());
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     run(std::strtoul(argv[1], nullptr, 10));
     return 0;
   }
-  // Shared, so that the number of the input survives the process that it kills.
+  // Shared, so that the number of the input survives the process that the input kills.
   auto* current = static_cast<unsigned long*>(mmap(
       nullptr, sizeof(unsigned long), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   pid_t child = fork();

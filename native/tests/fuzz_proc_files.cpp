@@ -18,7 +18,7 @@ constexpr char kMappings[] =
     "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]\n";
 constexpr char kCall[] = "202 0x7f0000000010 0x80 0x0 0x0 0x0 0x0 0x7ffd00001000 0x7f0000000200\n";
 
-// Sets, doubles and cuts out characters.
+// Overwrites, duplicates and removes characters.
 std::string damaged(Input& input, std::string text) {
   while (!input.empty() && !text.empty()) {
     std::size_t at = input.take<unsigned short>() % text.size();

@@ -37,7 +37,7 @@ Record leaks(uint32_t count) {
   return {wire::kLeaks, columns.bytes()};
 }
 
-// One of each kind; which task sends it, the fuzzer finds out.
+// One record of each kind. The fuzzer finds out which task sends it.
 std::vector<Record> records() {
   std::string row(40, 1);
   std::string kind(40 + 8 * wire::kLeadWords, 1);
@@ -78,7 +78,7 @@ std::string frame(const Record& record, std::size_t excess) {
   return Payload().u32(record.type).u32(length).bytes() + record.payload;
 }
 
-// The input says which records come, and which of them are damaged.
+// The input says which records arrive, and which of them are damaged.
 std::size_t send(Input& input, helper::SweepCheck& check) {
   const std::vector<Record> whole = records();
   std::size_t passed = 0;
@@ -114,7 +114,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   bounds.contents = kContents;
   bounds.digests = input.take<unsigned char>() % 2 != 0;
   helper::SweepCheck check(bounds);
-  // A leak, a kind or a region for each block; a row for each word; the names of all types.
+  // A leak, a kind or a region for each block, a row for each word, and the names of all types.
   constexpr std::size_t kMost = kMostBlocks * 512 + kHeapBytes / 8 * 64 + (1 << 17) * 1100;
   try {
     CHECK(send(input, check) < kMost);

@@ -26,7 +26,7 @@ void describe_class(Memory& memory) {
 void damage(Input& input, Memory& memory) {
   while (!input.empty()) {
     auto at = input.take<uint16_t>();
-    // The end of the mapping is as good a place for a name or a table as any.
+    // A name or a table may also be at the end of the mapping.
     uint64_t base = (at & 0x8000) != 0 ? kConstants + heaps::kPage - kUsed : kConstants;
     uint64_t place = base + at % (kUsed - 8);
     auto how = input.take<unsigned char>();

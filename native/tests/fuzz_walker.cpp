@@ -14,12 +14,12 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
 namespace reachscan::tests {
 namespace {
 
-// Reads of memory in one sweep. Some 100,000 are usual; what grows with the square of the heap
-// takes a billion.
+// The limit on reads of memory in one sweep. Some 100,000 are usual; a cost quadratic in the heap's
+// size takes a billion.
 constexpr uint64_t kMostLoads = 2'000'000;
 
-// Words that mean something to the allocator: those that are not zero, outside of the bins, which
-// are many and alike.
+// Words that mean something to the allocator: the nonzero ones outside the bins, which are many and
+// alike.
 std::vector<uint64_t> places_of(const Scene& scene) {
   std::vector<uint64_t> places;
   uint64_t bins = kMainArena + scene.release.arena.bins + 64;

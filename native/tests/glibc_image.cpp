@@ -30,7 +30,7 @@ const Release& release_named(const char* name) {
 }
 
 void Chunks::header(uint64_t size) {
-  // The word before the size belongs to the chunk before as long as that is allocated.
+  // The word before the size belongs to the previous chunk while that one is allocated.
   if (free_before_ != 0) memory_.put(at_, free_before_);
   memory_.put(at_ + 8, size | flags_ | (free_before_ == 0 ? kPrevInUse : 0));
 }
@@ -65,8 +65,8 @@ uint64_t Chunks::top(uint64_t end) {
   return chunk;
 }
 
-// What follows is the arithmetic of sysmalloc: two headers are made of the end of the old top, and
-// what is left of it is freed, or stays a chunk without a user if it is too small for one.
+// Follows the arithmetic of sysmalloc: two headers are made from the end of the old top. The rest
+// is freed, or remains as a chunk without a user if it is too small.
 void Chunks::end_heap(uint64_t top_size) {
   uint64_t start = at_, rest = (top_size - kMinChunk) & ~15ull;
   header(top_size);
@@ -112,7 +112,7 @@ void Glibc::arena(uint64_t at, uint64_t top, uint64_t next, uint64_t system_mem,
   uint32_t after = release_.counts_threads ? kSystemMemFrom223 : kSystemMemUntil222;
   if (release_.counts_threads) memory_.put(at + layout.next + kThreadsAfterNext, 1);
   memory_.put(at + layout.next + after, system_mem);
-  memory_.put(at + layout.next + after + 8, system_mem);  // the most there ever was
+  memory_.put(at + layout.next + after + 8, system_mem);  // max_system_mem
 }
 
 void Glibc::put_in_bin(uint64_t arena, unsigned bin, uint64_t user) {

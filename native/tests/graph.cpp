@@ -37,7 +37,7 @@ Graph::Graph(const std::vector<std::size_t>& words, Layout layout)
     ends_.push_back(chunk + kHeader - tail_);
     blocks.add_live(starts_.back());
   }
-  // As behind a top chunk.
+  // As after a top chunk.
   blocks.add_boundary(chunk + kHeader);
   uint64_t end = memory.mappings().front().end;
   blocks.add_boundary(end);

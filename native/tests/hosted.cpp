@@ -79,7 +79,7 @@ void Host::serve() {
 
 uint64_t Host::map(uint64_t bytes) {
   if (bytes > memory_limit) return 0;
-  // A list of nothing is asked for too; the kernel maps no less than a page.
+  // Empty lists request memory too; the kernel maps at least a page.
   uint64_t length = bytes == 0 ? heaps::kPage : bytes;
   void* address = mmap(nullptr, length, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

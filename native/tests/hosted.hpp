@@ -15,7 +15,7 @@ namespace reachscan::tests {
 using heaps::uint32_t;
 using heaps::uint64_t;
 
-// Instead of never coming back, a refusal leaves the sweeper by this.
+// Thrown by a refusal, which never returns in the real sweeper.
 struct Refused : std::exception {
   Refused(abi::Refusal kind, const char* text, uint64_t about)
       : refusal(kind), reason(text), address(about) {}
@@ -38,7 +38,7 @@ struct Leak {
   std::array<uint64_t, wire::kLeadWords> words;
 };
 
-// One at a time: control() and trap() mean the one that lives.
+// Only one may exist at a time: control() and trap() refer to it.
 class Host {
  public:
   Host();
@@ -46,12 +46,13 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // A process to sweep. From now on nothing may come that the helper would refuse.
+  // Describes a process to sweep. From then on, the sweeper must send nothing that the helper
+  // refuses.
   void describe(const std::vector<abi::Mapping>& mappings, const std::vector<abi::Thread>& threads);
 
   void serve();
 
-  // All leaks of the stream, in its order.
+  // All leaks of the stream, in order.
   std::vector<Leak> leaks() const;
   std::vector<Frame> frames(uint32_t type) const;
 
@@ -60,7 +61,7 @@ class Host {
   std::vector<wire::Phase> phases;
   std::vector<abi::Suspect> suspects;
   bool finished = false;
-  uint64_t memory_limit = ~0ull;  // larger requests get nothing
+  uint64_t memory_limit = ~0ull;  // larger requests fail
 
  private:
   uint64_t map(uint64_t bytes);

@@ -12,10 +12,10 @@ namespace {
 constexpr std::uint64_t kAllocator = 0x10000, kMremap = 0x80000, kProgram = 0x400000, kSp = 0x7000;
 constexpr abi::CodeRanges kText{1, {{kAllocator, kAllocator + 0x1000}}};
 
-// Code and a stack, byte by byte.
+// Code and a stack, written byte by byte.
 class Scene {
  public:
-  // A call at an address; what it returns to.
+  // Writes a call at an address and returns its return address.
   std::uint64_t call(std::uint64_t from, std::uint64_t to) {
     std::uint64_t back = from + 5;
     auto distance = static_cast<std::int32_t>(to - back);

@@ -20,15 +20,15 @@ class Jemalloc {
 
   explicit Jemalloc(const heaps::jemalloc::Tree& tree);
 
-  // Slots of a class in so many pages; `free` are the numbers of those that are. Returns the
+  // Adds slots of a class in that many pages. `free` are the numbers of the free ones. Returns the
   // extent.
   uint64_t slab(uint32_t size_class, uint64_t pages, const std::vector<unsigned>& free);
-  // A block with an extent of its own, `offset` bytes into its first page, so many pages smaller
-  // than its class.
+  // Adds a block with its own extent, `offset` bytes into its first page, `less_pages` pages
+  // smaller than its class.
   uint64_t large(uint32_t size_class, uint64_t offset, uint64_t less_pages = 0);
-  // Pages that hold nothing now.
+  // Adds pages that hold nothing now.
   uint64_t unused(uint64_t pages);
-  // Has the leaf below that of the heap know pages that hold nothing. In a tree of three levels.
+  // Fills the leaf below that of the heap with pages that hold nothing. For a tree of three levels.
   void leaf_without_blocks();
   // Gives a thread a cache with these blocks, all of one class.
   abi::Thread thread(uint32_t size_class, const std::vector<uint64_t>& cached);
@@ -42,7 +42,7 @@ class Jemalloc {
   uint64_t extent(uint64_t pages, uint32_t size_class, bool is_slab, bool is_active);
 
   heaps::jemalloc::Tree tree_;
-  uint64_t slot_ = 0;  // what leads to the leaf
+  uint64_t slot_ = 0;  // leads to the leaf
   uint64_t next_metadata_ = kMetadata + 256;
   uint64_t next_page_ = kHeap;
 };

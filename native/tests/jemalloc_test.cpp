@@ -16,7 +16,7 @@ void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
 struct Found {
   bool present = false;
-  std::string reason;  // "fine" if there is a verdict
+  std::string reason;  // "fine" if the walk succeeded
   std::map<uint64_t, uint64_t> blocks;
 };
 
@@ -41,7 +41,7 @@ Found walk(const Jemalloc& image, const std::vector<abi::Thread>& threads) {
   return found;
 }
 
-// Some of everything. The first slab is of single words.
+// A bit of everything. The first slab is of single words.
 struct Scene {
   explicit Scene(const Tree& tree) : image(tree) {
     words = image.slab(0, 1, {1, 2, 64, 511});
@@ -76,7 +76,7 @@ CASE(leaves_without_blocks_may_come_first) {
   CHECK(found.blocks == scene.image.blocks);
 }
 
-// 5.3.1: with the page that they are longer, the first ones are as long as blocks of their class.
+// 5.3.1: with their extra page, the first ones are as long as blocks of their class.
 CASE(extents_that_do_not_tell_whether_they_are_padded_follow_one_that_does) {
   Jemalloc image(kTreeOf48);
   image.slab(4, 1, {});
@@ -132,7 +132,7 @@ CASE(a_cache_with_what_is_no_block_is_refused) {
            std::string("a thread's cache of free blocks is not consistent"));
 }
 
-// Any one word of the structures, damaged in any of some ways: an answer comes, whatever it is.
+// Damages each word of the structures in several ways: the walk must end with some answer.
 CASE(damage_anywhere_ends) {
   for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
     Scene scene(tree);

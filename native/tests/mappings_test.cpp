@@ -21,8 +21,8 @@ constexpr uint64_t kPage = heaps::kPage, kSegment = 2 << 20;
 constexpr uint64_t kLibrary = kWorld, kData = kLibrary + kSegment;
 constexpr uint32_t kReadOnly = wire::kRead, kReadShared = wire::kRead | wire::kShared;
 
-// A library whose segments are two MiB apart, as they are in memory, and whose file is so small
-// that both are in its first page.
+// A library whose segments are two MiB apart in memory, and whose file is so small that both are in
+// its first page.
 struct SmallLibrary {
   SmallLibrary() {
     for (uint64_t base : {kLibrary, kData}) {
@@ -87,7 +87,7 @@ CASE(a_context_of_asynchronous_requests_is_the_kernels) {
   CHECK_EQ(mappings[3].file, 0u);
 }
 
-// The data's page begins as an image does, but is none: that would reach two MiB further.
+// The data's page starts like an image but is none: that would extend two MiB further.
 CASE(what_follows_others_is_not) {
   SmallLibrary library;
   uint64_t end = kData + SmallLibrary::bss_end, heap = kData + kSegment;
@@ -101,7 +101,7 @@ CASE(what_follows_others_is_not) {
   CHECK_EQ(library.last().flags, 0u);
 }
 
-// The kernel puts what a program maps into the room between two segments, too.
+// The kernel also places a program's mappings between two segments.
 CASE(what_lies_between_segments_is_not) {
   SmallLibrary library;
   library.add_file(kLibrary, kLibrary + kPage, kReadOnly | wire::kExecute);

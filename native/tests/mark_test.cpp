@@ -63,7 +63,7 @@ CASE(a_root_ends_where_it_says) {
   sweeper::Marker marker = graph.marker();
   marker.mark_range(first + 8, first + 8);
   CHECK(!graph.blocks.is_marked(graph.start(1)));
-  // The last word is not whole.
+  // The last word is incomplete.
   marker.mark_range(first + 8, first + 23);
   CHECK(!graph.blocks.is_marked(graph.start(0)));
   CHECK(graph.blocks.is_marked(graph.start(1)));
@@ -77,7 +77,7 @@ CASE(cycles_self_pointers_and_diamonds_end) {
   graph.point(0, 1, 1), graph.point(1, 0, 0);  // a ring of two
   graph.point(1, 1, 2), graph.point(1, 2, 3);  // a diamond
   graph.point(2, 0, 4, 24), graph.point(3, 0, 4, 39);
-  graph.point(5, 0, 6), graph.point(6, 0, 5);  // a ring that nobody points into
+  graph.point(5, 0, 6), graph.point(6, 0, 5);  // a ring that nothing points into
   graph.point(6, 1, 4);
   graph.root(0);
   graph.mark();
@@ -90,7 +90,7 @@ CASE(the_last_word_of_a_block_is_scanned_and_the_next_header_is_not) {
   Host host;
   Graph graph({3, 3, 3, 3});
   graph.point(0, graph.words(0) - 1, 1);
-  // Where the size of the next chunk stands.
+  // The size of the next chunk is here.
   graph.memory.put(graph.start(0) + graph.bytes(0), graph.start(2));
   graph.root(0);
   graph.mark();
@@ -98,7 +98,7 @@ CASE(the_last_word_of_a_block_is_scanned_and_the_next_header_is_not) {
   CHECK(!graph.blocks.is_marked(graph.start(2)));
 }
 
-// The links of a free list point to chunks, and so to the last word of the block before.
+// The links of a free list point to chunks, and so to the last word of the previous block.
 CASE(what_a_free_list_may_have_left_at_the_head_of_a_block_is_no_pointer) {
   for (std::size_t words : {3, 5, 13, 2001}) {
     for (std::size_t at = 0; at < std::min<std::size_t>(words, 8); ++at) {
@@ -128,7 +128,7 @@ CASE(other_pointers_into_the_last_words_of_a_block_count) {
   }
 }
 
-// Where what is read together would reach beyond the page.
+// Here, words read together would extend beyond the page.
 CASE(small_blocks_at_the_end_of_a_page) {
   for (std::size_t words : {3, 5, 7}) {
     Host host;
@@ -163,7 +163,7 @@ CASE(a_list_of_a_million) {
   CHECK_EQ(left, std::size_t{0});
 }
 
-// The scan of a large block is interrupted for what it finds, and must go on in every slice.
+// The scan of a large block is interrupted for the blocks it finds, and must resume in every slice.
 CASE(large_blocks_are_scanned_whole) {
   Host host;
   constexpr std::size_t kChildren = 3000;
@@ -180,7 +180,7 @@ CASE(large_blocks_are_scanned_whole) {
   CHECK(graph.blocks.is_marked(graph.start(kChildren + 1)));
 }
 
-// Sizes around the slice, and the last slice being short.
+// Sizes around that of a slice, with a short last slice.
 CASE(blocks_around_the_size_of_a_slice) {
   Host host;
   for (std::size_t size = 505; size <= 1030; size += 2) {
@@ -194,7 +194,7 @@ CASE(blocks_around_the_size_of_a_slice) {
   }
 }
 
-// Pages that were never written are skipped, whole or not, and nothing behind them is.
+// Pages that were never written are skipped, in whole or in part, but nothing after them is.
 CASE(blocks_with_pages_that_were_never_written) {
   using heaps::kPage;
   for (std::size_t first = 1; first < 12; ++first) {
@@ -203,11 +203,11 @@ CASE(blocks_with_pages_that_were_never_written) {
       Graph graph({6001, 3, 3, 3});
       graph.memory.leave_out(kWorld + first * kPage, pages * kPage);
       std::size_t behind = ((first + pages) * kPage - (graph.start(0) - kWorld)) / 8;
-      // Right before and behind, where the words around a page boundary stand.
+      // Directly before and after, where the words around a page boundary are.
       graph.point(0, behind - pages * kPage / 8 - 1, 1);
       graph.point(0, std::min(behind, graph.words(0) - 2), 2);
       graph.point(0, graph.words(0) - 1, 3);
-      if (first + pages == 12) graph.point(0, 0, 2), graph.point(0, 1, 3);  // to the very end
+      if (first + pages == 12) graph.point(0, 0, 2), graph.point(0, 1, 3);  // up to the end
       graph.root(0);
       graph.mark();
       for (std::size_t block = 0; block < 4; ++block)
@@ -216,7 +216,7 @@ CASE(blocks_with_pages_that_were_never_written) {
   }
 }
 
-// More is found at once than is kept.
+// A marker finds more at once than it can hold.
 CASE(a_heap_full_of_pointers) {
   Host host;
   constexpr std::size_t kBlocks = 300;
@@ -246,7 +246,7 @@ CASE(random_graphs_are_marked_as_the_model_says) {
   }
 }
 
-// A block's scan is noted where its second granule is: in another pair of words, another bucket.
+// A block's scan is noted at its second granule, which may be in another pair of words or bucket.
 CASE(blocks_around_the_edges_of_buckets_are_grey_and_found_again) {
   for (std::size_t first = 1; first < 140; ++first) {
     Host host;
@@ -262,7 +262,7 @@ CASE(blocks_around_the_edges_of_buckets_are_grey_and_found_again) {
   }
 }
 
-// Most of what looks like a pointer points to memory of the program that is no heap.
+// Most words that look like pointers point to memory of the program outside the heap.
 CASE(pointers_to_memory_that_is_no_heap) {
   Host host;
   std::vector<std::size_t> words(300, 3);
@@ -278,7 +278,7 @@ CASE(pointers_to_memory_that_is_no_heap) {
   graph.check_extents();
 }
 
-// What is found in a bucket may point into a block that began before it.
+// A pointer found in a bucket may lead into a block that starts before the bucket.
 CASE(pointers_into_the_middle_of_blocks_that_span_buckets) {
   Host host;
   std::vector<std::size_t> words(2000, 3);

@@ -40,7 +40,7 @@ CASE(random_graphs_are_marked_as_the_model_says) {
   }
 }
 
-// Every block is worth sharing, and every marker comes upon the same ones.
+// Every block is worth sharing, and all markers meet the same ones.
 CASE(markers_that_meet_everywhere) {
   Host host;
   constexpr std::size_t kBlocks = 3000, kWords = 21;
@@ -52,7 +52,7 @@ CASE(markers_that_meet_everywhere) {
   graph.check_marks();
 }
 
-// Buckets are handed on while others put off blocks in them.
+// Buckets are handed over while other markers put off blocks in them.
 CASE(markers_that_meet_in_every_bucket) {
   Host host;
   constexpr std::size_t kBlocks = 40000, kWords = 5;
@@ -66,7 +66,7 @@ CASE(markers_that_meet_in_every_bucket) {
   graph.check_extents();
 }
 
-// While a bucket waits it is given once; what comes after it was taken makes it wait again.
+// A waiting bucket is given out once. Blocks put off after it was taken make it wait again.
 CASE(a_bucket_is_given_as_often_as_it_was_taken) {
   Host host;
   Graph graph(1, 3);
@@ -80,7 +80,7 @@ CASE(a_bucket_is_given_as_often_as_it_was_taken) {
   }
 }
 
-// One list: all but one marker wait until its end.
+// A single list: all but one marker wait for its end.
 CASE(nothing_to_share) {
   Host host;
   constexpr std::size_t kBlocks = 20000;
@@ -91,7 +91,7 @@ CASE(nothing_to_share) {
   graph.check_marks();
 }
 
-// Large blocks and roots are handed on in parts.
+// Large blocks and roots are handed over in parts.
 CASE(large_memory_is_shared) {
   Host host;
   constexpr std::size_t kBlocks = 2000;

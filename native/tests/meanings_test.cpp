@@ -20,7 +20,7 @@ constexpr heaps::Hulls kHulls{{0x5555'0000'0000, 0x5556'0000'0000},
                               {0x7ff0'0000'0000, 0x7fff'0000'0000}};
 constexpr heaps::Hulls kShort{{0x1000'0000, 0x2000'0000}, {0x1000'0000, 0x2000'0000}};
 
-// The filter may let through more than it must, but only at places that are not aligned.
+// The filter may pass more than necessary, but only at unaligned places.
 CASE(pointers_at_any_byte_pass) {
   std::mt19937_64 random(1);
   for (bool wide : {false, arch::has_lanes()}) {
@@ -94,7 +94,7 @@ CASE(what_the_allocator_leaves_is_no_distance) {
   CHECK_EQ(visits, 2u);
 }
 
-// An integer of CPython: its type is of a type that is its own, and is one of integers.
+// An integer of CPython: its type's type is its own type, and it is a type of integers.
 CASE(what_only_looks_like_an_integer_of_python_is_none) {
   Host host;
   Memory memory;
@@ -120,7 +120,7 @@ CASE(what_only_looks_like_an_integer_of_python_is_none) {
   CHECK_EQ(value(), 0u);
 }
 
-// Counts values that do not share a bit: first those that lead to blocks, then those that do not.
+// Counts values that do not share a bit: first those that lead to blocks, then the others.
 void count_values(RelativeFields::Row* row, unsigned hits, unsigned misses) {
   unsigned done = 0;
   for (uint64_t value = 8; done < hits + misses; value += 8)
@@ -176,7 +176,7 @@ CASE(few_distances_of_each_length_are_many) {
         RelativeFields::Standing::kPossible);
 }
 
-// Other users of blocks of that size have numbers there.
+// Other users of blocks of that size have numbers in this field.
 CASE(what_leads_to_lost_blocks_counts_by_itself) {
   Host host;
   RelativeFields fields;
@@ -195,7 +195,7 @@ CASE(what_leads_to_lost_blocks_counts_by_itself) {
   CHECK(standing(3 << 6, 5, 2, 776) == RelativeFields::Standing::kNone);
   CHECK(standing(6 << 6, 3, 0, 1 << 20) == RelativeFields::Standing::kNone);
   CHECK(standing(7 << 6, 4, 0, 1 << 20) == RelativeFields::Standing::kSure);
-  // Any number leads to the start of such small blocks, one time in two.
+  // In blocks as small as these, any number leads to the start one time in two.
   CHECK(standing(4 << 6, 23, 0, 24) == RelativeFields::Standing::kNone);
   CHECK(standing(5 << 6, 24, 0, 24) == RelativeFields::Standing::kSure);
 }
@@ -238,7 +238,7 @@ CASE(blocks_at_the_start_of_a_page_begin_like_others) {
     return sweeper::field_of({block, block + 2 * heaps::kPage}, offset, false, 2048);
   };
   CHECK_EQ(field_at(start, 8), field_at(start + 16, 8));
-  // What is in another page may be there alone.
+  // A field in another page may be the only one of its page.
   CHECK(field_at(start, heaps::kPage) != field_at(start + 16, heaps::kPage));
 }
 

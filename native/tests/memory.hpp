@@ -13,8 +13,8 @@ using heaps::uint64_t;
 
 constexpr uint32_t kReadWrite = wire::kRead | wire::kWrite;
 
-// Far from where the kernel and the sanitizers put things; the thread sanitizer knows only some
-// parts of the address space.
+// Far from the addresses that the kernel and the sanitizers use; the thread sanitizer supports only
+// some parts of the address space.
 #ifdef __SANITIZE_THREAD__
 constexpr uint64_t kWorld = 0x001000000000;
 #else
@@ -28,15 +28,15 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Memory of zeros that is also described as a mapping. What `perms` forbids is only described as
-  // forbidden: in the clone, the helper puts zeros where a read faults.
+  // Maps zeroed memory and describes it as a mapping. `perms` affects only the description: in the
+  // clone, the helper supplies zeros where a read would fault.
   uint64_t map(uint64_t start, uint64_t bytes, uint32_t perms = kReadWrite, uint32_t flags = 0,
                uint32_t file = 0);
-  // A mapping that must not be touched at all: only described.
+  // Describes a mapping without creating it: it must not be accessed.
   void describe(uint64_t start, uint64_t bytes, uint32_t perms, uint32_t flags, uint32_t file = 0);
-  // Splits the mapping that holds [start, start + bytes) and gives that part other permissions,
+  // Splits the mapping that holds [start, start + bytes) and gives that part other permissions.
   void protect(uint64_t start, uint64_t bytes, uint32_t perms) { split(start, bytes, perms, 0); }
-  // or says that nothing was ever written there.
+  // Splits it likewise and describes that part as never written.
   void leave_out(uint64_t start, uint64_t bytes) { split(start, bytes, kReadWrite, abi::kAbsent); }
 
   void put(uint64_t address, uint64_t value) { store(address, value); }
@@ -46,7 +46,7 @@ class Memory {
   }
 
   const std::vector<abi::Mapping>& mappings() const { return mappings_; }
-  // Follows the mappings that are added later.
+  // Includes mappings that are added later.
   const heaps::Space& space() const { return space_; }
 
  private:

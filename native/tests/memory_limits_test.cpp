@@ -29,7 +29,7 @@ std::string folders_of(const ControlGroup& group) {
   return all;
 }
 
-// A folder that ends with the program's run.
+// A folder that is removed at the end of the run.
 class Folder {
  public:
   Folder() {
@@ -74,7 +74,7 @@ CASE(what_lies_outside_of_a_namespace_is_not_seen) {
   CHECK(!locate_group("0::/../other\n", kUnified, "memory", false).visible);
   CHECK(!locate_group("0::/\n", "", "memory", false).visible);
   CHECK(locate_group("0::/\n", "", "memory", true).visible);
-  CHECK(locate_group("", "", "memory", false).visible);  // no controller at all
+  CHECK(locate_group("", "", "memory", false).visible);  // no controller
 }
 
 CASE(the_least_of_all_groups_counts) {

@@ -57,7 +57,7 @@ uint64_t Mimalloc::describe(uint64_t slices) {
   return at;
 }
 
-// What is left has no blocks.
+// The rest has no blocks.
 void Mimalloc::end_of_segment() {
   memory.put(kSegment + layout_.slices + slice_ * layout_.page_bytes, kMostEntries - slice_);
 }

@@ -18,15 +18,15 @@ class Mimalloc {
   static constexpr uint64_t kMainHeap = kData + 0x100;
   static constexpr uint64_t kSegment = kWorld + (64 << 20);
 
-  // What has become of blocks of a page, by their numbers.
+  // The freed blocks of a page, by number.
   struct Freed {
     std::vector<unsigned> free, local, by_others, delayed;
   };
 
   explicit Mimalloc(const heaps::mimalloc::Layout& layout);
 
-  // A page of so many slices, of which `given_out` blocks were ever given out. Returns where it is
-  // described.
+  // Adds a page of that many slices, the first `given_out` blocks of which have been allocated.
+  // Returns its descriptor.
   uint64_t page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed = {});
 
   Memory memory;
@@ -51,22 +51,22 @@ class Mimalloc3 {
   static constexpr uint64_t kTable = kWorld + (72 << 20);
   static constexpr uint64_t kArena = kWorld + (512 << 20);
   static constexpr uint64_t kArenaBytes = 32 << 20;
-  // Releases that describe pages elsewhere do it here.
+  // For releases that keep page descriptors apart from the pages.
   static constexpr uint64_t kDescriptions = kArena + 0x4000;
 
-  // What has become of blocks of a page, by their numbers.
+  // The freed blocks of a page, by number.
   struct Freed {
     std::vector<unsigned> free, local, by_others;
   };
 
   explicit Mimalloc3(const heaps::mimalloc::PageLayout& layout);
 
-  // A page of so many slices, of which `given_out` blocks were ever given out. Returns where it is
-  // described.
+  // Adds a page of that many slices, the first `given_out` blocks of which have been allocated.
+  // Returns its descriptor.
   uint64_t page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed = {});
-  // Has the arena list so many of them, as 3.0 does.
+  // Makes the arena list these slices as pages, as 3.0 does.
   void list_pages(const std::vector<uint64_t>& slices);
-  // The entry of the map for the slice that holds `address`.
+  // Returns the map's entry for the slice that holds `address`.
   static uint64_t entry_of(uint64_t address);
 
   Memory memory;

@@ -15,7 +15,7 @@ void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
 struct Found {
   bool present = false;
-  std::string reason;  // "fine" if there is a verdict
+  std::string reason;  // "fine" if the walk succeeded
   std::map<uint64_t, uint64_t> blocks;
 };
 
@@ -49,7 +49,7 @@ void check_all_are_found(const Image& image) {
   CHECK(found.blocks == image.blocks);
 }
 
-// Some of everything, with single words first.
+// A bit of everything, with single words first.
 struct Scene {
   explicit Scene(const Layout& layout) : image(layout) {
     words = image.page(8, 1, 100, {{0, 99}, {1, 2}, {50}, {51}});
@@ -73,7 +73,7 @@ CASE(without_its_signature_there_is_no_mimalloc) {
   CHECK(!walk(scene.image).present);
 }
 
-// It was given back; what it says of slices may be of what is there now.
+// It was released; its slices may describe what is there now.
 CASE(a_segment_without_pages_has_no_blocks) {
   Scene scene(kFrom219);
   scene.image.memory.put(Mimalloc::kSegment + kFrom219.cookie - kUsedBeforeCookie, 0);
@@ -113,7 +113,7 @@ CASE(what_contradicts_itself_is_refused) {
       "a page has more blocks than room");
 }
 
-// Any one word of the structures, damaged in any of some ways: an answer comes, whatever it is.
+// Damages each word of the structures in several ways: the walk must end with some answer.
 CASE(damage_anywhere_ends) {
   for (const Layout& layout : {kFrom20, kFrom219}) {
     Scene scene(layout);
@@ -156,7 +156,7 @@ CASE(release_3_without_the_table_behind_its_map_is_not_found) {
   CHECK(!walk(scene.image).present);
 }
 
-// Of 3.0.1: entries of pages that are no more, at the places of others and in free memory.
+// As in 3.0.1: entries of released pages, where other pages are and in free memory.
 CASE(release_3_pages_that_were_given_back_are_left_out) {
   MapScene scene(kFrom30);
   uint64_t gone = scene.large + 2 * kMapSlice;

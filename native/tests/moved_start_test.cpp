@@ -17,7 +17,7 @@ std::optional<Code> moved(const Code& code) {
   return arch::MovedStart::make(code.data(), code.size(), kFrom, kTo);
 }
 
-// Where the jump or branch that ends at `end` leads.
+// Returns the target of the jump or branch that ends at `end`.
 std::uint64_t target(const Code& code, std::size_t end) {
   std::int32_t distance;
   std::memcpy(&distance, &code[end - sizeof distance], sizeof distance);
@@ -64,7 +64,7 @@ CASE(what_cannot_be_moved_is_refused) {
       {0x31, 0xc0, 0xc3},                                                  // too short
       {0xe8, 0x00, 0x00, 0x00, 0x00, 0xc3},                                // a call returns into it
       {0x55, 0x90, 0x90, 0x90, 0x90, 0x48, 0xff, 0xcf, 0x75, 0xf7, 0xc3},  // a loop to its start
-      {0xe3, 0x03, 0x90, 0x90, 0x90, 0xc3},        // jrcxz reaches a byte only
+      {0xe3, 0x03, 0x90, 0x90, 0x90, 0xc3},        // jrcxz has an 8-bit offset only
       {0x55, 0x90, 0x90, 0x90, 0x90, 0x06, 0xc3},  // no instruction
       {0x48, 0x8b, 0x05, 0x00},                    // ends in the middle of one
   };

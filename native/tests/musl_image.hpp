@@ -21,14 +21,14 @@ class Musl {
 
   Musl();
 
-  // Each gives the descriptor: slots in a mapping of their own, in the slot of another group, in
-  // what is left of the module's pages, and one block in a mapping of its own.
+  // Each returns the descriptor: of slots in their own mapping, in a slot of another group, in the
+  // unused part of a module's pages, and of one block in its own mapping.
   uint64_t mapped(uint64_t size_class, uint32_t slots, uint64_t pages);
   uint64_t nested(uint64_t outer, uint32_t slot, uint64_t size_class, uint32_t slots);
   uint64_t donated(uint64_t at, uint64_t size_class);
   uint64_t large(uint64_t pages, uint64_t bytes, uint64_t moved = 0);
 
-  // A block of so many bytes that begins so many bytes into its slot. Returns its address.
+  // Adds a block of `bytes` bytes that starts `moved` bytes into its slot. Returns its address.
   uint64_t block(uint64_t meta, uint32_t slot, uint64_t bytes, uint64_t moved = 0);
 
   Memory memory;

@@ -16,7 +16,7 @@ void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
 struct Found {
   bool present = false;
-  std::string reason;  // "fine" if there is a verdict
+  std::string reason;  // "fine" if the walk succeeded
   std::map<uint64_t, uint64_t> blocks;
 };
 
@@ -43,8 +43,8 @@ Found walk(const Musl& image) {
 
 constexpr uint64_t kFarInto = 17 << 16;  // more units than 16 bits hold
 
-// Some of everything: blocks of one unit side by side, one of no bytes, groups in slots of groups,
-// in a module's page, and blocks that begin late in their slots.
+// A bit of everything: adjacent blocks of one unit, one of no bytes, groups in slots of groups, in
+// a module's page, and blocks that start late in their slots.
 struct Scene {
   Scene() {
     smallest = image.mapped(0, 30, 1);
@@ -113,7 +113,7 @@ CASE(what_contradicts_itself_is_refused) {
                 "a page of the allocator's descriptors is damaged");
 }
 
-// Any one word of the structures, damaged in any of some ways: an answer comes, whatever it is.
+// Damages each word of the structures in several ways: the walk must end with some answer.
 CASE(damage_anywhere_ends) {
   Scene scene;
   std::vector<uint64_t> places;

@@ -63,7 +63,7 @@ CASE(a_number_among_pointers_is_one) {
   numbers[11] = numbers[13] = 7;
   CHECK(stands());
   numbers[15] = 7;
-  CHECK(!stands());  // most are none
+  CHECK(!stands());  // most are not
   numbers[2] = 64;   // a pointer of 64 bits, which says nothing
   CHECK(!stands());
 }

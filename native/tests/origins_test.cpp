@@ -38,7 +38,7 @@ struct RecordedSweep : Sweep {
     recorded.add({block, requested, time_ms, inner, worker});
   }
 
-  // Leaks, or kinds by their examples, and where they come from.
+  // Maps leaks, or the examples of kinds, to their origins.
   std::map<uint64_t, Origin> origins() const {
     std::map<uint64_t, Origin> found;
     std::vector<Leak> leaks = host.leaks();
@@ -104,7 +104,7 @@ CASE(a_process_that_is_not_recorded_gets_nothing) {
     CHECK(sweep.host.frames(type).empty());
 }
 
-// The keys are addresses of blocks. All of them are lost, whoever's the tables are.
+// The keys are addresses of blocks. All blocks must be lost, whichever process owns the tables.
 CASE(tables_are_no_roots) {
   for (uint32_t pid : {kPid, kPid + 1}) {
     RecordedSweep sweep;
@@ -126,7 +126,7 @@ CASE(the_page_in_front_of_tables_may_be_one_to_read) {
   sweep.check_leaks(sweep.all());
 }
 
-// A page that the program never wrote to is told of as a mapping of its own.
+// A page that the program never wrote is described as a separate mapping.
 CASE(tables_in_pieces_are_one) {
   RecordedSweep sweep;
   for (const auto& [block, size] : sweep.scene.blocks) sweep.record(block, size);
@@ -189,7 +189,7 @@ CASE(python_functions_are_named_if_a_stack_has_them) {
            std::string("grow"));
 }
 
-// Kinds that differ in nothing but where they come from are told apart.
+// Kinds that differ only in their origin are reported separately.
 CASE(live_blocks_come_with_their_origins) {
   RecordedSweep sweep;
   sweep.host.control.task = abi::Task::kCountKinds;
@@ -227,7 +227,7 @@ CASE(mappings_come_with_their_origins) {
   sweep.run();
   std::vector<Frame> frames = sweep.host.frames(wire::kRecordedMappings);
   CHECK_EQ(frames.size(), 1u);
-  // That of the second is not known.
+  // The second is left out: its origin is unknown.
   CHECK_EQ(item<uint32_t>(frames[0], 0, 0), 1u);
   CHECK_EQ(item<uint64_t>(frames[0], 4, 0), 0x7000'0000u);
   CHECK_EQ(item<uint64_t>(frames[0], 4, 1), 0x7000'2000u);
@@ -250,7 +250,7 @@ CASE(damaged_tables_are_survived) {
   sweep.recorded.add({leaks[1], 8, 5, far, recorder::kMaxThreads - 1});
   sweep.recorded.add({leaks[2], 8, 5, unfinished, 0});
   sweep.recorded.add({leaks[3], 8, 5, recorder::kMaxNodes - 1, 0});
-  sweep.record(leaks[4], 1 << 30);  // more than the block has
+  sweep.record(leaks[4], 1 << 30);  // larger than the block
   sweep.run();
   sweep.check_leaks(sweep.all());
   std::map<uint64_t, Origin> origins = sweep.origins();

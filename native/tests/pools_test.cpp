@@ -15,7 +15,7 @@ using heaps::Region;
 using library::Kind;
 
 constexpr uint64_t kTable = kWorld + (6ull << 30);
-constexpr uint64_t kNotes = kWorld + (7ull << 30);  // the pools' bits
+constexpr uint64_t kNotes = kWorld + (7ull << 30);  // the pools' bitmaps
 constexpr uint64_t kHeap = kWorld + (1ull << 30);
 constexpr uint64_t kMapped = kWorld + (2ull << 30);
 constexpr uint64_t kTail = 8;  // of the heap's blocks
@@ -35,7 +35,7 @@ struct Found {
   bool warned = false;
 };
 
-// A heap of blocks of 1000 bytes, as a walker of glibc leaves it; and memory that is none.
+// A heap of blocks of 1000 bytes, as a walker of glibc leaves it, and memory outside the heap.
 struct Process {
   Process() : header(*reinterpret_cast<library::Header*>(kTable)) {
     memory.map(kHeap, 16 * kPage);
@@ -140,7 +140,7 @@ CASE(a_pool_divides_the_block_that_it_lies_in) {
   CHECK(found.blocks == expected);
   CHECK_EQ(found.taken_blocks, 0u);
   CHECK_EQ(found.taken_bytes, 1000u - 24);
-  // What is behind the pool in the block is in no region: it is a root.
+  // The rest of the block after the pool is in no region, so it is a root.
   CHECK_EQ(found.regions.at(kHeap), holder);
   CHECK_EQ(found.regions.at(holder), start);
   CHECK_EQ(found.regions.at(start), end);
@@ -173,19 +173,19 @@ CASE(a_pool_may_lie_in_an_object_of_another) {
   CHECK(found.blocks == expected);
 }
 
-// Each of these is not believed, and changes nothing.
+// Each of these is ignored and changes nothing.
 CASE(what_cannot_be_a_pool_is_ignored) {
   Blocks expected = heap_blocks();
   void (*damages[])(Process&) = {
-      [](Process& p) { p.add_pool(block_at(5) + 16, 1000); },     // reaches behind its block
+      [](Process& p) { p.add_pool(block_at(5) + 16, 1000); },     // extends beyond its block
       [](Process& p) { p.add_pool(block_at(5), 2016); },          // several blocks
       [](Process& p) { p.add_pool(kHeap + 15 * kPage, 64); },     // in free memory
       [](Process& p) { p.add_pool(kHeap - 64, 128); },            // not mapped
-      [](Process& p) { p.add_pool(kMapped + 4, 64); },            // between words
+      [](Process& p) { p.add_pool(kMapped + 4, 64); },            // unaligned
       [](Process& p) { p.add_pool(kMapped, 64).end = kMapped; },  // empty
       [](Process& p) { p.add_pool(kMapped, 64).end += 1ull << 40; },
       [](Process& p) { p.add_pool(kMapped, 64).unknown = 1; },
-      [](Process& p) { p.add_entry(kNotes + 64 * kPage, 4096); },  // its notes are not there
+      [](Process& p) { p.add_entry(kNotes + 64 * kPage, 4096); },  // its bitmap is not mapped
       [](Process& p) { p.add_entry(kNotes + 8, 4096); },
       [](Process& p) { p.add_entry(kNotes, ~uint64_t{0} >> 8); },
       [](Process& p) {
@@ -214,7 +214,7 @@ CASE(a_pool_that_is_being_made_is_none_yet) {
   CHECK(found.blocks == expected && !found.warned);
 }
 
-// Bits that no library would write: beyond the pool, ends without starts, all of them.
+// Bits that no library would write: beyond the pool, ends without starts, all set.
 CASE(any_bits_stay_within_the_pool) {
   Blocks expected = heap_blocks();
   Process process;

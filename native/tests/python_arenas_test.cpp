@@ -13,14 +13,14 @@ constexpr uint64_t kVariables = kWorld + (1ull << 32);
 constexpr uint64_t kArena = kVariables + (1ull << 30) + heaps::kPage;
 constexpr std::size_t kTableWords = 16 * 6;
 
-// Of both generations of the allocator.
+// Differences between the two generations of the allocator.
 struct Generation {
   uint64_t pool_bytes, alignment;
 };
 constexpr Generation kOld{4096, 8}, kNew{16384, 16};
 
-// One arena, of which two pools were taken. The first one has blocks of 64 bytes, of which the
-// first four were taken; the second one is free. Block 0 of the graph is the table.
+// An arena with two pools taken. The first has blocks of 64 bytes, the first four of them taken;
+// the second is free. Block 0 of the graph is the table.
 struct Scene {
   explicit Scene(Generation what) : generation(what) {
     graph.memory.map(kVariables, heaps::kPage, kReadWrite, abi::kFileBacked, 1);
@@ -57,7 +57,7 @@ struct Scene {
     memory.store(pool + 44, static_cast<uint32_t>(generation.pool_bytes - kBlock));
   }
 
-  // Whether a word at that place is a root.
+  // Returns whether a word at `at` is a root.
   bool is_root(uint64_t at) {
     graph.memory.put(at, graph.start(1));
     libc::Threads none{nullptr, 0, {sweeper::map_memory, 1}};
@@ -70,7 +70,7 @@ struct Scene {
     return marked;
   }
   bool is_root_in_block(uint64_t number) { return is_root(first + kHeader + number * kBlock + 8); }
-  // Of the memory that is free, if all adds up.
+  // Returns whether any free memory was recognised as free, which needs consistent structures.
   bool is_any_free() { return !is_root_in_block(1) || !is_root_in_block(3); }
 
   static constexpr uint64_t kHeader = 48, kBlock = 64;
@@ -130,7 +130,7 @@ CASE(free_pools_must_add_up) {
   Scene scene(kNew);
   scene.graph.memory.store(scene.graph.start(0) + 16, uint32_t{61});
   CHECK(scene.is_root(scene.second + 64) && scene.is_root(scene.untaken));
-  CHECK(scene.is_any_free());  // a pool is proved by itself
+  CHECK(scene.is_any_free());  // each pool is checked by itself
 }
 
 CASE(lists_of_free_pools_end) {

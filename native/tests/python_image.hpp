@@ -7,7 +7,7 @@
 
 namespace reachscan::tests {
 
-// Of both forms of the allocator.
+// Differences between the two forms of the allocator.
 struct PoolForm {
   uint64_t pool_bytes, alignment;
 };
@@ -25,14 +25,14 @@ class Python {
   uint64_t add_pool(uint64_t block_bytes);
   // Takes a block from the last pool.
   uint64_t take();
-  // Puts a block of the last pool into its list of free ones.
+  // Puts a block of the last pool into its free list.
   void free(uint64_t block);
-  // The table of arenas must be complete then.
+  // Requires the table of arenas to be complete.
   void add_table(heaps::BlockMap& blocks) const;
 
-  // Types, in the data of the interpreter.
+  // Adds a type to the interpreter's data.
   uint64_t add_type(const char* name, uint64_t flags, uint64_t base = 0);
-  // Makes a block of the last pool an object, which begins so many bytes into it.
+  // Makes a block of the last pool an object that starts `before` bytes into it.
   uint64_t make_object(uint64_t block, uint64_t before, uint64_t type, uint64_t references);
 
   Memory memory;

@@ -16,7 +16,7 @@ constexpr uint64_t kBlock = 96, kLinks = 16;
 
 void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
-// Objects in blocks of one size; the collector looks after those of type `node`.
+// Objects in blocks of one size. The collector tracks those of type `node`.
 struct Scene {
   Scene() { image.add_pool(kBlock); }
 
@@ -27,7 +27,7 @@ struct Scene {
     image.memory.put(from + 16 + 8 * word, to);
   }
 
-  // Everything is built then.
+  // Must come after everything is built.
   void enumerate() {
     image.add_table(blocks);
     heaps::pymalloc::Walker walker(image.memory.space(), none, sweeper::map_memory, true);
@@ -36,7 +36,7 @@ struct Scene {
     blocks.mark(Python::kTable);
   }
 
-  // What leaks, if nothing is reached.
+  // Returns what leaks if nothing is reachable.
   std::set<uint64_t> leaks() {
     enumerate();
     PythonObjects objects(image.memory.space());
@@ -117,7 +117,7 @@ CASE(weak_references_hold_nothing) {
   for (uint64_t type : {weak, derived}) {
     uint64_t reference = scene.image.make_object(scene.image.take(), kLinks, type, 1);
     scene.point(reference, 0, object);
-    scene.point(reference, 1, object);  // what is called when it dies
+    scene.point(reference, 1, object);  // the callback for its death
   }
   scene.enumerate();
   PythonObjects objects(scene.image.memory.space());

@@ -8,12 +8,12 @@ namespace reachscan::tests {
 
 class Recorded {
  public:
-  // Tables of the process `pid` at `at`, with pages around them that nobody may use.
+  // Tables of the process `pid` at `at`, between inaccessible pages.
   Recorded(Memory& memory, uint64_t at, uint32_t pid);
 
   // Returns its number.
   uint32_t node(uint32_t parent, uint64_t pc);
-  // Node with a module that was closed since.
+  // A node in a module that has since been closed.
   uint32_t closed_node(uint32_t parent, uint64_t pc, uint32_t module);
   uint32_t thread(const char* name, uint32_t tid);
   uint32_t closed_module(const char* path, uint64_t bias);

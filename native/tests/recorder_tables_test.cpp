@@ -31,7 +31,7 @@ Header* make_tables(std::uint64_t memory, const char* text = "depth=32") {
   return header;
 }
 
-// What a record of a block holds follows from its address.
+// A block's record is a function of its address.
 Allocation allocation_at(std::uint64_t address) {
   std::uint64_t hash = address * 0x9e3779b97f4a7c15;
   return {address, hash >> 20, hash >> 30, static_cast<std::uint32_t>(hash >> 36),
@@ -149,7 +149,7 @@ CASE(full_tables_take_no_more_and_lose_nothing) {
   CHECK(!tables.find(in.front(), was));
 }
 
-// Like the sweeper, but while writers are at work: what is valid is whole.
+// Reads like the sweeper, but with writers active: every valid record must be whole.
 CASE(a_reader_never_sees_half_of_a_record) {
   Tables tables(make_tables(kMiB));
   std::atomic<bool> end = false;
@@ -166,7 +166,7 @@ CASE(a_reader_never_sees_half_of_a_record) {
   std::size_t seen = 0;
   while (seen < 200'000)
     tables.each([&](const Allocation& a) {
-      // Its slot may have been used again since its key was read, but only by a whole record.
+      // Its slot may have been reused since its key was read, but only by a whole record.
       Allocation again;
       if (tables.find(a.address, again) && again.size == a.size) ++seen;
     });
@@ -220,7 +220,7 @@ CASE(a_full_trie_says_so) {
   CHECK(made > tables.header().nodes.count / 2);
 }
 
-// Which mapping has each page, by its serial number in the order of the calls; 0: none.
+// The mapping that each page belongs to, as its serial number in call order, 0 for none.
 using Pages = std::vector<std::uint32_t>;
 
 Pages pages_of(const Tables& tables, std::uint64_t count) {

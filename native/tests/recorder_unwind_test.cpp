@@ -14,14 +14,14 @@ namespace {
 
 using namespace recorder;
 
-constexpr std::uint64_t kFunction = 0x1000;  // what the tables tell of lies so far behind them
+constexpr std::uint64_t kFunction = 0x1000;  // offset of its code from the tables
 
 // An index with one entry, one common entry, and one function of 0x100 bytes.
 class Module {
  public:
   explicit Module(const std::vector<std::uint8_t>& program,
                   const std::vector<std::uint8_t>& common = {0x0c, 7, 8, 0x90, 1}) {
-    // Version, and how frames, count and table are encoded.
+    // Version, and the encodings of frames, count and table.
     bytes_ = {1, 0x1b, 0x03, 0x3b};
     number(20 - 4);  // .eh_frame, relative to this place
     number(1);
@@ -118,7 +118,7 @@ CASE(rows_that_are_remembered) {
 }
 
 CASE(a_realigned_frame) {
-  // The address is the word at rbp - 16 (breg6 -16, deref); rbp lies at -32.
+  // The address is the word at rbp - 16 (breg6 -16, deref); rbp is saved at -32.
   Module module({0x0f, 3, 0x76, 0x70, 0x06, 0x86, 4});
   check_rule(module.rule(0), RuleKind::kSavedAtFp, 16, 32);
 }
@@ -134,7 +134,7 @@ CASE(what_is_not_followed_is_not_known) {
   CHECK(Module({0x0b}).rule(0).kind() == RuleKind::kUnknown);              // nothing remembered
 }
 
-// Whatever the tables say, only they are read. The sanitizer watches.
+// Whatever the tables say, nothing outside them is read. The sanitizer checks it.
 CASE(damaged_tables_are_survived) {
   std::mt19937 random(1);
   const Module whole({0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x5c, 0x0c, 7, 8, 0xc6});
@@ -172,7 +172,7 @@ CASE(the_rules_of_this_program_lead_out_of_this_function) {
   CHECK(tables.index != 0);
   Rule rule = find_rule(tables, return_address_of_this());
   CHECK(rule.kind() == RuleKind::kFromFp || rule.kind() == RuleKind::kFromSp);
-  // The index begins with where the tables are; static programs have none.
+  // The index starts with the location of the tables; static programs have none.
   std::uint64_t at = tables.index + 4;
   std::int32_t distance;
   std::memcpy(&distance, reinterpret_cast<const void*>(at), sizeof distance);

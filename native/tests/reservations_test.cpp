@@ -42,10 +42,11 @@ void refuse_page_scans() {
     fail(__FILE__, __LINE__, "no filter");
 }
 
-// A program that has reserved memory. Ours would get page tables by itself.
+// A program with reserved memory. It is a separate process, since ours may get page tables any
+// time.
 class Program {
  public:
-  // Terabytes would do as well, but take seconds.
+  // Terabytes would work too, but take seconds.
   Program() {
     char* memory = static_cast<char*>(mmap(nullptr, kReserved, PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -58,7 +59,7 @@ class Program {
     entry.backing = Backing::kNothing;
     pid = fork();
     if (pid == 0) obey();
-    // From then on it gets page tables only when it is told to.
+    // From now on, it gets page tables only on command.
     static char anything;
     touch(reinterpret_cast<std::uint64_t>(&anything));
   }
@@ -105,7 +106,7 @@ CASE(unused_parts_are_not_looked_at_again) {
   program.touch(second);
   Reservations reservations(program.pid, PageMap(program.pid), {entry});
   CHECK(total(reservations.used_parts(entry)) <= 4 * kTable);
-  // Pages may come where page tables are.
+  // Pages may appear where page tables exist.
   program.touch(second + kPage);
   CHECK_EQ(reservations.maybe_used_since(), 0u);
   std::vector<Stretch> pages = present_pages(PageMap(program.pid, &reservations), entry);

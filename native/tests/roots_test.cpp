@@ -14,7 +14,7 @@ using heaps::kPage;
 constexpr uint64_t kRoots = kWorld + (1ull << 32);
 constexpr uint64_t kDescriptor = libc::kDescriptorBytes;
 
-// Blocks 0.. that words of roots point to, and the mappings that these words are in.
+// Blocks 0, 1, ..., to which words of the roots point, and the mappings of these words.
 struct Scene {
   explicit Scene(std::size_t blocks) : graph(blocks, 3) {}
 
@@ -42,7 +42,7 @@ struct Scene {
   }
   bool live(std::size_t block) const { return graph.blocks.is_marked(graph.start(block)); }
 
-  // Writes a thread's descriptor at `at` that says where its stack is.
+  // Writes a thread descriptor at `at` that says where its stack is.
   void describe_thread(uint64_t at, uint64_t stack, uint64_t size) {
     graph.memory.put(at, at);
     graph.memory.put(at + 16, at);
@@ -146,8 +146,8 @@ uint64_t mangled(uint64_t address, uint64_t secret) {
   return hidden << 17 | hidden >> 47;
 }
 
-// The room for a mask in a buffer of setjmp() counts only if the mask is there; buffers of the
-// library's own end before it.
+// The room for a mask in a buffer of setjmp() counts only if the mask was saved. The library's own
+// buffers end before it.
 CASE(masks_in_jump_buffers) {
   constexpr uint64_t kSecret = 0x1234'5678'9abc'def1;
   Scene scene(6);
@@ -167,7 +167,7 @@ CASE(masks_in_jump_buffers) {
   };
   uint64_t without = add(code, 0, 0);
   add(code, 1, 1);
-  add(scene.map(1, kReadWrite), 0, 2);  // no code: no buffer
+  add(scene.map(1, kReadWrite), 0, 2);  // no code, so no buffer
   scene.point(without + arch::kJumpBytes, 3);
   uint64_t first = add(code, 0, 4), last = add(code, 0, 5);
   scene.graph.memory.put(descriptor + 0x300, last);
@@ -177,7 +177,7 @@ CASE(masks_in_jump_buffers) {
   for (std::size_t i = 0; i < 6; ++i) CHECK_EQ(scene.live(i), i != 0);
 }
 
-// On a signal stack or a coroutine's: the frames of its own stack are still waiting.
+// On a signal stack or a coroutine's stack: the frames of its own stack are still active.
 CASE(the_stack_of_a_thread_that_runs_elsewhere_stays_whole) {
   Scene scene(4);
   uint64_t stack = scene.map(8, kReadWrite), elsewhere = scene.map(4, kReadWrite);
@@ -192,7 +192,7 @@ CASE(the_stack_of_a_thread_that_runs_elsewhere_stays_whole) {
   for (std::size_t block = 0; block < 4; ++block) CHECK(scene.live(block));
 }
 
-// Nothing on the stack of an ended thread lives but its descriptor. Such stacks lie side by side.
+// On the stack of a finished thread, only its descriptor is live. Such stacks are adjacent.
 CASE(stacks_of_ended_threads) {
   Scene scene(6);
   uint64_t stacks = scene.map(24, kReadWrite);
@@ -211,7 +211,7 @@ CASE(stacks_of_ended_threads) {
   for (std::size_t i = 0; i < 6; ++i) CHECK_EQ(scene.live(i), expected[i]);
 }
 
-// Of one that was joined or detached, only the vector of thread-local storage is used again.
+// Of a joined or detached one, only the vector of thread-local storage is reused.
 CASE(descriptors_of_ended_threads) {
   enum { kUnjoined, kJoined, kDetached };
   for (int how : {kUnjoined, kJoined, kDetached}) {
@@ -231,7 +231,7 @@ CASE(descriptors_of_ended_threads) {
   }
 }
 
-// A main stack of 16 pages, of which an array from page 8 to page 12 serves as a stack of its own.
+// A main stack of 16 pages, in which an array from page 8 to page 12 serves as a stack of its own.
 struct Nested : Scene {
   Nested() : Scene(3), stack(map(16, kReadWrite, abi::kMainStack)) {
     code = map(1, wire::kRead | wire::kExecute, abi::kFileBacked, 1);
@@ -285,7 +285,7 @@ CASE(a_thread_without_a_descriptor) {
   uint64_t stack = scene.map(4, kReadWrite);
   scene.threads.push_back({0, stack + 2 * kPage, 0});
   scene.threads.push_back({0, 0x1000, 0x1000});                             // nothing there
-  scene.threads.push_back({0, stack + 3 * kPage, stack + 4 * kPage - 64});  // no room for one
+  scene.threads.push_back({0, stack + 3 * kPage, stack + 4 * kPage - 64});  // too small for one
   scene.point(stack, 0);
   scene.point(stack + 4 * kPage - 8, 1);
   scene.mark();

@@ -57,7 +57,7 @@ void Scene::add_main_heap() {
   glibc.put_in_fastbin(kMainArena, fast);
 }
 
-// Chunks that are free, though they look allocated.
+// Adds chunks that are free although they look allocated.
 void Scene::add_lists(Chunks& chunks) {
   if (options.cache) {
     for (int i = 0; i < 4; ++i) cached.push_back(chunks.used(0x40));
@@ -72,7 +72,7 @@ void Scene::add_lists(Chunks& chunks) {
 void Scene::add_foreign_break(Chunks& chunks, uint64_t end) {
   leaks.push_back(chunks.live(0x100));
   chunks.end_break(0x1230);
-  // Whatever it is that somebody else keeps there.
+  // Arbitrary contents of foreign memory.
   for (uint64_t at = chunks.at(); at < chunks.at() + 0x800; at += 8)
     memory.put(at, at % 32 == 24 && at < chunks.at() + 0x400 ? 0x21 : at * 0x9e3779b97f4a7c15);
   Chunks more(memory, chunks.at() + 0x800);

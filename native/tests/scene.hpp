@@ -5,21 +5,21 @@
 
 namespace reachscan::tests {
 
-// Where things are. A module's data lies in low pages, so that distances are as in a process.
+// The layout of the scene. A module's data is in low pages, so that distances are as in a process.
 constexpr uint64_t kModule = kWorld;
 constexpr uint64_t kMainArena = kModule + 0x140;
 constexpr uint64_t kSbrkBase = kModule + 0xf00;  // the field in mp_
 constexpr uint64_t kCode = kModule + (1 << 20);
 constexpr uint64_t kConstants = kModule + (2 << 20);
 constexpr uint64_t kBreak = kModule + (16 << 20);
-constexpr uint64_t kHeapMax = 1 << 20;  // the least that glibc may have been built for
+constexpr uint64_t kHeapMax = 1 << 20;  // the smallest that glibc may have been built for
 constexpr uint64_t kThreadHeaps = kModule + (1 << 30) + 3 * kHeapMax;
 constexpr uint64_t kBlocks = kModule + (2ll << 30);
 constexpr uint64_t kStacks = kModule + (3ll << 30);
 constexpr uint32_t kLibrary = 7;  // the file number
 
 struct Options {
-  bool foreign_break = false;  // somebody else moved the break in the middle of the main heap
+  bool foreign_break = false;  // foreign code moved the break in the middle of the main heap
   bool thread_arena = false;   // an arena with a full heap and a current one
   bool mapped_blocks = false;  // one of each kind of alignment
   bool params = true;          // mp_ can be found
@@ -32,9 +32,9 @@ class Scene {
 
   // Adds a thread whose thread-local storage points to `cache` (0: none).
   abi::Thread& add_thread(uint64_t cache);
-  // The blocks of a run that was written are to be found too.
+  // Adds the blocks of a run to those that must be found.
   void expect(const Blocks& found) { blocks.insert(found.begin(), found.end()); }
-  // Writes mp_ for so many mapped blocks.
+  // Writes mp_ for `count` mapped blocks.
   void set_mapped(int32_t count, uint64_t bytes) {
     glibc.params(kSbrkBase, options.params ? kBreak : 0x1000, count, bytes);
   }
@@ -59,7 +59,7 @@ class Scene {
   void add_mapped_blocks();
 };
 
-// What a scan of it finds.
+// The results of walking a scene.
 struct Found {
   heaps::Verdict verdict;
   Blocks blocks;
@@ -70,7 +70,7 @@ struct Found {
 };
 
 Found walk(const Scene& scene);
-// Walks, and compares with what the scene expects.
+// Walks and compares with what the scene expects.
 void check_found(const Scene& scene);
 
 }  // namespace reachscan::tests

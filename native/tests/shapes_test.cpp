@@ -14,7 +14,7 @@ uint32_t shape(const Graph& graph, std::size_t block, uint64_t slot = 0) {
                            graph.bytes(block), slot);
 }
 
-// Colour, parent, left and right of three nodes; block 0 is the header.
+// Writes colour, parent, left and right of three nodes. Block 0 is the header.
 void make_tree(Graph& graph) {
   graph.point(0, 1, 2), graph.point(2, 1, 0);
   graph.point(2, 2, 1), graph.point(2, 3, 3);
@@ -81,7 +81,7 @@ CASE(vector_bodies) {
   CHECK_EQ(shape(graph, 1), uint32_t{wire::kUnknownShape});
   graph.point(0, 3, 1, 24);  // the capacity is far from the end
   CHECK_EQ(shape(graph, 1, slot), uint32_t{wire::kUnknownShape});
-  graph.point(0, 2, 1, 56), graph.point(0, 3, 1, 48);  // the end is behind the capacity
+  graph.point(0, 2, 1, 56), graph.point(0, 3, 1, 48);  // the end is after the capacity
   CHECK_EQ(shape(graph, 1, slot), uint32_t{wire::kUnknownShape});
 }
 
@@ -107,7 +107,7 @@ CASE(text) {
   }
 }
 
-// 200 bytes are no rounding of 129. Of a long one, the middle is not looked at.
+// 129 is not rounded up to 200. The middle of a long text is not examined.
 CASE(a_text_in_a_block_that_is_longer_is_no_string) {
   for (std::size_t words : {25, 1000}) {
     for (std::size_t unused : {1, 31, 32, 33, 72}) {
@@ -128,8 +128,8 @@ CASE(letters_that_are_an_address_are_no_text) {
   CHECK(shape(graph, 0) != uint32_t{wire::kText});
 }
 
-// What a free list leaves in a block: the place of its link mixed with where that points to. The
-// address sanitizer allocates at 0x602000000000, so that these are six letters.
+// A free list leaves in a block the address of its link mixed with the link's target. The address
+// sanitizer allocates at 0x602000000000, so these are six letters.
 CASE(letters_that_are_a_disguised_link_are_no_text) {
   Host host;
   Graph graph(1, 3);
@@ -138,8 +138,8 @@ CASE(letters_that_are_a_disguised_link_are_no_text) {
   CHECK_EQ(shape(graph, 0), uint32_t{wire::kUnknownShape});
 }
 
-// The low bytes of an address as they come: none begins a character, one ends too soon, one is
-// longer than it had to be.
+// Low bytes of an address in their order: none starts a character, one sequence is too short, one
+// is longer than necessary.
 CASE(bytes_that_are_no_utf8_are_no_text) {
   for (const char* bytes : {"a\x80tail of text", "a\xe9 tail of text", "a\xc0\xaf tail of text"}) {
     Host host;

@@ -11,8 +11,8 @@ namespace {
 
 using Visited = std::set<std::size_t>;
 
-// Three of one size, one that is marked, one that another points to, one alone, one too small, one
-// that is larger than 8 KiB by what glibc adds.
+// Three of one size, one marked, one that another points to, one alone, one too small, and one that
+// exceeds 8 KiB by what glibc adds.
 enum { kFirst, kSecond, kThird, kMarked, kOwned, kAlone, kOwner, kSmall, kWholeKib };
 
 struct Heap {

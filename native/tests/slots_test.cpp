@@ -41,7 +41,7 @@ struct Slabs {
   Slabs() {
     uint64_t at = kStart;
     for (uint64_t size : {8, 16, 24, 48, 8}) {
-      // More slots than a pair of words has bits; the last slab ends with all memory there is.
+      // More slots than a pair of words has bits. The last slab ends where all memory ends.
       slabs.emplace_back(at, size, 2 * kPage / size);
       at += 2 * kPage;
     }
@@ -97,7 +97,7 @@ CASE(slots_are_listed_in_the_order_of_their_addresses) {
   CHECK(seen == expected);
 }
 
-// A mark, and a scan that was put off, are the slot's own: whatever its neighbours are.
+// A mark and a postponed scan belong to one slot, whatever its neighbours are.
 CASE(a_grey_slot_leaves_its_neighbours_alone) {
   Slabs all;
   std::vector<uint64_t> grey, white;
@@ -130,8 +130,8 @@ CASE(a_grey_slot_leaves_its_neighbours_alone) {
   for (uint64_t start : grey) CHECK(all.blocks.is_marked(start));
 }
 
-// A slot's last word is the program's, and a word that leads there is a pointer: nothing here looks
-// like a chunk.
+// A slot's last word belongs to the program, and a word that leads there is a pointer: nothing here
+// resembles a chunk.
 CASE(nothing_is_left_behind_by_lists_of_chunks) {
   Slabs all;
   all.each_live([&](Range block) {
@@ -156,13 +156,13 @@ CASE(marks_and_drops_in_one_granule) {
   CHECK(all.blocks.is_live(all.slabs[0].live[1]));
 }
 
-// Chunks keep their tails, and what lists of chunks leave behind is known, next to slots that have
-// neither.
+// Chunks keep their tails, and what free lists of chunks leave behind is recognised, next to slots
+// that have neither.
 CASE(chunks_and_slots_in_one_map) {
   Host host;
   abi::Mapping mapping{kStart, kStart + 4 * kPage, wire::kRead | wire::kWrite, 0, 0, 0};
   BlockMap blocks(Space(&mapping, 1), map_memory);
-  // The first edge of a span ends a block of the span before.
+  // The first edge of a span ends a block of the previous span.
   for (uint64_t start : {0x10, 0x30, 0x200, 0x3f0}) blocks.add_live(kStart + start);
   blocks.add_boundary(kStart + 0x280);
   blocks.add_boundary(kStart + kPage);
@@ -204,7 +204,7 @@ CASE(random_slots_are_marked_as_the_model_says) {
   }
 }
 
-// As many blocks in a span as there can be, all put off at once.
+// The maximum of blocks in a span, all put off at once.
 CASE(a_list_of_slots_of_one_word) {
   Host host;
   constexpr std::size_t kSlots = 30000;

@@ -4,7 +4,7 @@
 namespace reachscan::tests {
 namespace {
 
-// A look at a heap that nothing points into.
+// Observes a heap that nothing points into.
 struct Looks : Sweep {
   Looks() : Sweep("2.35") { look(); }
 

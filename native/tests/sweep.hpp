@@ -14,7 +14,7 @@ namespace reachscan::tests {
 inline const Options kEverything{
     .foreign_break = true, .thread_arena = true, .mapped_blocks = true};
 
-// A scene under the helper's control block.
+// A scene with the helper's control block.
 struct Sweep {
   explicit Sweep(const char* release, const Options& options = kEverything)
       : scene(release_named(release), options) {}
@@ -26,7 +26,7 @@ struct Sweep {
     reachscan_sweep();
   }
 
-  // Runs, and is refused.
+  // Runs a sweep that must be refused.
   Refused refusal() {
     try {
       run();

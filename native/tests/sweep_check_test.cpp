@@ -33,7 +33,7 @@ std::string heap(uint64_t blocks = 8, uint64_t bytes = 1024, uint32_t regions = 
   return frame(wire::kHeap, Payload().str("glibc").u64(blocks).u64(bytes).u32(1).u32(regions));
 }
 
-// Direct leaks of 24 bytes, with their shapes.
+// Direct leaks of 24 bytes with their shapes.
 std::string leaks(uint32_t count, uint64_t size = 24, uint32_t parent = wire::kDirect) {
   Payload columns, shapes;
   columns.u32(count).u32(wire::kLeadWords);
@@ -57,7 +57,7 @@ std::string doubt(uint32_t first, uint32_t count, uint32_t reason) {
   return frame(wire::kDoubts, Payload().u32(1).u32(first).u32(count).u32(reason));
 }
 
-// Where so many leaks, or kinds of 32 bytes each, come from.
+// The origins of `count` leaks, or of kinds of 32 bytes each.
 std::string origins(uint32_t type, uint32_t count) {
   uint64_t width = type == wire::kOrigins ? 24 : 32;
   return frame(type, Payload().u32(count).raw(std::string(count * width, 0).data(), count * width));

@@ -29,7 +29,7 @@ CASE(roots_of_every_kind_keep_blocks) {
   std::vector<uint64_t> keep(scene.leaks.begin(), scene.leaks.begin() + 6);
   scene.memory.put(kModule + 0x20, keep[0]);                       // data of a module
   scene.memory.put(scene.threads[0].sp + 8, keep[1] + 5);          // a stack
-  scene.memory.put(scene.threads[0].thread_pointer + 8, keep[2]);  // beside a thread's variables
+  scene.memory.put(scene.threads[0].thread_pointer + 8, keep[2]);  // next to a thread's variables
   sweep.registers = {keep[3], 0};
   scene.memory.put(keep[0], keep[4]);                 // a block
   scene.memory.put(scene.leaks.back() + 8, keep[5]);  // a leak: no root
@@ -40,7 +40,7 @@ CASE(roots_of_every_kind_keep_blocks) {
   CHECK_EQ(sweep.host.control.totals.direct, expected.size() - 1);
 }
 
-// The allocator's own words point to many blocks that nobody uses.
+// The allocator's own words point to many blocks that nothing uses.
 CASE(what_the_allocator_holds_is_no_root) {
   Sweep sweep("2.35");
   Scene& scene = sweep.scene;
@@ -96,7 +96,7 @@ CASE(classes_are_named) {
   memory.put(type + 8, name);
   std::memcpy(reinterpret_cast<void*>(name), "N3app4NodeE", 12);
   memory.put(sweep.scene.leaks[0], vtable);
-  memory.put(sweep.scene.leaks[1], kConstants + 0x500);  // nothing of the kind
+  memory.put(sweep.scene.leaks[1], kConstants + 0x500);  // not a vtable
   sweep.run();
   std::vector<Frame> frames = sweep.host.frames(wire::kTypes);
   CHECK_EQ(frames.size(), 1u);
@@ -143,7 +143,7 @@ CASE(too_little_memory_is_refused) {
 
 // A module with one dynamic symbol, as the loader leaves it.
 void add_module(Memory& memory, const char* symbol, uint32_t hash, bool defined) {
-  constexpr uint64_t kName = 0x40;  // in the table of strings
+  constexpr uint64_t kName = 0x40;  // in the string table
   memory.map(kOther, 2 * kPage, wire::kRead, abi::kFileBacked, kLibrary + 5);
   auto* header = reinterpret_cast<Elf64_Ehdr*>(kOther);
   std::memcpy(header->e_ident, ELFMAG, SELFMAG);

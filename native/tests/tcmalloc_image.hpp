@@ -16,27 +16,27 @@ class Tcmalloc {
   static constexpr uint64_t kData = kWorld;
   static constexpr uint64_t kMetadata = kWorld + (64 << 20);
   static constexpr uint64_t kHeap = kWorld + (128 << 20);
-  // Behind the root of the tree, all in the module's data.
+  // After the root of the tree; all of this is in the module's data.
   static constexpr uint64_t kRoot = kData + 0x780;
   static constexpr uint64_t kCentral = kRoot + heaps::tcmalloc::kRootBytes + 0x40;
   static constexpr uint64_t kClasses =
       kCentral + heaps::tcmalloc::kMostClasses * heaps::tcmalloc::Central::kPaddedBytes + 12;
   static constexpr uint64_t kFirstCache = kClasses + 0x800 - 12;  // points to a thread's cache
 
-  // Where in a cache the links are: releases differ.
+  // `links` is the offset of the links in a cache, which differs between releases.
   explicit Tcmalloc(uint64_t links);
 
-  // Blocks of a class in so many pages; `free` are the numbers of those in the span's own list.
-  // Returns the span.
+  // Adds blocks of a class in `pages` pages. `free` are the numbers of those in the span's own
+  // list. Returns the span.
   uint64_t small(unsigned size_class, uint64_t pages, const std::vector<unsigned>& free);
-  // A block with a span of its own.
+  // Adds a block with a span of its own.
   uint64_t large(uint64_t pages);
   uint64_t unused(uint64_t pages);
-  // Free blocks that threads hand to each other.
+  // Adds free blocks that threads pass to each other.
   void chain(unsigned size_class, const std::vector<uint64_t>& blocks);
-  // The cache of one more thread, which has these blocks, all of one class.
+  // Adds the cache of another thread, which holds these blocks, all of one class.
   uint64_t cache(unsigned size_class, const std::vector<uint64_t>& blocks);
-  // An object of a class of C++ that is defined in the allocator's module.
+  // Makes a block an object of a C++ class that is defined in the allocator's module.
   void object(uint64_t block, const char* type);
 
   static uint32_t size_of(unsigned size_class);

@@ -18,7 +18,7 @@ void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
 struct Found {
   bool present = false;
-  std::string reason;  // "fine" if there is a verdict
+  std::string reason;  // "fine" if the walk succeeded
   std::map<uint64_t, uint64_t> blocks;
 };
 
@@ -45,7 +45,7 @@ Found walk(const Tcmalloc& image) {
 
 uint64_t start_of(uint64_t span) { return address_of(heaps::word(span)); }
 
-// Some of everything. The first span is of single words.
+// A bit of everything. The first span is of single words.
 struct Scene {
   explicit Scene(uint64_t links = kLinks[0], bool many_threads = true) : image(links) {
     words = image.small(1, 1, {1, 2, 64, 1023});
@@ -151,7 +151,7 @@ CASE(lists_that_are_not_what_is_counted_are_refused) {
                 "a thread's cache has more blocks than it counts");
 }
 
-// Any one word of the structures, damaged in any of some ways: an answer comes, whatever it is.
+// Damages each word of the structures in several ways: the walk must end with some answer.
 CASE(damage_anywhere_ends) {
   Scene scene;
   std::vector<uint64_t> places;

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMiB = 1 << 20;
-// Both are free in the child, and stay so: it is a fork of this program.
+// Both are free in the child, and remain so: it is a fork of this program.
 char* const kMemory = reinterpret_cast<char*>(0x200000000000);
 char* const kElsewhere = reinterpret_cast<char*>(0x300000000000);
 constexpr std::uint64_t kUsual = 8 * kMiB;
@@ -40,11 +40,11 @@ constexpr std::uint64_t kUsual = 8 * kMiB;
 
 using Act = std::function<void()>;
 
-// A child that gets its memory ready, and changes it when it is told to.
+// A child that prepares its memory, and changes it on command.
 class Program {
  public:
   Program(const Act& begin, const Act& change) {
-    // Who waits for the copy's process has it blocked.
+    // The code that waits for the copy's process expects it to be blocked.
     sigset_t child_ended;
     sigemptyset(&child_ended);
     sigaddset(&child_ended, SIGCHLD);
@@ -65,7 +65,7 @@ class Program {
     CHECK(read(from_child_[0], &done, sizeof done) == sizeof done);
   }
 
-  // Its userfaultfd, as ours.
+  // Returns its userfaultfd as a descriptor of ours.
   int take_descriptor() const {
     int process = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
     int ours = static_cast<int>(syscall(SYS_pidfd_getfd, process, descriptor_, 0));
@@ -120,7 +120,7 @@ void expect_same(const Program& program, const Memory& memory, const Clone& clon
   CHECK(compared > 0);
 }
 
-// Calls use(tracker). False if this kernel cannot track.
+// Calls use(tracker). Returns false if this kernel cannot track.
 template <typename Use>
 bool with_tracker(const Program& program, Use use) {
   try {
@@ -142,7 +142,7 @@ bool read_ahead_and_capture(const Program& program, MemoryCopy& copy) {
   });
 }
 
-// Of the memory that is mapped at first.
+// Covers the memory that is mapped at the start.
 bool watch_and_take_written(const Program& program, std::vector<Stretch>& written) {
   return with_tracker(program, [&](WriteTracker& tracker) {
     for (const MapEntry& entry : read_mappings(program.pid()))
@@ -246,7 +246,7 @@ CASE(a_huge_page_is_split) {
 }
 
 CASE(small_pages_become_a_huge_one) {
-  constexpr int kCollapse = 25;  // Linux 6.1; without it, they are just written
+  constexpr int kCollapse = 25;  // Linux 6.1; older kernels only see them written
   expect_exact_copy([] { map_and_fill(); },
                     [] {
                       fill(kMemory, 2 * kMiB, 2);
@@ -288,7 +288,7 @@ CASE(other_memory_takes_the_place) {
                     });
 }
 
-// As when a heap shrinks and grows again while it is read ahead.
+// As when a heap shrinks and grows again during the read-ahead.
 CASE(what_is_written_before_memory_that_is_not_tracked_is_told) {
   Program program([] { map_and_fill(); },
                   [] {
@@ -333,7 +333,7 @@ CASE(the_program_forks) {
                     });
 }
 
-// Enough to be shared between threads.
+// Enough to be split between threads.
 CASE(scattered_pages_of_large_memory) {
   constexpr std::uint64_t kLarge = 1024 * kMiB;
   expect_exact_copy(
@@ -348,7 +348,7 @@ CASE(scattered_pages_of_large_memory) {
       });
 }
 
-// More than the kernel reads at once: 2 GiB less a page.
+// More than the kernel reads at once, which is 2 GiB less a page.
 CASE(memory_of_more_than_two_gibibytes) {
   constexpr std::uint64_t kLarge = 2064 * kMiB;
   if (static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * kPage < 3 * kLarge) {
@@ -363,7 +363,7 @@ CASE(memory_of_more_than_two_gibibytes) {
       [] {});
 }
 
-// Tracking must not make the kernel fill page tables for memory that was only reserved.
+// Tracking must not make the kernel create page tables for memory that was only reserved.
 CASE(reserved_memory_costs_the_program_nothing) {
   constexpr std::uint64_t kReserved = 1ull << 40;
   Program program(

@@ -13,7 +13,7 @@ using heaps::glibc::kNonContiguous;
 
 const Options kEverything{.foreign_break = true, .thread_arena = true, .mapped_blocks = true};
 
-// Damages a scene of every release; each must be refused.
+// Damages a scene of every release. Each must be refused.
 void check_refused(const Options& options, const std::function<void(Scene&)>& damage) {
   for (const Release& release : releases()) {
     context = release.name;
@@ -111,7 +111,7 @@ CASE(heaps_of_any_length) {
   }
 }
 
-// A list of heaps that runs in a circle beside the arena, each turn being long.
+// A cyclic list of heaps beside the arena, long in each round.
 CASE(a_ring_of_heaps) {
   const Release& release = release_named("2.35");
   Scene scene(release, {});
@@ -131,7 +131,7 @@ CASE(a_ring_of_heaps) {
   CHECK_EQ(walk(scene).verdict.status, Verdict::kInvalid);
 }
 
-// A region that was not recognised, or one too many, shows in what the arena says it got.
+// A missed region, or one too many, disagrees with the arena's total.
 CASE(regions_that_do_not_add_up) {
   for (uint64_t regions : {0, 1, 2}) {
     context = std::to_string(regions) + " regions";
@@ -179,12 +179,12 @@ CASE(fastbins_that_are_not_consistent) {
     }
     whole.memory.put(bin, whole.fast[0] - 16);
     CHECK(walk(whole).verdict.fine());
-    whole.glibc.put_in_fastbin(kMainArena, whole.fast, whole.fast[1] - 16);  // a circle
+    whole.glibc.put_in_fastbin(kMainArena, whole.fast, whole.fast[1] - 16);  // a cycle
     CHECK_EQ(walk(whole).verdict.status, Verdict::kInvalid);
   }
 }
 
-// Another thread's cache shows what a cache is; this one then has to be one.
+// Another thread's cache shows what a cache is, so this one must be valid.
 CASE(caches_that_are_not_consistent) {
   for (const Release& release : releases()) {
     if (!release.has_cache()) continue;
@@ -203,19 +203,19 @@ CASE(caches_that_are_not_consistent) {
       CHECK_EQ(walk(scene).verdict.status, Verdict::kInvalid);
     };
     check_invalid({list[0], other});         // of another size
-    check_invalid({list[0]}, kModule);       // nothing of the heap
+    check_invalid({list[0]}, kModule);       // outside the heap
     check_invalid({list[0]}, list[1] + 16);  // inside a block
-    check_invalid({list[0]}, list[0]);       // circles
+    check_invalid({list[0]}, list[0]);       // a cycle
     check_invalid(list, list[1]);
     scene.glibc.put_in_cache(cache, 5, list);
     CHECK(walk(scene).verdict.fine());
-    // A list that is longer than its counter says.
+    // The list is shorter than its counter says.
     scene.memory.store<uint8_t>(cache + 5ull * release.cache.counter_size, 77);
     CHECK_EQ(walk(scene).verdict.status, Verdict::kInvalid);
   }
 }
 
-// A list is not followed further than any counter can count.
+// A list is followed no further than a counter can count.
 CASE(circles_in_many_caches) {
   for (const Release& release : releases()) {
     if (!release.has_cache()) continue;
@@ -233,8 +233,8 @@ CASE(circles_in_many_caches) {
   }
 }
 
-// Somebody else's memory behind the break, in which every place could be the start of chunks that
-// line up for long, and none is.
+// Foreign memory after the break, in which every place could start a long run of chunks, and none
+// does.
 CASE(a_foreign_break_full_of_chunk_sizes) {
   const Release& release = release_named("2.35");
   Scene scene(release, {});
@@ -246,7 +246,7 @@ CASE(a_foreign_break_full_of_chunk_sizes) {
   Chunks more(scene.memory, end - kPage);
   scene.memory.put(kMainArena + release.arena.top, more.top(end));
   scene.memory.put(kMainArena + release.arena.next + 24, end - kBreak);
-  // Whether the place behind it is found does not matter; an end matters.
+  // Whether the place after it is found does not matter; the walk must end.
   walk(scene);
 }
 

@@ -13,7 +13,7 @@ using heaps::Verdict;
 using heaps::glibc::kMapped;
 using heaps::glibc::kNonContiguous;
 
-// Memory that looks in each page as the test says, and mp_ counts no block in it.
+// Memory with contents chosen for each page, in which mp_ counts no block.
 struct Maze {
   explicit Maze(uint64_t page_count) : scene(release_named("2.35"), {}), pages(page_count) {
     scene.memory.map(kBlocks, pages * kPage);
@@ -27,14 +27,14 @@ struct Maze {
 CASE(a_mapped_block_in_each_page_and_many_threads) {
   Maze maze(1 << 15);
   for (uint64_t n = 0; n < maze.pages; ++n) maze.scene.glibc.mapped(maze.page(n), 1);
-  // A descriptor that names no stack is gone through to its end.
+  // A descriptor that names no stack is searched to its end.
   uint64_t thread_pointer = maze.scene.threads[0].thread_pointer;
   maze.scene.threads.resize(1 << 12, {0, 0, thread_pointer});
   Found found = walk(maze.scene);
   CHECK_EQ(found.mapped_found, maze.pages);
 }
 
-// Each header says that its block begins with the first page of all.
+// Each header says that its block starts with the first page.
 CASE(mapped_blocks_that_overlap) {
   Maze maze(1 << 16);
   maze.scene.memory.put(maze.page(0) + 8, kPage | kMapped);
@@ -57,7 +57,7 @@ CASE(mapped_blocks_in_many_mappings) {
   CHECK(walk(maze.scene).verdict.fine());
 }
 
-// Chunks line up from each page to the end, where they do not.
+// From each page, chunks line up until shortly before the end.
 CASE(regions_of_the_main_heap_that_end_badly) {
   Maze maze(1 << 13);
   maze.scene.memory.store(kMainArena + heaps::glibc::kFlagsOffset, kNonContiguous);
@@ -69,7 +69,7 @@ CASE(regions_of_the_main_heap_that_end_badly) {
            std::string("too much memory looks like regions of the main heap"));
 }
 
-// Where a large block ends is far from where it begins.
+// The end of a large block is far from its start.
 CASE(many_pointers_to_a_large_block) {
   constexpr uint64_t kPages = 1 << 14;
   Sweep sweep("2.35", {});

@@ -8,7 +8,7 @@ namespace {
 
 using heaps::glibc::kMapped;
 
-// A scene with room for mapped blocks, and none yet.
+// A scene with room for mapped blocks, none of which exist yet.
 struct Room {
   explicit Room(const Release& release) : scene(release, {}) {
     scene.memory.map(kBlocks, 64 * kPage);
@@ -42,7 +42,7 @@ CASE(every_alignment_and_size) {
         uint64_t offset = alignment - 16;
         pages += heaps::align_up(offset, kPage) / kPage;
         room.add(3, pages, offset);
-        room.add(3 + pages, pages, offset);  // right behind
+        room.add(3 + pages, pages, offset);  // directly after it
         room.add(40, 1);
         room.check();
       }
@@ -50,7 +50,7 @@ CASE(every_alignment_and_size) {
   }
 }
 
-// realloc moves the pages and corrects only the header that it knows.
+// realloc moves the pages but corrects only the header that it knows.
 CASE(a_stale_header_at_the_base) {
   for (const Release& release : releases()) {
     for (uint64_t offset : {0xff0, 0x1ff0, 0x2ff0}) {
@@ -67,7 +67,7 @@ CASE(a_stale_header_at_the_base) {
   }
 }
 
-// The kernel may split and join mappings as it likes.
+// The kernel may split and merge mappings.
 CASE(blocks_across_mappings) {
   Room room(release_named("2.35"));
   room.scene.memory.protect(kBlocks + 7 * kPage, 10 * kPage, kReadWrite | wire::kExecute);
@@ -85,7 +85,7 @@ CASE(protected_pages_inside) {
   room.check();
 }
 
-// Headers are always written, the rest of a block need not be.
+// Headers are always written; the rest of a block need not be.
 CASE(blocks_that_were_never_written) {
   for (const Release& release : releases()) {
     for (uint64_t offset : {0, 0x30, 0xff0, 0x1ff0}) {
@@ -110,7 +110,7 @@ CASE(next_to_the_stack_of_a_thread) {
   room.scene.memory.put(descriptor + 0x698, end - stack);
   room.scene.memory.put(descriptor + 0x6a0, 0);
   room.scene.threads.push_back({0x1000, stack + 16 * kPage, descriptor});
-  // Dead data on the stack that looks like a block is none.
+  // Dead data on the stack that looks like a block is not one.
   room.scene.glibc.mapped(stack + 4 * kPage, 2);
   room.add(1, 2);
   room.add(40, 3);
@@ -123,7 +123,7 @@ CASE(none_are_looked_for_if_the_library_has_none) {
   room.check();
 }
 
-// A stale header amid other memory; no neighbour, no edge of the mapping.
+// A stale header amid other memory, with no neighbour and no edge of the mapping next to it.
 CASE(more_than_the_library_knows) {
   for (const Release& release : releases()) {
     context = release.name;
@@ -134,13 +134,13 @@ CASE(more_than_the_library_knows) {
     room.scene.glibc.mapped(kBlocks + 20 * kPage, 3);
     room.scene.glibc.mapped(kBlocks + 30 * kPage, 5);
     room.check();
-    // One of those that lie apart may be true, and nobody can tell which.
+    // One of the isolated ones may be genuine, but it is unknown which.
     room.scene.set_mapped(4, 1 << 20);
     CHECK_EQ(walk(room.scene).mapped_found, 5u);
   }
 }
 
-// Else the count only serves to warn.
+// Otherwise, the count serves only for a warning.
 CASE(a_count_that_lies) {
   Room room(release_named("2.35"));
   room.add(0, 2);
@@ -152,7 +152,7 @@ CASE(a_count_that_lies) {
     CHECK_EQ(found.mapped_found, 2u);
     CHECK_EQ(found.mapped_expected, static_cast<uint64_t>(lie));
   }
-  // Nonsense: then mp_ counts as not found.
+  // Nonsense: mp_ then counts as not found.
   for (int32_t lie : {-1, (1 << 24) + 1}) {
     room.scene.set_mapped(lie, uint64_t{1} << 40);
     check_found(room.scene);
@@ -164,20 +164,20 @@ CASE(headers_that_do_not_fit_are_no_blocks) {
   Memory& memory = room.scene.memory;
   auto page = [](uint64_t n) { return kBlocks + n * kPage; };
   memory.put(page(0) + 8, (100 * kPage) | kMapped);     // longer than the memory
-  memory.put(page(1) + 8, 0 | kMapped);                 // nothing
+  memory.put(page(1) + 8, 0 | kMapped);                 // empty
   memory.put(page(2) + 8, (2 * kPage + 48) | kMapped);  // not whole pages
   memory.put(page(3) + 8, (2 * kPage) | kMapped | 1);   // in use by an arena
   memory.put(page(4) + 8, (2 * kPage) | kMapped | 4);
   memory.put(page(5), 0x40), memory.put(page(5) + 8, (2 * kPage) | kMapped);
-  memory.put(page(6) + 8, ~7ull | kMapped);                                     // round the corner
+  memory.put(page(6) + 8, ~7ull | kMapped);                                     // wraps around
   memory.put(page(7) - 16, 1 << 30), memory.put(page(7) - 8, kPage | kMapped);  // base elsewhere
   memory.put(page(9) - 16, ~0ull << 12), memory.put(page(9) - 8, kPage | kMapped);
   room.add(12, 2);
   room.check();
 }
 
-// A header whose base lies in a heap that ends before the header: neither a block nor the end of
-// progress.
+// A header whose base is in a heap that ends before the header: not a block, and the walk must
+// still make progress.
 CASE(a_base_inside_a_region_that_ends_before_the_block) {
   const Release& release = release_named("2.35");
   Room room(release);
@@ -194,7 +194,7 @@ CASE(a_base_inside_a_region_that_ends_before_the_block) {
   CHECK_EQ(found.blocks.count(kBlocks + kPage), 1u);
 }
 
-// The same, the heap being an arena's.
+// The same with the heap of an arena.
 CASE(a_base_inside_an_arena_that_ends_before_the_block) {
   const Release& release = release_named("2.35");
   Scene scene(release, {.thread_arena = true});

@@ -107,7 +107,7 @@ CASE(heaps_of_every_size) {
   }
 }
 
-// What sysmalloc leaves at the end of a full heap depends on how much of the top chunk was left.
+// What sysmalloc leaves at the end of a full heap depends on the remaining size of the top chunk.
 CASE(every_way_in_which_a_heap_ends) {
   for (const char* name : {"2.26", "2.35", "2.43"}) {
     for (uint64_t rest = 0x20; rest <= 0x100; rest += 0x10) {
@@ -149,8 +149,8 @@ CASE(every_way_in_which_the_break_was_cut) {
   }
 }
 
-// Where brk fails the main arena gets memory from mmap, anywhere; the kernel joins what is
-// adjacent.
+// Where brk fails, the main arena gets memory from mmap, anywhere; the kernel merges adjacent
+// mappings.
 CASE(a_main_arena_that_is_not_contiguous) {
   for (const Release& release : releases()) {
     context = release.name;
@@ -159,7 +159,7 @@ CASE(a_main_arena_that_is_not_contiguous) {
     Scene scene(release, options);
     uint64_t other = kWorld + (4ull << 30), small = 34 * kPage, count = 5;
     scene.memory.map(other, (count + 1) * small);
-    // Such numbers at the start of a page are no chunk.
+    // Such numbers at the start of a page are not a chunk.
     scene.memory.put(other + 8, 0x21), scene.memory.put(other + 40, 1);
     Chunks closed(scene.memory, scene.main_top);
     closed.end_break(kBreak + (64 << 10) - closed.at());
@@ -169,7 +169,7 @@ CASE(a_main_arena_that_is_not_contiguous) {
     uint64_t top = newest.top(other + 2 * small);
     scene.expect(newest.blocks);
     for (uint64_t n = 2; n <= count; ++n) {
-      uint64_t left = 16 * n;  // of the top chunk, when it was closed
+      uint64_t left = 16 * n;  // of the top chunk when it was closed
       Chunks chunks(scene.memory, other + n * small);
       chunks.live(small - left);
       chunks.end_break(left);
@@ -181,7 +181,7 @@ CASE(a_main_arena_that_is_not_contiguous) {
   }
 }
 
-// A free chunk at the start of a page, behind a zero, looks like such memory, but is another's.
+// A free chunk at the start of a page, after a zero, looks like such memory but is another arena's.
 CASE(a_main_arena_that_is_not_contiguous_next_to_thread_heaps) {
   const Release& release = release_named("2.35");
   Scene scene(release, {});
@@ -205,7 +205,7 @@ CASE(a_main_arena_that_is_not_contiguous_next_to_thread_heaps) {
   check_found(scene);
 }
 
-// A program may forbid itself pages of its blocks, in any heap.
+// A program may protect pages of its blocks, in any heap.
 CASE(protected_pages_within_heaps) {
   for (const Release& release : releases()) {
     context = release.name;
@@ -213,7 +213,7 @@ CASE(protected_pages_within_heaps) {
     scene.memory.protect(kBreak + 8 * kPage, 2 * kPage, 0);
     check_found(scene);
     context += ", thread arena";
-    // The page lies within the one large block of the newest heap, not on its ends.
+    // The page is inside the one large block of the newest heap, not at its ends.
     uint64_t heap = kThreadHeaps + kHeapMax;
     Chunks chunks(scene.memory, heap + release.heap_info, 4);
     std::erase_if(scene.blocks, [&](const auto& block) { return block.first > heap; });
@@ -229,7 +229,7 @@ CASE(protected_pages_within_heaps) {
   }
 }
 
-// After dlmopen there are two libraries, each with a heap of its own.
+// After dlmopen there are two libraries, each with its own heap.
 CASE(two_copies_of_the_library) {
   const Release& release = release_named("2.35");
   Scene scene(release, {});
@@ -245,7 +245,7 @@ CASE(two_copies_of_the_library) {
   CHECK_EQ(walk(scene).instances, 2u);
 }
 
-// What lies behind the top chunk of one may be a region of the other.
+// The memory after the top chunk of one may be a region of the other.
 CASE(two_copies_of_the_library_that_got_regions_side_by_side) {
   const Release& release = release_named("2.35");
   Scene scene(release, {});
@@ -270,7 +270,7 @@ CASE(two_copies_of_the_library_that_got_regions_side_by_side) {
   check_found(scene);
 }
 
-// lea rdi, [rip + main_arena]: code that names the arena is the allocator's.
+// Writes lea rdi, [rip + main_arena]. Code that names the arena is the allocator's.
 void put_allocator_code(Scene& scene, uint64_t at) {
   scene.memory.store<uint8_t>(at, 0x48);
   scene.memory.store<uint8_t>(at + 1, 0x8d);
@@ -291,7 +291,7 @@ CASE(who_is_inside_the_allocator) {
     CHECK(found.hint.text.contains(at));
     CHECK_EQ(found.hint.mutex_count, 2u);
     CHECK_EQ(found.hint.mutexes[1], scene.thread_arena);
-    // Behind a system call, which the allocator does not make: the code need not be searched.
+    // After a system call that the allocator does not make, the code need not be searched.
     scene.memory.store<uint8_t>(at - 2, 0x0f);
     scene.memory.store<uint8_t>(at - 1, 0x05);
     found = walk(scene);
@@ -308,14 +308,14 @@ CASE(who_is_inside_the_allocator) {
   }
 }
 
-// Returns the address behind the call.
+// Writes a call and returns its return address.
 uint64_t put_call(Scene& scene, uint64_t at, uint64_t target) {
   scene.memory.store<uint8_t>(at, 0xe8);
   scene.memory.store<int32_t>(at + 1, static_cast<int32_t>(target - (at + 5)));
   return at + 5;
 }
 
-// mov eax, number; syscall. Returns the address behind it.
+// Writes mov eax, number; syscall. Returns the address after it.
 uint64_t put_system_call(Scene& scene, uint64_t at, uint32_t number) {
   scene.memory.store<uint8_t>(at, 0xb8);
   scene.memory.store<uint32_t>(at + 1, number);
@@ -343,13 +343,13 @@ CASE(what_the_allocator_calls_is_inside_it) {
   constexpr uint32_t kBrkCall = 12, kReadCall = 0;
   CHECK(!quiet_with(kBrkCall, {to_sbrk, 1, 2, to_allocator}));
   CHECK(quiet_with(kReadCall, {to_sbrk, 1, 2, to_allocator}));
-  // Somebody else called sbrk(), or brk(); below them are words that an earlier call has left.
+  // Other code called sbrk() or brk(). Below are words left by an earlier call.
   CHECK(quiet_with(kBrkCall, {to_sbrk, 1, 2, 3}));
   CHECK(quiet_with(kBrkCall, {to_other, 1, 2, to_allocator}));
   scene.memory.store<uint8_t>(kOther + 0x40, 0xff);  // call *rax
   scene.memory.store<uint8_t>(kOther + 0x41, 0xd0);
   CHECK(quiet_with(kBrkCall, {kOther + 0x42, 1, 2, to_allocator}));
-  // What is on top may be left over as well, so a caller behind it counts.
+  // The top of the stack may be a leftover too, so a caller after it counts.
   CHECK(!quiet_with(kBrkCall, {kOther + 0x42, to_sbrk, 1, 2, to_allocator}));
 }
 

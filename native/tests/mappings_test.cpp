@@ -69,22 +69,17 @@ CASE(what_follows_its_data_is_bss) {
     CHECK_EQ(mappings.size(), 4u);
     CHECK_EQ(mappings[2].end, kData + SmallLibrary::bss_end);
     CHECK_EQ(mappings[2].flags, uint32_t{abi::kFollowsFile});
+    CHECK_EQ(mappings[2].file, mappings[1].file);
     CHECK_EQ(mappings[3].flags, 0u);
+    CHECK_EQ(mappings[3].file, 0u);
   }
 }
 
 CASE(a_context_of_asynchronous_requests_is_the_kernels) {
   SmallLibrary library;
-  library.add_file(kLibrary, kLibrary + kPage, kReadOnly | wire::kExecute);
-  library.add_file(kData, kData + kPage, kReadWrite);
-  library.add_anonymous(kData + kPage, kData + 9 * kPage);
-  std::vector<abi::Mapping> mappings = library.classified();
-  CHECK_EQ(mappings.size(), 4u);
-  CHECK_EQ(mappings[2].end, kData + SmallLibrary::bss_end);
-  CHECK_EQ(mappings[2].flags, uint32_t{abi::kFollowsFile});
-  CHECK_EQ(mappings[2].file, mappings[1].file);
-  CHECK_EQ(mappings[3].flags, 0u);
-  CHECK_EQ(mappings[3].file, 0u);
+  library.entries.push_back({kData, kData + kPage, 0, 9, "00:13", kReadWrite | wire::kShared,
+                             "/[aio] (deleted)", helper::Backing::kOther});
+  CHECK_EQ(library.last().flags, uint32_t{abi::kKernelOwned | abi::kFileBacked});
 }
 
 // The data's page starts like an image but is none: that would extend two MiB further.

@@ -7,13 +7,17 @@ import json
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_lines import Install, Runner, assert_refused
+from loading import load_leaks
 from streams import CODE, HEAP_START, Leak, Stream
 
 from reachscan import errors, reports
 from reachscan.cli.console import Output
 from reachscan.recording import model, wire
+from reachscan.recording.origins import NO_STACK, NOT_RECORDED, Origins
+from reachscan.reports import profile
 from reachscan.scanning import load
 
 FOLDER = Path(reports.__file__).parent
@@ -137,3 +141,14 @@ def test_a_watch_tells_programs(run: Runner, target: int, fake_helper: Install) 
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert [row["event"] for row in rows] == ["scan", "scan", "end"]
     assert (done.status, rows[1]["grew"]) == (0, False)
+
+
+def test_a_profile_takes_the_usable_size_of_what_was_not_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsc"
+    path.write_bytes(Stream(leaks=[Leak(24), Leak(24)]).encoded())
+    scan, times = load_leaks(path), np.zeros(2, np.uint64)
+    thread = np.array([NOT_RECORDED, 1], np.uint32)
+    asked = np.array([0, 20], np.uint64)
+    origins = Origins(np.full(2, NO_STACK), thread, times, times, asked)
+    recorded = scan._replace(recording=scan.recording._replace(origins=origins))
+    assert sorted(sample.requested for sample in profile.samples(recorded)) == [20, 24]

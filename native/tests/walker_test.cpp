@@ -32,35 +32,23 @@ CASE(a_process_without_the_library) {
   CHECK_EQ(heaps::glibc::find_instances(heaps::Space(nullptr, 0), found), 0u);
 }
 
+// The first malloc makes one bin after the other, and may be stopped at any of them.
 CASE(a_library_that_was_never_asked_for_memory) {
   for (const Release& release : releases()) {
-    context = release.name;
-    Memory memory;
-    memory.map(kModule, 2 * kPage, kReadWrite, abi::kFileBacked, kLibrary);
-    memory.put(kMainArena + release.arena.next, kMainArena);
-    heaps::glibc::Instance found[heaps::glibc::kMaxInstances];
-    CHECK_EQ(heaps::glibc::find_instances(memory.space(), found), 1u);
-    CHECK_EQ(found[0].main_arena, kMainArena);
-    CHECK_EQ(found[0].layout.next, release.arena.next);
-    CHECK(!found[0].used);
-  }
-}
-
-// The first malloc makes one bin after the other, and may be stopped at any of them.
-CASE(a_library_whose_bins_are_being_made) {
-  for (const Release& release : releases()) {
-    for (unsigned made : {1u, 60u, heaps::glibc::kBinPairs}) {
-      context = std::string(release.name) + ", " + std::to_string(made) + " bins";
+    for (unsigned bins : {0u, 1u, 60u, heaps::glibc::kBinPairs}) {
+      context = std::string(release.name) + ", " + std::to_string(bins) + " bins";
       Memory memory;
       memory.map(kModule, 2 * kPage, kReadWrite, abi::kFileBacked, kLibrary);
       memory.put(kMainArena + release.arena.next, kMainArena);
-      for (unsigned bin = 0; bin < made; ++bin) {
+      for (unsigned bin = 0; bin < bins; ++bin) {
         uint64_t pair = kMainArena + release.arena.bins + 16ull * bin;
         memory.put(pair, pair - kHeader);
-        if (bin + 1 < made) memory.put(pair + 8, pair - kHeader);
+        if (bin + 1 < bins) memory.put(pair + 8, pair - kHeader);
       }
       heaps::glibc::Instance found[heaps::glibc::kMaxInstances];
       CHECK_EQ(heaps::glibc::find_instances(memory.space(), found), 1u);
+      CHECK_EQ(found[0].main_arena, kMainArena);
+      CHECK_EQ(found[0].layout.next, release.arena.next);
       CHECK(!found[0].used);
     }
   }

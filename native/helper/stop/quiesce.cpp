@@ -12,15 +12,10 @@ namespace {
 
 using wire::Step;
 
-// Where others want the processors, too, time says little: a thread is let run so often at least.
 constexpr auto kMaxTime = std::chrono::milliseconds(200);
-constexpr std::uint32_t kLeastRuns = 32;
 // Long enough to leave the allocator many times over: where the thread is then is a matter of
 // chance.
 constexpr auto kRun = std::chrono::microseconds(20);
-// A thread that was not given a processor meanwhile is let run for longer. The kernel gives one for
-// some milliseconds.
-constexpr auto kLongestRun = std::chrono::microseconds(5120);
 // How far up the stack a return address into the allocator is searched for.
 constexpr std::size_t kStackWords = 64;
 
@@ -40,13 +35,19 @@ template <unsigned kWord>
 class Drain {
  public:
   Drain(Freeze& freeze, const Memory& memory, const abi::QuiesceHint& hint)
-      : freeze_(freeze), memory_(memory), hint_(hint), deadline_(Clock::now() + kMaxTime) {}
+      : freeze_(freeze),
+        memory_(memory),
+        hint_(hint),
+        deadline_(std::min(Clock::now() + kMaxTime, freeze.deadline())) {}
 
   DrainResult run() {
     // Round-robin: a thread may be waiting for a lock that another one holds.
     while (StoppedThread* thread = next_to_run()) {
-      if (time_is_up()) return {false, runs_};
-      let_run(*thread);
+      if (Clock::now() >= deadline_) return {false, runs_};
+      ++runs_;
+      if (!freeze_.run_briefly(*thread, kRun, freeze_.deadline()))
+        throw Failure(Step::kDrain, Code::kRetry, "a thread ended while it was let run", 0,
+                      thread->tid);
     }
     freeze_.stop_newborn(freeze_.deadline());
     bool quiet = !any_locked();
@@ -55,23 +56,6 @@ class Drain {
   }
 
  private:
-  bool time_is_up() const {
-    Clock::time_point now = Clock::now();
-    return now >= freeze_.deadline() || (now >= deadline_ && runs_ >= kLeastRuns);
-  }
-
-  void let_run(StoppedThread& thread) {
-    ++runs_;
-    std::uint64_t pc = arch::program_counter(thread.registers);
-    std::uint64_t sp = arch::stack_pointer(thread.registers);
-    if (!freeze_.run_briefly(thread, run_, freeze_.deadline()))
-      throw Failure(Step::kDrain, Code::kRetry, "a thread ended while it was let run", 0,
-                    thread.tid);
-    bool went_on = arch::program_counter(thread.registers) != pc ||
-                   arch::stack_pointer(thread.registers) != sp;
-    run_ = went_on ? kRun : std::min(2 * run_, kLongestRun);
-  }
-
   // Returns the next thread, round-robin, that is inside the allocator. If none is, but an arena is
   // locked, as all are during a fork(), or a thread waits for a lock, returns any thread that is
   // awake. Returns null if there is none of these either.
@@ -168,7 +152,6 @@ class Drain {
   Clock::time_point deadline_;
   std::size_t turn_ = 0;
   std::uint32_t runs_ = 0;
-  std::chrono::microseconds run_ = kRun;
 };
 
 }  // namespace

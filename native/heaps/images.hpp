@@ -23,7 +23,7 @@ struct DynamicSection {
   uint64_t name = 0;       // the address of a library's own name, or 0
   bool of_program = false;
   bool of_executable = false;  // also of a program that needs no loader
-  bool is_untouched = false;   // of a program whose loader has not written to it yet
+  bool is_untouched = false;   // the program's loader has not written to it yet
 
   bool has_symbols() const { return symbols != 0 && strings != 0 && gnu_hash != 0; }
 };
@@ -82,7 +82,7 @@ inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSecti
   if (section.name != 0) section.name += section.strings;
   section.of_program = interpreted && debuggable;
   section.of_executable = debuggable;
-  // A copy, or a core file, may be without pages that nobody wrote to: they read as zeros.
+  // A copy or a core file may lack pages that were never written: they read as zeros.
   section.is_untouched = interpreted && is_empty && Space::is_module_data(*space.find(dynamic));
   return dynamic != 0;
 }

@@ -37,9 +37,9 @@ inline std::size_t ring_length(const Space& space, uint64_t main_arena, const Ar
 
 enum class Bins { kUnused, kUsed, kNone };
 
-// Before the first malloc all bins are zero; it makes them empty one by one, before there is a top.
-// Afterwards each is a ring of chunks through the arena, as if the two pointers of the bin followed
-// a chunk header.
+// Before the first malloc, all bins are zero. It makes them empty one by one, before it sets the
+// top. From then on, each is a ring of chunks through the arena, as if the bin's two pointers
+// followed a chunk header.
 inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout& layout) {
   unsigned zero = 0, empty = 0, consistent = 0;
   for (unsigned i = 0; i < kBinPairs; ++i) {
@@ -54,7 +54,7 @@ inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout&
       ++consistent;
     }
   }
-  constexpr unsigned kHalfMade = 1;  // one whose first pointer is there
+  constexpr unsigned kHalfMade = 1;  // only its first pointer is set
   if (zero + empty + kHalfMade >= kBinPairs && word(arena + layout.top) == 0) return Bins::kUnused;
   return empty + consistent >= kMinConsistentBins ? Bins::kUsed : Bins::kNone;
 }

@@ -44,7 +44,7 @@ class Attachment {
  public:
   explicit Attachment(const RecordingSession& session) : session_(session) {}
 
-  // Before each pause.
+  // Called before each pause.
   void prepare() {
     pid_t pid = session_.pid();
     injection_ = std::make_unique<Injection>();
@@ -211,7 +211,7 @@ class Attachment {
   InjectedImage image_;
   std::unique_ptr<Injection> injection_;
   std::optional<MovedStarts> starts_;
-  bool is_taken_ = false;  // the place where the region has to be
+  bool is_taken_ = false;  // the place where the region must be
   std::uint64_t region_ = 0;
   int error_ = 0;
 };

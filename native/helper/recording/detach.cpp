@@ -75,7 +75,7 @@ class Detachment {
                        [use](const Slot& slot) { return slot.use == use; });
   }
 
-  // The loader takes what it fills in from there.
+  // Returns whether the loader may have filled in addresses that it took from such slots.
   bool may_have_filled_in() const {
     return injection_->begun == recorder::Begun::kRecording && has_slots_of(SlotUse::kSymbol);
   }

@@ -1,5 +1,5 @@
-// Follows the loader's list and reads symbol tables where they lie in the target, which may have
-// written anything there.
+// Follows the loader's list and reads symbol tables in the target's memory, which may contain
+// anything.
 #include "helper/recording/loaded_functions.hpp"
 
 #include <elf.h>
@@ -39,12 +39,12 @@ struct Function {
   std::uint64_t bytes;
 };
 
-// The symbols that a module offers to others.
+// The symbols that a module exports.
 class Symbols {
  public:
   Symbols(const Memory& memory, const link_map& module) : memory_(memory), bias_(module.l_addr) {
     each_entry(memory, address_of(module.l_ld), [&](std::int64_t tag, std::uint64_t value) {
-      // The loader of glibc has turned addresses into absolute ones, that of musl has not.
+      // The loader of glibc has made addresses absolute; that of musl has not.
       std::uint64_t address = value < bias_ ? value + bias_ : value;
       if (tag == DT_SYMTAB) symbols_ = address;
       if (tag == DT_STRTAB) strings_ = address;
@@ -90,7 +90,7 @@ class Symbols {
     return std::nullopt;
   }
 
-  // That symbol, if it is a function of this name in its default version.
+  // Returns symbol `i` if it is a function of this name in its default version.
   std::optional<Function> named(std::uint32_t i, const char* name) const {
     constexpr std::uint16_t kOldVersion = 0x8000;
     auto symbol = read_row<Elf64_Sym>(memory_, symbols_ + i * sizeof(Elf64_Sym));
@@ -109,7 +109,8 @@ class Symbols {
   std::uint64_t symbols_ = 0, strings_ = 0, hash_ = 0, old_hash_ = 0, versions_ = 0;
 };
 
-// Where the loader has told the program where its list begins; 0 if it has not.
+// Returns the start of the loader's list, as the loader has left it for the program, 0 if it has
+// not.
 std::uint64_t find_list(pid_t pid, const Memory& memory) {
   std::uint64_t headers = auxiliary(pid, AT_PHDR), bias = 0, dynamic = 0, told = 0;
   std::uint64_t count = std::min(auxiliary(pid, AT_PHNUM), kMostHeaders);

@@ -1,4 +1,4 @@
-// The functions to be hooked of a program that a loader has loaded.
+// Finds the functions to hook in a program that a loader has loaded.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace reachscan::helper {
 
-// Where each one is that calls lead to by its name. Those that are not found are left out.
+// Returns the functions that calls by name lead to. Those not found are left out.
 std::vector<TargetFunction> find_loaded_functions(pid_t pid, const Memory& memory);
 
 }  // namespace reachscan::helper

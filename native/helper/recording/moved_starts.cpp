@@ -17,11 +17,11 @@ using recorder::Injection;
 
 namespace {
 
-// A program that maps memory all the time is not to take the place before us: the kernel gives out
-// the highest free place first.
+// Keeps a program that maps memory all the time from taking the place first: the kernel hands out
+// the highest free place.
 constexpr std::uint64_t kClearance = 64 << 20;
 
-// That is near all functions which are as near to the first one, free().
+// Returns a place near all functions that are near the first one, free().
 std::uint64_t find_place(pid_t pid, const std::vector<TargetFunction>& functions,
                          std::uint64_t bytes) {
   std::uint64_t first = functions[0].address, last = first;
@@ -51,7 +51,7 @@ MovedStarts::MovedStarts(pid_t pid, const std::vector<TargetFunction>& functions
 void MovedStarts::move(const TargetFunction& function, Injection& injection) {
   auto is_same = [&](const Start& start) { return start.address == function.address; };
   auto known = std::find_if(starts_.begin(), starts_.end(), is_same);
-  if (known != starts_.end()) {  // another name of it
+  if (known != starts_.end()) {  // an alias
     injection.hooks[function.hook].next = known->moved_to;
     return;
   }
@@ -61,7 +61,7 @@ void MovedStarts::move(const TargetFunction& function, Injection& injection) {
                 "() cannot be redirected: " + why;
 }
 
-// Returns why not.
+// Returns null, or why the function cannot be moved.
 const char* MovedStarts::try_move(const TargetFunction& function, Injection& injection) {
   std::uint64_t to = moved_start(injection, function.hook);
   std::uint64_t distance = std::max(to, function.address) - std::min(to, function.address);

@@ -18,16 +18,17 @@ class MovedStarts {
   MovedStarts(pid_t pid, const std::vector<TargetFunction>& functions, const InjectedImage& image,
               recorder::Injection& injection);
 
-  // The address at which the recorder's region must start; 0: anywhere, since nothing jumps there.
+  // The address at which the recorder's region must start, 0 for anywhere, since nothing jumps
+  // there.
   std::uint64_t place() const { return starts_.empty() ? 0 : place_; }
 
-  // Names the first function that cannot be hooked this way, and says why; empty if all can.
+  // The first function that cannot be hooked this way, and why. Empty if all can.
   const std::string& obstacle() const { return obstacle_; }
 
   // Throws Failure(kRetry) if a thread is in code that will be overwritten, or this has changed.
   void require_untouched(Freeze& freeze, const Memory& memory) const;
 
-  // Adds them to the bytes to be written at InjectedImage::code().
+  // Adds the moved starts to the bytes for InjectedImage::code().
   void put_moved_starts(std::vector<unsigned char>& bytes) const;
 
  private:

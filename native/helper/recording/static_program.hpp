@@ -16,7 +16,7 @@ namespace reachscan::helper {
 struct StaticProgram {
   std::uint64_t bias = 0;
   recorder::MappedRange unwind_tables{};  // none: 0
-  std::vector<TargetFunction> functions;  // those to be hooked
+  std::vector<TargetFunction> functions;  // to be hooked
 };
 
 // Returns nothing if a loader has loaded the program. Throws Failure(kUnrecordable) if its

@@ -1,4 +1,4 @@
-// A function of the target that is to be hooked, as its machine code lies there.
+// A function of the target that is to be hooked, with its machine code.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@ struct TargetFunction {
 
   std::uint32_t hook;
   std::uint64_t address;
-  std::uint64_t word = 0;           // there
+  std::uint64_t word = 0;           // the one at `address`
   std::vector<unsigned char> code;  // empty if it cannot be read
 };
 
-// The hook of the function of this name; kHookedCount if it has none.
+// Returns the hook of the function of this name, kHookedCount if it has none.
 inline std::uint32_t hook_named(const char* name) {
   auto named = [&](const recorder::HookedFunction& function) {
     return std::strcmp(function.name, name) == 0;

@@ -12,10 +12,14 @@ namespace {
 
 using wire::Step;
 
+// On a busy machine time means little, so a thread runs at least this often.
 constexpr auto kMaxTime = std::chrono::milliseconds(200);
 // Long enough to leave the allocator many times over: where the thread is then is a matter of
 // chance.
 constexpr auto kRun = std::chrono::microseconds(20);
+// A thread that got no processor in its run gets a longer one. The kernel's time slices are some
+// milliseconds.
+constexpr auto kLongestRun = std::chrono::microseconds(5120);
 // How far up the stack a return address into the allocator is searched for.
 constexpr std::size_t kStackWords = 64;
 
@@ -70,7 +74,8 @@ class Drain {
     return next_in_round(may_go_on);
   }
 
-  // Takes no turn: else the round would always go on behind the one that waits, and never reach it.
+  // Takes no turn: otherwise, the round would always resume after the waiting thread and never
+  // reach it.
   bool any_waits_inside() const {
     const std::vector<StoppedThread>& threads = freeze_.threads();
     return std::any_of(threads.begin(), threads.end(),

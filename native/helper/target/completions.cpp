@@ -1,3 +1,4 @@
+// Checks the header of a ring of completions before reading them.
 #include "helper/target/completions.hpp"
 
 #include <linux/aio_abi.h>
@@ -5,11 +6,11 @@
 namespace reachscan::helper {
 namespace {
 
-// struct aio_ring of fs/aio.c, which libaio reads as well.
+// struct aio_ring of fs/aio.c, which libaio reads too.
 struct CompletionRing {
   std::uint32_t id;
   std::uint32_t entries;
-  std::uint32_t head;  // the first one that waits
+  std::uint32_t head;  // the first pending one
   std::uint32_t tail;  // after the last one
   std::uint32_t magic;
   std::uint32_t features[2];

@@ -1,4 +1,4 @@
-// Completions of io_submit() requests. They wait in memory that the program shares with the kernel
+// Completions of io_submit() requests. They stay in memory that the program shares with the kernel
 // until io_getevents() fetches them, and contain words of the program.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace reachscan::helper {
 
-// Adds the words of all completions that wait in the context. It also contains completions that
+// Adds the words of all pending completions in the context. It also contains completions that
 // were fetched earlier; these no longer count.
 void add_completions(const MapEntry& context, const Memory& memory,
                      std::vector<std::uint64_t>& words);

@@ -145,7 +145,7 @@ std::string_view behind_name(std::string_view stat) {
   return stat.substr(std::min(stat.rfind(')') + 1, stat.size()));
 }
 
-// By the ninth field.
+// Returns whether the ninth field marks a worker of the kernel.
 bool is_kernel_worker(pid_t pid, pid_t tid) {
   constexpr std::uint64_t kIoWorker = 0x10, kUserWorker = 0x4000;  // PF_ of linux/sched.h
   std::string name = "task/" + std::to_string(tid) + "/stat";

@@ -1,5 +1,5 @@
-// Reads the kernel's text files, and takes their lines and words apart. The streams of the standard
-// library can do that, too, but would make up a third of the helper.
+// Reads the kernel's text files and splits them into lines and words. The streams of the standard
+// library can do that too, but would make up a third of the helper.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 namespace reachscan::helper {
 
-// Reads a file, or the start of it: at least `most` bytes. Returns nothing if it cannot be read;
+// Reads a file, or at least its first `most` bytes. Returns nothing if it cannot be read;
 // errno says why.
 inline std::optional<std::string> read_text(const std::string& path, std::size_t most) {
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -12,14 +12,10 @@ namespace {
 
 using wire::Step;
 
-// On a busy machine time means little, so a thread runs at least this often.
 constexpr auto kMaxTime = std::chrono::milliseconds(200);
 // Long enough to leave the allocator many times over: where the thread is then is a matter of
 // chance.
 constexpr auto kRun = std::chrono::microseconds(20);
-// A thread that got no processor in its run gets a longer one. The kernel's time slices are some
-// milliseconds.
-constexpr auto kLongestRun = std::chrono::microseconds(5120);
 // How far up the stack a return address into the allocator is searched for.
 constexpr std::size_t kStackWords = 64;
 

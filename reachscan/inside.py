@@ -11,7 +11,7 @@ from typing import NamedTuple
 from reachscan import config, errors
 
 _FAILED = 3
-_MOST_LEAKS = 10_000
+_MAX_LEAKS = 10_000
 """Leaks that one check lists, the largest first."""
 
 
@@ -71,7 +71,7 @@ def check() -> list[OwnLeak]:
     """
     library = _library()
     report = _Report()
-    options = _Options(limit=_MOST_LEAKS)
+    options = _Options(limit=_MAX_LEAKS)
     if library.reachscan_check(ctypes.byref(options), ctypes.byref(report)) == _FAILED:
         raise errors.UnscannableError(report.error.decode(), "scan it from outside")
     try:

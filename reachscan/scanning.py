@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reachscan.capture.sysroot import Sysroot
     from reachscan.naming.private_memory import PrivateMemory
     from reachscan.recording import model, wire
-    from reachscan.recording.save import StreamKeeper
+    from reachscan.recording.save import StreamSaver
 
 LARGE = 500_000
 """Blocks of a heap whose leaks take as long to collect as the libraries take to load."""
@@ -171,7 +171,7 @@ def core(
 def _record_core(
     path: str | Path,
     options: ScanOptions,
-    keeper: StreamKeeper | None,
+    keeper: StreamSaver | None,
     on_progress: Progressed | None,
 ) -> model.Recording:
     from reachscan.capture import core_files
@@ -268,15 +268,15 @@ def reached(options: ScanOptions) -> Iterator[Place]:
 
 
 @contextmanager
-def _keeper(path: str | Path | None) -> Iterator[StreamKeeper | None]:
+def _keeper(path: str | Path | None) -> Iterator[StreamSaver | None]:
     if path is None:
         yield None
         return
     from pathlib import Path
 
-    from reachscan.recording.save import StreamKeeper
+    from reachscan.recording.save import StreamSaver
 
-    keeper = StreamKeeper(Path(path))
+    keeper = StreamSaver(Path(path))
     try:
         yield keeper
     finally:
@@ -287,7 +287,7 @@ def _record(
     place: Place,
     pid: int,
     options: ScanOptions,
-    keeper: StreamKeeper | None,
+    keeper: StreamSaver | None,
     on_progress: Progressed | None,
 ) -> model.Recording:
     if options.confirm > 1:
@@ -303,15 +303,15 @@ def _record(
 
 
 def _decoded(
-    frames: Iterator[wire.Frame], keeper: StreamKeeper | None, on_progress: Progressed | None
+    frames: Iterator[wire.Frame], keeper: StreamSaver | None, on_progress: Progressed | None
 ) -> model.Recording:
     from reachscan.recording.decode import decode
 
-    frames = _loading_meanwhile(frames)
+    frames = _load_in_background(frames)
     return decode(keeper.keep(frames) if keeper else frames, on_progress)
 
 
-def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
+def _load_in_background(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
     """Pass records on, and load slow modules while the leaks of a large heap are collected.
 
     Not earlier: marking uses all processors, collecting mostly one.
@@ -329,9 +329,7 @@ def _loading_meanwhile(frames: Iterator[wire.Frame]) -> Iterator[wire.Frame]:
             from reachscan.recording import columns  # noqa: F401
 
 
-def _finish(
-    recording: model.Recording, keeper: StreamKeeper | None, *, root: Sysroot
-) -> ScanResult:
+def _finish(recording: model.Recording, keeper: StreamSaver | None, *, root: Sysroot) -> ScanResult:
     """Analyse a recording, complete the saved stream if there is one, and return the result."""
     from reachscan.recording import model
 
@@ -372,7 +370,7 @@ def _memory(
     return memory, ()
 
 
-def _complete(keeper: StreamKeeper, found: model.Findings) -> errors.OutputError | None:
+def _complete(keeper: StreamSaver, found: model.Findings) -> errors.OutputError | None:
     """Complete the saved stream; return the error instead of raising it: the report comes first."""
     try:
         keeper.complete(found)

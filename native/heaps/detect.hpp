@@ -34,7 +34,7 @@ class Heap {
       : space_(space),
         map_(map),
         left_out_(left_out),
-        threads_{threads, thread_count, {map, libc::kMaxEndedThreads}},
+        threads_{threads, thread_count, {map, libc::kMaxExitedThreads}},
         glibc_(space, threads_, map),
         jemalloc_(space, threads_, map),
         mimalloc_(space, threads_, map),
@@ -83,7 +83,7 @@ class Heap {
   }
 
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads) {
-    if (!libc::find_ended_threads(space_, threads_, map_)) return {Verdict::kNoMemory, nullptr, 0};
+    if (!libc::find_exited_threads(space_, threads_, map_)) return {Verdict::kNoMemory, nullptr, 0};
     Verdict verdict;
     uint32_t arenas = 0;
     std::size_t* regions = regions_;

@@ -67,8 +67,8 @@ class Budget {
   // For proving chunk boundaries by walks, each of which may start anywhere and fail at the far
   // end. The largest possible number of chunks is more than enough.
   static Budget of_walks(uint64_t bytes, uint64_t least_chunk) {
-    constexpr uint64_t kLeast = 1 << 20;
-    return Budget(kLeast + bytes / least_chunk);
+    constexpr uint64_t kMin = 1 << 20;
+    return Budget(kMin + bytes / least_chunk);
   }
 
   // Returns false when it is used up.
@@ -134,7 +134,7 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
   // Whether its blocks need the fine form of the sweeper (memory/cluster.hpp). The blocks of other
   // walkers are in the same map then, so each walker must be able to fill both forms.
   { W::kNeedsFine } -> std::convertible_to<bool>;
-  // A walker that also supports 32-bit programs defines kKnowsShortWords (heaps/no_heap.hpp).
+  // A walker that also supports 32-bit programs defines kSupportsShortWords (heaps/no_heap.hpp).
 };
 
 // Where a walker puts what it finds, and the threads that help it.

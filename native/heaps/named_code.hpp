@@ -9,7 +9,7 @@ namespace reachscan::heaps {
 
 // The object files are adjacent; some of them do not name the variables. If a compiler has moved
 // cold functions elsewhere, they form a part of their own.
-constexpr uint64_t kWidestGap = 256 << 10;
+constexpr uint64_t kMaxGap = 256 << 10;
 constexpr uint64_t kMargin = 0x2000;
 
 // The allocator calls functions in libraries: all code outside of the program. If it is linked into
@@ -36,7 +36,7 @@ class NamedCode {
     DynamicSection section;
     bool is_library =
         read_dynamic_section(space, base_of(space, file), section) && !section.of_executable;
-    gap_ = is_library ? kWidestGap : kWidestGapInProgram;
+    gap_ = is_library ? kMaxGap : kMaxGapInProgram;
     margin_ = is_library ? kMargin : 0;
   }
 
@@ -59,7 +59,7 @@ class NamedCode {
   }
 
  private:
-  static constexpr uint64_t kWidestGapInProgram = 0x400;
+  static constexpr uint64_t kMaxGapInProgram = 0x400;
   static constexpr uint64_t kNearby = 0x100;  // static programs may lack the table of functions
 
   static uint64_t base_of(const Space& space, uint32_t file) {

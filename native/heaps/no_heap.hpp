@@ -32,11 +32,11 @@ static_assert(Walker<NoHeap>);
 
 // Walkers that support 32-bit words declare it; all support 64-bit words.
 template <typename W>
-concept KnowsShortWords = requires {
-  requires W::kKnowsShortWords;
+concept SupportsShortWords = requires {
+  requires W::kSupportsShortWords;
 };
 
 template <typename W>
-using IfKnown = std::conditional_t<kWord == 8 || KnowsShortWords<W>, W, NoHeap>;
+using IfKnown = std::conditional_t<kWord == 8 || SupportsShortWords<W>, W, NoHeap>;
 
 }  // namespace reachscan::heaps

@@ -22,13 +22,13 @@ using wire::Step;
 
 constexpr char kSignalStacks[] = "sigaltstack";
 // Functions whose arguments are kept where only the kernel sees them.
-const std::set<std::string> kKeptByKernel = {"epoll_ctl",      "timer_create", "io_submit",
-                                             "io_uring_setup", "sigqueue",     "pthread_sigqueue"};
+const std::set<std::string> kKernelHeldCalls = {
+    "epoll_ctl", "timer_create", "io_submit", "io_uring_setup", "sigqueue", "pthread_sigqueue"};
 
 void doubt_for_kernel(const Imports& imports, Snapshot& snapshot) {
   std::string names;
   for (const std::string& name : imports.names)
-    if (kKeptByKernel.contains(name)) names += (names.empty() ? "" : ", ") + name;
+    if (kKernelHeldCalls.contains(name)) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty())
     snapshot.unread_in_kernel.push_back(
         "a core file does not tell what the program has given to the kernel by " + names);
@@ -53,11 +53,11 @@ void warn_of_missing(const CoreMappings& mappings, Stream& stream) {
 // gdb abandons a mapping at the first page that it cannot read and writes zeros for the rest. This
 // loses the stacks of threads with guard pages in the same mapping.
 void require_stacks(const CoreFile& core) {
-  constexpr std::uint64_t kMostWords = 32;
+  constexpr std::uint64_t kMaxWords = 32;
   for (const CoreThread& thread : core.threads()) {
     std::uint64_t at = arch::stack_pointer(thread.registers) & ~7ull;
     std::vector<std::uint64_t> words(
-        std::min<std::uint64_t>(kMostWords, (arch::kPage - at % arch::kPage) / 8));
+        std::min<std::uint64_t>(kMaxWords, (arch::kPage - at % arch::kPage) / 8));
     bool known = core.try_read(at, words.data(), words.size() * sizeof words[0]);
     if (known && std::any_of(words.begin(), words.end(), [](std::uint64_t w) { return w != 0; }))
       continue;
@@ -83,7 +83,7 @@ void sweep_core(const CoreFile& core, const CoreMappings& mappings, const Option
                 Stream& stream) {
   Clock::time_point deadline = Clock::now() + options.timeout;
   Snapshot snapshot = capture_core(core, mappings);
-  std::set<std::string> wanted = kKeptByKernel;
+  std::set<std::string> wanted = kKernelHeldCalls;
   wanted.insert(kSignalStacks);
   Imports imports =
       find_imports(snapshot.mappings, snapshot.resident_pages, snapshot.clone->memory(), wanted);

@@ -13,7 +13,7 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr int kLetGoMilliseconds = 5000;
+constexpr int kReleaseMilliseconds = 5000;
 constexpr int kForEver = -1;
 
 [[noreturn]] void fail_to_start(int error) {
@@ -53,7 +53,7 @@ void Lifeline::watch() const {
   if (dismissed_within(kForEver, ends)) return;
   stream_.give_up();
   ends[1].fd = -1;  // one notification is enough
-  if (!dismissed_within(kLetGoMilliseconds, ends)) _exit(1);
+  if (!dismissed_within(kReleaseMilliseconds, ends)) _exit(1);
 }
 
 }  // namespace reachscan::helper

@@ -17,26 +17,26 @@ namespace {
 
 using wire::Step;
 
-constexpr unsigned kLooks = 4;
+constexpr unsigned kProbes = 4;
 // Time for pointers to move.
-constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
+constexpr auto kPollInterval = std::chrono::milliseconds(200);
 // How long, and at least how often, each pass tries to read a heap that keeps changing.
 constexpr auto kBusyLimit = std::chrono::seconds(3);
-constexpr unsigned kFewestTries = 4;
-constexpr auto kBetweenTries = std::chrono::milliseconds(2);
+constexpr unsigned kMinTries = 4;
+constexpr auto kRetryInterval = std::chrono::milliseconds(2);
 
 // Returns whether a thread slept in the same place in two observations.
-bool is_still(const SeenThread& before, const SeenThread* after) {
+bool is_still(const ObservedThread& before, const ObservedThread* after) {
   return after != nullptr && before.asleep && after->asleep && before.sp == after->sp &&
          before.pc == after->pc;
 }
 
-bool has_not_run(const SeenThread& before, const SeenThread& after) {
+bool has_not_run(const ObservedThread& before, const ObservedThread& after) {
   return before.turns == after.turns;
 }
 
-const SeenThread* find_thread(const std::vector<SeenThread>& threads, pid_t tid) {
-  for (const SeenThread& thread : threads)
+const ObservedThread* find_thread(const std::vector<ObservedThread>& threads, pid_t tid) {
+  for (const ObservedThread& thread : threads)
     if (thread.tid == tid) return &thread;
   return nullptr;
 }
@@ -49,21 +49,21 @@ class LiveScan {
 
   void run() {
     // Only a search for leaks takes more than one pass.
-    unsigned looks = options_.task == abi::Task::kFindLeaks ? kLooks - 1 : 0;
+    unsigned looks = options_.task == abi::Task::kFindLeaks ? kProbes - 1 : 0;
     for (unsigned look = 0; look < looks && (look == 0 || !suspects_.empty()); ++look) {
       Clock::time_point began = Clock::now();
-      suspects_ = look_patiently(abi::Task::kListSuspects).suspects;
+      suspects_ = scan_with_retries(abi::Task::kListSuspects).suspects;
       looked_ = true;
-      earlier_looks_ += Clock::now() - began;
-      std::this_thread::sleep_for(kBetweenLooks);
+      earlier_passes_ += Clock::now() - began;
+      std::this_thread::sleep_for(kPollInterval);
     }
-    look_patiently(options_.task);
+    scan_with_retries(options_.task);
   }
 
  private:
-  SweepResult look_patiently(abi::Task task) {
+  SweepResult scan_with_retries(abi::Task task) {
     Clock::time_point end = Clock::now() + kBusyLimit;
-    settler_.reset();
+    stabilizer_.reset();
     copy_.emplace(options_.pid, memory_);
     for (unsigned tries = 1;; ++tries) {
       std::string trouble = "a thread is inside the allocator";
@@ -78,9 +78,9 @@ class LiveScan {
       }
       last_trouble_ = trouble;
       Clock::time_point now = Clock::now();
-      if (now >= deadline_ || (now >= end && tries >= kFewestTries)) fail_busy();
-      if (!settler_) settler_.emplace(options_.pid);
-      std::this_thread::sleep_for(kBetweenTries);
+      if (now >= deadline_ || (now >= end && tries >= kMinTries)) fail_busy();
+      if (!stabilizer_) stabilizer_.emplace(options_.pid);
+      std::this_thread::sleep_for(kRetryInterval);
     }
   }
 
@@ -104,7 +104,7 @@ class LiveScan {
     Clock::time_point began = Clock::now();
     Snapshot snapshot;
     bool last = task != abi::Task::kListSuspects;
-    if (last && looked_) snapshot.phases.push_back({"earlier looks", earlier_looks_});
+    if (last && looked_) snapshot.phases.push_back({"earlier looks", earlier_passes_});
     send_progress(stream_, wire::kClone, 0, 0);
     read_target(*copy_, snapshot);
     require_same_program();
@@ -141,29 +141,30 @@ class LiveScan {
   void read_target(MemoryCopy& copy, Snapshot& snapshot) {
     pid_t pid = options_.pid;
     std::vector<std::uint64_t>& words = snapshot.words.values;
-    KernelRoots held = look_at_kernel_roots(pid, memory_);
-    std::vector<SeenThread> before = see_threads(pid);
-    if (settler_) {
-      settler_->settle(copy);
+    KernelRoots held = read_kernel_roots(pid, memory_);
+    std::vector<ObservedThread> before = observe_threads(pid);
+    if (stabilizer_) {
+      stabilizer_->settle(copy);
     } else {
       copy.capture();
     }
-    std::vector<SeenThread> after = see_threads(pid);
+    std::vector<ObservedThread> after = observe_threads(pid);
     for (const auto* threads : {&before, &after})
-      for (const SeenThread& thread : *threads)
+      for (const ObservedThread& thread : *threads)
         words.insert(words.end(), thread.arguments.begin(), thread.arguments.end());
-    snapshot.add_kernel_roots(held, look_at_kernel_roots(pid, memory_));
+    snapshot.add_kernel_roots(held, read_kernel_roots(pid, memory_));
     combine_threads(before, after, copy, snapshot);
   }
 
-  void combine_threads(const std::vector<SeenThread>& before, const std::vector<SeenThread>& after,
-                       const MemoryCopy& copy, Snapshot& snapshot) {
+  void combine_threads(const std::vector<ObservedThread>& before,
+                       const std::vector<ObservedThread>& after, const MemoryCopy& copy,
+                       Snapshot& snapshot) {
     std::map<pid_t, std::uint64_t> descriptors = find_descriptors(options_.pid, before, copy);
     threads_ = before.size();
     running_ = whole_ = 0;
     still_ = before.size() == after.size();
-    for (const SeenThread& thread : before) {
-      const SeenThread* later = find_thread(after, thread.tid);
+    for (const ObservedThread& thread : before) {
+      const ObservedThread* later = find_thread(after, thread.tid);
       auto descriptor = descriptors.find(thread.tid);
       if (descriptor == descriptors.end() && later != nullptr)
         throw Failure(Step::kReadMemory, Code::kLayoutUnknown,
@@ -212,8 +213,8 @@ class LiveScan {
   std::string last_trouble_;
   bool still_ = false;  // no thread ran during the last pass
   std::optional<MemoryCopy> copy_;
-  std::optional<Settler> settler_;  // used if one reading was not enough
-  std::chrono::nanoseconds earlier_looks_{};
+  std::optional<HeapStabilizer> stabilizer_;  // used if one reading was not enough
+  std::chrono::nanoseconds earlier_passes_{};
   std::size_t threads_ = 0;
   std::size_t running_ = 0;
   std::size_t whole_ = 0;  // threads whose whole stack counts as live

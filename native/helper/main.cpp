@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   // A reader that has gone shows up as a failed write, which ends the scan in an orderly way.
   signal(SIGPIPE, SIG_IGN);
 
-  make_first_to_be_killed(getpid());
+  prefer_as_oom_victim(getpid());
   die_before_call(options.die_at_call);
   stall_before_call(options.stall_at_call);
 

@@ -16,9 +16,9 @@ namespace reachscan::helper {
 namespace {
 
 // Memory bandwidth is the limit, and the target needs some of it, too.
-constexpr std::uint32_t kMostThreads = 8;
-constexpr std::uint32_t kMostProcesses = 1u << 22;  // PID_MAX_LIMIT
-constexpr std::uint32_t kMostDescriptors = 1u << 20;
+constexpr std::uint32_t kThreadLimit = 8;
+constexpr std::uint32_t kMaxProcesses = 1u << 22;  // PID_MAX_LIMIT
+constexpr std::uint32_t kMaxDescriptors = 1u << 20;
 
 constexpr char kUsage[] =
     "usage: reachscan-helper [OPTION]... PID > FILE.rsc\n"
@@ -116,7 +116,7 @@ std::uint32_t number(const char* text, std::uint32_t least, std::uint32_t most) 
 pid_t process_id(const char* text) {
   std::uint32_t value = 0;
   auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
-  if (error != std::errc{} || *end != 0 || value == 0 || value > kMostProcesses)
+  if (error != std::errc{} || *end != 0 || value == 0 || value > kMaxProcesses)
     fail_usage("'" + std::string(text) + "' is no process id");
   return static_cast<pid_t>(value);
 }
@@ -175,10 +175,10 @@ bool take_limit(int option, Options& options) {
       options.withhold_contents = true;
       return true;
     case kWake:
-      options.wake = static_cast<int>(number(optarg, 0, kMostDescriptors));
+      options.wake = static_cast<int>(number(optarg, 0, kMaxDescriptors));
       return true;
     case kLifeline:
-      options.lifeline = static_cast<int>(number(optarg, 0, kMostDescriptors));
+      options.lifeline = static_cast<int>(number(optarg, 0, kMaxDescriptors));
       return true;
   }
   return false;
@@ -242,7 +242,7 @@ void take_words(int count, char** words, Options& options) {
 std::uint32_t default_threads() {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof processors, &processors) != 0) return 1;
-  return std::min(static_cast<std::uint32_t>(CPU_COUNT(&processors)), kMostThreads);
+  return std::min(static_cast<std::uint32_t>(CPU_COUNT(&processors)), kThreadLimit);
 }
 
 Options parse_options(int argc, char** argv) {

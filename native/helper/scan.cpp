@@ -24,7 +24,7 @@ namespace {
 
 using wire::Step;
 
-constexpr char kAskedFor[] = "asked for";
+constexpr char kRequested[] = "asked for";
 constexpr std::uint32_t kAttempts = 4;
 
 // What all methods share.
@@ -52,7 +52,7 @@ bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome)
   return true;
 }
 
-bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome& outcome) {
+bool attempt_with_retries(const SnapshotPlan& plan, const Session& session, Outcome& outcome) {
   send_progress(session.stream, wire::kFreeze, 0, 0);
   for (RetryPolicy retry_policy(session.options.verbose, session.deadline);;) {
     try {
@@ -68,19 +68,19 @@ bool attempt_patiently(const SnapshotPlan& plan, const Session& session, Outcome
 
 void scan_by(Method method, const std::string& reason, const Session& session) {
   pid_t pid = session.options.pid;
-  bool looks_for_dontfork = false;
+  bool searches_dontfork = false;
   SnapshotPlan plan{method,
                     {},
                     nullptr,
                     &session.limit,
-                    &looks_for_dontfork,
+                    &searches_dontfork,
                     [&session] { session.stream.wake_reader(); },
                     session.short_words};
   if (method != Method::kCopy) plan.site = find_trampoline_site(pid, session.memory);
   abi::QuiesceHint hint{};
   for (std::uint32_t number = 1; number <= kAttempts; ++number) {
     Outcome outcome{name_of(method), reason, number, {}, {}, {}, {}};
-    if (attempt_patiently(plan, session, outcome)) return;
+    if (attempt_with_retries(plan, session, outcome)) return;
     if (!outcome.result.busy) continue;  // the threads did not leave the allocator
     hint = outcome.result.hint;
     plan.hint = &hint;
@@ -131,7 +131,7 @@ void copy_instead(const Failure& refused, const Session& session) {
   }
 }
 
-void scan_by_clone_or_else(const Session& session) {
+void scan_with_clone_or_fallback(const Session& session) {
   pid_t pid = session.options.pid;
   try {
     require_clonable(pid);
@@ -157,13 +157,13 @@ void scan_by_clone_or_else(const Session& session) {
 void scan_stopped(const Session& session) {
   const Options& options = session.options;
   require_stoppable(options.pid, session.deadline);
-  if (options.method == "auto") return scan_by_clone_or_else(session);
+  if (options.method == "auto") return scan_with_clone_or_fallback(session);
   Method method = options.method == "copy"    ? Method::kCopy
                   : options.method == "track" ? Method::kTrack
                                               : Method::kClone;
   if (method != Method::kCopy) require_clonable(options.pid);
   require_short_pause(options.pid, method, session.limit);
-  scan_by(method, method == Method::kClone ? "" : kAskedFor, session);
+  scan_by(method, method == Method::kClone ? "" : kRequested, session);
 }
 
 // The code that makes a clone does not support 32-bit programs.
@@ -175,13 +175,13 @@ void scan_short_words(const Session& session) {
                   0, options.pid);
   require_stoppable(options.pid, session.deadline);
   require_short_pause(options.pid, Method::kCopy, session.limit);
-  scan_by(Method::kCopy, options.method == "copy" ? kAskedFor : "it is a 32-bit program", session);
+  scan_by(Method::kCopy, options.method == "copy" ? kRequested : "it is a 32-bit program", session);
 }
 
-void scan_by_best_method(const Session& session) {
+void scan_with_best_method(const Session& session) {
   const Options& options = session.options;
   if (session.short_words) return scan_short_words(session);
-  std::string reason = kAskedFor;
+  std::string reason = kRequested;
   if (options.method != "live") {
     try {
       return scan_stopped(session);
@@ -211,7 +211,7 @@ void scan(const Options& options, Stream& stream) {
     send_target(facts_of(options.pid), stream);
     send_host(stream);
     if (options.withhold_contents) send_withheld(stream);
-    scan_by_best_method({options, memory, stream, limit, deadline, has_short_words(options.pid)});
+    scan_with_best_method({options, memory, stream, limit, deadline, has_short_words(options.pid)});
   } catch (const Failure& failure) {
     // A process that executes another program loses its memory; that is then the cause of any
     // failure.

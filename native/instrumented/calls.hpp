@@ -130,20 +130,20 @@ class ThreadCalls {
   }
 
  private:
-  static constexpr std::uint32_t kMost = 16;
+  static constexpr std::uint32_t kMax = 16;
 
   CallStack& switch_to(std::uint64_t sp) {
-    std::uint32_t known = used_ < kMost ? used_ : kMost;
+    std::uint32_t known = used_ < kMax ? used_ : kMax;
     for (std::uint32_t i = 0; i < known; ++i)
       if (stacks_[i].reaches(sp)) return *(current_ = &stacks_[i]);
-    CallStack& fresh = stacks_[used_++ % kMost];
+    CallStack& fresh = stacks_[used_++ % kMax];
     fresh.clear(sp);
     return *(current_ = &fresh);
   }
 
   CallStack* current_;
   std::uint32_t used_;
-  CallStack stacks_[kMost];
+  CallStack stacks_[kMax];
 };
 
 // Returns the live calls of the calling thread, for a function with this stack pointer.

@@ -29,9 +29,9 @@ bool has_ended(std::uint64_t owner, std::uint64_t process) {
 
 // Returns the data of an exited thread; null if none is found soon.
 Owned* take_over(std::uint64_t self) {
-  constexpr int kMostLooks = 64;
+  constexpr int kMaxChecks = 64;
   Owned* at = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
-  for (int looks = 0; at != nullptr && looks < kMostLooks; ++looks, at = at->next) {
+  for (int looks = 0; at != nullptr && looks < kMaxChecks; ++looks, at = at->next) {
     std::uint64_t owner = __atomic_load_n(&at->owner, __ATOMIC_RELAXED);
     if (has_ended(owner, self >> 32) &&
         __atomic_compare_exchange_n(&at->owner, &owner, self, false, __ATOMIC_ACQUIRE,

@@ -27,12 +27,12 @@ class JumpBuffers {
   void each_unused_mask(Visit visit) const {
     if (guard_ == 0) return;
     for (uint64_t at = stack_.start; at + arch::kJumpBytes <= stack_.end; at += heaps::kWord)
-      if (is_buffer(at) && heaps::load<int>(at + arch::kJumpMaskSaved) == 0 && !is_short(at))
+      if (is_buffer(at) && heaps::load<int>(at + arch::kJumpMaskFlag) == 0 && !is_short(at))
         visit(Range{at + arch::kJumpMask, at + arch::kJumpBytes});
   }
 
  private:
-  static constexpr unsigned kMostUnwindBuffers = 64;
+  static constexpr unsigned kMaxUnwindBuffers = 64;
 
   // Returns whether the buffer's target is code, with a frame on this stack.
   bool is_buffer(uint64_t at) const {
@@ -62,7 +62,7 @@ class JumpBuffers {
   }
 
   bool add(uint64_t buffer) {
-    if (count_ == kMostUnwindBuffers) return false;
+    if (count_ == kMaxUnwindBuffers) return false;
     unwind_buffers_[count_++] = buffer;
     return true;
   }
@@ -76,7 +76,7 @@ class JumpBuffers {
   const Space& space_;
   uint64_t guard_;
   Range stack_;
-  uint64_t unwind_buffers_[kMostUnwindBuffers];
+  uint64_t unwind_buffers_[kMaxUnwindBuffers];
   unsigned count_ = 0;
 };
 

@@ -17,7 +17,7 @@ using heaps::uint64_t;
 using heaps::word;
 
 constexpr uint64_t kDescriptorBytes = 200;
-constexpr uint64_t kMostKeyBytes = 128 * 8;
+constexpr uint64_t kMaxKeyBytes = 128 * 8;
 // The links of the list of threads. A thread that has exited links to itself.
 constexpr uint64_t kPrevious = 16;
 constexpr uint64_t kNext = 24;
@@ -52,7 +52,7 @@ inline bool has_exited(uint64_t descriptor) {
 
 // Returns the descriptor of an exited thread whose memory ends at `end`, 0 if there is none.
 inline uint64_t exited_below(const Space& space, uint64_t start, uint64_t end) {
-  constexpr uint64_t kReach = kDescriptorBytes + kMostKeyBytes + kPage / 4;
+  constexpr uint64_t kReach = kDescriptorBytes + kMaxKeyBytes + kPage / 4;
   uint64_t lowest = end - start < kReach ? start : end - kReach;
   for (uint64_t at = heaps::align_up(lowest, 8); at + kDescriptorBytes <= end; at += 8)
     if (word(at) == at && has_exited(at) && memory_of(space, at).all.end == end) return at;

@@ -14,7 +14,7 @@ using heaps::word;
 
 using Context = arch::Context<heaps::kWord>;
 
-constexpr unsigned kMostLinks = 64;
+constexpr unsigned kMaxLinks = 64;
 
 class NestedStacks {
  public:
@@ -44,7 +44,7 @@ class NestedStacks {
 
   // A coroutine's stack starts with the context that it will return to.
   void follow_links(uint64_t& lowest, uint64_t context) const {
-    for (unsigned links = 0; links < kMostLinks && is_context(context); ++links) {
+    for (unsigned links = 0; links < kMaxLinks && is_context(context); ++links) {
       lower(lowest, context);
       context = word(context + Context::kLink);
     }

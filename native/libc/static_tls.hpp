@@ -12,11 +12,11 @@ using heaps::Space;
 using heaps::uint64_t;
 
 // A library's variables are close to the thread pointer, unless the program has many of its own.
-constexpr uint64_t kUsualTls = 0x3000;
+constexpr uint64_t kTypicalTls = 0x3000;
 constexpr uint64_t kLargestTls = 1 << 20;
 // Searching that far in every thread would be expensive, and a few threads suffice to find a
 // distance.
-constexpr std::size_t kThreadsFarDown = 16;
+constexpr std::size_t kMaxThreadsForLargeTls = 16;
 
 // Returns the readable part of a thread's static TLS, at most `reach` bytes of it.
 inline Range readable_tls(const Space& space, uint64_t thread_pointer, uint64_t reach) {

@@ -11,9 +11,9 @@ namespace reachscan::libc {
 using heaps::List;
 using heaps::MapMemory;
 
-constexpr std::size_t kMaxEndedThreads = 1 << 18;
+constexpr std::size_t kMaxExitedThreads = 1 << 18;
 
-struct EndedThread {
+struct ExitedThread {
   Range stack;
   uint64_t descriptor;
   uint64_t thread_pointer;
@@ -22,7 +22,7 @@ struct EndedThread {
 struct Threads {
   const abi::Thread* running = nullptr;
   std::size_t running_count = 0;
-  List<EndedThread> ended;
+  List<ExitedThread> ended;
   arch::DescriptorShape descriptors{};
 };
 
@@ -72,8 +72,8 @@ inline arch::DescriptorShape shape_of_descriptors(const Space& space, const Thre
 }
 
 // Returns the thread, running or exited, whose stack ends at `end`.
-inline EndedThread thread_below(const Space& space, arch::DescriptorShape shape,
-                                const abi::Mapping& m, uint64_t end) {
+inline ExitedThread thread_below(const Space& space, arch::DescriptorShape shape,
+                                 const abi::Mapping& m, uint64_t end) {
   uint64_t lowest = end - m.start < kDescriptorReach ? m.start : end - kDescriptorReach;
   uint64_t at = lowest & ~(kDescriptorAlignment - 1);
   for (; shape.bytes != 0 && at + shape.bytes <= end; at += kDescriptorAlignment) {
@@ -87,14 +87,14 @@ inline EndedThread thread_below(const Space& space, arch::DescriptorShape shape,
 }
 
 // Returns false if there are too many.
-inline bool find_ended_threads(const Space& space, Threads& threads, MapMemory map) {
+inline bool find_exited_threads(const Space& space, Threads& threads, MapMemory map) {
   RunningThreads running(threads, map);
   threads.descriptors = shape_of_descriptors(space, threads);
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
     // Such stacks are adjacent.
     for (uint64_t end = m.end; end > m.start;) {
-      EndedThread thread = thread_below(space, threads.descriptors, m, end);
+      ExitedThread thread = thread_below(space, threads.descriptors, m, end);
       if (thread.stack.end == 0) break;
       if (!running.has(thread.thread_pointer) && !threads.ended.push(thread)) return false;
       end = thread.stack.start;

@@ -89,16 +89,16 @@ bool forget(Kind kind, const void* start) {
   if (header == nullptr) return false;
   auto address = reinterpret_cast<std::uint64_t>(start);
   std::uint64_t at = home_of(address);
-  bool was_there = false;
+  bool was_found = false;
   for (std::uint64_t probe = 0; probe < kMaxProbes; ++probe, at = (at + 1) % kEntries) {
     Entry& entry = entries_of(header)[at];
     std::uint64_t found = load(entry);
     if (found == 0) break;
     if (Entry::kind(found) != kind || entry.start != address) continue;
     __atomic_store_n(&entry.kind_size, Entry::pack(Kind::kRemoved, 0), __ATOMIC_RELEASE);
-    was_there = true;
+    was_found = true;
   }
-  return was_there;
+  return was_found;
 }
 
 bool has_annotations(Kind kind) {

@@ -132,17 +132,17 @@ bool make_report(ResultReader& result, std::size_t limit, reachscan_report& repo
 
 // Hides what earlier calls have left of addresses on the stack, from here up to the program's part,
 // and below: it must not keep anything alive.
-class UnseenFrames {
+class HiddenFrames {
  public:
-  UnseenFrames() {
+  HiddenFrames() {
     auto low = (reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - kOwnStack) & ~15ull;
     start_ = reinterpret_cast<const void*>(low);
     auto end = reinterpret_cast<std::uintptr_t>(end_of_program());
     noted_ = annotate(Kind::kUnseen, start_, end - low);
   }
-  UnseenFrames(const UnseenFrames&) = delete;
-  UnseenFrames& operator=(const UnseenFrames&) = delete;
-  ~UnseenFrames() { forget(Kind::kUnseen, start_); }
+  HiddenFrames(const HiddenFrames&) = delete;
+  HiddenFrames& operator=(const HiddenFrames&) = delete;
+  ~HiddenFrames() { forget(Kind::kUnseen, start_); }
 
   bool noted() const { return noted_; }
 
@@ -152,7 +152,7 @@ class UnseenFrames {
 };
 
 bool scan(const reachscan_options& options, reachscan_report& report) {
-  UnseenFrames frames;
+  HiddenFrames frames;
   if (!frames.noted()) return no_memory(report);
   // Registers that are dead in the caller must not, either.
   arch::clear_scratch_registers();

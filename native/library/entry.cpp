@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uintptr_t kWord = sizeof(void*);
 // From the library's destructors up to the frame that called main().
-constexpr std::uintptr_t kMostAtExit = 64 << 10;
+constexpr std::uintptr_t kMaxExitStack = 64 << 10;
 constexpr std::uintptr_t kExitCode = 128;  // more than exit() has
 constexpr std::uintptr_t kExitFrame = 8 * kWord;
 
@@ -30,7 +30,7 @@ std::uintptr_t word_at(std::uintptr_t slot) {
 
 // Returns whether the C library itself called `function`, which is its own, from the call that
 // returns to `address`.
-bool is_own_call(std::uintptr_t address, std::uintptr_t function) {
+bool is_call_to_own(std::uintptr_t address, std::uintptr_t function) {
   Dl_info called{}, caller{};
   if (dladdr(reinterpret_cast<void*>(function), &called) == 0 ||
       dladdr(reinterpret_cast<void*>(address), &caller) == 0 ||
@@ -50,11 +50,11 @@ std::uintptr_t frame_of_exit() {
   std::uintptr_t top = 0;
   if (&__libc_stack_end != nullptr) top = reinterpret_cast<std::uintptr_t>(__libc_stack_end);
   auto leave = reinterpret_cast<std::uintptr_t>(dlsym(RTLD_DEFAULT, "exit"));
-  if (leave == 0 || top <= here || top - here > kMostAtExit) return 0;
+  if (leave == 0 || top <= here || top - here > kMaxExitStack) return 0;
   for (std::uintptr_t slot = here; slot < top; slot += kWord) {
     if (word_at(slot) - leave - 1 >= kExitCode) continue;
     for (std::uintptr_t next = slot + kWord; next < top && next <= slot + kExitFrame; next += kWord)
-      if (is_own_call(word_at(next), leave)) return next;
+      if (is_call_to_own(word_at(next), leave)) return next;
   }
   return 0;
 }

@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t kStack = 64 << 10;
 constexpr std::size_t kPath = 4096;
 constexpr std::size_t kWord = 24;
-constexpr int kPatienceMs = 5000;  // with a helper that has sent everything
+constexpr int kHelperTimeoutMs = 5000;  // with a helper that has sent everything
 
 bool is_program(const char* path) { return access(path, X_OK) == 0; }
 
@@ -119,7 +119,7 @@ struct HelperProcess::Start {
   char* arguments[16];
   int stream;
   pid_t pid;       // the helper's
-  int may_go;      // a futex
+  int may_start;   // a futex
   int exec_error;  // 0: it was started
   alignas(16) char starter_stack[kStack];
   alignas(16) char helper_stack[kStack];
@@ -129,8 +129,8 @@ struct HelperProcess::Start {
 // here.
 int HelperProcess::become_helper(void* argument) {
   auto& start = *static_cast<Start*>(argument);
-  while (__atomic_load_n(&start.may_go, __ATOMIC_ACQUIRE) == 0)
-    syscall(SYS_futex, &start.may_go, FUTEX_WAIT, 0, nullptr, nullptr, 0);
+  while (__atomic_load_n(&start.may_start, __ATOMIC_ACQUIRE) == 0)
+    syscall(SYS_futex, &start.may_start, FUTEX_WAIT, 0, nullptr, nullptr, 0);
   // A session of its own shields it from Ctrl-C at the terminal.
   setsid();
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -188,8 +188,8 @@ bool HelperProcess::start(const reachscan_options& options, char* error, std::si
   pid_ = start_->pid;
   allow_to_trace();
   end_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-  __atomic_store_n(&start_->may_go, 1, __ATOMIC_RELEASE);
-  syscall(SYS_futex, &start_->may_go, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  __atomic_store_n(&start_->may_start, 1, __ATOMIC_RELEASE);
+  syscall(SYS_futex, &start_->may_start, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   return true;
 }
 
@@ -225,7 +225,7 @@ bool HelperProcess::read(void* bytes, std::size_t count) {
 // Two helpers at once would get in each other's way.
 void HelperProcess::wait_for_end() const {
   pollfd end{end_, POLLIN, 0};
-  while (end_ >= 0 && poll(&end, 1, kPatienceMs) < 0 && errno == EINTR) {
+  while (end_ >= 0 && poll(&end, 1, kHelperTimeoutMs) < 0 && errno == EINTR) {
   }
   // If this process inherits orphans, like process 1 of a container, it is its parent now.
   while (waitpid(pid_, nullptr, __WALL) < 0 && errno == EINTR) {

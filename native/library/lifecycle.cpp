@@ -62,7 +62,7 @@ int check_and_exit(const void*, void*) {
   _exit(status);
 }
 
-int check_and_tell(const void*, void*) {
+int check_and_return(const void*, void*) {
   return !is_turned_off() && check() == REACHSCAN_LEAKS ? 1 : 0;
 }
 
@@ -126,7 +126,7 @@ using namespace reachscan::library;
 
 void __lsan_do_leak_check() { enter(check_and_exit, nullptr, nullptr); }
 
-int __lsan_do_recoverable_leak_check() { return enter(check_and_tell, nullptr, nullptr); }
+int __lsan_do_recoverable_leak_check() { return enter(check_and_return, nullptr, nullptr); }
 
 void __lsan_disable() { reachscan_disable(); }
 void __lsan_enable() { reachscan_enable(); }

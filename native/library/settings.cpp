@@ -14,7 +14,7 @@
 namespace reachscan::library {
 namespace {
 
-constexpr std::size_t kUsualLimit = 100;
+constexpr std::size_t kDefaultLimit = 100;
 
 struct SignalName {
   const char* name;
@@ -109,7 +109,7 @@ void read_options(const char* text, Settings& settings) {
 }
 
 void read_environment(Settings& settings) {
-  settings.options.limit = kUsualLimit;
+  settings.options.limit = kDefaultLimit;
   const char* at_exit = getenv("REACHSCAN_AT_EXIT");
   settings.at_exit = at_exit != nullptr && std::strcmp(at_exit, "1") == 0;
   if (const char* code = getenv("REACHSCAN_EXITCODE")) {

@@ -112,7 +112,7 @@ int refuse(const char* sentence) {
 }
 
 // Makes the helper do what `words` say.
-int have_done(const char* const* words) {
+int run_helper(const char* const* words) {
   int before = errno;
   char error[kError] = {};
   HelperProcess helper;
@@ -138,10 +138,10 @@ extern "C" int reachscan_start_recording(const char* options) {
     return refuse(error);
   }
   const char* words[] = {"--attach", text.settings(), nullptr};
-  return have_done(words);
+  return run_helper(words);
 }
 
 extern "C" int reachscan_stop_recording(void) {
   const char* words[] = {"--detach", nullptr};
-  return have_done(words);
+  return run_helper(words);
 }

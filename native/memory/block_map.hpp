@@ -213,7 +213,7 @@ class BlockMap {
   bool ends_at(uint64_t start, uint64_t end) const {
     const Cluster* cluster = cluster_of(start);
     if (!cluster->covers(end - 1)) return false;
-    uint64_t edge = cluster->next_edge(start + kLeastBlock, align_up(end + 1, kGranule));
+    uint64_t edge = cluster->next_edge(start + kMinBlock, align_up(end + 1, kGranule));
     return edge != 0 && edge - tail_before(edge) == end;
   }
 
@@ -299,8 +299,8 @@ class BlockMap {
   // `pair` covers the start.
   [[gnu::always_inline]] uint64_t end_in(const Cluster& cluster, const uint64_t* pair,
                                          uint64_t start) const {
-    uint64_t edges = edges_of(pair) & (~0ull << bit_of(start) << (kLeastBlock / kGranule));
-    uint64_t edge = edges == 0 ? cluster.next_edge(start + kLeastBlock)
+    uint64_t edges = edges_of(pair) & (~0ull << bit_of(start) << (kMinBlock / kGranule));
+    uint64_t edge = edges == 0 ? cluster.next_edge(start + kMinBlock)
                                : (start & ~(kSpan - 1)) +
                                      static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
     return edge - tail_before(edge);

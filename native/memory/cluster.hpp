@@ -15,11 +15,11 @@ constexpr bool kFine = true;
 constexpr bool kFine = false;
 #endif
 constexpr uint64_t kGranule = kFine ? kWord : 16;
-constexpr uint64_t kLeastBlock = kFine ? kWord : 32;  // including what the allocator adds
-constexpr uint64_t kEndOffset = kGranule - kWord;  // of a block's end from a multiple of kGranule
-constexpr uint64_t kSpan = 64 * kGranule;          // bytes covered by one pair of words
-constexpr uint64_t kPairsInLine = 4;               // of the cache
-constexpr uint64_t kBucket = 1 << 16;              // unit of lookup and of queued scanning
+constexpr uint64_t kMinBlock = kFine ? kWord : 32;  // including what the allocator adds
+constexpr uint64_t kEndOffset = kGranule - kWord;   // of a block's end from a multiple of kGranule
+constexpr uint64_t kSpan = 64 * kGranule;           // bytes covered by one pair of words
+constexpr uint64_t kPairsInLine = 4;                // of the cache
+constexpr uint64_t kBucket = 1 << 16;               // unit of lookup and of queued scanning
 
 inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
 

@@ -62,8 +62,8 @@ template <bool kShared, typename Visit>
     if (noted == 0) return;
     noted = take_bits<kShared>(cluster.greys_at(base), noted);
   } else {
-    uint64_t behind_starts = pair[0] << 1 | pair[-2] >> 63;
-    noted = relaxed(pair + 1) & ~pair[0] & behind_starts;
+    uint64_t after_starts = pair[0] << 1 | pair[-2] >> 63;
+    noted = relaxed(pair + 1) & ~pair[0] & after_starts;
     if (noted == 0) return;
     noted = take_bits<kShared>(pair + 1, noted);
     if ((noted & 1) != 0) {

@@ -24,7 +24,7 @@ constexpr uint64_t kElsewhere = kWord - 1;
 // This is true of pointers to memory since released, and of free list links, which glibc mixes with
 // the upper bits of their own address (safe-linking). Their bytes may all be letters in one run of
 // a program and not in the next.
-constexpr bool may_be_left_at(uint64_t place, uint64_t word) {
+constexpr bool may_be_stale_at(uint64_t place, uint64_t word) {
   constexpr int kBitsThatStay = 12;
   return (word ^ place) >> (std::bit_width(place) - kBitsThatStay) == 0;
 }

@@ -26,7 +26,7 @@ struct Region {
 
 class Regions : public List<Region> {
  public:
-  explicit Regions(MapMemory map) : List<Region>(map, kMost) {}
+  explicit Regions(MapMemory map) : List<Region>(map, kMax) {}
 
   // Adds a region that overlaps no other. Returns false if the list is full.
   bool add(const Region& region) {
@@ -59,7 +59,7 @@ class Regions : public List<Region> {
     const Region* piece = begin();
     for (std::size_t left = size(); left > 0;) {
       std::size_t length = std::size_t{1} << (63 - __builtin_clzll(left));
-      const Region* next = first_ending_behind(range.start, piece, length);
+      const Region* next = first_ending_after(range.start, piece, length);
       if (next != piece + length && next->start < range.end) return next;
       piece += length;
       left -= length;
@@ -69,25 +69,25 @@ class Regions : public List<Region> {
 
   // Returns the region that contains `address`, or null. Valid after sort().
   const Region* around(uint64_t address) const {
-    const Region* region = first_ending_behind(address, begin(), size());
+    const Region* region = first_ending_after(address, begin(), size());
     return region != end() && region->contains_start(address) ? region : nullptr;
   }
 
   // Returns the tail of the region that ends at `edge`, or `usual` if none does. Valid after
   // sort().
   uint64_t tail_at(uint64_t edge, uint64_t usual) const {
-    const Region* region = first_ending_behind(edge - 1, begin(), size());
+    const Region* region = first_ending_after(edge - 1, begin(), size());
     return region != end() && region->end == edge ? region->tail : usual;
   }
 
  private:
-  static constexpr std::size_t kMost = 1 << 20;
+  static constexpr std::size_t kMax = 1 << 20;
 
   static bool starts_before(const Region& a, const Region& b) { return a.start < b.start; }
 
   // Expects sorted regions.
-  static const Region* first_ending_behind(uint64_t address, const Region* regions,
-                                           std::size_t count) {
+  static const Region* first_ending_after(uint64_t address, const Region* regions,
+                                          std::size_t count) {
     std::size_t low = 0, high = count;
     while (low < high) {
       std::size_t middle = (low + high) / 2;

@@ -174,37 +174,37 @@ LinkMap find_images(const Injection& injection) {
   return LinkMap::of_static(program);
 }
 
-Begun begin(Injection& injection) {
-  if (!read_settings(injection.settings, settings)) return Begun::kBadSettings;
+StartOutcome begin(Injection& injection) {
+  if (!read_settings(injection.settings, settings)) return StartOutcome::kBadSettings;
   settings.options.way_in = WayIn::kAttach;
   injected = &injection;
   link_map = find_images(injection);
-  if (!link_map.is_known()) return Begun::kNoLoader;
+  if (!link_map.is_known()) return StartOutcome::kNoLoader;
   Plan plan(injection);
   plan.find_functions();
   if (injection.is_static == 0)
     link_map.each([&](const Image& image, const char*) { plan.add(image); });
-  if (injection.slot_count == 0) return Begun::kNothingToHook;
-  injection.begun_slots = injection.slot_count;
+  if (injection.slot_count == 0) return StartOutcome::kNothingToHook;
+  injection.initial_slots = injection.slot_count;
   injection.add_filled_in = reinterpret_cast<std::uint64_t>(address_of(reachscan_add_filled_in));
   void* states = map_memory(ThreadStates::kBytes);
-  if (states == nullptr) return Begun::kNoMemory;
+  if (states == nullptr) return StartOutcome::kNoMemory;
   answer(injection, reinterpret_cast<std::uint64_t>(states), ThreadStates::kBytes);
   thread_states.place(states, injection.threads);
   thread_number_offset = injection.thread_number_offset;
   look_up_allocator();
   look_up_process_functions();
   if (!recorder.start(settings, link_map, injection.main_stack_top, injection.kernel_library))
-    return Begun::kNoMemory;
+    return StartOutcome::kNoMemory;
   recorder.belong_to(static_cast<std::uint32_t>(injection.pid));
   recorder.each_mapping(
       [&](std::uint64_t start, std::uint64_t bytes) { answer(injection, start, bytes); });
-  return Begun::kRecording;
+  return StartOutcome::kRecording;
 }
 
 }  // namespace
 
-std::uint32_t own_number() {
+std::uint32_t own_thread_id() {
   if (thread_number_offset == 0) return thread_id();
   return static_cast<std::uint32_t>(arch::word_at(arch::thread_pointer() + thread_number_offset));
 }
@@ -238,7 +238,7 @@ extern "C" {
 }
 
 [[noreturn]] void reachscan::recorder::reachscan_add_filled_in(Injection* injection) {
-  injection->slot_count = injection->begun_slots;
+  injection->slot_count = injection->initial_slots;
   injection->is_settled = link_map.is_settled() ? 1 : 0;
   Plan plan(*injection);
   if (injection->is_settled != 0 && injection->is_static == 0)

@@ -26,7 +26,7 @@ constexpr std::uint32_t kMaxThreadStates = 1 << 14;
 constexpr std::size_t kMaxSettings = 16384;
 
 // How the recorder started.
-enum class Begun : std::uint32_t {
+enum class StartOutcome : std::uint32_t {
   kNot = 0,
   kRecording,
   kBadSettings,
@@ -130,7 +130,7 @@ struct Injection {
   char settings[kMaxSettings];
 
   // Filled in by the recorder.
-  Begun begun;
+  StartOutcome begun;
   std::uint32_t extent_count;
   MappedRange extents[kMaxExtents];  // mapped by it
   ThreadTable threads;
@@ -139,7 +139,7 @@ struct Injection {
   std::uint32_t module_count;  // modules with slots
   std::uint32_t other_words;   // that lead to functions of these names in another allocator
   std::uint32_t slot_count;
-  std::uint32_t begun_slots;    // number of slots when it started
+  std::uint32_t initial_slots;  // number of slots when it started
   std::uint32_t is_settled;     // whether the loader's list could be read again
   std::uint64_t add_filled_in;  // where a middleman starts to do that
   Slot slots[kMaxSlots];

@@ -21,7 +21,7 @@ class LiveMappings {
     explicit Locked(LiveMappings& mappings) : lock_(mappings.lock_), before_(block_signals()) {
       std::uint32_t own = process_id();
       for (int looks = 0; !take(own); ++looks) {
-        if (looks < kBusyLooks)
+        if (looks < kSpinChecks)
           arch::relax();
         else
           sleep_nanoseconds(kPause);
@@ -35,7 +35,7 @@ class LiveMappings {
     Locked& operator=(const Locked&) = delete;
 
    private:
-    static constexpr int kBusyLooks = 100;
+    static constexpr int kSpinChecks = 100;
     static constexpr long kPause = 50'000;
 
     // A lock inherited through fork() is never released in the child.

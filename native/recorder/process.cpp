@@ -56,7 +56,7 @@ long tell(const char* path, Notice notice, int flags) {
   return result;
 }
 
-constexpr int kMostLooks = 3;  // at a stopped process, a second apart
+constexpr int kMaxChecks = 3;  // at a stopped process, a second apart
 
 // Checks the letter after the name, which may contain any characters. Returns false if it is
 // unknown.
@@ -77,7 +77,7 @@ bool is_stopped(std::uint32_t pid) {
   return bytes > 0 && (text[bytes + 2] == 'T' || text[bytes + 2] == 't');
 }
 
-bool is_waited_for() { return settings.notice[0] != 0 && parent_id() == settings.parent; }
+bool has_waiting_parent() { return settings.notice[0] != 0 && parent_id() == settings.parent; }
 
 }  // namespace
 
@@ -109,10 +109,10 @@ std::uint64_t next_function(const char* name) {
 void announce_end() {
   permit_waiting_tracer();
   static constinit std::uint32_t announced = 0;
-  if (!is_waited_for() || __atomic_exchange_n(&announced, 1, __ATOMIC_RELAXED) != 0) return;
+  if (!has_waiting_parent() || __atomic_exchange_n(&announced, 1, __ATOMIC_RELAXED) != 0) return;
   long socket = tell(settings.notice, recorder.is_recording() ? kEndsRecorded : kEndsUnrecorded, 0);
   if (failed(socket)) return;
-  for (int stopped = 0; stopped < kMostLooks;) {
+  for (int stopped = 0; stopped < kMaxChecks;) {
     pollfd waits{static_cast<int>(socket), POLLIN, 0};
     timespec second{1, 0};
     long happened = arch::kernel_call(__NR_ppoll, as_word(&waits), 1, as_word(&second), 0, 0);
@@ -127,12 +127,12 @@ void permit_waiting_tracer() {
 }
 
 int report_signal() {
-  return settings.signal != 0 && is_waited_for() ? static_cast<int>(settings.signal) : 0;
+  return settings.signal != 0 && has_waiting_parent() ? static_cast<int>(settings.signal) : 0;
 }
 
 // Requests that arrive faster than they are answered are not waited for.
-void ask_for_report(int) {
-  if (!is_waited_for()) return;
+void request_report(int) {
+  if (!has_waiting_parent()) return;
   permit_waiting_tracer();
   long socket = tell(settings.notice, kAsksForReport, SOCK_NONBLOCK);
   if (!failed(socket)) close_file(socket);

@@ -26,7 +26,7 @@ void permit_waiting_tracer();
 
 // The signal that requests a report, 0 if none does; and its handler.
 int report_signal();
-void ask_for_report(int);
+void request_report(int);
 
 // The next function after a hook, looked up on the first call.
 template <typename Signature>

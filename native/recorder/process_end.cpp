@@ -12,14 +12,14 @@ using Main = int (*)(int, char**, char**);
 using Handler = void (*)();
 
 constinit Next<void(int)> next_exit_now("_exit");
-constinit Next<void(int)> next_exit_now_too("_Exit");
+constinit Next<void(int)> next_exit_now_c99("_Exit");
 constinit Next<int(Main, int, char**, Handler, Handler, Handler, void*)> next_start_main(
     "__libc_start_main");
 
 constinit Handler loader_end = nullptr;
 
 // Runs after all atexit handlers and the destructors of all libraries.
-void end_behind_loader() {
+void end_after_loader() {
   if (loader_end != nullptr) loader_end();
   announce_end();
 }
@@ -47,7 +47,7 @@ int __libc_start_main(Main main, int count, char** arguments, Handler begin, Han
                       Handler loader, void* stack) {
   loader_end = loader;
   return next_start_main(main, count, arguments, begin, end,
-                         loader == nullptr ? nullptr : end_behind_loader, stack);
+                         loader == nullptr ? nullptr : end_after_loader, stack);
 }
 
 [[noreturn]] void _exit(int status) {
@@ -58,7 +58,7 @@ int __libc_start_main(Main main, int count, char** arguments, Handler begin, Han
 
 [[noreturn]] void _Exit(int status) {
   announce_end();
-  next_exit_now_too(status);
+  next_exit_now_c99(status);
   __builtin_trap();
 }
 

@@ -125,7 +125,7 @@ bool Recorder::passes_filters(ThreadState& thread, const arch::Frame& frame) {
     row_of(thread);
     if (!thread.is_wanted) return false;
   }
-  return options.modules_filtered == 0 || unwinder_.is_of_wanted_module(frame);
+  return options.modules_filtered == 0 || unwinder_.is_from_wanted_module(frame);
 }
 
 // Functions that are not instrumented may have been called last, and are unwound. Returns 0 if the
@@ -201,7 +201,7 @@ std::uint32_t Recorder::stack_with_python(std::uint64_t running, const MemoFrame
 
 std::uint32_t Recorder::row_of(ThreadState& thread) {
   std::uint32_t names = __atomic_load_n(&names_, __ATOMIC_RELAXED);
-  std::uint32_t number = own_number();
+  std::uint32_t number = own_thread_id();
   if (thread.names != names || thread.number != number) {
     char name[sizeof ThreadRow::name] = {};
     read_thread_name(name);

@@ -21,7 +21,7 @@ __attribute__((constructor)) void take_signal(int, char**, char** environment) {
   int number = report_signal();
   if (number == 0) return;
   Action action{};
-  action.sa_handler = ask_for_report;
+  action.sa_handler = request_report;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   next_sigaction(number, &action, nullptr);
 }

@@ -12,7 +12,7 @@ extern constinit thread_local ThreadState thread_state __attribute__((tls_model(
 inline ThreadState& this_thread() { return thread_state; }
 
 // Distinguishes threads that have the same state in succession: here none do.
-inline std::uint32_t own_number() { return 0; }
+inline std::uint32_t own_thread_id() { return 0; }
 
 // The calls of instrumented functions that lead to a function with this stack pointer.
 inline instrumented::CallSites instrumented_calls(std::uint64_t sp) {

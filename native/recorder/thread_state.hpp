@@ -12,7 +12,7 @@ namespace reachscan::recorder {
 // inside a function of the allocator, or in a signal handler that interrupted it there.
 struct ThreadState : Presence {
   std::uint32_t names = 0;   // Recorder::names_ when `row` was found
-  std::uint32_t number = 0;  // own_number() then
+  std::uint32_t number = 0;  // own_thread_id() then
   std::uint32_t row = 0;
   bool is_wanted = true;          // according to --thread, under its name at that time
   std::int64_t until_sample = 0;  // bytes to allocate before the next sample

@@ -53,7 +53,7 @@ extern constinit ThreadStates thread_states;
 inline ThreadState& this_thread() { return thread_states.find(); }
 
 // Distinguishes threads that have the same state in succession.
-std::uint32_t own_number();
+std::uint32_t own_thread_id();
 
 // If instrumented functions reported their calls at all, it was to another recorder.
 inline instrumented::CallSites instrumented_calls(std::uint64_t) { return {}; }

@@ -55,15 +55,15 @@ class HeapsFound {
       refuse(abi::Refusal::kNeedsFine, "an allocator has blocks of a single word", 0);
     require_known_allocator(annotations.forwarding_file());
     if (!heap_->quiet(control()->hint)) {
-      if (control()->only_moment == 0)
+      if (control()->last_chance == 0)
         refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
       control()->in_motion = 1;
     }
     while (!enumerate()) heap_ = new_heap();
-    if (first_wrong_.reason != nullptr && heap_->totals().blocks == 0) {
+    if (first_failure_.reason != nullptr && heap_->totals().blocks == 0) {
       // An allocator is not to be recognised before its own library is in place.
       require_loaded();
-      refuse_verdict(first_wrong_);
+      refuse_verdict(first_failure_);
     }
     blocks_->finish();
   }
@@ -108,10 +108,10 @@ class HeapsFound {
     if (!heap_->is_present()) require_loaded();
     unknown_ = heap_->unknown_allocator(forwarding);
     if (unknown_ != 0)
-      first_wrong_ =
+      first_failure_ =
           heaps::invalid("malloc is provided by a module that is not understood", unknown_);
     if (heap_->is_present()) return;
-    if (unknown_ != 0) refuse_verdict(first_wrong_);
+    if (unknown_ != 0) refuse_verdict(first_failure_);
     for (const abi::Mapping& m : space_)
       if (Space::is_written_anonymous(m))
         refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process",
@@ -134,7 +134,7 @@ class HeapsFound {
       refuse_verdict(verdict);
     if (in_motion || heap_->interrupted(control()->hint))
       refuse(abi::Refusal::kAllocatorBusy, verdict.reason, verdict.address);
-    if (first_wrong_.reason == nullptr) first_wrong_ = verdict;
+    if (first_failure_.reason == nullptr) first_failure_ = verdict;
     left_out_[left_out_count_++] = {heap_->failed_name(), verdict.reason};
     left_out_mask_ |= heap_->failed();
     return false;
@@ -158,8 +158,8 @@ class HeapsFound {
   LeftOut left_out_[Heap::kWalkers] = {};
   Heap* heap_;
   heaps::BlockMap* blocks_ = nullptr;
-  uint64_t unknown_ = 0;  // a module that defines malloc
-  Verdict first_wrong_;   // why the most widely used heap may be left out
+  uint64_t unknown_ = 0;   // a module that defines malloc
+  Verdict first_failure_;  // why the most widely used heap may be left out
 };
 
 }  // namespace reachscan::sweeper

@@ -64,7 +64,7 @@ struct Scan {
   const Heap& heap;
   heaps::BlockMap& blocks;
   Roots& roots;
-  PutAside& put_aside;
+  DeferredWords& put_aside;
   Origins& origins;
   const Python* python;  // null if not requested
   LeakWriter& writer;
@@ -77,7 +77,7 @@ Roots find_roots(const Space& space, const Heap& heap, const heaps::BlockMap& bl
 }
 
 // Objects that Python's collector will free are not leaks. Reports their number and size.
-void spare_collectible(const Scan& scan) {
+void mark_collectible(const Scan& scan) {
   heaps::Totals waiting;
   if (std::size_t unmarked = count_unmarked(scan.blocks))
     waiting = Collectible(scan.space, scan.blocks, scan.python->objects, unmarked).spare();
@@ -87,10 +87,10 @@ void spare_collectible(const Scan& scan) {
 void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
   mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.heap.totals());
-  if (scan.python != nullptr) spare_collectible(scan);
+  if (scan.python != nullptr) mark_collectible(scan);
   if (control()->only_suspects == 0) return;
   SharedWorklist worklist(scan.blocks, scan.put_aside);
-  spare_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, worklist));
+  mark_all_but_suspects(scan.space, scan.blocks, *new_marker(scan.space, scan.blocks, worklist));
 }
 
 void collect(const Scan& scan) {
@@ -117,11 +117,11 @@ void count_kinds(const Scan& scan) {
 // is reachable is marked.
 void answer_about_candidate(const Scan& scan, const Lookalikes& lookalikes, KindTable& kinds,
                             uint64_t block) {
-  SecondLook second(scan.space, scan.blocks, count_unmarked(scan.blocks));
+  DoubtPass second(scan.space, scan.blocks, count_unmarked(scan.blocks));
   second.look(scan.roots, scan.put_aside, lookalikes);
   send_block(scan.blocks, control()->query, !second.is_lost(block));
   send_sighting(scan.blocks, second, kinds, block);
-  kinds.add_alone(block);
+  kinds.add_single(block);
   kinds.send();
   second.collect(scan.writer);
 }
@@ -141,7 +141,7 @@ void explain(const Scan& scan) {
   if (!search.find(scan.roots, block))
     return answer_about_candidate(scan, lookalikes, kinds, block);
   send_block(scan.blocks, control()->query, true);
-  kinds.add_alone(block);
+  kinds.add_single(block);
   kinds.send();
 }
 
@@ -155,7 +155,7 @@ void find_references(const Scan& scan) {
   send_references(scan.space, scan.roots, scan.blocks, kinds, block);
   if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
   send_block(scan.blocks, control()->query, true);
-  kinds.add_alone(block);
+  kinds.add_single(block);
   kinds.send();
 }
 
@@ -200,7 +200,7 @@ void sweep() {
 
   Roots roots = find_roots(space, heap, blocks);
   roots.obey(annotations);
-  PutAside put_aside(blocks);
+  DeferredWords put_aside(blocks);
   Origins origins(tables);
   Python* python = prepare_python(space, blocks);
   // Too large for the stack that the helper created.

@@ -19,7 +19,7 @@ using std::uint32_t;
 using std::uint64_t;
 
 constexpr uint64_t kHeapBytes = 1 << 12;
-constexpr uint64_t kMostBlocks = kHeapBytes / 16;
+constexpr uint64_t kMaxBlocks = kHeapBytes / 16;
 constexpr uint32_t kContents = 64;
 
 struct Record {
@@ -115,9 +115,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   bounds.digests = input.take<unsigned char>() % 2 != 0;
   helper::SweepCheck check(bounds);
   // A leak, a kind or a region for each block, a row for each word, and the names of all types.
-  constexpr std::size_t kMost = kMostBlocks * 512 + kHeapBytes / 8 * 64 + (1 << 17) * 1100;
+  constexpr std::size_t kMax = kMaxBlocks * 512 + kHeapBytes / 8 * 64 + (1 << 17) * 1100;
   try {
-    CHECK(send(input, check) < kMost);
+    CHECK(send(input, check) < kMax);
     check.finish({8, 1024, 2, 48, 2, 48});
   } catch (const helper::Failure& failure) {
     CHECK(failure.code == helper::Code::kCloneTampered);

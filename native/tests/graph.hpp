@@ -36,14 +36,14 @@ class Graph {
   // Makes the next word of the root area point into a block.
   void root(std::size_t to, uint64_t offset = 0);
   // Returns a marker with a worklist of its own.
-  sweeper::Marker marker(uint64_t least_many = sweeper::SharedWorklist::kLeastMany) {
+  sweeper::Marker marker(uint64_t least_many = sweeper::SharedWorklist::kMinMany) {
     return {memory.space(), blocks, teams_.emplace_back(blocks, put_aside, least_many)};
   }
   // Adds pointers from anywhere to anywhere, some of them interior or just missing, and a few
   // roots.
   void connect_randomly(std::mt19937_64& random);
   // Marks from the roots.
-  void mark(uint64_t least_many = sweeper::SharedWorklist::kLeastMany);
+  void mark(uint64_t least_many = sweeper::SharedWorklist::kMinMany);
 
   // Returns the block that `value` points into, size() if none. Compares with the extents.
   std::size_t block_at(uint64_t value) const;
@@ -62,7 +62,7 @@ class Graph {
 
   Memory memory;
   heaps::BlockMap blocks;
-  sweeper::PutAside put_aside{blocks};
+  sweeper::DeferredWords put_aside{blocks};
 
  private:
   uint32_t tail_;  // bytes between two blocks

@@ -240,7 +240,7 @@ CASE(random_graphs_are_marked_as_the_model_says) {
     Graph graph(words);
     graph.connect_randomly(random);
     // Half of them one by one, half by address.
-    graph.mark(seed / 2 % 2 == 0 ? sweeper::SharedWorklist::kLeastMany : 1);
+    graph.mark(seed / 2 % 2 == 0 ? sweeper::SharedWorklist::kMinMany : 1);
     graph.check_marks();
     graph.check_extents();
   }

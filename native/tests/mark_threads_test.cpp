@@ -9,7 +9,7 @@ namespace {
 
 // As the sweeper does it, but on threads of the test's own.
 void mark_on_threads(Graph& graph, unsigned count,
-                     uint64_t least_many = sweeper::SharedWorklist::kLeastMany) {
+                     uint64_t least_many = sweeper::SharedWorklist::kMinMany) {
   sweeper::SharedWorklist worklist(graph.blocks, graph.put_aside, least_many);
   std::deque<sweeper::Marker> markers;
   std::vector<std::thread> threads;
@@ -35,7 +35,7 @@ CASE(random_graphs_are_marked_as_the_model_says) {
     for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 2000 : 12);
     Graph graph(words);
     graph.connect_randomly(random);
-    mark_on_threads(graph, 1 + seed % 4, seed % 8 < 4 ? sweeper::SharedWorklist::kLeastMany : 1);
+    mark_on_threads(graph, 1 + seed % 4, seed % 8 < 4 ? sweeper::SharedWorklist::kMinMany : 1);
     graph.check_marks();
   }
 }

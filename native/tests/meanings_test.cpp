@@ -139,14 +139,14 @@ CASE(a_field_counts_if_most_of_it_leads_to_blocks) {
   CHECK(count(1 << 6, 1, 0) == RelativeFields::Standing::kPossible);
   CHECK(count(2 << 6, 1, 2) == RelativeFields::Standing::kNone);
   CHECK(count(3 << 6, 7, 0) == RelativeFields::Standing::kPossible);
-  CHECK(count(4 << 6, 9, 3) == RelativeFields::Standing::kSure);
+  CHECK(count(4 << 6, 9, 3) == RelativeFields::Standing::kCertain);
   CHECK(count(5 << 6, 9, 4) == RelativeFields::Standing::kPossible);
   CHECK(!fields.empty());
   for (unsigned i = 0; i < 100; ++i) {
     fields.find(4 << 6)->all.count(8, false);
     fields.find(5 << 6)->all.count(8, true);
   }
-  CHECK(fields.standing(4 << 6) == RelativeFields::Standing::kSure);
+  CHECK(fields.standing(4 << 6) == RelativeFields::Standing::kCertain);
   CHECK(fields.standing(5 << 6) == RelativeFields::Standing::kPossible);
   CHECK(fields.find(6 << 6) == nullptr);
   CHECK(fields.standing(6 << 6) == RelativeFields::Standing::kNone);
@@ -168,8 +168,8 @@ CASE(few_distances_of_each_length_are_many) {
   count(kMixed, 0, 2, 3);
   for (uint64_t length : {1, 2}) count(kMixed, length, 12, 0);
   CHECK(fields.standing(kMixed) == RelativeFields::Standing::kPossible);
-  CHECK(fields.standing(sweeper::of_length(kMixed, 1)) == RelativeFields::Standing::kSure);
-  CHECK(fields.standing(kAll) == RelativeFields::Standing::kSure);
+  CHECK(fields.standing(sweeper::of_length(kMixed, 1)) == RelativeFields::Standing::kCertain);
+  CHECK(fields.standing(kAll) == RelativeFields::Standing::kCertain);
   CHECK(fields.standing(kFew) == RelativeFields::Standing::kPossible);
   CHECK(fields.standing(kSmallNumbers) == RelativeFields::Standing::kNone);
   CHECK(fields.standing(sweeper::of_length(kSmallNumbers, 1)) ==
@@ -190,14 +190,14 @@ CASE(what_leads_to_lost_blocks_counts_by_itself) {
     for (unsigned i = 0; i < 100; ++i) row->count_lost(8, true, size);
     return fields.standing(field);
   };
-  CHECK(standing(1 << 6, 5, 0, 776) == RelativeFields::Standing::kSure);
+  CHECK(standing(1 << 6, 5, 0, 776) == RelativeFields::Standing::kCertain);
   CHECK(standing(2 << 6, 4, 0, 776) == RelativeFields::Standing::kNone);
   CHECK(standing(3 << 6, 5, 2, 776) == RelativeFields::Standing::kNone);
   CHECK(standing(6 << 6, 3, 0, 1 << 20) == RelativeFields::Standing::kNone);
-  CHECK(standing(7 << 6, 4, 0, 1 << 20) == RelativeFields::Standing::kSure);
+  CHECK(standing(7 << 6, 4, 0, 1 << 20) == RelativeFields::Standing::kCertain);
   // In blocks as small as these, any number leads to the start one time in two.
   CHECK(standing(4 << 6, 23, 0, 24) == RelativeFields::Standing::kNone);
-  CHECK(standing(5 << 6, 24, 0, 24) == RelativeFields::Standing::kSure);
+  CHECK(standing(5 << 6, 24, 0, 24) == RelativeFields::Standing::kCertain);
 }
 
 CASE(larger_blocks_are_like_those_that_are_a_granule_smaller) {
@@ -216,11 +216,11 @@ CASE(larger_blocks_are_like_those_that_are_a_granule_smaller) {
   auto field_in = [&](uint64_t size, uint64_t offset) {
     return sweeper::field_of({start, start + size}, offset, false, 2048);
   };
-  CHECK(count(field_in(24, 8), 9, 0) == RelativeFields::Standing::kSure);
-  CHECK(count(field_in(40, 8), 1, 0) == RelativeFields::Standing::kSure);
+  CHECK(count(field_in(24, 8), 9, 0) == RelativeFields::Standing::kCertain);
+  CHECK(count(field_in(40, 8), 1, 0) == RelativeFields::Standing::kCertain);
   CHECK(count(field_in(56, 8), 1, 0) == RelativeFields::Standing::kPossible);
   CHECK(count(field_in(40, 16), 1, 0) == RelativeFields::Standing::kPossible);
-  CHECK(count(field_in(72, 8), 9, 0) == RelativeFields::Standing::kSure);
+  CHECK(count(field_in(72, 8), 9, 0) == RelativeFields::Standing::kCertain);
   CHECK(count(field_in(88, 8), 1, 4) == RelativeFields::Standing::kPossible);
 }
 

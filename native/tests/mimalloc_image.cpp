@@ -16,8 +16,8 @@ Mimalloc::Mimalloc(const Layout& layout) : layout_(layout) {
   memory.map(kSegment, kSegmentAlignment);
   memory.put(kMainHeap + layout.heap_cookie, kKey);
   memory.put(kSegment + layout.cookie, kKey ^ kSegment);
-  memory.put(kSegment + layout.segment_slices, kMostEntries);
-  memory.put(kSegment + layout.entries, kMostEntries);
+  memory.put(kSegment + layout.segment_slices, kMaxEntries);
+  memory.put(kSegment + layout.entries, kMaxEntries);
   memory.put(kSegment + layout.info_slices, 1);
   describe(1);
   end_of_segment();
@@ -59,7 +59,7 @@ uint64_t Mimalloc::describe(uint64_t slices) {
 
 // The rest has no blocks.
 void Mimalloc::end_of_segment() {
-  memory.put(kSegment + layout_.slices + slice_ * layout_.page_bytes, kMostEntries - slice_);
+  memory.put(kSegment + layout_.slices + slice_ * layout_.page_bytes, kMaxEntries - slice_);
 }
 
 uint64_t Mimalloc::link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers,

@@ -55,7 +55,7 @@ CASE(a_number_among_pointers_is_one) {
   auto start = reinterpret_cast<uint64_t>(numbers);
   const heaps::Range around{start, start + sizeof numbers};
   auto is_pointer = [](uint64_t value) { return value % 16 == 0; };
-  auto stands = [&] { return sweeper::stands_among_pointers(around, start + 4, is_pointer); };
+  auto stands = [&] { return sweeper::is_among_pointers(around, start + 4, is_pointer); };
   numbers[1] = 16;
   CHECK(!stands());  // alone
   numbers[9] = 32;

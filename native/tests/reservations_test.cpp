@@ -89,9 +89,9 @@ class Program {
   int orders_[2], answers_[2];
 };
 
-std::uint64_t total(const std::vector<Stretch>& stretches) {
+std::uint64_t total(const std::vector<AddressRange>& stretches) {
   std::uint64_t bytes = 0;
-  for (const Stretch& stretch : stretches) bytes += stretch.end - stretch.start;
+  for (const AddressRange& stretch : stretches) bytes += stretch.end - stretch.start;
   return bytes;
 }
 
@@ -109,7 +109,7 @@ CASE(unused_parts_are_not_looked_at_again) {
   // Pages may appear where page tables exist.
   program.touch(second + kPage);
   CHECK_EQ(reservations.maybe_used_since(), 0u);
-  std::vector<Stretch> pages = present_pages(PageMap(program.pid, &reservations), entry);
+  std::vector<AddressRange> pages = present_pages(PageMap(program.pid, &reservations), entry);
   CHECK_EQ(pages.size(), 2u);
   CHECK_EQ(pages[0].start, first);
   CHECK_EQ(pages[1].start, second);

@@ -30,8 +30,8 @@ struct Scene {
   void mark(Exclude exclude) {
     const heaps::Space& space = graph.memory.space();
     libc::Threads all{
-        threads.data(), threads.size(), {sweeper::map_memory, libc::kMaxEndedThreads}};
-    CHECK(libc::find_ended_threads(space, all, sweeper::map_memory));
+        threads.data(), threads.size(), {sweeper::map_memory, libc::kMaxExitedThreads}};
+    CHECK(libc::find_exited_threads(space, all, sweeper::map_memory));
     sweeper::Roots roots(space, graph.blocks, all);
     exclude(roots);
     sweeper::Marker marker = graph.marker();
@@ -161,7 +161,7 @@ CASE(masks_in_jump_buffers) {
     next += 2 * arch::kJumpBytes;
     scene.graph.memory.put(buffer + arch::kJumpStackPointer, mangled(stack + 2 * kPage, kSecret));
     scene.graph.memory.put(buffer + arch::kJumpProgramCounter, mangled(target, kSecret));
-    scene.graph.memory.put(buffer + arch::kJumpMaskSaved, mask_saved);
+    scene.graph.memory.put(buffer + arch::kJumpMaskFlag, mask_saved);
     scene.point(buffer + arch::kJumpBytes - 8, block);
     return buffer;
   };

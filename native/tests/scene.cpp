@@ -144,8 +144,8 @@ Found walk(const Scene& scene) {
   Found found;
   const heaps::Space& space = scene.memory.space();
   libc::Threads threads{
-      scene.threads.data(), scene.threads.size(), {sweeper::map_memory, libc::kMaxEndedThreads}};
-  CHECK(libc::find_ended_threads(space, threads, sweeper::map_memory));
+      scene.threads.data(), scene.threads.size(), {sweeper::map_memory, libc::kMaxExitedThreads}};
+  CHECK(libc::find_exited_threads(space, threads, sweeper::map_memory));
   heaps::glibc::Walker walker(space, threads, sweeper::map_memory);
   found.instances = walker.instance_count;
   found.quiet = walker.quiet(found.hint);

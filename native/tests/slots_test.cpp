@@ -197,7 +197,7 @@ CASE(random_slots_are_marked_as_the_model_says) {
     for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 200 : 3);
     Graph graph(words, Layout::kSlots);
     graph.connect_randomly(random);
-    graph.mark(seed / 2 % 2 == 0 ? sweeper::SharedWorklist::kLeastMany : 1);
+    graph.mark(seed / 2 % 2 == 0 ? sweeper::SharedWorklist::kMinMany : 1);
     graph.check_marks();
     for (std::size_t block = 0; block < graph.size(); ++block)
       CHECK_EQ(graph.blocks.end_of(graph.start(block)), graph.start(block) + graph.bytes(block));

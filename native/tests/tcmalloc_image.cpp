@@ -26,7 +26,7 @@ Tcmalloc::Tcmalloc(uint64_t links) : links_(links) {
   memory.put(kRoot + 8 * (kHeap >> kPageBits >> kLeafBits), leaf);
   for (unsigned number = 0; number < kClassCount; ++number) {
     memory.store<uint32_t>(kClasses + 4 * number, kSizes[number]);
-    uint64_t lengths = heaps::align_up(kClasses + 4 * kMostClasses, 8);
+    uint64_t lengths = heaps::align_up(kClasses + 4 * kMaxClasses, 8);
     if (number != 0) memory.put(lengths + 8 * number, (kSizes[number] >> kPageBits) + 1);
     uint64_t at = central(number).at;
     memory.put(at + Central::kClassField, number);

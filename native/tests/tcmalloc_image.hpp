@@ -20,7 +20,7 @@ class Tcmalloc {
   static constexpr uint64_t kRoot = kData + 0x780;
   static constexpr uint64_t kCentral = kRoot + heaps::tcmalloc::kRootBytes + 0x40;
   static constexpr uint64_t kClasses =
-      kCentral + heaps::tcmalloc::kMostClasses * heaps::tcmalloc::Central::kPaddedBytes + 12;
+      kCentral + heaps::tcmalloc::kMaxClasses * heaps::tcmalloc::Central::kPaddedBytes + 12;
   static constexpr uint64_t kFirstCache = kClasses + 0x800 - 12;  // points to a thread's cache
 
   // `links` is the offset of the links in a cache, which differs between releases.

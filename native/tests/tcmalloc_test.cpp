@@ -165,7 +165,7 @@ CASE(damage_anywhere_ends) {
   add(Tcmalloc::central(1).at + Central::kChainCount, 8);
   for (uint64_t cache : {scene.first, scene.second}) {
     add(cache + kListBytes, kListBytes);
-    add(cache + kListsBytes, kLinksBehindLists);
+    add(cache + kListsBytes, kLinksAfterLists);
   }
   add(Tcmalloc::kClasses - 4, 48);
   for (uint64_t place : places) {

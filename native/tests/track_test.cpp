@@ -143,7 +143,7 @@ bool read_ahead_and_capture(const Program& program, MemoryCopy& copy) {
 }
 
 // Covers the memory that is mapped at the start.
-bool watch_and_take_written(const Program& program, std::vector<Stretch>& written) {
+bool watch_and_take_written(const Program& program, std::vector<AddressRange>& written) {
   return with_tracker(program, [&](WriteTracker& tracker) {
     for (const MapEntry& entry : read_mappings(program.pid()))
       if (is_ours(entry)) CHECK(tracker.watch(entry));
@@ -296,7 +296,7 @@ CASE(what_is_written_before_memory_that_is_not_tracked_is_told) {
                     munmap(kMemory + kMiB, kUsual - kMiB);
                     map(kMiB, MADV_NOHUGEPAGE, kMemory + kMiB);
                   });
-  std::vector<Stretch> written;
+  std::vector<AddressRange> written;
   if (!watch_and_take_written(program, written)) return;
   CHECK_EQ(written.size(), 1u);
   CHECK_EQ(written[0].start, reinterpret_cast<std::uint64_t>(kMemory + kPage));

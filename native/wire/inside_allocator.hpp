@@ -22,18 +22,18 @@ struct CodeRange {
 
 // The code of several allocators, or several parts of one.
 struct CodeRanges {
-  static constexpr unsigned kMost = 64;
+  static constexpr unsigned kMax = 64;
   std::uint64_t count;
-  CodeRange ranges[kMost];
+  CodeRange ranges[kMax];
 
   bool contains(std::uint64_t address) const {
-    for (std::uint64_t i = 0; i < count && i < kMost; ++i)
+    for (std::uint64_t i = 0; i < count && i < kMax; ++i)
       if (ranges[i].contains(address)) return true;
     return false;
   }
 
   void add(CodeRange range) {
-    if (count < kMost) ranges[count++] = range;
+    if (count < kMax) ranges[count++] = range;
   }
 };
 
@@ -45,7 +45,7 @@ struct Frame {
 
 // How far up the stack a caller is searched for, and how far into a function its calls may be.
 constexpr unsigned kCallerWords = 64;
-constexpr std::uint64_t kLongestCallee = 0x200;
+constexpr std::uint64_t kMaxCalleeBytes = 0x200;
 // How far up the stack the frame of a signal handler is searched for.
 constexpr unsigned kHandlerWords = 8192;
 
@@ -72,7 +72,7 @@ bool is_called_by(const CodeRanges& allocator, Frame frame, Read read) {
     bool direct = call == arch::Call::kDirect;
     bool known = direct || call == arch::Call::kThroughStub;
     bool on_top = i == kTop && !direct && call != arch::Call::kNone;
-    bool linked = known && frame.pc - target < kLongestCallee;
+    bool linked = known && frame.pc - target < kMaxCalleeBytes;
     bool is_own = allocator.contains(word);
     // The function it called last has left by a jump, as free() does to munmap().
     bool jumped = i == kTop && direct && allocator.contains(target);

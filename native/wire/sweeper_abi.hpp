@@ -126,7 +126,7 @@ struct Control {
   std::uint32_t wide_words;       // whether the processor has arch::Lanes
   std::uint32_t withheld;         // whether to mask the contents of blocks except addresses
   // Whether to continue though a thread is inside the allocator: there will be no better moment.
-  std::uint32_t only_moment;
+  std::uint32_t last_chance;
   std::uint32_t in_motion;  // output: there was such a thread
   // Whether the memory was read at different moments, so that a heap may contradict itself.
   std::uint32_t torn;

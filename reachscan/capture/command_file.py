@@ -14,9 +14,9 @@ _ELF = b"\x7fELF"
 _ELF_64 = 2
 _INTERPRETER = 3  # PT_INTERP
 _HEADER = 64
-_LONGEST_LINE = 256
+_MAX_LINE = 256
 """Bytes of a script's first line that the kernel reads."""
-_MOST_INTERPRETERS = 5
+_MAX_INTERPRETERS = 5
 """Levels of interpreters that are scripts themselves; the kernel follows no more."""
 
 
@@ -33,7 +33,7 @@ def check(command: str) -> None:
         if os.sep in command and os.path.exists(command):  # noqa: PTH110
             raise errors.CommandNotExecutableError(f"{command} is not executable")
         raise errors.CommandNotFoundError(f"there is no command {command}")
-    for _ in range(_MOST_INTERPRETERS):
+    for _ in range(_MAX_INTERPRETERS):
         try:
             with open(path, "rb") as file:  # noqa: PTH123
                 interpreter = _interpreter(file)
@@ -51,7 +51,7 @@ def check(command: str) -> None:
 
 def _interpreter(file: BinaryIO) -> str | None:
     """Return the interpreter that a script's first line names; None for other files."""
-    line = file.read(_LONGEST_LINE).partition(b"\n")[0]
+    line = file.read(_MAX_LINE).partition(b"\n")[0]
     file.seek(0)
     words = line[2:].split() if line.startswith(b"#!") else []
     return os.fsdecode(words[0]) if words else None

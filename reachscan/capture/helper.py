@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 EXECUTABLE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_native", "reachscan-helper")
 OVERRIDE = "REACHSCAN_HELPER"
 
-LET_GO_SECONDS = 5.0
+RELEASE_SECONDS = 5.0
 """Seconds that the helper gets to restore the target before it is killed."""
 
 GRACE_SECONDS = 10.0
 """Seconds after --timeout, which the helper obeys itself, at which it counts as stuck."""
 
-LONGEST_REST = 0.1
+MAX_REST_SECONDS = 0.1
 """Seconds after which this process starts its own work even if the target is still stopped."""
 
 _OOM_SCORE = "/proc/self/oom_score_adj"
 _FIRST_TO_BE_KILLED = "1000"
 
 _BAD_ARGUMENTS = 2
-_KILLED_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_KILLED_EXTERNALLY = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def executable(machine: str) -> str:
@@ -91,7 +91,7 @@ def run_with(
             # While the target is stopped, nothing here may compete with it for processors.
             poll = select.poll()  # select() knows only the first 1024 descriptors
             poll.register(awake, select.POLLIN)
-            poll.poll(1000 * LONGEST_REST)
+            poll.poll(1000 * MAX_REST_SECONDS)
             yield _frames(process, options.timeout, talk)
         except errors.HelperKilledError as error:
             if watchdog.bit:
@@ -155,7 +155,7 @@ class Watchdog:
     def __init__(self, process: subprocess.Popen[bytes], timeout: float | None) -> None:
         self.bit = False
         self._process = process
-        self._timer = threading.Timer((timeout or 0) + GRACE_SECONDS, self._bite)
+        self._timer = threading.Timer((timeout or 0) + GRACE_SECONDS, self._kill_stalled)
         self._timer.daemon = True
         if timeout is not None:
             self._timer.start()
@@ -166,7 +166,7 @@ class Watchdog:
         if self._timer.is_alive():
             self._timer.join()  # a later fork has one thread less
 
-    def _bite(self) -> None:
+    def _kill_stalled(self) -> None:
         self.bit = True
         self._process.terminate()
         stop(self._process)
@@ -187,10 +187,10 @@ def _frames(
                 raise errors.TimedOutError(f"the scan took longer than {timeout:g} s")
             yield frame
     except errors.StreamError as error:
-        raise _why_it_broke_off(process, talk) or error from error
+        raise _explain_early_end(process, talk) or error from error
 
 
-def _why_it_broke_off(
+def _explain_early_end(
     process: subprocess.Popen[bytes], talk: IO[bytes]
 ) -> errors.ReachscanError | None:
     status = process.wait()
@@ -200,7 +200,7 @@ def _why_it_broke_off(
         number = -status
         name = signal.Signals(number).name if number in list(signal.Signals) else "unknown"
         sentence = f"the helper was killed by signal {number} ({name}){said}"
-        if number in _KILLED_FROM_OUTSIDE:
+        if number in _KILLED_EXTERNALLY:
             return errors.HelperKilledError(sentence)
         return errors.InternalError(sentence)
     if status == _BAD_ARGUMENTS:
@@ -224,7 +224,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     """Wait for the helper to exit; ask it to, and then kill it, if it does not."""
     for press in (process.terminate, process.kill):
         try:
-            process.wait(LET_GO_SECONDS)
+            process.wait(RELEASE_SECONDS)
         except subprocess.TimeoutExpired:
             press()
     process.wait()

@@ -26,7 +26,7 @@ RECORDER = Path(__file__).parents[1] / "_native/reachscan-recorder.so"
 _PRELOAD = "LD_PRELOAD"
 _SEPARATORS = " :"
 """Separators in LD_PRELOAD, which has no quoting."""
-_ENDS_UNRECORDED, _ENDS_RECORDED, _ASKS = range(3)
+_EXITS_UNRECORDED, _ENDS_RECORDED, _ASKS = range(3)
 """Messages of the recorder (native/recorder/process.cpp)."""
 _LOOK_SECONDS = 0.1
 """Seconds between two checks of the process's size."""
@@ -38,7 +38,7 @@ class Event(enum.Enum):
     DUE = "the time for a report has come"
     GROWN = "its memory has grown past the mark"
     ASKED = "the signal that asks for a report was sent to it"
-    ENDING = "it has done all that it will ever do, and waits for `Launch.let_go`"
+    ENDING = "it has done all that it will ever do, and waits for `Launch.resume_target`"
 
 
 class Launch:
@@ -87,10 +87,10 @@ class Launch:
     def __enter__(self) -> Launch:
         self._old_handlers = {
             # The terminal's signals reach the command, too, which decides what they mean.
-            signal.SIGINT: signal.signal(signal.SIGINT, _leave_to_command),
-            signal.SIGQUIT: signal.signal(signal.SIGQUIT, _leave_to_command),
-            signal.SIGTERM: signal.signal(signal.SIGTERM, self._pass_on),
-            signal.SIGHUP: signal.signal(signal.SIGHUP, self._pass_on),
+            signal.SIGINT: signal.signal(signal.SIGINT, _ignore_for_command),
+            signal.SIGQUIT: signal.signal(signal.SIGQUIT, _ignore_for_command),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, self._forward_signal),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, self._forward_signal),
         }
         return self
 
@@ -100,7 +100,7 @@ class Launch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.let_go()
+        self.resume_target()
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
         self._clean()
@@ -120,11 +120,11 @@ class Launch:
             poll.register(life, select.POLLIN)
             while True:
                 happened = dict(poll.poll(_milliseconds(due, looks=at is not None)))
-                event = self._heard() if self._listener.fileno() in happened else None
+                event = self._receive_event() if self._listener.fileno() in happened else None
                 if event:
                     yield event
                 if event is Event.ENDING:
-                    self.let_go()
+                    self.resume_target()
                     poll.unregister(self._listener)  # no event follows
                     due = every = at = None
                 if life.fileno() in happened:
@@ -136,7 +136,7 @@ class Launch:
                 if above and not was_above:
                     yield Event.GROWN
 
-    def let_go(self) -> None:
+    def resume_target(self) -> None:
         """Let the process continue its exit."""
         if self._conversation:
             self._conversation.close()
@@ -151,7 +151,7 @@ class Launch:
         """Return the signal that has ended the process; 0 if it has ended by itself."""
         return max(0, -self._process.wait())
 
-    def _heard(self) -> Event | None:
+    def _receive_event(self) -> Event | None:
         """Return the process's message; None if it came from another process."""
         conversation, _ = self._listener.accept()
         credentials = conversation.getsockopt(
@@ -180,7 +180,7 @@ class Launch:
             VARIABLE: options.settings(os.getpid(), str(notice), asking),
         }
 
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
+    def _forward_signal(self, number: int, _: FrameType | None) -> None:
         self._process.send_signal(number)
 
     def _clean(self) -> None:
@@ -206,7 +206,7 @@ def _start(
             signal.signal(asking, before)
 
 
-def _leave_to_command(number: int, frame: FrameType | None) -> None:
+def _ignore_for_command(number: int, frame: FrameType | None) -> None:
     """Do nothing. The command would inherit an ignored signal, but not a handler."""
 
 

@@ -10,11 +10,11 @@ import os
 import string
 from collections.abc import Sequence
 
-MOST_STEPS = 512
+MAX_STEPS = 512
 """Maximum number of steps that the recorder accepts."""
 
 _MATCH, _RANGE, _SPLIT, _BEGIN, _END = range(5)
-_MOST_REPEATS = 255
+_MAX_REPEATS = 255
 _ANY = ((1, 255),)
 _CLASSES = {
     "alpha": string.ascii_letters,
@@ -49,7 +49,7 @@ def compiled(text: str) -> list[Step]:
     steps = [*parser.alternatives(), (_MATCH, 0, 0)]
     if parser.rest:
         raise PatternError("there is a ) without a (")
-    if len(steps) > MOST_STEPS:
+    if len(steps) > MAX_STEPS:
         raise PatternError("it is too long, or repeats too much")
     return steps
 
@@ -113,7 +113,7 @@ class _Parser:
         if not closed or not least.isdigit() or (most and not most.isdigit()):
             raise PatternError("what stands in { } is no number of repeats")
         first, last = int(least), int(most or least)
-        if last < first or last > _MOST_REPEATS:
+        if last < first or last > _MAX_REPEATS:
             raise PatternError(f"it cannot be repeated {bounds.decode()} times")
         steps = _joined([piece] * first)
         if comma and not most:
@@ -179,7 +179,7 @@ def _moved(steps: Sequence[Step], by: int) -> list[Step]:
 
 
 def _refuse_long(steps: Sequence[Step]) -> None:
-    if len(steps) > MOST_STEPS:
+    if len(steps) > MAX_STEPS:
         raise PatternError("it is too long, or repeats too much")
 
 

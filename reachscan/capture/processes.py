@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PROC = "/proc"
 _LISTED = 8
-_LONGEST_COMMAND = 64 << 10
+_MAX_COMMAND = 64 << 10
 
 
 def resolve(text: str) -> int:
@@ -54,11 +54,11 @@ def find(text: str) -> list[int]:
     # An empty name matches nothing, although kernel threads have empty command lines.
     found = sorted(process.pid for process in _called(text)) if text else []
     if not found:
-        raise nobody_called(text)
+        raise no_process_named(text)
     return found
 
 
-def nobody_called(name: str) -> errors.NoSuchProcessError:
+def no_process_named(name: str) -> errors.NoSuchProcessError:
     """Return the error for a name that no process has."""
     return errors.NoSuchProcessError(
         f"no process is called '{printable(name)}'", "list the processes with `ps -e`"
@@ -103,7 +103,7 @@ def names_in(command_line: bytes) -> Iterator[str]:
 def _head(path: str) -> bytes:
     """Return the start of a file that may be of any size."""
     with open(path, "rb", buffering=0) as file:
-        return file.read(_LONGEST_COMMAND)
+        return file.read(_MAX_COMMAND)
 
 
 def _table(pids: Sequence[int]) -> tuple[str, ...]:

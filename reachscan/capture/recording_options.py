@@ -11,7 +11,7 @@ VARIABLE = "REACHSCAN_RECORDER"
 
 MAX_DEPTH = 256
 MAX_RANGES = 16
-LEAST_MEMORY = 1 << 20
+MIN_MEMORY = 1 << 20
 
 
 STACKS = {"auto": 0, "frame-pointers": 1, "tables": 2, "instrumented": 3}

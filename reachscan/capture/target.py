@@ -10,7 +10,7 @@ import sys
 from typing import NamedTuple
 
 from reachscan import errors
-from reachscan.recording.architectures import RUNS_TOO
+from reachscan.recording.architectures import ALSO_RUNS
 
 _PROC = "/proc"
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
@@ -32,7 +32,7 @@ def check(pid: int) -> None:
         raise errors.UnscannableError("reachscan cannot scan itself", "name another process")
     try:
         status = _status(pid)
-        _refuse_lifeless(pid, status)
+        _refuse_dead(pid, status)
         _refuse_forbidden(pid)
         _refuse_foreign(pid)
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -54,7 +54,7 @@ def _text(path: str) -> str:
         return file.read()
 
 
-def _refuse_lifeless(pid: int, status: dict[str, str]) -> None:
+def _refuse_dead(pid: int, status: dict[str, str]) -> None:
     leader = int(status["Tgid"])
     if leader != pid:
         raise errors.UnscannableError(
@@ -98,7 +98,7 @@ def _refuse_foreign(pid: int) -> None:
     if len(head) < 20 or head[:4] != b"\x7fELF":
         raise errors.UnsupportedTargetError(f"the program of process {pid} is no ELF file")
     machine, own = _machine(head), _machine(_head("/proc/self/exe"))
-    if head[4] == _ELF_32 and machine == RUNS_TOO.get(own):
+    if head[4] == _ELF_32 and machine == ALSO_RUNS.get(own):
         return
     if head[4] == _ELF_32:
         raise errors.UnsupportedTargetError(f"process {pid} is a 32-bit program")

@@ -29,7 +29,7 @@ _COLOURS: dict[str, dict[str, Any]] = {
 
 
 _TERMINAL_WIDTH = 80
-_LEAST_WIDTH = 80
+_MIN_WIDTH = 80
 """Minimum width: narrower tables would have no room for text."""
 
 
@@ -140,7 +140,7 @@ def _style(stream: Any) -> Style:
         except OSError:  # not a real terminal
             width = _TERMINAL_WIDTH
     paint = _coloured if _is_colourful(stream) else plain.paint
-    return Style(paint, max(_LEAST_WIDTH, width) if width else plain.width)
+    return Style(paint, max(_MIN_WIDTH, width) if width else plain.width)
 
 
 def _coloured(line: str, what: str) -> str:
@@ -243,7 +243,7 @@ def occupy_closed_streams() -> None:
     os.close(descriptor)
 
 
-def talk_about(result: ScanResult) -> None:
+def print_steps(result: ScanResult) -> None:
     """Print the duration of each step of a scan."""
     snapshot = result.recording.snapshot
     talk(f"method {snapshot.method}{f' ({snapshot.reason})' if snapshot.reason else ''}")
@@ -271,7 +271,7 @@ def end_line() -> None:
     _put("")
 
 
-def talk_of_error(error: errors.ReachscanError) -> None:
+def report_error(error: errors.ReachscanError) -> None:
     """Print what went wrong and what to do about it."""
     advice = f"; {error.next_step}" if error.next_step else ""
     prefix = _coloured("reachscan:", "error") if _is_colourful(sys.stderr) else "reachscan:"

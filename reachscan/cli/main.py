@@ -73,7 +73,7 @@ def _run(words: list[str]) -> int | None:
 def _show_error(error: errors.ReachscanError, verbose: bool) -> ExitStatus:
     if error.exit_status == ExitStatus.BUG:
         return _show_bug(error.sentence, verbose)
-    console.talk_of_error(error)
+    console.report_error(error)
     return error.exit_status
 
 

@@ -46,11 +46,11 @@ def _long(recording: model.Recording, words: model.Addresses, begin: int) -> mod
         found &= capacity == 1
         return found
     found &= (capacity > SHORT) & (capacity < np.uint64(1 << 40))
-    found[found] = _is_as_large(recording.leaks, text[found], capacity[found])
+    found[found] = _has_equal_size(recording.leaks, text[found], capacity[found])
     return found
 
 
-def _is_as_large(
+def _has_equal_size(
     leaks: model.Leaks, address: model.Addresses, capacity: model.Addresses
 ) -> model.Flags:
     """Return which leaks were allocated for a text of a capacity and its terminating zero."""

@@ -24,7 +24,7 @@ from reachscan.recording.origins import NO_STACK
 
 VALUE = "value"
 """Names in keys for words that are no pointers."""
-_MOST_VALUES = 1 << 62
+_MAX_VALUES = 1 << 62
 """Numeric keys of groups are below this."""
 _TABLE = 2
 """Keys are renumbered by a table if it has at most this many entries per key: sorting is slow."""
@@ -211,7 +211,7 @@ def _numbered(parts: list[NDArray[np.integer[Any]]]) -> model.Indexes:
     values = int(key.max(initial=0)) + 1
     for part in parts[1:]:
         width = int(part.max(initial=0)) + 1
-        if values <= _TABLE * len(key) or values * width > _MOST_VALUES:
+        if values <= _TABLE * len(key) or values * width > _MAX_VALUES:
             key = _compact(key)
             values = int(key.max(initial=0)) + 1
         key = key * width + part

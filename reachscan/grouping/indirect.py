@@ -229,14 +229,14 @@ def _select(branches: _Branches, totals: _Totals, rows: int) -> _Selection:
     visible[:groups] = True
     visible[order[rank < rows]] = True
     hidden = [w - o for w, o in zip(totals.whole, totals.own, strict=True)]
-    _take_away(hidden, totals, parent, np.flatnonzero(visible)[groups:])
+    _subtract_hidden(hidden, totals, parent, np.flatnonzero(visible)[groups:])
     single = order[(rank >= rows) & visible[parent[order]] & (hidden[2][parent[order]] == 1)]
     visible[single] = True
-    _take_away(hidden, totals, parent, single)
+    _subtract_hidden(hidden, totals, parent, single)
     return _Selection(order[visible[order]], hidden)
 
 
-def _take_away(hidden: list[Column], totals: _Totals, parent: Column, shown: Column) -> None:
+def _subtract_hidden(hidden: list[Column], totals: _Totals, parent: Column, shown: Column) -> None:
     for column, whole in zip(hidden, totals.whole, strict=True):
         np.subtract.at(column, parent[shown], whole[shown])
 

@@ -50,7 +50,7 @@ class Words:
         for column, words in enumerate(self.rows.key_columns()):
             mapping = self.space.mapping_at(words).astype(np.int32)  # half as large
             self.mappings.append(mapping)
-            found.append(np.unique(words[_deserves_name(self.space, mapping, column)]))
+            found.append(np.unique(words[_is_nameable(self.space, mapping, column)]))
         self.to_name: model.Addresses = np.unique(np.concatenate(found))
 
 
@@ -88,15 +88,15 @@ class Types(NamedTuple):
         return self.at(rows.type_word)
 
 
-def _deserves_name(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
-    distinct = _stays_distinct(space, mapping, column)
+def _is_nameable(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
+    distinct = _is_distinguishing(space, mapping, column)
     # The first word of an object, or the second behind a counter, often identifies its type.
     if column <= 1:
         distinct |= space.is_constant(mapping) | space.is_variable(mapping)
     return distinct
 
 
-def _stays_distinct(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
+def _is_distinguishing(space: AddressSpace, mapping: Mappings, column: int) -> model.Flags:
     """Return which words are distinguished by their address if it has no symbol.
 
     Objects of one type begin with the same vtable, but need not point to the same text.
@@ -131,8 +131,8 @@ def classify(
         module = space.module_of[mapping]
         codes = np.where(module >= 0, code_of_module[module], codes)
         at = np.searchsorted(named, words)
-        exact = _deserves_name(space, mapping, column)
-        exact &= has_symbol[at] | _stays_distinct(space, mapping, column)
+        exact = _is_nameable(space, mapping, column)
+        exact &= has_symbol[at] | _is_distinguishing(space, mapping, column)
         codes[exact] = code_of_place[at[exact]]
         codes[heap.find(words) >= 0] = HEAP
         # At the ends of a list or tree, some links are null or lead outside; nothing else differs.

@@ -25,7 +25,7 @@ from reachscan.recording import model
 SHOWN = 3
 """Maximum number of candidates of each group, the most likely ones."""
 
-UNASKED = 128 << 10
+DEFAULT_CANDIDATE_BYTES = 128 << 10
 """Bytes of debug information that are read by default: about a quarter of a second's work. Files
 are read completely or not at all."""
 
@@ -87,7 +87,7 @@ def suggest(
     if not wanted or recording.word != dwarf.WORD_BYTES:
         return Suggestions()
     files = ModuleFiles(recording, folded.joined.space, root=root)
-    most = sys.maxsize if thorough else UNASKED
+    most = sys.maxsize if thorough else DEFAULT_CANDIDATE_BYTES
     files.provide([recording.target.exe])
     found, complete = _read(files, recording.target.exe, {sizes[i] for i in wanted}, most)
     names = {i: _fitting(folded, i, sizes[i], found) for i in wanted}

@@ -24,7 +24,7 @@ LEAKS, HEAP = "leaks", "heap"
 """The subject of a census."""
 
 REPORT_FORMATS, REPORT_VERSION = {"reachscan-report": LEAKS, "reachscan-heap": HEAP}, 1
-_LARGEST_COUNT = 1 << 63
+_MAX_COUNT = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _host(value: Any) -> model.Host | None:
 
 
 def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < _LARGEST_COUNT:
+    if type(value) is not int or not 0 <= value < _MAX_COUNT:
         raise TypeError("one of its counts is none")
     return value
 

@@ -11,7 +11,7 @@ from reachscan.grouping import folding
 from reachscan.grouping.groups import Folding
 from reachscan.history import census, comparison
 from reachscan.history.census import Census
-from reachscan.history.suppressions import Groups, Suppression, texts_apart
+from reachscan.history.suppressions import Groups, Suppression, distinct_texts
 from reachscan.judgement import COUNTS, KNOWN, SUPPRESSED, Review, Rule, Tally
 from reachscan.recording import model
 from reachscan.result import LeakScan
@@ -30,7 +30,7 @@ def review(
         baseline: earlier leaks, by kind.
     """
     groups = Groups(result.recording, result.folding)
-    apart = texts_apart(groups, suppressions)
+    apart = distinct_texts(groups, suppressions)
     if apart.any():
         folded = folding.fold(result.folding.joined, result.recording.contents, apart)
         result, groups = result._replace(folded=folded), Groups(result.recording, folded)

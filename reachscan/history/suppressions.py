@@ -27,7 +27,7 @@ from reachscan.recording.origins import NO_STACK
 DEFAULT = Path(__file__).with_name("default.supp")
 """Suppressions of memory that runtimes leak once, by design."""
 
-LONGEST_TEXT = 64
+MAX_TEXT_LENGTH = 64
 """Bytes of a block that are in every scan."""
 
 _COMMENT = re.compile(r"(?:^|\s)#\s*(.*)")
@@ -107,7 +107,7 @@ class Groups:
         found: model.Flags = np.bincount(self._of_block[~blocks], minlength=self.count) == 0
         return found
 
-    def texts_among(self, groups: model.Flags) -> model.Flags:
+    def matching_texts(self, groups: model.Flags) -> model.Flags:
         """Return which direct leaks are texts in some of the groups."""
         found: model.Flags = self._is_text & groups[self._of_block]
         return found
@@ -160,16 +160,16 @@ class Suppression:
 
     def texts(self, groups: Groups) -> model.Flags:
         """Return the direct leaks that it matches among texts, which form one group."""
-        found = groups.texts_among(replace(self, of_blocks=()).suppresses(groups))
+        found = groups.matching_texts(replace(self, of_blocks=()).suppresses(groups))
         for condition in self.of_blocks:
             if found.any():
                 found &= condition(groups)
         return found
 
 
-def texts_apart(groups: Groups, suppressions: Sequence[Suppression]) -> model.Indexes:
+def distinct_texts(groups: Groups, suppressions: Sequence[Suppression]) -> model.Indexes:
     """Return the suppression that matches each direct leak among the texts; 0 for none."""
-    number = np.zeros(len(groups.texts_among(np.zeros(groups.count, bool))), np.int64)
+    number = np.zeros(len(groups.matching_texts(np.zeros(groups.count, bool))), np.int64)
     for i, suppression in enumerate(suppressions, 1):
         if suppression.of_blocks:
             number[(number == 0) & suppression.texts(groups)] = i
@@ -279,8 +279,10 @@ def _condition(text: str) -> tuple[str, Condition]:
 
 def _text(text: str) -> Condition:
     begin = text.encode()
-    if len(begin) > LONGEST_TEXT:
-        raise NonsenseError(f"no more than the first {LONGEST_TEXT} bytes of a block are looked at")
+    if len(begin) > MAX_TEXT_LENGTH:
+        raise NonsenseError(
+            f"only the first {MAX_TEXT_LENGTH} bytes of a block can be compared"
+        )
     return lambda groups: groups.blocks_beginning_with(begin)
 
 

@@ -35,11 +35,11 @@ SECONDS = 60.0
 ANSWERS = 64 << 20
 """Maximum bytes of all answers."""
 
-_LEAVE_SECONDS = 1.0
+_EXIT_SECONDS = 1.0
 """Seconds for a killed process to disappear: a file system that hangs can block it forever."""
 
 _PIECE = 1 << 16
-_LONGEST_REASON = 200
+_MAX_REASON = 200
 _PR_SET_PDEATHSIG = 1
 _TERMINAL = {signal.SIGINT, signal.SIGTERM}
 
@@ -81,7 +81,7 @@ def each(
         if done == len(rest):
             return
         item, rest = rest[done], rest[done + 1 :]
-        over = time.monotonic() >= end or room <= 0 or len(_held) >= _MOST_HELD
+        over = time.monotonic() >= end or room <= 0 or len(_held) >= _MAX_HELD
         yield item, Failed(reason, len(rest) if over else 0)
         if over:
             return
@@ -122,7 +122,7 @@ class _Child:
 _held: list[_Child] = []
 """Killed workers that have not disappeared yet."""
 
-_MOST_HELD = 4
+_MAX_HELD = 4
 """Number of them at which no more workers are started."""
 
 
@@ -134,7 +134,7 @@ def _worker(items: Sequence[str], work: Work) -> Iterator[int]:
         _EndedEarlyError: it could not be started, or failed.
     """
     _held[:] = [child for child in _held if not child.ends_within(0)]
-    if len(_held) >= _MOST_HELD:
+    if len(_held) >= _MAX_HELD:
         raise _EndedEarlyError("earlier readers still wait for a file system that is mute")
     source, sink = os.pipe()
     try:
@@ -144,11 +144,11 @@ def _worker(items: Sequence[str], work: Work) -> Iterator[int]:
             os.close(sink)
         try:
             yield source
-            if child.ends_within(_LEAVE_SECONDS) and child.status:
+            if child.ends_within(_EXIT_SECONDS) and child.status:
                 raise _EndedEarlyError(_why(child.status))
         finally:
             child.kill()
-            if not child.ends_within(_LEAVE_SECONDS):
+            if not child.ends_within(_EXIT_SECONDS):
                 _held.append(child)
     finally:
         os.close(source)
@@ -216,7 +216,7 @@ def _serve(sink: int, parent: int, items: Sequence[str], work: Work) -> NoReturn
     """Run the worker. None of the parent's exit handlers run."""
     status = 1
     try:
-        sink = _leave_the_parents_things(sink)
+        sink = _detach_from_parent(sink)
         _confine(parent)
         for item in items:
             _write_all(sink, _answered(work, item) + b"\n")
@@ -225,7 +225,7 @@ def _serve(sink: int, parent: int, items: Sequence[str], work: Work) -> NoReturn
         os._exit(status)
 
 
-def _leave_the_parents_things(sink: int) -> int:
+def _detach_from_parent(sink: int) -> int:
     """Close all descriptors but one, which is returned; ignore Ctrl-C."""
     sink = fcntl.fcntl(sink, fcntl.F_DUPFD_CLOEXEC, 3)
     null = os.open(os.devnull, os.O_RDWR)
@@ -269,7 +269,7 @@ def _answered(work: Work, item: str) -> bytes:
         reason = "reading its file takes too much memory"
     except Exception as error:  # a failing reader is reported, and loses only its own names
         reason = f"reading its file failed: {type(error).__name__}: {error}"
-    return json.dumps([False, reason[:_LONGEST_REASON]]).encode()
+    return json.dumps([False, reason[:_MAX_REASON]]).encode()
 
 
 def _write_all(sink: int, data: bytes) -> None:

@@ -27,9 +27,9 @@ _BUILD_ID_FOLDERS = (DEBUG_FOLDER / ".build-id", PurePosixPath(".build-id"))
 MODULE, DEBUG = "", ".debug"
 """Suffixes of files that are named by build id."""
 _CHUNK = 1 << 20
-_LARGEST_CHECKED = 1 << 30
-_LONGEST_LINK = 4096
-_LONGEST_BUILD_ID = 64
+_MAX_CHECKED = 1 << 30
+_MAX_LINK = 4096
+_MAX_BUILD_ID = 64
 
 
 class _Link(NamedTuple):
@@ -117,7 +117,7 @@ def _first(
 
 def _link(module: ELFFile) -> _Link | None:
     section = module.get_section_by_name(".gnu_debuglink")
-    if section is None or section.data_size > _LONGEST_LINK:
+    if section is None or section.data_size > _MAX_LINK:
         return None
     name, _, rest = section.data().partition(b"\0")
     text = name.decode("utf-8", "surrogateescape")
@@ -135,7 +135,7 @@ def by_build_id(build_id: bytes, kind: str) -> Iterator[PurePosixPath]:
         kind: `MODULE` for the module itself, `DEBUG` for its debug file.
     """
     text = build_id.hex()
-    if 1 < len(build_id) <= _LONGEST_BUILD_ID:
+    if 1 < len(build_id) <= _MAX_BUILD_ID:
         for folder in _BUILD_ID_FOLDERS:
             yield folder / text[:2] / f"{text[2:]}{kind}"
 
@@ -156,7 +156,7 @@ def _belongs(debug: ELFFile, build_id: bytes, link: _Link | None) -> bool:
 
 def _checksum(file: IO[bytes]) -> int | None:
     """Return the CRC-32 of a file; None if it is too large."""
-    if file.seek(0, os.SEEK_END) > _LARGEST_CHECKED:
+    if file.seek(0, os.SEEK_END) > _MAX_CHECKED:
         return None
     file.seek(0)
     found = 0

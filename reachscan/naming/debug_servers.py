@@ -23,7 +23,7 @@ _KEPT = "debuginfo"
 _NOT_FOUND = 404
 _CHUNK = 1 << 20
 _STALLED_SECONDS = 90.0
-_MOST_SECONDS = 300.0
+_MAX_SECONDS = 300.0
 _LARGEST = 4 << 30
 
 _missing: set[tuple[str, bytes]] = set()
@@ -104,7 +104,7 @@ def _download(url: str, path: Path) -> None:
     """
     import urllib.request
 
-    end = time.monotonic() + _setting("MAXTIME", _MOST_SECONDS)
+    end = time.monotonic() + _setting("MAXTIME", _MAX_SECONDS)
     left = int(_setting("MAXSIZE", _LARGEST))
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     request = urllib.request.Request(url, headers={"User-Agent": "reachscan"})

@@ -11,7 +11,7 @@ import sys
 LONGEST = 2000
 """Longer mangled names stay as they are: they take too long to demangle."""
 
-LONGEST_READABLE = 4000
+MAX_DEMANGLED = 4000
 """Names whose readable form is longer stay as they are: substitutions can double it repeatedly, so
 a hundred mangled characters can expand without limit."""
 
@@ -34,9 +34,9 @@ def symbol_name(mangled: str) -> str:
     if sys.version_info >= (3, 11):
         from demangle import Limits, demangle
 
-        limits = Limits(max_input=LONGEST, max_output=LONGEST_READABLE)
+        limits = Limits(max_input=LONGEST, max_output=MAX_DEMANGLED)
         return demangle(mangled, language=_SCHEMES, limits=limits)
     # The library above needs 3.11; this one lacks Rust, and names local to a function.
     from reachscan.naming import itanium
 
-    return itanium.demangle(mangled, language=_SCHEMES, longest=LONGEST_READABLE)
+    return itanium.demangle(mangled, language=_SCHEMES, longest=MAX_DEMANGLED)

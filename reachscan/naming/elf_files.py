@@ -14,7 +14,7 @@ from elftools.elf.segments import NoteSegment
 
 from reachscan.naming.untrusted_files import UnusableFileError
 
-_LONGEST_LINK = 4096
+_MAX_LINK = 4096
 
 DAMAGE = (
     *(ELFError, DWARFError, ConstructError, ValueError, KeyError, TypeError, IndexError),
@@ -57,7 +57,7 @@ def build_id(elf: ELFFile) -> bytes:
 def supplement(elf: ELFFile) -> tuple[bytes, bytes]:
     """Return path and build id of the file that shares parts of the debug information, if any."""
     section = elf.get_section_by_name(".gnu_debugaltlink")
-    if section is None or section.data_size > _LONGEST_LINK:
+    if section is None or section.data_size > _MAX_LINK:
         return b"", b""
     path, _, build_id = section.data().partition(b"\0")
     return path, build_id

@@ -21,7 +21,7 @@ Fetch = Callable[[str], Iterable[bytes]]
 """Returns a module's file in pieces, given its path in the process."""
 
 
-def usual_folder() -> Path:
+def default_folder() -> Path:
     """Return this user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return Path(base if base.startswith("/") else Path.home() / ".cache") / "reachscan"

@@ -25,8 +25,8 @@ from reachscan.naming.untrusted_files import Root, UnusableFileError, open_below
 from reachscan.recording import model
 
 _HERE = Path("/")
-_NOBODY = -1
-_MOST_LINKS = 4
+_NO_OWNER = -1
+_MAX_LINKS = 4
 """Number of a file's mappings that are tried in order to open it."""
 
 
@@ -104,7 +104,7 @@ class ModuleFiles:
             UnusableFileError: it does not exist, is a different file, or is damaged.
         """
         with ExitStack() as stack:
-            yield self._first_trusted(path, stack)
+            yield self._open_first_trusted(path, stack)
 
     @contextmanager
     def opened_with_debug_file(self, path: str) -> Iterator[tuple[ELFFile, ELFFile | None]]:
@@ -116,7 +116,7 @@ class ModuleFiles:
         with self.opened(path) as elf, debug_files.opened(elf, path, self.roots) as debug:
             yield elf, debug
 
-    def _first_trusted(self, path: str, stack: ExitStack) -> ELFFile:
+    def _open_first_trusted(self, path: str, stack: ExitStack) -> ELFFile:
         """Return the first file that matches the mapped one; `stack` will close it."""
         reasons = []
         for open_file in self._candidates(path):
@@ -137,7 +137,7 @@ class ModuleFiles:
             return
         if self._live:
             # With the privilege for it, this way does not depend on paths.
-            for m in self._mapped[path][:_MOST_LINKS]:
+            for m in self._mapped[path][:_MAX_LINKS]:
                 yield partial(open_mapped, self._pid, m.start, m.end)
         # A local file with the right build id saves fetching it.
         for root in self.roots if self._fetched else self.roots[:1]:
@@ -163,12 +163,12 @@ class ModuleFiles:
 
 def _untrusted(folder: str | Path) -> Root:
     # A saved scan or core file may come from anyone: it must not use our privileges.
-    return Root(Path(folder), os.geteuid() or _NOBODY)
+    return Root(Path(folder), os.geteuid() or _NO_OWNER)
 
 
 def _roots(pid: int) -> tuple[Root, ...]:
     try:
         user = target.user(pid)
     except (OSError, KeyError):
-        user = _NOBODY  # the process has exited; its root folder is gone
+        user = _NO_OWNER  # the process has exited; its root folder is gone
     return Root(Path(f"/proc/{pid}/root"), user), Root(_HERE, user)

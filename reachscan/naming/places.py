@@ -106,13 +106,13 @@ class Places:
                 return Place("thread", f"{self._variable(address)} of {whose}")
         thread_here = self._stack_owner(address, mapping)
         if thread_here is None:
-            return self._on_stack_left(address, mapping)
+            return self._on_exited_stack(address, mapping)
         above = address - thread_here.stack_pointer
         side = "above" if above >= 0 else "below"
         whose = self._thread_text(thread_here.tid)
         return Place("stack", f"stack of {whose}, {abs(above):#x} {side} its stack pointer")
 
-    def _on_stack_left(self, address: int, mapping: model.Mapping) -> Place | None:
+    def _on_exited_stack(self, address: int, mapping: model.Mapping) -> Place | None:
         """Return the place on the stack of a thread that currently runs on another stack."""
         # The main thread's descriptor is not on its stack.
         above = [

@@ -22,7 +22,7 @@ ANONYMOUS, STACK, MODULE, FILE = "anonymous", "stack", "module", "file"
 WARNING = "memory-outside-heap"
 
 _REGION = struct.Struct("<QQII")
-_MOST_LARGEST = 3
+_MAX_LARGEST = 3
 _NOTEWORTHY = 16 << 20
 _TINY = 4
 """Warn about anonymous memory of `_NOTEWORTHY` bytes that exceeds the heap by this factor."""
@@ -92,7 +92,7 @@ def private_memory(recording: model.Recording) -> PrivateMemory | None:
         for kind in (ANONYMOUS, STACK, MODULE, FILE)
     }
     largest = sorted((p for p in parts if p.bytes), key=lambda part: -part.bytes)
-    return PrivateMemory(heap, rest, tuple(largest[:_MOST_LARGEST]))
+    return PrivateMemory(heap, rest, tuple(largest[:_MAX_LARGEST]))
 
 
 def _measured(

@@ -34,7 +34,7 @@ ADDRESSES, THREAD_LOCALS = (_OBJECT, _FUNCTION, _INDIRECT), (_THREAD_LOCAL,)
 
 NOWHERE = np.uint64(2**64 - 1)
 """A value that no symbol has."""
-MOST_WARNINGS = 10
+MAX_WARNINGS = 10
 """Number of modules without symbols that a warning lists."""
 
 LONGEST = 4096
@@ -110,10 +110,10 @@ def _warning(path: str, failed: confined.Failed) -> model.Warning:
 
 
 def _bounded(warnings: Sequence[model.Warning]) -> tuple[model.Warning, ...]:
-    if len(warnings) <= MOST_WARNINGS:
+    if len(warnings) <= MAX_WARNINGS:
         return tuple(warnings)
-    more = f"no symbols for {len(warnings) - MOST_WARNINGS} more modules"
-    return (*warnings[:MOST_WARNINGS], model.Warning("no-symbols", more))
+    more = f"no symbols for {len(warnings) - MAX_WARNINGS} more modules"
+    return (*warnings[:MAX_WARNINGS], model.Warning("no-symbols", more))
 
 
 def values_of(

@@ -20,7 +20,7 @@ DEEPEST = 60
 """Names whose template arguments nest deeper are not shortened."""
 
 _VERSIONS = re.compile(r"\bstd::(__cxx11|__1|__ndk1|__debug)::")
-_NAME_BACKWARDS = re.compile(r"[\w:]*")
+_NAME_REVERSED = re.compile(r"[\w:]*")
 _DEFAULTS = ("std::allocator<", "std::char_traits<", "(__gnu_cxx::_Lock_policy)")
 _DEFAULTS_OF_FIRST = ("less", "hash", "equal_to", "default_delete")
 _ADAPTERS = {"std::queue": "deque", "std::stack": "deque", "std::priority_queue": "vector"}
@@ -129,7 +129,7 @@ def _text(parts: _Type, depth: int = DEEPEST) -> str:
 def _template_text(template: _Template, depth: int) -> str:
     if not depth:
         return template.text + _ELIDED
-    found = _NAME_BACKWARDS.match(template.text[::-1])
+    found = _NAME_REVERSED.match(template.text[::-1])
     name = found.group()[::-1] if found else ""
     before = template.text.removesuffix(name)
     arguments = [_text(argument, depth - 1) for argument in template.arguments]

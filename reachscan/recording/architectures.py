@@ -122,7 +122,7 @@ ARCHITECTURES = {
 }
 """By `e_machine` of ELF files."""
 
-RUNS_TOO = {X86_64: I386}
+ALSO_RUNS = {X86_64: I386}
 """Processors whose programs another one runs, too; its helper handles them."""
 
 ADDRESS_END = max(1 << architecture.address_bits for architecture in ARCHITECTURES.values())

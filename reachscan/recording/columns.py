@@ -59,7 +59,7 @@ class Columns:
         (rows,) = wire.parse_counts(frame, 1)
         if rows < _MANY_ROWS:
             self._small_records[frame.type] += 1
-        if self._small_records[frame.type] > wire.MOST_SMALL_RECORDS:
+        if self._small_records[frame.type] > wire.MAX_SMALL_RECORDS:
             raise errors.StreamError(
                 f"the stream is damaged: it has too many small records of type {frame.type}"
             )

@@ -59,19 +59,19 @@ class _Decoder:
     def feed(self, frame: wire.Frame) -> None:
         if frame.type == wire.BEGIN:
             self._single[wire.BEGIN] = wire.parse_hello(frame)
-        if frame.type in wire.MOST_ROWS:
+        if frame.type in wire.MAX_ROWS:
             self._count_rows(frame)
         if frame.type == wire.REGIONS:
             self._regions.append(wire.parse_regions(frame))
         elif frame.type in wire.RECORDS:
-            self._feed_small(frame.type, wire.parse(frame))
+            self._feed_small_records(frame.type, wire.parse(frame))
         elif frame.type in wire.COLUMNS:
             self._bulk().add(frame)
 
     def _count_rows(self, frame: wire.Frame) -> None:
         """Refuse too many rows before they are read."""
         (count,) = wire.parse_counts(frame, 1)
-        if len(self._rows[frame.type]) + count > wire.MOST_ROWS[frame.type]:
+        if len(self._rows[frame.type]) + count > wire.MAX_ROWS[frame.type]:
             raise errors.StreamError(
                 f"the stream is damaged: it has too many rows of type {frame.type}"
             )
@@ -84,7 +84,7 @@ class _Decoder:
             self._columns = Columns()
         return self._columns
 
-    def _feed_small(self, kind: int, body: Any) -> None:
+    def _feed_small_records(self, kind: int, body: Any) -> None:
         if kind == wire.PROGRESS:
             if self._on_progress:
                 phase = wire.PHASES.get(body.phase, f"phase {body.phase}")
@@ -198,7 +198,7 @@ class _Decoder:
 
     def _types(self, kind: int) -> dict[int, str]:
         types = dict(self._rows[kind])
-        if any(len(name) > wire.LONGEST_TYPE for name in types.values()):
+        if any(len(name) > wire.MAX_TYPE_LENGTH for name in types.values()):
             raise errors.StreamError("the stream is damaged: the name of a type is too long")
         return types
 

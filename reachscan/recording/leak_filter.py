@@ -21,7 +21,7 @@ class LeakFilter:
     def __init__(self, leaks: model.Leaks, kept: model.Flags, reason: NDArray[np.uint8]) -> None:
         """Take the leaks, which of them to keep, and the reason to doubt each."""
         self._leaks = leaks
-        owner = _nearest_kept(leaks.parent, kept)
+        owner = _nearest_kept_ancestor(leaks.parent, kept)
         self._order = _with_their_heads(owner, kept)
         position = np.full(len(kept), -1, np.int64)
         position[self._order] = np.arange(len(self._order))
@@ -110,7 +110,7 @@ def only_recorded(frames: Sequence[wire.Frame]) -> Iterator[wire.Frame]:
     yield chosen.final(frames[-1])
 
 
-def _nearest_kept(parent: NDArray[np.uint32], kept: model.Flags) -> model.Indexes:
+def _nearest_kept_ancestor(parent: NDArray[np.uint32], kept: model.Flags) -> model.Indexes:
     """Return the nearest kept ancestor of each leak, -1 if there is none."""
     owner = np.where(parent == model.DIRECT, -1, parent.astype(np.int64))
     while True:

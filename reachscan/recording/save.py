@@ -94,7 +94,7 @@ def _usual_mode(path: Path) -> int:
     return 0o666 & ~mask
 
 
-class StreamKeeper:
+class StreamSaver:
     """Saves the records of a scan as they pass through; completed once they are named.
 
     A full disk does not stop the scan: the error is raised when the stream is completed.

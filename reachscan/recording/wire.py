@@ -142,7 +142,7 @@ ONCE = (
 )
 """Records that occur at most once in a stream."""
 
-MOST_ROWS = {
+MAX_ROWS = {
     TYPES: (1 << 16) + 2,
     PYTHON_TYPES: 1 << 16,
     CONTENTS: 1 << 12,
@@ -157,10 +157,10 @@ MOST_ROWS = {
 }
 """Maximum number of rows in a stream: neither the helper nor the kernel allows more."""
 
-LONGEST_TYPE = 1023
+MAX_TYPE_LENGTH = 1023
 """Maximum length of a type's mangled name, as the helper sends it."""
 
-MOST_SMALL_RECORDS = 1 << 13
+MAX_SMALL_RECORDS = 1 << 13
 """Number of records of columns that may be small; others have at least a thousand rows."""
 
 REGION_SIZE = layout_of(LAYOUTS[REGIONS]).least

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from reachscan import errors
 
-USUAL_WIDTH = 100
+DEFAULT_WIDTH = 100
 
 
 class Style(NamedTuple):
@@ -20,7 +20,7 @@ class Style(NamedTuple):
     """
 
     paint: Callable[[str, str], str] = lambda text, _: text
-    width: int = USUAL_WIDTH
+    width: int = DEFAULT_WIDTH
 
     def __call__(self, text: str, what: str) -> str:
         """Return a text in the colours of its role."""

@@ -18,7 +18,7 @@ _NO_CHAIN = {
     model.LEAKED: "nothing that the program can still reach points to it: it is a direct leak",
 }
 
-_ONLY_STALE = "no other word that the program can still reach points to it: it is a direct leak"
+_STALE_ONLY = "no other word that the program can still reach points to it: it is a direct leak"
 
 
 def lines(result: BlockAnswer, selection: Selection, style: Style = plain) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _chain(answer: Answer, style: Style) -> Iterator[str]:
     block, links = answer.block, answer.chain
     if not links:
         stale = answer.doubt == model.STALE_WORD
-        why = _ONLY_STALE if stale else _NO_CHAIN[block.state]
+        why = _STALE_ONLY if stale else _NO_CHAIN[block.state]
         yield from layout.paragraph(why, "plain", style)
         return
     leaked = block.state == model.LEAKED

@@ -90,7 +90,7 @@ def collectible(recording: model.Recording) -> str:
     return f"no leaks: {blocks} of Python objects in cycles, which its collector will free"
 
 
-def rest_of_memory(result: LeakScan) -> str:
+def memory_not_listed(result: LeakScan) -> str:
     """Return what private memory consists of, if most of it is not heap; or nothing."""
     memory = result.memory
     if memory is None or memory.heap * 2 >= memory.total:

@@ -33,7 +33,7 @@ def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Itera
         counts = result.counted.allocations
         yield from layout.paragraph(_headline(result), "headline" if counts else "good", style)
         yield from layout.paragraph(f"{_split(recording)}; {layout.how(recording)}", "dim", style)
-        yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
+        yield from layout.paragraph(layout.memory_not_listed(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
         yield from layout.paragraph(layout.collectible(recording), "dim", style)
         yield from layout.paragraph(stacks.recorded(recording), "dim", style)
@@ -47,7 +47,7 @@ def lines(result: LeakScan, selection: Selection, style: Style = plain) -> Itera
         covered = result.memory is None or not result.memory.hides_heaps
         yield from layout.paragraph(_no_leaks(result), "good" if covered else "headline", style)
         yield from layout.paragraph(layout.how(recording), "dim", style)
-        yield from layout.paragraph(layout.rest_of_memory(result), "dim", style)
+        yield from layout.paragraph(layout.memory_not_listed(result), "dim", style)
         yield from layout.paragraph(layout.confirmation(recording), "dim", style)
         yield from layout.paragraph(layout.collectible(recording), "dim", style)
         yield from layout.paragraph(stacks.recorded(recording), "dim", style)
@@ -101,12 +101,12 @@ def _no_leaks(result: LeakScan) -> str:
     recording, totals = result.recording, result.recording.totals
     blocks, amount = count(totals.allocations, "block"), size(totals.bytes)
     found = f"no leaks that count among {blocks}, {amount}"
-    if not _leaves_out_blocks(recording):
+    if not _omits_blocks(recording):
         found = f"no leaks: {blocks}, {amount}, all reachable"
     return f"{layout.who(recording)}: {found}{layout.allocators(recording)}{_covered(result)}"
 
 
-def _leaves_out_blocks(recording: model.Recording) -> bool:
+def _omits_blocks(recording: model.Recording) -> bool:
     """Return whether there are unreachable blocks that do not count; lines below say why."""
     confirmed, waiting = recording.confirmation, recording.collectible
     return (

@@ -31,7 +31,7 @@ Progressed: TypeAlias = "Callable[[model.Progress], None]"
 _FOLDERS = ("/dev/shm", "/tmp", "/var/tmp", "/data/local/tmp")
 """Folders for the helper, in order of preference; memory first."""
 
-_WHY_NOT = {1: "has no room", 2: "may not run programs"}
+_REFUSAL_REASONS = {1: "has no room", 2: "may not run programs"}
 """What each exit status of the command `put` means."""
 
 _PIECE = 1 << 16
@@ -107,7 +107,7 @@ class Elsewhere:
         seconds = options.timeout and options.timeout + helper.GRACE_SECONDS
         try:
             with self._conversation() as shell:
-                self._bring_helper(shell, on_progress)
+                self._install_helper(shell, on_progress)
                 shell.command("run", self._facts.packing, *options.arguments(pid))
                 stream = _Stream(shell, seconds, self._facts.packing, on_progress)
                 yield self._frames(stream, shell, options.timeout)
@@ -130,7 +130,7 @@ class Elsewhere:
                 raise errors.StreamError("it is mapped from no file that can be asked for", "")
             return self._fetch(recording.target.pid, path, mappings[path], on_progress)
 
-        return module_cache.ModuleCache(module_cache.usual_folder(), fetch)
+        return module_cache.ModuleCache(module_cache.default_folder(), fetch)
 
     def _fetch(
         self, pid: int, path: str, mapping: model.Mapping, on_progress: Progressed | None
@@ -189,7 +189,7 @@ class Elsewhere:
             answer = shell.ask(*words)
         return None if answer.status else answer.output
 
-    def _bring_helper(self, shell: Shell, on_progress: Progressed | None) -> None:
+    def _install_helper(self, shell: Shell, on_progress: Progressed | None) -> None:
         """Make the helper for the machine's processor ready to run there."""
         if self._has_helper:
             return
@@ -223,7 +223,7 @@ class Elsewhere:
             status = shell.answer().status
             if not status:
                 return
-            reasons.add(_WHY_NOT.get(status, "cannot be put"))
+            reasons.add(_REFUSAL_REASONS.get(status, "cannot be put"))
         raise errors.NoPlaceForHelperError(
             f"the helper finds no place at {self._name}: in {', '.join(dict.fromkeys(folders))} "
             f"it {' or '.join(sorted(reasons))}"

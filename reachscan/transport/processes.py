@@ -59,7 +59,7 @@ class Processes:
             return [int(name)]
         found = sorted(self._called(name)) if name.split() else []
         if not found:
-            raise processes.nobody_called(name)
+            raise processes.no_process_named(name)
         return found
 
     def life(self, pid: int) -> Life:

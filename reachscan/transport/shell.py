@@ -25,9 +25,9 @@ SILENCE_SECONDS = 120.0
 """Seconds of silence after which a connection counts as lost, except during a scan."""
 
 _PIECE = 1 << 16
-_LONGEST_ANSWER = 64 << 20
-_LONGEST_STATUS = 16
-_LONGEST_GREETING = 1 << 20
+_MAX_ANSWER = 64 << 20
+_MAX_STATUS = 16
+_MAX_GREETING = 1 << 20
 """Maximum output of login scripts, which precedes the first answer."""
 
 
@@ -68,7 +68,7 @@ class Shell:
             # In two parts, so that a program that only echoes its input does not look like a shell.
             half = len(self._mark) // 2
             self.send(f"{script}main {self._mark[:half]} {self._mark[half:]}\n".encode())
-            self.greeting = self.answer(CONNECT_SECONDS, _LONGEST_GREETING)
+            self.greeting = self.answer(CONNECT_SECONDS, _MAX_GREETING)
             self._greeted = True
         except BaseException:
             self.close()
@@ -107,9 +107,7 @@ class Shell:
                 raise self._lost() from error
             sent(len(data) - len(rest))
 
-    def answer(
-        self, seconds: float | None = SILENCE_SECONDS, most: int = _LONGEST_ANSWER
-    ) -> Answer:
+    def answer(self, seconds: float | None = SILENCE_SECONDS, most: int = _MAX_ANSWER) -> Answer:
         """Return the rest of the answer to the last command.
 
         Args:
@@ -143,7 +141,7 @@ class Shell:
                 return int(status) if status.isdigit() else 1
             # Keep what could be the start of a mark.
             keep = at if at >= 0 else max(0, len(self._pending) - len(mark) + 1)
-            if at >= 0 and len(self._pending) - at > len(mark) + _LONGEST_STATUS:
+            if at >= 0 and len(self._pending) - at > len(mark) + _MAX_STATUS:
                 raise errors.StreamError(f"{self._name} does not answer as it should", "")
             if keep:
                 piece, self._pending = self._pending[:keep], self._pending[keep:]
@@ -202,7 +200,7 @@ class Shell:
         if not why:
             try:
                 ended = f"`{shlex.join(self._process.args)}` ended"  # type: ignore[arg-type]
-                status = self._process.wait(helper.LET_GO_SECONDS)
+                status = self._process.wait(helper.RELEASE_SECONDS)
                 why = self.last_words() or f"{ended} with status {status}"
             except subprocess.TimeoutExpired:
                 why = self.last_words() or "it was closed from there"

@@ -143,7 +143,7 @@ KINDS: Mapping[str, type[Where]] = {
 """Kinds of places, by the text before the colon."""
 
 _MAY_BE_EMPTY = ("adb",)
-_MOST_PARTS = {"kubectl": 3}
+_MAX_PARTS = {"kubectl": 3}
 
 
 def parse(text: str) -> Where:
@@ -161,7 +161,7 @@ def parse(text: str) -> Where:
     if rest.startswith("-"):
         raise errors.WhereError(f"{rest!r} in {text!r} would be taken for an option of {kind}")
     parts = rest.split("/")
-    if kind in _MOST_PARTS and (len(parts) > _MOST_PARTS[kind] or not all(parts)):
+    if kind in _MAX_PARTS and (len(parts) > _MAX_PARTS[kind] or not all(parts)):
         raise errors.WhereError(f"{text!r} is not [NAMESPACE/]POD[/CONTAINER]")
     try:
         shlex.split(rest)

@@ -89,13 +89,13 @@ struct SystemCall {
 // shortly before it: mov x8, imm16.
 template <typename Read>
 SystemCall system_call_at(std::uint64_t pc, Read read) {
-  constexpr unsigned kLookedAt = 6;
+  constexpr unsigned kInstructionsSearched = 6;
   std::uint32_t code[2];
   if (!read(pc - kInstructionBytes, code, sizeof code)) return {false, false, 0};
   if (code[1] != kSystemCallInstruction) pc -= kInstructionBytes;
   if (code[0] != kSystemCallInstruction && code[1] != kSystemCallInstruction)
     return {false, false, 0};
-  for (unsigned back = 1; back <= kLookedAt; ++back) {
+  for (unsigned back = 1; back <= kInstructionsSearched; ++back) {
     if (!read(pc - back * kInstructionBytes, code, sizeof code[0])) break;
     if ((code[0] & 0xffe0001f) == 0xd2800008) return {true, true, code[0] >> 5 & 0xffff};
   }

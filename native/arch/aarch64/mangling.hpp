@@ -8,7 +8,7 @@ namespace reachscan::arch {
 
 // The layout that glibc's setjmp() writes (struct __jmp_buf_tag). Both pointers are mangled.
 constexpr std::uint64_t kJumpStackPointer = 104, kJumpProgramCounter = 88;
-constexpr std::uint64_t kJumpMaskSaved = 176;  // an int
+constexpr std::uint64_t kJumpMaskFlag = 176;  // an int
 constexpr std::uint64_t kJumpMask = 184, kJumpBytes = 312;
 
 constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {

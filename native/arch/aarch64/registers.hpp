@@ -72,7 +72,7 @@ inline std::uint64_t link_register(const Registers& r) { return r.x[30]; }
 
 // Makes the thread resume at `address`, without restarting a call that was interrupted and without
 // requiring a landing pad there (PSTATE.BTYPE).
-inline void go_on_at(Registers& r, std::uint64_t address) {
+inline void resume_at(Registers& r, std::uint64_t address) {
   constexpr std::uint64_t kBranchType = 3u << 10;
   r.pc = address;
   r.pstate &= ~kBranchType;
@@ -122,7 +122,7 @@ inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
 // Sets up the registers for a call to a function of one argument that never returns.
 inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argument,
                            std::uint64_t stack_top) {
-  go_on_at(r, entry);
+  resume_at(r, entry);
   r.x[0] = argument;
   r.x[29] = r.x[30] = 0;
   r.sp = stack_top & ~15ull;
@@ -139,7 +139,7 @@ inline void skip_trap(pid_t tid) {
 
 // Says why part of a stopped thread's memory cannot be read as usual; null if all can. Pointers to
 // tagged memory contain the tag, and where tags are checked, accesses without it fault.
-inline const char* odd_memory(pid_t tid) {
+inline const char* unreadable_memory(pid_t tid) {
   constexpr std::uint64_t kChecks = 6;  // PR_MTE_TCF_MASK
   std::uint64_t control = 0;
   bool known = transfer(PTRACE_GETREGSET, tid, NT_ARM_TAGGED_ADDR_CTRL, &control, sizeof control);

@@ -24,7 +24,7 @@ inline std::uint64_t gadget_size() {
 }
 
 // Returns whether a thread has stopped at the gadget's breakpoint.
-inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
+inline bool is_after_gadget(const Registers& r, std::uint64_t gadget) {
   return r.pc == gadget + kInstructionBytes;
 }
 
@@ -33,7 +33,7 @@ using CallArguments = std::array<std::uint64_t, 6>;
 // Sets up the registers so that a thread resumed at the gadget makes this call.
 inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
                        const CallArguments& arguments) {
-  go_on_at(r, gadget);
+  resume_at(r, gadget);
   r.x[kNumberRegister] = number;
   for (unsigned i = 0; i < arguments.size(); ++i) r.x[i] = arguments[i];
 }
@@ -78,7 +78,7 @@ inline bool waits_for_lock(const Registers& r) {
 
 // An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) fail
 // with EINTR; the thread is past the call then.
-inline bool has_given_up(const Registers& r) {
+inline bool was_cut_short(const Registers& r) {
   return r.behind_system_call != 0 && static_cast<std::int64_t>(r.x[0]) == -EINTR;
 }
 

@@ -38,8 +38,8 @@ struct DescriptorShape {
 // Derives the shape from the descriptor of a thread, given its thread pointer.
 template <typename Word>
 DescriptorShape descriptor_shape(std::uint64_t thread_pointer, Word word) {
-  constexpr std::uint64_t kStep = 64, kLeast = 0x400;
-  for (std::uint64_t bytes = kLeast; bytes <= kDescriptorBytes; bytes += kStep)
+  constexpr std::uint64_t kStep = 64, kMin = 0x400;
+  for (std::uint64_t bytes = kMin; bytes <= kDescriptorBytes; bytes += kStep)
     if (is_descriptor(thread_pointer - bytes, word)) return {bytes, bytes};
   return {0, 0};
 }

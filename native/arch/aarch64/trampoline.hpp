@@ -40,7 +40,7 @@ inline TrampolineLiterals trampoline_literals(std::uint64_t trampoline, const Re
 }
 
 // Makes a thread that has just created the middleman, which is dead by now, resume by reaping it.
-inline void go_on_to_reap(Registers& r, std::uint64_t trampoline) {
+inline void resume_to_reap(Registers& r, std::uint64_t trampoline) {
   r.x[4] = r.x[0];
   r.pc = trampoline + static_cast<std::uint64_t>(reachscan_trampoline_reap - reachscan_trampoline);
 }

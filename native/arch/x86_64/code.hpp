@@ -65,10 +65,10 @@ constexpr bool kReturnAddressInRegister = false;
 template <unsigned kBytesOfWord, typename Read>
 void leave_system_call(std::uint64_t& pc, std::uint64_t& sp, Read read) {
   if constexpr (kBytesOfWord == 4) {
-    constexpr unsigned char kBehindCall[] = {0xcd, 0x80, 0x5d, 0x5a, 0x59, 0xc3};
-    unsigned char code[sizeof kBehindCall];
+    constexpr unsigned char kAfterCall[] = {0xcd, 0x80, 0x5d, 0x5a, 0x59, 0xc3};
+    unsigned char code[sizeof kAfterCall];
     std::uint32_t caller = 0;
-    if (!read(pc - 2, code, sizeof code) || __builtin_memcmp(code, kBehindCall, sizeof code) != 0 ||
+    if (!read(pc - 2, code, sizeof code) || __builtin_memcmp(code, kAfterCall, sizeof code) != 0 ||
         !read(sp + 12, &caller, 4))
       return;
     pc = caller;
@@ -88,7 +88,7 @@ template <typename Read>
 SystemCall short_system_call_at(std::uint64_t pc, Read read) {
   constexpr unsigned char kCall[] = {0x65, 0xff, 0x15, 0x10, 0, 0, 0}, kInterrupt[] = {0xcd, 0x80};
   constexpr unsigned kLength = 24;
-  constexpr std::uint32_t kMostCalls = 1024;
+  constexpr std::uint32_t kMaxCalls = 1024;
   unsigned char code[kLength];
   if (!read(pc - kLength, code, kLength)) return {false, false, 0};
   bool calls = __builtin_memcmp(code + kLength - sizeof kCall, kCall, sizeof kCall) == 0;
@@ -98,7 +98,7 @@ SystemCall short_system_call_at(std::uint64_t pc, Read read) {
   for (unsigned at = kLength - (calls ? sizeof kCall : sizeof kInterrupt) - 5 + 1; at-- > 0;) {
     std::uint32_t number;
     __builtin_memcpy(&number, code + at + 1, sizeof number);
-    if (code[at] == 0xb8 && number < kMostCalls) return {true, true, number};
+    if (code[at] == 0xb8 && number < kMaxCalls) return {true, true, number};
   }
   return {false, false, 0};
 }

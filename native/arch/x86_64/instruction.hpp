@@ -9,12 +9,12 @@
 namespace reachscan::arch {
 
 enum class Flow {
-  kOn,          // to the next instruction
-  kCall,        // a call whose target is a distance
-  kJump,        // unconditional, with a target that is a distance of four bytes or one
-  kBranch,      // conditional
-  kNearBranch,  // conditional, with no form that reaches further than one byte
-  kAway,        // leaves, but not by a distance: a return, a jump through a table
+  kOn,           // to the next instruction
+  kCall,         // a call whose target is a distance
+  kJump,         // unconditional, with a target that is a distance of four bytes or one
+  kBranch,       // conditional
+  kShortBranch,  // conditional, with no form that reaches further than one byte
+  kAway,         // leaves, but not by a distance: a return, a jump through a table
 };
 
 struct Instruction {
@@ -31,13 +31,13 @@ class InstructionReader {
   InstructionReader(const unsigned char* code, std::size_t bytes) : code_(code), bytes_(bytes) {}
 
   Instruction read() {
-    if (!read_opcode() || at_ > bytes_ || at_ > kLongest) return {};
+    if (!read_opcode() || at_ > bytes_ || at_ > kMaxLength) return {};
     instruction_.length = at_;
     return instruction_;
   }
 
  private:
-  static constexpr std::size_t kLongest = 15;
+  static constexpr std::size_t kMaxLength = 15;
 
   unsigned char next() { return at_ < bytes_ ? code_[at_++] : (at_ = bytes_ + 1, 0); }
 
@@ -94,7 +94,7 @@ class InstructionReader {
                        byte == 0x3e || byte == 0x64 || byte == 0x65 || byte == 0xf0;
       if (!is_prefix) break;
       if (byte == 0x66) is_short_ = true;
-      if (at_ > kLongest) return false;
+      if (at_ > kMaxLength) return false;
     }
     if ((byte & 0xf0) == 0x40) {
       is_wide_ = (byte & 8) != 0;
@@ -196,7 +196,7 @@ class InstructionReader {
       case 0xfe:
         return read_operands(0);
       case 0xe0 ... 0xe3:
-        return read_distance<std::int8_t>(Flow::kNearBranch);
+        return read_distance<std::int8_t>(Flow::kShortBranch);
       case 0xe8:
         return read_distance<std::int32_t>(Flow::kCall);
       case 0xe9:

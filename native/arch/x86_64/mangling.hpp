@@ -11,8 +11,8 @@ namespace reachscan::arch {
 constexpr std::uint64_t kJumpRegisters = kWord == 8 ? 8 : 6;
 constexpr std::uint64_t kJumpStackPointer = (kJumpRegisters - 2) * kWord;
 constexpr std::uint64_t kJumpProgramCounter = (kJumpRegisters - 1) * kWord;
-constexpr std::uint64_t kJumpMaskSaved = kJumpRegisters * kWord;  // an int
-constexpr std::uint64_t kJumpMask = kJumpMaskSaved + kWord, kJumpBytes = kJumpMask + 128;
+constexpr std::uint64_t kJumpMaskFlag = kJumpRegisters * kWord;  // an int
+constexpr std::uint64_t kJumpMask = kJumpMaskFlag + kWord, kJumpBytes = kJumpMask + 128;
 
 constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {
   constexpr unsigned kTurn = kWord == 8 ? 17 : 9;

@@ -58,7 +58,7 @@ class MovedStart {
         from_ + moved_ + instruction.length + static_cast<std::uint64_t>(instruction.distance);
     switch (instruction.flow) {
       case Flow::kCall:
-      case Flow::kNearBranch:
+      case Flow::kShortBranch:
         return false;
       case Flow::kJump:
         return append_jump(code_, to_, target);
@@ -89,7 +89,7 @@ class MovedStart {
       if (instruction.length == 0) return true;
       at += instruction.length;
       bool jumps = instruction.flow == Flow::kJump || instruction.flow == Flow::kBranch ||
-                   instruction.flow == Flow::kNearBranch;
+                   instruction.flow == Flow::kShortBranch;
       if (jumps && at + static_cast<std::uint64_t>(instruction.distance) < kStartBytes) return true;
     }
     return false;

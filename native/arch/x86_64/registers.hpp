@@ -43,7 +43,7 @@ inline std::uint64_t thread_pointer(const Registers& r) {
 inline std::uint64_t link_register(const Registers&) { return 0; }  // there is none
 
 // Makes the thread resume at `address`, without restarting a call that was interrupted.
-inline void go_on_at(Registers& r, std::uint64_t address) {
+inline void resume_at(Registers& r, std::uint64_t address) {
   r.rip = address;
   r.orig_rax = ~0ull;
 }
@@ -76,7 +76,7 @@ inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
 // Sets up the registers for a call to a function of one argument that never returns.
 inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argument,
                            std::uint64_t stack_top) {
-  go_on_at(r, entry);
+  resume_at(r, entry);
   r.rdi = argument;
   r.rsp = stack_top - 8;  // as after a call
   r.eflags &= ~0x400ull;  // string instructions count upwards
@@ -87,6 +87,6 @@ inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argu
 inline void skip_trap(pid_t) {}
 
 // Says why part of a stopped thread's memory cannot be read as usual; null if all can.
-inline const char* odd_memory(pid_t) { return nullptr; }
+inline const char* unreadable_memory(pid_t) { return nullptr; }
 
 }  // namespace reachscan::arch

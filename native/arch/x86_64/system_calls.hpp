@@ -30,7 +30,7 @@ inline std::uint64_t gadget_size() {
 }
 
 // Returns whether a thread has stopped at the gadget's breakpoint.
-inline bool is_behind_gadget(const Registers& r, std::uint64_t gadget) {
+inline bool is_after_gadget(const Registers& r, std::uint64_t gadget) {
   return r.rip == gadget + gadget_size();
 }
 
@@ -48,7 +48,7 @@ inline void set_arguments(Registers& r, const CallArguments& arguments) {
 // Sets up the registers so that a thread resumed at the gadget makes this call.
 inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
                        const CallArguments& arguments) {
-  go_on_at(r, gadget);
+  resume_at(r, gadget);
   r.rax = number;
   set_arguments(r, arguments);
 }
@@ -84,7 +84,7 @@ inline bool waits_for_lock(const Registers& r) {
 
 // An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) fail
 // with EINTR.
-inline bool has_given_up(const Registers& r) {
+inline bool was_cut_short(const Registers& r) {
   return in_system_call(r) && call_result(r) == -EINTR;
 }
 

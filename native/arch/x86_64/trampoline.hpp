@@ -30,7 +30,7 @@ inline TrampolineLiterals trampoline_literals(std::uint64_t, const Registers& r,
 }
 
 // Makes a thread that has just created the middleman, which is dead by now, resume by reaping it.
-inline void go_on_to_reap(Registers& r, std::uint64_t trampoline) {
+inline void resume_to_reap(Registers& r, std::uint64_t trampoline) {
   r.rdi = r.rax;
   r.rip = trampoline + static_cast<std::uint64_t>(reachscan_trampoline_reap - reachscan_trampoline);
 }

@@ -40,13 +40,13 @@ class RunClaim {
  public:
   RunClaim(uint64_t start, uint64_t limit, uint64_t top, BlockMap& blocks)
       : blocks_(blocks), end_(start < top && top < limit ? top : limit) {
-    uint64_t length = (end_ - start) / kMostLegs;
-    if (length < kLeastLeg) length = kLeastLeg;
+    uint64_t length = (end_ - start) / kMaxLegs;
+    if (length < kMinLegBytes) length = kMinLegBytes;
     add_leg({limit, top, start});
     // A guess is stopped only by `limit`, so it could find the blocks of another region; dropping
     // its results would then drop these.
     if (end_ - start <= length || blocks.region_in({start, limit}) != nullptr) return;
-    for (uint64_t at = start + length; at < end_ && count_ < kMostLegs; at += length)
+    for (uint64_t at = start + length; at < end_ && count_ < kMaxLegs; at += length)
       if (uint64_t chunk = guess_chunk(at, limit, top)) add_leg({limit, top, chunk});
   }
 
@@ -65,7 +65,7 @@ class RunClaim {
     add(legs_[0].first);
     for (unsigned i = 1; i < count_; ++i) {
       Leg& leg = legs_[i];
-      if (whole.goes_on() && whole.chunk == leg.start) {
+      if (whole.can_continue() && whole.chunk == leg.start) {
         add(leg.first);
         leg.walk.totals.add(whole.totals);
         whole = leg.walk;
@@ -82,12 +82,12 @@ class RunClaim {
   }
 
  private:
-  static constexpr unsigned kMostLegs = 16;
-  static constexpr uint64_t kLeastLeg = 1 << 20;
-  static constexpr uint64_t kGuessWithin = 1 << 16;  // bytes
+  static constexpr unsigned kMaxLegs = 16;
+  static constexpr uint64_t kMinLegBytes = 1 << 20;
+  static constexpr uint64_t kGuessRange = 1 << 16;  // bytes
   static constexpr uint64_t kGuessChunks = 32;
   static constexpr uint64_t kLinesAhead = kPage;
-  static constexpr unsigned kFewChunks = 3;  // in a span
+  static constexpr unsigned kSparseChunks = 3;  // in a span
 
   // What was found in the kSpan bytes from `base` on.
   struct Span {
@@ -104,12 +104,12 @@ class RunClaim {
     // Held back: another thread may add its results for the same span.
     Span first = {};
 
-    bool goes_on() const { return walk.goes_on() && walk.chunk < stop; }
+    bool can_continue() const { return walk.can_continue() && walk.chunk < stop; }
   };
 
   static uint64_t guess_chunk(uint64_t from, uint64_t limit, uint64_t top) {
     from = first_chunk(from & ~(kChunkAlignment - 1));
-    for (uint64_t chunk = from; chunk < from + kGuessWithin && chunk + kHeader <= limit;
+    for (uint64_t chunk = from; chunk < from + kGuessRange && chunk + kHeader <= limit;
          chunk += kChunkAlignment)
       if (probe_run(chunk, limit, top, kGuessChunks).valid) return chunk;
     return 0;
@@ -122,9 +122,9 @@ class RunClaim {
 
   void walk(Leg& leg) {
     PagesAhead pages(blocks_, leg.stop < end_ ? leg.stop : end_);
-    if (leg.goes_on()) leg.first = walk_span(leg);
+    if (leg.can_continue()) leg.first = walk_span(leg);
     Span span = leg.first;
-    while (leg.goes_on()) {
+    while (leg.can_continue()) {
       pages.reach(leg.walk.chunk);
       // Each header holds the position of the next, so out-of-order execution cannot read ahead;
       // and the hardware prefetcher, which does not cross pages, starts late on each page.
@@ -138,7 +138,7 @@ class RunClaim {
   // Returns whether the span had so many chunks that most of its lines were read.
   static bool is_dense(const Span& span) {
     uint64_t edges = span.starts | span.boundaries;
-    for (unsigned few = 0; few < kFewChunks; ++few) edges &= edges - 1;
+    for (unsigned few = 0; few < kSparseChunks; ++few) edges &= edges - 1;
     return edges != 0;
   }
 
@@ -152,7 +152,8 @@ class RunClaim {
         span.starts |= in_use ? bit : 0;
         span.boundaries |= in_use ? 0 : bit;
       });
-    } while (walk.goes_on() && walk.chunk < leg.stop && walk.chunk + kHeader - span.base < kSpan);
+    } while (walk.can_continue() && walk.chunk < leg.stop &&
+             walk.chunk + kHeader - span.base < kSpan);
     leg.walk = walk;
     return span;
   }
@@ -164,7 +165,7 @@ class RunClaim {
 
   BlockMap& blocks_;
   uint64_t end_;  // of what is worth touching ahead
-  Leg legs_[kMostLegs];
+  Leg legs_[kMaxLegs];
   unsigned count_ = 0;
   unsigned taken_ = 0;
 };

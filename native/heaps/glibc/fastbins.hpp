@@ -30,25 +30,25 @@ struct Fastbin {
 // No more reads than this are ever in flight.
 constexpr std::size_t kAtOnce = 64;
 // A list decoded in the wrong way never stays inside known blocks for this many steps.
-constexpr std::size_t kTellingSteps = 64;
+constexpr std::size_t kConclusiveSteps = 64;
 
 // Advances by up to `steps`. Returns false if something does not fit.
-inline bool goes_well(const BlockMap& blocks, Fastbin& bin, std::size_t steps) {
+inline bool advances_validly(const BlockMap& blocks, Fastbin& bin, std::size_t steps) {
   for (; bin.chunk != 0 && steps > 0; --steps, bin.advance())
     if (!bin.fits(blocks)) return false;
   return true;
 }
 
-inline bool begins_well(const BlockMap& blocks, Fastbin bin) {
-  return goes_well(blocks, bin, kTellingSteps);
+inline bool has_valid_start(const BlockMap& blocks, Fastbin bin) {
+  return advances_validly(blocks, bin, kConclusiveSteps);
 }
 
 class Fastbins {
  public:
   explicit Fastbins(MapMemory map)
       : lists_(map, kMaxArenas * kFastbins),
-        parts_(map, kMostGuesses),
-        open_(map, kMaxArenas * kFastbins + kMostGuesses) {}
+        parts_(map, kMaxGuesses),
+        open_(map, kMaxArenas * kFastbins + kMaxGuesses) {}
 
   // Links are decoded as `expected`, like those of the caches, unless that does not fit.
   Verdict add(const BlockMap& blocks, uint64_t arena, const ArenaLayout& layout, Links expected) {
@@ -56,8 +56,8 @@ class Fastbins {
       uint64_t chunk = word(arena + layout.fastbins + uint64_t{kWord} * i);
       if (chunk == 0) continue;
       Fastbin bin{chunk, kMinChunk + kFastbinStep * i, expected};
-      if (!begins_well(blocks, bin)) bin.links = Links::kPlain;
-      if (!begins_well(blocks, bin)) return not_consistent(chunk);
+      if (!has_valid_start(blocks, bin)) bin.links = Links::kPlain;
+      if (!has_valid_start(blocks, bin)) return not_consistent(chunk);
       lists_.push(bin);
     }
     return {};
@@ -85,12 +85,12 @@ class Fastbins {
 
  private:
   static constexpr uint64_t kLong = 4096;  // length of a list for which guesses are worthwhile
-  static constexpr unsigned kMostGuesses = 512;
+  static constexpr unsigned kMaxGuesses = 512;
   // A block that was in a list before it was allocated may still hold the link, which leads to a
   // chunk that is in a list now within a few steps.
   static constexpr std::size_t kStaleSteps = 8;
-  static constexpr unsigned kLooks = 64;            // blocks examined per guess
-  static constexpr uint64_t kLookWithin = 1 << 16;  // bytes
+  static constexpr unsigned kProbes = 64;            // blocks examined per guess
+  static constexpr uint64_t kSearchBytes = 1 << 16;  // bytes
 
   static Verdict not_consistent(uint64_t chunk) {
     return invalid("a fastbin is not consistent", chunk);
@@ -145,7 +145,7 @@ class Fastbins {
     uint64_t bytes = 0, next = 0;
     for (const Region& region : blocks.regions) bytes += region.end - region.start;
     for (const Region& region : blocks.regions) {
-      for (; next < region.end - region.start; next += bytes / kMostGuesses + 1)
+      for (; next < region.end - region.start; next += bytes / kMaxGuesses + 1)
         guess_part(blocks, {region.start + next, region.end}, links);
       next -= region.end - region.start;
     }
@@ -154,15 +154,16 @@ class Fastbins {
   // Guesses a chunk that a link near the start of `range` leads to.
   void guess_part(BlockMap& blocks, Range range, Links links) {
     const Cluster* cluster = blocks.cluster_of(range.start);
-    uint64_t last = range.end - range.start < kLookWithin ? range.end : range.start + kLookWithin;
+    uint64_t last = range.end - range.start < kSearchBytes ? range.end : range.start + kSearchBytes;
     uint64_t user = range.start;
-    for (unsigned i = 0; i < kLooks; ++i, user += kChunkAlignment) {
+    for (unsigned i = 0; i < kProbes; ++i, user += kChunkAlignment) {
       user = cluster->next_edge(user, last);
       if (user == 0) return;
       if (!blocks.is_live(user)) continue;
       Fastbin part{user - kHeader, chunk_size(user - kHeader), links};
       if (part.chunk_size >= kMinChunk + kFastbinStep * kFastbins) continue;
-      if (!goes_well(blocks, part, kStaleSteps) || part.chunk == 0 || !part.fits(blocks)) continue;
+      if (!advances_validly(blocks, part, kStaleSteps) || part.chunk == 0 || !part.fits(blocks))
+        continue;
       if (blocks.mark(part.user()) == 0) return;
       part.guess = part.chunk;
       part.advance();

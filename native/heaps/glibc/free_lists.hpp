@@ -78,8 +78,8 @@ constexpr uint32_t cache_chunk(uint32_t counters, uint32_t bins) {
 constexpr CacheShape kCacheFrom226 = {1, 64, 64, 64, cache_chunk(64, 64), false};
 constexpr CacheShape kCacheFrom230 = {2, 64, 64, 128, cache_chunk(128, 64), false};
 constexpr CacheShape kCacheFrom242 = {2, 76, 64, 152, cache_chunk(152, 76), true};
-constexpr std::size_t kMostCached = 0xffff;  // counters have 16 bits
-constexpr uint64_t kCacheSlack = 0x30;       // the chunk may be the remainder of a larger one
+constexpr std::size_t kMaxCached = 0xffff;  // counters have 16 bits
+constexpr uint64_t kCacheSlack = 0x30;      // the chunk may be the remainder of a larger one
 
 inline uint64_t cache_counter(uint64_t cache, const CacheShape& shape, unsigned bin) {
   return shape.counter_size == 1 ? load<uint8_t>(cache + bin) : load<uint16_t>(cache + 2 * bin);
@@ -104,7 +104,7 @@ inline CacheCheck check_cache(const BlockMap& blocks, uint64_t cache, const Cach
   for (unsigned bin = 0; bin < shape.bins; ++bin) {
     uint64_t head = word(cache + shape.entries + uint64_t{kWord} * bin);
     uint64_t counter = cache_counter(cache, shape, bin);
-    std::size_t limit = shape.counts_free ? kMostCached : counter;
+    std::size_t limit = shape.counts_free ? kMaxCached : counter;
     std::size_t length = list_length(blocks, head, links, limit, budget, [&](uint64_t size) {
       return fits_cache_bin(shape, bin, size);
     });

@@ -87,11 +87,11 @@ class MappedChunks {
     blocks_.sort_regions();
     uint64_t apart = 0;
     Range run{0, 0};
-    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += lies_apart(i, run);
+    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += has_no_neighbours(i, run);
     if (apart != count - expected) return;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < blocks_.regions.size(); ++i) {
-      if (lies_apart(i, run)) {
+      if (has_no_neighbours(i, run)) {
         forget(blocks_.regions[i]);
       } else {
         blocks_.regions[kept++] = blocks_.regions[i];
@@ -160,7 +160,7 @@ class MappedChunks {
   }
 
   // `run`: cached for the next region, since computing it takes time and it may contain many.
-  bool lies_apart(std::size_t index, Range& run) const {
+  bool has_no_neighbours(std::size_t index, Range& run) const {
     const Region& region = blocks_.regions[index];
     if (region.kind != wire::kMapped) return false;
     bool behind = index > 0 && align_up(blocks_.regions[index - 1].end, kPage) == region.start;

@@ -10,7 +10,7 @@
 namespace reachscan::heaps::glibc {
 
 using libc::kLargestTls;
-using libc::kUsualTls;
+using libc::kTypicalTls;
 using libc::readable_tls;
 constexpr unsigned kOffsets = kLargestTls / kWord;
 // The weight of a cache that contains chunks: an empty one may be any block of zeros.
@@ -70,7 +70,7 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
   for (std::size_t t = 0; t < threads.running_count; ++t)
     vote(space, blocks, threads.running[t].thread_pointer, reach, votes, budget);
   // They outvote a thread that finds another's cache below its own memory.
-  for (const libc::EndedThread& thread : threads.ended)
+  for (const libc::ExitedThread& thread : threads.ended)
     vote(space, blocks, thread.thread_pointer, reach, votes, budget);
   CachePlan plan;
   uint32_t best = least - 1;
@@ -88,10 +88,11 @@ inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
 inline CachePlan plan_caches(const Space& space, const BlockMap& blocks,
                              const libc::Threads& threads, uint32_t least, CacheVotes& votes,
                              Budget& budget) {
-  CachePlan plan = plan_within(space, blocks, threads, kUsualTls, least, votes, budget);
+  CachePlan plan = plan_within(space, blocks, threads, kTypicalTls, least, votes, budget);
   if (plan.found) return plan;
   libc::Threads some{threads.running, threads.running_count, {}, {}};
-  if (some.running_count > libc::kThreadsFarDown) some.running_count = libc::kThreadsFarDown;
+  if (some.running_count > libc::kMaxThreadsForLargeTls)
+    some.running_count = libc::kMaxThreadsForLargeTls;
   return plan_within(space, blocks, some, kLargestTls, kFilled, votes, budget);
 }
 
@@ -129,7 +130,7 @@ inline Verdict drop_caches(const Space& space, BlockMap& blocks, Totals& totals,
     drop_cache(blocks, totals, cache, plan.format);
   }
   // The fork may have happened while the thread was using its cache.
-  for (const libc::EndedThread& thread : threads.ended) {
+  for (const libc::ExitedThread& thread : threads.ended) {
     uint64_t cache = cache_of(space, blocks, thread.thread_pointer, plan);
     if (cache != 0 && is_consistent(blocks, cache, plan.format, budget))
       drop_cache(blocks, totals, cache, plan.format);

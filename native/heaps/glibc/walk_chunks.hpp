@@ -33,11 +33,11 @@ struct Walk {
   uint64_t limit;
   uint64_t top;
   uint64_t chunk;  // the next one; at the end, the last one or the one that failed
-  enum : uint8_t { kGoesOn, kEnded, kFailed } state = kGoesOn;
+  enum : uint8_t { kWalking, kEnded, kFailed } state = kWalking;
   uint64_t end = 0;  // of the run, once the walk has ended
   Totals totals = {};
 
-  bool goes_on() const { return state == kGoesOn; }
+  bool can_continue() const { return state == kWalking; }
 
   // Advances over the next chunk and calls visit(user address, in_use), unless it is invalid.
   template <typename Visit>
@@ -84,7 +84,7 @@ constexpr uint64_t kAllChunks = ~0ull;
 inline Run probe_run(uint64_t start, uint64_t limit, uint64_t top, uint64_t most = kAllChunks) {
   Walk walk{limit, top, start};
   uint64_t chunks = 0;
-  for (; walk.goes_on() && chunks < most; ++chunks) walk.step([](uint64_t, bool) {});
+  for (; walk.can_continue() && chunks < most; ++chunks) walk.step([](uint64_t, bool) {});
   return walk.outcome(chunks);
 }
 

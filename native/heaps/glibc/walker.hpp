@@ -27,7 +27,7 @@ class Walker {
   // and bk_nextsize).
   static constexpr uint64_t kLinkBytes = 4 * kWord;
   static constexpr bool kNeedsFine = false;
-  static constexpr bool kKnowsShortWords = true;
+  static constexpr bool kSupportsShortWords = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory map)
       : arenas(map, kMaxArenas),
@@ -209,7 +209,7 @@ class Walker {
 
   Verdict drop_free_lists(BlockMap& blocks) {
     CachePlan first;
-    Budget checks(kCacheChecks * (totals.blocks + kMostCached));
+    Budget checks(kCacheChecks * (totals.blocks + kMaxCached));
     // Each copy of the library has a cache of its own in each thread.
     for (std::size_t i = 0; i < instance_count; ++i) {
       uint32_t least = i == 0 ? 1 : kFilled;

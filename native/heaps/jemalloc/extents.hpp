@@ -70,7 +70,7 @@ class Extents {
   const char* claim_slab(const Extent& extent) {
     uint64_t size = size_of_class(extent.size_class, instance_.quantum);
     uint64_t slots = (extent.end - extent.start) / size;
-    if (slots == 0 || slots > kMostSlots) return "a slab has too many slots";
+    if (slots == 0 || slots > kMaxSlabSlots) return "a slab has too many slots";
     uint64_t slot = extent.start, free_slots = 0;
     for (unsigned index = 0; 64 * index < slots; ++index) {
       uint64_t left = slots - 64 * index;
@@ -97,7 +97,7 @@ class Extents {
   // pages, and the class is only the next larger one.
   const char* claim_large(const Extent& extent) {
     uint64_t size = size_of_class(extent.size_class, instance_.quantum);
-    if (size >= kLeastLarge) size = extent.end - extent.start - instance_.large_pad;
+    if (size >= kMinLarge) size = extent.end - extent.start - instance_.large_pad;
     if (extent.block + size > extent.end || extent.block % kGranule != 0)
       return "a large block does not lie in its extent";
     found_.blocks.add_boundary(extent.start);

@@ -13,7 +13,7 @@ namespace reachscan::heaps::jemalloc {
 constexpr std::size_t kMaxInstances = 8;
 // Entries of a leaf that are examined before one must have been consistent, and extents from which
 // layout and classes are determined.
-constexpr uint64_t kFewExtents = 1 << 12;
+constexpr uint64_t kProbedExtents = 1 << 12;
 // At most this many entries are examined in all leaves of a node together.
 constexpr uint64_t kEntriesOfNode = 1 << 22;
 
@@ -29,15 +29,15 @@ struct LeafVotes {
     uint64_t length = extent.end - extent.start;
     for (Quantum each : {Quantum::k16, Quantum::k8}) {
       uint64_t size = size_of_class(extent.size_class, each);
-      bool slab = extent.is_slab && length % size == 0 && length / size <= kMostSlots;
-      bool large = !extent.is_slab && size >= kLeastLarge;
+      bool slab = extent.is_slab && length % size == 0 && length / size <= kMaxSlabSlots;
+      bool large = !extent.is_slab && size >= kMinLarge;
       if (slab || (large && (length == size || length == size + kLargePad)))
         ++quantum[static_cast<unsigned>(each)];
     }
   }
 };
 
-inline LeafVotes look_at_leaf(const Space& space, const Tree& tree, uint64_t leaf,
+inline LeafVotes examine_leaf(const Space& space, const Tree& tree, uint64_t leaf,
                               const Layout& layout, Budget& budget) {
   LeafVotes votes;
   // The extents of the leaf show which memory it covers. The entry of its first page is skipped.
@@ -51,7 +51,7 @@ inline LeafVotes look_at_leaf(const Space& space, const Tree& tree, uint64_t lea
     if (votes.first == 0) votes.first = extent.start;
     if ((votes.first ^ extent.start) >> tree.leaf_shift() != 0) return page + kPage;
     votes.count(extent);
-    if (votes.extents == kFewExtents) return 0;
+    if (votes.extents == kProbedExtents) return 0;
     return page + (extent.end - extent.start);
   });
   return votes;
@@ -93,13 +93,13 @@ class Search {
     most_ = 0;
     Budget entries(2 * kTreeOf48.slots());
     look(slot, node, kTreeOf48, data, entries, found);
-    look_at_leaves(slot, node, data, found);
+    examine_leaves(slot, node, data, found);
     return most_ > 0;
   }
 
   // The first leaf with blocks decides. The memory covered by the leaves before it, 128 MiB each,
   // may contain none.
-  void look_at_leaves(uint64_t slot, uint64_t node, Range data, Instance& found) {
+  void examine_leaves(uint64_t slot, uint64_t node, Range data, Instance& found) {
     Budget entries(kEntriesOfNode);
     uint64_t end = node + kTreeOf57.node_bytes(), before = most_;
     for (uint64_t at = node; at < end && most_ == before && !entries.empty(); at += 8) {
@@ -124,7 +124,7 @@ class Search {
             Instance& found) {
     if (!is_node(leaf, tree.leaf_bytes())) return false;
     for (const Layout& layout : {kFrom53, kFrom51}) {
-      LeafVotes votes = look_at_leaf(space_, tree, leaf, layout, entries);
+      LeafVotes votes = examine_leaf(space_, tree, leaf, layout, entries);
       uint64_t root = slot - 8 * (votes.first >> tree.root_shift());
       if (votes.extents <= most_ || root < data.start || root > data.end - tree.node_bytes())
         continue;

@@ -56,7 +56,7 @@ constexpr uint64_t kExtentBytes = 128;
 constexpr uint64_t kAddressField = 8;
 constexpr uint64_t kSizeField = 16;  // with a serial number in the bits below a page
 constexpr uint64_t kSlotsField = 64;
-constexpr unsigned kMostSlots = 512;
+constexpr unsigned kMaxSlabSlots = 512;
 
 // Which classes exist depends on the distance of the smallest ones: 16 bytes, or 8 if so
 // configured.
@@ -64,7 +64,7 @@ enum class Quantum : uint8_t { k16, k8 };
 constexpr uint32_t kNoClass = 232;  // from here on: an extent without blocks
 // From here on a block has an extent of its own, which may be one page longer, so that the block
 // starts somewhere in the first page.
-constexpr uint64_t kLeastLarge = 4 * kPage;
+constexpr uint64_t kMinLarge = 4 * kPage;
 constexpr uint64_t kLargePad = kPage;
 
 // 8, 16, 32, 48, 64, 80 ..., or 8, 16, 24, 32, 40, ...: above a few times the quantum, four classes
@@ -83,8 +83,8 @@ static_assert(size_of_class(4, Quantum::k16) == 64 && size_of_class(5, Quantum::
 static_assert(size_of_class(36, Quantum::k16) == 16384 && size_of_class(39, Quantum::k8) == 16384);
 
 constexpr uint32_t small_classes(Quantum quantum) { return quantum == Quantum::k16 ? 36 : 39; }
-static_assert(size_of_class(small_classes(Quantum::k16), Quantum::k16) == kLeastLarge);
-static_assert(size_of_class(small_classes(Quantum::k8), Quantum::k8) == kLeastLarge);
+static_assert(size_of_class(small_classes(Quantum::k16), Quantum::k16) == kMinLarge);
+static_assert(size_of_class(small_classes(Quantum::k8), Quantum::k8) == kMinLarge);
 
 struct Extent {
   uint64_t at;  // of the structure

@@ -40,7 +40,7 @@ inline Range metadata_around(const Space& space, uint64_t address, Budget& budge
 class Metadata {
  public:
   Metadata() = default;
-  explicit Metadata(MapMemory map) : ranges_(map, kMost) {}
+  explicit Metadata(MapMemory map) : ranges_(map, kMax) {}
 
   bool contains(uint64_t address) {
     if (last_.contains(address)) return true;
@@ -62,7 +62,7 @@ class Metadata {
   Range last() const { return last_; }
 
  private:
-  static constexpr std::size_t kMost = 1 << 16;
+  static constexpr std::size_t kMax = 1 << 16;
 
   List<Range> ranges_;
   Range last_{0, 0};

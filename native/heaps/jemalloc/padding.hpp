@@ -34,7 +34,7 @@ inline uint64_t find_padding(const Space& space, const Instance& instance) {
       Extent extent = read_extent(entry.extent, instance.layout);
       if (extent.start != page || extent.end <= page || !agree(extent, entry)) return page + kPage;
       uint64_t size = size_of_class(extent.size_class, instance.quantum);
-      if (!extent.has_blocks() || extent.is_slab || size < kLeastLarge) return extent.end;
+      if (!extent.has_blocks() || extent.is_slab || size < kMinLarge) return extent.end;
       found = padding_of(extent, size, instance.quantum);
       are_classes = are_classes && extent.end - page == size;
       return found == Padding::kUnknown ? extent.end : 0;

@@ -10,8 +10,8 @@
 namespace reachscan::heaps::jemalloc {
 
 constexpr uint64_t kBinBytes = 24;
-constexpr unsigned kMostBins = 80;  // those after the last one in use are zero
-constexpr uint64_t kLongestStack = 1 << 19;
+constexpr unsigned kMaxBins = 80;  // those after the last one in use are zero
+constexpr uint64_t kMaxStackBytes = 1 << 19;
 
 // Bins are in class order; before 5.3 those of large blocks are separate.
 struct Cache {
@@ -33,7 +33,7 @@ inline Cache cache_from_53(uint64_t at, Range tls) {
   if (other % 8 != 0 || other < tls.start || other + kArenaField + 8 > tls.end ||
       word(other + kBinsField) != at + 8)
     return {};
-  return {word(other + kArenaField), at + 8, 0, kMostBins};
+  return {word(other + kArenaField), at + 8, 0, kMaxBins};
 }
 
 // Before: pointers to the bins of small and of large blocks, and to the arena, are between these.
@@ -81,7 +81,7 @@ class ThreadCaches {
       drop(cache);
     }
     // The fork may have happened while the thread was using its cache.
-    for (const libc::EndedThread& thread : threads.ended) {
+    for (const libc::ExitedThread& thread : threads.ended) {
       Cache cache = of_thread(thread.thread_pointer);
       if (cache.arena != 0 && is_consistent(cache)) drop(cache);
     }
@@ -91,8 +91,8 @@ class ThreadCaches {
  private:
   bool find_distance(const libc::Threads& threads) {
     for (std::size_t t = 0; t < threads.running_count; ++t)
-      if (find_in(threads.running[t].thread_pointer, libc::kUsualTls)) return true;
-    for (std::size_t t = 0; t < threads.running_count && t < libc::kThreadsFarDown; ++t)
+      if (find_in(threads.running[t].thread_pointer, libc::kTypicalTls)) return true;
+    for (std::size_t t = 0; t < threads.running_count && t < libc::kMaxThreadsForLargeTls; ++t)
       if (find_in(threads.running[t].thread_pointer, libc::kLargestTls)) return true;
     return false;
   }
@@ -114,7 +114,7 @@ class ThreadCaches {
   // Returns one without an arena if the thread has no cache now.
   Cache of_thread(uint64_t thread_pointer) const {
     if (thread_pointer == 0) return {};
-    Range tls = libc::readable_tls(space_, thread_pointer, distance_ + libc::kUsualTls);
+    Range tls = libc::readable_tls(space_, thread_pointer, distance_ + libc::kTypicalTls);
     uint64_t at = arch::tls_variable(thread_pointer, distance_);
     if (at < tls.start || at + 24 > tls.end) return {};
     Cache cache = cache_at(at, tls, instance_);
@@ -124,12 +124,12 @@ class ThreadCaches {
   // Calls visit(block, its size) until that returns false. Returns whether it never did.
   template <typename Visit>
   bool each_cached(const Cache& cache, Visit visit) const {
-    for (unsigned number = 0; number < kMostBins; ++number) {
+    for (unsigned number = 0; number < kMaxBins; ++number) {
       uint64_t bin = cache.bin(number);
       if (!space_.readable(bin, kBinBytes)) return false;
       Range cached = cached_in(bin, instance_.layout);
       if (cached.end == 0) break;
-      if (cached.start % 8 != 0 || cached.end - cached.start > kLongestStack ||
+      if (cached.start % 8 != 0 || cached.end - cached.start > kMaxStackBytes ||
           !space_.readable(cached.start, cached.end - cached.start))
         return false;
       uint64_t size = size_of_class(number, instance_.quantum);
@@ -158,7 +158,7 @@ class ThreadCaches {
   // Until 5.3.0, the stacks of all bins are in a block that the allocator allocated for itself.
   void drop_stack(uint64_t inside) {
     if (metadata_.contains(inside)) return;
-    for (uint64_t at = inside & ~7ull; inside - at < kLongestStack; at -= 8) {
+    for (uint64_t at = inside & ~7ull; inside - at < kMaxStackBytes; at -= 8) {
       if (!blocks_.may_point(at)) return;
       if (!blocks_.is_live(at)) continue;
       totals_.subtract(blocks_.end_of(at) - at);

@@ -8,7 +8,7 @@ namespace reachscan::heaps::mimalloc {
 
 constexpr uint64_t kSegmentAlignment = 32 << 20;
 constexpr uint64_t kSlice = 64 << 10;
-constexpr uint64_t kMostEntries = kSegmentAlignment / kSlice;
+constexpr uint64_t kMaxEntries = kSegmentAlignment / kSlice;
 
 // Offsets, by release, of the required fields of a segment (mi_segment_t), of a page (mi_page_t),
 // which also describes a run of slices without blocks, and of a heap (mi_heap_t).
@@ -59,8 +59,8 @@ struct Segment {
 
 // Reads the segment that starts at `at`; has no slices if there is none.
 inline Segment segment_at(const Space& space, uint64_t at, const Layout& layout) {
-  constexpr uint64_t kMostInfo = 64, kMostSlices = 1ull << 31;
-  if (!space.readable(at, layout.slices + kMostInfo * layout.page_bytes)) return {};
+  constexpr uint64_t kMaxInfoSlices = 64, kMaxSlices = 1ull << 31;
+  if (!space.readable(at, layout.slices + kMaxInfoSlices * layout.page_bytes)) return {};
   Segment segment{at,
                   word(at + layout.segment_slices),
                   word(at + layout.info_slices),
@@ -68,17 +68,17 @@ inline Segment segment_at(const Space& space, uint64_t at, const Layout& layout)
                   word(at + layout.cookie) ^ at,
                   word(at + layout.cookie - kUsedBeforeCookie)};
   uint64_t first = at + layout.slices;
-  bool possible = segment.info_slices > 0 && segment.info_slices < kMostInfo &&
-                  segment.entries > segment.info_slices && segment.entries <= kMostEntries &&
-                  segment.slices >= segment.entries && segment.slices < kMostSlices &&
+  bool possible = segment.info_slices > 0 && segment.info_slices < kMaxInfoSlices &&
+                  segment.entries > segment.info_slices && segment.entries <= kMaxEntries &&
+                  segment.slices >= segment.entries && segment.slices < kMaxSlices &&
                   load<uint32_t>(at + layout.kind) <= 1 && segment.key != 0;
   bool begins = load<uint32_t>(first + kSliceCountField) == segment.info_slices &&
                 load<uint32_t>(first + kSliceOffsetField) == 0;
   // Releases differ in the size of a page's structure.
-  uint64_t second = first + segment.info_slices % kMostInfo * layout.page_bytes;
-  bool goes_on = load<uint32_t>(second + kSliceCountField) != 0 &&
-                 load<uint32_t>(second + kSliceOffsetField) == 0;
-  return possible && begins && goes_on ? segment : Segment{};
+  uint64_t second = first + segment.info_slices % kMaxInfoSlices * layout.page_bytes;
+  bool can_continue = load<uint32_t>(second + kSliceCountField) != 0 &&
+                      load<uint32_t>(second + kSliceOffsetField) == 0;
+  return possible && begins && can_continue ? segment : Segment{};
 }
 
 // A page in use: its slices hold blocks of one size, some of which were never handed out.

@@ -13,7 +13,7 @@ class MappedPages {
       : space_(space), map_(map), arena_(arena), found_(found), blocks_(found) {}
 
   Verdict claim_all() {
-    Budget budget(kMostEntriesInUse);
+    Budget budget(kMaxUsedEntries);
     each_slice(space_, map_, budget, [this](uint64_t slice, uint64_t at) {
       // Of a large page, only the first slices are in the map.
       if (slice >= next_) visit(slice, read_mapped_page(space_, at, map_.layout));

@@ -106,7 +106,7 @@ struct PageMap {
 
 // Entries of tables in use, each of which covers half a gigabyte of addresses: more than a process
 // has.
-constexpr uint64_t kMostEntriesInUse = 1 << 25;
+constexpr uint64_t kMaxUsedEntries = 1 << 25;
 
 // Calls visit(address of a slice, description of its page) for all slices in address order, until
 // it returns false or the budget is used up.
@@ -128,14 +128,14 @@ class MapSearch {
  public:
   explicit MapSearch(const Space& space) : space_(space) {}
 
-  template <std::size_t kMost>
-  std::size_t find(PageMap (&found)[kMost]) {
+  template <std::size_t kMax>
+  std::size_t find(PageMap (&found)[kMax]) {
     std::size_t count = 0;
     for (const abi::Mapping& m : space_) {
       if (!Space::is_module_data(m)) continue;
       for (uint64_t at = align_up(m.start, 8); at + 8 <= m.end; at += 8) {
         if (at % kPage == 0) at = space_.skip_absent(at);
-        if (at + 8 > m.end || count == kMost) break;
+        if (at + 8 > m.end || count == kMax) break;
         if (!is_map(word(at), found[count])) continue;
         // Another variable records what to release.
         if (count > 0 && found[count - 1].at == found[count].at) continue;
@@ -148,13 +148,13 @@ class MapSearch {
   }
 
  private:
-  static constexpr uint64_t kLeastTables = 1 << 13, kMostTables = 1 << 20;  // 42 to 49 bits
-  static constexpr unsigned kFewSlices = 64;
+  static constexpr uint64_t kMinTables = 1 << 13, kMaxTables = 1 << 20;  // 42 to 49 bits
+  static constexpr unsigned kProbedSlices = 64;
 
   bool is_map(uint64_t at, PageMap& found) {
-    if (at % kPage != 0 || !space_.readable(at, 8 * kLeastTables)) return false;
+    if (at % kPage != 0 || !space_.readable(at, 8 * kMinTables)) return false;
     uint64_t bytes = word(at) - at, tables = bytes / 8;
-    bool possible = tables >= kLeastTables && tables <= kMostTables && (bytes & (bytes - 1)) == 0;
+    bool possible = tables >= kMinTables && tables <= kMaxTables && (bytes & (bytes - 1)) == 0;
     if (!possible || !space_.is_anonymous(at, at + bytes)) return false;
     found = {at, tables, 0, 0, kFrom30};
     unsigned with_address = votes(found), seen = seen_;
@@ -173,13 +173,13 @@ class MapSearch {
       MappedPage page = read_mapped_page(space_, at, map.layout);
       if (page.is_empty()) return true;
       if (page.is_possible() && map.find(space_, page.first) == at) ++valid;
-      return ++seen_ < kFewSlices;
+      return ++seen_ < kProbedSlices;
     });
     return valid;
   }
 
   const Space& space_;
-  Budget entries_{kMostEntriesInUse};
+  Budget entries_{kMaxUsedEntries};
   unsigned seen_ = 0;
 };
 

@@ -18,7 +18,7 @@ class Segments {
         arena_(arena),
         found_(found),
         blocks_(found),
-        heaps_(map, kMostHeaps) {}
+        heaps_(map, kMaxHeaps) {}
 
   Verdict claim_all() {
     if (!layout_.notes_start) choose_rule();
@@ -29,7 +29,7 @@ class Segments {
   }
 
  private:
-  static constexpr std::size_t kMostHeaps = 1 << 16;
+  static constexpr std::size_t kMaxHeaps = 1 << 16;
 
   template <typename Visit>
   void each_segment(Visit visit) {

@@ -13,9 +13,9 @@ namespace reachscan::heaps::musl {
 
 // The allocator's few functions are adjacent, and each uses the context. No gap between two uses is
 // wider than this, and a single use may be a coincidence.
-constexpr uint64_t kWidestGap = 0x1000;
+constexpr uint64_t kMaxGap = 0x1000;
 constexpr uint64_t kMargin = 0x300;
-constexpr unsigned kLeastUses = 2;
+constexpr unsigned kMinUses = 2;
 
 // Adds the range from the first to the last use, with a small margin. In a static program any
 // function may be next to the allocator's, and a thread may sleep there; the allocator's own code
@@ -35,12 +35,12 @@ inline void describe_code(const Space& space, const Context& context, abi::Quies
   Range part{0, 0};
   unsigned uses = 0;
   auto close = [&] {
-    if (uses >= kLeastUses) add_part(space, part, hint);
+    if (uses >= kMinUses) add_part(space, part, hint);
     uses = 0;
   };
   each_using(space, context.file, {context.address, context.address + kContextBytes},
              [&](uint64_t at) {
-               if (uses == 0 || at - part.end > kWidestGap) {
+               if (uses == 0 || at - part.end > kMaxGap) {
                  close();
                  part.start = at;
                }

@@ -12,7 +12,7 @@
 
 namespace reachscan::heaps::pools {
 
-constexpr std::size_t kMost = 1 << 18;
+constexpr std::size_t kMax = 1 << 18;
 
 // A block of another heap, part of which a pool has taken.
 struct Divided {
@@ -31,8 +31,8 @@ class Walker {
   Walker(const Space& space, const libc::Threads&, MapMemory map, const library::Header* header)
       : space_(space), header_(header) {
     if (header == nullptr || !has_pools()) return;
-    found_ = List<const library::Pool*>(map, kMost);
-    divided = List<Divided>(map, kMost);
+    found_ = List<const library::Pool*>(map, kMax);
+    divided = List<Divided>(map, kMax);
     each_entry([this](uint64_t start, uint64_t size) { note(start, size); });
   }
 

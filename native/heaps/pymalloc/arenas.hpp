@@ -16,16 +16,16 @@ namespace reachscan::heaps::pymalloc {
 // struct arena_object
 constexpr uint64_t kEntryBytes = 48, kNextPool = 8, kFreeCount = 16, kPoolCount = 20,
                    kFreePools = 24;
-constexpr uint64_t kLeastEntries = 16;  // doubled when they are too few
+constexpr uint64_t kMinEntries = 16;  // doubled when they are too few
 // struct pool_header
 constexpr uint64_t kHeaderBytes = 48, kFreeBlock = 8, kNextInList = 16, kArenaIndex = 32,
                    kSizeClass = 36, kNextOffset = 40, kLastOffset = 44;
 constexpr uint64_t kPools = 64;  // per arena; one less if it does not start at a pool boundary
 constexpr uint64_t kPoolSizes[] = {4096, 16384};  // the larger since 3.10
 constexpr uint64_t kAlignments[] = {8, 16};       // the larger since 3.7
-constexpr uint64_t kMostBlocks = kPoolSizes[1] / kAlignments[0];
+constexpr uint64_t kMaxBlocks = kPoolSizes[1] / kAlignments[0];
 
-constexpr std::size_t kMostArenas = 1 << 16;
+constexpr std::size_t kMaxArenaCount = 1 << 16;
 
 // An arena from which at least one pool was taken.
 struct Arena {
@@ -93,7 +93,7 @@ class Pool {
     return true;
   }
 
-  uint64_t free_[kMostBlocks / 64] = {};
+  uint64_t free_[kMaxBlocks / 64] = {};
 };
 
 // All arenas, sorted by address. The tables are blocks of another allocator, whose blocks must
@@ -101,21 +101,21 @@ class Pool {
 class Arenas : public List<Arena> {
  public:
   Arenas(const Space& space, const BlockMap& blocks, MapMemory map)
-      : List<Arena>(map, kMostArenas), space_(space), blocks_(blocks) {
+      : List<Arena>(map, kMaxArenaCount), space_(space), blocks_(blocks) {
     for (const abi::Mapping& m : space_) {
       // The structures are known for words of eight bytes.
       if (kWord != 8 || !Space::is_module_data(m)) continue;
       for (uint64_t page = m.start; page < m.end; page += kPage)
-        if (space_.skip_absent(page) == page) look_for_tables(page);
+        if (space_.skip_absent(page) == page) search_for_tables(page);
     }
     heaps::sort(*this, [](const Arena& a, const Arena& b) { return a.first < b.first; });
   }
 
   // How many entries of the tables refer to memory that does not look like an arena.
-  uint64_t not_understood() const { return not_understood_; }
+  uint64_t unknown_entries() const { return unknown_entries_; }
 
  private:
-  void look_for_tables(uint64_t page) {
+  void search_for_tables(uint64_t page) {
     for (uint64_t at = page; at < page + kPage; at += 8) {
       uint64_t value = word(at);
       // Adjacent variables point to the same table.
@@ -128,7 +128,7 @@ class Arenas : public List<Arena> {
   bool may_be_table(uint64_t value) const {
     if (!blocks_.may_point(value) || !blocks_.is_live(value)) return false;
     uint64_t entries = (blocks_.end_of(value) - value) / kEntryBytes;
-    uint64_t used = kLeastEntries;
+    uint64_t used = kMinEntries;
     while (2 * used <= entries) used *= 2;
     return entries >= used && entries - used < kPage / kEntryBytes;
   }
@@ -146,7 +146,7 @@ class Arenas : public List<Arena> {
         others += is_in_use(entry);
       }
     }
-    if (size() > before) not_understood_ += others;
+    if (size() > before) unknown_entries_ += others;
   }
 
   // Returns whether blocks were taken from the arena, if there is one.
@@ -174,7 +174,7 @@ class Arenas : public List<Arena> {
   const Space& space_;
   const BlockMap& blocks_;
   uint64_t last_ = 0;
-  uint64_t not_understood_ = 0;
+  uint64_t unknown_entries_ = 0;
 };
 
 }  // namespace reachscan::heaps::pymalloc

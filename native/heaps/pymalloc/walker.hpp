@@ -33,7 +33,7 @@ class Walker {
   Verdict enumerate(BlockMap& blocks, OnThreads, uint32_t first_arena) {
     Arenas arenas(space_, blocks, map_);
     if (arenas.empty()) return invalid(kNone, 0);
-    uint64_t unsettled = arenas.not_understood();
+    uint64_t unsettled = arenas.unknown_entries();
     for (const Arena& arena : arenas) {
       uint32_t number = first_arena + static_cast<uint32_t>(arena_count_++);
       Verdict verdict = claim(arena, number, blocks, unsettled);

@@ -22,11 +22,11 @@ class Caches {
   }
 
  private:
-  static constexpr uint64_t kMostThreads = 1 << 22;
+  static constexpr uint64_t kThreadLimit = 1 << 22;
 
   void drop_chains(const Central& central, unsigned number) {
     uint32_t count = central.chains();
-    if (count > Central::kMostChains)
+    if (count > Central::kMaxChains)
       return stop("a central list of free blocks has more chains than it can have", central.at);
     for (uint32_t i = 0; i < count && verdict_.fine(); ++i) {
       uint64_t last = drop_until(central.chain(i), central.tail(i), number);
@@ -87,7 +87,7 @@ class Caches {
   }
 
   void drop_linked(uint64_t cache, uint64_t links) {
-    Budget budget(kMostThreads);
+    Budget budget(kThreadLimit);
     while (uint64_t previous = word(cache + links + 8)) {
       if (!is_cache(previous) || word(previous + links) != cache || !budget.spend(1))
         return stop("the threads' caches of free blocks are not linked", cache);

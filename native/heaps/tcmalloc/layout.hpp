@@ -19,8 +19,8 @@ constexpr uint64_t kRootBytes = 8 * kRootSlots;
 constexpr uint64_t address_of(uint64_t page) { return page << kPageBits; }
 
 // Class 0 is for blocks with a span of their own.
-constexpr unsigned kMostClasses = 128;
-constexpr uint32_t kLeastSize = 8;
+constexpr unsigned kMaxClasses = 128;
+constexpr uint32_t kMinSize = 8;
 constexpr uint32_t kLargestSmall = 256 << 10;
 
 // The sizes of all classes are in one array; the following one contains the number of pages per
@@ -37,22 +37,22 @@ struct Classes {
     return number < count ? size(number) : align_up(asked, 1 << kPageBits);
   }
 
-  static constexpr uint64_t bytes() { return (4 + 8) * kMostClasses + 8; }
+  static constexpr uint64_t bytes() { return (4 + 8) * kMaxClasses + 8; }
 };
 
 inline Classes classes_at(uint64_t at) {
-  uint64_t pages = align_up(at + 4 * kMostClasses, 8);
+  uint64_t pages = align_up(at + 4 * kMaxClasses, 8);
   unsigned number = 1;
   uint32_t last = 0;
-  for (; number < kMostClasses && last != kLargestSmall; ++number) {
+  for (; number < kMaxClasses && last != kLargestSmall; ++number) {
     auto size = load<uint32_t>(at + 4 * number);
     uint64_t length = word(pages + 8 * number);
-    if (size <= last || size % kLeastSize != 0 || length > kLeafSlots || address_of(length) < size)
+    if (size <= last || size % kMinSize != 0 || length > kLeafSlots || address_of(length) < size)
       return {};
     last = size;
   }
   if (last != kLargestSmall) return {};
-  for (unsigned behind = number; behind < kMostClasses; ++behind)
+  for (unsigned behind = number; behind < kMaxClasses; ++behind)
     if (load<uint32_t>(at + 4 * behind) != 0) return {};
   return {at, number};
 }
@@ -90,7 +90,7 @@ struct Central {
   static constexpr uint64_t kClassField = 8;
   static constexpr uint64_t kFullHeader = 0x10, kOtherHeader = 0x40;
   static constexpr uint64_t kChains = 0x80, kChainCount = 0x480;
-  static constexpr uint32_t kMostChains = 64;
+  static constexpr uint32_t kMaxChains = 64;
   static constexpr uint64_t kBytes = 0x490;
   static constexpr uint64_t kPaddedBytes = 0x4c0;
 
@@ -107,11 +107,11 @@ inline bool is_empty_list(uint64_t header) {
 // A thread's cache (ThreadCache) starts with a list for each class.
 constexpr uint64_t kListBytes = 32;
 constexpr uint64_t kListLength = 8, kListSize = 24;
-constexpr uint64_t kListsBytes = kMostClasses * kListBytes;
+constexpr uint64_t kListsBytes = kMaxClasses * kListBytes;
 // The links to the next and the previous cache are at its end, at an offset that differs by
 // release.
-constexpr uint64_t kLinksBehindLists = 0x80;
-constexpr uint64_t kCacheBytes = kListsBytes + kLinksBehindLists;
+constexpr uint64_t kLinksAfterLists = 0x80;
+constexpr uint64_t kCacheBytes = kListsBytes + kLinksAfterLists;
 
 // One copy of the allocator in the process.
 struct Instance {
@@ -127,7 +127,7 @@ struct Instance {
   // Its variables belong to one object file.
   Range variables() const {
     Range all{root, root + kRootBytes};
-    for (Range part : {Range{central, central + kMostClasses * central_stride},
+    for (Range part : {Range{central, central + kMaxClasses * central_stride},
                        Range{classes.at, classes.at + Classes::bytes()}}) {
       if (part.start < all.start) all.start = part.start;
       if (part.end > all.end) all.end = part.end;

@@ -47,8 +47,8 @@ class Search {
   }
 
   bool find_central(Instance& found) const {
-    constexpr uint64_t kMost = kMostClasses * Central::kPaddedBytes;
-    return any(8, kMost, [&found](uint64_t at) {
+    constexpr uint64_t kMax = kMaxClasses * Central::kPaddedBytes;
+    return any(8, kMax, [&found](uint64_t at) {
       uint64_t header = at + Central::kFullHeader;
       if (word(header + kNextField) != header || Central{at}.size_class() != 0 ||
           !is_empty_list(header) || !is_empty_list(at + Central::kOtherHeader))
@@ -64,7 +64,7 @@ class Search {
   }
 
   bool find_classes(Instance& found) const {
-    constexpr uint64_t kFirstTwo = uint64_t{kLeastSize} << 32;
+    constexpr uint64_t kFirstTwo = uint64_t{kMinSize} << 32;
     bool is_there = any(4, Classes::bytes(), [&found](uint64_t at) {
       if (word(at) != kFirstTwo) return false;
       found.classes = classes_at(at);

@@ -115,11 +115,11 @@ class Spans {
     if (free != 0) return "a span has more free blocks than it counts";
     found_.totals.blocks += span.handed_out;
     found_.totals.bytes += uint64_t{span.handed_out} * size;
-    if (size == OwnObject::kSize) drop_own(memory);
+    if (size == OwnObject::kSize) drop_own_object(memory);
     return nullptr;
   }
 
-  void drop_own(Range memory) {
+  void drop_own_object(Range memory) {
     if (!space_.readable(memory.start, memory.end - memory.start)) return;
     for (uint64_t block = memory.start; block < memory.end; block += OwnObject::kSize) {
       if (!own_.is_at(block) || !found_.blocks.is_live(block)) continue;

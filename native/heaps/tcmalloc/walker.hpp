@@ -73,7 +73,7 @@ class Walker {
     for (std::size_t i = 0; i < count_; ++i) {
       const Instance& instance = instances_[i];
       visit(Range{instance.root, instance.root + kRootBytes});
-      visit(Range{instance.central, instance.central + kMostClasses * instance.central_stride});
+      visit(Range{instance.central, instance.central + kMaxClasses * instance.central_stride});
     }
   }
 

@@ -25,7 +25,7 @@ using wire::Step;
 constexpr std::uint64_t kThreadStackBytes = 64 << 10;
 constexpr auto kCallLimit = std::chrono::seconds(10);
 
-[[noreturn]] void fail_dead(pid_t pid, int error) {
+[[noreturn]] void fail_clone_died(pid_t pid, int error) {
   throw Failure(Step::kServeRequest, Code::kNoMemory,
                 "the clone of the target died, probably for want of memory", error, pid);
 }
@@ -79,16 +79,16 @@ Clone::~Clone() {
 
 arch::Registers Tracee::registers() {
   arch::Registers registers;
-  if (!arch::get_registers(tid_, registers)) fail_dead(tid_, errno);
+  if (!arch::get_registers(tid_, registers)) fail_clone_died(tid_, errno);
   return registers;
 }
 
 void Tracee::set_registers(arch::Registers& registers) {
-  if (!arch::set_registers(tid_, registers)) fail_dead(tid_, errno);
+  if (!arch::set_registers(tid_, registers)) fail_clone_died(tid_, errno);
 }
 
 void Tracee::resume() {
-  if (ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) fail_dead(tid_, errno);
+  if (ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) fail_clone_died(tid_, errno);
 }
 
 std::int64_t Tracee::call(std::uint64_t number, std::array<std::uint64_t, 6> arguments) {
@@ -99,12 +99,12 @@ std::int64_t Tracee::call(std::uint64_t number, std::array<std::uint64_t, 6> arg
   resume();
   for (;;) {
     WaitStatus status = wait_for(tid_, Step::kServeRequest, Clock::now() + kCallLimit);
-    if (!status.stopped()) fail_dead(tid_, 0);
+    if (!status.stopped()) fail_clone_died(tid_, 0);
     r = registers();
-    if (status.event() == 0 && status.signal() == SIGTRAP && arch::is_behind_gadget(r, gadget_))
+    if (status.event() == 0 && status.signal() == SIGTRAP && arch::is_after_gadget(r, gadget_))
       break;
     if (status.event() == 0 && (status.signal() == SIGSEGV || status.signal() == SIGBUS))
-      fail_dead(tid_, EFAULT);
+      fail_clone_died(tid_, EFAULT);
     resume();  // a signal for the whole process group: not for the clone
   }
   std::int64_t result = arch::call_result(r);
@@ -136,13 +136,13 @@ void Clone::close_files() {
   call(SYS_close_range, {0, ~0u, 0, 0, 0, 0});
 }
 
-void Clone::end_with(pid_t process) { end_watch_.emplace(process, pid()); }
+void Clone::kill_with(pid_t process) { end_watch_.emplace(process, pid()); }
 
 Tracee* Clone::direct_thread(std::size_t number, std::uint64_t entry, std::uint64_t argument) {
   if (number == added_.size() && !add_thread()) return nullptr;
   Added& thread = added_[number];
   if (!wait_for(thread.tid(), Step::kServeRequest, Clock::now() + kCallLimit).stopped())
-    fail_dead(thread.tid(), ECHILD);
+    fail_clone_died(thread.tid(), ECHILD);
   arch::Registers start = thread.registers();
   arch::begin_function(start, entry, argument, thread.stack_end);
   thread.set_registers(start);
@@ -153,8 +153,8 @@ std::chrono::nanoseconds Clone::processor_time() const {
   clockid_t clock{};
   timespec used{};
   int error = clock_getcpuclockid(pid(), &clock);
-  if (error != 0) fail_dead(pid(), error);
-  if (clock_gettime(clock, &used) != 0) fail_dead(pid(), errno);
+  if (error != 0) fail_clone_died(pid(), error);
+  if (clock_gettime(clock, &used) != 0) fail_clone_died(pid(), errno);
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
@@ -174,7 +174,7 @@ bool Clone::add_thread() {
   if (stack == 0) return false;
   // The kernel attaches us to the new thread, which dies with us like this one.
   if (ptrace(PTRACE_SETOPTIONS, pid(), nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE) != 0)
-    fail_dead(pid(), errno);
+    fail_clone_died(pid(), errno);
   constexpr std::uint64_t kFlags =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
   if (call(SYS_clone, {kFlags, stack + kThreadStackBytes, 0, 0, 0, 0}) < 0) return false;
@@ -189,9 +189,9 @@ bool Clone::add_thread() {
   return false;
 }
 
-void hold_no_files(Clone& clone, Descriptors descriptors, pid_t target) {
+void release_files(Clone& clone, Descriptors descriptors, pid_t target) {
   if (descriptors == Descriptors::kShared) {
-    clone.end_with(target);
+    clone.kill_with(target);
   } else {
     clone.close_files();
   }

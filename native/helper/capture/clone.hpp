@@ -64,7 +64,7 @@ class Clone : public Tracee {
 
   // For a clone that shares the descriptor table of another process: what that process has open
   // must be closed when it ends, so the clone is killed then.
-  void end_with(pid_t process);
+  void kill_with(pid_t process);
 
   // Stops the thread with this number, where 0 is the first one created here, and moves it to the
   // instruction at `entry`; a function that starts there gets its argument. Creates the thread if
@@ -98,6 +98,6 @@ enum class Descriptors { kCopied, kShared };
 
 // Ensures that what the target closes gets closed: peers wait for that, and locks and ports depend
 // on it.
-void hold_no_files(Clone& clone, Descriptors descriptors, pid_t target);
+void release_files(Clone& clone, Descriptors descriptors, pid_t target);
 
 }  // namespace reachscan::helper

@@ -79,7 +79,7 @@ void require_room_in_group(pid_t pid) {
 
 // Under strict overcommit, the kernel commits memory for everything in the clone that the target
 // may write to.
-void require_room_to_promise(pid_t pid) {
+void require_room_to_commit(pid_t pid) {
   std::uint64_t room = commit_headroom(), needed = commit_of_clone(pid);
   if (room < needed)
     refuse(pid,
@@ -88,9 +88,9 @@ void require_room_to_promise(pid_t pid) {
            ENOMEM);
 }
 
-void require_no_notice_of_files(pid_t pid) {
-  OpenFiles files = look_at_open_files(pid);
-  if (files.told_of_forks)
+void require_no_observed_files(pid_t pid) {
+  OpenFiles files = read_open_files(pid);
+  if (files.gets_fork_events)
     refuse(pid, " has a userfaultfd that is told of forks, and would hold the clone back");
   // The clone shares the descriptor table in that case.
   if (files.served && files.locked)
@@ -110,9 +110,9 @@ void require_able_to_run(pid_t pid) {
 void require_clonable(pid_t pid) {
   require_able_to_run(pid);
   require_no_init(pid);
-  require_no_notice_of_files(pid);
+  require_no_observed_files(pid);
   require_room_in_group(pid);
-  require_room_to_promise(pid);
+  require_room_to_commit(pid);
 }
 
 void require_orphans_collected(pid_t pid) {

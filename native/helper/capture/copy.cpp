@@ -26,17 +26,17 @@ using wire::Step;
 
 // Address space for the file, which takes memory only where it is written.
 constexpr std::uint64_t kViewBytes = 1ull << 46;
-constexpr std::size_t kStretchesAtOnce = 512;
+constexpr std::size_t kRangesAtOnce = 512;
 // The kernel stops after 2 GiB less a page, which must not look like an unreadable page.
-constexpr std::uint64_t kMostReadAtOnce = 1 << 30;
-constexpr std::uint64_t kShortestAbsence = 64 << 10;
+constexpr std::uint64_t kMaxReadBytes = 1 << 30;
+constexpr std::uint64_t kMinAbsentBytes = 64 << 10;
 // Size of a piece of what was read ahead: small enough for two threads to share the work, large
 // enough not to have too many where most of the memory is only reserved.
 constexpr std::uint64_t kPieceBytes = 128u << 20;
-constexpr std::uint64_t kMostPieces = 64;
+constexpr std::uint64_t kMaxPieces = 64;
 // Reading ahead ends when the target writes no more than this during a round, or no less than in
 // the previous one.
-constexpr std::uint64_t kFewBytes = 1 << 20;
+constexpr std::uint64_t kConvergedBytes = 1 << 20;
 constexpr unsigned kMaxRounds = 8;
 
 // Nearly everything that a program writes is private anonymous memory.
@@ -71,7 +71,7 @@ MemoryCopy::~MemoryCopy() {
   close(file_);
 }
 
-MemoryCopy::Part MemoryCopy::reserve(const Stretch& range) {
+MemoryCopy::Part MemoryCopy::reserve(const AddressRange& range) {
   std::uint64_t length = range.end - range.start;
   if (length > kViewBytes - used_)
     throw Failure(Step::kReadMemory, Code::kNoMemory, "the target maps too much memory to copy",
@@ -96,7 +96,7 @@ void MemoryCopy::capture(Clock::time_point deadline) {
   open_page_map();
   mappings_ = files_.mappings_of(pid_);
   std::vector<TrackedArea> areas = areas_read_ahead();
-  if (!areas.empty()) tracker_->conclude(areas);
+  if (!areas.empty()) tracker_->finish_tracking(areas);
   auto area = areas.begin();
   for (const MapEntry& entry : mappings_) {
     std::uint64_t from = entry.start;
@@ -128,12 +128,12 @@ void MemoryCopy::capture_from(MapEntry entry, std::uint64_t start, std::uint64_t
 
 void MemoryCopy::capture_entry(const MapEntry& entry) {
   std::size_t closed = resident_pages_.protected_.size();
-  std::vector<Stretch> written = resident_pages_.add(*page_map_, *page_map_, entry);
+  std::vector<AddressRange> written = resident_pages_.add(*page_map_, *page_map_, entry);
   if (entry.backing == Backing::kSecret) {
-    for (const Stretch& stretch : written) left_out_ += stretch.end - stretch.start;
+    for (const AddressRange& stretch : written) left_out_ += stretch.end - stretch.start;
   } else if (is_readable(entry) && changes(entry)) {
     const Part part = reserve({entry.start, entry.end});
-    for (const Stretch& stretch : written) written_.push_back(part.within(stretch));
+    for (const AddressRange& stretch : written) written_.push_back(part.within(stretch));
     read_stretches(part, written);
   } else if (resident_pages_.protected_.size() > closed) {
     const Part part = reserve({entry.start, entry.end});
@@ -153,7 +153,7 @@ void MemoryCopy::read_ahead(WriteTracker& tracker) {
   std::uint64_t before = ~0ull;
   for (unsigned round = 0; round < kMaxRounds; ++round) {
     std::uint64_t now = reread_written();
-    if (now <= kFewBytes || now > before / 2) break;
+    if (now <= kConvergedBytes || now > before / 2) break;
     before = now;
   }
 }
@@ -162,11 +162,11 @@ void MemoryCopy::read_ahead(WriteTracker& tracker) {
 std::uint64_t MemoryCopy::reread_written() {
   std::uint64_t bytes = 0;
   std::erase_if(ahead_, [&](const Part& part) {
-    std::vector<Stretch> written;
+    std::vector<AddressRange> written;
     // Pages found before an error are protected again without being reported: recapture all.
     if (!tracker_->take_written(part.address, part.address + part.length, written)) return true;
     read_stretches(part, written);
-    for (const Stretch& stretch : written) bytes += stretch.end - stretch.start;
+    for (const AddressRange& stretch : written) bytes += stretch.end - stretch.start;
     return false;
   });
   return bytes;
@@ -181,7 +181,7 @@ std::vector<TrackedArea> MemoryCopy::areas_read_ahead() const {
     while (part != ahead_.end() && part->address + part->length <= entry.start) ++part;
     for (auto of_entry = part; of_entry != ahead_.end() && of_entry->address < entry.end;
          ++of_entry) {
-      std::uint64_t piece = std::max(kPieceBytes, of_entry->length / kMostPieces & ~(kPage - 1));
+      std::uint64_t piece = std::max(kPieceBytes, of_entry->length / kMaxPieces & ~(kPage - 1));
       std::uint64_t end = std::min(of_entry->address + of_entry->length, entry.end);
       for (std::uint64_t at = std::max(of_entry->address, entry.start); at < end; at += piece)
         areas.push_back({at, std::min(at + piece, end)});
@@ -202,17 +202,18 @@ const MemoryCopy::Part& MemoryCopy::part_before(const std::vector<Part>& parts,
 void MemoryCopy::take_over(const TrackedArea& area) {
   const Part& ahead = part_before(ahead_, area.start);
   Part part{area.start, area.end - area.start, ahead.offset + (area.start - ahead.address)};
-  bool goes_on = !parts_.empty() && parts_.back().address + parts_.back().length == part.address &&
-                 parts_.back().offset + parts_.back().length == part.offset;
-  if (goes_on) {
+  bool can_continue = !parts_.empty() &&
+                      parts_.back().address + parts_.back().length == part.address &&
+                      parts_.back().offset + parts_.back().length == part.offset;
+  if (can_continue) {
     parts_.back().length += part.length;
   } else {
     parts_.push_back(part);
   }
   read_stretches(part, area.written);
-  for (const Stretch& stretch : area.absent) {
+  for (const AddressRange& stretch : area.absent) {
     absent_.push_back(part.within(stretch));
-    if (stretch.end - stretch.start >= kShortestAbsence)
+    if (stretch.end - stretch.start >= kMinAbsentBytes)
       append(resident_pages_.absent, stretch.start, stretch.end);
   }
 }
@@ -230,16 +231,16 @@ void MemoryCopy::clear(const Part& part) const {
 }
 
 // Many at a time, since most are single pages.
-void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& stretches) {
+void MemoryCopy::read_stretches(const Part& part, const std::vector<AddressRange>& stretches) {
   std::vector<iovec> local, remote;
   for (std::size_t first = 0, last = 0; first < stretches.size(); first = last) {
     std::uint64_t bytes = 0;
     require_time();
     local.clear();
     remote.clear();
-    for (; last < stretches.size() && last - first < kStretchesAtOnce; ++last) {
+    for (; last < stretches.size() && last - first < kRangesAtOnce; ++last) {
       std::uint64_t start = stretches[last].start, length = stretches[last].end - start;
-      if (bytes + length > kMostReadAtOnce) break;
+      if (bytes + length > kMaxReadBytes) break;
       local.push_back({view_ + part.offset + (start - part.address), length});
       remote.push_back({reinterpret_cast<void*>(start), length});
       bytes += length;
@@ -256,10 +257,10 @@ void MemoryCopy::read_stretches(const Part& part, const std::vector<Stretch>& st
 }
 
 // Unreadable pages (guard pages, truncated files) stay zero.
-void MemoryCopy::read_pages(const Part& part, const Stretch& stretch) {
+void MemoryCopy::read_pages(const Part& part, const AddressRange& stretch) {
   for (std::uint64_t at = stretch.start; at < stretch.end;) {
     require_time();
-    std::uint64_t asked = std::min(stretch.end - at, kMostReadAtOnce);
+    std::uint64_t asked = std::min(stretch.end - at, kMaxReadBytes);
     iovec local{view_ + part.offset + (at - part.address), asked};
     iovec remote{reinterpret_cast<void*>(at), asked};
     ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
@@ -270,7 +271,7 @@ void MemoryCopy::read_pages(const Part& part, const Stretch& stretch) {
 }
 
 // Whatever the target itself may do there.
-void MemoryCopy::read_any_pages(const Part& part, const Stretch& stretch) const {
+void MemoryCopy::read_any_pages(const Part& part, const AddressRange& stretch) const {
   char* to = view_ + part.offset + (stretch.start - part.address);
   std::uint64_t length = stretch.end - stretch.start;
   if (memory_.try_read(stretch.start, to, length)) return;
@@ -308,14 +309,14 @@ void MemoryCopy::read_constant_parts() {
 // Memory that the program wrote through another mapping or before a fork, or that was swapped out,
 // may have no page in its page table.
 void MemoryCopy::read_shared_memory() {
-  std::vector<Stretch> found;
+  std::vector<AddressRange> found;
   for (const MapEntry& entry : mappings_) {
     if (!changes(entry)) continue;
     SharedMemoryFile file(pid_, entry);
-    std::vector<Stretch> data = file.data();
+    std::vector<AddressRange> data = file.data();
     if (data.empty()) continue;
     const Part part = part_of(entry);
-    for (const Stretch& stretch : intersect(data, resident_pages_.untouchable))
+    for (const AddressRange& stretch : intersect(data, resident_pages_.untouchable))
       file.read(stretch, view_ + part.offset + (stretch.start - part.address));
     found.insert(found.end(), data.begin(), data.end());
   }

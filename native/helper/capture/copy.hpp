@@ -68,7 +68,7 @@ class MemoryCopy {
     std::uint64_t length;
     std::uint64_t offset;  // in the file that holds the copy
 
-    Part within(const Stretch& stretch) const {
+    Part within(const AddressRange& stretch) const {
       return {stretch.start, stretch.end - stretch.start, offset + (stretch.start - address)};
     }
   };
@@ -79,16 +79,16 @@ class MemoryCopy {
   std::uint64_t reread_written();
   std::vector<TrackedArea> areas_read_ahead() const;
   static const Part& part_before(const std::vector<Part>& parts, std::uint64_t address);
-  void make_room_for(const std::vector<Stretch>& ranges);
-  std::vector<Part> split(const std::vector<Stretch>& pages) const;
+  void make_room_for(const std::vector<AddressRange>& ranges);
+  std::vector<Part> split(const std::vector<AddressRange>& pages) const;
   void clear(const Part& part) const;
   void take_over(const TrackedArea& area);
   void clear_absent();
-  void read_stretches(const Part& part, const std::vector<Stretch>& stretches);
-  Part reserve(const Stretch& range);
+  void read_stretches(const Part& part, const std::vector<AddressRange>& stretches);
+  Part reserve(const AddressRange& range);
   Part part_of(const MapEntry& entry);
-  void read_pages(const Part& part, const Stretch& stretch);
-  void read_any_pages(const Part& part, const Stretch& stretch) const;
+  void read_pages(const Part& part, const AddressRange& stretch);
+  void read_any_pages(const Part& part, const AddressRange& stretch) const;
   void read_constant_parts();
   void read_shared_memory();
   void require_time() const;

@@ -10,9 +10,9 @@ void MemoryCopy::follow() {
   open_page_map();
   mappings_ = files_.mappings_of(pid_);
   ResidentPages now;
-  std::vector<Stretch> ranges, pages, known;
+  std::vector<AddressRange> ranges, pages, known;
   for (const MapEntry& entry : mappings_) {
-    std::vector<Stretch> written = now.add(*page_map_, *page_map_, entry);
+    std::vector<AddressRange> written = now.add(*page_map_, *page_map_, entry);
     if (entry.backing == Backing::kSecret || !is_readable(entry) || !changes(entry)) continue;
     ranges.push_back({entry.start, entry.end});
     pages.insert(pages.end(), written.begin(), written.end());
@@ -25,10 +25,10 @@ void MemoryCopy::follow() {
 }
 
 // Mappings that have grown continue in another part.
-void MemoryCopy::make_room_for(const std::vector<Stretch>& ranges) {
-  std::vector<Stretch> covered;
+void MemoryCopy::make_room_for(const std::vector<AddressRange>& ranges) {
+  std::vector<AddressRange> covered;
   for (const Part& part : parts_) covered.push_back({part.address, part.address + part.length});
-  for (const Stretch& stretch : subtract(ranges, covered)) {
+  for (const AddressRange& stretch : subtract(ranges, covered)) {
     reserve(stretch);
   }
   std::sort(parts_.begin(), parts_.end(),
@@ -37,12 +37,12 @@ void MemoryCopy::make_room_for(const std::vector<Stretch>& ranges) {
 }
 
 // Returns where pages are in the copy.
-std::vector<MemoryCopy::Part> MemoryCopy::split(const std::vector<Stretch>& pages) const {
+std::vector<MemoryCopy::Part> MemoryCopy::split(const std::vector<AddressRange>& pages) const {
   std::vector<Part> places;
-  for (Stretch rest : pages) {
+  for (AddressRange rest : pages) {
     while (rest.start < rest.end) {
       const Part& part = part_before(parts_, rest.start);
-      Stretch piece{rest.start, std::min(rest.end, part.address + part.length)};
+      AddressRange piece{rest.start, std::min(rest.end, part.address + part.length)};
       places.push_back(part.within(piece));
       rest.start = piece.end;
     }

@@ -31,7 +31,7 @@ using arch::kPage;
 using wire::Step;
 
 constexpr std::uint64_t kLowestBridge = 0x10000000;
-constexpr auto kBirthLimit = std::chrono::seconds(5);
+constexpr auto kStartLimit = std::chrono::seconds(5);
 
 // glibc 2.35 or later.
 extern "C" __attribute__((weak)) const std::ptrdiff_t __rseq_offset;
@@ -73,7 +73,7 @@ pid_t start_child() {
   if (ptrace(PTRACE_SEIZE, child, nullptr, PTRACE_O_EXITKILL) != 0 ||
       ptrace(PTRACE_INTERRUPT, child, nullptr, nullptr) != 0)
     fail("cannot take charge of the process for the copy", errno, child);
-  if (!wait_for(child, Step::kBuildCopy, Clock::now() + kBirthLimit).stopped())
+  if (!wait_for(child, Step::kBuildCopy, Clock::now() + kStartLimit).stopped())
     fail("the process for the copy died", ECHILD, child);
   return child;
 }

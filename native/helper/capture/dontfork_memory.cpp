@@ -64,8 +64,8 @@ bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
 }
 
 // The page map may omit the pages of a ring.
-std::vector<Stretch> pages_to_copy(const PageMap& map, const MapEntry& entry) {
-  return is_ring(entry) ? std::vector<Stretch>{{entry.start, entry.end}}
+std::vector<AddressRange> pages_to_copy(const PageMap& map, const MapEntry& entry) {
+  return is_ring(entry) ? std::vector<AddressRange>{{entry.start, entry.end}}
                         : present_pages(map, entry);
 }
 
@@ -100,7 +100,7 @@ void DontforkMemory::capture(const Memory& memory) {
   PageMap map(pid_);
   std::uint64_t copied = 0;
   for (const MapEntry& entry : entries_) {
-    for (const Stretch& stretch : pages_to_copy(map, entry)) {
+    for (const AddressRange& stretch : pages_to_copy(map, entry)) {
       std::uint64_t length = stretch.end - stretch.start;
       copied += length;
       if (copied > kMaxBytes || entry.backing == Backing::kSecret) {
@@ -136,7 +136,7 @@ bool DontforkMemory::may_miss_any(pid_t clone, const std::vector<MapEntry>& mapp
   });
 }
 
-std::vector<char> DontforkMemory::read(const Memory& memory, const Stretch& stretch) {
+std::vector<char> DontforkMemory::read(const Memory& memory, const AddressRange& stretch) {
   std::vector<char> bytes(stretch.end - stretch.start);
   if (memory.try_read(stretch.start, bytes.data(), bytes.size())) return bytes;
   // Some page is unreadable: read page by page, with zeros for those.

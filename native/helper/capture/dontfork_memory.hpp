@@ -52,7 +52,7 @@ class DontforkMemory {
 
   static bool is_inherited(const Candidate& candidate, const PageMap& clone,
                            const std::vector<MapEntry>& mappings);
-  static std::vector<char> read(const Memory& memory, const Stretch& stretch);
+  static std::vector<char> read(const Memory& memory, const AddressRange& stretch);
 
   pid_t pid_;
   std::vector<Candidate> candidates_;  // what may be such memory

@@ -15,7 +15,7 @@ namespace reachscan::helper {
 namespace {
 
 // A signal caused by the process's own instructions.
-bool is_own_doing(int signal) {
+bool is_fault_signal(int signal) {
   return signal == SIGTRAP || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL ||
          signal == SIGFPE;
 }
@@ -23,11 +23,11 @@ bool is_own_doing(int signal) {
 }  // namespace
 
 Middleman::Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
-  wait_for_birth(tid, deadline);
+  wait_for_first_stop(tid, deadline);
   constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
   if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions) != 0) fail();
   // Only once it dies with us: it must never outlive us with this priority.
-  make_urgent(tid);
+  raise_priority(tid);
 }
 
 void Middleman::dismiss() const { kill(tid_, SIGKILL); }
@@ -44,7 +44,7 @@ std::int64_t Middleman::call(std::uint64_t number, const arch::CallArguments& ar
   arch::Registers at_entry = registers();
   arch::replace_call(at_entry, number, arguments);
   if (!arch::set_registers(tid_, at_entry)) fail();
-  if (is_behind_clone(run_to_call(deadline, meanwhile))) return newborn_of(tid_);
+  if (is_after_clone(run_to_call(deadline, meanwhile))) return child_of_clone(tid_);
   return arch::call_result(registers());
 }
 
@@ -58,7 +58,7 @@ bool Middleman::run(std::uint64_t entry, std::uint64_t argument, std::uint64_t s
     if (ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) fail();
     status = wait_for(tid_, wire::Step::kRunTrampoline, deadline);
     if (!status.stopped()) fail();
-  } while (status.event() != 0 || !is_own_doing(status.signal()));
+  } while (status.event() != 0 || !is_fault_signal(status.signal()));
   if (!arch::set_registers(tid_, own)) fail();
   return status.signal() == SIGTRAP;
 }
@@ -73,7 +73,7 @@ WaitStatus Middleman::run_to_call(Clock::time_point deadline,
     first = false;
     WaitStatus status = wait_for(tid_, wire::Step::kRunTrampoline, deadline);
     if (!status.stopped()) fail();
-    if (is_at_call(status) || is_behind_clone(status)) return status;
+    if (is_at_call(status) || is_after_clone(status)) return status;
   }
 }
 

@@ -19,11 +19,11 @@ T load(const char* at) {
 
 }  // namespace
 
-std::vector<SeenThread> see_threads(pid_t pid) {
-  std::vector<SeenThread> threads;
+std::vector<ObservedThread> observe_threads(pid_t pid) {
+  std::vector<ObservedThread> threads;
   for (pid_t tid : list_threads(pid)) {
     if (is_kernel_worker(pid, tid)) continue;
-    std::optional<SeenThread> thread = see_thread(pid, tid);
+    std::optional<ObservedThread> thread = observe_thread(pid, tid);
     if (!thread) continue;
     std::string turns = "task/" + std::to_string(tid) + "/schedstat";
     thread->turns = try_read_proc_file(pid, turns.c_str());
@@ -32,10 +32,11 @@ std::vector<SeenThread> see_threads(pid_t pid) {
   return threads;
 }
 
-std::map<pid_t, std::uint64_t> find_descriptors(pid_t pid, const std::vector<SeenThread>& threads,
+std::map<pid_t, std::uint64_t> find_descriptors(pid_t pid,
+                                                const std::vector<ObservedThread>& threads,
                                                 const MemoryCopy& copy) {
   std::map<pid_t, pid_t> by_inner_id;
-  for (const SeenThread& thread : threads) by_inner_id[inner_id(pid, thread.tid)] = thread.tid;
+  for (const ObservedThread& thread : threads) by_inner_id[inner_id(pid, thread.tid)] = thread.tid;
   std::map<pid_t, std::uint64_t> found;
   std::vector<std::uint64_t> nameless;
   if (!arch::kDescriptorKnowsItself) return found;

@@ -17,12 +17,13 @@ constexpr std::size_t kBatchPieces = 512;
 // processor.
 constexpr auto kLimit = std::chrono::milliseconds(50);
 
-std::vector<Stretch> unite(std::vector<Stretch> one, const std::vector<Stretch>& other) {
+std::vector<AddressRange> unite(std::vector<AddressRange> one,
+                                const std::vector<AddressRange>& other) {
   one.insert(one.end(), other.begin(), other.end());
   std::sort(one.begin(), one.end(),
-            [](const Stretch& a, const Stretch& b) { return a.start < b.start; });
-  std::vector<Stretch> united;
-  for (const Stretch& stretch : one) {
+            [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; });
+  std::vector<AddressRange> united;
+  for (const AddressRange& stretch : one) {
     bool apart = united.empty() || united.back().end < stretch.start;
     if (apart) united.push_back(stretch);
     united.back().end = std::max(united.back().end, stretch.end);
@@ -32,17 +33,17 @@ std::vector<Stretch> unite(std::vector<Stretch> one, const std::vector<Stretch>&
 
 }  // namespace
 
-Settler::Settler(pid_t pid) : pid_(pid), buffer_(kBatchBytes) {}
+HeapStabilizer::HeapStabilizer(pid_t pid) : pid_(pid), buffer_(kBatchBytes) {}
 
-void Settler::settle(MemoryCopy& copy) {
-  std::vector<Stretch> known, all;
+void HeapStabilizer::settle(MemoryCopy& copy) {
+  std::vector<AddressRange> known, all;
   copy.follow();
-  std::vector<Stretch> changed = reread(pieces_of(copy, known));
+  std::vector<AddressRange> changed = reread(pieces_of(copy, known));
   copy.follow();
   std::vector<Piece> pieces = pieces_of(copy, all);
-  std::vector<Stretch> restless = unite(unite(changed, changed_before_), subtract(all, known));
-  changed_before_ = std::move(changed);
-  std::vector<Stretch> heaps = heaps_of(copy.mappings(), pieces);
+  std::vector<AddressRange> restless = unite(unite(changed, last_changed_), subtract(all, known));
+  last_changed_ = std::move(changed);
+  std::vector<AddressRange> heaps = heaps_of(copy.mappings(), pieces);
   // These first, before they grow further.
   std::vector<Piece> of_heaps = those_within(pieces, intersect(restless, heaps));
   Clock::time_point end = Clock::now() + kLimit;
@@ -53,9 +54,9 @@ void Settler::settle(MemoryCopy& copy) {
 
 // Where the allocator keeps its chunks and its lists: the program break, data of modules, and
 // mappings that start like a thread arena's heap.
-std::vector<Stretch> Settler::heaps_of(const std::vector<MapEntry>& mappings,
-                                       const std::vector<Piece>& pieces) {
-  std::vector<Stretch> heaps;
+std::vector<AddressRange> HeapStabilizer::heaps_of(const std::vector<MapEntry>& mappings,
+                                                   const std::vector<Piece>& pieces) {
+  std::vector<AddressRange> heaps;
   auto first = pieces.begin();
   for (const MapEntry& entry : mappings) {
     while (first != pieces.end() && first->address < entry.start) ++first;
@@ -67,7 +68,7 @@ std::vector<Stretch> Settler::heaps_of(const std::vector<MapEntry>& mappings,
 }
 
 // struct heap_info of glibc: the arena, the previous heap, the heap's size and its accessible size.
-bool Settler::begins_thread_heap(const Piece& piece) {
+bool HeapStabilizer::begins_thread_heap(const Piece& piece) {
   constexpr std::uint64_t kLargest = 64 << 20;
   std::uint64_t info[4];
   std::memcpy(info, piece.copy, sizeof info);
@@ -76,8 +77,8 @@ bool Settler::begins_thread_heap(const Piece& piece) {
 }
 
 // Ascending, and none larger than one read.
-std::vector<Settler::Piece> Settler::pieces_of(const MemoryCopy& copy,
-                                               std::vector<Stretch>& pages) {
+std::vector<HeapStabilizer::Piece> HeapStabilizer::pieces_of(const MemoryCopy& copy,
+                                                             std::vector<AddressRange>& pages) {
   std::vector<Piece> pieces;
   copy.each_written([&](std::uint64_t start, char* bytes, std::uint64_t length) {
     append(pages, start, start + length);
@@ -87,11 +88,11 @@ std::vector<Settler::Piece> Settler::pieces_of(const MemoryCopy& copy,
   return pieces;
 }
 
-std::vector<Settler::Piece> Settler::those_within(const std::vector<Piece>& all,
-                                                  const std::vector<Stretch>& pages) {
+std::vector<HeapStabilizer::Piece> HeapStabilizer::those_within(
+    const std::vector<Piece>& all, const std::vector<AddressRange>& pages) {
   std::vector<Piece> pieces;
   auto next = all.begin();
-  for (const Stretch& stretch : pages) {
+  for (const AddressRange& stretch : pages) {
     while (next != all.end() && next->address + next->length <= stretch.start) ++next;
     for (auto at = next; at != all.end() && at->address < stretch.end; ++at) {
       std::uint64_t start = std::max(stretch.start, at->address);
@@ -103,8 +104,8 @@ std::vector<Settler::Piece> Settler::those_within(const std::vector<Piece>& all,
 }
 
 // Updates pieces in the copy and returns what had changed.
-std::vector<Stretch> Settler::reread(const std::vector<Piece>& pieces) {
-  std::vector<Stretch> changed;
+std::vector<AddressRange> HeapStabilizer::reread(const std::vector<Piece>& pieces) {
+  std::vector<AddressRange> changed;
   for (std::size_t first = 0, last = 0; first < pieces.size(); first = last) {
     std::uint64_t bytes = 0;
     for (; last < pieces.size() && last - first < kBatchPieces; ++last) {
@@ -118,8 +119,8 @@ std::vector<Stretch> Settler::reread(const std::vector<Piece>& pieces) {
 }
 
 // Returns false if some cannot be read: the process may have unmapped some.
-bool Settler::update(const Piece* pieces, std::size_t count, std::uint64_t bytes,
-                     std::vector<Stretch>& changed) {
+bool HeapStabilizer::update(const Piece* pieces, std::size_t count, std::uint64_t bytes,
+                            std::vector<AddressRange>& changed) {
   remote_.clear();
   for (std::size_t i = 0; i < count; ++i)
     remote_.push_back({reinterpret_cast<void*>(pieces[i].address), pieces[i].length});

@@ -14,9 +14,9 @@
 
 namespace reachscan::helper {
 
-class Settler {
+class HeapStabilizer {
  public:
-  explicit Settler(pid_t pid);
+  explicit HeapStabilizer(pid_t pid);
 
   // Updates what `copy` has captured.
   void settle(MemoryCopy& copy);
@@ -29,20 +29,20 @@ class Settler {
     std::uint64_t length;
   };
 
-  static std::vector<Piece> pieces_of(const MemoryCopy& copy, std::vector<Stretch>& pages);
+  static std::vector<Piece> pieces_of(const MemoryCopy& copy, std::vector<AddressRange>& pages);
   static std::vector<Piece> those_within(const std::vector<Piece>& all,
-                                         const std::vector<Stretch>& pages);
-  static std::vector<Stretch> heaps_of(const std::vector<MapEntry>& mappings,
-                                       const std::vector<Piece>& pieces);
+                                         const std::vector<AddressRange>& pages);
+  static std::vector<AddressRange> heaps_of(const std::vector<MapEntry>& mappings,
+                                            const std::vector<Piece>& pieces);
   static bool begins_thread_heap(const Piece& piece);
-  std::vector<Stretch> reread(const std::vector<Piece>& pieces);
+  std::vector<AddressRange> reread(const std::vector<Piece>& pieces);
   bool update(const Piece* pieces, std::size_t count, std::uint64_t bytes,
-              std::vector<Stretch>& changed);
+              std::vector<AddressRange>& changed);
 
   pid_t pid_;
   std::vector<char> buffer_;
   std::vector<iovec> remote_;
-  std::vector<Stretch> changed_before_;  // between the last two calls
+  std::vector<AddressRange> last_changed_;  // between the last two calls
 };
 
 }  // namespace reachscan::helper

@@ -62,7 +62,7 @@ class CaptureMethod {
                        const std::function<void()>& read_words) = 0;
   // Called while it is still stopped: when hundreds of threads wake up at once, a thread that must
   // still be led through some calls would wait for its turn behind them.
-  virtual void let_go(Freeze&, Clock::time_point) {}
+  virtual void resume_target(Freeze&, Clock::time_point) {}
   // Called when the target runs again.
   virtual void finish(Snapshot& snapshot) = 0;
 };
@@ -73,33 +73,32 @@ class CloneCapture : public CaptureMethod {
       : pid_(pid),
         memory_(memory),
         site_(plan.site),
-        looks_for_dontfork_(*plan.looks_for_dontfork),
+        searches_dontfork_(*plan.searches_dontfork),
         files_(pid),
         dontfork_(pid, files_),
-        descriptors_(look_at_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {
-  }
+        descriptors_(read_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {}
 
   void capture(Freeze& freeze, Clock::time_point deadline,
                const std::function<void()>& read_words) override {
     made_ = clone_target(freeze, memory_, site_, descriptors_, deadline, read_words);
     // Must precede the target's first write to shared pages: the clone has inherited its OOM score.
-    make_first_to_be_killed(made_.clone);
-    if (looks_for_dontfork_) dontfork_.find_lost(made_.clone);
+    prefer_as_oom_victim(made_.clone);
+    if (searches_dontfork_) dontfork_.find_lost(made_.clone);
     dontfork_.capture(memory_);
   }
 
-  void let_go(Freeze& freeze, Clock::time_point deadline) override {
+  void resume_target(Freeze& freeze, Clock::time_point deadline) override {
     leave_trampoline(freeze, memory_, site_, made_.injected, deadline);
   }
 
   void finish(Snapshot& snapshot) override {
     snapshot.clone = std::make_unique<Clone>(made_.clone, site_.address);
     snapshot.on_quota = !leave_quota(made_.clone);
-    hold_no_files(*snapshot.clone, descriptors_, pid_);
+    release_files(*snapshot.clone, descriptors_, pid_);
     dontfork_.restore(*snapshot.clone);
     snapshot.dontfork_left_out = dontfork_.left_out();
     snapshot.mappings = files_.mappings_of(made_.clone);
-    require_nothing_missed(snapshot.mappings);
+    require_complete_capture(snapshot.mappings);
     PageMap own(made_.clone), target(pid_);
     for (const MapEntry& entry : snapshot.mappings)
       add_resident_pages(snapshot, own, target, entry);
@@ -108,9 +107,9 @@ class CloneCapture : public CaptureMethod {
   }
 
  private:
-  void require_nothing_missed(const std::vector<MapEntry>& mappings) const {
-    if (looks_for_dontfork_ || !dontfork_.may_miss_any(made_.clone, mappings)) return;
-    looks_for_dontfork_ = true;
+  void require_complete_capture(const std::vector<MapEntry>& mappings) const {
+    if (searches_dontfork_ || !dontfork_.may_miss_any(made_.clone, mappings)) return;
+    searches_dontfork_ = true;
     throw Failure(wire::Step::kPrepareClone, Code::kRetry,
                   "the target keeps memory from its clones, which is to be read as well", 0, pid_);
   }
@@ -118,7 +117,7 @@ class CloneCapture : public CaptureMethod {
   // Makes memory readable in the clone that the program has made inaccessible.
   void add_resident_pages(Snapshot& snapshot, const PageMap& own, const PageMap& target,
                           const MapEntry& entry) const {
-    std::vector<Stretch>& closed = snapshot.resident_pages.protected_;
+    std::vector<AddressRange>& closed = snapshot.resident_pages.protected_;
     std::size_t known = closed.size();
     snapshot.resident_pages.add(own, target, entry);
     if ((entry.perms & wire::kRead) != 0 || closed.size() == known) return;
@@ -131,7 +130,7 @@ class CloneCapture : public CaptureMethod {
   pid_t pid_;
   const Memory& memory_;
   const TrampolineSite& site_;
-  bool& looks_for_dontfork_;
+  bool& searches_dontfork_;
   MappedFiles files_;
   DontforkMemory dontfork_;
   Descriptors descriptors_;
@@ -169,7 +168,7 @@ class TrackCapture : public CopyCapture {
   TrackCapture(pid_t pid, const Memory& memory, const SnapshotPlan& plan)
       : CopyCapture(pid, memory), pid_(pid), memory_(memory), plan_(plan) {
     // The middleman needs a descriptor table of its own, with copies that its end closes.
-    if (look_at_open_files(pid).served)
+    if (read_open_files(pid).served)
       throw Failure(wire::Step::kTrackWrites, Code::kUnsupportedMethod,
                     "the target has files open on a network or user-space file system, whose "
                     "server would notice",
@@ -209,8 +208,8 @@ class TrackCapture : public CopyCapture {
   std::optional<WriteTracker> tracker_;
 };
 
-std::unique_ptr<CaptureMethod> make_maker(pid_t pid, const Memory& memory,
-                                          const SnapshotPlan& plan) {
+std::unique_ptr<CaptureMethod> make_capture_method(pid_t pid, const Memory& memory,
+                                                   const SnapshotPlan& plan) {
   if (plan.method == Method::kCopy) return std::make_unique<CopyCapture>(pid, memory);
   if (plan.method == Method::kTrack) return std::make_unique<TrackCapture>(pid, memory, plan);
   return std::make_unique<CloneCapture>(pid, memory, plan);
@@ -228,9 +227,9 @@ void read_words(Freeze& freeze, Snapshot& snapshot) {
     snapshot.unread_in_kernel.push_back("more signals are pending than can be read in time");
 }
 
-void require_usual_memory(Freeze& freeze) {
+void require_untagged_memory(Freeze& freeze) {
   for (const StoppedThread& thread : freeze.threads())
-    if (const char* why = arch::odd_memory(thread.tid))
+    if (const char* why = arch::unreadable_memory(thread.tid))
       throw Failure(wire::Step::kReadMemory, Code::kUnsupportedArchitecture,
                     "process " + std::to_string(freeze.pid()) + " " + why +
                         ", which reachscan does not understand",
@@ -240,7 +239,7 @@ void require_usual_memory(Freeze& freeze) {
 void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPlan& plan,
                          CaptureMethod& maker, const std::function<void()>& read_kernel,
                          Snapshot& snapshot, Stopwatch& watch) {
-  require_usual_memory(freeze);
+  require_untagged_memory(freeze);
   if (plan.hint != nullptr) {
     DrainResult drained = drain(freeze, memory, *plan.hint, plan.short_words);
     snapshot.quiet = drained.quiet;
@@ -252,7 +251,7 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
     read_words(freeze, snapshot);
     read_kernel();
   });
-  maker.let_go(freeze, freeze.deadline());
+  maker.resume_target(freeze, freeze.deadline());
   watch.lap(plan.method == Method::kClone ? "clone" : "copy");
 }
 
@@ -297,9 +296,9 @@ void Snapshot::add_kernel_roots(const KernelRoots& before, const KernelRoots& af
 Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan,
                        Clock::time_point deadline) {
   Snapshot snapshot;
-  std::unique_ptr<CaptureMethod> maker = make_maker(pid, memory, plan);
+  std::unique_ptr<CaptureMethod> maker = make_capture_method(pid, memory, plan);
   maker->prepare(snapshot, deadline);
-  KernelRoots before = look_at_kernel_roots(pid, memory);
+  KernelRoots before = read_kernel_roots(pid, memory);
   PipeReader pipes(before.pipes);
   auto read_kernel = [&] {
     pipes.capture();
@@ -308,7 +307,7 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan
   freeze_and_capture(pid, memory, plan, *maker, read_kernel, snapshot, deadline);
   if (!snapshot.quiet) return snapshot;
   add_words(pipes.words(), snapshot.words.values);
-  KernelRoots after = look_at_kernel_roots(pid, memory);
+  KernelRoots after = read_kernel_roots(pid, memory);
   snapshot.add_kernel_roots(before, after);
   if (!pipes.has_read_all(after.pipes))
     snapshot.unread_in_kernel.push_back("pipes of the program hold what could not be read");

@@ -44,7 +44,7 @@ struct Snapshot {
   bool quiet = true;  // false: the threads did not leave the allocator in time; there is no clone
   std::uint64_t dontfork_left_out = 0;  // bytes that are in neither clone nor copy
   // A sentence about memory that could not be read, if any.
-  std::string unseen_memory;
+  std::string missing_memory;
   bool on_quota = false;  // the clone uses the CPU quota of the target's control group
   std::chrono::nanoseconds quota_used{};
   // Clauses about what only the kernel may hold.
@@ -61,7 +61,7 @@ struct SnapshotPlan {
   TrampolineSite site;           // unless it is a copy
   const abi::QuiesceHint* hint;  // null: do not drain
   PauseLimit* limit;
-  bool* looks_for_dontfork;        // set by an attempt that missed memory, for the next one
+  bool* searches_dontfork;         // set by an attempt that missed memory, for the next one
   std::function<void()> released;  // called when the target runs again
   bool short_words = false;        // whether it is a 32-bit program
 };

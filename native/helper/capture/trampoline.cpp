@@ -143,7 +143,7 @@ bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
 bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
                       Clock::time_point deadline) {
   arch::Registers registers = thread.registers;
-  arch::go_on_at(registers, site.address);
+  arch::resume_at(registers, site.address);
   if (!arch::set_registers(thread.tid, registers))
     throw Failure(Step::kRunTrampoline, Code::kTargetExited, "cannot set registers", errno,
                   thread.tid);
@@ -175,7 +175,7 @@ void require_no_refusal(pid_t tid, const arch::Registers& registers, const Tramp
 pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
   for (;;) {
     WaitStatus status = run_to_call(tid, deadline);
-    if (is_behind_clone(status)) return newborn_of(tid);
+    if (is_after_clone(status)) return child_of_clone(tid);
     arch::Registers registers;
     if (arch::get_registers(tid, registers)) require_no_refusal(tid, registers, site);
   }
@@ -184,7 +184,7 @@ pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point 
 bool is_refusal(const Failure& failure) { return failure.code == Code::kCloneRefused; }
 
 // Whatever disqualifies this many threads usually disqualifies all.
-constexpr std::size_t kMostObstacles = 8;
+constexpr std::size_t kMaxObstacles = 8;
 
 // Returns null if the thread is suitable.
 const char* obstacle(pid_t pid, const StoppedThread& thread, const TrampolineSite& site) {
@@ -203,7 +203,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
   std::size_t obstacles = 0;
   for (StoppedThread* thread : found) {
     if (const char* why = obstacle(freeze.pid(), *thread, site)) {
-      if (++obstacles == std::min(found.size(), kMostObstacles))
+      if (++obstacles == std::min(found.size(), kMaxObstacles))
         refuse_clone(thread->tid, std::string("a thread of the target ") + why);
       continue;
     }
@@ -245,7 +245,7 @@ int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
 
 // Resumes the thread until its next stop at a call. Returns true when it has reaped the middleman,
 // or has none.
-bool has_done_its_part(pid_t tid, arch::Registers& now, Clock::time_point deadline) {
+bool has_reaped_middleman(pid_t tid, arch::Registers& now, Clock::time_point deadline) {
   run_to_call(tid, deadline);
   if (!arch::get_registers(tid, now))
     throw Failure(Step::kRunTrampoline, Code::kTargetExited, "a thread was killed", errno, tid);
@@ -282,7 +282,7 @@ CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineS
     if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
     middleman.dismiss();
     // Killed with us from the start, like the middleman.
-    wait_for_birth(static_cast<pid_t>(made), deadline);
+    wait_for_first_stop(static_cast<pid_t>(made), deadline);
     return static_cast<pid_t>(made);
   };
   CloneResult result{};
@@ -303,8 +303,8 @@ FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
   return result;
 }
 
-pid_t employ_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
-                       Clock::time_point deadline, const std::function<void(Middleman&)>& use) {
+pid_t use_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                    Clock::time_point deadline, const std::function<void(Middleman&)>& use) {
   return with_middleman(freeze, memory, site, CLONE_VM | CLONE_FILES, deadline, use);
 }
 
@@ -317,9 +317,9 @@ void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite
   auto thread =
       std::find_if(threads.begin(), threads.end(),
                    [injected](const StoppedThread& other) { return other.tid == injected; });
-  for (arch::Registers now; !has_done_its_part(injected, now, deadline);) {
+  for (arch::Registers now; !has_reaped_middleman(injected, now, deadline);) {
     if (arch::call_number(now) != SYS_clone || arch::call_result(now) <= 0) continue;
-    arch::go_on_to_reap(now, site.address);
+    arch::resume_to_reap(now, site.address);
     arch::set_registers(injected, now);
   }
   std::uint64_t own_signals = 0;

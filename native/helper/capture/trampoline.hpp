@@ -46,8 +46,8 @@ FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
 
 // Calls use(middleman) with a middleman that shares memory and descriptors. Returns the injected
 // thread.
-pid_t employ_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
-                       Clock::time_point deadline, const std::function<void(Middleman&)>& use);
+pid_t use_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                    Clock::time_point deadline, const std::function<void(Middleman&)>& use);
 
 // Runs the injected thread to the end of the trampoline, restores its registers and removes the
 // trampoline, so that only the death of a helper leaves a trace.

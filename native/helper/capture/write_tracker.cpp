@@ -34,7 +34,7 @@ constexpr std::uint64_t kUserModeOnly = 1;
 // What one page table covers.
 constexpr std::uint64_t kTableBytes = 2u << 20;
 // Scanning the pages in between costs as much as another call.
-constexpr std::uint64_t kWorthACall = 1u << 20;
+constexpr std::uint64_t kMaxSkippedBytes = 1u << 20;
 // Unprotected at once; about ten microseconds.
 constexpr std::uint64_t kUndoBytes = 16u << 20;
 
@@ -88,7 +88,7 @@ bool finds_hole_unprotected(std::uint64_t hole) {
 // When a program frees memory, the kernel may free its page table as well. Only since 2026 does the
 // kernel report that range as unprotected, as it does single pages. Detected with memory of our own
 // that has no page table.
-bool tells_freed_tables() {
+bool reports_freed_tables() {
   void* memory = mmap(nullptr, 2 * kTableBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;
@@ -101,7 +101,7 @@ bool tells_freed_tables() {
 }  // namespace
 
 WriteTracker::WriteTracker(pid_t pid, int descriptor)
-    : faults_(descriptor), tells_freed_tables_(tells_freed_tables()) {
+    : faults_(descriptor), reports_freed_tables_(reports_freed_tables()) {
   page_map_ = open_page_map(std::to_string(pid));
   int error = errno;
   if (page_map_ >= 0 && make_asynchronous(faults_)) return;
@@ -111,7 +111,7 @@ WriteTracker::WriteTracker(pid_t pid, int descriptor)
 }
 
 WriteTracker::~WriteTracker() {
-  for (const Stretch& stretch : watched_) {
+  for (const AddressRange& stretch : watched_) {
     for (std::uint64_t at = stretch.start; at < stretch.end; at += kUndoBytes) {
       uffdio_writeprotect undo{};
       undo.range = {at, std::min(kUndoBytes, stretch.end - at)};
@@ -126,14 +126,14 @@ WriteTracker::~WriteTracker() {
 bool WriteTracker::watch(const MapEntry& entry) {
   if (!register_area(faults_, entry.start, entry.end)) return false;
   watched_.push_back({entry.start, entry.end});
-  std::vector<Stretch> everything;
+  std::vector<AddressRange> everything;
   return take_written(entry.start, entry.end, everything);
 }
 
 // Covers existing pages only. To protect others, the kernel would create page tables for them: 2 GB
 // per TB that the target has only reserved.
 bool WriteTracker::take_written(std::uint64_t start, std::uint64_t end,
-                                std::vector<Stretch>& written) const {
+                                std::vector<AddressRange>& written) const {
   PageQuery query = unprotected_pages();
   // Skips memory that is not tracked. If told to fail on it instead, the kernel would not report
   // what it had found, and protected, before.
@@ -143,30 +143,31 @@ bool WriteTracker::take_written(std::uint64_t start, std::uint64_t end,
                     [&](const PageRegion& region) { append(written, region.start, region.end); });
 }
 
-void WriteTracker::conclude(std::vector<TrackedArea>& areas) const {
+void WriteTracker::finish_tracking(std::vector<TrackedArea>& areas) const {
   std::atomic<std::size_t> next{0};
   std::function<void()> work = [&] {
     for (std::size_t i = next++; i < areas.size(); i = next++)
-      areas[i].tracked = conclude(areas[i]);
+      areas[i].tracked = finish_tracking(areas[i]);
   };
   std::optional<SideThread> other;
   if (areas.size() > 1) other.emplace(work);
   work();
 }
 
-bool WriteTracker::conclude(TrackedArea& area) const {
-  if (!tells_freed_tables_) return tell_states(area.start, area.end, area);
-  std::vector<Stretch> unprotected;
+bool WriteTracker::finish_tracking(TrackedArea& area) const {
+  if (!reports_freed_tables_) return report_states(area.start, area.end, area);
+  std::vector<AddressRange> unprotected;
   bool tracked = scan_pages(page_map_, unprotected_pages(), area.start, area.end,
                             [&](const PageRegion& region) {
-                              append(unprotected, region.start, region.end, kWorthACall);
+                              append(unprotected, region.start, region.end, kMaxSkippedBytes);
                             });
-  return tracked && std::all_of(unprotected.begin(), unprotected.end(), [&](const Stretch& part) {
-           return tell_states(part.start, part.end, area);
+  return tracked &&
+         std::all_of(unprotected.begin(), unprotected.end(), [&](const AddressRange& part) {
+           return report_states(part.start, part.end, area);
          });
 }
 
-bool WriteTracker::tell_states(std::uint64_t start, std::uint64_t end, TrackedArea& area) const {
+bool WriteTracker::report_states(std::uint64_t start, std::uint64_t end, TrackedArea& area) const {
   PageQuery query;
   query.flags = PageQuery::kOnlyTracked;
   query.inverted = page::kPresent;

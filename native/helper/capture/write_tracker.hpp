@@ -21,8 +21,8 @@ struct TrackedArea {
   std::uint64_t start;
   std::uint64_t end;
   bool tracked = false;  // all of it still is, so the fields below are complete
-  std::vector<Stretch> written{};
-  std::vector<Stretch> absent{};  // now reads as zeros, whatever it held before
+  std::vector<AddressRange> written{};
+  std::vector<AddressRange> absent{};  // now reads as zeros, whatever it held before
 };
 
 class WriteTracker {
@@ -42,20 +42,21 @@ class WriteTracker {
   // Adds what was written in [start, end) since the last call, or since watch(). Omits memory that
   // is not tracked: it was never watched, or another mapping has replaced it. Returns false on an
   // error; some writes may then be reported neither now nor the next time.
-  bool take_written(std::uint64_t start, std::uint64_t end, std::vector<Stretch>& written) const;
+  bool take_written(std::uint64_t start, std::uint64_t end,
+                    std::vector<AddressRange>& written) const;
 
   // The same at the end, also reporting absent pages. Uses two threads if there are several areas.
-  void conclude(std::vector<TrackedArea>& areas) const;
+  void finish_tracking(std::vector<TrackedArea>& areas) const;
 
  private:
-  bool conclude(TrackedArea& area) const;
+  bool finish_tracking(TrackedArea& area) const;
   // The general form: examines the state of every page of [start, end).
-  bool tell_states(std::uint64_t start, std::uint64_t end, TrackedArea& area) const;
+  bool report_states(std::uint64_t start, std::uint64_t end, TrackedArea& area) const;
 
   int faults_;
   int page_map_;
-  bool tells_freed_tables_;
-  std::vector<Stretch> watched_;
+  bool reports_freed_tables_;
+  std::vector<AddressRange> watched_;
 };
 
 }  // namespace reachscan::helper

@@ -20,7 +20,7 @@ using arch::kPage;
 
 constexpr std::uint64_t kBufferBytes = 1 << 20;
 // Shorter runs of zeros do not deserve a mapping of their own in the sweeper's table.
-constexpr std::uint64_t kShortestAbsence = 64 << 10;
+constexpr std::uint64_t kMinAbsentBytes = 64 << 10;
 constexpr std::size_t kFilesNamed = 3;
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
@@ -53,7 +53,7 @@ class CoreCapture {
     for (const CoreMapping& mapping : mappings_.all) place(mapping);
     snapshot_.clone->close_files();
     for (const CoreThread& thread : core_.threads()) add_thread(thread);
-    say_what_is_unseen();
+    describe_missing_memory();
     snapshot_.phases.push_back({"read", Clock::now() - began});
     return std::move(snapshot_);
   }
@@ -83,7 +83,7 @@ class CoreCapture {
     map(entry.start, entry.end, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0);
     // Nothing writes there.
     if (mapped) map(entry.start, dumped, PROT_READ, 0, core_.descriptor(), mapping.offset);
-    std::vector<Stretch> used = read_dumped(mapping, !mapped);
+    std::vector<AddressRange> used = read_dumped(mapping, !mapped);
     bool own = may_be_protected(entry);
     if (own) pages().protected_.insert(pages().protected_.end(), used.begin(), used.end());
     if (is_readable(entry) && changes(entry)) add_absent({entry.start, dumped}, used);
@@ -92,8 +92,8 @@ class CoreCapture {
 
   // Returns where it contains data: anything but zeros or, for a file, anything different from the
   // file.
-  std::vector<Stretch> read_dumped(const CoreMapping& mapping, bool copies) {
-    std::vector<Stretch> used;
+  std::vector<AddressRange> read_dumped(const CoreMapping& mapping, bool copies) {
+    std::vector<AddressRange> used;
     for (std::uint64_t done = 0; done < mapping.bytes;) {
       off_t data = lseek(core_.descriptor(), static_cast<off_t>(mapping.offset + done), SEEK_DATA);
       if (data < 0) break;  // zeros up to its end
@@ -110,12 +110,12 @@ class CoreCapture {
   }
 
   void take_pages(const CoreMapping& mapping, std::uint64_t done, std::uint64_t length, bool copies,
-                  std::vector<Stretch>& used) {
-    std::vector<Stretch> runs;
+                  std::vector<AddressRange>& used) {
+    std::vector<AddressRange> runs;
     for (std::uint64_t at = 0; at < length; at += kPage)
       if (!is_zero(buffer_.data() + at)) append(runs, at, at + kPage);
     std::uint64_t start = mapping.entry.start + done;
-    for (const Stretch& run : runs) {
+    for (const AddressRange& run : runs) {
       if (copies)
         snapshot_.clone->memory().write(wire::Step::kBuildCopy, start + run.start,
                                         buffer_.data() + run.start, run.end - run.start);
@@ -132,9 +132,9 @@ class CoreCapture {
            std::memcmp(page, other_.data(), kPage) == 0;
   }
 
-  void add_absent(const Stretch& whole, const std::vector<Stretch>& used) {
-    for (const Stretch& gap : subtract({whole}, used))
-      if (gap.end - gap.start >= kShortestAbsence) append(pages().absent, gap.start, gap.end);
+  void add_absent(const AddressRange& whole, const std::vector<AddressRange>& used) {
+    for (const AddressRange& gap : subtract({whole}, used))
+      if (gap.end - gap.start >= kMinAbsentBytes) append(pages().absent, gap.start, gap.end);
   }
 
   // Handles what the dump left out.
@@ -142,11 +142,11 @@ class CoreCapture {
     const MapEntry& entry = mapping.entry;
     if (from >= entry.end || is_device(entry)) return;
     if (mapping.original != nullptr) return place_original(mapping, from);
-    bool written = (entry.perms & wire::kWrite) != 0 || !mapping.perms_told;
+    bool written = (entry.perms & wire::kWrite) != 0 || !mapping.perms_known;
     // The kernel dumps module data that the program has written to.
     if (written && !mapping.of_module) {
       unseen_ += entry.end - from;
-      if (!entry.path.empty()) unseen_files_.push_back(entry.path);
+      if (!entry.path.empty()) missing_files_.push_back(entry.path);
     }
     if (is_file(entry)) {
       pages().untouchable.push_back({from, entry.end});
@@ -162,7 +162,7 @@ class CoreCapture {
     std::uint64_t end = offset < size ? std::min(entry.end, from + (size - offset)) : from;
     if (offset % kPage == 0) map(from, end, PROT_READ, 0, mapping.original->descriptor(), offset);
     // Data files may be written to by every process that maps them.
-    if (!mapping.perms_told && !mapping.of_module && from < end)
+    if (!mapping.perms_known && !mapping.of_module && from < end)
       pages().protected_.push_back({from, end});
   }
 
@@ -178,12 +178,12 @@ class CoreCapture {
     words.belong_to(thread.tid);
   }
 
-  void say_what_is_unseen() {
+  void describe_missing_memory() {
     if (unseen_ == 0) return;
-    snapshot_.unseen_memory =
+    snapshot_.missing_memory =
         std::to_string(unseen_) + " bytes of writable memory are not in the core file";
-    if (!unseen_files_.empty()) snapshot_.unseen_memory += " (" + some_of(unseen_files_) + ")";
-    snapshot_.unseen_memory +=
+    if (!missing_files_.empty()) snapshot_.missing_memory += " (" + some_of(missing_files_) + ")";
+    snapshot_.missing_memory +=
         ": what only they point to is reported as a possible leak, and so are all leaks";
   }
 
@@ -193,7 +193,7 @@ class CoreCapture {
   std::vector<char> other_;
   Snapshot snapshot_;
   std::uint64_t unseen_ = 0;
-  std::vector<std::string> unseen_files_;
+  std::vector<std::string> missing_files_;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ using wire::Step;
 static_assert(sizeof(elf_gregset_t) == arch::kCoreRegisterBytes);
 
 // A thread has 4 KiB of notes, or 11 where the processor has matrix registers.
-constexpr std::uint64_t kMostNotes = 1ull << 30;
+constexpr std::uint64_t kMaxNoteBytes = 1ull << 30;
 
 [[noreturn]] void refuse(const std::string& sentence, Code code = Code::kBadCore, int error = 0) {
   throw Failure(Step::kOpenTarget, code, sentence, error);
@@ -198,7 +198,7 @@ bool CoreFile::try_read(std::uint64_t address, void* buffer, std::size_t length)
 }
 
 void CoreFile::read_notes(std::uint64_t offset, std::uint64_t length) {
-  if (length > kMostNotes) refuse_damaged("it has too many notes");
+  if (length > kMaxNoteBytes) refuse_damaged("it has too many notes");
   std::string bytes(length, '\0');
   read_file(offset, bytes.data(), length);
   NoteReader notes(bytes);

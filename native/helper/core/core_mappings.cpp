@@ -74,10 +74,10 @@ void add_segment(const CoreSegment& segment, const std::vector<CoreMappedFile>& 
 
 // gcore omits such mappings entirely.
 void add_unlisted_files(const CoreFile& core, FileNumbers& numbers, std::vector<CoreMapping>& all) {
-  std::vector<Stretch> listed;
+  std::vector<AddressRange> listed;
   for (const CoreSegment& segment : core.segments()) listed.push_back({segment.start, segment.end});
   for (const CoreMappedFile& file : core.files())
-    for (const Stretch& part : subtract({{file.start, file.end}}, listed))
+    for (const AddressRange& part : subtract({{file.start, file.end}}, listed))
       all.push_back({entry_of(part.start, part.end, wire::kRead, &file, numbers), 0, 0, nullptr,
                      false, false});
 }
@@ -103,7 +103,7 @@ class Modules {
   // and unnamed memory between its parts.
   void find() {
     for (const CoreMapping& mapping : mappings_.all)
-      if (is_file(mapping.entry) && mapping.entry.offset == 0) look_at(mapping.entry);
+      if (is_file(mapping.entry) && mapping.entry.offset == 0) examine_module(mapping.entry);
     for (CoreMapping& mapping : mappings_.all) {
       if (!is_file(mapping.entry)) continue;
       auto module = modules_.find(mapping.entry.inode);
@@ -113,7 +113,7 @@ class Modules {
       }
       mapping.of_module = true;
       mapping.original = module->second.original;
-      if (!mapping.perms_told)
+      if (!mapping.perms_known)
         mapping.entry.perms = permissions_at(module->second.image, mapping.entry.offset);
     }
   }
@@ -141,7 +141,7 @@ class Modules {
   };
 
   // The start is in the core file, so its build id can be compared.
-  void look_at(const MapEntry& entry) {
+  void examine_module(const MapEntry& entry) {
     if (modules_.contains(entry.inode)) return;
     ReadAt dumped = [&](std::uint64_t offset, void* buffer, std::size_t length) {
       return core_.try_read(entry.start + offset, buffer, length);

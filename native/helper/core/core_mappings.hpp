@@ -19,8 +19,8 @@ struct CoreMapping {
   std::uint64_t offset = 0;  // their position in the core file
   // Holds the rest, if the file is known to be unchanged since then; otherwise null.
   const OriginalFile* original = nullptr;
-  bool of_module = false;   // of a program or library
-  bool perms_told = false;  // otherwise, only assumed to be readable
+  bool of_module = false;    // of a program or library
+  bool perms_known = false;  // otherwise, only assumed to be readable
 };
 
 struct CoreMappings {

@@ -11,9 +11,9 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kMostEntries = 1 << 10;
-constexpr std::uint64_t kMostSymbols = 1 << 20;
-constexpr std::uint64_t kMostText = 64u << 20;
+constexpr std::uint64_t kMaxEntries = 1 << 10;
+constexpr std::uint64_t kMaxSymbols = 1 << 20;
+constexpr std::uint64_t kMaxTextBytes = 64u << 20;
 
 // Where the tables of a module's dynamic symbols are.
 struct Tables {
@@ -24,8 +24,8 @@ struct Tables {
   bool of_program = false;  // one that may be loaded anywhere
 
   // A static program contains all its functions and need not list imports.
-  bool tell_imports() const {
-    return symbols != 0 && text > symbols && text_bytes <= kMostText &&
+  bool lists_imports() const {
+    return symbols != 0 && text > symbols && text_bytes <= kMaxTextBytes &&
            (names_libraries || !of_program);
   }
 };
@@ -46,7 +46,7 @@ Tables find_tables(const Module& module, const ReadAt& read_memory) {
   for (const Elf64_Phdr& segment : module.image.segments) {
     if (segment.p_type != PT_DYNAMIC) continue;
     std::vector<Elf64_Dyn> entries(
-        std::min<std::uint64_t>(segment.p_memsz / sizeof(Elf64_Dyn), kMostEntries));
+        std::min<std::uint64_t>(segment.p_memsz / sizeof(Elf64_Dyn), kMaxEntries));
     std::uint64_t start = module.image.bias(module.start) + segment.p_vaddr;
     if (!read_memory(start, entries.data(), entries.size() * sizeof entries[0])) continue;
     for (const Elf64_Dyn& entry : entries) {
@@ -61,9 +61,9 @@ Tables find_tables(const Module& module, const ReadAt& read_memory) {
 bool add_imports(const Module& module, const ReadAt& read_memory,
                  const std::set<std::string>& wanted, std::set<std::string>& names) {
   Tables tables = find_tables(module, read_memory);
-  if (!tables.tell_imports()) return false;
+  if (!tables.lists_imports()) return false;
   std::uint64_t count = (tables.text - tables.symbols) / sizeof(Elf64_Sym);
-  if (count > kMostSymbols) return false;
+  if (count > kMaxSymbols) return false;
   std::vector<Elf64_Sym> symbols(count);
   std::string text(tables.text_bytes, '\0');
   if (!read_memory(tables.symbols, symbols.data(), count * sizeof symbols[0]) ||

@@ -27,8 +27,8 @@
 namespace reachscan::helper {
 namespace {
 
-using recorder::Begun;
 using recorder::Injection;
+using recorder::StartOutcome;
 using wire::Step;
 
 // Where glibc and musl store a thread's id, after its thread pointer.
@@ -78,24 +78,24 @@ class Attachment {
     is_taken_ = false;
     injection_->thread_number_offset = find_thread_numbers(freeze);
     starts_->require_untouched(freeze, session_.memory);
-    employ_middleman(session_, freeze, [&](Middleman& middleman) {
-      if (!map(middleman) || !put_in() || !begin(middleman)) remove(middleman);
+    use_middleman(session_, freeze, [&](Middleman& middleman) {
+      if (!map(middleman) || !write_image() || !begin(middleman)) remove(middleman);
     });
     if (is_taken_)
       throw Failure(Step::kMapSweeper, Code::kRetry, "the process maps memory meanwhile");
-    if (injection_->begun == Begun::kRecording) hook();
+    if (injection_->begun == StartOutcome::kRecording) hook();
   }
 
   // Throws Failure if it could not be done.
   const Injection& result() const {
     switch (injection_->begun) {
-      case Begun::kRecording:
+      case StartOutcome::kRecording:
         return *injection_;
-      case Begun::kNoLoader:
+      case StartOutcome::kNoLoader:
         fail("does not tell what its loader has loaded");
-      case Begun::kNothingToHook:
+      case StartOutcome::kNothingToHook:
         fail("has no allocator that its loader knows");
-      case Begun::kBadSettings:
+      case StartOutcome::kBadSettings:
         fail("was told settings that its recorder does not understand");
       default:
         fail(
@@ -150,11 +150,11 @@ class Attachment {
            allow(middleman, image_.data(), image_.end(), PROT_READ | PROT_WRITE);
   }
 
-  bool put_in() {
+  bool write_image() {
     injection_->region = {region_, image_.region_bytes()};
     injection_->code = {region_ + image_.code(), image_.data() - image_.code()};
     std::vector<unsigned char> bytes = image_.relocated(region_);
-    starts_->put_moved_starts(bytes);
+    starts_->write_moved_starts(bytes);
     std::size_t used =
         offsetof(Injection, slots) + injection_->slot_count * sizeof injection_->slots[0];
     bool done = session_.memory.try_write(control(), injection_.get(), used) &&
@@ -167,12 +167,12 @@ class Attachment {
     bool ran =
         middleman.run(image_.entry(region_), control(), region_ + image_.code(), session_.deadline);
     injection_ = read_injection(session_.memory, control());
-    return ran && injection_->begun == Begun::kRecording;
+    return ran && injection_->begun == StartOutcome::kRecording;
   }
 
   // Called if nothing was ever hooked.
   void remove(Middleman& middleman) {
-    if (injection_->begun == Begun::kRecording) injection_->begun = Begun::kNot;
+    if (injection_->begun == StartOutcome::kRecording) injection_->begun = StartOutcome::kNot;
     if (region_ == 0) return;
     for (std::uint32_t i = 0; i < injection_->extent_count; ++i)
       middleman.call(SYS_munmap, {injection_->extents[i].start, injection_->extents[i].bytes},

@@ -46,15 +46,15 @@ class Detachment {
     std::uint32_t hooked = 0;
     write(address_ + offsetof(Injection, hooked), &hooked, sizeof hooked);
     for (std::uint32_t frees : {0u, 1u}) restore(frees);
-    lead_stubs_on();
-    require_settled_loader();
-    require_nobody_inside(freeze);
+    redirect_stubs();
+    require_idle_loader();
+    require_no_thread_inside(freeze);
     if (!kept_pointers_) return remove(freeze);
     look([&] { kept_pointers_->capture(freeze, session_.memory); });
   }
 
   // Called on the same thread when it runs again. Returns whether remove() must still be called.
-  bool look_for_pointers() {
+  bool search_for_pointers() {
     if (!kept_pointers_) return false;
     if (!is_pointed_to_) is_pointed_to_ = kept_pointers_->exist(*injection_);
     kept_pointers_.reset();
@@ -62,8 +62,8 @@ class Detachment {
   }
 
   void remove(Freeze& freeze) {
-    require_nobody_inside(freeze);
-    employ_middleman(session_, freeze, [&](Middleman& middleman) { unmap_all(middleman); });
+    require_no_thread_inside(freeze);
+    use_middleman(session_, freeze, [&](Middleman& middleman) { unmap_all(middleman); });
   }
 
   std::uint64_t kept() const { return kept_; }
@@ -77,7 +77,8 @@ class Detachment {
 
   // Returns whether the loader may have filled in addresses that it took from such slots.
   bool may_have_filled_in() const {
-    return injection_->begun == recorder::Begun::kRecording && has_slots_of(SlotUse::kSymbol);
+    return injection_->begun == recorder::StartOutcome::kRecording &&
+           has_slots_of(SlotUse::kSymbol);
   }
 
   // Without a clone the search is impossible: then there may be pointers.
@@ -95,14 +96,14 @@ class Detachment {
   // pointers finds any that this misses.
   void find_filled_in(Freeze& freeze) {
     if (!may_have_filled_in()) return;
-    employ_middleman(session_, freeze, [&](Middleman& middleman) {
+    use_middleman(session_, freeze, [&](Middleman& middleman) {
       middleman.run(injection_->add_filled_in, address_, injection_->code.start, session_.deadline);
     });
     injection_ = read_injection(session_.memory, address_);
   }
 
   // A thread that loads or unloads libraries is soon done.
-  void require_settled_loader() const {
+  void require_idle_loader() const {
     if (may_have_filled_in() && injection_->is_settled == 0)
       throw Failure(Step::kDrain, Code::kRetry,
                     "nothing is recorded any more, but the process loads or closes a library, and "
@@ -110,7 +111,7 @@ class Detachment {
                     EBUSY, session_.pid());
   }
 
-  void require_nobody_inside(Freeze& freeze) const {
+  void require_no_thread_inside(Freeze& freeze) const {
     if (const StoppedThread* thread = find_inside(freeze, session_.memory, *injection_))
       throw Failure(Step::kDrain, Code::kRetry,
                     "nothing is recorded any more, but thread " + std::to_string(thread->tid) +
@@ -132,7 +133,7 @@ class Detachment {
   }
 
   // The program may have kept the address of a stub.
-  void lead_stubs_on() {
+  void redirect_stubs() {
     for (std::uint32_t i = 0; i < injection_->hook_count; ++i)
       for (SlotUse use : {SlotUse::kCall, SlotUse::kPointer})
         write(stub_of(*injection_, i, use) + arch::Stub::kTarget, &injection_->hooks[i].next,
@@ -142,7 +143,7 @@ class Detachment {
   // An unmapped extent may be reused for something else: none is unmapped twice, or read again,
   // whenever we are killed.
   void unmap_all(Middleman& middleman) {
-    constexpr auto kNot = recorder::Begun::kNot;
+    constexpr auto kNot = recorder::StartOutcome::kNot;
     write(address_ + offsetof(Injection, begun), &kNot, sizeof kNot);
     for (std::uint32_t i = 0; i < injection_->extent_count; ++i) {
       MappedRange extent = injection_->extents[i], none{};
@@ -175,7 +176,7 @@ class Detachment {
   const RecordingSession& session_;
   std::uint64_t address_;
   std::unique_ptr<Injection> injection_;
-  std::optional<KeptPointers> kept_pointers_;
+  std::optional<StubPointers> kept_pointers_;
   std::vector<MappedRange> tables_;
   bool is_pointed_to_ = false;
   std::uint64_t kept_ = 0;
@@ -188,7 +189,7 @@ Removal remove_recorder(const RecordingSession& session, std::uint64_t injection
   bool is_there = false;
   auto pause = stop_target(
       session, {[&] { detachment.prepare(); }, [&](Freeze& freeze) { detachment.unhook(freeze); },
-                [&] { is_there = detachment.look_for_pointers(); }});
+                [&] { is_there = detachment.search_for_pointers(); }});
   auto remove = [&](Freeze& freeze) { detachment.remove(freeze); };
   if (is_there) pause = std::max(pause, stop_target(session, {[] {}, remove, [] {}}));
   return {pause, detachment.kept()};

@@ -30,25 +30,25 @@ bool is_own(const Injection& injection, std::uint64_t address) {
 
 }  // namespace
 
-bool KeptPointers::Sought::is_met(std::uint64_t word) const {
+bool StubPointers::SearchTarget::is_match(std::uint64_t word) const {
   if (contains(stubs, word)) return true;
   return std::any_of(secrets.begin(), secrets.end(), [&](std::uint64_t secret) {
     return contains(stubs, arch::unmangled(word, secret));
   });
 }
 
-KeptPointers::KeptPointers(pid_t pid, const TrampolineSite& site)
+StubPointers::StubPointers(pid_t pid, const TrampolineSite& site)
     : pid_(pid),
       site_(site),
       files_(pid),
       dontfork_(pid, files_),
-      descriptors_(look_at_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {}
+      descriptors_(read_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {}
 
-KeptPointers::~KeptPointers() {
+StubPointers::~StubPointers() {
   if (made_) Clone(*made_, site_.address);  // ends with this object
 }
 
-void KeptPointers::capture(Freeze& freeze, const Memory& memory) {
+void StubPointers::capture(Freeze& freeze, const Memory& memory) {
   words_ = freeze.read_register_words();
   for (const StoppedThread& thread : freeze.threads()) {
     std::uint64_t secret = 0;
@@ -64,39 +64,40 @@ void KeptPointers::capture(Freeze& freeze, const Memory& memory) {
   leave_trampoline(freeze, memory, site_, made.injected, freeze.deadline());
 }
 
-bool KeptPointers::exist(const Injection& injection) {
+bool StubPointers::exist(const Injection& injection) {
   clone_.emplace(*made_, site_.address);
   made_.reset();
-  hold_no_files(*clone_, descriptors_, pid_);
+  release_files(*clone_, descriptors_, pid_);
   dontfork_.restore(*clone_);
-  Sought sought{pointer_stubs(injection), secrets_};
+  SearchTarget sought{pointer_stubs(injection), secrets_};
   if (dontfork_.left_out() != 0 ||
       std::any_of(words_.values.begin(), words_.values.end(),
-                  [&](std::uint64_t word) { return sought.is_met(word); }))
+                  [&](std::uint64_t word) { return sought.is_match(word); }))
     return true;
   for (const MapEntry& entry : files_.mappings_of(clone_->pid()))
     if (!is_own(injection, entry.start) && are_in(sought, entry)) return true;
   return false;
 }
 
-bool KeptPointers::are_in(const Sought& sought, const MapEntry& entry) const {
+bool StubPointers::are_in(const SearchTarget& sought, const MapEntry& entry) const {
   PageMap own(clone_->pid()), target(pid_);
   if (own.descriptor() < 0 || target.descriptor() < 0) return true;
   ResidentPages pages;
-  std::vector<Stretch> written = pages.add(own, target, entry);
-  return std::any_of(written.begin(), written.end(), [&](const Stretch& stretch) {
+  std::vector<AddressRange> written = pages.add(own, target, entry);
+  return std::any_of(written.begin(), written.end(), [&](const AddressRange& stretch) {
     return are_in(sought, stretch.start, stretch.end);
   });
 }
 
 // Unreadable memory may contain one.
-bool KeptPointers::are_in(const Sought& sought, std::uint64_t start, std::uint64_t end) const {
+bool StubPointers::are_in(const SearchTarget& sought, std::uint64_t start,
+                          std::uint64_t end) const {
   std::vector<std::uint64_t> words(std::min(end - start, kPieceBytes) / sizeof(std::uint64_t));
   for (std::uint64_t at = start; at < end; at += words.size() * sizeof words[0]) {
     words.resize(std::min(end - at, kPieceBytes) / sizeof words[0]);
     if (!clone_->memory().try_read(at, words.data(), words.size() * sizeof words[0])) return true;
     if (std::any_of(words.begin(), words.end(),
-                    [&](std::uint64_t word) { return sought.is_met(word); }))
+                    [&](std::uint64_t word) { return sought.is_match(word); }))
       return true;
   }
   return false;

@@ -15,13 +15,13 @@
 
 namespace reachscan::helper {
 
-class KeptPointers {
+class StubPointers {
  public:
   // Called before the pause.
-  KeptPointers(pid_t pid, const TrampolineSite& site);
-  ~KeptPointers();
-  KeptPointers(const KeptPointers&) = delete;
-  KeptPointers& operator=(const KeptPointers&) = delete;
+  StubPointers(pid_t pid, const TrampolineSite& site);
+  ~StubPointers();
+  StubPointers(const StubPointers&) = delete;
+  StubPointers& operator=(const StubPointers&) = delete;
 
   // Called while the target is stopped and nothing is hooked any more: from now on, only existing
   // copies can be copied.
@@ -32,15 +32,15 @@ class KeptPointers {
   bool exist(const recorder::Injection& injection);
 
  private:
-  struct Sought {
+  struct SearchTarget {
     recorder::MappedRange stubs;
     std::vector<std::uint64_t> secrets;  // with which C libraries mangle pointers
 
-    bool is_met(std::uint64_t word) const;
+    bool is_match(std::uint64_t word) const;
   };
 
-  bool are_in(const Sought& sought, const MapEntry& entry) const;
-  bool are_in(const Sought& sought, std::uint64_t start, std::uint64_t end) const;
+  bool are_in(const SearchTarget& sought, const MapEntry& entry) const;
+  bool are_in(const SearchTarget& sought, std::uint64_t start, std::uint64_t end) const;
 
   pid_t pid_;
   TrampolineSite site_;

@@ -12,7 +12,7 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kMostHeaders = 64, kMostEntries = 512, kMostModules = 1 << 14;
+constexpr std::uint64_t kMostHeaders = 64, kMaxEntries = 512, kMostModules = 1 << 14;
 constexpr std::uint32_t kLongestChain = 1 << 12;
 
 template <typename Row>
@@ -27,7 +27,7 @@ std::uint64_t address_of(const void* there) { return reinterpret_cast<std::uint6
 // Calls visit(tag, value) for the entries of the dynamic section at `address`.
 template <typename Visit>
 void each_entry(const Memory& memory, std::uint64_t address, Visit visit) {
-  for (std::uint64_t i = 0; i < kMostEntries; ++i) {
+  for (std::uint64_t i = 0; i < kMaxEntries; ++i) {
     auto entry = read_row<Elf64_Dyn>(memory, address + i * sizeof(Elf64_Dyn));
     if (!entry || entry->d_tag == DT_NULL) return;
     visit(entry->d_tag, entry->d_un.d_val);

@@ -95,7 +95,7 @@ void MovedStarts::require_untouched(Freeze& freeze, const Memory& memory) const 
   }
 }
 
-void MovedStarts::put_moved_starts(std::vector<unsigned char>& bytes) const {
+void MovedStarts::write_moved_starts(std::vector<unsigned char>& bytes) const {
   std::copy(moved_.begin(), moved_.end(),
             bytes.begin() + (recorder::kStubPages - 1) * recorder::kStubPage);
 }

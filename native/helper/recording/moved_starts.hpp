@@ -29,7 +29,7 @@ class MovedStarts {
   void require_untouched(Freeze& freeze, const Memory& memory) const;
 
   // Adds the moved starts to the bytes for InjectedImage::code().
-  void put_moved_starts(std::vector<unsigned char>& bytes) const;
+  void write_moved_starts(std::vector<unsigned char>& bytes) const;
 
  private:
   struct Start {

@@ -74,7 +74,7 @@ class Marks {
 }  // namespace
 
 const StoppedThread* find_inside(Freeze& freeze, const Memory& memory, const Injection& injection) {
-  if (injection.begun != recorder::Begun::kRecording) return nullptr;  // it never had a hook
+  if (injection.begun != recorder::StartOutcome::kRecording) return nullptr;  // it never had a hook
   Marks marks(memory, injection.threads);
   abi::CodeRange code{injection.code.start, injection.code.start + injection.code.bytes};
   for (const StoppedThread& thread : freeze.threads())

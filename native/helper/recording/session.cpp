@@ -113,9 +113,9 @@ std::chrono::nanoseconds stop_target(const RecordingSession& session, const Paus
   }
 }
 
-void employ_middleman(const RecordingSession& session, Freeze& freeze,
-                      const std::function<void(Middleman&)>& use) {
-  pid_t injected = employ_middleman(freeze, session.memory, session.site, freeze.deadline(), use);
+void use_middleman(const RecordingSession& session, Freeze& freeze,
+                   const std::function<void(Middleman&)>& use) {
+  pid_t injected = use_middleman(freeze, session.memory, session.site, freeze.deadline(), use);
   leave_trampoline(freeze, session.memory, session.site, injected, freeze.deadline());
 }
 

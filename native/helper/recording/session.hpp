@@ -55,8 +55,8 @@ struct PauseSteps {
 std::chrono::nanoseconds stop_target(const RecordingSession& session, const PauseSteps& steps);
 
 // Calls use(middleman) in the stopped target. `use` must not throw.
-void employ_middleman(const RecordingSession& session, Freeze& freeze,
-                      const std::function<void(Middleman&)>& use);
+void use_middleman(const RecordingSession& session, Freeze& freeze,
+                   const std::function<void(Middleman&)>& use);
 
 struct Removal {
   std::chrono::nanoseconds pause{};  // the longest

@@ -18,7 +18,7 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 256u << 20;  // of a table
+constexpr std::uint64_t kByteLimit = 256u << 20;  // of a table
 
 class File {
  public:
@@ -41,7 +41,7 @@ class File {
   // Returns nothing if they cannot be read completely.
   template <typename Row>
   std::vector<Row> rows(std::uint64_t offset, std::uint64_t bytes) const {
-    std::vector<Row> all(bytes <= kMostBytes ? bytes / sizeof(Row) : 0);
+    std::vector<Row> all(bytes <= kByteLimit ? bytes / sizeof(Row) : 0);
     if (!reader()(offset, all.data(), all.size() * sizeof(Row))) all.clear();
     return all;
   }
@@ -116,7 +116,7 @@ std::vector<TargetFunction> find_functions(const Sections& sections, std::uint64
 }
 
 // Returns whether it has a library name, like the loader itself, which can be started as a program.
-bool has_name_of_library(const Sections& sections) {
+bool has_soname(const Sections& sections) {
   const Elf64_Shdr* section = sections.find(SHT_DYNAMIC, ".dynamic");
   if (section == nullptr) return false;
   auto entries = sections.file.rows<Elf64_Dyn>(section->sh_offset, section->sh_size);
@@ -133,7 +133,7 @@ std::optional<StaticProgram> find_static_program(pid_t pid, const Memory& memory
   if (!image.valid || std::any_of(image.segments.begin(), image.segments.end(), is_interpreter))
     return std::nullopt;
   Sections sections(file);
-  if (has_name_of_library(sections))
+  if (has_soname(sections))
     refuse(pid, "was started through its loader, and is not known apart from that");
   StaticProgram program;
   program.bias = auxiliary(pid, AT_ENTRY) - sections.header.e_entry;

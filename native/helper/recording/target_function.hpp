@@ -13,11 +13,11 @@
 namespace reachscan::helper {
 
 struct TargetFunction {
-  static constexpr std::uint64_t kMostCode = 1 << 16;
+  static constexpr std::uint64_t kMaxCodeBytes = 1 << 16;
 
   TargetFunction(std::uint32_t its_hook, std::uint64_t at, std::uint64_t bytes,
                  const Memory& memory)
-      : hook(its_hook), address(at), code(std::min(bytes, kMostCode)) {
+      : hook(its_hook), address(at), code(std::min(bytes, kMaxCodeBytes)) {
     if (!memory.try_read(address, &word, sizeof word) ||
         !memory.try_read(address, code.data(), code.size()))
       code.clear();

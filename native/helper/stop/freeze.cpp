@@ -30,9 +30,9 @@ constexpr int kSeizeTries = 10;
 
 // A thread in uninterruptible sleep may never stop, and the others are stopped meanwhile.
 constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
-constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
-constexpr std::size_t kCrowd = 32;
+constexpr std::size_t kManyThreads = 32;
 // Enough with AVX-512; for threads with more, growing takes extra time.
 constexpr std::size_t kWordsOfThread = 384;
 
@@ -93,7 +93,7 @@ bool seize(pid_t pid, pid_t tid) {
 
 // For the first of many threads. Being woken at each stop would take the processor just as often
 // from threads that are yet to stop.
-void nap_until_stopped(pid_t tid, Clock::time_point deadline) {
+void sleep_until_stopped(pid_t tid, Clock::time_point deadline) {
   constexpr int kNaps = 200;
   constexpr timespec kNap{0, 100'000};
   WaitStatus status{};
@@ -126,12 +126,12 @@ Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline)
       throw Failure(Step::kWaitStop, Code::kTargetExited,
                     "process " + std::to_string(pid) + " ended while it was being stopped", 0, pid);
   } catch (...) {
-    let_go();
+    resume_target();
     throw;
   }
 }
 
-Freeze::~Freeze() { let_go(); }
+Freeze::~Freeze() { resume_target(); }
 
 bool Freeze::seize_new_threads() {
   bool found = false;
@@ -162,7 +162,7 @@ void Freeze::stop_seized(Clock::time_point deadline) {
   std::size_t left = states_.size() - threads_.size();
   for (auto& [tid, state] : states_) {
     if (state != State::kInterrupted) continue;
-    if (left-- > kCrowd) nap_until_stopped(tid, deadline);
+    if (left-- > kManyThreads) sleep_until_stopped(tid, deadline);
     StoppedThread thread{tid};
     if (!wait_until_stopped(thread, deadline)) continue;
     threads_.push_back(thread);
@@ -173,7 +173,7 @@ void Freeze::stop_seized(Clock::time_point deadline) {
 // Returns false if the thread has exited.
 bool Freeze::interrupt(pid_t tid) {
   if (arch::kRewindsAtOnce)
-    if (std::optional<SeenThread> seen = see_thread(pid_, tid)) seen_[tid] = *seen;
+    if (std::optional<ObservedThread> seen = observe_thread(pid_, tid)) seen_[tid] = *seen;
   if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) return true;
   if (errno == ESRCH) return false;
   throw Failure(Step::kInterrupt, Code::kInternal,
@@ -184,7 +184,7 @@ WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
   Clock::time_point began = Clock::now();
   WaitStatus status{};
   while (
-      !wait_until(tid, Step::kWaitStop, std::min(Clock::now() + kBetweenLooks, deadline), status)) {
+      !wait_until(tid, Step::kWaitStop, std::min(Clock::now() + kPollInterval, deadline), status)) {
     bool sleeps = status_field(pid_, tid, "State").rfind("D", 0) == 0;
     auto now = Clock::now();
     if (now < deadline && !(sleeps && now - began > kUninterruptibleLimit)) continue;
@@ -256,7 +256,7 @@ bool Freeze::settle_call(StoppedThread& thread) {
   return is_at_call(entry) && thread.pending_signal == 0;
 }
 
-void Freeze::stop_newborn(Clock::time_point deadline) {
+void Freeze::stop_new_threads(Clock::time_point deadline) {
   while (seize_new_threads()) stop_seized(deadline);
 }
 
@@ -278,7 +278,7 @@ void Freeze::capture(StoppedThread& thread) {
                   "cannot read the registers of thread " + std::to_string(thread.tid), errno,
                   thread.tid);
   // A pending signal is a cause of EINTR that is not ours.
-  if (thread.pending_signal != 0 || !arch::has_given_up(thread.registers)) return;
+  if (thread.pending_signal != 0 || !arch::was_cut_short(thread.registers)) return;
   std::optional<std::uint64_t> first_argument = first_argument_of(thread);
   if (!first_argument) return;
   arch::repair_interrupted_call(thread.registers, *first_argument);
@@ -295,7 +295,7 @@ std::optional<std::uint64_t> Freeze::first_argument_of(const StoppedThread& thre
   auto before = seen_.find(thread.tid);
   if (before == seen_.end() || !before->second.in_call || !arch::pretend_call(thread.tid, true))
     return std::nullopt;
-  std::optional<SeenThread> now = see_thread(pid_, thread.tid);
+  std::optional<ObservedThread> now = observe_thread(pid_, thread.tid);
   arch::pretend_call(thread.tid, false);
   bool same = now && now->in_call && now->arguments == before->second.arguments &&
               now->sp == before->second.sp && now->pc == before->second.pc;
@@ -333,7 +333,7 @@ void Freeze::release() {
 
 // Threads that were seized or interrupted but never seen stopped cannot be detached while they run;
 // the kernel detaches them when this thread exits. Detaches those that do stop.
-void Freeze::let_go() {
+void Freeze::resume_target() {
   release();
   for (auto& [tid, state] : states_) {
     WaitStatus status{};

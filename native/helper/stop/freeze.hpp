@@ -63,7 +63,7 @@ class Freeze {
   bool settle_call(StoppedThread& thread);
 
   // Stops threads that were created by briefly running ones.
-  void stop_newborn(Clock::time_point deadline);
+  void stop_new_threads(Clock::time_point deadline);
 
   // Returns all register contents, including vector state, as words. Must be called once.
   RegisterWords read_register_words();
@@ -91,13 +91,13 @@ class Freeze {
   std::optional<std::uint64_t> first_argument_of(const StoppedThread& thread) const;
   void release_if_foreign(pid_t parent, Clock::time_point deadline);
   void detach(StoppedThread& thread);
-  void let_go();
+  void resume_target();
 
   pid_t pid_;
   PauseLimit& limit_;
   Clock::time_point deadline_;
   std::map<pid_t, State> states_;
-  std::map<pid_t, SeenThread> seen_;  // state before they were stopped, where needed
+  std::map<pid_t, ObservedThread> seen_;  // state before they were stopped, where needed
   std::vector<StoppedThread> threads_;
   RegisterWords words_;
   Clock::time_point began_{};

@@ -25,7 +25,7 @@ using wire::Step;
 
 // On a busy machine, a page fault may wait long for its disk or for a lock.
 constexpr auto kStuckAfter = std::chrono::seconds(1);
-constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
+constexpr auto kPollInterval = std::chrono::milliseconds(10);
 
 bool sleeps_uninterruptibly(pid_t pid, pid_t tid) {
   return status_field(pid, tid, "State").rfind("D", 0) == 0;
@@ -115,7 +115,7 @@ void require_stoppable(pid_t pid, Clock::time_point deadline) {
     });
     if (asleep.empty()) return;
     if (Clock::now() >= deadline) break;
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kPollInterval);
   }
   throw Failure(Step::kOpenTarget, Code::kUnstoppable,
                 is_frozen(pid)

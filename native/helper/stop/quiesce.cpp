@@ -49,7 +49,7 @@ class Drain {
         throw Failure(Step::kDrain, Code::kRetry, "a thread ended while it was let run", 0,
                       thread->tid);
     }
-    freeze_.stop_newborn(freeze_.deadline());
+    freeze_.stop_new_threads(freeze_.deadline());
     bool quiet = !any_locked();
     if (!quiet || hint_.interrupted != 0) require_no_waiting_handler();
     return {quiet, runs_};
@@ -62,12 +62,12 @@ class Drain {
   StoppedThread* next_to_run() {
     bool locked = any_locked();
     auto inside = [&](const StoppedThread& thread) { return is_inside(thread, locked); };
-    auto may_go_on = [&](const StoppedThread& thread) {
+    auto may_continue = [&](const StoppedThread& thread) {
       return !arch::will_restart(thread.registers) || waits_inside(thread);
     };
     StoppedThread* thread = next_in_round(inside);
     if (thread != nullptr || (!locked && !any_waits_inside())) return thread;
-    return next_in_round(may_go_on);
+    return next_in_round(may_continue);
   }
 
   // Takes no turn: otherwise, the round would always resume after the waiting thread and never

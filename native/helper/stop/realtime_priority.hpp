@@ -43,14 +43,14 @@ class RealtimePriority {
   RealtimePriority& operator=(const RealtimePriority&) = delete;
 
  private:
-  CpuLatencyRequest wakefulness_;
+  CpuLatencyRequest latency_request_;
   int policy_;
   sched_param parameters_{};
 };
 
 // The same for another task until it exits, but not for its children. A task with a real-time
 // policy of its own is left alone.
-inline void make_urgent(pid_t tid) {
+inline void raise_priority(pid_t tid) {
   int policy = sched_getscheduler(tid);
   if (policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE) return;
   sched_param urgent{};

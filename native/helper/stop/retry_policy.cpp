@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kTries = 50;
 // In each of these, the target is stopped until the pause is given up.
 constexpr std::uint32_t kSleeps = 5;
-constexpr auto kBetweenTries = std::chrono::milliseconds(5);
+constexpr auto kRetryInterval = std::chrono::milliseconds(5);
 constexpr auto kLimit = std::chrono::seconds(30);
 // Each try stops the target, so tries become rarer: each gap is this fraction of the time waited so
 // far.
@@ -32,7 +32,7 @@ void RetryPolicy::wait_out(const Failure& failure) {
     throw Failure(failure.step, of_clone ? Code::kCloneRefused : Code::kAllocatorBusy,
                   failure.what(), failure.error, failure.tid);
   }
-  std::this_thread::sleep_for(kBetweenTries);
+  std::this_thread::sleep_for(kRetryInterval);
 }
 
 void RetryPolicy::wait_for_its_end(const Failure& failure) {
@@ -41,7 +41,7 @@ void RetryPolicy::wait_for_its_end(const Failure& failure) {
     first_seen_ = now;
     if (verbose_) std::fprintf(stderr, "%s: waiting for its end\n", failure.what());
   }
-  auto nap = std::max<Clock::duration>(kBetweenTries, (now - first_seen_) / kPart);
+  auto nap = std::max<Clock::duration>(kRetryInterval, (now - first_seen_) / kPart);
   // Leaves time for a try: one that runs out of it could not report what holds the target.
   if (now + 2 * nap >= deadline_ || now - first_seen_ >= kLimit) give_up_on(failure);
   std::this_thread::sleep_for(nap);

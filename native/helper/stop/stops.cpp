@@ -18,9 +18,9 @@ bool is_at_call(const WaitStatus& status) { return status.signal() == (SIGTRAP |
 
 bool brings_signal(const WaitStatus& status) { return status.event() == 0 && !is_at_call(status); }
 
-bool is_behind_clone(const WaitStatus& status) { return status.event() == PTRACE_EVENT_CLONE; }
+bool is_after_clone(const WaitStatus& status) { return status.event() == PTRACE_EVENT_CLONE; }
 
-pid_t newborn_of(pid_t parent) {
+pid_t child_of_clone(pid_t parent) {
   unsigned long born = 0;
   ptrace(PTRACE_GETEVENTMSG, parent, nullptr, &born);
   return static_cast<pid_t>(born);
@@ -38,12 +38,12 @@ WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline) {
 WaitStatus run_to_call(pid_t tid, Clock::time_point deadline) {
   for (int signal = 0;;) {
     WaitStatus status = run_to_stop(tid, signal, deadline);
-    if (is_at_call(status) || is_behind_clone(status)) return status;
+    if (is_at_call(status) || is_after_clone(status)) return status;
     signal = brings_signal(status) ? status.signal() : 0;
   }
 }
 
-void wait_for_birth(pid_t tid, Clock::time_point deadline) {
+void wait_for_first_stop(pid_t tid, Clock::time_point deadline) {
   if (!wait_for(tid, Step::kAdoptClone, deadline).stopped())
     throw Failure(Step::kAdoptClone, Code::kCloneRefused, "the clone was killed at its birth", 0,
                   tid);

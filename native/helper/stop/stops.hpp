@@ -17,9 +17,9 @@ namespace reachscan::helper {
 bool is_at_call(const WaitStatus& status);
 // A signal to be delivered.
 bool brings_signal(const WaitStatus& status);
-// After a clone(); newborn_of() returns the child.
-bool is_behind_clone(const WaitStatus& status);
-pid_t newborn_of(pid_t parent);
+// After a clone(); child_of_clone() returns the child.
+bool is_after_clone(const WaitStatus& status);
+pid_t child_of_clone(pid_t parent);
 
 // Resumes the task until its next stop and delivers `signal` on the way, 0 for none. Throws
 // Failure(kRunTrampoline, kTargetExited) if the thread is killed.
@@ -30,6 +30,6 @@ WaitStatus run_to_stop(pid_t tid, int signal, Clock::time_point deadline);
 WaitStatus run_to_call(pid_t tid, Clock::time_point deadline);
 
 // Throws Failure(kAdoptClone, kCloneRefused) if the newborn is killed before its first stop.
-void wait_for_birth(pid_t tid, Clock::time_point deadline);
+void wait_for_first_stop(pid_t tid, Clock::time_point deadline);
 
 }  // namespace reachscan::helper

@@ -91,7 +91,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.withheld = inputs.options.withhold_contents ? 1 : 0;
   control.signal_stacks = static_cast<std::uint32_t>(inputs.signal_stacks);
   control.marking_threads = inputs.options.threads;
-  control.only_moment = inputs.only_moment ? 1 : 0;
+  control.last_chance = inputs.last_chance ? 1 : 0;
   control.torn = inputs.torn ? 1 : 0;
   control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
@@ -167,7 +167,7 @@ SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time
         case Next::kNap:
           threads_[i].naps = true;
           break;
-        case Next::kGoOn:
+        case Next::kContinue:
           thread.resume();
           break;
       }
@@ -202,7 +202,7 @@ SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stre
                                          const OnPhase& on_phase, SweepResult& result) {
   if (!status.stopped()) fail_killed();
   // An event, or a signal for the target's process group.
-  if (status.event() != 0) return Next::kGoOn;
+  if (status.event() != 0) return Next::kContinue;
   if (status.signal() == SIGTRAP) {
     arch::skip_trap(thread.tid());
     return &thread == &clone_ ? serve(stream, on_phase, result) : Next::kNap;
@@ -212,7 +212,7 @@ SweeperRun::Next SweeperRun::handle_stop(Tracee& thread, WaitStatus status, Stre
   if (status.signal() == SIGILL || status.signal() == SIGFPE)
     throw Failure(Step::kRunSweeper, Code::kInternal, "the sweeper crashed", 0, thread.tid(),
                   arch::program_counter(thread.registers()) - control_ - abi::kControlBytes);
-  return Next::kGoOn;
+  return Next::kContinue;
 }
 
 void SweeperRun::answer(std::uint64_t value) const {
@@ -236,23 +236,23 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
   switch (control.request) {
     case abi::Request::kMapMemory:
       answer(clone_.map_memory(control.first, PROT_READ | PROT_WRITE));
-      return Next::kGoOn;
+      return Next::kContinue;
     case abi::Request::kUnmapMemory:
       clone_.unmap_memory(control.first, control.second);
-      return Next::kGoOn;
+      return Next::kContinue;
     case abi::Request::kFlush:
       relay_frames(control.first, stream);
-      return Next::kGoOn;
+      return Next::kContinue;
     case abi::Request::kPhase:
       check_.phase(control.first);
       on_phase(static_cast<wire::Phase>(control.first), control.second, control.third);
-      return Next::kGoOn;
+      return Next::kContinue;
     case abi::Request::kStartThread:
       start_thread(control);
-      return Next::kGoOn;
+      return Next::kContinue;
     case abi::Request::kEndThreads:
       threads_.resize(1);
-      return Next::kGoOn;
+      return Next::kContinue;
     case abi::Request::kNap:
       return Next::kNap;
     case abi::Request::kFinished:
@@ -262,7 +262,7 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
       return Next::kFinished;
     case abi::Request::kSuspects:
       take_suspects(control, result);
-      return Next::kGoOn;
+      return Next::kContinue;
     case abi::Request::kRefused:
       refuse_scan(control, result);
       return Next::kFinished;

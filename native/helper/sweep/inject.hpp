@@ -37,7 +37,7 @@ struct SweeperInputs {
   std::size_t signal_stacks;  // at most this many exist
   const Options& options;
   abi::Task task;                             // the task of the options, or a step towards it
-  bool only_moment;                           // see abi::Control
+  bool last_chance;                           // see abi::Control
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
   bool torn;                                  // see abi::Control
   PastProcess past;                           // empty if the target is alive
@@ -74,7 +74,7 @@ class SweeperRun {
   std::uint64_t place(const void* bytes, std::uint64_t length, const char* what);
   void map_code();
   // What happens next to a thread that has stopped.
-  enum class Next { kGoOn, kNap, kFinished };
+  enum class Next { kContinue, kNap, kFinished };
   Next handle_stop(Tracee& thread, WaitStatus status, Stream& stream, const OnPhase& on_phase,
                    SweepResult& result);
   Next serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);

@@ -51,7 +51,8 @@ void doubt_all_leaks(const SweepResult& result, wire::Doubt reason, Stream& stre
 }
 
 // Memory that was not searched may contain pointers to any of the leaks.
-void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result, Stream& stream) {
+void doubt_for_unsearched_memory(const Snapshot& snapshot, const SweepResult& result,
+                                 Stream& stream) {
   if (result.unreadable_pages > 0)
     stream.warning("unreadable-memory",
                    std::to_string(result.unreadable_pages) +
@@ -62,9 +63,10 @@ void doubt_for_missed_memory(const Snapshot& snapshot, const SweepResult& result
                        " bytes that only the program itself can read, or that it keeps from its "
                        "clones and are too many, were not searched; what only they point to is "
                        "reported as a possible leak");
-  if (!snapshot.unseen_memory.empty()) stream.warning("incomplete-memory", snapshot.unseen_memory);
+  if (!snapshot.missing_memory.empty())
+    stream.warning("incomplete-memory", snapshot.missing_memory);
   if (result.unreadable_pages > 0 || snapshot.dontfork_left_out > 0 ||
-      !snapshot.unseen_memory.empty())
+      !snapshot.missing_memory.empty())
     doubt_all_leaks(result, wire::kUnreadableMemory, stream);
 }
 
@@ -80,7 +82,7 @@ void doubt_for_kernel(const Snapshot& snapshot, const SweepResult& result, Strea
   doubt_all_leaks(result, wire::kHeldByKernel, stream);
 }
 
-void doubt_for_motion(const SweepResult& result, Stream& stream) {
+void doubt_for_moving_heap(const SweepResult& result, Stream& stream) {
   if (!result.in_motion) return;
   stream.warning("allocator-busy",
                  "a thread was inside the allocator, and may have held what looks lost: all leaks "
@@ -155,9 +157,9 @@ void send_outcome(const Snapshot& snapshot, const Outcome& outcome, Stream& stre
   stream.record(wire::kThreads, threads_record(snapshot.threads));
   stream.record(wire::kWordOwners, word_owners_record(snapshot.words));
   stream.record(wire::kSnapshot, snapshot_record(snapshot, outcome));
-  doubt_for_missed_memory(snapshot, outcome.result, stream);
+  doubt_for_unsearched_memory(snapshot, outcome.result, stream);
   doubt_for_kernel(snapshot, outcome.result, stream);
-  doubt_for_motion(outcome.result, stream);
+  doubt_for_moving_heap(outcome.result, stream);
   warn_of_quota(snapshot, stream);
   const abi::Totals& totals = outcome.result.totals;
   stream.record(wire::kFinal, Payload()

@@ -77,7 +77,7 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
                        task.signal_stacks ? threads.size() : 0,
                        options,
                        task.task,
-                       task.only_moment,
+                       task.last_chance,
                        task.suspects,
                        task.torn,
                        task.past};

@@ -12,7 +12,7 @@ namespace reachscan::helper {
 struct SweepTask {
   abi::Task task;
   bool signal_stacks;        // whether threads may have alternate signal stacks
-  bool only_moment = false;  // see abi::Control
+  bool last_chance = false;  // see abi::Control
   const std::vector<abi::Suspect>* suspects = nullptr;
   bool torn = false;  // see abi::Control
   PastProcess past = {};

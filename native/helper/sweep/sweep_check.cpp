@@ -11,14 +11,14 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::uint64_t kLeastBlock = 8;             // bytes, including what the allocator adds
-constexpr std::uint64_t kReportBytes = 64 << 20;     // scanned between two progress reports
-constexpr std::uint64_t kOtherReports = 16;          // where phases start
-constexpr std::uint64_t kMostContents = 4096;        // leaks sent with their contents
-constexpr std::uint64_t kMostTypes = (1 << 16) + 2;  // names for kinds and for leaks
-constexpr std::uint64_t kMostHeaps = 16;
-constexpr std::uint32_t kLongestType = 1023;
-constexpr std::uint32_t kLongestText = 256;
+constexpr std::uint64_t kMinBlock = 8;              // bytes, including what the allocator adds
+constexpr std::uint64_t kReportBytes = 64 << 20;    // scanned between two progress reports
+constexpr std::uint64_t kOtherReports = 16;         // where phases start
+constexpr std::uint64_t kMaxContentLeaks = 4096;    // leaks sent with their contents
+constexpr std::uint64_t kMaxTypes = (1 << 16) + 2;  // names for kinds and for leaks
+constexpr std::uint64_t kMaxHeaps = 16;
+constexpr std::uint32_t kMaxTypeLength = 1023;
+constexpr std::uint32_t kMaxTextLength = 256;
 
 constexpr std::uint64_t bit(std::uint32_t number) { return number < 64 ? 1ull << number : 0; }
 
@@ -89,7 +89,7 @@ SweepBounds bounds_of(abi::Task task, const std::vector<abi::Mapping>& mappings,
   }
   SweepBounds bounds{};
   bounds.task = task;
-  bounds.blocks = written / kLeastBlock;
+  bounds.blocks = written / kMinBlock;
   bounds.heap_bytes = reserved;
   bounds.references = readable / sizeof(std::uint64_t) + register_words;
   bounds.reports = readable / kReportBytes + kOtherReports;
@@ -188,8 +188,8 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
       return rows(wire::row_bytes(wire::kRegions), regions_, stated_regions_);
     case wire::kWarning:
       count(warnings_, 1, heaps_, "a record came twice");
-      payload.skip_text(kLongestText);
-      payload.skip_text(kLongestText);
+      payload.skip_text(kMaxTextLength);
+      payload.skip_text(kMaxTextLength);
       return;
     case wire::kLeaks:
       return leaks(payload);
@@ -281,9 +281,9 @@ void SweepCheck::closed_module(Payload& payload) {
 
 void SweepCheck::type_name(Payload& payload) {
   require(payload.take<std::uint32_t>() == 1, "a record has not one row");
-  count(types_, 1, kMostTypes, "it names too many types");
+  count(types_, 1, kMaxTypes, "it names too many types");
   payload.skip(8);
-  payload.skip_text(kLongestType);
+  payload.skip_text(kMaxTypeLength);
 }
 
 void SweepCheck::kinds(Payload& payload) {
@@ -295,9 +295,9 @@ void SweepCheck::kinds(Payload& payload) {
 }
 
 void SweepCheck::heap(Payload& payload) {
-  payload.skip_text(kLongestText);
+  payload.skip_text(kMaxTextLength);
   constexpr const char* kTooLarge = "the heap is larger than the memory";
-  count(heaps_, 1, kMostHeaps, "there are more heaps than allocators");
+  count(heaps_, 1, kMaxHeaps, "there are more heaps than allocators");
   count(found_.allocations, payload.take<std::uint64_t>(), bounds_.blocks, kTooLarge);
   count(found_.bytes, payload.take<std::uint64_t>(), bounds_.heap_bytes, kTooLarge);
   payload.skip(4);
@@ -332,7 +332,7 @@ void SweepCheck::column(Payload& payload, std::uint64_t width) const {
 
 void SweepCheck::contents(Payload& payload) {
   require(payload.take<std::uint32_t>() == 1, "a record has not one row");
-  count(contents_, 1, kMostContents, "it sends the contents of too many leaks");
+  count(contents_, 1, kMaxContentLeaks, "it sends the contents of too many leaks");
   require(payload.take<std::uint32_t>() < found_.leaked, "contents are of no leak");
   payload.skip_text(static_cast<std::uint32_t>(bounds_.contents));
 }

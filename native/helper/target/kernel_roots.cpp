@@ -21,7 +21,7 @@ void add(std::vector<std::uint64_t>& words, const std::vector<std::uint64_t>& mo
   words.insert(words.end(), more.begin(), more.end());
 }
 
-void look_at_descriptor(pid_t pid, const std::string& number, const std::string& name,
+void examine_descriptor(pid_t pid, const std::string& number, const std::string& name,
                         KernelRoots& held) {
   if (name.rfind("anon_inode:", 0) != 0) return;
   std::string text = try_read_proc_file(pid, ("fdinfo/" + number).c_str());
@@ -37,14 +37,14 @@ void look_at_descriptor(pid_t pid, const std::string& number, const std::string&
 
 // For each signal the kernel walks the queue from its start: a thousand take a millisecond, a
 // hundred thousand would take minutes.
-constexpr std::uint64_t kMostSignals = 1024;
+constexpr std::uint64_t kMaxSignals = 1024;
 
 // `flags`: 0 for the thread's own queue, PTRACE_PEEKSIGINFO_SHARED for that of the process. Returns
 // false if part of the queue was not read.
 bool add_signal_values(pid_t tid, std::uint32_t flags, std::vector<std::uint64_t>& words) {
   std::array<siginfo_t, 32> pending;
   __ptrace_peeksiginfo_args request{0, flags, static_cast<std::int32_t>(pending.size())};
-  while (request.off < kMostSignals) {
+  while (request.off < kMaxSignals) {
     long count = ptrace(PTRACE_PEEKSIGINFO, tid, &request, pending.data());
     for (long i = 0; i < count; ++i)
       words.push_back(reinterpret_cast<std::uint64_t>(pending[i].si_value.sival_ptr));
@@ -73,15 +73,15 @@ bool add_pending_signal_words(const std::vector<pid_t>& threads,
   return all;
 }
 
-KernelRoots look_at_kernel_roots(pid_t pid, const Memory& memory) {
+KernelRoots read_kernel_roots(pid_t pid, const Memory& memory) {
   KernelRoots held;
   std::map<std::string, std::string> descriptors = list_descriptors(pid);
   for (const auto& [link, name] : descriptors)
-    look_at_descriptor(pid, link.substr(link.rfind('/') + 1), name, held);
+    examine_descriptor(pid, link.substr(link.rfind('/') + 1), name, held);
   // "signal: 34/000055d0c0ffee00"
   add(held.words, numbers_after(try_read_proc_file(pid, "timers"), "/", 16));
   std::vector<MapEntry> mappings = read_mappings(pid);
-  look_at_ring_memory(held.rings, mappings, memory);
+  read_ring_memory(held.rings, mappings, memory);
   for (const MapEntry& entry : mappings) {
     if (!is_asynchronous_context(entry)) continue;
     held.asynchronous = true;

@@ -28,7 +28,7 @@ struct KernelRoots {
 };
 
 // Skips what may not be read or disappears meanwhile.
-KernelRoots look_at_kernel_roots(pid_t pid, const Memory& memory);
+KernelRoots read_kernel_roots(pid_t pid, const Memory& memory);
 
 // Returns clauses about what else the kernel may have held at some time between two observations.
 std::vector<std::string> unread(const KernelRoots& before, const KernelRoots& after);

@@ -147,8 +147,8 @@ SharedMemoryFile::~SharedMemoryFile() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-std::vector<Stretch> SharedMemoryFile::data() const {
-  std::vector<Stretch> stretches;
+std::vector<AddressRange> SharedMemoryFile::data() const {
+  std::vector<AddressRange> stretches;
   if (descriptor_ < 0) return stretches;
   auto place = [this](off_t offset) {
     return entry_.start + (static_cast<std::uint64_t>(offset) - entry_.offset);
@@ -164,7 +164,7 @@ std::vector<Stretch> SharedMemoryFile::data() const {
   return stretches;
 }
 
-void SharedMemoryFile::read(const Stretch& stretch, char* buffer) const {
+void SharedMemoryFile::read(const AddressRange& stretch, char* buffer) const {
   std::uint64_t length = stretch.end - stretch.start;
   for (std::uint64_t done = 0; done < length;) {
     std::uint64_t offset = stretch.start - entry_.start + entry_.offset + done;
@@ -174,10 +174,10 @@ void SharedMemoryFile::read(const Stretch& stretch, char* buffer) const {
   }
 }
 
-std::vector<Stretch> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries) {
-  std::vector<Stretch> all;
+std::vector<AddressRange> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries) {
+  std::vector<AddressRange> all;
   for (const MapEntry& entry : entries) {
-    std::vector<Stretch> data = SharedMemoryFile(pid, entry).data();
+    std::vector<AddressRange> data = SharedMemoryFile(pid, entry).data();
     all.insert(all.end(), data.begin(), data.end());
   }
   return all;

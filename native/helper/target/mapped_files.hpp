@@ -41,10 +41,10 @@ class SharedMemoryFile {
   SharedMemoryFile& operator=(const SharedMemoryFile&) = delete;
 
   // Returns where the file has pages, whoever wrote them. Does not allocate any.
-  std::vector<Stretch> data() const;
+  std::vector<AddressRange> data() const;
 
   // Does not allocate either; holes read as zeros. The process does not notice.
-  void read(const Stretch& stretch, char* buffer) const;
+  void read(const AddressRange& stretch, char* buffer) const;
 
  private:
   const MapEntry& entry_;
@@ -52,6 +52,6 @@ class SharedMemoryFile {
 };
 
 // Returns where shared memory of these mappings has pages; nothing without permission.
-std::vector<Stretch> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries);
+std::vector<AddressRange> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries);
 
 }  // namespace reachscan::helper

@@ -76,7 +76,7 @@ class ImageSearch {
 // Splits ranges off into mappings of their own, which `mark` changes.
 template <typename Mark>
 std::vector<abi::Mapping> split(const std::vector<abi::Mapping>& mappings,
-                                const std::vector<Stretch>& stretches, Mark mark) {
+                                const std::vector<AddressRange>& stretches, Mark mark) {
   std::vector<abi::Mapping> parts;
   auto next = stretches.begin();
   for (abi::Mapping m : mappings) {
@@ -173,8 +173,8 @@ Payload mappings_record(const std::vector<MapEntry>& entries,
 
 Payload absent_record(const ResidentPages& resident_pages) {
   // Mappings beyond the limit are reported as if something were there.
-  constexpr std::size_t kMost = 1 << 20;
-  std::size_t count = std::min(resident_pages.absent.size(), kMost);
+  constexpr std::size_t kMax = 1 << 20;
+  std::size_t count = std::min(resident_pages.absent.size(), kMax);
   Payload payload;
   payload.u32(static_cast<std::uint32_t>(count));
   for (std::size_t i = 0; i < count; ++i)

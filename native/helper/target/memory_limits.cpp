@@ -128,7 +128,7 @@ std::string describe(const MemoryLimits& room) {
          " of memory left, for its control group cannot be seen from here";
 }
 
-void make_first_to_be_killed(pid_t pid) {
+void prefer_as_oom_victim(pid_t pid) {
   int file =
       open(("/proc/" + std::to_string(pid) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC);
   if (file < 0) return;

@@ -35,7 +35,7 @@ std::string describe(const MemoryLimits& room);
 
 // Makes a process, and those it creates from now on, the first victims if memory runs out. Failing
 // to do so is harmless.
-void make_first_to_be_killed(pid_t pid);
+void prefer_as_oom_victim(pid_t pid);
 
 // How many more bytes of memory the kernel would commit; a huge number unless overcommit is strict
 // (vm.overcommit_memory = 2).

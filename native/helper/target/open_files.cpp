@@ -65,7 +65,7 @@ std::string_view field(std::string_view text, std::string_view key) {
 }
 
 // "API:\taa:features:known"; bit 1 of the features is UFFD_FEATURE_EVENT_FORK.
-bool is_told_of_forks(std::string_view api) {
+bool receives_fork_events(std::string_view api) {
   std::size_t colon = api.find(':');
   unsigned features = 0;
   if (colon != std::string_view::npos)
@@ -95,7 +95,7 @@ bool may_be_served(const Mounts& mounts, int mount, const std::string& link) {
 
 }  // namespace
 
-OpenFiles look_at_open_files(pid_t pid) {
+OpenFiles read_open_files(pid_t pid) {
   OpenFiles found;
   std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   DIR* directory = opendir(folder.c_str());
@@ -108,7 +108,7 @@ OpenFiles look_at_open_files(pid_t pid) {
     if (std::from_chars(id.data(), id.data() + id.size(), mount).ec != std::errc{}) continue;
     found.served |= may_be_served(mounts, mount, folder + "/" + entry->d_name);
     found.locked |= field(info, "lock:").find("POSIX") != std::string_view::npos;
-    found.told_of_forks |= is_told_of_forks(field(info, "API:"));
+    found.gets_fork_events |= receives_fork_events(field(info, "API:"));
   }
   closedir(directory);
   return found;

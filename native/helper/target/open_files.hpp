@@ -14,10 +14,10 @@ struct OpenFiles {
   bool locked = false;
   // A userfaultfd reports forks: the kernel blocks fork() until the descriptor is read, and hands
   // out another one.
-  bool told_of_forks = false;
+  bool gets_fork_events = false;
 };
 
 // Examines /proc without contacting any server. What may not be read counts as absent.
-OpenFiles look_at_open_files(pid_t pid);
+OpenFiles read_open_files(pid_t pid);
 
 }  // namespace reachscan::helper

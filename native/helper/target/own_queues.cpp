@@ -25,7 +25,7 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr std::size_t kAskedSingly = 16;
+constexpr std::size_t kMaxSingleQueries = 16;
 constexpr std::uint32_t kAllSockets = 0;
 constexpr long kMessageQueues = 0x19800202;  // MQUEUE_MAGIC of the kernel
 
@@ -75,7 +75,7 @@ bool parse_answer(const nlmsghdr* header, std::size_t length, std::vector<Socket
 }
 
 // Returns the facts of one unix socket, or of kAllSockets. Empty if the kernel does not answer.
-std::vector<SocketFacts> ask_for_sockets(int netlink, std::uint32_t inode) {
+std::vector<SocketFacts> query_sockets(int netlink, std::uint32_t inode) {
   struct {
     nlmsghdr header;
     unix_diag_req request;
@@ -184,7 +184,7 @@ void OwnQueues::find_sockets(const std::map<std::string, std::string>& descripto
   for (const auto& [link, name] : descriptors)
     if (std::uint32_t inode = socket_inode(name)) own.insert(inode);
   if (own.size() < 2) return;
-  std::vector<SocketFacts> all = ask_for_sockets(socket_facts_.get(), kAllSockets);
+  std::vector<SocketFacts> all = query_sockets(socket_facts_.get(), kAllSockets);
   for (const SocketFacts& facts : all)
     if (own.contains(facts.inode) && own.contains(facts.peer)) sockets_.insert(facts.peer);
   if (!all.empty()) return;
@@ -212,9 +212,9 @@ void OwnQueues::find_posix_queues(const std::map<std::string, std::string>& desc
 bool OwnQueues::sockets_hold_data() const {
   // The kernel walks all sockets for each query.
   std::set<std::uint32_t> asked = sockets_;
-  if (asked.size() > kAskedSingly) asked = {kAllSockets};
+  if (asked.size() > kMaxSingleQueries) asked = {kAllSockets};
   return std::any_of(asked.begin(), asked.end(), [this](std::uint32_t inode) {
-    std::vector<SocketFacts> told = ask_for_sockets(socket_facts_.get(), inode);
+    std::vector<SocketFacts> told = query_sockets(socket_facts_.get(), inode);
     return std::any_of(told.begin(), told.end(), [this](const SocketFacts& facts) {
       return facts.waiting > 0 && sockets_.contains(facts.inode);
     });

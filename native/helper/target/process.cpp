@@ -19,10 +19,10 @@ namespace {
 
 using wire::Step;
 
-constexpr std::size_t kMostArguments = 64 << 10;
+constexpr std::size_t kMaxArgumentBytes = 64 << 10;
 // Lists of mappings are the longest files: a line per mapping, of which a process may have tens of
 // thousands.
-constexpr std::size_t kMostText = 512u << 20;
+constexpr std::size_t kMaxTextBytes = 512u << 20;
 
 std::string proc_path(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
@@ -88,10 +88,10 @@ std::string read_up_to(std::size_t most, pid_t pid, const char* name, Step step)
 }  // namespace
 
 std::string read_proc_file(pid_t pid, const char* name, Step step) {
-  std::string text = read_up_to(kMostText, pid, name, step);
-  if (text.size() < kMostText) return text;
+  std::string text = read_up_to(kMaxTextBytes, pid, name, step);
+  if (text.size() < kMaxTextBytes) return text;
   throw Failure(step, Code::kTooLarge,
-                proc_path(pid, name) + " is longer than " + std::to_string(kMostText >> 20) +
+                proc_path(pid, name) + " is longer than " + std::to_string(kMaxTextBytes >> 20) +
                     " MiB, more than any program needs",
                 EFBIG, pid);
 }
@@ -207,8 +207,8 @@ std::map<std::string, std::string> list_descriptors(pid_t pid) {
 
 std::vector<std::string> command_line(pid_t pid) {
   // A program can make it arbitrarily long (PR_SET_MM).
-  std::string text = read_up_to(kMostArguments, pid, "cmdline", Step::kOpenTarget);
-  text.resize(std::min(text.size(), kMostArguments));
+  std::string text = read_up_to(kMaxArgumentBytes, pid, "cmdline", Step::kOpenTarget);
+  text.resize(std::min(text.size(), kMaxArgumentBytes));
   std::vector<std::string> arguments;
   for (std::size_t start = 0; start < text.size();) {
     std::size_t end = std::min(text.find('\0', start), text.size());

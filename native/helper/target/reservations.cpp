@@ -22,19 +22,19 @@ std::uint64_t page_table_size(pid_t pid) {
   return std::strtoull(status_field(pid, pid, "VmPTE").c_str(), nullptr, 10);
 }
 
-std::uint64_t total(const std::vector<Stretch>& stretches) {
+std::uint64_t total(const std::vector<AddressRange>& stretches) {
   std::uint64_t bytes = 0;
-  for (const Stretch& stretch : stretches) bytes += stretch.end - stretch.start;
+  for (const AddressRange& stretch : stretches) bytes += stretch.end - stretch.start;
   return bytes;
 }
 
 // In whole page tables, where more pages may appear without a new table.
-std::vector<Stretch> used_tables(const PageMap& map, MapEntry entry) {
-  std::vector<Stretch> used;
+std::vector<AddressRange> used_tables(const PageMap& map, MapEntry entry) {
+  std::vector<AddressRange> used;
   std::uint64_t limit = entry.end;
   for (; entry.start < limit; entry.start = entry.end) {
     entry.end = std::min(limit, entry.start + kStep);
-    for (const Stretch& pages : present_pages(map, entry))
+    for (const AddressRange& pages : present_pages(map, entry))
       append(used, pages.start & ~(kTableBytes - 1),
              (pages.end + kTableBytes - 1) & ~(kTableBytes - 1), kTableBytes);
   }
@@ -49,14 +49,15 @@ Reservations::Reservations(pid_t pid, const PageMap& map, const std::vector<MapE
     std::uint64_t length = entry.end - entry.start;
     if (length < kLargest || is_kernel_owned(entry) || is_device(entry)) continue;
     if (map.first_page(entry).has_value()) return;  // this kernel is fast
-    std::vector<Stretch> used = used_tables(map, entry);
+    std::vector<AddressRange> used = used_tables(map, entry);
     if (total(used) > length / kSparse) continue;
-    for (const Stretch& part : subtract({{entry.start, entry.end}}, used)) unused_.push_back(part);
+    for (const AddressRange& part : subtract({{entry.start, entry.end}}, used))
+      unused_.push_back(part);
   }
 }
 
-std::vector<Stretch> Reservations::used_parts(const MapEntry& entry) const {
-  std::vector<Stretch> whole = {{entry.start, entry.end}};
+std::vector<AddressRange> Reservations::used_parts(const MapEntry& entry) const {
+  std::vector<AddressRange> whole = {{entry.start, entry.end}};
   return entry.end - entry.start < kLargest ? whole : subtract(whole, unused_);
 }
 

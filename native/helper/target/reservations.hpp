@@ -21,7 +21,7 @@ class Reservations {
   Reservations(pid_t pid, const PageMap& map, const std::vector<MapEntry>& entries);
 
   // Returns the parts of a mapping that may have pages.
-  std::vector<Stretch> used_parts(const MapEntry& entry) const;
+  std::vector<AddressRange> used_parts(const MapEntry& entry) const;
 
   // Returns how many bytes in the other parts the target may have started to use since; 0 if it has
   // allocated no page table.
@@ -29,7 +29,7 @@ class Reservations {
 
  private:
   pid_t pid_;
-  std::vector<Stretch> unused_;
+  std::vector<AddressRange> unused_;
   std::uint64_t page_tables_ = 0;  // KiB
 };
 

@@ -18,9 +18,9 @@ namespace reachscan::helper {
 namespace {
 
 using arch::kPage;
-constexpr std::uint64_t kShortest = 64 << 10;
+constexpr std::uint64_t kMinGapBytes = 64 << 10;
 
-using Stretches = std::vector<Stretch>;
+using Stretches = std::vector<AddressRange>;
 
 // A swapped-out page is read back automatically, unless it is not one: in write-protected memory
 // (userfaultfd), a swap entry may only mark an absent page.
@@ -61,7 +61,7 @@ bool scan_pages_there(int fd, const MapEntry& entry, bool own, Pages& pages) {
 }
 
 // Eight bytes per page, on all kernels.
-bool read_pages_there(int fd, const Stretch& part, bool own, Stretches& there) {
+bool read_pages_there(int fd, const AddressRange& part, bool own, Stretches& there) {
   constexpr std::uint64_t kPagesAtOnce = 1 << 16;
   constexpr std::uint64_t kPresent = 1ull << 63, kSwapped = 1ull << 62, kOfFile = 1ull << 61;
   constexpr std::uint64_t kWriteProtected = 1ull << 57;
@@ -89,7 +89,7 @@ Pages pages_of(const PageMap& map, const MapEntry& entry, bool own) {
   if (pages.known) return pages;
   pages = {};
   Stretches parts = map.used_parts(entry);
-  pages.known = std::all_of(parts.begin(), parts.end(), [&](const Stretch& part) {
+  pages.known = std::all_of(parts.begin(), parts.end(), [&](const AddressRange& part) {
     return read_pages_there(fd, part, own, pages.there);
   });
   return pages;
@@ -107,10 +107,10 @@ void append_all(Stretches& to, const Stretches& from) {
 Stretches long_or_guarded(const Stretches& gaps, const Stretches& guards) {
   Stretches chosen;
   auto guard = guards.begin();
-  for (const Stretch& gap : gaps) {
+  for (const AddressRange& gap : gaps) {
     while (guard != guards.end() && guard->end <= gap.start) ++guard;
     bool guarded = guard != guards.end() && guard->start < gap.end;
-    if (guarded || gap.end - gap.start >= kShortest) chosen.push_back(gap);
+    if (guarded || gap.end - gap.start >= kMinGapBytes) chosen.push_back(gap);
   }
   return chosen;
 }
@@ -168,7 +168,7 @@ Stretches ResidentPages::add(const PageMap& own, const PageMap& target, const Ma
 bool ResidentPages::may_touch(std::uint64_t address, std::uint64_t length) const {
   auto next = std::upper_bound(
       untouchable.begin(), untouchable.end(), address,
-      [](std::uint64_t value, const Stretch& stretch) { return value < stretch.end; });
+      [](std::uint64_t value, const AddressRange& stretch) { return value < stretch.end; });
   return next == untouchable.end() || next->start >= address + length;
 }
 

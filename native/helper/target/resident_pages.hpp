@@ -26,7 +26,7 @@ class PageMap {
   int descriptor() const { return descriptor_; }
 
   // Returns the parts of a mapping to be examined when all pages are listed one by one.
-  std::vector<Stretch> used_parts(const MapEntry& entry) const;
+  std::vector<AddressRange> used_parts(const MapEntry& entry) const;
 
   // Returns the first page of a mapping; of a private one, the first that is neither a file's nor
   // the zero page. 0 if there is none, nothing if the kernel cannot answer that at once (before
@@ -40,21 +40,21 @@ class PageMap {
 
 // Returns the pages that can be read without creating or waiting for one. Empty if the page map
 // cannot be read.
-std::vector<Stretch> present_pages(const PageMap& map, const MapEntry& entry);
+std::vector<AddressRange> present_pages(const PageMap& map, const MapEntry& entry);
 
 // What is known about all mappings of a process, sorted by address.
 struct ResidentPages {
   // Reads as zeros. Omits gaps shorter than 64 KiB, unless they contain a guard.
-  std::vector<Stretch> absent;
+  std::vector<AddressRange> absent;
   // Must not be touched.
-  std::vector<Stretch> untouchable;
+  std::vector<AddressRange> untouchable;
   // Pages that the program wrote to, in mappings that no longer allow reading or writing: the
   // program has protected them since (as the loader does after relocation), and can undo that.
-  std::vector<Stretch> protected_;
+  std::vector<AddressRange> protected_;
 
   // `target` is consulted for memory of which a clone has no pages yet. Returns the pages that
   // contain something the program wrote.
-  std::vector<Stretch> add(const PageMap& own, const PageMap& target, const MapEntry& entry);
+  std::vector<AddressRange> add(const PageMap& own, const PageMap& target, const MapEntry& entry);
 
   bool may_touch(std::uint64_t address, std::uint64_t length) const;
 };

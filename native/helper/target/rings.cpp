@@ -37,7 +37,7 @@ bool has_all_requests(const Ring& ring, const MapEntry& mapping, const Memory& m
          std::none_of(requests.begin(), requests.begin() + ring.taken, is_empty);
 }
 
-bool may_hide_requests(const Ring& ring) {
+bool may_have_lost_requests(const Ring& ring) {
   if (!ring.told) return true;
   if (unanswered(ring) == 0 && ring.waiting == 0) return false;
   return !ring.kept || unanswered(ring) < 0;
@@ -46,13 +46,13 @@ bool may_hide_requests(const Ring& ring) {
 std::uint64_t requests_in_flight(const Rings& rings) {
   std::uint64_t sum = 0;
   for (const auto& [name, ring] : rings)
-    if (may_hide_requests(ring))
+    if (may_have_lost_requests(ring))
       sum += std::max<std::uint64_t>(ring.waiting, std::max(unanswered(ring), 0));
   return sum;
 }
 
 // Returns whether requests were made and overwritten by others between two observations.
-bool went_round(const Ring* before, const Ring& after) {
+bool wrapped_around(const Ring* before, const Ring& after) {
   bool same = before != nullptr && before->inode == after.inode && before->taken <= after.taken;
   return after.taken - (same ? before->taken : 0) > after.entries;
 }
@@ -73,8 +73,7 @@ Ring parse_ring(const std::string& text) {
   return ring;
 }
 
-void look_at_ring_memory(Rings& rings, const std::vector<MapEntry>& mappings,
-                         const Memory& memory) {
+void read_ring_memory(Rings& rings, const std::vector<MapEntry>& mappings, const Memory& memory) {
   for (const MapEntry& entry : mappings) {
     if (!is_ring(entry)) continue;
     bool known = false;
@@ -90,10 +89,10 @@ void look_at_ring_memory(Rings& rings, const std::vector<MapEntry>& mappings,
 std::string unread_requests(const Rings& before, const Rings& after) {
   bool hidden = false;
   for (const Rings* rings : {&before, &after})
-    for (const auto& [name, ring] : *rings) hidden = hidden || may_hide_requests(ring);
+    for (const auto& [name, ring] : *rings) hidden = hidden || may_have_lost_requests(ring);
   for (const auto& [name, ring] : after) {
     auto earlier = before.find(name);
-    hidden = hidden || went_round(earlier == before.end() ? nullptr : &earlier->second, ring);
+    hidden = hidden || wrapped_around(earlier == before.end() ? nullptr : &earlier->second, ring);
   }
   if (!hidden) return {};
   std::uint64_t count = std::max(requests_in_flight(before), requests_in_flight(after));

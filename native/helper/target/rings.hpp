@@ -31,7 +31,7 @@ using Rings = std::map<std::string, Ring>;
 Ring parse_ring(const std::string& text);
 
 // Finds out which rings still contain their requests, and adds those that are only mapped.
-void look_at_ring_memory(Rings& rings, const std::vector<MapEntry>& mappings, const Memory& memory);
+void read_ring_memory(Rings& rings, const std::vector<MapEntry>& mappings, const Memory& memory);
 
 // Returns a sentence about requests that were in flight at some time between two observations and
 // whose words are not in memory; empty if there were none. The rings' contents are read in between.

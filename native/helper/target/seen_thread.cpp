@@ -25,8 +25,8 @@ std::vector<std::uint64_t> hexadecimal_words(std::string_view text) {
 }  // namespace
 
 // "0 0x3 0x7ffd10 0x400 0x0 0x0 0x0 0x7ffce8 0x7f21ee", "-1 0x7ffce8 0x7f21ee" or "running"
-SeenThread parse_syscall_line(pid_t tid, const std::string& line) {
-  SeenThread thread{tid, false, false, 0, 0, {}, {}};
+ObservedThread parse_syscall_line(pid_t tid, const std::string& line) {
+  ObservedThread thread{tid, false, false, 0, 0, {}, {}};
   std::vector<std::uint64_t> words = hexadecimal_words(line);
   thread.in_call = words.size() == 8;
   thread.asleep = thread.in_call || words.size() == 2;
@@ -37,7 +37,7 @@ SeenThread parse_syscall_line(pid_t tid, const std::string& line) {
   return thread;
 }
 
-std::optional<SeenThread> see_thread(pid_t pid, pid_t tid) {
+std::optional<ObservedThread> observe_thread(pid_t pid, pid_t tid) {
   std::string path = "task/" + std::to_string(tid) + "/syscall";
   std::string line = try_read_proc_file(pid, path.c_str());
   if (line.empty()) return std::nullopt;

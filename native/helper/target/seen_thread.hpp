@@ -10,7 +10,7 @@
 
 namespace reachscan::helper {
 
-struct SeenThread {
+struct ObservedThread {
   pid_t tid;
   bool asleep;  // otherwise it is running and shows nothing
   bool in_call;
@@ -21,9 +21,9 @@ struct SeenThread {
 };
 
 // Reads /proc/PID/task/TID/syscall; returns nothing if the thread has exited.
-std::optional<SeenThread> see_thread(pid_t pid, pid_t tid);
+std::optional<ObservedThread> observe_thread(pid_t pid, pid_t tid);
 
 // Parses the line of that file; an unknown format counts as running.
-SeenThread parse_syscall_line(pid_t tid, const std::string& line);
+ObservedThread parse_syscall_line(pid_t tid, const std::string& line);
 
 }  // namespace reachscan::helper

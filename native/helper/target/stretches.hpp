@@ -6,13 +6,13 @@
 
 namespace reachscan::helper {
 
-struct Stretch {
+struct AddressRange {
   std::uint64_t start;
   std::uint64_t end;
 };
 
 // Appends a range, or extends the last one if at most `gap` bytes are between them.
-inline void append(std::vector<Stretch>& stretches, std::uint64_t start, std::uint64_t end,
+inline void append(std::vector<AddressRange>& stretches, std::uint64_t start, std::uint64_t end,
                    std::uint64_t gap = 0) {
   if (!stretches.empty() && start - stretches.back().end <= gap) {
     stretches.back().end = end;
@@ -22,11 +22,11 @@ inline void append(std::vector<Stretch>& stretches, std::uint64_t start, std::ui
 }
 
 // Returns what is in `all` but not in `other`.
-inline std::vector<Stretch> subtract(const std::vector<Stretch>& all,
-                                     const std::vector<Stretch>& other) {
-  std::vector<Stretch> rest;
+inline std::vector<AddressRange> subtract(const std::vector<AddressRange>& all,
+                                          const std::vector<AddressRange>& other) {
+  std::vector<AddressRange> rest;
   auto next = other.begin();
-  for (Stretch stretch : all) {
+  for (AddressRange stretch : all) {
     while (next != other.end() && next->end <= stretch.start) ++next;
     for (auto at = next; at != other.end() && at->start < stretch.end; ++at) {
       if (stretch.start < at->start) rest.push_back({stretch.start, at->start});
@@ -39,8 +39,8 @@ inline std::vector<Stretch> subtract(const std::vector<Stretch>& all,
 }
 
 // Returns what is in both.
-inline std::vector<Stretch> intersect(const std::vector<Stretch>& one,
-                                      const std::vector<Stretch>& other) {
+inline std::vector<AddressRange> intersect(const std::vector<AddressRange>& one,
+                                           const std::vector<AddressRange>& other) {
   return subtract(one, subtract(one, other));
 }
 

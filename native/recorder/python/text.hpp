@@ -20,11 +20,11 @@ class PythonText {
   PythonText(std::uint64_t object, const PythonLayout& layout) {
     constexpr std::uint32_t kCompact = 1 << 5, kAscii = 1 << 6;
     constexpr unsigned kLength = 16, kState = 32, kWidthShift = 2;
-    constexpr std::uint64_t kLongest = 4096;
+    constexpr std::uint64_t kMaxLength = 4096;
     if (object == 0) return;
     auto state = value_at<std::uint32_t>(object + kState);
     auto length = value_at<std::uint64_t>(object + kLength);
-    if ((state & kCompact) == 0 || length > kLongest) return;
+    if ((state & kCompact) == 0 || length > kMaxLength) return;
     characters_ = object + ((state & kAscii) != 0 ? layout.text_bytes : layout.wide_text_bytes);
     width_ = state >> kWidthShift & 7;
     length_ = width_ == 1 || width_ == 2 || width_ == 4 ? length : 0;

@@ -9,7 +9,7 @@ namespace reachscan::recorder {
 namespace {
 
 // Longer than any update takes. A thread that has waited in vain continues without.
-constexpr int kPatience = 100'000;
+constexpr int kMaxSpins = 100'000;
 
 void read_build_id(const Image& image, ModuleRow& row) {
   image.each(PT_NOTE, [&](const Elf64_Phdr& header) {
@@ -113,7 +113,7 @@ void Modules::add(const Image& image, const char* path, RuleCache& rules) {
 
 void Modules::update(RuleCache& rules, StackTrie& stacks) {
   for (int i = 0; __atomic_exchange_n(&updating_, 1, __ATOMIC_ACQUIRE) != 0; ++i) {
-    if (i == kPatience) return;
+    if (i == kMaxSpins) return;
     arch::relax();
   }
   if (link_map_.is_settled()) {

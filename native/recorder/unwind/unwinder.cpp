@@ -17,10 +17,10 @@ bool Unwinder::to_caller(arch::Frame& frame) {
   return step(frame, rule, limit);
 }
 
-bool Unwinder::is_of_wanted_module(arch::Frame frame) {
-  constexpr int kMostFrames = 16;  // of the C++ library
+bool Unwinder::is_from_wanted_module(arch::Frame frame) {
+  constexpr int kMaxFrames = 16;  // of the C++ library
   Limit limit(frame.sp, main_stack_top_);
-  for (int i = 0; i < kMostFrames && frame.pc > 1; ++i) {
+  for (int i = 0; i < kMaxFrames && frame.pc > 1; ++i) {
     Calls calls = modules_.calls(find_module(frame.pc));
     if (calls != Calls::kOfCaller) return calls == Calls::kWanted;
     Rule rule;

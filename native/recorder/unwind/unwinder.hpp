@@ -45,11 +45,11 @@ class Unwinder {
       if (is_guessed && rule.kind() == RuleKind::kUnknown) break;
       is_guessed = rule.kind() == RuleKind::kGuess;
       frames[count] = {frame, 0, 0};
-      bool goes_on = step(frame, rule, limit);
-      if (goes_on && rule.saved_fp() != 0) frames[count].saved_fp = frame.sp - rule.saved_fp();
+      bool can_continue = step(frame, rule, limit);
+      if (can_continue && rule.saved_fp() != 0) frames[count].saved_fp = frame.sp - rule.saved_fp();
       is_simple = is_simple && rule.is_simple();
       if (rule.kind() != RuleKind::kOwn) ++count;
-      if (!goes_on) return {count, 0, is_simple};
+      if (!can_continue) return {count, 0, is_simple};
     }
     return {count, 0, is_simple && frame.pc <= 1};
   }
@@ -58,7 +58,7 @@ class Unwinder {
   bool to_caller(arch::Frame& frame);
 
   // Returns whether the module of this frame makes its allocations worth recording.
-  bool is_of_wanted_module(arch::Frame frame);
+  bool is_from_wanted_module(arch::Frame frame);
 
   std::uint32_t module_of(std::uint64_t pc) {
     find_module(pc);

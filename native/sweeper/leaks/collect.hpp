@@ -53,8 +53,8 @@ inline bool starts_with_vtable(const heaps::Space& space, uint64_t block) {
 // of a container, before the nodes that the container allocated.
 enum class Standing { kHasClass, kOwner, kAny };
 
-inline bool may_stand_as(Standing wanted, const heaps::Space& space, const BlockMap& blocks,
-                         uint64_t block) {
+inline bool may_represent(Standing wanted, const heaps::Space& space, const BlockMap& blocks,
+                          uint64_t block) {
   if (wanted == Standing::kAny) return true;
   if (wanted == Standing::kHasClass) return starts_with_vtable(space, block);
   ShapeTest test(space, blocks, block, blocks.end_of(block) - block);
@@ -77,7 +77,7 @@ inline void collect_leaks(const heaps::Space& space, BlockMap& blocks, LeakWrite
   for (Standing wanted : {Standing::kHasClass, Standing::kOwner, Standing::kAny}) {
     for (std::size_t i = starts; i < count; ++i) {
       uint64_t block = leaked[i];
-      if (blocks.is_marked(block) || !may_stand_as(wanted, space, blocks, block)) continue;
+      if (blocks.is_marked(block) || !may_represent(wanted, space, blocks, block)) continue;
       leaked[i] = leaked[starts];
       leaked[starts++] = block;
       explorer.explore(block, [](uint64_t, uint32_t, uint64_t) { return 0u; });

@@ -74,7 +74,7 @@ class DisguiseFilter {
     if (kBoxes.contains(value)) visit(wire::kTagged, value << kBoxBits >> kBoxBits);
     if (kDoubles.contains(value)) visit(wire::kNumber, truncated(value));
     if (!kIntegers.contains(value)) return;
-    for (unsigned shift = 1; shift <= kMostShift; ++shift) visit(wire::kNumber, value >> shift);
+    for (unsigned shift = 1; shift <= kMaxShift; ++shift) visit(wire::kNumber, value >> shift);
     if ((value >> kDigitBits & 3) == 0)
       visit(wire::kNumber, (value >> 32) << kDigitBits | (value & ((1u << kDigitBits) - 1)));
   }
@@ -84,11 +84,11 @@ class DisguiseFilter {
   // searched for.
   static constexpr unsigned kAddressBits = arch::kAddressBits;
   // Small integers of Lisps, OCaml and Ruby: shifted, with a tag below.
-  static constexpr unsigned kMostShift = 4;
+  static constexpr unsigned kMaxShift = 4;
   // Large integers of Python: 30-bit digits in halves of words. Two digits hold an address.
   static constexpr unsigned kDigitBits = 30;
   static constexpr Band kIntegers{1ull << kAddressBits,
-                                  (1ull << (kAddressBits + kMostShift)) - (1ull << kAddressBits)};
+                                  (1ull << (kAddressBits + kMaxShift)) - (1ull << kAddressBits)};
   // Floating-point numbers of the same magnitude.
   static constexpr unsigned kFractionBits = 52;
   static constexpr Band kDoubles{(1023ull + kAddressBits - 1) << kFractionBits,
@@ -100,11 +100,11 @@ class DisguiseFilter {
   // Low addresses in two digits, for which a closer look needs more than the word: see
   // python_int.hpp. A single digit is in half a word.
   static Band in_digits(heaps::Range range) {
-    constexpr uint64_t kLeast = 1ull << kDigitBits, kEnd = 1ull << 32;
+    constexpr uint64_t kMin = 1ull << kDigitBits, kEnd = 1ull << 32;
     auto digits = [](uint64_t address) {
-      return address >> kDigitBits << 32 | (address & (kLeast - 1));
+      return address >> kDigitBits << 32 | (address & (kMin - 1));
     };
-    uint64_t start = range.start < kLeast ? kLeast : range.start;
+    uint64_t start = range.start < kMin ? kMin : range.start;
     uint64_t end = range.end < kEnd ? range.end : kEnd;
     return start < end ? Band{digits(start), digits(end - 1) - digits(start) + 1} : Band{0, 0};
   }

@@ -15,9 +15,9 @@
 
 namespace reachscan::sweeper {
 
-class SecondLook {
+class DoubtPass {
  public:
-  SecondLook(const heaps::Space& space, BlockMap& blocks, std::size_t unmarked)
+  DoubtPass(const heaps::Space& space, BlockMap& blocks, std::size_t unmarked)
       : space_(space),
         blocks_(blocks),
         unmarked_(unmarked),
@@ -30,9 +30,9 @@ class SecondLook {
 
   // Marks, temporarily, the blocks that words other than pointers prove to be in use, and their
   // descendants.
-  void mark_what_is_in_use(Roots& roots) {
-    look_at_roots(roots);
-    look_at_heap();
+  void mark_blocks_in_use(Roots& roots) {
+    search_roots(roots);
+    search_heap();
     settle(kInUse);
   }
   void unmark_all() {
@@ -40,7 +40,7 @@ class SecondLook {
   }
 
   // Searches everything reachable, and the unreachable blocks.
-  void look(Roots& roots, const PutAside& put_aside, const Lookalikes& lookalikes) {
+  void look(Roots& roots, const DeferredWords& put_aside, const Lookalikes& lookalikes) {
     put_aside.each_unmarked(
         [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
     lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
@@ -50,8 +50,8 @@ class SecondLook {
       uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
       if (block != 0 && !blocks_.is_marked(block)) suggest(block, stale_word(slot, value));
     });
-    look_at_roots(roots);
-    look_at_heap();
+    search_roots(roots);
+    search_heap();
     for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);
     SignalStacks stacks(space_, blocks_, unmarked_);
     stacks.each(threads_with_unknown_signal_stack(),
@@ -88,7 +88,7 @@ class SecondLook {
   uint64_t meant_by(const Sighting& sighting) const { return candidates_.block(sighting.about); }
 
  private:
-  static constexpr std::size_t kMostDistances = 1 << 20;  // at most this many are kept
+  static constexpr std::size_t kMaxDistances = 1 << 20;  // at most this many are kept
 
   // Where marking met the word is unknown; it was not in a register, so the slot is 0.
   static Sighting stale_word(uint64_t slot, uint64_t value) {
@@ -104,7 +104,7 @@ class SecondLook {
     return unknown;
   }
 
-  void look_at_roots(Roots& roots) {
+  void search_roots(Roots& roots) {
     auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
       suggest(block, {at, value, 0, form, rank, 0});
     };
@@ -120,25 +120,25 @@ class SecondLook {
     });
   }
 
-  void look_at_heap() {
+  void search_heap() {
     auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
       if (is_in_reach(at)) suggest(block, {at, value, 0, form, rank, 0});
     };
-    List<uint64_t> distances(map_memory, kMostDistances);
+    List<uint64_t> distances(map_memory, kMaxDistances);
     bool all = true;
     auto note = [&](uint64_t at) {
       if (!is_in_reach(at)) return;
       SpinLock::Guard guard(lock_);
       all = distances.push(at) && all;
     };
-    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+    visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       meanings_.aligned(start, end, found);
       meanings_.unaligned(start, end, found);
-      meanings_.suppose_relative(start, end, note);
+      meanings_.note_relative_candidates(start, end, note);
     });
     meanings_.learn();
     auto look = [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); };
-    if (!all) return through_heap(blocks_, look);
+    if (!all) return visit_heap(blocks_, look);
     for (uint64_t at : distances) look(at, at + sizeof(uint64_t));
   }
 
@@ -184,7 +184,7 @@ class SecondLook {
         if (const Sighting* seen = candidates_.sighting(owner)) inherit(candidate, *seen, rank);
         take(candidate, rank);
       });
-      spread_by_other_words(start, end, rank);
+      spread_by_other_forms(start, end, rank);
     }
   }
 
@@ -201,7 +201,7 @@ class SecondLook {
     if (sighting.rank == rank) take(candidates_.find(block), rank);
   }
 
-  void spread_by_other_words(uint64_t start, uint64_t end, uint32_t rank) {
+  void spread_by_other_forms(uint64_t start, uint64_t end, uint32_t rank) {
     auto found = [&](uint64_t block, uint32_t form, uint32_t its_rank, uint64_t at,
                      uint64_t value) {
       consider(block, {at, value, 0, form, its_rank, 0}, rank);
@@ -232,10 +232,10 @@ inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, Blo
   Lookalikes& found = new_lookalikes(space, blocks);
   found.doubt(roots);
   if (!found.any_in_doubt()) return found;
-  found.trust_all();
+  found.restore_all_marks();
   found.~Lookalikes();
-  SecondLook look(space, blocks, count_unmarked(blocks));
-  look.mark_what_is_in_use(roots);
+  DoubtPass look(space, blocks, count_unmarked(blocks));
+  look.mark_blocks_in_use(roots);
   Lookalikes& left = new_lookalikes(space, blocks);
   left.doubt(roots);
   look.unmark_all();
@@ -244,10 +244,10 @@ inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, Blo
 
 // Sends all leaks. What is reachable from `roots` in `blocks` is marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
-                              const PutAside& put_aside, LeakWriter& writer) {
+                              const DeferredWords& put_aside, LeakWriter& writer) {
   if (count_unmarked(blocks) == 0) return;
   const Lookalikes& lookalikes = doubt_lookalikes(space, roots, blocks);
-  SecondLook second(space, blocks, count_unmarked(blocks));
+  DoubtPass second(space, blocks, count_unmarked(blocks));
   second.look(roots, put_aside, lookalikes);
   second.collect(writer);
 }

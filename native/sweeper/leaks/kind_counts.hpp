@@ -47,19 +47,20 @@ class KindCounts {
   bool add_live(uint64_t block) {
     if (sizes_[size_slot(block)] == 0) return false;
     Row* row = row_of(kind_of(block));
-    if (row == nullptr || row->leaked < kLeastLeaked) return false;
-    return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < kMostLive * row->leaked;
+    if (row == nullptr || row->leaked < kMinLeaked) return false;
+    return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < kMaxLivePerLeak * row->leaked;
   }
 
   // Valid when all blocks have been added. Sometimes leaked: whether add_live() was true for every
   // block of its kind.
   bool is_often_leaked(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
-    return row != nullptr && row->leaked >= kLeastLeaked && row->live <= kOftenLive * row->leaked;
+    return row != nullptr && row->leaked >= kMinLeaked && row->live <= kOftenLive * row->leaked;
   }
   bool is_sometimes_leaked(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
-    return row != nullptr && row->leaked >= kLeastLeaked && row->live <= kMostLive * row->leaked;
+    return row != nullptr && row->leaked >= kMinLeaked &&
+           row->live <= kMaxLivePerLeak * row->leaked;
   }
 
   // Counts blocks that also seem to be leaked, and returns whether there are fewer of these than
@@ -73,8 +74,8 @@ class KindCounts {
 
  private:
   static constexpr unsigned kKeyWords = 4;
-  static constexpr uint64_t kLeastLeaked = 2;
-  static constexpr uint64_t kOftenLive = 16, kMostLive = 64;  // per leaked block
+  static constexpr uint64_t kMinLeaked = 2;
+  static constexpr uint64_t kOftenLive = 16, kMaxLivePerLeak = 64;  // per leaked block
   static constexpr unsigned kRowBits = 16;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 

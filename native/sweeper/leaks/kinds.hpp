@@ -33,9 +33,9 @@ class KindTable {
   }
 
   // Adds a block as a kind of its own, once.
-  void add_alone(uint64_t block) {
-    if (block == last_alone_) return;
-    last_alone_ = block;
+  void add_single(uint64_t block) {
+    if (block == last_single_) return;
+    last_single_ = block;
     uint64_t size = blocks_.end_of(block) - block;
     Origin origin = origins_.of(block, size);
     Key key = key_of(block, origin);
@@ -177,7 +177,7 @@ class KindTable {
   WordKinds words_;
   Kind* kinds_;
   std::size_t used_ = 0;
-  uint64_t last_alone_ = 0;                // a large block may hold many references in succession
+  uint64_t last_single_ = 0;               // a large block may hold many references in succession
   const heaps::Region* region_ = nullptr;  // of the previous block
   const Kind* batch_[kBatch];
 };

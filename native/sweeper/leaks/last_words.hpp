@@ -34,7 +34,7 @@ class LastWords {
   // Called once, after all calls to ask().
   void count() {
     if (used_ == 0) return;
-    through_heap(blocks_, [this](uint64_t start, uint64_t end) {
+    visit_heap(blocks_, [this](uint64_t start, uint64_t end) {
       // A piece includes the first word of the next one, where a block may start.
       blocks_.each_live_in({start, end - heaps::kWord}, [this](uint64_t block) { count(block); });
     });
@@ -43,13 +43,13 @@ class LastWords {
   // For owners passed to ask().
   bool are_fields(uint64_t owner) const {
     const Row& row = row_of(kind_of(owner));
-    return row.blocks < kLeastBlocks || row.pointers * kOneInFields >= row.blocks;
+    return row.blocks < kMinSampleBlocks || row.pointers * kOneInFields >= row.blocks;
   }
 
  private:
-  static constexpr uint64_t kLeastBlocks = 8;  // fewer are not conclusive
-  static constexpr uint64_t kOneInFields = 4;  // others may be null
-  static constexpr unsigned kLeastText = 4;    // characters
+  static constexpr uint64_t kMinSampleBlocks = 8;  // fewer are not conclusive
+  static constexpr uint64_t kOneInFields = 4;      // others may be null
+  static constexpr unsigned kMinTextBytes = 4;     // characters
   static constexpr unsigned kRowBits = 12;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 
@@ -70,7 +70,7 @@ class LastWords {
   // Returns whether it consists of characters only, or of the last ones of a text followed by
   // zeros. A word with fewer characters is more likely a number.
   static bool is_text(uint64_t value) {
-    if (value >> 8 * (kLeastText - 1) == 0) return false;
+    if (value >> 8 * (kMinTextBytes - 1) == 0) return false;
     for (; static_cast<uint8_t>(value) != 0; value >>= 8) {
       auto byte = static_cast<uint8_t>(value);
       if (byte == 0x7f || (byte < ' ' && byte != '\t' && byte != '\n' && byte != '\r'))

@@ -46,18 +46,18 @@ class Lookalikes {
     if (count_unmarked(blocks_) == 0) return;
     odd_words_.find(roots);
     find_blocks();
-    find_below_odd_words();
+    find_below_odd_targets();
     if (in_question_.empty()) return;
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
-    words_ = List<Word>(map_memory, kMostWords);
+    words_ = List<Word>(map_memory, kMaxWords);
     if (find_words(roots)) {
       last_words_.count();
       places_.count(
           [this](uint64_t block) { return blocks_.is_marked(block) || is_in_question(block); });
-      mark_what_is_held();
+      mark_held_blocks();
       mark_unless_few();
     } else {
-      trust_all();
+      restore_all_marks();
     }
   }
 
@@ -68,7 +68,7 @@ class Lookalikes {
   }
 
   // Restores the marks that doubt() removed.
-  void trust_all() {
+  void restore_all_marks() {
     for (uint64_t block : in_question_) blocks_.mark(block);
   }
 
@@ -82,17 +82,16 @@ class Lookalikes {
 
  private:
   static constexpr unsigned kUseBits = 20;
-  static constexpr std::size_t kUses = 1u << kUseBits, kMostWords = kUses / 2;
-  static constexpr std::size_t kMostBlocks = 1 << 18;
+  static constexpr std::size_t kUses = 1u << kUseBits, kMaxWords = kUses / 2;
+  static constexpr std::size_t kMaxBlocks = 1 << 18;
   // If there are more, only kinds that are often leaked are examined: all would take too long.
-  static constexpr std::size_t kMostSeldom = 1 << 14;
-  static constexpr uint32_t kLeastUses = 3;  // fewer show no intention
+  static constexpr std::size_t kMaxRareBlocks = 1 << 14;
+  static constexpr uint32_t kMinUses = 3;  // fewer show no intention
   // The descendants of an odd word's target are all in question, or none of them.
-  static constexpr std::size_t kMostBelow = 64;
-  static constexpr uint64_t kMostBytesBelow = 1 << 18;
-  static constexpr uint64_t kMostBytesTried = 64
-                                              << 20;  // what it costs must not grow with the heap
-  static constexpr unsigned kTooMuchBits = 16;
+  static constexpr std::size_t kMaxDescendants = 64;
+  static constexpr uint64_t kMaxDescendantBytes = 1 << 18;
+  static constexpr uint64_t kMaxBytesTried = 64 << 20;  // what it costs must not grow with the heap
+  static constexpr unsigned kRejectedBits = 16;
 
   // A word that leads into a block in question, but need not hold it.
   struct Word {
@@ -112,11 +111,11 @@ class Lookalikes {
 
   // Finds live blocks of kinds that are often leaked; none if there are too many.
   void find_blocks() {
-    in_question_ = List<uint64_t>(map_memory, kMostBlocks);
-    open_ = List<uint64_t>(map_memory, kMostBlocks);
+    in_question_ = List<uint64_t>(map_memory, kMaxBlocks);
+    open_ = List<uint64_t>(map_memory, kMaxBlocks);
     blocks_.each_unmarked([this](uint64_t block) { kinds_.add_leaked(block); });
     bool all = true;
-    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+    visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       // A piece includes the first word of the next one, where a block may start.
       const heaps::Range piece{start, end - heaps::kWord};
       blocks_.each_marked_in(piece, [this](uint64_t block) { kinds_.fetch(block); });
@@ -126,7 +125,7 @@ class Lookalikes {
         all = in_question_.push(block) && all;
       });
     });
-    bool few = in_question_.size() <= kMostSeldom;
+    bool few = in_question_.size() <= kMaxRareBlocks;
     std::size_t kept = 0;
     for (uint64_t block : in_question_) {
       bool may_be = few ? kinds_.is_sometimes_leaked(block) : kinds_.is_often_leaked(block);
@@ -136,12 +135,13 @@ class Lookalikes {
   }
 
   // Adds the targets of stale odd words and sorts the list.
-  void find_below_odd_words() {
+  void find_below_odd_targets() {
     auto ascending = [](uint64_t a, uint64_t b) { return a < b; };
-    below_odd_words_ = List<uint64_t>(map_memory, kMostBlocks);
+    below_odd_words_ = List<uint64_t>(map_memory, kMaxBlocks);
     odd_words_.each_target([this](uint64_t block) {
       std::size_t before = below_odd_words_.size();
-      if (!blocks_.is_marked(block) || has_too_much_below(block) || find_below(block)) return;
+      if (!blocks_.is_marked(block) || has_too_many_descendants(block) || find_descendants(block))
+        return;
       while (below_odd_words_.size() > before) blocks_.mark(below_odd_words_.pop());
       too_much_[too_much_slot(block)] = block;
     });
@@ -156,19 +156,19 @@ class Lookalikes {
   }
 
   // Unmarks a block and all its descendants. Returns false if there are too many.
-  bool find_below(uint64_t block) {
+  bool find_descendants(uint64_t block) {
     std::size_t first = below_odd_words_.size();
     uint64_t bytes = 0;
     auto enter = [&](uint64_t found) {
-      if (has_too_much_below(found) || !below_odd_words_.push(found)) return false;
+      if (has_too_many_descendants(found) || !below_odd_words_.push(found)) return false;
       blocks_.clear_mark(found);
       bytes += blocks_.end_of(found) - found;
-      return below_odd_words_.size() - first <= kMostBelow && bytes <= kMostBytesBelow;
+      return below_odd_words_.size() - first <= kMaxDescendants && bytes <= kMaxDescendantBytes;
     };
     bool all = enter(block);
     for (std::size_t next = first; all && next < below_odd_words_.size(); ++next) {
       uint64_t owner = below_odd_words_[next], end = blocks_.end_of(owner);
-      if (!left_to_try_.spend(end - owner)) return false;
+      if (!remaining_budget_.spend(end - owner)) return false;
       each_word(space_, owner, end, [&](uint64_t slot, uint64_t value) {
         uint64_t child = all && blocks_.may_point(value) ? blocks_.block_of(value) : 0;
         if (child == 0 || !blocks_.is_marked(child)) return;
@@ -179,8 +179,10 @@ class Lookalikes {
   }
 
   // Returns whether an earlier attempt found too many descendants; some attempts are forgotten.
-  bool has_too_much_below(uint64_t block) const { return too_much_[too_much_slot(block)] == block; }
-  static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kTooMuchBits); }
+  bool has_too_many_descendants(uint64_t block) const {
+    return too_much_[too_much_slot(block)] == block;
+  }
+  static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kRejectedBits); }
 
   bool is_in_question(uint64_t block) const { return is_in(in_question_, block); }
 
@@ -233,9 +235,9 @@ class Lookalikes {
     roots.each_part([&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, hold_or_note);
     });
-    roots.each_odd_word(hold);
+    roots.each_unaligned_word(hold);
     roots.each_register_word(hold);
-    through_heap(blocks_, [&](uint64_t start, uint64_t end) {
+    visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, note);
     });
     return all;
@@ -284,12 +286,12 @@ class Lookalikes {
     if (word.owner == 0) return use.of_several;
     bool is_last = last_words_.is_last(word.owner, word.slot);
     if (is_last && !last_words_.are_fields(word.owner)) return false;
-    if (use.words >= kLeastUses) return word.value == word.target || use.of_several;
+    if (use.words >= kMinUses) return word.value == word.target || use.of_several;
     if (word.value == word.target) return places_.is_field(word.owner, word.slot);
     return use.of_several && !places_.has_dangling(word.owner, word.slot);
   }
 
-  void mark_what_is_held() {
+  void mark_held_blocks() {
     for (const Word& word : words_)
       if (!is_stale_odd_word(word.target, word.value)) note_use(word);
     for (uint64_t block : in_question_)
@@ -335,8 +337,8 @@ class Lookalikes {
   List<uint64_t> open_;             // marked again, but not yet scanned
   List<Word> words_;
   mutable Scratch<Use> uses_{kUses};
-  Scratch<uint64_t> too_much_{1u << kTooMuchBits};
-  heaps::Budget left_to_try_{kMostBytesTried};
+  Scratch<uint64_t> too_much_{1u << kRejectedBits};
+  heaps::Budget remaining_budget_{kMaxBytesTried};
   SpinLock lock_;
 };
 

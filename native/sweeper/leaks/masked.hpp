@@ -30,7 +30,7 @@ inline uint64_t masked(const heaps::Space& space, uint64_t place, uint64_t word)
   if (word == 0) return 0;
   if (heaps::wrapped(word + kSmall) < 2 * kSmall) return kSomeNumber;  // negative ones too
   if (space.find(word) != nullptr) return word;
-  bool is_text = is_text_word(word) && !heaps::may_be_left_at(place, word);
+  bool is_text = is_text_word(word) && !heaps::may_be_stale_at(place, word);
   return heaps::wrapped(is_text ? kSomeText : kSomeData);
 }
 

@@ -58,7 +58,7 @@ class Meanings {
     each_near_distance(start, end, [&](Field field, uint64_t target, uint64_t at) {
       auto standing = fields_.standing(field);
       if (standing == RelativeFields::Standing::kNone) return;
-      bool sure = standing == RelativeFields::Standing::kSure;
+      bool sure = standing == RelativeFields::Standing::kCertain;
       visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
     });
   }
@@ -66,7 +66,7 @@ class Meanings {
   // Calls visit(slot) for words that may be distances, and notes their fields for learn(). Called
   // for the whole heap before learn().
   template <typename Visit>
-  void suppose_relative(uint64_t start, uint64_t end, Visit visit) {
+  void note_relative_candidates(uint64_t start, uint64_t end, Visit visit) {
     each_near_distance(start, end, [&](Field field, uint64_t, uint64_t at) {
       fields_.add(field);
       visit(at);
@@ -102,11 +102,11 @@ class Meanings {
     auto look = [&](uint64_t start, uint64_t end) {
       each_distance(start, end, everywhere, any, count);
     };
-    through_heap(blocks_, look, kMostLearned);
+    visit_heap(blocks_, look, kMaxLearnedBytes);
   }
 
  private:
-  static constexpr uint64_t kMostLearned = 64 << 20;  // bytes
+  static constexpr uint64_t kMaxLearnedBytes = 64 << 20;  // bytes
 
   Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,
            const heaps::Hulls& hulls)
@@ -135,7 +135,7 @@ class Meanings {
         if (target == 0 || (at == word && as_python_int(at, visit))) return;
         uint64_t holder = blocks_.block_of(at);
         Range around = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
-        bool sure = stands_among_pointers(around, at, [&](uint64_t number) {
+        bool sure = is_among_pointers(around, at, [&](uint64_t number) {
           return number % kTags == tag && block_starting_at(number - tag) != 0;
         });
         // Too many numbers would be tagged addresses by chance.

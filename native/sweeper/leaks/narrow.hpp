@@ -60,7 +60,7 @@ class NarrowFilter {
 // A 32-bit number is an address by chance more often than a 64-bit one. Where such numbers are
 // pointers, most numbers around them are, too. is_pointer(value) tests each of them.
 template <typename IsPointer>
-bool stands_among_pointers(heaps::Range around, uint64_t at, IsPointer is_pointer) {
+bool is_among_pointers(heaps::Range around, uint64_t at, IsPointer is_pointer) {
   constexpr uint64_t kReach = 512;  // bytes
   uint64_t first = at & ~7ull, end = around.end - first > kReach ? first + kReach : around.end;
   uint64_t start =

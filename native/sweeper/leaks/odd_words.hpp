@@ -28,7 +28,7 @@ class OddWords {
 
   // Searches roots and marked blocks; of a large heap, samples.
   void find(Roots& roots) {
-    targets_ = List<uint64_t>(map_memory, kMostTargets);
+    targets_ = List<uint64_t>(map_memory, kMaxTargets);
     const OddFilter filter(blocks_.hulls());
     roots.each_part([&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
@@ -41,7 +41,7 @@ class OddWords {
         if (owner != 0 && blocks_.is_marked(owner)) add(value, true);
       });
     };
-    through_heap(blocks_, look, kMostBytes);
+    visit_heap(blocks_, look, kByteLimit);
   }
 
   // Returns whether an odd word that points into the block was probably meant for something else.
@@ -60,8 +60,8 @@ class OddWords {
   }
 
  private:
-  static constexpr uint64_t kMostBytes = 128 << 20;  // bounds the cost on large heaps
-  static constexpr std::size_t kMostTargets = 1 << 18;
+  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
+  static constexpr std::size_t kMaxTargets = 1 << 18;
   static constexpr uint64_t kDistances = 4096;  // no header is larger
   static constexpr uint64_t kLowBytes = 256;
 

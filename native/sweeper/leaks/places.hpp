@@ -47,7 +47,7 @@ class Places {
         if (sizes_[size_slot(block)] != 0 && is_in_use(block)) count_in(block);
       });
     };
-    through_heap(blocks_, look, kMostBytes);
+    visit_heap(blocks_, look, kByteLimit);
   }
 
   // For places passed to ask(): whether some of the words there point to free memory.
@@ -57,12 +57,12 @@ class Places {
 
   bool is_field(uint64_t owner, uint64_t slot) const {
     const Place& place = place_of(kinds_.kind_of(owner), slot - owner);
-    return place.blocks < kLeastBlocks || (place.dangling == 0 && place.inside <= place.starts);
+    return place.blocks < kMinSampleBlocks || (place.dangling == 0 && place.inside <= place.starts);
   }
 
  private:
-  static constexpr uint64_t kLeastBlocks = 4;        // fewer are not conclusive
-  static constexpr uint64_t kMostBytes = 128 << 20;  // bounds the cost on large heaps
+  static constexpr uint64_t kMinSampleBlocks = 4;    // fewer are not conclusive
+  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
   static constexpr unsigned kPlaceBits = 16;
   static constexpr uint64_t kPlaces = 1u << kPlaceBits, kSizes = 1u << 12;
   static constexpr uint64_t kNone = ~0ull;

@@ -19,7 +19,7 @@ struct PythonInt {
   static constexpr uint64_t kLongSubclass = 1 << 24;
   // The word before the digits holds their number; since 3.12 shifted left, above the sign.
   static constexpr unsigned kTagBits = 3;
-  static constexpr uint64_t kMostDigits = 4;
+  static constexpr uint64_t kMaxDigits = 4;
 
   // Returns the size of a digit in bytes if this is the type of integers, else 0. The type of types
   // is its own type, which does not occur by chance.
@@ -33,9 +33,9 @@ struct PythonInt {
   }
 
   static uint64_t count_digits(uint64_t size_or_tag) {
-    uint64_t count = size_or_tag > kMostDigits ? size_or_tag >> kTagBits : size_or_tag;
-    bool is_whole = size_or_tag <= kMostDigits || size_or_tag % (1 << kTagBits) == 0;
-    return is_whole && count <= kMostDigits ? count : 0;
+    uint64_t count = size_or_tag > kMaxDigits ? size_or_tag >> kTagBits : size_or_tag;
+    bool is_whole = size_or_tag <= kMaxDigits || size_or_tag % (1 << kTagBits) == 0;
+    return is_whole && count <= kMaxDigits ? count : 0;
   }
 };
 

@@ -63,9 +63,9 @@ inline Field of_length(Field field, uint64_t length) {
 inline uint64_t beginning_of(Range block, uint64_t offset) {
   if (block.start % heaps::kPage == 0 && offset >= heaps::kPage) return 0;
   uint64_t first = heaps::word(block.start);
-  constexpr unsigned kLeastBits[] = {1, 33, 41, 48};
+  constexpr unsigned kMinBits[] = {1, 33, 41, 48};
   uint64_t kind = 0;
-  for (unsigned bits : kLeastBits) kind += first >> (bits - 1) != 0;
+  for (unsigned bits : kMinBits) kind += first >> (bits - 1) != 0;
   return kind;
 }
 
@@ -111,7 +111,7 @@ void each_target(Range block, uint64_t at, Visit visit) {
 // size contain it, too. So each value counts once.
 class RelativeFields {
  public:
-  enum class Standing { kNone, kPossible, kSure };
+  enum class Standing { kNone, kPossible, kCertain };
 
   struct Tally {
     uint64_t values;  // a bit per value counted; some share one, so a few bits suffice
@@ -155,7 +155,7 @@ class RelativeFields {
 
     void count_lost(uint64_t value, bool hit, uint64_t size_of_block) {
       uint64_t granules = size_of_block / heaps::kGranule + 1;
-      if (granules > kMostGranules) granules = kMostGranules;
+      if (granules > kMaxGranules) granules = kMaxGranules;
       if (!lost.count(value, hit) || !hit) return;
       __atomic_add_fetch(&surprise, 63 - __builtin_clzll(granules), __ATOMIC_RELAXED);
     }
@@ -178,7 +178,7 @@ class RelativeFields {
 
   // Returns null if it was not added.
   Row* find(Field field) const {
-    for (unsigned probe = 0; probe < kMostProbes; ++probe) {
+    for (unsigned probe = 0; probe < kProbeLimit; ++probe) {
       Row* found = row(field, probe);
       if (found->field == field) return found;
       if (found->field == 0) return nullptr;
@@ -190,18 +190,18 @@ class RelativeFields {
   // larger ones.
   Standing standing(Field field) const {
     Standing own = standing_by_itself(field);
-    if (own == Standing::kSure) return own;
-    if (standing_by_itself(of_smaller_block(field)) != Standing::kSure) return own;
-    return own == Standing::kPossible ? Standing::kSure : Standing::kPossible;
+    if (own == Standing::kCertain) return own;
+    if (standing_by_itself(of_smaller_block(field)) != Standing::kCertain) return own;
+    return own == Standing::kPossible ? Standing::kCertain : Standing::kPossible;
   }
 
  private:
   static constexpr unsigned kRowBits = 16;
-  static constexpr unsigned kMostProbes = 32;
+  static constexpr unsigned kProbeLimit = 32;
   static constexpr uint32_t kMany = 8;
   static constexpr uint32_t kSurprising = 24;  // bits: there may be several thousand fields
   // More would prove nothing more: round numbers lead to the start of a large block.
-  static constexpr uint64_t kMostGranules = 64;
+  static constexpr uint64_t kMaxGranules = 64;
 
   // Where one length has too few values, all lengths count; and if those leave no doubt, other
   // numbers of this length do not rule it out.
@@ -212,14 +212,15 @@ class RelativeFields {
     for (uint64_t length = 0; length < kLengths; ++length)
       if (const Row* other = find(of_length(field, length))) any_length.add(*other);
     bool is_surprising = any_length.lost.is_mostly_hits() && any_length.surprise >= kSurprising;
-    if (is_surprising && row->lost.is_mostly_hits()) return Standing::kSure;
+    if (is_surprising && row->lost.is_mostly_hits()) return Standing::kCertain;
     if (row->all.hits * 2 < row->all.words)
       return any_length.all.is_sure() ? Standing::kPossible : Standing::kNone;
-    return row->all.is_sure() || any_length.all.is_sure() ? Standing::kSure : Standing::kPossible;
+    return row->all.is_sure() || any_length.all.is_sure() ? Standing::kCertain
+                                                          : Standing::kPossible;
   }
 
   void add_row(Field field) {
-    for (unsigned probe = 0; probe < kMostProbes; ++probe) {
+    for (unsigned probe = 0; probe < kProbeLimit; ++probe) {
       Field* at = &row(field, probe)->field;
       Field seen = __atomic_load_n(at, __ATOMIC_RELAXED);
       if (seen == 0)

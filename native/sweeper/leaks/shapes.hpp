@@ -31,7 +31,7 @@ class ShapeTest {
 
   // Next and previous pointers anywhere in the block: the ring may belong to a C program.
   bool is_ring_node() const {
-    for (uint64_t i = 0; i < kMostLinkWords && heaps::kWord * (i + 2) <= size_; ++i)
+    for (uint64_t i = 0; i < kMaxLinkWords && heaps::kWord * (i + 2) <= size_; ++i)
       if (has_links_at(i)) return !differs_from_neighbours(at(i), at(i + 1));
     return false;
   }
@@ -56,7 +56,7 @@ class ShapeTest {
     if (size_ < 2 * heaps::kWord) return false;
     uint64_t next = at(0);
     if (next != block_ && next % heaps::kWord == 0 && blocks_.is_live(next) && is_alike(next) &&
-        ends_or_goes_on(next))
+        ends_or_continues(next))
       return true;
     return slot != 0 && blocks_.is_live(slot) && is_alike(slot);
   }
@@ -75,11 +75,11 @@ class ShapeTest {
   // UTF-8 that fills more than half of the block, allowing for what rounding adds to a small one.
   bool is_text() const {
     uint64_t length = text_length(size_ < kLook ? size_ : kLook);
-    if (length + kLongestCharacter > kLook) return true;
-    if (length < kLeastText || (length < size_ && byte_at(length) != 0)) return false;
+    if (length + kMaxCharacterBytes > kLook) return true;
+    if (length < kMinTextBytes || (length < size_ && byte_at(length) != 0)) return false;
     // All bytes of an address may be letters: it is not text where the process has memory.
     if (length < heaps::kWord &&
-        (space_.readable(at(0), 1) || heaps::may_be_left_at(block_, at(0))))
+        (space_.readable(at(0), 1) || heaps::may_be_stale_at(block_, at(0))))
       return false;
     return size_ <= 2 * length + 16;
   }
@@ -87,24 +87,24 @@ class ShapeTest {
   // Returns whether a block was allocated for its text: no more than an allocator adds follows the
   // zero byte.
   bool text_fills_block() const {
-    constexpr uint64_t kMostAdded = 16 + kRest;
-    constexpr uint64_t kLeastSeen = 8;
+    constexpr uint64_t kMaxAdded = 16 + kRest;
+    constexpr uint64_t kMinExaminedBytes = 8;
     // Of a long text, only the end is examined.
-    uint64_t begin = size_ <= kLook ? 0 : size_ - kMostAdded - kLeastSeen;
+    uint64_t begin = size_ <= kLook ? 0 : size_ - kMaxAdded - kMinExaminedBytes;
     uint64_t end = begin;
     while (end < size_ && byte_at(end) != 0) ++end;
-    return end < size_ && size_ - end <= kMostAdded;
+    return end < size_ && size_ - end <= kMaxAdded;
   }
 
   bool is_zeros() const {
-    for (uint64_t i = 0; heaps::kWord * (i + 1) <= looked_at(); ++i)
+    for (uint64_t i = 0; heaps::kWord * (i + 1) <= examined_bytes(); ++i)
       if (at(i) != 0) return false;
     return true;
   }
 
   bool is_pointer_array() const {
     unsigned pointers = 0;
-    for (uint64_t i = 0; heaps::kWord * (i + 1) <= looked_at(); ++i) {
+    for (uint64_t i = 0; heaps::kWord * (i + 1) <= examined_bytes(); ++i) {
       if (at(i) == 0) continue;
       if (!blocks_.is_live(at(i))) return false;
       ++pointers;
@@ -114,20 +114,20 @@ class ShapeTest {
 
  private:
   static constexpr uint64_t kLook = 4096;  // bytes of a large block that are examined
-  static constexpr uint64_t kLeastText = 4;
-  static constexpr uint64_t kLongestCharacter = 4;
-  static constexpr uint64_t kMostLinkWords = 8;
+  static constexpr uint64_t kMinTextBytes = 4;
+  static constexpr uint64_t kMaxCharacterBytes = 4;
+  static constexpr uint64_t kMaxLinkWords = 8;
   // If the rest of a free chunk would be too small, the block gets all of it, so blocks requested
   // with one size differ by up to this much.
   static constexpr uint64_t kRest = 16;
 
   uint64_t at(uint64_t index) const { return heaps::word(block_ + heaps::kWord * index); }
-  uint64_t looked_at() const { return size_ < kLook ? size_ : kLook; }
+  uint64_t examined_bytes() const { return size_ < kLook ? size_ : kLook; }
   // Returns whether a block has the same size. Does not search for the end of the other block,
   // which may be large and have many pointers to it.
   bool is_alike(uint64_t other) const { return blocks_.ends_at(other, other + size_); }
   // Returns whether a block begins like the last of a chain, or like one in the middle.
-  bool ends_or_goes_on(uint64_t block) const {
+  bool ends_or_continues(uint64_t block) const {
     return heaps::word(block) == 0 || space_.readable(heaps::word(block), heaps::kWord);
   }
   // Returns whether a request of this many bytes may have returned the block.

@@ -21,8 +21,9 @@ class Stretches {
   }
 
  private:
-  static constexpr uint64_t kStretch = 4 << 20;  // bytes of the heap that a thread takes at once
-  static constexpr uint64_t kPiece = 16 << 10;   // bytes that are examined in several ways
+  static constexpr uint64_t kWorkPacketBytes =
+      4 << 20;                                  // bytes of the heap that a thread takes at once
+  static constexpr uint64_t kPiece = 16 << 10;  // bytes that are examined in several ways
 
   // Called on each thread.
   void take_some() {
@@ -30,17 +31,18 @@ class Stretches {
     uint64_t mine = take(), stretch = 0;
     for (const heaps::Region& region : blocks_.regions) {
       for (uint64_t start = heaps::align_up(region.start, heaps::kWord); start < region.end;
-           start += kStretch, ++stretch) {
+           start += kWorkPacketBytes, ++stretch) {
         if (stretch != mine) continue;
-        look_at_pieces(start, region.end - start < kStretch ? region.end : start + kStretch,
-                       region.end);
+        visit_pieces(start,
+                     region.end - start < kWorkPacketBytes ? region.end : start + kWorkPacketBytes,
+                     region.end);
         mine = take();
       }
     }
   }
 
   // Pieces overlap by a word, which may start in one and end in the next.
-  void look_at_pieces(uint64_t start, uint64_t end, uint64_t region_end) {
+  void visit_pieces(uint64_t start, uint64_t end, uint64_t region_end) {
     for (uint64_t next; start < end; start = next) {
       next = (start & ~(kPiece - 1)) + kPiece;
       if (next > end) next = end;
@@ -57,7 +59,7 @@ class Stretches {
 
 // Calls look(start, end) for the whole heap, piece by piece, or for samples of `most` bytes in all.
 template <typename Look>
-void through_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
+void visit_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
   Stretches(blocks, look).run(most);
 }
 

@@ -38,8 +38,8 @@ inline void send_suspects(const heaps::Space& space, const BlockMap& blocks) {
 
 // A block that an earlier pass found referenced, changed or missing is not a leak, whatever this
 // pass finds; nor is anything it points to.
-inline void spare_all_but_suspects(const heaps::Space& space, const BlockMap& blocks,
-                                   Marker& marker) {
+inline void mark_all_but_suspects(const heaps::Space& space, const BlockMap& blocks,
+                                  Marker& marker) {
   const auto* suspects = reinterpret_cast<const abi::Suspect*>(control()->suspects);
   std::size_t next = 0, count = control()->suspect_count;
   blocks.each_unmarked([&](uint64_t block) {

@@ -7,9 +7,9 @@
 
 namespace reachscan::sweeper {
 
-class BucketLine {
+class BucketQueue {
  public:
-  explicit BucketLine(const heaps::BlockMap& blocks)
+  explicit BucketQueue(const heaps::BlockMap& blocks)
       : capacity_(blocks.inhabited_buckets() + 1), buckets_(capacity_) {}
 
   uint64_t size() const { return size_; }

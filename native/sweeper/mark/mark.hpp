@@ -67,11 +67,11 @@ class Marker {
   void expect(uint64_t bytes) { expected_ = bytes; }
 
  private:
-  static constexpr uint64_t kSlice = PointerFilter::kMostAtOnce;
+  static constexpr uint64_t kSlice = PointerFilter::kMaxScanBytes;
   static constexpr uint64_t kLargeBlock = 1 << 20;  // several markers may scan parts of it
   static constexpr uint64_t kReport = 64 << 20;     // bytes between two progress reports
   static constexpr unsigned kBatch = 48;
-  static constexpr unsigned kMostInSpan = heaps::kSpan / heaps::kLeastBlock;
+  static constexpr unsigned kMaxBlocksInSpan = heaps::kSpan / heaps::kMinBlock;
   static constexpr uint64_t kBucketsAtOnce = 64;  // at most this many are given away at once
 
   struct Candidate {
@@ -133,7 +133,7 @@ class Marker {
     heaps::fetch(block.start);
     heaps::fetch(second < last ? second : last);
     heaps::fetch(last);
-    if (block.end - block.start <= PointerFilter::kMostOfSmall) return;
+    if (block.end - block.start <= PointerFilter::kMaxSmallBlock) return;
     uint64_t ahead = block.start + PointerFilter::kAhead;
     heaps::fetch_lines(second + heaps::kLine, ahead < last ? ahead : last);
   }
@@ -261,7 +261,7 @@ class Marker {
   uint64_t expected_ = 0;
   unsigned candidate_count_ = 0, claimed_count_ = 0;
   Candidate candidates_[kBatch];
-  heaps::Range claimed_[kBatch + kMostInSpan];
+  heaps::Range claimed_[kBatch + kMaxBlocksInSpan];
 };
 
 }  // namespace reachscan::sweeper

@@ -41,7 +41,7 @@ class MarkBuckets {
     Box& box = boxes_[cluster.bucket_of(bucket)];
     fetch_bitmaps(cluster, bucket);
     look_up<kShared>(cluster, box, bucket);
-    box.state = kAtRest;
+    box.state = kIdle;
     if (line_.size() != 0) fetch_bucket(line_.next());
     return bucket;
   }
@@ -50,13 +50,13 @@ class MarkBuckets {
   static constexpr std::ptrdiff_t kGroup = 64;
 
   // The state of a bucket. A box that holds values is queued.
-  enum State : uint8_t { kAtRest, kInLine, kUninhabited };
+  enum State : uint8_t { kIdle, kQueued, kUninhabited };
 
   struct Box {
-    static constexpr unsigned kMost = 31;
+    static constexpr unsigned kMax = 31;
     State state;
     uint8_t count;
-    uint16_t offsets[kMost];  // of values, from the start of the bucket
+    uint16_t offsets[kMax];  // of values, from the start of the bucket
   };
   static_assert(kBucket == 1 << 16 && sizeof(Box) == 64);
 
@@ -84,19 +84,19 @@ class MarkBuckets {
 
   template <bool kShared>
   [[gnu::always_inline]] void add(const heaps::Cluster& cluster, Box& box, uint64_t value) {
-    if (box.state != kInLine && !put_in_line(cluster, box, value)) return;
+    if (box.state != kQueued && !enqueue(cluster, box, value)) return;
     box.offsets[box.count++] = static_cast<uint16_t>(value);
     ++values_;
-    if (box.count == Box::kMost) set_aside<kShared>(cluster, box, value & ~(kBucket - 1));
+    if (box.count == Box::kMax) set_aside<kShared>(cluster, box, value & ~(kBucket - 1));
   }
 
   // Returns false if no block can be there.
-  [[gnu::noinline]] bool put_in_line(const heaps::Cluster& cluster, Box& box, uint64_t address) {
-    if (box.state == kAtRest) {
-      box.state = cluster.is_inhabited(address) ? kInLine : kUninhabited;
-      if (box.state == kInLine) line_.put(address & ~(kBucket - 1));
+  [[gnu::noinline]] bool enqueue(const heaps::Cluster& cluster, Box& box, uint64_t address) {
+    if (box.state == kIdle) {
+      box.state = cluster.is_inhabited(address) ? kQueued : kUninhabited;
+      if (box.state == kQueued) line_.put(address & ~(kBucket - 1));
     }
-    return box.state == kInLine;
+    return box.state == kQueued;
   }
 
   // Fetches what its turn starts with: its bitmaps, and the translations of its pages.
@@ -147,7 +147,7 @@ class MarkBuckets {
       }
       // The block starts before this bucket, or its first granule is the last one of the bucket, or
       // the bucket had its turn after its box was set aside.
-      if (noted != 0) put_in_line(cluster, boxes_[cluster.bucket_of(noted)], noted);
+      if (noted != 0) enqueue(cluster, boxes_[cluster.bucket_of(noted)], noted);
     }
     values_ -= box.count;
     box.count = 0;
@@ -157,7 +157,7 @@ class MarkBuckets {
   SharedWorklist& worklist_;
   heaps::ClusterCache near_;
   Scratch<Box> boxes_;
-  BucketLine line_;
+  BucketQueue line_;
   uint64_t values_ = 0;
   Full aside_[kAside] = {};
   unsigned next_aside_ = 0;

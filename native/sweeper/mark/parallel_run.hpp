@@ -29,13 +29,13 @@ class ParallelRun {
     if (threads_ == 1) return;
     for (unsigned looks = 1; __atomic_load_n(&busy_, __ATOMIC_ACQUIRE) != 0; ++looks) {
       relax();
-      if (looks % kLooksBeforeNap == 0) request(abi::Request::kNap);
+      if (looks % kSpinsBeforeNap == 0) request(abi::Request::kNap);
     }
     request(abi::Request::kEndThreads);
   }
 
  private:
-  static constexpr unsigned kLooksBeforeNap = 1000;  // some 20 us
+  static constexpr unsigned kSpinsBeforeNap = 1000;  // some 20 us
 
   bool start() {
     __atomic_add_fetch(&busy_, 1, __ATOMIC_RELAXED);

@@ -11,9 +11,9 @@ namespace reachscan::sweeper {
 
 class PointerFilter {
  public:
-  static constexpr uint64_t kMostAtOnce = 4096;  // bytes of one scan
-  static constexpr uint64_t kMostOfSmall = 128;  // bytes of a small block
-  static constexpr unsigned kMostBlocks = 80;    // in one scan
+  static constexpr uint64_t kMaxScanBytes = 4096;  // bytes of one scan
+  static constexpr uint64_t kMaxSmallBlock = 128;  // bytes of a small block
+  static constexpr unsigned kMaxBlocks = 80;       // in one scan
   // A scan prefetches this far ahead. The hardware prefetcher moves on to the next page too late.
   static constexpr uint64_t kAhead = 1024;  // bytes
 
@@ -35,7 +35,7 @@ class PointerFilter {
     if (first_ == last_) first_ = last_ = 0;
   }
 
-  // Returns whether there is room for the values found in kMostAtOnce bytes, or in kMostBlocks
+  // Returns whether there is room for the values found in kMaxScanBytes bytes, or in kMaxBlocks
   // small blocks.
   bool has_room() const { return last_ <= capacity_; }
 
@@ -57,7 +57,7 @@ class PointerFilter {
     keep_until(to);
   }
 
-  // Scans the whole words of [start, end), at most kMostAtOnce bytes. No block starts there.
+  // Scans the whole words of [start, end), at most kMaxScanBytes bytes. No block starts there.
   void scan(uint64_t start, uint64_t end) {
     end = start + ((end - start) & ~uint64_t{heaps::kWord - 1});
     if (wide_ && end - start >= kHalf) return scan_wide(start, end);
@@ -72,7 +72,7 @@ class PointerFilter {
     keep_until(to);
   }
 
-  // The same for `count` blocks of at most kMostOfSmall bytes; larger ones go to `scan_large`.
+  // The same for `count` blocks of at most kMaxSmallBlock bytes; larger ones go to `scan_large`.
   template <typename ScanLarge>
   void scan_blocks(const heaps::Range* blocks, unsigned count, ScanLarge scan_large) {
     if (wide_) return scan_blocks_wide(blocks, count, scan_large);
@@ -90,7 +90,8 @@ class PointerFilter {
  private:
   static constexpr uint64_t kHalf = heaps::kLine / 2;  // four words: tested together
   static_assert(kHalf == heaps::kHeadBytes || heaps::kWord != 8);
-  static constexpr uint64_t kRoom = (kMostAtOnce + kMostBlocks * kMostOfSmall) / heaps::kWord + 4;
+  static constexpr uint64_t kRoom =
+      (kMaxScanBytes + kMaxBlocks * kMaxSmallBlock) / heaps::kWord + 4;
 
   // Tests which of four words are in the hull.
   class Window {
@@ -109,7 +110,7 @@ class PointerFilter {
     arch::Lanes low_, length_;
   };
 
-  static bool is_small(heaps::Range block) { return block.end - block.start <= kMostOfSmall; }
+  static bool is_small(heaps::Range block) { return block.end - block.start <= kMaxSmallBlock; }
 
   void keep_until(const uint64_t* to) { last_ = static_cast<uint64_t>(to - found_.get()); }
 
@@ -146,7 +147,7 @@ class PointerFilter {
     for (unsigned i = 0; i < count; ++i) {
       const heaps::Range block = blocks[i];
       // Reads past the end of a small block stay on its page.
-      if (is_small(block) && block.start % heaps::kPage <= heaps::kPage - kMostOfSmall) {
+      if (is_small(block) && block.start % heaps::kPage <= heaps::kPage - kMaxSmallBlock) {
         to = scan_small(window, block, to);
       } else {
         keep_until(to);

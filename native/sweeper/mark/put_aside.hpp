@@ -8,10 +8,10 @@
 
 namespace reachscan::sweeper {
 
-class PutAside {
+class DeferredWords {
  public:
-  explicit PutAside(const heaps::BlockMap& blocks)
-      : blocks_(blocks), values_(map_memory, kMostValues) {}
+  explicit DeferredWords(const heaps::BlockMap& blocks)
+      : blocks_(blocks), values_(map_memory, kMaxValues) {}
 
   // Returns false if there is no room. Thread-safe.
   bool add(uint64_t value) {
@@ -30,7 +30,7 @@ class PutAside {
   }
 
  private:
-  static constexpr std::size_t kMostValues = 1 << 20;
+  static constexpr std::size_t kMaxValues = 1 << 20;
 
   const heaps::BlockMap& blocks_;
   heaps::List<uint64_t> values_;

@@ -21,10 +21,10 @@ using heaps::List;
 
 class SharedWorklist {
  public:
-  static constexpr uint64_t kLeastMany = 4096;
+  static constexpr uint64_t kMinMany = 4096;
 
   // `least_many`: see many().
-  SharedWorklist(const BlockMap& blocks, PutAside& put_aside, uint64_t least_many = kLeastMany)
+  SharedWorklist(const BlockMap& blocks, DeferredWords& put_aside, uint64_t least_many = kMinMany)
       : blocks_(blocks),
         put_aside_(put_aside),
         least_many_(least_many),
@@ -94,7 +94,7 @@ class SharedWorklist {
       if (__atomic_load_n(&waiting_, __ATOMIC_ACQUIRE) == get(members_)) return false;
       if (get(stock_) != 0 && stop_waiting()) return true;
       relax();
-      if (looks % kLooksBeforeNap == 0) nap();
+      if (looks % kSpinsBeforeNap == 0) nap();
     }
   }
 
@@ -103,7 +103,7 @@ class SharedWorklist {
 
  private:
   static constexpr std::size_t kMaxRanges = 4096;
-  static constexpr unsigned kLooksBeforeNap = 1000;  // about 20 us
+  static constexpr unsigned kSpinsBeforeNap = 1000;  // about 20 us
 
   template <typename T>
   static T get(const T& value) {
@@ -124,10 +124,10 @@ class SharedWorklist {
   }
 
   const BlockMap& blocks_;
-  PutAside& put_aside_;
+  DeferredWords& put_aside_;
   uint64_t least_many_;
   List<heaps::Range> ranges_;
-  BucketLine buckets_;
+  BucketQueue buckets_;
   SpinLock lock_;
   uint64_t scanned_ = 0;
   // All members poll these constantly; they change only when a member runs out of work.

@@ -22,7 +22,7 @@ class LeakedTypes {
 
   void send() const {
     types_.each([this](uint64_t type) {
-      char name[kMostOfTypeName + 1];
+      char name[kMaxTypeName + 1];
       if (objects_.types().read_name(type, name))
         Record(wire::kPythonTypes).u32(1).u64(type).str(name).send();
     });

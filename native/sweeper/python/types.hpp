@@ -15,7 +15,7 @@ constexpr uint64_t kTypeName = 24, kTypeBasicSize = 32, kTypeDealloc = 48, kType
 constexpr uint64_t kManagedWeakReferences = 1 << 3, kManagedDict = 1 << 4, kIsHeapType = 1 << 9,
                    kIsReady = 1 << 12, kHasCollectorHead = 1 << 14, kTypeSubclass = 1ull << 31;
 
-constexpr std::size_t kMostOfTypeName = 255;
+constexpr std::size_t kMaxTypeName = 255;
 
 // What a scan needs to know about a type.
 struct PythonType {
@@ -40,7 +40,7 @@ class PythonTypes {
   }
 
   // Reads tp_name. Returns false if that fails.
-  bool read_name(uint64_t type, char (&name)[kMostOfTypeName + 1]) const {
+  bool read_name(uint64_t type, char (&name)[kMaxTypeName + 1]) const {
     uint64_t at = heaps::word(type + kTypeName);
     for (std::size_t length = 0; length < sizeof name; ++length) {
       if (!space_.readable(at + length, 1)) return false;
@@ -54,9 +54,9 @@ class PythonTypes {
  private:
   static constexpr unsigned kSlotBits = 14;
   static constexpr std::size_t kSlots = 1 << kSlotBits;
-  static constexpr uint64_t kMostBasicSize = 1 << 24;
-  static constexpr unsigned kMostMetatypes = 8;
-  static constexpr unsigned kMostBases = 64;
+  static constexpr uint64_t kMaxBasicSize = 1 << 24;
+  static constexpr unsigned kMaxMetatypes = 8;
+  static constexpr unsigned kMaxBases = 64;
 
   PythonType examine(uint64_t address) const {
     PythonType none{address, 0, 0, false};
@@ -64,12 +64,12 @@ class PythonTypes {
     uint64_t flags = heaps::word(address + kTypeFlags);
     uint64_t size = heaps::word(address + kTypeBasicSize);
     const abi::Mapping* code = space_.find(heaps::word(address + kTypeDealloc));
-    if ((flags & kIsReady) == 0 || size < kObjectBytes || size > kMostBasicSize ||
-        code == nullptr || (code->perms & wire::kExecute) == 0)
+    if ((flags & kIsReady) == 0 || size < kObjectBytes || size > kMaxBasicSize || code == nullptr ||
+        (code->perms & wire::kExecute) == 0)
       return none;
     bool collected = (flags & kHasCollectorHead) != 0;
     bool managed = (flags & (kManagedDict | kManagedWeakReferences)) != 0;
-    char name[kMostOfTypeName + 1];
+    char name[kMaxTypeName + 1];
     if (!read_name(address, name)) return none;
     return {address, static_cast<uint32_t>(size),
             static_cast<uint16_t>(16 * collected + 16 * managed), is_weak_reference(address)};
@@ -80,7 +80,7 @@ class PythonTypes {
   }
 
   bool is_type_of_types(uint64_t type) const {
-    for (unsigned i = 0; i < kMostMetatypes; ++i) {
+    for (unsigned i = 0; i < kMaxMetatypes; ++i) {
       if (!has_fields(type) || (heaps::word(type + kTypeFlags) & kTypeSubclass) == 0) return false;
       uint64_t next = heaps::word(type + kObjectType);
       if (next == type) return true;
@@ -93,8 +93,8 @@ class PythonTypes {
   // (weakref.ReferenceType, weakref.ProxyType, ...; before 3.10 weakref, weakproxy, ...), or is
   // derived from one.
   bool is_weak_reference(uint64_t type) const {
-    for (unsigned i = 0; i < kMostBases && has_fields(type); ++i) {
-      char name[kMostOfTypeName + 1];
+    for (unsigned i = 0; i < kMaxBases && has_fields(type); ++i) {
+      char name[kMaxTypeName + 1];
       bool is_static = (heaps::word(type + kTypeFlags) & kIsHeapType) == 0;
       if (is_static) return read_name(type, name) && __builtin_memcmp(name, "weak", 4) == 0;
       type = heaps::word(type + kTypeBase);

@@ -27,7 +27,7 @@ class ReferenceWriter {
 
   void add(const Row& row) {
     rows_.push(row);
-    if (row.block != 0) kinds_.add_alone(row.block);
+    if (row.block != 0) kinds_.add_single(row.block);
     if (rows_.size() == kBatch) flush();
   }
 
@@ -50,7 +50,7 @@ class ReferenceWriter {
 // A breadth-first search from all roots at once: the first chain it finds is among the shortest.
 class ChainSearch {
  public:
-  ChainSearch(const Space& space, BlockMap& blocks, PutAside& put_aside, KindTable& kinds,
+  ChainSearch(const Space& space, BlockMap& blocks, DeferredWords& put_aside, KindTable& kinds,
               std::size_t live)
       : space_(space),
         blocks_(blocks),
@@ -64,14 +64,14 @@ class ChainSearch {
     roots.each_part([&](uint64_t start, uint64_t end) {
       each_word(space_, start, end, [&](uint64_t slot, uint64_t) { enter({slot, kNone, 0}); });
     });
-    roots.each_odd_word([&](uint64_t slot, uint64_t) { enter({slot, kNone, 0}); });
+    roots.each_unaligned_word([&](uint64_t slot, uint64_t) { enter({slot, kNone, 0}); });
     roots.each_register_word([&](uint64_t index, uint64_t) {
       enter({0, kNone, static_cast<uint32_t>(index)});
     });
     for (std::size_t next = 0; next < steps_.size(); ++next) {
       uint64_t block = blocks_.block_of(value_of(steps_[next]));
       if (block == target) {
-        send_way_to(static_cast<uint32_t>(next));
+        send_chain_to(static_cast<uint32_t>(next));
         return true;
       }
       each_word(space_, block, blocks_.end_of(block), [&](uint64_t slot, uint64_t value) {
@@ -106,7 +106,7 @@ class ChainSearch {
     if (blocks_.may_point(value) && blocks_.mark(value) != 0) steps_.push(step);
   }
 
-  void send_way_to(uint32_t last) {
+  void send_chain_to(uint32_t last) {
     std::size_t length = 0;
     for (uint32_t at = last; at != kNone; at = steps_[at].before) ++length;
     List<uint32_t> way(map_memory, length);
@@ -127,7 +127,7 @@ class ChainSearch {
 
   const Space& space_;
   BlockMap& blocks_;
-  PutAside& put_aside_;
+  DeferredWords& put_aside_;
   KindTable& kinds_;
   List<Step> steps_;  // at most one per live block
 };
@@ -136,31 +136,30 @@ class ChainSearch {
 inline void send_references(const Space& space, Roots& roots, const BlockMap& blocks,
                             KindTable& kinds, uint64_t target) {
   ReferenceWriter writer(wire::kReferences, kinds);
-  auto points_there = [&](uint64_t value) {
+  auto points_to_target = [&](uint64_t value) {
     return blocks.may_point(value) && blocks.block_of(value) == target;
   };
   auto add_root = [&](uint64_t slot, uint64_t value) {
-    if (points_there(value)) writer.add({slot, value, wire::kRootMemory, 0, 0, 0});
+    if (points_to_target(value)) writer.add({slot, value, wire::kRootMemory, 0, 0, 0});
   };
   roots.each_part([&](uint64_t start, uint64_t end) { each_word(space, start, end, add_root); });
-  roots.each_odd_word(add_root);
+  roots.each_unaligned_word(add_root);
   roots.each_register_word([&](uint64_t index, uint64_t value) {
-    if (points_there(value))
+    if (points_to_target(value))
       writer.add({0, value, wire::kRootWord, static_cast<uint32_t>(index), 0, 0});
   });
   blocks.each_live([&](uint64_t block) {
     uint64_t end = blocks.end_of(block);
     uint32_t holder = blocks.is_marked(block) ? wire::kReachableBlock : wire::kLeakedBlock;
     each_word(space, block, end, [&](uint64_t slot, uint64_t value) {
-      if (points_there(value)) writer.add({slot, value, holder, 0, block, end - block});
+      if (points_to_target(value)) writer.add({slot, value, holder, 0, block, end - block});
     });
   });
   writer.flush();
 }
 
 // Returns the address of a word that marking put aside, which is in the head of a block in use.
-inline uint64_t slot_of_put_aside(const BlockMap& blocks, const SecondLook& second,
-                                  uint64_t value) {
+inline uint64_t slot_of_put_aside(const BlockMap& blocks, const DoubtPass& second, uint64_t value) {
   uint64_t found = 0;
   blocks.each_marked([&](uint64_t block) {
     uint64_t end = block + heaps::kHeadBytes;
@@ -173,7 +172,7 @@ inline uint64_t slot_of_put_aside(const BlockMap& blocks, const SecondLook& seco
 
 // Sends the word that makes the block count as in use or doubtful, or the one that its owner
 // depends on. `about` is the block that the word means.
-inline void send_sighting(const BlockMap& blocks, const SecondLook& second, KindTable& kinds,
+inline void send_sighting(const BlockMap& blocks, const DoubtPass& second, KindTable& kinds,
                           uint64_t block) {
   const Sighting* seen = second.sighting(block);
   if (seen == nullptr) return;
@@ -189,7 +188,7 @@ inline void send_sighting(const BlockMap& blocks, const SecondLook& second, Kind
   if (holder != 0) {
     row.holder = second.is_lost(holder) ? wire::kLeakedBlock : wire::kReachableBlock;
     row.size = blocks.end_of(holder) - holder;
-    kinds.add_alone(holder);
+    kinds.add_single(holder);
   }
   Record record(wire::kSightings);
   record.u32(1).u32(seen->form).u64(meant).raw(&row, sizeof row).send();

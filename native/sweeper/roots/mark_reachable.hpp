@@ -15,7 +15,7 @@ inline Marker* new_marker(const heaps::Space& space, heaps::BlockMap& blocks,
 }
 
 inline void mark_reachable(const heaps::Space& space, Roots& roots, heaps::BlockMap& blocks,
-                           PutAside& put_aside, const heaps::Totals& heap) {
+                           DeferredWords& put_aside, const heaps::Totals& heap) {
   SharedWorklist worklist(blocks, put_aside);
   uint64_t threads = threads_for(heap.bytes);
   heaps::List<Marker*> markers(map_memory, threads);

@@ -33,8 +33,8 @@ class Roots {
     uint64_t guard = libc::find_pointer_guard(space, threads.running, threads.running_count);
     for (std::size_t t = 0; t < threads.running_count; ++t)
       exclude_dead_stack(threads.running[t], guard);
-    for (const libc::EndedThread& thread : threads.ended)
-      exclude_ended(thread, threads.descriptors.bytes);
+    for (const libc::ExitedThread& thread : threads.ended)
+      exclude_exited(thread, threads.descriptors.bytes);
     python_arenas_.each_free([this](Range range) { exclude_stale_words(range); });
   }
 
@@ -63,7 +63,7 @@ class Roots {
 
   void mark(Marker& marker) {
     each_part([&](uint64_t start, uint64_t end) { marker.mark_range(start, end); });
-    each_odd_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
+    each_unaligned_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
     each_register_word([&](uint64_t, uint64_t value) { marker.mark_value(value); });
   }
 
@@ -78,7 +78,7 @@ class Roots {
   // A just-in-time compiler writes addresses into the instructions that it generates, at any byte.
   // Calls visit(address, value) for the unaligned words of executable memory.
   template <typename Visit>
-  void each_odd_word(Visit visit) {
+  void each_unaligned_word(Visit visit) {
     each_part_of_mapping([&](const abi::Mapping& m, uint64_t start, uint64_t end) {
       if ((m.perms & wire::kExecute) == 0 || (m.flags & abi::kMainStack) != 0) return;
       for (uint64_t at = start; at + heaps::kWord <= end; ++at)
@@ -163,7 +163,7 @@ class Roots {
 
   // On the stack of an exited thread, nothing is live except what the descriptor on top keeps for
   // the next thread or, until the thread is joined, for the thread that joins it.
-  void exclude_ended(const libc::EndedThread& thread, uint64_t descriptor_bytes) {
+  void exclude_exited(const libc::ExitedThread& thread, uint64_t descriptor_bytes) {
     uint64_t vector = thread.thread_pointer + arch::kThreadVector;
     if (libc::awaits_join(thread.descriptor, descriptor_bytes)) {
       exclude(thread.stack.start, thread.descriptor);

@@ -10,7 +10,7 @@ namespace reachscan::sweeper {
 using heaps::BlockMap;
 using heaps::List;
 
-constexpr uint64_t kLeastSignalStack = 2048;  // MINSIGSTKSZ
+constexpr uint64_t kMinSignalStack = 2048;  // MINSIGSTKSZ
 
 class SignalStacks {
  public:
@@ -25,10 +25,10 @@ class SignalStacks {
     if (threads == 0) return;
     blocks_.each_unmarked([this](uint64_t block) {
       uint64_t size = blocks_.end_of(block) - block;
-      if (size >= kLeastSignalStack) candidates_.push({block, size, false});
+      if (size >= kMinSignalStack) candidates_.push({block, size, false});
     });
     if (candidates_.empty()) return;
-    blocks_.each_unmarked([this](uint64_t block) { strike_out_children(block); });
+    blocks_.each_unmarked([this](uint64_t block) { exclude_children(block); });
     heaps::sort(candidates_, comes_before);
     for (std::size_t first = 0, next; first < candidates_.size(); first = next) {
       std::size_t owned = 0;
@@ -52,17 +52,17 @@ class SignalStacks {
   };
 
   // glibc adds a word to whole KiB, or the rest of the last page to a large block.
-  static bool is_in_whole_kib(uint64_t size) {
+  static bool has_whole_kib_size(uint64_t size) {
     return size % 1024 == heaps::kWord || (size + 2 * heaps::kWord) % heaps::kPage == 0;
   }
 
   static bool comes_before(const Candidate& a, const Candidate& b) {
-    bool whole = is_in_whole_kib(a.size);
-    return whole == is_in_whole_kib(b.size) ? a.size < b.size : whole;
+    bool whole = has_whole_kib_size(a.size);
+    return whole == has_whole_kib_size(b.size) ? a.size < b.size : whole;
   }
 
   // Candidates are sorted by address here.
-  void strike_out_children(uint64_t block) {
+  void exclude_children(uint64_t block) {
     each_word(space_, block, blocks_.end_of(block), [&](uint64_t, uint64_t value) {
       uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
       if (child == 0 || child == block) return;

@@ -34,7 +34,7 @@ def ask(question: Ask, **given: Any) -> ExitStatus:
         root = place.sysroot(result.recording, progress)
         answer = leaks.with_details(result, output, root=root)
     if wanted.verbose:
-        console.talk_about(answer)
+        console.print_steps(answer)
     output.report(answer)
     if result.save_error:
         raise result.save_error

@@ -69,7 +69,7 @@ def command(
             result = judge(result)
         result = leaks.with_details(result, output, root=wanted.root)
     if wanted.verbose:
-        console.talk_about(result)
+        console.print_steps(result)
     output.report(result)
     if result.save_error:
         raise result.save_error

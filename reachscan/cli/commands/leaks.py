@@ -101,7 +101,7 @@ def _find_in_turn(
             try:
                 result = _judged_in(place, str(pid), wanted, output, judge)
             except ReachscanError as error:
-                console.talk_of_error(error)
+                console.report_error(error)
                 worst = max(worst, error.exit_status)
                 continue
             worst = max(worst, status(result, strict))
@@ -128,7 +128,7 @@ def _judged_in(
         root = place.sysroot(result.recording, progress)
         result = with_details(result, output, root=root)
     if wanted.verbose:
-        console.talk_about(result)
+        console.print_steps(result)
     return result
 
 

@@ -60,7 +60,7 @@ class _Writable(click.Path):
             self.fail("the name is empty", parameter, context)
         path = Path(os.fsdecode(super().convert(value, parameter, context)))
         try:
-            why = "" if path == STDOUT else _why_not_written(path)
+            why = "" if path == STDOUT else _write_failure(path)
         except OSError as error:  # its directory may not be entered, or its name is too long
             why = f"no file can be written there: {error.strerror}"
         except RuntimeError:  # until Python 3.13
@@ -70,7 +70,7 @@ class _Writable(click.Path):
         return path
 
 
-def _why_not_written(path: Path) -> str:
+def _write_failure(path: Path) -> str:
     """Return why a path cannot be written; empty if it can.
 
     Raises:

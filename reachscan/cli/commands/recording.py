@@ -10,9 +10,9 @@ import click
 
 from reachscan.capture import patterns
 from reachscan.capture.recording_options import (
-    LEAST_MEMORY,
     MAX_DEPTH,
     MAX_RANGES,
+    MIN_MEMORY,
     STACKS,
     RecordingOptions,
 )
@@ -162,7 +162,7 @@ recording = together(
     ),
     click.option(
         "--memory",
-        type=Size(least=LEAST_MEMORY),
+        type=Size(least=MIN_MEMORY),
         metavar="SIZE",
         default=64 << 20,
         help="Memory for all that is recorded (default 64M); when it is full, recording stops.",

@@ -47,7 +47,7 @@ def command(file: Path, root: str, verbose: bool, strict: bool, **given: Any) ->
         result = judge(result)
     result = leaks.with_details(result, output, root=root)
     if verbose:
-        console.talk_about(result)
+        console.print_steps(result)
     output.report(result)
     if isinstance(result, LeakScan):
         return leaks.status(result, strict)

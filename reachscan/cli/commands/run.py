@@ -105,7 +105,7 @@ def command(
             try:
                 status = leaks.find(str(launch.pid), wanted, shown, judge, strict=strict)
             except ReachscanError as error:
-                console.talk_of_error(error)
+                console.report_error(error)
                 status = error.exit_status
             if event is Event.ENDING:
                 found = status

@@ -20,7 +20,7 @@ from streams import CODE, Leak, Stream
 
 from reachscan.cli import console
 from reachscan.recording import model
-from reachscan.reports import USUAL_WIDTH
+from reachscan.reports import DEFAULT_WIDTH
 
 
 def test_a_reader_that_has_seen_enough(saved: Path) -> None:
@@ -92,7 +92,7 @@ def test_columns_tells_how_wide_text_is(saved: Path) -> None:
     for columns in ("80", "150", "nonsense", "0"):
         environment = {**os.environ, "COLUMNS": columns}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        wanted = {"80": 80, "150": 150}.get(columns, USUAL_WIDTH)
+        wanted = {"80": 80, "150": 150}.get(columns, DEFAULT_WIDTH)
         assert max(map(len, done.stdout.splitlines())) in range(wanted - 10, wanted + 1)
 
 

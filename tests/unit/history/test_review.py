@@ -20,7 +20,7 @@ from reachscan.history import census, suppressions
 from reachscan.history.review import by_rule, review
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Tally
 from reachscan.reports import (
-    USUAL_WIDTH,
+    DEFAULT_WIDTH,
     Selection,
     Style,
     leaks_json,
@@ -132,7 +132,7 @@ def mixed() -> LeakScan:
 
 
 def test_text_tells_what_does_not_count_and_why() -> None:
-    for width in (80, USUAL_WIDTH):
+    for width in (80, DEFAULT_WIDTH):
         lines = list(leaks_text.lines(mixed(), Selection(), Style(width=width)))
         assert all(len(line) <= width and line.isprintable() for line in lines)
     assert lines[0].endswith("; 1 known, 1 suppressed")

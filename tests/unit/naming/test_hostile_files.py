@@ -133,10 +133,10 @@ def test_types_without_end(good: Path, tmp_path: Path) -> None:
 
 def test_many_bad_modules_are_summed_up(good: Path, tmp_path: Path) -> None:
     bad = []
-    for number in range(2 * symbols.MOST_WARNINGS):
+    for number in range(2 * symbols.MAX_WARNINGS):
         bad.append(tmp_path / f"bad{number}.so")
         bad[-1].write_bytes(good.read_bytes()[:0x1000])
     found = named(*bad, good)
     assert len(found.names) == 1
-    assert len(found.warnings) == symbols.MOST_WARNINGS + 1
-    assert f"{symbols.MOST_WARNINGS} more modules" in found.warnings[-1].message
+    assert len(found.warnings) == symbols.MAX_WARNINGS + 1
+    assert f"{symbols.MAX_WARNINGS} more modules" in found.warnings[-1].message

@@ -22,7 +22,7 @@ from reachscan.naming.places import Places
 from reachscan.recording import model, wire
 from reachscan.recording.architectures import AARCH64, ARCHITECTURES, X86_64
 from reachscan.recording.decode import decode
-from reachscan.reports import EXPLAIN, USUAL_WIDTH, Selection, lines
+from reachscan.reports import DEFAULT_WIDTH, EXPLAIN, Selection, lines
 
 STACK, OTHER_STACK, MAPPED = 0x7FFF_0000_0000, 0x7F20_0000_0000, 0x7F30_0000_0000
 TOP = OTHER_STACK + 0x1F000
@@ -292,7 +292,7 @@ def test_hostile_names_do_no_harm(tmp_path: Path, format_: str) -> None:
     for row in rows:
         assert "\x1b" not in row
     if format_ == "text":
-        assert all(len(row) <= USUAL_WIDTH for row in rows)
+        assert all(len(row) <= DEFAULT_WIDTH for row in rows)
 
 
 def test_a_machine_reads_what_a_person_reads(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_names_that_unfold_without_end_stay_mangled() -> None:
     names = {level: bomb(level) for level in range(1, 10)}
     readable = type_names.readable(names)
     assert len(set(readable.values())) == len(names)
-    assert max(map(len, readable.values())) <= demangle.LONGEST_READABLE
+    assert max(map(len, readable.values())) <= demangle.MAX_DEMANGLED
     assert readable[9] == names[9]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reachscan.recording.architectures import AARCH64, ARCHITECTURES, I386, RUNS_TOO, X86_64
+from reachscan.recording.architectures import AARCH64, ALSO_RUNS, ARCHITECTURES, I386, X86_64
 
 NATIVE = Path(__file__).resolve().parents[3] / "native"
 
@@ -55,7 +55,7 @@ def compiler_for(machine: str) -> list[str]:
 @pytest.mark.parametrize("machine", ARCHITECTURES, ids=[a.name for a in ARCHITECTURES.values()])
 def test_the_native_programs_say_the_same(machine: int, tmp_path: Path) -> None:
     known = ARCHITECTURES[machine]
-    runner = next((own for own, other in RUNS_TOO.items() if other == machine), machine)
+    runner = next((own for own, other in ALSO_RUNS.items() if other == machine), machine)
     name = ARCHITECTURES[runner].name
     (tmp_path / "arch").symlink_to(NATIVE / "arch" / name)
     facts = {

@@ -10,7 +10,7 @@ from streams import Stream
 
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
-from reachscan.recording.save import StreamKeeper
+from reachscan.recording.save import StreamSaver
 
 MILLION = 1_000_000
 
@@ -21,7 +21,7 @@ def test_a_million_names(tmp_path: Path) -> None:
         n: model.Name(streams.LIBRARY_PATH, f"symbol_number_{n:08}", 8) for n in range(MILLION)
     }
     file = tmp_path / "scan.rsc"
-    keeper = StreamKeeper(file)
+    keeper = StreamSaver(file)
     for _ in keeper.keep(wire.frames(io.BytesIO(Stream().encoded()))):
         pass
     keeper.complete(model.Findings(names, (model.Warning("a-code", "a message"),), (("fold", 7),)))
@@ -36,7 +36,7 @@ def test_a_million_names(tmp_path: Path) -> None:
 def test_a_saved_stream_tells_of_the_machine_that_it_came_from(tmp_path: Path) -> None:
     made = Stream().encoded()
     file = tmp_path / "scan.rsc"
-    keeper = StreamKeeper(file)
+    keeper = StreamSaver(file)
     begin = wire.hello_bytes(page_kib=16)
     for _ in keeper.keep(wire.frames(io.BytesIO(begin + made[len(begin) :]))):
         pass
@@ -48,7 +48,7 @@ def test_a_saved_stream_tells_of_the_machine_that_it_came_from(tmp_path: Path) -
 def test_a_stream_without_names_was_named_all_the_same(tmp_path: Path) -> None:
     """Else its addresses would be looked up on the machine that reports."""
     file = tmp_path / "scan.rsc"
-    keeper = StreamKeeper(file)
+    keeper = StreamSaver(file)
     for _ in keeper.keep(wire.frames(io.BytesIO(Stream().encoded()))):
         pass
     keeper.complete(model.Findings({}, (), ()))

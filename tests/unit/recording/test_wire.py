@@ -268,7 +268,7 @@ ONE_LEAK = struct.pack("<IIQQI", 1, 0, 16, 24, model.DIRECT)
     ("extra", "says"),
     [
         (wire.encode(wire.SNAPSHOT, streams.SNAPSHOT), "two records of type 5"),
-        (records_of(wire.TYPES, wire.MOST_ROWS[wire.TYPES] + 1, bytes(12)), "rows of type 9"),
+        (records_of(wire.TYPES, wire.MAX_ROWS[wire.TYPES] + 1, bytes(12)), "rows of type 9"),
         (wire.encode(wire.TYPES, [(8, 1024 * "x")]), "name of a type is too long"),
         (2 * records_of(wire.CONTENTS, 4000, bytes(8)), "rows of type 15"),
         (records_of(wire.DOUBTS, 100_000, struct.pack("<III", 0, 1, 1)), "too often"),

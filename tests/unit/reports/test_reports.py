@@ -23,7 +23,7 @@ import reachscan
 from reachscan import wording
 from reachscan.recording import model
 from reachscan.reports import (
-    USUAL_WIDTH,
+    DEFAULT_WIDTH,
     Selection,
     Style,
     confidence,
@@ -184,7 +184,7 @@ def columns(line: str) -> int:
     message=st.text(max_size=300),
     sizes=st.lists(st.integers(0, 1 << 46), min_size=3, max_size=3),
     reason=st.sampled_from(sorted(model.REASONS)),
-    width=st.sampled_from((80, USUAL_WIDTH)),
+    width=st.sampled_from((80, DEFAULT_WIDTH)),
 )
 @settings(deadline=None)
 def test_text_stays_within_its_width(

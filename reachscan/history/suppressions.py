@@ -280,9 +280,7 @@ def _condition(text: str) -> tuple[str, Condition]:
 def _text(text: str) -> Condition:
     begin = text.encode()
     if len(begin) > MAX_TEXT_LENGTH:
-        raise NonsenseError(
-            f"only the first {MAX_TEXT_LENGTH} bytes of a block can be compared"
-        )
+        raise NonsenseError(f"only the first {MAX_TEXT_LENGTH} bytes of a block can be compared")
     return lambda groups: groups.blocks_beginning_with(begin)
 
 

@@ -38,8 +38,8 @@ inline std::size_t ring_length(const Space& space, uint64_t main_arena, const Ar
 enum class Bins { kUnused, kUsed, kNone };
 
 // Before the first malloc, all bins are zero. It makes them empty one by one, before it sets the
-// top. From then on, each is a ring of chunks through the arena, as if the bin's two pointers
-// followed a chunk header.
+// top and gets memory. From then on, each is a ring of chunks through the arena, as if the bin's
+// two pointers followed a chunk header.
 inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout& layout) {
   unsigned zero = 0, empty = 0, consistent = 0;
   for (unsigned i = 0; i < kBinPairs; ++i) {
@@ -55,7 +55,10 @@ inline Bins classify_bins(const Space& space, uint64_t arena, const ArenaLayout&
     }
   }
   constexpr unsigned kHalfMade = 1;  // only its first pointer is set
-  if (zero + empty + kHalfMade >= kBinPairs && word(arena + layout.top) == 0) return Bins::kUnused;
+  // Until 2.22, max_system_mem is where system_mem is later.
+  bool has_memory = word(arena + layout.next + kSystemMemFrom223) != 0;
+  if (zero + empty + kHalfMade >= kBinPairs && word(arena + layout.top) == 0 && !has_memory)
+    return Bins::kUnused;
   return empty + consistent >= kMinConsistentBins ? Bins::kUsed : Bins::kNone;
 }
 

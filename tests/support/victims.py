@@ -55,7 +55,7 @@ def build(name: str, flags: Sequence[str] = (), compiler: str | None = None) -> 
     usual = [f for f in (C_FLAGS if plain_c else CXX_FLAGS) if f != "-s" or "-g" not in flags]
     command = [*compiler.split(), *usual, f"-I{REPOSITORY / 'native'}", str(source), *flags]
     digest = hashlib.sha256(repr(command).encode())
-    linked = [Path(flag) for flag in flags if flag.endswith(".a")]
+    linked = [Path(flag) for flag in flags if flag.endswith(".a") and not flag.startswith("-")]
     for path in [*sorted(PROGRAMS.iterdir()), *linked]:
         digest.update(path.read_bytes())
     program = BUILD / digest.hexdigest()[:16] / name

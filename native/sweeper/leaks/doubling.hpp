@@ -3,9 +3,9 @@
 // held all earlier elements. That is as far before the piece as the piece is large.
 //
 // One such word proves nothing: where blocks of one size are adjacent, it is a pointer to the
-// preceding block. It counts if the word before or after it leads in the same way to another block
-// that nothing points to, and that is half or twice as large. Several in a row are not a
-// coincidence.
+// preceding block. It counts if it is in a row of words that lead in the same way to blocks, each
+// twice as large as the one before, and if a neighbour in that row leads to a block that nothing
+// points to, either.
 #pragma once
 
 #include "sweeper/leaks/candidates.hpp"
@@ -46,7 +46,8 @@ class DoublingArrays {
         uint64_t length = block - value;
         bool is_lost = candidates_.find(piece_at(table, at - heaps::kWord, length / 2)) != kNone ||
                        candidates_.find(piece_at(table, at + heaps::kWord, length * 2)) != kNone;
-        if (is_lost) visit(block, words_around(table, at, length) >= kSureWords, at, value);
+        unsigned words = is_lost ? words_around(table, at, length) : 0;
+        if (words >= kMinWords) visit(block, words >= kSureWords, at, value);
       });
     });
   }
@@ -56,8 +57,9 @@ class DoublingArrays {
   static constexpr uint64_t kSizes = 1u << 16;
   static constexpr uint64_t kHint = 32;  // bytes of address space per hint
   static constexpr uint64_t kLeastHints = 1u << 12, kMostHints = 1u << 22;
-  // Fewer in a row could be pointers next to lost blocks.
-  static constexpr unsigned kSureWords = 4;
+  // Fewer words in a row are pointers to the neighbours of lost blocks: of 137,000 blocks that were
+  // taken for lost, 1,093 had two such words by chance, 3 had three, none had four.
+  static constexpr unsigned kMinWords = 3, kSureWords = 4;
   // The most that the allocator adds to a request. Large blocks may have pages of their own.
   static constexpr uint64_t kRounding = 24, kLarge = 64 << 10;
 

@@ -50,17 +50,22 @@ void warn_of_missing(const CoreMappings& mappings, Stream& stream) {
                      "which they lie");
 }
 
+// Returns the words of a stack from `at` upwards, fewer at its end. They take less room than
+// glibc's thread descriptor at the upper end of a stack, so they do not reach the next mapping.
+std::vector<std::uint64_t> words_of_stack(const CoreFile& core, std::uint64_t at) {
+  std::vector<std::uint64_t> words(256);
+  while (!words.empty() && !core.try_read(at, words.data(), words.size() * sizeof words[0]))
+    words.resize(words.size() / 2);
+  return words;
+}
+
 // gdb abandons a mapping at the first page that it cannot read and writes zeros for the rest. This
 // loses the stacks of threads with guard pages in the same mapping.
 void require_stacks(const CoreFile& core) {
-  constexpr std::uint64_t kMaxWords = 32;
   for (const CoreThread& thread : core.threads()) {
     std::uint64_t at = arch::stack_pointer(thread.registers) & ~7ull;
-    std::vector<std::uint64_t> words(
-        std::min<std::uint64_t>(kMaxWords, (arch::kPage - at % arch::kPage) / 8));
-    bool known = core.try_read(at, words.data(), words.size() * sizeof words[0]);
-    if (known && std::any_of(words.begin(), words.end(), [](std::uint64_t w) { return w != 0; }))
-      continue;
+    std::vector<std::uint64_t> words = words_of_stack(core, at);
+    if (std::any_of(words.begin(), words.end(), [](std::uint64_t w) { return w != 0; })) continue;
     throw Failure(Step::kReadMemory, Code::kBadCore,
                   "the stack of thread " + std::to_string(thread.tid) +
                       " is not in the core file; if gdb wrote it, let the kernel do so, as the "

@@ -6,8 +6,8 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from reachscan import errors, reports
 from reachscan.reports import Selection, Style, plain
@@ -116,18 +116,18 @@ def show(report: Report) -> bool:
                 sys.stdout.write(f"{part}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        forget_stdout()  # the reader has exited (`| head`)
+        forget(sys.stdout)  # the reader has exited (`| head`)
         return False
     except OSError as error:
-        forget_stdout()
+        forget(sys.stdout)
         raise errors.OutputError(f"cannot write the report: {error.strerror}", "") from error
     return True
 
 
-def forget_stdout() -> None:
-    """Drop unwritten output: Python would try to write it again at exit, and fail."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def forget(stream: IO[str] | None) -> None:
+    """Drop what a stream could not write: Python would try again at exit, and fail."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _style(stream: Any) -> Style:
@@ -287,8 +287,14 @@ def _say(prefix: str, message: str) -> None:
 
 
 def _put(line: str) -> None:
-    """Write to stderr. If it is closed or its disk full, the exit status is all that tells."""
+    on_stderr(lambda: print(line, file=sys.stderr, flush=True))
+
+
+def on_stderr(write: Callable[[], None]) -> None:
+    """Call what writes to stderr. If that is closed or its disk full, only the status can tell."""
     if sys.stderr is None:
         return
-    with suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
+    try:
+        write()
+    except OSError:
+        forget(sys.stderr)

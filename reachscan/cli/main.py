@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = _show_error(error, verbose)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL_DISK:
-            console.forget_stdout()
+            console.forget(sys.stdout)
             status = _show_error(errors.OutputError(f"cannot write: {error.strerror}", ""), verbose)
         else:
             status = _show_bug(f"{type(error).__name__}: {error}", verbose)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from reachscan import __version__, errors
-from reachscan.cli import commands
+from reachscan.cli import commands, console
 from reachscan.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -45,10 +43,7 @@ def run(words: list[str]) -> int | None:
         status: int | None = program.main(words, "reachscan", standalone_mode=False)
     except click.ClickException as error:
         explained = _with_meant_command(error, words)
-        # click takes stdout for a stderr that is closed. One that is full cannot be told anything.
-        if sys.stderr:
-            with suppress(OSError):
-                explained.show()
+        console.on_stderr(explained.show)  # click would use stdout for a closed stderr
         return explained.exit_code
     except errors.NoSuchProcessError as error:
         meant = _meant_command(words)

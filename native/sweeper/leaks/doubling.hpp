@@ -39,7 +39,7 @@ class DoublingArrays {
     if (pieces_.empty()) return;
     const RangeFilter filter({pieces_[0].least, end_});
     each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t value) {
-      if (hints_[hint_of(value)] == 0) return;
+      if (!is_hinted(value) || !may_be_in_row(at, start, end)) return;
       uint64_t holder = blocks_.block_of(at);
       const Range table = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
       each_piece(value, [&](uint64_t block) {
@@ -75,6 +75,18 @@ class DoublingArrays {
     return hints;
   }
   uint64_t hint_of(uint64_t value) const { return value / kHint & (hint_count_ - 1); }
+  bool is_hinted(uint64_t value) const { return hints_[hint_of(value)] != 0; }
+
+  // Returns false if neither neighbour can lead to a candidate, which is cheaper to find out than
+  // which block the word is in. Does not look at other pages, which may be absent.
+  bool may_be_in_row(uint64_t at, uint64_t start, uint64_t end) const {
+    auto may_lead_to_piece = [&](uint64_t slot) {
+      bool is_near =
+          slot / heaps::kPage == at / heaps::kPage && slot >= start && slot + heaps::kWord <= end;
+      return !is_near || is_hinted(heaps::word(slot));
+    };
+    return may_lead_to_piece(at - heaps::kWord) || may_lead_to_piece(at + heaps::kWord);
+  }
 
   static uint64_t rounding(uint64_t size) { return size < kLarge ? kRounding : heaps::kPage; }
   static uint64_t size_slot(uint64_t size) { return size / heaps::kGranule % kSizes; }

@@ -88,6 +88,17 @@ CASE(extents_that_do_not_tell_whether_they_are_padded_follow_one_that_does) {
   CHECK(found.blocks == image.blocks);
 }
 
+// As a database does for the most that its buffers may ever need.
+CASE(reserved_terabytes_do_not_hide_it) {
+  constexpr uint64_t kReserved = kWorld + (1ull << 40), kBytes = 8ull << 40;
+  for (uint32_t perms : {0u, kReadWrite}) {
+    Scene scene(kTreeOf48);
+    scene.image.memory.describe(kReserved, kBytes, perms, abi::kAbsent);
+    scene.image.memory.put(Jemalloc::kData, kReserved + kBytes - kPage);
+    CHECK(walk(scene.image, scene.threads).blocks == scene.image.blocks);
+  }
+}
+
 CASE(without_its_metadata_there_is_no_jemalloc) {
   Scene scene(kTreeOf48);
   scene.image.memory.put(Jemalloc::kMetadata, 3 << 20);

@@ -25,13 +25,19 @@ inline Range metadata_at(const Space& space, uint64_t start) {
   return {start, start + size};
 }
 
-// Returns the mapping of metadata that contains `address`, empty if there is none.
+// Returns the mapping of metadata that contains `address`, empty if there is none. Its first page
+// was written to, so that terabytes which a program has only reserved are passed over at once.
 inline Range metadata_around(const Space& space, uint64_t address, Budget& budget) {
   for (uint64_t start = address & ~(kMetadataAlignment - 1); start != 0 && budget.spend(1);
        start -= kMetadataAlignment) {
-    if (!space.is_anonymous(start, start + kPage)) return {0, 0};
-    Range found = metadata_at(space, start);
-    if (found.contains(address)) return found;
+    const abi::Mapping* m = space.find(start);
+    if (m == nullptr || !Space::is_anonymous(*m)) return {0, 0};
+    if (Space::is_written_anonymous(*m)) {
+      Range found = metadata_at(space, start);
+      if (found.contains(address)) return found;
+    } else {
+      start = align_up(m->start, kMetadataAlignment);
+    }
   }
   return {0, 0};
 }

@@ -143,6 +143,15 @@ CASE(a_cache_with_what_is_no_block_is_refused) {
            std::string("a thread's cache of free blocks is not consistent"));
 }
 
+// Of the words before the cache, some are the last addresses there are.
+CASE(the_end_of_all_addresses_is_no_cache) {
+  Scene scene(kTreeOf48);
+  uint64_t cache = scene.threads[0].thread_pointer - 0xa00;
+  for (uint64_t before = 8; before <= 128; before += 8)
+    scene.image.memory.put(cache - before, -before);
+  CHECK(walk(scene.image, scene.threads).blocks == scene.image.blocks);
+}
+
 // Damages each word of the structures in several ways: the walk must end with some answer.
 CASE(damage_anywhere_ends) {
   for (const Tree& tree : {kTreeOf48, kTreeOf57}) {

@@ -30,7 +30,7 @@ struct Cache {
 inline Cache cache_from_53(uint64_t at, Range tls) {
   constexpr uint64_t kBinsField = 32, kArenaField = 40;
   uint64_t other = word(at);
-  if (other % 8 != 0 || other < tls.start || other + kArenaField + 8 > tls.end ||
+  if (other % 8 != 0 || !tls.contains(other) || tls.end - other < kArenaField + 8 ||
       word(other + kBinsField) != at + 8)
     return {};
   return {word(other + kArenaField), at + 8, 0, kMaxBins};

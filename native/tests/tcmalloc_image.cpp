@@ -104,10 +104,17 @@ void Tcmalloc::chain(unsigned size_class, const std::vector<uint64_t>& list) {
   for (uint64_t block : list) blocks.erase(block);
 }
 
-uint64_t Tcmalloc::cache(unsigned size_class, const std::vector<uint64_t>& list) {
+uint64_t Tcmalloc::empty_cache() {
   uint64_t at = allot(kCacheBytes);
   for (unsigned number = 0; number < kClassCount; ++number)
     memory.store<uint32_t>(at + number * kListBytes + kListSize, size_of(number));
+  return at;
+}
+
+void Tcmalloc::exited_cache() { memory.put(kExitedCache, empty_cache()); }
+
+uint64_t Tcmalloc::cache(unsigned size_class, const std::vector<uint64_t>& list) {
+  uint64_t at = empty_cache();
   uint64_t head = at + size_class * kListBytes;
   memory.put(head, list.front());
   memory.store<uint32_t>(head + kListLength, static_cast<uint32_t>(list.size()));

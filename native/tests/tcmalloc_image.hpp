@@ -22,6 +22,7 @@ class Tcmalloc {
   static constexpr uint64_t kClasses =
       kCentral + heaps::tcmalloc::kMaxClasses * heaps::tcmalloc::Central::kPaddedBytes + 12;
   static constexpr uint64_t kFirstCache = kClasses + 0x800 - 12;  // points to a thread's cache
+  static constexpr uint64_t kExitedCache = kFirstCache + 8;
 
   // `links` is the offset of the links in a cache, which differs between releases.
   explicit Tcmalloc(uint64_t links);
@@ -36,6 +37,8 @@ class Tcmalloc {
   void chain(unsigned size_class, const std::vector<uint64_t>& blocks);
   // Adds the cache of another thread, which holds these blocks, all of one class.
   uint64_t cache(unsigned size_class, const std::vector<uint64_t>& blocks);
+  // Adds the empty cache of a thread that has exited; a variable still points to it.
+  void exited_cache();
   // Makes a block an object of a C++ class that is defined in the allocator's module.
   void object(uint64_t block, const char* type);
 
@@ -48,6 +51,7 @@ class Tcmalloc {
 
  private:
   uint64_t allot(uint64_t bytes);
+  uint64_t empty_cache();
   uint64_t span(uint64_t pages, uint32_t bits);
   void link(const std::vector<uint64_t>& list);
 

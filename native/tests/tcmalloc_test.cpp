@@ -76,6 +76,14 @@ CASE(all_blocks_are_found_but_those_in_caches) {
   }
 }
 
+CASE(the_cache_of_a_thread_that_has_exited_does_not_hide_the_only_one) {
+  for (uint64_t links : kLinks) {
+    Scene scene(links, false);
+    scene.image.exited_cache();
+    CHECK(walk(scene.image).blocks == scene.image.blocks);
+  }
+}
+
 CASE(a_sampled_block_is_as_large_as_was_asked_for) {
   constexpr uint64_t kStack = Tcmalloc::kMetadata + (3 << 20);
   Scene scene;

@@ -74,6 +74,18 @@ def test_one_of_several_processes_that_fails_makes_the_status_that_of_the_failur
     assert done.status == 3 and "cut off" in done.talk
 
 
+def test_a_bug_outweighs_failures_of_later_processes(
+    run: Runner, sleeper: subprocess.Popen[bytes], fake_helper: Install, tmp_path: Path
+) -> None:
+    crash_once = f"mkdir {tmp_path}/crashed 2>/dev/null && kill -SEGV $$; exit 0"
+    fake_helper(Stream().encoded()[:-4], crash_once)
+    with subprocess.Popen(sleeper.args) as second:
+        done = run(f"nap{os.getpid()}", "--all-processes")
+        second.kill()
+    assert done.talk.index("SIGSEGV") < done.talk.index("cut off")
+    assert done.status == 70
+
+
 def test_options_may_come_first(run: Runner, target: int, fake_helper: Install) -> None:
     fake_helper(Stream().encoded())
     done = run("--json", target)

@@ -63,11 +63,10 @@ def recording(
     return Stream(mappings=MAPPINGS, names=names or {}, extra=extra + more, **stream).encoded()
 
 
-def places(machine: int = X86_64, **layout: Any) -> Places:
+def places(machine: int = X86_64, main: dict[str, Any] = MAIN, **layout: Any) -> Places:
     decoded = decode(wire.frames(io.BytesIO(recording(**layout))))
-    main = model.Thread(**MAIN)
     space = AddressSpace.of(decoded)
-    threads = (main, *decoded.threads[1:])
+    threads = (model.Thread(**main), *decoded.threads[1:])
     return Places(decoded._replace(threads=threads, machine=machine), space)
 
 
@@ -138,6 +137,19 @@ def test_the_stack_of_a_thread_that_runs_on_another_one() -> None:
     elsewhere = {**WORKER, "stack_pointer": MAPPED + 0x100}
     place = places(worker=elsewhere).of_address(TOP - 0x200)
     assert place.text == "first stack of thread 4712 'worker', 0x200 below its thread pointer"
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (OTHER_STACK + 0x2010, "'worker', 0x10 above"),
+        (OTHER_STACK + 0x9010, "'main', 0x10 above"),
+    ],
+)
+def test_stacks_that_share_a_mapping(address: int, text: str) -> None:
+    lower = {**WORKER, "stack_pointer": OTHER_STACK + 0x2000}
+    upper = {**MAIN, "stack_pointer": OTHER_STACK + 0x9000}
+    assert text in places(worker=lower, main=upper).of_address(address).text
 
 
 @pytest.mark.parametrize(

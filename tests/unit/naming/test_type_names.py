@@ -79,6 +79,7 @@ def test_names_that_a_compiler_made(compiled: dict[str, str]) -> None:
         ("NSt3__16vectorIiNS_9allocatorIiEEEE", "std::vector<int>"),
         ("NSt3__120__shared_ptr_emplaceI3FooNS_9allocatorIS1_EEEE", "std::shared_ptr<Foo>"),
         ("N5boost6detail17sp_counted_impl_pI3FooEE", "control block of boost::shared_ptr<Foo>"),
+        ("St6vectorIPFviSaIiEESaIS2_EE", "std::vector<void (*)(int, std::allocator<int>)>"),
         ("", ""),
         ("N", "N"),
         ("no type at all", "no type at all"),

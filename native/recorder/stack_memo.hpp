@@ -10,11 +10,12 @@
 
 namespace reachscan::recorder {
 
-// A frame, and where its caller's frame pointer was saved; 0 if it is still in its register.
+// A frame, and how its caller's follows from it.
 struct MemoFrame {
   arch::Frame frame;
-  std::uint64_t saved_fp;
+  std::uint64_t saved_fp;  // where the caller's frame pointer was saved; 0: it is in its register
   std::uint32_t node;
+  bool needs_fp;  // whether the frame pointer leads to the caller; in a memo, to some outer frame
 };
 
 class StackMemo {
@@ -25,11 +26,16 @@ class StackMemo {
   // stored yet.
   void begin(std::uint32_t outer) { count_ = outer; }
 
-  // Adds the next inner frame. If there are too many, none is remembered.
+  // Adds the next inner frame. If there are too many, none is remembered. Frame pointers that lead
+  // nowhere may change: functions that keep none use the register for other things.
   void push(const MemoFrame& frame) {
     if (count_ < kFrames) {
-      frames_[count_] = frame;
-      frames_[count_].frame.fp = ~frame.frame.fp;
+      MemoFrame& added = frames_[count_];
+      bool caller_needs_fp = count_ > 0 && frames_[count_ - 1].needs_fp;
+      added = frame;
+      added.frame.fp = ~frame.frame.fp;
+      if (!caller_needs_fp) added.saved_fp = 0;
+      if (caller_needs_fp && frame.saved_fp == 0) added.needs_fp = true;
     }
     ++count_;
   }
@@ -51,17 +57,23 @@ class StackMemo {
     // 0 if the frame is not among them. Frames must be passed from the inside outwards.
     std::uint32_t outer(const arch::Frame& frame) {
       while (left_ > 0 && frames_[left_ - 1].frame.sp < frame.sp) --left_;
-      if (left_ == 0 || !is_same(frames_[left_ - 1].frame, frame)) return 0;
+      if (left_ == 0 || !is_same(frames_[left_ - 1], frame)) return 0;
       if (!is_unchanged()) left_ = 0;
       return left_;
     }
 
-   private:
-    static bool is_same(const arch::Frame& remembered, const arch::Frame& now) {
-      return remembered.pc == now.pc && remembered.sp == now.sp && remembered.fp == ~now.fp;
+    // The stack pointer of the next frame of the last stack: no frame below it can be among them.
+    std::uint64_t sp() const {
+      return left_ == 0 ? ~std::uint64_t{0} : frames_[left_ - 1].frame.sp;
     }
 
-    // While a frame is the same, it leads to the next one by the same two words: only words that
+   private:
+    static bool is_same(const MemoFrame& remembered, const arch::Frame& now) {
+      return remembered.frame.pc == now.pc && remembered.frame.sp == now.sp &&
+             (!remembered.needs_fp || remembered.frame.fp == ~now.fp);
+    }
+
+    // While a frame is the same, it leads to the next one by the same words: only words that
     // unwinding would read anyway are read.
     bool is_unchanged() const {
       for (std::uint32_t i = left_ - 1; i > 0; --i) {

@@ -31,8 +31,8 @@ class Rule {
                 saved_fp % 8 == 0 && saved_fp / 8 <= kLargestSaved;
     if (!fits) return Rule(RuleKind::kUnknown);
     Rule rule(kind);
-    rule.bits_ |= static_cast<std::uint32_t>(offset / 8) << kKindBits;
-    rule.bits_ |= static_cast<std::uint32_t>(saved_fp / 8) << (kKindBits + kOffsetBits);
+    rule.bits_ |= static_cast<std::uint32_t>(saved_fp / 8) << kKindBits;
+    rule.bits_ |= static_cast<std::uint32_t>(offset / 8) << (kKindBits + kSavedBits);
     return rule;
   }
 
@@ -50,11 +50,12 @@ class Rule {
     return kind() == RuleKind::kFromSp || kind() == RuleKind::kFromFp || kind() == RuleKind::kEnd ||
            kind() == RuleKind::kUnknown;
   }
+  // In the highest bits, since unwinding waits for it.
   constexpr std::uint64_t offset() const {
-    return (bits_ >> kKindBits & kLargestOffset) * std::uint64_t{8};
+    return (bits_ >> (kKindBits + kSavedBits)) * std::uint64_t{8};
   }
   constexpr std::uint64_t saved_fp() const {
-    return (bits_ >> (kKindBits + kOffsetBits)) * std::uint64_t{8};
+    return (bits_ >> kKindBits & kLargestSaved) * std::uint64_t{8};
   }
 
  private:

@@ -32,7 +32,7 @@ class RuleCache {
   void forget(std::uint64_t start, std::uint64_t end) {
     for (std::uint64_t at = 0; at < kBytes / sizeof *entries_; ++at) {
       std::uint64_t entry = __atomic_load_n(&entries_[at], __ATOMIC_RELAXED);
-      std::uint64_t pc = (entry >> 32) << 16 | ((at ^ scramble(entry >> 32)) & 0xffff);
+      std::uint64_t pc = (entry >> 32) << 16 | ((at ^ entry >> 32) & 0xffff);
       if (entry != 0 && pc - 1 >= start && pc - 1 < end)
         __atomic_store_n(&entries_[at], 0, __ATOMIC_RELAXED);
     }
@@ -40,10 +40,8 @@ class RuleCache {
 
  private:
   static constexpr std::uint64_t tag(std::uint64_t pc) { return pc >> 16; }
-  static constexpr std::uint64_t scramble(std::uint64_t tag) { return tag * 0x9e37 >> 3; }
-  static constexpr std::uint64_t slot(std::uint64_t pc) {
-    return (pc ^ scramble(tag(pc))) & 0xffff;
-  }
+  // Unwinding waits for it, so it is a short computation.
+  static constexpr std::uint64_t slot(std::uint64_t pc) { return (pc ^ tag(pc)) & 0xffff; }
 
   std::uint64_t* entries_ = nullptr;
 };

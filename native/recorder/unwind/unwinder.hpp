@@ -40,11 +40,18 @@ class Unwinder {
     while (count < depth && frame.pc > 1) {
       std::uint32_t outer = search.outer(frame);
       if (outer != 0 && count + outer <= depth) return {count, outer, is_simple};
+      std::uint32_t walked =
+          follow_simple_rules(frame, limit, search.sp(), frames + count, depth - count);
+      if (walked != 0) {
+        count += walked;
+        is_guessed = false;
+        continue;
+      }
       Rule rule;
       if (!rules_.find(frame.pc, rule)) rule = look_up(frame.pc);
       if (is_guessed && rule.kind() == RuleKind::kUnknown) break;
       is_guessed = rule.kind() == RuleKind::kGuess;
-      frames[count] = {frame, 0, 0};
+      frames[count] = {frame, 0, 0, rule.kind() == RuleKind::kFromFp};
       bool can_continue = step(frame, rule, limit);
       if (can_continue && rule.saved_fp() != 0) frames[count].saved_fp = frame.sp - rule.saved_fp();
       is_simple = is_simple && rule.is_simple();
@@ -96,34 +103,56 @@ class Unwinder {
 
   static constexpr Rule kKeepsFramePointer = frame_pointer_rule(RuleKind::kFromFp);
 
-  static bool step_by_frame_pointer(arch::Frame& frame, const Limit& limit) {
-    std::uint64_t frame_end = frame.fp + kKeepsFramePointer.offset();
+  // For rules from the stack pointer or the frame pointer.
+  static bool step_by(Rule rule, arch::Frame& frame, const Limit& limit) {
+    std::uint64_t base = rule.kind() == RuleKind::kFromSp ? frame.sp : frame.fp;
+    return step_to(base + rule.offset(), rule, frame, limit);
+  }
+
+  // Returns false if the frame cannot end there.
+  static bool step_to(std::uint64_t frame_end, Rule rule, arch::Frame& frame, const Limit& limit) {
     if (!limit.allows(frame.sp, frame_end)) return false;
     frame.pc = arch::word_at(frame_end - arch::kReturnAddressBelowFrame);
-    frame.fp = arch::word_at(frame_end - kKeepsFramePointer.saved_fp());
+    if (rule.saved_fp() != 0) frame.fp = arch::word_at(frame_end - rule.saved_fp());
     frame.sp = frame_end;
     return true;
   }
 
+  // Walks on while rules are known and simple, and frames are below `end`. Returns how many frames
+  // it has written, which are at most `count`.
+  std::uint32_t follow_simple_rules(arch::Frame& frame, const Limit& limit, std::uint64_t end,
+                                    MemoFrame* frames, std::uint32_t count) const {
+    std::uint32_t i = 0;
+    do {
+      Rule rule;
+      if (!rules_.find(frame.pc, rule)) break;
+      frames[i].frame = frame;
+      // Most functions with a frame pointer are alike. Handled separately, their frames follow from
+      // the chain of frame pointers alone, without waiting for the rule to be looked up.
+      if (rule.bits() == kKeepsFramePointer.bits()) {
+        if (!step_by(kKeepsFramePointer, frame, limit)) break;
+        frames[i].saved_fp = frame.sp - kKeepsFramePointer.saved_fp();
+        frames[i].needs_fp = true;
+      } else {
+        if (rule.kind() != RuleKind::kFromSp || !step_by(rule, frame, limit)) break;
+        frames[i].saved_fp = rule.saved_fp() == 0 ? 0 : frame.sp - rule.saved_fp();
+        frames[i].needs_fp = false;
+      }
+    } while (++i < count && frame.sp < end);
+    return i;
+  }
+
   // Replaces `frame` by that of its caller. Returns false at the end of the stack.
   bool step(arch::Frame& frame, Rule rule, Limit& limit) const {
-    // Most functions with a frame pointer are alike. Handled separately, their frames follow from
-    // the chain of frame pointers alone, without waiting for the rule to be looked up.
-    if (rule.bits() == kKeepsFramePointer.bits()) return step_by_frame_pointer(frame, limit);
-    std::uint64_t frame_end;
     switch (rule.kind()) {
       case RuleKind::kFromSp:
-        frame_end = frame.sp + rule.offset();
-        break;
       case RuleKind::kFromFp:
       case RuleKind::kGuess:
       case RuleKind::kOwn:
-        frame_end = frame.fp + rule.offset();
-        break;
+        return step_by(rule, frame, limit);
       case RuleKind::kSavedAtFp:
         if (!limit.allows(frame.sp, frame.fp)) return false;
-        frame_end = arch::word_at(frame.fp - rule.offset());
-        break;
+        return step_to(arch::word_at(frame.fp - rule.offset()), rule, frame, limit);
       case RuleKind::kSignal:
         frame = arch::interrupted_frame(frame.sp);
         limit = Limit(frame.sp, main_stack_top_);
@@ -131,11 +160,6 @@ class Unwinder {
       default:
         return false;
     }
-    if (!limit.allows(frame.sp, frame_end)) return false;
-    frame.pc = arch::word_at(frame_end - arch::kReturnAddressBelowFrame);
-    if (rule.saved_fp() != 0) frame.fp = arch::word_at(frame_end - rule.saved_fp());
-    frame.sp = frame_end;
-    return true;
   }
 
   Rule look_up(std::uint64_t pc);

@@ -49,7 +49,7 @@ template <typename Call>
                                                const arch::Frame& caller, Call call) {
   CallingOut calling_out;
   Allocation was;
-  bool was_recorded = recorder.forget(block, was);
+  bool was_recorded = recorder.may_know(block) && recorder.forget(block, was);
   void* moved = recorder.may_want(size) ? allocate(size, caller, call) : call();
   if (moved == nullptr && size != 0 && was_recorded) recorder.remember(was);
   return moved;
@@ -64,11 +64,20 @@ template <typename Call>
   return block;
 }
 
-PASSES_ON [[gnu::noinline]] void* chosen_malloc(std::size_t size) {
-  ThreadState& thread = this_thread();
-  // Nothing calls another function of the allocator here, unlike in allocate().
-  if (thread.is_inside != 0 || !recorder.is_chosen(thread, size)) return next_malloc(size);
+PASSES_ON [[gnu::noinline]] void* sampled_malloc(ThreadState& thread, std::size_t size) {
+  if (!recorder.begins_sample(thread, size)) return next_malloc(size);
   return recorded_malloc(thread, size);
+}
+
+PASSES_ON [[gnu::noinline]] void* chosen_malloc(ThreadState& thread, std::size_t size) {
+  if (!recorder.is_chosen(thread, size)) return next_malloc(size);
+  return recorded_malloc(thread, size);
+}
+
+PASSES_ON [[gnu::noinline]] void free_known(void* block) {
+  Allocation was;
+  recorder.forget(block, was);
+  next_free(block);
 }
 
 [[gnu::noinline]] void* recorded_calloc(std::size_t count, std::size_t each) {
@@ -104,7 +113,14 @@ using namespace reachscan::recorder;
 extern "C" {
 
 PASSES_ON void* malloc(std::size_t size) {
-  return recorder::recorder.may_want(size) ? chosen_malloc(size) : next_malloc(size);
+  Recorder& recorder = recorder::recorder;
+  if (!recorder.may_want(size)) return next_malloc(size);
+  // Nothing calls another function of the allocator here, unlike in allocate().
+  ThreadState& thread = this_thread();
+  if (thread.is_inside != 0) return next_malloc(size);
+  if (!recorder.only_samples()) return chosen_malloc(thread, size);
+  return recorder.comes_before_sample(thread, size) ? next_malloc(size)
+                                                    : sampled_malloc(thread, size);
 }
 
 PASSES_ON void* calloc(std::size_t count, std::size_t each) {
@@ -123,8 +139,7 @@ void* reallocarray(void* block, std::size_t count, std::size_t each) {
 }
 
 PASSES_ON void free(void* block) {
-  recorder::recorder.forget(block);
-  next_free(block);
+  return recorder::recorder.may_know(block) ? free_known(block) : next_free(block);
 }
 
 // Not all C libraries have these, but a program that checks for them finds them now.

@@ -40,14 +40,28 @@ class Next<Result(Arguments...)> {
   bool exists() { return address() != 0; }
 
   Result operator()(Arguments... arguments) {
-    return reinterpret_cast<Result (*)(Arguments...)>(address())(arguments...);
+    std::uint64_t found = __atomic_load_n(&address_, __ATOMIC_RELAXED);
+    if (found == 0) [[unlikely]] {
+      if constexpr (kFitsRegisters) return call_first(arguments...);
+      found = address();
+    }
+    return reinterpret_cast<Function>(found)(arguments...);
   }
 
  private:
+  using Function = Result (*)(Arguments...);
+
+  // Whether call_first(), which has one argument more, can be reached and left by jumps.
+  static constexpr bool kFitsRegisters = sizeof...(Arguments) < 6;
+
+  // A separate function, so that later calls need not save what the look-up would overwrite.
+  [[gnu::noinline, gnu::cold]] Result call_first(Arguments... arguments) {
+    return reinterpret_cast<Function>(address())(arguments...);
+  }
+
   std::uint64_t address() {
     std::uint64_t found = __atomic_load_n(&address_, __ATOMIC_RELAXED);
-    if (found != 0) [[likely]]
-      return found;
+    if (found != 0) return found;
     prepare_process();
     found = next_function(name_);
     __atomic_store_n(&address_, found, __ATOMIC_RELAXED);

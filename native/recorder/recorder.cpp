@@ -9,14 +9,23 @@ namespace reachscan::recorder {
 
 constinit Recorder recorder;
 
+namespace {
+
+bool is_selective(const Options& options) {
+  return options.min_size != 0 || options.range_count != 0 || options.sample != 0 ||
+         options.modules_filtered != 0 || options.threads_filtered != 0;
+}
+
+}  // namespace
+
 bool Recorder::map_all(const Settings& settings) {
   Header* header = create_tables(settings, clock_);
   if (header == nullptr) return false;
   tables_ = Tables(header);
   mapped_[0] = extent_of_tables(*header);
-  const std::uint64_t bytes[] = {RuleCache::kBytes,
-                                 header->modules.count * sizeof(Modules::Private)};
-  for (std::size_t i = 0; i < 2; ++i) {
+  const std::uint64_t bytes[] = {
+      RuleCache::kBytes, header->modules.count * sizeof(Modules::Private), BlockFilter::kBytes};
+  for (std::size_t i = 0; i < 3; ++i) {
     void* memory = map_memory(bytes[i]);
     if (memory == nullptr) return false;
     mapped_[i + 1] = {reinterpret_cast<std::uint64_t>(memory), bytes[i]};
@@ -35,6 +44,7 @@ bool Recorder::start(const Settings& settings, const LinkMap& link_map,
     return false;
   }
   blocks_ = LiveBlocks(tables_);
+  filter_.place(reinterpret_cast<void*>(mapped_[3].start), is_selective(settings.options));
   mappings_ = LiveMappings(tables_);
   threads_ = ThreadRows(tables_);
   settings_ = &settings;
@@ -53,15 +63,18 @@ bool Recorder::start(const Settings& settings, const LinkMap& link_map,
   return true;
 }
 
-// Several ranges are tested one by one, after the test for all of them.
+// Several ranges are tested one by one, after the test for all of them. No allocator has larger
+// blocks, so those cannot make until_sample overflow.
 void Recorder::set_wanted_sizes(const Options& options) {
+  constexpr std::uint64_t kLargestRequest = std::uint64_t{1} << 62;
   std::uint64_t first = options.range_count == 0 ? 0 : ~std::uint64_t{0};
-  std::uint64_t last = options.range_count == 0 ? ~std::uint64_t{0} - 1 : 0;
+  std::uint64_t last = options.range_count == 0 ? kLargestRequest : 0;
   for (std::uint32_t i = 0; i < options.range_count; ++i) {
     if (options.ranges[i].first < first) first = options.ranges[i].first;
     if (options.ranges[i].last > last) last = options.ranges[i].last;
   }
   if (options.min_size > first) first = options.min_size;
+  if (last > kLargestRequest) last = kLargestRequest;
   is_one_range_ = options.range_count <= 1;
   sample_distance_ = options.sample;
   if (first > last) return;
@@ -77,11 +90,12 @@ bool Recorder::is_in_ranges(std::uint64_t size) const {
 }
 
 // For its first allocation, a thread behaves as if a sample had just been taken.
-bool Recorder::begin_sample(ThreadState& thread, std::uint64_t size) const {
+bool Recorder::begins_sample(ThreadState& thread, std::uint64_t size) const {
   if (thread.random == 0) {
     CallingOut calling_out;
     thread.random = clock_.nanoseconds(CLOCK_MONOTONIC) ^ reinterpret_cast<std::uint64_t>(&thread);
-    thread.until_sample = next_sample(thread.random, sample_distance_) - bounded(size);
+    thread.until_sample =
+        next_sample(thread.random, sample_distance_) - static_cast<std::int64_t>(size);
     if (thread.until_sample > 0) return false;
   }
   thread.until_sample = next_sample(thread.random, sample_distance_);
@@ -93,8 +107,9 @@ void Recorder::allocated(ThreadState& thread, const void* block, std::uint64_t s
   if (!passes_filters(thread, frame)) return;
   Allocation allocation{reinterpret_cast<std::uint64_t>(block), size, milliseconds(),
                         stack_of(thread, frame), row_of(thread)};
-  if (misses_frees_) forget(block);
-  if (allocation.node == 0 || !blocks_.insert(allocation)) return lose();
+  Allocation freed_unseen;
+  if (misses_frees_ && may_know(block)) forget(block, freed_unseen);
+  if (allocation.node == 0 || !insert(allocation)) return lose();
   threads_.count_record(allocation.thread);
   if (tables_.header().options.stop_at != 0) add_live_bytes(size);
 }

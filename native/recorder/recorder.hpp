@@ -1,6 +1,7 @@
 // The recorder of this process: decides what is recorded, and records it.
 #pragma once
 
+#include "recorder/block_filter.hpp"
 #include "recorder/clock.hpp"
 #include "recorder/live_blocks.hpp"
 #include "recorder/live_mappings.hpp"
@@ -33,38 +34,44 @@ class Recorder {
   bool may_want(std::uint64_t size) const { return size - first_size_ <= size_span_; }
 
   // Returns whether the block that the thread is allocating is to be recorded. Must be called once
-  // per block.
+  // per block of such a size.
   bool is_chosen(ThreadState& thread, std::uint64_t size) {
-    if (is_one_range_ && sample_distance_ == 0) return true;
     if (!is_one_range_ && !is_in_ranges(size)) return false;
-    // No block is large enough to overflow this.
-    if (sample_distance_ == 0 || (thread.until_sample -= bounded(size)) > 0)
-      return sample_distance_ == 0;
-    return begin_sample(thread, size);
+    return sample_distance_ == 0 ||
+           (!comes_before_sample(thread, size) && begins_sample(thread, size));
   }
+
+  // The same in two steps, if samples of all these sizes are recorded: most blocks come before the
+  // next sample.
+  bool only_samples() const { return is_one_range_ && sample_distance_ != 0; }
+  static bool comes_before_sample(ThreadState& thread, std::uint64_t size) {
+    return (thread.until_sample -= static_cast<std::int64_t>(size)) > 0;
+  }
+  bool begins_sample(ThreadState& thread, std::uint64_t size) const;
 
   // Records a chosen block that the allocator has just returned. `frame` is the frame of the
   // allocator's caller.
   void allocated(ThreadState& thread, const void* block, std::uint64_t size,
                  const arch::Frame& frame);
 
-  // Called before a block is freed. Returns whether it was recorded, and its record in `was`.
+  // Returns false if the block is certainly not recorded: most are not if only some are chosen.
+  bool may_know(const void* block) const {
+    return filter_.may_contain(reinterpret_cast<std::uint64_t>(block));
+  }
+
+  // Called before a block is freed that may_know() knows. Returns whether it was recorded, and its
+  // record in `was`.
   [[gnu::always_inline]] bool forget(const void* block, Allocation& was) {
-    if (!is_recording_ || block == nullptr ||
-        !blocks_.remove(reinterpret_cast<std::uint64_t>(block), was))
-      return false;
+    auto address = reinterpret_cast<std::uint64_t>(block);
+    if (block == nullptr || !blocks_.remove(address, was)) return false;
+    filter_.remove(address);
     if (tables_.header().options.stop_at != 0) add_live_bytes(-was.size);
     return true;
   }
 
-  void forget(const void* block) {
-    Allocation was;
-    forget(block, was);
-  }
-
   // Undoes that: the block was not freed.
   void remember(const Allocation& was) {
-    if (!blocks_.insert(was)) return lose();
+    if (!insert(was)) return lose();
     if (tables_.header().options.stop_at != 0) add_live_bytes(was.size);
   }
 
@@ -84,6 +91,13 @@ class Recorder {
   bool is_recording() const { return is_recording_; }
 
  private:
+  bool insert(const Allocation& allocation) {
+    filter_.add(allocation.address);
+    if (blocks_.insert(allocation)) return true;
+    filter_.remove(allocation.address);
+    return false;
+  }
+
   bool passes_filters(ThreadState& thread, const arch::Frame& frame);
   std::uint32_t stack_of(ThreadState& thread, const arch::Frame& frame);
   std::uint32_t instrumented_stack(arch::Frame frame);
@@ -95,10 +109,6 @@ class Recorder {
   }
   std::uint32_t row_of(ThreadState& thread);
   bool is_in_ranges(std::uint64_t size) const;
-  bool begin_sample(ThreadState& thread, std::uint64_t size) const;
-  static std::int64_t bounded(std::uint64_t size) {
-    return static_cast<std::int64_t>(size < kMaxSize ? size : kMaxSize);
-  }
   bool is_of_allocator(std::uint64_t pc);
   void add_live_bytes(std::uint64_t bytes);
   void stop(Stopped reason);
@@ -115,7 +125,10 @@ class Recorder {
   bool is_one_range_ = true;  // --sizes and --min-size amount to one range
   std::uint64_t sample_distance_ = 0;
 
-  MappedRange mapped_[3] = {};  // tables, rules, the recorder's private data of modules
+  BlockFilter filter_;
+
+  // Tables, rules, the recorder's private data of modules, the filter.
+  MappedRange mapped_[4] = {};
   Tables tables_{nullptr};
   LiveBlocks blocks_;
   LiveMappings mappings_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "recorder/block_filter.hpp"
 #include "recorder/create_tables.hpp"
 #include "recorder/live_blocks.hpp"
 #include "recorder/live_mappings.hpp"
@@ -131,6 +132,36 @@ CASE(records_are_those_of_a_map) {
   for (auto [address, allocation] : model) CHECK(blocks.remove(address, allocation));
   for (std::uint64_t i = 0; i < tables.header().buckets.count; ++i)
     CHECK_EQ(tables.buckets()[i].passed, 0u);
+}
+
+CASE(a_filter_denies_no_recorded_block_and_most_others) {
+  std::vector<std::uint32_t> memory(BlockFilter::kCounts);
+  BlockFilter filter;
+  CHECK(!filter.may_contain(0x1000));
+  filter.place(memory.data(), true);
+  std::mt19937_64 random(1);
+  std::vector<std::uint64_t> in;
+  for (int i = 0; i < 1000; ++i) {
+    in.push_back(random() % (std::uint64_t{1} << 47) & ~std::uint64_t{15});
+    filter.add(in.back());
+  }
+  int passed = 0;
+  for (int i = 0; i < 1000; ++i) passed += filter.may_contain(random() >> 17) ? 1 : 0;
+  CHECK(passed < 100);
+  while (!in.empty()) {
+    for (std::uint64_t address : in) CHECK(filter.may_contain(address));
+    for (int i = 0; i < 100; ++i, in.pop_back()) filter.remove(in.back());
+  }
+  for (std::uint32_t count : memory) CHECK_EQ(count, 0u);
+}
+
+CASE(a_filter_for_records_of_all_blocks_denies_none) {
+  std::vector<std::uint32_t> memory(BlockFilter::kCounts);
+  BlockFilter filter;
+  filter.place(memory.data(), false);
+  filter.add(0x1000);
+  filter.remove(0x1000);
+  CHECK(filter.may_contain(0x1000) && filter.may_contain(0x7fff0000));
 }
 
 CASE(full_tables_take_no_more_and_lose_nothing) {

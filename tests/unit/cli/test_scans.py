@@ -104,6 +104,15 @@ def test_a_kept_scan_reports_the_same_elsewhere(
         assert run("report", kept, *options) == scanned
 
 
+def test_a_watch_says_once_that_its_scans_are_late(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    fake_helper(Stream().encoded())
+    done = run("watch", target, "--every", "0.0001", "--count", 4, "--logfmt")
+    assert done.out.count("event=scan") == 4
+    assert done.talk.count("a scan takes longer than 0.0001 s") == 1
+
+
 def test_a_full_disk_does_not_cost_the_report(
     run: Runner, target: int, fake_helper: Install
 ) -> None:

@@ -146,12 +146,17 @@ def test_a_scan_with_all_streams_closed(target: int, fake_helper: Install) -> No
 def test_progress_is_shown_only_where_a_line_can_be_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for terminal, shown in (("xterm", True), ("dumb", False)):
+    # With -v, the helper's lines would run into it.
+    for terminal, verbose, shown in (
+        ("xterm", False, True),
+        ("xterm", True, False),
+        ("dumb", False, False),
+    ):
         stream = io.StringIO()
         monkeypatch.setattr(stream, "isatty", lambda: True)
         monkeypatch.setattr(sys, "stderr", stream)
         monkeypatch.setenv("TERM", terminal)
-        with console.progress(verbose=False) as progress:
+        with console.progress(verbose) as progress:
             progress(model.Progress("mark", 1, 2))
         assert ("mark" in stream.getvalue()) == ("\x1b" in stream.getvalue()) == shown
 

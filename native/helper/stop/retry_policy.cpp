@@ -26,7 +26,10 @@ void RetryPolicy::wait_out(const Failure& failure) {
     if (++sleeps_ < kSleeps) return;
     throw Failure(failure.step, Code::kUnstoppable, failure.what(), failure.error, failure.tid);
   }
+  bool ran_out_of_time = failure.code == Code::kTimeout || failure.code == Code::kUnstoppable;
+  if (awaited_ && ran_out_of_time) give_up_on(*awaited_);
   if (failure.code != Code::kRetry) throw failure;
+  awaited_.reset();
   if (++tries_ == kTries) {
     bool of_clone = failure.step == wire::Step::kPlaceTrampoline;
     throw Failure(failure.step, of_clone ? Code::kCloneRefused : Code::kAllocatorBusy,
@@ -37,12 +40,13 @@ void RetryPolicy::wait_out(const Failure& failure) {
 
 void RetryPolicy::wait_for_its_end(const Failure& failure) {
   Clock::time_point now = Clock::now();
-  if (first_seen_ == Clock::time_point{}) {
+  if (!awaited_) {
     first_seen_ = now;
     if (verbose_) std::fprintf(stderr, "%s: waiting for its end\n", failure.what());
   }
+  awaited_ = failure;
   auto nap = std::max<Clock::duration>(kRetryInterval, (now - first_seen_) / kPart);
-  // Leaves time for a try: one that runs out of it could not report what holds the target.
+  // Leaves time for a try.
   if (now + 2 * nap >= deadline_ || now - first_seen_ >= kLimit) give_up_on(failure);
   std::this_thread::sleep_for(nap);
 }

@@ -178,17 +178,19 @@ def test_files_of_a_sysroot_need_not_be_fetched(
 
 
 def test_a_name_means_what_it_means_here(victim: StartVictim, box: Path) -> None:
-    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    name = f"own{os.getpid()}"  # no other test runs a process of that name
+    (box / "program").rename(box / name)
+    target = victim("leaky_sessions", command=on(box, f"/{name}", "once"))
     with closing(Elsewhere(inside(target), None, verbose=False)) as there:
-        for name in (str(target.pid), "program", "/program", "/program once"):
-            assert there.find(name) == processes.find(name) == [target.pid]
-        with pytest.raises(errors.NoSuchProcessError, match="no process is called 'rogram'"):
-            there.resolve("rogram")
-        other = victim("leaky_sessions", command=on(box, "/program", "once"))
+        for wanted in (str(target.pid), name, f"/{name}", f"/{name} once"):
+            assert there.find(wanted) == processes.find(wanted) == [target.pid]
+        with pytest.raises(errors.NoSuchProcessError, match=f"no process is called '{name[1:]}'"):
+            there.resolve(name[1:])
+        other = victim("leaky_sessions", command=on(box, f"/{name}", "once"))
         with pytest.raises(errors.AmbiguousNameError, match="2 processes are called") as several:
-            there.resolve("program")
+            there.resolve(name)
         for pid in (target.pid, other.pid):
-            assert f"{pid}  /program once" in str(several.value.details)
+            assert f"{pid}  /{name} once" in str(several.value.details)
 
 
 def test_a_life_that_ends(victim: StartVictim) -> None:

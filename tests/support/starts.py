@@ -52,7 +52,7 @@ class Starter(NamedTuple):
 
 STARTERS = {
     "/usr/bin/python3": Starter("python3", ("-c", "import decimal, ssl, sqlite3; input()"), 0.4),
-    "perl": Starter("perl", ("-MPOSIX", "-MEncode", "-MIO::Socket", "-e", "<STDIN>"), 0.1),
+    "perl": Starter("perl", ("-MPOSIX", "-MHash::Util", "-MIO::Socket", "-e", "<STDIN>"), 0.1),
     "node": Starter("nodejs", ("-e", "process.stdin.resume()"), 0.3),
     "ruby": Starter("ruby", ("-rjson", "-e", "gets"), 0.2),
     "java": Starter("default-jdk-headless", ("Wait.java",), 1.0),

@@ -24,10 +24,15 @@ struct Band {
 // A cheap test that passes few words, and every word that needs a closer look.
 class DisguiseFilter {
  public:
-  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard)
-      : hull_(hulls), low_digits_(in_digits(hulls.low)), guard_(guard) {}
+  // `plain`: words that look like pointers into the hulls pass, too.
+  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard, bool plain = false)
+      : hull_(hulls), low_digits_(in_digits(hulls.low)), guard_(guard), plain_(plain ? ~0ull : 0) {}
 
   bool passes(uint64_t value) const {
+    return may_be_disguise(value) || (plain_ != 0 && hull_.contains(value));
+  }
+
+  bool may_be_disguise(uint64_t value) const {
     bool odd = value % heaps::kGranule == heaps::kEndOffset || value % heaps::kPage == 0 ||
                value != untagged(value);
     return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
@@ -48,7 +53,8 @@ class DisguiseFilter {
     arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
     arch::Masks odd =
         ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(heaps::kEndOffset)) |
-        ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) | (value != bare);
+        ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) | (value != bare) |
+        (arch::all_lanes(plain_) != arch::all_lanes(0));
     return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
                          low_digits_.contain(value) | kIntegers.contain(value) |
                          kDoubles.contain(value) | kBoxes.contain(value));
@@ -129,6 +135,7 @@ class DisguiseFilter {
   HullTest hull_;
   Band low_digits_;
   uint64_t guard_;
+  uint64_t plain_;  // all bits, if plain words pass
 };
 
 }  // namespace reachscan::sweeper

@@ -8,9 +8,8 @@
 // points to, either.
 #pragma once
 
+#include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/candidates.hpp"
-#include "sweeper/leaks/range_filter.hpp"
-#include "sweeper/mark/words.hpp"
 
 namespace reachscan::sweeper {
 
@@ -32,23 +31,30 @@ class DoublingArrays {
     heaps::sort(pieces_, [](const Piece& a, const Piece& b) { return a.least < b.least; });
   }
 
-  // Calls visit(block, is_sure, slot, value) for the words of [start, end) that lead to pieces. The
-  // table of a word in a block is that block, otherwise [start, end).
+  bool is_empty() const { return pieces_.empty(); }
+
+  // Returns the hulls of the candidates, extended by the values of words that lead to pieces.
+  heaps::Hulls widened(heaps::Hulls hulls) const {
+    for (const Piece& piece : pieces_)
+      for (Range* hull : {&hulls.low, &hulls.high})
+        if (hull->contains(piece.block) && piece.least < hull->start) hull->start = piece.least;
+    return hulls;
+  }
+
+  // Calls visit(block, is_sure) for each piece that the word at `at` leads to. The table of a word
+  // in a block is that block, otherwise `around`.
   template <typename Visit>
-  void each(uint64_t start, uint64_t end, Visit visit) const {
-    if (pieces_.empty()) return;
-    const RangeFilter filter({pieces_[0].least, end_});
-    each_word_that(space_, start, end, filter, [&](uint64_t at, uint64_t value) {
-      if (!is_hinted(value) || !may_be_in_row(at, start, end)) return;
-      uint64_t holder = blocks_.block_of(at);
-      const Range table = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
-      each_piece(value, [&](uint64_t block) {
-        uint64_t length = block - value;
-        bool is_lost = candidates_.find(piece_at(table, at - heaps::kWord, length / 2)) != kNone ||
-                       candidates_.find(piece_at(table, at + heaps::kWord, length * 2)) != kNone;
-        unsigned words = is_lost ? words_around(table, at, length) : 0;
-        if (words >= kMinWords) visit(block, words >= kSureWords, at, value);
-      });
+  void each_piece_at(uint64_t at, Range around, Visit visit) const {
+    uint64_t value = heaps::word(at);
+    if (!is_hinted(value) || !may_be_in_row(at, around)) return;
+    uint64_t holder = blocks_.block_of(at);
+    const Range table = holder != 0 ? Range{holder, blocks_.end_of(holder)} : around;
+    each_piece(value, [&](uint64_t block) {
+      uint64_t length = block - value;
+      bool is_lost = candidates_.find(piece_at(table, at - heaps::kWord, length / 2)) != kNone ||
+                     candidates_.find(piece_at(table, at + heaps::kWord, length * 2)) != kNone;
+      unsigned words = is_lost ? words_around(table, at, length) : 0;
+      if (words >= kMinWords) visit(block, words >= kSureWords);
     });
   }
 
@@ -79,10 +85,10 @@ class DoublingArrays {
 
   // Returns false if neither neighbour can lead to a candidate, which is cheaper to find out than
   // which block the word is in. Does not look at other pages, which may be absent.
-  bool may_be_in_row(uint64_t at, uint64_t start, uint64_t end) const {
+  bool may_be_in_row(uint64_t at, Range around) const {
     auto may_lead_to_piece = [&](uint64_t slot) {
-      bool is_near =
-          slot / heaps::kPage == at / heaps::kPage && slot >= start && slot + heaps::kWord <= end;
+      bool is_near = slot / heaps::kPage == at / heaps::kPage && around.contains(slot) &&
+                     around.end - slot >= heaps::kWord;
       return !is_near || is_hinted(heaps::word(slot));
     };
     return may_lead_to_piece(at - heaps::kWord) || may_lead_to_piece(at + heaps::kWord);
@@ -104,7 +110,6 @@ class DoublingArrays {
     uint64_t least = block - size, most = least + rounding(size);
     pieces_.push({least, block});
     if (rounding(size) > most_rounding_) most_rounding_ = rounding(size);
-    if (most >= end_) end_ = most + 1;
     for (uint64_t value = least & ~(kHint - 1); value <= most; value += kHint)
       hints_[hint_of(value)] = 1;
   }
@@ -155,7 +160,6 @@ class DoublingArrays {
   List<Piece> pieces_;  // ascending
   uint64_t hint_count_;
   Scratch<uint8_t> hints_;  // 1: a value there may lead to a piece
-  uint64_t end_ = 0;        // all such values are before it
   uint64_t most_rounding_ = 0;
 };
 

@@ -29,17 +29,10 @@ class Meanings {
   template <typename Visit>
   void aligned(uint64_t start, uint64_t end, Visit visit) const {
     each_word_that(space_, start, end, disguises_, [&](uint64_t at, uint64_t value) {
-      of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
-        bool by_chance = form == wire::kMangled && !disguises_.may_be_mangled(space_, at);
-        if (!by_chance) visit(block, form, rank, at, value);
-      });
-      as_python_int(at, visit);
+      if (!doubling_.is_empty()) as_doubling(at, {start, end}, visit);
+      if (disguises_.may_be_disguise(value)) as_disguise(at, value, visit);
     });
     if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, visit);
-    doubling_.each(start, end, [&](uint64_t block, bool is_sure, uint64_t at, uint64_t value) {
-      if (unmarked(block) == 0) return;
-      visit(block, wire::kRelative, is_sure ? kInUse : rank_of(wire::kRelative), at, value);
-    });
   }
 
   template <typename Visit>
@@ -113,11 +106,29 @@ class Meanings {
       : space_(space),
         blocks_(blocks),
         candidates_(candidates),
-        disguises_(hulls, find_pointer_guard(space)),
+        doubling_(space, blocks, candidates),
+        disguises_(doubling_.widened(hulls), find_pointer_guard(space), !doubling_.is_empty()),
         packed_(hulls),
         narrow_(hulls),
-        doubling_(space, blocks, candidates),
         distances_(hulls) {}
+
+  template <typename Visit>
+  void as_doubling(uint64_t at, Range around, Visit visit) const {
+    doubling_.each_piece_at(at, around, [&](uint64_t block, bool is_sure) {
+      if (unmarked(block) == 0) return;
+      visit(block, wire::kRelative, is_sure ? kInUse : rank_of(wire::kRelative), at,
+            heaps::word(at));
+    });
+  }
+
+  template <typename Visit>
+  void as_disguise(uint64_t at, uint64_t value, Visit visit) const {
+    of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
+      bool by_chance = form == wire::kMangled && !disguises_.may_be_mangled(space_, at);
+      if (!by_chance) visit(block, form, rank, at, value);
+    });
+    as_python_int(at, visit);
+  }
 
   // Nothing else looks like the object of a number, so it counts like a pointer.
   template <typename Visit>
@@ -208,10 +219,10 @@ class Meanings {
   const heaps::Space& space_;
   const BlockMap& blocks_;
   const Candidates& candidates_;
+  DoublingArrays doubling_;
   DisguiseFilter disguises_;
   PackedFilter packed_;
   NarrowFilter narrow_;
-  DoublingArrays doubling_;
   RelativeFilter distances_;
   RelativeFields fields_;
 };

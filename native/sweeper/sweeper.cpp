@@ -44,11 +44,13 @@ void warn_of_lost(const Annotations& annotations) {
 
 // What is known about Python's objects.
 struct Python {
-  explicit Python(const Space& space) : objects(space), leaked_types(objects) {}
+  explicit Python(const Space& space) : objects(space), types(objects) {}
 
   PythonObjects objects;
-  LeakedTypes leaked_types;
+  ObjectTypes types;
 };
+
+ObjectTypes* types_of(Python* python) { return python != nullptr ? &python->types : nullptr; }
 
 // Returns null if Python objects get no special treatment.
 Python* prepare_python(const Space& space, const heaps::BlockMap& blocks) {
@@ -66,7 +68,7 @@ struct Scan {
   Roots& roots;
   DeferredWords& put_aside;
   Origins& origins;
-  const Python* python;  // null if not requested
+  Python* python;  // null if not requested
   LeakWriter& writer;
 };
 
@@ -103,7 +105,8 @@ void list_blocks(const Scan& scan) {
 }
 
 KindTable& new_kinds(const Scan& scan) {
-  return *new (map_memory(sizeof(KindTable))) KindTable(scan.space, scan.blocks, scan.origins);
+  return *new (map_memory(sizeof(KindTable)))
+      KindTable(scan.space, scan.blocks, scan.origins, types_of(scan.python));
 }
 
 void count_kinds(const Scan& scan) {
@@ -204,8 +207,8 @@ void sweep() {
   Origins origins(tables);
   Python* python = prepare_python(space, blocks);
   // Too large for the stack that the helper created.
-  auto* writer = new (map_memory(sizeof(LeakWriter)))
-      LeakWriter(space, blocks, origins, python != nullptr ? &python->leaked_types : nullptr);
+  auto* writer =
+      new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks, origins, types_of(python));
   perform(control()->task, {space, heap, blocks, roots, put_aside, origins, python, *writer});
   writer->finish();
   if (control()->task != abi::Task::kListSuspects) origins.send();

@@ -70,6 +70,11 @@ CASE(types_say_where_objects_begin) {
     uint64_t object = scene.image.make_object(block, row.before, row.type, 1);
     CHECK_EQ(objects.in({block, block + kBlock}), object);
   }
+  // Smaller than the size in its type says.
+  uint64_t text_type = scene.image.add_type("str", sweeper::kTextSubclass);
+  scene.image.memory.put(text_type + sweeper::kTypeBasicSize, kBlock + 16);
+  uint64_t text = scene.image.make_object(scene.image.take(), 0, text_type, 1);
+  CHECK_EQ(objects.in({text, text + kBlock}), text);
   uint64_t misplaced = scene.image.take();
   scene.image.make_object(misplaced, 0, scene.node_type, 1);
   CHECK(objects.in({misplaced, misplaced + kBlock}) == 0);

@@ -55,6 +55,7 @@ enum RecordType : std::uint32_t {
   kCollectible = 39,  // unreachable Python objects that the collector will free, with their blocks
   kHooks = 40,        // what was hooked for a recorder, or which hooks had to stay
   kRecordedMappings = 41,
+  kKindObjects = 42,  // types of Python objects among the kinds in the preceding record, 0 if none
 };
 
 struct Record {
@@ -125,6 +126,7 @@ constexpr Record kRecords[] = {
     {kHooks, "Hooks", "u64 pause_ns, u32 slots, u32 modules, u32 others, u64 kept"},
     {kRecordedMappings, "RecordedMappings",
      "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, u64 time_ms }"},
+    {kKindObjects, "KindObjects", "u32 n, u64 type[n]"},
 };
 
 #undef REACHSCAN_REFERENCE

@@ -26,7 +26,7 @@ class Rows:
         reason: why it is only possibly leaked (`model.ONE_PAST_THE_END`, ...), or `model.DEFINITE`.
         words: its leading words.
         type_word: see `model.Leaks.type_word`.
-        is_object: whether it is a Python object.
+        is_object: whether it is a leaked Python object.
         count, bytes: number of blocks in the row, and their total bytes.
         below, bytes_below: the same for the blocks below them.
         word: size of a word in bytes.
@@ -63,7 +63,7 @@ class Rows:
             shape=kinds.shape,
             reason=nothing,
             words=kinds.words,
-            type_word=_first_words(kinds.words, kinds.size, word),
+            type_word=_type_words(kinds, word),
             is_object=np.broadcast_to(np.bool_(False), len(kinds.size)),
             count=kinds.count.astype(np.int64),
             bytes=kinds.bytes.astype(np.int64),
@@ -105,8 +105,11 @@ class Rows:
             yield np.where(self.size >= self.word * (column + 1), words, np.uint64(0))
 
 
-def _first_words(words: model.Addresses, size: model.Addresses, word: int) -> model.Addresses:
-    """Return the first word of each block, 0 if it has none."""
-    if not words.shape[1]:
-        return np.zeros(len(size), np.uint64)
-    return np.where(size >= word, words[:, 0], np.uint64(0))
+def _type_words(kinds: model.Kinds, word: int) -> model.Addresses:
+    """Return the word that may give each kind's type: see `model.Leaks.type_word`."""
+    if not kinds.words.shape[1]:
+        return np.zeros(len(kinds.size), np.uint64)
+    first = np.where(kinds.size >= word, kinds.words[:, 0], np.uint64(0))
+    if not len(kinds.object_type):
+        return first
+    return np.where(kinds.object_type != 0, kinds.object_type, first)

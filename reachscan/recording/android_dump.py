@@ -164,7 +164,7 @@ def _recording(
         names=dump.names,
         contents={},
         totals=model.Totals(allocations, amount, 0, 0, 0, 0),
-        kinds=model.Kinds(count, count * size, size, nowhere, none, none, words),
+        kinds=model.Kinds(count, count * size, size, nowhere, none, none, words, nowhere[:0]),
         withheld=True,
         kind_origins=origins,
         stacks=stacks,

@@ -102,6 +102,8 @@ class Kinds(NamedTuple):
         arena: where they were allocated, 0 for the main arena.
         shape: what they look like (`UNKNOWN_SHAPE`, ...).
         words: leading words of the examples, one row each.
+        object_type: addresses of their Python types, 0 for what is no Python object; empty unless
+            Python objects were requested.
     """
 
     count: Addresses  # type: ignore[assignment]  # hides what tuples have
@@ -111,6 +113,7 @@ class Kinds(NamedTuple):
     arena: NDArray[np.uint32]
     shape: NDArray[np.uint32]
     words: Addresses
+    object_type: Addresses
 
     @classmethod
     def none(cls) -> Kinds:
@@ -119,7 +122,7 @@ class Kinds(NamedTuple):
 
         wide = np.empty(0, np.uint64)
         narrow = wide.astype(np.uint32)
-        return cls(wide, wide, wide, wide, narrow, narrow, wide.reshape(0, 0))
+        return cls(wide, wide, wide, wide, narrow, narrow, wide.reshape(0, 0), wide)
 
     def __repr__(self) -> str:
         return f"<Kinds: {len(self.size)} of {int(self.count.sum())} blocks>"

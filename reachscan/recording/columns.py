@@ -29,6 +29,7 @@ class Columns:
     def __init__(self) -> None:
         self._leaks = _Leaks()
         self._kinds: list[model.Kinds] = []
+        self._kind_objects: list[NDArray[Any]] = []
         self._origins: list[OriginColumns] = []
         self._kind_origins: list[OriginColumns] = []
         self._nodes: list[StackNodeColumns] = []
@@ -45,6 +46,8 @@ class Columns:
             self._leaks.add(wire_columns.parse_leaks(frame))
         elif frame.type == wire.KINDS:
             self._kinds.append(wire_columns.parse_kinds(frame))
+        elif frame.type == wire.KIND_OBJECTS:
+            self._kind_objects.append(wire_columns.parse_column(frame))
         elif frame.type == wire.ORIGINS:
             self._origins.append(wire_columns.parse_origins(frame))
         elif frame.type == wire.KIND_ORIGINS:
@@ -78,7 +81,13 @@ class Columns:
         Raises:
             StreamError: records contradict each other, or list more than the heap holds.
         """
-        return _join_kinds(self._kinds, totals)
+        joined = _join_kinds(self._kinds, totals)
+        if joined is None or not self._kind_objects:
+            return joined
+        types = np.concatenate(self._kind_objects)
+        if len(types) != len(joined.size):
+            raise errors.StreamError("the stream is damaged: its columns differ in length")
+        return joined._replace(object_type=types)
 
     def where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:
         """Return the attributes of a recording that say where blocks come from.

@@ -300,7 +300,7 @@ class Recording(NamedTuple):
         recorded_mappings: mappings that were recorded; None if they are not being recorded.
         frames: the functions that the calls in stacks are in, once they are known.
         host: where the process ran; None if the stream does not say.
-        python_types: address -> name, for the types of leaked Python objects.
+        python_types: address -> name, for the types of Python objects that are reported.
         collectible: objects that Python's collector will free; None unless Python objects were
             requested.
     """

@@ -31,7 +31,7 @@ DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
 HOST, INTERPRETER, PYTHON_FUNCTIONS = range(34, 37)
-OBJECTS, PYTHON_TYPES, COLLECTIBLE, HOOKS, RECORDED_MAPPINGS = range(37, 42)
+OBJECTS, PYTHON_TYPES, COLLECTIBLE, HOOKS, RECORDED_MAPPINGS, KIND_OBJECTS = range(37, 43)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -119,16 +119,20 @@ LAYOUTS = {
     HOOKS: "u64 pause_ns, u32 slots, u32 modules, u32 others, u64 kept",
     RECORDED_MAPPINGS: "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, "
     "u64 time_ms }",
+    KIND_OBJECTS: "u32 n, u64 type[n]",
 }
 """The fields of every record, as in native/wire/records.hpp.
 
 All code that reads or writes records is derived from this table.
 """
 
-COLUMNS = (LEAKS, KINDS, SHAPES, DIGESTS, OBJECTS, ORIGINS, KIND_ORIGINS, STACK_NODES)
+COLUMNS = (
+    *(LEAKS, SHAPES, DIGESTS, OBJECTS, ORIGINS),
+    *(KINDS, KIND_OBJECTS, KIND_ORIGINS, STACK_NODES),
+)
 """Records that are columns (see `wire_columns.py`).
 
-SHAPES, DIGESTS and OBJECTS are one column each, about leaks.
+SHAPES, DIGESTS and OBJECTS are one column each, about leaks; KIND_OBJECTS is one about kinds.
 """
 
 RECORDS: dict[int, c.Construct] = {

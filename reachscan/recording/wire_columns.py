@@ -39,7 +39,7 @@ def _columns_of(layout: str) -> tuple[_Column, ...]:
 COLUMNS = {kind: _columns_of(wire.LAYOUTS[kind]) for kind in wire.COLUMNS}
 
 COLUMN_TYPES = {kind: COLUMNS[kind][0].type for kind in (wire.SHAPES, wire.DIGESTS, wire.OBJECTS)}
-"""The value types of records with a single column."""
+"""The value types of records with a single column, about leaks."""
 
 
 class LeakColumns(NamedTuple):
@@ -111,7 +111,7 @@ def parse_stack_nodes(frame: wire.Frame) -> StackNodeColumns:
 
 
 def parse_column(frame: wire.Frame) -> NDArray[Any]:
-    """Decode a record of one column (`COLUMN_TYPES`).
+    """Decode a record of one column.
 
     Raises:
         StreamError: the payload's length does not match its count.
@@ -127,7 +127,8 @@ def parse_kinds(frame: wire.Frame) -> model.Kinds:
     Raises:
         StreamError: the payload's length does not match its counts.
     """
-    return model.Kinds(**_parse(frame))
+    columns = _parse(frame)
+    return model.Kinds(**columns, object_type=columns["size"][:0])
 
 
 def _parse(frame: wire.Frame) -> dict[str, NDArray[Any]]:

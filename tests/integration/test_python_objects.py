@@ -73,6 +73,21 @@ def test_forgotten_references_are_found_by_type() -> None:
         assert without["leaks"]["allocations"] == 0
 
 
+def test_live_objects_are_counted_by_type() -> None:
+    with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
+        live = json.loads(run_cli(["heap", target.pid, "--python", "--json", "--limit", 5000]).out)
+    counted = {group["type"]: group["allocations"] for group in live["groups"]}
+    # Those that are forgotten, left to the collector, and in use.
+    objects = {"Node": 4000, "Slim": 2000, "Watched": 1000}
+    assert {name: counted[name] for name in objects} == objects
+    assert counted["list"] >= 1000 and counted["dict"] >= 2000 and counted["str"] >= 4000
+    assert sum(group["allocations"] for group in live["groups"]) == live["heap"]["allocations"]
+    # Short texts, too, are objects.
+    assert not any(
+        "PyUnicode_Type" in group["signature"].split(" | ")[1:2] for group in live["groups"]
+    )
+
+
 def test_an_object_in_a_pool_can_be_asked_about(tmp_path: Path) -> None:
     with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
         report = scan(target.pid, "--python")

@@ -37,7 +37,7 @@ constexpr std::uint64_t kOnce =
 constexpr std::uint64_t kAboutLeaks =
     set_of(wire::kLeaks, wire::kShapes, wire::kDigests, wire::kObjects, wire::kOrigins,
            wire::kContents, wire::kTypes, wire::kPythonTypes);
-constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindOrigins);
+constexpr std::uint64_t kAboutKinds = set_of(wire::kKinds, wire::kKindObjects, wire::kKindOrigins);
 // If the block is a leak, it is sent as one.
 constexpr std::uint64_t kAboutBlock =
     set_of(wire::kBlock, wire::kSightings, wire::kDoubts, wire::kCollectible) | kAboutKinds |
@@ -50,7 +50,7 @@ std::uint64_t types_of(abi::Task task) {
     case abi::Task::kListBlocks:
       return kAboutHeap | kAboutLeaks;
     case abi::Task::kCountKinds:
-      return kAboutHeap | kAboutKinds | set_of(wire::kTypes);
+      return kAboutHeap | kAboutKinds | set_of(wire::kTypes, wire::kPythonTypes);
     case abi::Task::kExplain:
       return kAboutHeap | kAboutBlock | set_of(wire::kChain);
     case abi::Task::kFindReferences:
@@ -154,8 +154,9 @@ void SweepCheck::require_order(std::uint32_t type) {
   bool heaps_only = (seen_ & ~bit(wire::kHeap)) == 0;
   require(type == wire::kHeap ? heaps_only : seen_ != 0, "records are out of order");
   require((seen_ & kOnce & bit(type)) == 0, "a record came twice");
-  // Columns of leaks follow immediately, and only there.
-  bool column = type == wire::kShapes || type == wire::kDigests || type == wire::kObjects;
+  // Columns follow immediately, and only there.
+  bool column = type == wire::kShapes || type == wire::kDigests || type == wire::kObjects ||
+                type == wire::kKindObjects;
   require(next_ == 0 ? !column : type == next_, "records are out of order");
   next_ = column_after(type);
   // Origins, if any, directly follow their blocks.
@@ -163,7 +164,9 @@ void SweepCheck::require_order(std::uint32_t type) {
     require(column_after(last_) == 0 &&
                 (last_ == wire::kShapes || last_ == wire::kDigests || last_ == wire::kObjects),
             "records are out of order");
-  if (type == wire::kKindOrigins) require(last_ == wire::kKinds, "records are out of order");
+  if (type == wire::kKindOrigins)
+    require(last_ == (bounds_.python ? wire::kKindObjects : wire::kKinds),
+            "records are out of order");
 }
 
 // Returns the type that must follow a record of this type; 0 if any may.
@@ -172,6 +175,7 @@ std::uint32_t SweepCheck::column_after(std::uint32_t type) const {
   if (type == wire::kShapes && bounds_.digests) return wire::kDigests;
   bool is_last = type == (bounds_.digests ? wire::kDigests : wire::kShapes);
   if (is_last && bounds_.python) return wire::kObjects;
+  if (type == wire::kKinds && bounds_.python) return wire::kKindObjects;
   return 0;
 }
 
@@ -197,6 +201,7 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
       return column(payload, 1);
     case wire::kDigests:
     case wire::kObjects:
+    case wire::kKindObjects:
       return column(payload, 8);
     case wire::kContents:
       return contents(payload);

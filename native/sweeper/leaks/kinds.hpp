@@ -1,5 +1,6 @@
 // Totals live blocks that are alike: of equal size, arena, shape, kinds of their leading words and,
-// if known, origin. A few thousand kinds are sent instead of millions of blocks.
+// if known, origin. Of Python objects the type decides instead of words. A few thousand kinds are
+// sent instead of millions of blocks.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
@@ -9,15 +10,18 @@
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/leaks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
+#include "sweeper/python/object_types.hpp"
 
 namespace reachscan::sweeper {
 
 class KindTable {
  public:
-  KindTable(const Space& space, const BlockMap& blocks, Origins& origins)
+  // `python` is null if Python objects are treated like all other blocks.
+  KindTable(const Space& space, const BlockMap& blocks, Origins& origins, ObjectTypes* python)
       : space_(space),
         blocks_(blocks),
         origins_(origins),
+        python_(python),
         types_(space),
         words_(space, blocks),
         kinds_(static_cast<Kind*>(map_memory(kSlots * sizeof(Kind)))) {}
@@ -70,19 +74,22 @@ class KindTable {
     uint32_t arena;
     uint32_t shape;
     uint64_t words[kKeyWords];
+    uint64_t type;  // of a Python object
     uint32_t node;
     uint32_t thread;
     uint64_t requested;
 
     bool operator==(const Key& other) const {
       bool same = size == other.size && arena == other.arena && shape == other.shape &&
-                  node == other.node && thread == other.thread && requested == other.requested;
+                  node == other.node && thread == other.thread && requested == other.requested &&
+                  type == other.type;
       for (unsigned i = 0; i < kKeyWords; ++i) same = same && words[i] == other.words[i];
       return same;
     }
     uint64_t hash() const {
       uint64_t value = size ^ uint64_t { arena } << 40 ^ uint64_t { shape } << 56;
       for (uint64_t part : words) value = mixed(value, part);
+      if (type != 0) value = mixed(value, type);
       if (thread != wire::kNotRecorded)
         value = mixed(mixed(value, uint64_t{node} << 32 | thread), requested);
       return value * kGolden >> (64 - kSlotBits);
@@ -105,6 +112,8 @@ class KindTable {
     key.size = blocks_.end_of(block) - block;
     if (region_ == nullptr || !region_->contains_start(block)) region_ = blocks_.region_of(block);
     key.arena = region_ != nullptr ? region_->arena : 0;
+    if (python_ != nullptr) key.type = python_->note({block, block + key.size});
+    if (key.type != 0) return key;
     key.shape = shape_of(space_, blocks_, block, key.size, 0);
     for (unsigned i = 0; i < kKeyWords && heaps::kWord * (i + 1) <= key.size; ++i)
       key.words[i] = words_.of(heaps::word(block + heaps::kWord * i), i == 0);
@@ -126,7 +135,7 @@ class KindTable {
   // are of one kind.
   Kind& slot_of(Key& key) {
     if (used_ > kSlots / 4 * 3)
-      key = {used_ < kSlots - 1 ? key.size : 0, 0, 0, {}, 0, wire::kNotRecorded, 0};
+      key = {used_ < kSlots - 1 ? key.size : 0, 0, 0, {}, 0, 0, wire::kNotRecorded, 0};
     std::size_t slot = key.hash();
     while (kinds_[slot].count != 0 && !(kinds_[slot].key == key)) slot = (slot + 1) % kSlots;
     return kinds_[slot];
@@ -148,7 +157,15 @@ class KindTable {
       }
     }
     record.send();
+    if (python_ != nullptr) send_types(count);
     if (origins_.present()) send_origins(count);
+  }
+
+  void send_types(uint32_t count) const {
+    Record record(wire::kKindObjects);
+    record.u32(count);
+    column(record, count, [](const Kind& kind) { return kind.key.type; });
+    record.send();
   }
 
   void send_origins(uint32_t count) const {
@@ -173,6 +190,7 @@ class KindTable {
   const Space& space_;
   const BlockMap& blocks_;
   Origins& origins_;
+  ObjectTypes* python_;
   TypeNames types_;
   WordKinds words_;
   Kind* kinds_;

@@ -7,7 +7,7 @@
 #include "sweeper/leaks/shapes.hpp"
 #include "sweeper/leaks/types.hpp"
 #include "sweeper/mark/words.hpp"
-#include "sweeper/python/leaked_types.hpp"
+#include "sweeper/python/object_types.hpp"
 
 namespace reachscan::sweeper {
 
@@ -19,7 +19,7 @@ class LeakWriter {
  public:
   // `python` is null if Python objects are treated like all other blocks.
   LeakWriter(const heaps::Space& space, const BlockMap& blocks, Origins& origins,
-             LeakedTypes* python)
+             ObjectTypes* python)
       : space_(space), blocks_(blocks), origins_(origins), types_(space), python_(python) {}
 
   // `slot` is the word of the parent that points to the block, 0 for a direct leak. Returns the
@@ -117,7 +117,7 @@ class LeakWriter {
   const BlockMap& blocks_;
   Origins& origins_;
   TypeNames types_;
-  LeakedTypes* python_;
+  ObjectTypes* python_;
   std::size_t count_ = 0;
   uint64_t address_[kBatch];
   uint64_t size_[kBatch];

@@ -13,14 +13,18 @@ constexpr uint64_t kTypeName = 24, kTypeBasicSize = 32, kTypeDealloc = 48, kType
                    kTypeBase = 256, kTypeBytes = 264;
 // tp_flags
 constexpr uint64_t kManagedWeakReferences = 1 << 3, kManagedDict = 1 << 4, kIsHeapType = 1 << 9,
-                   kIsReady = 1 << 12, kHasCollectorHead = 1 << 14, kTypeSubclass = 1ull << 31;
+                   kIsReady = 1 << 12, kHasCollectorHead = 1 << 14, kTextSubclass = 1 << 28,
+                   kTypeSubclass = 1ull << 31;
+
+// Most objects of `str` lack fields that its size includes (PyASCIIObject, since 3.12).
+constexpr uint32_t kMinText = 40;
 
 constexpr std::size_t kMaxTypeName = 255;
 
 // What a scan needs to know about a type.
 struct PythonType {
   uint64_t address;
-  uint32_t basic_size;  // 0: not a type
+  uint32_t basic_size;  // at least this much of an object is in its block; 0: not a type
   uint16_t before;      // bytes of a block before the object in it
   bool is_weak_reference;
 
@@ -71,7 +75,8 @@ class PythonTypes {
     bool managed = (flags & (kManagedDict | kManagedWeakReferences)) != 0;
     char name[kMaxTypeName + 1];
     if (!read_name(address, name)) return none;
-    return {address, static_cast<uint32_t>(size),
+    bool is_text = (flags & (kTextSubclass | kIsHeapType)) == kTextSubclass;
+    return {address, is_text ? kMinText : static_cast<uint32_t>(size),
             static_cast<uint16_t>(16 * collected + 16 * managed), is_weak_reference(address)};
   }
 

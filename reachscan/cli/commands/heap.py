@@ -21,6 +21,7 @@ from reachscan.errors import ExitStatus
 @options.profile
 @options.contents
 @options.candidates
+@click.option("--python", is_flag=True, help="Also count Python's objects, by their types.")
 @options.capture
 @options.save
 @options.verbose

@@ -1,4 +1,4 @@
-// Finds the leaked blocks that are Python objects, and their types.
+// Finds the reported blocks that are Python objects, and names their types.
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
@@ -7,11 +7,11 @@
 
 namespace reachscan::sweeper {
 
-class LeakedTypes {
+class ObjectTypes {
  public:
-  explicit LeakedTypes(const PythonObjects& objects) : objects_(objects) {}
+  explicit ObjectTypes(const PythonObjects& objects) : objects_(objects) {}
 
-  // Returns the type of the object in a leaked block, 0 if there is none.
+  // Returns the type of the object in a block, 0 if there is none.
   uint64_t note(Range block) {
     uint64_t object = objects_.in(block);
     if (object == 0) return 0;

@@ -76,6 +76,16 @@ CASE(leaves_without_blocks_may_come_first) {
   CHECK(found.blocks == scene.image.blocks);
 }
 
+// The option slab_sizes sets how many pages a slab has.
+CASE(slots_need_not_fill_their_slab) {
+  Scene scene(kTreeOf48);
+  scene.image.slab(5, 1, {0});
+  scene.image.slab(4, 1, {});
+  Found found = walk(scene.image, scene.threads);
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK(found.blocks == scene.image.blocks);
+}
+
 // 5.3.1: with their extra page, the first ones are as long as blocks of their class.
 CASE(extents_that_do_not_tell_whether_they_are_padded_follow_one_that_does) {
   Jemalloc image(kTreeOf48);

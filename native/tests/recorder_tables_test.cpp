@@ -242,6 +242,22 @@ CASE(nodes_of_a_closed_module_are_not_found_again) {
   CHECK_EQ(trie.intern(0, 0x2500, second), other);
 }
 
+// The last instruction of a module may be a call that does not return.
+CASE(a_module_is_closed_up_to_the_byte_behind_it) {
+  Tables tables(make_tables(kMiB));
+  StackTrie trie(tables);
+  auto module_of = [](std::uint64_t) { return 1u; };
+  std::uint32_t before = trie.intern(0, 0x1000, module_of);
+  std::uint32_t first = trie.intern(0, 0x1001, module_of);
+  std::uint32_t last = trie.intern(0, 0x2000, module_of);
+  std::uint32_t after = trie.intern(0, 0x2001, module_of);
+  trie.close(0x1000, 0x2000);
+  CHECK(!Tables::is_closed(tables.nodes()[before]));
+  CHECK(Tables::is_closed(tables.nodes()[first]));
+  CHECK(Tables::is_closed(tables.nodes()[last]));
+  CHECK(!Tables::is_closed(tables.nodes()[after]));
+}
+
 CASE(a_full_trie_says_so) {
   Tables tables(make_tables(kMiB));
   StackTrie trie(tables);

@@ -179,6 +179,12 @@ std::uint32_t SweepCheck::column_after(std::uint32_t type) const {
   return 0;
 }
 
+void SweepCheck::warning(Payload& payload) {
+  count(warnings_, 1, heaps_, "a record came twice");
+  payload.skip_text(kMaxTextLength);
+  payload.skip_text(kMaxTextLength);
+}
+
 void SweepCheck::read(std::uint32_t type, Payload& payload) {
   auto rows = [&](std::uint64_t width, std::uint64_t& so_far, std::uint64_t most) {
     auto number = payload.take<std::uint32_t>();
@@ -191,10 +197,7 @@ void SweepCheck::read(std::uint32_t type, Payload& payload) {
     case wire::kRegions:
       return rows(wire::row_bytes(wire::kRegions), regions_, stated_regions_);
     case wire::kWarning:
-      count(warnings_, 1, heaps_, "a record came twice");
-      payload.skip_text(kMaxTextLength);
-      payload.skip_text(kMaxTextLength);
-      return;
+      return warning(payload);
     case wire::kLeaks:
       return leaks(payload);
     case wire::kShapes:

@@ -61,6 +61,7 @@ class SweepCheck {
   void recorded_thread(Payload& payload);
   void python_function(Payload& payload);
   void closed_module(Payload& payload);
+  void warning(Payload& payload);
   void leaks(Payload& payload);
   void column(Payload& payload, std::uint64_t width) const;
   void contents(Payload& payload);

@@ -17,6 +17,7 @@ struct Found {
   bool present = false;
   std::string reason;  // "fine" if the walk succeeded
   std::map<uint64_t, uint64_t> blocks;
+  uint64_t claimed = 0;  // bytes of regions
 };
 
 template <typename Image>
@@ -36,6 +37,7 @@ Found walk(const Image& image) {
     found.blocks[block] = blocks.end_of(block) - block;
     bytes += found.blocks[block];
   });
+  for (const heaps::Region& region : blocks.regions) found.claimed += region.end - region.start;
   CHECK_EQ(walker.totals.blocks, found.blocks.size());
   CHECK_EQ(walker.totals.bytes, bytes);
   return found;
@@ -170,6 +172,16 @@ CASE(release_3_pages_that_were_given_back_are_left_out) {
   Found found = walk(scene.image);
   CHECK_EQ(found.reason, std::string("fine"));
   CHECK(found.blocks == scene.image.blocks);
+}
+
+CASE(release_3_memory_that_was_never_written_is_not_claimed) {
+  constexpr uint64_t kUnwritten = 8 << 20;
+  MapScene scene(kFrom34);
+  uint64_t all = walk(scene.image).claimed;
+  scene.image.memory.leave_out(Mimalloc3::kArena + Mimalloc3::kArenaBytes - kUnwritten, kUnwritten);
+  Found found = walk(scene.image);
+  CHECK(found.blocks == scene.image.blocks);
+  CHECK_EQ(found.claimed, all - kUnwritten);
 }
 
 void check_map_refused(void (*damage)(MapScene&), const std::string& reason) {

@@ -49,7 +49,7 @@ class Detachment {
     redirect_stubs();
     require_idle_loader();
     require_no_thread_inside(freeze);
-    if (!kept_pointers_) return remove(freeze);
+    if (!kept_pointers_) return unmap(freeze);
     look([&] { kept_pointers_->capture(freeze, session_.memory); });
   }
 
@@ -63,7 +63,7 @@ class Detachment {
 
   void remove(Freeze& freeze) {
     require_no_thread_inside(freeze);
-    use_middleman(session_, freeze, [&](Middleman& middleman) { unmap_all(middleman); });
+    unmap(freeze);
   }
 
   std::uint64_t kept() const { return kept_; }
@@ -79,6 +79,10 @@ class Detachment {
   bool may_have_filled_in() const {
     return injection_->begun == recorder::StartOutcome::kRecording &&
            has_slots_of(SlotUse::kSymbol);
+  }
+
+  void unmap(Freeze& freeze) {
+    use_middleman(session_, freeze, [&](Middleman& middleman) { unmap_all(middleman); });
   }
 
   // Without a clone the search is impossible: then there may be pointers.

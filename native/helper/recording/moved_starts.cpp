@@ -81,18 +81,20 @@ const char* MovedStarts::try_move(const TargetFunction& function, Injection& inj
 }
 
 void MovedStarts::require_untouched(Freeze& freeze, const Memory& memory) const {
+  static_assert(recorder::kHookedCount <= abi::CodeRanges::kMax);
+  abi::CodeRanges overwritten{};
   for (const Start& start : starts_) {
     std::uint64_t word = 0;
     if (!memory.try_read(start.address, &word, sizeof word) || word != start.word)
       throw Failure(wire::Step::kReadMemory, Code::kRetry,
                     "the process has changed the code of its allocator meanwhile");
-    if (const StoppedThread* thread =
-            find_in_code(freeze, memory, {start.address + 1, start.address + arch::kStartBytes}))
-      throw Failure(wire::Step::kDrain, Code::kRetry,
-                    "thread " + std::to_string(thread->tid) +
-                        " stands where a jump to the recorder would be written",
-                    0, thread->tid);
+    overwritten.add({start.address + 1, start.address + arch::kStartBytes});
   }
+  if (const StoppedThread* thread = find_in_code(freeze, memory, overwritten))
+    throw Failure(wire::Step::kDrain, Code::kRetry,
+                  "thread " + std::to_string(thread->tid) +
+                      " stands where a jump to the recorder would be written",
+                  0, thread->tid);
 }
 
 void MovedStarts::write_moved_starts(std::vector<unsigned char>& bytes) const {

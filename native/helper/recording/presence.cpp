@@ -15,36 +15,42 @@ namespace {
 using recorder::Injection;
 using recorder::Presence;
 
-// Reads as many words as possible.
-std::size_t read_words(const Memory& memory, std::uint64_t sp, std::vector<std::uint64_t>& words) {
-  std::size_t count = 0;
-  while (count < words.size()) {
-    std::uint64_t at = sp + count * sizeof words[0];
-    std::size_t more =
-        std::min((arch::kPage - at % arch::kPage) / sizeof words[0], words.size() - count);
-    if (more == 0 || !memory.try_read(at, &words[count], more * sizeof words[0])) break;
-    count += more;
+// Searches threads for ranges of code.
+class CodeSearch {
+ public:
+  CodeSearch(const Memory& memory, const abi::CodeRanges& code)
+      : memory_(memory), code_(code), hull_(code.ranges[0]), words_(abi::kHandlerWords) {
+    for (std::uint64_t i = 1; i < code.count; ++i) {
+      hull_.start = std::min(hull_.start, code.ranges[i].start);
+      hull_.end = std::max(hull_.end, code.ranges[i].end);
+    }
   }
-  return count;
-}
 
-// Returns whether a handler that has not returned interrupted the code: the kernel saves the
-// interrupted registers on the stack.
-bool is_interrupted_inside(const abi::CodeRange& code, const Memory& memory, std::uint64_t sp) {
-  std::vector<std::uint64_t> words(abi::kHandlerWords);
-  std::size_t count = read_words(memory, sp, words);
-  auto read = [&](std::uint64_t at, void* buffer, std::size_t length) {
-    return memory.try_read(at, buffer, length);
-  };
-  constexpr std::size_t kBefore = 1 + arch::Context<8>::kProgramCounter / sizeof(std::uint64_t);
-  for (std::size_t i = kBefore; i < count; ++i) {
-    std::size_t frame = i - kBefore;
-    if (code.contains(words[i]) &&
-        arch::context_of_frame(sp + frame * sizeof words[0], words[frame], read) != 0)
-      return true;
+  // Returns whether the thread is in the code, or a handler that has not returned interrupted it
+  // there: the kernel saves the interrupted registers on the stack.
+  bool finds(const StoppedThread& thread) {
+    std::uint64_t sp = arch::stack_pointer(thread.registers);
+    if (code_.contains(arch::program_counter(thread.registers))) return true;
+    constexpr std::size_t kWord = sizeof words_[0];
+    constexpr std::size_t kBefore = 1 + arch::Context<8>::kProgramCounter / kWord;
+    auto read = [this](std::uint64_t at, void* buffer, std::size_t length) {
+      return memory_.try_read(at, buffer, length);
+    };
+    std::size_t count = memory_.read_prefix(sp, words_.data(), words_.size() * kWord) / kWord;
+    for (std::size_t i = kBefore; i < count; ++i) {
+      if (!hull_.contains(words_[i]) || !code_.contains(words_[i])) continue;
+      std::size_t frame = i - kBefore;
+      if (arch::context_of_frame(sp + frame * kWord, words_[frame], read) != 0) return true;
+    }
+    return false;
   }
-  return false;
-}
+
+ private:
+  const Memory& memory_;
+  const abi::CodeRanges& code_;
+  abi::CodeRange hull_;
+  std::vector<std::uint64_t> words_;  // of a stack
+};
 
 // The code sets a mark whenever it calls the allocator, or it jumps: nothing returns to it
 // unmarked.
@@ -76,18 +82,19 @@ class Marks {
 const StoppedThread* find_inside(Freeze& freeze, const Memory& memory, const Injection& injection) {
   if (injection.begun != recorder::StartOutcome::kRecording) return nullptr;  // it never had a hook
   Marks marks(memory, injection.threads);
-  abi::CodeRange code{injection.code.start, injection.code.start + injection.code.bytes};
+  abi::CodeRanges code{};
+  code.add({injection.code.start, injection.code.start + injection.code.bytes});
   for (const StoppedThread& thread : freeze.threads())
     if (marks.has(arch::thread_pointer(thread.registers))) return &thread;
   return find_in_code(freeze, memory, code);
 }
 
 const StoppedThread* find_in_code(Freeze& freeze, const Memory& memory,
-                                  const abi::CodeRange& code) {
+                                  const abi::CodeRanges& code) {
+  if (code.count == 0) return nullptr;
+  CodeSearch search(memory, code);
   for (const StoppedThread& thread : freeze.threads())
-    if (code.contains(arch::program_counter(thread.registers)) ||
-        is_interrupted_inside(code, memory, arch::stack_pointer(thread.registers)))
-      return &thread;
+    if (search.finds(thread)) return &thread;
   return nullptr;
 }
 

@@ -14,6 +14,7 @@ const StoppedThread* find_inside(Freeze& freeze, const Memory& memory,
 
 // Returns a thread that is in this code, or was interrupted there by a signal whose handler has not
 // returned.
-const StoppedThread* find_in_code(Freeze& freeze, const Memory& memory, const abi::CodeRange& code);
+const StoppedThread* find_in_code(Freeze& freeze, const Memory& memory,
+                                  const abi::CodeRanges& code);
 
 }  // namespace reachscan::helper

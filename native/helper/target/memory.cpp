@@ -25,16 +25,19 @@ Memory::Memory(pid_t pid) : pid_(pid) {
 
 Memory::~Memory() { close(fd_); }
 
-bool Memory::try_read(std::uint64_t address, void* buffer, std::size_t length) const {
-  auto* next = static_cast<char*>(buffer);
-  while (length > 0) {
-    ssize_t count = pread(fd_, next, length, static_cast<off_t>(address));
-    if (count <= 0) return false;
-    next += count;
-    address += static_cast<std::uint64_t>(count);
-    length -= static_cast<std::size_t>(count);
+std::size_t Memory::read_prefix(std::uint64_t address, void* buffer, std::size_t length) const {
+  std::size_t done = 0;
+  while (done < length) {
+    ssize_t count = pread(fd_, static_cast<char*>(buffer) + done, length - done,
+                          static_cast<off_t>(address + done));
+    if (count <= 0) break;
+    done += static_cast<std::size_t>(count);
   }
-  return true;
+  return done;
+}
+
+bool Memory::try_read(std::uint64_t address, void* buffer, std::size_t length) const {
+  return read_prefix(address, buffer, length) == length;
 }
 
 bool Memory::try_write(std::uint64_t address, const void* buffer, std::size_t length) const {

@@ -19,6 +19,9 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
+  // Returns how many bytes were read: fewer than `length` if those that follow cannot be accessed.
+  std::size_t read_prefix(std::uint64_t address, void* buffer, std::size_t length) const;
+
   // Return false if any byte of the range cannot be accessed; a read buffer is then undefined.
   bool try_read(std::uint64_t address, void* buffer, std::size_t length) const;
   bool try_write(std::uint64_t address, const void* buffer, std::size_t length) const;

@@ -68,6 +68,21 @@ def test_a_library_that_is_closed_meanwhile(victim: StartVictim) -> None:
     surroundings.assert_same()
 
 
+def test_a_thread_that_has_yet_to_return_through_the_recorder(victim: StartVictim) -> None:
+    """The recorder calls dlclose(), which waits: its code must be there when that returns."""
+    program = start(victim, "entries")
+    obey(program, "open")
+    obey(program, "wait")
+    assert run_cli(["attach", program.pid]).status == 0
+    obey(program, "close", "closing")
+    done = run_cli(["detach", program.pid])
+    assert done.status == 3
+    assert f"thread {program.pid} has yet to return" in done.talk
+    obey(program, "", "close")
+    assert kept_bytes(program.pid) == 0
+    obey(program, "open")
+
+
 @pytest.mark.parametrize("hooked", ["entries", "words"])
 def test_a_function_that_the_loader_was_asked_for(victim: StartVictim, hooked: str) -> None:
     program = start(victim, hooked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from attached import Surroundings, assert_served, code, functions
@@ -36,3 +37,17 @@ def test_a_static_program(victim: StartVictim, kind: str) -> None:
     if kind != "musl":  # which maps and unmaps as it works
         surroundings.assert_same()
     assert_served(server)
+
+
+def test_a_function_of_the_programs_own_that_is_named_like_the_allocators(
+    victim: StartVictim, tmp_path: Path
+) -> None:
+    """The linker keeps both, as one of them is local."""
+    own = tmp_path / "own.c"
+    own.write_text("__attribute__((used)) static int free(int n) { return n + 1; }\n")
+    hooks = []
+    for sources in ([], [str(own)]):
+        server = [str(build("serving", ["-static", "-fno-builtin", *sources]))]
+        pid = victim("serving", 1, 300, command=server).pid
+        hooks.append(json.loads(run_cli(["attach", pid, "--json"]).out)["hooks"])
+    assert hooks[0] == hooks[1] > 0

@@ -89,9 +89,9 @@ def functions(report: dict[str, Any], group: dict[str, Any]) -> list[str]:
     return [frame["function"] for frame in report["stacks"][group["stack"]]]
 
 
-def obey(program: Victim, word: str) -> None:
-    """Tell a program that answers each word by the same."""
+def obey(program: Victim, word: str, answer: str | None = None) -> None:
+    """Tell a program that answers most words by the same."""
     assert program.process.stdin
     program.process.stdin.write(f"{word}\n".encode())
     program.process.stdin.flush()
-    assert program.read_line() == word
+    assert program.read_line() == (word if answer is None else answer)

@@ -83,6 +83,17 @@ CASE(memory_that_is_not_to_be_seen_keeps_nothing_alive) {
   sweep.check_leaks(sweep.leaks_but(sweep.scene.leaks[1]));
 }
 
+// The notes on a pool that is being made tell where it starts, but not yet where it ends.
+CASE(notes_on_a_pool_keep_nothing_alive) {
+  AnnotatedSweep sweep;
+  uint64_t notes = kTable + (1ull << 30);
+  sweep.scene.memory.map(notes, kPage);
+  reinterpret_cast<library::Pool*>(notes)->start = sweep.scene.leaks[0];
+  sweep.add(Kind::kPool, notes, kPage);
+  sweep.run();
+  sweep.check_leaks(sweep.leaks_but(0));
+}
+
 CASE(a_root_region_may_lie_in_a_block_and_reach_beyond_all_memory) {
   AnnotatedSweep sweep;
   uint64_t holder = sweep.scene.leaks[0], held = sweep.scene.leaks[1];

@@ -97,6 +97,17 @@ CASE(leaks_come_with_their_origins) {
   CHECK_EQ(sweep.host.frames(wire::kRecordedThreads).size(), 1u);
 }
 
+CASE(a_record_of_more_than_a_block_holds_is_that_of_a_former_one) {
+  RecordedSweep sweep;
+  uint64_t full = sweep.scene.leaks[0], reused = sweep.scene.leaks[1];
+  sweep.record(full, sweep.scene.blocks.at(full));
+  sweep.record(reused, sweep.scene.blocks.at(reused) + 1);
+  sweep.run();
+  std::map<uint64_t, Origin> origins = sweep.origins();
+  CHECK_EQ(origins.at(full).thread, sweep.worker);
+  CHECK_EQ(origins.at(reused).thread, wire::kNotRecorded);
+}
+
 CASE(a_process_that_is_not_recorded_gets_nothing) {
   Sweep sweep("2.43");
   sweep.run();

@@ -4,7 +4,7 @@
 // To add a processor, create native/arch/NAME/ (NAME as in `uname -m`) with files of these names:
 //
 //   machine.hpp           which ELF files are its programs, and what to call them
-//   address_space.hpp     page size, word of a program, bits of an address, red zone
+//   address_space.hpp     page size, word of a program, bits of an address, red zone, alignment
 //   registers.hpp         of a stopped thread: get, set, program counter, stack and thread pointer
 //   system_calls.hpp      number, arguments, result; calls that the kernel restarts; rseq
 //   system_call_gadget.S  a system call followed by a breakpoint

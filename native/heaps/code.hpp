@@ -38,10 +38,10 @@ inline bool is_distance_of_lea(uint64_t at) {
   return load<uint8_t>(at - 2) == 0x8d && operand >> 6 == 2 && (operand & 7) != 4;
 }
 
-// 32-bit code names a variable by its address, or by its distance from the module's global offset
+// Such code names a variable by its address, or by its distance from the module's global offset
 // table. Calls visit(address) for whatever looks like one of `variables`.
 template <typename Visit>
-void each_short_naming(const Space& space, uint32_t file, Range variables, Visit visit) {
+void each_naming_from_table(const Space& space, uint32_t file, Range variables, Visit visit) {
   uint64_t base = 0;
   for (const abi::Mapping& m : space) {
     DynamicSection section;
@@ -60,7 +60,7 @@ void each_short_naming(const Space& space, uint32_t file, Range variables, Visit
 // Calls visit(address) for the instructions of a module that name something in `variables`.
 template <typename Visit>
 void each_naming(const Space& space, uint32_t file, Range variables, Visit visit) {
-  if (kWord == 4) return each_short_naming(space, file, variables, visit);
+  if (arch::kNamesFromTable) return each_naming_from_table(space, file, variables, visit);
   for (const abi::Mapping& m : space) {
     if (!is_code(m) || m.file != file) continue;
     for (uint64_t at = m.start; at + arch::kNamingBytes <= m.end; at += arch::kCodeAlignment)

@@ -39,7 +39,7 @@ class NestedStacks {
     bool tells = alternate.contains(at) && stack_.contains(alternate.start) &&
                  alternate.end <= stack_.end &&
                  !alternate.contains(word(at + Context::kStackPointer));
-    return (tells || arch::has_segments(at)) && is_code(word(at + Context::kProgramCounter));
+    return (tells || arch::is_plain_frame(at)) && is_code(word(at + Context::kProgramCounter));
   }
 
   // A coroutine's stack starts with the context that it will return to.

@@ -7,6 +7,7 @@
 
 namespace reachscan::libc {
 
+using heaps::kWord;
 using heaps::uint64_t;
 
 // Where descriptors have no room for the secret, the library uses the second of two random words
@@ -14,13 +15,14 @@ using heaps::uint64_t;
 // their address, right after the AT_SECURE entry.
 inline uint64_t find_random_words(const heaps::Space& space, const abi::Mapping& stack) {
   constexpr uint64_t kSecure = 23, kRandom = 25;  // AT_SECURE, AT_RANDOM
-  constexpr uint64_t kReach = 256 << 10, kEntries = 32;
+  constexpr uint64_t kReach = 256 << 10, kEntries = 4 * kWord;
   uint64_t lowest = stack.end - stack.start < kReach ? stack.start : stack.end - kReach;
-  for (uint64_t at = stack.end - kEntries; at >= lowest; at -= 8) {
-    if (heaps::word(at) != kSecure || heaps::word(at + 8) > 1 || heaps::word(at + 16) != kRandom)
+  for (uint64_t at = stack.end - kEntries; at >= lowest; at -= kWord) {
+    if (heaps::word(at) != kSecure || heaps::word(at + kWord) > 1 ||
+        heaps::word(at + 2 * kWord) != kRandom)
       continue;
-    uint64_t words = heaps::word(at + 24);
-    if (words > at && space.readable(words, 16)) return words;
+    uint64_t words = heaps::word(at + 3 * kWord);
+    if (words > at && space.readable(words, 2 * kWord)) return words;
   }
   return 0;
 }
@@ -28,7 +30,7 @@ inline uint64_t find_random_words(const heaps::Space& space, const abi::Mapping&
 inline uint64_t pointer_guard_of_kernel(const heaps::Space& space) {
   for (const abi::Mapping& m : space) {
     if ((m.flags & abi::kMainStack) == 0 || !heaps::Space::may_read(m)) continue;
-    if (uint64_t words = find_random_words(space, m)) return heaps::word(words + 8);
+    if (uint64_t words = find_random_words(space, m)) return heaps::word(words + kWord);
   }
   return 0;
 }

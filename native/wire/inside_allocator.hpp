@@ -102,7 +102,7 @@ bool is_interrupted_inside(const CodeRanges& allocator, std::uint64_t sp, Read r
     std::uint64_t context = arch::context_of_frame<kWord>(sp, word, read);
     if (context != 0 && read(context + Context::kProgramCounter, &frame.pc, kWord) &&
         read(context + Context::kStackPointer, &frame.sp, kWord) &&
-        arch::read_link_register(context, frame.link, read) &&
+        arch::read_link_register<kWord>(context, frame.link, read) &&
         is_inside<kWord>(allocator, frame, read))
       return true;
   }

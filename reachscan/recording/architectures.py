@@ -17,6 +17,9 @@ AARCH64 = 183
 I386 = 3
 """EM_386: a 32-bit program of x86_64."""
 
+ARM = 40
+"""EM_ARM: a 32-bit program of aarch64."""
+
 _X87, _XMM, _XMM_END, _YMM, _YMM_END = 32, 160, 416, 576, 832
 """Byte ranges of an XSAVE area in standard format (Intel SDM vol. 1, 13.4)."""
 
@@ -73,6 +76,10 @@ def _of_vector_registers(byte: int) -> str:
     return f"register v{number}" if number < _VECTORS else "a vector register"
 
 
+def _of_short_vector_registers(byte: int) -> str:
+    return f"register d{byte // 8}"
+
+
 ARCHITECTURES = {
     X86_64: Architecture(
         name="x86_64",
@@ -100,7 +107,7 @@ ARCHITECTURES = {
         registers=(
             *(f"x{number}" for number in range(31)),
             *("sp", "pc", "pstate", "tpidr_el0"),
-            *("system_call", "at_system_call", "behind_system_call"),
+            *("system_call", "at_system_call", "behind_system_call", "short_words"),
         ),
         vector_register=_of_vector_registers,
     ),
@@ -119,10 +126,25 @@ ARCHITECTURES = {
         ),
         vector_register=_of_xsave_area,
     ),
+    ARM: Architecture(
+        name="armv7",
+        word=4,
+        address_bits=32,
+        red_zone=0,
+        descriptor=range(-0x480, 0),
+        tls_above=True,
+        # In the places of aarch64's. Unused ones are zero.
+        registers=(
+            *(f"r{number}" for number in range(13)),
+            *("unused", "lr", *("unused",) * 16, "sp", "pc", "cpsr", "tpidruro"),
+            *("system_call", "at_system_call", "behind_system_call", "short_words"),
+        ),
+        vector_register=_of_short_vector_registers,
+    ),
 }
 """By `e_machine` of ELF files."""
 
-ALSO_RUNS = {X86_64: I386}
+ALSO_RUNS = {X86_64: I386, AARCH64: ARM}
 """Processors whose programs another one runs, too; its helper handles them."""
 
 ADDRESS_END = max(1 << architecture.address_bits for architecture in ARCHITECTURES.values())

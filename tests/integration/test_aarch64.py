@@ -1,6 +1,7 @@
 """The helper for aarch64, on a real kernel of that processor in an emulator.
 
-Some minutes: only with REACHSCAN_EMULATOR=1. Needs qemu-system-arm and g++-aarch64-linux-gnu.
+Some minutes: only with REACHSCAN_EMULATOR=1. Needs qemu-system-arm, g++-aarch64-linux-gnu and, for
+32-bit programs, g++-arm-linux-gnueabihf.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ import glibc_suites
 import numpy as np
 import pytest
 from same_heap import assert_same_heap
+from scans import run_cli
+from test_32_bit import CHANCE
+from test_roots import by_address, wrong_about
 from victims import (
+    GIVING_BACK,
     KIND_DIRECT,
     KIND_FIRST_RING,
     KIND_INDIRECT,
@@ -30,7 +35,7 @@ from victims import (
 )
 
 from reachscan.recording import model, wire, wire_columns
-from reachscan.recording.architectures import AARCH64
+from reachscan.recording.architectures import AARCH64, ARM
 from reachscan.recording.decode import decode
 
 pytestmark = pytest.mark.skipif(
@@ -38,10 +43,20 @@ pytestmark = pytest.mark.skipif(
     reason="REACHSCAN_EMULATOR=1 boots an emulated aarch64 machine for some minutes",
 )
 
-COMPILER = "aarch64-linux-gnu-gcc"
-FIXTURES = ("ground_truth", "leak_graph", "transparent")
+SHORT = "-32"
+"""Added to the names of 32-bit programs."""
+COMPILERS = {"": ("aarch64-linux-gnu-gcc", []), SHORT: ("arm-linux-gnueabihf-gcc", ["-mfpu=neon"])}
+MACHINES = {"": AARCH64, SHORT: ARM}
+FIXTURES = ("ground_truth", "leak_graph", "roots", "busy_threads", "transparent")
+BUSY_LEAKS = 200
 DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "24"))
-METHODS = ("clone", "copy")
+DEATHS_OF_SCRIPT = 25
+"""One script must not take longer than a machine is waited for."""
+METHODS = pytest.mark.parametrize(
+    ("words", "method"),
+    [("", "clone"), ("", "copy"), (SHORT, "copy")],
+    ids=["clone", "copy", "32-bit"],
+)
 NO_PARENT = 0xFFFFFFFF
 
 # Starts a target as $p and waits for its first line; ends it, which lets it check itself.
@@ -61,6 +76,7 @@ scan() { reachscan-helper --pid $p --max-pause 60000 --timeout 300 "$@"; }
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.Guest]:
     need("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")
+    need("arm-linux-gnueabihf-gcc", "g++-arm-linux-gnueabihf")
     share = tmp_path_factory.mktemp("guest") / "share"
     share.mkdir()
     try:
@@ -69,8 +85,11 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.Guest]:
         pytest.skip(str(reason))
     subprocess.run(["make", "helpers"], cwd=REPOSITORY, check=True)
     shutil.copy(REPOSITORY / "reachscan/_native/helpers/aarch64/reachscan-helper", share)
-    for name in FIXTURES:
-        shutil.copy(build(name, compiler=COMPILER), share)
+    for words, (compiler, flags) in COMPILERS.items():
+        for name in FIXTURES:
+            shutil.copy(build(name, flags, compiler), share / f"{name}{words}")
+        module = build("roots_module", ["-shared", "-fPIC"], compiler)
+        shutil.copy(module, share / f"roots_module{words}")
     with emulator.machine(system, share) as machine:
         yield machine
 
@@ -102,12 +121,12 @@ def recording(stream: Path) -> model.Recording:
     return decode(wire.frames(io.BytesIO(stream.read_bytes())))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_heap_is_listed_exactly(guest: emulator.Guest, method: str) -> None:
+@METHODS
+def test_heap_is_listed_exactly(guest: emulator.Guest, words: str, method: str) -> None:
     run(
         guest,
         f"""
-        start ground_truth /mnt/truth 4 8 500 drain=30
+        start ground_truth{words} /mnt/truth 4 8 500 drain=30
         scan --method {method} --list-heap >/mnt/stream; finish
         """,
     )
@@ -115,24 +134,61 @@ def test_heap_is_listed_exactly(guest: emulator.Guest, method: str) -> None:
     assert_same_heap(blocks(guest.share / "stream"), read_truth(guest.share / "truth"), threads)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_leak_graph_is_found_exactly(guest: emulator.Guest, method: str) -> None:
-    run(guest, f"start leak_graph /mnt/truth 2000 50; scan --method {method} >/mnt/stream; finish")
+@METHODS
+def test_leak_graph_is_found_exactly(guest: emulator.Guest, words: str, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start leak_graph{words} /mnt/truth 2000 50
+        scan --method {method} >/mnt/stream; finish
+        """,
+    )
     truth, found = read_truth(guest.share / "truth"), blocks(guest.share / "stream")
     assert np.array_equal(found[:, :2], truth[:, :2])
     in_tree = truth[:, 2] < KIND_FIRST_RING
     assert np.array_equal(found[in_tree], truth[in_tree])
     told = recording(guest.share / "stream")
-    assert (told.machine, told.snapshot.method) == (AARCH64, method)
+    assert (told.machine, told.snapshot.method) == (MACHINES[words], method)
 
 
-def test_nobody_notices(guest: emulator.Guest) -> None:
+@METHODS
+def test_each_place_of_a_pointer(guest: emulator.Guest, words: str, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start roots{words} /tmp/scratch /mnt/roots_module{words}
+        # The main thread sleeps when the last scene is set.
+        until read -r _ _ state _ </proc/$p/stat && test $state = S; do sleep 0.1; done
+        scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
+        """,
+    )
+    report = json.loads(run_cli(["report", guest.share / "stream", "--json", "--all"]).out)
+    ready = json.loads((guest.share / "scenes").read_text().splitlines()[0])
+    assert wrong_about(by_address(ready["scenes"]), report) == {}
+
+
+@METHODS
+def test_a_busy_allocator(guest: emulator.Guest, words: str, method: str) -> None:
+    run(
+        guest,
+        f"""
+        export {" ".join(f"{name}={value}" for name, value in GIVING_BACK.items())}
+        start busy_threads{words} /mnt/truth 2 {BUSY_LEAKS}
+        scan --method {method} >/mnt/stream; finish
+        """,
+    )
+    found, truth = blocks(guest.share / "stream"), read_truth(guest.share / "truth")
+    assert np.isin(found[:, 0], truth[:, 0]).all(), "live blocks are reported"
+    assert len(found) >= BUSY_LEAKS - CHANCE
+
+
+@METHODS
+def test_nobody_notices(guest: emulator.Guest, words: str, method: str) -> None:
     """Blocked calls go on, registers survive, no child is seen."""
     said = run(
         guest,
-        """
-        start transparent; scan --method clone >/mnt/stream; scan --method copy >/mnt/stream
-        finish; tail -n 1 /tmp/out
+        f"""
+        start transparent{words}; scan --method {method} >/mnt/stream; finish; tail -n 1 /tmp/out
         """,
     )
     counters = json.loads(said[said.rindex('{"cut_short"') :])
@@ -145,23 +201,26 @@ def test_nobody_notices(guest: emulator.Guest) -> None:
 
 def test_death_at_calls(guest: emulator.Guest) -> None:
     """The helper dies at calls all over a scan; the target goes on, and can be scanned again."""
-    said = run(
-        guest,
-        f"""
-        start leak_graph /mnt/truth 200 50
-        set -- $(scan --method clone --count-calls 2>&1 >/dev/null); calls=$2
-        step=$((calls / {DEATHS} + 1)) died=0
-        for ((n = 1; n <= calls; n += step)); do
-          scan --method clone --die-at-call $n >/dev/null 2>&1
-          test $? = 137 && died=$((died + 1))
-          kill -0 $p || exit 92
-        done
-        scan --method clone >/mnt/stream; finish; echo died $died
-        """,
-    )
-    assert int(said.split()[-1]) >= DEATHS // 2
-    truth = read_truth(guest.share / "truth")
-    assert np.array_equal(blocks(guest.share / "stream")[:, 0], truth[:, 0])
+    died = 0
+    for first in range(0, DEATHS, DEATHS_OF_SCRIPT):
+        said = run(
+            guest,
+            f"""
+            start leak_graph /mnt/truth 200 50
+            set -- $(scan --method clone --count-calls 2>&1 >/dev/null); calls=$2
+            died=0
+            for ((i = {first}; i < {min(first + DEATHS_OF_SCRIPT, DEATHS)}; ++i)); do
+              scan --method clone --die-at-call $((1 + calls * i / {DEATHS})) >/dev/null 2>&1
+              test $? = 137 && died=$((died + 1))
+              kill -0 $p || exit 92
+            done
+            scan --method clone >/mnt/stream; finish; echo died $died
+            """,
+        )
+        died += int(said.split()[-1])
+        truth = read_truth(guest.share / "truth")
+        assert np.array_equal(blocks(guest.share / "stream")[:, 0], truth[:, 0])
+    assert died >= DEATHS // 2
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,12 @@ def is_waiting(pid: int) -> bool:
 
 def scenes_of(target: Victim) -> dict[int, Scene]:
     """Return the scenes by the addresses of their blocks, ascending."""
-    scenes = {int(scene["address"], 16): scene for scene in target.ready["scenes"]}
+    return by_address(target.ready["scenes"])
+
+
+def by_address(listed: list[Scene]) -> dict[int, Scene]:
+    """Return the scenes that a program tells by the addresses of their blocks, ascending."""
+    scenes = {int(scene["address"], 16): scene for scene in listed}
     return dict(sorted(scenes.items()))
 
 
@@ -105,11 +110,15 @@ def unseen_without_a_stop(scenes: dict[int, Scene]) -> set[str]:
 
 def wrong_verdicts(target: Victim, report: dict[str, Any]) -> dict[str, str]:
     """Return the scenes that the report is wrong about; it says nothing of any other block."""
+    return wrong_about(scenes_of(target), report)
+
+
+def wrong_about(scenes: dict[int, Scene], report: dict[str, Any]) -> dict[str, str]:
+    """Return the same, of scenes by address."""
     said = {
         int(block["address"], 16): "leak" if block["confidence"] == "definite" else "possible"
         for block in report["allocations"]
     }
-    scenes = scenes_of(target)
     assert [hex(address) for address in said if address not in scenes] == []
     return {
         scene["name"]: f"{said.get(address, 'live')}, should be {scene['expected']}"

@@ -27,7 +27,9 @@ from pathlib import Path
 from glibc_suites import UnavailableError, keep_links_inside, private_apt, run
 
 SUITE = "bookworm"
-PACKAGES = ("bash", "busybox-static", "coreutils", "jq", "python3", "linux-image-arm64")
+PACKAGES = ("bash", "busybox-static", "coreutils", "jq", "libc-bin", "python3", "linux-image-arm64")
+SHORT_PACKAGES = ("libc6",)
+"""For programs of 32-bit Arm, which such a machine runs, too."""
 QEMU = "qemu-system-aarch64"
 MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p")
 """Of the kernel: the two shared folders, and the line by which scripts are started."""
@@ -120,10 +122,11 @@ def fetch() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
-            _download(folder)
-            _unpack(folder)
-            (folder / "complete").touch()
+        wanted = " ".join((SUITE, *PACKAGES, *SHORT_PACKAGES))
+        complete = folder / "complete"
+        if not complete.exists() or complete.read_text() != wanted:
+            _make(folder)
+            complete.write_text(wanted)
     return folder
 
 
@@ -156,27 +159,31 @@ def _shared(name: str, folder: Path, access: str) -> list[str]:
     return ["-fsdev", options, "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
 
 
-def _download(folder: Path) -> None:
-    for stale in ("apt", "root"):
-        shutil.rmtree(folder / stale, ignore_errors=True)
-    options = private_apt(SUITE, folder / "apt", "arm64")
-    run(["apt-get", *options, "update"], folder)
-    run(["apt-get", *options, "--yes", "--download-only", "install", *PACKAGES], folder)
-
-
-def _unpack(folder: Path) -> None:
+def _make(folder: Path) -> None:
     root = folder / "root"
+    shutil.rmtree(root, ignore_errors=True)
     modules: dict[str, bytes] = {}
-    for package in sorted((folder / "apt" / "cache" / "archives").glob("*.deb")):
-        if package.name.startswith("linux-image-"):
-            modules |= _unpack_kernel(package, folder)
-        else:
-            run(["dpkg-deb", "-x", str(package), str(root)], folder)
+    # Libraries of both have folders of their own; of other files, the last one counts.
+    for architecture, packages in (("armhf", SHORT_PACKAGES), ("arm64", PACKAGES)):
+        for package in _download(folder, architecture, packages):
+            if package.name.startswith("linux-image-"):
+                modules |= _unpack_kernel(package, folder)
+            else:
+                run(["dpkg-deb", "-x", str(package), str(root)], folder)
     keep_links_inside(root)
     (root / "bin" / "sh").symlink_to("bash")
     (root / "mnt").mkdir(exist_ok=True)
     (folder / "initrd").write_bytes(_initial_root(root / "bin" / "busybox", modules))
     shutil.rmtree(folder / "apt")
+
+
+def _download(folder: Path, architecture: str, packages: tuple[str, ...]) -> list[Path]:
+    """Return the packages, and those that they need."""
+    shutil.rmtree(folder / "apt", ignore_errors=True)
+    options = private_apt(SUITE, folder / "apt", architecture)
+    run(["apt-get", *options, "update"], folder)
+    run(["apt-get", *options, "--yes", "--download-only", "install", *packages], folder)
+    return sorted((folder / "apt" / "cache" / "archives").glob("*.deb"))
 
 
 def _unpack_kernel(package: Path, folder: Path) -> dict[str, bytes]:

@@ -5,16 +5,12 @@
 
 #include <cstdint>
 
+#include "arch/aarch64/decoded.hpp"
+#include "arch/aarch64/short_code.hpp"
+#include "arch/address_space.hpp"
+
 namespace reachscan::arch {
 
-enum class Call {
-  kNone,         // no call precedes that address
-  kDirect,       // a call to a fixed target
-  kThroughStub,  // a call to a stub that jumps through a slot: the slot's value is the target
-  kElsewhere,    // a call to anywhere, through a register
-};
-
-constexpr std::uint64_t kInstructionBytes = 4;
 constexpr std::uint32_t kSystemCallInstruction = 0xd4000001;  // svc #0
 
 // Returns the page that an adrp at `at` yields; 0 if it is not one.
@@ -58,8 +54,9 @@ bool follow_stub(std::uint64_t& target, Read read) {
 }
 
 // Returns the kind of call that returns to `address`.
-template <unsigned kBytesOfWord = 8, typename Read>
+template <unsigned kBytesOfWord = kWord, typename Read>
 Call call_before(std::uint64_t address, std::uint64_t& target, Read read) {
+  if constexpr (kBytesOfWord == 4) return short_call_before(address, target, read);
   std::uint64_t at = address - kInstructionBytes;
   std::uint32_t code;
   if (address % kInstructionBytes != 0 || !read(at, &code, sizeof code)) return Call::kNone;
@@ -78,17 +75,12 @@ constexpr bool kReturnAddressInRegister = true;
 template <unsigned kBytesOfWord, typename Read>
 void leave_system_call(std::uint64_t&, std::uint64_t&, Read) {}
 
-struct SystemCall {
-  bool made;
-  bool known;  // whether its number is
-  std::uint32_t number;
-};
-
 // Returns the system call that a thread will make (or restart) at `pc`, or has made right before
 // it. The kernel rewinds interrupted threads to the instruction itself. Wrappers load the number
 // shortly before it: mov x8, imm16.
 template <typename Read>
 SystemCall system_call_at(std::uint64_t pc, Read read) {
+  if constexpr (kWord == 4) return short_system_call_at(pc, read);
   constexpr unsigned kInstructionsSearched = 6;
   std::uint32_t code[2];
   if (!read(pc - kInstructionBytes, code, sizeof code)) return {false, false, 0};
@@ -102,24 +94,29 @@ SystemCall system_call_at(std::uint64_t pc, Read read) {
   return {true, false, 0};
 }
 
+// No code names variables by their distance from the global offset table.
+constexpr bool kNamesFromTable = false;
+
 // Instructions start at multiples of this.
-constexpr std::uint64_t kCodeAlignment = kInstructionBytes;
+constexpr std::uint64_t kCodeAlignment = kWord == 8 ? kInstructionBytes : 2;
 // The most bytes that named_address() reads: compilers put other instructions between the two that
 // form an address.
-constexpr std::uint64_t kNamingBytes = 8 * kInstructionBytes;
+constexpr std::uint64_t kNamingBytes = kWord == 8 ? 8 * kInstructionBytes : kConstantReach;
 
 // Returns the address that an adrp at `at` and a following instruction form; 0 if there is none.
 inline std::uint64_t composed_address(std::uint64_t at, bool any_access) {
   const auto* code = reinterpret_cast<const std::uint32_t*>(at);
   std::uint64_t page = page_of_adrp(at, code[0]);
   if (page == 0) return 0;
-  for (unsigned i = 1; i < kNamingBytes / kInstructionBytes; ++i)
+  for (unsigned i = 1; i < 8; ++i)
     if (std::uint64_t address = address_on_page(code[i], page, code[0] & 31, any_access))
       return address;
   return 0;
 }
 
-inline std::uint64_t named_address(std::uint64_t at) { return composed_address(at, false); }
+inline std::uint64_t named_address(std::uint64_t at) {
+  return kWord == 8 ? composed_address(at, false) : short_named_address(at);
+}
 
 // The same for what the second instruction reads or writes.
 inline std::uint64_t used_address(std::uint64_t at) { return composed_address(at, true); }

@@ -8,8 +8,8 @@
 namespace reachscan::arch {
 
 constexpr std::uint16_t kElfMachine = EM_AARCH64;
-// 32-bit programs are not supported.
-constexpr std::uint16_t kShortElfMachine = EM_NONE;
+// 32-bit programs, which most of these processors run, too.
+constexpr std::uint16_t kShortElfMachine = EM_ARM;
 constexpr const char* kProgramKind = "a 64-bit Arm program";
 
 }  // namespace reachscan::arch

@@ -2,14 +2,16 @@
 // with a secret.
 #pragma once
 
+#include "arch/address_space.hpp"
 #include "arch/lanes.hpp"
 
 namespace reachscan::arch {
 
 // The layout that glibc's setjmp() writes (struct __jmp_buf_tag). Both pointers are mangled.
-constexpr std::uint64_t kJumpStackPointer = 104, kJumpProgramCounter = 88;
-constexpr std::uint64_t kJumpMaskFlag = 176;  // an int
-constexpr std::uint64_t kJumpMask = 184, kJumpBytes = 312;
+constexpr std::uint64_t kJumpStackPointer = kWord == 8 ? 104 : 0;
+constexpr std::uint64_t kJumpProgramCounter = kWord == 8 ? 88 : 4;
+constexpr std::uint64_t kJumpMaskFlag = kWord == 8 ? 176 : 256;  // an int
+constexpr std::uint64_t kJumpMask = kJumpMaskFlag + kWord, kJumpBytes = kJumpMask + 128;
 
 constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {
   return value ^ secret;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Registers {
   std::uint64_t system_call;         // its number, between entry and exit; otherwise -1
   std::uint64_t at_system_call;      // whether the next instruction makes one
   std::uint64_t behind_system_call;  // whether the last one made one
+  std::uint64_t short_words;         // whether it is the thread of a 32-bit program
 };
 
 constexpr std::size_t kCoreRegisterBytes = offsetof(Registers, thread_pointer);
@@ -39,36 +41,105 @@ inline bool transfer(int request, pid_t tid, std::uint32_t set, void* values, st
          io.iov_len == bytes;
 }
 
+// What the kernel has of a thread of a 32-bit program.
+struct ShortRegisters {
+  std::uint32_t r[13];
+  std::uint32_t sp, lr, pc, cpsr;
+  std::uint32_t first_argument;  // of its last system call
+};
+constexpr unsigned kShortLinkRegister = 14;
+
+inline void widen(const ShortRegisters& from, Registers& r) {
+  r = {};
+  for (unsigned i = 0; i < std::size(from.r); ++i) r.x[i] = from.r[i];
+  r.sp = from.sp;
+  r.x[kShortLinkRegister] = from.lr;
+  r.pc = from.pc;
+  r.pstate = from.cpsr;
+  r.short_words = 1;
+}
+
+inline void narrow(const Registers& r, ShortRegisters& to) {
+  for (unsigned i = 0; i < std::size(to.r); ++i) to.r[i] = static_cast<std::uint32_t>(r.x[i]);
+  to.sp = static_cast<std::uint32_t>(r.sp);
+  to.lr = static_cast<std::uint32_t>(r.x[kShortLinkRegister]);
+  to.pc = static_cast<std::uint32_t>(r.pc);
+  to.cpsr = static_cast<std::uint32_t>(r.pstate);
+}
+
+// The kernel returns as many registers as the program has.
+inline bool get_general_registers(pid_t tid, Registers& r) {
+  r.short_words = 0;
+  iovec io{&r, kCoreRegisterBytes};
+  if (ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &io) != 0) return false;
+  ShortRegisters of_short;
+  if (io.iov_len == sizeof of_short) {
+    __builtin_memcpy(&of_short, &r, sizeof of_short);
+    widen(of_short, r);
+  }
+  return r.short_words != 0 || io.iov_len == kCoreRegisterBytes;
+}
+
+// Bytes of an instruction that makes a system call there: Thumb, if the thread executes that, has
+// shorter ones.
+inline std::uint64_t system_call_bytes(const Registers& r) {
+  constexpr std::uint64_t kThumb = 1u << 5;
+  return r.short_words != 0 && (r.pstate & kThumb) != 0 ? 2 : kInstructionBytes;
+}
+
+inline void note_system_calls(pid_t tid, Registers& r) {
+  if (r.system_call != kNoSystemCall) {
+    r.at_system_call = r.behind_system_call = 0;
+    return;
+  }
+  // Two instructions: the last one and the next one.
+  std::uint64_t bytes = system_call_bytes(r);
+  auto code = static_cast<std::uint64_t>(
+      ptrace(PTRACE_PEEKTEXT, tid, reinterpret_cast<void*>(r.pc - bytes), nullptr));
+  std::uint64_t call = r.short_words == 0 ? kSystemCallInstruction
+                       : bytes == 2       ? kThumbSystemCall
+                                          : kShortSystemCall;
+  std::uint64_t mask = (1ull << 8 * bytes) - 1;
+  r.at_system_call = (code >> 8 * bytes & mask) == call ? 1 : 0;
+  r.behind_system_call = (code & mask) == call ? 1 : 0;
+}
+
 inline bool get_registers(pid_t tid, Registers& r) {
   int number = -1;
-  if (!transfer(PTRACE_GETREGSET, tid, NT_PRSTATUS, &r, kCoreRegisterBytes) ||
-      !transfer(PTRACE_GETREGSET, tid, NT_ARM_TLS, &r.thread_pointer, sizeof r.thread_pointer) ||
+  if (!get_general_registers(tid, r)) return false;
+  std::size_t word = r.short_words != 0 ? sizeof(std::uint32_t) : sizeof(std::uint64_t);
+  if (!transfer(PTRACE_GETREGSET, tid, NT_ARM_TLS, &r.thread_pointer, word) ||
       !transfer(PTRACE_GETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number))
     return false;
   r.system_call = static_cast<std::uint64_t>(std::int64_t{number});
-  // Two instructions: the last one and the next one.
-  auto code = static_cast<std::uint64_t>(
-      ptrace(PTRACE_PEEKTEXT, tid, reinterpret_cast<void*>(r.pc - kInstructionBytes), nullptr));
-  bool in_call = r.system_call != kNoSystemCall;
-  r.at_system_call = !in_call && code >> 32 == kSystemCallInstruction ? 1 : 0;
-  r.behind_system_call =
-      !in_call && static_cast<std::uint32_t>(code) == kSystemCallInstruction ? 1 : 0;
+  note_system_calls(tid, r);
   return true;
+}
+
+inline bool set_short_registers(pid_t tid, const Registers& r) {
+  ShortRegisters registers;
+  if (!transfer(PTRACE_GETREGSET, tid, NT_PRSTATUS, &registers, sizeof registers)) return false;
+  narrow(r, registers);
+  return transfer(PTRACE_SETREGSET, tid, NT_PRSTATUS, &registers, sizeof registers);
 }
 
 // Also drops the thread's pending system call: with a result that requests a restart, the kernel
 // would rewind a thread that is resumed elsewhere.
 inline bool set_registers(pid_t tid, Registers& r) {
   auto number = static_cast<int>(r.system_call);
-  return transfer(PTRACE_SETREGSET, tid, NT_PRSTATUS, &r, kCoreRegisterBytes) &&
-         transfer(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number);
+  bool set = r.short_words != 0
+                 ? set_short_registers(tid, r)
+                 : transfer(PTRACE_SETREGSET, tid, NT_PRSTATUS, &r, kCoreRegisterBytes);
+  return set && transfer(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number);
 }
 
 inline std::uint64_t program_counter(const Registers& r) { return r.pc; }
 inline void set_program_counter(Registers& r, std::uint64_t address) { r.pc = address; }
 inline std::uint64_t stack_pointer(const Registers& r) { return r.sp; }
 inline std::uint64_t thread_pointer(const Registers& r) { return r.thread_pointer; }
-inline std::uint64_t link_register(const Registers& r) { return r.x[30]; }
+inline std::uint64_t link_register(const Registers& r) {
+  return r.x[r.short_words != 0 ? kShortLinkRegister : 30];
+}
 
 // Makes the thread resume at `address`, without restarting a call that was interrupted and without
 // requiring a landing pad there (PSTATE.BTYPE).
@@ -114,7 +185,9 @@ inline bool get_vector_words(pid_t tid, std::vector<std::uint64_t>& words) {
     }
   }
   io = {state.data(), sizeof state};
-  if (ptrace(PTRACE_GETREGSET, tid, NT_PRFPREG, &io) != 0) return false;
+  if (ptrace(PTRACE_GETREGSET, tid, NT_PRFPREG, &io) != 0 &&
+      ptrace(PTRACE_GETREGSET, tid, NT_ARM_VFP, &io) != 0)  // of 32-bit programs
+    return false;
   append_vector_words(state.data(), io.iov_len / sizeof(std::uint64_t), words);
   return true;
 }

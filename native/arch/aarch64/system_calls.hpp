@@ -12,6 +12,11 @@
 namespace reachscan::arch {
 
 constexpr unsigned kNumberRegister = 8;
+constexpr unsigned kShortNumberRegister = 7;  // in 32-bit programs
+
+inline std::uint64_t number_in_register(const Registers& r) {
+  return r.x[r.short_words != 0 ? kShortNumberRegister : kNumberRegister];
+}
 
 // The signature that this processor's C libraries pass to rseq().
 constexpr std::uint32_t kRseqSignature = 0xd428bc00;
@@ -41,7 +46,7 @@ inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
 // At the entry or exit of a call: its number, its second argument and its result, which is -ENOSYS
 // at the entry. x7 distinguishes the two.
 inline std::uint64_t call_number(const Registers& r) {
-  return r.system_call != kNoSystemCall ? r.system_call : r.x[kNumberRegister];
+  return r.system_call != kNoSystemCall ? r.system_call : number_in_register(r);
 }
 inline std::uint64_t second_argument(const Registers& r) { return r.x[1]; }
 inline std::int64_t call_result(const Registers& r) {
@@ -54,7 +59,9 @@ inline std::int64_t call_result(const Registers& r) {
 // caller may be in the middle of an operation.
 inline bool will_restart(const Registers& r) {
   if (r.at_system_call == 0) return false;
-  switch (r.x[kNumberRegister]) {
+  auto number = static_cast<std::uint32_t>(number_in_register(r));
+  if (r.short_words != 0) return !is_short_memory_call(number);
+  switch (number) {
     case SYS_brk:
     case SYS_mmap:
     case SYS_munmap:
@@ -73,19 +80,23 @@ inline bool in_system_call(const Registers& r) { return r.at_system_call != 0; }
 // for a condition or a time-out use other operations.
 inline bool waits_for_lock(const Registers& r) {
   auto operation = static_cast<int>(second_argument(r)) & FUTEX_CMD_MASK;
-  return call_number(r) == SYS_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);
+  constexpr std::uint64_t kShortFutex = 240, kShortFutexTime64 = 422;  // of 32-bit programs
+  std::uint64_t number = call_number(r);
+  bool is_futex = r.short_words == 0 ? number == SYS_futex
+                                     : number == kShortFutex || number == kShortFutexTime64;
+  return is_futex && (operation == FUTEX_WAIT || operation == FUTEX_LOCK_PI);
 }
 
 // An interrupt stop makes some calls (epoll_wait, sigtimedwait, semop, recv with a time-out) fail
 // with EINTR; the thread is past the call then.
 inline bool was_cut_short(const Registers& r) {
-  return r.behind_system_call != 0 && static_cast<std::int64_t>(r.x[0]) == -EINTR;
+  return r.behind_system_call != 0 && static_cast<std::int32_t>(r.x[0]) == -EINTR;
 }
 
 // Makes the thread restart the call. The result has replaced its first argument.
 inline void repair_interrupted_call(Registers& r, std::uint64_t first_argument) {
   r.x[0] = first_argument;
-  r.pc -= kInstructionBytes;
+  r.pc -= system_call_bytes(r);
   r.at_system_call = 1;
   r.behind_system_call = 0;
 }
@@ -99,7 +110,7 @@ constexpr bool kRewindsAtOnce = true;
 inline bool pretend_call(pid_t tid, bool on) {
   Registers r;
   if (!get_registers(tid, r)) return false;
-  auto number = on ? static_cast<int>(r.x[kNumberRegister]) : -1;
+  auto number = on ? static_cast<int>(number_in_register(r)) : -1;
   return transfer(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number);
 }
 

@@ -4,16 +4,18 @@
 
 #include <cstdint>
 
+#include "arch/address_space.hpp"
+
 namespace reachscan::arch {
 
 // The size in the release with the largest one.
-constexpr std::uint64_t kDescriptorBytes = 0x900;
+constexpr std::uint64_t kDescriptorBytes = kWord == 8 ? 0x900 : 0x600;
 // How far it extends below and above the thread pointer.
 constexpr std::uint64_t kDescriptorBelow = kDescriptorBytes, kDescriptorAbove = 0;
 
 // Offsets of its fields. All descriptors are in doubly linked lists.
-constexpr std::uint64_t kNextDescriptor = 0xc0;  // list.next
-constexpr std::uint64_t kThreadNumber = 0xd0;    // tid
+constexpr std::uint64_t kNextDescriptor = 24 * kWord;  // list.next
+constexpr std::uint64_t kThreadNumber = 26 * kWord;    // tid
 
 // Offset from the thread pointer: the dtv, the vector of thread-local storage. The descriptor
 // contains no pointer guard.
@@ -26,8 +28,8 @@ constexpr std::uint64_t kPointerGuard = 0;
 template <typename Word>
 bool is_descriptor(std::uint64_t at, Word word) {
   std::uint64_t links = at + kNextDescriptor;
-  std::uint64_t next = word(links), previous = word(links + 8);
-  return next != 0 && previous != 0 && word(next + 8) == links && word(previous) == links;
+  std::uint64_t next = word(links), previous = word(links + kWord);
+  return next != 0 && previous != 0 && word(next + kWord) == links && word(previous) == links;
 }
 
 struct DescriptorShape {
@@ -38,7 +40,7 @@ struct DescriptorShape {
 // Derives the shape from the descriptor of a thread, given its thread pointer.
 template <typename Word>
 DescriptorShape descriptor_shape(std::uint64_t thread_pointer, Word word) {
-  constexpr std::uint64_t kStep = 64, kMin = 0x400;
+  constexpr std::uint64_t kStep = 64, kMin = 128 * kWord;
   for (std::uint64_t bytes = kMin; bytes <= kDescriptorBytes; bytes += kStep)
     if (is_descriptor(thread_pointer - bytes, word)) return {bytes, bytes};
   return {0, 0};

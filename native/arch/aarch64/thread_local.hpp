@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "arch/address_space.hpp"
+
 namespace reachscan::arch {
 
 // Returns an address in the static TLS of the program and its initial libraries.
@@ -16,7 +18,7 @@ struct StaticTls {
 };
 
 constexpr StaticTls static_tls(std::uint64_t thread_pointer, std::uint64_t reach) {
-  constexpr std::uint64_t kReserved = 16;
+  constexpr std::uint64_t kReserved = 2 * kWord;
   return {thread_pointer + kReserved, thread_pointer + reach};
 }
 

@@ -30,4 +30,7 @@ constexpr std::uint64_t kBreakOfLoader = ((1ull << kAddressBits) - kPage) / 3 * 
 // ABI red zone: a leaf function may keep data this far below its stack pointer.
 constexpr std::uint64_t kRedZone = kWord == 8 ? 128 : 0;
 
+// The alignment of the largest scalar type, and so what malloc() guarantees.
+constexpr std::uint64_t kLargestAlignment = 16;
+
 }  // namespace reachscan::arch

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "arch/address_space.hpp"
 
@@ -82,6 +83,14 @@ struct SystemCall {
   std::uint32_t number;
 };
 
+// With them, the allocator of a 32-bit program gets and releases memory: brk, munmap, mprotect,
+// mremap, mmap2, madvise.
+constexpr bool is_short_memory_call(std::uint32_t number) {
+  for (std::uint32_t known : {45u, 91u, 125u, 163u, 192u, 219u})
+    if (number == known) return true;
+  return false;
+}
+
 // In 32-bit programs: mov eax, imm32; then other registers; then int 0x80, or a call to the vdso's
 // function. If the number cannot be determined, no call is reported.
 template <typename Read>
@@ -115,6 +124,9 @@ SystemCall system_call_at(std::uint64_t pc, Read read) {
   __builtin_memcpy(&number, code + 1, sizeof number);
   return {true, code[0] == 0xb8, number};
 }
+
+// Its 32-bit code names variables by their distance from the global offset table.
+constexpr bool kNamesFromTable = kWord == 4;
 
 // Instructions start at multiples of this.
 constexpr std::uint64_t kCodeAlignment = 1;

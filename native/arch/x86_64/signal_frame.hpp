@@ -35,9 +35,9 @@ inline bool is_marked_context(std::uint64_t at) {
   return vectors == at + Context<kWord>::kBytes;
 }
 
-// Returns whether the context at `at` may hold the registers of an interrupted 32-bit program. The
-// frame of a handler shows nothing more to recognise it by.
-inline bool has_segments(std::uint64_t at) {
+// Returns whether the frame of a handler without SA_SIGINFO may be at `at`. In 32-bit programs,
+// only the segment registers in it show that.
+inline bool is_plain_frame(std::uint64_t at) {
   constexpr std::uint64_t kCodeSegment = 80, kStackSegment = 92;
   constexpr Word kUserCode = 0x23, kUserData = 0x2b;
   Word code, stack;
@@ -74,7 +74,7 @@ std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read read) 
 }
 
 // Returns false if it cannot be read. This processor has no link register.
-template <typename Read>
+template <unsigned kBytesOfWord = kWord, typename Read>
 bool read_link_register(std::uint64_t, std::uint64_t& link, Read) {
   link = 0;
   return true;

@@ -12,10 +12,11 @@ constexpr std::size_t kMaxArenas = abi::QuiesceHint::kMaxMutexes;
 constexpr unsigned kMinConsistentBins = 120;
 // Steps of the search; a false ring may be followed from each word of a module's data.
 constexpr uint64_t kSearch = 1 << 23;
-// A thread arena directly follows the heap_info at the start of an aligned heap.
+// A thread arena directly follows the heap_info at the start of an aligned heap: four words, since
+// 2.35 five, padded so that the first chunk behind it is aligned.
 constexpr uint64_t kHeapAlignment = 1 << 20;
-constexpr uint64_t kHeapInfoUntil234 = kWord == 8 ? 0x20 : 0x18;
-constexpr uint64_t kHeapInfoFrom235 = kWord == 8 ? 0x30 : 0x18;
+constexpr uint64_t kHeapInfoUntil234 = align_up(6 * kWord, kChunkAlignment) - 2 * kWord;
+constexpr uint64_t kHeapInfoFrom235 = align_up(3 * kWord, kChunkAlignment) + 2 * kWord;
 
 inline bool is_thread_arena(const Space& space, uint64_t arena) {
   uint64_t offset = arena & (kHeapAlignment - 1);

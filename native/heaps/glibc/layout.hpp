@@ -1,6 +1,6 @@
 // Shapes of glibc's ptmalloc structures (malloc/malloc.c and malloc/arena.c of glibc 2.17 to 2.43;
 // offsets checked against running 2.23, 2.27, 2.31, 2.36, 2.41 and 2.43, with words of four bytes
-// against 2.36).
+// against 2.36 of i386 and armhf).
 #pragma once
 
 #include "heaps/heap.hpp"
@@ -17,8 +17,10 @@ struct ArenaLayout {
 };
 
 constexpr unsigned kBinPairs = 127;
-constexpr unsigned kFastbins = kWord == 8 ? 10 : 11;
+constexpr uint64_t kChunkAlignment = arch::kLargestAlignment;  // of the user's memory
 constexpr uint64_t kFastbinStep = 2 * kWord;  // between sizes; not all of them exist
+// The largest blocks there have 20 words, and chunks a word more.
+constexpr unsigned kFastbins = align_up(21 * kWord, kChunkAlignment) / kFastbinStep - 1;
 
 // The bins follow the top chunk and the last remainder; a bit for each bin follows them.
 constexpr ArenaLayout with_top_at(uint32_t top, uint32_t fastbins) {
@@ -31,6 +33,7 @@ constexpr ArenaLayout kUntil226 = with_top_at(8 + kFastbins * kWord, 8);
 constexpr ArenaLayout kFrom227 = with_top_at(8 + kWord + kFastbins * kWord, 8 + kWord);
 constexpr ArenaLayout kFrom243 = with_top_at(8, 0);
 static_assert(kWord != 8 || (kFrom227.next == 0x870 && kUntil226.next == 0x868));
+static_assert(kWord != 8 || kFastbins == 10);
 static_assert(kWord != 8 || (kFrom243.next == 0x818 && kFrom227.size == 0x898));
 
 constexpr uint32_t kFlagsOffset = 4;
@@ -43,7 +46,6 @@ constexpr uint32_t kSystemMemFrom223 = 3 * kWord;
 
 // A chunk: prev_size, size with three flag bits, then the user's memory.
 constexpr uint64_t kHeader = 2 * kWord;
-constexpr uint64_t kChunkAlignment = 16;  // of the user's memory
 constexpr uint64_t kMinChunk = 4 * kWord;
 constexpr uint64_t kPrevInUse = 1;
 constexpr uint64_t kMapped = 2;

@@ -38,16 +38,18 @@ inline abi::CodeRange library_code(const Space& space, const Instance& instance)
 // The system calls with which the allocator gets and releases memory.
 constexpr uint32_t kMemoryCalls[] = {SYS_mmap, SYS_mprotect, SYS_munmap,
                                      SYS_brk,  SYS_mremap,   SYS_madvise};
-// The same for 32-bit programs (mmap2, mprotect, munmap, brk, mremap, madvise).
-constexpr uint32_t kShortMemoryCalls[] = {192, 125, 91, 45, 163, 219};
+
+inline bool is_memory_call(uint32_t number) {
+  if (kWord == 4) return arch::is_short_memory_call(number);
+  for (uint32_t known : kMemoryCalls)
+    if (number == known) return true;
+  return false;
+}
 
 // The allocator's own code makes no system calls, and the functions it calls make only those.
 inline bool is_at_other_system_call(const Space& space, uint64_t pc) {
   arch::SystemCall call = arch::system_call_at(pc, ReadSpace{space});
-  if (!call.made || !call.known) return call.made;
-  for (uint32_t number : kWord == 8 ? kMemoryCalls : kShortMemoryCalls)
-    if (call.number == number) return false;
-  return true;
+  return call.made && !(call.known && is_memory_call(call.number));
 }
 
 inline bool may_be_inside(const Space& space, const Instance& instance, const abi::Thread& thread) {

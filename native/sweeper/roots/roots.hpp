@@ -162,15 +162,17 @@ class Roots {
   }
 
   // On the stack of an exited thread, nothing is live except what the descriptor on top keeps for
-  // the next thread or, until the thread is joined, for the thread that joins it.
+  // the next thread or, until the thread is joined, for the thread that joins it. If it ends at
+  // the thread pointer, thread-local variables follow.
   void exclude_exited(const libc::ExitedThread& thread, uint64_t descriptor_bytes) {
-    uint64_t vector = thread.thread_pointer + arch::kThreadVector;
+    const uint64_t vector = thread.thread_pointer + arch::kThreadVector;
+    Range kept{vector, vector + heaps::kWord};
     if (libc::awaits_join(thread.descriptor, descriptor_bytes)) {
-      exclude(thread.stack.start, thread.descriptor);
-    } else {
-      exclude(thread.stack.start, vector);
-      exclude(vector + heaps::kWord, thread.stack.end);
+      kept.start = thread.descriptor;
+      if (arch::kDescriptorAbove != 0) kept.end = thread.stack.end;
     }
+    exclude(thread.stack.start, kept.start);
+    exclude(kept.end, thread.stack.end);
   }
 
   // Free memory may consist of millions of pieces, so only words in it that would mark a block are

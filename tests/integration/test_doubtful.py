@@ -34,6 +34,7 @@ PROGRAMS = {
 }
 ON_ODD_WORDS = {
     "lookalikes": ("lookalikes",),
+    "held_lookalike": ("held_lookalike",),
     "written_over": ("written_over",),
     "written_over, low": ("written_over", LOW),
 }

@@ -63,13 +63,16 @@ class KindCounts {
            row->live <= kMaxLivePerLeak * row->leaked;
   }
 
-  // Counts blocks that also seem to be leaked, and returns whether there are fewer of these than
+  // Counts blocks that also seem to be leaked, and returns whether there are no more of these than
   // leaked ones. Many stale words lead into large blocks, so for these the limit grows with their
   // size.
-  void add_odd(uint64_t block) { ++row_of(kind_of(block))->odd; }
+  void add_odd(uint64_t block) {
+    if (Row* row = row_of(kind_of(block))) ++row->odd;
+  }
   bool few_are_odd(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
-    return row->odd <= row->leaked * (1 + (blocks_.end_of(block) - block) / heaps::kPage);
+    return row != nullptr &&
+           row->odd <= row->leaked * (1 + (blocks_.end_of(block) - block) / heaps::kPage);
   }
 
  private:

@@ -8,13 +8,15 @@
 // by the same field of such an owner. What several owners do alike is intentional. A word at the
 // very end of an owner counts only if it is a field (last_words.hpp). Among the roots, CPython's
 // arenas count as reused memory, too, and words below 4 GiB may be numbers. Blocks not held in
-// these ways are in doubt, and so are blocks of such kinds that only they hold, unless there are
-// more blocks in doubt than leaked ones.
+// these ways are in doubt, and so is everything that only they hold, of whatever kind: one stale
+// word often leads to thousands of lost blocks that hold each other (descendants.hpp). Where stale
+// words lead to more blocks of a kind than are leaked, these words count.
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp).
 #pragma once
 
+#include "sweeper/leaks/descendants.hpp"
 #include "sweeper/leaks/kind_counts.hpp"
 #include "sweeper/leaks/last_words.hpp"
 #include "sweeper/leaks/odd_words.hpp"
@@ -36,7 +38,8 @@ class Lookalikes {
         kinds_(space, blocks),
         odd_words_(space, blocks),
         last_words_(space, blocks),
-        places_(blocks, kinds_) {}
+        places_(blocks, kinds_),
+        below_(space, blocks) {}
 
   // Unmarks every block in doubt. Everything reachable is marked. If only suspects count, no block
   // in doubt is one. Pointers to Python objects point past the start of their blocks; their
@@ -49,6 +52,7 @@ class Lookalikes {
     find_below_odd_targets();
     if (in_question_.empty()) return;
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
+    below_.find(in_question_);
     words_ = List<Word>(map_memory, kMaxWords);
     if (find_words(roots)) {
       last_words_.count();
@@ -70,6 +74,7 @@ class Lookalikes {
   // Restores the marks that doubt() removed.
   void restore_all_marks() {
     for (uint64_t block : in_question_) blocks_.mark(block);
+    below_.restore_marks();
   }
 
   // Calls visit(block, slot, value) for each word in memory in use that leads to a block in doubt.
@@ -112,7 +117,7 @@ class Lookalikes {
   // Finds live blocks of kinds that are often leaked; none if there are too many.
   void find_blocks() {
     in_question_ = List<uint64_t>(map_memory, kMaxBlocks);
-    open_ = List<uint64_t>(map_memory, kMaxBlocks);
+    open_ = List<uint64_t>(map_memory, kMaxBlocks + Descendants::kMaxBlocks);
     blocks_.each_unmarked([this](uint64_t block) { kinds_.add_leaked(block); });
     bool all = true;
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
@@ -136,7 +141,6 @@ class Lookalikes {
 
   // Adds the targets of stale odd words and sorts the list.
   void find_below_odd_targets() {
-    auto ascending = [](uint64_t a, uint64_t b) { return a < b; };
     below_odd_words_ = List<uint64_t>(map_memory, kMaxBlocks);
     odd_words_.each_target([this](uint64_t block) {
       std::size_t before = below_odd_words_.size();
@@ -166,15 +170,8 @@ class Lookalikes {
       return below_odd_words_.size() - first <= kMaxDescendants && bytes <= kMaxDescendantBytes;
     };
     bool all = enter(block);
-    for (std::size_t next = first; all && next < below_odd_words_.size(); ++next) {
-      uint64_t owner = below_odd_words_[next], end = blocks_.end_of(owner);
-      if (!remaining_budget_.spend(end - owner)) return false;
-      each_word(space_, owner, end, [&](uint64_t slot, uint64_t value) {
-        uint64_t child = all && blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-        if (child == 0 || !blocks_.is_marked(child)) return;
-        if (!blocks_.is_leftover(owner, slot, value)) all = enter(child);
-      });
-    }
+    for (std::size_t next = first; all && next < below_odd_words_.size(); ++next)
+      all = each_marked_child(space_, blocks_, below_odd_words_[next], remaining_budget_, enter);
     return all;
   }
 
@@ -184,20 +181,8 @@ class Lookalikes {
   }
   static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kRejectedBits); }
 
-  bool is_in_question(uint64_t block) const { return is_in(in_question_, block); }
-
-  static bool is_in(const List<uint64_t>& sorted, uint64_t block) {
-    const uint64_t* first = sorted.begin();
-    for (std::size_t left = sorted.size(); left > 0;) {
-      std::size_t half = left / 2;
-      if (first[half] < block) {
-        first += half + 1;
-        left -= half + 1;
-      } else {
-        left = half;
-      }
-    }
-    return first != sorted.end() && *first == block;
+  bool is_in_question(uint64_t block) const {
+    return is_in(in_question_, block) || below_.has(block);
   }
 
   // Marks blocks that roots lead to and that other blocks hold at their start. Notes words that
@@ -207,6 +192,10 @@ class Lookalikes {
     auto note = [&](uint64_t slot, uint64_t value) {
       uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
       if (target == 0 || owner == 0 || blocks_.is_leftover(owner, slot, value)) return;
+      if (below_.has(target)) {
+        if (blocks_.is_marked(owner)) blocks_.mark<true>(target);
+        return;
+      }
       bool is_from_outside = !is_in_question(owner);
       if (is_from_outside && !blocks_.is_marked(owner)) return;
       const Word word{slot, owner, target, value};
@@ -231,7 +220,7 @@ class Lookalikes {
         hold(slot, value);
       }
     };
-    const RangeFilter filter({in_question_[0], blocks_.end_of(*(in_question_.end() - 1))});
+    const RangeFilter filter(below_.hull(in_question_));
     roots.each_part([&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, hold_or_note);
     });
@@ -255,10 +244,12 @@ class Lookalikes {
     return word.owner != 0 && kinds_.is_often_leaked(word.target);
   }
 
-  // Returns 0 if the value points to none.
+  // Returns 0 if the value points to none. Marked descendants need no more words.
   uint64_t target_in_question(uint64_t value) const {
     uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-    return block != 0 && is_in_question(block) ? block : 0;
+    if (block == 0) return 0;
+    bool is = is_in(in_question_, block) || (!blocks_.is_marked(block) && below_.has(block));
+    return is ? block : 0;
   }
 
   Use& use_of(const Word& word) const {
@@ -281,14 +272,14 @@ class Lookalikes {
 
   bool is_usual(const Word& word) const {
     if (is_stale_odd_word(word.target, word.value)) return false;
-    if (!may_be_stale(word)) return true;
+    if (below_.has(word.target) || !may_be_stale(word)) return true;
     const Use& use = use_of(word);
     if (word.owner == 0) return use.of_several;
     bool is_last = last_words_.is_last(word.owner, word.slot);
     if (is_last && !last_words_.are_fields(word.owner)) return false;
-    if (use.words >= kMinUses) return word.value == word.target || use.of_several;
-    if (word.value == word.target) return places_.is_field(word.owner, word.slot);
-    return use.of_several && !places_.has_dangling(word.owner, word.slot);
+    if (places_.has_dangling(word.owner, word.slot)) return false;
+    if (word.value != word.target) return use.of_several;
+    return use.words >= kMinUses || places_.is_field(word.owner, word.slot);
   }
 
   void mark_held_blocks() {
@@ -296,6 +287,7 @@ class Lookalikes {
       if (!is_stale_odd_word(word.target, word.value)) note_use(word);
     for (uint64_t block : in_question_)
       if (blocks_.is_marked(block)) open_.push(block);
+    below_.each_marked([this](uint64_t block) { open_.push(block); });
     for (const Word& word : words_)
       if (!is_in_question(word.owner) && is_usual(word)) take(word.target);
     spread();
@@ -310,19 +302,27 @@ class Lookalikes {
     while (!open_.empty()) {
       uint64_t owner = open_.pop();
       each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
-        uint64_t target = target_in_question(value);
-        if (target == 0 || blocks_.is_leftover(owner, slot, value)) return;
+        uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+        if (target == 0 || blocks_.is_marked(target) || !is_in_question(target)) return;
+        if (blocks_.is_leftover(owner, slot, value)) return;
         if (is_usual({slot, owner, target, value})) take(target);
       });
     }
   }
 
-  // Marks the rest, except kinds with few blocks left and the descendants of odd words.
+  // Counts, by kind, the blocks in doubt that stale words lead to from memory in use. Where there
+  // are too many, marks them, except the targets of odd words.
   void mark_unless_few() {
-    for (uint64_t block : in_question_)
-      if (!blocks_.is_marked(block) && !is_in(below_odd_words_, block)) kinds_.add_odd(block);
-    for (uint64_t block : in_question_)
-      if (!is_in(below_odd_words_, block) && !kinds_.few_are_odd(block)) take(block);
+    if (words_.empty()) return;  // no memory can be requested for an empty list
+    List<uint64_t> heads(map_memory, words_.size());
+    each_stale_word([&](uint64_t block, uint64_t, uint64_t) {
+      if (!is_in(below_odd_words_, block)) heads.push(block);
+    });
+    for (uint64_t block : heads)
+      if (blocks_.mark(block) != 0) kinds_.add_odd(block);
+    for (uint64_t block : heads) blocks_.clear_mark(block);
+    for (uint64_t block : heads)
+      if (!kinds_.few_are_odd(block)) take(block);
     spread();
   }
 
@@ -336,6 +336,7 @@ class Lookalikes {
   List<uint64_t> below_odd_words_;  // sorted by address; all of them are also in question
   List<uint64_t> open_;             // marked again, but not yet scanned
   List<Word> words_;
+  Descendants below_;
   mutable Scratch<Use> uses_{kUses};
   Scratch<uint64_t> too_much_{1u << kRejectedBits};
   heaps::Budget remaining_budget_{kMaxBytesTried};

@@ -1,0 +1,140 @@
+// Which blocks are in doubt because only stale words lead to them.
+#include "sweeper/leaks/lookalikes.hpp"
+
+#include <memory>
+
+#include "check.hpp"
+#include "graph.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+constexpr std::size_t kRecords = 5, kHeads = 6;
+constexpr std::size_t kFirstHead = kRecords, kHub = kFirstHead + kHeads, kFirstLeaf = kHub + 1;
+constexpr std::size_t kPlace = 7;  // the word of a record that leads to a head
+
+std::vector<std::size_t> sizes(std::size_t leaves) {
+  std::vector<std::size_t> words(kRecords, 21);
+  words.insert(words.end(), kHeads, 11);
+  words.push_back(leaves);
+  words.insert(words.end(), leaves, 3);
+  return words;
+}
+
+// Records in use, and heads, each of which leads to the hub; that leads to the leaves. Heads that
+// no record leads to are lost, and nothing else is.
+struct Web {
+  explicit Web(std::size_t leaves) : graph(sizes(leaves)) {
+    for (std::size_t i = 0; i < kRecords; ++i)
+      graph.memory.put(graph.nobodys(8 * i), graph.start(i));
+    for (std::size_t i = 0; i < kHeads; ++i) graph.point(kFirstHead + i, 0, kHub);
+    for (std::size_t i = 0; i < leaves; ++i) graph.point(kHub, i, kFirstLeaf + i);
+  }
+
+  void hold(std::size_t record, std::size_t head) {
+    graph.point(record, kPlace, kFirstHead + head);
+  }
+  // Makes the place in a record point to free memory.
+  void dangle(std::size_t record) {
+    uint64_t free = graph.memory.mappings().front().end - 8;
+    CHECK_EQ(graph.blocks.block_of(free), 0u);
+    graph.memory.put(graph.start(record) + 8 * kPlace, free);
+  }
+
+  void doubt() {
+    libc::Threads none;
+    sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
+    sweeper::Marker marker = graph.marker();
+    roots.mark(marker);
+    CHECK(is_live(kHub) && !is_live(kHub - 1));
+    lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
+    lookalikes->doubt(roots);
+  }
+  bool is_live(std::size_t block) const { return graph.blocks.is_marked(graph.start(block)); }
+  bool is_live(std::size_t first, std::size_t count) const {
+    std::size_t live = 0;
+    for (std::size_t i = 0; i < count; ++i) live += is_live(first + i) ? 1 : 0;
+    CHECK(live == 0 || live == count);
+    return live != 0;
+  }
+
+  Host host;
+  Graph graph;
+  std::unique_ptr<sweeper::Lookalikes> lookalikes;
+};
+
+constexpr std::size_t kFewLeaves = 40;
+
+CASE(what_hangs_on_a_stale_word_is_in_doubt_with_it) {
+  Web web(kFewLeaves);
+  web.hold(0, 0);
+  web.dangle(1);
+  web.doubt();
+  CHECK(!web.is_live(kFirstHead));
+  CHECK(!web.is_live(kHub));
+  CHECK(!web.is_live(kFirstLeaf, kFewLeaves));
+  CHECK(web.is_live(0, kRecords));
+  std::vector<uint64_t> led_to;
+  web.lookalikes->each_stale_word(
+      [&](uint64_t block, uint64_t, uint64_t) { led_to.push_back(block); });
+  CHECK(led_to == std::vector<uint64_t>{web.graph.start(kFirstHead)});
+  web.lookalikes->restore_all_marks();
+  CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
+  CHECK(web.is_live(kFirstLeaf, kFewLeaves));
+}
+
+CASE(a_field_holds_all_that_it_leads_to) {
+  Web web(kFewLeaves);
+  web.hold(0, 0);
+  web.doubt();
+  CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
+  CHECK(web.is_live(kFirstLeaf, kFewLeaves));
+  CHECK(!web.lookalikes->any_in_doubt());
+}
+
+// A block that is held otherwise, too, holds all below it.
+CASE(what_something_else_holds_as_well_is_not_in_doubt) {
+  Web web(kFewLeaves);
+  web.hold(0, 0);
+  web.dangle(1);
+  web.graph.point(2, kPlace + 1, kHub);
+  web.doubt();
+  CHECK(!web.is_live(kFirstHead));
+  CHECK(web.is_live(kHub));
+  CHECK(web.is_live(kFirstLeaf, kFewLeaves));
+}
+
+CASE(without_any_stale_word_nothing_is_in_doubt) {
+  Web web(kFewLeaves);
+  web.graph.memory.put(web.graph.nobodys(8 * kRecords), web.graph.start(kFirstHead));
+  web.doubt();
+  CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
+  CHECK(web.is_live(kFirstLeaf, kFewLeaves));
+  CHECK(!web.lookalikes->any_in_doubt());
+}
+
+// As many as are lost may be in doubt, whatever hangs below them.
+CASE(more_of_a_kind_than_are_lost_are_not_in_doubt) {
+  for (std::size_t held : {kHeads / 2, kHeads / 2 + 1}) {
+    Web web(kFewLeaves);
+    for (std::size_t i = 0; i < held; ++i) web.hold(i, i);
+    web.dangle(kRecords - 1);
+    web.doubt();
+    CHECK_EQ(web.is_live(kFirstHead, held), held > kHeads / 2);
+    CHECK_EQ(web.is_live(kFirstLeaf, kFewLeaves), held > kHeads / 2);
+  }
+}
+
+CASE(too_much_below_a_stale_word_stays_in_use) {
+  constexpr std::size_t kLeaves = sweeper::Descendants::kMaxBlocks;
+  Web web(kLeaves);
+  web.hold(0, 0);
+  web.dangle(1);
+  web.doubt();
+  CHECK(!web.is_live(kFirstHead));
+  CHECK(web.is_live(kHub));
+  CHECK(web.is_live(kFirstLeaf, kLeaves));
+}
+
+}  // namespace
+}  // namespace reachscan::tests

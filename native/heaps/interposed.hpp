@@ -48,4 +48,12 @@ uint64_t find_interposed_malloc(const Space& space, IsKnown is_known) {
   return 0;
 }
 
+// Returns whether that malloc is Scudo's, so that a sentence can name it. Its library exports this
+// function, and so do programs that are linked with it.
+inline bool is_scudo(const Space& space, uint64_t base) {
+  DynamicSection section;
+  return read_dynamic_section(space, base, section) && section.has_symbols() &&
+         defines(space, section, "__scudo_print_stats");
+}
+
 }  // namespace reachscan::heaps

@@ -2,9 +2,9 @@
 // are, too, unless something else holds them.
 #pragma once
 
-#include "heaps/heap.hpp"
 #include "sweeper/blob/host.hpp"
 #include "sweeper/mark/words.hpp"
+#include "sweeper/roots/roots.hpp"
 
 namespace reachscan::sweeper {
 

@@ -192,14 +192,10 @@ class Lookalikes {
     auto note = [&](uint64_t slot, uint64_t value) {
       uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
       if (target == 0 || owner == 0 || blocks_.is_leftover(owner, slot, value)) return;
-      if (below_.has(target)) {
-        if (blocks_.is_marked(owner)) blocks_.mark<true>(target);
-        return;
-      }
       bool is_from_outside = !is_in_question(owner);
       if (is_from_outside && !blocks_.is_marked(owner)) return;
       const Word word{slot, owner, target, value};
-      if (!may_be_stale(word)) {
+      if (below_.has(target) || !may_be_stale(word)) {
         if (is_from_outside) blocks_.mark<true>(target);
         return;
       }

@@ -113,6 +113,17 @@ CASE(without_any_stale_word_nothing_is_in_doubt) {
   CHECK(!web.lookalikes->any_in_doubt());
 }
 
+// A tag in a pointer makes it odd, and one odd word alone looks stale.
+CASE(a_tagged_pointer_of_a_block_in_use_holds_what_is_below) {
+  constexpr std::size_t kManyLeaves = 100;  // more than an odd word may put in doubt
+  Web web(kManyLeaves);
+  web.graph.memory.put(web.graph.nobodys(8 * kRecords), web.graph.start(kFirstHead));
+  web.graph.point(kFirstHead, 0, kHub, 1);
+  web.doubt();
+  CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
+  CHECK(web.is_live(kFirstLeaf, kManyLeaves));
+}
+
 // As many as are lost may be in doubt, whatever hangs below them.
 CASE(more_of_a_kind_than_are_lost_are_not_in_doubt) {
   for (std::size_t held : {kHeads / 2, kHeads / 2 + 1}) {

@@ -267,8 +267,9 @@ class Lookalikes {
   }
 
   bool is_usual(const Word& word) const {
+    if (below_.has(word.target)) return true;  // no word that leads there was noted
     if (is_stale_odd_word(word.target, word.value)) return false;
-    if (below_.has(word.target) || !may_be_stale(word)) return true;
+    if (!may_be_stale(word)) return true;
     const Use& use = use_of(word);
     if (word.owner == 0) return use.of_several;
     bool is_last = last_words_.is_last(word.owner, word.slot);

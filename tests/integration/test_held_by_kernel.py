@@ -12,7 +12,7 @@ import pytest
 from conftest import StartVictim
 from scans import HELPER, recording_of
 from unharmed import METHODS, Helper, Watched
-from victims import Victim, build, need, thread_states, wait_until
+from victims import Victim, build, need, thread_states, wait_blocked, wait_until
 from worlds import must_work, need_root
 
 from reachscan.recording import model, wire
@@ -32,6 +32,9 @@ def need_io_uring() -> None:
 
 def assert_verdicts(target: Victim, method: str) -> None:
     """Each block is called what the target says that it must be called; doubts come with why."""
+    wait_blocked(
+        target.pid
+    )  # of a running thread, `live` does not know which of its stack is stale
     recording = recording_of(target.pid, "--method", method)
     leaks = recording.leaks
     said = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
+import pytest
 import victims
 
 from reachscan.capture.launch import RECORDER
@@ -13,9 +14,10 @@ from reachscan.capture.recording_options import VARIABLE, RecordingOptions
 EVENTS = os.environ.get("REACHSCAN_CHURN_EVENTS", "4000000")
 
 
-def test_nothing_is_lost_and_nothing_invented() -> None:
+@pytest.mark.parametrize("min_size", [0, 1], ids=["everything", "filtered"])
+def test_nothing_is_lost_and_nothing_invented(min_size: int) -> None:
     flags = ("-std=c++20", f"-I{victims.REPOSITORY / 'native'}", "-pthread")
-    settings = RecordingOptions().settings(0, "")
+    settings = RecordingOptions(min_size=min_size).settings(0, "")
     done = subprocess.run(
         [str(victims.build("recorded_churn", flags)), EVENTS],
         env={**os.environ, "LD_PRELOAD": str(RECORDER), VARIABLE: settings},

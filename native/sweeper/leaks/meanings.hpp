@@ -95,7 +95,8 @@ class Meanings {
     auto look = [&](uint64_t start, uint64_t end) {
       each_distance(start, end, everywhere, any, count);
     };
-    visit_heap(blocks_, look, kMaxLearnedBytes);
+    // Of numbers that share a bit of a tally, the first one counts.
+    visit_heap_in_order(blocks_, look, kMaxLearnedBytes);
   }
 
  private:

@@ -13,17 +13,29 @@ class Stretches {
 
   // Examines at most this many bytes, evenly sampled from the heap.
   void run(uint64_t most) {
-    uint64_t bytes = 0;
-    for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
-    one_in_ = bytes / most + 1;
+    uint64_t bytes = sample(most);
     on_threads(
-        bytes / one_in_, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
+        bytes, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
+  }
+
+  // The same on this thread, in the order of addresses.
+  void run_in_order(uint64_t most) {
+    sample(most);
+    take_some();
   }
 
  private:
   static constexpr uint64_t kWorkPacketBytes =
       4 << 20;                                  // bytes of the heap that a thread takes at once
   static constexpr uint64_t kPiece = 16 << 10;  // bytes that are examined in several ways
+
+  // Returns how many bytes will be examined.
+  uint64_t sample(uint64_t most) {
+    uint64_t bytes = 0;
+    for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
+    one_in_ = bytes / most + 1;
+    return bytes / one_in_;
+  }
 
   // Called on each thread.
   void take_some() {
@@ -61,6 +73,12 @@ class Stretches {
 template <typename Look>
 void visit_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
   Stretches(blocks, look).run(most);
+}
+
+// The same on one thread, for a result that depends on the order.
+template <typename Look>
+void visit_heap_in_order(const heaps::BlockMap& blocks, Look look, uint64_t most) {
+  Stretches(blocks, look).run_in_order(most);
 }
 
 }  // namespace reachscan::sweeper

@@ -66,4 +66,24 @@ void sort(List<T>& list, Less less) {
   sort(list.begin(), list.size(), less);
 }
 
+template <typename T>
+void sort(List<T>& list) {
+  sort(list, [](const T& a, const T& b) { return a < b; });
+}
+
+// Returns the position of the first element that is not less than `value`, in an ascending list.
+template <typename T>
+std::size_t lower_bound(const List<T>& sorted, const T& value) {
+  std::size_t low = 0, high = sorted.size();
+  while (low < high) {
+    std::size_t middle = (low + high) / 2;
+    if (sorted[middle] < value) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 }  // namespace reachscan::heaps

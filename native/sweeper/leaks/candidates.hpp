@@ -65,16 +65,8 @@ class Candidates {
 
   // Returns kNone if the block is not a candidate.
   uint32_t find(uint64_t block) const {
-    std::size_t low = 0, high = blocks_.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (blocks_[middle] < block) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low < blocks_.size() && blocks_[low] == block ? static_cast<uint32_t>(low) : kNone;
+    std::size_t at = heaps::lower_bound(blocks_, block);
+    return at < blocks_.size() && blocks_[at] == block ? static_cast<uint32_t>(at) : kNone;
   }
 
   // Returns null if no word was seen.

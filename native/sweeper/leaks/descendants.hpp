@@ -8,20 +8,9 @@
 
 namespace reachscan::sweeper {
 
-inline bool ascending(uint64_t a, uint64_t b) { return a < b; }
-
 inline bool is_in(const heaps::List<uint64_t>& sorted, uint64_t block) {
-  const uint64_t* first = sorted.begin();
-  for (std::size_t left = sorted.size(); left > 0;) {
-    std::size_t half = left / 2;
-    if (first[half] < block) {
-      first += half + 1;
-      left -= half + 1;
-    } else {
-      left = half;
-    }
-  }
-  return first != sorted.end() && *first == block;
+  std::size_t at = heaps::lower_bound(sorted, block);
+  return at < sorted.size() && sorted[at] == block;
 }
 
 // Calls visit(child) for each marked block that a word in the owner leads to, until it returns
@@ -63,7 +52,7 @@ class Descendants {
       all = each_marked_child(space_, blocks_, found_[i], budget, enter);
     if (!all) restore_marks();
     if (!all) found_.clear();
-    heaps::sort(found_, ascending);
+    heaps::sort(found_);
   }
 
   bool has(uint64_t block) const { return is_in(found_, block); }

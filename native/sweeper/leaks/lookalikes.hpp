@@ -149,10 +149,10 @@ class Lookalikes {
       while (below_odd_words_.size() > before) blocks_.mark(below_odd_words_.pop());
       too_much_[too_much_slot(block)] = block;
     });
-    heaps::sort(below_odd_words_, ascending);
+    heaps::sort(below_odd_words_);
     for (uint64_t block : below_odd_words_)
       if (!in_question_.push(block)) break;
-    heaps::sort(in_question_, ascending);
+    heaps::sort(in_question_);
     std::size_t kept = 0;
     for (uint64_t block : in_question_)
       if (kept == 0 || in_question_[kept - 1] != block) in_question_[kept++] = block;

@@ -42,7 +42,7 @@ class OddWords {
       });
     };
     visit_heap(blocks_, look, kByteLimit);
-    heaps::sort(targets_, [](uint64_t a, uint64_t b) { return a < b; });
+    heaps::sort(targets_);
   }
 
   // Returns whether an odd word that points into the block was probably meant for something else.

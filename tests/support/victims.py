@@ -110,8 +110,13 @@ class Victim:
         self.ready: dict[str, Any] = {}
 
     def wait_ready(self) -> None:
+        """Wait for its ready line, and until its main thread rests.
+
+        A thread that still runs keeps what it used last in registers and on its stack.
+        """
         self.ready = json.loads(self.read_line())
         assert self.ready["ready"] is True
+        wait_until(lambda: main_thread_rests(self.pid), f"the main thread of {self.pid} rests")
 
     def read_line(self, seconds: float = DEADLINE) -> str:
         """Return the next line of output, waiting for it no longer than the deadline."""
@@ -175,12 +180,22 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = DEADLI
         select.select([], [], [], 0.005)
 
 
+def main_thread_rests(pid: int) -> bool:
+    """Return whether the main thread of a process sleeps, is stopped or has ended."""
+    return scheduler_state(Path(f"/proc/{pid}")) != "R"
+
+
+def scheduler_state(task: Path) -> str:
+    """Return the scheduler's letter for a thread; `task` is its folder in /proc."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
+
+
 def thread_states(pid: int) -> list[str]:
     """Return the scheduler's letter for each thread of a process."""
     states = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # it may end just now
-            states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+            states.append(scheduler_state(task))
     return states
 
 

@@ -110,12 +110,14 @@ class Victim:
         self.ready: dict[str, Any] = {}
 
     def wait_ready(self) -> None:
-        """Wait for its ready line, and until its main thread rests.
+        """Wait for its ready line and, unless the line says `busy`, until its main thread rests.
 
         A thread that still runs keeps what it used last in registers and on its stack.
         """
         self.ready = json.loads(self.read_line())
         assert self.ready["ready"] is True
+        if self.ready.get("busy"):
+            return
         wait_until(lambda: main_thread_rests(self.pid), f"the main thread of {self.pid} rests")
 
     def read_line(self, seconds: float = DEADLINE) -> str:

@@ -162,8 +162,11 @@ def is_being_recorded(pid: int) -> bool:
 
 @contextmanager
 def hunted(pid: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `where` until it is interrupted; it has begun to record."""
-    command = [sys.executable, "-m", "reachscan", "where", str(pid), "--for", "1000", "--json"]
+    """Run `where` until it is interrupted, without which the test would be ended as hung.
+
+    It has begun to record, but perhaps not yet to wait.
+    """
+    command = [sys.executable, "-m", "reachscan", "where", str(pid), "--for", "1e6", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as where:
         wait_until(lambda: is_being_recorded(pid), "it is being recorded")
         yield where

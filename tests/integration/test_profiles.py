@@ -236,6 +236,7 @@ def test_a_process_that_is_not_recorded_has_no_stacks(victim: Any) -> None:
     assert out == f"[no stack] {report['leaks']['bytes']}\n"
 
 
-def test_weights_are_for_profiles(raws: dict[str, Path]) -> None:
-    done = run_cli(["report", raws["leaks"], "--weight", "count"])
+@pytest.mark.parametrize("options", [["--weight", "count"], ["--per-thread"]], ids=" ".join)
+def test_weights_and_threads_are_for_profiles(raws: dict[str, Path], options: list[str]) -> None:
+    done = run_cli(["report", raws["leaks"], *options])
     assert done.status == 2 and "--format folded" in done.talk

@@ -39,6 +39,37 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "small"
 
 
+ASSEMBLY = """
+  .text
+  .globl main, preferred
+  .weak weaker
+  .type local, @function
+  .type weaker, @function
+  .type preferred, @function
+  .type main, @function
+local:
+weaker:
+preferred:
+  nop
+  nop
+  nop
+  nop
+main:
+  ret
+  .size main, .-main
+"""
+
+
+@pytest.fixture(scope="module")
+def assembled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a program with a function that has three names and no size."""
+    folder = tmp_path_factory.mktemp("assembled")
+    (folder / "small.s").write_text(ASSEMBLY)
+    command = ["gcc", "-Wl,--build-id", "-o", "small", "small.s"]
+    subprocess.run(command, check=True, cwd=folder)
+    return folder / "small"
+
+
 BASE = 0x7F12_3456_7000
 
 
@@ -99,6 +130,19 @@ def test_functions_and_objects_are_named(program: Path) -> None:
     assert {n.symbol: a for a, n in named.names.items()} == wanted
     assert named.names[wanted["second()"]].offset == 3
     assert named.names[wanted["second()"]].module == str(program)
+
+
+def test_of_several_names_the_global_one_is_used(assembled: Path) -> None:
+    where = BASE + value(assembled, "local")
+    named = name(recording(assembled, build_id(assembled)), where)
+    assert named.names[where] == model.Name(str(assembled), "preferred", 0)
+
+
+def test_a_symbol_without_a_size_extends_to_the_next_one(assembled: Path) -> None:
+    start, following = (BASE + value(assembled, symbol) for symbol in ("local", "main"))
+    named = name(recording(assembled, build_id(assembled)), following - 1, following).names
+    assert named[following - 1] == model.Name(str(assembled), "preferred", following - 1 - start)
+    assert named[following].symbol == "main"
 
 
 def test_addresses_between_symbols_have_no_name(program: Path) -> None:

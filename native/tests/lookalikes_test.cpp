@@ -5,6 +5,7 @@
 
 #include "check.hpp"
 #include "graph.hpp"
+#include "sweeper/leaks/doubt.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -49,6 +50,22 @@ struct Web {
     CHECK(is_live(kHub) && !is_live(kHub - 1));
     lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
     lookalikes->doubt(roots);
+  }
+  // Makes unaligned bytes of a record point to a block.
+  void point_unaligned(std::size_t record, std::size_t block) {
+    graph.memory.put(graph.start(record) + 8 * (kPlace + 2) + 3, graph.start(block));
+  }
+  // Returns those of these blocks that are lost, after a second look.
+  std::vector<std::size_t> lost_of(const std::vector<std::size_t>& asked) {
+    libc::Threads none;
+    sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
+    sweeper::DoubtPass second(graph.memory.space(), graph.blocks,
+                              sweeper::count_unmarked(graph.blocks));
+    second.look(roots, graph.put_aside, *lookalikes);
+    std::vector<std::size_t> lost;
+    for (std::size_t block : asked)
+      if (second.is_lost(graph.start(block))) lost.push_back(block);
+    return lost;
   }
   bool is_live(std::size_t block) const { return graph.blocks.is_marked(graph.start(block)); }
   bool is_live(std::size_t first, std::size_t count) const {
@@ -122,6 +139,28 @@ CASE(a_tagged_pointer_of_a_block_in_use_holds_what_is_below) {
   web.doubt();
   CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
   CHECK(web.is_live(kFirstLeaf, kManyLeaves));
+}
+
+CASE(an_unaligned_word_does_not_hold_what_stale_words_lead_to) {
+  for (std::size_t meant : {kFirstHead, kHub}) {
+    Web web(kFewLeaves);
+    web.hold(0, 0);
+    web.dangle(1);
+    web.point_unaligned(2, meant);
+    web.doubt();
+    CHECK((web.lost_of({kFirstHead, kHub, kFirstLeaf}) ==
+           std::vector<std::size_t>{kFirstHead, kHub, kFirstLeaf}));
+  }
+}
+
+CASE(an_unaligned_word_holds_what_nothing_else_leads_to) {
+  Web web(kFewLeaves);
+  web.hold(0, 0);
+  web.dangle(1);
+  web.point_unaligned(2, kFirstHead + 1);
+  web.doubt();
+  CHECK((web.lost_of({kFirstHead, kFirstHead + 1, kFirstHead + 2, kHub}) ==
+         std::vector<std::size_t>{kFirstHead, kFirstHead + 2}));
 }
 
 // As many as are lost may be in doubt, whatever hangs below them.

@@ -41,6 +41,7 @@ class DoubtPass {
 
   // Searches everything reachable, and the unreachable blocks.
   void look(Roots& roots, const DeferredWords& put_aside, const Lookalikes& lookalikes) {
+    lookalikes_ = &lookalikes;
     put_aside.each_unmarked(
         [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
     lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
@@ -95,6 +96,14 @@ class DoubtPass {
     return {slot, value, 0, wire::kStaleWord, rank_of(wire::kStaleWord), 0};
   }
 
+  // A packed structure may hold a block by an unaligned pointer alone. If aligned words that look
+  // stale lead to the block, the unaligned one in reused memory is probably stale, too.
+  Sighting found_in_block(uint64_t block, Sighting sighting) const {
+    bool is_stale = sighting.form == wire::kUnaligned && lookalikes_ != nullptr &&
+                    lookalikes_->put_in_doubt(block);
+    return is_stale ? stale_word(sighting.slot, sighting.value) : sighting;
+  }
+
   // A thread that is currently running on a block has no other alternate stack.
   std::size_t threads_with_unknown_signal_stack() const {
     const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
@@ -122,7 +131,7 @@ class DoubtPass {
 
   void search_heap() {
     auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
-      if (is_in_reach(at)) suggest(block, {at, value, 0, form, rank, 0});
+      if (is_in_reach(at)) suggest(block, found_in_block(block, {at, value, 0, form, rank, 0}));
     };
     List<uint64_t> distances(map_memory, kMaxDistances);
     bool all = true;
@@ -204,7 +213,7 @@ class DoubtPass {
   void spread_by_other_forms(uint64_t start, uint64_t end, uint32_t rank) {
     auto found = [&](uint64_t block, uint32_t form, uint32_t its_rank, uint64_t at,
                      uint64_t value) {
-      consider(block, {at, value, 0, form, its_rank, 0}, rank);
+      consider(block, found_in_block(block, {at, value, 0, form, its_rank, 0}), rank);
     };
     meanings_.aligned(start, end, found);
     meanings_.unaligned(start, end, found);
@@ -216,8 +225,9 @@ class DoubtPass {
   std::size_t unmarked_;
   Candidates candidates_;
   Meanings meanings_;
-  List<uint32_t> open_;                  // taken, but not yet scanned
-  List<uint64_t> doubtful_[kRankCount];  // marked blocks, by rank
+  const Lookalikes* lookalikes_ = nullptr;  // what they put in doubt are candidates, too
+  List<uint32_t> open_;                     // taken, but not yet scanned
+  List<uint64_t> doubtful_[kRankCount];     // marked blocks, by rank
   SpinLock lock_;
 };
 

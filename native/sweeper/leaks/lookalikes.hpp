@@ -71,6 +71,9 @@ class Lookalikes {
     return false;
   }
 
+  // Returns whether a block that doubt() left unmarked was marked before.
+  bool put_in_doubt(uint64_t block) const { return is_in_question(block); }
+
   // Restores the marks that doubt() removed.
   void restore_all_marks() {
     for (uint64_t block : in_question_) blocks_.mark(block);

@@ -14,18 +14,19 @@ constexpr std::size_t kRecords = 5, kHeads = 6;
 constexpr std::size_t kFirstHead = kRecords, kHub = kFirstHead + kHeads, kFirstLeaf = kHub + 1;
 constexpr std::size_t kPlace = 7;  // the word of a record that leads to a head
 
-std::vector<std::size_t> sizes(std::size_t leaves) {
+std::vector<std::size_t> sizes(std::size_t leaves, std::size_t lost_leaves) {
   std::vector<std::size_t> words(kRecords, 21);
   words.insert(words.end(), kHeads, 11);
   words.push_back(leaves);
-  words.insert(words.end(), leaves, 3);
+  words.insert(words.end(), leaves + lost_leaves, 3);
   return words;
 }
 
 // Records in use, and heads, each of which leads to the hub; that leads to the leaves. Heads that
-// no record leads to are lost, and nothing else is.
+// no record leads to are lost, and so are more leaves; nothing else is.
 struct Web {
-  explicit Web(std::size_t leaves) : graph(sizes(leaves)) {
+  explicit Web(std::size_t leaves, std::size_t lost_leaves = 0)
+      : graph(sizes(leaves, lost_leaves)) {
     for (std::size_t i = 0; i < kRecords; ++i)
       graph.memory.put(graph.nobodys(8 * i), graph.start(i));
     for (std::size_t i = 0; i < kHeads; ++i) graph.point(kFirstHead + i, 0, kHub);
@@ -139,6 +140,20 @@ CASE(a_tagged_pointer_of_a_block_in_use_holds_what_is_below) {
   web.doubt();
   CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
   CHECK(web.is_live(kFirstLeaf, kManyLeaves));
+}
+
+// What is lost is mostly like what is leaked elsewhere.
+CASE(a_large_structure_unlike_what_is_lost_is_not_in_doubt) {
+  constexpr std::size_t kManyLeaves = 100;
+  for (std::size_t lost_leaves : {0, 2}) {
+    Web web(kManyLeaves, lost_leaves);
+    web.hold(0, 0);
+    web.dangle(1);
+    web.doubt();
+    CHECK(!web.is_live(kFirstHead));
+    CHECK_EQ(web.is_live(kHub), lost_leaves == 0);
+    CHECK_EQ(web.is_live(kFirstLeaf, kManyLeaves), lost_leaves == 0);
+  }
 }
 
 CASE(an_unaligned_word_does_not_hold_what_stale_words_lead_to) {

@@ -10,7 +10,8 @@
 // arenas count as reused memory, too, and words below 4 GiB may be numbers. Blocks not held in
 // these ways are in doubt, and so is everything that only they hold, of whatever kind: one stale
 // word often leads to thousands of lost blocks that hold each other (descendants.hpp). Where stale
-// words lead to more blocks of a kind than are leaked, these words count.
+// words lead to more blocks of a kind than are leaked, these words count. A large structure is in
+// doubt only if most of its blocks are of kinds that are leaked.
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp).
@@ -60,6 +61,7 @@ class Lookalikes {
           [this](uint64_t block) { return blocks_.is_marked(block) || is_in_question(block); });
       mark_held_blocks();
       mark_unless_few();
+      mark_strange_webs();
     } else {
       restore_all_marks();
     }
@@ -98,6 +100,8 @@ class Lookalikes {
   // The descendants of an odd word's target are all in question, or none of them.
   static constexpr std::size_t kMaxDescendants = 64;
   static constexpr uint64_t kMaxDescendantBytes = 1 << 18;
+  // In a larger structure, not more blocks may be of kinds that are not leaked elsewhere.
+  static constexpr std::size_t kLargeWeb = 64, kOneInStrange = 4;
   static constexpr uint64_t kMaxBytesTried = 64 << 20;  // what it costs must not grow with the heap
   static constexpr unsigned kRejectedBits = 16;
 
@@ -324,6 +328,42 @@ class Lookalikes {
     for (uint64_t block : heads)
       if (!kinds_.few_are_odd(block)) take(block);
     spread();
+  }
+
+  // Marks large structures in doubt, without their heads, unless most of their blocks are of kinds
+  // that are leaked elsewhere.
+  void mark_strange_webs() {
+    List<uint64_t> web(map_memory, in_question_.size() + Descendants::kMaxBlocks);
+    List<uint64_t> lost(map_memory, in_question_.size() + Descendants::kMaxBlocks);
+    each_stale_word([&](uint64_t head, uint64_t, uint64_t) {
+      if (blocks_.mark(head) == 0) return;
+      web.clear();
+      web.push(head);
+      std::size_t strange = gather(web);
+      bool stays = web.size() <= kLargeWeb || strange * kOneInStrange <= web.size();
+      while (web.size() > 1) (stays ? lost : open_).push(web.pop());
+      lost.push(head);
+    });
+    for (uint64_t block : lost) blocks_.clear_mark(block);
+    spread();
+  }
+
+  // Adds all blocks in doubt that those of the list lead to, and marks them. Returns how many of
+  // them are of kinds that are not leaked elsewhere.
+  std::size_t gather(List<uint64_t>& web) {
+    std::size_t strange = 0;
+    for (std::size_t i = 0; i < web.size(); ++i) {
+      uint64_t owner = web[i];
+      each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
+        uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+        if (block == 0 || blocks_.is_marked(block) || !is_in_question(block)) return;
+        if (blocks_.is_leftover(owner, slot, value)) return;
+        blocks_.mark(block);
+        web.push(block);
+        if (!kinds_.is_sometimes_leaked(block)) ++strange;
+      });
+    }
+    return strange;
   }
 
   const heaps::Space& space_;

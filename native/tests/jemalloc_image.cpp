@@ -96,7 +96,8 @@ uint64_t Jemalloc::large(uint32_t size_class, uint64_t offset, uint64_t less_pag
 
 uint64_t Jemalloc::unused(uint64_t pages) { return extent(pages, kNoClass, false, false); }
 
-abi::Thread Jemalloc::thread(uint32_t size_class, const std::vector<uint64_t>& cached) {
+abi::Thread Jemalloc::thread(uint32_t size_class, const std::vector<uint64_t>& cached,
+                             uint64_t stacks) {
   constexpr unsigned kBins = 41;
   uint64_t thread_pointer = kStack + 12 * kPage, slow = thread_pointer - 0xa00;
   uint64_t cache = slow + 0x100, arena = allot(64);
@@ -104,12 +105,14 @@ abi::Thread Jemalloc::thread(uint32_t size_class, const std::vector<uint64_t>& c
   memory.put(slow + 32, cache + 8);
   memory.put(slow + 40, arena);
   for (unsigned bin = 0; bin < kBins; ++bin) {
-    uint64_t count = bin == size_class ? cached.size() : 0, end = allot(64) + 64;
+    uint64_t count = bin == size_class ? cached.size() : 0;
+    uint64_t end = (stacks == 0 ? allot(64) : stacks + 64 * bin) + 64;
     for (std::size_t i = 0; i < count; ++i) memory.put(end - 8 * (i + 1), cached[i]);
     memory.put(cache + 8 + 24 * bin, end - 8 * count);
     memory.store<uint16_t>(cache + 8 + 24 * bin + 20, static_cast<uint16_t>(end));
   }
   for (uint64_t block : cached) blocks.erase(block);
+  blocks.erase(stacks);
   return {0x1000, kStack + kPage, thread_pointer};
 }
 

@@ -30,8 +30,9 @@ class Jemalloc {
   uint64_t unused(uint64_t pages);
   // Fills the leaf below that of the heap with pages that hold nothing. For a tree of three levels.
   void leaf_without_blocks();
-  // Gives a thread a cache with these blocks, all of one class.
-  abi::Thread thread(uint32_t size_class, const std::vector<uint64_t>& cached);
+  // Gives a thread a cache with these blocks, all of one class. Its stacks are in the metadata, or
+  // in the block at `stacks`, as until 5.3.0.
+  abi::Thread thread(uint32_t size_class, const std::vector<uint64_t>& cached, uint64_t stacks = 0);
 
   Memory memory;
   std::map<uint64_t, uint64_t> blocks;  // sizes

@@ -68,6 +68,18 @@ CASE(all_blocks_are_found_but_those_in_caches) {
   }
 }
 
+// Until 5.3.0, a block holds the stacks of a thread's cache: it is the allocator's own.
+CASE(the_block_that_holds_the_stacks_of_a_cache_is_not_a_block_of_the_program) {
+  for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
+    Jemalloc image(tree);
+    uint64_t slab = image.slab(0, 1, {1}), stacks = image.large(38, 0x340);
+    uint64_t start = heaps::word(slab + kAddressField);
+    Found found = walk(image, {image.thread(0, {start, start + 24}, stacks)});
+    CHECK_EQ(found.reason, std::string("fine"));
+    CHECK(found.blocks == image.blocks);
+  }
+}
+
 CASE(leaves_without_blocks_may_come_first) {
   Scene scene(kTreeOf57);
   scene.image.leaf_without_blocks();

@@ -1,6 +1,7 @@
 // Which places in memory get a closer look as unaligned pointers, or as distances.
 #include <cstring>
 #include <random>
+#include <vector>
 
 #include "check.hpp"
 #include "hosted.hpp"
@@ -8,6 +9,7 @@
 #include "sweeper/leaks/packed.hpp"
 #include "sweeper/leaks/python_int.hpp"
 #include "sweeper/leaks/relative.hpp"
+#include "sweeper/mark/words.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -40,6 +42,30 @@ CASE(pointers_at_any_byte_pass) {
         CHECK_EQ(passing[place / 64] >> place % 64 & 1, place % 8 != 0 ? 1u : 0u);
         for (unsigned i = 0; i < lines; ++i) CHECK_EQ(passing[i] & 0x0101'0101'0101'0101, 0u);
       }
+    }
+  }
+}
+
+CASE(unaligned_pointers_are_visited_wherever_they_are) {
+  std::mt19937_64 random(1);
+  Host host;
+  Memory memory;
+  memory.map(kWorld, 3 * heaps::kPage);
+  for (bool wide : {false, arch::has_lanes()}) {
+    host.control.wide_words = wide;
+    const PackedFilter filter(kHulls);
+    for (unsigned round = 0; round < 5000; ++round) {
+      uint64_t start = kWorld + 8 * (random() % 1000), end = start + 8 + random() % 4000;
+      uint64_t place = start + random() % (end - start - 7),
+               pointer = kHulls.low.start + (place - kWorld);
+      memory.put(place, pointer);
+      std::vector<uint64_t> seen;
+      sweeper::each_unaligned_that(memory.space(), start, end, filter,
+                                   [&](uint64_t at, uint64_t value) {
+                                     if (value == pointer) seen.push_back(at);
+                                   });
+      CHECK(seen == std::vector<uint64_t>(place % 8 != 0, place));
+      memory.put(place, 0);
     }
   }
 }

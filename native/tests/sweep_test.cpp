@@ -87,14 +87,15 @@ CASE(missing_mapped_blocks_are_warned_about) {
   sweep.check_leaks(sweep.all());
 }
 
-CASE(classes_are_named) {
+// `stored`: the name as the compiler writes it, with an asterisk if the class is local to a file.
+void check_class_is_named(const char* stored) {
   Sweep sweep("2.35");
   Memory& memory = sweep.scene.memory;
   uint64_t type = kConstants + 0x200, name = kConstants + 0x300, vtable = kConstants + 0x410;
   memory.put(vtable - 8, type);
   memory.put(vtable, kCode + 0x10);
   memory.put(type + 8, name);
-  std::memcpy(reinterpret_cast<void*>(name), "N3app4NodeE", 12);
+  std::memcpy(reinterpret_cast<void*>(name), stored, std::strlen(stored) + 1);
   memory.put(sweep.scene.leaks[0], vtable);
   memory.put(sweep.scene.leaks[1], kConstants + 0x500);  // not a vtable
   sweep.run();
@@ -104,6 +105,11 @@ CASE(classes_are_named) {
   CHECK_EQ(heaps::word(at + 4), vtable);
   CHECK_EQ(std::string(frames[0].payload.begin() + 16, frames[0].payload.end()),
            std::string("N3app4NodeE"));
+}
+
+CASE(classes_are_named) {
+  check_class_is_named("N3app4NodeE");
+  check_class_is_named("*N3app4NodeE");
 }
 
 CASE(a_thread_inside_the_allocator_is_refused) {

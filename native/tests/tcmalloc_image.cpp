@@ -18,7 +18,7 @@ constexpr unsigned kClassCount = sizeof kSizes / sizeof kSizes[0];
 
 }  // namespace
 
-Tcmalloc::Tcmalloc(uint64_t links) : links_(links) {
+Tcmalloc::Tcmalloc(uint64_t links, uint64_t stride) : links_(links), stride_(stride) {
   memory.map(kData, kDataBytes, kReadWrite, abi::kFileBacked, kFile);
   memory.map(kMetadata, kMetadataBytes);
   memory.map(kHeap, kHeapBytes);
@@ -39,9 +39,7 @@ Tcmalloc::Tcmalloc(uint64_t links) : links_(links) {
 
 uint32_t Tcmalloc::size_of(unsigned size_class) { return kSizes[size_class]; }
 
-Central Tcmalloc::central(unsigned size_class) {
-  return {kCentral + size_class * Central::kPaddedBytes};
-}
+Central Tcmalloc::central(unsigned size_class) const { return {kCentral + size_class * stride_}; }
 
 uint64_t Tcmalloc::allot(uint64_t bytes) {
   uint64_t at = next_metadata_;

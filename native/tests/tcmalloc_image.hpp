@@ -24,8 +24,9 @@ class Tcmalloc {
   static constexpr uint64_t kFirstCache = kClasses + 0x800 - 12;  // points to a thread's cache
   static constexpr uint64_t kExitedCache = kFirstCache + 8;
 
-  // `links` is the offset of the links in a cache, which differs between releases.
-  explicit Tcmalloc(uint64_t links);
+  // `links` is the offset of the links in a cache, `stride` the distance of central lists. Both
+  // differ between releases.
+  explicit Tcmalloc(uint64_t links, uint64_t stride = heaps::tcmalloc::Central::kPaddedBytes);
 
   // Adds blocks of a class in `pages` pages. `free` are the numbers of those in the span's own
   // list. Returns the span.
@@ -43,7 +44,7 @@ class Tcmalloc {
   void object(uint64_t block, const char* type);
 
   static uint32_t size_of(unsigned size_class);
-  static heaps::tcmalloc::Central central(unsigned size_class);
+  heaps::tcmalloc::Central central(unsigned size_class) const;
 
   Memory memory;
   std::map<uint64_t, uint64_t> blocks;  // sizes
@@ -55,7 +56,7 @@ class Tcmalloc {
   uint64_t span(uint64_t pages, uint32_t bits);
   void link(const std::vector<uint64_t>& list);
 
-  uint64_t links_;
+  uint64_t links_, stride_;
   uint64_t next_metadata_ = kMetadata + 64;
   uint64_t next_page_ = kHeap;
   uint64_t last_cache_ = 0;

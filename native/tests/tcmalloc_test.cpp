@@ -47,7 +47,9 @@ uint64_t start_of(uint64_t span) { return address_of(heaps::word(span)); }
 
 // A bit of everything. The first span is of single words.
 struct Scene {
-  explicit Scene(uint64_t links = kLinks[0], bool many_threads = true) : image(links) {
+  explicit Scene(uint64_t links = kLinks[0], bool many_threads = true,
+                 uint64_t stride = Central::kPaddedBytes)
+      : image(links, stride) {
     words = image.small(1, 1, {1, 2, 64, 1023});
     image.unused(3);
     fours = image.small(4, 1, {});
@@ -74,6 +76,13 @@ CASE(all_blocks_are_found_but_those_in_caches) {
       CHECK(found.blocks == scene.image.blocks);
     }
   }
+}
+
+CASE(central_lists_need_not_be_padded) {
+  Scene scene(kLinks[0], true, Central::kBytes);
+  Found found = walk(scene.image);
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK(found.blocks == scene.image.blocks);
 }
 
 CASE(the_cache_of_a_thread_that_has_exited_does_not_hide_the_only_one) {
@@ -148,7 +157,7 @@ CASE(lists_that_are_not_what_is_counted_are_refused) {
                 "a span's list of free blocks is not consistent");
   check_refused(
       [](Scene& s) {
-        s.image.memory.store<uint32_t>(Tcmalloc::central(1).at + Central::kChainCount, 65);
+        s.image.memory.store<uint32_t>(s.image.central(1).at + Central::kChainCount, 65);
       },
       "a central list of free blocks has more chains than it can have");
   check_refused([](Scene& s) { s.image.memory.put(start_of(s.words) + 800, 0); },
@@ -169,8 +178,8 @@ CASE(damage_anywhere_ends) {
   for (uint64_t span : {scene.words, scene.fours, scene.large}) add(span, kSpanBytes);
   for (uint64_t page = 0; page < 50; ++page)
     places.push_back(scene.image.leaf + 8 * (((Tcmalloc::kHeap >> kPageBits) + page) % kLeafSlots));
-  for (unsigned number : {0, 1, 4}) add(Tcmalloc::central(number).at, Central::kChains + 32);
-  add(Tcmalloc::central(1).at + Central::kChainCount, 8);
+  for (unsigned number : {0, 1, 4}) add(scene.image.central(number).at, Central::kChains + 32);
+  add(scene.image.central(1).at + Central::kChainCount, 8);
   for (uint64_t cache : {scene.first, scene.second}) {
     add(cache + kListBytes, kListBytes);
     add(cache + kListsBytes, kLinksAfterLists);

@@ -26,13 +26,13 @@ class PageBlocks {
     close_at(page.end());
     found_.totals.blocks += page.capacity;
     found_.totals.bytes += page.capacity * page.size;
-    uint64_t own = 0, others = 0;
-    if (!drop_list(page, page.free, own) || !drop_list(page, page.freed, own) ||
-        !drop_list(page, page.freed_by_others, others))
-      return "a list of free blocks leads elsewhere";
-    if (own + page.used != page.capacity || others > page.used)
+    uint64_t count = 0;
+    if (!drop_list(page, page.free, count) || !drop_list(page, page.freed, count))
+      return kElsewhere;
+    if (count + page.used != page.capacity)
       return "a page has another number of free blocks than it says";
-    return nullptr;
+    // What other threads freed counts as used.
+    return drop_list(page, page.freed_by_others, count) ? nullptr : kElsewhere;
   }
 
   void drop(uint64_t block, uint64_t size) {
@@ -45,6 +45,8 @@ class PageBlocks {
   }
 
  private:
+  static constexpr const char* kElsewhere = "a list of free blocks leads elsewhere";
+
   // Adds the length of the list to `count`.
   bool drop_list(const GivenOut& page, uint64_t block, uint64_t& count) {
     constexpr uint64_t kFlags = 3;

@@ -5,17 +5,24 @@
 
 namespace reachscan::sweeper {
 
+// Calls look(start, end) for the parts of [start, end) that have been written to. Small ranges are
+// not examined, since that would take as long as reading them.
+template <typename Look>
+void each_written_part(const heaps::Space& space, uint64_t start, uint64_t end, Look look) {
+  if (end - start <= heaps::kPage) return look(start, end);
+  for (uint64_t at = space.skip_absent(start), stop; at < end; at = space.skip_absent(stop)) {
+    const abi::Mapping* m = space.find(at);
+    stop = m != nullptr && m->end < end ? m->end : end;
+    look(at, stop);
+  }
+}
+
 // Calls visit(address, value) for the words of [start, end); `start` is word-aligned.
 template <typename Visit>
 void each_word(const heaps::Space& space, uint64_t start, uint64_t end, Visit visit) {
-  bool large = end - start > heaps::kPage;
-  for (uint64_t at = start; at + heaps::kWord <= end;) {
-    if (large) at = space.skip_absent(at);
-    uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
-    for (uint64_t stop = page_end < end ? page_end : end; at + heaps::kWord <= stop;
-         at += heaps::kWord)
-      visit(at, heaps::word(at));
-  }
+  each_written_part(space, start, end, [&](uint64_t at, uint64_t stop) {
+    for (; at + heaps::kWord <= stop; at += heaps::kWord) visit(at, heaps::word(at));
+  });
 }
 
 // A filter tests this many lines per call, so that it does not reload its operands for each.
@@ -32,11 +39,7 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
                     Visit visit) {
   using heaps::kLine;
   constexpr uint64_t kAhead = 2048;  // the hardware prefetcher moves on to the next page too late
-  bool large = end - start > heaps::kPage;
-  for (uint64_t at = start; at + heaps::kWord <= end;) {
-    if (large) at = space.skip_absent(at);
-    uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
-    uint64_t stop = page_end < end ? page_end : end;
+  each_written_part(space, start, end, [&](uint64_t at, uint64_t stop) {
     for (unsigned lines; at + kLine <= stop; at += lines * kLine) {
       lines = lines_at_once(at, stop);
       for (unsigned i = 0; i < lines; ++i) heaps::fetch(at + kAhead + i * kLine);
@@ -47,7 +50,7 @@ void each_word_that(const heaps::Space& space, uint64_t start, uint64_t end, con
     }
     for (; at + heaps::kWord <= stop; at += heaps::kWord)
       if (filter.passes_at(at)) visit(at, heaps::word(at));
-  }
+  });
 }
 
 // The same for unaligned words.
@@ -55,11 +58,8 @@ template <typename Filter, typename Visit>
 void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end,
                          const Filter& filter, Visit visit) {
   using heaps::kLine;
-  bool large = end - start > heaps::kPage;
-  for (uint64_t at = start; at + heaps::kWord <= end;) {
-    if (large) at = space.skip_absent(at);
-    uint64_t page_end = (at & ~(heaps::kPage - 1)) + heaps::kPage;
-    uint64_t stop = page_end + heaps::kWord <= end ? page_end : end - heaps::kWord + 1;
+  each_written_part(space, start, end, [&](uint64_t at, uint64_t stop) {
+    if (end - stop < heaps::kWord) stop = end - heaps::kWord + 1;  // where the last one starts
     for (unsigned lines; at % heaps::kWord == 0 && at + kLine <= stop; at += lines * kLine) {
       uint64_t passing[kLinesAtOnce];
       lines = lines_at_once(at, stop);
@@ -73,7 +73,7 @@ void each_unaligned_that(const heaps::Space& space, uint64_t start, uint64_t end
     }
     for (; at < stop; ++at)
       if (at % heaps::kWord != 0 && filter.passes_at(at)) visit(at, heaps::word(at));
-  }
+  });
 }
 
 }  // namespace reachscan::sweeper

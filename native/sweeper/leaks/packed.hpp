@@ -40,6 +40,14 @@ class PackedFilter {
     return range.start < range.end ? range : heaps::Range{kNobodys, kNobodys + 1};
   }
 
+  [[REACHSCAN_WIDE]] static arch::ByteMasks is_zero(uint64_t at) {
+    return arch::load_bytes(at) == arch::all_bytes(0);
+  }
+
+  [[REACHSCAN_WIDE]] static uint64_t bits_of_line(arch::ByteMasks lower, arch::ByteMasks upper) {
+    return arch::bits_of_bytes(lower) | uint64_t{arch::bits_of_bytes(upper)} << 32;
+  }
+
   // The highest non-zero byte of addresses in a range, and its possible values.
   struct TopByte {
     explicit TopByte(heaps::Range range) {
@@ -49,12 +57,14 @@ class PackedFilter {
       most = static_cast<uint8_t>(last >> 8 * place);
     }
 
-    [[REACHSCAN_WIDE]] arch::ByteMasks match(uint64_t at) const {
-      const arch::Bytes from_least = arch::load_bytes(at + place) - arch::all_bytes(least);
-      arch::ByteMasks fine = from_least <= arch::all_bytes(static_cast<uint8_t>(most - least));
-      for (unsigned above = place + 1; above < 8; ++above)
-        fine &= arch::load_bytes(at + above) == arch::all_bytes(0);
-      return fine;
+    // Bit i is set if the one of a pointer at byte i is among them.
+    [[REACHSCAN_WIDE]] uint64_t match(uint64_t line) const {
+      return bits_of_line(is_between(line + place), is_between(line + place + 32));
+    }
+
+    [[REACHSCAN_WIDE]] arch::ByteMasks is_between(uint64_t at) const {
+      return arch::load_bytes(at) - arch::all_bytes(least) <=
+             arch::all_bytes(static_cast<uint8_t>(most - least));
     }
 
     unsigned place = 7;
@@ -68,13 +78,10 @@ class PackedFilter {
     // Local copies, since the compiler must assume that the stores change the members.
     const TopByte low = low_, high = high_;
     for (; lines-- > 0; at += heaps::kLine) {
-      uint64_t passing = 0;
-      for (unsigned half : {0, 32}) {
-        arch::ByteMasks fine = low.match(at + half);
-        if (kTwo) fine |= high.match(at + half);
-        passing |= uint64_t{arch::bits_of_bytes(fine)} << half;
-      }
-      *bits++ = passing & ~kAligned;
+      uint64_t tops = kTwo ? low.match(at) | high.match(at) : low.match(at);
+      uint64_t zeros = bits_of_line(is_zero(at + 7), is_zero(at + 39));
+      // The two highest bytes of all addresses, seven and six bytes further, are zero.
+      *bits++ = tops & zeros & zeros << 1 & ~kAligned;
     }
   }
 

@@ -1,4 +1,5 @@
-// Which places in memory get a closer look as unaligned pointers, or as distances.
+// Which places in memory get a closer look as unaligned pointers, as distances, or as words of the
+// table of an array in pieces.
 #include <cstring>
 #include <random>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "check.hpp"
 #include "hosted.hpp"
 #include "memory.hpp"
+#include "sweeper/leaks/doubling.hpp"
 #include "sweeper/leaks/packed.hpp"
 #include "sweeper/leaks/python_int.hpp"
 #include "sweeper/leaks/relative.hpp"
@@ -103,6 +105,25 @@ CASE(many_distances_at_once_are_judged_as_one_by_one) {
       CHECK_EQ(narrow.passing(at, lines), expected);
       CHECK_EQ(wide.passing(at, lines), expected);
     }
+  }
+}
+
+// What is next to the lines is not known.
+CASE(words_of_tables_pass_in_pairs_or_at_the_edge) {
+  Host host;
+  const uint64_t piece = kHulls.low.start + 0x1230;
+  for (bool wide : {false, arch::has_lanes()}) {
+    host.control.wide_words = wide;
+    const sweeper::TableFilter filter(kHulls);
+    auto passing = [&](std::initializer_list<unsigned> places) {
+      uint64_t words[16] = {};
+      for (unsigned place : places) words[place] = piece;
+      return filter.passing(reinterpret_cast<uint64_t>(words), 2);
+    };
+    CHECK_EQ(passing({3, 5, 9, 13}), 0u);
+    CHECK_EQ(passing({3, 4, 9}), 0b11000u);
+    CHECK_EQ(passing({7, 8, 10, 11, 12}), 0b1'1101'1000'0000u);
+    CHECK_EQ(passing({0, 2, 15}), 1u | 1u << 15);
   }
 }
 

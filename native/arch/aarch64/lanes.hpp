@@ -36,6 +36,41 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
   return bits;
 }
 
+// Parts of eight words, 32 bits each.
+using Parts = unsigned __attribute__((vector_size(32)));
+using PartMasks = int __attribute__((vector_size(32)));
+struct SplitWords {
+  Parts upper;   // from bit 32
+  Parts middle;  // from bit 16
+  Parts lower;
+};
+
+[[REACHSCAN_WIDE]] inline SplitWords load_split(std::uint64_t address) {
+  SplitWords split;
+  for (unsigned word = 0; word < 8; ++word) {
+    unsigned long long value = load_lanes(address + word / 4 * 32)[word % 4];
+    split.upper[word] = static_cast<unsigned>(value >> 32);
+    split.middle[word] = static_cast<unsigned>(value >> 16);
+    split.lower[word] = static_cast<unsigned>(value);
+  }
+  return split;
+}
+
+[[REACHSCAN_WIDE]] inline Parts all_parts(std::uint32_t value) { return Parts{} + value; }
+
+// Whether start <= value < start + length, for each part.
+[[REACHSCAN_WIDE]] inline PartMasks parts_within(Parts values, std::uint32_t start,
+                                                 std::uint32_t length) {
+  return values - all_parts(start) < all_parts(length);
+}
+
+// Bit i is set if the mask of word i is all ones.
+[[REACHSCAN_WIDE]] inline unsigned bits_of_parts(PartMasks masks) {
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 8; ++lane) bits |= (masks[lane] != 0 ? 1u : 0u) << lane;
+  return bits;
+}
+
 // Single bytes, 32 at once.
 using Bytes = unsigned char __attribute__((vector_size(32), may_alias, aligned(1)));
 using ByteMasks = signed char __attribute__((vector_size(32)));

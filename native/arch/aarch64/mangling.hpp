@@ -3,7 +3,6 @@
 #pragma once
 
 #include "arch/address_space.hpp"
-#include "arch/lanes.hpp"
 
 namespace reachscan::arch {
 
@@ -17,8 +16,9 @@ constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {
   return value ^ secret;
 }
 
-[[REACHSCAN_WIDE]] inline Lanes unmangled(Lanes values, std::uint64_t secret) {
-  return values ^ all_lanes(secret);
+// The inverse.
+constexpr std::uint64_t mangled(std::uint64_t pointer, std::uint64_t secret) {
+  return pointer ^ secret;
 }
 
 }  // namespace reachscan::arch

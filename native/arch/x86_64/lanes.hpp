@@ -1,4 +1,5 @@
-// Four words at once, with AVX2. The helper checks for it before it sets `wide_words`.
+// Four words at once, 32 bits of eight words, or 32 bytes, with AVX2. The helper checks for it
+// before it sets `wide_words`.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,44 @@ using Masks = long long __attribute__((vector_size(32)));  // what a comparison 
 [[REACHSCAN_WIDE]] inline unsigned bits_of(Masks masks) {
   using Doubles = double __attribute__((vector_size(32)));
   return static_cast<unsigned>(__builtin_ia32_movmskpd256(reinterpret_cast<Doubles>(masks)));
+}
+
+// Parts of eight words, 32 bits each, in an order that bits_of_parts() undoes.
+using Parts = unsigned __attribute__((vector_size(32)));
+using PartMasks = int __attribute__((vector_size(32)));
+struct SplitWords {
+  Parts upper;   // from bit 32
+  Parts middle;  // from bit 16
+  Parts lower;
+};
+
+[[REACHSCAN_WIDE]] inline SplitWords load_split(std::uint64_t address) {
+  using Floats = float __attribute__((vector_size(32)));
+  const Lanes first = load_lanes(address), second = load_lanes(address + 32);
+  const auto a = reinterpret_cast<Floats>(first), b = reinterpret_cast<Floats>(second);
+  const auto c = reinterpret_cast<Floats>(first >> 16), d = reinterpret_cast<Floats>(second >> 16);
+  constexpr int kUpper = 0b11'01'11'01, kLower = 0b10'00'10'00;
+  return {reinterpret_cast<Parts>(__builtin_ia32_shufps256(a, b, kUpper)),
+          reinterpret_cast<Parts>(__builtin_ia32_shufps256(c, d, kLower)),
+          reinterpret_cast<Parts>(__builtin_ia32_shufps256(a, b, kLower))};
+}
+
+[[REACHSCAN_WIDE]] inline Parts all_parts(std::uint32_t value) { return Parts{} + value; }
+
+// Whether start <= value < start + length, for each part; `length` is at most 2^31.
+[[REACHSCAN_WIDE]] inline PartMasks parts_within(Parts values, std::uint32_t start,
+                                                 std::uint32_t length) {
+  constexpr std::uint32_t kHalf = 1u << 31;
+  return reinterpret_cast<PartMasks>(values - all_parts(start + kHalf)) <
+         reinterpret_cast<PartMasks>(all_parts(length + kHalf));
+}
+
+// Bit i is set if the mask of word i is all ones.
+[[REACHSCAN_WIDE]] inline unsigned bits_of_parts(PartMasks masks) {
+  using Quads = long long __attribute__((vector_size(32)));
+  using Floats = float __attribute__((vector_size(32)));
+  const Quads in_order = __builtin_ia32_permdi256(reinterpret_cast<Quads>(masks), 0b11'01'10'00);
+  return static_cast<unsigned>(__builtin_ia32_movmskps256(reinterpret_cast<Floats>(in_order)));
 }
 
 // Single bytes, 32 at once.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "arch/address_space.hpp"
-#include "arch/lanes.hpp"
 
 namespace reachscan::arch {
 
@@ -19,8 +18,11 @@ constexpr std::uint64_t unmangled(std::uint64_t value, std::uint64_t secret) {
   return static_cast<Word>(value >> kTurn | value << (8 * kWord - kTurn)) ^ secret;
 }
 
-[[REACHSCAN_WIDE]] inline Lanes unmangled(Lanes values, std::uint64_t secret) {
-  return (values >> 17 | values << 47) ^ all_lanes(secret);
+// The inverse.
+constexpr std::uint64_t mangled(std::uint64_t pointer, std::uint64_t secret) {
+  constexpr unsigned kTurn = kWord == 8 ? 17 : 9;
+  const std::uint64_t hidden = static_cast<Word>(pointer ^ secret);
+  return static_cast<Word>(hidden << kTurn | hidden >> (8 * kWord - kTurn));
 }
 
 }  // namespace reachscan::arch

@@ -16,23 +16,51 @@ struct Band {
   uint64_t start, length;
 
   constexpr bool contains(uint64_t value) const { return value - start < length; }
-  [[REACHSCAN_WIDE]] arch::Masks contain(arch::Lanes values) const {
-    return arch::are_within(values, start, length);
+};
+
+// The 32 bits from bit kFrom of all words in a band.
+template <unsigned kFrom>
+struct PartBand {
+  constexpr explicit PartBand(Band band)
+      : start(static_cast<uint32_t>(band.start >> kFrom)),
+        length(band.length == 0
+                   ? 0
+                   : static_cast<uint32_t>((band.start + band.length - 1) >> kFrom) - start + 1) {}
+
+  [[REACHSCAN_WIDE]] arch::PartMasks contain(arch::Parts values) const {
+    return arch::parts_within(values, start, length);
   }
+
+  uint32_t start, length;
+};
+
+// What the upper halves of all mangled pointers into a range have in common.
+struct MangledPattern {
+  MangledPattern(heaps::Range range, uint64_t guard) {
+    uint64_t differing = range.start ^ (range.end - 1);
+    uint64_t common = differing == 0 ? ~0ull : ~(~0ull >> __builtin_clzll(differing));
+    mask = static_cast<uint32_t>(arch::mangled(common, 0) >> 32);
+    bits = static_cast<uint32_t>(arch::mangled(range.start, guard) >> 32) & mask;
+  }
+
+  [[REACHSCAN_WIDE]] arch::PartMasks match(arch::Parts values) const {
+    return (values & arch::all_parts(mask)) == arch::all_parts(bits);
+  }
+
+  uint32_t mask, bits;
 };
 
 // A cheap test that passes few words, and every word that needs a closer look.
 class DisguiseFilter {
  public:
-  // `plain`: words that look like pointers into the hulls pass, too.
-  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard, bool plain = false)
-      : hull_(hulls), low_digits_(in_digits(hulls.low)), guard_(guard), plain_(plain ? ~0ull : 0) {}
+  DisguiseFilter(const heaps::Hulls& hulls, uint64_t guard)
+      : hull_(hulls),
+        low_(hulls.low, guard),
+        high_(hulls.high, guard),
+        low_digits_(in_digits(hulls.low)),
+        guard_(guard) {}
 
   bool passes(uint64_t value) const {
-    return may_be_disguise(value) || (plain_ != 0 && hull_.contains(value));
-  }
-
-  bool may_be_disguise(uint64_t value) const {
     bool odd = value % heaps::kGranule == heaps::kEndOffset || value % heaps::kPage == 0 ||
                value != untagged(value);
     return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
@@ -42,22 +70,11 @@ class DisguiseFilter {
 
   bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
 
-  // Bit i is set if word i of this many lines passes.
-  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
-
-  // The same for the four words from `address` on.
-  template <bool kTwo>
-  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
-    const arch::Lanes value = arch::load_lanes(address);
-    arch::Lanes hidden = arch::unmangled(value, guard_);
-    arch::Lanes bare = value & arch::all_lanes(~0ull >> kTagBits);
-    arch::Masks odd =
-        ((value & arch::all_lanes(heaps::kGranule - 1)) == arch::all_lanes(heaps::kEndOffset)) |
-        ((value & arch::all_lanes(heaps::kPage - 1)) == arch::all_lanes(0)) | (value != bare) |
-        (arch::all_lanes(plain_) != arch::all_lanes(0));
-    return arch::bits_of(hull_.contain<kTwo>(hidden) | (odd & hull_.contain<kTwo>(bare, 1)) |
-                         low_digits_.contain(value) | kIntegers.contain(value) |
-                         kDoubles.contain(value) | kBoxes.contain(value));
+  // Bit i is set if word i of this many lines passes; some others are set, too, as only parts of
+  // words are compared.
+  uint64_t passing(uint64_t at, unsigned lines) const {
+    if (!hull_.is_wide()) return HullTest::passing_singly(*this, at, lines);
+    return hull_.are_two() ? passing_lines<true>(at, lines) : passing_lines<false>(at, lines);
   }
 
   // Returns whether a word may be one that setjmp() stored. Among 32-bit words, too many would be
@@ -103,6 +120,15 @@ class DisguiseFilter {
   static constexpr unsigned kBoxBits = 64 - kAddressBits;
   static constexpr Band kBoxes{0xfff8ull << 48, (0x1ffffull << kAddressBits) - (0xfff8ull << 48)};
 
+  // Parts of pointers into a range: tagged or not, and mangled.
+  struct Pointers {
+    Pointers(heaps::Range range, uint64_t guard)
+        : bare({range.start, range.end - range.start + 1}), mangled(range, guard) {}
+
+    PartBand<16> bare;
+    MangledPattern mangled;
+  };
+
   // Low addresses in two digits, for which a closer look needs more than the word: see
   // python_int.hpp. A single digit is in half a word.
   static Band in_digits(heaps::Range range) {
@@ -132,10 +158,34 @@ class DisguiseFilter {
     if (bare != value && bare < 1ull << kAddressBits) visit(wire::kTagged, bare);
   }
 
+  template <bool kTwo>
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] uint64_t passing_lines(uint64_t at, unsigned lines) const {
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < lines; ++i)
+      bits |= uint64_t{bits_of_line<kTwo>(at + heaps::kLine * i)} << 8 * i;
+    return bits;
+  }
+
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_line(uint64_t at) const {
+    using arch::all_parts;
+    constexpr PartBand<32> kUpperIntegers(kIntegers), kUpperDoubles(kDoubles), kUpperBoxes(kBoxes);
+    const auto [upper, middle, lower] = arch::load_split(at);
+    const arch::Parts tag = upper & all_parts(~(~0u >> kTagBits));
+    arch::PartMasks odd =
+        ((lower & all_parts(heaps::kGranule - 1)) == all_parts(heaps::kEndOffset)) |
+        ((lower & all_parts(heaps::kPage - 1)) == all_parts(0)) | (tag != all_parts(0));
+    arch::PartMasks near = low_.bare.contain(middle), hidden = low_.mangled.match(upper);
+    if (kTwo) near |= high_.bare.contain(middle), hidden |= high_.mangled.match(upper);
+    return arch::bits_of_parts((odd & near) | hidden | PartBand<32>(low_digits_).contain(upper) |
+                               kUpperIntegers.contain(upper) | kUpperDoubles.contain(upper) |
+                               kUpperBoxes.contain(upper));
+  }
+
   HullTest hull_;
+  Pointers low_, high_;
   Band low_digits_;
   uint64_t guard_;
-  uint64_t plain_;  // all bits, if plain words pass
 };
 
 }  // namespace reachscan::sweeper

@@ -10,8 +10,35 @@
 
 #include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/candidates.hpp"
+#include "sweeper/leaks/hull_test.hpp"
 
 namespace reachscan::sweeper {
+
+using heaps::Range;
+
+// Passes words that lead to pieces and have a neighbour that does, too.
+class TableFilter {
+ public:
+  // `hulls`: the values of words that lead to pieces.
+  explicit TableFilter(const heaps::Hulls& hulls) : hull_(hulls) {}
+
+  bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
+
+  // Bit i is set if word i of this many lines may pass. What is next to the lines is not known.
+  uint64_t passing(uint64_t at, unsigned lines) const {
+    uint64_t bits = hull_.passing(*this, at, lines);
+    uint64_t last = 1ull << (heaps::kLine / heaps::kWord * lines - 1);
+    return bits & (bits << 1 | bits >> 1 | 1 | last);
+  }
+
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    return arch::bits_of(hull_.contain<kTwo>(arch::load_lanes(address)));
+  }
+
+ private:
+  HullTest hull_;
+};
 
 class DoublingArrays {
  public:
@@ -21,7 +48,7 @@ class DoublingArrays {
         candidates_(candidates),
         pieces_(map_memory, candidates.count()),
         hint_count_(hints_for(candidates.count())),
-        hints_(hint_count_) {
+        hints_(hint_count_ / kHintsPerWord) {
     Scratch<uint8_t> sizes(kSizes);  // 1: a candidate has such a size
     candidates.each([&](uint64_t block) { sizes[size_slot(size_of(block))] = 1; });
     candidates.each([&](uint64_t block) {
@@ -62,7 +89,8 @@ class DoublingArrays {
   static constexpr uint32_t kNone = Candidates::kNone;
   static constexpr uint64_t kSizes = 1u << 16;
   static constexpr uint64_t kHint = 32;  // bytes of address space per hint
-  static constexpr uint64_t kLeastHints = 1u << 12, kMostHints = 1u << 22;
+  static constexpr uint64_t kLeastHints = 1u << 15, kMostHints = 1u << 25;
+  static constexpr uint64_t kHintsPerCandidate = 64, kHintsPerWord = 64;
   // Fewer words in a row are pointers to the neighbours of lost blocks: of 137,000 blocks that were
   // taken for lost, 1,093 had two such words by chance, 3 had three, none had four.
   static constexpr unsigned kMinWords = 3, kSureWords = 4;
@@ -77,11 +105,14 @@ class DoublingArrays {
 
   static uint64_t hints_for(uint64_t candidates) {
     uint64_t hints = kLeastHints;
-    while (hints < kMostHints && hints < 8 * candidates) hints *= 2;
+    while (hints < kMostHints && hints < kHintsPerCandidate * candidates) hints *= 2;
     return hints;
   }
   uint64_t hint_of(uint64_t value) const { return value / kHint & (hint_count_ - 1); }
-  bool is_hinted(uint64_t value) const { return hints_[hint_of(value)] != 0; }
+  bool is_hinted(uint64_t value) const {
+    uint64_t hint = hint_of(value);
+    return (hints_[hint / kHintsPerWord] >> hint % kHintsPerWord & 1) != 0;
+  }
 
   // Returns false if neither neighbour can lead to a candidate, which is cheaper to find out than
   // which block the word is in. Does not look at other pages, which may be absent.
@@ -111,7 +142,7 @@ class DoublingArrays {
     pieces_.push({least, block});
     if (rounding(size) > most_rounding_) most_rounding_ = rounding(size);
     for (uint64_t value = least & ~(kHint - 1); value <= most; value += kHint)
-      hints_[hint_of(value)] = 1;
+      hints_[hint_of(value) / kHintsPerWord] |= 1ull << hint_of(value) % kHintsPerWord;
   }
 
   // Calls visit(block) for each candidate that the value may lead to.
@@ -159,7 +190,7 @@ class DoublingArrays {
   const Candidates& candidates_;
   List<Piece> pieces_;  // ascending
   uint64_t hint_count_;
-  Scratch<uint8_t> hints_;  // 1: a value there may lead to a piece
+  Scratch<uint64_t> hints_;  // a bit for each: whether a value there may lead to a piece
   uint64_t most_rounding_ = 0;
 };
 

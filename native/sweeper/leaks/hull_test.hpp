@@ -40,6 +40,12 @@ class HullTest {
     if (is_wide_)
       return are_two_ ? passing_lanes<true>(filter, at, lines)
                       : passing_lanes<false>(filter, at, lines);
+    return passing_singly(filter, at, lines);
+  }
+
+  // The same, one by one.
+  template <typename Filter>
+  static uint64_t passing_singly(const Filter& filter, uint64_t at, unsigned lines) {
     uint64_t bits = 0;
     for (unsigned i = 0; i < heaps::kLine / heaps::kWord * lines; ++i)
       bits |= uint64_t{filter.passes_at(at + heaps::kWord * i)} << i;
@@ -55,8 +61,11 @@ class HullTest {
                                                                        uint64_t at,
                                                                        unsigned lines) {
     uint64_t bits = 0;
-    for (unsigned i = 0; i < 2 * lines; ++i)
-      bits |= uint64_t{filter.template bits_of_lanes<kTwo>(at + 32 * i)} << 4 * i;
+    for (unsigned i = 0; i < lines; ++i, at += heaps::kLine) {
+      unsigned lower = filter.template bits_of_lanes<kTwo>(at);
+      unsigned upper = filter.template bits_of_lanes<kTwo>(at + heaps::kLine / 2);
+      bits |= uint64_t{lower | upper << 4} << 8 * i;
+    }
     return bits;
   }
 

@@ -29,9 +29,9 @@ class Meanings {
   template <typename Visit>
   void aligned(uint64_t start, uint64_t end, Visit visit) const {
     each_word_that(space_, start, end, disguises_, [&](uint64_t at, uint64_t value) {
-      if (!doubling_.is_empty()) as_doubling(at, {start, end}, visit);
-      if (disguises_.may_be_disguise(value)) as_disguise(at, value, visit);
+      if (disguises_.passes(value)) as_disguise(at, value, visit);
     });
+    if (!doubling_.is_empty()) in_pieces(start, end, visit);
     if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, visit);
   }
 
@@ -108,17 +108,19 @@ class Meanings {
         blocks_(blocks),
         candidates_(candidates),
         doubling_(space, blocks, candidates),
-        disguises_(doubling_.widened(hulls), find_pointer_guard(space), !doubling_.is_empty()),
+        tables_(doubling_.widened(hulls)),
+        disguises_(hulls, find_pointer_guard(space)),
         packed_(hulls),
         narrow_(hulls),
         distances_(hulls) {}
 
   template <typename Visit>
-  void as_doubling(uint64_t at, Range around, Visit visit) const {
-    doubling_.each_piece_at(at, around, [&](uint64_t block, bool is_sure) {
-      if (unmarked(block) == 0) return;
-      visit(block, wire::kRelative, is_sure ? kInUse : rank_of(wire::kRelative), at,
-            heaps::word(at));
+  void in_pieces(uint64_t start, uint64_t end, Visit visit) const {
+    each_word_that(space_, start, end, tables_, [&](uint64_t at, uint64_t value) {
+      doubling_.each_piece_at(at, {start, end}, [&](uint64_t block, bool is_sure) {
+        if (unmarked(block) == 0) return;
+        visit(block, wire::kRelative, is_sure ? kInUse : rank_of(wire::kRelative), at, value);
+      });
     });
   }
 
@@ -221,6 +223,7 @@ class Meanings {
   const BlockMap& blocks_;
   const Candidates& candidates_;
   DoublingArrays doubling_;
+  TableFilter tables_;
   DisguiseFilter disguises_;
   PackedFilter packed_;
   NarrowFilter narrow_;

@@ -35,11 +35,13 @@ class KindCounts {
   }
 
   // Reads ahead what add_live() will look up: a pointer in a block leads anywhere in the bitmaps.
-  void fetch(uint64_t block) const {
-    if (sizes_[size_slot(block)] == 0) return;
+  // Returns false if add_live() would, without looking anything up.
+  bool fetch(uint64_t block) const {
+    if (sizes_[size_slot(block)] == 0) return false;
     heaps::Range head = heaps::head_of({block, blocks_.end_of(block)});
     for (uint64_t at = head.start; at + heaps::kWord <= head.end; at += heaps::kWord)
       blocks_.fetch_edges(heaps::word(at));
+    return true;
   }
 
   // Called after all leaked blocks have been added, once per live block; thread-safe. Returns false
@@ -48,7 +50,10 @@ class KindCounts {
     if (sizes_[size_slot(block)] == 0) return false;
     Row* row = row_of(kind_of(block));
     if (row == nullptr || row->leaked < kMinLeaked) return false;
-    return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < kMaxLivePerLeak * row->leaked;
+    // More need not be counted, and threads would wait for each other.
+    uint64_t most = kMaxLivePerLeak * row->leaked;
+    if (__atomic_load_n(&row->live, __ATOMIC_RELAXED) > most) return false;
+    return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < most;
   }
 
   // Valid when all blocks have been added. Sometimes leaked: whether add_live() was true for every

@@ -130,7 +130,9 @@ class Lookalikes {
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       // A piece includes the first word of the next one, where a block may start.
       const heaps::Range piece{start, end - heaps::kWord};
-      blocks_.each_marked_in(piece, [this](uint64_t block) { kinds_.fetch(block); });
+      bool any = false;
+      blocks_.each_marked_in(piece, [&](uint64_t block) { any = kinds_.fetch(block) || any; });
+      if (!any) return;
       blocks_.each_marked_in(piece, [&](uint64_t block) {
         if (!kinds_.add_live(block)) return;
         SpinLock::Guard guard(lock_);

@@ -1,6 +1,7 @@
 // Classifies words whose exact values say little: blocks with words of the same kinds are alike.
 #pragma once
 
+#include "arch/address_space.hpp"
 #include "memory/block_map.hpp"
 
 namespace reachscan::sweeper {
@@ -13,7 +14,8 @@ class WordKinds {
   // Code addresses, and constants at the start of a block (its vtable), distinguish kinds.
   uint64_t of(uint64_t value, bool first) const {
     if (blocks_.may_point(value) && blocks_.block_of(value) != 0) return kHeapPointer;
-    const abi::Mapping* m = value < heaps::kPage ? nullptr : space_.find(value);
+    const bool is_address = value >= heaps::kPage && value >> arch::kAddressBits == 0;
+    const abi::Mapping* m = is_address ? space_.find(value) : nullptr;
     if (m == nullptr || (m->flags & (abi::kFileBacked | abi::kFollowsFile)) == 0) return kPlain;
     bool constant = (m->perms & wire::kWrite) == 0 && (m->perms & wire::kRead) != 0;
     if ((m->perms & wire::kExecute) != 0 || (first && constant)) return value;

@@ -92,6 +92,27 @@ CASE(registers_are_roots) {
   CHECK(scene.live(0) && !scene.live(1) && scene.live(2));
 }
 
+CASE(registers_that_are_left_over_are_no_roots) {
+  Scene scene(5);
+  std::vector<uint64_t> words;
+  for (std::size_t block = 0; block < 5; ++block) words.push_back(scene.graph.start(block));
+  scene.threads.resize(3);
+  scene.threads[0].scratch_start = 1;
+  scene.threads[0].scratch_end = 2;
+  scene.threads[2].scratch_start = 3;
+  scene.threads[2].scratch_end = 4;
+  scene.host.control.words = reinterpret_cast<uint64_t>(words.data());
+  scene.host.control.word_count = words.size();
+  scene.host.control.threads = reinterpret_cast<uint64_t>(scene.threads.data());
+  scene.host.control.thread_count = scene.threads.size();
+  scene.mark();
+  for (std::size_t block = 0; block < 5; ++block) CHECK_EQ(scene.live(block), block % 2 == 0);
+  std::vector<std::pair<uint64_t, uint64_t>> left_over;
+  sweeper::Roots::each_scratch_word(
+      [&](uint64_t index, uint64_t value) { left_over.emplace_back(index, value); });
+  CHECK((left_over == std::vector<std::pair<uint64_t, uint64_t>>{{1, words[1]}, {3, words[3]}}));
+}
+
 CASE(only_aligned_words_count) {
   Scene scene(2);
   uint64_t data = scene.map(1, kReadWrite);

@@ -42,10 +42,13 @@ struct Thread {
   std::uint64_t thread_pointer;
   Sleep sleep = Sleep::kNoOrUnknown;
   std::uint64_t link = 0;  // the link register, 0 if the processor has none
+  // Its registers among Control::words, by index, on whose contents no code relies any more. Of a
+  // later thread they come later.
+  std::uint64_t scratch_start = 0, scratch_end = 0;
 
   Frame frame() const { return {pc, sp, link}; }
 };
-static_assert(sizeof(Thread) == 40);
+static_assert(sizeof(Thread) == 56);
 
 // The purpose of a scan.
 enum class Task : std::uint32_t {

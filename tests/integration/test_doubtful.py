@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
 from conftest import StartVictim
-from scans import recording_of
+from scans import recording_of, run_cli
 from unharmed import METHODS
-from victims import build
+from victims import build, wait_blocked
 
 from reachscan.recording import model
 
@@ -65,6 +66,21 @@ def test_each_word_that_could_stand_for_a_pointer(
 @pytest.mark.parametrize("program", ON_ODD_WORDS)
 def test_what_hangs_on_an_odd_word(victim: StartVictim, program: str, method: str) -> None:
     test_each_word_that_could_stand_for_a_pointer(victim, program, method)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only there calls change all of them")
+@pytest.mark.parametrize("method", ("clone", "copy", "track"))
+def test_a_register_that_calls_change(victim: StartVictim, method: str) -> None:
+    target = victim("left_over_register")
+    wait_blocked(target.pid)
+    (scene,) = target.ready["scenes"]
+    leaks = recording_of(target.pid, "--method", method).leaks
+    assert leaks.address.tolist() == [int(scene["address"], 16)]
+    assert leaks.reason.tolist() == [model.STALE_WORD]
+    said = " ".join(
+        run_cli(["explain", target.pid, scene["address"], "--method", method]).out.split()
+    )
+    assert "register xmm5 of thread" in said
 
 
 def test_no_more_possible_signal_stacks_than_threads(victim: StartVictim) -> None:

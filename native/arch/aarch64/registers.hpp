@@ -154,6 +154,9 @@ inline void resume_at(Registers& r, std::uint64_t address) {
 // core files.
 constexpr std::uint32_t kVectorState = NT_ARM_SVE;
 
+// Whether every function may change all vector registers: v8 to v15 keep their lower halves.
+constexpr bool kCallsClobberVectors = false;
+
 // Takes over other registers from a note in a core file.
 inline void take_core_note(std::uint32_t type, std::string_view value, Registers& r) {
   if (type == NT_ARM_TLS && value.size() >= sizeof r.thread_pointer)

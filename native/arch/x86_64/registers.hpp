@@ -54,6 +54,9 @@ constexpr std::size_t kCoreRegisterBytes = sizeof(Registers);
 // The x87, SSE and AVX state: the number of its register set and of its note in core files.
 constexpr std::uint32_t kVectorState = NT_X86_XSTATE;
 
+// Whether every function may change all vector registers, so that its callers keep nothing there.
+constexpr bool kCallsClobberVectors = true;
+
 // Takes over other registers from a note in a core file: here there are none.
 inline void take_core_note(std::uint32_t, std::string_view, Registers&) {}
 

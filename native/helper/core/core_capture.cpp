@@ -175,7 +175,7 @@ class CoreCapture {
     words.values.insert(words.values.end(), general,
                         general + sizeof thread.registers / sizeof *general);
     words.values.insert(words.values.end(), thread.vector_words.begin(), thread.vector_words.end());
-    words.belong_to(thread.tid);
+    words.belong_to(thread.tid, thread.vector_words.size());
   }
 
   void describe_missing_memory() {

@@ -308,11 +308,12 @@ RegisterWords Freeze::read_register_words() {
     const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
     words.values.insert(words.values.end(), general,
                         general + sizeof thread.registers / sizeof *general);
+    std::size_t before = words.values.size();
     if (!arch::get_vector_words(thread.tid, words.values))
       throw Failure(Step::kReadRegisters, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                     "cannot read the vector registers of thread " + std::to_string(thread.tid),
                     errno, thread.tid);
-    words.belong_to(thread.tid);
+    words.belong_to(thread.tid, words.values.size() - before);
   }
   return words;
 }

@@ -27,13 +27,15 @@ struct RegisterWords {
   struct Owner {
     std::uint32_t first;
     std::uint32_t count;
-    pid_t tid;  // 0: the kernel holds them
+    pid_t tid;              // 0: the kernel holds them
+    std::uint32_t vectors;  // the last words, which are the state of vector registers
   };
 
   // Assigns the words added since the last owner to this thread.
-  void belong_to(pid_t tid) {
+  void belong_to(pid_t tid, std::size_t vectors = 0) {
     std::uint32_t first = owners.empty() ? 0 : owners.back().first + owners.back().count;
-    owners.push_back({first, static_cast<std::uint32_t>(values.size()) - first, tid});
+    owners.push_back({first, static_cast<std::uint32_t>(values.size()) - first, tid,
+                      static_cast<std::uint32_t>(vectors)});
   }
 
   // Reserves room for the words of this many threads, in memory that has been touched.

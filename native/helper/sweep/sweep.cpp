@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 
 #include "helper/sweep/inject.hpp"
 #include "helper/target/mappings.hpp"
@@ -56,6 +57,41 @@ void allow_writing(Clone& clone, const std::vector<abi::Mapping>& mappings) {
   }
 }
 
+// Whether it is a C library, or the part of one that held the threads before glibc 2.34.
+bool is_c_library(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  constexpr const char* kNames[] = {"libc.so.", "libc-2.", "libpthread-2.", "ld-musl-"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](const char* start) { return name.starts_with(start); });
+}
+
+// Whether the thread sleeps in a system call that the C library made for its caller.
+bool sleeps_in_c_library(const abi::Thread& thread, const std::vector<MapEntry>& mappings) {
+  if (thread.sleep == abi::Sleep::kNoOrUnknown) return false;
+  auto after =
+      std::upper_bound(mappings.begin(), mappings.end(), thread.pc,
+                       [](std::uint64_t pc, const MapEntry& entry) { return pc < entry.start; });
+  return after != mappings.begin() && thread.pc < (after - 1)->end &&
+         is_c_library((after - 1)->path);
+}
+
+// What a caller needs after a call is not in registers that calls may change. In a thread that
+// sleeps in such a call, they are left over.
+std::vector<abi::Thread> describe_threads(const Snapshot& snapshot) {
+  std::map<pid_t, const RegisterWords::Owner*> owners;
+  for (const RegisterWords::Owner& owner : snapshot.words.owners) owners[owner.tid] = &owner;
+  std::vector<abi::Thread> all;
+  for (const ThreadFacts& thread : snapshot.threads) {
+    abi::Thread& state = all.emplace_back(thread.state);
+    auto owner = owners.find(thread.tid);
+    bool known = arch::kCallsClobberVectors && owner != owners.end();
+    if (!known || !sleeps_in_c_library(state, snapshot.mappings)) continue;
+    state.scratch_end = owner->second->first + owner->second->count;
+    state.scratch_start = state.scratch_end - owner->second->vectors;
+  }
+  return all;
+}
+
 }  // namespace
 
 void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, Stream& stream,
@@ -68,8 +104,7 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
       modules_record(snapshot.mappings, snapshot.resident_pages, snapshot.clone->memory());
   std::vector<abi::Mapping> mappings =
       classify(snapshot.mappings, bss_ends, snapshot.resident_pages);
-  std::vector<abi::Thread> threads;
-  for (const ThreadFacts& thread : snapshot.threads) threads.push_back(thread.state);
+  std::vector<abi::Thread> threads = describe_threads(snapshot);
   SweeperInputs inputs{snapshot.mappings,
                        mappings,
                        threads,

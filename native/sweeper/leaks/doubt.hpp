@@ -47,9 +47,10 @@ class DoubtPass {
     lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
       suggest(block, stale_word(slot, value));
     });
-    roots.each_unwritten_word([this](uint64_t slot, uint64_t value) {
-      uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-      if (block != 0 && !blocks_.is_marked(block)) suggest(block, stale_word(slot, value));
+    roots.each_unwritten_word(
+        [this](uint64_t slot, uint64_t value) { suggest_left_over(stale_word(slot, value)); });
+    roots.each_scratch_word([this](uint64_t index, uint64_t value) {
+      suggest_left_over(stale_word(0, value, static_cast<uint32_t>(index)));
     });
     search_roots(roots);
     search_heap();
@@ -92,8 +93,8 @@ class DoubtPass {
   static constexpr std::size_t kMaxDistances = 1 << 20;  // at most this many are kept
 
   // Where marking met the word is unknown; it was not in a register, so the slot is 0.
-  static Sighting stale_word(uint64_t slot, uint64_t value) {
-    return {slot, value, 0, wire::kStaleWord, rank_of(wire::kStaleWord), 0};
+  static Sighting stale_word(uint64_t slot, uint64_t value, uint32_t index = 0) {
+    return {slot, value, index, wire::kStaleWord, rank_of(wire::kStaleWord), 0};
   }
 
   // A packed structure may hold a block by an unaligned pointer alone. If aligned words that look
@@ -154,6 +155,11 @@ class DoubtPass {
   bool is_in_reach(uint64_t slot) const {
     uint64_t block = blocks_.block_of(slot);
     return block != 0 && blocks_.is_marked(block);
+  }
+
+  void suggest_left_over(Sighting sighting) {
+    uint64_t block = blocks_.may_point(sighting.value) ? blocks_.block_of(sighting.value) : 0;
+    if (block != 0 && !blocks_.is_marked(block)) suggest(block, sighting);
   }
 
   // Rarely called, so the lock costs nothing.

@@ -1,5 +1,5 @@
-// What the program can reach directly: registers, and writable memory that is not heap, except the
-// dead parts of stacks and the allocator's own variables.
+// What the program can reach directly: registers, and writable memory that is not heap, except
+// registers that are left over, the dead parts of stacks and the allocator's own variables.
 #pragma once
 
 #include "libc/jump_buffers.hpp"
@@ -98,8 +98,18 @@ class Roots {
   // Calls visit(index, value) for the contents of registers and what the kernel holds.
   template <typename Visit>
   static void each_register_word(Visit visit) {
-    for (uint64_t i = 0; i < control()->word_count; ++i)
-      each_word_of_register(i, [&](uint64_t value) { visit(i, value); });
+    uint64_t next = 0;
+    each_scratch([&](Range scratch) {
+      each_word_of_registers({next, scratch.start}, visit);
+      next = scratch.end;
+    });
+    each_word_of_registers({next, control()->word_count}, visit);
+  }
+
+  // The same for registers of sleeping threads that are left over from earlier calls.
+  template <typename Visit>
+  static void each_scratch_word(Visit visit) {
+    each_scratch([&](Range scratch) { each_word_of_registers(scratch, visit); });
   }
 
   // Registers and words held by the kernel are passed in units of eight bytes.
@@ -110,6 +120,21 @@ class Roots {
   }
 
  private:
+  // Calls visit(range) for indices of registers, in ascending order.
+  template <typename Visit>
+  static void each_scratch(Visit visit) {
+    const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
+    for (uint64_t t = 0; t < control()->thread_count; ++t)
+      if (threads[t].scratch_start < threads[t].scratch_end)
+        visit(Range{threads[t].scratch_start, threads[t].scratch_end});
+  }
+
+  template <typename Visit>
+  static void each_word_of_registers(Range indices, Visit visit) {
+    for (uint64_t i = indices.start; i < indices.end; ++i)
+      each_word_of_register(i, [&](uint64_t value) { visit(i, value); });
+  }
+
   // Calls visit(mapping, start, end) for each range of a mapping that is a root.
   template <typename Visit>
   void each_part_of_mapping(Visit visit) {

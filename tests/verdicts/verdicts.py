@@ -19,7 +19,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from desktop_programs import DESKTOP
 from idle_programs import COMMANDS, Stage
 from idle_servers import SERVERS
 from language_programs import LANGUAGES
+from loaded_cli import loaded_cli
 from programs import children
 from python_stacks import STACKS
 from scans import FAILED, list_heap, run_cli
@@ -68,16 +69,18 @@ PR_SET_CHILD_SUBREAPER = 36
 def stage(prefix: tuple[str, ...] = ()) -> Iterator[Stage]:
     folder = Path(tempfile.mkdtemp(prefix="reachscan-"))
     folder.chmod(0o777)
+    loaded_cli()  # it serves one stage after the other
+    own = children(os.getpid())
     try:
         yield Stage(folder, tuple(word.format(folder=folder) for word in prefix))
     finally:
-        end_left_over()
+        end_left_over(own)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def end_left_over() -> None:
+def end_left_over(own: Sequence[int]) -> None:
     """End what a program started and did not end: such processes become ours."""
-    while left := children(os.getpid()):
+    while left := set(children(os.getpid())).difference(own):
         for pid in left:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

@@ -203,8 +203,8 @@ class BlockMap {
   uint64_t end_of(uint64_t start) const {
     const Cluster* cluster = cluster_of(start);
     if (kFine && has_exact_ends_) {
-      const Region* region = regions.around(start);
-      if (region != nullptr && region->exact_end != nullptr) return region->exact_end(start);
+      const Region* in = regions.around(start);
+      if (in != nullptr && in->exact_end != nullptr) return in->exact_end(*in, start);
     }
     return end_in(*cluster, cluster->pair(start), start);
   }

@@ -12,13 +12,13 @@ namespace reachscan::heaps {
 struct Region {
   uint64_t start;
   uint64_t end;
-  uint32_t kind;   // wire::RegionKind
-  uint32_t arena;  // ordinal, 0 = main
-  uint32_t tail;   // bytes at a block's end that belong to the allocator
-  uint32_t reserved;
+  uint32_t kind;         // wire::RegionKind
+  uint32_t arena;        // ordinal, 0 = main
+  uint32_t tail;         // bytes at a block's end that belong to the allocator
+  uint32_t block_bytes;  // of its only block, for exact_end
   // Set for allocators that record exact sizes: returns where the usable bytes of a live block end.
   // The map only knows the end of the last word (fine form).
-  uint64_t (*exact_end)(uint64_t block) = nullptr;
+  uint64_t (*exact_end)(const Region& region, uint64_t block) = nullptr;
 
   // Two regions may share the span of one pair of words; each covers only its own blocks.
   bool contains_start(uint64_t address) const { return address - start < end - start; }

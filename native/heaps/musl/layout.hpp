@@ -95,7 +95,7 @@ inline uint64_t usable_end(uint64_t block, uint64_t slot_end) {
 }
 
 // The same for a block that was found to be one.
-inline uint64_t exact_end(uint64_t block) {
+inline uint64_t exact_end(const Region&, uint64_t block) {
   Group group = read_group(word(block - distance_of(block) - kUnit));
   return usable_end(block, group.slot((header_of(block) & 31) + 1u));
 }

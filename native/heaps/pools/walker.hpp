@@ -134,7 +134,8 @@ class Walker {
     uint64_t block = blocks.holder_in(around, pool.start);
     if (block == 0) return false;
     uint64_t edge = blocks.cluster_of(block)->next_edge(block + kGranule);
-    uint64_t end = around.exact_end != nullptr ? around.exact_end(block) : edge - around.tail;
+    uint64_t end =
+        around.exact_end != nullptr ? around.exact_end(around, block) : edge - around.tail;
     if (pool.end > align_up(end, kGranule)) return false;
     bool is_whole = block == pool.start;
     room = divided.push({around.arena, is_whole, end - (is_whole ? block : pool.start)});

@@ -20,6 +20,7 @@ PRELOADED = {
     "jemalloc": LIBRARIES / "libjemalloc.so.2",
     "mimalloc": LIBRARIES / "libmimalloc.so.2",
     "tcmalloc": LIBRARIES / "libtcmalloc_minimal.so.4",
+    "scudo": Path("/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.scudo_standalone-x86_64.so"),
 }
 MUSL = Path("/usr/lib/x86_64-linux-musl/musl-gcc.specs")
 SHAPE = "tree-random"

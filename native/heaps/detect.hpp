@@ -9,6 +9,7 @@
 #include "heaps/no_heap.hpp"
 #include "heaps/pools/walker.hpp"
 #include "heaps/pymalloc/walker.hpp"
+#include "heaps/scudo/walker.hpp"
 #include "heaps/tcmalloc/walker.hpp"
 
 namespace reachscan::heaps {
@@ -19,12 +20,13 @@ static_assert(Walker<mimalloc::Walker>);
 static_assert(Walker<musl::Walker>);
 static_assert(Walker<pools::Walker>);
 static_assert(Walker<pymalloc::Walker>);
+static_assert(Walker<scudo::Walker>);
 static_assert(Walker<tcmalloc::Walker>);
 
 // Everything that the process has allocated, from whichever allocator.
 class Heap {
  public:
-  static constexpr std::size_t kWalkers = 7;
+  static constexpr std::size_t kWalkers = 8;
 
   // `left_out` has a bit for each heap to be treated as ordinary memory of the program. `python`:
   // whether to search for Python's own allocator. `annotations`: what the program declares about
@@ -39,6 +41,7 @@ class Heap {
         jemalloc_(space, threads_, map),
         mimalloc_(space, threads_, map),
         musl_(space, threads_, map),
+        scudo_(space, threads_, map),
         tcmalloc_(space, threads_, map),
         pymalloc_(space, threads_, map, python),
         pools_(space, threads_, map, annotations) {}
@@ -55,8 +58,8 @@ class Heap {
   // else may be called.
   bool needs_fine() const {
     return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(mimalloc_) ||
-           !has_room_for(musl_) || !has_room_for(tcmalloc_) || !has_room_for(pymalloc_) ||
-           !has_room_for(pools_);
+           !has_room_for(musl_) || !has_room_for(scudo_) || !has_room_for(tcmalloc_) ||
+           !has_room_for(pymalloc_) || !has_room_for(pools_);
   }
 
   // Returns whether there are blocks in pages of modules.
@@ -146,21 +149,21 @@ class Heap {
       for (const auto& block : pools.divided) subtract(block);
   }
 
-  static constexpr uint32_t kPymalloc = 5;
+  static constexpr uint32_t kPymalloc = 6;
 
   // Calls test(walker, its number) for the allocators in the process, in order, until it returns
   // false. Returns whether it never did.
   template <typename Test>
   bool every(Test test) {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
-           passes(musl_, 3, test) && passes(tcmalloc_, 4, test) &&
-           passes(pymalloc_, kPymalloc, test) && passes(pools_, 6, test);
+           passes(musl_, 3, test) && passes(scudo_, 4, test) && passes(tcmalloc_, 5, test) &&
+           passes(pymalloc_, kPymalloc, test) && passes(pools_, 7, test);
   }
   template <typename Test>
   bool every(Test test) const {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
-           passes(musl_, 3, test) && passes(tcmalloc_, 4, test) &&
-           passes(pymalloc_, kPymalloc, test) && passes(pools_, 6, test);
+           passes(musl_, 3, test) && passes(scudo_, 4, test) && passes(tcmalloc_, 5, test) &&
+           passes(pymalloc_, kPymalloc, test) && passes(pools_, 7, test);
   }
 
   template <typename W>
@@ -210,6 +213,7 @@ class Heap {
   IfKnown<jemalloc::Walker> jemalloc_;
   IfKnown<mimalloc::Walker> mimalloc_;
   IfKnown<musl::Walker> musl_;
+  IfKnown<scudo::Walker> scudo_;
   IfKnown<tcmalloc::Walker> tcmalloc_;
   IfKnown<pymalloc::Walker> pymalloc_;  // after those that allocate its tables
   IfKnown<pools::Walker> pools_;        // after those whose blocks they may be in

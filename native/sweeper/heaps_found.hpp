@@ -108,10 +108,11 @@ class HeapsFound {
     if (!heap_->is_present()) require_loaded();
     unknown_ = heap_->unknown_allocator(forwarding);
     if (unknown_ != 0)
-      first_failure_ = heaps::invalid(heaps::is_scudo(space_, unknown_)
-                                          ? "malloc is provided by Scudo, which is not understood"
-                                          : "malloc is provided by a module that is not understood",
-                                      unknown_);
+      first_failure_ =
+          heaps::invalid(heaps::is_scudo(space_, unknown_)
+                             ? "malloc is provided by a form of Scudo that is not understood"
+                             : "malloc is provided by a module that is not understood",
+                         unknown_);
     if (heap_->is_present()) return;
     if (unknown_ != 0) refuse_verdict(first_failure_);
     for (const abi::Mapping& m : space_)

@@ -93,6 +93,7 @@ NATIVE_ROOMS = {
     "heaps/musl": {"arch", "heaps"},
     "heaps/pools": {"heaps", "library/annotations.hpp"},
     "heaps/pymalloc": {"heaps"},
+    "heaps/scudo": {"heaps", "libc"},
     "heaps/tcmalloc": {"heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},
@@ -104,7 +105,7 @@ NATIVE_ROOMS = {
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {
         *("heaps", "heaps/glibc", "heaps/jemalloc", "heaps/mimalloc", "heaps/musl"),
-        *("heaps/pools", "heaps/pymalloc", "heaps/tcmalloc"),
+        *("heaps/pools", "heaps/pymalloc", "heaps/scudo", "heaps/tcmalloc"),
     },
     "sweeper/leaks": {
         *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),

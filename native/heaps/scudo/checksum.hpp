@@ -1,0 +1,66 @@
+// The checksum in a block's header, of 16 bits. It is a CRC-32C if the library was built to use the
+// processor's instruction for that, else the sum of BSD. Nothing next to the heap says which.
+#pragma once
+
+#include <cstdint>
+
+namespace reachscan::heaps::scudo {
+
+struct CrcTable {
+  std::uint32_t of[256];
+};
+
+constexpr CrcTable make_crc_table() {
+  constexpr std::uint32_t kPolynomial = 0x82f63b78;
+  CrcTable table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    table.of[byte] = crc;
+  }
+  return table;
+}
+
+inline constexpr CrcTable kCrcTable = make_crc_table();
+
+constexpr std::uint32_t add_to_crc(std::uint32_t crc, std::uint64_t word) {
+  for (int byte = 0; byte < 8; ++byte, word >>= 8)
+    crc = crc >> 8 ^ kCrcTable.of[(crc ^ word) & 255];
+  return crc;
+}
+
+constexpr std::uint16_t add_to_sum(std::uint16_t sum, std::uint64_t word) {
+  for (int byte = 0; byte < 8; ++byte, word >>= 8)
+    sum = static_cast<std::uint16_t>((sum >> 1 | sum << 15) + (word & 255));
+  return sum;
+}
+
+// Checks headers. All must have the same kind of checksum, which the first ones tell.
+class Checksums {
+ public:
+  explicit Checksums(std::uint32_t cookie) : cookie_(cookie) {}
+
+  // Returns whether the header is intact of the block at this address.
+  bool accept(std::uint64_t block, std::uint64_t header) {
+    auto stored = static_cast<std::uint16_t>(header >> 48);
+    std::uint64_t rest = header << 16 >> 16;
+    may_be_crc_ = may_be_crc_ && crc(block, rest) == stored;
+    may_be_sum_ = may_be_sum_ && sum(block, rest) == stored;
+    return may_be_crc_ || may_be_sum_;
+  }
+
+  std::uint16_t crc(std::uint64_t block, std::uint64_t rest) const {
+    std::uint32_t crc = add_to_crc(add_to_crc(cookie_, block), rest);
+    return static_cast<std::uint16_t>(crc ^ crc >> 16);
+  }
+
+  std::uint16_t sum(std::uint64_t block, std::uint64_t rest) const {
+    return add_to_sum(add_to_sum(static_cast<std::uint16_t>(cookie_), block), rest);
+  }
+
+ private:
+  std::uint32_t cookie_;
+  bool may_be_crc_ = true, may_be_sum_ = true;
+};
+
+}  // namespace reachscan::heaps::scudo

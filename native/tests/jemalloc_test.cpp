@@ -72,8 +72,8 @@ CASE(all_blocks_are_found_but_those_in_caches) {
 CASE(the_block_that_holds_the_stacks_of_a_cache_is_not_a_block_of_the_program) {
   for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
     Jemalloc image(tree);
-    uint64_t slab = image.slab(0, 1, {1}), stacks = image.large(38, 0x340);
-    uint64_t start = heaps::word(slab + kAddressField);
+    uint64_t start = heaps::word(image.slab(0, 1, {1}) + kAddressField);
+    uint64_t stacks = heaps::word(image.large(38, 0x340) + kAddressField);
     Found found = walk(image, {image.thread(0, {start, start + 24}, stacks)});
     CHECK_EQ(found.reason, std::string("fine"));
     CHECK(found.blocks == image.blocks);

@@ -104,6 +104,11 @@ def test_queues_of_the_process(victim: StartVictim, kind: str, scene: str, metho
     assert_verdicts(target, method)
 
 
+@pytest.mark.parametrize("kind", ["stream", "posix", "system_v"])
+def test_queues_that_the_process_has_read_before(victim: StartVictim, kind: str) -> None:
+    assert_verdicts(victim("queue_pointers", kind, "again"), "clone")
+
+
 @need_root
 @pytest.mark.parametrize("kind", ["stream", "posix", "system_v"])
 def test_queues_in_other_namespaces(victim: StartVictim, kind: str) -> None:

@@ -2,7 +2,8 @@
 
     python benchmarks/attach.py [--threads N] [--runs N]
 
-The floor is one stop of all its threads. Measurements alternate, so that all see the same machine.
+The floor is one stop of all its threads. Before that, a single thread is stopped while the others
+run. Measurements alternate, so that all see the same machine.
 Without --threads: 2, 64 and 1000 threads.
 """
 
@@ -29,6 +30,7 @@ def main() -> None:
 
 def compare(threads: int, runs: int) -> None:
     pauses: dict[str, list[float]] = {"attach": [], "detach": []}
+    of_one: dict[str, list[float]] = {"attach": [], "detach": []}
     stops: list[float] = []
     with (
         target("fork_target.c", MEGABYTES, threads) as running,
@@ -37,17 +39,21 @@ def compare(threads: int, runs: int) -> None:
         for _ in range(runs):
             for command, measured in pauses.items():
                 stops.append(stopper.ask_ms("stop"))
-                measured.append(pause_ms(command, running.pid))
+                told = run(command, running.pid)
+                measured.append(told["pause_us"] / 1000)
+                of_one[command].append(told["thread_pause_us"] / 1000)
     heading(f"{threads} threads, {runs} runs")
     row("stop and release alone", stops)
     for command, measured in pauses.items():
         row(command, measured, ratio(measured, stops))
+        row("    one thread, before that", of_one[command])
 
 
-def pause_ms(command: str, pid: int) -> float:
-    told = command_line(command, pid, "--json")
-    done = subprocess.run(told, cwd=HERE.parent, check=True, capture_output=True)
-    return float(json.loads(done.stdout)["pause_us"]) / 1000
+def run(command: str, pid: int) -> dict[str, int]:
+    line = command_line(command, pid, "--json")
+    done = subprocess.run(line, cwd=HERE.parent, check=True, capture_output=True)
+    told: dict[str, int] = json.loads(done.stdout)
+    return told
 
 
 if __name__ == "__main__":

@@ -101,8 +101,15 @@ struct Presence {
   std::uint32_t calls_out = 0;  // other functions called by the recorder that have not returned
 };
 
-// Where they are found: `keys` are thread pointers, or 0.
+// Where they are found: `keys` are thread pointers, or 0. The search begins at row_of() and ends
+// at a key of 0, or after kMaxProbes.
 struct ThreadTable {
+  static constexpr std::uint32_t kMaxProbes = 64;
+
+  static std::uint32_t row_of(std::uint64_t thread, std::uint32_t count) {
+    return static_cast<std::uint32_t>(thread * 0x9e37'79b9'7f4a'7c15 >> 32) % count;
+  }
+
   std::uint64_t keys;
   std::uint64_t states;
   std::uint64_t stride;  // from one state to the next

@@ -27,8 +27,9 @@ class ThreadStates {
 
   ThreadState& find() {
     std::uint64_t thread = arch::thread_pointer();
-    std::uint32_t at = static_cast<std::uint32_t>(thread * 0x9e37'79b9'7f4a'7c15 >> 32) % kCount;
-    for (std::uint32_t probe = 0; probe < kMaxProbes; ++probe, at = (at + 1) % kCount) {
+    std::uint32_t at = ThreadTable::row_of(thread, kCount);
+    for (std::uint32_t probe = 0; probe < ThreadTable::kMaxProbes;
+         ++probe, at = (at + 1) % kCount) {
       std::uint64_t key = __atomic_load_n(&keys_[at], __ATOMIC_RELAXED);
       if (key == thread) return states_[at];
       if (key == 0 && __atomic_compare_exchange_n(&keys_[at], &key, thread, false, __ATOMIC_RELAXED,
@@ -40,8 +41,6 @@ class ThreadStates {
   }
 
  private:
-  static constexpr std::uint32_t kMaxProbes = 64;
-
   std::uint64_t* keys_ = nullptr;
   ThreadState* states_ = nullptr;
   ThreadTable* table_ = nullptr;

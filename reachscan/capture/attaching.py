@@ -14,7 +14,8 @@ class Hooks(NamedTuple):
     """What attaching or detaching did to a process.
 
     Attributes:
-        pause_ns: how long the process was stopped, in ns.
+        pause_ns: how long all threads of the process were stopped at once, in ns.
+        thread_pause_ns: how long one thread was stopped while the others ran; 0 if none was.
         slots: number of hooked functions, and of hooked references to the others.
         modules: number of programs and libraries that contain these references.
         others: number of references that lead elsewhere and were not changed.
@@ -22,10 +23,25 @@ class Hooks(NamedTuple):
     """
 
     pause_ns: int
+    thread_pause_ns: int
     slots: int
     modules: int
     others: int
     kept: int
+
+    def pauses(self) -> str:
+        """Say how long it was stopped."""
+        text = f"it was paused for {self.pause_ns / 1e6:.1f} ms"
+        if self.thread_pause_ns:
+            text += f", and one thread for {self.thread_pause_ns / 1e6:.1f} ms"
+        return text
+
+    def pauses_us(self) -> dict[str, int]:
+        """Return the same for JSON."""
+        return {
+            "pause_us": self.pause_ns // 1000,
+            "thread_pause_us": self.thread_pause_ns // 1000,
+        }
 
 
 def attach(pid: int, options: RecordingOptions, how: ScanOptions) -> Hooks:

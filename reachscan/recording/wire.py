@@ -116,7 +116,7 @@ LAYOUTS = {
     OBJECTS: "u32 n, u64 type[n]",
     PYTHON_TYPES: "u32 n, n x { u64 type, str name }",
     COLLECTIBLE: "u64 allocations, u64 bytes",
-    HOOKS: "u64 pause_ns, u32 slots, u32 modules, u32 others, u64 kept",
+    HOOKS: "u64 pause_ns, u64 thread_pause_ns, u32 slots, u32 modules, u32 others, u64 kept",
     RECORDED_MAPPINGS: "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, "
     "u64 time_ms }",
     KIND_OBJECTS: "u32 n, u64 type[n]",

@@ -7,10 +7,12 @@ import mmap
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import pytest
 from attached import (
     Surroundings,
     assert_served,
+    code,
     functions,
     imported_functions,
     obey,
@@ -31,9 +34,11 @@ from unharmed import Helper, Watched, layout
 from victims import build, wait_until
 
 TIMES = int(os.environ.get("REACHSCAN_ATTACH_TIMES", "20"))
+AT_ONCE = max(TIMES // 2, 1)
 SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4")) / 4
 """Time for deaths in one command; every call is tried if it suffices, else a random choice."""
 SETTINGS = "depth=32"
+NO_FILE = ["00000000", "00:00", "0"]
 
 
 @pytest.fixture
@@ -157,7 +162,15 @@ def test_calls_by_a_pointer_that_the_program_took_before(victim: StartVictim) ->
 
 
 def is_being_recorded(pid: int) -> bool:
-    return any(line.split()[1] == "r-xp" and len(line.split()) == 5 for line in layout(pid))
+    """Tell whether a recorder is there and has hooked everything."""
+    own = [line.split()[0] for line in layout(pid) if line.split()[1:] == ["rw-p", *NO_FILE]]
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for addresses in own:
+            memory.seek(int(addresses.split("-")[0], 16))
+            magic, _, hooked = struct.unpack("8sII", memory.read(16))
+            if magic == b"RSATTACH":
+                return bool(hooked)
+    return False
 
 
 @contextmanager
@@ -230,6 +243,30 @@ def test_death_before_each_call(
     prepare(helper, server.pid, "attach")
     helper.scan(server.pid, "--attach", SETTINGS, *PATIENTLY)
     helper.scan(server.pid, "--detach", *PATIENTLY)
+    assert_served(server)
+
+
+def test_several_at_once_some_of_which_die(victim: StartVictim, helper: Helper) -> None:
+    server = victim("serving", 2, 0)
+    before = code(server.pid)
+    calls = helper.scan(server.pid, "--attach", SETTINGS, "--count-calls", *PATIENTLY).calls
+    helper.scan(server.pid, "--detach", *PATIENTLY)
+
+    def work(seed: int) -> int:
+        chance = random.Random(seed)
+        died = 0
+        for _ in range(AT_ONCE):
+            words = chance.choice((["--attach", SETTINGS], ["--detach"]))
+            fate = ["--die-at-call", chance.randrange(1, calls)] * chance.randrange(2)
+            died += helper.run(server.pid, *words, *fate, *PATIENTLY).killed
+        return died
+
+    with ThreadPoolExecutor() as pool:
+        assert sum(pool.map(work, range(3))) > 0
+    prepare(helper, server.pid, "attach")
+    helper.scan(server.pid, "--attach", SETTINGS, *PATIENTLY)
+    helper.scan(server.pid, "--detach", *PATIENTLY)
+    assert code(server.pid) == before
     assert_served(server)
 
 

@@ -46,11 +46,6 @@ void require_thawed(pid_t pid) {
   if (is_frozen(pid)) refuse(pid, " is frozen by its control group, so that nothing of it can run");
 }
 
-void require_no_init(pid_t pid) {
-  if (inner_id(pid, pid) == 1)
-    refuse(pid, " is the init of its pid namespace: orphans become its children");
-}
-
 // Returns when a process was started, in seconds since boot: the 22nd field of its stat, where the
 // second is its name.
 double start_of(pid_t pid) {
@@ -105,6 +100,11 @@ void require_no_observed_files(pid_t pid) {
 void require_able_to_run(pid_t pid) {
   require_thawed(pid);
   require_no_filter(pid);
+}
+
+void require_no_init(pid_t pid) {
+  if (inner_id(pid, pid) == 1)
+    refuse(pid, " is the init of its pid namespace: orphans become its children");
 }
 
 void require_clonable(pid_t pid) {

@@ -8,6 +8,9 @@ namespace reachscan::helper {
 // Throws Failure(kOpenTarget, kCloneRefused) if one of its threads must not create a middleman.
 void require_able_to_run(pid_t pid);
 
+// Throws the same failure if its orphans become its own children.
+void require_no_init(pid_t pid);
+
 // Throws Failure(kOpenTarget, kCloneRefused) if trying could harm the target, or must fail.
 void require_clonable(pid_t pid);
 

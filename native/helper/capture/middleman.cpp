@@ -22,12 +22,14 @@ bool is_fault_signal(int signal) {
 
 }  // namespace
 
-Middleman::Middleman(pid_t tid, Clock::time_point deadline) : Middleman(tid) {
+Middleman::Middleman(pid_t tid, Clock::time_point deadline, std::uint64_t gadget)
+    : Middleman(tid, gadget) {
   wait_for_first_stop(tid, deadline);
   constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
   if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions) != 0) fail();
-  // Only once it dies with us: it must never outlive us with this priority.
-  raise_priority(tid);
+  // Only once it dies with us: it must never outlive us with this priority. The target waits for
+  // it, unless it works without the trampoline.
+  if (gadget == 0) raise_priority(tid);
 }
 
 void Middleman::dismiss() const { kill(tid_, SIGKILL); }
@@ -40,6 +42,7 @@ Middleman::~Middleman() {
 
 std::int64_t Middleman::call(std::uint64_t number, const arch::CallArguments& arguments,
                              Clock::time_point deadline, const std::function<void()>& meanwhile) {
+  go_to_gadget();
   run_to_call(deadline, [] {});
   arch::Registers at_entry = registers();
   arch::replace_call(at_entry, number, arguments);
@@ -61,6 +64,13 @@ bool Middleman::run(std::uint64_t entry, std::uint64_t argument, std::uint64_t s
   } while (status.event() != 0 || !is_fault_signal(status.signal()));
   if (!arch::set_registers(tid_, own)) fail();
   return status.signal() == SIGTRAP;
+}
+
+void Middleman::go_to_gadget() const {
+  if (gadget_ == 0) return;
+  arch::Registers there = registers();
+  arch::resume_at(there, gadget_);
+  if (!arch::set_registers(tid_, there)) fail();
 }
 
 // Signals for the target's process group are ignored here.

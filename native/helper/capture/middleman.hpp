@@ -1,5 +1,5 @@
-// A process that the target has started and that shares its memory. It creates the clone, so that
-// the clone is not a child of the target.
+// A process that shares the target's memory. One that the target has started creates the clone, so
+// that the clone is not a child of the target, or another such process that outlives the pause.
 #pragma once
 
 #include <sys/types.h>
@@ -13,11 +13,12 @@
 namespace reachscan::helper {
 
 // Not a thread of the target. It dies with us, and is dead when this object is destroyed: until
-// then, the thread that created it waits for it.
+// then, the thread that created it waits for it, unless it works without the trampoline.
 class Middleman {
  public:
-  // Takes control of it at its birth. Throws Failure(kCloneRefused) if it was killed.
-  Middleman(pid_t tid, Clock::time_point deadline);
+  // Takes control of it at its birth. Throws Failure(kCloneRefused) if it was killed. `gadget` is
+  // the address of a system call instruction, for one that must not rely on the trampoline.
+  Middleman(pid_t tid, Clock::time_point deadline, std::uint64_t gadget = 0);
   ~Middleman();
   Middleman(const Middleman&) = delete;
   Middleman& operator=(const Middleman&) = delete;
@@ -39,13 +40,15 @@ class Middleman {
            Clock::time_point deadline);
 
  private:
-  explicit Middleman(pid_t tid) : tid_(tid) {}
+  Middleman(pid_t tid, std::uint64_t gadget) : tid_(tid), gadget_(gadget) {}
 
+  void go_to_gadget() const;
   WaitStatus run_to_call(Clock::time_point deadline, const std::function<void()>& meanwhile);
   arch::Registers registers() const;
   [[noreturn]] void fail() const;
 
   pid_t tid_;
+  std::uint64_t gadget_;
 };
 
 }  // namespace reachscan::helper

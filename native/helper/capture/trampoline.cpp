@@ -121,6 +121,8 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
   memory.read(Step::kPlaceTrampoline, site.address, present.data(), present.size());
   if (std::all_of(present.begin(), present.end(), [](unsigned char byte) { return byte == 0; }))
     return;
+  if (freeze.reach() != Reach::kAllThreads)
+    refuse_clone(freeze.pid(), "threads that were not stopped may need what is behind the vdso");
   for (const StoppedThread& thread : freeze.threads())
     if (still_needed(thread, memory, site))
       throw Failure(Step::kPlaceTrampoline, Code::kRetry,
@@ -225,6 +227,17 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
                 EBUSY, freeze.pid());
 }
 
+// Returns a process that is killed with us from the start, like the middleman, which is no longer
+// needed.
+pid_t make_process(
+    Middleman& middleman, std::uint64_t flags, Clock::time_point deadline,
+    const std::function<void()>& meanwhile = [] {}) {
+  std::int64_t made = middleman.call(SYS_clone, {flags}, deadline, meanwhile);
+  if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
+  middleman.dismiss();
+  return static_cast<pid_t>(made);
+}
+
 // The middleman ends at its next instruction, so the descriptor, which is in no table but its own,
 // cannot outlive us.
 int make_fault_descriptor(Middleman& middleman, Clock::time_point deadline) {
@@ -273,17 +286,24 @@ TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
   return {vdso->start, address};
 }
 
+CloneResult start_worker(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                         Clock::time_point deadline) {
+  CloneResult result{};
+  result.injected = with_middleman(
+      freeze, memory, site, CLONE_VM | CLONE_FILES, deadline, [&](Middleman& middleman) {
+        result.clone = make_process(middleman, CLONE_VM | CLONE_FILES, deadline);
+      });
+  return result;
+}
+
 CloneResult clone_target(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                          Descriptors descriptors, Clock::time_point deadline,
                          const std::function<void()>& meanwhile) {
   std::uint64_t clone_flags = descriptors == Descriptors::kShared ? CLONE_FILES : 0;
   auto make_clone = [&](Middleman& middleman) {
-    std::int64_t made = middleman.call(SYS_clone, {clone_flags}, deadline, meanwhile);
-    if (made < 0) refuse_clone(middleman.tid(), refused_by_kernel(made), static_cast<int>(-made));
-    middleman.dismiss();
-    // Killed with us from the start, like the middleman.
-    wait_for_first_stop(static_cast<pid_t>(made), deadline);
-    return static_cast<pid_t>(made);
+    pid_t made = make_process(middleman, clone_flags, deadline, meanwhile);
+    wait_for_first_stop(made, deadline);
+    return made;
   };
   CloneResult result{};
   // When a process with a descriptor table of its own ends, its descriptors are closed, and network

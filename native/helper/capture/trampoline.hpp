@@ -49,6 +49,12 @@ FaultDescriptor borrow_fault_descriptor(Freeze& freeze, const Memory& memory,
 pid_t use_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
                     Clock::time_point deadline, const std::function<void(Middleman&)>& use);
 
+// Has a middleman start a process that shares memory and descriptors and outlives the middleman. It
+// is stopped before its first instruction and killed with us. No code of the trampoline may be
+// executed by it, since that is removed.
+CloneResult start_worker(Freeze& freeze, const Memory& memory, const TrampolineSite& site,
+                         Clock::time_point deadline);
+
 // Runs the injected thread to the end of the trampoline, restores its registers and removes the
 // trampoline, so that only the death of a helper leaves a trace.
 void leave_trampoline(Freeze& freeze, const Memory& memory, const TrampolineSite& site,

@@ -1,5 +1,5 @@
-// Maps the recorder into the stopped target, has it find what to hook, and hooks that. Each hooked
-// word works on its own: we may be killed between any two.
+// Maps the recorder into the target, has it find what to hook, and hooks that while the target is
+// stopped. Each hooked word works on its own: we may be killed between any two.
 #include "helper/recording/attach.hpp"
 
 #include <elf.h>
@@ -21,6 +21,7 @@
 #include "helper/recording/moved_starts.hpp"
 #include "helper/recording/session.hpp"
 #include "helper/recording/static_program.hpp"
+#include "helper/recording/worker.hpp"
 #include "helper/stop/preconditions.hpp"
 #include "helper/target/process.hpp"
 
@@ -44,8 +45,56 @@ class Attachment {
  public:
   explicit Attachment(const RecordingSession& session) : session_(session) {}
 
-  // Called before each pause.
+  // Called before each pause. Does all that can be done while the target runs.
   void prepare() {
+    plan();
+    if (starts_->obstacle().empty()) build_by_worker();
+  }
+
+  // Called while the target is stopped.
+  void run(Freeze& freeze) {
+    if (worker_) worker_->require_same_program();
+    starts_->require_untouched(freeze, session_.memory);
+    if (!worker_) {
+      note_thread_numbers(freeze);
+      use_middleman(session_, freeze, [&](Middleman& middleman) { build(middleman); });
+      require_free_place();
+    }
+    if (injection_->begun == StartOutcome::kRecording) hook();
+  }
+
+  // Called afterwards.
+  void dismiss_worker() { worker_.reset(); }
+
+  // Called if it could not be hooked.
+  void undo() {
+    if (std::unique_ptr<Worker> worker = std::move(worker_)) remove(worker->hands());
+  }
+
+  // How long a thread of the target was stopped for the worker.
+  std::chrono::nanoseconds pause() const { return pause_; }
+
+  // Throws Failure if it could not be done.
+  const Injection& result() const {
+    switch (injection_->begun) {
+      case StartOutcome::kRecording:
+        return *injection_;
+      case StartOutcome::kNoLoader:
+        fail("does not tell what its loader has loaded");
+      case StartOutcome::kNothingToHook:
+        fail("has no allocator that its loader knows");
+      case StartOutcome::kBadSettings:
+        fail("was told settings that its recorder does not understand");
+      default:
+        fail(
+            "gets no memory for the recorder: a limit of its address space or its control group, "
+            "or a security policy, forbids it" +
+            (error_ != 0 ? std::string(" (") + std::strerror(error_) + ")" : ""));
+    }
+  }
+
+ private:
+  void plan() {
     pid_t pid = session_.pid();
     injection_ = std::make_unique<Injection>();
     const std::string& settings = session_.options.attach;
@@ -71,57 +120,58 @@ class Attachment {
     }
   }
 
-  // Called while the target is stopped.
-  void run(Freeze& freeze) {
+  // Words that calls go through are found while nobody changes them, in the stopped target.
+  void build_by_worker() {
+    worker_ = Worker::start(session_, [this](Freeze& freeze) { note_thread_numbers(freeze); });
+    if (!worker_) return;
+    pause_ = worker_->pause();
+    bool has_run = build(worker_->hands());
+    require_free_place();
+    if (has_run && !hooks_words()) {
+      result();
+      return;
+    }
+    undo();
+    plan();
+  }
+
+  bool hooks_words() const {
+    const recorder::Slot* slots = injection_->slots;
+    return std::any_of(slots, slots + injection_->slot_count, [](const recorder::Slot& slot) {
+      return slot.use != recorder::SlotUse::kEntry;
+    });
+  }
+
+  // Returns false if the recorder's code failed.
+  bool build(Middleman& middleman) {
     region_ = 0;
     error_ = 0;
     is_taken_ = false;
-    injection_->thread_number_offset = find_thread_numbers(freeze);
-    starts_->require_untouched(freeze, session_.memory);
-    use_middleman(session_, freeze, [&](Middleman& middleman) {
-      if (!map(middleman) || !write_image() || !begin(middleman)) remove(middleman);
-    });
+    has_failed_ = false;
+    if (!map(middleman) || !write_image() || !begin(middleman)) remove(middleman);
+    return !has_failed_;
+  }
+
+  void require_free_place() const {
     if (is_taken_)
       throw Failure(Step::kMapSweeper, Code::kRetry, "the process maps memory meanwhile");
-    if (injection_->begun == StartOutcome::kRecording) hook();
   }
 
-  // Throws Failure if it could not be done.
-  const Injection& result() const {
-    switch (injection_->begun) {
-      case StartOutcome::kRecording:
-        return *injection_;
-      case StartOutcome::kNoLoader:
-        fail("does not tell what its loader has loaded");
-      case StartOutcome::kNothingToHook:
-        fail("has no allocator that its loader knows");
-      case StartOutcome::kBadSettings:
-        fail("was told settings that its recorder does not understand");
-      default:
-        fail(
-            "gets no memory for the recorder: a limit of its address space or its control group, "
-            "or a security policy, forbids it" +
-            (error_ != 0 ? std::string(" (") + std::strerror(error_) + ")" : ""));
-    }
-  }
-
- private:
   [[noreturn]] void fail(const std::string& why) const {
     throw Failure(Step::kMapSweeper, Code::kUnrecordable, name_of(session_.pid()) + " " + why,
                   error_, session_.pid());
   }
 
-  std::uint64_t find_thread_numbers(Freeze& freeze) const {
+  void note_thread_numbers(Freeze& freeze) {
     for (const StoppedThread& thread : freeze.threads()) {
       if (thread.tid != session_.pid()) continue;
       for (std::uint64_t offset : kThreadNumbers) {
         std::uint32_t number = 0;
         std::uint64_t at = arch::thread_pointer(thread.registers) + offset;
         if (session_.memory.try_read(at, &number, sizeof number) && number == injection_->pid)
-          return offset;
+          injection_->thread_number_offset = offset;
       }
     }
-    return 0;
   }
 
   std::int64_t call(Middleman& middleman, std::uint64_t number, arch::CallArguments arguments) {
@@ -167,10 +217,13 @@ class Attachment {
     bool ran =
         middleman.run(image_.entry(region_), control(), region_ + image_.code(), session_.deadline);
     injection_ = read_injection(session_.memory, control());
-    return ran && injection_->begun == StartOutcome::kRecording;
+    has_failed_ = !ran;
+    if (!ran || injection_->begun != StartOutcome::kRecording) return false;
+    write_stubs();
+    return true;
   }
 
-  // Called if nothing was ever hooked.
+  // Called if nothing was ever hooked. Others leave it alone as long as the middleman lives.
   void remove(Middleman& middleman) {
     if (injection_->begun == StartOutcome::kRecording) injection_->begun = StartOutcome::kNot;
     if (region_ == 0) return;
@@ -178,10 +231,10 @@ class Attachment {
       middleman.call(SYS_munmap, {injection_->extents[i].start, injection_->extents[i].bytes},
                      session_.deadline);
     middleman.call(SYS_munmap, {region_, image_.region_bytes()}, session_.deadline);
+    region_ = 0;
   }
 
   void hook() {
-    write_stubs();
     for (std::uint32_t frees : {1u, 0u})
       for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
         const recorder::Slot& slot = injection_->slots[i];
@@ -195,13 +248,7 @@ class Attachment {
   }
 
   void write_stubs() const {
-    std::vector<unsigned char> stubs(2 * recorder::kStubPage);
-    for (std::uint32_t i = 0; i < injection_->hook_count; ++i)
-      for (recorder::SlotUse use : {recorder::SlotUse::kCall, recorder::SlotUse::kPointer}) {
-        arch::Stub stub(injection_->hooks[i].function);
-        std::uint64_t at = stub_of(*injection_, i, use) - injection_->code.start;
-        std::copy(std::begin(stub.code), std::end(stub.code), &stubs[at]);
-      }
+    std::vector<unsigned char> stubs = stub_pages(*injection_, &recorder::Hook::function);
     session_.memory.write(Step::kRelease, injection_->code.start, stubs.data(), stubs.size());
   }
 
@@ -211,7 +258,10 @@ class Attachment {
   InjectedImage image_;
   std::unique_ptr<Injection> injection_;
   std::optional<MovedStarts> starts_;
-  bool is_taken_ = false;  // the place where the region must be
+  std::unique_ptr<Worker> worker_;  // null if all is done while the target is stopped
+  std::chrono::nanoseconds pause_{};
+  bool is_taken_ = false;    // the place where the region must be
+  bool has_failed_ = false;  // the recorder's code, in the target
   std::uint64_t region_ = 0;
   int error_ = 0;
 };
@@ -231,7 +281,7 @@ const char* command_of(recorder::WayIn way_in) {
 void require_unrecorded(const RecordingSession& session) {
   Found found = find_recorder(session.pid(), session.memory);
   if (found.injection != 0 && read_injection(session.memory, found.injection)->hooked == 0) {
-    remove_recorder(session, found.injection);
+    remove_recorder(session, found.injection, Removable::kAbandoned);
     found = find_recorder(session.pid(), session.memory);
   }
   if (found.way_in)
@@ -249,11 +299,12 @@ std::uint32_t call_count(const Injection& injection) {
       [](const recorder::Slot& slot) { return slot.use != recorder::SlotUse::kSymbol; }));
 }
 
-void send_hooks(std::chrono::nanoseconds pause, const Injection* injection, std::uint64_t kept,
+void send_hooks(const Pauses& pauses, const Injection* injection, std::uint64_t kept,
                 Stream& stream) {
   bool hooked = injection != nullptr;
   stream.record(wire::kHooks, Payload()
-                                  .u64(static_cast<std::uint64_t>(pause.count()))
+                                  .u64(static_cast<std::uint64_t>(pauses.of_all.count()))
+                                  .u64(static_cast<std::uint64_t>(pauses.of_one.count()))
                                   .u32(hooked ? call_count(*injection) : 0)
                                   .u32(hooked ? injection->module_count : 0)
                                   .u32(hooked ? injection->other_words : 0)
@@ -279,11 +330,15 @@ void with_session(const Options& options, Stream& stream, Work work) {
 
 void attach(const Options& options, Stream& stream) {
   with_session(options, stream, [&](const RecordingSession& session) {
-    require_unrecorded(session);
     Attachment attachment(session);
-    auto pause = stop_target(session, {[&] { attachment.prepare(); },
-                                       [&](Freeze& freeze) { attachment.run(freeze); }, [] {}});
-    send_hooks(pause, &attachment.result(), 0, stream);
+    auto prepare = [&] {
+      require_unrecorded(session);
+      attachment.prepare();
+    };
+    auto pause =
+        stop_target(session, {prepare, [&](Freeze& freeze) { attachment.run(freeze); },
+                              [&] { attachment.dismiss_worker(); }, [&] { attachment.undo(); }});
+    send_hooks({pause, attachment.pause()}, &attachment.result(), 0, stream);
   });
 }
 
@@ -297,8 +352,8 @@ void detach(const Options& options, Stream& stream) {
                                             command_of(*found.way_in) + ", not by reachscan attach"
                                       : " is not being recorded"),
                     0, options.pid);
-    Removal removal = remove_recorder(session, found.injection);
-    send_hooks(removal.pause, nullptr, removal.kept, stream);
+    Removal removal = remove_recorder(session, found.injection, Removable::kAny);
+    send_hooks(removal.pauses, nullptr, removal.kept, stream);
   });
 }
 

@@ -14,6 +14,8 @@
 #include "helper/recording/kept_pointers.hpp"
 #include "helper/recording/presence.hpp"
 #include "helper/recording/session.hpp"
+#include "helper/recording/worker.hpp"
+#include "helper/stop/preconditions.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -26,30 +28,39 @@ using wire::Step;
 
 class Detachment {
  public:
-  Detachment(const RecordingSession& session, std::uint64_t address)
-      : session_(session), address_(address) {}
+  Detachment(const RecordingSession& session, std::uint64_t address, Removable removable)
+      : session_(session), address_(address), removable_(removable) {}
 
   // Called before the first pause.
   void prepare() {
+    injection_.reset();
+    if (!is_there()) return;
     injection_ = read_injection(session_.memory, address_);
-    tables_ = find_recorder(session_.pid(), session_.memory).tables;
-    if (!has_slots_of(SlotUse::kPointer) && !has_slots_of(SlotUse::kSymbol)) return;
+    tables_ = find_lost_tables();
+    if (!has_slots_of(SlotUse::kPointer) && !has_slots_of(SlotUse::kSymbol)) return call_worker();
     look([&] {
       require_clonable(session_.pid());
       kept_pointers_.emplace(session_.pid(), session_.site);
     });
   }
 
+  // Called before the last pause.
+  void call_worker() {
+    worker_ = Worker::start(session_);
+    if (worker_) pause_ = std::max(pause_, worker_->pause());
+  }
+
   // Called while the target is stopped. Throws Failure(kRetry) if a thread is in the recorder.
   void unhook(Freeze& freeze) {
+    if (!take_over()) return;
     find_filled_in(freeze);
     std::uint32_t hooked = 0;
     write(address_ + offsetof(Injection, hooked), &hooked, sizeof hooked);
     for (std::uint32_t frees : {0u, 1u}) restore(frees);
-    redirect_stubs();
+    if (leads_to_stubs()) redirect_stubs();
     require_idle_loader();
     require_no_thread_inside(freeze);
-    if (!kept_pointers_) return unmap(freeze);
+    if (!kept_pointers_) return remove_in_stop(freeze);
     look([&] { kept_pointers_->capture(freeze, session_.memory); });
   }
 
@@ -62,11 +73,25 @@ class Detachment {
   }
 
   void remove(Freeze& freeze) {
+    if (!take_over()) return;
+    if (is_hooked()) fail_as_gone();
+    injection_ = read_injection(session_.memory, address_);
     require_no_thread_inside(freeze);
-    unmap(freeze);
+    remove_in_stop(freeze);
   }
 
+  // Called when the target runs again, after the last pause: no thread can come back.
+  void finish() {
+    if (std::unique_ptr<Worker> worker = std::move(worker_)) unmap_all(worker->hands());
+  }
+
+  // Called if a pause failed.
+  void dismiss_worker() { worker_.reset(); }
+
   std::uint64_t kept() const { return kept_; }
+
+  // How long a thread of the target was stopped for a worker.
+  std::chrono::nanoseconds pause() const { return pause_; }
 
  private:
   bool has_slots_of(SlotUse use) const {
@@ -81,7 +106,65 @@ class Detachment {
            has_slots_of(SlotUse::kSymbol);
   }
 
-  void unmap(Freeze& freeze) {
+  [[noreturn]] void fail_as_gone() const {
+    throw Failure(Step::kOpenTarget, Code::kUnrecordable,
+                  name_of(session_.pid()) + " is no longer being recorded", 0, session_.pid());
+  }
+
+  bool is_there() const {
+    std::uint64_t magic = 0;
+    return session_.memory.try_read(address_, &magic, sizeof magic) &&
+           magic == recorder::kInjectionMagic;
+  }
+
+  bool is_hooked() const {
+    std::uint32_t hooked = 0;
+    session_.memory.read(Step::kReadMemory, address_ + offsetof(Injection, hooked), &hooked,
+                         sizeof hooked);
+    return hooked != 0;
+  }
+
+  // Others that attach or detach do most of it while the target runs, and nothing is hooked then.
+  // Returns false if there is nothing to remove any more.
+  bool take_over() {
+    bool is_gone = !injection_ || !is_there();
+    bool is_hooked_now = !is_gone && is_hooked();
+    if (removable_ == Removable::kAbandoned && (is_gone || is_hooked_now)) {
+      worker_.reset();
+      kept_pointers_.reset();
+      return false;
+    }
+    if (is_gone) fail_as_gone();
+    if (is_hooked_now && tables_.empty()) return true;
+    if (Worker::has_other(session_.pid(), worker_.get()))
+      throw Failure(Step::kOpenTarget, Code::kBeingScanned,
+                    name_of(session_.pid()) +
+                        " is already being attached to or detached from by "
+                        "another reachscan",
+                    EBUSY, session_.pid());
+    if (!tables_.empty()) tables_ = find_lost_tables();
+    return true;
+  }
+
+  // Returns the tables of a recorder that was killed before it could record where they are.
+  std::vector<MappedRange> find_lost_tables() const {
+    Found found = find_recorder(session_.pid(), session_.memory);
+    if (found.has_several) return {};
+    for (std::uint32_t i = 0; i < injection_->extent_count; ++i) {
+      std::uint64_t known = injection_->extents[i].start;
+      std::erase_if(found.tables, [&](const auto& tables) { return tables.start == known; });
+    }
+    return found.tables;
+  }
+
+  // Whether the program may have taken the address of a stub.
+  bool leads_to_stubs() const {
+    return has_slots_of(SlotUse::kCall) || has_slots_of(SlotUse::kPointer) ||
+           has_slots_of(SlotUse::kSymbol);
+  }
+
+  void remove_in_stop(Freeze& freeze) {
+    if (worker_) return;
     use_middleman(session_, freeze, [&](Middleman& middleman) { unmap_all(middleman); });
   }
 
@@ -115,7 +198,9 @@ class Detachment {
                     EBUSY, session_.pid());
   }
 
-  void require_no_thread_inside(Freeze& freeze) const {
+  void require_no_thread_inside(Freeze& freeze) {
+    session_.memory.read(Step::kReadMemory, address_ + offsetof(Injection, threads),
+                         &injection_->threads, sizeof injection_->threads);
     if (const StoppedThread* thread = find_inside(freeze, session_.memory, *injection_))
       throw Failure(Step::kDrain, Code::kRetry,
                     "nothing is recorded any more, but thread " + std::to_string(thread->tid) +
@@ -138,10 +223,8 @@ class Detachment {
 
   // The program may have kept the address of a stub.
   void redirect_stubs() {
-    for (std::uint32_t i = 0; i < injection_->hook_count; ++i)
-      for (SlotUse use : {SlotUse::kCall, SlotUse::kPointer})
-        write(stub_of(*injection_, i, use) + arch::Stub::kTarget, &injection_->hooks[i].next,
-              sizeof injection_->hooks[i].next);
+    std::vector<unsigned char> stubs = stub_pages(*injection_, &recorder::Hook::next);
+    write(injection_->code.start, stubs.data(), stubs.size());
   }
 
   // An unmapped extent may be reused for something else: none is unmapped twice, or read again,
@@ -154,10 +237,7 @@ class Detachment {
       if (extent.bytes == 0) continue;
       write(address_ + offsetof(Injection, extents) + i * sizeof none, &none, sizeof none);
       unmap(middleman, extent.start, extent.start + extent.bytes);
-      std::erase_if(tables_,
-                    [&](const MappedRange& tables) { return tables.start == extent.start; });
     }
-    // The tables of a recorder that was killed before it could record where they are.
     for (const MappedRange& tables : tables_)
       unmap(middleman, tables.start, tables.start + tables.bytes);
     std::uint64_t start = injection_->region.start, end = start + injection_->region.bytes;
@@ -179,6 +259,9 @@ class Detachment {
 
   const RecordingSession& session_;
   std::uint64_t address_;
+  Removable removable_;
+  std::unique_ptr<Worker> worker_;  // null if all is done while the target is stopped
+  std::chrono::nanoseconds pause_{};
   std::unique_ptr<Injection> injection_;
   std::optional<StubPointers> kept_pointers_;
   std::vector<MappedRange> tables_;
@@ -188,15 +271,24 @@ class Detachment {
 
 }  // namespace
 
-Removal remove_recorder(const RecordingSession& session, std::uint64_t injection) {
-  Detachment detachment(session, injection);
+Removal remove_recorder(const RecordingSession& session, std::uint64_t injection,
+                        Removable removable) {
+  Detachment detachment(session, injection, removable);
   bool is_there = false;
+  auto finish = [&] { detachment.finish(); };
+  auto give_up = [&] { detachment.dismiss_worker(); };
   auto pause = stop_target(
       session, {[&] { detachment.prepare(); }, [&](Freeze& freeze) { detachment.unhook(freeze); },
-                [&] { is_there = detachment.search_for_pointers(); }});
+                [&] {
+                  is_there = detachment.search_for_pointers();
+                  finish();
+                },
+                give_up});
   auto remove = [&](Freeze& freeze) { detachment.remove(freeze); };
-  if (is_there) pause = std::max(pause, stop_target(session, {[] {}, remove, [] {}}));
-  return {pause, detachment.kept()};
+  if (is_there)
+    pause = std::max(
+        pause, stop_target(session, {[&] { detachment.call_worker(); }, remove, finish, give_up}));
+  return {{pause, detachment.pause()}, detachment.kept()};
 }
 
 }  // namespace reachscan::helper

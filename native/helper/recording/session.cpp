@@ -37,7 +37,10 @@ Found find_recorder(pid_t pid, const Memory& memory) {
     if (entry.perms != kOwnData || entry.inode != 0 ||
         !memory.try_read(entry.start, &magic, sizeof magic))
       continue;
-    if (magic == recorder::kInjectionMagic) found.injection = entry.start;
+    if (magic == recorder::kInjectionMagic) {
+      found.has_several = found.injection != 0;
+      found.injection = entry.start;
+    }
     recorder::Header header{};
     if (magic != recorder::kMagic || !memory.try_read(entry.start, &header, sizeof header))
       continue;
@@ -90,18 +93,33 @@ std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::
   return slot.original + (stub - injection.hooks[slot.hook].next);
 }
 
+std::vector<unsigned char> stub_pages(const recorder::Injection& injection,
+                                      std::uint64_t recorder::Hook::*target) {
+  std::vector<unsigned char> stubs(2 * recorder::kStubPage);
+  for (std::uint32_t i = 0; i < injection.hook_count; ++i)
+    for (recorder::SlotUse use : {recorder::SlotUse::kCall, recorder::SlotUse::kPointer}) {
+      arch::Stub stub(injection.hooks[i].*target);
+      std::uint64_t at = stub_of(injection, i, use) - injection.code.start;
+      std::copy(std::begin(stub.code), std::end(stub.code), &stubs[at]);
+    }
+  return stubs;
+}
+
 std::chrono::nanoseconds stop_target(const RecordingSession& session, const PauseSteps& steps) {
   std::chrono::nanoseconds pause{};
   for (RetryPolicy retry_policy(session.options.verbose, session.deadline);;) {
     try {
       run_as_tracer([&] {
-        steps.before();
-        {
+        try {
+          steps.before();
           RealtimePriority urgency;
           Freeze freeze(session.pid(), session.limit, session.deadline);
           steps.stopped(freeze);
           freeze.release();
           pause = freeze.pause();
+        } catch (...) {
+          steps.give_up();
+          throw;
         }
         steps.after();
       });

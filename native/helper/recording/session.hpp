@@ -32,6 +32,7 @@ std::uint64_t auxiliary(pid_t pid, std::uint64_t type);
 // The parts of recorders found in a process.
 struct Found {
   std::uint64_t injection = 0;                // its address; 0 if there is none
+  bool has_several = false;                   // there are more of them
   std::optional<recorder::WayIn> way_in;      // from the tables, if there are any
   std::vector<recorder::MappedRange> tables;  // of injected recorders, with their guard pages
 };
@@ -43,11 +44,16 @@ std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::u
 // Returns the value of the word while it is hooked.
 std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot);
 
+// Returns the two pages of stubs, which lead to this address of each hook.
+std::vector<unsigned char> stub_pages(const recorder::Injection& injection,
+                                      std::uint64_t recorder::Hook::*target);
+
 // What is done to a target before, during and after a pause, on one thread.
 struct PauseSteps {
   std::function<void()> before = [] {};
   std::function<void(Freeze&)> stopped;
   std::function<void()> after = [] {};
+  std::function<void()> give_up = [] {};  // if stopping it, or what is done then, fails
 };
 
 // Runs these steps, and repeats them while they fail for transient reasons. Returns how long the
@@ -58,13 +64,23 @@ std::chrono::nanoseconds stop_target(const RecordingSession& session, const Paus
 void use_middleman(const RecordingSession& session, Freeze& freeze,
                    const std::function<void(Middleman&)>& use);
 
-struct Removal {
-  std::chrono::nanoseconds pause{};  // the longest
-  std::uint64_t kept = 0;            // bytes that have to stay
+// The longest stops.
+struct Pauses {
+  std::chrono::nanoseconds of_all;  // all threads at once
+  std::chrono::nanoseconds of_one;  // a single thread; 0 if there was none
 };
+
+struct Removal {
+  Pauses pauses{};
+  std::uint64_t kept = 0;  // bytes that have to stay
+};
+
+// kAbandoned: only one that hooks nothing, as a killed attach leaves behind.
+enum class Removable { kAny, kAbandoned };
 
 // Restores everything that was hooked, and removes the recorder as far as is safe. Throws
 // Failure(kDrain) if threads do not leave it; nothing is hooked any more then.
-Removal remove_recorder(const RecordingSession& session, std::uint64_t injection);
+Removal remove_recorder(const RecordingSession& session, std::uint64_t injection,
+                        Removable removable);
 
 }  // namespace reachscan::helper

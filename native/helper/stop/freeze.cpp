@@ -112,8 +112,8 @@ void RegisterWords::expect(std::size_t threads) {
   owners.clear();
 }
 
-Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline)
-    : pid_(pid), limit_(limit), deadline_(deadline) {
+Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline, Reach reach)
+    : pid_(pid), reach_(reach), limit_(limit), deadline_(deadline) {
   try {
     seize_new_threads();
     words_.expect(states_.size());
@@ -145,12 +145,14 @@ bool Freeze::seize_new_threads() {
     if (!seize(pid_, tid)) continue;
     states_[tid] = State::kSeized;
     found = true;
+    if (reach_ == Reach::kFirstThread) break;
   }
   return found;
 }
 
 // Listing a thousand threads takes longer than reading their number.
 bool Freeze::may_have_new_threads() const {
+  if (reach_ == Reach::kFirstThread) return false;
   return status_field(pid_, pid_, "Threads") != std::to_string(threads_.size());
 }
 

@@ -45,12 +45,16 @@ struct RegisterWords {
   std::vector<Owner> owners;
 };
 
+// Which threads of the target are stopped.
+enum class Reach { kAllThreads, kFirstThread };
+
 // The target is stopped from construction to release(). The destructor releases what is left.
 class Freeze {
  public:
   // Seizes all threads, interrupts all, then waits for each; repeats this for threads created
   // meanwhile. Then reads their general registers and undoes the EINTR that the stop itself caused.
-  Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline);
+  Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline,
+         Reach reach = Reach::kAllThreads);
   ~Freeze();
   Freeze(const Freeze&) = delete;
   Freeze& operator=(const Freeze&) = delete;
@@ -74,6 +78,7 @@ class Freeze {
   void release();
 
   pid_t pid() const { return pid_; }
+  Reach reach() const { return reach_; }
   std::vector<StoppedThread>& threads() { return threads_; }
   Clock::time_point began() const { return began_; }
   // Everything done while the target is stopped must finish by then.
@@ -96,6 +101,7 @@ class Freeze {
   void resume_target();
 
   pid_t pid_;
+  Reach reach_;
   PauseLimit& limit_;
   Clock::time_point deadline_;
   std::map<pid_t, State> states_;

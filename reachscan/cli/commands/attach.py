@@ -30,7 +30,7 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
     hooked = f"functions and calls in {modules}" if hooks.modules else "functions"
     text = (
         f"process {pid} records its allocations: {hooks.slots} {hooked} are hooked; "
-        f"it was paused for {hooks.pause_ns / 1e6:.1f} ms"
+        f"{hooks.pauses()}"
     )
     if hooks.others:
         text += (
@@ -38,5 +38,5 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
             "from there have no stack"
         )
     told = {"hooks": hooks.slots, "modules": hooks.modules, "not_hooked": hooks.others}
-    console.tell(text, {"pid": pid, **told, "pause_us": hooks.pause_ns // 1000} if json_ else None)
+    console.tell(text, {"pid": pid, **told, **hooks.pauses_us()} if json_ else None)
     return ExitStatus.CLEAN

@@ -20,15 +20,12 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
     """End what `reachscan attach` has begun, and leave the process as it was before."""
     pid = processes.resolve(process)
     hooks = attaching.detach(pid, options.scan(given))
-    text = (
-        f"process {pid} no longer records its allocations; "
-        f"it was paused for {hooks.pause_ns / 1e6:.1f} ms"
-    )
+    text = f"process {pid} no longer records its allocations; {hooks.pauses()}"
     if hooks.kept:
         text += (
             f"; {hooks.kept} bytes of code stay mapped, since the program may have kept a pointer "
             "to them, and lead on to its allocator"
         )
-    told = {"kept_bytes": hooks.kept, "pause_us": hooks.pause_ns // 1000}
+    told = {"kept_bytes": hooks.kept, **hooks.pauses_us()}
     console.tell(text, {"pid": pid, **told} if json_ else None)
     return ExitStatus.CLEAN

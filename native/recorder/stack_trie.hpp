@@ -1,4 +1,5 @@
 // The trie of stacks, as the recorder writes it: a hash table of nodes that only grows, no locks.
+// Most frames are older than the newest generation.
 #pragma once
 
 #include "recorder/tables.hpp"
@@ -15,21 +16,15 @@ class StackTrie {
   // node.
   template <typename ModuleOf>
   std::uint32_t intern(std::uint32_t parent, std::uint64_t pc, ModuleOf module_of) {
-    std::uint64_t at = slot(parent, pc);
-    for (std::size_t probe = 0; probe < kMaxSteps; ++probe, at = next(at)) {
-      Node& node = nodes_[at];
-      std::uint64_t held = __atomic_load_n(&node.pc, __ATOMIC_ACQUIRE);
-      if (held == pc && is_child(node, parent)) return static_cast<std::uint32_t>(at);
-      // A node that another thread has claimed but not completed may be this one, or not. Waiting
-      // could mean waiting for code that this signal handler interrupted, so a duplicate is made
-      // instead.
-      if (held != 0 || !claim(node, pc)) continue;
-      std::uint64_t word = kNodeReady | std::uint64_t{module_of(pc)} << 32 | parent;
-      __atomic_store_n(&node.parent, word, __ATOMIC_RELEASE);
-      __atomic_fetch_add(&header_->used_nodes, 1, __ATOMIC_RELAXED);
-      return static_cast<std::uint32_t>(at);
+    for (std::uint32_t number = 0;; ++number) {
+      std::uint32_t newest = __atomic_load_n(&newest_, __ATOMIC_RELAXED);
+      if (std::uint32_t found = intern_in(number, number >= newest, parent, pc, module_of))
+        return found;
+      if (number == kLastGeneration) return 0;
+      if (number == newest)
+        __atomic_compare_exchange_n(&newest_, &newest, number + 1, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
     }
-    return 0;
   }
 
   // Makes the nodes of a closed module unfindable: new code may be at its addresses.
@@ -43,17 +38,46 @@ class StackTrie {
   }
 
  private:
-  static constexpr std::size_t kMaxSteps = 64;
-
-  std::uint64_t slot(std::uint32_t parent, std::uint64_t pc) const {
-    std::uint64_t hash = (pc ^ std::uint64_t{parent} << 40) * 0x9e37'79b9'7f4a'7c15;
-    hash ^= hash >> 32;
-    hash *= 0xd6e8'feb8'6659'fd93;
-    auto at = static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash) * count_ >> 64);
-    return at == 0 ? 1 : at;  // node 0 is the root
+  // Returns 0 if the node is not in this generation, and cannot or must not be added to it.
+  template <typename ModuleOf>
+  std::uint32_t intern_in(std::uint32_t number, bool may_add, std::uint32_t parent,
+                          std::uint64_t pc, ModuleOf module_of) {
+    Generation rows = rows_of(number);
+    std::uint64_t at = rows.home(hash_of(parent, pc));
+    for (std::size_t step = steps_in(number, rows); step > 0; --step, at = rows.next(at)) {
+      Node& node = nodes_[at];
+      std::uint64_t held = __atomic_load_n(&node.pc, __ATOMIC_ACQUIRE);
+      if (held == pc && is_child(node, parent)) return static_cast<std::uint32_t>(at);
+      if (held == 0 && !may_add) return 0;
+      // A node that another thread has claimed but not completed may be this one, or not. Waiting
+      // could mean waiting for code that this signal handler interrupted, so a duplicate is made
+      // instead.
+      if (held != 0 || !claim(node, pc)) continue;
+      std::uint64_t word = kNodeReady | std::uint64_t{module_of(pc)} << 32 | parent;
+      __atomic_store_n(&node.parent, word, __ATOMIC_RELEASE);
+      __atomic_fetch_add(&header_->used_nodes, 1, __ATOMIC_RELAXED);
+      return static_cast<std::uint32_t>(at);
+    }
+    return 0;
   }
 
-  std::uint64_t next(std::uint64_t at) const { return at + 1 == count_ ? 1 : at + 1; }
+  // Node 0 is the root.
+  Generation rows_of(std::uint32_t number) const {
+    Generation rows = generation(number, count_ - 1);
+    return {rows.start + 1, rows.count};
+  }
+
+  static std::size_t steps_in(std::uint32_t number, const Generation& rows) {
+    constexpr std::size_t kMaxSteps = 64, kFewSteps = 16;
+    if (rows.count == 0) return 0;
+    return number == kLastGeneration ? kMaxSteps : kFewSteps;
+  }
+
+  static std::uint64_t hash_of(std::uint32_t parent, std::uint64_t pc) {
+    std::uint64_t hash = (pc ^ std::uint64_t{parent} << 40) * 0x9e37'79b9'7f4a'7c15;
+    hash ^= hash >> 32;
+    return hash * 0xd6e8'feb8'6659'fd93;
+  }
 
   static bool is_child(const Node& node, std::uint32_t parent) {
     constexpr std::uint64_t kModule = std::uint64_t{0xffff} << 32;
@@ -70,6 +94,7 @@ class StackTrie {
   Header* header_ = nullptr;
   Node* nodes_ = nullptr;
   std::uint64_t count_ = 0;
+  std::uint32_t newest_ = 0;  // the generation that takes new nodes
 };
 
 }  // namespace reachscan::recorder

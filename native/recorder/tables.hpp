@@ -29,11 +29,11 @@
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kMagic = 0x5345'4c42'4154'5352;  // "RSTABLES"
-constexpr std::uint32_t kLayout = 3;
+constexpr std::uint32_t kLayout = 4;
 constexpr char kMappingName[] = "reachscan";  // [anon:reachscan] in maps, if the kernel supports it
 
 constexpr std::size_t kKeys = 7;                 // blocks of a bucket
-constexpr std::size_t kMaxProbes = 128;          // buckets that may hold a block's record
+constexpr std::size_t kMaxProbes = 128;          // buckets that may hold a block's record, at most
 constexpr std::size_t kMaxRanges = 16;           // of --sizes
 constexpr std::uint32_t kMaxDepth = 256;         // functions of machine code
 constexpr std::uint32_t kMaxPythonFrames = 256;  // in addition to these
@@ -235,11 +235,41 @@ constexpr Allocation unpack(const MappingRow& row) {
   return unpack(row.start, {(row.end - row.start) << 16 | row.thread, row.node_time});
 }
 
-// The bucket where the search for a block's record starts. Blocks within 64 bytes of address space
-// share a bucket.
-constexpr std::uint64_t home_bucket(std::uint64_t address, std::uint64_t bucket_count) {
-  std::uint64_t hash = (address >> 6) * 0x9e37'79b9'7f4a'7c15;
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash) * bucket_count >> 64);
+// The rows of a hash table are in generations. What comes when one is nearly full goes to the next,
+// which is seven times as large: rows are scattered over all pages of a generation, and a process
+// that allocates little should not need memory for all of them.
+constexpr std::uint32_t kGenerations = 4;
+constexpr std::uint32_t kLastGeneration = kGenerations - 1;
+
+struct Generation {
+  std::uint64_t start;
+  std::uint64_t count;
+
+  // The row where the search for something with this hash starts.
+  constexpr std::uint64_t home(std::uint64_t hash) const {
+    return start + static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash) * count >> 64);
+  }
+  constexpr std::uint64_t next(std::uint64_t at) const {
+    return at + 1 == start + count ? start : at + 1;
+  }
+};
+
+constexpr Generation generation(std::uint32_t number, std::uint64_t rows) {
+  std::uint64_t end = rows >> 3 * (kLastGeneration - number);
+  std::uint64_t start = number == 0 ? 0 : end >> 3;
+  return {start, end - start};
+}
+
+// How many buckets of a generation may hold a block's record. Few if there is another one.
+constexpr std::size_t probes_in(std::uint32_t number, const Generation& generation) {
+  constexpr std::size_t kFewProbes = 8;
+  if (generation.count == 0) return 0;
+  return number == kLastGeneration ? kMaxProbes : kFewProbes;
+}
+
+// Blocks within 64 bytes of address space share a bucket.
+constexpr std::uint64_t hash_of_block(std::uint64_t address) {
+  return (address >> 6) * 0x9e37'79b9'7f4a'7c15;
 }
 
 constexpr bool is_address(std::uint64_t key) { return key != 0 && (key & 1) == 0; }
@@ -282,18 +312,8 @@ class Tables {
 
   // Finds the record of the block that starts at `address`.
   bool find(std::uint64_t address, Allocation& found) const {
-    std::uint64_t count = header_->buckets.count;
-    std::uint64_t at = home_bucket(address, count);
-    for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
-      const Bucket& bucket = buckets()[at];
-      for (std::size_t i = 0; i < kKeys; ++i) {
-        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_ACQUIRE) != address) continue;
-        found = unpack(address, records()[at * kKeys + i]);
-        return true;
-      }
-      if (__atomic_load_n(&bucket.passed, __ATOMIC_ACQUIRE) == 0) return false;
-      at = at + 1 == count ? 0 : at + 1;
-    }
+    for (std::uint32_t number = 0; number < kGenerations; ++number)
+      if (find_in(number, address, found)) return true;
     return false;
   }
 
@@ -341,6 +361,21 @@ class Tables {
   }
 
  private:
+  bool find_in(std::uint32_t number, std::uint64_t address, Allocation& found) const {
+    Generation rows = generation(number, header_->buckets.count);
+    std::uint64_t at = rows.home(hash_of_block(address));
+    for (std::size_t probe = probes_in(number, rows); probe > 0; --probe, at = rows.next(at)) {
+      const Bucket& bucket = buckets()[at];
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_ACQUIRE) != address) continue;
+        found = unpack(address, records()[at * kKeys + i]);
+        return true;
+      }
+      if (__atomic_load_n(&bucket.passed, __ATOMIC_ACQUIRE) == 0) return false;
+    }
+    return false;
+  }
+
   template <typename Row>
   Row* part(const Part& p) const {
     return reinterpret_cast<Row*>(reinterpret_cast<unsigned char*>(header_) + p.offset);

@@ -2,6 +2,7 @@
 #include "recorded.hpp"
 
 #include "check.hpp"
+#include "recorder/live_blocks.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -79,19 +80,8 @@ void Recorded::mapping(const recorder::MappingRow& row) {
 }
 
 void Recorded::add(const recorder::Allocation& allocation) {
-  uint64_t at = recorder::home_bucket(allocation.address, kBuckets);
-  for (;; at = (at + 1) % kBuckets) {
-    recorder::Bucket& bucket = tables_.buckets()[at];
-    for (std::size_t i = 0; i < recorder::kKeys; ++i) {
-      if (bucket.keys[i] != 0) continue;
-      bucket.keys[i] = allocation.address;
-      tables_.records()[at * recorder::kKeys + i] = recorder::pack(allocation);
-      if (allocation.thread < header().threads.count)
-        ++tables_.threads()[allocation.thread].records;
-      return;
-    }
-    ++bucket.passed;
-  }
+  CHECK(recorder::LiveBlocks(tables_).insert(allocation));
+  if (allocation.thread < header().threads.count) ++tables_.threads()[allocation.thread].records;
 }
 
 }  // namespace reachscan::tests

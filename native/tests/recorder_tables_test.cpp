@@ -1,5 +1,6 @@
 // The recorder's tables: whatever is written there is found, with any other contents and any
 // reader.
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -178,6 +179,41 @@ CASE(full_tables_take_no_more_and_lose_nothing) {
   }
   CHECK(blocks.remove(in.front(), was));
   CHECK(!tables.find(in.front(), was));
+}
+
+// Pages are counted by what is in them: memory that was never written to takes none.
+CASE(few_blocks_and_stacks_take_few_pages) {
+  Tables tables(make_tables(64 * kMiB));
+  LiveBlocks blocks(tables);
+  StackTrie trie(tables);
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    CHECK(blocks.insert(allocation_at(0x1000 + i * 64)));
+    CHECK(trie.intern(0, 0x1000 + i % 500, [](std::uint64_t) { return 0u; }) != 0);
+  }
+  constexpr std::uint64_t kBytes = 4096, kWords = kBytes / sizeof(std::uint64_t);
+  const auto* words = reinterpret_cast<const std::uint64_t*>(&tables.header());
+  std::size_t pages = 0;
+  for (std::uint64_t page = 0; page < tables.header().bytes / kBytes; ++page) {
+    const std::uint64_t* first = words + page * kWords;
+    if (std::any_of(first, first + kWords, [](std::uint64_t word) { return word != 0; })) ++pages;
+  }
+  CHECK(pages <= 40);
+}
+
+// What was recorded in an early generation is found and removed when others have filled up.
+CASE(nothing_is_lost_when_the_next_generation_begins) {
+  Tables tables(make_tables(kMiB));
+  LiveBlocks blocks(tables);
+  Allocation was;
+  CHECK(blocks.insert(allocation_at(0x10)));
+  std::uint64_t first = tables.header().records.count / 2;
+  for (std::uint64_t i = 1; i <= first; ++i) CHECK(blocks.insert(allocation_at(0x10 + i * 48)));
+  CHECK(tables.find(0x10, was));
+  CHECK(blocks.remove(0x10, was) && !tables.find(0x10, was));
+  for (std::uint64_t i = 1; i <= first; ++i) CHECK(blocks.remove(0x10 + i * 48, was));
+  std::size_t left = 0;
+  tables.each([&](const Allocation&) { ++left; });
+  CHECK_EQ(left, 0u);
 }
 
 // Reads like the sweeper, but with writers active: every valid record must be whole.

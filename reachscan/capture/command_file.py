@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import struct
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from reachscan import errors
 
@@ -68,11 +68,10 @@ def _refuse_unloadable(path: str, file: BinaryIO) -> None:
             f"{path} is linked statically, so there is no loader that would load the recorder",
             "start it without reachscan: `reachscan attach PID` records it from then on",
         )
-    if _is_privileged(path):
+    if gain := _gained_privilege(path):
         raise errors.UnrecordableError(
-            f"{path} runs with the rights of another user, and the loader ignores preloaded "
-            "libraries then",
-            "run reachscan as that user",
+            f"{path} runs with {gain.what}, and the loader ignores preloaded libraries then",
+            gain.remedy,
         )
 
 
@@ -90,11 +89,18 @@ def _segment_types(head: bytes, file: BinaryIO) -> list[int]:
     return [int.from_bytes(table[at : at + 4], "little") for at in starts]
 
 
-def _is_privileged(path: str) -> bool:
-    """Return whether a program would gain privileges."""
+class _Privilege(NamedTuple):
+    what: str
+    remedy: str
+
+
+def _gained_privilege(path: str) -> _Privilege | None:
+    """Return what a program may do that its caller may not."""
     status = os.stat(path)  # noqa: PTH116
     if status.st_mode & stat.S_ISUID and status.st_uid != os.getuid():
-        return True
+        return _Privilege("the rights of another user", "run reachscan as that user")
     if status.st_mode & stat.S_ISGID and status.st_gid != os.getgid():
-        return True
-    return os.getuid() != 0 and "security.capability" in os.listxattr(path)
+        return _Privilege("the rights of another group", "run reachscan as a member of that group")
+    if os.getuid() != 0 and "security.capability" in os.listxattr(path):
+        return _Privilege("capabilities of its own (see getcap(8))", "run reachscan as root")
+    return None

@@ -133,6 +133,7 @@ class Access(NamedTuple):
     Attributes:
         uid, target_uid: effective user ids.
         dumpable: the target's own user may trace it.
+        privileged: the target has capabilities that we do not have.
         capable: we have CAP_SYS_PTRACE in our user namespace.
         same_namespace: the target is in our user namespace; None if that is unknown.
         yama: kernel.yama.ptrace_scope; 0 without Yama.
@@ -141,6 +142,7 @@ class Access(NamedTuple):
     uid: int
     target_uid: int
     dumpable: bool
+    privileged: bool
     capable: bool
     same_namespace: bool | None
     yama: int
@@ -174,6 +176,7 @@ def _access(pid: int) -> Access:
         uid=os.geteuid(),
         target_uid=target_uid,
         dumpable=owner == target_uid,
+        privileged=bool(int(_status(pid)["CapPrm"], 16) & ~int(ours["CapPrm"], 16)),
         capable=bool(int(ours["CapEff"], 16) >> _CAP_SYS_PTRACE & 1),
         same_namespace=_same_user_namespace(pid),
         yama=int(_text(_YAMA)) if os.path.exists(_YAMA) else 0,
@@ -222,6 +225,8 @@ def diagnose(access: Access) -> tuple[str, str]:
         )
     if access.uid != access.target_uid:
         return (f"it belongs to user {access.target_uid} and we are user {access.uid}", as_root)
+    if access.privileged:
+        return ("it has capabilities that we do not have (see getcap(8))", as_root)
     if not access.dumpable:
         return (
             "it has changed its privileges or closed itself to inspection (it is not dumpable)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -156,6 +157,25 @@ def test_setuid_program(victim: StartVictim) -> None:
         target = victim("odd_heap", command=as_user(NOBODY, str(program), "plain", str(LEAKS)))
         assert_refused(run_cli_as(NOBODY, target.pid))
         assert_leaks_found(target.pid)
+        target.quit()
+
+
+@need_root
+def test_program_with_capabilities(victim: StartVictim) -> None:
+    version_2_effective, net_bind_service = 0x02000001, 1 << 10
+    with public_copy(build("odd_heap")) as program:
+        attribute = struct.pack("<5I", version_2_effective, net_bind_service, 0, 0, 0)
+        try:
+            os.setxattr(program, "security.capability", attribute)
+        except OSError as error:
+            pytest.skip(f"a program cannot be given capabilities here: {error}")
+        target = victim("odd_heap", command=as_user(NOBODY, str(program), "plain", str(LEAKS)))
+        scanned = run_cli_as(NOBODY, target.pid)
+        assert_refused(scanned)
+        assert "capabilities that we do not have" in scanned.talk
+        recorded = run_cli_as(NOBODY, "run", "--", str(program), "plain", LEAKS)
+        assert recorded.status == FAILED
+        assert "runs with capabilities of its own" in recorded.talk
         target.quit()
 
 

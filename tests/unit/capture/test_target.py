@@ -98,7 +98,15 @@ def test_foreign_programs(proc: Path, exe: bytes, says: str) -> None:
         target.check(77)
 
 
-OWN = Access(uid=1000, target_uid=1000, dumpable=True, capable=False, same_namespace=True, yama=0)
+OWN = Access(
+    uid=1000,
+    target_uid=1000,
+    dumpable=True,
+    privileged=False,
+    capable=False,
+    same_namespace=True,
+    yama=0,
+)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +117,7 @@ OWN = Access(uid=1000, target_uid=1000, dumpable=True, capable=False, same_names
         (OWN._replace(yama=2), "ptrace_scope is 2", "sudo"),
         (OWN._replace(target_uid=33), "belongs to user 33", "sudo"),
         (OWN._replace(dumpable=False), "not dumpable", "sudo"),
+        (OWN._replace(dumpable=False, privileged=True), "capabilities", "sudo"),
         (OWN._replace(uid=0), "without the capability", "--cap-add"),
         (OWN._replace(uid=0, capable=True, same_namespace=False), "user namespace", "host"),
         (OWN._replace(uid=0, capable=True, same_namespace=None), "user namespace", "host"),

@@ -1,5 +1,6 @@
 // Allocates and frees blocks of 16 to 280 bytes, 27 calls deep, in threads. Prints the nanoseconds
-// that a pair took: recorder_target THREADS PAIRS.
+// that a pair took: recorder_target THREADS PAIRS [LOST]. Every LOST-th block is lost, and
+// the program ends with its input then.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 enum { DEPTH = 27, HELD = 64 };
 
-static long pairs;
+static long pairs, lost;
 
 static uint64_t nanoseconds(void) {
   struct timespec now;
@@ -20,7 +21,7 @@ static __attribute__((noinline)) void churn(void) {
   void* held[HELD] = {0};
   for (long i = 0; i < pairs; ++i) {
     void** slot = &held[i % HELD];
-    free(*slot);
+    if (lost == 0 || i % lost != 0) free(*slot);
     *slot = malloc(16 + (size_t)(i * 37 % 265));
     asm volatile("" ::"r"(*slot) : "memory");
   }
@@ -43,13 +44,16 @@ static void* run(void* unused) {
 }
 
 int main(int count, char** words) {
-  if (count != 3) return 2;
+  if (count < 3) return 2;
   int threads = atoi(words[1]);
   pthread_t started[64];
   pairs = atol(words[2]);
+  if (count > 3) lost = atol(words[3]);
   uint64_t begin = nanoseconds();
   for (int i = 0; i < threads; ++i) pthread_create(&started[i], NULL, run, NULL);
   for (int i = 0; i < threads; ++i) pthread_join(started[i], NULL);
   printf("%.2f\n", (double)(nanoseconds() - begin) / (double)pairs);
+  fflush(stdout);
+  while (lost != 0 && getchar() != EOF) continue;
   return 0;
 }

@@ -119,8 +119,10 @@ class DoubtPass {
       suggest(block, {at, value, 0, form, rank, 0});
     };
     roots.each_part([&](uint64_t start, uint64_t end) {
-      meanings_.aligned(start, end, found);
-      meanings_.unaligned(start, end, found);
+      each_piece(start, end, end, [&](uint64_t from, uint64_t to) {
+        meanings_.aligned(from, to, {start, end}, found);
+        meanings_.unaligned(from, to, found);
+      });
     });
     roots.each_register_word([&](uint64_t index, uint64_t value) {
       meanings_.of_value(value, [&](uint64_t block, uint32_t form, uint32_t rank) {
@@ -142,7 +144,7 @@ class DoubtPass {
       all = distances.push(at) && all;
     };
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
-      meanings_.aligned(start, end, found);
+      meanings_.aligned(start, end, {start, end}, found);
       meanings_.unaligned(start, end, found);
       meanings_.note_relative_candidates(start, end, note);
     });
@@ -221,7 +223,7 @@ class DoubtPass {
                      uint64_t value) {
       consider(block, found_in_block(block, {at, value, 0, form, its_rank, 0}), rank);
     };
-    meanings_.aligned(start, end, found);
+    meanings_.aligned(start, end, {start, end}, found);
     meanings_.unaligned(start, end, found);
     meanings_.relative(start, end, found);
   }

@@ -25,14 +25,15 @@ class Meanings {
       : Meanings(space, blocks, candidates, candidates.hulls(blocks)) {}
 
   // Each calls visit(block, form, rank, slot, value) for the words of [start, end) that mean an
-  // unmarked block.
+  // unmarked block. What such a word means may depend on others: on those of its block, or `around`
+  // it if it is in none.
   template <typename Visit>
-  void aligned(uint64_t start, uint64_t end, Visit visit) const {
+  void aligned(uint64_t start, uint64_t end, Range around, Visit visit) const {
     each_word_that(space_, start, end, disguises_, [&](uint64_t at, uint64_t value) {
       if (disguises_.passes(value)) as_disguise(at, value, visit);
     });
-    if (!doubling_.is_empty()) in_pieces(start, end, visit);
-    if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, visit);
+    if (!doubling_.is_empty()) in_pieces(start, end, around, visit);
+    if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, around, visit);
   }
 
   template <typename Visit>
@@ -115,9 +116,9 @@ class Meanings {
         distances_(hulls) {}
 
   template <typename Visit>
-  void in_pieces(uint64_t start, uint64_t end, Visit visit) const {
+  void in_pieces(uint64_t start, uint64_t end, Range around, Visit visit) const {
     each_word_that(space_, start, end, tables_, [&](uint64_t at, uint64_t value) {
-      doubling_.each_piece_at(at, {start, end}, [&](uint64_t block, bool is_sure) {
+      doubling_.each_piece_at(at, around, [&](uint64_t block, bool is_sure) {
         if (unmarked(block) == 0) return;
         visit(block, wire::kRelative, is_sure ? kInUse : rank_of(wire::kRelative), at, value);
       });
@@ -142,14 +143,14 @@ class Meanings {
   }
 
   template <typename Visit>
-  void narrow(uint64_t start, uint64_t end, Visit visit) const {
+  void narrow(uint64_t start, uint64_t end, Range around, Visit visit) const {
     each_word_that(space_, start, end, narrow_, [&](uint64_t word, uint64_t) {
       each_half(word, [&](uint64_t at, uint64_t value) {
         uint64_t tag = value % kTags, target = unmarked(block_starting_at(value - tag));
         if (target == 0 || (at == word && as_python_int(at, visit))) return;
         uint64_t holder = blocks_.block_of(at);
-        Range around = holder != 0 ? Range{holder, blocks_.end_of(holder)} : Range{start, end};
-        bool sure = is_among_pointers(around, at, [&](uint64_t number) {
+        Range near = holder != 0 ? Range{holder, blocks_.end_of(holder)} : around;
+        bool sure = is_among_pointers(near, at, [&](uint64_t number) {
           return number % kTags == tag && block_starting_at(number - tag) != 0;
         });
         // Too many numbers would be tagged addresses by chance.

@@ -6,6 +6,20 @@
 
 namespace reachscan::sweeper {
 
+// Memory is examined in several ways while this many bytes of it are in the processor's cache.
+constexpr uint64_t kPiece = 16 << 10;
+
+// Calls look(start, end) for the pieces of [start, end). They overlap by a word, which may start in
+// one and end in the next, but not behind `limit`.
+template <typename Look>
+void each_piece(uint64_t start, uint64_t end, uint64_t limit, Look look) {
+  for (uint64_t next; start < end; start = next) {
+    next = (start & ~(kPiece - 1)) + kPiece;
+    if (next > end) next = end;
+    look(start, limit - next < heaps::kWord ? limit : next + heaps::kWord);
+  }
+}
+
 template <typename Look>
 class Stretches {
  public:
@@ -25,9 +39,7 @@ class Stretches {
   }
 
  private:
-  static constexpr uint64_t kWorkPacketBytes =
-      4 << 20;                                  // bytes of the heap that a thread takes at once
-  static constexpr uint64_t kPiece = 16 << 10;  // bytes that are examined in several ways
+  static constexpr uint64_t kWorkPacketBytes = 4 << 20;  // of the heap, taken by a thread at once
 
   // Returns how many bytes will be examined.
   uint64_t sample(uint64_t most) {
@@ -53,14 +65,10 @@ class Stretches {
     }
   }
 
-  // Pieces overlap by a word, which may start in one and end in the next.
   void visit_pieces(uint64_t start, uint64_t end, uint64_t region_end) {
-    for (uint64_t next; start < end; start = next) {
-      next = (start & ~(kPiece - 1)) + kPiece;
-      if (next > end) next = end;
-      if (start / kPiece % one_in_ != 0) continue;
-      look_(start, region_end - next < heaps::kWord ? region_end : next + heaps::kWord);
-    }
+    each_piece(start, end, region_end, [this](uint64_t from, uint64_t to) {
+      if (from / kPiece % one_in_ == 0) look_(from, to);
+    });
   }
 
   const heaps::BlockMap& blocks_;

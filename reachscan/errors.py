@@ -195,6 +195,12 @@ class HelperUnavailableError(ReachscanError):
     )
 
 
+class MissingModuleError(ReachscanError):
+    """A module of Python, or of a package that reachscan needs, is not installed."""
+
+    default_next_step = "install reachscan again, for a Python that has all its standard modules"
+
+
 class HelperKilledError(ReachscanError):
     """A signal from another process killed the native helper."""
 

@@ -47,11 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except errors.ReachscanError as error:
         status = _show_error(error, verbose)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _FULL_DISK:
-            console.forget(sys.stdout)
-            status = _show_error(errors.OutputError(f"cannot write: {error.strerror}", ""), verbose)
-        else:
-            status = _show_bug(f"{type(error).__name__}: {error}", verbose)
+        status = _show_unexpected(error, verbose)
     sys.exit(status or ExitStatus.CLEAN)
 
 
@@ -68,6 +64,16 @@ def _run(words: list[str]) -> int | None:
     from reachscan.cli import program
 
     return program.run(words)
+
+
+def _show_unexpected(error: Exception, verbose: bool) -> ExitStatus:
+    if isinstance(error, OSError) and error.errno in _FULL_DISK:
+        console.forget(sys.stdout)
+        return _show_error(errors.OutputError(f"cannot write: {error.strerror}", ""), verbose)
+    # Python can be built without some of its own modules, such as _ctypes.
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("reachscan"):
+        return _show_error(errors.MissingModuleError(f"this Python lacks {error.name}"), verbose)
+    return _show_bug(f"{type(error).__name__}: {error}", verbose)
 
 
 def _show_error(error: errors.ReachscanError, verbose: bool) -> ExitStatus:

@@ -220,3 +220,14 @@ def test_a_bug_is_one_line_and_a_traceback_only_with_v(
     monkeypatch.setattr("reachscan.cli.commands.report.load", broken)
     assert_refused(run("report", saved), "bug", "ZeroDivisionError: oh", status=70)
     assert "Traceback" in run("report", saved, "-v").talk
+
+
+@pytest.mark.parametrize(("name", "status"), [("_ctypes", 3), ("reachscan.nothing", 70)])
+def test_only_a_missing_module_of_ours_is_a_bug(
+    run: Runner, saved: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: int
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("reachscan.cli.commands.report.load", broken)
+    assert_refused(run("report", saved), name, status=status)

@@ -142,6 +142,27 @@ CASE(a_tagged_pointer_of_a_block_in_use_holds_what_is_below) {
   CHECK(web.is_live(kFirstLeaf, kManyLeaves));
 }
 
+// A word that rounding up has added to a block is no field, however common its target's kind is.
+CASE(a_word_after_the_contents_does_not_hold_a_common_kind) {
+  constexpr std::size_t kOwners = 12, kTargets = 40, kLost = 2;
+  std::vector<std::size_t> words(kOwners, 5);
+  words.insert(words.end(), kTargets + kLost, 7);
+  Host host;
+  Graph graph(words);
+  constexpr std::size_t kHeld = kOwners + kTargets - 1;
+  for (std::size_t i = 0; i < kHeld; ++i) graph.memory.put(graph.nobodys(8 * i), graph.start(i));
+  graph.point(0, 4, kHeld);
+  libc::Threads none;
+  sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
+  sweeper::Marker marker = graph.marker();
+  roots.mark(marker);
+  CHECK(graph.blocks.is_marked(graph.start(kHeld)));
+  auto lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
+  lookalikes->doubt(roots);
+  CHECK(!graph.blocks.is_marked(graph.start(kHeld)));
+  CHECK(graph.blocks.is_marked(graph.start(kHeld - 1)));
+}
+
 // What is lost is mostly like what is leaked elsewhere.
 CASE(a_large_structure_unlike_what_is_lost_is_not_in_doubt) {
   constexpr std::size_t kManyLeaves = 100;

@@ -101,7 +101,7 @@ class Lookalikes {
   static constexpr std::size_t kMaxDescendants = 64;
   static constexpr uint64_t kMaxDescendantBytes = 1 << 18;
   // In a larger structure, not more blocks may be of kinds that are not leaked elsewhere.
-  static constexpr std::size_t kLargeWeb = 64, kOneInStrange = 4;
+  static constexpr std::size_t kLargeWeb = 64, kOneInStrange = 3;
   static constexpr uint64_t kMaxBytesTried = 64 << 20;  // what it costs must not grow with the heap
   static constexpr unsigned kRejectedBits = 16;
 
@@ -246,7 +246,9 @@ class Lookalikes {
     if (is_stale_odd_word(word.target, word.value)) return true;
     bool is_at_start = word.value == word.target;
     if (!is_at_start) return kinds_.is_sometimes_leaked(word.target);
-    return word.owner != 0 && kinds_.is_often_leaked(word.target);
+    if (word.owner == 0) return false;
+    return kinds_.is_often_leaked(word.target) ||
+           (last_words_.is_last(word.owner, word.slot) && kinds_.is_sometimes_leaked(word.target));
   }
 
   // Returns 0 if the value points to none. Marked descendants need no more words.

@@ -88,6 +88,14 @@ CASE(what_holds_no_blocks_is_no_root_either) {
   CHECK(found.has_region_at(Scudo::kRecords));
 }
 
+CASE(a_program_may_protect_pages_of_its_blocks) {
+  Scene scene;
+  uint64_t block = scene.image.block(44, size_of_class(44) - 16);
+  scene.image.memory.protect(heaps::align_up(block, kPage), 4 * kPage, 0);
+  scene.image.memory.protect(heaps::align_up(scene.first, kPage), 4 * kPage, 0);
+  CHECK(walk(scene.image).blocks == scene.image.blocks);
+}
+
 CASE(a_program_may_have_a_block_like_a_note_of_quarantine) {
   Scene scene;
   uint64_t same = scene.image.quarantine({scene.small});
@@ -140,6 +148,15 @@ constexpr Damage kDamages[] = {
      [](Scene& s) { s.image.memory.put(s.large - 64 + 24, 1ull << 40); }},
     {"a large block overlaps the memory of something else",
      [](Scene& s) { s.image.memory.put(s.large - 64 + 16, s.first & ~(kPage - 1)); }},
+    {"a large block is not in its mapping",
+     [](Scene& s) { s.image.memory.put(s.large - 64 + 16, Scudo::kLarge + 200 * kPage); }},
+    {"a large block is not in its mapping",
+     [](Scene& s) {
+       s.image.memory.store(s.large - kHeaderBytes, kAlignedMarker);
+       s.image.memory.store(s.large - kHeaderBytes + 4, 0x7fffffff);
+     }},
+    {"the start of a slot cannot be read",
+     [](Scene& s) { s.image.memory.protect(s.small & ~(kPage - 1), kPage, 0); }},
     {"the list of large blocks is not consistent",
      [](Scene& s) { s.image.memory.put(s.large - 64, 8); }},
     {"the list of large blocks does not end with the last one",

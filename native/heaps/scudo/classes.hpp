@@ -32,8 +32,7 @@ class Classes {
   void claim(unsigned number) {
     Range memory{instance_.start(number), instance_.start(number) + instance_.mapped(number)};
     if (memory.start == memory.end) return;
-    if (!space_.readable(memory.start, memory.end - memory.start))
-      return stop("the memory of a size class cannot be read", memory.start);
+    is_readable_ = space_.readable(memory.start, memory.end - memory.start);
     verdict_ = found_.claim({memory.start, memory.end, wire::kThreadHeap, arena_, 0, 0, exact_end},
                             "the memory of a size class overlaps that of something else");
     if (!verdict_.fine()) return;
@@ -49,8 +48,12 @@ class Classes {
 
   void claim_slot(uint64_t slot, unsigned number, uint64_t size) {
     if (slot != behind_slot_) found_.blocks.add_boundary(slot);
+    // The program may have protected pages of its blocks, but not these.
+    if (!is_readable_ && !space_.readable(slot, kHeaderBytes))
+      return stop("the start of a slot cannot be read", slot);
     uint64_t block = block_in(slot);
-    if (block > slot + size) return stop("an aligned block is not where its mark says", slot);
+    if (block > slot + size || (!is_readable_ && !space_.readable(block - kHeaderBytes, 8)))
+      return stop("an aligned block is not where its mark says", slot);
     Header header = header_of(block);
     if (header.state() != kAllocated) return;
     if (!checksums_.accept(block, header.bits))
@@ -90,6 +93,7 @@ class Classes {
   Checksums& checksums_;
   uint32_t arena_;
   Enumeration found_;
+  bool is_readable_ = false;  // all memory of the class
   uint64_t memory_end_ = 0;
   uint64_t behind_slot_ = 0;  // a block that starts where the next slot does
   Verdict verdict_;

@@ -54,8 +54,10 @@ class LargeBlocks {
   void claim(Large large) {
     Range memory{large.start(), large.end()};
     if (!claim_mapping(memory)) return;
+    if (!memory.contains(large.at) || !space_.readable(large.slot(), kHeaderBytes))
+      return stop("a large block is not in its mapping", large.at);
     uint64_t block = block_in(large.slot());
-    if (!memory.contains(large.at) || !memory.contains(block))
+    if (!memory.contains(block) || !space_.readable(block - kHeaderBytes, kHeaderBytes))
       return stop("a large block is not in its mapping", large.at);
     Header header = header_of(block);
     if (header.state() != kAllocated) return;

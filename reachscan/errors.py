@@ -95,6 +95,15 @@ class UnsupportedTargetError(ReachscanError):
     )
 
 
+class UnsupportedPageSizeError(ReachscanError):
+    """The pages of the machine's kernel have another size than those that reachscan knows."""
+
+    default_next_step = (
+        "boot that machine with a kernel for pages of 4 KiB, if its distribution has one, or scan "
+        "the program on another machine"
+    )
+
+
 class UnsupportedKernelError(ReachscanError):
     """The kernel, or this Python, cannot wait for another process to exit."""
 
@@ -316,6 +325,7 @@ FAILURES: dict[str, type[ReachscanError]] = {
     "target-exited": TargetGoneError,
     "target-execed": TargetGoneError,
     "unsupported-architecture": UnsupportedTargetError,
+    "unsupported-page-size": UnsupportedPageSizeError,
     "allocator-busy": AllocatorBusyError,
     "heap-in-motion": HeapInMotionError,
     "starting-up": StartingUpError,

@@ -14,6 +14,7 @@ namespace reachscan::wire {
   X(kTargetExited, "target-exited")                       \
   X(kTargetExeced, "target-execed")                       \
   X(kUnsupportedArchitecture, "unsupported-architecture") \
+  X(kUnsupportedPageSize, "unsupported-page-size")        \
   X(kAllocatorBusy, "allocator-busy")                     \
   X(kHeapInMotion, "heap-in-motion")                      \
   X(kStartingUp, "starting-up")                           \

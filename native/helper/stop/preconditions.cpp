@@ -95,10 +95,10 @@ void require_long_words(pid_t pid, const char* why) {
 void require_page_size(pid_t pid) {
   auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (bytes == arch::kPage) return;
-  throw Failure(Step::kOpenTarget, Code::kUnsupportedArchitecture,
-                "the kernel has pages of " + std::to_string(bytes >> 10) +
-                    " KiB, and this helper was built for those of " +
-                    std::to_string(arch::kPage >> 10) + " KiB",
+  throw Failure(Step::kOpenTarget, Code::kUnsupportedPageSize,
+                "the kernel of this machine has pages of " + std::to_string(bytes >> 10) +
+                    " KiB, and reachscan supports those of " + std::to_string(arch::kPage >> 10) +
+                    " KiB",
                 0, pid);
 }
 

@@ -3,6 +3,7 @@
 
 #include "heaps/glibc/walker.hpp"
 #include "heaps/interposed.hpp"
+#include "heaps/jemalloc/page_size.hpp"
 #include "heaps/jemalloc/walker.hpp"
 #include "heaps/mimalloc/walker.hpp"
 #include "heaps/musl/walker.hpp"
@@ -72,6 +73,17 @@ class Heap {
       return (forwarding != 0 && file == forwarding) ||
              !every([file](const auto& walker, uint32_t) { return !walker.is_in(file); });
     });
+  }
+
+  // Returns a clause about that module for people.
+  const char* why_unknown(uint64_t module) const {
+    unsigned page_size = jemalloc::PageSize(space_, module).other();
+    if (page_size == 16)
+      return "malloc is provided by jemalloc as built for pages of 16 KiB, not for this machine's";
+    if (page_size == 64)
+      return "malloc is provided by jemalloc as built for pages of 64 KiB, not for this machine's";
+    return is_scudo(space_, module) ? "malloc is provided by a form of Scudo that is not understood"
+                                    : "malloc is provided by a module that is not understood";
   }
 
   bool quiet(abi::QuiesceHint& hint) {

@@ -107,12 +107,7 @@ class HeapsFound {
   void require_known_allocator(uint32_t forwarding) {
     if (!heap_->is_present()) require_loaded();
     unknown_ = heap_->unknown_allocator(forwarding);
-    if (unknown_ != 0)
-      first_failure_ =
-          heaps::invalid(heaps::is_scudo(space_, unknown_)
-                             ? "malloc is provided by a form of Scudo that is not understood"
-                             : "malloc is provided by a module that is not understood",
-                         unknown_);
+    if (unknown_ != 0) first_failure_ = heaps::invalid(heap_->why_unknown(unknown_), unknown_);
     if (heap_->is_present()) return;
     if (unknown_ != 0) refuse_verdict(first_failure_);
     for (const abi::Mapping& m : space_)

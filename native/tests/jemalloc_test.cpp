@@ -2,6 +2,7 @@
 #include <string>
 
 #include "check.hpp"
+#include "heaps/jemalloc/page_size.hpp"
 #include "heaps/jemalloc/walker.hpp"
 #include "hosted.hpp"
 #include "jemalloc_image.hpp"
@@ -197,6 +198,49 @@ CASE(damage_anywhere_ends) {
     }
     CHECK(walk(scene.image, scene.threads).blocks == scene.image.blocks);
   }
+}
+
+// What a jemalloc for other pages has in the data of its module.
+struct OtherPages {
+  explicit OtherPages(unsigned page_bits) : tree{page_bits} {
+    memory.map(kModule, kPage, wire::kRead, abi::kFileBacked, Jemalloc::kFile);
+    memory.map(kRoot - kPage, tree.node_bytes() + 2 * kPage, kReadWrite, abi::kFileBacked,
+               Jemalloc::kFile);
+    memory.map(kLeaf, tree.node_bytes());
+    memory.map(kExtents, kPage);
+    uint64_t page = 1ull << page_bits;
+    memory.put(kRoot + 8 * (kHeap >> tree.root_shift()), kLeaf);
+    for (uint64_t i = 0; i < 8; ++i) {
+      uint64_t extent = kExtents + i * kExtentBytes, start = kHeap + 3 * i * page;
+      memory.put(extent + kAddressField, start);
+      memory.put(extent + kSizeField, 2 * page);
+      for (uint64_t at : {start, start + page})
+        memory.put(kLeaf + 8 * ((at >> page_bits) % tree.slots()), extent | 1ull << 48 | 1);
+    }
+  }
+
+  unsigned found() const { return PageSize(memory.space(), kModule).other(); }
+
+  static constexpr uint64_t kModule = kWorld, kRoot = kWorld + (4 << 20);
+  static constexpr uint64_t kLeaf = kWorld + (64 << 20), kExtents = kWorld + (96 << 20);
+  static constexpr uint64_t kHeap = kWorld + (128 << 20);
+  OtherTree tree;
+  Memory memory;
+};
+
+CASE(a_heap_for_other_pages_is_recognised) {
+  CHECK_EQ(OtherPages(16).found(), 64u);
+  CHECK_EQ(OtherPages(14).found(), 16u);
+}
+
+CASE(a_heap_for_these_pages_is_not_taken_for_one_for_others) {
+  CHECK_EQ(OtherPages(12).found(), 0u);
+  OtherPages damaged(16);
+  damaged.memory.put(OtherPages::kExtents + kAddressField, OtherPages::kHeap + (1 << 20));
+  CHECK_EQ(damaged.found(), 64u);  // the second page of another extent still counts
+  for (uint64_t i = 0; i < 8; ++i)
+    damaged.memory.put(OtherPages::kExtents + i * kExtentBytes + kAddressField, OtherPages::kHeap);
+  CHECK_EQ(damaged.found(), 0u);
 }
 
 }  // namespace

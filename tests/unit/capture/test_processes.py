@@ -6,7 +6,7 @@ import os
 import resource
 import shutil
 import subprocess
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,22 @@ def test_an_ambiguous_name_lists_its_processes(
     assert f"reachscan nap{os.getpid()} --all-processes" in caught.value.next_step
     rows = [line.split() for line in caught.value.details]
     assert {row[0] for row in rows} == {"PID", str(sleeper.pid), str(other.pid)}
+
+
+@pytest.mark.parametrize(("count", "rest"), [(8, []), (9, ["and 1 more"])])
+def test_of_many_processes_the_first_are_listed(
+    tmp_path: Path, count: int, rest: list[str]
+) -> None:
+    shutil.copy("/usr/bin/sleep", tmp_path / f"nap{count}-{os.getpid()}")
+    with ExitStack() as stack:
+        for _ in range(count):
+            other = stack.enter_context(subprocess.Popen([next(tmp_path.iterdir()), "1000"]))
+            stack.callback(other.kill)
+        with pytest.raises(errors.AmbiguousNameError) as caught:
+            processes.resolve(f"nap{count}-{os.getpid()}")
+    _, *lines = caught.value.details
+    assert [line.strip() for line in lines[8:]] == rest
+    assert all(line.split()[0].isdigit() for line in lines[:8])
 
 
 def test_the_dead_have_no_name(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:

@@ -152,3 +152,13 @@ def test_a_profile_takes_the_usable_size_of_what_was_not_recorded(tmp_path: Path
     origins = Origins(np.full(2, NO_STACK), thread, times, times, asked)
     recorded = scan._replace(recording=scan.recording._replace(origins=origins))
     assert sorted(sample.requested for sample in profile.samples(recorded)) == [20, 24]
+
+
+def test_live_blocks_that_are_not_recorded_have_their_usable_size(
+    tmp_path: Path, run: Runner
+) -> None:
+    saved = tmp_path / "heap.rsc"
+    saved.write_bytes(Stream(kinds=[(5, 120, 24, HEAP_START, 0, 0, [1])]).encoded())
+    dump = run("report", saved, "--format", "heapdump").out.splitlines()
+    (record,) = (line for line in dump if line.startswith("z 0"))
+    assert record.split() == ["z", "0", "sz", "24", "num", "5", "bt"]

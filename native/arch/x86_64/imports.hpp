@@ -33,6 +33,12 @@ struct Stub {
 constexpr std::size_t kStartBytes = 5;
 constexpr std::uint64_t kJumpReach = std::uint64_t{1} << 31;
 
+// Returns where such a jump at `from` leads; 0 if the word does not begin with one.
+inline std::uint64_t jump_target(std::uint64_t word, std::uint64_t from) {
+  if ((word & 0xff) != 0xe9) return 0;
+  return from + kStartBytes + static_cast<std::uint64_t>(static_cast<std::int32_t>(word >> 8));
+}
+
 // Returns the word at `from` with its first bytes replaced by a jump.
 inline std::uint64_t with_jump(std::uint64_t word, std::uint64_t from, std::uint64_t to) {
   auto distance = static_cast<std::uint32_t>(to - (from + kStartBytes));

@@ -66,9 +66,10 @@ class Attachment {
   // Called afterwards.
   void dismiss_worker() { worker_.reset(); }
 
-  // Called if it could not be hooked.
+  // Called if it could not be hooked. If only some of it was, what these hooks lead to stays.
   void undo() {
-    if (std::unique_ptr<Worker> worker = std::move(worker_)) remove(worker->hands());
+    std::unique_ptr<Worker> worker = std::move(worker_);
+    if (worker && !is_hooking_) remove(worker->hands());
   }
 
   // How long a thread of the target was stopped for the worker.
@@ -95,6 +96,7 @@ class Attachment {
 
  private:
   void plan() {
+    is_hooking_ = false;
     pid_t pid = session_.pid();
     injection_ = std::make_unique<Injection>();
     const std::string& settings = session_.options.attach;
@@ -227,14 +229,13 @@ class Attachment {
   void remove(Middleman& middleman) {
     if (injection_->begun == StartOutcome::kRecording) injection_->begun = StartOutcome::kNot;
     if (region_ == 0) return;
-    for (std::uint32_t i = 0; i < injection_->extent_count; ++i)
-      middleman.call(SYS_munmap, {injection_->extents[i].start, injection_->extents[i].bytes},
-                     session_.deadline);
+    unmap_extents(session_, middleman, control(), *injection_);
     middleman.call(SYS_munmap, {region_, image_.region_bytes()}, session_.deadline);
     region_ = 0;
   }
 
   void hook() {
+    is_hooking_ = true;
     for (std::uint32_t frees : {1u, 0u})
       for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
         const recorder::Slot& slot = injection_->slots[i];
@@ -260,6 +261,7 @@ class Attachment {
   std::optional<MovedStarts> starts_;
   std::unique_ptr<Worker> worker_;  // null if all is done while the target is stopped
   std::chrono::nanoseconds pause_{};
+  bool is_hooking_ = false;
   bool is_taken_ = false;    // the place where the region must be
   bool has_failed_ = false;  // the recorder's code, in the target
   std::uint64_t region_ = 0;

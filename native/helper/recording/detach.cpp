@@ -37,7 +37,8 @@ class Detachment {
     if (!is_there()) return;
     injection_ = read_injection(session_.memory, address_);
     tables_ = find_lost_tables();
-    if (!has_slots_of(SlotUse::kPointer) && !has_slots_of(SlotUse::kSymbol)) return call_worker();
+    may_have_kept_slots_ = has_kept_slots();
+    if (!may_have_kept_slots_) return call_worker();
     look([&] {
       require_clonable(session_.pid());
       kept_pointers_.emplace(session_.pid(), session_.site);
@@ -74,8 +75,7 @@ class Detachment {
 
   void remove(Freeze& freeze) {
     if (!take_over()) return;
-    if (is_hooked()) fail_as_gone();
-    injection_ = read_injection(session_.memory, address_);
+    if (injection_->hooked != 0) fail_as_gone();
     require_no_thread_inside(freeze);
     remove_in_stop(freeze);
   }
@@ -100,6 +100,11 @@ class Detachment {
                        [use](const Slot& slot) { return slot.use == use; });
   }
 
+  // Whether there may be copies of them.
+  bool has_kept_slots() const {
+    return has_slots_of(SlotUse::kPointer) || has_slots_of(SlotUse::kSymbol);
+  }
+
   // Returns whether the loader may have filled in addresses that it took from such slots.
   bool may_have_filled_in() const {
     return injection_->begun == recorder::StartOutcome::kRecording &&
@@ -117,24 +122,21 @@ class Detachment {
            magic == recorder::kInjectionMagic;
   }
 
-  bool is_hooked() const {
-    std::uint32_t hooked = 0;
-    session_.memory.read(Step::kReadMemory, address_ + offsetof(Injection, hooked), &hooked,
-                         sizeof hooked);
-    return hooked != 0;
-  }
-
   // Others that attach or detach do most of it while the target runs, and nothing is hooked then.
+  // What was read before the pause may be out of date.
   // Returns false if there is nothing to remove any more.
   bool take_over() {
     bool is_gone = !injection_ || !is_there();
-    bool is_hooked_now = !is_gone && is_hooked();
+    if (!is_gone) read_injection(session_.memory, address_, *injection_);
+    bool is_hooked_now = !is_gone && injection_->hooked != 0;
     if (removable_ == Removable::kAbandoned && (is_gone || is_hooked_now)) {
       worker_.reset();
       kept_pointers_.reset();
       return false;
     }
     if (is_gone) fail_as_gone();
+    if (has_kept_slots() != may_have_kept_slots_)
+      throw Failure(Step::kDrain, Code::kRetry, "the process has been attached to meanwhile");
     if (is_hooked_now && tables_.empty()) return true;
     if (Worker::has_other(session_.pid(), worker_.get()))
       throw Failure(Step::kOpenTarget, Code::kBeingScanned,
@@ -142,7 +144,7 @@ class Detachment {
                         " is already being attached to or detached from by "
                         "another reachscan",
                     EBUSY, session_.pid());
-    if (!tables_.empty()) tables_ = find_lost_tables();
+    tables_ = find_lost_tables();
     return true;
   }
 
@@ -158,10 +160,7 @@ class Detachment {
   }
 
   // Whether the program may have taken the address of a stub.
-  bool leads_to_stubs() const {
-    return has_slots_of(SlotUse::kCall) || has_slots_of(SlotUse::kPointer) ||
-           has_slots_of(SlotUse::kSymbol);
-  }
+  bool leads_to_stubs() const { return has_slots_of(SlotUse::kCall) || has_kept_slots(); }
 
   void remove_in_stop(Freeze& freeze) {
     if (worker_) return;
@@ -198,9 +197,7 @@ class Detachment {
                     EBUSY, session_.pid());
   }
 
-  void require_no_thread_inside(Freeze& freeze) {
-    session_.memory.read(Step::kReadMemory, address_ + offsetof(Injection, threads),
-                         &injection_->threads, sizeof injection_->threads);
+  void require_no_thread_inside(Freeze& freeze) const {
     if (const StoppedThread* thread = find_inside(freeze, session_.memory, *injection_))
       throw Failure(Step::kDrain, Code::kRetry,
                     "nothing is recorded any more, but thread " + std::to_string(thread->tid) +
@@ -227,17 +224,8 @@ class Detachment {
     write(injection_->code.start, stubs.data(), stubs.size());
   }
 
-  // An unmapped extent may be reused for something else: none is unmapped twice, or read again,
-  // whenever we are killed.
   void unmap_all(Middleman& middleman) {
-    constexpr auto kNot = recorder::StartOutcome::kNot;
-    write(address_ + offsetof(Injection, begun), &kNot, sizeof kNot);
-    for (std::uint32_t i = 0; i < injection_->extent_count; ++i) {
-      MappedRange extent = injection_->extents[i], none{};
-      if (extent.bytes == 0) continue;
-      write(address_ + offsetof(Injection, extents) + i * sizeof none, &none, sizeof none);
-      unmap(middleman, extent.start, extent.start + extent.bytes);
-    }
+    kept_ += unmap_extents(session_, middleman, address_, *injection_);
     for (const MappedRange& tables : tables_)
       unmap(middleman, tables.start, tables.start + tables.bytes);
     std::uint64_t start = injection_->region.start, end = start + injection_->region.bytes;
@@ -265,6 +253,7 @@ class Detachment {
   std::unique_ptr<Injection> injection_;
   std::optional<StubPointers> kept_pointers_;
   std::vector<MappedRange> tables_;
+  bool may_have_kept_slots_ = false;
   bool is_pointed_to_ = false;
   std::uint64_t kept_ = 0;
 };

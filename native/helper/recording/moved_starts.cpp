@@ -5,6 +5,7 @@
 #include <string>
 
 #include "arch/address_space.hpp"
+#include "arch/imports.hpp"
 #include "arch/moved_start.hpp"
 #include "helper/recording/free_place.hpp"
 #include "helper/recording/presence.hpp"
@@ -21,9 +22,25 @@ namespace {
 // the highest free place.
 constexpr std::uint64_t kClearance = 64 << 20;
 
+// Throws Failure(kRetry) if a function leads to code of no file, as while another recorder is
+// there: its jump must not be moved, since what it leads to goes away.
+void require_unhooked(const std::vector<TargetFunction>& functions,
+                      const std::vector<MapEntry>& entries) {
+  for (const TargetFunction& function : functions) {
+    std::uint64_t target = arch::jump_target(function.word, function.address);
+    bool is_in_file = std::any_of(entries.begin(), entries.end(), [&](const MapEntry& entry) {
+      return target >= entry.start && target < entry.end && entry.inode != 0;
+    });
+    if (target != 0 && !is_in_file)
+      throw Failure(wire::Step::kReadMemory, Code::kRetry,
+                    std::string(recorder::kHookedFunctions[function.hook].name) +
+                        "() has been redirected to code that is in no file");
+  }
+}
+
 // Returns a place near all functions that are near the first one, free().
-std::uint64_t find_place(pid_t pid, const std::vector<TargetFunction>& functions,
-                         std::uint64_t bytes) {
+std::uint64_t find_place(const std::vector<MapEntry>& entries,
+                         const std::vector<TargetFunction>& functions, std::uint64_t bytes) {
   std::uint64_t first = functions[0].address, last = first;
   for (const TargetFunction& function : functions) {
     constexpr std::uint64_t kNear = arch::kJumpReach / 4;
@@ -31,7 +48,6 @@ std::uint64_t find_place(pid_t pid, const std::vector<TargetFunction>& functions
     first = std::min(first, function.address);
     last = std::max(last, function.address);
   }
-  std::vector<MapEntry> entries = read_mappings(pid);
   std::uint64_t place = free_place(entries, first, last, bytes + kClearance);
   return place != 0 ? place : free_place(entries, first, last, bytes);
 }
@@ -41,7 +57,9 @@ std::uint64_t find_place(pid_t pid, const std::vector<TargetFunction>& functions
 MovedStarts::MovedStarts(pid_t pid, const std::vector<TargetFunction>& functions,
                          const InjectedImage& image, Injection& injection)
     : moved_(recorder::kStubPage) {
-  if (!functions.empty()) place_ = find_place(pid, functions, image.region_bytes());
+  std::vector<MapEntry> entries = read_mappings(pid);
+  require_unhooked(functions, entries);
+  if (!functions.empty()) place_ = find_place(entries, functions, image.region_bytes());
   injection.hook_count = recorder::kHookedCount;
   injection.region = {place_, image.region_bytes()};
   injection.code = {place_ + image.code(), image.data() - image.code()};

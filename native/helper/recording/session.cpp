@@ -2,6 +2,7 @@
 #include "helper/recording/session.hpp"
 
 #include <elf.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -62,26 +63,52 @@ namespace {
                 "that one can remove it");
 }
 
+// Another reachscan, or what a killed one has started, may be unmapping it.
+void read_or_retry(const Memory& memory, std::uint64_t address, void* buffer, std::size_t length) {
+  if (!memory.try_read(address, buffer, length))
+    throw Failure(wire::Step::kReadMemory, Code::kRetry, "the recorder is just being removed");
+}
+
 }  // namespace
 
 // The process may have written anything there.
-std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address) {
+void read_injection(const Memory& memory, std::uint64_t address, recorder::Injection& injection) {
   constexpr std::size_t kHead = offsetof(recorder::Injection, slots);
+  read_or_retry(memory, address, &injection, kHead);
+  if (injection.layout != recorder::kInjectionLayout ||
+      injection.slot_count > recorder::kMaxSlots ||
+      injection.extent_count > recorder::kMaxExtents ||
+      injection.hook_count > recorder::kMaxHooks ||
+      injection.threads.count > recorder::kMaxThreadStates)
+    refuse_injection();
+  recorder::Slot* slots = injection.slots;
+  read_or_retry(memory, address + kHead, slots, injection.slot_count * sizeof slots[0]);
+  if (std::any_of(slots, slots + injection.slot_count,
+                  [&](const recorder::Slot& slot) { return slot.hook >= injection.hook_count; }))
+    refuse_injection();
+}
+
+std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address) {
   auto injection = std::make_unique<recorder::Injection>();
-  memory.read(wire::Step::kReadMemory, address, injection.get(), kHead);
-  if (injection->layout != recorder::kInjectionLayout ||
-      injection->slot_count > recorder::kMaxSlots ||
-      injection->extent_count > recorder::kMaxExtents ||
-      injection->hook_count > recorder::kMaxHooks ||
-      injection->threads.count > recorder::kMaxThreadStates)
-    refuse_injection();
-  recorder::Slot* slots = injection->slots;
-  memory.read(wire::Step::kReadMemory, address + kHead, slots,
-              injection->slot_count * sizeof slots[0]);
-  if (std::any_of(slots, slots + injection->slot_count,
-                  [&](const recorder::Slot& slot) { return slot.hook >= injection->hook_count; }))
-    refuse_injection();
+  read_injection(memory, address, *injection);
   return injection;
+}
+
+std::uint64_t unmap_extents(const RecordingSession& session, Middleman& middleman,
+                            std::uint64_t address, const recorder::Injection& injection) {
+  constexpr auto kNot = recorder::StartOutcome::kNot;
+  constexpr recorder::MappedRange kNone{};
+  std::uint64_t begun = address + offsetof(recorder::Injection, begun), kept = 0;
+  bool is_told = session.memory.try_write(begun, &kNot, sizeof kNot);
+  for (std::uint32_t i = 0; i < injection.extent_count; ++i) {
+    recorder::MappedRange extent = injection.extents[i];
+    std::uint64_t entry = address + offsetof(recorder::Injection, extents) + i * sizeof kNone;
+    if (extent.bytes != 0 &&
+        (!is_told || !session.memory.try_write(entry, &kNone, sizeof kNone) ||
+         middleman.call(SYS_munmap, {extent.start, extent.bytes}, session.deadline) < 0))
+      kept += extent.bytes;
+  }
+  return kept;
 }
 
 // Symbols contain the distance from the start of the module.

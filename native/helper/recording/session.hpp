@@ -40,6 +40,13 @@ struct Found {
 Found find_recorder(pid_t pid, const Memory& memory);
 
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address);
+// The same, into memory that has been touched.
+void read_injection(const Memory& memory, std::uint64_t address, recorder::Injection& injection);
+
+// Unmaps what the recorder has mapped, and returns how many bytes stay. An unmapped extent may be
+// reused for something else: none is unmapped twice, or read again, whenever we are killed.
+std::uint64_t unmap_extents(const RecordingSession& session, Middleman& middleman,
+                            std::uint64_t address, const recorder::Injection& injection);
 
 // Returns the value of the word while it is hooked.
 std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot);

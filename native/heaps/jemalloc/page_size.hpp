@@ -38,7 +38,7 @@ class PageSize {
   }
 
  private:
-  static constexpr unsigned kEnough = 8;  // extents that are where they say
+  static constexpr unsigned kEnough = 4;  // extents that are where they say
 
   bool is_there(const OtherTree& tree) const {
     if (data_.end - data_.start < tree.node_bytes()) return false;
@@ -47,34 +47,35 @@ class PageSize {
       if (slot % kPage == 0) slot = space_.skip_absent(slot);
       if (slot + 8 > data_.end) return false;
       uint64_t leaf = word(slot);
-      if (leaf == 0 || leaf == last || leaf % kPage != 0) continue;
+      if (leaf == 0 || leaf == last || leaf % kExtentAlignment != 0) continue;
       last = leaf;
       if (is_leaf(tree, slot, leaf)) return true;
     }
     return false;
   }
 
-  // Returns whether what is in the leaf is where its place in leaf and root says.
+  // Returns whether all extents that the leaf leads to are where their places in leaf and root say.
   bool is_leaf(const OtherTree& tree, uint64_t slot, uint64_t leaf) const {
     if (!space_.readable(leaf, tree.node_bytes()) ||
         !space_.is_anonymous(leaf, leaf + tree.node_bytes()))
       return false;
     unsigned found = 0;
-    for (uint64_t at = leaf; at + 8 <= leaf + tree.node_bytes() && found < kEnough; at += 8) {
+    for (uint64_t at = leaf; at + 8 <= leaf + tree.node_bytes(); at += 8) {
       if (at % kPage == 0) at = space_.skip_absent(at);
       if (at + 8 > leaf + tree.node_bytes()) break;
-      if (word(at) != 0 && is_extent(tree, slot, (at - leaf) / 8, word(at))) ++found;
+      uint64_t extent = word(at) << 16 >> 16 & ~(kExtentAlignment - 1);
+      if (extent == 0 || !space_.readable(extent, kExtentBytes)) continue;
+      if (!is_extent_of(tree, slot, (at - leaf) / 8, extent)) return false;
+      ++found;
     }
-    return found == kEnough;
+    return found >= kEnough;
   }
 
-  bool is_extent(const OtherTree& tree, uint64_t slot, uint64_t index, uint64_t entry) const {
-    uint64_t extent = entry << 16 >> 16 & ~(kExtentAlignment - 1);
-    if (!space_.readable(extent, kExtentBytes)) return false;
+  bool is_extent_of(const OtherTree& tree, uint64_t slot, uint64_t index, uint64_t extent) const {
     uint64_t start = word(extent + kAddressField) >> tree.page_bits;
     uint64_t pages = word(extent + kSizeField) >> tree.page_bits;
     uint64_t root = slot - 8 * (start >> tree.node_bits());
-    return pages != 0 && index - (start & (tree.slots() - 1)) < pages && root >= data_.start &&
+    return index - (start & (tree.slots() - 1)) < pages && root >= data_.start &&
            data_.end - root >= tree.node_bytes();
   }
 

@@ -94,13 +94,11 @@ uint64_t Scudo::large(uint64_t bytes) {
 }
 
 uint64_t Scudo::cached(uint64_t pages) {
-  uint64_t start = next_large_, used = kCache + kUsedEntriesField;
+  uint64_t start = next_large_;
   next_large_ += pages * kPage;
-  auto number = heaps::load<uint32_t>(used);
-  uint64_t entry = kCache + layout_.entries + (kCacheEntries - 1 - number) * kEntryBytes;
+  uint64_t entry = kCache + layout_.entries + (kCacheEntries - 1) * kEntryBytes;
   memory.put(entry, start);
   memory.put(entry + 8, pages * kPage);
-  memory.store(used, number + 1);
   return start;
 }
 

@@ -38,7 +38,7 @@ class Scudo {
   uint64_t quarantine(const std::vector<uint64_t>& blocks);
   uint64_t large(uint64_t bytes);
   uint64_t guarded(uint64_t slot, uint64_t bytes, bool freed);
-  // Adds a mapping to the cache. Returns its address.
+  // Puts a mapping into the cache. Returns its address.
   uint64_t cached(uint64_t pages);
   void pool(uint16_t version);
 

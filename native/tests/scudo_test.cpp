@@ -126,7 +126,8 @@ struct Damage {
   void (*apply)(Scene& scene);
 };
 
-constexpr uint64_t kCacheAt = Scudo::kClassesAt + kClassesBytes;
+constexpr uint64_t kLastEntry =
+    Scudo::kClassesAt + kClassesBytes + kLayouts[0].entries + (kCacheEntries - 1) * kEntryBytes;
 
 constexpr Damage kDamages[] = {
     {"a block's header does not match its checksum",
@@ -163,8 +164,8 @@ constexpr Damage kDamages[] = {
      [](Scene& s) { s.image.memory.put(s.large - 64 + 8, s.first - 64); }},
     {"the large blocks are not as many as were allocated and not freed",
      [](Scene& s) { s.image.memory.put(s.image.list(), 3); }},
-    {"the cache of mappings has more or fewer than it counts",
-     [](Scene& s) { s.image.memory.store(kCacheAt + kUsedEntriesField, 2u); }},
+    {"a large block's mapping is not anonymous memory",
+     [](Scene& s) { s.image.memory.put(kLastEntry + 8, 1); }},
     {"the guarded blocks are recorded in an unknown form",
      [](Scene& s) { s.image.memory.store(Scudo::kPool + 4, uint16_t{3}); }},
     {"a guarded block is not in its page",

@@ -98,7 +98,7 @@ constexpr uint64_t kClassesBytes = kClasses * kClassBytes;
 
 constexpr uint32_t kCacheEntries = 32;
 constexpr uint64_t kEntryBytes = 48;
-constexpr uint64_t kUsedEntriesField = 4, kMaxEntriesField = 12;
+constexpr uint64_t kMaxEntriesField = 12;
 
 // One copy of the allocator in the process.
 struct Instance {

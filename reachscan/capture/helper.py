@@ -9,10 +9,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from reachscan import errors
+from reachscan.capture import interrupts
 
 if TYPE_CHECKING:
     from reachscan.capture.options import ScanOptions
@@ -83,9 +84,8 @@ def run_with(
         _first_to_be_killed(),
         os.fdopen(os.memfd_create("talk"), "w+b") as talk,
         os.fdopen(asleep) as awake,
+        _started(arguments, talk, (wake, *descriptors), verbose=options.verbose) as process,
     ):
-        process = _start(arguments, talk, (wake, *descriptors), verbose=options.verbose)
-        assert process.stdout is not None
         watchdog = Watchdog(process, options.timeout)
         try:
             # While the target is stopped, nothing here may compete with it for processors.
@@ -99,9 +99,6 @@ def run_with(
             raise
         finally:
             watchdog.cancel()
-            # A failing write makes the helper clean up and exit; a signal would not.
-            process.stdout.close()
-            stop(process)
 
 
 @contextmanager
@@ -123,6 +120,20 @@ def _first_to_be_killed() -> Iterator[None]:
 def _write(path: str, text: str) -> None:
     with open(path, "w") as file:
         file.write(text)
+
+
+@contextmanager
+def _started(
+    arguments: list[str], talk: IO[bytes], descriptors: tuple[int, ...], *, verbose: bool
+) -> Iterator[subprocess.Popen[bytes]]:
+    with ExitStack() as cleanup:
+        with interrupts.put_off():
+            process = _start(arguments, talk, descriptors, verbose=verbose)
+            cleanup.callback(stop, process)
+            # A failing write makes the helper clean up and exit; a signal would not.
+            assert process.stdout is not None
+            cleanup.callback(process.stdout.close)
+        yield process
 
 
 def _start(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streams import Stream
@@ -57,3 +60,25 @@ def test_a_caller_with_many_descriptors(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv(helper.OVERRIDE, str(script))
     with helper.run(os.getpid(), ScanOptions()) as frames:
         assert [frame.type for frame in frames][-1] == wire.FINAL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_at_the_start_waits_for_the_helper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    script = tmp_path / "helper"
+    script.write_text(f"#!/bin/sh\ntrap '' PIPE\nwhile echo; do :; done\ntouch {tmp_path}/let-go\n")
+    script.chmod(0o755)
+    monkeypatch.setenv(helper.OVERRIDE, str(script))
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            os.kill(os.getpid(), number)
+
+    before = signal.signal(number, signal.default_int_handler)
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt), helper.run(os.getpid(), ScanOptions()):
+        raise AssertionError("it was not interrupted")
+    assert (tmp_path / "let-go").exists()
+    assert signal.signal(number, before) is signal.default_int_handler

@@ -51,7 +51,7 @@ def main() -> None:
         traces = [file_of_heaptrack(some_lost, folder) for _ in runs]
         heading(f"the file of a run that loses {PAIRS // EACH} of {PAIRS} blocks", "KiB")
         row("heaptrack", traces)
-        row("a recorded scan, --save", saved, ratio(saved, traces))
+        row("a recorded scan, --save FILE.rsc.gz", saved, ratio(saved, traces))
 
 
 def recorder() -> dict[str, str]:
@@ -84,7 +84,7 @@ def peak(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def file_of_run(command: Sequence[str], folder: Path) -> float:
-    file = folder / "saved.rsc"
+    file = folder / "saved.rsc.gz"
     with subprocess.Popen(
         command,
         env={**os.environ, **recorder()},

@@ -191,7 +191,7 @@ def _record_core(
 def load(
     path: str | Path, on_progress: Progressed | None = None, *, root: str | Path = "/"
 ) -> ScanResult:
-    """Read a saved stream, or a native heap dump written by Android.
+    """Read a saved stream, or a native heap dump written by Android; both may be packed with gzip.
 
     Example:
         >>> reachscan.load("day1.rsc").counted
@@ -206,11 +206,11 @@ def load(
         OutputError: the file cannot be read.
         ReachscanError: it is not a stream, is damaged, or records a scan that failed.
     """
-    from reachscan.recording import wire
+    from reachscan.recording import packing, wire
     from reachscan.recording.decode import decode
 
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  # str is accepted, too
+        with packing.opened(path) as file:
             recording = _dump(file) or decode(wire.frames(file), on_progress)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error

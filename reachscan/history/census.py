@@ -15,7 +15,7 @@ from typing import Any
 from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.judgement import NOTHING, Tally
-from reachscan.recording import model, wire
+from reachscan.recording import model, packing, wire
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 from reachscan.scanning import load
 from reachscan.wording import instant
@@ -102,7 +102,7 @@ def read(path: Path) -> Census:
         ReachscanError: it is neither, is damaged, or records a scan that failed.
     """
     try:
-        with path.open("rb") as file:
+        with packing.opened(path) as file:
             head = file.read(len(wire.MAGIC))
             if head == wire.MAGIC or not head:
                 return take(comparable(load(path), str(path)), str(path))

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from reachscan import errors
 from reachscan.recording import model, wire
+from reachscan.recording.packing import Packer
 
 PRIVATE = 0o600
 """Mode of saved streams, which contain memory of the target."""
@@ -97,11 +98,13 @@ def _usual_mode(path: Path) -> int:
 class StreamSaver:
     """Saves the records of a scan as they pass through; completed once they are named.
 
-    A full disk does not stop the scan: the error is raised when the stream is completed.
+    They are packed if the name of the file ends in `.gz`. A full disk does not stop the scan: the
+    error is raised when the stream is completed.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = OutputFile(path, PRIVATE)
+        self._packer = Packer(path)
         self._held: list[wire.Frame] = []
         self._error: errors.OutputError | None = None
 
@@ -133,6 +136,7 @@ class StreamSaver:
                 self._write(wire.encode(wire.SNAPSHOT, body))
             else:
                 self._write(wire.frame_bytes(frame))
+        self._put(self._packer.rest())
         if self._error:
             raise self._error
         self._file.commit()
@@ -142,6 +146,9 @@ class StreamSaver:
         self._file.discard()
 
     def _write(self, data: bytes) -> None:
+        self._put(self._packer.pack(data))
+
+    def _put(self, data: bytes) -> None:
         if self._error:
             return
         try:

@@ -149,7 +149,7 @@ save = click.option(
     "--save",
     type=paths.WRITABLE,
     metavar="FILE.rsc",
-    help="Keep the raw scan for `reachscan report`.",
+    help="Keep the raw scan for `reachscan report`; packed if the name ends in `.gz`.",
 )
 
 search = together(

@@ -8,9 +8,9 @@
 
 namespace reachscan::heaps::scudo {
 
-constexpr uint64_t kBinBytes = 240;
+// Since LLVM 16, bins are aligned.
+constexpr uint64_t kBinBytes = 240, kAlignedBinBytes = 256;
 constexpr uint64_t kSizeField = 8;
-constexpr uint64_t kCacheBytes = kClasses * kBinBytes;
 constexpr uint64_t kCacheAlignment = 64;
 // From the thread pointer to the far end of a cache; libraries may have variables in between.
 constexpr uint64_t kCacheReach = 1 << 16;
@@ -18,17 +18,19 @@ constexpr uint64_t kCacheReach = 1 << 16;
 constexpr uint64_t kOwnCacheReach = 1 << 15;
 
 // Each bin contains the size of its blocks.
-inline bool is_cache(uint64_t at) {
+inline bool is_cache(uint64_t at, uint64_t bin_bytes) {
   for (unsigned number = 1; number < kClasses; ++number)
-    if (word(at + number * kBinBytes + kSizeField) != size_of_class(number)) return false;
+    if (word(at + number * bin_bytes + kSizeField) != size_of_class(number)) return false;
   return true;
 }
 
 template <typename Visit>
 void each_cache_in(Range memory, Visit visit) {
-  for (uint64_t at = align_up(memory.start, kCacheAlignment); at + kCacheBytes <= memory.end;
+  for (uint64_t at = align_up(memory.start, kCacheAlignment); at < memory.end;
        at += kCacheAlignment)
-    if (is_cache(at)) visit(Range{at, at + kCacheBytes});
+    for (uint64_t bin_bytes : {kBinBytes, kAlignedBinBytes})
+      if (memory.end - at >= kClasses * bin_bytes && is_cache(at, bin_bytes))
+        visit(Range{at, at + kClasses * bin_bytes});
 }
 
 template <typename Visit>

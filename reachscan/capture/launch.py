@@ -48,7 +48,7 @@ class Launch:
         CommandNotFoundError: the command does not exist.
         CommandNotExecutableError: it cannot be executed.
         UnrecordableError: the loader would not let the recorder in.
-        RecorderMissingError: the recorder is missing.
+        RecorderMissingError: the recorder is missing, or may not be read.
         UnsupportedKernelError: the kernel cannot report the end of a process.
     """
 
@@ -60,9 +60,9 @@ class Launch:
             options: what to record.
             asking: the signal that requests a report; 0 for none.
         """
-        if not RECORDER.exists():
-            raise errors.RecorderMissingError(f"the recorder {RECORDER} is missing")
         command_file.check(command[0])
+        if not os.access(RECORDER, os.R_OK):
+            raise errors.RecorderMissingError(f"the recorder {RECORDER} is missing or unreadable")
         with Lifetime(os.getpid()):
             pass  # refuse a kernel without pidfds before anything is started
         self._folder = Path(tempfile.mkdtemp(prefix="reachscan-"))

@@ -15,7 +15,7 @@ import streams
 from command_lines import LEAKY, Install, Runner, assert_refused
 from streams import Stream
 
-from reachscan.capture import helper
+from reachscan.capture import helper, launch
 from reachscan.recording import wire
 
 
@@ -177,6 +177,15 @@ def test_repeated_scans_tell_how_often(
 def test_no_helper(run: Runner, target: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(helper.OVERRIDE, "/no/such/helper")
     assert_refused(run(target), "/no/such/helper", "make build")
+
+
+@pytest.mark.parametrize("place", ["missing.so", "file/recorder.so"])
+def test_no_recorder(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(launch, "RECORDER", tmp_path / place)
+    assert_refused(run("run", "--", "true"), f"{place} is missing or unreadable", "make build")
 
 
 def test_a_stuck_helper_is_stopped(

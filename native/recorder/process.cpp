@@ -59,8 +59,9 @@ long tell(const char* path, Notice notice, int flags) {
 constexpr int kMaxChecks = 3;  // at a stopped process, a second apart
 
 // Checks the letter after the name, which may contain any characters. Returns false if it is
-// unknown.
-bool is_stopped(std::uint32_t pid) {
+// unknown. Not inlined: words that earlier calls left in its buffers would be roots while the
+// caller waits to be scanned.
+[[gnu::noinline]] bool is_stopped(std::uint32_t pid) {
   char path[] = "/proc/0000000000/stat", text[128] = {};
   constexpr std::size_t kFirstDigit = sizeof "/proc/" - 1, kEnd = sizeof "/proc/0000000000" - 1;
   std::size_t digit = kEnd;

@@ -150,6 +150,24 @@ struct Enumeration {
     if (!blocks.add_region(region)) return {Verdict::kNoMemory, nullptr, region.start};
     return {};
   }
+
+  // The same for a region whose ends are boundaries. Another one's block may start at its end.
+  Verdict claim_apart(const Region& region, const char* taken) const {
+    Verdict verdict = claim(region, taken);
+    if (!verdict.fine()) return verdict;
+    blocks.add_boundary(region.start);
+    if (!blocks.is_live(region.end)) blocks.add_boundary(region.end);
+    return verdict;
+  }
+
+  // Adds a block that need not fill its place, which ends at `limit`. A block of zero bytes has a
+  // granule of its own, too.
+  void add_block(uint64_t block, uint64_t bytes, uint64_t limit) const {
+    blocks.add_live(block);
+    totals.add(bytes);
+    uint64_t edge = align_up(block + (bytes != 0 ? bytes : 1), kGranule);
+    if (edge < limit) blocks.add_boundary(edge);
+  }
 };
 
 }  // namespace reachscan::heaps

@@ -50,6 +50,18 @@ inline Range data_of_module(const Space& space, const abi::Mapping* first) {
   return {first->start, last->end};
 }
 
+// Calls visit(file, data) for the data of each module.
+template <typename Visit>
+void each_module_data(const Space& space, Visit visit) {
+  uint64_t done = 0;
+  for (const abi::Mapping& m : space) {
+    if (!Space::is_module_data(m) || m.start < done) continue;
+    Range data = data_of_module(space, &m);
+    done = data.end;
+    visit(m.file, data);
+  }
+}
+
 // The loader has turned these addresses into absolute ones, except in images it did not load.
 inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSection& section) {
   if (!space.readable(base, sizeof(Ehdr)) || load<uint32_t>(base) != 0x464c457f) return false;

@@ -32,20 +32,12 @@ class RunningThreads {
   RunningThreads(const Threads& threads, MapMemory map) : sorted_(map, threads.running_count) {
     for (std::size_t t = 0; t < threads.running_count; ++t)
       sorted_.push(threads.running[t].thread_pointer);
-    sort(sorted_, [](uint64_t a, uint64_t b) { return a < b; });
+    heaps::sort(sorted_);
   }
 
   bool has(uint64_t thread_pointer) const {
-    std::size_t low = 0, high = sorted_.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (sorted_[middle] < thread_pointer) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low < sorted_.size() && sorted_[low] == thread_pointer;
+    std::size_t at = heaps::lower_bound(sorted_, thread_pointer);
+    return at < sorted_.size() && sorted_[at] == thread_pointer;
   }
 
  private:

@@ -20,8 +20,7 @@ class LiveBlocks {
     for (std::uint32_t newest = used();; newest = used()) {
       if (insert_into(newest, allocation)) return true;
       if (newest == kLastGeneration) break;
-      __atomic_compare_exchange_n(&newest_, &newest, newest + 1, false, __ATOMIC_RELAXED,
-                                  __ATOMIC_RELAXED);
+      begin_next(newest_, newest);
     }
     for (std::uint32_t number = kLastGeneration; number-- > 0;)
       if (insert_into(number, allocation)) return true;

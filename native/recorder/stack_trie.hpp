@@ -21,9 +21,7 @@ class StackTrie {
       if (std::uint32_t found = intern_in(number, number >= newest, parent, pc, module_of))
         return found;
       if (number == kLastGeneration) return 0;
-      if (number == newest)
-        __atomic_compare_exchange_n(&newest_, &newest, number + 1, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED);
+      if (number == newest) begin_next(newest_, newest);
     }
   }
 
@@ -69,8 +67,7 @@ class StackTrie {
 
   static std::size_t steps_in(std::uint32_t number, const Generation& rows) {
     constexpr std::size_t kMaxSteps = 64, kFewSteps = 16;
-    if (rows.count == 0) return 0;
-    return number == kLastGeneration ? kMaxSteps : kFewSteps;
+    return rows_searched(number, rows, kFewSteps, kMaxSteps);
   }
 
   static std::uint64_t hash_of(std::uint32_t parent, std::uint64_t pc) {

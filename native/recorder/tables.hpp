@@ -260,11 +260,22 @@ constexpr Generation generation(std::uint32_t number, std::uint64_t rows) {
   return {start, end - start};
 }
 
-// How many buckets of a generation may hold a block's record. Few if there is another one.
+// How many rows of a generation are searched: few if there is another one.
+constexpr std::size_t rows_searched(std::uint32_t number, const Generation& generation,
+                                    std::size_t few, std::size_t most) {
+  if (generation.count == 0) return 0;
+  return number == kLastGeneration ? most : few;
+}
+
+// Lets the generation after `seen` take what comes, unless another thread has done so.
+inline void begin_next(std::uint32_t& newest, std::uint32_t seen) {
+  __atomic_compare_exchange_n(&newest, &seen, seen + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+// How many buckets of a generation may hold a block's record.
 constexpr std::size_t probes_in(std::uint32_t number, const Generation& generation) {
   constexpr std::size_t kFewProbes = 8;
-  if (generation.count == 0) return 0;
-  return number == kLastGeneration ? kMaxProbes : kFewProbes;
+  return rows_searched(number, generation, kFewProbes, kMaxProbes);
 }
 
 // Blocks within 64 bytes of address space share a bucket.

@@ -1,11 +1,10 @@
 // The walker for jemalloc on images: intact, damaged and hostile.
 #include <string>
 
-#include "check.hpp"
 #include "heaps/jemalloc/page_size.hpp"
 #include "heaps/jemalloc/walker.hpp"
-#include "hosted.hpp"
 #include "jemalloc_image.hpp"
+#include "walk.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -13,33 +12,8 @@ namespace {
 using heaps::kPage;
 using namespace heaps::jemalloc;
 
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
-
-struct Found {
-  bool present = false;
-  std::string reason;  // "fine" if the walk succeeded
-  std::map<uint64_t, uint64_t> blocks;
-};
-
 Found walk(const Jemalloc& image, const std::vector<abi::Thread>& threads) {
-  Host host;
-  libc::Threads all{threads.data(), threads.size(), {}};
-  Walker walker(image.memory.space(), all, sweeper::map_memory);
-  Found found;
-  found.present = walker.is_present();
-  heaps::BlockMap blocks(image.memory.space(), sweeper::map_memory);
-  heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
-  found.reason = verdict.fine() ? "fine" : verdict.reason;
-  if (!verdict.fine()) return found;
-  blocks.finish();
-  uint64_t bytes = 0;
-  blocks.each_live([&](uint64_t block) {
-    found.blocks[block] = blocks.end_of(block) - block;
-    bytes += found.blocks[block];
-  });
-  CHECK_EQ(walker.totals.blocks, found.blocks.size());
-  CHECK_EQ(walker.totals.bytes, bytes);
-  return found;
+  return walk_with<Walker>(image.memory.space(), {threads.data(), threads.size(), {}});
 }
 
 // A bit of everything. The first slab is of single words.

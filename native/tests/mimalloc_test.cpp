@@ -1,46 +1,18 @@
 // The walker for mimalloc on images: intact, damaged and hostile.
 #include <string>
 
-#include "check.hpp"
 #include "heaps/mimalloc/walker.hpp"
-#include "hosted.hpp"
 #include "mimalloc_image.hpp"
+#include "walk.hpp"
 
 namespace reachscan::tests {
 namespace {
 
 using namespace heaps::mimalloc;
 
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
-
-struct Found {
-  bool present = false;
-  std::string reason;  // "fine" if the walk succeeded
-  std::map<uint64_t, uint64_t> blocks;
-  uint64_t claimed = 0;  // bytes of regions
-};
-
 template <typename Image>
 Found walk(const Image& image) {
-  Host host;
-  libc::Threads threads{nullptr, 0, {}};
-  Walker walker(image.memory.space(), threads, sweeper::map_memory);
-  Found found;
-  found.present = walker.is_present();
-  heaps::BlockMap blocks(image.memory.space(), sweeper::map_memory);
-  heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
-  found.reason = verdict.fine() ? "fine" : verdict.reason;
-  if (!verdict.fine()) return found;
-  blocks.finish();
-  uint64_t bytes = 0;
-  blocks.each_live([&](uint64_t block) {
-    found.blocks[block] = blocks.end_of(block) - block;
-    bytes += found.blocks[block];
-  });
-  for (const heaps::Region& region : blocks.regions) found.claimed += region.end - region.start;
-  CHECK_EQ(walker.totals.blocks, found.blocks.size());
-  CHECK_EQ(walker.totals.bytes, bytes);
-  return found;
+  return walk_with<Walker>(image.memory.space());
 }
 
 template <typename Image>
@@ -174,14 +146,20 @@ CASE(release_3_pages_that_were_given_back_are_left_out) {
   CHECK(found.blocks == scene.image.blocks);
 }
 
+uint64_t bytes_claimed(const Found& found) {
+  uint64_t bytes = 0;
+  for (const auto& [start, end] : found.regions) bytes += end - start;
+  return bytes;
+}
+
 CASE(release_3_memory_that_was_never_written_is_not_claimed) {
   constexpr uint64_t kUnwritten = 8 << 20;
   MapScene scene(kFrom34);
-  uint64_t all = walk(scene.image).claimed;
+  uint64_t all = bytes_claimed(walk(scene.image));
   scene.image.memory.leave_out(Mimalloc3::kArena + Mimalloc3::kArenaBytes - kUnwritten, kUnwritten);
   Found found = walk(scene.image);
   CHECK(found.blocks == scene.image.blocks);
-  CHECK_EQ(found.claimed, all - kUnwritten);
+  CHECK_EQ(bytes_claimed(found), all - kUnwritten);
 }
 
 void check_map_refused(void (*damage)(MapScene&), const std::string& reason) {

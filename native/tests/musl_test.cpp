@@ -1,10 +1,9 @@
 // The walker for musl's mallocng on images: intact, damaged and hostile.
 #include <string>
 
-#include "check.hpp"
 #include "heaps/musl/walker.hpp"
-#include "hosted.hpp"
 #include "musl_image.hpp"
+#include "walk.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -12,34 +11,7 @@ namespace {
 using heaps::kPage;
 using namespace heaps::musl;
 
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
-
-struct Found {
-  bool present = false;
-  std::string reason;  // "fine" if the walk succeeded
-  std::map<uint64_t, uint64_t> blocks;
-};
-
-Found walk(const Musl& image) {
-  Host host;
-  libc::Threads none;
-  Walker walker(image.memory.space(), none, sweeper::map_memory);
-  Found found;
-  found.present = walker.is_present();
-  heaps::BlockMap blocks(image.memory.space(), sweeper::map_memory, true);
-  heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
-  found.reason = verdict.fine() ? "fine" : verdict.reason;
-  if (!verdict.fine()) return found;
-  blocks.finish();
-  uint64_t bytes = 0;
-  blocks.each_live([&](uint64_t block) {
-    found.blocks[block] = blocks.end_of(block) - block;
-    bytes += found.blocks[block];
-  });
-  CHECK_EQ(walker.totals.blocks, found.blocks.size());
-  CHECK_EQ(walker.totals.bytes, bytes);
-  return found;
-}
+Found walk(const Musl& image) { return walk_with<Walker>(image.memory.space(), {}, true); }
 
 constexpr uint64_t kFarInto = 17 << 16;  // more units than 16 bits hold
 

@@ -1,10 +1,9 @@
 // The walker for Scudo on images: intact, damaged and hostile.
 #include <string>
 
-#include "check.hpp"
 #include "heaps/scudo/walker.hpp"
-#include "hosted.hpp"
 #include "scudo_image.hpp"
+#include "walk.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -12,37 +11,7 @@ namespace {
 using heaps::kPage;
 using namespace heaps::scudo;
 
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
-
-struct Found {
-  bool present = false;
-  std::string reason;  // "fine" if the walk succeeded
-  std::map<uint64_t, uint64_t> blocks;
-  bool has_region_at(uint64_t address) const { return regions.contains(address); }
-  std::map<uint64_t, uint64_t> regions;
-};
-
-Found walk(const Scudo& image) {
-  Host host;
-  libc::Threads none;
-  Walker walker(image.memory.space(), none, sweeper::map_memory);
-  Found found;
-  found.present = walker.is_present();
-  heaps::BlockMap blocks(image.memory.space(), sweeper::map_memory);
-  heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
-  found.reason = verdict.fine() ? "fine" : verdict.reason;
-  if (!verdict.fine()) return found;
-  blocks.finish();
-  for (const heaps::Region& region : blocks.regions) found.regions[region.start] = region.end;
-  uint64_t bytes = 0;
-  blocks.each_live([&](uint64_t block) {
-    found.blocks[block] = blocks.end_of(block) - block;
-    bytes += found.blocks[block];
-  });
-  CHECK_EQ(walker.totals.blocks, found.blocks.size());
-  CHECK_EQ(walker.totals.bytes, bytes);
-  return found;
-}
+Found walk(const Scudo& image) { return walk_with<Walker>(image.memory.space()); }
 
 // A bit of everything: blocks of all lengths, aligned ones, free ones, and ones in quarantine.
 struct Scene {
@@ -84,8 +53,8 @@ CASE(all_blocks_are_found_with_their_sizes) {
 CASE(what_holds_no_blocks_is_no_root_either) {
   Scene scene;
   Found found = walk(scene.image);
-  CHECK(found.has_region_at(scene.cached));
-  CHECK(found.has_region_at(Scudo::kRecords));
+  CHECK(found.regions.contains(scene.cached));
+  CHECK(found.regions.contains(Scudo::kRecords));
 }
 
 CASE(a_program_may_protect_pages_of_its_blocks) {

@@ -1,10 +1,9 @@
 // The walker for tcmalloc on images: intact, damaged and hostile.
 #include <string>
 
-#include "check.hpp"
 #include "heaps/tcmalloc/walker.hpp"
-#include "hosted.hpp"
 #include "tcmalloc_image.hpp"
+#include "walk.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -14,34 +13,7 @@ using namespace heaps::tcmalloc;
 
 constexpr uint64_t kLinks[] = {kListsBytes + 0x20, kListsBytes + 0x30};  // since 2.16, and before
 
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
-
-struct Found {
-  bool present = false;
-  std::string reason;  // "fine" if the walk succeeded
-  std::map<uint64_t, uint64_t> blocks;
-};
-
-Found walk(const Tcmalloc& image) {
-  Host host;
-  libc::Threads none;
-  Walker walker(image.memory.space(), none, sweeper::map_memory);
-  Found found;
-  found.present = walker.is_present();
-  heaps::BlockMap blocks(image.memory.space(), sweeper::map_memory);
-  heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
-  found.reason = verdict.fine() ? "fine" : verdict.reason;
-  if (!verdict.fine()) return found;
-  blocks.finish();
-  uint64_t bytes = 0;
-  blocks.each_live([&](uint64_t block) {
-    found.blocks[block] = blocks.end_of(block) - block;
-    bytes += found.blocks[block];
-  });
-  CHECK_EQ(walker.totals.blocks, found.blocks.size());
-  CHECK_EQ(walker.totals.bytes, bytes);
-  return found;
-}
+Found walk(const Tcmalloc& image) { return walk_with<Walker>(image.memory.space()); }
 
 uint64_t start_of(uint64_t span) { return address_of(heaps::word(span)); }
 

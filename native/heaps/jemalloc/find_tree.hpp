@@ -63,23 +63,19 @@ class Search {
 
   std::size_t find(Instance (&found)[kMaxInstances]) {
     std::size_t count = 0;
-    uint64_t done = 0;
-    for (const abi::Mapping& m : space_) {
-      if (!Space::is_module_data(m) || m.start < done) continue;
-      Range data = data_of_module(space_, &m);
-      done = data.end;
+    each_module_data(space_, [&](uint32_t file, Range data) {
       for (uint64_t slot = align_up(data.start, 8);
            data.end - data.start >= kTreeOf57.node_bytes() && slot + 8 <= data.end; slot += 8) {
         if (slot % kPage == 0) slot = space_.skip_absent(slot);
         if (slot + 8 > data.end || count == kMaxInstances) break;
         if (!is_instance(slot, data, found[count])) continue;
-        found[count].file = m.file;
+        found[count].file = file;
         found[count].large_pad = find_padding(space_, found[count]);
         // Skips the other leaves of the same root.
         slot = found[count].root + found[count].tree.node_bytes() - 8;
         ++count;
       }
-    }
+    });
     return count;
   }
 

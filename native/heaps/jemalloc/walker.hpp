@@ -10,42 +10,22 @@
 //   quiet           where its code is
 #pragma once
 
+#include "heaps/instances.hpp"
 #include "heaps/jemalloc/extents.hpp"
 #include "heaps/jemalloc/quiet.hpp"
 #include "heaps/jemalloc/thread_caches.hpp"
 
 namespace reachscan::heaps::jemalloc {
 
-class Walker {
+class Walker : public Instances<Instance, kMaxInstances> {
  public:
   // Lists of free blocks are elsewhere.
   static constexpr uint64_t kLinkBytes = 0;
   static constexpr bool kNeedsFine = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory map)
-      : space_(space), threads_(threads), map_(map), count_(Search(space).find(instances_)) {}
-
-  bool is_present() const { return count_ > 0; }
-
-  bool is_in(uint32_t file) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (instances_[i].file == file) return true;
-    return false;
-  }
-
-  bool quiet(abi::QuiesceHint& hint) const {
-    describe(hint);
-    return is_quiet_named(space_, threads_, hint);
-  }
-
-  void describe(abi::QuiesceHint& hint) const {
-    for (std::size_t i = 0; i < count_; ++i) describe_code(space_, instances_[i], hint);
-  }
-
-  bool interrupted(abi::QuiesceHint& hint) const {
-    describe(hint);
-    return any_interrupted(space_, threads_, hint);
-  }
+      : Instances(space, threads, [&](auto& found) { return Search(space).find(found); }),
+        map_(map) {}
 
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t first_arena) {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -74,16 +54,8 @@ class Walker {
       visit(Range{instances_[i].root, instances_[i].root + instances_[i].tree.node_bytes()});
   }
 
-  static Warning warning() { return {}; }
-
-  Totals totals;
-
  private:
-  const Space& space_;
-  const libc::Threads& threads_;
   MapMemory map_;
-  Instance instances_[kMaxInstances];
-  std::size_t count_;
   uint32_t arenas_ = 0;
 };
 

@@ -23,17 +23,13 @@ inline bool is_context(const Space& space, uint64_t at) {
 
 inline std::size_t find_contexts(const Space& space, Context (&found)[kMaxContexts]) {
   std::size_t count = 0;
-  uint64_t done = 0;
-  for (const abi::Mapping& m : space) {
-    if (!Space::is_module_data(m) || m.start < done) continue;
-    Range data = data_of_module(space, &m);
-    done = data.end;
+  each_module_data(space, [&](uint32_t file, Range data) {
     for (uint64_t at = align_up(data.start, 8); at + kContextBytes <= data.end; at += 8) {
       if (at % kPage == 0) at = space.skip_absent(at);
       if (at + kContextBytes > data.end || count == kMaxContexts) break;
-      if (is_context(space, at)) found[count++] = {at, m.file};
+      if (is_context(space, at)) found[count++] = {at, file};
     }
-  }
+  });
   return count;
 }
 

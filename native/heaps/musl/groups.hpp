@@ -93,11 +93,7 @@ class Groups {
     if (header_of(block) == kHeaderOfFreed) return;
     uint64_t usable = usable_end(block, end);
     if (usable == 0) return stop("the size of a block does not fit its slot", group);
-    found_.blocks.add_live(block);
-    found_.totals.add(usable - block);
-    // A block of zero bytes has a granule of its own, too.
-    uint64_t edge = align_up(usable > block ? usable : block + 1, kGranule);
-    if (edge < end) found_.blocks.add_boundary(edge);
+    found_.add_block(block, usable - block, end);
   }
 
   // The header of the slot has 16 bits for how much later the block starts.

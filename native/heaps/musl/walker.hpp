@@ -8,12 +8,13 @@
 // No cache keeps blocks: a slot is free if its descriptor says so.
 #pragma once
 
+#include "heaps/instances.hpp"
 #include "heaps/musl/groups.hpp"
 #include "heaps/musl/quiet.hpp"
 
 namespace reachscan::heaps::musl {
 
-class Walker {
+class Walker : public Instances<Context, kMaxContexts> {
  public:
   // Free slots are recorded in descriptors.
   static constexpr uint64_t kLinkBytes = 0;
@@ -21,15 +22,7 @@ class Walker {
   static constexpr bool kNeedsFine = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory)
-      : space_(space), threads_(threads), count_(find_contexts(space, contexts_)) {}
-
-  bool is_present() const { return count_ > 0; }
-
-  bool is_in(uint32_t file) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (contexts_[i].file == file) return true;
-    return false;
-  }
+      : Instances(space, threads, [&](auto& found) { return find_contexts(space, found); }) {}
 
   bool quiet(abi::QuiesceHint& hint) const {
     describe(hint);
@@ -38,43 +31,22 @@ class Walker {
     return true;
   }
 
-  void describe(abi::QuiesceHint& hint) const {
-    for (std::size_t i = 0; i < count_; ++i) describe_code(space_, contexts_[i], hint);
-  }
-
-  bool interrupted(abi::QuiesceHint& hint) const {
-    describe(hint);
-    return any_interrupted(space_, threads_, hint);
-  }
-
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t first_arena) {
     Verdict verdict;
     for (std::size_t i = 0; i < count_ && verdict.fine(); ++i) {
       Groups groups(space_, first_arena + static_cast<uint32_t>(i), {blocks, totals, on_threads});
-      verdict = groups.claim_all(contexts_[i]);
+      verdict = groups.claim_all(instances_[i]);
     }
     return verdict;
   }
-
-  std::size_t arena_count() const { return count_; }
 
   static void write_name(char (&name)[kNameLength]) { __builtin_memcpy(name, "musl", 5); }
 
   template <typename Visit>
   void each_variable(Visit visit) const {
     for (std::size_t i = 0; i < count_; ++i)
-      visit(Range{contexts_[i].address, contexts_[i].address + kContextBytes});
+      visit(Range{instances_[i].address, instances_[i].address + kContextBytes});
   }
-
-  static Warning warning() { return {}; }
-
-  Totals totals;
-
- private:
-  const Space& space_;
-  const libc::Threads& threads_;
-  Context contexts_[kMaxContexts];
-  std::size_t count_;
 };
 
 }  // namespace reachscan::heaps::musl

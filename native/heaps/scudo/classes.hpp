@@ -33,12 +33,10 @@ class Classes {
     Range memory{instance_.start(number), instance_.start(number) + instance_.mapped(number)};
     if (memory.start == memory.end) return;
     is_readable_ = space_.readable(memory.start, memory.end - memory.start);
-    verdict_ = found_.claim({memory.start, memory.end, wire::kThreadHeap, arena_, 0, 0, exact_end},
-                            "the memory of a size class overlaps that of something else");
-    if (!verdict_.fine()) return;
-    found_.blocks.add_boundary(memory.start);
-    found_.blocks.add_boundary(memory.end);
-    if (number == 0) return;
+    verdict_ =
+        found_.claim_apart({memory.start, memory.end, wire::kThreadHeap, arena_, 0, 0, exact_end},
+                           "the memory of a size class overlaps that of something else");
+    if (!verdict_.fine() || number == 0) return;
     memory_end_ = memory.end;
     uint64_t carved = memory.start + instance_.carved(number), size = size_of_class(number);
     for (uint64_t slot = memory.start; slot < carved && verdict_.fine(); slot += size)
@@ -65,15 +63,12 @@ class Classes {
     add(block, header.size(), slot + size);
   }
 
-  // A block of zero bytes has a granule of its own, too. If it is aligned, that may be the first
-  // one of the next slot, which has a header there.
+  // The granule of an aligned block of zero bytes may be the first one of the next slot, which has
+  // a header there.
   void add(uint64_t block, uint64_t size, uint64_t slot_end) {
     if (block == memory_end_) return;
     if (block == slot_end) behind_slot_ = block;
-    found_.blocks.add_live(block);
-    found_.totals.add(size);
-    uint64_t edge = align_up(block + (size != 0 ? size : 1), kGranule);
-    if (edge < slot_end || block == slot_end) found_.blocks.add_boundary(edge);
+    found_.add_block(block, size, block == slot_end ? memory_end_ : slot_end);
   }
 
   bool is_quarantine(QuarantineBatch batch) {

@@ -80,25 +80,18 @@ class Guarded {
 
   void claim_slot(Pool pool, Record record) {
     if (record.block() == 0 || record.is_freed()) return;
-    uint64_t block = record.block(), page = block & ~(kPage - 1), end = block + record.size();
+    uint64_t block = record.block(), page = block & ~(kPage - 1);
     if (!pool.memory().contains(block) || (page - pool.memory().start) / kPage % 2 == 0 ||
         record.size() > page + kPage - block || block % kGranule != 0 ||
         !space_.readable(page, kPage))
       return stop("a guarded block is not in its page", block);
     claim_region({page, page + kPage, wire::kMapped, arena_, 0,
                   static_cast<uint32_t>(record.size()), end_of_guarded});
-    if (!verdict_.fine()) return;
-    found_.blocks.add_live(block);
-    found_.totals.add(record.size());
-    uint64_t edge = align_up(end > block ? end : block + 1, kGranule);
-    if (edge < page + kPage) found_.blocks.add_boundary(edge);
+    if (verdict_.fine()) found_.add_block(block, record.size(), page + kPage);
   }
 
   void claim_region(const Region& region) {
-    verdict_ = found_.claim(region, "guarded blocks overlap the memory of something else");
-    if (!verdict_.fine()) return;
-    found_.blocks.add_boundary(region.start);
-    if (!found_.blocks.is_live(region.end)) found_.blocks.add_boundary(region.end);
+    verdict_ = found_.claim_apart(region, "guarded blocks overlap the memory of something else");
   }
 
   void stop(const char* reason, uint64_t address) { verdict_ = invalid(reason, address); }

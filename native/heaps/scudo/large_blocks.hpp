@@ -66,11 +66,7 @@ class LargeBlocks {
     if (header.size_class() != 0 || header.shift() != block - large.slot() - kHeaderBytes ||
         header.size() > memory.end - block)
       return stop("a large block's header does not fit its mapping", block);
-    uint64_t end = memory.end - header.size();
-    found_.blocks.add_live(block);
-    found_.totals.add(end - block);
-    uint64_t edge = align_up(end > block ? end : block + 1, kGranule);
-    if (edge < memory.end) found_.blocks.add_boundary(edge);
+    found_.add_block(block, memory.end - header.size() - block, memory.end);
   }
 
   // LLVM 14 counts the entries without a lock, so its number may be wrong for good.
@@ -87,12 +83,10 @@ class LargeBlocks {
       stop("a large block's mapping is not anonymous memory", memory.start);
       return false;
     }
-    verdict_ = found_.claim({memory.start, memory.end, wire::kMapped, arena_, 0, 0, exact_end},
-                            "a large block overlaps the memory of something else");
-    if (!verdict_.fine()) return false;
-    found_.blocks.add_boundary(memory.start);
-    if (!found_.blocks.is_live(memory.end)) found_.blocks.add_boundary(memory.end);
-    return true;
+    verdict_ =
+        found_.claim_apart({memory.start, memory.end, wire::kMapped, arena_, 0, 0, exact_end},
+                           "a large block overlaps the memory of something else");
+    return verdict_.fine();
   }
 
   void stop(const char* reason, uint64_t address) { verdict_ = invalid(reason, address); }

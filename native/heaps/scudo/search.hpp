@@ -16,18 +16,14 @@ class Search {
 
   std::size_t find(Instance (&found)[kMaxInstances]) const {
     std::size_t count = 0;
-    uint64_t done = 0;
-    for (const abi::Mapping& m : space_) {
-      if (!Space::is_module_data(m) || m.start < done) continue;
-      Range data = data_of_module(space_, &m);
-      done = data.end;
+    each_module_data(space_, [&](uint32_t file, Range data) {
       for (uint64_t at = align_up(data.start, kInstanceAlignment);
            at + Instance::kBytes <= data.end && count < kMaxInstances; at += kInstanceAlignment) {
         if (at % kPage == 0) at = space_.skip_absent(at);
         if (at + Instance::kBytes > data.end) break;
-        count += is_any(m.file, data, at, found[count]);
+        count += is_any(file, data, at, found[count]);
       }
-    }
+    });
     return count;
   }
 

@@ -11,7 +11,7 @@
 // The header of a block says whether the program has it, whatever cache or quarantine it is in.
 #pragma once
 
-#include "heaps/named_code.hpp"
+#include "heaps/instances.hpp"
 #include "heaps/scudo/caches.hpp"
 #include "heaps/scudo/classes.hpp"
 #include "heaps/scudo/guarded.hpp"
@@ -20,7 +20,11 @@
 
 namespace reachscan::heaps::scudo {
 
-class Walker {
+inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {
+  describe_code_naming(space, instance.file, instance.variables(), hint);
+}
+
+class Walker : public Instances<Instance, kMaxInstances> {
  public:
   // Free blocks are listed elsewhere.
   static constexpr uint64_t kLinkBytes = 0;
@@ -28,30 +32,7 @@ class Walker {
   static constexpr bool kNeedsFine = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory)
-      : space_(space), threads_(threads), count_(Search(space).find(instances_)) {}
-
-  bool is_present() const { return count_ > 0; }
-
-  bool is_in(uint32_t file) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (instances_[i].file == file) return true;
-    return false;
-  }
-
-  bool quiet(abi::QuiesceHint& hint) const {
-    describe(hint);
-    return is_quiet_named(space_, threads_, hint);
-  }
-
-  void describe(abi::QuiesceHint& hint) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      describe_code_naming(space_, instances_[i].file, instances_[i].variables(), hint);
-  }
-
-  bool interrupted(abi::QuiesceHint& hint) const {
-    describe(hint);
-    return any_interrupted(space_, threads_, hint);
-  }
+      : Instances(space, threads, [&](auto& found) { return Search(space).find(found); }) {}
 
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t first_arena) {
     Verdict verdict;
@@ -68,24 +49,12 @@ class Walker {
     return verdict;
   }
 
-  std::size_t arena_count() const { return count_; }
-
   static void write_name(char (&name)[kNameLength]) { __builtin_memcpy(name, "Scudo", 6); }
 
   template <typename Visit>
   void each_variable(Visit visit) const {
     for (std::size_t i = 0; i < count_; ++i) each_cache(space_, threads_, instances_[i], visit);
   }
-
-  static Warning warning() { return {}; }
-
-  Totals totals;
-
- private:
-  const Space& space_;
-  const libc::Threads& threads_;
-  Instance instances_[kMaxInstances];
-  std::size_t count_;
 };
 
 }  // namespace reachscan::heaps::scudo

@@ -17,17 +17,14 @@ class Search {
 
   std::size_t find(Instance (&found)[kMaxInstances]) {
     std::size_t count = 0;
-    uint64_t done = 0;
-    for (const abi::Mapping& m : space_) {
-      if (!Space::is_module_data(m) || m.start < done || count == kMaxInstances) continue;
-      data_ = data_of_module(space_, &m);
-      done = data_.end;
-      if (data_.end - data_.start < kRootBytes) continue;
-      found[count].file = m.file;
-      found[count].data = data_;
+    each_module_data(space_, [&](uint32_t file, Range data) {
+      if (count == kMaxInstances || data.end - data.start < kRootBytes) return;
+      data_ = data;
+      found[count].file = file;
+      found[count].data = data;
       if (find_central(found[count]) && find_classes(found[count]) && find_root(found[count]))
         ++count;
-    }
+    });
     return count;
   }
 

@@ -8,44 +8,25 @@
 //   caches          free, though spans count them as handed out
 #pragma once
 
-#include "heaps/named_code.hpp"
+#include "heaps/instances.hpp"
 #include "heaps/tcmalloc/caches.hpp"
 #include "heaps/tcmalloc/search.hpp"
 #include "heaps/tcmalloc/spans.hpp"
 
 namespace reachscan::heaps::tcmalloc {
 
-class Walker {
+inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {
+  describe_code_naming(space, instance.file, instance.variables(), hint);
+}
+
+class Walker : public Instances<Instance, kMaxInstances> {
  public:
   // The link to the next block of a list.
   static constexpr uint64_t kLinkBytes = 8;
   static constexpr bool kNeedsFine = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory)
-      : space_(space), threads_(threads), count_(Search(space).find(instances_)) {}
-
-  bool is_present() const { return count_ > 0; }
-
-  bool is_in(uint32_t file) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (instances_[i].file == file) return true;
-    return false;
-  }
-
-  bool quiet(abi::QuiesceHint& hint) const {
-    describe(hint);
-    return is_quiet_named(space_, threads_, hint);
-  }
-
-  void describe(abi::QuiesceHint& hint) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      describe_code_naming(space_, instances_[i].file, instances_[i].variables(), hint);
-  }
-
-  bool interrupted(abi::QuiesceHint& hint) const {
-    describe(hint);
-    return any_interrupted(space_, threads_, hint);
-  }
+      : Instances(space, threads, [&](auto& found) { return Search(space).find(found); }) {}
 
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t first_arena) {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -59,8 +40,6 @@ class Walker {
     }
     return {};
   }
-
-  std::size_t arena_count() const { return count_; }
 
   void write_name(char (&name)[kNameLength]) const {
     constexpr char kName[] = "tcmalloc of gperftools";
@@ -76,16 +55,6 @@ class Walker {
       visit(Range{instance.central, instance.central + kMaxClasses * instance.central_stride});
     }
   }
-
-  static Warning warning() { return {}; }
-
-  Totals totals;
-
- private:
-  const Space& space_;
-  const libc::Threads& threads_;
-  Instance instances_[kMaxInstances];
-  std::size_t count_;
 };
 
 }  // namespace reachscan::heaps::tcmalloc

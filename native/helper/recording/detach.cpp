@@ -123,8 +123,8 @@ class Detachment {
   }
 
   // Others that attach or detach do most of it while the target runs, and nothing is hooked then.
-  // What was read before the pause may be out of date.
-  // Returns false if there is nothing to remove any more.
+  // What was read before the pause may be out of date. Returns false if there is nothing to remove
+  // any more.
   bool take_over() {
     bool is_gone = !injection_ || !is_there();
     if (!is_gone) read_injection(session_.memory, address_, *injection_);
@@ -141,8 +141,7 @@ class Detachment {
     if (Worker::has_other(session_.pid(), worker_.get()))
       throw Failure(Step::kOpenTarget, Code::kBeingScanned,
                     name_of(session_.pid()) +
-                        " is already being attached to or detached from by "
-                        "another reachscan",
+                        " is already being attached to or detached from by another reachscan",
                     EBUSY, session_.pid());
     tables_ = find_lost_tables();
     return true;

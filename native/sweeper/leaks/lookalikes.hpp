@@ -305,17 +305,22 @@ class Lookalikes {
     if (blocks_.mark(block) != 0) open_.push(block);
   }
 
+  // Calls visit(word) for the words of a block that lead to blocks in doubt.
+  template <typename Visit>
+  void each_word_into_doubt(uint64_t owner, Visit visit) const {
+    each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
+      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      if (target == 0 || blocks_.is_marked(target) || !is_in_question(target)) return;
+      if (!blocks_.is_leftover(owner, slot, value)) visit(Word{slot, owner, target, value});
+    });
+  }
+
   // Marks what normally held blocks hold in the same way.
   void spread() {
-    while (!open_.empty()) {
-      uint64_t owner = open_.pop();
-      each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
-        uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-        if (target == 0 || blocks_.is_marked(target) || !is_in_question(target)) return;
-        if (blocks_.is_leftover(owner, slot, value)) return;
-        if (is_usual({slot, owner, target, value})) take(target);
+    while (!open_.empty())
+      each_word_into_doubt(open_.pop(), [this](const Word& word) {
+        if (is_usual(word)) take(word.target);
       });
-    }
   }
 
   // Counts, by kind, the blocks in doubt that stale words lead to from memory in use. Where there
@@ -356,17 +361,12 @@ class Lookalikes {
   // them are of kinds that are not leaked elsewhere.
   std::size_t gather(List<uint64_t>& web) {
     std::size_t strange = 0;
-    for (std::size_t i = 0; i < web.size(); ++i) {
-      uint64_t owner = web[i];
-      each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
-        uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-        if (block == 0 || blocks_.is_marked(block) || !is_in_question(block)) return;
-        if (blocks_.is_leftover(owner, slot, value)) return;
-        blocks_.mark(block);
-        web.push(block);
-        if (!kinds_.is_sometimes_leaked(block)) ++strange;
+    for (std::size_t i = 0; i < web.size(); ++i)
+      each_word_into_doubt(web[i], [&](const Word& word) {
+        blocks_.mark(word.target);
+        web.push(word.target);
+        if (!kinds_.is_sometimes_leaked(word.target)) ++strange;
       });
-    }
     return strange;
   }
 

@@ -107,7 +107,7 @@ CASE(a_field_holds_all_that_it_leads_to) {
   web.doubt();
   CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
   CHECK(web.is_live(kFirstLeaf, kFewLeaves));
-  CHECK(!web.lookalikes->any_in_doubt());
+  CHECK(web.lookalikes->in_doubt().empty());
 }
 
 // A block that is held otherwise, too, holds all below it.
@@ -128,7 +128,7 @@ CASE(without_any_stale_word_nothing_is_in_doubt) {
   web.doubt();
   CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
   CHECK(web.is_live(kFirstLeaf, kFewLeaves));
-  CHECK(!web.lookalikes->any_in_doubt());
+  CHECK(web.lookalikes->in_doubt().empty());
 }
 
 // A tag in a pointer makes it odd, and one odd word alone looks stale.

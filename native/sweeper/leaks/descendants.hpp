@@ -69,11 +69,16 @@ class Descendants {
     for (uint64_t block : found_) blocks_.mark(block);
   }
 
-  // Calls visit(block) for those that are marked again.
+  // Calls visit(block) for those that are marked again, or not.
   template <typename Visit>
   void each_marked(Visit visit) const {
     for (uint64_t block : found_)
       if (blocks_.is_marked(block)) visit(block);
+  }
+  template <typename Visit>
+  void each_unmarked(Visit visit) const {
+    for (uint64_t block : found_)
+      if (!blocks_.is_marked(block)) visit(block);
   }
 
  private:

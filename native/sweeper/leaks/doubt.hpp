@@ -29,11 +29,12 @@ class DoubtPass {
   }
 
   // Marks, temporarily, the blocks that words other than pointers prove to be in use, and their
-  // descendants.
-  void mark_blocks_in_use(Roots& roots) {
+  // descendants. Returns whether there are any.
+  bool mark_blocks_in_use(Roots& roots) {
     search_roots(roots);
     search_heap();
     settle(kInUse);
+    return count_unmarked(blocks_) != unmarked_;
   }
   void unmark_all() {
     candidates_.each([this](uint64_t block) { blocks_.clear_mark(block); });
@@ -249,11 +250,15 @@ inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks) {
 inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
   Lookalikes& found = new_lookalikes(space, blocks);
   found.doubt(roots);
-  if (!found.any_in_doubt()) return found;
-  found.restore_all_marks();
-  found.~Lookalikes();
+  List<uint64_t> in_doubt = found.in_doubt();
+  if (in_doubt.empty()) return found;
+  for (uint64_t block : in_doubt) blocks.mark(block);
   DoubtPass look(space, blocks, count_unmarked(blocks));
-  look.mark_blocks_in_use(roots);
+  if (!look.mark_blocks_in_use(roots)) {
+    for (uint64_t block : in_doubt) blocks.clear_mark(block);
+    return found;
+  }
+  found.~Lookalikes();
   Lookalikes& left = new_lookalikes(space, blocks);
   left.doubt(roots);
   look.unmark_all();

@@ -67,10 +67,14 @@ class Lookalikes {
     }
   }
 
-  bool any_in_doubt() const {
+  // Returns all blocks that doubt() left unmarked.
+  List<uint64_t> in_doubt() const {
+    if (in_question_.empty()) return {};
+    List<uint64_t> found(map_memory, in_question_.size() + Descendants::kMaxBlocks);
     for (uint64_t block : in_question_)
-      if (!blocks_.is_marked(block)) return true;
-    return false;
+      if (!blocks_.is_marked(block)) found.push(block);
+    below_.each_unmarked([&](uint64_t block) { found.push(block); });
+    return found;
   }
 
   // Returns whether a block that doubt() left unmarked was marked before.

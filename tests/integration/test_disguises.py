@@ -30,3 +30,12 @@ def test_it_finds_nothing_that_means_a_lost_block(victim: StartVictim) -> None:
     (lost,) = (s for s in target.ready["scenes"] if s["name"] == "certain")
     address = int(lost["address"], 16)
     assert disguises.look_for(target.pid, [(address, sizes[address])], live).hits == {}
+
+
+def test_chance_is_told_from_intention() -> None:
+    # Two of five blocks are no evidence if one address in fifteen is hit.
+    assert disguises.chance_of(2, 5, 270, 4000) > 0.01
+    assert disguises.chance_of(5, 5, 270, 4000) < disguises.UNLIKELY
+    assert disguises.chance_of(2, 5, 10, 4000) < disguises.UNLIKELY
+    assert disguises.chance_of(2000, 12000, 16000, 96000) > 0.4
+    assert disguises.chance_of(0, 5, 0, 40) == pytest.approx(1)

@@ -2,7 +2,7 @@
 
 Like `evidence`, which it is built on, it shares nothing with reachscan. Small numbers are distances
 to something by chance, too: so these are looked for also at decoys, addresses near the blocks where
-none begins, and count only if clearly more blocks are hit than decoys.
+none begins, and count only if so many more of the blocks are hit that chance hardly explains it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 Words = evidence.Words
 Flags = NDArray[np.bool_]
 Flagging = Callable[[Words], Flags]
-DECOYS = (-80, -64, -48, -32, 32, 48, 64, 80)
-"""Distances of decoys from a block."""
+NEAREST_DECOY, DECOYS_PER_BLOCK, LEAST_DECOYS = 32, 8, 4096
+"""A few decoys do not tell how often numbers hit by chance: few blocks get more decoys each."""
+UNLIKELY = 0.001
+"""A run over all programs compares blocks with decoys some thousand times."""
 
 _LOW_47, _LOW_48 = np.uint64((1 << 47) - 1), np.uint64((1 << 48) - 1)
 
@@ -106,20 +108,41 @@ class Found:
 
     hits: dict[str, dict[int, list[int]]] = field(default_factory=dict)
     """By form: where such words stand, by the number of the block that they mean."""
-    by_chance: Counter[str] = field(default_factory=Counter)
-    """How many decoys such words mean, by form, were there as many as blocks."""
+    chances: dict[str, float] = field(default_factory=dict)
+    """How likely so many hits are by chance, by form."""
 
     def beyond_chance(self) -> dict[str, dict[int, list[int]]]:
-        """Return the hits by forms that chance does not explain, by two standard deviations."""
-        chances = self.by_chance
-        return {
-            form: hits
-            for form, hits in self.hits.items()
-            if len(hits) > chances[form] + 2 * math.sqrt(chances[form])
-        }
+        """Return the hits by forms that chance does not explain."""
+        chances = self.chances
+        return {form: hits for form, hits in self.hits.items() if chances.get(form, 0) < UNLIKELY}
 
     def suspects(self) -> set[int]:
         return {block for hits in self.beyond_chance().values() for block in hits}
+
+
+def _decoys(starts: Words, live: Words) -> Words:
+    """Return addresses in blocks nearby, on both sides, where none begins."""
+    each = max(DECOYS_PER_BLOCK, -(-LEAST_DECOYS // len(starts)))
+    distances = range(NEAREST_DECOY, NEAREST_DECOY + 8 * each, 16)
+    near = [starts + np.uint64(sign * d % (1 << 64)) for d in distances for sign in (-1, 1)]
+    decoys = np.setdiff1d(np.concatenate(near), live[:, 0])
+    owner = np.searchsorted(live[:, 0], decoys) - 1
+    return decoys[(owner >= 0) & (decoys < live[owner, 1])]
+
+
+def _log_ways(items: int, chosen: int) -> float:
+    return math.lgamma(items + 1) - math.lgamma(chosen + 1) - math.lgamma(items - chosen + 1)
+
+
+def chance_of(hits: int, blocks: int, decoys_hit: int, decoys: int) -> float:
+    """Return how likely so many of the blocks are hit if each is as likely hit as a decoy."""
+    targets, hit = blocks + decoys, hits + decoys_hit
+    ways = _log_ways(targets, hit)
+    return math.fsum(
+        math.exp(_log_ways(blocks, n) + _log_ways(decoys, hit - n) - ways)
+        for n in range(hits, min(blocks, hit) + 1)
+        if hit - n <= decoys
+    )
 
 
 class _Search:
@@ -129,10 +152,10 @@ class _Search:
         self._starts, self._sizes, self._live, self._bins = starts, sizes, live, bins
         # Where blocks lie side by side, the end of one is the start of the next.
         self._touching = np.uint64(np.isin(live[:, 1], live[:, 0]).any())
-        self._low, self._high = starts[0] - np.uint64(128), starts[-1] + sizes[-1]
         self.found = Found()
-        near = [starts + np.uint64(distance % (1 << 64)) for distance in DECOYS]
-        self._decoys = np.setdiff1d(np.concatenate(near), live[:, 0])
+        self._decoys = _decoys(starts, live)
+        self._low = min(starts[0], *self._decoys[:1])
+        self._high = max(starts[-1] + sizes[-1], *self._decoys[-1:])
         self._decoys_hit: dict[str, set[int]] = {}
 
     def look(self, address: int, data: bytes, in_use: Flagging) -> None:
@@ -192,7 +215,7 @@ class _Search:
         hits = zip(block[fine][usable].tolist(), at[fine][usable].tolist(), strict=True)
         for number, place in hits:
             self.found.hits.setdefault(name, {}).setdefault(number, []).append(place)
-        if name not in BY_CHANCE:
+        if name not in BY_CHANCE or len(self._decoys) == 0:
             return
         at_decoy = np.searchsorted(self._decoys, values)
         hit = self._decoys[np.minimum(at_decoy, len(self._decoys) - 1)] == values
@@ -200,9 +223,12 @@ class _Search:
         self._decoys_hit.setdefault(name, set()).update(values[hit].tolist())
 
     def finish(self) -> Found:
-        """Count decoys that were hit as if there were as many as blocks."""
-        for name, hit in self._decoys_hit.items():
-            self.found.by_chance[name] = -(-len(hit) * len(self._starts) // len(self._decoys))
+        """Compare how many blocks and decoys were hit."""
+        blocks, decoys = len(self._starts), len(self._decoys)
+        for name, hits in self.found.hits.items():
+            if name in BY_CHANCE:
+                hit = len(self._decoys_hit.get(name, ()))
+                self.found.chances[name] = chance_of(len(hits), blocks, hit, decoys)
         return self.found
 
 
@@ -272,4 +298,5 @@ def places(found: Found, mappings: Sequence[evidence.Mapping], live: Words) -> I
     for form, hits in found.beyond_chance().items():
         where = Counter(place(at[0]) for at in hits.values())
         said = ", ".join(f"{count} in {path}" for path, count in where.most_common(2))
-        yield f"{len(hits)} {form} (chance {found.by_chance[form]}): {said}"
+        chance = f" (by chance: {found.chances[form]:.1g})" if form in found.chances else ""
+        yield f"{len(hits)} {form}{chance}: {said}"

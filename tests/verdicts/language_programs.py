@@ -205,7 +205,7 @@ LANGUAGES: dict[str, Scene] = {
     "racket": Waiting("racket", ("racket", "-e", RACKET)),
     "chez": Waiting("chezscheme", ("petite", "-q"), CHEZ),
     "luajit": Waiting("luajit", ("luajit", "-e", LUAJIT)),
-    "erlang": Waiting("erlang-base", ("erl", "-noshell", "-eval", ERLANG)),
+    "erlang": Waiting("erlang-base erlang-crypto", ("erl", "-noshell", "-eval", ERLANG)),
     "elixir": Waiting("elixir", ("elixir", "-e", ELIXIR)),
     "mono": Compiled(
         "mono-mcs mono-runtime",

@@ -3,6 +3,7 @@
 Like `evidence`, which it is built on, it shares nothing with reachscan. Small numbers are distances
 to something by chance, too: so these are looked for also at decoys, addresses near the blocks where
 none begins, and count only if so many more of the blocks are hit that chance hardly explains it.
+A number that leads to a decoy anywhere is no evidence for a block: many blocks hold such constants.
 """
 
 from __future__ import annotations
@@ -157,6 +158,8 @@ class _Search:
         self._low = min(starts[0], *self._decoys[:1])
         self._high = max(starts[-1] + sizes[-1], *self._decoys[-1:])
         self._decoys_hit: dict[str, set[int]] = {}
+        self._numbers: dict[str, dict[int, set[int]]] = {}
+        self._numbers_of_decoys: dict[str, set[int]] = {}
 
     def look(self, address: int, data: bytes, in_use: Flagging) -> None:
         for form in FORMS:
@@ -165,7 +168,7 @@ class _Search:
                 words = np.frombuffer(data[odd : odd + whole], dtype=np.uint64)
                 at = _addresses(address + odd, 8, len(words))
                 inside = form.inside and (form.name == "pointer" or odd == 0)
-                self._note(form.name, form.read(words, at), at, in_use, inside)
+                self._note(form.name, form.read(words, at), words, at, in_use, inside)
                 if form.read is _relative and odd == 0:
                     self._note_from_blocks(FROM_BLOCK, words, at, in_use)
         self._look_at_halves(address, data, in_use)
@@ -189,7 +192,7 @@ class _Search:
         halves = np.frombuffer(data[: len(data) & ~3], dtype=np.int32).astype(np.int64)
         words = halves.view(np.uint64)
         at = _addresses(address, 4, len(words))
-        self._note(HALF_FROM_WORD, _relative(words, at), at, in_use, False)
+        self._note(HALF_FROM_WORD, _relative(words, at), words, at, in_use, False)
         self._note_from_blocks(HALF_FROM_BLOCK, words, at, in_use)
 
     def _note_from_blocks(self, name: str, words: Words, at: Words, in_use: Flagging) -> None:
@@ -200,11 +203,13 @@ class _Search:
         # At its end the allocator leaves how large the chunk was while it was free.
         left = (at == end - np.uint64(8)) & (words == end - start + np.uint64(8))
         usable = (owner >= 0) & (at < end) & (words != 0) & ~left
-        self._note(name, np.where(usable, start + words, 0), at, in_use, False)
+        self._note(name, np.where(usable, start + words, 0), words, at, in_use, False)
 
-    def _note(self, name: str, values: Words, at: Words, in_use: Flagging, inside: bool) -> None:
+    def _note(
+        self, name: str, values: Words, words: Words, at: Words, in_use: Flagging, inside: bool
+    ) -> None:
         near = np.flatnonzero((values >= self._low) & (values <= self._high))
-        values, at = values[near], at[near]
+        values, words, at = values[near], words[near], at[near]
         block = np.searchsorted(self._starts, values, side="right") - 1
         offset = values - self._starts[block]
         most = self._sizes[block] - self._touching if inside else 0
@@ -212,23 +217,26 @@ class _Search:
         if inside:  # bins hold chunks, which begin at the last word of the block before
             fine &= ~((offset == self._sizes[block] - np.uint64(8)) & self._bins(at))
         usable = in_use(at[fine])
-        hits = zip(block[fine][usable].tolist(), at[fine][usable].tolist(), strict=True)
-        for number, place in hits:
-            self.found.hits.setdefault(name, {}).setdefault(number, []).append(place)
+        hits = (column[fine][usable].tolist() for column in (block, words, at))
+        for hit_block, number, place in zip(*hits, strict=True):
+            self.found.hits.setdefault(name, {}).setdefault(hit_block, []).append(place)
+            self._numbers.setdefault(name, {}).setdefault(hit_block, set()).add(number)
         if name not in BY_CHANCE or len(self._decoys) == 0:
             return
         at_decoy = np.searchsorted(self._decoys, values)
         hit = self._decoys[np.minimum(at_decoy, len(self._decoys) - 1)] == values
         hit[hit] = in_use(at[hit])
         self._decoys_hit.setdefault(name, set()).update(values[hit].tolist())
+        self._numbers_of_decoys.setdefault(name, set()).update(words[hit].tolist())
 
     def finish(self) -> Found:
         """Compare how many blocks and decoys were hit."""
         blocks, decoys = len(self._starts), len(self._decoys)
-        for name, hits in self.found.hits.items():
-            if name in BY_CHANCE:
-                hit = len(self._decoys_hit.get(name, ()))
-                self.found.chances[name] = chance_of(len(hits), blocks, hit, decoys)
+        for name in self.found.hits.keys() & BY_CHANCE:
+            common = self._numbers_of_decoys.get(name, set())
+            hits = sum(bool(numbers - common) for numbers in self._numbers[name].values())
+            hit = len(self._decoys_hit.get(name, ()))
+            self.found.chances[name] = chance_of(hits, blocks, hit, decoys)
         return self.found
 
 

@@ -20,6 +20,8 @@ def test_it_finds_each_form(victim: StartVictim, program: str) -> None:
         alike = sorted(int(scene["address"], 16) for scene in meant if scene["name"] == name)
         found = disguises.look_for(target.pid, [(a, sizes[a]) for a in alike], live)
         assert found.hits, f"no word means the blocks of {name!r}"
+        # A single number that leads to a block may well do so by chance.
+        assert found.suspects() or len(alike) == 1, f"chance explains what means {name!r}"
 
 
 def test_it_finds_nothing_that_means_a_lost_block(victim: StartVictim) -> None:

@@ -128,7 +128,8 @@ def _decoys(starts: Words, live: Words) -> Words:
     near = [starts + np.uint64(sign * d % (1 << 64)) for d in distances for sign in (-1, 1)]
     decoys = np.setdiff1d(np.concatenate(near), live[:, 0])
     owner = np.searchsorted(live[:, 0], decoys) - 1
-    return decoys[(owner >= 0) & (decoys < live[owner, 1])]
+    in_blocks: Words = decoys[(owner >= 0) & (decoys < live[owner, 1])]
+    return in_blocks
 
 
 def _log_ways(items: int, chosen: int) -> float:

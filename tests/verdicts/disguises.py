@@ -302,7 +302,8 @@ def places(found: Found, mappings: Sequence[evidence.Mapping], live: Words) -> I
             start, end = live[index].tolist()
             return f"+{address - start:#x} of blocks of {end - start}"
         mapping = next((m for m in mappings if m.start <= address < m.end), None)
-        return "a register" if mapping is None else mapping.path or "an anonymous mapping"
+        odd = ", unaligned" if address % 8 else ""
+        return "a register" if mapping is None else f"{mapping.path or 'anonymous memory'}{odd}"
 
     for form, hits in found.beyond_chance().items():
         where = Counter(place(at[0]) for at in hits.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import platform
 import subprocess
 from pathlib import Path
@@ -23,13 +24,13 @@ FLAGS = (
 
 def make(folder: Path, misdeed: str) -> Path:
     """Return a helper that runs a function of fixtures/hostile_sweeper.cpp in the clone."""
-    blob = _blob(folder, misdeed)
+    blob = gzip.compress(_blob(folder, misdeed))
     image = bytearray(HELPER.read_bytes())
     with HELPER.open("rb") as file:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".symtab")
         assert isinstance(table, SymbolTableSection)
-        start, end = (_address(table, f"reachscan_sweeper{end}") for end in ("", "_end"))
+        start, end = (_address(table, f"reachscan_{form}") for form in ("sweeper", "fine_sweeper"))
         at = next(elf.address_offsets(start))
     assert len(blob) <= end - start
     image[at : at + len(blob)] = blob

@@ -1,8 +1,6 @@
-# The helper contains the recorder as an ELF image.
+# The helper contains the recorder as an ELF image, packed.
     .section .rodata
-    .globl reachscan_injected, reachscan_injected_end
-    .balign 16
+    .globl reachscan_injected
 reachscan_injected:
-    .incbin "injected-recorder.elf"
-reachscan_injected_end:
+    .incbin "injected-recorder.elf.gz"
     .section .note.GNU-stack, "", @progbits

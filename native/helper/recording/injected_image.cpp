@@ -8,6 +8,7 @@
 
 #include "arch/address_space.hpp"
 #include "arch/imports.hpp"
+#include "helper/inflate.hpp"
 
 extern "C" const unsigned char reachscan_injected[];
 
@@ -36,16 +37,16 @@ Row row_at(const unsigned char* bytes, std::uint64_t index = 0) {
 }  // namespace
 
 InjectedImage::InjectedImage() {
-  auto header = row_at<Elf64_Ehdr>(reachscan_injected);
+  const std::vector<unsigned char> file = inflate(reachscan_injected);
+  auto header = row_at<Elf64_Ehdr>(file.data());
   entry_ = header.e_entry;
   std::uint64_t dynamic = 0;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
-    auto segment = row_at<Elf64_Phdr>(reachscan_injected + header.e_phoff, i);
+    auto segment = row_at<Elf64_Phdr>(file.data() + header.e_phoff, i);
     if (segment.p_type == PT_DYNAMIC) dynamic = segment.p_vaddr;
     if (segment.p_type != PT_LOAD) continue;
     bytes_.resize(whole_pages(segment.p_vaddr + segment.p_memsz));
-    std::memcpy(bytes_.data() + segment.p_vaddr, reachscan_injected + segment.p_offset,
-                segment.p_filesz);
+    std::memcpy(bytes_.data() + segment.p_vaddr, file.data() + segment.p_offset, segment.p_filesz);
     if ((segment.p_flags & PF_W) != 0) data_ = segment.p_vaddr / kPage * kPage;
   }
   std::uint64_t table = 0, bytes = 0;

@@ -13,15 +13,13 @@
 
 #include "arch/address_space.hpp"
 #include "arch/lanes.hpp"
+#include "helper/inflate.hpp"
 #include "helper/stop/retry_policy.hpp"
 #include "helper/target/memory_kinds.hpp"
 
 extern "C" const unsigned char reachscan_sweeper[];
-extern "C" const unsigned char reachscan_sweeper_end[];
 extern "C" const unsigned char reachscan_fine_sweeper[];
-extern "C" const unsigned char reachscan_fine_sweeper_end[];
 extern "C" const unsigned char reachscan_short_sweeper[];
-extern "C" const unsigned char reachscan_short_sweeper_end[];
 
 namespace reachscan::helper {
 namespace {
@@ -40,21 +38,16 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
-struct Image {
-  const unsigned char* start;
-  const unsigned char* end;
-};
-
-Image image_of(Form form) {
+const unsigned char* packed(Form form) {
   switch (form) {
     case Form::kCommon:
-      return {reachscan_sweeper, reachscan_sweeper_end};
+      return reachscan_sweeper;
     case Form::kFine:
-      return {reachscan_fine_sweeper, reachscan_fine_sweeper_end};
+      return reachscan_fine_sweeper;
     case Form::kShort:
       break;
   }
-  return {reachscan_short_sweeper, reachscan_short_sweeper_end};
+  return reachscan_short_sweeper;
 }
 
 SweepBounds bounds_for(const SweeperInputs& inputs) {
@@ -132,12 +125,11 @@ std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const c
 }
 
 void SweeperRun::map_code() {
-  const auto [image, end] = image_of(form_);
-  auto size = static_cast<std::uint64_t>(end - image);
-  code_bytes_ = (size + kPage - 1) & ~(kPage - 1);
+  const std::vector<unsigned char> image = inflate(packed(form_));
+  code_bytes_ = (image.size() + kPage - 1) & ~(kPage - 1);
   control_ = map(abi::kControlBytes + code_bytes_, "the sweeper");
   std::uint64_t code = control_ + abi::kControlBytes;
-  clone_.memory().write(Step::kMapSweeper, code, image, size);
+  clone_.memory().write(Step::kMapSweeper, code, image.data(), image.size());
   std::int64_t result =
       clone_.call(SYS_mprotect, {code, code_bytes_, PROT_READ | PROT_EXEC, 0, 0, 0});
   if (result < 0)

@@ -1,18 +1,10 @@
-# The helper contains the sweeper as bytes, in all its forms.
+# The helper contains the sweeper in all its forms, packed.
     .section .rodata
-    .globl reachscan_sweeper, reachscan_sweeper_end
-    .globl reachscan_fine_sweeper, reachscan_fine_sweeper_end
-    .globl reachscan_short_sweeper, reachscan_short_sweeper_end
-    .balign 16
+    .globl reachscan_sweeper, reachscan_fine_sweeper, reachscan_short_sweeper
 reachscan_sweeper:
-    .incbin "sweeper.bin"
-reachscan_sweeper_end:
-    .balign 16
+    .incbin "sweeper.bin.gz"
 reachscan_fine_sweeper:
-    .incbin "fine_sweeper.bin"
-reachscan_fine_sweeper_end:
-    .balign 16
+    .incbin "fine_sweeper.bin.gz"
 reachscan_short_sweeper:
-    .incbin "short_sweeper.bin"
-reachscan_short_sweeper_end:
+    .incbin "short_sweeper.bin.gz"
     .section .note.GNU-stack, "", @progbits

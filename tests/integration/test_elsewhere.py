@@ -277,13 +277,10 @@ def test_ssh_of_a_user_who_may_not_trace(victim: StartVictim, server: ssh_server
     assert_nothing_left()
 
 
-def scan_through(
-    server: ssh_server.Server, totals: Path, pid: int, up: int = 0, down: int = 0
-) -> str:
+def scan_through(start: str, totals: Path, pid: int, up: int = 0, down: int = 0) -> str:
     """Scan over a connection that is cut after so many bytes; return what was told of that."""
     relay = REPOSITORY / "tests/support/cut_connection.py"
-    ssh = f"{server.program}/ssh -T may exec"
-    where = f"exec:{sys.executable} {relay} {totals} {up} {down} {ssh}"
+    where = f"exec:{sys.executable} {relay} {totals} {up} {down} {start}"
     with closing(Elsewhere(where, None, verbose=False)) as there:
         try:
             with there.scan(pid, ScanOptions(question=Question("heap")), None) as frames:
@@ -293,13 +290,10 @@ def scan_through(
     return ""
 
 
-def test_a_connection_that_is_cut(
-    victim: StartVictim, server: ssh_server.Server, tmp_path: Path
-) -> None:
+def assert_cuts_do_no_harm(target: Victim, start: str, tmp_path: Path) -> None:
     """At any moment: while the script or the helper is sent, or while the result comes home."""
-    target = victim("checker", 0)
     totals = tmp_path / "totals"
-    assert scan_through(server, totals, target.pid) == ""
+    assert scan_through(start, totals, target.pid) == ""
     wait_until(totals.exists, "the relay has ended")
     most = [int(number) for number in totals.read_text().split()]
     watched = Watched(target.pid, Helper(tmp_path))
@@ -307,12 +301,19 @@ def test_a_connection_that_is_cut(
     for number in range(CUTS):
         way = number % 2
         cut = {("up", "down")[way]: chance.randrange(1, most[way])}
-        said = scan_through(server, totals, target.pid, **cut)
+        said = scan_through(start, totals, target.pid, **cut)
         print(f"cut after {cut}: {said}")
         assert "ended with status -9" in said
         assert_nothing_left()
         watched.assert_unharmed()
     assert_sound(last_words(target), cut_short=CUTS)
+
+
+def test_a_connection_that_is_cut(
+    victim: StartVictim, server: ssh_server.Server, tmp_path: Path
+) -> None:
+    start = f"{server.program}/ssh -T may exec"
+    assert_cuts_do_no_harm(victim("checker", 0), start, tmp_path)
 
 
 def test_an_interrupted_scan(

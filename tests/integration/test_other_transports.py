@@ -1,4 +1,4 @@
-"""Scans in a real container of podman, and on a real daemon of adb, where these are installed."""
+"""Scans in a real container of podman, where it is installed, and as if in a pod of Kubernetes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import StartVictim
 from scans import FAILED, run_cli
 from test_elsewhere import asked, box, cache, left
-from test_helper_alone import VTABLE, device
-from victims import build, need, wait_until
-from worlds import need_root, only_descendant, public_folder
+from test_helper_alone import VTABLE, device, on
+from victims import need, wait_until
+from worlds import need_root, public_folder
+
+from reachscan.transport import where
 
 pytestmark = need_root
 
 __all__ = ["box", "cache", "device"]
 
 CONFIGURATION = '[containers]\ndefault_ulimits = []\n[engine]\nevents_logger = "none"\n'
-PLATFORM_TOOLS = "/usr/lib/android-sdk/platform-tools"
-SERIAL = "127.0.0.1:5555"
-ADB_PORT = f":{5037:04X} "
 POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}'
 
 
@@ -78,58 +78,38 @@ def test_a_container(container: str, podman: str) -> None:
     assert nobody.status == FAILED and 'no container with name or ID "boxes"' in nobody.talk
 
 
-DAEMON = """
-mount -t proc proc /proc && ip link set lo up && exec "$0" >"$1" 2>&1
+DEBUG = "kubectl debug -qi web-1 --image=busybox --target=app --profile=general --"
+# No package has a cluster. This stands in for kubectl, and knows one pod.
+KUBECTL = """#!/bin/sh
+case "$*" in
+  "exec -i -n shop web-1 -c app -- sh") ;;
+  "debug -qi web-1 --image=busybox --target=app --profile=general -- sh") ;;
+  *) echo 'Error from server (NotFound): pods "web-1" not found' >&2; exit 1 ;;
+esac
+exec {enter} --target {pid} --mount --root sh
 """
 
 
-@pytest.fixture
-def device_of_adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Start a daemon in namespaces of its own; `adb` is a client that can see no other one."""
-    client, unshare = need("adb", "adb"), need("unshare", "util-linux")
-    daemon = shutil.which("adbd", path=f"{os.environ['PATH']}:{PLATFORM_TOOLS}")
-    if daemon is None:
-        pytest.skip("adbd is not installed (Debian package adbd, since Debian 13)")
-    need("ip", "iproute2")
-    log = tmp_path / "log"
-    spaces = [unshare, "--net", "--pid", "--mount", "--fork", "--kill-child"]
-    with subprocess.Popen([*spaces, "sh", "-c", DAEMON, daemon, str(log)]) as process:
-        try:
-            wait_until(
-                lambda: log.exists() and "adbd started" in log.read_text(), "the daemon listens"
-            )
-            first = only_descendant(process.pid)
-            adb = tmp_path / "adb"
-            enter = f"nsenter --target {first} --net --mount --pid"
-            adb.write_text(f'#!/bin/sh\nexec {enter} {client} "$@"\n')
-            adb.chmod(0o755)
-            monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-            with subprocess.Popen([adb, "nodaemon", "server"], stderr=subprocess.DEVNULL) as server:
-                wait_until(lambda: ADB_PORT in listening(first), "the server listens")
-                said_by(str(adb), "connect", SERIAL)
-                yield f"adb:{SERIAL}"
-                server.kill()
-        finally:
-            process.kill()
+def test_a_pod(
+    victim: StartVictim, box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(KUBECTL.format(enter=need("nsenter", "util-linux"), pid=target.pid))
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    report = asked("scan", target.pid)
+    assert asked("scan", "--on", "kubectl:shop/web-1/app", target.pid) == report
+    assert asked("scan", "--on", f"exec:{DEBUG}", target.pid) == report
+    nobody = run_cli(["scan", "--on", "kubectl:web-1", target.pid])
+    assert nobody.status == FAILED and 'pods "web-1" not found' in nobody.talk
+    assert left(str(box)) == []
 
 
-def listening(pid: int) -> str:
-    """Return the table of sockets that a process sees."""
-    return "".join(Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6"))
-
-
-def test_a_device_of_adb(device_of_adb: str, tmp_path: Path) -> None:
-    program = build("leaky_sessions", ["-g"])
-    with subprocess.Popen(
-        ["adb", "-s", SERIAL, "shell", "-T", f"sleep 1000 | {program} once"], stdout=subprocess.PIPE
-    ) as running:
-        try:
-            assert running.stdout is not None and b"ready" in running.stdout.readline()
-            report = asked("scan", "--on", device_of_adb, "leaky_sessions")
-            assert report["leaks"]["allocations"] == 2400
-            assert VTABLE.partition("+")[2] in str(report["groups"])
-        finally:
-            running.kill()
-    nobody = run_cli(["scan", "--on", "adb:R58M", 1])
-    assert nobody.status == FAILED and "device 'R58M' not found" in nobody.talk
-    assert left() == []
+@pytest.mark.parametrize("place", ["kubectl:web-1", "kubectl:shop/web-1/app", f"exec:{DEBUG}"])
+def test_the_real_kubectl_takes_these_words(place: str) -> None:
+    """It comes as far as a server that is not there; an unknown option would end it before."""
+    words = [need("kubectl", "kubernetes-client"), "--server=http://127.0.0.1:1"]
+    words += where.parse(place).shell()[1:]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "127.0.0.1:1" in done.stderr, done.stderr

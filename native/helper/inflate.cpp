@@ -11,6 +11,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
+constexpr std::size_t kUsualBytes = 512 << 10;  // more would be moved as it grows
 constexpr unsigned kHeaderBytes = 10;
 constexpr unsigned kBlockEnd = 256;
 constexpr unsigned kMostLiterals = 288;  // and ends of a block, and lengths of a copy
@@ -148,10 +149,8 @@ void unpack_block(Bits& bits, const Codes& codes, Bytes& out) {
     symbol -= kBlockEnd + 1;
     unsigned length = symbol == 28 ? 258 : 3 + number_of(symbol, 2, bits);
     unsigned distance = 1 + number_of(codes.distances.read(bits), 1, bits);
-    std::size_t from = out.size() - distance;
-    out.resize(out.size() + length);
     // What is copied may be what was just written.
-    for (std::size_t to = from + distance; length > 0; --length) out[to++] = out[from++];
+    for (; length > 0; --length) out.push_back(*(out.end() - distance));
   }
 }
 
@@ -167,6 +166,7 @@ void copy_block(Bits& bits, Bytes& out) {
 Bytes inflate(const unsigned char* packed) {
   Bits bits(packed + kHeaderBytes);
   Bytes out;
+  out.reserve(kUsualBytes);
   for (bool last = false; !last;) {
     last = bits.take(1) != 0;
     switch (bits.take(2)) {

@@ -17,7 +17,7 @@
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kInjectionMagic = 0x4843'4154'5441'5352;  // "RSATTACH"
-constexpr std::uint32_t kInjectionLayout = 4;
+constexpr std::uint32_t kInjectionLayout = 5;
 
 constexpr std::size_t kMaxHooks = 32;
 constexpr std::size_t kMaxSlots = std::size_t{1} << 16;
@@ -134,7 +134,6 @@ struct Injection {
   std::uint64_t is_static;             // no loader has loaded it; then these are known:
   std::uint64_t program_bias;
   MappedRange unwind_tables;
-  char settings[kMaxSettings];
 
   // Filled in by the recorder.
   StartOutcome begun;
@@ -150,6 +149,9 @@ struct Injection {
   std::uint32_t is_settled;     // whether the loader's list could be read again
   std::uint64_t add_filled_in;  // where a middleman starts to do that
   Slot slots[kMaxSlots];
+
+  // Filled in by the helper, which reads all that is before them while the target is stopped.
+  char settings[kMaxSettings];
 };
 
 inline MappedRange pointer_stubs(const Injection& injection) {

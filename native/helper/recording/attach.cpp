@@ -114,11 +114,12 @@ class Attachment {
       injection_->is_static = 1;
       injection_->program_bias = program->bias;
       injection_->unwind_tables = program->unwind_tables;
-      starts_.emplace(pid, program->functions, image_, *injection_);
+      starts_.emplace(pid, program->functions, image_, session_.memory, *injection_);
       if (!starts_->obstacle().empty())
         fail("is linked statically, and its " + starts_->obstacle());
     } else {
-      starts_.emplace(pid, find_loaded_functions(pid, session_.memory), image_, *injection_);
+      starts_.emplace(pid, find_loaded_functions(pid, session_.memory), image_, session_.memory,
+                      *injection_);
     }
   }
 
@@ -209,7 +210,10 @@ class Attachment {
     starts_->write_moved_starts(bytes);
     std::size_t used =
         offsetof(Injection, slots) + injection_->slot_count * sizeof injection_->slots[0];
+    std::uint64_t settings = control() + offsetof(Injection, settings);
     bool done = session_.memory.try_write(control(), injection_.get(), used) &&
+                session_.memory.try_write(settings, injection_->settings,
+                                          session_.options.attach.size() + 1) &&
                 session_.memory.try_write(injection_->code.start, bytes.data(), bytes.size());
     if (!done) error_ = errno;
     return done;

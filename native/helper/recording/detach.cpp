@@ -36,6 +36,7 @@ class Detachment {
     injection_.reset();
     if (!is_there()) return;
     injection_ = read_injection(session_.memory, address_);
+    read_slots();  // takes half the time when it is done again
     tables_ = find_lost_tables();
     may_have_kept_slots_ = has_kept_slots();
     if (!may_have_kept_slots_) return call_worker();
@@ -57,7 +58,7 @@ class Detachment {
     find_filled_in(freeze);
     std::uint32_t hooked = 0;
     write(address_ + offsetof(Injection, hooked), &hooked, sizeof hooked);
-    for (std::uint32_t frees : {0u, 1u}) restore(frees);
+    restore();
     if (leads_to_stubs()) redirect_stubs();
     require_idle_loader();
     require_no_thread_inside(freeze);
@@ -126,8 +127,7 @@ class Detachment {
   // What was read before the pause may be out of date. Returns false if there is nothing to remove
   // any more.
   bool take_over() {
-    bool is_gone = !injection_ || !is_there();
-    if (!is_gone) read_injection(session_.memory, address_, *injection_);
+    bool is_gone = !injection_ || !read_again(session_.memory, address_, *injection_);
     bool is_hooked_now = !is_gone && injection_->hooked != 0;
     if (removable_ == Removable::kAbandoned && (is_gone || is_hooked_now)) {
       worker_.reset();
@@ -196,8 +196,8 @@ class Detachment {
                     EBUSY, session_.pid());
   }
 
-  void require_no_thread_inside(Freeze& freeze) const {
-    if (const StoppedThread* thread = find_inside(freeze, session_.memory, *injection_))
+  void require_no_thread_inside(Freeze& freeze) {
+    if (const StoppedThread* thread = search_.find_inside(freeze, session_.memory, *injection_))
       throw Failure(Step::kDrain, Code::kRetry,
                     "nothing is recorded any more, but thread " + std::to_string(thread->tid) +
                         " has yet to return from a function that it called through the recorder, "
@@ -206,15 +206,24 @@ class Detachment {
   }
 
   // A word that is no longer hooked has been taken over by other code, or bound again.
-  void restore(std::uint32_t frees) {
-    for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
-      const Slot& slot = injection_->slots[i];
-      std::uint64_t word = 0;
-      if (injection_->hooks[slot.hook].frees == frees &&
-          session_.memory.try_read(slot.address, &word, sizeof word) &&
-          word == hooked_word(*injection_, slot))
-        write(slot.address, &slot.original, sizeof slot.original);
-    }
+  void restore() {
+    std::vector<std::uint64_t> words = read_slots();
+    for (std::uint32_t frees : {0u, 1u})
+      for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
+        const Slot& slot = injection_->slots[i];
+        if (injection_->hooks[slot.hook].frees == frees &&
+            words[i] == hooked_word(*injection_, slot))
+          write(slot.address, &slot.original, sizeof slot.original);
+      }
+  }
+
+  // Those of closed libraries may be gone: they are 0, which is no hook.
+  std::vector<std::uint64_t> read_slots() const {
+    std::vector<std::uint64_t> addresses, words;
+    for (std::uint32_t i = 0; i < injection_->slot_count; ++i)
+      addresses.push_back(injection_->slots[i].address);
+    session_.memory.try_read_words(addresses, words);
+    return words;
   }
 
   // The program may have kept the address of a stub.
@@ -250,6 +259,7 @@ class Detachment {
   std::unique_ptr<Worker> worker_;  // null if all is done while the target is stopped
   std::chrono::nanoseconds pause_{};
   std::unique_ptr<Injection> injection_;
+  ThreadSearch search_;
   std::optional<StubPointers> kept_pointers_;
   std::vector<MappedRange> tables_;
   bool may_have_kept_slots_ = false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "helper/recording/injected_image.hpp"
+#include "helper/recording/presence.hpp"
 #include "helper/recording/target_function.hpp"
 #include "helper/stop/freeze.hpp"
 
@@ -16,7 +17,7 @@ class MovedStarts {
  public:
   // Called before the pause. Fills in hooks and slots of the functions that can be hooked this way.
   MovedStarts(pid_t pid, const std::vector<TargetFunction>& functions, const InjectedImage& image,
-              recorder::Injection& injection);
+              const Memory& memory, recorder::Injection& injection);
 
   // The address at which the recorder's region must start, 0 for anywhere, since nothing jumps
   // there.
@@ -26,7 +27,7 @@ class MovedStarts {
   const std::string& obstacle() const { return obstacle_; }
 
   // Throws Failure(kRetry) if a thread is in code that will be overwritten, or this has changed.
-  void require_untouched(Freeze& freeze, const Memory& memory) const;
+  void require_untouched(Freeze& freeze, const Memory& memory);
 
   // Adds the moved starts to the bytes for InjectedImage::code().
   void write_moved_starts(std::vector<unsigned char>& bytes) const;
@@ -38,12 +39,14 @@ class MovedStarts {
     std::uint64_t moved_to;
   };
 
+  bool is_unchanged(const Memory& memory) const;
   void move(const TargetFunction& function, recorder::Injection& injection);
   const char* try_move(const TargetFunction& function, recorder::Injection& injection);
 
   std::uint64_t place_ = 0;
   std::vector<Start> starts_;
   std::vector<unsigned char> moved_;
+  ThreadSearch search_;
   std::string obstacle_;
 };
 

@@ -64,33 +64,51 @@ namespace {
 }
 
 // Another reachscan, or what a killed one has started, may be unmapping it.
-void read_or_retry(const Memory& memory, std::uint64_t address, void* buffer, std::size_t length) {
-  if (!memory.try_read(address, buffer, length))
-    throw Failure(wire::Step::kReadMemory, Code::kRetry, "the recorder is just being removed");
+[[noreturn]] void fail_as_being_removed() {
+  throw Failure(wire::Step::kReadMemory, Code::kRetry, "the recorder is just being removed");
 }
 
-}  // namespace
+void read_or_retry(const Memory& memory, std::uint64_t address, void* buffer, std::size_t length) {
+  if (!memory.try_read(address, buffer, length)) fail_as_being_removed();
+}
 
 // The process may have written anything there.
-void read_injection(const Memory& memory, std::uint64_t address, recorder::Injection& injection) {
-  constexpr std::size_t kHead = offsetof(recorder::Injection, slots);
-  read_or_retry(memory, address, &injection, kHead);
+void require_understood(const recorder::Injection& injection) {
   if (injection.layout != recorder::kInjectionLayout ||
       injection.slot_count > recorder::kMaxSlots ||
       injection.extent_count > recorder::kMaxExtents ||
       injection.hook_count > recorder::kMaxHooks ||
       injection.threads.count > recorder::kMaxThreadStates)
     refuse_injection();
-  recorder::Slot* slots = injection.slots;
-  read_or_retry(memory, address + kHead, slots, injection.slot_count * sizeof slots[0]);
+}
+
+void require_known_hooks(const recorder::Injection& injection) {
+  const recorder::Slot* slots = injection.slots;
   if (std::any_of(slots, slots + injection.slot_count,
                   [&](const recorder::Slot& slot) { return slot.hook >= injection.hook_count; }))
     refuse_injection();
 }
 
+}  // namespace
+
+bool read_again(const Memory& memory, std::uint64_t address, recorder::Injection& injection) {
+  constexpr std::size_t kHead = offsetof(recorder::Injection, slots),
+                        kSlot = sizeof(recorder::Slot);
+  std::uint32_t known = injection.slot_count;
+  if (!memory.try_read(address, &injection, kHead + known * kSlot) ||
+      injection.magic != recorder::kInjectionMagic)
+    return false;
+  require_understood(injection);
+  if (injection.slot_count > known)
+    read_or_retry(memory, address + kHead + known * kSlot, injection.slots + known,
+                  (injection.slot_count - known) * kSlot);
+  require_known_hooks(injection);
+  return true;
+}
+
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address) {
   auto injection = std::make_unique<recorder::Injection>();
-  read_injection(memory, address, *injection);
+  if (!read_again(memory, address, *injection)) fail_as_being_removed();
   return injection;
 }
 

@@ -40,8 +40,9 @@ struct Found {
 Found find_recorder(pid_t pid, const Memory& memory);
 
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address);
-// The same, into memory that has been touched.
-void read_injection(const Memory& memory, std::uint64_t address, recorder::Injection& injection);
+// The same where it was read before, by a single call unless there are more slots now. Returns
+// false if it is not there any more.
+bool read_again(const Memory& memory, std::uint64_t address, recorder::Injection& injection);
 
 // Unmaps what the recorder has mapped, and returns how many bytes stay. An unmapped extent may be
 // reused for something else: none is unmapped twice, or read again, whenever we are killed.

@@ -1,8 +1,10 @@
 // Seizes and interrupts all threads, then waits for each. Releases all of them on any failure.
 #include "helper/stop/freeze.hpp"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +34,6 @@ constexpr int kSeizeTries = 10;
 constexpr auto kUninterruptibleLimit = std::chrono::milliseconds(200);
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
-constexpr std::size_t kManyThreads = 32;
 // Enough with AVX-512; for threads with more, growing takes extra time.
 constexpr std::size_t kWordsOfThread = 384;
 
@@ -91,16 +92,8 @@ bool seize(pid_t pid, pid_t tid) {
   }
 }
 
-// For the first of many threads. Being woken at each stop would take the processor just as often
-// from threads that are yet to stop.
-void sleep_until_stopped(pid_t tid, Clock::time_point deadline) {
-  constexpr int kNaps = 200;
-  constexpr timespec kNap{0, 100'000};
-  WaitStatus status{};
-  for (int i = 0; i < kNaps && !poll_for(tid, Step::kWaitStop, status); ++i) {
-    if (Clock::now() >= deadline) return;
-    nanosleep(&kNap, nullptr);
-  }
+std::chrono::nanoseconds poll_interval(Clock::time_point deadline) {
+  return std::min<std::chrono::nanoseconds>(deadline - Clock::now(), kPollInterval);
 }
 
 }  // namespace
@@ -113,7 +106,12 @@ void RegisterWords::expect(std::size_t threads) {
 }
 
 Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline, Reach reach)
-    : pid_(pid), reach_(reach), limit_(limit), deadline_(deadline) {
+    : pid_(pid),
+      reach_(reach),
+      limit_(limit),
+      deadline_(deadline),
+      thread_folder_(open(("/proc/" + std::to_string(pid) + "/task").c_str(),
+                          O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   try {
     seize_new_threads();
     words_.expect(states_.size());
@@ -150,10 +148,12 @@ bool Freeze::seize_new_threads() {
   return found;
 }
 
-// Listing a thousand threads takes longer than reading their number.
+// Listing a thousand threads takes longer than reading their number: a folder has a link from each
+// of its folders, from itself, and from the one that it is in.
 bool Freeze::may_have_new_threads() const {
   if (reach_ == Reach::kFirstThread) return false;
-  return status_field(pid_, pid_, "Threads") != std::to_string(threads_.size());
+  struct stat folder {};
+  return fstat(thread_folder_.get(), &folder) != 0 || folder.st_nlink != threads_.size() + 2;
 }
 
 // Interrupts all threads before waiting for any: one by one takes a hundred times as long. Reads
@@ -161,10 +161,9 @@ bool Freeze::may_have_new_threads() const {
 void Freeze::stop_seized(Clock::time_point deadline) {
   for (auto& [tid, state] : states_)
     if (state == State::kSeized) state = interrupt(tid) ? State::kInterrupted : State::kGone;
-  std::size_t left = states_.size() - threads_.size();
+  Ticker::Run ticking(ticker_, poll_interval(deadline));
   for (auto& [tid, state] : states_) {
     if (state != State::kInterrupted) continue;
-    if (left-- > kManyThreads) sleep_until_stopped(tid, deadline);
     StoppedThread thread{tid};
     if (!wait_until_stopped(thread, deadline)) continue;
     threads_.push_back(thread);
@@ -182,11 +181,15 @@ bool Freeze::interrupt(pid_t tid) {
                 std::string("cannot interrupt a thread: ") + std::strerror(errno), errno, tid);
 }
 
+bool Freeze::wait_a_while(pid_t tid, Clock::time_point deadline, WaitStatus& status) const {
+  if (ticker_.is_running()) return wait_until_signal(tid, Step::kWaitStop, status);
+  return wait_until(tid, Step::kWaitStop, Clock::now() + poll_interval(deadline), status);
+}
+
 WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
   Clock::time_point began = Clock::now();
   WaitStatus status{};
-  while (
-      !wait_until(tid, Step::kWaitStop, std::min(Clock::now() + kPollInterval, deadline), status)) {
+  while (!wait_a_while(tid, deadline, status)) {
     bool sleeps = status_field(pid_, tid, "State").rfind("D", 0) == 0;
     auto now = Clock::now();
     if (now < deadline && !(sleeps && now - began > kUninterruptibleLimit)) continue;

@@ -11,7 +11,9 @@
 #include "arch/registers.hpp"
 #include "helper/failure.hpp"
 #include "helper/stop/pause_limit.hpp"
+#include "helper/stop/ticker.hpp"
 #include "helper/stop/wait.hpp"
+#include "helper/target/owned_descriptor.hpp"
 #include "helper/target/seen_thread.hpp"
 
 namespace reachscan::helper {
@@ -92,6 +94,7 @@ class Freeze {
   bool may_have_new_threads() const;
   void stop_seized(Clock::time_point deadline);
   bool interrupt(pid_t tid);
+  bool wait_a_while(pid_t tid, Clock::time_point deadline, WaitStatus& status) const;
   WaitStatus wait_for_stop(pid_t tid, Clock::time_point deadline) const;
   bool wait_until_stopped(StoppedThread& thread, Clock::time_point deadline);
   void capture(StoppedThread& thread);
@@ -104,6 +107,8 @@ class Freeze {
   Reach reach_;
   PauseLimit& limit_;
   Clock::time_point deadline_;
+  Ticker ticker_;
+  OwnedDescriptor thread_folder_;
   std::map<pid_t, State> states_;
   std::map<pid_t, ObservedThread> seen_;  // state before they were stopped, where needed
   std::vector<StoppedThread> threads_;

@@ -15,11 +15,15 @@ bool WaitStatus::stopped() const { return !gone && WIFSTOPPED(status); }
 int WaitStatus::signal() const { return WSTOPSIG(status); }
 int WaitStatus::event() const { return status >> 16; }
 
-bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
+namespace {
+
+// The stop is not consumed, so a signal that caused it is still delivered if we die.
+constexpr int kLook = WSTOPPED | WEXITED | __WALL | WNOWAIT;
+
+bool look_at(pid_t tid, wire::Step step, int options, WaitStatus& result) {
   siginfo_t info{};
-  // The stop is not consumed, so a signal that caused it is still delivered if we die.
-  constexpr int kLook = WNOHANG | WSTOPPED | WEXITED | __WALL | WNOWAIT;
-  if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) != 0) {
+  if (waitid(P_PID, static_cast<id_t>(tid), &info, options) != 0) {
+    if (errno == EINTR) return false;
     if (errno != ECHILD)
       throw Failure(step, Code::kInternal, std::string("waitid failed: ") + std::strerror(errno),
                     errno, tid);
@@ -31,6 +35,16 @@ bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
   result = {!stopped, info.si_status << 8 | 0x7f};
   if (!stopped) waitpid(tid, nullptr, __WALL);
   return true;
+}
+
+}  // namespace
+
+bool poll_for(pid_t tid, wire::Step step, WaitStatus& result) {
+  return look_at(tid, step, kLook | WNOHANG, result);
+}
+
+bool wait_until_signal(pid_t tid, wire::Step step, WaitStatus& result) {
+  return look_at(tid, step, kLook, result);
 }
 
 void wait_for_event(std::chrono::nanoseconds limit) {

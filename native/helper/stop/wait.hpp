@@ -31,6 +31,9 @@ WaitStatus wait_for(pid_t tid, wire::Step step, Clock::time_point deadline);
 // The same without waiting: returns false if the task has nothing to report yet.
 bool poll_for(pid_t tid, wire::Step step, WaitStatus& status);
 
+// The same, but returns false if a signal comes first.
+bool wait_until_signal(pid_t tid, wire::Step step, WaitStatus& status);
+
 // Sleeps until something has happened to any traced task, or for `limit` (below a second).
 void wait_for_event(std::chrono::nanoseconds limit);
 

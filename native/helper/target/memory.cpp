@@ -2,9 +2,12 @@
 #include "helper/target/memory.hpp"
 
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string>
 
@@ -38,6 +41,36 @@ std::size_t Memory::read_prefix(std::uint64_t address, void* buffer, std::size_t
 
 bool Memory::try_read(std::uint64_t address, void* buffer, std::size_t length) const {
   return read_prefix(address, buffer, length) == length;
+}
+
+bool Memory::try_read_all(const std::vector<Piece>& pieces) const {
+  bool all = true;
+  std::vector<iovec> ours, theirs;
+  for (std::size_t first = 0; first < pieces.size(); first += IOV_MAX) {
+    std::size_t length = 0, end = std::min<std::size_t>(first + IOV_MAX, pieces.size());
+    ours.clear();
+    theirs.clear();
+    for (std::size_t i = first; i < end; ++i) {
+      ours.push_back({pieces[i].buffer, pieces[i].length});
+      theirs.push_back({reinterpret_cast<void*>(pieces[i].address), pieces[i].length});
+      length += pieces[i].length;
+    }
+    ssize_t done = process_vm_readv(pid_, ours.data(), ours.size(), theirs.data(), end - first, 0);
+    if (done == static_cast<ssize_t>(length)) continue;
+    // Not every kernel has this call, and it does not read what is mapped without access.
+    for (std::size_t i = first; i < end; ++i)
+      all &= try_read(pieces[i].address, pieces[i].buffer, pieces[i].length);
+  }
+  return all;
+}
+
+bool Memory::try_read_words(const std::vector<std::uint64_t>& addresses,
+                            std::vector<std::uint64_t>& words) const {
+  words.assign(addresses.size(), 0);
+  std::vector<Piece> pieces(addresses.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    pieces[i] = {addresses[i], &words[i], sizeof words[i]};
+  return try_read_all(pieces);
 }
 
 bool Memory::try_write(std::uint64_t address, const void* buffer, std::size_t length) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "helper/failure.hpp"
 
@@ -24,6 +25,16 @@ class Memory {
 
   // Return false if any byte of the range cannot be accessed; a read buffer is then undefined.
   bool try_read(std::uint64_t address, void* buffer, std::size_t length) const;
+  struct Piece {
+    std::uint64_t address;
+    void* buffer;
+    std::size_t length;
+  };
+  // Takes far less time than as many calls of try_read(). Reads what can be accessed.
+  bool try_read_all(const std::vector<Piece>& pieces) const;
+  // The same for words. Those that cannot be accessed are 0.
+  bool try_read_words(const std::vector<std::uint64_t>& addresses,
+                      std::vector<std::uint64_t>& words) const;
   bool try_write(std::uint64_t address, const void* buffer, std::size_t length) const;
 
   // Throw Failure(step) instead.

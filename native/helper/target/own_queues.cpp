@@ -158,15 +158,6 @@ std::string read_again(int fd) {
 
 }  // namespace
 
-OwnedDescriptor& OwnedDescriptor::operator=(OwnedDescriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-OwnedDescriptor::~OwnedDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 OwnQueues::OwnQueues(pid_t pid, const std::map<std::string, std::string>& descriptors)
     : pid_(pid),
       socket_facts_(open_in_namespace_of(

@@ -10,20 +10,9 @@
 #include <set>
 #include <string>
 
+#include "helper/target/owned_descriptor.hpp"
+
 namespace reachscan::helper {
-
-// An owned file descriptor, closed by the destructor; -1 if there is none.
-class OwnedDescriptor {
- public:
-  explicit OwnedDescriptor(int fd = -1) : fd_(fd) {}
-  OwnedDescriptor(OwnedDescriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept;
-  ~OwnedDescriptor();
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 class OwnQueues {
  public:

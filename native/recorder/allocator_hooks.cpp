@@ -13,20 +13,29 @@
 // this section for calls.
 #define PASSES_ON [[gnu::section("passes_on")]]
 
+// The way through it to the real function is in one line of the cache.
+#define OFTEN_CALLED [[gnu::aligned(64)]]
+
 namespace reachscan::recorder {
 
 namespace {
 
-constinit Next<void*(std::size_t)> next_malloc("malloc");
+void* first_malloc(std::size_t size);
+void first_free(void* block);
+
+constinit OftenCalled<void*(std::size_t), first_malloc> next_malloc("malloc");
 constinit Next<void*(std::size_t, std::size_t)> next_calloc("calloc");
 constinit Next<void*(void*, std::size_t)> next_realloc("realloc");
 constinit Next<void*(void*, std::size_t, std::size_t)> next_reallocarray("reallocarray");
-constinit Next<void(void*)> next_free("free");
+constinit OftenCalled<void(void*), first_free> next_free("free");
 constinit Next<void*(std::size_t, std::size_t)> next_aligned_alloc("aligned_alloc");
 constinit Next<void*(std::size_t, std::size_t)> next_memalign("memalign");
 constinit Next<int(void**, std::size_t, std::size_t)> next_posix_memalign("posix_memalign");
 constinit Next<void*(std::size_t)> next_valloc("valloc");
 constinit Next<void*(std::size_t)> next_pvalloc("pvalloc");
+
+void* first_malloc(std::size_t size) { return next_malloc.first(size); }
+void first_free(void* block) { next_free.first(block); }
 
 // Calls the real function, and records what it returns. Allocations that it makes itself (calloc
 // may call malloc) are part of this one.
@@ -37,7 +46,10 @@ template <typename Call>
   if (thread.is_inside != 0) return call();
   thread.is_inside = 1;
   bool is_chosen = recorder.may_want(size) && recorder.is_chosen(thread, size);
+  std::uint64_t until_sample = thread.until_sample;
+  thread.until_sample = 0;
   void* block = call();
+  thread.until_sample = until_sample;
   if (block != nullptr && is_chosen) recorder.allocated(thread, block, size, caller);
   thread.is_inside = 0;
   return block;
@@ -64,11 +76,6 @@ template <typename Call>
   return block;
 }
 
-PASSES_ON [[gnu::noinline]] void* sampled_malloc(ThreadState& thread, std::size_t size) {
-  if (!recorder.begins_sample(thread, size)) return next_malloc(size);
-  return recorded_malloc(thread, size);
-}
-
 PASSES_ON [[gnu::noinline]] void* chosen_malloc(ThreadState& thread, std::size_t size) {
   if (!recorder.is_chosen(thread, size)) return next_malloc(size);
   return recorded_malloc(thread, size);
@@ -91,12 +98,21 @@ void* refused_reallocarray(void* block, std::size_t count, std::size_t each) {
 
 }  // namespace
 
+// Nothing calls another function of the allocator here, unlike in allocate().
+PASSES_ON OFTEN_CALLED [[gnu::noinline]] void* unsampled_malloc(std::size_t size) {
+  if (recorder.may_want(size)) [[unlikely]] {
+    ThreadState& thread = this_thread();
+    if (thread.is_inside == 0) return chosen_malloc(thread, size);
+  }
+  return next_malloc(size);
+}
+
 void look_up_allocator() {
-  next_malloc.exists();
+  next_malloc.look_up();
   next_calloc.exists();
   next_realloc.exists();
   next_reallocarray.exists();
-  next_free.exists();
+  next_free.look_up();
   next_aligned_alloc.exists();
   next_memalign.exists();
   next_posix_memalign.exists();
@@ -112,15 +128,9 @@ using namespace reachscan::recorder;
 #pragma GCC visibility push(default)
 extern "C" {
 
-PASSES_ON void* malloc(std::size_t size) {
-  Recorder& recorder = recorder::recorder;
-  if (!recorder.may_want(size)) return next_malloc(size);
-  // Nothing calls another function of the allocator here, unlike in allocate().
-  ThreadState& thread = this_thread();
-  if (thread.is_inside != 0) return next_malloc(size);
-  if (!recorder.only_samples()) return chosen_malloc(thread, size);
-  return recorder.comes_before_sample(thread, size) ? next_malloc(size)
-                                                    : sampled_malloc(thread, size);
+PASSES_ON OFTEN_CALLED void* malloc(std::size_t size) {
+  return Recorder::comes_before_sample(this_thread(), size) ? next_malloc(size)
+                                                            : unsampled_malloc(size);
 }
 
 PASSES_ON void* calloc(std::size_t count, std::size_t each) {
@@ -138,8 +148,10 @@ void* reallocarray(void* block, std::size_t count, std::size_t each) {
   return reallocate(block, size, CALLER, [=] { return next_realloc(block, size); });
 }
 
-PASSES_ON void free(void* block) {
-  return recorder::recorder.may_know(block) ? free_known(block) : next_free(block);
+PASSES_ON OFTEN_CALLED void free(void* block) {
+  if (recorder::recorder.may_know(block)) [[unlikely]]
+    return free_known(block);
+  next_free(block);
 }
 
 // Not all C libraries have these, but a program that checks for them finds them now.

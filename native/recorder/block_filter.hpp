@@ -18,14 +18,15 @@ class BlockFilter {
   // are, counting would cost more than it saves, and every block may be there.
   void place(void* memory, bool is_selective) {
     auto* counts = static_cast<std::uint32_t*>(memory);
-    mask_ = is_selective ? kCounts - 1 : 0;
     counts[0] = is_selective ? 0 : 1;
-    counts_ = counts;
+    // Other threads read them in the opposite order.
+    __atomic_store_n(&counts_, counts, __ATOMIC_RELAXED);
+    __atomic_store_n(&mask_, is_selective ? kCounts - 1 : 0, __ATOMIC_RELEASE);
   }
 
   // Returns false if no block at this address is recorded: before place(), none is.
   bool may_contain(std::uint64_t address) const {
-    return counts_ != nullptr && __atomic_load_n(count_of(address), __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(count_of(address), __ATOMIC_RELAXED) != 0;
   }
 
   // Must be called before a block is recorded, and after it is no longer.
@@ -36,14 +37,17 @@ class BlockFilter {
   static constexpr unsigned kPieceBits = 8;
 
   std::uint32_t* count_of(std::uint64_t address) const {
-    return &counts_[address >> kPieceBits & mask_];
+    std::uint64_t piece = address >> kPieceBits & __atomic_load_n(&mask_, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&counts_, __ATOMIC_RELAXED) + piece;
   }
 
   void change(std::uint64_t address, std::uint32_t change) {
     if (mask_ != 0) __atomic_fetch_add(count_of(address), change, __ATOMIC_RELAXED);
   }
 
-  std::uint32_t* counts_ = nullptr;
+  static constinit inline std::uint32_t no_blocks_ = 0;
+
+  std::uint32_t* counts_ = &no_blocks_;
   std::uint64_t mask_ = 0;
 };
 

@@ -90,11 +90,14 @@ class Plan {
   explicit Plan(Injection& injection) : injection_(injection) {}
 
   void find_functions() {
+    bool has_samples = settings.options.sample != 0;
     for (std::size_t i = 0; i < kHookedCount; ++i) {
       const HookedFunction& function = kHookedFunctions[i];
+      void* hook = functions_.hooks[i];
+      if (hook == address_of(malloc) && !has_samples) hook = address_of(unsampled_malloc);
       bool is_at_entry = injection_.hooks[i].next != 0;
-      injection_.hooks[i] = {reinterpret_cast<std::uint64_t>(functions_.hooks[i]),
-                             next_function(function.name), function.frees, is_at_entry};
+      injection_.hooks[i] = {reinterpret_cast<std::uint64_t>(hook), next_function(function.name),
+                             function.frees, is_at_entry};
     }
     injection_.hook_count = kHookedCount;
   }

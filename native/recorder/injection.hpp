@@ -159,8 +159,7 @@ inline MappedRange pointer_stubs(const Injection& injection) {
 }
 
 inline std::uint64_t stub_of(const Injection& injection, std::uint32_t hook, SlotUse use) {
-  bool is_called = use == SlotUse::kCall || use == SlotUse::kEntry;
-  std::uint64_t page = is_called ? 0 : kStubPage;
+  std::uint64_t page = use == SlotUse::kCall ? 0 : kStubPage;
   return injection.code.start + page + hook * kStubBytes;
 }
 

@@ -12,6 +12,9 @@ void prepare_process(char** environment = nullptr);
 // Returns the function of this name that would be called without the recorder; 0 if there is none.
 std::uint64_t next_function(const char* name);
 
+// Like malloc(), without the quick way out for blocks that come before the next sample.
+void* unsampled_malloc(std::size_t size);
+
 // Look all of them up now.
 void look_up_allocator();
 void look_up_process_functions();
@@ -38,6 +41,8 @@ class Next<Result(Arguments...)> {
   constexpr explicit Next(const char* name) : name_(name) {}
 
   bool exists() { return address() != 0; }
+
+  Result (*target())(Arguments...) { return reinterpret_cast<Function>(address()); }
 
   Result operator()(Arguments... arguments) {
     std::uint64_t found = __atomic_load_n(&address_, __ATOMIC_RELAXED);
@@ -70,6 +75,34 @@ class Next<Result(Arguments...)> {
 
   const char* name_;
   std::uint64_t address_ = 0;
+};
+
+// The same for functions that are called very often: it is not even asked whether they have been
+// looked up. Until then, calls go to `kFirst`, which calls first().
+template <typename Signature, Signature* kFirst>
+class OftenCalled;
+
+template <typename Result, typename... Arguments, Result (*kFirst)(Arguments...)>
+class OftenCalled<Result(Arguments...), kFirst> {
+ public:
+  constexpr explicit OftenCalled(const char* name) : next_(name) {}
+
+  void look_up() {
+    if (next_.exists()) __atomic_store_n(&target_, next_.target(), __ATOMIC_RELAXED);
+  }
+
+  Result operator()(Arguments... arguments) {
+    return __atomic_load_n(&target_, __ATOMIC_RELAXED)(arguments...);
+  }
+
+  Result first(Arguments... arguments) {
+    look_up();
+    return next_(arguments...);
+  }
+
+ private:
+  Next<Result(Arguments...)> next_;
+  Result (*target_)(Arguments...) = kFirst;
 };
 
 }  // namespace reachscan::recorder

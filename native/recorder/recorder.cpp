@@ -64,7 +64,7 @@ bool Recorder::start(const Settings& settings, const LinkMap& link_map,
 }
 
 // Several ranges are tested one by one, after the test for all of them. No allocator has larger
-// blocks, so those cannot make until_sample overflow.
+// blocks, so those do not count.
 void Recorder::set_wanted_sizes(const Options& options) {
   constexpr std::uint64_t kLargestRequest = std::uint64_t{1} << 62;
   std::uint64_t first = options.range_count == 0 ? 0 : ~std::uint64_t{0};
@@ -80,6 +80,7 @@ void Recorder::set_wanted_sizes(const Options& options) {
   if (first > last) return;
   first_size_ = first;
   size_span_ = last - first;
+  wants_all_sizes_ = options.range_count == 0 && first == 0;
 }
 
 bool Recorder::is_in_ranges(std::uint64_t size) const {
@@ -90,15 +91,16 @@ bool Recorder::is_in_ranges(std::uint64_t size) const {
 }
 
 // For its first allocation, a thread behaves as if a sample had just been taken.
-bool Recorder::begins_sample(ThreadState& thread, std::uint64_t size) const {
+bool Recorder::is_sample(ThreadState& thread, std::uint64_t size) const {
+  std::uint64_t& until = wants_all_sizes_ ? thread.until_sample : thread.until_wanted_sample;
+  if (take_from(until, size)) return false;
   if (thread.random == 0) {
     CallingOut calling_out;
     thread.random = clock_.nanoseconds(CLOCK_MONOTONIC) ^ reinterpret_cast<std::uint64_t>(&thread);
-    thread.until_sample =
-        next_sample(thread.random, sample_distance_) - static_cast<std::int64_t>(size);
-    if (thread.until_sample > 0) return false;
+    until = next_sample(thread.random, sample_distance_);
+    if (take_from(until, size)) return false;
   }
-  thread.until_sample = next_sample(thread.random, sample_distance_);
+  until = next_sample(thread.random, sample_distance_);
   return true;
 }
 

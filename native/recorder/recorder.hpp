@@ -37,17 +37,14 @@ class Recorder {
   // per block of such a size.
   bool is_chosen(ThreadState& thread, std::uint64_t size) {
     if (!is_one_range_ && !is_in_ranges(size)) return false;
-    return sample_distance_ == 0 ||
-           (!comes_before_sample(thread, size) && begins_sample(thread, size));
+    return sample_distance_ == 0 || is_sample(thread, size);
   }
 
-  // The same in two steps, if samples of all these sizes are recorded: most blocks come before the
-  // next sample.
-  bool only_samples() const { return is_one_range_ && sample_distance_ != 0; }
+  // Returns whether the block comes before the next sample of all sizes: most do. If it does not,
+  // is_chosen() must be asked.
   static bool comes_before_sample(ThreadState& thread, std::uint64_t size) {
-    return (thread.until_sample -= static_cast<std::int64_t>(size)) > 0;
+    return take_from(thread.until_sample, size);
   }
-  bool begins_sample(ThreadState& thread, std::uint64_t size) const;
 
   // Records a chosen block that the allocator has just returned. `frame` is the frame of the
   // allocator's caller.
@@ -91,6 +88,13 @@ class Recorder {
   bool is_recording() const { return is_recording_; }
 
  private:
+  static bool take_from(std::uint64_t& until, std::uint64_t size) {
+    if (until <= size) return false;
+    until -= size;
+    return true;
+  }
+
+  bool is_sample(ThreadState& thread, std::uint64_t size) const;
   bool insert(const Allocation& allocation) {
     filter_.add(allocation.address);
     if (blocks_.insert(allocation)) return true;
@@ -123,6 +127,7 @@ class Recorder {
   bool misses_frees_ = false;  // functions that are not hooked may free blocks unseen
   bool with_mappings_ = false;
   bool is_one_range_ = true;  // --sizes and --min-size amount to one range
+  bool wants_all_sizes_ = false;
   std::uint64_t sample_distance_ = 0;
 
   BlockFilter filter_;

@@ -30,10 +30,10 @@ inline std::uint64_t next_random(std::uint64_t& state) {
 }
 
 // Bytes until the next sample: exponentially distributed, at least 1.
-inline std::int64_t next_sample(std::uint64_t& state, std::uint64_t mean) {
+inline std::uint64_t next_sample(std::uint64_t& state, std::uint64_t mean) {
   constexpr double kSteps = 9007199254740992.0;  // 2^53
   double uniform = (static_cast<double>(next_random(state) >> 11) + 0.5) / kSteps;
-  return static_cast<std::int64_t>(-logarithm(uniform) * static_cast<double>(mean)) + 1;
+  return static_cast<std::uint64_t>(-logarithm(uniform) * static_cast<double>(mean)) + 1;
 }
 
 }  // namespace reachscan::recorder

@@ -14,8 +14,11 @@ struct ThreadState : Presence {
   std::uint32_t names = 0;   // Recorder::names_ when `row` was found
   std::uint32_t number = 0;  // own_thread_id() then
   std::uint32_t row = 0;
-  bool is_wanted = true;          // according to --thread, under its name at that time
-  std::int64_t until_sample = 0;  // bytes to allocate before the next sample
+  bool is_wanted = true;  // according to --thread, under its name at that time
+  // Bytes to allocate before the next sample: of all sizes, and of those that are wanted if not all
+  // are. Otherwise 0, so that every block is looked at.
+  std::uint64_t until_sample = 0;
+  std::uint64_t until_wanted_sample = 0;
   std::uint64_t random = 0;
   std::uint32_t closings = 0;  // Modules::closings() when `memo` was made
   StackMemo memo;

@@ -82,7 +82,8 @@ void MovedStarts::move(const TargetFunction& function, Injection& injection) {
 // Returns null, or why the function cannot be moved.
 const char* MovedStarts::try_move(const TargetFunction& function, Injection& injection) {
   std::uint64_t to = moved_start(injection, function.hook);
-  std::uint64_t distance = std::max(to, function.address) - std::min(to, function.address);
+  std::uint64_t end = place_ + injection.region.bytes;
+  std::uint64_t distance = std::max(end, function.address) - std::min(place_, function.address);
   if (place_ == 0 || distance >= arch::kJumpReach) return "there is no free memory near enough";
   if (function.code.size() < arch::kStartBytes) return "it is too short for a jump";
   if (function.address % kPage > kPage - sizeof function.word)

@@ -129,11 +129,12 @@ std::uint64_t unmap_extents(const RecordingSession& session, Middleman& middlema
   return kept;
 }
 
-// Symbols contain the distance from the start of the module.
+// Nothing but the word itself leads to the hook of an entry, so it needs no stub. Symbols contain
+// the distance from the start of the module.
 std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot) {
-  std::uint64_t stub = stub_of(injection, slot.hook, slot.use);
   if (slot.use == recorder::SlotUse::kEntry)
-    return arch::with_jump(slot.original, slot.address, stub);
+    return arch::with_jump(slot.original, slot.address, injection.hooks[slot.hook].function);
+  std::uint64_t stub = stub_of(injection, slot.hook, slot.use);
   if (slot.use != recorder::SlotUse::kSymbol) return stub;
   return slot.original + (stub - injection.hooks[slot.hook].next);
 }

@@ -7,13 +7,9 @@ import mmap
 import os
 import random
 import signal
-import struct
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,15 +18,18 @@ from attached import (
     assert_served,
     code,
     functions,
+    hunted,
     imported_functions,
+    is_being_recorded,
     obey,
+    report_of_hunt,
     without_entries,
 )
 from conftest import StartVictim
 from growing import growing_jq
 from provisions import provide_all
 from scans import FAILED, PATIENTLY, run_cli, scan
-from unharmed import Helper, Watched, layout
+from unharmed import Helper, Watched
 from victims import build, wait_until
 
 TIMES = int(os.environ.get("REACHSCAN_ATTACH_TIMES", "20"))
@@ -38,7 +37,6 @@ AT_ONCE = max(TIMES // 2, 1)
 SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4")) / 4
 """Time for deaths in one command; every call is tried if it suffices, else a random choice."""
 SETTINGS = "depth=32"
-NO_FILE = ["00000000", "00:00", "0"]
 
 
 @pytest.fixture
@@ -90,9 +88,7 @@ def test_stacks_of_what_is_allocated_from_then_on(victim: StartVictim) -> None:
 def test_where_names_who_lost_one_block_in_a_thousand_requests(victim: StartVictim) -> None:
     server = victim("serving", 2, 1000)
     words = imported_functions(server.pid)
-    done = run_cli(["where", server.pid, "--for", "1", "--json"])
-    assert done.status == 1, done.talk
-    report = json.loads(done.out)
+    report = report_of_hunt(server)
     for group in report["groups"]:
         assert functions(report, group)[:3] == ["lose_session", "answer", "run"]
         assert group["size"] == 280
@@ -159,30 +155,6 @@ def test_calls_by_a_pointer_that_the_program_took_before(victim: StartVictim) ->
     obey(program, "call")
     assert scan(program.pid)["target"]["recorder"]["records"] > before
     assert run_cli(["detach", program.pid]).status == 0
-
-
-def is_being_recorded(pid: int) -> bool:
-    """Tell whether a recorder is there and has hooked everything."""
-    own = [line.split()[0] for line in layout(pid) if line.split()[1:] == ["rw-p", *NO_FILE]]
-    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-        for addresses in own:
-            memory.seek(int(addresses.split("-")[0], 16))
-            magic, _, hooked = struct.unpack("8sII", memory.read(16))
-            if magic == b"RSATTACH":
-                return bool(hooked)
-    return False
-
-
-@contextmanager
-def hunted(pid: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `where` until it is interrupted, without which the test would be ended as hung.
-
-    It has begun to record, but perhaps not yet to wait.
-    """
-    command = [sys.executable, "-m", "reachscan", "where", str(pid), "--for", "1e6", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as where:
-        wait_until(lambda: is_being_recorded(pid), "it is being recorded")
-        yield where
 
 
 def test_where_until_it_is_interrupted_on_a_filter_of_jq_that_leaks() -> None:
@@ -289,9 +261,7 @@ def test_where_with_another_allocator(victim: StartVictim, package: str, library
     environment = {"LD_PRELOAD": library, "LD_BIND_NOW": "1"}  # nobody else fills in a word then
     server = victim("serving", 2, 1000, environment=environment)
     surroundings = imported_functions(server.pid)
-    done = run_cli(["where", server.pid, "--for", "0.5", "--json"])
-    assert done.status == 1, done.talk
-    report = json.loads(done.out)
+    report = report_of_hunt(server)
     for group in report["groups"]:
         assert functions(report, group)[:3] == ["lose_session", "answer", "run"]
     assert imported_functions(server.pid) == surroundings

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import victims
+from attached import report_of_hunt
 from conftest import StartVictim
-from scans import run_cli
 
 PROGRAM = victims.PROGRAMS / "python_leaks.py"
 SERVER = victims.PROGRAMS / "python_server.py"
@@ -99,9 +99,7 @@ def test_where_names_the_line_of_python(victim: StartVictim, tmp_path: Path) -> 
     python = python_with_extension(f"3.{sys.version_info.minor}", tmp_path)
     command, environment = [str(python), str(SERVER)], {"PYTHONPATH": str(tmp_path)}
     server = victim("python_server", 3000, command=command, environment=environment)
-    done = run_cli(["where", server.pid, "--for", "0.5", "--json"])
-    assert done.status == 1, done.talk
-    report = json.loads(done.out)
+    report = report_of_hunt(server)
     lines = SERVER.read_text().splitlines()
     for group in report["groups"]:
         (opens, opens_file, opens_line), (serves, _, serves_line), *_ = python_frames(

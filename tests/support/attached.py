@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
 from unharmed import last_words, layout, open_files
-from victims import Victim, build, thread_states
+from victims import Victim, build, thread_states, wait_until
+
+NO_FILE = ["00000000", "00:00", "0"]
 
 
 def without_entries() -> dict[str, str]:
@@ -95,3 +104,38 @@ def obey(program: Victim, word: str, answer: str | None = None) -> None:
     program.process.stdin.write(f"{word}\n".encode())
     program.process.stdin.flush()
     assert program.read_line() == (word if answer is None else answer)
+
+
+def is_being_recorded(pid: int) -> bool:
+    """Tell whether a recorder is there and has hooked everything."""
+    own = [line.split()[0] for line in layout(pid) if line.split()[1:] == ["rw-p", *NO_FILE]]
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for addresses in own:
+            memory.seek(int(addresses.split("-")[0], 16))
+            magic, _, hooked = struct.unpack("8sII", memory.read(16))
+            if magic == b"RSATTACH":
+                return bool(hooked)
+    return False
+
+
+@contextmanager
+def hunted(pid: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `where` until it is interrupted, without which the test would be ended as hung.
+
+    It has begun to record, but perhaps not yet to wait.
+    """
+    command = [sys.executable, "-m", "reachscan", "where", str(pid), "--for", "1e6", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as where:
+        wait_until(lambda: is_being_recorded(pid), "it is being recorded")
+        yield where
+
+
+def report_of_hunt(server: Victim) -> dict[str, Any]:
+    """Return what `where` finds while a server answers some more requests."""
+    with hunted(server.pid) as where:
+        obey(server, "more")
+        where.send_signal(signal.SIGINT)
+        out, talk = where.communicate()
+    assert where.returncode == 1, talk
+    report: dict[str, Any] = json.loads(out)
+    return report

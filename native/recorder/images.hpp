@@ -199,6 +199,11 @@ class LinkMap {
            __atomic_load_n(&debug_->r_state, __ATOMIC_ACQUIRE) == r_debug::RT_CONSISTENT;
   }
 
+  const Image& program() const { return program_; }
+
+  // The list without the program.
+  const link_map* after_program() const { return is_static_ ? nullptr : debug_->r_map->l_next; }
+
   // The loader itself; empty if there is none.
   Extent loader() const {
     Image image;
@@ -206,15 +211,20 @@ class LinkMap {
     return is_there ? image.extent() : Extent{};
   }
 
-  // Calls visit(image, path) in symbol lookup order.
+  // Calls visit(image) in symbol lookup order. Only for times when no module can be closed.
   template <typename Visit>
   void each(Visit visit) const {
-    if (is_static_) return visit(program_, "");
-    for (const link_map* entry = debug_->r_map; entry != nullptr; entry = entry->l_next) {
-      Image image = program_;
-      bool is_program = entry == debug_->r_map;
-      if (!is_program && (entry->l_addr == 0 || !image_at(entry->l_addr, image))) continue;
-      visit(image, is_program || entry->l_name == nullptr ? "" : entry->l_name);
+    until([&visit](const Image& image) { return visit(image), false; });
+  }
+
+  // The same, until visit(image) returns true. What is loaded with the program stands first, and is
+  // never closed.
+  template <typename Visit>
+  void until(Visit visit) const {
+    if (visit(program_)) return;
+    for (const link_map* entry = after_program(); entry != nullptr; entry = entry->l_next) {
+      Image image;
+      if (entry->l_addr != 0 && image_at(entry->l_addr, image) && visit(image)) return;
     }
   }
 

@@ -185,8 +185,7 @@ StartOutcome begin(Injection& injection) {
   if (!link_map.is_known()) return StartOutcome::kNoLoader;
   Plan plan(injection);
   plan.find_functions();
-  if (injection.is_static == 0)
-    link_map.each([&](const Image& image, const char*) { plan.add(image); });
+  if (injection.is_static == 0) link_map.each([&](const Image& image) { plan.add(image); });
   if (injection.slot_count == 0) return StartOutcome::kNothingToHook;
   injection.initial_slots = injection.slot_count;
   injection.add_filled_in = reinterpret_cast<std::uint64_t>(address_of(reachscan_add_filled_in));
@@ -222,8 +221,9 @@ std::uint64_t next_function(const char* name) {
   std::uint32_t hook = Functions::find(name);
   std::uint64_t found = hook < kHookedCount ? injected->hooks[hook].next : 0;
   if (found != 0 || injected->is_static != 0) return found;
-  link_map.each([&](const Image& image, const char*) {
-    if (found == 0) found = Symbols(image).find(name);
+  link_map.until([&](const Image& image) {
+    found = Symbols(image).find(name);
+    return found != 0;
   });
   return found;
 }
@@ -245,7 +245,7 @@ extern "C" {
   injection->is_settled = link_map.is_settled() ? 1 : 0;
   Plan plan(*injection);
   if (injection->is_settled != 0 && injection->is_static == 0)
-    link_map.each([&](const Image& image, const char*) { plan.add_filled_in(image); });
+    link_map.each([&](const Image& image) { plan.add_filled_in(image); });
   for (;;) arch::trap();
 }
 

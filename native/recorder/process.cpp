@@ -98,9 +98,9 @@ void prepare_process(char** environment) {
 std::uint64_t next_function(const char* name) {
   std::uint64_t found = 0;
   if (!link_map.is_known()) return 0;
-  link_map.each([&](const Image& image, const char*) {
-    bool is_own = image.bias == own_base();
-    if (found == 0 && !is_own) found = Symbols(image).find(name);
+  link_map.until([&](const Image& image) {
+    if (image.bias != own_base()) found = Symbols(image).find(name);
+    return found != 0;
   });
   return found;
 }

@@ -27,7 +27,8 @@ class StackTrie {
 
   // Makes the nodes of a closed module unfindable: new code may be at its addresses.
   void close(std::uint64_t start, std::uint64_t end) {
-    for (std::uint64_t at = 1; at < count_; ++at) {
+    Generation used = rows_of(__atomic_load_n(&newest_, __ATOMIC_RELAXED));
+    for (std::uint64_t at = 1; at < used.start + used.count; ++at) {
       std::uint64_t pc = __atomic_load_n(&nodes_[at].pc, __ATOMIC_RELAXED);
       // A return address may be one byte past the last call of a module.
       if (pc - 1 >= start && pc - 1 < end)
@@ -45,7 +46,7 @@ class StackTrie {
     for (std::size_t step = steps_in(number, rows); step > 0; --step, at = rows.next(at)) {
       Node& node = nodes_[at];
       std::uint64_t held = __atomic_load_n(&node.pc, __ATOMIC_ACQUIRE);
-      if (held == pc && is_child(node, parent)) return static_cast<std::uint32_t>(at);
+      if (held == pc && is_child(node, parent, module_of)) return static_cast<std::uint32_t>(at);
       if (held == 0 && !may_add) return 0;
       // A node that another thread has claimed but not completed may be this one, or not. Waiting
       // could mean waiting for code that this signal handler interrupted, so a duplicate is made
@@ -76,10 +77,18 @@ class StackTrie {
     return hash * 0xd6e8'feb8'6659'fd93;
   }
 
-  static bool is_child(const Node& node, std::uint32_t parent) {
-    constexpr std::uint64_t kModule = std::uint64_t{0xffff} << 32;
+  // The node of a closed module is the right one again once that is loaded at the same place. It is
+  // then on the stack of this thread, so it is not closed meanwhile.
+  template <typename ModuleOf>
+  static bool is_child(Node& node, std::uint32_t parent, ModuleOf module_of) {
     std::uint64_t word = __atomic_load_n(&node.parent, __ATOMIC_ACQUIRE);
-    return (word & ~kModule) == (kNodeReady | parent);
+    std::uint64_t flags = word & (kNodeReady | kNodeClosed);
+    if (static_cast<std::uint32_t>(word) != parent || (flags & kNodeReady) == 0) return false;
+    if ((flags & kNodeClosed) == 0) return true;
+    std::uint32_t module = Tables::module_of(node);
+    if (module == 0 || module != module_of(node.pc)) return false;
+    __atomic_fetch_and(&node.parent, ~std::uint64_t{kNodeClosed}, __ATOMIC_RELAXED);
+    return true;
   }
 
   static bool claim(Node& node, std::uint64_t pc) {

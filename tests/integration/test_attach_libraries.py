@@ -11,7 +11,12 @@ from conftest import StartVictim
 from scans import run_cli, scan
 from victims import Victim, build
 
+from reachscan.capture.launch import RECORDER
+from reachscan.capture.recording_options import VARIABLE, RecordingOptions
+
 BLOCKS = 25
+ROUNDS = 10
+LOADS = ["lose_when_loaded", "loaded"]
 
 
 def surroundings_of(program: Victim) -> Surroundings:
@@ -93,3 +98,33 @@ def test_a_function_that_the_loader_was_asked_for(victim: StartVictim, hooked: s
     obey(program, "forget")
     assert run_cli(["attach", program.pid]).status == 0
     assert kept_bytes(program.pid) == 0
+
+
+def libraries() -> list[str]:
+    flags = ("-shared", "-fPIC", "-DLIBRARY", "-DLOST_BYTES=3333")
+    return [str(build("reloads", (*flags, f"-DROOM={room}"))) for room in (10, 10**5, 3 * 10**6)]
+
+
+@pytest.mark.parametrize("way", ["attach", "run"])
+def test_libraries_that_threads_load_and_close_all_the_time(victim: StartVictim, way: str) -> None:
+    """What the loader lists may be unmapped while the recorder reads it."""
+    settings = {"LD_PRELOAD": str(RECORDER), VARIABLE: RecordingOptions().settings(0, "")}
+    command = [str(build("reloads")), *libraries()]
+    program = victim("reloads", command=command, environment=settings if way == "run" else {})
+    if way == "attach":
+        assert run_cli(["attach", program.pid]).status == 0
+    for _ in range(ROUNDS):
+        obey(program, "more")
+    report = scan(program.pid)
+    assert report["target"]["recorder"]["stopped"] is None
+    stacks = [report["stacks"][g["stack"]] for g in report["groups"] if g["stack"] is not None]
+    assert stacks
+    for stack in stacks:
+        # A library that is closed now has no names of functions; one that is being closed, none.
+        assert [
+            frame["function"] or name for frame, name in zip(stack, LOADS, strict=False)
+        ] == LOADS
+        assert {frame["module"] for frame in stack[:2]} <= {*libraries(), None}
+        assert "run" in [frame["function"] for frame in stack]
+    if way == "attach":
+        assert kept_bytes(program.pid) == 0

@@ -37,7 +37,7 @@ const PythonLayout* layout_of(std::uint32_t version, const Symbols& symbols) {
 
 Interpreter::Interpreter(const LinkMap& link_map, const Tables& tables)
     : loader_(link_map.loader()), rows_(tables) {
-  link_map.each([&](const Image& image, const char*) {
+  link_map.each([&](const Image& image) {
     Symbols symbols(image);
     if (tables.header().python != 0 || symbols.find("Py_InitializeEx") == 0) return;
     std::uint32_t version = version_of(symbols);

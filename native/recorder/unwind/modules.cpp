@@ -1,43 +1,69 @@
 // Tracks which programs and libraries are loaded, and finds their tables.
 #include "recorder/unwind/modules.hpp"
 
-#include "arch/instructions.hpp"
-#include "recorder/kernel.hpp"
+#include <time.h>
+
+#include "arch/frames.hpp"
 
 namespace reachscan::recorder {
 
 namespace {
 
-// Longer than any update takes. A thread that has waited in vain continues without.
-constexpr int kMaxSpins = 100'000;
-
-void read_build_id(const Image& image, ModuleRow& row) {
-  image.each(PT_NOTE, [&](const Elf64_Phdr& header) {
-    std::uint64_t at = image.bias + header.p_vaddr, end = at + header.p_memsz;
-    std::uint64_t alignment = header.p_align == 8 ? 8 : 4;
-    auto padded = [&](std::uint64_t bytes) { return (bytes + alignment - 1) & ~(alignment - 1); };
-    while (at + sizeof(Elf64_Nhdr) <= end) {
-      const auto* note = reinterpret_cast<const Elf64_Nhdr*>(at);
-      const char* name = reinterpret_cast<const char*>(note + 1);
-      std::uint64_t value = at + padded(sizeof *note + note->n_namesz);
-      at = value + padded(note->n_descsz);
-      if (note->n_type != NT_GNU_BUILD_ID || note->n_namesz != 4 ||
-          __builtin_memcmp(name, "GNU", 4) != 0 || note->n_descsz > sizeof row.build_id || at > end)
-        continue;
-      row.build_id_bytes = note->n_descsz;
-      __builtin_memcpy(row.build_id, reinterpret_cast<const void*>(value), note->n_descsz);
-    }
-  });
+void find_build_id(const unsigned char* notes, std::uint64_t bytes, std::uint64_t alignment,
+                   ModuleRow& row) {
+  auto padded = [&](std::uint64_t size) { return (size + alignment - 1) & ~(alignment - 1); };
+  Elf64_Nhdr note;
+  for (std::uint64_t at = 0; at + sizeof note <= bytes;) {
+    __builtin_memcpy(&note, notes + at, sizeof note);
+    std::uint64_t name = at + sizeof note;
+    std::uint64_t value = at + padded(sizeof note + note.n_namesz);
+    at = value + padded(note.n_descsz);
+    if (at > bytes) return;
+    if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 ||
+        __builtin_memcmp(notes + name, "GNU", 4) != 0 || note.n_descsz > sizeof row.build_id)
+      continue;
+    row.build_id_bytes = note.n_descsz;
+    __builtin_memcpy(row.build_id, notes + value, note.n_descsz);
+  }
 }
 
-void read_row(const Image& image, const char* path, ModuleRow& row) {
+bool read_build_id(Reading reading, const Image& image, ModuleRow& row) {
+  bool is_read = true;
+  image.each(PT_NOTE, [&](const Elf64_Phdr& header) {
+    unsigned char notes[256];
+    std::uint64_t bytes = header.p_memsz < sizeof notes ? header.p_memsz : sizeof notes;
+    if (row.build_id_bytes != 0 || !is_read) return;
+    is_read = copy_memory(reading, notes, image.bias + header.p_vaddr, bytes);
+    if (is_read) find_build_id(notes, bytes, header.p_align == 8 ? 8 : 4, row);
+  });
+  return is_read;
+}
+
+// Returns false if the module is being unmapped.
+bool read_row(Reading reading, const LoadedModule& module, ModuleRow& row) {
   row = {};
-  row.bias = image.bias;
-  Extent extent = image.extent();
+  row.bias = module.image.bias;
+  Extent extent = module.image.extent();
   row.start = extent.start;
   row.end = extent.start + extent.bytes;
-  for (std::size_t i = 0; path[i] != 0 && i + 1 < sizeof row.path; ++i) row.path[i] = path[i];
-  read_build_id(image, row);
+  return copy_text(reading, row.path, module.path) && read_build_id(reading, module.image, row);
+}
+
+void wait_a_moment() {
+  timespec moment{0, 100'000};
+  arch::kernel_call(__NR_nanosleep, as_word(&moment), 0);
+}
+
+std::uint64_t hash_of(const Elf64_Phdr* headers, std::size_t count) {
+  std::uint64_t hash = count;
+  for (std::size_t i = 0; i < count * sizeof *headers / sizeof hash; ++i) {
+    std::uint64_t word;
+    __builtin_memcpy(&word, reinterpret_cast<const unsigned char*>(headers) + i * sizeof word,
+                     sizeof word);
+    hash = (hash ^ word) * 0x9e37'79b9'7f4a'7c15;
+    hash ^= hash >> 32;
+  }
+  return hash;
 }
 
 UnwindTables read_unwind_tables(const Image& image) {
@@ -68,14 +94,10 @@ std::uint32_t Modules::find_same(const ModuleRow& row) const {
   return 0;
 }
 
-void Modules::close_missing(RuleCache& rules, StackTrie& stacks) {
-  link_map_.each([&](const Image& image, const char* path) {
-    ModuleRow row;
-    read_row(image, path, row);
-    own_[find_same(row)].seen = updates_;
-  });
+template <typename IsGone>
+void Modules::close(RuleCache& rules, StackTrie& stacks, IsGone is_gone) {
   for (std::uint32_t i = 1; i < header_->used_modules; ++i) {
-    if (is_closed(i) || own_[i].seen == updates_) continue;
+    if (is_closed(i) || own_[i].seen == updates_ || !is_gone(rows_[i])) continue;
     __atomic_store_n(&rows_[i].closed, 1, __ATOMIC_RELEASE);
     rules.forget(rows_[i].start, rows_[i].end);
     if (own_[i].has_nodes != 0) stacks.close(rows_[i].start, rows_[i].end);
@@ -83,45 +105,104 @@ void Modules::close_missing(RuleCache& rules, StackTrie& stacks) {
   }
 }
 
-Calls Modules::calls_of(const Image& image, const char* path) const {
-  if (!wanted_->is_given()) return Calls::kWanted;
-  constexpr char kOperatorNew[] = "_Znwm";
-  char own_path[256] = {};
-  bool is_program = path[0] == 0;
-  if (is_program) read_program_path(own_path);
-  if (wanted_->matches(is_program ? own_path : path)) return Calls::kWanted;
-  bool has_operators = !is_program && Symbols(image).find(kOperatorNew) != 0;
-  return has_operators ? Calls::kOfCaller : Calls::kUnwanted;
+bool Modules::is_current(std::uint32_t i) const {
+  const Private& own = own_[i];
+  if (own.is_permanent != 0) return true;
+  Elf64_Phdr headers[LoadedModule::kMaxHeaders];
+  std::uint64_t bytes = own.header_count * sizeof *headers;
+  return copy_memory(Reading::kByKernel, headers, own.headers_at, bytes) &&
+         hash_of(headers, own.header_count) == own.headers_hash;
 }
 
-void Modules::add(const Image& image, const char* path, RuleCache& rules) {
+Calls Modules::decide_calls(std::uint32_t i) {
+  const Private& own = own_[i];
+  Calls calls = Calls::kUnwanted;
+  if (!is_current(i)) return calls;
+  constexpr char kOperatorNew[] = "_Znwm";
+  char program_path[256] = {};
+  const char* path = own.entry == nullptr ? program_path : own.entry->l_name;
+  if (own.entry == nullptr) read_program_path(program_path);
+  Image image{
+      rows_[i].bias, reinterpret_cast<const Elf64_Phdr*>(own.headers_at), own.header_count, {}};
+  if (!wanted_->is_given() || wanted_->matches(path)) {
+    calls = Calls::kWanted;
+  } else if (own.entry != nullptr && Symbols(image).find(kOperatorNew) != 0) {
+    calls = Calls::kOfCaller;
+  }
+  __atomic_store_n(&own_[i].calls, calls, __ATOMIC_RELAXED);
+  return calls;
+}
+
+bool Modules::add(Reading reading, const LoadedModule& module, RuleCache& rules,
+                  StackTrie& stacks) {
   ModuleRow row;
-  read_row(image, path, row);
+  if (!read_row(reading, module, row)) return false;
   std::uint32_t i = find_same(row), used = header_->used_modules;
+  own_[i].seen = updates_;
   if (row.end == 0 || (i != 0 && !is_closed(i)) || (i == 0 && used == header_->modules.count))
-    return;
+    return true;
+  // Generated code, or a module that is closed by now, may have been here before. For the first
+  // update, nothing has been looked up yet.
+  if (updates_ > 1) {
+    close(rules, stacks, [&row](const ModuleRow& other) {
+      return other.start < row.end && row.start < other.end;
+    });
+    rules.forget(row.start, row.end);
+  }
   if (i == 0) {
     i = used;
     rows_[i] = row;
   }
-  own_[i] = {read_unwind_tables(image), updates_, 0, calls_of(image, path)};
-  // Generated code may have been here before. For the first update, nothing has been looked up yet.
-  if (updates_ > 1) rules.forget(row.start, row.end);
+  const Image& image = module.image;
+  bool is_program = module.entry == nullptr;
+  bool was_at_start = updates_ == 1 && header_->options.way_in != WayIn::kAttach;
+  own_[i] = {read_unwind_tables(image),
+             module.entry,
+             module.headers_at,
+             hash_of(image.headers, image.header_count),
+             static_cast<std::uint32_t>(image.header_count),
+             is_program || was_at_start || !is_readable_,
+             updates_,
+             0,
+             Calls::kUndecided};
   __atomic_store_n(&rows_[i].closed, 0, __ATOMIC_RELEASE);
   if (i == used) __atomic_store_n(&header_->used_modules, used + 1, __ATOMIC_RELEASE);
+  return true;
 }
 
-void Modules::update(RuleCache& rules, StackTrie& stacks) {
-  for (int i = 0; __atomic_exchange_n(&updating_, 1, __ATOMIC_ACQUIRE) != 0; ++i) {
-    if (i == kMaxSpins) return;
-    arch::relax();
+// The first update reads plainly: nothing is closed before the program starts, and while a recorder
+// is injected, a fault ends only the process that injects it.
+bool Modules::update_now(RuleCache& rules, StackTrie& stacks) {
+  std::uint64_t word;
+  if (updates_ == 0) is_readable_ = copy_memory(Reading::kByKernel, &word, own_base(), sizeof word);
+  Reading reading = updates_ == 0 ? Reading::kPlain : Reading::kByKernel;
+  ++updates_;
+  bool is_complete = each_loaded(reading, link_map_, [&](const LoadedModule& module) {
+    return add(reading, module, rules, stacks);
+  });
+  if (is_complete) close(rules, stacks, [](const ModuleRow&) { return true; });
+  return is_complete;
+}
+
+// Other threads are waited for while they update, or while they load or close a module; but not for
+// ever, since they may be waiting for this one.
+bool Modules::update(RuleCache& rules, StackTrie& stacks) {
+  constexpr int kMaxTries = 50, kMaxWaits = 1000;
+  std::uint64_t own = arch::thread_pointer();
+  for (int tries = 0, waits = 0; tries < kMaxTries && waits < kMaxWaits; ++waits) {
+    if (!is_readable_ && updates_ != 0) return false;
+    std::uint64_t owner = 0;
+    if (__atomic_compare_exchange_n(&updating_, &owner, own, false, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED)) {
+      bool is_complete = update_now(rules, stacks);
+      end_update();
+      if (is_complete) return true;
+      ++tries;
+    }
+    if (owner == own) return false;  // this is a signal handler
+    wait_a_moment();
   }
-  if (link_map_.is_settled()) {
-    ++updates_;
-    close_missing(rules, stacks);
-    link_map_.each([&](const Image& image, const char* path) { add(image, path, rules); });
-  }
-  end_update();
+  return false;
 }
 
 }  // namespace reachscan::recorder

@@ -2,25 +2,30 @@
 // needs of each.
 #pragma once
 
-#include "recorder/images.hpp"
 #include "recorder/pattern.hpp"
 #include "recorder/stack_trie.hpp"
 #include "recorder/unwind/eh_frame.hpp"
+#include "recorder/unwind/loaded_modules.hpp"
 #include "recorder/unwind/rule_cache.hpp"
 
 namespace reachscan::recorder {
 
 // Whether the allocations of a module are recorded. The C++ library's operators allocate on behalf
 // of their callers.
-enum class Calls : std::uint32_t { kUnwanted = 0, kWanted, kOfCaller };
+enum class Calls : std::uint32_t { kUndecided = 0, kUnwanted, kWanted, kOfCaller };
 
 class Modules {
  public:
   // The recorder's private data of a module.
   struct Private {
     UnwindTables unwind;
-    std::uint32_t seen;       // the update that last found it
-    std::uint32_t has_nodes;  // it is the module of some recorded frame
+    const link_map* entry;       // as in LoadedModule
+    std::uint64_t headers_at;    // the program headers
+    std::uint64_t headers_hash;  // of their contents
+    std::uint32_t header_count;
+    std::uint32_t is_permanent;  // never closed
+    std::uint32_t seen;          // the update that last found it
+    std::uint32_t has_nodes;     // it is the module of some recorded frame
     Calls calls;
   };
 
@@ -52,12 +57,21 @@ class Modules {
   }
 
   const ModuleRow& row(std::uint32_t i) const { return rows_[i]; }
+
+  // Returns whether this module is still loaded. What is loaded in its place may lack its tables.
+  bool is_current(std::uint32_t i) const;
+
   const UnwindTables& unwind_tables(std::uint32_t i) const { return own_[i].unwind; }
 
-  Calls calls(std::uint32_t i) const { return own_[i].calls; }
+  // `i` must be the module of some frame of the calling thread: then it stays loaded.
+  Calls calls(std::uint32_t i) {
+    Calls known = __atomic_load_n(&own_[i].calls, __ATOMIC_RELAXED);
+    return known == Calls::kUndecided ? decide_calls(i) : known;
+  }
 
-  // Updates the rows. Forgets rules and nodes of modules that are gone.
-  void update(RuleCache& rules, StackTrie& stacks);
+  // Updates the rows. Forgets rules and nodes of modules that are gone. Returns false if the rows
+  // are not complete because the loader is changing its list.
+  bool update(RuleCache& rules, StackTrie& stacks);
 
   // A forked child has no thread that could finish an update started by the parent.
   void end_update() { __atomic_store_n(&updating_, 0, __ATOMIC_RELEASE); }
@@ -70,17 +84,21 @@ class Modules {
     return __atomic_load_n(&rows_[i].closed, __ATOMIC_ACQUIRE) != 0;
   }
 
+  bool update_now(RuleCache& rules, StackTrie& stacks);
   std::uint32_t find_same(const ModuleRow& row) const;
-  void close_missing(RuleCache& rules, StackTrie& stacks);
-  void add(const Image& image, const char* path, RuleCache& rules);
-  Calls calls_of(const Image& image, const char* path) const;
+  bool add(Reading reading, const LoadedModule& module, RuleCache& rules, StackTrie& stacks);
+  // Those that the last update has not seen and is_gone(row) is true for.
+  template <typename IsGone>
+  void close(RuleCache& rules, StackTrie& stacks, IsGone is_gone);
+  Calls decide_calls(std::uint32_t i);
 
   Header* header_ = nullptr;
   ModuleRow* rows_ = nullptr;
   Private* own_ = nullptr;
   LinkMap link_map_;
   const Pattern* wanted_ = nullptr;
-  std::uint32_t updating_ = 0;
+  bool is_readable_ = false;    // Reading::kByKernel is permitted
+  std::uint64_t updating_ = 0;  // the thread pointer of the thread that does
   std::uint32_t updates_ = 0;
   std::uint32_t closings_ = 0;
 };

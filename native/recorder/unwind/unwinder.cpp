@@ -30,11 +30,19 @@ bool Unwinder::is_from_wanted_module(arch::Frame frame) {
   return false;
 }
 
+// The tables of a module may be read if it is current: it has a frame here, so it stays loaded.
+// While the loader changes its list, what is found is not remembered.
 Rule Unwinder::look_up(std::uint64_t pc) {
-  std::uint32_t module = find_module(pc);
   Rule rule;
-  // The loader does not know about an injected recorder.
-  if (module == 0 && is_own_code(pc)) rule = frame_pointer_rule(RuleKind::kOwn);
+  std::uint32_t module = 0;
+  bool is_known = is_own_code(pc);
+  if (is_known) {
+    rule = frame_pointer_rule(RuleKind::kOwn);
+  } else {
+    module = modules_.find(pc);
+    is_known = (module != 0 && modules_.is_current(module)) || update_modules();
+    module = is_known ? modules_.find(pc) : 0;
+  }
   if (module != 0) {
     const UnwindTables& tables = modules_.unwind_tables(module);
     rule = find_rule(tables, pc);
@@ -44,9 +52,8 @@ Rule Unwinder::look_up(std::uint64_t pc) {
     if (frame_pointers_only_ && !keeps_frame_pointer && rule.kind() != RuleKind::kSignal) rule = {};
     if (rule.kind() == RuleKind::kUnknown && !tables.exist())
       rule = frame_pointer_rule(RuleKind::kGuess);
-    if (modules_.row(module).start == own_base()) rule = frame_pointer_rule(RuleKind::kOwn);
   }
-  rules_.put(pc, rule);
+  if (is_known) rules_.put(pc, rule);
   return rule;
 }
 

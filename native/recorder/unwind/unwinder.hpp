@@ -20,8 +20,8 @@ class Unwinder {
   Modules& modules() { return modules_; }
   StackTrie& stacks() { return stacks_; }
 
-  // Checks for modules that were loaded or closed.
-  void update_modules() { modules_.update(rules_, stacks_); }
+  // Checks for modules that were loaded or closed. Returns false if that cannot be told now.
+  bool update_modules() { return modules_.update(rules_, stacks_); }
 
   struct Captured {
     std::uint32_t count;  // frames that were written

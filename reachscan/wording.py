@@ -87,7 +87,7 @@ def cut(text: str, width: int) -> str:
     ends = list(accumulate(1 + _is_wide(c) for c in text))
     if not ends or ends[-1] <= width:
         return text
-    return text[: bisect_right(ends, width - 1)] + "\N{HORIZONTAL ELLIPSIS}"
+    return text[: bisect_right(ends, width - 1)] + "\u2026"
 
 
 def _is_wide(character: str) -> bool:

@@ -21,7 +21,7 @@ SMALL = 1 << 16
 # Codes of words. Those up to DATA differ only in how a word is shown: in the key of a group they
 # are one class. Modules and named places follow from FIRST_PLACE on.
 ABSENT, ZERO, INT, TEXT, DATA, HEAP, LINK, FIRST_PLACE = range(8)
-MIXED = "\N{MIDDLE DOT}"
+MIXED = "\u00b7"
 _BASIC_LABELS = ("", "zero", "int", "text", "data", "heap", "link")
 
 _PRINTABLE = np.zeros(256, bool)

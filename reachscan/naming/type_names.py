@@ -25,7 +25,7 @@ _DEFAULTS = ("std::allocator<", "std::char_traits<", "(__gnu_cxx::_Lock_policy)"
 _DEFAULTS_OF_FIRST = ("less", "hash", "equal_to", "default_delete")
 _ADAPTERS = {"std::queue": "deque", "std::stack": "deque", "std::priority_queue": "vector"}
 _STRINGS = {"std::basic_string<char>": "std::string", "std::basic_string<wchar_t>": "std::wstring"}
-_ELIDED = "<\N{HORIZONTAL ELLIPSIS}>"
+_ELIDED = "<\u2026>"
 
 
 def readable(mangled: Mapping[int, str]) -> dict[int, str]:

@@ -247,6 +247,12 @@ def test_a_command_that_a_signal_ends_is_said_to_leave_no_report() -> None:
     assert done.stderr == "reachscan: the command ended without a report: signal 9 ended it\n"
 
 
+def test_a_command_that_gives_up_the_recorder_is_said_to_leave_no_report() -> None:
+    done = run("env", "-i", "PATH=/usr/bin:/bin", "true")
+    assert done.returncode == ExitStatus.FAILED
+    assert "became a program that was started without LD_PRELOAD" in done.stderr
+
+
 def test_a_command_without_room_for_the_tables_is_reported_on_without_stacks() -> None:
     limited = f"ulimit -v 500000; exec {program()} return 0"
     done = run("sh", "-c", limited, options=("--memory", "1G"))

@@ -253,6 +253,12 @@ def test_each_file_opens_with_a_sentence_that_says_what_it_is(path: Path) -> Non
     assert re.match(r"\S+( \S+){2,}?[.:?]( |$)", opening(path).replace("\n", " "))
 
 
+@pytest.mark.parametrize("path", PYTHON_SOURCES, ids=str)
+def test_compiling_imports_nothing(path: Path) -> None:
+    """For names of characters it imports a module: an interrupt there is a syntax error to it."""
+    assert "\\N{" not in path.read_text()
+
+
 @pytest.mark.parametrize("path", PYTHON_SOURCES, ids=shown)
 def test_only_the_command_line_prints_or_exits(path: Path) -> None:
     called = {

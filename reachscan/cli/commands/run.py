@@ -30,6 +30,13 @@ class _Run(click.Command):
         return [_USAGE]
 
 
+_END_NOT_SEEN = (
+    "the recorder did not see its end: it ended by a system call of its own, as Go programs do, "
+    "or became a program that was started without LD_PRELOAD or is linked statically; --every, "
+    "--at and --signal report while it runs"
+)
+
+
 @click.command("run", cls=_Run)
 @click.argument("words", metavar="COMMAND", nargs=-1, type=click.UNPROCESSED, required=True)
 @recording.recording
@@ -117,7 +124,7 @@ def command(
         own = launch.status()
     if found is None:
         killer = launch.killer()
-        why = f"signal {killer} ended it" if killer else "the recorder never saw its end"
+        why = f"signal {killer} ended it" if killer else _END_NOT_SEEN
         console.talk(f"the command ended without a report: {why}")
         found = ExitStatus.FAILED
     return own or (error_exitcode if found == ExitStatus.LEAKS else int(found))

@@ -22,6 +22,7 @@ PAGE = 4096
 PIECE = 64 << 20
 # In the page map of the kernel (Documentation/admin-guide/mm/pagemap.rst).
 PRESENT_OR_SWAPPED, GUARD = np.uint64(3 << 62), np.uint64(1 << 58)
+OF_FILE = np.uint64(1 << 61)
 
 Words = NDArray[np.uint64]
 
@@ -184,8 +185,12 @@ def _page_bits(page_map: int, m: Mapping) -> Words:
 
 
 def _present(bits: Words, m: Mapping) -> list[tuple[int, int]]:
-    there = ((bits & PRESENT_OR_SWAPPED) != 0).astype(np.int8)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], there, [0]])))
+    there = (bits & PRESENT_OR_SWAPPED) != 0
+    if m.path.startswith("/") and m.perms.endswith("p") and "w" not in m.perms:
+        # Of instructions and constants, only pages that were written can hold addresses of blocks.
+        # Where the heap is below 4 GiB, many numbers in the others look like that.
+        there &= (bits & OF_FILE) == 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(np.int8), [0]])))
     return [
         (m.start + PAGE * int(first), m.start + PAGE * int(last))
         for first, last in edges.reshape(-1, 2)

@@ -78,7 +78,8 @@ void require_understood(const recorder::Injection& injection) {
       injection.slot_count > recorder::kMaxSlots ||
       injection.extent_count > recorder::kMaxExtents ||
       injection.hook_count > recorder::kMaxHooks ||
-      injection.threads.count > recorder::kMaxThreadStates)
+      injection.threads.count > recorder::kMaxThreadStates ||
+      (injection.begun == recorder::StartOutcome::kRecording && injection.threads.count == 0))
     refuse_injection();
 }
 

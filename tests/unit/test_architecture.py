@@ -93,7 +93,7 @@ NATIVE_ROOMS = {
     "heaps/musl": {"arch", "heaps"},
     "heaps/pools": {"heaps", "library/annotations.hpp"},
     "heaps/pymalloc": {"heaps"},
-    "heaps/scudo": {"heaps", "libc"},
+    "heaps/scudo": {"heaps", "libc", "memory"},
     "heaps/tcmalloc": {"heaps", "libc"},
     "sweeper/blob": {"arch", "heaps", "wire"},
     "sweeper/mark": {"arch", "memory", "sweeper/blob"},

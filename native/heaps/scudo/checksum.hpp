@@ -6,8 +6,10 @@
 
 namespace reachscan::heaps::scudo {
 
+// What a byte adds to the checksum of a word, for each place of it in the word. The eight look-ups
+// do not wait for each other.
 struct CrcTable {
-  std::uint32_t of[256];
+  std::uint32_t of[8][256];
 };
 
 constexpr CrcTable make_crc_table() {
@@ -15,8 +17,10 @@ constexpr CrcTable make_crc_table() {
   CrcTable table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? kPolynomial : 0);
-    table.of[byte] = crc;
+    for (int place = 7; place >= 0; --place) {
+      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? kPolynomial : 0);
+      table.of[place][byte] = crc;
+    }
   }
   return table;
 }
@@ -24,8 +28,9 @@ constexpr CrcTable make_crc_table() {
 inline constexpr CrcTable kCrcTable = make_crc_table();
 
 constexpr std::uint32_t add_to_crc(std::uint32_t crc, std::uint64_t word) {
-  for (int byte = 0; byte < 8; ++byte, word >>= 8)
-    crc = crc >> 8 ^ kCrcTable.of[(crc ^ word) & 255];
+  word ^= crc;
+  crc = 0;
+  for (int place = 0; place < 8; ++place) crc ^= kCrcTable.of[place][word >> 8 * place & 255];
   return crc;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "heaps/scudo/layout.hpp"
+#include "memory/edge_run.hpp"
 
 namespace reachscan::heaps::scudo {
 
@@ -21,7 +22,12 @@ class Classes {
  public:
   Classes(const Space& space, const Instance& instance, Checksums& checksums, uint32_t arena,
           const Enumeration& found)
-      : space_(space), instance_(instance), checksums_(checksums), arena_(arena), found_(found) {}
+      : space_(space),
+        instance_(instance),
+        checksums_(checksums),
+        arena_(arena),
+        found_(found),
+        edges_(found.blocks) {}
 
   Verdict claim_all() {
     for (unsigned number = 0; number < kClasses && verdict_.fine(); ++number) claim(number);
@@ -41,11 +47,12 @@ class Classes {
     uint64_t carved = memory.start + instance_.carved(number), size = size_of_class(number);
     for (uint64_t slot = memory.start; slot < carved && verdict_.fine(); slot += size)
       claim_slot(slot, number, size);
-    if (carved != behind_slot_) found_.blocks.add_boundary(carved);
+    if (carved != behind_slot_) edges_.add_boundary(carved);
+    edges_.flush();
   }
 
   void claim_slot(uint64_t slot, unsigned number, uint64_t size) {
-    if (slot != behind_slot_) found_.blocks.add_boundary(slot);
+    if (slot != behind_slot_) edges_.add_boundary(slot);
     // The program may have protected pages of its blocks, but not these.
     if (!is_readable_ && !space_.readable(slot, kHeaderBytes))
       return stop("the start of a slot cannot be read", slot);
@@ -68,7 +75,10 @@ class Classes {
   void add(uint64_t block, uint64_t size, uint64_t slot_end) {
     if (block == memory_end_) return;
     if (block == slot_end) behind_slot_ = block;
-    found_.add_block(block, size, block == slot_end ? memory_end_ : slot_end);
+    edges_.add_live(block);
+    found_.totals.add(size);
+    uint64_t edge = align_up(block + (size != 0 ? size : 1), kGranule);
+    if (edge < (block == slot_end ? memory_end_ : slot_end)) edges_.add_boundary(edge);
   }
 
   bool is_quarantine(QuarantineBatch batch) {
@@ -88,6 +98,7 @@ class Classes {
   Checksums& checksums_;
   uint32_t arena_;
   Enumeration found_;
+  EdgeRun edges_;
   bool is_readable_ = false;  // all memory of the class
   uint64_t memory_end_ = 0;
   uint64_t behind_slot_ = 0;  // a block that starts where the next slot does

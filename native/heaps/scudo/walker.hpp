@@ -41,9 +41,9 @@ class Walker : public Instances<Instance, kMaxInstances> {
       uint32_t arena = first_arena + static_cast<uint32_t>(i);
       const Instance& instance = instances_[i];
       Checksums checksums(instance.cookie());
-      verdict = Classes(space_, instance, checksums, arena, found).claim_all();
-      if (verdict.fine())
-        verdict = LargeBlocks(space_, instance, checksums, arena, found).claim_all();
+      // What they count tells soon whether it is a release that is known.
+      verdict = LargeBlocks(space_, instance, checksums, arena, found).claim_all();
+      if (verdict.fine()) verdict = Classes(space_, instance, checksums, arena, found).claim_all();
       if (verdict.fine()) verdict = Guarded(space_, instance, arena, found).claim_all();
     }
     return verdict;

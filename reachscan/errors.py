@@ -133,7 +133,8 @@ class LayoutUnknownError(ReachscanError):
 
     default_next_step = (
         "only the allocators of glibc and musl, jemalloc 5, mimalloc 2 and 3 (to 3.4), "
-        "gperftools' tcmalloc and Scudo (of LLVM 14 to 19) can be walked"
+        "gperftools' tcmalloc and Scudo (of LLVM 14 to 19) can be walked, and those that "
+        "export malloc_iterate()"
     )
 
 

@@ -3,6 +3,7 @@
 
 #include "heaps/glibc/walker.hpp"
 #include "heaps/interposed.hpp"
+#include "heaps/iterated/walker.hpp"
 #include "heaps/jemalloc/page_size.hpp"
 #include "heaps/jemalloc/walker.hpp"
 #include "heaps/mimalloc/walker.hpp"
@@ -16,6 +17,7 @@
 namespace reachscan::heaps {
 
 static_assert(Walker<glibc::Walker>);
+static_assert(Walker<iterated::Walker>);
 static_assert(Walker<jemalloc::Walker>);
 static_assert(Walker<mimalloc::Walker>);
 static_assert(Walker<musl::Walker>);
@@ -27,13 +29,14 @@ static_assert(Walker<tcmalloc::Walker>);
 // Everything that the process has allocated, from whichever allocator.
 class Heap {
  public:
-  static constexpr std::size_t kWalkers = 8;
+  static constexpr std::size_t kWalkers = 9;
 
   // `left_out` has a bit for each heap to be treated as ordinary memory of the program. `python`:
   // whether to search for Python's own allocator. `annotations`: what the program declares about
-  // its memory; null if there is nothing.
+  // its memory; null if there is nothing. `caller`: whether functions of the target can be called.
   Heap(const Space& space, const abi::Thread* threads, std::size_t thread_count, MapMemory map,
-       uint32_t left_out = 0, bool python = false, const library::Header* annotations = nullptr)
+       uint32_t left_out = 0, bool python = false, const library::Header* annotations = nullptr,
+       Caller caller = {})
       : space_(space),
         map_(map),
         left_out_(left_out),
@@ -44,8 +47,11 @@ class Heap {
         musl_(space, threads_, map),
         scudo_(space, threads_, map),
         tcmalloc_(space, threads_, map),
+        iterated_(space, threads_, map, caller),
         pymalloc_(space, threads_, map, python),
-        pools_(space, threads_, map, annotations) {}
+        pools_(space, threads_, map, annotations) {
+    leave_to_others(iterated_);
+  }
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -60,7 +66,7 @@ class Heap {
   bool needs_fine() const {
     return !has_room_for(glibc_) || !has_room_for(jemalloc_) || !has_room_for(mimalloc_) ||
            !has_room_for(musl_) || !has_room_for(scudo_) || !has_room_for(tcmalloc_) ||
-           !has_room_for(pymalloc_) || !has_room_for(pools_);
+           !has_room_for(iterated_) || !has_room_for(pymalloc_) || !has_room_for(pools_);
   }
 
   // Returns whether there are blocks in pages of modules.
@@ -82,8 +88,25 @@ class Heap {
       return "malloc is provided by jemalloc as built for pages of 16 KiB, not for this machine's";
     if (page_size == 64)
       return "malloc is provided by jemalloc as built for pages of 64 KiB, not for this machine's";
+    if (lists_blocks(module))
+      return "malloc is provided by a module that is not understood; its malloc_iterate() can be "
+             "called only in a clone";
     return is_scudo(space_, module) ? "malloc is provided by a form of Scudo that is not understood"
                                     : "malloc is provided by a module that is not understood";
+  }
+
+  // Returns whether an allocator that was left out, as a bit, lists its blocks instead.
+  bool is_listed(uint32_t left_out) const {
+    bool listed = false;
+    for (const abi::Mapping& m : space_)
+      listed = listed || (m.file != 0 && iterated_.is_in(m.file) && is_walked(m.file, left_out));
+    return listed;
+  }
+
+  // Returns whether that module could list its blocks, if it were called.
+  bool lists_blocks(uint64_t module) const {
+    iterated::Interface found;
+    return iterated::read_interface(space_, *space_.find(module), found);
   }
 
   bool quiet(abi::QuiesceHint& hint) {
@@ -153,6 +176,14 @@ class Heap {
     each([&visit](const auto& walker) { walker.each_variable(visit); });
   }
 
+  // Calls visit(range) for memory that is an allocator's or the program's.
+  template <typename Visit>
+  void each_unclear(Visit visit) const {
+    each([&visit](const auto& walker) {
+      if constexpr (requires { walker.each_unclear(visit); }) walker.each_unclear(visit);
+    });
+  }
+
  private:
   // Programs without pools have nothing to subtract.
   template <typename Pools>
@@ -161,7 +192,24 @@ class Heap {
       for (const auto& block : pools.divided) subtract(block);
   }
 
-  static constexpr uint32_t kPymalloc = 6;
+  // Where the structure is understood, there is no need to ask the allocator.
+  template <typename Iterated>
+  void leave_to_others(Iterated& iterated) {
+    if constexpr (requires { iterated.disown([](uint32_t) { return true; }); })
+      iterated.disown([this](uint32_t file) { return is_walked(file, ~left_out_); });
+  }
+
+  // Returns whether the file is part of an allocator that one of `walkers` recognises, with a bit
+  // for each.
+  bool is_walked(uint32_t file, uint32_t walkers) const {
+    auto is_part = [&](const auto& walker, uint32_t number) {
+      return (walkers >> number & 1) != 0 && walker.is_in(file);
+    };
+    return is_part(glibc_, 0) || is_part(jemalloc_, 1) || is_part(mimalloc_, 2) ||
+           is_part(musl_, 3) || is_part(scudo_, 4) || is_part(tcmalloc_, 5);
+  }
+
+  static constexpr uint32_t kPymalloc = 7;
 
   // Calls test(walker, its number) for the allocators in the process, in order, until it returns
   // false. Returns whether it never did.
@@ -169,13 +217,15 @@ class Heap {
   bool every(Test test) {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
            passes(musl_, 3, test) && passes(scudo_, 4, test) && passes(tcmalloc_, 5, test) &&
-           passes(pymalloc_, kPymalloc, test) && passes(pools_, 7, test);
+           passes(iterated_, 6, test) && passes(pymalloc_, kPymalloc, test) &&
+           passes(pools_, 8, test);
   }
   template <typename Test>
   bool every(Test test) const {
     return passes(glibc_, 0, test) && passes(jemalloc_, 1, test) && passes(mimalloc_, 2, test) &&
            passes(musl_, 3, test) && passes(scudo_, 4, test) && passes(tcmalloc_, 5, test) &&
-           passes(pymalloc_, kPymalloc, test) && passes(pools_, 7, test);
+           passes(iterated_, 6, test) && passes(pymalloc_, kPymalloc, test) &&
+           passes(pools_, 8, test);
   }
 
   template <typename W>
@@ -227,6 +277,7 @@ class Heap {
   IfKnown<musl::Walker> musl_;
   IfKnown<scudo::Walker> scudo_;
   IfKnown<tcmalloc::Walker> tcmalloc_;
+  IfKnown<iterated::Walker> iterated_;
   IfKnown<pymalloc::Walker> pymalloc_;  // after those that allocate its tables
   IfKnown<pools::Walker> pools_;        // after those whose blocks they may be in
   uint32_t first_arena_[kWalkers] = {};

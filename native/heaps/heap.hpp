@@ -95,6 +95,13 @@ struct Warning {
 
 constexpr std::size_t kNameLength = 32;
 
+// How functions of the target are called, if they can be.
+struct Caller {
+  void (*call)(abi::Call& call) = nullptr;
+  // Whether there will be another attempt if a thread is inside the allocator.
+  bool may_repeat = false;
+};
+
 // What the sweeper needs from a walker, in the order of the calls. If the allocator is not in the
 // process, only the constructor and is_present() are called.
 template <typename W>
@@ -102,11 +109,13 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
                           abi::QuiesceHint& hint, char (&name)[kNameLength], uint32_t number) {
   // Searches for the allocator. `threads` outlives the walker; exited threads are not known yet,
   // but are when enumerate() is called. A walker that is used only on request also gets whether it
-  // is wanted; one based on the program's annotations gets their header.
+  // is wanted; one based on the program's annotations gets their header; one that calls the
+  // allocator's own functions gets the means.
   requires std::constructible_from<W, const Space&, const libc::Threads&, MapMemory> ||
       std::constructible_from<W, const Space&, const libc::Threads&, MapMemory, bool> ||
       std::constructible_from<W, const Space&, const libc::Threads&, MapMemory,
-                              const library::Header*>;
+                              const library::Header*> ||
+      std::constructible_from<W, const Space&, const libc::Threads&, MapMemory, Caller>;
   { found.is_present() } -> std::same_as<bool>;
   // Whether it is part of the module with this number (abi::Mapping::file), so that the malloc
   // defined by the module is known.
@@ -117,7 +126,8 @@ concept Walker = requires(W& walker, const W& found, BlockMap& blocks, OnThreads
   found.describe(hint);
   // Numbers its arenas, starting with the given number.
   { walker.enumerate(blocks, on_threads, number) } -> std::same_as<Verdict>;
-  // After kInvalid: whether the cause is that signal handlers interrupted the allocator.
+  // After kInvalid: whether the cause may pass: signal handlers interrupted the allocator, or a
+  // thread holds one of its locks.
   { found.interrupted(hint) } -> std::same_as<bool>;
   // What was enumerated. Blocks of several arenas are distinguished by Region::arena.
   { found.totals } -> std::convertible_to<const Totals&>;

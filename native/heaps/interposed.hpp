@@ -6,29 +6,34 @@
 
 namespace reachscan::heaps {
 
-// Looks `name` up as the dynamic loader does (GNU hash table: bucket, then chain).
-inline bool defines(const Space& space, const DynamicSection& section, const char* name) {
+// Looks `name` up as the dynamic loader does (GNU hash table: bucket, then chain). Returns the
+// address of the symbol, or 0 if the module does not define it.
+inline uint64_t find_symbol(const Space& space, const DynamicSection& section, const char* name) {
   uint32_t hash = 5381;
   for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
   uint64_t table = section.gnu_hash;
-  if (!space.readable(table, 16)) return false;
+  if (!space.readable(table, 16)) return 0;
   uint32_t buckets = load<uint32_t>(table), first = load<uint32_t>(table + 4);
   uint64_t bucket_array = table + 16 + uint64_t{kWord} * load<uint32_t>(table + 8);
   uint64_t chain_array = bucket_array + 4ull * buckets;
-  if (buckets == 0 || !space.readable(bucket_array, 4ull * buckets)) return false;
+  if (buckets == 0 || !space.readable(bucket_array, 4ull * buckets)) return 0;
   uint32_t index = load<uint32_t>(bucket_array + 4ull * (hash % buckets));
   for (; index >= first; ++index) {
     uint64_t link = chain_array + 4ull * (index - first);
     uint64_t symbol = section.symbols + sizeof(Sym) * uint64_t{index};
-    if (!space.readable(link, 4) || !space.readable(symbol, sizeof(Sym))) return false;
+    if (!space.readable(link, 4) || !space.readable(symbol, sizeof(Sym))) return 0;
     uint32_t chain = load<uint32_t>(link);
     bool defined = load<uint16_t>(symbol + offsetof(Sym, st_shndx)) != SHN_UNDEF;
     if ((chain | 1) == (hash | 1) && defined &&
         same_name(space, section.strings + load<uint32_t>(symbol), name))
-      return true;
-    if ((chain & 1) != 0) return false;
+      return symbol;
+    if ((chain & 1) != 0) return 0;
   }
-  return false;
+  return 0;
+}
+
+inline bool defines(const Space& space, const DynamicSection& section, const char* name) {
+  return find_symbol(space, section, name) != 0;
 }
 
 // Returns the base address of a module that defines malloc and is not a `known` file; 0 if there is

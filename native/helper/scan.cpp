@@ -45,6 +45,9 @@ bool attempt(const SnapshotPlan& plan, const Session& session, Outcome& outcome)
   if (!snapshot.quiet) return false;
   SweepTask task{session.options.task, handles_signals(pid)};
   task.short_words = session.short_words;
+  // Other methods copy the memory into a process of another program.
+  task.may_call = plan.method == Method::kClone;
+  task.may_repeat = outcome.attempts < kAttempts;
   sweep(snapshot, session.options, task, session.stream, outcome, session.deadline);
   if (outcome.result.busy) return false;
   name_threads(pid, snapshot.threads);

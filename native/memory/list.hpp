@@ -72,18 +72,23 @@ void sort(List<T>& list) {
 }
 
 // Returns the position of the first element that is not less than `value`, in an ascending list.
-template <typename T>
-std::size_t lower_bound(const List<T>& sorted, const T& value) {
+template <typename T, typename Less>
+std::size_t lower_bound(const List<T>& sorted, const T& value, Less less) {
   std::size_t low = 0, high = sorted.size();
   while (low < high) {
     std::size_t middle = (low + high) / 2;
-    if (sorted[middle] < value) {
+    if (less(sorted[middle], value)) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
   return low;
+}
+
+template <typename T>
+std::size_t lower_bound(const List<T>& sorted, const T& value) {
+  return lower_bound(sorted, value, [](const T& a, const T& b) { return a < b; });
 }
 
 }  // namespace reachscan::heaps

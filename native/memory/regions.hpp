@@ -19,6 +19,7 @@ struct Region {
   // Set for allocators that record exact sizes: returns where the usable bytes of a live block end.
   // The map only knows the end of the last word (fine form).
   uint64_t (*exact_end)(const Region& region, uint64_t block) = nullptr;
+  const void* listed = nullptr;  // of the walker, for exact_end
 
   // Two regions may share the span of one pair of words; each covers only its own blocks.
   bool contains_start(uint64_t address) const { return address - start < end - start; }

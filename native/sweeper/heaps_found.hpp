@@ -81,9 +81,13 @@ class HeapsFound {
         sentence.add("the program");
       else
         sentence.add_name(space_, section.name);
-      warn_of_unsearched(sentence.add(" is not understood"));
+      sentence.add(" is not understood");
+      if (heap_->lists_blocks(unknown_))
+        sentence.add(", and its malloc_iterate() can be called only in a clone");
+      warn_of_unsearched(sentence);
     }
     for (std::size_t i = 0; i < left_out_count_; ++i) {
+      if (heap_->is_listed(left_out_[i].heap)) continue;
       Sentence sentence;
       sentence.add("the heap of ").add(left_out_[i].name).add(" is not understood (");
       warn_of_unsearched(sentence.add(left_out_[i].reason).add(")"));
@@ -95,13 +99,15 @@ class HeapsFound {
   struct LeftOut {
     const char* name;
     const char* reason;
+    uint32_t heap;  // as a bit
   };
 
   Heap* new_heap() {
     const auto* threads = reinterpret_cast<const abi::Thread*>(control()->threads);
     return new (map_memory(sizeof(Heap)))
         Heap(space_, threads, control()->thread_count, map_memory, left_out_mask_,
-             control()->python != 0, annotations_.header());
+             control()->python != 0, annotations_.header(),
+             {control()->may_call != 0 ? call_target : nullptr, control()->may_repeat != 0});
   }
 
   void require_known_allocator(uint32_t forwarding) {
@@ -133,7 +139,7 @@ class HeapsFound {
     if (in_motion || heap_->interrupted(control()->hint))
       refuse(abi::Refusal::kAllocatorBusy, verdict.reason, verdict.address);
     if (first_failure_.reason == nullptr) first_failure_ = verdict;
-    left_out_[left_out_count_++] = {heap_->failed_name(), verdict.reason};
+    left_out_[left_out_count_++] = {heap_->failed_name(), verdict.reason, heap_->failed()};
     left_out_mask_ |= heap_->failed();
     return false;
   }

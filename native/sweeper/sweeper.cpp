@@ -75,6 +75,7 @@ struct Scan {
 Roots find_roots(const Space& space, const Heap& heap, const heaps::BlockMap& blocks) {
   Roots roots(space, blocks, heap.threads());
   heap.each_variable([&roots](heaps::Range range) { roots.exclude(range.start, range.end); });
+  heap.each_unclear([&roots](heaps::Range range) { roots.exclude_unclear(range); });
   return roots;
 }
 

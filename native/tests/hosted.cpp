@@ -54,6 +54,8 @@ void Host::serve() {
       if (check_) check_->phase(control.first);
       phases.push_back(static_cast<wire::Phase>(control.first));
       return;
+    case abi::Request::kCall:
+      return call(*reinterpret_cast<abi::Call*>(control.first));
     case abi::Request::kSuspects: {
       if (check_) check_->suspects(control.second);
       const auto* first = reinterpret_cast<const abi::Suspect*>(control.first);
@@ -75,6 +77,14 @@ void Host::serve() {
       break;
   }
   fail(__FILE__, __LINE__, "the sweeper made an unknown request");
+}
+
+void Host::call(abi::Call& call) {
+  using Function = uint64_t (*)(uint64_t, uint64_t, uint64_t, uint64_t);
+  const uint64_t* a = call.arguments;
+  call.outcome = refused_calls;
+  if (call.outcome == abi::Call::Outcome::kReturned)
+    call.value = reinterpret_cast<Function>(call.function)(a[0], a[1], a[2], a[3]);
 }
 
 uint64_t Host::map(uint64_t bytes) {

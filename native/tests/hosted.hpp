@@ -61,9 +61,11 @@ class Host {
   std::vector<wire::Phase> phases;
   std::vector<abi::Suspect> suspects;
   bool finished = false;
-  uint64_t memory_limit = ~0ull;  // larger requests fail
+  uint64_t memory_limit = ~0ull;                                     // larger requests fail
+  abi::Call::Outcome refused_calls = abi::Call::Outcome::kReturned;  // how calls end
 
  private:
+  void call(abi::Call& call);
   uint64_t map(uint64_t bytes);
   void unmap(void* address);
   void receive(uint64_t bytes);

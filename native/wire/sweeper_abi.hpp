@@ -68,6 +68,26 @@ struct Suspect {
 };
 static_assert(sizeof(Suspect) == 24);
 
+// A call of a function of the target, made in the clone. The function may compute, and write to
+// memory that only the clone has. It makes no system call: some that change nothing seem to
+// succeed, and any other one ends the call.
+struct Call {
+  enum class Outcome : std::uint64_t {
+    kForbidden = 0,  // memory that is shared with others cannot be protected
+    kReturned,       // value = its result
+    kCrashed,        // value = where
+    kTooSlow,
+    kWaits,        // for another thread; value = the word by which that one would wake it
+    kNeedsKernel,  // value = the number of the system call
+  };
+  std::uint64_t function;
+  std::uint64_t arguments[4];
+  std::uint64_t stack_end;
+  std::uint64_t limit_ms;  // of processor time
+  Outcome outcome;
+  std::uint64_t value;
+};
+
 enum class Request : std::uint32_t {
   kNone = 0,
   kMapMemory,    // first = bytes; result = address of zeroed, lazily backed memory, 0 if refused
@@ -80,6 +100,7 @@ enum class Request : std::uint32_t {
   kEndThreads,   // the other threads have no more work; they are kept for reuse
   kNap,          // resume in a moment: other threads are working
   kSuspects,     // first = address of Suspects in address order, second = how many
+  kCall,         // first = address of a Call, whose outcome is filled in
   kRefused,      // first = Refusal, second = address of a C string, third = address it is about
 };
 
@@ -99,6 +120,7 @@ struct QuiesceHint {
   CodeRanges unsettled;  // code where a thread that waits for a lock is in mid-operation
   std::uint32_t mutex_count;
   std::uint32_t interrupted;           // whether a signal handler interrupted a thread inside it
+  std::uint32_t optional;              // whether to go on if a thread stays inside
   std::uint64_t mutexes[kMaxMutexes];  // addresses of 32-bit words, 0 when free
 };
 
@@ -139,6 +161,8 @@ struct Control {
   std::uint64_t written_ns;    // when the core file was written, since 1970; 0 if there is none
   std::uint32_t own_pid;       // in the target's own PID namespace
   std::uint32_t python;        // whether Python objects are blocks, too, and not roots
+  std::uint32_t may_call;      // whether functions of the target can be called
+  std::uint32_t may_repeat;    // whether a scan that refuses as busy will be repeated
   // The current request.
   Request request;
   std::uint32_t reserved;

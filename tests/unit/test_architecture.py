@@ -88,6 +88,7 @@ NATIVE_ROOMS = {
     "libc": {"arch", "memory"},
     "heaps": {"arch", "libc", "memory"},
     "heaps/glibc": {"arch", "heaps", "libc"},
+    "heaps/iterated": {"heaps", "memory"},
     "heaps/jemalloc": {"arch", "heaps", "libc"},
     "heaps/mimalloc": {"heaps"},
     "heaps/musl": {"arch", "heaps"},
@@ -104,8 +105,8 @@ NATIVE_ROOMS = {
     "sweeper/python": {"memory", "sweeper/blob", "sweeper/mark"},
     # The one that knows all walkers. A walker knows the contract, but no other walker.
     "heaps/detect.hpp": {
-        *("heaps", "heaps/glibc", "heaps/jemalloc", "heaps/mimalloc", "heaps/musl"),
-        *("heaps/pools", "heaps/pymalloc", "heaps/scudo", "heaps/tcmalloc"),
+        *("heaps", "heaps/glibc", "heaps/iterated", "heaps/jemalloc", "heaps/mimalloc"),
+        *("heaps/musl", "heaps/pools", "heaps/pymalloc", "heaps/scudo", "heaps/tcmalloc"),
     },
     "sweeper/leaks": {
         *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),

@@ -204,6 +204,17 @@ inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argu
   r.sp = stack_top & ~15ull;
 }
 
+// Sets up the registers for a call of a function, which returns to `back`.
+inline void begin_returning(Registers& r, std::uint64_t entry,
+                            const std::array<std::uint64_t, 4>& arguments, std::uint64_t stack_top,
+                            std::uint64_t back) {
+  begin_function(r, entry, arguments[0], stack_top);
+  for (unsigned i = 1; i < arguments.size(); ++i) r.x[i] = arguments[i];
+  r.x[30] = back;
+}
+
+inline std::uint64_t returned_value(const Registers& r) { return r.x[0]; }
+
 // Moves a thread that has stopped at trap() of instructions.hpp past it: this processor stops
 // before the instruction.
 inline void skip_trap(pid_t tid) {

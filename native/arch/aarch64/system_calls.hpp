@@ -33,6 +33,8 @@ inline bool is_after_gadget(const Registers& r, std::uint64_t gadget) {
   return r.pc == gadget + kInstructionBytes;
 }
 
+inline std::uint64_t gadget_breakpoint(std::uint64_t gadget) { return gadget + kInstructionBytes; }
+
 using CallArguments = std::array<std::uint64_t, 6>;
 
 // Sets up the registers so that a thread resumed at the gadget makes this call.
@@ -48,10 +50,20 @@ inline void begin_call(Registers& r, std::uint64_t gadget, std::uint64_t number,
 inline std::uint64_t call_number(const Registers& r) {
   return r.system_call != kNoSystemCall ? r.system_call : number_in_register(r);
 }
+inline std::uint64_t first_argument(const Registers& r) { return r.x[0]; }
 inline std::uint64_t second_argument(const Registers& r) { return r.x[1]; }
 inline std::int64_t call_result(const Registers& r) {
   bool at_entry = r.system_call != kNoSystemCall && r.x[7] == 0;
   return at_entry ? -ENOSYS : static_cast<std::int64_t>(r.x[0]);
+}
+
+// Returns whether a thread has stopped at the entry of a call, and not at a breakpoint.
+inline bool is_at_call(const Registers& r) { return r.system_call != kNoSystemCall; }
+
+// At the entry of a call that the kernel does not make: what the caller gets instead.
+inline void answer_call(Registers& r, std::uint64_t result) {
+  resume_at(r, r.pc);
+  r.x[0] = result;
 }
 
 // The kernel has rewound an interrupted thread to the instruction that makes the call. A thread

@@ -85,6 +85,19 @@ inline void begin_function(Registers& r, std::uint64_t entry, std::uint64_t argu
   r.eflags &= ~0x400ull;  // string instructions count upwards
 }
 
+// Sets up the registers for a call of a function, which returns to an address that the caller has
+// put on top of the stack.
+inline void begin_returning(Registers& r, std::uint64_t entry,
+                            const std::array<std::uint64_t, 4>& arguments, std::uint64_t stack_top,
+                            std::uint64_t) {
+  begin_function(r, entry, arguments[0], stack_top);
+  r.rsi = arguments[1];
+  r.rdx = arguments[2];
+  r.rcx = arguments[3];
+}
+
+inline std::uint64_t returned_value(const Registers& r) { return r.rax; }
+
 // Moves a thread that has stopped at trap() of instructions.hpp past it. This processor already
 // stops there.
 inline void skip_trap(pid_t) {}

@@ -34,6 +34,8 @@ inline bool is_after_gadget(const Registers& r, std::uint64_t gadget) {
   return r.rip == gadget + gadget_size();
 }
 
+inline std::uint64_t gadget_breakpoint(std::uint64_t gadget) { return gadget + kSyscallLength; }
+
 using CallArguments = std::array<std::uint64_t, 6>;
 
 inline void set_arguments(Registers& r, const CallArguments& arguments) {
@@ -60,10 +62,22 @@ inline bool in_system_call(const Registers& r) {
 // At the entry or exit of a call: its number, its second argument and its result, which is -ENOSYS
 // at the entry.
 inline std::uint64_t call_number(const Registers& r) { return r.orig_rax; }
+inline std::uint64_t first_argument(const Registers& r) {
+  return runs_native_code(r) ? r.rdi : r.rbx;
+}
 inline std::uint64_t second_argument(const Registers& r) {
   return runs_native_code(r) ? r.rsi : r.rcx;
 }
 inline std::int64_t call_result(const Registers& r) { return static_cast<std::int64_t>(r.rax); }
+
+// Returns whether a thread has stopped at the entry of a call, and not at a breakpoint.
+inline bool is_at_call(const Registers& r) { return in_system_call(r); }
+
+// At the entry of a call that the kernel does not make: what the caller gets instead.
+inline void answer_call(Registers& r, std::uint64_t result) {
+  resume_at(r, r.rip);
+  r.rax = result;
+}
 
 inline bool will_restart(const Registers& r) {
   std::int64_t result = call_result(r);

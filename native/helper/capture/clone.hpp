@@ -41,6 +41,12 @@ class Tracee {
 
   pid_t tid() const { return tid_; }
 
+  // Code that stops the thread, for functions to return to.
+  std::uint64_t breakpoint() const { return arch::gadget_breakpoint(gadget_); }
+  bool is_at_breakpoint(const arch::Registers& registers) const {
+    return arch::is_after_gadget(registers, gadget_);
+  }
+
  protected:
   pid_t tid_;
   std::uint64_t gadget_;

@@ -13,6 +13,7 @@ namespace {
 using wire::Step;
 
 constexpr auto kMaxTime = std::chrono::milliseconds(200);
+constexpr auto kMaxOptionalTime = std::chrono::milliseconds(50);
 // Long enough to leave the allocator many times over: where the thread is then is a matter of
 // chance.
 constexpr auto kRun = std::chrono::microseconds(20);
@@ -38,19 +39,20 @@ class Drain {
       : freeze_(freeze),
         memory_(memory),
         hint_(hint),
-        deadline_(std::min(Clock::now() + kMaxTime, freeze.deadline())) {}
+        deadline_(std::min(Clock::now() + (hint.optional != 0 ? kMaxOptionalTime : kMaxTime),
+                           freeze.deadline())) {}
 
   DrainResult run() {
     // Round-robin: a thread may be waiting for a lock that another one holds.
     while (StoppedThread* thread = next_to_run()) {
-      if (Clock::now() >= deadline_) return {false, runs_};
+      if (Clock::now() >= deadline_) return {hint_.optional != 0, runs_};
       ++runs_;
       if (!freeze_.run_briefly(*thread, kRun, freeze_.deadline()))
         throw Failure(Step::kDrain, Code::kRetry, "a thread ended while it was let run", 0,
                       thread->tid);
     }
     freeze_.stop_new_threads(freeze_.deadline());
-    bool quiet = !any_locked();
+    bool quiet = hint_.optional != 0 || !any_locked();
     if (!quiet || hint_.interrupted != 0) require_no_waiting_handler();
     return {quiet, runs_};
   }

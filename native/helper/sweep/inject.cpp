@@ -62,7 +62,7 @@ SweepBounds bounds_for(const SweeperInputs& inputs) {
 }  // namespace
 
 SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
-    : clone_(clone), inputs_(inputs), form_(form), check_(bounds_for(inputs)) {
+    : clone_(clone), inputs_(inputs), form_(form), check_(bounds_for(inputs)), calls_(clone) {
   map_code();
   // Stopping the target was urgent; the search need not compete with it.
   setpriority(PRIO_PROCESS, static_cast<id_t>(clone.pid()),
@@ -89,6 +89,8 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.wide_words = arch::has_lanes() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
   control.python = inputs.options.python ? 1 : 0;
+  control.may_call = inputs.may_call ? 1 : 0;
+  control.may_repeat = inputs.may_repeat ? 1 : 0;
   pid_t alive = inputs.options.pid;
   control.own_pid =
       static_cast<std::uint32_t>(inputs.past.pid != 0 ? inputs.past.pid : inner_id(alive, alive));
@@ -142,6 +144,7 @@ void SweeperRun::map_code() {
 SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline) {
   SweepResult result;
   threads_ = {{&clone_, false}};
+  deadline_ = deadline;
   clone_.resume();
   for (;;) {
     // However busy the clone is: it could send requests forever.
@@ -222,6 +225,15 @@ void SweeperRun::start_thread(const abi::Control& control) {
   thread->resume();
 }
 
+SweeperRun::Next SweeperRun::call_target(std::uint64_t at) {
+  check_.call(inputs_.may_call);
+  abi::Call call;
+  clone_.memory().read(Step::kServeRequest, at, &call, sizeof call);
+  calls_.make(call, deadline_);
+  clone_.memory().write(Step::kServeRequest, at, &call, sizeof call);
+  return Next::kContinue;
+}
+
 SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, SweepResult& result) {
   abi::Control control;
   clone_.memory().read(Step::kServeRequest, control_, &control, sizeof control);
@@ -248,10 +260,10 @@ SweeperRun::Next SweeperRun::serve(Stream& stream, const OnPhase& on_phase, Swee
     case abi::Request::kNap:
       return Next::kNap;
     case abi::Request::kFinished:
-      check_.finish(control.totals);
-      result.totals = control.totals;
-      result.in_motion = control.in_motion != 0;
+      finish(control, result);
       return Next::kFinished;
+    case abi::Request::kCall:
+      return call_target(control.first);
     case abi::Request::kSuspects:
       take_suspects(control, result);
       return Next::kContinue;
@@ -272,6 +284,12 @@ void SweeperRun::relay_frames(std::uint64_t bytes, Stream& stream) {
   check_.frames(frames.data(), frames.size());
   stream.results(frames.data(), frames.size());
   flushed_ = true;
+}
+
+void SweeperRun::finish(const abi::Control& control, SweepResult& result) const {
+  check_.finish(control.totals);
+  result.totals = control.totals;
+  result.in_motion = control.in_motion != 0;
 }
 
 void SweeperRun::take_suspects(const abi::Control& control, SweepResult& result) {

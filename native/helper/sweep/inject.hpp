@@ -17,6 +17,7 @@
 #include "helper/options.hpp"
 #include "helper/stream.hpp"
 #include "helper/sweep/sweep_check.hpp"
+#include "helper/sweep/target_call.hpp"
 #include "helper/target/process.hpp"
 #include "wire/sweeper_abi.hpp"
 
@@ -41,6 +42,8 @@ struct SweeperInputs {
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
   bool torn;                                  // see abi::Control
   PastProcess past;                           // empty if the target is alive
+  bool may_call;                              // see abi::Control
+  bool may_repeat;                            // see abi::Control
 };
 
 // The forms of the sweeper (memory/cluster.hpp).
@@ -80,11 +83,13 @@ class SweeperRun {
   Next serve(Stream& stream, const OnPhase& on_phase, SweepResult& result);
   void answer(std::uint64_t value) const;
   void start_thread(const abi::Control& control);
+  Next call_target(std::uint64_t at);
   void require_time(Clock::time_point deadline) const;
   [[noreturn]] void fail_killed() const;
   // Sleeps until something happens; wakes napping threads.
   void rest();
   void relay_frames(std::uint64_t bytes, Stream& stream);
+  void finish(const abi::Control& control, SweepResult& result) const;
   void take_suspects(const abi::Control& control, SweepResult& result);
   void refuse_scan(const abi::Control& control, SweepResult& result);
   void handle_fault(Tracee& thread, int signal, SweepResult& result);
@@ -95,6 +100,8 @@ class SweeperRun {
   const SweeperInputs& inputs_;
   Form form_;
   SweepCheck check_;
+  TargetCalls calls_;
+  Clock::time_point deadline_{};
   std::uint64_t control_ = 0;
   std::uint64_t code_bytes_ = 0;
   std::uint64_t output_ = 0;

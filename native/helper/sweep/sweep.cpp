@@ -115,7 +115,9 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
                        task.last_chance,
                        task.suspects,
                        task.torn,
-                       task.past};
+                       task.past,
+                       task.may_call,
+                       task.may_repeat};
   std::string current;
   Clock::time_point since = Clock::now();
   auto lap = [&](const char* next) {

@@ -17,6 +17,8 @@ struct SweepTask {
   bool torn = false;  // see abi::Control
   PastProcess past = {};
   bool short_words = false;  // whether it is a 32-bit program
+  bool may_call = false;     // see abi::Control
+  bool may_repeat = false;   // see abi::Control
 };
 
 // Kills the clone at the end. Throws Failure.

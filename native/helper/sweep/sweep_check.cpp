@@ -17,6 +17,7 @@ constexpr std::uint64_t kOtherReports = 16;         // where phases start
 constexpr std::uint64_t kMaxContentLeaks = 4096;    // leaks sent with their contents
 constexpr std::uint64_t kMaxTypes = (1 << 16) + 2;  // names for kinds and for leaks
 constexpr std::uint64_t kMaxHeaps = 16;
+constexpr std::uint64_t kMaxCalls = 256;  // of functions of the target
 constexpr std::uint32_t kMaxTypeLength = 1023;
 constexpr std::uint32_t kMaxTextLength = 256;
 
@@ -371,6 +372,11 @@ void SweepCheck::suspects(std::uint64_t count) {
 
 void SweepCheck::thread(std::uint64_t running, bool in_code) const {
   require(running < bounds_.threads && in_code, "it asks for a thread that it does not need");
+}
+
+void SweepCheck::call(bool allowed) {
+  require(allowed, "it wants to call a function");
+  count(calls_, 1, kMaxCalls, "it wants to call too many functions");
 }
 
 void SweepCheck::hint(const abi::QuiesceHint& hint) const {

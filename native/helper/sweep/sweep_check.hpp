@@ -42,6 +42,8 @@ class SweepCheck {
   void suspects(std::uint64_t count);
   // Checks the start of one more thread; `in_code`: whether it starts in the sweeper's code.
   void thread(std::uint64_t running, bool in_code) const;
+  // Checks a call of one of the target's functions; `allowed`: whether any may be called.
+  void call(bool allowed);
   void hint(const abi::QuiesceHint& hint) const;
   // The end: what was sent must add up to `totals`.
   void finish(const abi::Totals& totals) const;
@@ -74,7 +76,7 @@ class SweepCheck {
   std::uint64_t reasons_ = 0;     // of doubts, a bit each
   std::uint32_t batch_ = 0;       // leaks or kinds in the last record of them
   std::uint64_t last_doubt_ = 0;  // end of the doubted positions
-  std::uint64_t phase_ = 0, reports_ = 0;
+  std::uint64_t phase_ = 0, reports_ = 0, calls_ = 0;
   std::uint64_t heaps_ = 0, warnings_ = 0;
   std::uint64_t stated_regions_ = 0, regions_ = 0;
   std::uint64_t contents_ = 0, types_ = 0, kinds_ = 0, references_ = 0;

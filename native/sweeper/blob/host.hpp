@@ -43,6 +43,17 @@ inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t secon
   return block.result;
 }
 
+// Calls a function of the target. It may change all registers that any function may change.
+#ifdef __clang__
+[[gnu::noinline]]
+#else
+[[gnu::noipa]]
+#endif
+inline void
+call_target(abi::Call& call) {
+  request(abi::Request::kCall, reinterpret_cast<uint64_t>(&call));
+}
+
 // The helper does not resume a sweeper that has refused.
 [[noreturn]] inline void refuse(abi::Refusal refusal, const char* reason, uint64_t address) {
   for (;;)

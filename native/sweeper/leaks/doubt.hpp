@@ -48,7 +48,7 @@ class DoubtPass {
     lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
       suggest(block, stale_word(slot, value));
     });
-    roots.each_unwritten_word(
+    roots.each_unclear_word(
         [this](uint64_t slot, uint64_t value) { suggest_left_over(stale_word(slot, value)); });
     roots.each_scratch_word([this](uint64_t index, uint64_t value) {
       suggest_left_over(stale_word(0, value, static_cast<uint32_t>(index)));

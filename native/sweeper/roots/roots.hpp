@@ -28,7 +28,7 @@ class Roots {
         blocks_(blocks),
         python_arenas_(space, blocks),
         excluded_(map_memory, kMaxExclusions),
-        unwritten_(map_memory, kMaxExclusions) {
+        unclear_(map_memory, kMaxExclusions) {
     for (const heaps::Region& region : blocks.regions) exclude(region.start, region.end);
     uint64_t guard = libc::find_pointer_guard(space, threads.running, threads.running_count);
     for (std::size_t t = 0; t < threads.running_count; ++t)
@@ -47,6 +47,13 @@ class Roots {
   void exclude(uint64_t start, uint64_t end) {
     if (start < end && !excluded_.push({start, end}))
       refuse(abi::Refusal::kNoMemory, "too many memory regions", start);
+  }
+
+  // What only such memory points to is possibly leaked: nothing has written there on purpose, or it
+  // may be an allocator's.
+  void exclude_unclear(Range range) {
+    exclude(range.start, range.end);
+    unclear_.push(range);
   }
 
   // An upper bound of the bytes that mark() will scan.
@@ -86,10 +93,10 @@ class Roots {
     });
   }
 
-  // Calls visit(address, value) for words on live stacks that nothing wrote there on purpose.
+  // Calls visit(address, value) for words of such memory.
   template <typename Visit>
-  void each_unwritten_word(Visit visit) const {
-    for (const Range& range : unwritten_) each_word(space_, range.start, range.end, visit);
+  void each_unclear_word(Visit visit) const {
+    for (const Range& range : unclear_) each_word(space_, range.start, range.end, visit);
   }
 
   // Returns whether the word at `slot` may be in recycled memory, as heap memory is.
@@ -177,13 +184,7 @@ class Roots {
     uint64_t live = (lowest - arch::kRedZone) & ~uint64_t{heaps::kWord - 1};
     exclude(own.start, live);
     libc::JumpBuffers buffers(space_, pointer_guard, {live, own.end}, thread.thread_pointer);
-    buffers.each_unused_mask([this](Range mask) { exclude_unwritten(mask); });
-  }
-
-  // Memory not written since an earlier use of the stack is at most grounds for doubt.
-  void exclude_unwritten(Range range) {
-    exclude(range.start, range.end);
-    unwritten_.push(range);
+    buffers.each_unused_mask([this](Range mask) { exclude_unclear(mask); });
   }
 
   // On the stack of an exited thread, nothing is live except what the descriptor on top keeps for
@@ -216,7 +217,7 @@ class Roots {
   const BlockMap& blocks_;
   PythonArenas python_arenas_;
   List<Range> excluded_;
-  List<Range> unwritten_;  // on stacks; also excluded
+  List<Range> unclear_;  // also excluded
   std::size_t stale_words_ = 0;
 };
 

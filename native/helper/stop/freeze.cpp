@@ -28,6 +28,11 @@ using wire::Step;
 // Never use EXITKILL here: if the helper dies, the target must continue.
 constexpr long kTargetOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
 
+// How often the thread has given up the processor by itself: to sleep, or at a stop.
+std::uint64_t sleeps_of(pid_t pid, pid_t tid) {
+  return std::strtoull(status_field(pid, tid, "voluntary_ctxt_switches").c_str(), nullptr, 10);
+}
+
 constexpr int kSeizeTries = 10;
 
 // A thread in uninterruptible sleep may never stop, and the others are stopped meanwhile.
@@ -173,8 +178,11 @@ void Freeze::stop_seized(Clock::time_point deadline) {
 
 // Returns false if the thread has exited.
 bool Freeze::interrupt(pid_t tid) {
-  if (arch::kRewindsAtOnce)
-    if (std::optional<ObservedThread> seen = observe_thread(pid_, tid)) seen_[tid] = *seen;
+  if (arch::kRewindsAtOnce) {
+    std::uint64_t sleeps = sleeps_of(pid_, tid);
+    if (std::optional<ObservedThread> seen = observe_thread(pid_, tid))
+      seen_[tid] = {*seen, sleeps};
+  }
   if (ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) return true;
   if (errno == ESRCH) return false;
   throw Failure(Step::kInterrupt, Code::kInternal,
@@ -298,13 +306,21 @@ void Freeze::capture(StoppedThread& thread) {
 std::optional<std::uint64_t> Freeze::first_argument_of(const StoppedThread& thread) const {
   if (!arch::kRewindsAtOnce) return 0;
   auto before = seen_.find(thread.tid);
-  if (before == seen_.end() || !before->second.in_call || !arch::pretend_call(thread.tid, true))
-    return std::nullopt;
+  if (before == seen_.end()) return std::nullopt;
+  const auto& [seen, sleeps] = before->second;
+  if (!seen.in_call || !arch::pretend_call(thread.tid, true)) return std::nullopt;
   std::optional<ObservedThread> now = observe_thread(pid_, thread.tid);
   arch::pretend_call(thread.tid, false);
-  bool same = now && now->in_call && now->arguments == before->second.arguments &&
-              now->sp == before->second.sp && now->pc == before->second.pc;
-  return same ? std::optional(now->arguments[0]) : std::nullopt;
+  bool same =
+      now && now->in_call && now->sp == seen.sp && now->pc == seen.pc &&
+      std::equal(now->arguments.begin() + 1, now->arguments.end(), seen.arguments.begin() + 1);
+  if (!same) return std::nullopt;
+  // Some kernels (Linux 6.12.117) show the result in its place. Then the thread must not have slept
+  // in another call since: it has given up the processor once, for this stop.
+  bool hidden = static_cast<std::int32_t>(now->arguments[0]) == -EINTR;
+  if (hidden ? sleeps_of(pid_, thread.tid) != sleeps + 1 : now->arguments[0] != seen.arguments[0])
+    return std::nullopt;
+  return seen.arguments[0];
 }
 
 RegisterWords Freeze::read_register_words() {

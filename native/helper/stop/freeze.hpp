@@ -103,6 +103,11 @@ class Freeze {
   void detach(StoppedThread& thread);
   void resume_target();
 
+  struct Seen {
+    ObservedThread thread;
+    std::uint64_t sleeps;
+  };
+
   pid_t pid_;
   Reach reach_;
   PauseLimit& limit_;
@@ -110,7 +115,7 @@ class Freeze {
   Ticker ticker_;
   OwnedDescriptor thread_folder_;
   std::map<pid_t, State> states_;
-  std::map<pid_t, ObservedThread> seen_;  // state before they were stopped, where needed
+  std::map<pid_t, Seen> seen_;  // state before they were stopped, where needed
   std::vector<StoppedThread> threads_;
   RegisterWords words_;
   Clock::time_point began_{};

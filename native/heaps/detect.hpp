@@ -4,7 +4,6 @@
 #include "heaps/glibc/walker.hpp"
 #include "heaps/interposed.hpp"
 #include "heaps/iterated/walker.hpp"
-#include "heaps/jemalloc/page_size.hpp"
 #include "heaps/jemalloc/walker.hpp"
 #include "heaps/mimalloc/walker.hpp"
 #include "heaps/musl/walker.hpp"
@@ -83,11 +82,6 @@ class Heap {
 
   // Returns a clause about that module for people.
   const char* why_unknown(uint64_t module) const {
-    unsigned page_size = jemalloc::PageSize(space_, module).other();
-    if (page_size == 16)
-      return "malloc is provided by jemalloc as built for pages of 16 KiB, not for this machine's";
-    if (page_size == 64)
-      return "malloc is provided by jemalloc as built for pages of 64 KiB, not for this machine's";
     if (lists_blocks(module))
       return "malloc is provided by a module that is not understood; its malloc_iterate() can be "
              "called only in a clone";

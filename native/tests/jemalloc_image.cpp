@@ -34,14 +34,15 @@ Jemalloc::Jemalloc(const Tree& tree) : tree_(tree) {
 
 void Jemalloc::leaf_without_blocks() {
   constexpr uint64_t kBytes = 2 << 20;
-  uint64_t start = kHeap - kBytes, below = allot(tree_.leaf_bytes()), at = allot(kExtentBytes);
+  uint64_t start = kHeap - kBytes, below = allot(tree_.leaf_bytes()),
+           at = allot(tree_.extent_bytes());
   memory.map(start, kBytes);
   memory.put(slot_ - 8, below);
   memory.put(at, uint64_t{1} << kFrom53.state_shift | uint64_t{kNoClass} << kFrom53.class_shift);
   memory.put(at + kAddressField, start);
   memory.put(at + kSizeField, kBytes);
   memory.put(tree_.entry_at(below, start), at);
-  memory.put(tree_.entry_at(below, kHeap - kPage), at);
+  memory.put(tree_.entry_at(below, kHeap - tree_.page()), at);
 }
 
 uint64_t Jemalloc::allot(uint64_t bytes) {
@@ -53,13 +54,13 @@ uint64_t Jemalloc::allot(uint64_t bytes) {
 }
 
 uint64_t Jemalloc::extent(uint64_t pages, uint32_t size_class, bool is_slab, bool is_active) {
-  uint64_t at = allot(kExtentBytes), start = next_page_;
-  next_page_ += pages * kPage;
+  uint64_t at = allot(tree_.extent_bytes()), start = next_page_;
+  next_page_ += pages * tree_.page();
   memory.put(at, uint64_t{is_slab} << kSlabBit | uint64_t{!is_active} << kFrom53.state_shift |
                      uint64_t{size_class} << kFrom53.class_shift);
   memory.put(at + kAddressField, start);
-  memory.put(at + kSizeField, pages * kPage);
-  for (uint64_t page = start; page < next_page_; page += kPage) {
+  memory.put(at + kSizeField, pages * tree_.page());
+  for (uint64_t page = start; page < next_page_; page += tree_.page()) {
     uint64_t entry = tree_.entry_at(leaf, page);
     if (tree_.levels == 2) {
       memory.put(entry, uint64_t{size_class} << kAddressBits | at | uint64_t{is_slab});
@@ -67,7 +68,8 @@ uint64_t Jemalloc::extent(uint64_t pages, uint32_t size_class, bool is_slab, boo
       memory.put(entry, at);
       memory.put(entry + 8, size_class << 5 | uint32_t{is_slab});
     }
-    if (!is_slab) page = page + kPage < next_page_ - kPage ? next_page_ - 2 * kPage : page;
+    uint64_t last = next_page_ - tree_.page();
+    if (!is_slab && page + tree_.page() < last) page = last - tree_.page();
   }
   return at;
 }
@@ -75,7 +77,8 @@ uint64_t Jemalloc::extent(uint64_t pages, uint32_t size_class, bool is_slab, boo
 uint64_t Jemalloc::slab(uint32_t size_class, uint64_t pages, const std::vector<unsigned>& free) {
   uint64_t at = extent(pages, size_class, true, true), start = heaps::word(at + kAddressField);
   uint64_t size = size_of_class(size_class, Quantum::k16);
-  for (uint64_t slot = 0; slot < pages * kPage / size; ++slot) blocks[start + slot * size] = size;
+  for (uint64_t slot = 0; slot < pages * tree_.page() / size; ++slot)
+    blocks[start + slot * size] = size;
   for (unsigned slot : free) {
     uint64_t word = at + kSlotsField + 8 * (slot / 64);
     memory.put(word, heaps::word(word) | 1ull << slot % 64);
@@ -86,8 +89,8 @@ uint64_t Jemalloc::slab(uint32_t size_class, uint64_t pages, const std::vector<u
 }
 
 uint64_t Jemalloc::large(uint32_t size_class, uint64_t offset, uint64_t less_pages) {
-  uint64_t size = size_of_class(size_class, Quantum::k16) - less_pages * kPage;
-  uint64_t at = extent(size / kPage + 1, size_class, false, true);
+  uint64_t size = size_of_class(size_class, Quantum::k16) - less_pages * tree_.page();
+  uint64_t at = extent(size / tree_.page() + 1, size_class, false, true);
   uint64_t block = heaps::word(at + kAddressField) + offset;
   memory.put(at + kAddressField, block);
   blocks[block] = size;

@@ -1,7 +1,6 @@
 // The walker for jemalloc on images: intact, damaged and hostile.
 #include <string>
 
-#include "heaps/jemalloc/page_size.hpp"
 #include "heaps/jemalloc/walker.hpp"
 #include "jemalloc_image.hpp"
 #include "walk.hpp"
@@ -22,7 +21,7 @@ struct Scene {
     words = image.slab(0, 1, {1, 2, 64, 511});
     image.unused(3);
     slab = image.slab(5, 5, {0, 255});
-    large = image.large(38, 0x340);
+    large = image.large(small_classes(tree, Quantum::k16) + 2, 0x340);
     image.slab(4, 1, {});
     uint64_t start = heaps::word(words + kAddressField);
     threads.push_back(image.thread(0, {start, start + 24, start + 8 * 510}));
@@ -34,7 +33,7 @@ struct Scene {
 };
 
 CASE(all_blocks_are_found_but_those_in_caches) {
-  for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
+  for (const Tree& tree : {kTreeOf48, kTreeOf57, kTreeOf16KiB, kTreeOf64KiB}) {
     Scene scene(tree);
     Found found = walk(scene.image, scene.threads);
     CHECK(found.present);
@@ -103,7 +102,7 @@ CASE(without_its_metadata_there_is_no_jemalloc) {
 }
 
 void check_refused(void (*damage)(Scene&), const std::string& reason) {
-  for (const Tree& tree : {kTreeOf48, kTreeOf57}) {
+  for (const Tree& tree : {kTreeOf48, kTreeOf57, kTreeOf64KiB}) {
     Scene scene(tree);
     damage(scene);
     CHECK_EQ(walk(scene.image, scene.threads).reason, reason);
@@ -122,7 +121,8 @@ CASE(what_contradicts_itself_is_refused) {
                 "an extent is not where the allocator looks for it");
   check_refused(
       [](Scene& s) {
-        s.image.memory.put(s.slab + kAddressField, heaps::word(s.slab + kAddressField) + kPage);
+        s.image.memory.put(s.slab + kAddressField,
+                           heaps::word(s.slab + kAddressField) + (64 << 10));
       },
       "an extent is not where the allocator looks for it");
   check_refused(
@@ -156,9 +156,9 @@ CASE(damage_anywhere_ends) {
     std::vector<uint64_t> places{Jemalloc::kMetadata, Jemalloc::kMetadata + 8,
                                  Jemalloc::kMetadata + 24, Jemalloc::kMetadata + 32};
     for (uint64_t extent : {scene.words, scene.slab, scene.large})
-      for (uint64_t at = extent; at < extent + kExtentBytes; at += 8) places.push_back(at);
+      for (uint64_t at = extent; at < extent + tree.extent_bytes(); at += 8) places.push_back(at);
     for (uint64_t page = 0; page < 24; ++page)
-      places.push_back(tree.entry_at(scene.image.leaf, Jemalloc::kHeap + page * kPage));
+      places.push_back(tree.entry_at(scene.image.leaf, Jemalloc::kHeap + page * tree.page()));
     uint64_t cache = scene.threads[0].thread_pointer - 0xa00;
     for (uint64_t at = cache; at < cache + 0x200; at += 8) places.push_back(at);
     for (uint64_t place : places) {
@@ -172,46 +172,6 @@ CASE(damage_anywhere_ends) {
     }
     CHECK(walk(scene.image, scene.threads).blocks == scene.image.blocks);
   }
-}
-
-// What a jemalloc for other pages has in the data of its module.
-struct OtherPages {
-  explicit OtherPages(unsigned page_bits) : tree{page_bits} {
-    memory.map(kModule, kPage, wire::kRead, abi::kFileBacked, Jemalloc::kFile);
-    memory.map(kRoot - kPage, tree.node_bytes() + 2 * kPage, kReadWrite, abi::kFileBacked,
-               Jemalloc::kFile);
-    memory.map(kLeaf & ~(kPage - 1), tree.node_bytes() + kPage);
-    memory.map(kExtents, kPage);
-    uint64_t page = 1ull << page_bits;
-    memory.put(kRoot + 8 * (kHeap >> tree.root_shift()), kLeaf);
-    for (uint64_t i = 0; i < 8; ++i) {
-      uint64_t extent = kExtents + i * kExtentBytes, start = kHeap + 3 * i * page;
-      memory.put(extent + kAddressField, start);
-      memory.put(extent + kSizeField, 2 * page);
-      for (uint64_t at : {start, start + page})
-        memory.put(kLeaf + 8 * ((at >> page_bits) % tree.slots()), extent | 1ull << 48 | 1);
-    }
-  }
-
-  unsigned found() const { return PageSize(memory.space(), kModule).other(); }
-
-  static constexpr uint64_t kModule = kWorld, kRoot = kWorld + (4 << 20);
-  static constexpr uint64_t kLeaf = kWorld + (64 << 20) + 0x440, kExtents = kWorld + (96 << 20);
-  static constexpr uint64_t kHeap = kWorld + (128 << 20);
-  OtherTree tree;
-  Memory memory;
-};
-
-CASE(a_heap_for_other_pages_is_recognised) {
-  CHECK_EQ(OtherPages(16).found(), 64u);
-  CHECK_EQ(OtherPages(14).found(), 16u);
-}
-
-CASE(a_heap_for_these_pages_is_not_taken_for_one_for_others) {
-  CHECK_EQ(OtherPages(12).found(), 0u);
-  OtherPages damaged(16);
-  damaged.memory.put(OtherPages::kExtents + kAddressField, OtherPages::kHeap + (1 << 20));
-  CHECK_EQ(damaged.found(), 0u);
 }
 
 }  // namespace

@@ -45,10 +45,11 @@ class Extents {
   // Returns where the extent of a page ends, 0 to stop.
   uint64_t claim(uint64_t entry_at, uint64_t page) {
     LeafEntry entry = read_entry(entry_at, instance_.tree, instance_.layout);
-    if (entry.extent == 0) return page + kPage;  // a former extent
-    if (!space_.readable(entry.extent, kExtentBytes) || !claim_metadata(entry.extent))
+    const Tree& tree = instance_.tree;
+    if (entry.extent == 0) return page + tree.page();  // a former extent
+    if (!space_.readable(entry.extent, tree.extent_bytes()) || !claim_metadata(entry.extent))
       return stop("an extent's structure is not in the allocator's own memory", entry.extent);
-    Extent extent = read_extent(entry.extent, instance_.layout);
+    Extent extent = read_extent(entry.extent, tree, instance_.layout);
     if (extent.start != page || extent.end <= page || !is_anonymous({page, extent.end}))
       return stop("an extent is not where the allocator looks for it", page);
     if (!agree(extent, entry))
@@ -70,7 +71,7 @@ class Extents {
   const char* claim_slab(const Extent& extent) {
     uint64_t size = size_of_class(extent.size_class, instance_.quantum);
     uint64_t slots = (extent.end - extent.start) / size;
-    if (slots == 0 || slots > kMaxSlabSlots) return "a slab has too many slots";
+    if (slots == 0 || slots > instance_.tree.max_slab_slots()) return "a slab has too many slots";
     uint64_t slot = extent.start, free_slots = 0;
     for (unsigned index = 0; 64 * index < slots; ++index) {
       uint64_t left = slots - 64 * index;
@@ -97,7 +98,7 @@ class Extents {
   // pages, and the class is only the next larger one.
   const char* claim_large(const Extent& extent) {
     uint64_t size = size_of_class(extent.size_class, instance_.quantum);
-    if (size >= kMinLarge) size = extent.end - extent.start - instance_.large_pad;
+    if (size >= instance_.tree.min_large()) size = extent.end - extent.start - instance_.large_pad;
     if (extent.block + size > extent.end || extent.block % kGranule != 0)
       return "a large block does not lie in its extent";
     found_.blocks.add_boundary(extent.start);

@@ -23,15 +23,15 @@ struct LeafVotes {
   uint64_t extents = 0;
   uint64_t quantum[2] = {};  // how many have a possible size
 
-  void count(const Extent& extent) {
+  void count(const Extent& extent, const Tree& tree) {
     if (!extent.has_blocks()) return;
     ++extents;
     uint64_t length = extent.end - extent.start;
     for (Quantum each : {Quantum::k16, Quantum::k8}) {
       uint64_t size = size_of_class(extent.size_class, each);
-      bool slab = extent.is_slab && length % size == 0 && length / size <= kMaxSlabSlots;
-      bool large = !extent.is_slab && size >= kMinLarge;
-      if (slab || (large && (length == size || length == size + kLargePad)))
+      bool slab = extent.is_slab && length % size == 0 && length / size <= tree.max_slab_slots();
+      bool large = !extent.is_slab && size >= tree.min_large();
+      if (slab || (large && (length == size || length == size + tree.page())))
         ++quantum[static_cast<unsigned>(each)];
     }
   }
@@ -41,16 +41,16 @@ inline LeafVotes examine_leaf(const Space& space, const Tree& tree, uint64_t lea
                               const Layout& layout, Budget& budget) {
   LeafVotes votes;
   // The extents of the leaf show which memory it covers. The entry of its first page is skipped.
-  Range pages{kPage, tree.reach()};
+  Range pages{tree.page(), tree.reach()};
   each_entry(space, tree, leaf, pages, budget, [&](uint64_t at, uint64_t page) -> uint64_t {
     LeafEntry entry = read_entry(at, tree, layout);
-    if (!space.readable(entry.extent, kExtentBytes)) return page + kPage;
-    Extent extent = read_extent(entry.extent, layout);
+    if (!space.readable(entry.extent, tree.extent_bytes())) return page + tree.page();
+    Extent extent = read_extent(entry.extent, tree, layout);
     bool is_first_page = extent.end > extent.start && extent.start % tree.reach() == page;
-    if (!is_first_page || !agree(extent, entry)) return page + kPage;
+    if (!is_first_page || !agree(extent, entry)) return page + tree.page();
     if (votes.first == 0) votes.first = extent.start;
-    if ((votes.first ^ extent.start) >> tree.leaf_shift() != 0) return page + kPage;
-    votes.count(extent);
+    if ((votes.first ^ extent.start) >> tree.leaf_shift() != 0) return page + tree.page();
+    votes.count(extent, tree);
     if (votes.extents == kProbedExtents) return 0;
     return page + (extent.end - extent.start);
   });
@@ -87,8 +87,10 @@ class Search {
     uint64_t node = word(slot);
     if (!is_node(node, kTreeOf57.node_bytes())) return false;
     most_ = 0;
-    Budget entries(2 * kTreeOf48.slots());
-    look(slot, node, kTreeOf48, data, entries, found);
+    for (const Tree& tree : {kTreeOf48, kTreeOf16KiB, kTreeOf64KiB}) {
+      Budget entries(2 * tree.slots());
+      look(slot, node, tree, data, entries, found);
+    }
     examine_leaves(slot, node, data, found);
     return most_ > 0;
   }

@@ -37,20 +37,20 @@ inline Cache cache_from_53(uint64_t at, Range tls) {
 }
 
 // Before: pointers to the bins of small and of large blocks, and to the arena, are between these.
-inline Cache cache_until_52(uint64_t at, Range tls, Quantum quantum) {
+inline Cache cache_until_52(uint64_t at, Range tls, unsigned small_count) {
   uint64_t small = word(at);
   if (small % 8 != 0 || small < tls.start || small >= at || at + 24 > tls.end) return {};
   constexpr uint64_t kBetween = 128;
-  uint64_t large = word(at + 8), bins = small_classes(quantum) * kBinBytes;
+  uint64_t large = word(at + 8), bins = small_count * kBinBytes;
   // The links of all caches and, in 5.2, of all threads follow the small bins.
   bool follows = at - small == bins + 32 || at - small == bins + 56;
   if (!follows || large <= at || large - at > kBetween) return {};
-  return {word(at + 16), small, large, small_classes(quantum)};
+  return {word(at + 16), small, large, small_count};
 }
 
 inline Cache cache_at(uint64_t at, Range tls, const Instance& instance) {
-  return instance.layout.split_caches ? cache_until_52(at, tls, instance.quantum)
-                                      : cache_from_53(at, tls);
+  if (!instance.layout.split_caches) return cache_from_53(at, tls);
+  return cache_until_52(at, tls, small_classes(instance.tree, instance.quantum));
 }
 
 // Returns where a bin keeps the addresses of its blocks. Since 5.3, the used part of the stack

@@ -44,11 +44,11 @@ void each_entry(const Space& space, const Tree& tree, uint64_t leaf, Range pages
     uint64_t at = tree.entry_at(leaf, page);
     if (at / kPage != known) {
       uint64_t written = space.skip_absent(at);
-      page += (written - at) / tree.entry_bytes * kPage;
+      page += (written - at) / tree.entry_bytes * tree.page();
       known = written / kPage;
       if (written != at) continue;
     }
-    page = word(at) == 0 ? page + kPage : visit(at, page);
+    page = word(at) == 0 ? page + tree.page() : visit(at, page);
   }
 }
 

@@ -96,12 +96,9 @@ class UnsupportedTargetError(ReachscanError):
 
 
 class UnsupportedPageSizeError(ReachscanError):
-    """The pages of the machine's kernel have another size than those that reachscan knows."""
+    """A core file is of a machine whose pages have another size."""
 
-    default_next_step = (
-        "boot that machine with a kernel for pages of 4 KiB, if its distribution has one, or scan "
-        "the program on another machine"
-    )
+    default_next_step = "scan the core file on a machine with such pages"
 
 
 class UnsupportedKernelError(ReachscanError):

@@ -205,7 +205,6 @@ void scan(const Options& options, Stream& stream) {
                   "method '" + options.method + "' is not available", 0, options.pid);
   require_process(options.pid);
   require_supported(options.pid);
-  require_page_size(options.pid);
   Clock::time_point deadline = Clock::now() + options.timeout;
   Memory memory(options.pid);
   PauseLimit limit(options.pid, options.max_pause, stream);

@@ -68,6 +68,14 @@ CASE(other_files_are_refused) {
   CHECK(contains(refusal(foreign, Code::kUnsupportedArchitecture), "not a core file of"));
 }
 
+CASE(a_core_file_of_a_machine_with_other_pages_is_refused) {
+  std::string core = make_core();
+  const std::uint64_t entry[] = {AT_PAGESZ, 4096};
+  std::size_t at = core.find({reinterpret_cast<const char*>(entry), sizeof entry});
+  core[at + 9] = 0x40;
+  CHECK(contains(refusal(core, Code::kUnsupportedPageSize), "pages of 16 KiB"));
+}
+
 CASE(every_truncation_is_told) {
   std::string core = make_core();
   for (std::size_t size = sizeof(Elf64_Ehdr); size < core.size(); size += 97)

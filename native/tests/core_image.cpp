@@ -51,8 +51,9 @@ std::string make_notes() {
   std::strcpy(info.pr_psargs, "program --now");
   append_note(notes, "CORE", NT_PRPSINFO, {reinterpret_cast<char*>(&info), sizeof info});
   std::string auxiliary;
-  for (std::uint64_t word : {std::uint64_t{AT_ENTRY}, kProgram + 0x100, std::uint64_t{AT_RANDOM},
-                             kStack + 0x100, std::uint64_t{AT_NULL}, std::uint64_t{0}})
+  for (std::uint64_t word :
+       {std::uint64_t{AT_ENTRY}, kProgram + 0x100, std::uint64_t{AT_RANDOM}, kStack + 0x100,
+        std::uint64_t{AT_PAGESZ}, arch::kPage, std::uint64_t{AT_NULL}, std::uint64_t{0}})
     append(auxiliary, word);
   append_note(notes, "CORE", NT_AUXV, auxiliary);
   append_note(notes, "CORE", NT_FILE, file_list());

@@ -176,6 +176,6 @@ struct Control {
 };
 
 // Room for the control block, which is directly below the sweeper's code.
-constexpr std::uint64_t kControlBytes = (sizeof(Control) + arch::kPage - 1) & ~(arch::kPage - 1);
+const std::uint64_t kControlBytes = (sizeof(Control) + arch::kPage - 1) & ~(arch::kPage - 1);
 
 }  // namespace reachscan::abi

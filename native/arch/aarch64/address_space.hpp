@@ -3,11 +3,23 @@
 
 #include <cstdint>
 
+#ifdef REACHSCAN_ANY_PAGES
+#include <unistd.h>
+#endif
+
 namespace reachscan::arch {
 
-// As in the kernels of most distributions. Kernels with pages of 16 or 64 KiB are refused.
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kHugePage = 2u << 20;
+// Kernels have pages of 4, 16 or 64 KiB. The helper asks; the sweeper is built for each.
+#ifdef REACHSCAN_ANY_PAGES
+inline const auto kPage = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+inline const std::uint64_t kHugePage = kPage * (kPage / 8);
+#else
+#ifndef REACHSCAN_PAGE_KIB
+#define REACHSCAN_PAGE_KIB 4
+#endif
+constexpr std::uint64_t kPage = REACHSCAN_PAGE_KIB << 10;
+constexpr std::uint64_t kHugePage = kPage * (kPage / 8);
+#endif
 
 // A word of the target. The processor also runs 32-bit programs, for which the sweeper has a form
 // of its own.
@@ -21,12 +33,12 @@ constexpr unsigned kWord = sizeof(Word);
 // Addresses of programs and libraries have bit 47 set, since the kernel has an address space of its
 // own. (With 52 bits, the kernel hands out addresses of more than 48 only on request.)
 constexpr unsigned kAddressBits = 48;
-// The last page below is never mapped.
-constexpr std::uint64_t kUserEnd = (1ull << kAddressBits) - kPage;
+// A stack that is not placed at random ends there.
+constexpr std::uint64_t kUserEnd = 1ull << kAddressBits;
 
 // The kernel places the break of a program that was loaded where libraries are at or above this
 // address (ELF_ET_DYN_BASE).
-constexpr std::uint64_t kBreakOfLoader = (1ull << kAddressBits) / 3 * 2 & ~(kPage - 1);
+constexpr std::uint64_t kBreakOfLoader = (1ull << kAddressBits) / 3 * 2 & ~((64ull << 10) - 1);
 
 // Nothing below the stack pointer is preserved (AAPCS).
 constexpr std::uint64_t kRedZone = 0;

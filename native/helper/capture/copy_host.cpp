@@ -103,7 +103,11 @@ std::unique_ptr<Clone> start_copy_host(const std::function<bool(std::uint64_t pa
        "cannot map memory for the copy", host);
   clone->move_gadget(bridge);
   must(clone->call(SYS_munmap, {0, bridge, 0, 0, 0, 0}), "cannot clear the copy's memory", host);
-  must(clone->call(SYS_munmap, {bridge + kPage, arch::kUserEnd - bridge - kPage, 0, 0, 0, 0}),
+  // The kernel refuses a range beyond what it gives to programs, which may be less than kUserEnd.
+  std::uint64_t end = 0;
+  for (const MapEntry& entry : own)
+    if (entry.start < arch::kUserEnd) end = std::max(end, entry.end);
+  must(clone->call(SYS_munmap, {bridge + kPage, end - bridge - kPage, 0, 0, 0, 0}),
        "cannot clear the copy's memory", host);
   return clone;
 }

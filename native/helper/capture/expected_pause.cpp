@@ -18,7 +18,8 @@
 namespace reachscan::helper {
 namespace {
 
-constexpr double kSmallPage = arch::kPage, kHugePage = arch::kHugePage;
+const auto kSmallPage = static_cast<double>(arch::kPage);
+const auto kHugePage = static_cast<double>(arch::kHugePage);
 // The part that does not depend on the process: switches between the target and us.
 constexpr double kAlways = 500'000;
 // From docs/performance.md; slower machines take several times as long.

@@ -26,8 +26,8 @@ constexpr std::size_t kFilesNamed = 3;
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
 bool is_zero(const char* page) {
-  static const char zeros[kPage] = {};
-  return std::memcmp(page, zeros, kPage) == 0;
+  static const std::vector<char> zeros(kPage);
+  return std::memcmp(page, zeros.data(), kPage) == 0;
 }
 
 // Names a few items of a list in a sentence.

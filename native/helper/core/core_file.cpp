@@ -263,6 +263,11 @@ void CoreFile::take_auxiliary(std::string_view value) {
   NoteReader entries(value);
   while (auto entry = entries.take<Elf64_auxv_t>())
     if (entry->a_type != AT_NULL) auxiliary_.emplace(entry->a_type, entry->a_un.a_val);
+  std::uint64_t page = auxiliary(AT_PAGESZ);
+  if (page == 0 || page == kPage) return;
+  refuse("the core file is of a machine with pages of " + std::to_string(page >> 10) +
+             " KiB, and those of this machine have " + std::to_string(kPage >> 10),
+         Code::kUnsupportedPageSize);
 }
 
 void CoreFile::take_files(std::string_view value) {

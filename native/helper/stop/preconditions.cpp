@@ -91,17 +91,6 @@ void require_long_words(pid_t pid, const char* why) {
                   name_of(pid) + " is a 32-bit program, which " + why, 0, pid);
 }
 
-// Everything that counts in pages was built for one page size.
-void require_page_size(pid_t pid) {
-  auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  if (bytes == arch::kPage) return;
-  throw Failure(Step::kOpenTarget, Code::kUnsupportedPageSize,
-                "the kernel of this machine has pages of " + std::to_string(bytes >> 10) +
-                    " KiB, and reachscan supports those of " + std::to_string(arch::kPage >> 10) +
-                    " KiB",
-                0, pid);
-}
-
 // A thread in uninterruptible sleep cannot be stopped, and all others would be stopped meanwhile
 // for nothing. A disk access is over soon; the wait for a vfork() child may not be.
 void require_stoppable(pid_t pid, Clock::time_point deadline) {

@@ -23,9 +23,6 @@ bool has_short_words(pid_t pid);
 // Throws Failure if it runs a 32-bit program. `why`: a clause about 32-bit programs.
 void require_long_words(pid_t pid, const char* why);
 
-// Throws Failure(kOpenTarget, kUnsupportedPageSize) if pages have another size than assumed.
-void require_page_size(pid_t pid);
-
 // Throws Failure(kOpenTarget, kUnstoppable) if one of its threads cannot be stopped in time.
 void require_stoppable(pid_t pid, Clock::time_point deadline);
 

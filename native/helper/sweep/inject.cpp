@@ -17,9 +17,8 @@
 #include "helper/stop/retry_policy.hpp"
 #include "helper/target/memory_kinds.hpp"
 
-extern "C" const unsigned char reachscan_sweeper[];
-extern "C" const unsigned char reachscan_fine_sweeper[];
-extern "C" const unsigned char reachscan_short_sweeper[];
+// Packed, in the order of Form; then the fine form for pages of 16 and of 64 KiB.
+extern "C" const unsigned char* const reachscan_sweepers[5];
 
 namespace reachscan::helper {
 namespace {
@@ -39,15 +38,9 @@ std::string hex(std::uint64_t value) {
 }
 
 const unsigned char* packed(Form form) {
-  switch (form) {
-    case Form::kCommon:
-      return reachscan_sweeper;
-    case Form::kFine:
-      return reachscan_fine_sweeper;
-    case Form::kShort:
-      break;
-  }
-  return reachscan_short_sweeper;
+  if (kPage == 16 << 10) return reachscan_sweepers[3];
+  if (kPage == 64 << 10) return reachscan_sweepers[4];
+  return reachscan_sweepers[static_cast<unsigned>(form)];
 }
 
 SweepBounds bounds_for(const SweeperInputs& inputs) {

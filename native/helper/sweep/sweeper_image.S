@@ -1,10 +1,18 @@
-# The helper contains the sweeper in all its forms, packed.
+// The helper contains the sweeper in all its forms, packed: a table of where each starts.
+    .macro image file
     .section .rodata
-    .globl reachscan_sweeper, reachscan_fine_sweeper, reachscan_short_sweeper
-reachscan_sweeper:
-    .incbin "sweeper.bin.gz"
-reachscan_fine_sweeper:
-    .incbin "fine_sweeper.bin.gz"
-reachscan_short_sweeper:
-    .incbin "short_sweeper.bin.gz"
+1:  .incbin "\file"
+    .section .data.rel.ro, "aw"
+    .quad 1b
+    .endm
+
+    .section .data.rel.ro, "aw"
+    .globl reachscan_sweepers
+    .balign 8
+reachscan_sweepers:
+    image "sweeper.bin.gz"
+    image "fine_sweeper.bin.gz"
+    image "short_sweeper.bin.gz"
+    image "sweeper_16.bin.gz"
+    image "sweeper_64.bin.gz"
     .section .note.GNU-stack, "", @progbits

@@ -76,7 +76,7 @@ bool PipeReader::read(int pipe) {
 }
 
 std::vector<std::uint64_t> PipeReader::words() const {
-  constexpr std::uint64_t kFirstAddress = arch::kPage;
+  const std::uint64_t kFirstAddress = arch::kPage;
   constexpr std::uint64_t kFirstOfKernel = 1ull << arch::kAddressBits;
   std::vector<std::uint64_t> words;
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= bytes_.size(); ++at) {

@@ -350,10 +350,10 @@ def test_failures_become_the_error_that_knows_what_to_do(code: str) -> None:
     assert internal or caught.value.next_step
 
 
-def test_other_pages_need_another_kernel_and_no_other_processor() -> None:
+def test_other_pages_need_another_machine_and_no_other_processor() -> None:
     with pytest.raises(errors.UnsupportedPageSizeError) as caught:
         read(streams.failure("unsupported-page-size", "the pages have 16 KiB."))
-    assert "a kernel for pages of 4 KiB" in caught.value.next_step
+    assert "a machine with such pages" in caught.value.next_step
 
 
 def test_an_unknown_failure_is_still_told() -> None:

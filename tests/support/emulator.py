@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import io
+import lzma
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +28,19 @@ from pathlib import Path
 from glibc_suites import UnavailableError, keep_links_inside, private_apt, run
 
 SUITE = "bookworm"
-PACKAGES = ("bash", "busybox-static", "coreutils", "jq", "libc-bin", "python3", "linux-image-arm64")
+PACKAGES = (
+    *("bash", "busybox-static", "coreutils", "jq", "libc-bin", "libjemalloc2", "nginx-light"),
+    *("python3", "redis-server"),
+)
 SHORT_PACKAGES = ("libc6",)
-"""For programs of 32-bit Arm, which such a machine runs, too."""
+"""For programs of 32-bit Arm, which a machine with pages of 4 KiB runs, too."""
+KERNELS = {4: ("bookworm", "linux-image-arm64"), 16: ("trixie", "linux-image-arm64-16k")}
+"""By the KiB of their pages: a suite, and its package that names the newest kernel."""
 QEMU = "qemu-system-aarch64"
 MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p")
 """Of the kernel: the two shared folders, and the line by which scripts are started."""
 MODULE_FOLDERS = re.compile(r"/kernel/(net/9p|fs/(9p|netfs|fscache)|drivers/(virtio|char))/")
+UNPACKED: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".ko.xz": lzma.decompress}
 PATIENCE = 600.0
 """Seconds for one script. Programs run thirty times slower there."""
 
@@ -110,8 +117,17 @@ def cache_folder() -> Path:
     return Path(os.environ.get("REACHSCAN_EMULATOR_CACHE", default))
 
 
-def fetch() -> Path:
-    """Return the folder with the guest's system, fetched and unpacked unless it was before.
+@dataclass(frozen=True)
+class System:
+    """What a guest starts with."""
+
+    root: Path
+    kernel: Path
+    """A folder: the kernel, and the first programs that it starts."""
+
+
+def fetch(page_kib: int = 4) -> System:
+    """Return the guest's system, fetched and unpacked unless it was before.
 
     Raises:
         UnavailableError: it is not here and cannot be fetched, or there is no emulator.
@@ -120,18 +136,19 @@ def fetch() -> Path:
         raise UnavailableError(f"{QEMU} is not installed (Debian package qemu-system-arm)")
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
+    programs, kernel = folder / "programs", folder / f"kernel-{page_kib}"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = " ".join((SUITE, *PACKAGES, *SHORT_PACKAGES))
-        complete = folder / "complete"
-        if not complete.exists() or complete.read_text() != wanted:
-            _make(folder)
-            complete.write_text(wanted)
-    return folder
+        _make_once(programs, (SUITE, *PACKAGES, *SHORT_PACKAGES), _make_programs)
+        suite, package = KERNELS[page_kib]
+        busybox = programs / "root" / "bin" / "busybox"
+        wanted = (suite, package, *MODULES, INIT)
+        _make_once(kernel, wanted, lambda to: _make_kernel(to, suite, package, busybox))
+    return System(programs / "root", kernel)
 
 
 @contextmanager
-def machine(system: Path, share: Path) -> Iterator[Guest]:
+def machine(system: System, share: Path) -> Iterator[Guest]:
     """Boot a guest that shares a folder; it is switched off at the end."""
     (share / "serve").write_text(SERVE)
     console = share.with_suffix(".console")
@@ -139,10 +156,10 @@ def machine(system: Path, share: Path) -> Iterator[Guest]:
         QEMU,
         *("-M", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "1024"),
         *("-accel", "tcg,thread=multi,tb-size=256", "-nodefaults", "-nographic", "-no-reboot"),
-        *("-kernel", str(system / "vmlinuz"), "-initrd", str(system / "initrd")),
+        *("-kernel", str(system.kernel / "vmlinuz"), "-initrd", str(system.kernel / "initrd")),
         *("-append", "console=ttyAMA0 quiet panic=-1 rdinit=/init"),
         *("-serial", f"file:{console}"),
-        *_shared("root", system / "root", "readonly=on"),
+        *_shared("root", system.root, "readonly=on"),
         *_shared("share", share, "readonly=off"),
         *("-chardev", "stdio,id=scripts,signal=off", "-device", "virtio-serial-pci"),
         *("-device", "virtserialport,chardev=scripts"),
@@ -159,31 +176,50 @@ def _shared(name: str, folder: Path, access: str) -> list[str]:
     return ["-fsdev", options, "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
 
 
-def _make(folder: Path) -> None:
+def _make_once(folder: Path, wanted: tuple[str, ...], make: Callable[[Path], None]) -> None:
+    complete = folder / "complete"
+    if complete.exists() and complete.read_text() == " ".join(wanted):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    make(folder)
+    shutil.rmtree(folder / "apt")
+    complete.write_text(" ".join(wanted))
+
+
+def _make_programs(folder: Path) -> None:
     root = folder / "root"
-    shutil.rmtree(root, ignore_errors=True)
-    modules: dict[str, bytes] = {}
     # Libraries of both have folders of their own; of other files, the last one counts.
     for architecture, packages in (("armhf", SHORT_PACKAGES), ("arm64", PACKAGES)):
-        for package in _download(folder, architecture, packages):
-            if package.name.startswith("linux-image-"):
-                modules |= _unpack_kernel(package, folder)
-            else:
-                run(["dpkg-deb", "-x", str(package), str(root)], folder)
+        options = _apt(folder, SUITE, architecture)
+        run(["apt-get", *options, "--yes", "--download-only", "install", *packages], folder)
+        for package in sorted((folder / "apt" / "cache" / "archives").glob("*.deb")):
+            run(["dpkg-deb", "-x", str(package), str(root)], folder)
     keep_links_inside(root)
     (root / "bin" / "sh").symlink_to("bash")
+    (root / "etc" / "passwd").write_text("root:x:0:0::/tmp:/bin/bash\n")
+    (root / "etc" / "group").write_text("root:x:0:\n")
     (root / "mnt").mkdir(exist_ok=True)
-    (folder / "initrd").write_bytes(_initial_root(root / "bin" / "busybox", modules))
-    shutil.rmtree(folder / "apt")
 
 
-def _download(folder: Path, architecture: str, packages: tuple[str, ...]) -> list[Path]:
-    """Return the packages, and those that they need."""
+def _make_kernel(folder: Path, suite: str, package: str, busybox: Path) -> None:
+    options = _apt(folder, suite, "arm64")
+    # The package that is asked for only names the one that has the kernel.
+    depends = run(["apt-cache", *options, "depends", "--important", package], folder)
+    [newest] = re.findall(r"Depends: (linux-image-\S+)", depends)
+    run(["apt-get", *options, "download", newest], folder)
+    [archive] = folder.glob("*.deb")
+    modules = _unpack_kernel(archive, folder)
+    archive.unlink()
+    (folder / "initrd").write_bytes(_initial_root(busybox, modules))
+
+
+def _apt(folder: Path, suite: str, architecture: str) -> list[str]:
+    """Return options for apt, which knows the packages of a suite."""
     shutil.rmtree(folder / "apt", ignore_errors=True)
-    options = private_apt(SUITE, folder / "apt", architecture)
+    options = private_apt(suite, folder / "apt", architecture)
     run(["apt-get", *options, "update"], folder)
-    run(["apt-get", *options, "--yes", "--download-only", "install", *packages], folder)
-    return sorted((folder / "apt" / "cache" / "archives").glob("*.deb"))
+    return options
 
 
 def _unpack_kernel(package: Path, folder: Path) -> dict[str, bytes]:
@@ -197,10 +233,11 @@ def _unpack_kernel(package: Path, folder: Path) -> dict[str, bytes]:
             opened = files.extractfile(file) if file.isfile() else None
             if opened is None:
                 continue
+            name, dot, ending = Path(file.name).name.partition(".")
             if file.name.startswith("./boot/vmlinuz-"):
                 (folder / "vmlinuz").write_bytes(opened.read())
-            elif file.name.endswith(".ko") and MODULE_FOLDERS.search(file.name):
-                modules[Path(file.name).stem.replace("-", "_")] = opened.read()
+            elif dot + ending in UNPACKED and MODULE_FOLDERS.search(file.name):
+                modules[name.replace("-", "_")] = UNPACKED[dot + ending](opened.read())
     return modules
 
 
@@ -248,9 +285,10 @@ def _initial_root(busybox: Path, modules: dict[str, bytes]) -> bytes:
 
 
 def main() -> int:
-    """Fetch the guest's system."""
+    """Fetch the guest's systems."""
     try:
-        print(fetch())
+        for page_kib in KERNELS:
+            print(fetch(page_kib).kernel)
     except UnavailableError as reason:
         print(reason, file=sys.stderr)
         return 1

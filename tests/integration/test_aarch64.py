@@ -65,7 +65,7 @@ NO_PARENT = 0xFFFFFFFF
 JEMALLOC = "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"
 LOST = 2000
 NGINX = """
-daemon off; master_process off; user root root; pid nginx.pid; error_log /dev/stdout notice;
+daemon off; master_process off; user root root; pid nginx.pid; error_log /proc/self/fd/1 notice;
 events {}
 http {
   client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
@@ -77,7 +77,7 @@ IDLE = {
     "python3": ("python3 -c 'import json, sys; print(1, flush=True); sys.stdin.read()'", "1"),
     "jq": ("jq --null-input --unbuffered '1, input'", "1"),
     "redis": ("redis-server --port 0 --unixsocket /tmp/redis --save ''", "eady to accept"),
-    "nginx": ("/usr/sbin/nginx -p /tmp -e /dev/stdout -c /mnt/nginx.conf", "epoll"),
+    "nginx": ("/usr/sbin/nginx -p /tmp -e /proc/self/fd/1 -c /mnt/nginx.conf", "epoll"),
 }
 """Programs, and what they say when they are up."""
 

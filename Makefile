@@ -90,12 +90,12 @@ lint: $(READY) | clang-format  ## check style, types and formatting
 	ruff check $(PYTHON_SOURCES)
 	ruff format --check $(PYTHON_SOURCES)
 	mypy $(PYTHON_SOURCES)
-	clang-format --dry-run -Werror $(NATIVE_SOURCES)
+	@clang-format --dry-run -Werror $(NATIVE_SOURCES)
 
 format: $(READY) | clang-format  ## rewrite sources the way lint wants them
 	ruff check --fix $(PYTHON_SOURCES)
 	ruff format $(PYTHON_SOURCES)
-	clang-format -i $(NATIVE_SOURCES)
+	@clang-format -i $(NATIVE_SOURCES)
 
 bench: build  ## the short form of each benchmark; docs/performance.md has the long one
 	python benchmarks/pause.py --short

@@ -20,7 +20,9 @@ SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "6"))
 LEAKS = 500
 
 
-def scan_repeatedly(pid: int, truth: Path, times: int, *options: object) -> None:
+def scan_repeatedly(
+    pid: int, truth: Path, times: int, *options: object, most_missed: int = 0
+) -> None:
     expected = read_truth(truth)
     for number in range(times):
         report = scan(pid, "--all", *options)
@@ -29,7 +31,7 @@ def scan_repeatedly(pid: int, truth: Path, times: int, *options: object) -> None
         wrong = found[~np.isin(found[:, 0], expected[:, 0])]
         detail = [(hex(a), int(size)) for a, size, _ in wrong[:20]]
         assert len(wrong) == 0, f"scan {number}: live blocks reported: {detail}"
-        assert len(missed) == 0, f"scan {number}: missed {[hex(a) for a in missed[:20]]}"
+        assert len(missed) <= most_missed, f"scan {number}: missed {[hex(a) for a in missed[:20]]}"
 
 
 @pytest.mark.parametrize("threads", [2, 8])

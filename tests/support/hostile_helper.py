@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import platform
+import struct
 import subprocess
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def make(folder: Path, misdeed: str) -> Path:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".symtab")
         assert isinstance(table, SymbolTableSection)
-        start, end = (_address(table, f"reachscan_{form}") for form in ("sweeper", "fine_sweeper"))
+        at = next(elf.address_offsets(_address(table, "reachscan_sweepers")))
+        start, end = struct.unpack_from("<2Q", image, at)
         at = next(elf.address_offsets(start))
     assert len(blob) <= end - start
     image[at : at + len(blob)] = blob

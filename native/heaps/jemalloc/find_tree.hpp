@@ -88,6 +88,8 @@ class Search {
     if (!is_node(node, kTreeOf57.node_bytes())) return false;
     most_ = 0;
     for (const Tree& tree : {kTreeOf48, kTreeOf16KiB, kTreeOf64KiB}) {
+      // No extent is where a tree for pages of another size would have it.
+      if (most_ > 0) break;
       Budget entries(2 * tree.slots());
       look(slot, node, tree, data, entries, found);
     }

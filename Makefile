@@ -23,8 +23,8 @@ WHEEL_TAGS := $(foreach tag,manylinux2014 manylinux_2_17 musllinux_1_1,$(tag)_$(
 
 PREFIX ?= /usr/local
 
-# Tests at once. Many more than four disturb each other's busy targets.
-JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+# Tests at once: they wait a lot. Many more than four disturb each other's busy targets.
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 
 CLANGXX ?= clang++
 FUZZ_TARGETS ?= fuzz_walker fuzz_elf fuzz_types fuzz_core fuzz_proc_files fuzz_sweep_check

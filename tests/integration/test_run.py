@@ -274,7 +274,7 @@ def test_a_signal_asks_for_a_report_and_is_not_the_commands(tmp_path: Path) -> N
         assert process.stdout
         assert process.stdin
         assert process.stdout.readline() == "sent\n"
-        victims.wait_until(lambda: file.read_text().endswith("}\n"), "the report")
+        victims.wait_until(lambda: file.exists() and file.read_text().endswith("}\n"), "the report")
         assert len(reports(file)) == 1
         out, _ = process.communicate("\n")
     assert out == "ended\n"

@@ -17,10 +17,11 @@ constexpr std::size_t kMaxModules = 8;
 
 struct Interface {
   uint32_t file;
-  uint64_t base;  // of the module
   uint64_t disable;
   uint64_t iterate;
   uint64_t enable;
+  uint64_t name;  // the address of the library's; 0 if it has none
+  bool of_executable;
 };
 
 // Returns the address of a function of a module, 0 if it does not export it.
@@ -43,7 +44,7 @@ inline bool read_interface(const Space& space, const abi::Mapping& image, Interf
   DynamicSection section;
   if (!read_dynamic_section(space, image.start, section) || !section.has_symbols()) return false;
   auto function = [&](const char* name) { return find_function(space, image, section, name); };
-  found = {image.file, image.start, 0, function("malloc_iterate"), 0};
+  found = {image.file, 0, function("malloc_iterate"), 0, section.name, section.of_executable};
   if (found.iterate == 0) return false;
   found.disable = function("malloc_disable");
   found.enable = function("malloc_enable");

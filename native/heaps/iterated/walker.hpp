@@ -9,41 +9,33 @@
 // then waits for ever. The scan is repeated at a better moment.
 #pragma once
 
+#include "heaps/instances.hpp"
 #include "heaps/iterated/blocks.hpp"
 #include "heaps/iterated/interface.hpp"
-#include "heaps/named_code.hpp"
 
 namespace reachscan::heaps::iterated {
 
-class Walker {
+class Walker : public Instances<Interface, kMaxModules> {
  public:
   // What the allocator's lists leave in freed blocks cannot be told from pointers.
   static constexpr uint64_t kLinkBytes = 0;
   static constexpr bool kNeedsFine = true;
 
   Walker(const Space& space, const libc::Threads& threads, MapMemory map, Caller caller)
-      : space_(space), threads_(threads), map_(map), caller_(caller) {
-    if (caller.call == nullptr) return;
-    for (const abi::Mapping& m : space)
-      if (count_ < kMaxModules && is_image(m) && read_interface(space, m, modules_[count_]))
-        ++count_;
-  }
+      : Instances(space, threads,
+                  [&](auto& found) { return caller.call != nullptr ? find(space, found) : 0; }),
+        map_(map),
+        caller_(caller) {}
 
   // Forgets modules for which is_known(file).
   template <typename IsKnown>
   void disown(IsKnown is_known) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < count_; ++i)
-      if (!is_known(modules_[i].file)) modules_[kept++] = modules_[i];
+      if (!is_known(instances_[i].file)) instances_[kept++] = instances_[i];
     count_ = kept;
   }
 
-  bool is_present() const { return count_ > 0; }
-  bool is_in(uint32_t file) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (modules_[i].file == file) return true;
-    return false;
-  }
   static bool quiet(abi::QuiesceHint&) { return true; }
   static void describe(abi::QuiesceHint&) {}
 
@@ -54,11 +46,9 @@ class Walker {
     hint.optional = 1;
     if (lock_ != 0 && space_.readable(lock_, 4) && hint.mutex_count < hint.kMaxMutexes)
       hint.mutexes[hint.mutex_count++] = lock_;
-    DynamicSection section;
-    read_dynamic_section(space_, modules_[current_].base, section);
-    if (section.of_executable) return true;
+    if (instances_[current_].of_executable) return true;
     for (const abi::Mapping& m : space_) {
-      if (!is_code(m) || m.file != modules_[current_].file) continue;
+      if (!is_code(m) || m.file != instances_[current_].file) continue;
       hint.text.add({m.start, m.end});
       hint.unsettled.add({m.start, m.end});
     }
@@ -73,7 +63,7 @@ class Walker {
     for (current_ = 0; current_ < count_; ++current_) {
       List<Block>& listed = listed_[current_];
       listed = List<Block>(map_, most_blocks());
-      verdict = list_blocks(modules_[current_], listed);
+      verdict = list_blocks(instances_[current_], listed);
       uint32_t arena = first_arena + static_cast<uint32_t>(current_);
       if (verdict.fine())
         verdict =
@@ -83,16 +73,12 @@ class Walker {
     return verdict;
   }
 
-  std::size_t arena_count() const { return count_; }
-  static Warning warning() { return {}; }
-
   // The name of the first such library, or of the one that failed.
   void write_name(char (&name)[kNameLength]) const {
     std::size_t length = 0;
-    DynamicSection section;
-    read_dynamic_section(space_, modules_[current_ < count_ ? current_ : 0].base, section);
-    for (; section.name != 0 && length + 1 < kNameLength; ++length) {
-      uint64_t at = section.name + length;
+    uint64_t from = instances_[current_ < count_ ? current_ : 0].name;
+    for (; from != 0 && length + 1 < kNameLength; ++length) {
+      uint64_t at = from + length;
       if (!space_.readable(at, 1) || load<char>(at) <= ' ' || load<char>(at) > '~') break;
       name[length] = load<char>(at);
     }
@@ -109,11 +95,11 @@ class Walker {
     for (const Range& gap : gaps_)
       if (!has_thread(gap)) visit(gap);
     each_module_data(space_, [&](uint32_t file, Range data) {
-      if (is_in(file)) each_chunk_variable(file, data, visit);
+      for (std::size_t i = 0; i < count_; ++i)
+        if (instances_[i].file == file && !instances_[i].of_executable)
+          each_chunk_variable(data, visit);
     });
   }
-
-  Totals totals;
 
  private:
   using Outcome = abi::Call::Outcome;
@@ -121,6 +107,13 @@ class Walker {
   static constexpr uint64_t kLeastBytes = 16;  // of a block, on average
   static constexpr uint64_t kShortLimit = 1000, kLongLimit = 5000;
   static constexpr uint64_t kBytesInLimit = 1 << 18;  // for each of these, a millisecond more
+
+  static std::size_t find(const Space& space, Interface (&found)[kMaxModules]) {
+    std::size_t count = 0;
+    for (const abi::Mapping& m : space)
+      if (count < kMaxModules && is_image(m) && read_interface(space, m, found[count])) ++count;
+    return count;
+  }
 
   static void note(uint64_t start, uint64_t bytes, void* listed) {
     static_cast<List<Block>*>(listed)->push({start, bytes});
@@ -182,17 +175,12 @@ class Walker {
 
   // The library probably notes where it has memory from the kernel, which may begin with a block.
   template <typename Visit>
-  void each_chunk_variable(uint32_t file, Range data, Visit visit) const {
-    for (std::size_t i = 0; i < count_; ++i) {
-      DynamicSection section;
-      read_dynamic_section(space_, modules_[i].base, section);
-      if (modules_[i].file != file || section.of_executable) continue;
-      for (uint64_t at = align_up(data.start, kWord); at + kWord <= data.end; at += kWord) {
-        if (at % kPage == 0) at = space_.skip_absent(at);
-        if (at + kWord > data.end) break;
-        uint64_t value = word(at);
-        if (value != 0 && value % kPage == 0 && starts_block(value)) visit(Range{at, at + kWord});
-      }
+  void each_chunk_variable(Range data, Visit visit) const {
+    for (uint64_t at = align_up(data.start, kWord); at + kWord <= data.end; at += kWord) {
+      if (at % kPage == 0) at = space_.skip_absent(at);
+      if (at + kWord > data.end) break;
+      uint64_t value = word(at);
+      if (value != 0 && value % kPage == 0 && starts_block(value)) visit(Range{at, at + kWord});
     }
   }
 
@@ -214,12 +202,8 @@ class Walker {
     return false;
   }
 
-  const Space& space_;
-  const libc::Threads& threads_;
   MapMemory map_;
   Caller caller_;
-  Interface modules_[kMaxModules];
-  std::size_t count_ = 0;
   std::size_t current_ = 0;
   List<Block> listed_[kMaxModules];
   List<Range> gaps_;

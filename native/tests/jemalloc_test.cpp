@@ -161,14 +161,10 @@ CASE(damage_anywhere_ends) {
       places.push_back(tree.entry_at(scene.image.leaf, Jemalloc::kHeap + page * tree.page()));
     uint64_t cache = scene.threads[0].thread_pointer - 0xa00;
     for (uint64_t at = cache; at < cache + 0x200; at += 8) places.push_back(at);
-    // Each place in some of the ways, since a walk of such a tree takes long.
-    for (std::size_t turn = 0; uint64_t place : places) {
+    for (uint64_t place : places) {
       uint64_t healthy = heaps::word(place);
-      const uint64_t values[] = {0,           ~uint64_t{0},    healthy ^ 1,
-                                 healthy + 8, healthy + kPage, healthy ^ uint64_t{1} << 40,
-                                 place};
-      for (std::size_t i = 0; i < 2; ++i) {
-        uint64_t value = values[turn++ % std::size(values)];
+      for (uint64_t value : {uint64_t{0}, ~uint64_t{0}, healthy ^ 1, healthy + 8, healthy + kPage,
+                             healthy ^ uint64_t{1} << 40, place}) {
         scene.image.memory.put(place, value);
         CHECK(!walk(scene.image, scene.threads).reason.empty());
       }

@@ -45,6 +45,9 @@
 
 namespace reachscan::arch {
 
+#ifndef REACHSCAN_ANY_PAGES
+static_assert((kPage & (kPage - 1)) == 0 && kHugePage % kPage == 0 && kUserEnd % kPage == 0);
+#endif
 static_assert(kUserEnd <= 1ull << kAddressBits && kAddressBits < 64);
 // Registers are copied, and searched word by word.
 static_assert(std::is_trivially_copyable_v<Registers> && sizeof(Registers) % 8 == 0);

@@ -12,14 +12,13 @@ namespace reachscan::arch {
 // Kernels have pages of 4, 16 or 64 KiB. The helper asks; the sweeper is built for each.
 #ifdef REACHSCAN_ANY_PAGES
 inline const auto kPage = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-inline const std::uint64_t kHugePage = kPage * (kPage / 8);
 #else
 #ifndef REACHSCAN_PAGE_KIB
 #define REACHSCAN_PAGE_KIB 4
 #endif
 constexpr std::uint64_t kPage = REACHSCAN_PAGE_KIB << 10;
-constexpr std::uint64_t kHugePage = kPage * (kPage / 8);
 #endif
+inline const std::uint64_t kHugePage = kPage * (kPage / 8);
 
 // A word of the target. The processor also runs 32-bit programs, for which the sweeper has a form
 // of its own.

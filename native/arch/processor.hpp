@@ -17,7 +17,7 @@
 //   mangling.hpp          how C libraries mangle pointers in a jmp_buf, and their offsets there
 //   lanes.hpp             vectors of four words
 //   scratch_registers.hpp  clears the registers that are dead across a call
-//   instructions.hpp      breakpoint, pause, fill, copy, for the sweeper
+//   instructions.hpp      breakpoint, pause, protection keys, fill, copy, for the sweeper
 //   blob_entry.S          the sweeper's first instruction
 //   compiler.cmake        compiler options for the sweeper
 //

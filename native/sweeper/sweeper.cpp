@@ -188,6 +188,7 @@ abi::Totals totals_of(const heaps::Totals& heap, const LeakWriter& writer) {
 }
 
 void sweep() {
+  open_protection_keys();
   Space all(reinterpret_cast<const abi::Mapping*>(control()->mappings), control()->mapping_count);
   auto* tables = find_guarded<recorder::Header>(all, recorder::kMagic);
   Annotations annotations(all);

@@ -149,6 +149,7 @@ struct Control {
   std::uint32_t only_suspects;    // only suspects can be leaks: they were in every earlier pass
   std::uint32_t signal_stacks;    // number of threads that may have an alternate signal stack
   std::uint32_t wide_words;       // whether the processor has arch::Lanes
+  std::uint32_t protection_keys;  // whether the processor has them
   std::uint32_t withheld;         // whether to mask the contents of blocks except addresses
   // Whether to continue though a thread is inside the allocator: there will be no better moment.
   std::uint32_t last_chance;
@@ -165,7 +166,6 @@ struct Control {
   std::uint32_t may_repeat;    // whether a scan that refuses as busy will be repeated
   // The current request.
   Request request;
-  std::uint32_t reserved;
   std::uint64_t first;
   std::uint64_t second;
   std::uint64_t third;

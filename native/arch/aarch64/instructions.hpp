@@ -12,6 +12,11 @@ inline void trap() { asm volatile("brk #0" ::: "memory"); }
 // For loops that wait for another thread.
 inline void relax() { asm volatile("yield" ::: "memory"); }
 
+// Permission overlays (POR_EL0) were not tried: what they close counts as memory that cannot be
+// read.
+inline bool has_protection_keys() { return false; }
+inline void open_protection_keys() {}
+
 // Written so that the compiler does not recognise the loops and turn them into calls to memset()
 // and memcpy().
 inline void fill(void* target, int value, std::size_t length) {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "arch/address_space.hpp"
+#include "arch/instructions.hpp"
 #include "arch/lanes.hpp"
 #include "helper/inflate.hpp"
 #include "helper/stop/retry_policy.hpp"
@@ -80,6 +81,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.last_chance = inputs.last_chance ? 1 : 0;
   control.torn = inputs.torn ? 1 : 0;
   control.wide_words = arch::has_lanes() ? 1 : 0;
+  control.protection_keys = arch::has_protection_keys() ? 1 : 0;
   control.digests = inputs.options.digests ? 1 : 0;
   control.python = inputs.options.python ? 1 : 0;
   control.may_call = inputs.may_call ? 1 : 0;

@@ -30,6 +30,10 @@ using arch::trap;
 // Returns whether several words can be tested at once.
 inline bool has_wide_words() { return heaps::kWord == 8 && control()->wide_words != 0; }
 
+inline void open_protection_keys() {
+  if (control()->protection_keys != 0) arch::open_protection_keys();
+}
+
 inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t second = 0,
                         uint64_t third = 0) {
   abi::Control& block = *control();

@@ -47,6 +47,7 @@ class ParallelRun {
   }
 
   static void begin(ParallelRun* parallel) {
+    open_protection_keys();
     parallel->work_(__atomic_add_fetch(&parallel->last_index_, 1, __ATOMIC_RELAXED));
     __atomic_sub_fetch(&parallel->busy_, 1, __ATOMIC_RELEASE);
     for (;;) trap();  // there is nothing to return to

@@ -294,6 +294,10 @@ def _record(
         from reachscan.capture.repeated import confirmed
 
         return _decoded(confirmed(place, pid, options, on_progress), keeper, None)
+    if options.thorough:
+        from reachscan.capture.repeated import thorough
+
+        return _decoded(thorough(place, pid, options, on_progress), keeper, None)
     with place.scan(pid, options, on_progress) as frames:
         if options.recorded_only:
             from reachscan.recording.leak_filter import only_recorded

@@ -239,6 +239,12 @@ void scan_live(const std::string& reason, const Options& options, const Memory& 
         "that of a process that runs on" +
             (reason.empty() ? "" : " (" + reason + ")"),
         0, options.pid);
+  if (!options.lost_before.empty())
+    throw Failure(Step::kReadMemory, Code::kUnsupportedMethod,
+                  "a scan of several moments needs memory of each of them, and method live reads "
+                  "that of a process that runs on" +
+                      (reason.empty() ? "" : " (" + reason + ")"),
+                  0, options.pid);
   LiveScan(reason, options, memory, stream, deadline).run();
 }
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
 namespace reachscan::helper {
@@ -36,6 +37,7 @@ constexpr char kUsage[] =
     "  --verbose                             say on stderr what each step does\n"
     "\n"
     "For programs: --pid N (as PID, but failures are told in the stream alone), --digests,\n"
+    "--lost-before FILE (rows of address, size and digest of what earlier scans found lost),\n"
     "--wake FD (closed when the target runs again), --lifeline FD (give up when it hangs up),\n"
     "--attach SETTINGS | --detach (begin or end to record allocations, instead of a scan).\n"
     "For tests: --list-heap, --die-at-call N, --stall-at-call N, --count-calls.\n"
@@ -55,6 +57,7 @@ enum {
   kContents,
   kWithhold,
   kDigests,
+  kLostBefore,
   kPython,
   kHeap,
   kExplain,
@@ -83,6 +86,7 @@ constexpr option kLongOptions[] = {
     {"contents", required_argument, nullptr, kContents},
     {"withhold-contents", no_argument, nullptr, kWithhold},
     {"digests", no_argument, nullptr, kDigests},
+    {"lost-before", required_argument, nullptr, kLostBefore},
     {"python", no_argument, nullptr, kPython},
     {"heap", no_argument, nullptr, kHeap},
     {"explain", required_argument, nullptr, kExplain},
@@ -130,6 +134,17 @@ std::uint64_t address(const char* text) {
       std::from_chars(digits, digits + std::strlen(digits), value, is_hex ? 16 : 10);
   if (error != std::errc{} || *end != 0) fail_usage("'" + std::string(text) + "' is no address");
   return value;
+}
+
+std::vector<abi::Suspect> suspects_in(const char* path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "rb"), std::fclose);
+  if (file == nullptr) fail_usage("'" + std::string(path) + "' cannot be read");
+  std::vector<abi::Suspect> rows;
+  abi::Suspect row{};
+  std::size_t bytes = 0;
+  while ((bytes = std::fread(&row, 1, sizeof row, file.get())) == sizeof row) rows.push_back(row);
+  if (bytes != 0) fail_usage("'" + std::string(path) + "' ends within a row");
+  return rows;
 }
 
 // Handles options that set the task. Returns false for other options, as do the functions below.
@@ -257,6 +272,9 @@ Options parse_options(int argc, char** argv) {
         break;
       case kDigests:
         options.digests = true;
+        break;
+      case kLostBefore:
+        options.lost_before = suspects_in(optarg);
         break;
       case kPython:
         options.python = true;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "wire/sweeper_abi.hpp"
 
@@ -27,6 +28,7 @@ struct Options {
   std::chrono::milliseconds max_pause{1000};
   abi::Task task = abi::Task::kFindLeaks;
   std::uint64_t query = 0;                    // an address, if the task needs one
+  std::vector<abi::Suspect> lost_before;      // found lost by earlier scans, in address order
   bool digests = false;                       // send digests of leaked blocks' contents
   bool python = false;                        // whether to examine Python's own allocator
   std::uint32_t threads = default_threads();  // for marking

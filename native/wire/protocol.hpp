@@ -51,6 +51,7 @@ enum Doubt : std::uint32_t {
   kNumber = 10,     // an address as a number: in 32 bits, shifted, in digits, as a double
   kStaleWord = 11,  // a stale word from an earlier use of its memory
   kAllocatorBusy = 12,  // a thread was inside the allocator and may have held the block
+  kLostBefore = 13,     // an earlier scan found that nothing led to it; by now a word does
 };
 
 // What a block looks like, judging by its own words and its neighbours'.

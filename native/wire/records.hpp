@@ -56,6 +56,7 @@ enum RecordType : std::uint32_t {
   kHooks = 40,        // what was hooked for a recorder, or which hooks had to stay
   kRecordedMappings = 41,
   kKindObjects = 42,  // types of Python objects among the kinds in the preceding record, 0 if none
+  kMoments = 43,      // added by Python when it joins scans of different moments
 };
 
 struct Record {
@@ -128,6 +129,9 @@ constexpr Record kRecords[] = {
     {kRecordedMappings, "RecordedMappings",
      "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, u64 time_ms }"},
     {kKindObjects, "KindObjects", "u32 n, u64 type[n]"},
+    {kMoments, "Moments",
+     "u64 every_ns, u32 n, n x u64 pauses_ns, u64 hidden, u64 hidden_bytes, u64 withdrawn, "
+     "u64 withdrawn_bytes, u32 rested"},
 };
 
 #undef REACHSCAN_REFERENCE

@@ -60,7 +60,7 @@ enum class Task : std::uint32_t {
   kListSuspects,    // what nothing reaches now; one of several passes over a running target
 };
 
-// A block that a pass over the running target found unreferenced.
+// A block that an earlier pass over the target, or an earlier scan, found unreferenced.
 struct Suspect {
   std::uint64_t start;
   std::uint64_t size;
@@ -156,6 +156,8 @@ struct Control {
   std::uint32_t in_motion;  // output: there was such a thread
   // Whether the memory was read at different moments, so that a heap may contradict itself.
   std::uint32_t torn;
+  // In address order. Unless only suspects can be leaks, these are blocks that earlier scans found
+  // lost: if they are the same blocks still, words that lead to them now may be stale.
   std::uint64_t suspects;
   std::uint64_t suspect_count;
   std::uint64_t monotonic_ns;  // when the search began

@@ -55,8 +55,23 @@ def executable(machine: str) -> str:
 @contextmanager
 def run(pid: int, options: ScanOptions) -> Iterator[Iterator[wire.Frame]]:
     """Run the helper on a process; see `run_with`."""
-    with run_with(options.arguments(pid), options) as frames:
+    with (
+        _handed_over(options.lost_before) as (words, descriptors),
+        run_with([*options.arguments(pid), *words], options, descriptors) as frames,
+    ):
         yield frames
+
+
+@contextmanager
+def _handed_over(lost_before: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """Yield the helper's arguments for what earlier scans found, and descriptors for it."""
+    if not lost_before:
+        yield [], ()
+        return
+    with os.fdopen(os.memfd_create("lost before"), "wb") as file:
+        file.write(lost_before)
+        file.flush()
+        yield ["--lost-before", f"/proc/self/fd/{file.fileno()}"], (file.fileno(),)
 
 
 @contextmanager

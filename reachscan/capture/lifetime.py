@@ -59,6 +59,19 @@ class Lifetime:
         start = _start(self.pid)
         return start is not None and start != self._start
 
+    def activity(self) -> bytes:
+        """Return how long each thread has run, and how often; nothing if the kernel does not say.
+
+        This changes when a thread has run, if only until it slept again.
+        """
+        try:
+            tasks = sorted((_PROC / str(self.pid) / "task").iterdir())
+            return b"".join(
+                task.name.encode() + (task / "schedstat").read_bytes() for task in tasks
+            )
+        except OSError:
+            return b""
+
 
 def _start(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it does not exist."""

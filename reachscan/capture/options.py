@@ -45,7 +45,9 @@ class ScanOptions(NamedTuple):
         save: file to save the raw stream in.
         confirm: number of scans that must find a leak; more scans are more certain.
         confirm_every: seconds between these scans.
+        thorough: scan at several moments, and report what any of the scans finds lost.
         digests: include digests of the contents of leaked blocks, to compare scans.
+        lost_before: blocks that earlier scans found lost, as the helper reads them.
         recorded_only: report only leaks whose allocation was recorded.
         question: the question to answer.
         python: treat Python objects as a heap of their own, not as roots.
@@ -64,7 +66,9 @@ class ScanOptions(NamedTuple):
     save: str | Path | None = None
     confirm: int = 1
     confirm_every: float = 1.0
+    thorough: bool = False
     digests: bool = False
+    lost_before: bytes = b""
     recorded_only: bool = False
     python: bool = False
     question: Question = LEAKS

@@ -41,6 +41,10 @@ class Life(Protocol):
         """Return whether the id belongs to another process by now."""
         ...
 
+    def activity(self) -> bytes:
+        """Return something that changes whenever a thread runs; nothing if it is not known."""
+        ...
+
 
 class Place(Protocol):
     """Something with processes that can be scanned."""

@@ -1,4 +1,4 @@
-"""Scans a process several times, to report only what leaks in every scan."""
+"""Scans a process several times, to report what all scans found, or what any of them did."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 from reachscan import errors
 from reachscan.recording.confirm import Confirmer
 from reachscan.recording.decode import decode
+from reachscan.recording.moments import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reachscan.capture.options import ScanOptions
-    from reachscan.capture.place import Place, Progressed
+    from reachscan.capture.place import Life, Place, Progressed
     from reachscan.recording import wire
+    from reachscan.recording.merging import Merger
+
+MOMENTS = 5
+"""Scans of a thorough one, at most."""
+MOMENTS_EVERY = 1.0
+"""Seconds between them."""
 
 
 def confirmed(
@@ -30,22 +37,74 @@ def confirmed(
         TimedOutError: the scans took too long.
         ReachscanError: a scan failed.
     """
-    confirmer = Confirmer(round(options.confirm_every * 1e9))
-    end = time.monotonic() + (options.timeout or math.inf)
+    every = options.confirm_every
+    scans = _Scans(place, pid, options, on_progress, Confirmer(round(every * 1e9)))
     with place.life(pid) as life:
-        for done in range(options.confirm):
-            if done and life.ends_within(min(options.confirm_every, end - time.monotonic())):
-                sentence = f"process {pid} exited after {done} of {options.confirm} scans"
-                raise errors.TargetGoneError(sentence)
-            left = end - time.monotonic()
-            if left <= 0:
-                raise errors.TimedOutError(f"the scans took longer than {options.timeout:g} s")
-            one = options._replace(timeout=left if options.timeout else None, digests=True)
-            with place.scan(pid, one, on_progress) as stream:
-                frames = list(stream)
-            if life.has_successor():
-                raise errors.TargetGoneError(
-                    f"process {pid} exited, and another one has its id now"
-                )
-            confirmer.add(frames, decode(frames, on_progress))
-    return confirmer.confirmed()
+        scans.scan(life)
+        for _ in range(1, options.confirm):
+            scans.wait(life, every)
+            scans.scan(life)
+    return scans.merger.merged()
+
+
+def thorough(
+    place: Place, pid: int, options: ScanOptions, on_progress: Progressed | None
+) -> Iterator[wire.Frame]:
+    """Scan `MOMENTS` times, and return the stream of the leaks that any scan found.
+
+    A process that does nothing in an interval is not scanned again: nothing can have changed. Time
+    and failures are those of `confirmed`.
+    """
+    scans = _Scans(place, pid, options, on_progress, Moments(round(MOMENTS_EVERY * 1e9)))
+    with place.life(pid) as life:
+        scans.scan(life)
+        for _ in range(1, MOMENTS):
+            before = life.activity()
+            scans.wait(life, MOMENTS_EVERY)
+            if before and before == life.activity():
+                scans.merger.rest()
+                break
+            scans.scan(life)
+    return scans.merger.merged()
+
+
+class _Scans:
+    """Scans of one process, one after another."""
+
+    def __init__(
+        self,
+        place: Place,
+        pid: int,
+        options: ScanOptions,
+        on_progress: Progressed | None,
+        merger: Merger,
+    ) -> None:
+        self.merger = merger
+        self._place, self._pid, self._options = place, pid, options
+        self._on_progress = on_progress
+        self._end = time.monotonic() + (options.timeout or math.inf)
+
+    def wait(self, life: Life, seconds: float) -> None:
+        """Let the process run for a while."""
+        if life.ends_within(min(seconds, self._end - time.monotonic())):
+            done = len(self.merger.pauses)
+            raise errors.TargetGoneError(
+                f"process {self._pid} exited after {done} scan{'s' * (done > 1)} of several"
+            )
+
+    def scan(self, life: Life) -> None:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise errors.TimedOutError(f"the scans took longer than {self._options.timeout:g} s")
+        one = self._options._replace(
+            timeout=left if self._options.timeout else None,
+            digests=True,
+            lost_before=self.merger.lost_before,
+        )
+        with self._place.scan(self._pid, one, self._on_progress) as stream:
+            frames = list(stream)
+        if life.has_successor():
+            raise errors.TargetGoneError(
+                f"process {self._pid} exited, and another one has its id now"
+            )
+        self.merger.add(frames, decode(frames, self._on_progress))

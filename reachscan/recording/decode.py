@@ -132,6 +132,7 @@ class _Decoder:
             chain=tuple(_reference(*row) for row in rows[wire.CHAIN]),
             sightings=tuple(_sighting(*row) for row in rows[wire.SIGHTINGS]),
             confirmation=self._confirmation(),
+            moments=self._moments(),
             word_owners=tuple(model.WordOwner(*row) for row in rows[wire.WORD_OWNERS]),
             absent=self._absent(),
             withheld=self._withheld(),
@@ -243,6 +244,18 @@ class _Decoder:
             tuple(body.pauses_ns),
             (body.vanished, body.vanished_bytes),
             (body.recent, body.recent_bytes),
+        )
+
+    def _moments(self) -> model.Moments | None:
+        body = self._single.get(wire.MOMENTS)
+        if body is None:
+            return None
+        return model.Moments(
+            body.every_ns,
+            tuple(body.pauses_ns),
+            (body.hidden, body.hidden_bytes),
+            (body.withdrawn, body.withdrawn_bytes),
+            body.rested != 0,
         )
 
 

@@ -47,11 +47,12 @@ class Reason(enum.IntEnum):
     NUMBER = 10
     STALE_WORD = 11
     ALLOCATOR_BUSY = 12
+    LOST_BEFORE = 13
 
 
 DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY, *_others = Reason
 CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL, RELATIVE, UNALIGNED, *_others = _others
-NUMBER, STALE_WORD, ALLOCATOR_BUSY = _others
+NUMBER, STALE_WORD, ALLOCATOR_BUSY, LOST_BEFORE = _others
 
 REASONS = frozenset(Reason) - {DEFINITE}
 """Values of `Leaks.reason` for leaks that are only possible."""
@@ -255,6 +256,20 @@ class Confirmation(NamedTuple):
     recent: tuple[int, int]
 
 
+class Moments(NamedTuple):
+    """What came of joining scans of different moments, as (blocks, bytes).
+
+    Words hide `hidden` ones from the last scan, but an earlier scan found them lost. An earlier
+    scan was wrong about `withdrawn` ones. `rested`: nothing in the process ran after the last scan.
+    """
+
+    every_ns: int
+    pauses_ns: tuple[int, ...]
+    hidden: tuple[int, int]
+    withdrawn: tuple[int, int]
+    rested: bool
+
+
 class Findings(NamedTuple):
     """What the analysis found out about a recording, to be saved with it.
 
@@ -285,6 +300,7 @@ class Recording(NamedTuple):
         sightings: words that refer to the block, or to its owner, in another form.
         word_owners: the meaning of `Reference.index`.
         confirmation: the result of repeated scans; None after a single scan.
+        moments: the result of a thorough scan; None for any other.
         absent: (start, end) of large ranges that were never written to; None if the stream does
             not say.
         withheld: contents of blocks were not requested: a word that is no address stands for any
@@ -325,6 +341,7 @@ class Recording(NamedTuple):
     sightings: tuple[Sighting, ...] = ()
     word_owners: tuple[WordOwner, ...] = ()
     confirmation: Confirmation | None = None
+    moments: Moments | None = None
     absent: tuple[tuple[int, int], ...] | None = None
     withheld: bool = False
     machine: int = 0

@@ -31,7 +31,7 @@ DOUBTS, SHAPES, DIGESTS, KINDS, BLOCK, REFERENCES, CHAIN, WORD_OWNERS = range(16
 CONFIRMATION, SIGHTINGS, ABSENT, WITHHELD = range(24, 28)
 RECORDER, ORIGINS, KIND_ORIGINS, STACK_NODES, RECORDED_THREADS, CLOSED_MODULES = range(28, 34)
 HOST, INTERPRETER, PYTHON_FUNCTIONS = range(34, 37)
-OBJECTS, PYTHON_TYPES, COLLECTIBLE, HOOKS, RECORDED_MAPPINGS, KIND_OBJECTS = range(37, 43)
+OBJECTS, PYTHON_TYPES, COLLECTIBLE, HOOKS, RECORDED_MAPPINGS, KIND_OBJECTS, MOMENTS = range(37, 44)
 LAST_RECORDS = (FAILURE, FINAL)
 
 COLLECT = 6
@@ -120,6 +120,8 @@ LAYOUTS = {
     RECORDED_MAPPINGS: "u32 n, n x { u64 start, u64 end, u32 kind, u32 node, u32 thread, "
     "u64 time_ms }",
     KIND_OBJECTS: "u32 n, u64 type[n]",
+    MOMENTS: "u64 every_ns, u32 n, n x u64 pauses_ns, u64 hidden, u64 hidden_bytes, u64 withdrawn, "
+    "u64 withdrawn_bytes, u32 rested",
 }
 """The fields of every record, as in native/wire/records.hpp.
 
@@ -142,7 +144,7 @@ RECORDS: dict[int, c.Construct] = {
 
 ONCE = (
     *(TARGET, SNAPSHOT, BLOCK, CONFIRMATION, WITHHELD, RECORDER, HOST, INTERPRETER),
-    *(COLLECTIBLE, HOOKS),
+    *(COLLECTIBLE, HOOKS, MOMENTS),
 )
 """Records that occur at most once in a stream."""
 

@@ -17,6 +17,7 @@ NAMES: dict[int, str] = {
     model.NUMBER: "pointer-as-number",
     model.STALE_WORD: "stale-word",
     model.ALLOCATOR_BUSY: "allocator-busy",
+    model.LOST_BEFORE: "lost-before",
 }
 """Names of reasons in reports for programs; `DEFINITE` has none."""
 
@@ -33,6 +34,7 @@ _IN_WORDS: dict[int, str] = {
     model.NUMBER: "there is a number, of 32 bits or of a language runtime, that is its address",
     model.STALE_WORD: "only words that look stale point into it",
     model.ALLOCATOR_BUSY: "a thread was inside the allocator, and may have had it in hand",
+    model.LOST_BEFORE: "an earlier scan found that nothing led to it; a word does now",
 }
 
 

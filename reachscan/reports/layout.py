@@ -54,8 +54,9 @@ def how(recording: model.Recording) -> str:
     seconds = sum(ns for _, ns in snapshot.phases) / 1e9
     reason = f": {snapshot.reason}" if snapshot.reason else ""
     paused = f"paused {duration(snapshot.pause_ns / 1e9)}" if snapshot.pause_ns else "not paused"
-    if recording.confirmation:
-        pauses = recording.confirmation.pauses_ns
+    repeated = recording.confirmation or recording.moments
+    if repeated and len(repeated.pauses_ns) > 1:
+        pauses = repeated.pauses_ns
         paused = f"paused {len(pauses)} times, for {duration(max(pauses) / 1e9)} at most"
     return f"{paused}, scanned in {duration(seconds)} ({printable(snapshot.method + reason)})"
 
@@ -64,7 +65,7 @@ def confirmation(recording: model.Recording) -> str:
     """Return how often the process was scanned, and what only some scans found; or nothing."""
     confirmed = recording.confirmation
     if confirmed is None:
-        return ""
+        return _moments(recording.moments) if recording.moments else ""
     left_out = [
         f"{count(blocks, 'block')} ({size(amount)}) {why}"
         for why, (blocks, amount) in (
@@ -79,6 +80,23 @@ def confirmation(recording: model.Recording) -> str:
         + f"; left out: {', '.join(left_out)}"
         * bool(left_out)
     )
+
+
+def _moments(joined: model.Moments) -> str:
+    scans, apart = len(joined.pauses_ns), duration(joined.every_ns / 1e9)
+    found = "one scan was enough"
+    if scans > 1:
+        found = f"what was lost in any of {scans} scans, {apart} apart"
+    amounts = [
+        f"{count(blocks, 'block')} ({size(amount)}) {what}"
+        for what, (blocks, amount) in (
+            ("that words hide from the last one", joined.hidden),
+            ("left out or in doubt, as an earlier scan was wrong about their use", joined.withdrawn),
+        )
+        if blocks
+    ]
+    rested = "the process did nothing more, so further scans would find the same"
+    return "; ".join([found, *amounts, *[rested] * joined.rested])
 
 
 def collectible(recording: model.Recording) -> str:

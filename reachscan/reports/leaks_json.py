@@ -68,6 +68,7 @@ def _frame(result: LeakScan) -> dict[str, Any]:
         "memory": _memory(result.memory),
         "leaks": _leaks(result),
         "confirmation": _confirmation(recording.confirmation),
+        "moments": _moments(recording.moments),
         "collectible": recording.collectible._asdict() if recording.collectible else None,
         "counted": result.counted._asdict(),
         "suppressed": _suppressed(result),
@@ -135,6 +136,19 @@ def _confirmation(confirmed: model.Confirmation | None) -> dict[str, Any] | None
         "pauses_us": [ns // 1000 for ns in confirmed.pauses_ns],
         "vanished": Tally(*confirmed.vanished)._asdict(),
         "recent": Tally(*confirmed.recent)._asdict(),
+    }
+
+
+def _moments(joined: model.Moments | None) -> dict[str, Any] | None:
+    if joined is None:
+        return None
+    return {
+        "scans": len(joined.pauses_ns),
+        "every_us": joined.every_ns // 1000,
+        "pauses_us": [ns // 1000 for ns in joined.pauses_ns],
+        "hidden": Tally(*joined.hidden)._asdict(),
+        "withdrawn": Tally(*joined.withdrawn)._asdict(),
+        "rested": joined.rested,
     }
 
 

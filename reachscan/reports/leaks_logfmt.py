@@ -42,6 +42,8 @@ def _summary(result: LeakScan, shown: int) -> str:
     known = review.tallies[KNOWN] if review and review.baseline else None
     possible_leaks, possible_bytes = result.possible
     confirmed, memory = recording.confirmation, result.memory
+    joined = recording.moments
+    repeated = confirmed or joined
     return line(
         event="scan",
         pid=recording.target.pid,
@@ -58,9 +60,11 @@ def _summary(result: LeakScan, shown: int) -> str:
         direct_bytes=totals.direct_bytes,
         possible=possible_leaks,
         possible_bytes=possible_bytes,
-        scans=len(confirmed.pauses_ns) if confirmed else None,
+        scans=len(repeated.pauses_ns) if repeated else None,
         vanished=confirmed.vanished[0] if confirmed else None,
         recent=confirmed.recent[0] if confirmed else None,
+        hidden=joined.hidden[0] if joined else None,
+        withdrawn=joined.withdrawn[0] if joined else None,
         collectible=recording.collectible.allocations if recording.collectible else None,
         collectible_bytes=recording.collectible.bytes if recording.collectible else None,
         counted=result.counted.allocations,

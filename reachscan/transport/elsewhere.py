@@ -108,7 +108,8 @@ class Elsewhere:
         try:
             with self._conversation() as shell:
                 self._install_helper(shell, on_progress)
-                shell.command("run", self._facts.packing, *options.arguments(pid))
+                words = self._tell(shell, options.lost_before)
+                shell.command("run", self._facts.packing, *options.arguments(pid), *words)
                 stream = _Stream(shell, seconds, self._facts.packing, on_progress)
                 yield self._frames(stream, shell, options.timeout)
             if stream.output.status < 0:
@@ -206,16 +207,14 @@ class Elsewhere:
 
     def _put(self, shell: Shell, data: bytes, on_progress: Progressed | None) -> None:
         """Send the helper to the first folder that it can run from."""
-        own = (self._facts.temporary, self._facts.home, ".")
-        folders = [f for f in (*_FOLDERS, *own) if f and not set(f) & set(" \t\\")]
         reasons = set()
 
         def sent(size: int) -> None:
             if on_progress:
                 on_progress(model.Progress("send helper", size, len(data)))
 
-        for folder in dict.fromkeys(folders):
-            if shell.ask("make", f"reachscan-{os.urandom(8).hex()}", folder).status:
+        for folder in self._folders():
+            if not self._make(shell, folder):
                 reasons.add("may not write")
                 continue
             shell.command("put", len(data), self._facts.packing)
@@ -225,9 +224,31 @@ class Elsewhere:
                 return
             reasons.add(_REFUSAL_REASONS.get(status, "cannot be put"))
         raise errors.NoPlaceForHelperError(
-            f"the helper finds no place at {self._name}: in {', '.join(dict.fromkeys(folders))} "
+            f"the helper finds no place at {self._name}: in {', '.join(self._folders())} "
             f"it {' or '.join(sorted(reasons))}"
         )
+
+    def _tell(self, shell: Shell, before: bytes) -> list[str]:
+        """Send what earlier scans found; return the helper's arguments for it."""
+        if not before:
+            return []
+        for folder in self._folders():
+            if not self._make(shell, folder):
+                continue
+            shell.command("tell", len(before))
+            shell.send(before)
+            if not shell.answer().status:
+                return ["--lost-before", "/proc/self/fd/8"]
+        raise errors.NoPlaceForHelperError(
+            f"there is no room at {self._name} for what earlier scans found"
+        )
+
+    def _folders(self) -> list[str]:
+        own = (self._facts.temporary, self._facts.home, ".")
+        return list(dict.fromkeys(f for f in (*_FOLDERS, *own) if f and not set(f) & set(" \t\\")))
+
+    def _make(self, shell: Shell, folder: str) -> bool:
+        return not shell.ask("make", f"reachscan-{os.urandom(8).hex()}", folder).status
 
     def _frames(self, stream: _Stream, shell: Shell, timeout: float | None) -> Iterator[wire.Frame]:
         source = cast(BinaryIO, io.BufferedReader(stream))

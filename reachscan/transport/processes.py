@@ -71,7 +71,7 @@ class Processes:
         process = self._about(pid)
         if process is None:
             raise errors.NoSuchProcessError(f"there is no process {pid} at {self._name}")
-        return Life(pid, process.start, self._start_of)
+        return Life(pid, process.start, self._start_of, lambda: self._ask("ran", pid) or b"")
 
     def _start_of(self, pid: int) -> int | None:
         process = self._about(pid)
@@ -110,15 +110,23 @@ class Processes:
 class Life:
     """The life of a process there. Without a connection, the process counts as alive."""
 
-    def __init__(self, pid: int, start: int, start_of: Callable[[int], int | None]) -> None:
+    def __init__(
+        self,
+        pid: int,
+        start: int,
+        start_of: Callable[[int], int | None],
+        activity: Callable[[], bytes],
+    ) -> None:
         """Prepare.
 
         Args:
             pid: the process's id.
             start: when it started, in clock ticks of that machine.
             start_of: returns when a process started; None if it does not exist.
+            activity: returns what `activity` does.
         """
         self.pid = pid
+        self._activity = activity
         self._start, self._start_of = start, start_of
 
     def __enter__(self) -> Life:
@@ -140,6 +148,10 @@ class Life:
     def has_successor(self) -> bool:
         """Return whether the id belongs to another process by now."""
         return self._now() not in (None, self._start)
+
+    def activity(self) -> bytes:
+        """Return something that changes whenever a thread runs; nothing if it is not known."""
+        return self._activity()
 
     def _now(self) -> int | None:
         try:

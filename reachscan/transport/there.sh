@@ -39,12 +39,21 @@ put() {
   /proc/self/fd/9 --help >/dev/null 2>&1 || return 2
 }
 
-# $1: the packing of the result. The rest: the helper's arguments. The status is the helper's.
+# Takes from stdin what earlier scans found, as the helper reads it, under a name like the helper's.
+# $1: bytes that come, whole; they may be none.
+tell() {
+  head -c "$1" | { cat >"$folder/before" || { cat >/dev/null; false; }; } || return 1
+  exec 8<"$folder/before" || return 1
+  clean
+}
+
+# $1: the packing of the result. The rest: the helper's arguments. The status is the helper's. Some
+# shells pass only descriptors on that a command names.
 run() {
   packing=$1
   shift
   exec 5>&1
-  status=$({ { /proc/self/fd/9 --lifeline 0 "$@" 3>&-; echo "$?" >&3; } | pack "$packing" >&5; } 3>&1)
+  status=$({ { /proc/self/fd/9 --lifeline 0 "$@" 3>&- 8<&8; echo "$?" >&3; } | pack "$packing" >&5; } 3>&1)
   return "$status"
 }
 
@@ -66,6 +75,15 @@ about() {
   head -c 65536 "/proc/$1/cmdline"
 }
 
+# How long each thread of a process has run, and how often.
+ran() {
+  set +f
+  cat "/proc/$1"/task/*/schedstat
+  status=$?
+  set -f
+  return "$status"
+}
+
 # A file that a process has mapped. $1: packing. $2: its id. $3: where it is mapped. $4: its path.
 fetch() {
   for file in "/proc/$2/map_files/$3" "/proc/$2/root$4" "$4"; do
@@ -81,12 +99,15 @@ main() {
   mark=$1$2
   trap clean EXIT
   trap 'exit 1' HUP INT TERM PIPE
+  exec 8</dev/null
   facts
   answered "$?"
   while read -r command one two three rest; do
     case $command in
       make) make "$one" "$two" ;;
       put) put "$one" "$two" ;;
+      tell) tell "$one" ;;
+      ran) ran "$one" ;;
       run) run "$one" "$two" "$three" $rest ;;
       named) named "$one" ;;
       about) about "$one" ;;

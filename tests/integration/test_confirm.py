@@ -41,7 +41,7 @@ def test_second_thoughts(victim: StartVictim) -> None:
     at = json.loads(target.read_line())
     names = ("lost", "written", "owner", "owned")
     assert look(confirmer, target) == {at[name] for name in names}
-    leaks = (found := decode(confirmer.confirmed())).leaks
+    leaks = (found := decode(confirmer.merged())).leaks
     rows = zip(leaks.address.tolist(), leaks.parent.tolist(), leaks.reason.tolist(), strict=True)
     assert sorted(rows) == sorted(
         [

@@ -91,12 +91,11 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
       static_cast<std::uint32_t>(inputs.past.pid != 0 ? inputs.past.pid : inner_id(alive, alive));
   control.written_ns = inputs.past.written;
   control.monotonic_ns = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-  if (inputs.suspects != nullptr) {
-    control.only_suspects = 1;
-    control.suspect_count = inputs.suspects->size();
-    control.suspects = place(inputs.suspects->data(), control.suspect_count * sizeof(abi::Suspect),
-                             "the suspects");
-  }
+  control.only_suspects = inputs.suspects != nullptr ? 1 : 0;
+  const auto& earlier = inputs.suspects != nullptr ? *inputs.suspects : inputs.options.lost_before;
+  control.suspect_count = earlier.size();
+  control.suspects =
+      place(earlier.data(), control.suspect_count * sizeof(abi::Suspect), "the suspects");
   clone_.memory().write(Step::kWriteInputs, control_, &control, sizeof control);
 
   arch::Registers registers = clone_.registers();

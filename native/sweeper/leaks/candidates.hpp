@@ -13,6 +13,7 @@ using heaps::List;
 // Why a leak may be a false one, the strongest reason first. Certain evidence of use outranks them
 // all.
 constexpr uint32_t kRanks[] = {0,
+                               wire::kLostBefore,
                                wire::kOnePastTheEnd,
                                wire::kTagged,
                                wire::kMangled,

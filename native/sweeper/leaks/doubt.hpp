@@ -8,6 +8,7 @@
 #include "sweeper/leaks/collect.hpp"
 #include "sweeper/leaks/lookalikes.hpp"
 #include "sweeper/leaks/meanings.hpp"
+#include "sweeper/leaks/suspects.hpp"
 #include "sweeper/mark/put_aside.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/roots/roots.hpp"
@@ -38,6 +39,12 @@ class DoubtPass {
   }
   void unmark_all() {
     candidates_.each([this](uint64_t block) { blocks_.clear_mark(block); });
+  }
+
+  // Where the words are that lead to these blocks now does not matter.
+  void suggest_lost_before(const List<uint64_t>& found) {
+    for (uint64_t block : found)
+      suggest(block, {0, block, 0, wire::kLostBefore, rank_of(wire::kLostBefore), 0});
   }
 
   // Searches everything reachable, and the unreachable blocks.
@@ -268,9 +275,11 @@ inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, Blo
 // Sends all leaks. What is reachable from `roots` in `blocks` is marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                               const DeferredWords& put_aside, LeakWriter& writer) {
-  if (count_unmarked(blocks) == 0) return;
+  if (count_unmarked(blocks) == 0 && !knows_lost_blocks()) return;
   const Lookalikes& lookalikes = doubt_lookalikes(space, roots, blocks);
+  const List<uint64_t> lost_before = unmark_lost_before(space, blocks);
   DoubtPass second(space, blocks, count_unmarked(blocks));
+  second.suggest_lost_before(lost_before);
   second.look(roots, put_aside, lookalikes);
   second.collect(writer);
 }

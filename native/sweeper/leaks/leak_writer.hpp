@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
+#include "sweeper/leaks/digest.hpp"
 #include "sweeper/leaks/masked.hpp"
 #include "sweeper/leaks/origins.hpp"
 #include "sweeper/leaks/shapes.hpp"
@@ -35,7 +36,7 @@ class LeakWriter {
           heaps::kWord * (i + 1) <= size ? lead_word(space_, address + heaps::kWord * i) : 0;
     if (size >= heaps::kWord) types_.note(words_[count_][0]);
     shape_[count_] = shape_of(space_, blocks_, address, size, slot);
-    if (control()->digests != 0) digest_[count_] = digest_of(address, size);
+    if (control()->digests != 0) digest_[count_] = digest_of(space_, address, size);
     if (python_ != nullptr) object_[count_] = python_->note({address, address + size});
     if (origins_.present()) origin_[count_] = origins_.of(address, size);
     ++count_;
@@ -97,20 +98,6 @@ class LeakWriter {
     record.u32(1).u32(position).u32(static_cast<uint32_t>(length));
     record.raw(reinterpret_cast<const void*>(address), length);
     record.send();
-  }
-
-  // Zero words do not count, so pages that were never written need not be read.
-  uint64_t digest_of(uint64_t address, uint64_t size) const {
-    uint64_t sum = 0;
-    each_word(space_, address, address + size, [&](uint64_t at, uint64_t value) {
-      if (value == 0) return;
-      // The finalizer of MurmurHash3, over value and offset.
-      uint64_t mixed = value + (at - address + 8) * 0x9e3779b97f4a7c15ull;
-      mixed = (mixed ^ mixed >> 33) * 0xff51afd7ed558ccdull;
-      mixed = (mixed ^ mixed >> 33) * 0xc4ceb9fe1a85ec53ull;
-      sum += mixed ^ mixed >> 33;
-    });
-    return sum;
   }
 
   const heaps::Space& space_;

@@ -1,26 +1,18 @@
-// Scans a running target several times. Only a block that every pass found unreferenced and
-// unchanged is a leak: a leaked block stays leaked, and nothing can write to it any more. If a
-// block only seemed leaked because a pointer moved while the memory was being read, the next pass
+// What earlier looks at the target found. A leaked block stays leaked, and nothing can write to it
+// any more.
+//
+// In a running target, only a block that every pass found unreferenced and unchanged is a leak. If
+// a block only seemed leaked because a pointer moved while the memory was being read, the next pass
 // finds it referenced or changed.
+//
+// Of several scans, each of one moment, the later ones may find words that lead to a block that an
+// earlier one found lost. If it is still the same block, these words may be stale.
 #pragma once
 
-#include "sweeper/mark/hash.hpp"
+#include "sweeper/leaks/digest.hpp"
 #include "sweeper/mark/mark.hpp"
 
 namespace reachscan::sweeper {
-
-// Each step is invertible, so blocks of one size that differ in one word have different digests.
-// Skips pages that were never written: reading would create them.
-inline uint64_t digest_of(const heaps::Space& space, uint64_t start, uint64_t size) {
-  uint64_t digest = size, end = start + size;
-  for (uint64_t at = space.skip_absent(start); at + heaps::kWord <= end; at += heaps::kWord) {
-    if (at % heaps::kPage == 0) at = space.skip_absent(at);
-    if (at + heaps::kWord > end) break;
-    digest = (digest ^ heaps::word(at)) * kGolden;
-    digest ^= digest >> 32;
-  }
-  return digest;
-}
 
 inline abi::Suspect suspect_at(const heaps::Space& space, const BlockMap& blocks, uint64_t start) {
   uint64_t size = blocks.end_of(start) - start;
@@ -36,6 +28,10 @@ inline void send_suspects(const heaps::Space& space, const BlockMap& blocks) {
   request(abi::Request::kSuspects, reinterpret_cast<uint64_t>(suspects.begin()), count);
 }
 
+inline bool is_same(const abi::Suspect& before, const abi::Suspect& now) {
+  return before.start == now.start && before.size == now.size && before.digest == now.digest;
+}
+
 // A block that an earlier pass found referenced, changed or missing is not a leak, whatever this
 // pass finds; nor is anything it points to.
 inline void mark_all_but_suspects(const heaps::Space& space, const BlockMap& blocks,
@@ -44,11 +40,29 @@ inline void mark_all_but_suspects(const heaps::Space& space, const BlockMap& blo
   std::size_t next = 0, count = control()->suspect_count;
   blocks.each_unmarked([&](uint64_t block) {
     while (next < count && suspects[next].start < block) ++next;
-    abi::Suspect now = suspect_at(space, blocks, block);
-    bool same = next < count && suspects[next].start == block && suspects[next].size == now.size &&
-                suspects[next].digest == now.digest;
+    bool same = next < count && is_same(suspects[next], suspect_at(space, blocks, block));
     if (!same) marker.mark_value(block);
   });
+}
+
+inline bool knows_lost_blocks() {
+  return control()->only_suspects == 0 && control()->suspect_count != 0;
+}
+
+// Unmarks the blocks that earlier scans found lost, and returns them.
+inline List<uint64_t> unmark_lost_before(const heaps::Space& space, BlockMap& blocks) {
+  if (!knows_lost_blocks()) return {};
+  const auto* lost = reinterpret_cast<const abi::Suspect*>(control()->suspects);
+  List<uint64_t> found(map_memory, control()->suspect_count);
+  for (std::size_t i = 0; i < control()->suspect_count; ++i) {
+    uint64_t block = lost[i].start;
+    bool in_use = blocks.may_point(block) && blocks.block_of(block) == block &&
+                  blocks.is_marked(block) && is_same(lost[i], suspect_at(space, blocks, block));
+    if (!in_use) continue;
+    blocks.clear_mark(block);
+    found.push(block);
+  }
+  return found;
 }
 
 }  // namespace reachscan::sweeper

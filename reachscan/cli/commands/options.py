@@ -218,6 +218,14 @@ confirm = together(
 )
 """Options: how certain a leak must be. Passed to `scan`."""
 
+thorough = click.option(
+    "--thorough",
+    is_flag=True,
+    help="Scan up to 5 times, a second apart, while the process does anything; also report what "
+    "only an earlier scan found lost, as possible.",
+)
+"""Option: whether to look at several moments. Passed to `scan`."""
+
 suppress = together(
     click.option(
         "--suppressions",
@@ -284,6 +292,14 @@ def scan(given: dict[str, Any]) -> ScanOptions:
     wanted = ScanOptions(**taken(given, *names))
     if wanted.sysroot is not None and wanted.on is None:
         raise click.UsageError("--sysroot is for --on; here, files are those that the process sees")
+    if wanted.thorough and wanted.confirm > 1:
+        raise click.UsageError(
+            "--thorough reports what any scan found, --confirm what all of them did; give one"
+        )
+    if wanted.thorough and wanted.method == "live":
+        raise click.UsageError(
+            "--thorough needs memory of one moment, so it excludes --method live"
+        )
     return wanted
 
 

@@ -28,6 +28,7 @@ from reachscan.errors import ExitStatus
 @options.capture
 @options.python
 @options.confirm
+@options.thorough
 @options.save
 @options.verbose
 def command(

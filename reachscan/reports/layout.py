@@ -91,7 +91,10 @@ def _moments(joined: model.Moments) -> str:
         f"{count(blocks, 'block')} ({size(amount)}) {what}"
         for what, (blocks, amount) in (
             ("that words hide from the last one", joined.hidden),
-            ("left out or in doubt, as an earlier scan was wrong about their use", joined.withdrawn),
+            (
+                "left out or in doubt, as an earlier scan was wrong about their use",
+                joined.withdrawn,
+            ),
         )
         if blocks
     ]

@@ -35,15 +35,29 @@ def lines(result: LeakScan, selection: Selection, _: Style = plain) -> Iterator[
         yield from _blocks(result)
 
 
+def _of_several_scans(recording: model.Recording) -> dict[str, int]:
+    if confirmed := recording.confirmation:
+        return {
+            "scans": len(confirmed.pauses_ns),
+            "vanished": confirmed.vanished[0],
+            "recent": confirmed.recent[0],
+        }
+    if joined := recording.moments:
+        return {
+            "scans": len(joined.pauses_ns),
+            "hidden": joined.hidden[0],
+            "withdrawn": joined.withdrawn[0],
+        }
+    return {}
+
+
 def _summary(result: LeakScan, shown: int) -> str:
     recording = result.recording
     totals, review = recording.totals, result.review
     suppressed = review.tallies[SUPPRESSED] if review else NOTHING
     known = review.tallies[KNOWN] if review and review.baseline else None
     possible_leaks, possible_bytes = result.possible
-    confirmed, memory = recording.confirmation, result.memory
-    joined = recording.moments
-    repeated = confirmed or joined
+    memory = result.memory
     return line(
         event="scan",
         pid=recording.target.pid,
@@ -60,11 +74,7 @@ def _summary(result: LeakScan, shown: int) -> str:
         direct_bytes=totals.direct_bytes,
         possible=possible_leaks,
         possible_bytes=possible_bytes,
-        scans=len(repeated.pauses_ns) if repeated else None,
-        vanished=confirmed.vanished[0] if confirmed else None,
-        recent=confirmed.recent[0] if confirmed else None,
-        hidden=joined.hidden[0] if joined else None,
-        withdrawn=joined.withdrawn[0] if joined else None,
+        **_of_several_scans(recording),
         collectible=recording.collectible.allocations if recording.collectible else None,
         collectible_bytes=recording.collectible.bytes if recording.collectible else None,
         counted=result.counted.allocations,

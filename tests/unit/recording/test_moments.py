@@ -34,6 +34,12 @@ def scan(told: bytes, now: dict[int, State]) -> list[Seen]:
         Seen(address, parent=state.owner if state.owner in lost else 0, digest=state.contents)
         for address, state in lost.items()
     ]
+
+    def depth(leak: Seen) -> int:
+        return 1 + depth(by_address[leak.parent]) if leak.parent else 0
+
+    by_address = {leak.address: leak for leak in found}
+    found.sort(key=depth)  # owners before what they own
     hidden = [
         Seen(address, digest=state.contents, reason=model.LOST_BEFORE)
         for address, state in now.items()

@@ -46,6 +46,7 @@ const char* name_of(wire::Doubt doubt) {
     NAME(Number);
     NAME(StaleWord);
     NAME(AllocatorBusy);
+    NAME(LostBefore);
   }
   return nullptr;
 }

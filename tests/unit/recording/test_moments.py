@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -144,7 +144,7 @@ def test_what_may_be_reported_and_how_certainly(history: list[dict[int, State]])
     certain = {a for a, s in last.items() if s.live and not s.reached}
     wrong = {
         address
-        for earlier, later in pairwise(history)
+        for earlier, later in combinations(history, 2)
         for address, state in earlier.items()
         if state.live
         and not state.reached

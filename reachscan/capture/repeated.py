@@ -38,7 +38,8 @@ def confirmed(
         ReachscanError: a scan failed.
     """
     every = options.confirm_every
-    scans = _Scans(place, pid, options, on_progress, Confirmer(round(every * 1e9)))
+    merger = Confirmer(round(every * 1e9))
+    scans = _Scans(place, pid, options, on_progress, merger, options.confirm)
     with place.life(pid) as life:
         scans.scan(life)
         for _ in range(1, options.confirm):
@@ -55,7 +56,8 @@ def thorough(
     A process that does nothing in an interval is not scanned again: nothing can have changed. Time
     and failures are those of `confirmed`.
     """
-    scans = _Scans(place, pid, options, on_progress, Moments(round(MOMENTS_EVERY * 1e9)))
+    merger = Moments(round(MOMENTS_EVERY * 1e9))
+    scans = _Scans(place, pid, options, on_progress, merger, MOMENTS)
     with place.life(pid) as life:
         scans.scan(life)
         for _ in range(1, MOMENTS):
@@ -78,8 +80,9 @@ class _Scans:
         options: ScanOptions,
         on_progress: Progressed | None,
         merger: Merger,
+        most: int,
     ) -> None:
-        self.merger = merger
+        self.merger, self._most = merger, most
         self._place, self._pid, self._options = place, pid, options
         self._on_progress = on_progress
         self._end = time.monotonic() + (options.timeout or math.inf)
@@ -89,7 +92,7 @@ class _Scans:
         if life.ends_within(min(seconds, self._end - time.monotonic())):
             done = len(self.merger.pauses)
             raise errors.TargetGoneError(
-                f"process {self._pid} exited after {done} scan{'s' * (done > 1)} of several"
+                f"process {self._pid} exited after {done} of {self._most} scans"
             )
 
     def scan(self, life: Life) -> None:

@@ -87,6 +87,8 @@ def test_version(run: Runner) -> None:
         ("watch", "1", "--every", "inf"),
         ("where", "1", "--for", "1e99"),
         ("1", "--confirm", "0"),
+        ("1", "--thorough", "--confirm", "2"),
+        ("1", "--thorough", "--method", "live"),
         ("1", "--confirm-every", "-1"),
         ("1", "--format", "xml"),
         ("1", "--json", "--format", "text"),

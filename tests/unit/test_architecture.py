@@ -124,7 +124,7 @@ NATIVE_ROOMS = {
     "helper/target": {"arch", "helper", "wire"},
     "helper/stop": {"arch", "helper", "helper/target", "wire"},
     "helper/capture": {"arch", "helper", "helper/stop", "helper/target", "libc", "wire"},
-    "helper/core": {"arch", "helper", "helper/capture", "helper/target", "wire"},
+    "helper/core": {"arch", "helper", "helper/capture", "helper/stop", "helper/target", "wire"},
     "helper/recording": {
         *("arch", "helper", "helper/capture", "helper/stop", "helper/target", "libc"),
         *("recorder/injection.hpp", "recorder/tables.hpp", "wire"),

@@ -11,6 +11,7 @@
 
 #include "arch/address_space.hpp"
 #include "helper/capture/copy_host.hpp"
+#include "helper/core/dumped_memory.hpp"
 #include "helper/target/memory_kinds.hpp"
 
 namespace reachscan::helper {
@@ -18,17 +19,11 @@ namespace {
 
 using arch::kPage;
 
-constexpr std::uint64_t kBufferBytes = 1 << 20;
 // Shorter runs of zeros do not deserve a mapping of their own in the sweeper's table.
 constexpr std::uint64_t kMinAbsentBytes = 64 << 10;
 constexpr std::size_t kFilesNamed = 3;
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
-
-bool is_zero(const char* page) {
-  static const std::vector<char> zeros(kPage);
-  return std::memcmp(page, zeros.data(), kPage) == 0;
-}
 
 // Names a few items of a list in a sentence.
 std::string some_of(const std::vector<std::string>& names) {
@@ -43,7 +38,7 @@ std::string some_of(const std::vector<std::string>& names) {
 class CoreCapture {
  public:
   CoreCapture(const CoreFile& core, const CoreMappings& mappings)
-      : core_(core), mappings_(mappings), buffer_(kBufferBytes), other_(kBufferBytes) {}
+      : core_(core), mappings_(mappings) {}
 
   Snapshot run() {
     Clock::time_point began = Clock::now();
@@ -83,53 +78,12 @@ class CoreCapture {
     map(entry.start, entry.end, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0);
     // Nothing writes there.
     if (mapped) map(entry.start, dumped, PROT_READ, 0, core_.descriptor(), mapping.offset);
-    std::vector<AddressRange> used = read_dumped(mapping, !mapped);
+    const Memory* copy = mapped ? nullptr : &snapshot_.clone->memory();
+    std::vector<AddressRange> used = DumpedMemory(core_, mapping, copy).read();
     bool own = may_be_protected(entry);
     if (own) pages().protected_.insert(pages().protected_.end(), used.begin(), used.end());
     if (is_readable(entry) && changes(entry)) add_absent({entry.start, dumped}, used);
     place_rest(mapping, dumped);
-  }
-
-  // Returns where it contains data: anything but zeros or, for a file, anything different from the
-  // file.
-  std::vector<AddressRange> read_dumped(const CoreMapping& mapping, bool copies) {
-    std::vector<AddressRange> used;
-    for (std::uint64_t done = 0; done < mapping.bytes;) {
-      off_t data = lseek(core_.descriptor(), static_cast<off_t>(mapping.offset + done), SEEK_DATA);
-      if (data < 0) break;  // zeros up to its end
-      std::uint64_t skipped = static_cast<std::uint64_t>(data) - mapping.offset;
-      done = std::max(done, skipped & ~(kPage - 1));
-      if (done >= mapping.bytes) break;
-      std::uint64_t length = std::min(kBufferBytes, mapping.bytes - done);
-      std::memset(buffer_.data() + length, 0, whole_pages(length) - length);
-      core_.read_file(mapping.offset + done, buffer_.data(), length);
-      take_pages(mapping, done, whole_pages(length), copies, used);
-      done += length;
-    }
-    return used;
-  }
-
-  void take_pages(const CoreMapping& mapping, std::uint64_t done, std::uint64_t length, bool copies,
-                  std::vector<AddressRange>& used) {
-    std::vector<AddressRange> runs;
-    for (std::uint64_t at = 0; at < length; at += kPage)
-      if (!is_zero(buffer_.data() + at)) append(runs, at, at + kPage);
-    std::uint64_t start = mapping.entry.start + done;
-    for (const AddressRange& run : runs) {
-      if (copies)
-        snapshot_.clone->memory().write(wire::Step::kBuildCopy, start + run.start,
-                                        buffer_.data() + run.start, run.end - run.start);
-      for (std::uint64_t at = run.start; at < run.end; at += kPage)
-        if (!is_original(mapping, done + at, buffer_.data() + at))
-          append(used, start + at, start + at + kPage);
-    }
-  }
-
-  // Compares only what the program may have protected.
-  bool is_original(const CoreMapping& mapping, std::uint64_t at, const char* page) {
-    if (mapping.original == nullptr || (mapping.entry.perms & wire::kWrite) != 0) return false;
-    return mapping.original->try_read(mapping.entry.offset + at, other_.data(), kPage) &&
-           std::memcmp(page, other_.data(), kPage) == 0;
   }
 
   void add_absent(const AddressRange& whole, const std::vector<AddressRange>& used) {
@@ -189,8 +143,6 @@ class CoreCapture {
 
   const CoreFile& core_;
   const CoreMappings& mappings_;
-  std::vector<char> buffer_;
-  std::vector<char> other_;
   Snapshot snapshot_;
   std::uint64_t unseen_ = 0;
   std::vector<std::string> missing_files_;

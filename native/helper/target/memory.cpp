@@ -90,4 +90,12 @@ void Memory::write(Step step, std::uint64_t address, const void* buffer, std::si
                   errno, pid_, address);
 }
 
+void Memory::fill(Step step, std::uint64_t address, const void* buffer, std::size_t length) const {
+  iovec ours{const_cast<void*>(buffer), length};
+  iovec theirs{reinterpret_cast<void*>(address), length};
+  if (process_vm_writev(pid_, &ours, 1, &theirs, 1, 0) == static_cast<ssize_t>(length)) return;
+  // Not every kernel has this call.
+  write(step, address, buffer, length);
+}
+
 }  // namespace reachscan::helper

@@ -40,6 +40,8 @@ class Memory {
   // Throw Failure(step) instead.
   void read(wire::Step step, std::uint64_t address, void* buffer, std::size_t length) const;
   void write(wire::Step step, std::uint64_t address, const void* buffer, std::size_t length) const;
+  // Takes a fraction of the time where the process itself may write.
+  void fill(wire::Step step, std::uint64_t address, const void* buffer, std::size_t length) const;
 
  private:
   pid_t pid_;

@@ -2,6 +2,7 @@
 // size and similar leading words; for large blocks, the leading words do not matter.
 #pragma once
 
+#include "sweeper/leaks/stretches.hpp"
 #include "sweeper/leaks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
@@ -34,30 +35,27 @@ class KindCounts {
     sizes_[size_slot(block)] = 1;
   }
 
-  // Reads ahead what add_live() will look up: a pointer in a block leads anywhere in the bitmaps.
-  // Returns false if add_live() would, without looking anything up.
-  bool fetch(uint64_t block) const {
-    if (sizes_[size_slot(block)] == 0) return false;
-    heaps::Range head = heaps::head_of({block, blocks_.end_of(block)});
-    for (uint64_t at = head.start; at + heaps::kWord <= head.end; at += heaps::kWord)
-      blocks_.fetch_edges(heaps::word(at));
-    return true;
+  // Counts all live blocks, on several threads, after all leaked blocks have been added. Calls
+  // visit(block) for each that is of a kind of which enough are leaked to draw conclusions. Stops
+  // when that returns false, which leaves the counts unknown.
+  template <typename Visit>
+  void count_live(Visit visit) {
+    bool stopped = false;
+    visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      if (__atomic_load_n(&stopped, __ATOMIC_RELAXED)) return;
+      // A piece includes the first word of the next one, where a block may start.
+      const heaps::Range piece{start, end - heaps::kWord};
+      bool any = false;
+      blocks_.each_marked_in(piece, [&](uint64_t block) { any = fetch(block) || any; });
+      if (!any) return;
+      blocks_.each_marked_in(piece, [&](uint64_t block) {
+        if (add_live(block) && !visit(block)) __atomic_store_n(&stopped, true, __ATOMIC_RELAXED);
+      });
+    });
   }
 
-  // Called after all leaked blocks have been added, once per live block; thread-safe. Returns false
-  // if too few blocks of the kind are leaked to draw conclusions.
-  bool add_live(uint64_t block) {
-    if (sizes_[size_slot(block)] == 0) return false;
-    Row* row = row_of(kind_of(block));
-    if (row == nullptr || row->leaked < kMinLeaked) return false;
-    // More need not be counted, and threads would wait for each other.
-    uint64_t most = kMaxLivePerLeak * row->leaked;
-    if (__atomic_load_n(&row->live, __ATOMIC_RELAXED) > most) return false;
-    return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < most;
-  }
-
-  // Valid when all blocks have been added. Sometimes leaked: whether add_live() was true for every
-  // block of its kind.
+  // Valid when all blocks have been counted. Sometimes leaked: whether each live block of its kind
+  // was visited.
   bool is_often_leaked(uint64_t block) const {
     const Row* row = row_of(kind_of(block));
     return row != nullptr && row->leaked >= kMinLeaked && row->live <= kOftenLive * row->leaked;
@@ -94,6 +92,27 @@ class KindCounts {
 
   uint64_t size_slot(uint64_t block) const {
     return (blocks_.end_of(block) - block) / heaps::kGranule % kSizes;
+  }
+
+  // Reads ahead what add_live() will look up: a pointer in a block leads anywhere in the bitmaps.
+  // Returns false if add_live() would, without looking anything up.
+  bool fetch(uint64_t block) const {
+    if (sizes_[size_slot(block)] == 0) return false;
+    heaps::Range head = heaps::head_of({block, blocks_.end_of(block)});
+    for (uint64_t at = head.start; at + heaps::kWord <= head.end; at += heaps::kWord)
+      blocks_.fetch_edges(heaps::word(at));
+    return true;
+  }
+
+  // Thread-safe. Returns false if too few blocks of the kind are leaked.
+  bool add_live(uint64_t block) {
+    if (sizes_[size_slot(block)] == 0) return false;
+    Row* row = row_of(kind_of(block));
+    if (row == nullptr || row->leaked < kMinLeaked) return false;
+    // More need not be counted, and threads would wait for each other.
+    uint64_t most = kMaxLivePerLeak * row->leaked;
+    if (__atomic_load_n(&row->live, __ATOMIC_RELAXED) > most) return false;
+    return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < most;
   }
 
   // Returns the row of the kind, or a free one; null if the table is full.

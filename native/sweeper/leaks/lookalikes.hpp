@@ -131,17 +131,11 @@ class Lookalikes {
     open_ = List<uint64_t>(map_memory, kMaxBlocks + Descendants::kMaxBlocks);
     blocks_.each_unmarked([this](uint64_t block) { kinds_.add_leaked(block); });
     bool all = true;
-    visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
-      // A piece includes the first word of the next one, where a block may start.
-      const heaps::Range piece{start, end - heaps::kWord};
-      bool any = false;
-      blocks_.each_marked_in(piece, [&](uint64_t block) { any = kinds_.fetch(block) || any; });
-      if (!any) return;
-      blocks_.each_marked_in(piece, [&](uint64_t block) {
-        if (!kinds_.add_live(block)) return;
-        SpinLock::Guard guard(lock_);
-        all = in_question_.push(block) && all;
-      });
+    kinds_.count_live([&](uint64_t block) {
+      SpinLock::Guard guard(lock_);
+      all = in_question_.push(block) && all;
+      // The counts also tell what is to be thought of the targets of odd words.
+      return all || odd_words_.found_any();
     });
     bool few = in_question_.size() <= kMaxRareBlocks;
     std::size_t kept = 0;

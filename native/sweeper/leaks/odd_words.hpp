@@ -51,6 +51,8 @@ class OddWords {
     return distance >= kDistances || distances_[distance] <= low_bytes_[value % kLowBytes];
   }
 
+  bool found_any() const { return !targets_.empty(); }
+
   // Calls visit(block) for each block that such a word points into, some of them repeatedly.
   template <typename Visit>
   void each_target(Visit visit) const {

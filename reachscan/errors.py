@@ -129,7 +129,7 @@ class LayoutUnknownError(ReachscanError):
     """reachscan cannot walk the target's allocator."""
 
     default_next_step = (
-        "only the allocators of glibc and musl, jemalloc 5, mimalloc 2 and 3 (to 3.4), "
+        "only the allocators of glibc and musl, jemalloc 5, mimalloc 1.7 to 3.4, "
         "gperftools' tcmalloc and Scudo (of LLVM 14 to 19) can be walked, and those that "
         "export malloc_iterate()"
     )

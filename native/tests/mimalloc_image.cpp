@@ -8,6 +8,7 @@ using namespace heaps::mimalloc;
 namespace {
 
 constexpr uint64_t kKey = 0x6d6fa506ac470e94;
+constexpr uint64_t kInfoBytes = 0x1a00;  // of a segment of release 1
 
 }  // namespace
 
@@ -15,20 +16,52 @@ Mimalloc::Mimalloc(const Layout& layout) : layout_(layout) {
   memory.map(kData, 4 * heaps::kPage, kReadWrite, abi::kFileBacked, kFile);
   memory.map(kSegment, kSegmentAlignment);
   memory.put(kMainHeap + layout.heap_cookie, kKey);
-  memory.put(kSegment + layout.cookie, kKey ^ kSegment);
-  memory.put(kSegment + layout.segment_slices, kMaxEntries);
-  memory.put(kSegment + layout.entries, kMaxEntries);
-  memory.put(kSegment + layout.info_slices, 1);
+  if (layout.is_release_1()) {
+    begin_segment_1(false);
+  } else {
+    begin_segment_2();
+  }
+}
+
+void Mimalloc::begin_segment_2() {
+  memory.put(kSegment + layout_.cookie, kKey ^ kSegment);
+  memory.put(kSegment + layout_.segment_size, kMaxEntries);
+  memory.put(kSegment + layout_.entries, kMaxEntries);
+  memory.put(kSegment + layout_.info_size, 1);
   describe(1);
   end_of_segment();
 }
 
+void Mimalloc::begin_segment_1(bool large) {
+  memory.put(segment_ + layout_.cookie, kKey ^ segment_);
+  memory.put(segment_ + layout_.segment_size, kSegmentAlignment1);
+  memory.put(segment_ + layout_.info_size, kInfoBytes);
+  memory.put(segment_ + layout_.entries, large ? 1 : kSegmentAlignment1 / kSlice);
+  memory.put(segment_ + layout_.page_shift, large ? 22 : 16);
+  memory.store<uint32_t>(segment_ + layout_.kind, large ? 2 : 0);
+  slice_ = 0;
+  large_ = large;
+}
+
+heaps::Range Mimalloc::memory_of_page(uint64_t size, uint64_t slices) {
+  bool large = size > kSlice;
+  if (layout_.is_release_1() && large != large_) {
+    segment_ += kSegmentAlignment1;
+    begin_segment_1(large);
+  }
+  uint64_t start = segment_ + slice_ * kSlice;
+  if (!layout_.is_release_1()) return {start, start + slices * kSlice};
+  return {start + (slice_ == 0 ? kInfoBytes : 0),
+          large ? segment_ + kSegmentAlignment1 : start + kSlice};
+}
+
 uint64_t Mimalloc::page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed) {
-  uint64_t start = kSegment + slice_ * kSlice, at = describe(slices);
-  uint64_t first = start + offset_of_first(Start::kBySize, size);
+  heaps::Range span = memory_of_page(size, slices);
+  uint64_t at = describe(layout_.is_release_1() ? 1 : slices);
+  Start rule = layout_.is_release_1() ? Start::kMultiple : Start::kBySize;
+  uint64_t first = span.start + offset_of_first(rule, size, span.start);
   memory.store<uint16_t>(at + kCapacityField, static_cast<uint16_t>(given_out));
-  memory.store<uint16_t>(at + kReservedField,
-                         static_cast<uint16_t>((start + slices * kSlice - first) / size));
+  memory.store<uint16_t>(at + kReservedField, static_cast<uint16_t>((span.end - first) / size));
   uint64_t unused = freed.free.size() + freed.local.size();
   memory.store<uint16_t>(at + layout_.used, static_cast<uint16_t>(given_out - unused));
   if (layout_.notes_start) {
@@ -44,22 +77,26 @@ uint64_t Mimalloc::page(uint64_t size, uint64_t slices, unsigned given_out, cons
   delayed_ = link(first, size, freed.delayed, delayed_);
   memory.put(kMainHeap + layout_.heap_delayed, delayed_);
   memory.put(at + layout_.heap, kMainHeap);
-  memory.put(kSegment + layout_.cookie - kUsedBeforeCookie,
-             heaps::word(kSegment + layout_.cookie - kUsedBeforeCookie) + 1);
+  memory.put(segment_ + layout_.segment_used, heaps::word(segment_ + layout_.segment_used) + 1);
   end_of_segment();
   return at;
 }
 
 uint64_t Mimalloc::describe(uint64_t slices) {
-  uint64_t at = kSegment + layout_.slices + slice_ * layout_.page_bytes;
-  memory.put(at, slices);
+  uint64_t at = segment_ + layout_.slices + slice_ * layout_.page_bytes;
   slice_ += slices;
+  if (layout_.is_release_1()) {
+    memory.store<uint8_t>(at + kInUseField, 1);
+    return at - kLacking;
+  }
+  memory.put(at, slices);
   return at;
 }
 
 // The rest has no blocks.
 void Mimalloc::end_of_segment() {
-  memory.put(kSegment + layout_.slices + slice_ * layout_.page_bytes, kMaxEntries - slice_);
+  if (!layout_.is_release_1())
+    memory.put(kSegment + layout_.slices + slice_ * layout_.page_bytes, kMaxEntries - slice_);
 }
 
 uint64_t Mimalloc::link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers,

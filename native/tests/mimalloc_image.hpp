@@ -1,5 +1,5 @@
-// Writes what mimalloc records about its blocks. Release 2: a segment with pages, their free lists,
-// and the heap of a thread. Release 3: a map of pages, and an arena that contains them.
+// Writes what mimalloc records about its blocks. Releases 1 and 2: a segment with pages, their free
+// lists, and the heap of a thread. Release 3: a map of pages, and an arena that contains them.
 #pragma once
 
 #include <map>
@@ -25,19 +25,24 @@ class Mimalloc {
 
   explicit Mimalloc(const heaps::mimalloc::Layout& layout);
 
-  // Adds a page of that many slices, the first `given_out` blocks of which have been allocated.
-  // Returns its descriptor.
+  // Adds a page of that many slices (in release 1, of whatever suits the size), the first
+  // `given_out` blocks of which have been allocated. Returns its descriptor.
   uint64_t page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed = {});
 
   Memory memory;
   std::map<uint64_t, uint64_t> blocks;  // sizes
 
  private:
+  void begin_segment_1(bool large);
+  void begin_segment_2();
+  heaps::Range memory_of_page(uint64_t size, uint64_t slices);
   uint64_t describe(uint64_t slices);
   void end_of_segment();
   uint64_t link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers, uint64_t next);
 
   heaps::mimalloc::Layout layout_;
+  uint64_t segment_ = kSegment;
+  bool large_ = false;  // the segment has one page
   uint64_t slice_ = 0;
   uint64_t delayed_ = 0;
 };
@@ -61,8 +66,8 @@ class Mimalloc3 {
 
   explicit Mimalloc3(const heaps::mimalloc::PageLayout& layout);
 
-  // Adds a page of that many slices, the first `given_out` blocks of which have been allocated.
-  // Returns its descriptor.
+  // Adds a page of that many slices (in release 1, of whatever suits the size), the first
+  // `given_out` blocks of which have been allocated. Returns its descriptor.
   uint64_t page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed = {});
   // Makes the arena list these slices as pages, as 3.0 does.
   void list_pages(const std::vector<uint64_t>& slices);

@@ -20,6 +20,7 @@ void check_all_are_found(const Image& image) {
   Found found = walk(image);
   CHECK(found.present);
   CHECK_EQ(found.reason, std::string("fine"));
+  CHECK_EQ(found.blocks.size(), image.blocks.size());
   CHECK(found.blocks == image.blocks);
 }
 
@@ -37,8 +38,7 @@ struct Scene {
 };
 
 CASE(all_blocks_are_found_but_those_in_lists_of_free_ones) {
-  for (const Layout& layout : {kFrom20, kFrom214, kFrom219})
-    check_all_are_found(Scene(layout).image);
+  for (const Layout& layout : kLayouts) check_all_are_found(Scene(layout).image);
 }
 
 CASE(without_its_signature_there_is_no_mimalloc) {
@@ -50,14 +50,25 @@ CASE(without_its_signature_there_is_no_mimalloc) {
 // It was released; its slices may describe what is there now.
 CASE(a_segment_without_pages_has_no_blocks) {
   Scene scene(kFrom219);
-  scene.image.memory.put(Mimalloc::kSegment + kFrom219.cookie - kUsedBeforeCookie, 0);
+  scene.image.memory.put(Mimalloc::kSegment + kFrom219.segment_used, 0);
   Found found = walk(scene.image);
   CHECK_EQ(found.reason, std::string("fine"));
   CHECK(found.blocks.empty());
 }
 
-void check_refused(void (*damage)(Scene&, const Layout&), const std::string& reason) {
-  for (const Layout& layout : {kFrom20, kFrom219}) {
+// Then a list leads to where no block is known.
+CASE(a_segment_of_release_1_is_proved_by_its_sizes) {
+  for (const Layout& layout : {kFrom17, kFrom179, kFrom181, kFrom184, kFrom189}) {
+    Scene scene(layout);
+    scene.image.memory.put(Mimalloc::kSegment + layout.page_shift, 17);
+    CHECK_EQ(walk(scene.image).reason,
+             std::string("a list of blocks that other threads freed leads elsewhere"));
+  }
+}
+
+void check_refused(void (*damage)(Scene&, const Layout&), const std::string& reason,
+                   const std::vector<Layout>& layouts = {kFrom20, kFrom219, kFrom17, kFrom189}) {
+  for (const Layout& layout : layouts) {
     Scene scene(layout);
     damage(scene, layout);
     CHECK_EQ(walk(scene.image).reason, reason);
@@ -76,7 +87,7 @@ CASE(what_contradicts_itself_is_refused) {
       },
       "a list of free blocks leads elsewhere");
   check_refused([](Scene& s, const Layout&) { s.image.memory.store<uint32_t>(s.large, 1 << 20); },
-                "the slices of a segment do not follow each other");
+                "the slices of a segment do not follow each other", {kFrom20, kFrom219});
   check_refused(
       [](Scene& s, const Layout& layout) {
         s.image.memory.put(Mimalloc::kMainHeap + layout.heap_delayed, s.words);
@@ -89,7 +100,7 @@ CASE(what_contradicts_itself_is_refused) {
 
 // Damages each word of the structures in several ways: the walk must end with some answer.
 CASE(damage_anywhere_ends) {
-  for (const Layout& layout : {kFrom20, kFrom219}) {
+  for (const Layout& layout : {kFrom20, kFrom219, kFrom17, kFrom189}) {
     Scene scene(layout);
     std::vector<uint64_t> places{Mimalloc::kMainHeap + layout.heap_delayed};
     uint64_t end = Mimalloc::kSegment + layout.slices + 10 * layout.page_bytes;

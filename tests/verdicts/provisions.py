@@ -65,6 +65,26 @@ def python_with(*packages: str) -> str:
     return str(python)
 
 
+def wheel_of(package: str, python: str) -> Path:
+    """Return the unpacked files of a package of PyPI, as made for a release of Python, or skip."""
+    folder = VENVS / hashlib.sha256(repr((package, python)).encode()).hexdigest()[:16]
+    complete = folder / "complete"
+    if complete.exists():
+        return folder
+    if not os.environ.get(ALLOWED):
+        pytest.skip(f"{package} of PyPI: set {ALLOWED}=1 to fetch it into {VENVS}")
+    shutil.rmtree(folder, ignore_errors=True)
+    options = ("--no-deps", "--only-binary", ":all:", "--python-version", python)
+    platform = ("--platform", "manylinux2014_x86_64")
+    pip = [sys.executable, "-m", "pip", "download", "-q", "-d", str(folder)]
+    _install([*pip, *options, *platform, package], package)
+    [wheel] = folder.glob("*.whl")
+    shutil.unpack_archive(wheel, folder, "zip")
+    wheel.unlink()
+    complete.touch()
+    return folder
+
+
 def _install(command: Sequence[str], what: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with _alarm_put_off():

@@ -15,7 +15,7 @@ void each_place(const Space& space, Visit visit) {
   uint64_t next = 0;
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
-    uint64_t at = align_up(m.start > next ? m.start : next, kSegmentAlignment);
+    uint64_t at = align_up(m.start > next ? m.start : next, kSegmentAlignment1);
     while (at < m.end) at = next = visit(at);
   }
 }
@@ -27,13 +27,14 @@ class Search {
   std::size_t find(Instance (&found)[kMaxInstances]) {
     std::size_t count = 0;
     each_place(space_, [&](uint64_t at) {
-      for (const Layout& layout : {kFrom20, kFrom214, kFrom219}) {
+      for (const Layout& layout : kLayouts) {
         Segment segment = segment_at(space_, at, layout);
-        if (segment.slices == 0 || count == kMaxInstances) continue;
-        if (is_known(segment, found, count)) return align_up(segment.end(), kSegmentAlignment);
+        if (segment.bytes == 0 || count == kMaxInstances) continue;
+        if (is_known(segment, found, count))
+          return align_up(segment.end(layout), layout.alignment());
         if (find_main_heap(segment.key, layout, found[count])) ++count;
       }
-      return at + kSegmentAlignment;
+      return at + kSegmentAlignment1;
     });
     return count;
   }

@@ -35,21 +35,43 @@ class Segments {
   void each_segment(Visit visit) {
     each_place(space_, [&](uint64_t at) {
       Segment segment = segment_at(space_, at, layout_);
-      if (segment.slices == 0 || segment.key != key_ || !verdict_.fine())
-        return at + kSegmentAlignment;
+      if (segment.bytes == 0 || segment.key != key_ || !verdict_.fine())
+        return at + kSegmentAlignment1;
       visit(segment);
-      return align_up(segment.end(), kSegmentAlignment);
+      return align_up(segment.end(layout_), layout_.alignment());
     });
   }
 
-  // Calls visit(its structure, its memory, whether it is a page) for each run of slices.
+  // Calls visit(its structure, its memory, whether it is a page) for each part of a segment.
+  template <typename Visit>
+  void each_part(const Segment& segment, Visit visit) {
+    if (layout_.is_release_1()) {
+      each_page(segment, visit);
+    } else {
+      each_run(segment, visit);
+    }
+  }
+
+  template <typename Visit>
+  void each_page(const Segment& segment, Visit visit) {
+    uint64_t bytes = segment.bytes / segment.entries, at = segment.start + layout_.slices;
+    Range span{segment.start, segment.start + segment.info_bytes};
+    visit(at, span, false);
+    for (uint64_t i = 0; i < segment.entries && verdict_.fine(); ++i, at += layout_.page_bytes) {
+      span = {span.end, segment.start + (i + 1) * bytes};
+      visit(at - kLacking, span, (load<uint8_t>(at + kInUseField) & 1) != 0);
+    }
+  }
+
+  // The same for each run of slices.
   template <typename Visit>
   void each_run(const Segment& segment, Visit visit) {
     for (uint64_t i = 0; i < segment.entries && verdict_.fine();) {
       uint64_t at = segment.start + layout_.slices + i * layout_.page_bytes;
       if (!space_.readable(at, layout_.page_bytes)) return stop("a slice is out of reach", at);
       uint64_t count = load<uint32_t>(at + kSliceCountField);
-      if (count == 0 || load<uint32_t>(at + kSliceOffsetField) != 0 || count > segment.slices - i)
+      if (count == 0 || load<uint32_t>(at + kSliceOffsetField) != 0 ||
+          count > segment.bytes / kSlice - i)
         return stop("the slices of a segment do not follow each other", at);
       uint64_t start = segment.start + i * kSlice;
       bool is_page = i > 0 && load<uint32_t>(at + layout_.block_size) > 1;
@@ -60,6 +82,10 @@ class Segments {
 
   // Determines the rule for the first block from the room that pages have for blocks.
   void choose_rule() {
+    if (layout_.is_release_1()) {
+      rule_ = Start::kMultiple;
+      return;
+    }
     uint64_t aligned = 0, by_size = 0;
     each_segment([&](const Segment& segment) {
       each_run(segment, [&](uint64_t at, Range span, bool is_page) {
@@ -73,7 +99,7 @@ class Segments {
   }
 
   static bool fits(const Page& page, Start rule) {
-    uint64_t offset = offset_of_first(rule, page.size);
+    uint64_t offset = offset_of_first(rule, page.size, page.start);
     return page.size <= page.room() - offset && page.reserved == (page.room() - offset) / page.size;
   }
 
@@ -82,9 +108,9 @@ class Segments {
       return stop("a segment overlaps the memory of something else", segment.start);
     region_ = {segment.start, segment.start, wire::kThreadHeap, arena_, 0, 0};
     if (segment.used == 0) {
-      cover_free({segment.start, segment.end()});
+      cover_free({segment.start, segment.end(layout_)});
     } else {
-      each_run(segment, [this](uint64_t at, Range span, bool is_page) {
+      each_part(segment, [this](uint64_t at, Range span, bool is_page) {
         if (!is_page) return cover_free(span);
         if (!space_.is_anonymous(span.start, span.end))
           return stop("a page is not in memory of the allocator's", at);
@@ -113,12 +139,13 @@ class Segments {
 
   void claim_page(uint64_t at, Range span) {
     Page page = read_page(at, span, layout_);
-    if (page.size % kGranule != 0 || page.size > page.room())
+    if (page.size == 0 || page.size % kGranule != 0 || page.size > page.room())
       return stop("a page has blocks of an impossible size", at);
     if (!layout_.notes_start && page.size <= page.room() && !fits(page, rule_) && page.reserved > 1)
       return stop("a page has room for another number of blocks than it says", at);
-    uint64_t first = layout_.notes_start ? word(at + kStartField)
-                                         : span.start + offset_of_first(rule_, page.size);
+    uint64_t first = layout_.notes_start
+                         ? word(at + kStartField)
+                         : span.start + offset_of_first(rule_, page.size, span.start);
     bool inside = first >= span.start && first < span.end && first % kGranule == 0;
     if (!inside || page.capacity > page.reserved || page.reserved > (span.end - first) / page.size)
       return stop("a page has more blocks than room", at);

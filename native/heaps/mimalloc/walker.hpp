@@ -1,7 +1,8 @@
-// The walker for mimalloc, 2.0.9 to 2.4 and 3.0 to 3.4. heaps/heap.hpp has its contract.
+// The walker for mimalloc, 1.7 to 1.9, 2.0.9 to 2.4 and 3.0 to 3.4. heaps/heap.hpp has its
+// contract.
 //
 //   page_blocks     blocks of a page, and which of them are in free lists
-//   layout          release 2: segments, slices, pages, and the offsets of their fields
+//   layout          releases 1 and 2: segments, slices, pages, and the offsets of their fields
 //   search          segments, and the variable used to sign them
 //   segments        pages of segments
 //   page_map        release 3: the map of pages, found by structure
@@ -81,9 +82,13 @@ class Walker {
   std::size_t arena_count() const { return count_ + map_count_; }
 
   void write_name(char (&name)[kNameLength]) const {
-    constexpr char kNames[][17] = {"mimalloc 2", "mimalloc 3", "mimalloc 2 and 3"};
-    const char(&chosen)[17] = kNames[map_count_ == 0 ? 0 : count_ == 0 ? 1 : 2];
-    __builtin_memcpy(name, chosen, sizeof chosen);
+    constexpr char kNames[][17] = {
+        "",           "mimalloc 1",       "mimalloc 2",       "mimalloc 1 and 2",
+        "mimalloc 3", "mimalloc 1 and 3", "mimalloc 2 and 3", "mimalloc 1 to 3"};
+    unsigned releases = map_count_ > 0 ? 4 : 0;
+    for (std::size_t i = 0; i < count_; ++i)
+      releases |= instances_[i].layout.is_release_1() ? 1 : 2;
+    __builtin_memcpy(name, kNames[releases], sizeof kNames[releases]);
   }
 
   // The allocator's variables point to its structures only, not to blocks in use.

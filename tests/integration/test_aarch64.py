@@ -1,7 +1,7 @@
 """The helper for aarch64, on a real kernel of that processor in an emulator.
 
-Some minutes: only with REACHSCAN_EMULATOR=1. Needs qemu-system-arm, g++-aarch64-linux-gnu and, for
-32-bit programs, g++-arm-linux-gnueabihf.
+Only with REACHSCAN_EMULATOR=1, or =short for a part that takes a few minutes. Needs
+qemu-system-arm, g++-aarch64-linux-gnu and, but for the short form, g++-arm-linux-gnueabihf.
 """
 
 from __future__ import annotations
@@ -38,24 +38,35 @@ from reachscan.recording import model, wire, wire_columns
 from reachscan.recording.architectures import AARCH64, ARM
 from reachscan.recording.decode import decode
 
+FORM = os.environ.get("REACHSCAN_EMULATOR")
+SHORT_FORM = FORM == "short"
 pytestmark = pytest.mark.skipif(
-    "REACHSCAN_EMULATOR" not in os.environ,
-    reason="REACHSCAN_EMULATOR=1 boots an emulated aarch64 machine for some minutes",
+    not FORM,
+    reason="REACHSCAN_EMULATOR=1 or =short boots an emulated aarch64 machine for some minutes",
 )
+ONLY_LONG = pytest.mark.skipif(SHORT_FORM, reason="not in the short form (REACHSCAN_EMULATOR=1)")
 
 SHORT = "-32"
 """Added to the names of 32-bit programs."""
 COMPILERS = {"": ("aarch64-linux-gnu-gcc", []), SHORT: ("arm-linux-gnueabihf-gcc", ["-mfpu=neon"])}
 MACHINES = {"": AARCH64, SHORT: ARM}
+WORDS = ("",) if SHORT_FORM else tuple(COMPILERS)
 FIXTURES = ("ground_truth", "leak_graph", "roots", "busy_threads", "transparent")
+CALLS_OF_ALLOCATOR = 100 if SHORT_FORM else 500
+"""By each thread."""
 BUSY_LEAKS = 200
-DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "24"))
+DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "12" if SHORT_FORM else "24"))
 DEATHS_OF_SCRIPT = 25
 """One script must not take longer than a machine is waited for."""
 METHODS = pytest.mark.parametrize(
     ("guest", "words", "method"),
-    [(4, "", "clone"), (4, "", "copy"), (4, SHORT, "copy"), (16, "", "clone"), (16, "", "copy")],
-    ids=["clone", "copy", "32-bit", "16-KiB-clone", "16-KiB-copy"],
+    [
+        pytest.param(4, "", "clone", id="clone"),
+        pytest.param(4, "", "copy", id="copy", marks=ONLY_LONG),
+        pytest.param(4, SHORT, "copy", id="32-bit", marks=ONLY_LONG),
+        pytest.param(16, "", "clone", id="16-KiB-clone", marks=ONLY_LONG),
+        pytest.param(16, "", "copy", id="16-KiB-copy", marks=ONLY_LONG),
+    ],
     indirect=["guest"],
 )
 """The KiB of the kernel's pages, the programs, the method."""
@@ -80,6 +91,13 @@ IDLE = {
     "nginx": ("/usr/sbin/nginx -p /tmp -e /proc/self/fd/1 -c /mnt/nginx.conf", "epoll"),
 }
 """Programs, and what they say when they are up."""
+IDLE_PROGRAMS = pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        pytest.param(*how, id=name, marks=() if name == "python3" else ONLY_LONG)
+        for name, how in IDLE.items()
+    ],
+)
 
 # Starts a target as $p and waits for its first line; ends it, which lets it check itself.
 LIBRARY = """
@@ -100,16 +118,18 @@ def guest(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[emulator.Guest]:
     need("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")
-    need("arm-linux-gnueabihf-gcc", "g++-arm-linux-gnueabihf")
+    if not SHORT_FORM:
+        need("arm-linux-gnueabihf-gcc", "g++-arm-linux-gnueabihf")
     share = tmp_path_factory.mktemp("guest") / "share"
     share.mkdir()
     try:
         system = emulator.fetch(request.param)
     except glibc_suites.UnavailableError as reason:
-        pytest.skip(str(reason))
+        pytest.skip(f"nothing was tested on aarch64: {reason}")
     subprocess.run(["make", "helpers"], cwd=REPOSITORY, check=True)
     shutil.copy(REPOSITORY / "reachscan/_native/helpers/aarch64/reachscan-helper", share)
-    for words, (compiler, flags) in COMPILERS.items():
+    for words in WORDS:
+        compiler, flags = COMPILERS[words]
         for name in FIXTURES:
             shutil.copy(build(name, flags, compiler), share / f"{name}{words}")
         module = build("roots_module", ["-shared", "-fPIC"], compiler)
@@ -150,7 +170,7 @@ def test_heap_is_listed_exactly(guest: emulator.Guest, words: str, method: str) 
     run(
         guest,
         f"""
-        start ground_truth{words} /mnt/truth 4 8 500 drain=30
+        start ground_truth{words} /mnt/truth 4 8 {CALLS_OF_ALLOCATOR} drain=30
         scan --method {method} --list-heap >/mnt/stream; finish
         """,
     )
@@ -191,6 +211,7 @@ def test_each_place_of_a_pointer(guest: emulator.Guest, words: str, method: str)
     assert wrong_about(by_address(ready["scenes"]), report) == {}
 
 
+@ONLY_LONG
 @METHODS
 def test_a_busy_allocator(guest: emulator.Guest, words: str, method: str) -> None:
     run(
@@ -249,6 +270,7 @@ def test_death_at_calls(guest: emulator.Guest) -> None:
     assert died >= DEATHS // 2
 
 
+@ONLY_LONG
 @ALL_PAGES
 def test_heap_of_jemalloc_that_was_built_for_larger_pages(guest: emulator.Guest) -> None:
     """Debian's: 64 KiB, on every kernel."""
@@ -266,7 +288,7 @@ def test_heap_of_jemalloc_that_was_built_for_larger_pages(guest: emulator.Guest)
 
 
 @SMALL_PAGES
-@pytest.mark.parametrize(("program", "said"), IDLE.values(), ids=IDLE)
+@IDLE_PROGRAMS
 def test_idle_program(guest: emulator.Guest, program: str, said: str) -> None:
     (guest.share / "nginx.conf").write_text(NGINX)
     run(

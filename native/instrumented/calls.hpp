@@ -70,12 +70,12 @@ class CallStack {
     if (!is_left && top_ < kDeepest && is(top_, function, site)) ++top_;
   }
 
-  // Returns where the frame of a function with this stack pointer and frame pointer ends, if it
-  // keeps one; 0 if not.
+  // Returns where the frame of a function with this stack pointer and frame pointer ends (or a
+  // place in it, where that does not tell the end), if it keeps one; 0 if not.
   std::uint64_t frame_end(void* site, std::uint64_t sp, std::uint64_t fp) const {
     if (fp < sp || fp >= outermost_ || fp % sizeof(std::uint64_t) != 0) return 0;
     std::uint64_t end = fp + arch::kSavedFramePointerBelowFrame;
-    std::uint64_t returns_to = arch::word_at(end - arch::kReturnAddressBelowFrame);
+    std::uint64_t returns_to = arch::return_address_at(end - arch::kReturnAddressBelowFrame);
     return returns_to == reinterpret_cast<std::uint64_t>(site) ? end : 0;
   }
 

@@ -83,16 +83,13 @@ CallSites live_calls(std::uint64_t sp) {
 using namespace reachscan;
 using namespace reachscan::instrumented;
 
-// The frame of the caller of the function that uses this.
-#define CALLER arch::calling_frame(__builtin_frame_address(0))
-
 #pragma GCC visibility push(default)
 extern "C" {
 
 void __cyg_profile_func_enter(void* function, void* site) {
   ThreadCalls* calls = calls_of_thread();
   if (calls == nullptr) return;
-  arch::Frame caller = CALLER;
+  arch::Frame caller = arch::calling_frame();
   CallStack& stack = calls->on(caller.sp);
   stack.enter(function, site, caller.sp, stack.frame_end(site, caller.sp, caller.fp));
 }
@@ -100,12 +97,12 @@ void __cyg_profile_func_enter(void* function, void* site) {
 void __cyg_profile_func_exit(void* function, void* site) {
   ThreadCalls* calls = own_calls;
   if (calls == nullptr) return;
-  std::uint64_t sp = CALLER.sp;
+  std::uint64_t sp = arch::calling_frame().sp;
   calls->on(sp).leave(function, site, sp);
 }
 
 int get_tls_backtrace(void** backtrace, int most) {
-  CallSites calls = live_calls(CALLER.sp);
+  CallSites calls = live_calls(arch::calling_frame().sp);
   if (most <= 0) return 0;
   std::uint32_t count = calls.count < static_cast<std::uint32_t>(most)
                             ? calls.count

@@ -5,9 +5,6 @@
 #include "recorder/process.hpp"
 #include "recorder/recorder.hpp"
 
-// The frame of the caller of the hook that uses this.
-#define CALLER arch::calling_frame(__builtin_frame_address(0))
-
 // Functions that pass a call on without a mark must leave by a jump: detach would not see a thread
 // that will return to them. The language does not guarantee jumps, so check_injected.cmake searches
 // this section for calls.
@@ -71,7 +68,7 @@ template <typename Call>
 [[gnu::noinline]] void* recorded_malloc(ThreadState& thread, std::size_t size) {
   thread.is_inside = 1;
   void* block = next_malloc(size);
-  if (block != nullptr) recorder.allocated(thread, block, size, CALLER);
+  if (block != nullptr) recorder.allocated(thread, block, size, arch::calling_frame());
   thread.is_inside = 0;
   return block;
 }
@@ -88,7 +85,7 @@ PASSES_ON [[gnu::noinline]] void free_known(void* block) {
 }
 
 [[gnu::noinline]] void* recorded_calloc(std::size_t count, std::size_t each) {
-  return allocate(count * each, CALLER, [=] { return next_calloc(count, each); });
+  return allocate(count * each, arch::calling_frame(), [=] { return next_calloc(count, each); });
 }
 
 void* refused_reallocarray(void* block, std::size_t count, std::size_t each) {
@@ -139,13 +136,13 @@ PASSES_ON void* calloc(std::size_t count, std::size_t each) {
 }
 
 void* realloc(void* block, std::size_t size) {
-  return reallocate(block, size, CALLER, [=] { return next_realloc(block, size); });
+  return reallocate(block, size, arch::calling_frame(), [=] { return next_realloc(block, size); });
 }
 
 void* reallocarray(void* block, std::size_t count, std::size_t each) {
   std::size_t size;
   if (__builtin_mul_overflow(count, each, &size)) return refused_reallocarray(block, count, each);
-  return reallocate(block, size, CALLER, [=] { return next_realloc(block, size); });
+  return reallocate(block, size, arch::calling_frame(), [=] { return next_realloc(block, size); });
 }
 
 PASSES_ON OFTEN_CALLED void free(void* block) {
@@ -161,16 +158,16 @@ PASSES_ON void free_sized(void* block, std::size_t) { free(block); }
 PASSES_ON void free_aligned_sized(void* block, std::size_t, std::size_t) { free(block); }
 
 void* aligned_alloc(std::size_t alignment, std::size_t size) {
-  return allocate(size, CALLER, [=] { return next_aligned_alloc(alignment, size); });
+  return allocate(size, arch::calling_frame(), [=] { return next_aligned_alloc(alignment, size); });
 }
 
 void* memalign(std::size_t alignment, std::size_t size) {
-  return allocate(size, CALLER, [=] { return next_memalign(alignment, size); });
+  return allocate(size, arch::calling_frame(), [=] { return next_memalign(alignment, size); });
 }
 
 int posix_memalign(void** block, std::size_t alignment, std::size_t size) {
   int error = 0;
-  allocate(size, CALLER, [&]() -> void* {
+  allocate(size, arch::calling_frame(), [&]() -> void* {
     error = next_posix_memalign(block, alignment, size);
     return error == 0 ? *block : nullptr;
   });
@@ -178,11 +175,11 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t size) {
 }
 
 void* valloc(std::size_t size) {
-  return allocate(size, CALLER, [=] { return next_valloc(size); });
+  return allocate(size, arch::calling_frame(), [=] { return next_valloc(size); });
 }
 
 void* pvalloc(std::size_t size) {
-  return allocate(size, CALLER, [=] { return next_pvalloc(size); });
+  return allocate(size, arch::calling_frame(), [=] { return next_pvalloc(size); });
 }
 
 }  // extern "C"

@@ -6,9 +6,6 @@
 #include "recorder/process.hpp"
 #include "recorder/recorder.hpp"
 
-// The frame of the caller of the hook that uses this.
-#define CALLER arch::calling_frame(__builtin_frame_address(0))
-
 namespace reachscan::recorder {
 
 namespace {
@@ -70,13 +67,13 @@ extern "C" {
 void* mmap(void* at, std::size_t bytes, int allowed, int flags, int file, off_t offset) noexcept {
   auto call = [=] { return next_mmap(at, bytes, allowed, flags, file, offset); };
   if (!recorder::recorder.records_mappings()) return call();
-  return map(bytes, (flags & MAP_FIXED) != 0, CALLER, call);
+  return map(bytes, (flags & MAP_FIXED) != 0, arch::calling_frame(), call);
 }
 
 void* mmap64(void* at, std::size_t bytes, int allowed, int flags, int file, off_t offset) noexcept {
   auto call = [=] { return next_mmap64(at, bytes, allowed, flags, file, offset); };
   if (!recorder::recorder.records_mappings()) return call();
-  return map(bytes, (flags & MAP_FIXED) != 0, CALLER, call);
+  return map(bytes, (flags & MAP_FIXED) != 0, arch::calling_frame(), call);
 }
 
 int munmap(void* at, std::size_t bytes) noexcept {
@@ -95,7 +92,7 @@ void* mremap(void* at, std::size_t bytes, std::size_t new_bytes, int flags, ...)
   __builtin_va_end(rest);
   auto call = [=] { return next_mremap(at, bytes, new_bytes, flags, new_at); };
   if (!recorder::recorder.records_mappings()) return call();
-  return map(new_bytes, true, CALLER, [=] {
+  return map(new_bytes, true, arch::calling_frame(), [=] {
     void* moved = call();
     if (moved != MAP_FAILED && (flags & kDontUnmap) == 0 && bytes != 0) Pages(at, bytes).forget();
     return moved;

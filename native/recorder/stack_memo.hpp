@@ -16,6 +16,7 @@ struct MemoFrame {
   std::uint64_t saved_fp;  // where the caller's frame pointer was saved; 0: it is in its register
   std::uint32_t node;
   bool needs_fp;  // whether the frame pointer leads to the caller; in a memo, to some outer frame
+  [[no_unique_address]] arch::ReturnSlot return_slot = {};
 };
 
 class StackMemo {
@@ -79,7 +80,8 @@ class StackMemo {
       for (std::uint32_t i = left_ - 1; i > 0; --i) {
         const arch::Frame& caller = frames_[i - 1].frame;
         std::uint64_t saved = frames_[i].saved_fp;
-        if (arch::word_at(caller.sp - arch::kReturnAddressBelowFrame) != caller.pc ||
+        std::uint64_t returned = frames_[i].return_slot.address(caller.sp);
+        if (arch::return_address_at(returned) != caller.pc ||
             (saved != 0 && arch::word_at(saved) != ~caller.fp))
           return false;
       }

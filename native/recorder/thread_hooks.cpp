@@ -93,7 +93,7 @@ int pthread_create(Thread* thread, Attributes attributes, Start start, void* arg
   if (error != 0 || !recorder::recorder.records_mappings() || has_own_stack(attributes))
     return error;
   Allocation by;
-  if (recorder::recorder.note_mapping(arch::calling_frame(__builtin_frame_address(0)), by))
+  if (recorder::recorder.note_mapping(arch::calling_frame(), by))
     remember(*thread, is_detached(attributes) ? kDetachedStack : kStack, serial, by);
   return error;
 }

@@ -35,6 +35,7 @@ struct CommonInformation {
   std::int64_t data_unit = 1;
   std::uint8_t pointer_encoding = 0;
   bool has_augmentation_data = false;
+  bool is_of_signal = false;
   TableReader program{0, 0};
 };
 
@@ -69,6 +70,7 @@ bool read_common(std::uint64_t at, std::uint64_t limit, CommonInformation& commo
     std::uint64_t program = reader.at() + bytes;
     while (*++letter != 0) {
       if (*letter == 'R') common.pointer_encoding = reader.number<std::uint8_t>();
+      if (*letter == 'S') common.is_of_signal = true;
       if (*letter == 'L') reader.number<std::uint8_t>();
       if (*letter == 'P') reader.pointer(reader.number<std::uint8_t>());
     }
@@ -194,7 +196,7 @@ class RowProgram {
         reader.unsigned_leb();
         return true;
       default:
-        return false;
+        return arch::only_signs(code);
     }
   }
 
@@ -268,19 +270,27 @@ class RowProgram {
   std::size_t remembered_count_ = 0;
 };
 
+// Returns how far below the canonical frame address a register was saved; 0 if it was not, negative
+// if that is not known.
+std::int64_t distance_of(const Saved& saved) {
+  if (saved.where == Saved::kSame) return 0;
+  return saved.where == Saved::kAtOffset && saved.offset < 0 ? -saved.offset : -1;
+}
+
 Rule rule_of(const Row& row) {
   if (row.return_address.where == Saved::kUndefined) return Rule(RuleKind::kEnd);
-  bool is_usual = row.return_address.where == Saved::kAtOffset &&
-                  row.return_address.offset == -arch::kReturnAddressBelowFrame;
-  if (!is_usual || row.fp.where == Saved::kElsewhere) return {};
-  std::int64_t saved_fp = row.fp.where == Saved::kAtOffset ? -row.fp.offset : 0;
-  // 0 would mean that the function leaves it alone.
-  if (row.fp.where == Saved::kAtOffset && saved_fp <= 0) return {};
-  if (row.saved_at_base) return Rule::make(RuleKind::kSavedAtFp, -row.offset, saved_fp);
+  std::int64_t return_address = distance_of(row.return_address);
+  std::int64_t saved_fp = row.fp.where == Saved::kUndefined ? 0 : distance_of(row.fp);
+  if (return_address < 0 || saved_fp < 0) return {};
+  // Where the frame pointer does not lead to the end, stacks are realigned in another way.
+  if (row.saved_at_base)
+    return arch::kRecordEndsFrame
+               ? Rule::make(RuleKind::kSavedAtFp, -row.offset, saved_fp, return_address)
+               : Rule();
   if (row.base == arch::kDwarfStackPointer)
-    return Rule::make(RuleKind::kFromSp, row.offset, saved_fp);
+    return Rule::make(RuleKind::kFromSp, row.offset, saved_fp, return_address);
   if (row.base == arch::kDwarfFramePointer)
-    return Rule::make(RuleKind::kFromFp, row.offset, saved_fp);
+    return Rule::make(RuleKind::kFromFp, row.offset, saved_fp, return_address);
   return {};
 }
 
@@ -291,7 +301,8 @@ Rule rule_of_function(const UnwindTables& tables, std::uint64_t at, std::uint64_
   std::uint64_t common_at = reader.at();
   common_at -= reader.number<std::uint32_t>();
   CommonInformation common;
-  if (common_at < tables.start || common_at >= at || !read_common(common_at, tables.end, common))
+  if (common_at < tables.start || common_at >= at || !read_common(common_at, tables.end, common) ||
+      common.is_of_signal)
     return {};
   std::uint64_t function = reader.pointer(common.pointer_encoding);
   std::uint64_t size = reader.pointer(common.pointer_encoding & 0x0f);

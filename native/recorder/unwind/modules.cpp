@@ -88,6 +88,11 @@ bool same_module(const ModuleRow& a, const ModuleRow& b) {
 
 }  // namespace
 
+UnwindTables own_unwind_tables() {
+  Image own;
+  return image_at(own_base(), own) ? read_unwind_tables(own) : UnwindTables{};
+}
+
 std::uint32_t Modules::find_same(const ModuleRow& row) const {
   for (std::uint32_t i = 1; i < header_->used_modules; ++i)
     if (same_module(rows_[i], row)) return i;

@@ -14,6 +14,9 @@ namespace reachscan::recorder {
 // of their callers.
 enum class Calls : std::uint32_t { kUndecided = 0, kUnwanted, kWanted, kOfCaller };
 
+// Returns the tables of the recorder's own image.
+UnwindTables own_unwind_tables();
+
 class Modules {
  public:
   // The recorder's private data of a module.

@@ -18,21 +18,21 @@ enum class RuleKind : std::uint32_t {
   kSignal,       // the code that returns from a signal handler: the kernel saved all registers
 };
 
-// Packed into 32 bits: offsets count words, and those of all but the largest frames fit.
+// Packed into 32 bits.
 class Rule {
  public:
   constexpr Rule() = default;
   constexpr explicit Rule(RuleKind kind) : bits_(static_cast<std::uint32_t>(kind)) {}
 
-  // `saved_fp` is how far below the canonical frame address the caller's frame pointer was saved; 0
-  // if the function leaves it alone.
-  static constexpr Rule make(RuleKind kind, std::int64_t offset, std::int64_t saved_fp) {
-    bool fits = offset >= 0 && offset % 8 == 0 && offset / 8 <= kLargestOffset && saved_fp >= 0 &&
-                saved_fp % 8 == 0 && saved_fp / 8 <= kLargestSaved;
-    if (!fits) return Rule(RuleKind::kUnknown);
+  // How far below the canonical frame address the caller's frame pointer and the return address
+  // were saved; 0 if they are still in their registers.
+  static constexpr Rule make(RuleKind kind, std::int64_t offset, std::int64_t saved_fp,
+                             std::int64_t return_address = arch::kReturnAddressBelowFrame) {
+    arch::FrameLayout layout;
+    if (!arch::FrameLayout::make(offset, return_address, saved_fp, layout))
+      return Rule(RuleKind::kUnknown);
     Rule rule(kind);
-    rule.bits_ |= static_cast<std::uint32_t>(saved_fp / 8) << kKindBits;
-    rule.bits_ |= static_cast<std::uint32_t>(offset / 8) << (kKindBits + kSavedBits);
+    rule.bits_ |= layout.bits() << kKindBits;
     return rule;
   }
 
@@ -50,23 +50,20 @@ class Rule {
     return kind() == RuleKind::kFromSp || kind() == RuleKind::kFromFp || kind() == RuleKind::kEnd ||
            kind() == RuleKind::kUnknown;
   }
-  // In the highest bits, since unwinding waits for it.
-  constexpr std::uint64_t offset() const {
-    return (bits_ >> (kKindBits + kSavedBits)) * std::uint64_t{8};
-  }
-  constexpr std::uint64_t saved_fp() const {
-    return (bits_ >> kKindBits & kLargestSaved) * std::uint64_t{8};
-  }
+  constexpr std::uint64_t offset() const { return layout().bytes(); }
+  constexpr std::uint64_t saved_fp() const { return layout().frame_pointer(); }
+  constexpr std::uint64_t return_address() const { return layout().return_address(); }
 
  private:
-  static constexpr unsigned kKindBits = 3, kOffsetBits = 21, kSavedBits = 8;
-  static constexpr std::int64_t kLargestOffset = (1 << kOffsetBits) - 1;  // frames of 16 MiB
-  static constexpr std::int64_t kLargestSaved = (1 << kSavedBits) - 1;
+  static constexpr unsigned kKindBits = 32 - arch::FrameLayout::kBits;
+  static_assert(kKindBits == 3);
+
+  constexpr arch::FrameLayout layout() const { return arch::FrameLayout(bits_ >> kKindBits); }
 
   std::uint32_t bits_ = 0;
 };
 
-// The rule of functions that keep a frame pointer.
+// The rule of functions that keep a frame pointer, where that tells the end of the frame.
 constexpr Rule frame_pointer_rule(RuleKind kind) {
   return Rule::make(kind, arch::kSavedFramePointerBelowFrame, arch::kSavedFramePointerBelowFrame);
 }

@@ -21,12 +21,12 @@
 //   blob_entry.S          the sweeper's first instruction
 //   compiler.cmake        compiler options for the sweeper
 //
-// The recorder and libreachscan need these, too; REACHSCAN_ONLY_HELPER builds the helper alone:
+// The recorder and libreachscan need these, too; REACHSCAN_ONLY_HELPER builds the helper alone.
+// Without the last two, the recorder cannot be put into running processes:
 //
 //   frames.hpp            stack frames, and the registers of unwind tables
 //   kernel_calls.hpp      system calls without a C library
 //   imports.hpp           GOT entries that a loader fills in with functions, stubs for them, jumps
-//   instruction.hpp       length of an instruction, and whether it may be moved
 //   moved_start.hpp       the first instructions of a function, moved elsewhere
 //
 // The compiler requires what is declared below and what is used elsewhere. CONTRIBUTING.md lists

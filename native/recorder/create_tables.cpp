@@ -7,7 +7,7 @@ namespace reachscan::recorder {
 
 namespace {
 
-constexpr std::uint64_t kPage = arch::kPage;
+constexpr std::uint64_t kPage = arch::kLargestPage;
 
 // Lays out one part after the other, each starting on a page.
 class Layout {

@@ -20,6 +20,10 @@ constexpr std::uint64_t kPage = REACHSCAN_PAGE_KIB << 10;
 #endif
 inline const std::uint64_t kHugePage = kPage * (kPage / 8);
 
+// What fits kernels with the smallest pages, and with the largest.
+constexpr std::uint64_t kSmallestPage = 4 << 10;
+constexpr std::uint64_t kLargestPage = 64 << 10;
+
 // A word of the target. The processor also runs 32-bit programs, for which the sweeper has a form
 // of its own.
 #ifdef REACHSCAN_SHORT_WORDS

@@ -7,6 +7,7 @@ namespace reachscan::arch {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kHugePage = 2u << 20;
+constexpr std::uint64_t kSmallestPage = kPage, kLargestPage = kPage;
 
 // A word of the target. The processor also runs 32-bit programs, for which the sweeper has a form
 // of its own. The conditionals below are the differences between the two ABIs.

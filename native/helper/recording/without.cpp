@@ -1,4 +1,4 @@
-// For processors that the recorder does not support yet.
+// For processors on which the recorder cannot be put into a running process yet.
 #include "helper/recording/attach.hpp"
 
 namespace reachscan::helper {
@@ -6,7 +6,7 @@ namespace {
 
 [[noreturn]] void refuse() {
   throw Failure(wire::Step::kOpenTarget, Code::kUnrecordable,
-                "allocations cannot be recorded on this processor yet");
+                "a process that is already running cannot be recorded on this processor yet");
 }
 
 }  // namespace

@@ -29,8 +29,9 @@ inline bool copy_memory(Reading reading, void* to, std::uint64_t from, std::size
 // Truncates what is too long, and reads no page behind the one in which the text ends.
 template <std::size_t N>
 bool copy_text(Reading reading, char (&to)[N], std::uint64_t from) {
-  static_assert(N <= arch::kPage);
-  std::size_t first = arch::kPage - from % arch::kPage, length = 0;
+  constexpr std::size_t kPage = arch::kSmallestPage;
+  static_assert(N <= kPage);
+  std::size_t first = kPage - from % kPage, length = 0;
   if (first > N) first = N;
   if (!copy_memory(reading, to, from, first)) return false;
   while (length < first && to[length] != 0) ++length;

@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arch/address_space.hpp"
+
 namespace reachscan::recorder {
 
 constexpr std::uint64_t kInjectionMagic = 0x4843'4154'5441'5352;  // "RSATTACH"
@@ -91,7 +93,7 @@ struct Slot {
 // The stubs of calls have a page of their own, those of pointers the next one, and moved starts of
 // functions the third.
 constexpr std::uint64_t kStubBytes = 24;
-constexpr std::uint64_t kStubPage = 4096;
+constexpr std::uint64_t kStubPage = arch::kLargestPage;
 constexpr std::uint64_t kStubPages = 3;
 constexpr std::uint64_t kMovedBytes = kStubPage / kMaxHooks;
 

@@ -21,8 +21,6 @@ import pytest
 from same_heap import assert_same_heap, assert_same_preloaded_heap
 from scans import run_cli
 from test_32_bit import CHANCE
-from test_known_stacks import FLAGS, STATIC_RUNTIME, settings
-from test_recorded_churn import assert_exact
 from test_roots import by_address, wrong_about
 from victims import (
     GIVING_BACK,
@@ -36,7 +34,6 @@ from victims import (
     read_truth,
 )
 
-from reachscan.capture.recording_options import VARIABLE, RecordingOptions
 from reachscan.recording import model, wire, wire_columns
 from reachscan.recording.architectures import AARCH64, ARM
 from reachscan.recording.decode import decode
@@ -76,11 +73,8 @@ METHODS = pytest.mark.parametrize(
 SMALL_PAGES = pytest.mark.parametrize("guest", [4], indirect=True, ids=["4-KiB"])
 ALL_PAGES = pytest.mark.parametrize("guest", [4, 16], indirect=True, ids=["4-KiB", "16-KiB"])
 NO_PARENT = 0xFFFFFFFF
-RECORDER = "reachscan-recorder.so"
-CXX = "aarch64-linux-gnu-g++"
 JEMALLOC = "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"
 LOST = 2000
-CHURN_EVENTS = 400_000
 NGINX = """
 daemon off; master_process off; user root root; pid nginx.pid; error_log /proc/self/fd/1 notice;
 events {}
@@ -327,44 +321,3 @@ def test_jq_leaks(guest: emulator.Guest) -> None:
     totals = recording(guest.share / "stream").totals
     assert totals.direct == pytest.approx(LOST, rel=0.02)
     assert totals.leaked == pytest.approx(2 * LOST, rel=0.02)
-
-
-def run_recorded(guest: emulator.Guest, words: str) -> str:
-    """Run a program with the recorder preloaded, as `reachscan run` would."""
-    tree = REPOSITORY / "build/aarch64"
-    subprocess.run(["cmake", "--build", tree, "--target", "reachscan-recorder"], check=True)
-    shutil.copy(tree / RECORDER, guest.share)
-    return run(
-        guest,
-        f"""
-        export {VARIABLE}="{settings(RecordingOptions(depth=64))}"
-        LD_PRELOAD=/mnt/{RECORDER} /mnt/{words}
-        """,
-    )
-
-
-@SMALL_PAGES
-@pytest.mark.parametrize(
-    "flags",
-    [("-fomit-frame-pointer",), ("-O0", "-g"), ("-mbranch-protection=standard",)],
-    ids=" ".join,
-)
-def test_recorded_stacks_are_those_of_the_calls(
-    guest: emulator.Guest, flags: tuple[str, ...]
-) -> None:
-    """The last ones sign their return addresses, which this processor checks."""
-    # Some of its functions ask for what only x86_64 has.
-    words = (*FLAGS, *STATIC_RUNTIME, "-Wno-attributes", *flags)
-    shutil.copy(build("known_stacks", words, CXX), guest.share)
-    for padding in (16, 64):
-        plugin = ("-shared", "-fPIC", f"-DPADDING={padding}")
-        built = build("known_stacks_plugin", plugin, COMPILERS[""][0])
-        shutil.copy(built, guest.share / f"plugin{padding}.so")
-    said = run_recorded(guest, "known_stacks /mnt/plugin16.so /mnt/plugin64.so")
-    assert "\nok depth 300, 64 frames\n" in said
-
-
-@SMALL_PAGES
-def test_records_of_churn_are_exact(guest: emulator.Guest) -> None:
-    shutil.copy(build("recorded_churn", (*FLAGS, *STATIC_RUNTIME), CXX), guest.share)
-    assert_exact(run_recorded(guest, f"recorded_churn {CHURN_EVENTS}"))

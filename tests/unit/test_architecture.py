@@ -70,7 +70,7 @@ NATIVE_ROOMS = {
     # What lies in the memory of a recorded process: the seam between recorder and sweeper.
     "recorder/tables.hpp": set[str](),
     # What the helper and a recorder that it has put into a process tell each other.
-    "recorder/injection.hpp": set[str](),
+    "recorder/injection.hpp": {"arch"},
     # What functions that are compiled with -finstrument-functions call.
     "instrumented": {"arch"},
     "recorder": {

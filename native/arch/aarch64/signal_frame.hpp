@@ -63,6 +63,9 @@ inline bool is_marked_context(std::uint64_t at) {
 // such a frame does not tell its stack.
 inline bool is_plain_frame(std::uint64_t at) { return kWord == 4 && has_vector_record(at); }
 
+// Where that word is, from the context on.
+constexpr std::int64_t kFrameWordFromContext = Context<8>::kRecords;
+
 // Returns the context of the signal frame that this word at `at` belongs to, 0 if there is none.
 template <unsigned kBytesOfWord = kWord, typename Read>
 std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read read) {

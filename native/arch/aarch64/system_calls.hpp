@@ -11,6 +11,7 @@
 
 namespace reachscan::arch {
 
+constexpr std::uint64_t kSyscallLength = kInstructionBytes;
 constexpr unsigned kNumberRegister = 8;
 constexpr unsigned kShortNumberRegister = 7;  // in 32-bit programs
 

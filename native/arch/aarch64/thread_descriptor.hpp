@@ -17,6 +17,9 @@ constexpr std::uint64_t kDescriptorBelow = kDescriptorBytes, kDescriptorAbove = 
 constexpr std::uint64_t kNextDescriptor = 24 * kWord;  // list.next
 constexpr std::uint64_t kThreadNumber = 26 * kWord;    // tid
 
+// Offset of the same from the thread pointer in musl: 0, not known.
+constexpr std::uint64_t kMuslThreadNumber = 0;
+
 // Offset from the thread pointer: the dtv, the vector of thread-local storage. The descriptor
 // contains no pointer guard.
 constexpr std::uint64_t kThreadVector = 0;

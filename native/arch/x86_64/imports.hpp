@@ -30,19 +30,22 @@ struct Stub {
 };
 
 // The size and reach of a jump.
-constexpr std::size_t kStartBytes = 5;
+constexpr std::size_t kJumpBytes = 5;
 constexpr std::uint64_t kJumpReach = std::uint64_t{1} << 31;
+
+// Returns how many bytes of a function that starts with this word are replaced.
+constexpr std::size_t start_bytes(std::uint64_t) { return kJumpBytes; }
 
 // Returns where such a jump at `from` leads; 0 if the word does not begin with one.
 inline std::uint64_t jump_target(std::uint64_t word, std::uint64_t from) {
   if ((word & 0xff) != 0xe9) return 0;
-  return from + kStartBytes + static_cast<std::uint64_t>(static_cast<std::int32_t>(word >> 8));
+  return from + kJumpBytes + static_cast<std::uint64_t>(static_cast<std::int32_t>(word >> 8));
 }
 
 // Returns the word at `from` with its first bytes replaced by a jump.
 inline std::uint64_t with_jump(std::uint64_t word, std::uint64_t from, std::uint64_t to) {
-  auto distance = static_cast<std::uint32_t>(to - (from + kStartBytes));
-  unsigned char jump[kStartBytes] = {0xe9};
+  auto distance = static_cast<std::uint32_t>(to - (from + kJumpBytes));
+  unsigned char jump[kJumpBytes] = {0xe9};
   std::memcpy(jump + 1, &distance, sizeof distance);
   std::memcpy(&word, jump, sizeof jump);
   return word;

@@ -42,13 +42,13 @@ class MovedStart {
 
   bool move() {
     Flow flow = Flow::kOn;
-    while (moved_ < kStartBytes && flow != Flow::kJump && flow != Flow::kAway) {
+    while (moved_ < kJumpBytes && flow != Flow::kJump && flow != Flow::kAway) {
       Instruction instruction = InstructionReader(function_ + moved_, bytes_ - moved_).read();
       if (instruction.length == 0 || !append(instruction)) return false;
       moved_ += instruction.length;
       flow = instruction.flow;
     }
-    if (moved_ < kStartBytes) return false;  // another function may follow
+    if (moved_ < kJumpBytes) return false;  // another function may follow
     return flow == Flow::kJump || flow == Flow::kAway || append_jump(code_, to_, from_ + moved_);
   }
 
@@ -90,7 +90,7 @@ class MovedStart {
       at += instruction.length;
       bool jumps = instruction.flow == Flow::kJump || instruction.flow == Flow::kBranch ||
                    instruction.flow == Flow::kShortBranch;
-      if (jumps && at + static_cast<std::uint64_t>(instruction.distance) < kStartBytes) return true;
+      if (jumps && at + static_cast<std::uint64_t>(instruction.distance) < kJumpBytes) return true;
     }
     return false;
   }

@@ -53,6 +53,9 @@ bool has_code(std::uint64_t at, const unsigned char (&code)[kLength], Read read)
   return read(at, found, kLength) && __builtin_memcmp(found, code, kLength) == 0;
 }
 
+// Where that word is, from the context on.
+constexpr std::int64_t kFrameWordFromContext = -8;
+
 // Returns the context in the signal frame that starts with this word at `at`, 0 if there is none.
 // It follows the address of the code that returns from a handler: mov rax, 15; syscall. In 32-bit
 // programs, a handler with SA_SIGINFO gets the address of its context. Others only get the

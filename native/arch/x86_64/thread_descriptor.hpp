@@ -18,6 +18,9 @@ constexpr std::uint64_t kDescriptorAddress = 0;                     // header.tc
 constexpr std::uint64_t kDescriptorAddressAgain = 2 * kWord;        // header.self
 constexpr std::uint64_t kThreadNumber = kWord == 8 ? 0x2d0 : 0x68;  // tid
 
+// Offset of the same from the thread pointer in musl.
+constexpr std::uint64_t kMuslThreadNumber = 0x30;
+
 // Offsets from the thread pointer: header.dtv, the vector of thread-local storage, and
 // header.pointer_guard.
 constexpr std::uint64_t kThreadVector = kWord;

@@ -32,9 +32,6 @@ using recorder::Injection;
 using recorder::StartOutcome;
 using wire::Step;
 
-// Where glibc and musl store a thread's id, after its thread pointer.
-constexpr std::uint64_t kThreadNumbers[] = {arch::kThreadNumber, 0x30};
-
 std::uint64_t end_of_main_stack(pid_t pid) {
   for (const MapEntry& entry : read_mappings(pid))
     if (entry.path == "[stack]") return entry.end;
@@ -168,13 +165,23 @@ class Attachment {
   void note_thread_numbers(Freeze& freeze) {
     for (const StoppedThread& thread : freeze.threads()) {
       if (thread.tid != session_.pid()) continue;
-      for (std::uint64_t offset : kThreadNumbers) {
+      std::uint64_t pointer = arch::thread_pointer(thread.registers);
+      for (std::uint64_t offset : {number_of_glibc(pointer), arch::kMuslThreadNumber}) {
         std::uint32_t number = 0;
-        std::uint64_t at = arch::thread_pointer(thread.registers) + offset;
-        if (session_.memory.try_read(at, &number, sizeof number) && number == injection_->pid)
+        bool is_read = session_.memory.try_read(pointer + offset, &number, sizeof number);
+        if (offset != 0 && is_read && number == injection_->pid)
           injection_->thread_number_offset = offset;
       }
     }
+  }
+
+  // Returns where glibc stores a thread's id, after its thread pointer; 0 if that is not known.
+  std::uint64_t number_of_glibc(std::uint64_t thread_pointer) const {
+    auto shape = arch::descriptor_shape(thread_pointer, [this](std::uint64_t at) {
+      std::uint64_t word = 0;
+      return session_.memory.try_read(at, &word, sizeof word) ? word : 0;
+    });
+    return shape.bytes == 0 ? 0 : arch::kThreadNumber - shape.thread_pointer;
   }
 
   std::int64_t call(Middleman& middleman, std::uint64_t number, arch::CallArguments arguments) {
@@ -245,7 +252,7 @@ class Attachment {
         const recorder::Slot& slot = injection_->slots[i];
         std::uint64_t word = hooked_word(*injection_, slot);
         if (injection_->hooks[slot.hook].frees == frees)
-          session_.memory.write(Step::kRelease, slot.address, &word, sizeof word);
+          session_.memory.write(Step::kRelease, slot.address, &word, hooked_bytes(slot));
       }
     std::uint32_t hooked = injection_->hooked = 1;
     session_.memory.write(Step::kRelease, control() + offsetof(Injection, hooked), &hooked,

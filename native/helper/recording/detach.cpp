@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,7 @@ class Detachment {
   // Called while the target is stopped. Throws Failure(kRetry) if a thread is in the recorder.
   void unhook(Freeze& freeze) {
     if (!take_over()) return;
+    require_no_thread_at_jumps(freeze);
     find_filled_in(freeze);
     std::uint32_t hooked = 0;
     write(address_ + offsetof(Injection, hooked), &hooked, sizeof hooked);
@@ -205,15 +207,30 @@ class Detachment {
                     EBUSY, thread->tid);
   }
 
+  // A thread in the middle of what replaces a start would resume in the middle of that start.
+  void require_no_thread_at_jumps(Freeze& freeze) {
+    abi::CodeRanges inside{};
+    for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
+      const Slot& slot = injection_->slots[i];
+      if (slot.use == SlotUse::kEntry && hooked_bytes(slot) > arch::kJumpBytes)
+        inside.add({slot.address + 1, slot.address + hooked_bytes(slot)});
+    }
+    if (const StoppedThread* thread = search_.find_in_code(freeze, session_.memory, inside))
+      throw Failure(Step::kDrain, Code::kRetry,
+                    "thread " + std::to_string(thread->tid) + " stands at a jump to the recorder",
+                    EBUSY, thread->tid);
+  }
+
   // A word that is no longer hooked has been taken over by other code, or bound again.
   void restore() {
     std::vector<std::uint64_t> words = read_slots();
     for (std::uint32_t frees : {0u, 1u})
       for (std::uint32_t i = 0; i < injection_->slot_count; ++i) {
         const Slot& slot = injection_->slots[i];
+        std::uint64_t hooked = hooked_word(*injection_, slot);
         if (injection_->hooks[slot.hook].frees == frees &&
-            words[i] == hooked_word(*injection_, slot))
-          write(slot.address, &slot.original, sizeof slot.original);
+            std::memcmp(&words[i], &hooked, hooked_bytes(slot)) == 0)
+          write(slot.address, &slot.original, hooked_bytes(slot));
       }
   }
 

@@ -16,7 +16,7 @@ namespace reachscan::helper {
 inline std::uint64_t free_place(const std::vector<MapEntry>& entries, std::uint64_t first,
                                 std::uint64_t last, std::uint64_t bytes) {
   using arch::kPage;
-  constexpr std::uint64_t kLowest = 16 * kPage;  // the kernel maps nothing below by default
+  const std::uint64_t kLowest = 16 * kPage;  // the kernel maps nothing below by default
   std::uint64_t reach = (first + arch::kJumpReach) / kPage * kPage;
   std::uint64_t place = 0, end = kLowest;
   for (const MapEntry& entry : entries) {

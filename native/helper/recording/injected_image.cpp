@@ -15,7 +15,8 @@ extern "C" const unsigned char reachscan_injected[];
 namespace reachscan::helper {
 namespace {
 
-using arch::kPage;
+// On kernels with smaller pages, too.
+constexpr std::uint64_t kPage = arch::kLargestPage;
 
 constexpr std::uint64_t kStackBytes = 64 << 10;
 

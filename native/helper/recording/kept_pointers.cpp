@@ -1,11 +1,14 @@
 // Searches a clone of the target, in which nothing moves.
 #include "helper/recording/kept_pointers.hpp"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "arch/mangling.hpp"
 #include "arch/thread_descriptor.hpp"
+#include "helper/recording/session.hpp"
 #include "helper/target/open_files.hpp"
 #include "helper/target/resident_pages.hpp"
 
@@ -40,6 +43,7 @@ bool StubPointers::SearchTarget::is_match(std::uint64_t word) const {
 StubPointers::StubPointers(pid_t pid, const TrampolineSite& site)
     : pid_(pid),
       site_(site),
+      random_words_(auxiliary(pid, AT_RANDOM)),
       files_(pid),
       dontfork_(pid, files_),
       descriptors_(read_open_files(pid).served ? Descriptors::kShared : Descriptors::kCopied) {}
@@ -52,7 +56,9 @@ void StubPointers::capture(Freeze& freeze, const Memory& memory) {
   words_ = freeze.read_register_words();
   for (const StoppedThread& thread : freeze.threads()) {
     std::uint64_t secret = 0;
-    std::uint64_t at = arch::thread_pointer(thread.registers) + arch::kPointerGuard;
+    std::uint64_t at = arch::kHasPointerGuard
+                           ? arch::thread_pointer(thread.registers) + arch::kPointerGuard
+                           : random_words_ + sizeof secret;
     bool is_new = memory.try_read(at, &secret, sizeof secret) &&
                   std::find(secrets_.begin(), secrets_.end(), secret) == secrets_.end();
     if (is_new) secrets_.push_back(secret);

@@ -44,6 +44,7 @@ class StubPointers {
 
   pid_t pid_;
   TrampolineSite site_;
+  std::uint64_t random_words_;  // from the kernel: the second one is glibc's secret
   MappedFiles files_;
   DontforkMemory dontfork_;
   Descriptors descriptors_;

@@ -85,7 +85,7 @@ const char* MovedStarts::try_move(const TargetFunction& function, Injection& inj
   std::uint64_t end = place_ + injection.region.bytes;
   std::uint64_t distance = std::max(end, function.address) - std::min(place_, function.address);
   if (place_ == 0 || distance >= arch::kJumpReach) return "there is no free memory near enough";
-  if (function.code.size() < arch::kStartBytes) return "it is too short for a jump";
+  if (function.code.size() < arch::start_bytes(function.word)) return "it is too short for a jump";
   if (function.address % kPage > kPage - sizeof function.word)
     return "its first bytes lie on two pages";
   auto code =
@@ -111,7 +111,7 @@ void MovedStarts::require_untouched(Freeze& freeze, const Memory& memory) {
   static_assert(recorder::kHookedCount <= abi::CodeRanges::kMax);
   abi::CodeRanges overwritten{};
   for (const Start& start : starts_)
-    overwritten.add({start.address + 1, start.address + arch::kStartBytes});
+    overwritten.add({start.address + 1, start.address + arch::start_bytes(start.word)});
   if (!is_unchanged(memory))
     throw Failure(wire::Step::kReadMemory, Code::kRetry,
                   "the process has changed the code of its allocator meanwhile");

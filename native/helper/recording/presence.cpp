@@ -80,7 +80,8 @@ class CodeSearch {
     constexpr std::size_t kMost = abi::kHandlerWords * kWord;
     std::uint64_t sp = arch::stack_pointer(stack.thread->registers), end = sp + stack.words * kWord;
     iovec all{stack.content, stack.words * kWord};
-    std::array<iovec, kMost / arch::kPage + 1> pages;  // each is read as a whole, or not at all
+    std::array<iovec, kMost / arch::kSmallestPage + 1>
+        pages;  // each is read as a whole, or not at all
     std::size_t count = 0;
     for (std::uint64_t at = sp; at < end; at += pages[count++].iov_len)
       pages[count] = {reinterpret_cast<void*>(at),
@@ -94,15 +95,16 @@ class CodeSearch {
   bool is_in_code(const Stack& stack) const {
     const arch::Registers& registers = stack.thread->registers;
     if (code_.contains(arch::program_counter(registers))) return true;
-    constexpr std::size_t kBefore = 1 + arch::Context<8>::kProgramCounter / kWord;
     auto read = [this](std::uint64_t at, void* to, std::size_t length) {
       return memory_.try_read(at, to, length);
     };
-    for (std::size_t i = kBefore; i < stack.words; ++i) {
-      const std::uint64_t* start = &stack.content[i - kBefore];
+    constexpr std::uint64_t kContext = arch::Context<8>::kProgramCounter;
+    for (std::size_t i = 0; i < stack.words; ++i) {
       if (!hull_.contains(stack.content[i]) || !code_.contains(stack.content[i])) continue;
-      std::uint64_t at = arch::stack_pointer(registers) + (i - kBefore) * kWord;
-      if (arch::context_of_frame(at, *start, read) != 0) return true;
+      std::uint64_t context = arch::stack_pointer(registers) + i * kWord - kContext, word = 0;
+      std::uint64_t at = context + static_cast<std::uint64_t>(arch::kFrameWordFromContext);
+      bool is_live = at >= arch::stack_pointer(registers) && read(at, &word, sizeof word);
+      if (is_live && arch::context_of_frame<kWord>(at, word, read) == context) return true;
     }
     return false;
   }

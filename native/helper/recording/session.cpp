@@ -50,7 +50,7 @@ Found find_recorder(pid_t pid, const Memory& memory) {
                       header.options.way_in == recorder::WayIn::kLibrary;
     if (!came_first)
       found.tables.push_back(
-          {entry.start - arch::kPage, entry.end - entry.start + 2 * arch::kPage});
+          {entry.start - arch::kLargestPage, entry.end - entry.start + 2 * arch::kLargestPage});
   }
   return found;
 }
@@ -138,6 +138,11 @@ std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::
   std::uint64_t stub = stub_of(injection, slot.hook, slot.use);
   if (slot.use != recorder::SlotUse::kSymbol) return stub;
   return slot.original + (stub - injection.hooks[slot.hook].next);
+}
+
+std::size_t hooked_bytes(const recorder::Slot& slot) {
+  return slot.use == recorder::SlotUse::kEntry ? arch::start_bytes(slot.original)
+                                               : sizeof slot.original;
 }
 
 std::vector<unsigned char> stub_pages(const recorder::Injection& injection,

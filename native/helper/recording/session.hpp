@@ -52,6 +52,9 @@ std::uint64_t unmap_extents(const RecordingSession& session, Middleman& middlema
 // Returns the value of the word while it is hooked.
 std::uint64_t hooked_word(const recorder::Injection& injection, const recorder::Slot& slot);
 
+// How many bytes of it are replaced.
+std::size_t hooked_bytes(const recorder::Slot& slot);
+
 // Returns the two pages of stubs, which lead to this address of each hook.
 std::vector<unsigned char> stub_pages(const recorder::Injection& injection,
                                       std::uint64_t recorder::Hook::*target);

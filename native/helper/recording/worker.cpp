@@ -38,8 +38,9 @@ std::uint64_t find_gadget(const TrampolineSite& site, const Memory& memory) {
   std::vector<unsigned char> code(site.address - site.vdso);
   const unsigned char* call = arch::reachscan_gadget;
   if (!memory.try_read(site.vdso, code.data(), code.size())) return 0;
-  auto found = std::search(code.begin(), code.end(), call, call + arch::kSyscallLength);
-  return found == code.end() ? 0 : site.vdso + static_cast<std::uint64_t>(found - code.begin());
+  for (std::size_t at = 0; at + arch::kSyscallLength <= code.size(); at += arch::kCodeAlignment)
+    if (std::equal(call, call + arch::kSyscallLength, &code[at])) return site.vdso + at;
+  return 0;
 }
 
 }  // namespace

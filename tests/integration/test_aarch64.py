@@ -72,6 +72,7 @@ METHODS = pytest.mark.parametrize(
 """The KiB of the kernel's pages, the programs, the method."""
 SMALL_PAGES = pytest.mark.parametrize("guest", [4], indirect=True, ids=["4-KiB"])
 ALL_PAGES = pytest.mark.parametrize("guest", [4, 16], indirect=True, ids=["4-KiB", "16-KiB"])
+FLAVOURS = {4: "arm64", 16: "arm64-16k"}
 NO_PARENT = 0xFFFFFFFF
 JEMALLOC = "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"
 LOST = 2000
@@ -123,10 +124,10 @@ def guest(
     share = tmp_path_factory.mktemp("guest") / "share"
     share.mkdir()
     try:
-        system = emulator.fetch(request.param)
+        system = emulator.fetch(FLAVOURS[request.param])
     except glibc_suites.UnavailableError as reason:
         pytest.skip(f"nothing was tested on aarch64: {reason}")
-    subprocess.run(["make", "helpers"], cwd=REPOSITORY, check=True)
+    subprocess.run(["make", "helpers", "HELPERS=aarch64"], cwd=REPOSITORY, check=True)
     shutil.copy(REPOSITORY / "reachscan/_native/helpers/aarch64/reachscan-helper", share)
     for words in WORDS:
         compiler, flags = COMPILERS[words]

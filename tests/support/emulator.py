@@ -34,15 +34,37 @@ PACKAGES = (
 )
 SHORT_PACKAGES = ("libc6",)
 """For programs of 32-bit Arm, which a machine with pages of 4 KiB runs, too."""
-KERNELS = {4: ("bookworm", "linux-image-arm64"), 16: ("trixie", "linux-image-arm64-16k")}
-"""By the KiB of their pages: a suite, and its package that names the newest kernel."""
-QEMU = "qemu-system-aarch64"
 MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p")
 """Of the kernel: the two shared folders, and the line by which scripts are started."""
 MODULE_FOLDERS = re.compile(r"/kernel/(net/9p|fs/(9p|netfs|fscache)|drivers/(virtio|char))/")
 UNPACKED: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".ko.xz": lzma.decompress}
 PATIENCE = 600.0
 """Seconds for one script. Programs run thirty times slower there."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of Debian, and the machine that runs it."""
+
+    suite: str
+    package: str
+    """Names the newest one."""
+    architectures: tuple[str, ...] = ("armhf", "arm64")
+    """Of the programs; the last one is the kernel's."""
+    qemu: tuple[str, ...] = (
+        *("qemu-system-aarch64", "-M", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on"),
+    )
+
+
+KERNELS = {
+    "arm64": Kernel("bookworm", "linux-image-arm64"),
+    "arm64-16k": Kernel("trixie", "linux-image-arm64-16k"),
+    "armmp": Kernel(
+        *("bookworm", "linux-image-armmp", ("armhf",)),
+        ("qemu-system-arm", "-M", "virt,highmem=off", "-cpu", "cortex-a15"),
+    ),
+}
+"""By the flavours of their packages."""
 
 INIT = """#!/bin/busybox sh
 b=/bin/busybox
@@ -124,27 +146,33 @@ class System:
     root: Path
     kernel: Path
     """A folder: the kernel, and the first programs that it starts."""
+    qemu: tuple[str, ...]
 
 
-def fetch(page_kib: int = 4) -> System:
+def fetch(flavour: str) -> System:
     """Return the guest's system, fetched and unpacked unless it was before.
 
     Raises:
         UnavailableError: it is not here and cannot be fetched, or there is no emulator.
     """
-    if shutil.which(QEMU) is None:
-        raise UnavailableError(f"{QEMU} is not installed (Debian package qemu-system-arm)")
+    kernel = KERNELS[flavour]
+    if shutil.which(kernel.qemu[0]) is None:
+        raise UnavailableError(
+            f"{kernel.qemu[0]} is not installed (Debian package qemu-system-arm)"
+        )
+    main = kernel.architectures[-1]
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    programs, kernel = folder / "programs", folder / f"kernel-{page_kib}"
+    programs, started = folder / f"programs-{main}", folder / f"kernel-{flavour}"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _make_once(programs, (SUITE, *PACKAGES, *SHORT_PACKAGES), _make_programs)
-        suite, package = KERNELS[page_kib]
+        packages = {**dict.fromkeys(kernel.architectures, SHORT_PACKAGES), main: PACKAGES}
+        wanted = (SUITE, *(package for each in packages.values() for package in each))
+        _make_once(programs, wanted, lambda to: _make_programs(to, packages))
         busybox = programs / "root" / "bin" / "busybox"
-        wanted = (suite, package, *MODULES, INIT)
-        _make_once(kernel, wanted, lambda to: _make_kernel(to, suite, package, busybox))
-    return System(programs / "root", kernel)
+        wanted = (kernel.suite, kernel.package, *MODULES, INIT)
+        _make_once(started, wanted, lambda to: _make_kernel(to, kernel, busybox))
+    return System(programs / "root", started, kernel.qemu)
 
 
 @contextmanager
@@ -153,8 +181,7 @@ def machine(system: System, share: Path) -> Iterator[Guest]:
     (share / "serve").write_text(SERVE)
     console = share.with_suffix(".console")
     command = [
-        QEMU,
-        *("-M", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "1024"),
+        *(*system.qemu, "-smp", "2", "-m", "1024"),
         *("-accel", "tcg,thread=multi,tb-size=256", "-nodefaults", "-nographic", "-no-reboot"),
         *("-kernel", str(system.kernel / "vmlinuz"), "-initrd", str(system.kernel / "initrd")),
         *("-append", "console=ttyAMA0 quiet panic=-1 rdinit=/init"),
@@ -187,10 +214,10 @@ def _make_once(folder: Path, wanted: tuple[str, ...], make: Callable[[Path], Non
     complete.write_text(" ".join(wanted))
 
 
-def _make_programs(folder: Path) -> None:
+def _make_programs(folder: Path, packages_of: dict[str, tuple[str, ...]]) -> None:
     root = folder / "root"
-    # Libraries of both have folders of their own; of other files, the last one counts.
-    for architecture, packages in (("armhf", SHORT_PACKAGES), ("arm64", PACKAGES)):
+    # Libraries of each have folders of their own; of other files, the last one counts.
+    for architecture, packages in packages_of.items():
         options = _apt(folder, SUITE, architecture)
         run(["apt-get", *options, "--yes", "--download-only", "install", *packages], folder)
         for package in sorted((folder / "apt" / "cache" / "archives").glob("*.deb")):
@@ -202,10 +229,10 @@ def _make_programs(folder: Path) -> None:
     (root / "mnt").mkdir(exist_ok=True)
 
 
-def _make_kernel(folder: Path, suite: str, package: str, busybox: Path) -> None:
-    options = _apt(folder, suite, "arm64")
+def _make_kernel(folder: Path, kernel: Kernel, busybox: Path) -> None:
+    options = _apt(folder, kernel.suite, kernel.architectures[-1])
     # The package that is asked for only names the one that has the kernel.
-    depends = run(["apt-cache", *options, "depends", "--important", package], folder)
+    depends = run(["apt-cache", *options, "depends", "--important", kernel.package], folder)
     [newest] = re.findall(r"Depends: (linux-image-\S+)", depends)
     run(["apt-get", *options, "download", newest], folder)
     [archive] = folder.glob("*.deb")
@@ -287,8 +314,8 @@ def _initial_root(busybox: Path, modules: dict[str, bytes]) -> bytes:
 def main() -> int:
     """Fetch the guest's systems."""
     try:
-        for page_kib in KERNELS:
-            print(fetch(page_kib).kernel)
+        for flavour in KERNELS:
+            print(fetch(flavour).kernel)
     except UnavailableError as reason:
         print(reason, file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ CXX ?= g++
 VENV := .venv
 READY := $(VENV)/.ready
 HELPER := reachscan/_native/reachscan-helper
-HELPERS ?= aarch64
+HELPERS ?= aarch64 armv7
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # The compiler as a variable of the environment: CMake forgets all other options when it changes.

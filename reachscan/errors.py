@@ -91,7 +91,7 @@ class UnsupportedTargetError(ReachscanError):
     """reachscan does not support this kind of target."""
 
     default_next_step = (
-        "only programs of x86_64 and aarch64 (32-bit ones, too) are supported so far"
+        "only programs of x86_64, aarch64 (32-bit ones, too) and armv7 are supported so far"
     )
 
 

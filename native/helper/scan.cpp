@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "arch/machine.hpp"
 #include "helper/capture/clone_preconditions.hpp"
 #include "helper/capture/expected_pause.hpp"
 #include "helper/capture/snapshot.hpp"
@@ -26,6 +27,8 @@ using wire::Step;
 
 constexpr char kRequested[] = "asked for";
 constexpr std::uint32_t kAttempts = 4;
+// Whether we are a 64-bit program ourselves.
+constexpr bool kHasLongWords = arch::kElfMachine != EM_NONE;
 
 // What all methods share.
 struct Session {
@@ -183,7 +186,7 @@ void scan_short_words(const Session& session) {
 
 void scan_with_best_method(const Session& session) {
   const Options& options = session.options;
-  if (session.short_words) return scan_short_words(session);
+  if (session.short_words && kHasLongWords) return scan_short_words(session);
   std::string reason = kRequested;
   if (options.method != "live") {
     try {

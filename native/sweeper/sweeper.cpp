@@ -221,4 +221,10 @@ void sweep() {
 }  // namespace
 }  // namespace reachscan::sweeper
 
-extern "C" __attribute__((used)) void reachscan_sweep() { reachscan::sweeper::sweep(); }
+#ifdef __clang__
+#define REACHSCAN_ENTRY gnu::used
+#else
+#define REACHSCAN_ENTRY gnu::externally_visible
+#endif
+
+extern "C" [[REACHSCAN_ENTRY]] void reachscan_sweep() { reachscan::sweeper::sweep(); }

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "arch/aarch64/code.hpp"
-#include "arch/aarch64/short_code.hpp"
+#include "arch/arm/short_code.hpp"
 #include "check.hpp"
 
 namespace reachscan::tests {

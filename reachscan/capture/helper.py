@@ -31,6 +31,10 @@ GRACE_SECONDS = 10.0
 MAX_REST_SECONDS = 0.1
 """Seconds after which this process starts its own work even if the target is still stopped."""
 
+_HELPERS = {"armv7l": "armv7", "armv8l": "aarch64"}
+"""Where the kernel's name of a machine is not that of its helper. The second one is a 64-bit kernel
+that passes for one of 32 bits."""
+
 _OOM_SCORE = "/proc/self/oom_score_adj"
 _FIRST_TO_BE_KILLED = "1000"
 
@@ -46,7 +50,8 @@ def executable(machine: str) -> str:
     """
     if machine == os.uname().machine:
         return os.environ.get(OVERRIDE) or EXECUTABLE
-    path = os.path.join(os.path.dirname(EXECUTABLE), "helpers", machine, "reachscan-helper")
+    name = _HELPERS.get(machine, machine)
+    path = os.path.join(os.path.dirname(EXECUTABLE), "helpers", name, "reachscan-helper")
     if not os.path.exists(path):
         raise errors.NoHelperError(f"there is no helper for {machine} in this installation")
     return path

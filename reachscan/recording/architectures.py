@@ -18,7 +18,7 @@ I386 = 3
 """EM_386: a 32-bit program of x86_64."""
 
 ARM = 40
-"""EM_ARM: a 32-bit program of aarch64."""
+"""EM_ARM: a program of armv7, or a 32-bit one of aarch64."""
 
 _X87, _XMM, _XMM_END, _YMM, _YMM_END = 32, 160, 416, 576, 832
 """Byte ranges of an XSAVE area in standard format (Intel SDM vol. 1, 13.4)."""
@@ -31,7 +31,7 @@ class Architecture(NamedTuple):
     """One processor.
 
     Attributes:
-        name: as `uname -m` says.
+        name: that of its helper, nearly as `uname -m` says.
         word: bytes of a word, and of an address.
         address_bits: maximum width of an address in user space.
         red_zone: a leaf function may keep data this many bytes below its stack pointer.

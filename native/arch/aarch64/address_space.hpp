@@ -1,6 +1,8 @@
 // How the kernel lays out the memory of a process.
 #pragma once
 
+#include <sys/syscall.h>
+
 #include <cstdint>
 
 #ifdef REACHSCAN_ANY_PAGES
@@ -48,5 +50,8 @@ constexpr std::uint64_t kRedZone = 0;
 
 // The alignment of the largest scalar type, and so what malloc() guarantees.
 constexpr std::uint64_t kLargestAlignment = 2 * kWord;
+
+// The call that maps memory, and the unit of its offset in a file.
+constexpr std::uint64_t kMapCall = SYS_mmap, kMapUnit = 1;
 
 }  // namespace reachscan::arch

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "arch/aarch64/decoded.hpp"
-#include "arch/aarch64/short_code.hpp"
 #include "arch/address_space.hpp"
+#include "arch/arm/decoded.hpp"
+#include "arch/arm/short_code.hpp"
 
 namespace reachscan::arch {
 

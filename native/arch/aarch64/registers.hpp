@@ -7,6 +7,7 @@
 #include <sys/user.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -133,6 +134,11 @@ inline bool set_registers(pid_t tid, Registers& r) {
   return set && transfer(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number);
 }
 
+// Returns all of them, each as a word.
+inline auto register_words(const Registers& r) {
+  return std::bit_cast<std::array<std::uint64_t, sizeof r / 8>>(r);
+}
+
 inline std::uint64_t program_counter(const Registers& r) { return r.pc; }
 inline void set_program_counter(Registers& r, std::uint64_t address) { r.pc = address; }
 inline std::uint64_t stack_pointer(const Registers& r) { return r.sp; }
@@ -233,7 +239,8 @@ inline const char* unreadable_memory(pid_t tid) {
   return known && (control & kChecks) != 0 ? "has its memory tagged (MTE)" : nullptr;
 }
 
-// A process is of one kind only, according to its program.
-inline bool runs_native_code(const Registers&) { return true; }
+// Says why a thread cannot run the trampoline; null if it can. A process is of one kind only,
+// according to its program.
+inline const char* unfit_state(const Registers&) { return nullptr; }
 
 }  // namespace reachscan::arch

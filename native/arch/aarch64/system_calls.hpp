@@ -127,6 +127,10 @@ inline bool pretend_call(pid_t tid, bool on) {
   return transfer(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &number, sizeof number);
 }
 
+// A call that goes on where it was interrupted shows its own number.
+constexpr bool kHidesRestart = false;
+inline void reveal_restart(Registers&) {}
+
 // Returns the registers with which the thread resumes in user mode: they are unchanged.
 inline Registers resume_registers(const Registers& r) { return r; }
 

@@ -1,6 +1,8 @@
 // How the kernel lays out the memory of a process.
 #pragma once
 
+#include <sys/syscall.h>
+
 #include <cstdint>
 
 namespace reachscan::arch {
@@ -33,5 +35,8 @@ constexpr std::uint64_t kRedZone = kWord == 8 ? 128 : 0;
 
 // The alignment of the largest scalar type, and so what malloc() guarantees.
 constexpr std::uint64_t kLargestAlignment = 16;
+
+// The call that maps memory, and the unit of its offset in a file.
+constexpr std::uint64_t kMapCall = SYS_mmap, kMapUnit = 1;
 
 }  // namespace reachscan::arch

@@ -7,6 +7,7 @@
 #include <sys/user.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -27,6 +28,11 @@ inline bool set_registers(pid_t tid, Registers& registers) {
   return ptrace(PTRACE_SETREGS, tid, nullptr, &registers) == 0;
 }
 
+// Returns all of them, each as a word.
+inline auto register_words(const Registers& r) {
+  return std::bit_cast<std::array<std::uint64_t, sizeof r / 8>>(r);
+}
+
 inline std::uint64_t program_counter(const Registers& r) { return r.rip; }
 inline void set_program_counter(Registers& r, std::uint64_t address) { r.rip = address; }
 inline std::uint64_t stack_pointer(const Registers& r) { return r.rsp; }
@@ -34,6 +40,11 @@ inline std::uint64_t stack_pointer(const Registers& r) { return r.rsp; }
 inline bool runs_native_code(const Registers& r) {
   constexpr std::uint64_t kUserCodeSegment = 0x33;
   return r.cs == kUserCodeSegment;
+}
+
+// Says why a thread cannot run the trampoline; null if it can.
+inline const char* unfit_state(const Registers& r) {
+  return runs_native_code(r) ? nullptr : "is executing 32-bit code";
 }
 
 // 32-bit programs keep it in gs_base and leave fs_base zero.

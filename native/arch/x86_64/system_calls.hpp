@@ -111,6 +111,10 @@ inline void repair_interrupted_call(Registers& r, std::uint64_t) {
 constexpr bool kRewindsAtOnce = false;
 inline bool pretend_call(pid_t, bool) { return true; }
 
+// A call that goes on where it was interrupted shows its own number.
+constexpr bool kHidesRestart = false;
+inline void reveal_restart(Registers&) {}
+
 // Returns the registers with which the thread resumes in user mode, as the kernel would set them.
 inline Registers resume_registers(Registers r) {
   if (!will_restart(r)) return r;

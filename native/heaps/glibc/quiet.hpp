@@ -36,8 +36,8 @@ inline abi::CodeRange library_code(const Space& space, const Instance& instance)
 }
 
 // The system calls with which the allocator gets and releases memory.
-constexpr uint32_t kMemoryCalls[] = {SYS_mmap, SYS_mprotect, SYS_munmap,
-                                     SYS_brk,  SYS_mremap,   SYS_madvise};
+constexpr uint32_t kMemoryCalls[] = {arch::kMapCall, SYS_mprotect, SYS_munmap,
+                                     SYS_brk,        SYS_mremap,   SYS_madvise};
 
 inline bool is_memory_call(uint32_t number) {
   if (kWord == 4) return arch::is_short_memory_call(number);

@@ -59,13 +59,16 @@ Clone::Clone(pid_t pid, std::uint64_t gadget) : Tracee(pid, gadget), memory_(pid
 // A tracer may always do this, whereas writing to read-only memory through /proc/PID/mem may be
 // forbidden (proc_mem.force_override).
 void Clone::move_gadget(std::uint64_t gadget) {
-  auto* at = reinterpret_cast<void*>(gadget);
-  errno = 0;
-  long word = ptrace(PTRACE_PEEKTEXT, pid(), at, nullptr);
-  std::memcpy(&word, arch::reachscan_gadget, arch::gadget_size());
-  if (errno != 0 || ptrace(PTRACE_POKETEXT, pid(), at, word) != 0)
-    throw Failure(Step::kPrepareClone, Code::kInternal, "cannot write code to the clone", errno,
-                  pid(), gadget);
+  for (std::uint64_t done = 0; done < arch::gadget_size(); done += sizeof(long)) {
+    auto* at = reinterpret_cast<void*>(gadget + done);
+    errno = 0;
+    long word = ptrace(PTRACE_PEEKTEXT, pid(), at, nullptr);
+    std::memcpy(&word, arch::reachscan_gadget + done,
+                std::min<std::uint64_t>(sizeof word, arch::gadget_size() - done));
+    if (errno != 0 || ptrace(PTRACE_POKETEXT, pid(), at, word) != 0)
+      throw Failure(Step::kPrepareClone, Code::kInternal, "cannot write code to the clone", errno,
+                    pid(), gadget);
+  }
   gadget_ = gadget;
 }
 
@@ -113,8 +116,9 @@ std::int64_t Tracee::call(std::uint64_t number, std::array<std::uint64_t, 6> arg
 }
 
 std::uint64_t Tracee::map_memory(std::uint64_t length, int protection) {
-  std::int64_t result = call(SYS_mmap, {0, length, static_cast<std::uint64_t>(protection),
-                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, ~0ull, 0});
+  std::int64_t result =
+      call(arch::kMapCall, {0, length, static_cast<std::uint64_t>(protection),
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, ~0ull, 0});
   return result < 0 ? 0 : static_cast<std::uint64_t>(result);
 }
 
@@ -124,8 +128,8 @@ void Tracee::unmap_memory(std::uint64_t address, std::uint64_t length) {
 
 bool Tracee::replace_by_zeros(std::uint64_t page) {
   for (std::uint64_t size : {arch::kPage, arch::kHugePage}) {
-    std::int64_t result = call(SYS_mmap, {page & ~(size - 1), size, PROT_READ,
-                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0});
+    std::int64_t result = call(arch::kMapCall, {page & ~(size - 1), size, PROT_READ,
+                                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0});
     if (result >= 0) return true;
   }
   return false;

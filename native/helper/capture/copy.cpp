@@ -24,8 +24,10 @@ namespace {
 using arch::kPage;
 using wire::Step;
 
-// Address space for the file, which takes memory only where it is written.
-constexpr std::uint64_t kViewBytes = 1ull << 46;
+// Address space for the file, which takes memory only where it is written. With addresses of 32
+// bits, what is left of it: so much of a target can be copied.
+constexpr std::size_t kMostViewBytes = std::size_t{1} << (sizeof(void*) == 8 ? 46 : 31);
+constexpr std::size_t kLeastViewBytes = 64 << 20;
 constexpr std::size_t kRangesAtOnce = 512;
 // The kernel stops after 2 GiB less a page, which must not look like an unreadable page.
 constexpr std::uint64_t kMaxReadBytes = 1 << 30;
@@ -58,22 +60,25 @@ MemoryCopy::MemoryCopy(pid_t pid, const Memory& memory)
       reservations_(pid, PageMap(pid), files_.mappings_of(pid)) {
   require_room_to_copy(pid);
   file_ = memfd_create("reachscan-copy", MFD_CLOEXEC);
-  if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kViewBytes)) != 0)
+  if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kMostViewBytes)) != 0)
     fail("cannot make a file for the copy", errno, pid);
-  void* view =
-      mmap(nullptr, kViewBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
-  if (view == MAP_FAILED) fail("cannot map the file for the copy", errno, pid);
-  view_ = static_cast<char*>(view);
+  for (view_bytes_ = kMostViewBytes;; view_bytes_ /= 2) {
+    constexpr int kAccess = PROT_READ | PROT_WRITE, kFlags = MAP_SHARED | MAP_NORESERVE;
+    void* view = mmap(nullptr, view_bytes_, kAccess, kFlags, file_, 0);
+    view_ = static_cast<char*>(view);
+    if (view != MAP_FAILED) break;
+    if (view_bytes_ < kLeastViewBytes) fail("cannot map the file for the copy", errno, pid);
+  }
 }
 
 MemoryCopy::~MemoryCopy() {
-  munmap(view_, kViewBytes);
+  munmap(view_, view_bytes_);
   close(file_);
 }
 
 MemoryCopy::Part MemoryCopy::reserve(const AddressRange& range) {
   std::uint64_t length = range.end - range.start;
-  if (length > kViewBytes - used_)
+  if (length > view_bytes_ - used_)
     throw Failure(Step::kReadMemory, Code::kNoMemory, "the target maps too much memory to copy",
                   ENOMEM, pid_, range.start);
   parts_.push_back({range.start, length, used_});
@@ -239,7 +244,8 @@ void MemoryCopy::read_stretches(const Part& part, const std::vector<AddressRange
     local.clear();
     remote.clear();
     for (; last < stretches.size() && last - first < kRangesAtOnce; ++last) {
-      std::uint64_t start = stretches[last].start, length = stretches[last].end - start;
+      std::uint64_t start = stretches[last].start;
+      auto length = static_cast<std::size_t>(stretches[last].end - start);
       if (bytes + length > kMaxReadBytes) break;
       local.push_back({view_ + part.offset + (start - part.address), length});
       remote.push_back({reinterpret_cast<void*>(start), length});
@@ -260,7 +266,7 @@ void MemoryCopy::read_stretches(const Part& part, const std::vector<AddressRange
 void MemoryCopy::read_pages(const Part& part, const AddressRange& stretch) {
   for (std::uint64_t at = stretch.start; at < stretch.end;) {
     require_time();
-    std::uint64_t asked = std::min(stretch.end - at, kMaxReadBytes);
+    auto asked = static_cast<std::size_t>(std::min(stretch.end - at, kMaxReadBytes));
     iovec local{view_ + part.offset + (at - part.address), asked};
     iovec remote{reinterpret_cast<void*>(at), asked};
     ssize_t length = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
@@ -289,6 +295,7 @@ void MemoryCopy::complete() {
 // heap.
 void MemoryCopy::read_constant_parts() {
   for (const MapEntry& entry : mappings_) {
+    if (entry.start >= arch::kUserEnd) continue;  // every process has it
     if (is_short_kernel_code(entry) && complete_.insert(entry.start).second)
       read_any_pages(part_of(entry), {entry.start, entry.end});
     if (!is_readable(entry) || changes(entry)) continue;
@@ -344,9 +351,9 @@ std::unique_ptr<Clone> MemoryCopy::build() const {
       [this](std::uint64_t page) { return occupied(mappings_, page) || holds(page); });
   for (const Part& part : parts_)
     // Nothing writes there, so strict overcommit does not count it.
-    must(clone->call(SYS_mmap,
+    must(clone->call(arch::kMapCall,
                      {part.address, part.length, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                      static_cast<std::uint64_t>(file_), part.offset}),
+                      static_cast<std::uint64_t>(file_), part.offset / arch::kMapUnit}),
          "cannot map the copied memory", clone->pid());
   return clone;
 }

@@ -98,6 +98,7 @@ class MemoryCopy {
   const Memory& memory_;
   int file_;
   char* view_ = nullptr;  // of the whole file
+  std::size_t view_bytes_ = 0;
   std::uint64_t used_ = 0;
   Clock::time_point deadline_ = Clock::time_point::max();  // for reading
   MappedFiles files_;

@@ -98,8 +98,8 @@ std::unique_ptr<Clone> start_copy_host(const std::function<bool(std::uint64_t pa
   // A page that is free in both address spaces holds the child's code during the change.
   std::uint64_t bridge = kLowestBridge;
   while (occupied(own, bridge) || is_wanted(bridge)) bridge += kPage;
-  must(clone->call(SYS_mmap, {bridge, kPage, PROT_READ | PROT_EXEC,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0}),
+  must(clone->call(arch::kMapCall, {bridge, kPage, PROT_READ | PROT_EXEC,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0}),
        "cannot map memory for the copy", host);
   clone->move_gadget(bridge);
   must(clone->call(SYS_munmap, {0, bridge, 0, 0, 0, 0}), "cannot clear the copy's memory", host);

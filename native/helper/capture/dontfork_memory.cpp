@@ -147,9 +147,9 @@ std::vector<char> DontforkMemory::read(const Memory& memory, const AddressRange&
 
 void DontforkMemory::restore(Clone& clone) const {
   for (const MapEntry& entry : entries_) {
-    std::int64_t result =
-        clone.call(SYS_mmap, {entry.start, entry.end - entry.start, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, ~0ull, 0});
+    std::int64_t result = clone.call(
+        arch::kMapCall, {entry.start, entry.end - entry.start, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, ~0ull, 0});
     if (result < 0)
       throw Failure(Step::kPrepareClone, Code::kCloneRefused,
                     "the clone of the target got no memory for pages it did not inherit",

@@ -123,8 +123,9 @@ bool HeapStabilizer::update(const Piece* pieces, std::size_t count, std::uint64_
                             std::vector<AddressRange>& changed) {
   remote_.clear();
   for (std::size_t i = 0; i < count; ++i)
-    remote_.push_back({reinterpret_cast<void*>(pieces[i].address), pieces[i].length});
-  iovec local{buffer_.data(), bytes};
+    remote_.push_back(
+        {reinterpret_cast<void*>(pieces[i].address), static_cast<std::size_t>(pieces[i].length)});
+  iovec local{buffer_.data(), static_cast<std::size_t>(bytes)};
   if (process_vm_readv(pid_, &local, 1, remote_.data(), count, 0) != static_cast<ssize_t>(bytes))
     return false;
   const char* now = buffer_.data();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "arch/address_space.hpp"
+#include "arch/machine.hpp"
 #include "arch/system_calls.hpp"
 #include "arch/trampoline.hpp"
 #include "helper/capture/middleman.hpp"
@@ -102,11 +103,11 @@ void place_trampoline(const StoppedThread& thread, const Memory& memory, const T
 // Only a killed scan leaves its trampoline behind. A signal handler may then have interrupted the
 // thread inside it, and will return there.
 bool still_needed(const StoppedThread& thread, const Memory& memory, const TrampolineSite& site) {
-  std::array<std::uint64_t, 512> words;
+  std::array<arch::Word, 512> words;
   const std::uint64_t top = arch::stack_pointer(thread.registers);
   for (std::uint64_t at = top; at < top + kStackSearched; at += sizeof words) {
     if (!memory.try_read(at, words.data(), sizeof words)) return false;
-    for (std::uint64_t word : words)
+    for (arch::Word word : words)
       if (inside(word, site)) return true;
   }
   return false;
@@ -272,7 +273,7 @@ bool has_reaped_middleman(pid_t tid, arch::Registers& now, Clock::time_point dea
 
 TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
   std::optional<MapEntry> vdso = find_vdso(pid);
-  Elf64_Ehdr header{};
+  arch::Header header{};
   if (!vdso || !memory.try_read(vdso->start, &header, sizeof header) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     throw Failure(Step::kPlaceTrampoline, Code::kCloneRefused, "the target has no vdso", 0, pid);

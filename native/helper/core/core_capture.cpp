@@ -60,9 +60,10 @@ class CoreCapture {
            std::uint64_t offset) {
     if (start >= end) return;
     std::int64_t result = snapshot_.clone->call(
-        SYS_mmap, {start, end - start, static_cast<std::uint64_t>(protection),
-                   static_cast<std::uint64_t>(flags | MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE),
-                   static_cast<std::uint64_t>(file), offset});
+        arch::kMapCall,
+        {start, end - start, static_cast<std::uint64_t>(protection),
+         static_cast<std::uint64_t>(flags | MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE),
+         static_cast<std::uint64_t>(file), offset / arch::kMapUnit});
     if (result >= 0) return;
     int error = static_cast<int>(-result);
     throw Failure(
@@ -125,9 +126,8 @@ class CoreCapture {
     snapshot_.threads.push_back(facts_of(thread.tid, thread.registers));
     // Other threads have names, too, but core files do not contain them.
     if (thread.tid == core_.pid()) snapshot_.threads.back().name = core_.name();
-    const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
-    words.values.insert(words.values.end(), general,
-                        general + sizeof thread.registers / sizeof *general);
+    const auto general = arch::register_words(thread.registers);
+    words.values.insert(words.values.end(), general.begin(), general.end());
     words.values.insert(words.values.end(), thread.vector_words.begin(), thread.vector_words.end());
     words.belong_to(thread.tid, thread.vector_words.size());
   }

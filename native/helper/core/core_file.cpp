@@ -81,6 +81,8 @@ std::string text_of(const char (&field)[kSize]) {
 void require_core(const Elf64_Ehdr& header) {
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     refuse("it is not a core file: it does not begin like an ELF file");
+  if (arch::kElfMachine == EM_NONE)
+    refuse("core files of 32-bit programs are not supported", Code::kUnsupportedArchitecture);
   bool is_ours = header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB;
   if (is_ours && header.e_type != ET_CORE)
     refuse("it is not a core file, but a program, a library or another kind of ELF file");

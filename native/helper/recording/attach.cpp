@@ -199,7 +199,7 @@ class Attachment {
     std::uint64_t flags =
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place != 0 ? MAP_FIXED_NOREPLACE : 0);
     std::int64_t made =
-        call(middleman, SYS_mmap, {place, image_.region_bytes(), PROT_NONE, flags, ~0ull, 0});
+        call(middleman, arch::kMapCall, {place, image_.region_bytes(), PROT_NONE, flags, ~0ull, 0});
     is_taken_ = made == -EEXIST;
     if (made < 0) return false;
     region_ = static_cast<std::uint64_t>(made);

@@ -46,7 +46,7 @@ bool dispatches_system_calls(pid_t tid) {
 }  // namespace
 
 const char* obstacle(pid_t pid, const StoppedThread& thread) {
-  if (!arch::runs_native_code(thread.registers)) return "is executing 32-bit code";
+  if (const char* why = arch::unfit_state(thread.registers)) return why;
   if (dispatches_system_calls(thread.tid))
     return "has its system calls dispatched to user space (PR_SET_SYSCALL_USER_DISPATCH)";
   if (is_filtered(pid, thread.tid)) return "runs under a seccomp filter, which may forbid clone()";

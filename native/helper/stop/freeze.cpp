@@ -253,9 +253,16 @@ bool Freeze::run_briefly(StoppedThread& thread, std::chrono::nanoseconds duratio
   return true;
 }
 
+// Returns whether a thread at the entry of a call continues one that was interrupted.
+bool Freeze::continues_call(pid_t tid) const {
+  std::optional<ObservedThread> seen = observe_thread(pid_, tid);
+  return seen && seen->in_call && seen->number == SYS_restart_syscall;
+}
+
 bool Freeze::settle_call(StoppedThread& thread) {
   if (!arch::kRewindsAtOnce || !arch::in_system_call(thread.registers)) return true;
   WaitStatus entry = run_to_stop(thread.tid, 0, deadline_);
+  bool hidden = arch::kHidesRestart && is_at_call(entry) && continues_call(thread.tid);
   if (is_at_call(entry)) {
     states_[thread.tid] = State::kInterrupted;
     if (!interrupt(thread.tid) || ptrace(PTRACE_CONT, thread.tid, nullptr, nullptr) != 0 ||
@@ -266,6 +273,7 @@ bool Freeze::settle_call(StoppedThread& thread) {
     thread.pending_signal = entry.signal();
   }
   capture(thread);
+  if (hidden && arch::in_system_call(thread.registers)) arch::reveal_restart(thread.registers);
   return is_at_call(entry) && thread.pending_signal == 0;
 }
 
@@ -326,9 +334,8 @@ std::optional<std::uint64_t> Freeze::first_argument_of(const StoppedThread& thre
 RegisterWords Freeze::read_register_words() {
   RegisterWords words = std::move(words_);
   for (const StoppedThread& thread : threads_) {
-    const auto* general = reinterpret_cast<const std::uint64_t*>(&thread.registers);
-    words.values.insert(words.values.end(), general,
-                        general + sizeof thread.registers / sizeof *general);
+    const auto general = arch::register_words(thread.registers);
+    words.values.insert(words.values.end(), general.begin(), general.end());
     std::size_t before = words.values.size();
     if (!arch::get_vector_words(thread.tid, words.values))
       throw Failure(Step::kReadRegisters, errno == ESRCH ? Code::kTargetExited : Code::kInternal,

@@ -98,6 +98,7 @@ class Freeze {
   WaitStatus wait_for_stop(pid_t tid, Clock::time_point deadline) const;
   bool wait_until_stopped(StoppedThread& thread, Clock::time_point deadline);
   void capture(StoppedThread& thread);
+  bool continues_call(pid_t tid) const;
   std::optional<std::uint64_t> first_argument_of(const StoppedThread& thread) const;
   void release_if_foreign(pid_t parent, Clock::time_point deadline);
   void detach(StoppedThread& thread);

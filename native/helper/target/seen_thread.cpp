@@ -26,14 +26,16 @@ std::vector<std::uint64_t> hexadecimal_words(std::string_view text) {
 
 // "0 0x3 0x7ffd10 0x400 0x0 0x0 0x0 0x7ffce8 0x7f21ee", "-1 0x7ffce8 0x7f21ee" or "running"
 ObservedThread parse_syscall_line(pid_t tid, const std::string& line) {
-  ObservedThread thread{tid, false, false, 0, 0, {}, {}};
+  ObservedThread thread{tid, false, false, 0, 0, {}, 0, {}};
   std::vector<std::uint64_t> words = hexadecimal_words(line);
   thread.in_call = words.size() == 8;
   thread.asleep = thread.in_call || words.size() == 2;
   if (!thread.asleep) return thread;
   thread.sp = words[words.size() - 2];
   thread.pc = words[words.size() - 1];
-  if (thread.in_call) std::copy_n(words.begin(), thread.arguments.size(), thread.arguments.begin());
+  if (!thread.in_call) return thread;
+  std::copy_n(words.begin(), thread.arguments.size(), thread.arguments.begin());
+  std::from_chars(line.data(), line.data() + line.size(), thread.number);
   return thread;
 }
 

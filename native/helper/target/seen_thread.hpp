@@ -17,6 +17,7 @@ struct ObservedThread {
   std::uint64_t sp;
   std::uint64_t pc;
   std::array<std::uint64_t, 6> arguments;  // of the call
+  std::int64_t number;                     // of the call
   std::string turns;  // how long and how often it has run; empty if the kernel does not report it
 };
 

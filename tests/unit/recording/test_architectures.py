@@ -67,6 +67,8 @@ def test_the_native_programs_say_the_same(machine: int, tmp_path: Path) -> None:
     runner = next((own for own, other in ALSO_RUNS.items() if other == machine), machine)
     name = ARCHITECTURES[runner].name
     (tmp_path / "arch").symlink_to(NATIVE / "arch" / name)
+    (tmp_path / "family").mkdir()
+    (tmp_path / "family" / "arch").symlink_to(NATIVE / "arch" / "arm")
     facts = {
         "arch::kElfMachine" if runner == machine else "arch::kShortElfMachine": machine,
         "arch::kWord": known.word,
@@ -87,6 +89,13 @@ def test_the_native_programs_say_the_same(machine: int, tmp_path: Path) -> None:
     source.write_text(FIRST_LINES + "\n".join(asserted))
     short = ["-DREACHSCAN_SHORT_WORDS"] if known.word == 4 else []
     options = [*short, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
-    command = [*compiler_for(name), *options, f"-I{NATIVE}", f"-I{tmp_path}", str(source)]
+    command = [
+        *compiler_for(name),
+        *options,
+        f"-I{NATIVE}",
+        f"-I{tmp_path}",
+        f"-I{tmp_path}/family",
+        str(source),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "arch/aarch64/decoded.hpp"
+#include "arch/arm/decoded.hpp"
 
 namespace reachscan::arch {
 

@@ -295,7 +295,6 @@ void MemoryCopy::complete() {
 // heap.
 void MemoryCopy::read_constant_parts() {
   for (const MapEntry& entry : mappings_) {
-    if (entry.start >= arch::kUserEnd) continue;  // every process has it
     if (is_short_kernel_code(entry) && complete_.insert(entry.start).second)
       read_any_pages(part_of(entry), {entry.start, entry.end});
     if (!is_readable(entry) || changes(entry)) continue;
@@ -349,12 +348,14 @@ bool MemoryCopy::holds(std::uint64_t page) const {
 std::unique_ptr<Clone> MemoryCopy::build() const {
   std::unique_ptr<Clone> clone = start_copy_host(
       [this](std::uint64_t page) { return occupied(mappings_, page) || holds(page); });
-  for (const Part& part : parts_)
+  for (const Part& part : parts_) {
+    if (part.address >= arch::kUserEnd) continue;  // the kernel's: every process has it
     // Nothing writes there, so strict overcommit does not count it.
     must(clone->call(arch::kMapCall,
                      {part.address, part.length, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                       static_cast<std::uint64_t>(file_), part.offset / arch::kMapUnit}),
          "cannot map the copied memory", clone->pid());
+  }
   return clone;
 }
 

@@ -28,12 +28,24 @@ def test_helpers_of_other_processors_are_where_make_puts_them(
     monkeypatch.setattr(helper, "EXECUTABLE", str(tmp_path / "reachscan-helper"))
     with pytest.raises(errors.NoHelperError, match="there is no helper for pdp11"):
         helper.executable("pdp11")
+
     makefile = (Path(__file__).parents[3] / "Makefile").read_text()
     assert "/reachscan/_native/helpers/$$processor " in makefile
     own = tmp_path / "helpers/pdp11/reachscan-helper"
     own.parent.mkdir(parents=True)
     own.touch()
     assert helper.executable("pdp11") == str(own)
+
+
+@pytest.mark.parametrize(("machine", "name"), [("armv7l", "armv7"), ("armv8l", "aarch64")])
+def test_machines_whose_helper_has_another_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: str, name: str
+) -> None:
+    monkeypatch.setattr(helper, "EXECUTABLE", str(tmp_path / "reachscan-helper"))
+    own = tmp_path / "helpers" / name / "reachscan-helper"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert helper.executable(machine) == str(own)
 
 
 @pytest.fixture

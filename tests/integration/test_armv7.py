@@ -1,0 +1,177 @@
+"""The helper for armv7, on a real kernel of 32-bit Arm in an emulator.
+
+Some minutes: only with REACHSCAN_EMULATOR=1. Needs qemu-system-arm and g++-arm-linux-gnueabihf.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import emulator
+import glibc_suites
+import numpy as np
+import pytest
+from same_heap import assert_same_heap
+from scans import run_cli
+from test_32_bit import CHANCE
+from test_aarch64 import BUSY_LEAKS, COMPILERS, FIXTURES, SHORT, blocks, recording, run
+from test_roots import by_address, wrong_about
+from victims import GIVING_BACK, KIND_FIRST_RING, REPOSITORY, build, need, read_truth
+
+from reachscan.recording.architectures import ARM
+
+pytestmark = pytest.mark.skipif(
+    "REACHSCAN_EMULATOR" not in os.environ,
+    reason="REACHSCAN_EMULATOR=1 boots an emulated armv7 machine for some minutes",
+)
+
+DEATHS = 12
+METHODS = pytest.mark.parametrize("method", ["clone", "copy"])
+IDLE = {
+    "python3": "python3 -c 'import json, sys; print(1, flush=True); sys.stdin.read()'",
+    "jq": "jq --null-input --unbuffered '1, input'",
+}
+"""Programs that say something when they are up."""
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.Guest]:
+    need("arm-linux-gnueabihf-g++", "g++-arm-linux-gnueabihf")
+    share = tmp_path_factory.mktemp("guest") / "share"
+    share.mkdir()
+    try:
+        system = emulator.fetch("armmp")
+    except glibc_suites.UnavailableError as reason:
+        pytest.skip(str(reason))
+    subprocess.run(["make", "helpers", "HELPERS=armv7"], cwd=REPOSITORY, check=True)
+    shutil.copy(REPOSITORY / "reachscan/_native/helpers/armv7/reachscan-helper", share)
+    compiler, flags = COMPILERS[SHORT]
+    for name in FIXTURES:
+        shutil.copy(build(name, flags, compiler), share / name)
+    module = build("roots_module", ["-shared", "-fPIC"], compiler)
+    shutil.copy(module, share / "roots_module")
+    with emulator.machine(system, share) as machine:
+        yield machine
+
+
+@METHODS
+def test_heap_is_listed_exactly(guest: emulator.Guest, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start ground_truth /mnt/truth 4 8 500 drain=30
+        scan --method {method} --list-heap >/mnt/stream; finish
+        """,
+    )
+    assert_same_heap(blocks(guest.share / "stream"), read_truth(guest.share / "truth"), 9)
+
+
+@METHODS
+def test_leak_graph_is_found_exactly(guest: emulator.Guest, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start leak_graph /mnt/truth 2000 50
+        scan --method {method} >/mnt/stream; finish
+        """,
+    )
+    truth, found = read_truth(guest.share / "truth"), blocks(guest.share / "stream")
+    assert np.array_equal(found[:, :2], truth[:, :2])
+    in_tree = truth[:, 2] < KIND_FIRST_RING
+    assert np.array_equal(found[in_tree], truth[in_tree])
+    told = recording(guest.share / "stream")
+    assert (told.machine, told.snapshot.method) == (ARM, method)
+
+
+@METHODS
+def test_each_place_of_a_pointer(guest: emulator.Guest, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start roots /tmp/scratch /mnt/roots_module
+        # The main thread sleeps when the last scene is set.
+        until read -r _ _ state _ </proc/$p/stat && test $state = S; do sleep 0.1; done
+        scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
+        """,
+    )
+    report = json.loads(run_cli(["report", guest.share / "stream", "--json", "--all"]).out)
+    ready = json.loads((guest.share / "scenes").read_text().splitlines()[0])
+    assert wrong_about(by_address(ready["scenes"]), report) == {}
+
+
+@METHODS
+def test_a_busy_allocator(guest: emulator.Guest, method: str) -> None:
+    run(
+        guest,
+        f"""
+        export {" ".join(f"{name}={value}" for name, value in GIVING_BACK.items())}
+        start busy_threads /mnt/truth 2 {BUSY_LEAKS}
+        # So slow a machine may not let the threads leave the allocator in time; a scan says so.
+        for try in 1 2 3 4 5; do scan --method {method} >/mnt/stream && break; done; finish
+        """,
+    )
+    found, truth = blocks(guest.share / "stream"), read_truth(guest.share / "truth")
+    assert np.isin(found[:, 0], truth[:, 0]).all(), "live blocks are reported"
+    assert len(found) >= BUSY_LEAKS - CHANCE
+
+
+@METHODS
+def test_nobody_notices(guest: emulator.Guest, method: str) -> None:
+    """Blocked calls go on, registers survive, no child is seen."""
+    said = run(
+        guest,
+        f"start transparent; scan --method {method} >/mnt/stream; finish; tail -n 1 /tmp/out",
+    )
+    counters = json.loads(said[said.rindex('{"cut_short"') :])
+    assert len(counters["cut_short"]) >= 40
+    assert [name for name, times in counters["cut_short"].items() if times] == []
+    assert counters["register_rounds"] > 0
+    for name in ("returned", "register_errors", "call_errors", "sigchld", "foreign_children"):
+        assert counters[name] == 0, name
+
+
+def test_death_at_calls(guest: emulator.Guest) -> None:
+    """The helper dies at calls all over a scan; the target goes on, and can be scanned again."""
+    said = run(
+        guest,
+        f"""
+        start leak_graph /mnt/truth 200 50
+        set -- $(scan --method clone --count-calls 2>&1 >/dev/null); calls=$2
+        died=0
+        for ((i = 0; i < {DEATHS}; ++i)); do
+          scan --method clone --die-at-call $((1 + calls * i / {DEATHS})) >/dev/null 2>&1
+          test $? = 137 && died=$((died + 1))
+          kill -0 $p || exit 92
+        done
+        scan --method clone >/mnt/stream; finish; echo died $died
+        """,
+    )
+    assert int(said.split()[-1]) >= DEATHS // 2
+    truth = read_truth(guest.share / "truth")
+    assert np.array_equal(blocks(guest.share / "stream")[:, 0], truth[:, 0])
+
+
+@pytest.mark.parametrize("program", IDLE.values(), ids=IDLE)
+def test_idle_program(guest: emulator.Guest, program: str) -> None:
+    run(guest, f"start {program}; scan --method clone >/mnt/stream; kill $p; exec 4>&-")
+    told = recording(guest.share / "stream")
+    assert told.machine == ARM
+    assert told.totals.leaked_bytes == 0
+
+
+@pytest.mark.parametrize("method", ["track", "live"])
+def test_what_this_kernel_cannot_do_is_refused(guest: emulator.Guest, method: str) -> None:
+    said = run(
+        guest,
+        f"""
+        start leak_graph /mnt/truth 20 5
+        scan --method {method} >/mnt/stream; echo status $?; finish
+        """,
+    )
+    assert "status 1" in said
+    report = run_cli(["report", guest.share / "stream"])
+    assert report.out == ""

@@ -7,6 +7,14 @@
 
 namespace reachscan::arch {
 
+// 32-bit kernels that know iWMMXt write a record for it before that of the vector registers: an
+// empty one (DUMMY_MAGIC) where it is not used.
+constexpr std::uint64_t kOtherRecordBytes = 160;
+constexpr bool is_other_record(std::uint64_t record) {
+  auto type = static_cast<std::uint32_t>(record);
+  return record >> 32 == kOtherRecordBytes && (type == 0xb0d9ed01 || type == 0x12ef842a);
+}
+
 // Offsets in ucontext_t of programs with words of this size (Linux): its link, its stack and its
 // registers. kBytes are enough to recognise one.
 template <unsigned kBytesOfWord>
@@ -25,7 +33,7 @@ struct Context<4> {
   static constexpr std::uint64_t kLink = 4, kStack = 8, kStackSize = 16;
   static constexpr std::uint64_t kLinkRegister = 88;
   static constexpr std::uint64_t kStackPointer = 84, kProgramCounter = 92;
-  static constexpr std::uint64_t kRecords = 232, kBytes = 240;
+  static constexpr std::uint64_t kRecords = 232, kBytes = 240 + kOtherRecordBytes;
 };
 
 // Records follow the registers, vector registers first. Each starts with its type and its length
@@ -36,9 +44,10 @@ template <>
 constexpr std::uint64_t kVectorRecord<4> = 288ull << 32 | 0x56465001;
 
 inline bool has_vector_record(std::uint64_t context) {
-  std::uint64_t record;
-  __builtin_memcpy(&record, reinterpret_cast<const void*>(context + Context<kWord>::kRecords),
-                   sizeof record);
+  std::uint64_t record, at = context + Context<kWord>::kRecords;
+  __builtin_memcpy(&record, reinterpret_cast<const void*>(at), sizeof record);
+  if (kWord == 4 && is_other_record(record))
+    __builtin_memcpy(&record, reinterpret_cast<const void*>(at + kOtherRecordBytes), sizeof record);
   return record == kVectorRecord<kWord>;
 }
 
@@ -74,6 +83,10 @@ std::uint64_t context_of_frame(std::uint64_t at, std::uint64_t word, Read read) 
   if (word != (kBytesOfWord == 8 ? kRecord : kRecord & 0xffffffff)) return 0;
   if (kBytesOfWord == 4 && (!read(at + 4, &length, sizeof length) || length != kRecord >> 32))
     return 0;
+  std::uint64_t before = 0;
+  if (kBytesOfWord == 4 && read(at - kOtherRecordBytes, &before, sizeof before) &&
+      is_other_record(before))
+    at -= kOtherRecordBytes;
   return at - Context<kBytesOfWord>::kRecords;
 }
 

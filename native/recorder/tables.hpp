@@ -241,25 +241,14 @@ constexpr Allocation unpack(const MappingRow& row) {
 constexpr std::uint32_t kGenerations = 4;
 constexpr std::uint32_t kLastGeneration = kGenerations - 1;
 
-// The upper half of a product, also where the processor does not have numbers of 128 bits.
-constexpr std::uint64_t upper_half(std::uint64_t a, std::uint64_t b) {
-#ifdef __SIZEOF_INT128__
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
-#else
-  constexpr std::uint64_t kLower = 0xffffffff;
-  std::uint64_t lower = (a & kLower) * (b & kLower);
-  std::uint64_t first = (a >> 32) * (b & kLower) + (lower >> 32);
-  std::uint64_t second = (a & kLower) * (b >> 32) + (first & kLower);
-  return (a >> 32) * (b >> 32) + (first >> 32) + (second >> 32);
-#endif
-}
-
 struct Generation {
   std::uint64_t start;
   std::uint64_t count;
 
   // The row where the search for something with this hash starts.
-  constexpr std::uint64_t home(std::uint64_t hash) const { return start + upper_half(hash, count); }
+  constexpr std::uint64_t home(std::uint64_t hash) const {
+    return start + ((hash >> 32) * count >> 32);  // there are fewer than 2^32
+  }
   constexpr std::uint64_t next(std::uint64_t at) const {
     return at + 1 == start + count ? start : at + 1;
   }

@@ -58,7 +58,7 @@ class Walker : public Instances<Interface, kMaxModules> {
 
   Verdict enumerate(BlockMap& blocks, OnThreads on_threads, uint32_t first_arena) {
     gaps_ = List<Range>(map_, kMaxRuns);
-    stack_end_ = reinterpret_cast<uint64_t>(map_(kStackBytes)) + kStackBytes;
+    stack_end_ = reinterpret_cast<std::uintptr_t>(map_(kStackBytes)) + kStackBytes;
     Verdict verdict;
     for (current_ = 0; current_ < count_; ++current_) {
       List<Block>& listed = listed_[current_];
@@ -136,8 +136,8 @@ class Walker : public Instances<Interface, kMaxModules> {
     lock_ = disable.outcome == Outcome::kWaits ? disable.value : 0;
     if (disable.outcome != Outcome::kReturned) return failed("malloc_disable()", disable);
     abi::Call iterate = call(from.iterate, kLongLimit + written_bytes() / kBytesInLimit, all.start,
-                             all.end - all.start, reinterpret_cast<uint64_t>(&note),
-                             reinterpret_cast<uint64_t>(&listed));
+                             all.end - all.start, reinterpret_cast<std::uintptr_t>(&note),
+                             reinterpret_cast<std::uintptr_t>(&listed));
     if (iterate.outcome != Outcome::kReturned) return failed("malloc_iterate()", iterate);
     if (static_cast<uint32_t>(iterate.value) == ~0u)
       return invalid("its malloc_iterate() has failed", from.iterate);

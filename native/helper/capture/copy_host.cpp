@@ -93,7 +93,7 @@ void must(std::int64_t result, const char* what, pid_t host) {
 std::unique_ptr<Clone> start_copy_host(const std::function<bool(std::uint64_t page)>& is_wanted) {
   pid_t host = start_child();
   auto clone =
-      std::make_unique<Clone>(host, reinterpret_cast<std::uint64_t>(arch::reachscan_gadget));
+      std::make_unique<Clone>(host, reinterpret_cast<std::uintptr_t>(arch::reachscan_gadget));
   std::vector<MapEntry> own = read_mappings(host);
   // A page that is free in both address spaces holds the child's code during the change.
   std::uint64_t bridge = kLowestBridge;

@@ -92,7 +92,7 @@ bool reports_freed_tables() {
   void* memory = mmap(nullptr, 2 * kTableBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;
-  auto start = reinterpret_cast<std::uint64_t>(memory);
+  auto start = reinterpret_cast<std::uintptr_t>(memory);
   bool tells = finds_hole_unprotected((start + kTableBytes - 1) & ~(kTableBytes - 1));
   munmap(memory, 2 * kTableBytes);
   return tells;

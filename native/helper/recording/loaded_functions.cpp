@@ -22,7 +22,7 @@ std::optional<Row> read_row(const Memory& memory, std::uint64_t address) {
   return row;
 }
 
-std::uint64_t address_of(const void* there) { return reinterpret_cast<std::uint64_t>(there); }
+std::uint64_t address_of(const void* there) { return reinterpret_cast<std::uintptr_t>(there); }
 
 // Calls visit(tag, value) for the entries of the dynamic section at `address`.
 template <typename Visit>

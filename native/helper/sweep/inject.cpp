@@ -324,7 +324,7 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
 void SweeperRun::handle_fault(Tracee& thread, int signal, SweepResult& result) {
   siginfo_t info{};
   ptrace(PTRACE_GETSIGINFO, thread.tid(), nullptr, &info);
-  auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
+  auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
   auto at =
       std::upper_bound(inputs_.mappings.begin(), inputs_.mappings.end(), address,
                        [](std::uint64_t value, const abi::Mapping& m) { return value < m.end; });

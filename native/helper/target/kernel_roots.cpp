@@ -47,7 +47,7 @@ bool add_signal_values(pid_t tid, std::uint32_t flags, std::vector<std::uint64_t
   while (request.off < kMaxSignals) {
     long count = ptrace(PTRACE_PEEKSIGINFO, tid, &request, pending.data());
     for (long i = 0; i < count; ++i)
-      words.push_back(reinterpret_cast<std::uint64_t>(pending[i].si_value.sival_ptr));
+      words.push_back(reinterpret_cast<std::uintptr_t>(pending[i].si_value.sival_ptr));
     if (count < static_cast<long>(pending.size())) return true;
     request.off += static_cast<std::uint64_t>(count);
   }

@@ -42,7 +42,7 @@ struct PageScan {
         start(from),
         end(to),
         walk_end(0),
-        regions(reinterpret_cast<std::uint64_t>(found)),
+        regions(reinterpret_cast<std::uintptr_t>(found)),
         region_count(most),
         max_pages(query.most_pages),
         inverted(query.inverted),

@@ -20,7 +20,7 @@ inline void relax() {}
 extern "C" [[gnu::visibility("hidden")]] const char reachscan_blob[];
 // The helper puts the control block right below the blob, which therefore needs no variable.
 inline abi::Control* control() {
-  return reinterpret_cast<abi::Control*>(reinterpret_cast<uint64_t>(reachscan_blob) -
+  return reinterpret_cast<abi::Control*>(reinterpret_cast<std::uintptr_t>(reachscan_blob) -
                                          abi::kControlBytes);
 }
 using arch::relax;
@@ -55,14 +55,14 @@ inline uint64_t request(abi::Request request, uint64_t first = 0, uint64_t secon
 #endif
 inline void
 call_target(abi::Call& call) {
-  request(abi::Request::kCall, reinterpret_cast<uint64_t>(&call));
+  request(abi::Request::kCall, reinterpret_cast<std::uintptr_t>(&call));
 }
 
 // The helper does not resume a sweeper that has refused.
 [[noreturn]] inline void refuse(abi::Refusal refusal, const char* reason, uint64_t address) {
   for (;;)
     request(abi::Request::kRefused, static_cast<uint64_t>(refusal),
-            reinterpret_cast<uint64_t>(reason), address);
+            reinterpret_cast<std::uintptr_t>(reason), address);
 }
 
 inline void* map_memory(uint64_t bytes) {
@@ -73,7 +73,7 @@ inline void* map_memory(uint64_t bytes) {
 }
 
 inline void unmap_memory(void* address, uint64_t bytes) {
-  request(abi::Request::kUnmapMemory, reinterpret_cast<uint64_t>(address), bytes);
+  request(abi::Request::kUnmapMemory, reinterpret_cast<std::uintptr_t>(address), bytes);
 }
 
 inline void begin_phase(wire::Phase phase, uint64_t done = 0, uint64_t total = 0) {

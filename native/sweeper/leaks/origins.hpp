@@ -24,7 +24,7 @@ struct Origin {
 };
 
 inline Range range_of(const recorder::Header* tables) {
-  auto start = reinterpret_cast<uint64_t>(tables);
+  auto start = reinterpret_cast<std::uintptr_t>(tables);
   if (tables == nullptr) return {0, 0};
   return {start, heaps::align_up(start + tables->bytes, heaps::kPage)};
 }
@@ -136,7 +136,7 @@ class Origins {
     uint64_t now = written != 0 ? written : control()->monotonic_ns;
     uint64_t began = written != 0 ? h.started_realtime_ns : h.started_monotonic_ns;
     Record record(wire::kRecorder);
-    record.u64(reinterpret_cast<uint64_t>(&h)).u64(h.bytes);
+    record.u64(reinterpret_cast<std::uintptr_t>(&h)).u64(h.bytes);
     record.u32(static_cast<uint32_t>(options.way_in)).u32(static_cast<uint32_t>(options.stacks));
     record.u32(options.depth).u32(h.stopped).u64(h.stopped_after_ms).u64(h.started_realtime_ns);
     record.u64(now > began ? (now - began) / 1'000'000 : 0);

@@ -25,7 +25,7 @@ inline void send_suspects(const heaps::Space& space, const BlockMap& blocks) {
   if (count == 0) return;
   heaps::List<abi::Suspect> suspects(map_memory, count);
   blocks.each_unmarked([&](uint64_t block) { suspects.push(suspect_at(space, blocks, block)); });
-  request(abi::Request::kSuspects, reinterpret_cast<uint64_t>(suspects.begin()), count);
+  request(abi::Request::kSuspects, reinterpret_cast<std::uintptr_t>(suspects.begin()), count);
 }
 
 inline bool is_same(const abi::Suspect& before, const abi::Suspect& now) {

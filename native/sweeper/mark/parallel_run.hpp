@@ -39,8 +39,8 @@ class ParallelRun {
 
   bool start() {
     __atomic_add_fetch(&busy_, 1, __ATOMIC_RELAXED);
-    if (request(abi::Request::kStartThread, reinterpret_cast<uint64_t>(&begin),
-                reinterpret_cast<uint64_t>(this)) != 0)
+    if (request(abi::Request::kStartThread, reinterpret_cast<std::uintptr_t>(&begin),
+                reinterpret_cast<std::uintptr_t>(this)) != 0)
       return true;
     __atomic_sub_fetch(&busy_, 1, __ATOMIC_RELAXED);
     return false;

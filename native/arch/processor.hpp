@@ -29,7 +29,8 @@
 //   imports.hpp           GOT entries that a loader fills in with functions, stubs for them, jumps
 //   moved_start.hpp       the first instructions of a function, moved elsewhere
 //
-// Related processors share a folder (FAMILY in compiler.cmake; arch/arm), whose files have these names, too.
+// Related processors share a folder (FAMILY in compiler.cmake; arch/arm), whose files have these
+// names, too.
 //
 // The compiler requires what is declared below and what is used elsewhere. CONTRIBUTING.md lists
 // the remaining steps, outside of native/.

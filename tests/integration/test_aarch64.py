@@ -6,55 +6,49 @@ qemu-system-arm, g++-aarch64-linux-gnu and, but for the short form, g++-arm-linu
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import emulator
 import glibc_suites
 import numpy as np
 import pytest
+from guests import (
+    BUSY_LEAKS,
+    COMPILERS,
+    EMULATED,
+    FIXTURES,
+    ONLY_LONG,
+    SHORT,
+    SHORT_FORM,
+    blocks,
+    recording,
+    run,
+)
 from same_heap import assert_same_heap, assert_same_preloaded_heap
 from scans import run_cli
 from test_32_bit import CHANCE
 from test_roots import by_address, wrong_about
 from victims import (
     GIVING_BACK,
-    KIND_DIRECT,
     KIND_FIRST_RING,
-    KIND_INDIRECT,
     REPOSITORY,
-    Truth,
     build,
     need,
     read_truth,
 )
 
-from reachscan.recording import model, wire, wire_columns
 from reachscan.recording.architectures import AARCH64, ARM
-from reachscan.recording.decode import decode
 
-FORM = os.environ.get("REACHSCAN_EMULATOR")
-SHORT_FORM = FORM == "short"
-pytestmark = pytest.mark.skipif(
-    not FORM,
-    reason="REACHSCAN_EMULATOR=1 or =short boots an emulated aarch64 machine for some minutes",
-)
-ONLY_LONG = pytest.mark.skipif(SHORT_FORM, reason="not in the short form (REACHSCAN_EMULATOR=1)")
+pytestmark = EMULATED
 
-SHORT = "-32"
-"""Added to the names of 32-bit programs."""
-COMPILERS = {"": ("aarch64-linux-gnu-gcc", []), SHORT: ("arm-linux-gnueabihf-gcc", ["-mfpu=neon"])}
 MACHINES = {"": AARCH64, SHORT: ARM}
 WORDS = ("",) if SHORT_FORM else tuple(COMPILERS)
-FIXTURES = ("ground_truth", "leak_graph", "roots", "busy_threads", "transparent")
 CALLS_OF_ALLOCATOR = 100 if SHORT_FORM else 500
 """By each thread."""
-BUSY_LEAKS = 200
 DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "12" if SHORT_FORM else "24"))
 DEATHS_OF_SCRIPT = 25
 """One script must not take longer than a machine is waited for."""
@@ -73,7 +67,6 @@ METHODS = pytest.mark.parametrize(
 SMALL_PAGES = pytest.mark.parametrize("guest", [4], indirect=True, ids=["4-KiB"])
 ALL_PAGES = pytest.mark.parametrize("guest", [4, 16], indirect=True, ids=["4-KiB", "16-KiB"])
 FLAVOURS = {4: "arm64", 16: "arm64-16k"}
-NO_PARENT = 0xFFFFFFFF
 JEMALLOC = "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"
 LOST = 2000
 NGINX = """
@@ -100,19 +93,6 @@ IDLE_PROGRAMS = pytest.mark.parametrize(
     ],
 )
 
-# Starts a target as $p and waits for its first line; ends it, which lets it check itself.
-LIBRARY = """
-start() {
-  rm -f /tmp/in; mkfifo /tmp/in
-  "$@" </tmp/in >/tmp/out & p=$!
-  exec 4>/tmp/in
-  until test -s /tmp/out; do kill -0 $p || exit 90; sleep 0.1; done
-}
-finish() { exec 4>&-; wait $p || exit 91; }
-# An emulated machine on a busy one is slow.
-scan() { reachscan-helper --pid $p --max-pause 60000 --timeout 300 "$@"; }
-"""
-
 
 @pytest.fixture(scope="module")
 def guest(
@@ -137,33 +117,6 @@ def guest(
         shutil.copy(module, share / f"roots_module{words}")
     with emulator.machine(system, share) as machine:
         yield machine
-
-
-def run(guest: emulator.Guest, script: str) -> str:
-    done = guest.run(LIBRARY + script)
-    assert done.status == 0, f"status {done.status}: {done.out}"
-    return done.out
-
-
-def blocks(stream: Path) -> Truth:
-    """Return the blocks of a stream (address, size, kind) that tells of no failure."""
-    rows: list[Truth] = []
-    last = 0
-    for frame in wire.frames(io.BytesIO(stream.read_bytes())):
-        last = frame.type
-        assert frame.type != wire.FAILURE, wire.parse(frame)
-        if frame.type == wire.LEAKS:
-            columns = wire_columns.parse_leaks(frame)
-            direct = columns.parent == NO_PARENT
-            kinds = np.where(direct, KIND_DIRECT, KIND_INDIRECT).astype(np.uint64)
-            rows.append(np.stack([columns.address, columns.size, kinds], axis=1))
-    assert last == wire.FINAL
-    found: Truth = np.concatenate(rows)
-    return found[np.argsort(found[:, 0])]
-
-
-def recording(stream: Path) -> model.Recording:
-    return decode(wire.frames(io.BytesIO(stream.read_bytes())))
 
 
 @METHODS

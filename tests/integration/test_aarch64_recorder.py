@@ -7,8 +7,8 @@ import subprocess
 
 import emulator
 import pytest
-from test_aarch64 import COMPILERS, DEATHS, SMALL_PAGES, guest, run
-from test_aarch64 import pytestmark as pytestmark
+from guests import COMPILERS, EMULATED, ONLY_LONG, run
+from test_aarch64 import DEATHS, SMALL_PAGES, guest
 from test_known_stacks import FLAGS, STATIC_RUNTIME, settings
 from test_recorded_churn import assert_exact
 from victims import REPOSITORY, build
@@ -16,6 +16,8 @@ from victims import REPOSITORY, build
 from reachscan.capture.recording_options import VARIABLE, RecordingOptions
 
 __all__ = ["guest"]
+
+pytestmark = [EMULATED, ONLY_LONG]
 
 RECORDER = "reachscan-recorder.so"
 CC, CXX = COMPILERS[""][0], "aarch64-linux-gnu-g++"

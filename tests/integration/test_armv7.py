@@ -6,7 +6,6 @@ Some minutes: only with REACHSCAN_EMULATOR=1. Needs qemu-system-arm and g++-arm-
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,19 +14,26 @@ import emulator
 import glibc_suites
 import numpy as np
 import pytest
+from guests import (
+    BUSY_LEAKS,
+    COMPILERS,
+    EMULATED,
+    FIXTURES,
+    ONLY_LONG,
+    SHORT,
+    blocks,
+    recording,
+    run,
+)
 from same_heap import assert_same_heap
 from scans import run_cli
 from test_32_bit import CHANCE
-from test_aarch64 import BUSY_LEAKS, COMPILERS, FIXTURES, SHORT, blocks, recording, run
 from test_roots import by_address, wrong_about
 from victims import GIVING_BACK, KIND_FIRST_RING, REPOSITORY, build, need, read_truth
 
 from reachscan.recording.architectures import ARM
 
-pytestmark = pytest.mark.skipif(
-    "REACHSCAN_EMULATOR" not in os.environ,
-    reason="REACHSCAN_EMULATOR=1 boots an emulated armv7 machine for some minutes",
-)
+pytestmark = [EMULATED, ONLY_LONG]
 
 DEATHS = 12
 METHODS = pytest.mark.parametrize("method", ["clone", "copy"])
@@ -46,7 +52,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.Guest]:
     try:
         system = emulator.fetch("armmp")
     except glibc_suites.UnavailableError as reason:
-        pytest.skip(str(reason))
+        pytest.skip(f"nothing was tested on armv7: {reason}")
     subprocess.run(["make", "helpers", "HELPERS=armv7"], cwd=REPOSITORY, check=True)
     shutil.copy(REPOSITORY / "reachscan/_native/helpers/armv7/reachscan-helper", share)
     compiler, flags = COMPILERS[SHORT]

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "arch/aarch64/address_space.hpp"
-#include "arch/aarch64/signal_frame.hpp"
+#include "arch/arm/signal_frame.hpp"
 
 namespace reachscan::arch {
 

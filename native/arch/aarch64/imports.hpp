@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "arch/aarch64/decoded.hpp"
+#include "arch/arm/decoded.hpp"
 
 namespace reachscan::arch {
 

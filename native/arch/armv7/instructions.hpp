@@ -19,6 +19,9 @@ inline void trap() {
 // For loops that wait for another thread.
 inline void relax() { asm volatile("yield" ::: "memory"); }
 
+inline bool has_protection_keys() { return false; }
+inline void open_protection_keys() {}
+
 // Written so that the compiler does not recognise the loops and turn them into calls to memset()
 // and memcpy().
 inline void fill(void* target, int value, std::size_t length) {

@@ -17,12 +17,15 @@ import pytest
 from conftest import StartVictim
 from groups import control_group, limit_memory, moved
 from older_kernels import recording_before_6_7
-from scans import FAILED, PATIENCE, relatives, run_cli, scan
+from scans import FAILED, PATIENCE, PATIENTLY, recording_of, relatives, run_cli, scan
 from unharmed import TRIES, Ending, Helper, Watched, assert_sound, children, last_words
 from victims import build, need, thread_states, wait_until
 from worlds import NOBODY, as_user, need_root, public_copy
 
+from reachscan.recording import model
+
 LEAKS = 50
+MOMENTS = 10
 PR_SET_CHILD_SUBREAPER = 36
 CHECKER_THREADS = 5
 MEGABYTE = 1 << 20
@@ -147,6 +150,18 @@ def test_heap_that_forks_do_not_get_on_an_older_kernel(victim: StartVictim, kind
     target = victim("odd_heap", kind, LEAKS)
     recording = recording_before_6_7(target.pid, "--method", "clone")
     assert len(recording.leaks.address) == LEAKS
+
+
+def certain(recording: model.Recording) -> int:
+    return int((recording.leaks.reason == model.DEFINITE).sum())
+
+
+def test_memory_that_forks_do_not_get_and_that_was_just_mapped(victim: StartVictim) -> None:
+    """What is listed before the pause is out of date by then."""
+    target = victim("moving_table", LEAKS)
+    for _ in range(MOMENTS):
+        assert certain(recording_of(target.pid, "--method", "clone", *PATIENTLY)) == LEAKS
+    assert certain(recording_before_6_7(target.pid, "--method", "clone", *PATIENTLY)) == LEAKS
 
 
 @contextmanager

@@ -75,6 +75,14 @@ bool has_page(const PageMap& map, MapEntry entry, std::uint64_t page) {
   return map.first_page(entry).value_or(page) != 0;
 }
 
+// Returns the size of all mappings, which the kernel counts.
+std::uint64_t mapped_pages(pid_t pid) {
+  std::string text = read_proc_file(pid, "statm", Step::kReadMappings);
+  std::uint64_t pages = 0;
+  std::from_chars(text.data(), text.data() + text.size(), pages);
+  return pages;
+}
+
 // Only anonymous memory can be wiped; other memory is either inherited or not.
 bool can_be_emptied(const MapEntry& entry) {
   return entry.backing == Backing::kNothing && !is_shared(entry);
@@ -82,12 +90,20 @@ bool can_be_emptied(const MapEntry& entry) {
 
 }  // namespace
 
-DontforkMemory::DontforkMemory(pid_t pid, MappedFiles& files) : pid_(pid) {
-  std::vector<MapEntry> entries = files.mappings_of(pid);
-  std::erase_if(entries, [](const MapEntry& e) { return is_kernel_owned(e) || is_device(e); });
-  PageMap map(pid);
+DontforkMemory::DontforkMemory(pid_t pid, MappedFiles& files) : pid_(pid), files_(files) { list(); }
+
+void DontforkMemory::list() {
+  std::vector<MapEntry> entries = files_.mappings_of(pid_);
+  auto others = std::stable_partition(entries.begin(), entries.end(), [](const MapEntry& e) {
+    return !is_kernel_owned(e) && !is_device(e);
+  });
+  left_alone_.assign(others, entries.end());
+  entries.erase(others, entries.end());
+  candidates_.clear();
+  entries_.clear();
+  PageMap map(pid_);
   bool older_kernel = !entries.empty() && !map.first_page(entries.front()).has_value();
-  if (older_kernel) entries_ = advised(entries, read_proc_file(pid, "smaps", Step::kReadMappings));
+  if (older_kernel) entries_ = advised(entries, read_proc_file(pid_, "smaps", Step::kReadMappings));
   for (const MapEntry& entry : entries) {
     std::uint64_t page = map.first_page(entry).value_or(0);
     if (is_ring(entry) && !older_kernel) entries_.push_back(entry);
@@ -96,6 +112,7 @@ DontforkMemory::DontforkMemory(pid_t pid, MappedFiles& files) : pid_(pid) {
 }
 
 void DontforkMemory::capture(const Memory& memory) {
+  mapped_ = mapped_pages(pid_);
   if (entries_.empty()) return;
   PageMap map(pid_);
   std::uint64_t copied = 0;
@@ -122,13 +139,24 @@ bool DontforkMemory::is_inherited(const Candidate& candidate, const PageMap& clo
 }
 
 void DontforkMemory::find_lost(pid_t clone) {
+  list();
   PageMap map(clone);
   std::vector<MapEntry> mappings = read_mappings(clone);
   for (const Candidate& candidate : candidates_)
     if (!is_inherited(candidate, map, mappings)) entries_.push_back(candidate.entry);
 }
 
+// The target may have mapped memory after it was listed. What it maps when it runs again cannot be
+// told from that; but a clone that inherited everything has as many pages mapped.
+bool DontforkMemory::has_everything(pid_t clone, const std::vector<MapEntry>& mappings) const {
+  std::uint64_t pages = mapped_pages(clone);
+  for (const MapEntry& entry : left_alone_)
+    if (!is_mapped(mappings, entry)) pages += (entry.end - entry.start) / kPage;
+  return pages == mapped_;
+}
+
 bool DontforkMemory::may_miss_any(pid_t clone, const std::vector<MapEntry>& mappings) const {
+  if (!has_everything(clone, mappings)) return true;
   PageMap map(clone), target(pid_);
   return std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
     return !is_inherited(candidate, map, mappings) &&

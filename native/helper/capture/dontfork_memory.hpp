@@ -23,15 +23,16 @@ class DontforkMemory {
   // find_lost() checks whether the clone has the target's pages.
   DontforkMemory(pid_t pid, MappedFiles& files);
 
-  // Called while the target is stopped: finds what `clone` did not get. Takes about a microsecond
-  // per mapping; few programs have such memory.
+  // Called while the target is stopped: finds what `clone` did not get. Lists the memory again,
+  // since the target may have mapped some after the first list. Takes some microseconds per mapping
+  // (before Linux 6.7, as long as smaps); few programs have such memory.
   void find_lost(pid_t clone);
 
   // Called while the target is stopped: copies the memory found so far.
   void capture(const Memory& memory);
 
-  // Called when the target runs again: whether there may be such memory that was not searched for.
-  // `mappings` are the clone's.
+  // Called when the target runs again: whether there may be such memory that was not found.
+  // `mappings` are the clone's, after restore().
   bool may_miss_any(pid_t clone, const std::vector<MapEntry>& mappings) const;
 
   // Maps the copied memory into the clone. Throws Failure(kPrepareClone).
@@ -50,15 +51,20 @@ class DontforkMemory {
     std::vector<char> bytes;
   };
 
+  void list();
+  bool has_everything(pid_t clone, const std::vector<MapEntry>& mappings) const;
   static bool is_inherited(const Candidate& candidate, const PageMap& clone,
                            const std::vector<MapEntry>& mappings);
   static std::vector<char> read(const Memory& memory, const AddressRange& stretch);
 
   pid_t pid_;
+  MappedFiles& files_;
+  std::vector<MapEntry> left_alone_;   // devices and the kernel's memory
   std::vector<Candidate> candidates_;  // what may be such memory
   std::vector<MapEntry> entries_;      // what is such memory
   std::vector<Piece> pieces_;
   std::uint64_t left_out_ = 0;
+  std::uint64_t mapped_ = 0;  // pages that the target had mapped when it was stopped
 };
 
 }  // namespace reachscan::helper

@@ -186,7 +186,7 @@ def private_apt(
     for part in ("state/lists/partial", "cache/archives/partial", "etc"):
         (folder / part).mkdir(parents=True)
     (folder / "state" / "status").touch()
-    address = mirror or _mirror()
+    address = mirror or archive_address()
     source = f"deb [arch={architecture} signed-by={keyring}] {address} {suite} main\n"
     (folder / "etc" / "sources.list").write_text(source)
     settings = {
@@ -211,7 +211,7 @@ def private_apt(
     return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
 
 
-def _mirror() -> str:
+def archive_address() -> str:
     """The address of the Debian archive, as this machine's own apt sources give it."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise UnavailableError(

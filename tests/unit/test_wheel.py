@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import platform
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
-from making import make
+from making import make_wheel
 from packaging.utils import parse_wheel_filename
 
 from reachscan import __version__
@@ -26,15 +24,7 @@ MOST_BYTES = 1_950_000
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = os.pathsep.join([str(ROOT / ".venv/bin"), os.environ["PATH"]])
-    tools = ("make", "cmake", "ninja", "wheel")
-    missing = [tool for tool in tools if not shutil.which(tool, path=path)]
-    if missing:
-        pytest.skip(f"a wheel cannot be built without {', '.join(missing)}")
-    folder = tmp_path_factory.mktemp("dist")
-    make("wheel", f"DIST={folder}")
-    (built,) = folder.iterdir()
-    return built
+    return make_wheel(tmp_path_factory.mktemp("dist"))
 
 
 def test_it_is_for_every_python_and_c_library(wheel: Path) -> None:

@@ -10,6 +10,10 @@
 #include <csignal>
 #include <ctime>
 
+#ifndef sigev_notify_thread_id  // glibc
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
 namespace reachscan::helper {
 
 class Ticker {
@@ -26,7 +30,7 @@ class Ticker {
     sigevent event{};
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = kSignal;
-    event._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
+    event.sigev_notify_thread_id = static_cast<pid_t>(syscall(SYS_gettid));
     exists_ = timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
   }
   ~Ticker() {

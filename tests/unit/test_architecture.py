@@ -135,7 +135,7 @@ NATIVE_ROOMS = {
     },
 }
 # What every room of the helper may use of its front door.
-HELPER_BASE = {"failure.hpp", "fault_injection.hpp", "inflate.hpp", "options.hpp", "stream.hpp"}
+HELPER_BASE = {"failure.hpp", "fault_injection.hpp", "images.hpp", "options.hpp", "stream.hpp"}
 
 
 def imports(path: Path) -> Iterator[str]:

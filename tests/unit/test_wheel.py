@@ -19,7 +19,7 @@ from reachscan.recording.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 MACHINE = platform.machine()
-MOST_BYTES = 1_950_000
+MOST_BYTES = 1_650_000
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,7 @@
 
 #include "arch/address_space.hpp"
 #include "arch/imports.hpp"
-#include "helper/inflate.hpp"
-
-extern "C" const unsigned char reachscan_injected[];
+#include "helper/images.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -38,7 +36,7 @@ Row row_at(const unsigned char* bytes, std::uint64_t index = 0) {
 }  // namespace
 
 InjectedImage::InjectedImage() {
-  const std::vector<unsigned char> file = inflate(reachscan_injected);
+  const std::vector<unsigned char> file = unpacked(Image::kRecorder);
   auto header = row_at<Elf64_Ehdr>(file.data());
   entry_ = header.e_entry;
   std::uint64_t dynamic = 0;

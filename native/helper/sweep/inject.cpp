@@ -14,12 +14,9 @@
 #include "arch/address_space.hpp"
 #include "arch/instructions.hpp"
 #include "arch/lanes.hpp"
-#include "helper/inflate.hpp"
+#include "helper/images.hpp"
 #include "helper/stop/retry_policy.hpp"
 #include "helper/target/memory_kinds.hpp"
-
-// Packed, in the order of Form; then the fine form for pages of 16 and of 64 KiB.
-extern "C" const unsigned char* const reachscan_sweepers[5];
 
 namespace reachscan::helper {
 namespace {
@@ -38,10 +35,11 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
-const unsigned char* packed(Form form) {
-  if (kPage == 16 << 10) return reachscan_sweepers[3];
-  if (kPage == 64 << 10) return reachscan_sweepers[4];
-  return reachscan_sweepers[static_cast<unsigned>(form)];
+Image image_of(Form form) {
+  if (kPage == 16 << 10) return Image::kSweeper16;
+  if (kPage == 64 << 10) return Image::kSweeper64;
+  if (form == Form::kShort) return Image::kShortSweeper;
+  return form == Form::kFine ? Image::kFineSweeper : Image::kSweeper;
 }
 
 SweepBounds bounds_for(const SweeperInputs& inputs) {
@@ -121,7 +119,7 @@ std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const c
 }
 
 void SweeperRun::map_code() {
-  const std::vector<unsigned char> image = inflate(packed(form_));
+  const std::vector<unsigned char> image = unpacked(image_of(form_));
   code_bytes_ = (image.size() + kPage - 1) & ~(kPage - 1);
   control_ = map(abi::kControlBytes + code_bytes_, "the sweeper");
   std::uint64_t code = control_ + abi::kControlBytes;

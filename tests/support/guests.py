@@ -28,10 +28,11 @@ FIXTURES = ("ground_truth", "leak_graph", "roots", "busy_threads", "transparent"
 BUSY_LEAKS = 200
 NO_PARENT = 0xFFFFFFFF
 
-# Starts a target as $p and waits for its first line; ends it, which lets it check itself.
+# Starts a target as $p and waits for its first line, which must not be that of the one before; ends
+# it, which lets it check itself.
 LIBRARY = """
 start() {
-  rm -f /tmp/in; mkfifo /tmp/in
+  rm -f /tmp/in /tmp/out; mkfifo /tmp/in
   "$@" </tmp/in >/tmp/out & p=$!
   exec 4>/tmp/in
   until test -s /tmp/out; do kill -0 $p || exit 90; sleep 0.1; done

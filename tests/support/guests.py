@@ -28,7 +28,8 @@ FIXTURES = ("ground_truth", "leak_graph", "roots", "busy_threads", "transparent"
 BUSY_LEAKS = 200
 NO_PARENT = 0xFFFFFFFF
 
-# Starts a target as $p and waits for its first line, which must not be that of the one before; ends
+# Starts a target as $p, waits for its first line, which must not be that of the one before, and
+# until it sleeps: one that still runs keeps what it used last in registers and on its stack. Ends
 # it, which lets it check itself.
 LIBRARY = """
 start() {
@@ -36,7 +37,9 @@ start() {
   "$@" </tmp/in >/tmp/out & p=$!
   exec 4>/tmp/in
   until test -s /tmp/out; do kill -0 $p || exit 90; sleep 0.1; done
+  until rests; do kill -0 $p || exit 90; sleep 0.1; done
 }
+rests() { local state; read -r _ _ state _ </proc/$p/stat && test $state = S; }
 finish() { exec 4>&-; wait $p || exit 91; }
 # An emulated machine on a busy one is slow.
 scan() { reachscan-helper --pid $p --max-pause 60000 --timeout 300 "$@"; }

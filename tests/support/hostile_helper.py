@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
+import os
 import platform
-import struct
 import subprocess
+import sys
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -16,6 +16,8 @@ from victims import REPOSITORY
 NATIVE = REPOSITORY / "native"
 BUILT = REPOSITORY / "build" / "native"
 """Where `make build` lets "arch" mean the folder of this processor."""
+IMAGES = 6
+"""How many the helper carries (helper/images.hpp)."""
 FLAGS = (
     "-std=c++20", "-O2", "-ffreestanding", "-fno-exceptions", "-fno-rtti", "-fPIE",
     "-fvisibility=hidden", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
@@ -25,19 +27,17 @@ FLAGS = (
 
 def make(folder: Path, misdeed: str) -> Path:
     """Return a helper that runs a function of fixtures/hostile_sweeper.cpp in the clone."""
-    blob = gzip.compress(_blob(folder, misdeed))
-    image = bytearray(HELPER.read_bytes())
+    images = _packed(folder, _blob(folder, misdeed))
+    program = bytearray(HELPER.read_bytes())
     with HELPER.open("rb") as file:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".symtab")
         assert isinstance(table, SymbolTableSection)
-        at = next(elf.address_offsets(_address(table, "reachscan_sweepers")))
-        start, end = struct.unpack_from("<2Q", image, at)
-        at = next(elf.address_offsets(start))
-    assert len(blob) <= end - start
-    image[at : at + len(blob)] = blob
+        at = next(elf.address_offsets(_address(table, "reachscan_images")))
+    assert len(images) <= (BUILT / "images.packed").stat().st_size
+    program[at : at + len(images)] = images
     helper = folder / "helper"
-    helper.write_bytes(image)
+    helper.write_bytes(program)
     helper.chmod(0o755)
     return helper
 
@@ -47,6 +47,16 @@ def _address(table: SymbolTableSection, name: str) -> int:
     assert symbols, f"the helper has no symbol {name}"
     value: int = symbols[0]["st_value"]
     return value
+
+
+def _packed(folder: Path, sweeper: bytes) -> bytes:
+    """Pack a sweeper in place of the first of the helper's images; the others are empty."""
+    blob, packed = folder / "blob", folder / "images"
+    blob.write_bytes(sweeper)
+    others = [os.devnull] * (IMAGES - 1)
+    pack = NATIVE / "helper" / "pack.py"
+    _run(folder, sys.executable, str(pack), str(packed), str(blob), *others)
+    return packed.read_bytes()
 
 
 def _blob(folder: Path, misdeed: str) -> bytes:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from conftest import StartVictim
 from scans import FAILED, run_cli
@@ -41,6 +42,13 @@ def podman(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{own}:{os.environ['PATH']}")
         yield str(program)
+        wait_until(lambda: not is_named(str(own)), "what podman left behind has cleaned up")
+
+
+def is_named(path: str) -> bool:
+    """Whether a process has this path in its arguments."""
+    lines = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
+    return any(path in argument for line in lines for argument in line)
 
 
 def said_by(*command: str) -> str:

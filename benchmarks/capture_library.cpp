@@ -35,7 +35,7 @@ __attribute__((visibility("default"))) bool prepare(bool frame_pointers_only) {
 // Takes the stack of the caller, of which nothing is remembered. Returns how many frames it has.
 __attribute__((visibility("default"), noinline)) std::uint32_t capture(std::uint32_t depth) {
   MemoFrame frames[kMaxDepth];
-  arch::Frame caller = arch::calling_frame(__builtin_frame_address(0));
+  arch::Frame caller = arch::calling_frame();
   std::uint32_t count = unwinder.capture(caller, nothing, frames, depth).count;
   asm volatile("" ::"r"(frames) : "memory");
   return count;

@@ -16,6 +16,9 @@ from scans import FAILED, leaked, recording_of, run_cli, scan
 from test_roots import is_waiting, scenes_of, wrong_verdicts
 from victims import build, command_on, need, read_truth, wait_until
 
+import reachscan
+from reachscan.recording.model import Recording
+
 FIXTURES: dict[str, tuple[Any, ...]] = {
     "leak_graph": ("leak_graph", "TRUTH", 5000, 20),
     "no-leaks": ("leak_graph", "TRUTH", 3000, 0),
@@ -88,6 +91,21 @@ def test_stacks_of_a_recorder_are_in_the_core(tmp_path: Path, writer: str) -> No
     assert dead["target"]["recorder"]["records"] == live["target"]["recorder"]["records"]
     ages = [group["age_us"]["newest"] for group in dead["groups"] if group["stack"] is not None]
     assert all(0 <= age < 3600e6 for age in ages)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_memory_that_nothing_may_access(tmp_path: Path, writer: str) -> None:
+    """It decides what a word there may mean; gdb says that it may be read."""
+    with started(tmp_path, "threads") as target:
+        reserved = closed_memory(reachscan.scan(target.pid).recording)
+        core = WRITERS[writer](target, tmp_path)
+    assert closed_memory(reachscan.core(core).recording) == reserved
+    assert any(end - start > 1 << 20 for start, end in reserved), "of thread arenas"
+
+
+def closed_memory(recording: Recording) -> set[tuple[int, int]]:
+    """Return the mappings of a process without any permission."""
+    return {(m.start, m.end) for m in recording.mappings if m.permissions == 0}
 
 
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "sid"])

@@ -38,14 +38,19 @@ std::string some_of(const std::vector<std::string>& names) {
 class CoreCapture {
  public:
   CoreCapture(const CoreFile& core, const CoreMappings& mappings)
-      : core_(core), mappings_(mappings) {}
+      : core_(core),
+        mappings_(mappings),
+        all_is_readable_(std::all_of(
+            core.segments().begin(), core.segments().end(),
+            [](const CoreSegment& segment) { return (segment.perms & wire::kRead) != 0; })) {}
 
   Snapshot run() {
     Clock::time_point began = Clock::now();
     for (const CoreMapping& mapping : mappings_.all) snapshot_.mappings.push_back(mapping.entry);
     snapshot_.clone =
         start_copy_host([this](std::uint64_t page) { return occupied(snapshot_.mappings, page); });
-    for (const CoreMapping& mapping : mappings_.all) place(mapping);
+    for (std::size_t i = 0; i < mappings_.all.size(); ++i)
+      place(mappings_.all[i], snapshot_.mappings[i]);
     snapshot_.clone->close_files();
     for (const CoreThread& thread : core_.threads()) add_thread(thread);
     describe_missing_memory();
@@ -72,7 +77,8 @@ class CoreCapture {
         0, start);
   }
 
-  void place(const CoreMapping& mapping) {
+  // `shown`: the mapping as the snapshot has it.
+  void place(const CoreMapping& mapping, MapEntry& shown) {
     const MapEntry& entry = mapping.entry;
     std::uint64_t dumped = entry.start + whole_pages(mapping.bytes);
     bool mapped = mapping.offset % kPage == 0 && mapping.bytes % kPage == 0;
@@ -84,7 +90,15 @@ class CoreCapture {
     bool own = may_be_protected(entry);
     if (own) pages().protected_.insert(pages().protected_.end(), used.begin(), used.end());
     if (is_readable(entry) && changes(entry)) add_absent({entry.start, dumped}, used);
+    if (used.empty() && may_be_reserved(mapping)) shown.perms = 0;
     place_rest(mapping, dumped);
+  }
+
+  // gdb says that memory without any permission may be read, and fills it with zeros.
+  bool may_be_reserved(const CoreMapping& mapping) const {
+    const MapEntry& entry = mapping.entry;
+    return all_is_readable_ && mapping.bytes != 0 && entry.perms == wire::kRead &&
+           entry.backing == Backing::kNothing;
   }
 
   void add_absent(const AddressRange& whole, const std::vector<AddressRange>& used) {
@@ -143,6 +157,7 @@ class CoreCapture {
 
   const CoreFile& core_;
   const CoreMappings& mappings_;
+  bool all_is_readable_;  // as the file says
   Snapshot snapshot_;
   std::uint64_t unseen_ = 0;
   std::vector<std::string> missing_files_;

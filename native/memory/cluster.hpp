@@ -40,7 +40,7 @@ struct Cluster {
     // One extra pair at the end, where a boundary may be, and one before the first, in a cache line
     // of its own, so that the pairs of a bucket start on a cache line.
     uint64_t pairs = pair_count() + kPairsInLine;
-    uint64_t greys = kFine ? pair_count() : 0;
+    uint64_t greys = kFine ? pair_count() / 2 + 1 : 0;
     words = static_cast<uint64_t*>(map((pairs * 2 + greys) * sizeof(uint64_t))) + 2 * kPairsInLine;
     carries = static_cast<uint64_t*>(map((length / kBucket + 1) * sizeof(uint64_t)));
     inhabited = static_cast<uint8_t*>(map(length / kBucket + 1));
@@ -51,9 +51,10 @@ struct Cluster {
 
   uint64_t* pair(uint64_t address) const { return words + (address - start) / kSpan * 2; }
 
-  // Fine form: a bit for each granule where a grey block starts. These words follow the pairs.
+  // Fine form: a bit for each two granules in which a grey block starts. These words follow the
+  // pairs.
   uint64_t* greys_at(uint64_t address) const {
-    return words + 2 * pair_count() + (address - start) / kSpan;
+    return words + 2 * pair_count() + (address - start) / (2 * kSpan);
   }
 
   uint64_t bucket_of(uint64_t address) const { return first_bucket + (address - start) / kBucket; }

@@ -2,7 +2,9 @@
 //
 // In the common form no start or boundary directly follows the start of a block, so a mark there
 // says that the block is grey. In the fine form that bit may belong to the next block, so grey
-// blocks have a bitmap of their own.
+// blocks have a bitmap of their own. It is as fine as the common form, since every lookup that
+// marks a block fetches a line of it: a block of a single word may be scanned twice, which is
+// harmless.
 #pragma once
 
 #include "memory/cluster.hpp"
@@ -34,6 +36,19 @@ template <bool kShared>
   return bits;
 }
 
+// Fine form: the bits for one span.
+constexpr uint64_t kAllOfSpan = ~0ull >> 32;
+
+// Returns two bits for each of the lower 32.
+constexpr uint64_t doubled(uint64_t bits) {
+  bits = (bits | bits << 16) & 0x0000'ffff'0000'ffff;
+  bits = (bits | bits << 8) & 0x00ff'00ff'00ff'00ff;
+  bits = (bits | bits << 4) & 0x0f0f'0f0f'0f0f'0f0f;
+  bits = (bits | bits << 2) & 0x3333'3333'3333'3333;
+  bits = (bits | bits << 1) & 0x5555'5555'5555'5555;
+  return bits * 3;
+}
+
 // Marks the block at `start` and defers its scan. Returns the address where that is noted, or 0 if
 // the block was already marked.
 template <bool kShared>
@@ -42,7 +57,7 @@ template <bool kShared>
   unsigned bit = bit_of(start);
   if constexpr (kFine) {
     if (!set_marks<kShared>(pair + 1, 1ull << bit, 0)) return 0;
-    set_marks<kShared>(cluster.greys_at(start), 0, 1ull << bit);
+    set_marks<kShared>(cluster.greys_at(start), 0, 1ull << bit_of(start / 2));
     return start;
   } else {
     if (!set_marks<kShared>(pair + 1, 1ull << bit, 1ull << bit << 1)) return 0;
@@ -58,9 +73,11 @@ template <bool kShared, typename Visit>
   uint64_t* pair = cluster.pair(base);
   uint64_t noted;
   if constexpr (kFine) {
-    noted = relaxed(cluster.greys_at(base));
+    unsigned first = bit_of(base / 2);
+    noted = relaxed(cluster.greys_at(base)) & kAllOfSpan << first;
     if (noted == 0) return;
-    noted = take_bits<kShared>(cluster.greys_at(base), noted);
+    noted = doubled(take_bits<kShared>(cluster.greys_at(base), noted) >> first);
+    noted &= pair[0] & relaxed(pair + 1);
   } else {
     uint64_t after_starts = pair[0] << 1 | pair[-2] >> 63;
     noted = relaxed(pair + 1) & ~pair[0] & after_starts;

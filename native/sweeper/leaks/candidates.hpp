@@ -3,6 +3,7 @@
 #pragma once
 
 #include "memory/block_map.hpp"
+#include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 
 namespace reachscan::sweeper {
@@ -52,6 +53,8 @@ class Candidates {
     blocks.each_unmarked([&](uint64_t block) {
       blocks_.push(block);
       buckets_[blocks.cluster_of(block)->bucket_of(block)] = 1;
+      uint64_t end = end_slot(heaps::align_up(blocks.end_of(block), heaps::kWord));
+      ends_[end / 64] |= 1ull << end % 64;
     });
   }
 
@@ -96,6 +99,13 @@ class Candidates {
     return any_in_bucket(blocks, address) || any_in_bucket(blocks, address - heaps::kBucket);
   }
 
+  // Returns whether a candidate may end at an address, rounded up to a word: a cheap test that few
+  // other addresses pass.
+  bool may_end_at(uint64_t address) const {
+    uint64_t slot = end_slot(address);
+    return (ends_[slot / 64] >> slot % 64 & 1) != 0;
+  }
+
   // Returns a hull of all candidates, as two ranges like those of the whole heap.
   heaps::Hulls hulls(const BlockMap& blocks) const {
     heaps::Hulls all = blocks.hulls();
@@ -106,6 +116,10 @@ class Candidates {
   }
 
  private:
+  static constexpr unsigned kEndBits = 21;
+
+  static uint64_t end_slot(uint64_t end) { return mixed(0, end) >> (64 - kEndBits); }
+
   bool any_in_bucket(const BlockMap& blocks, uint64_t address) const {
     const heaps::Cluster* cluster = blocks.cluster_of(address);
     return cluster != nullptr && buckets_[cluster->bucket_of(address)] != 0;
@@ -124,7 +138,8 @@ class Candidates {
   List<uint64_t> blocks_;  // sorted by address
   List<uint32_t> suggested_;
   Scratch<Sighting> sightings_;
-  Scratch<uint8_t> buckets_;  // 1: a candidate starts there
+  Scratch<uint8_t> buckets_;                       // 1: a candidate starts there
+  Scratch<uint64_t> ends_{(1u << kEndBits) / 64};  // a bit for each hash of an end
 };
 
 }  // namespace reachscan::sweeper

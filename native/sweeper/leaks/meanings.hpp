@@ -203,11 +203,13 @@ class Meanings {
 
   // A block ends inside the granule that holds the next one's size word, or with its own mapping:
   // no other block can start there. If something else is mapped after it, the word may mean that.
-  // Searching for the end from the start would take long in large blocks.
+  // Searching for the end from the start would take long in large blocks. Where blocks are
+  // adjacent, every pointer may be to the end of the block before.
   uint64_t block_ending_at(uint64_t value) const {
     bool at_page = value % heaps::kPage == 0;
     if (at_page ? space_.find(value) != nullptr : value % heaps::kGranule != heaps::kEndOffset)
       return 0;
+    if (!candidates_.may_end_at(value)) return 0;
     if (!blocks_.may_point(value - 1) || blocks_.block_of(value) != 0) return 0;
     uint64_t block = blocks_.block_of(value - 1);
     return is_in_pool(block) ? 0 : block;

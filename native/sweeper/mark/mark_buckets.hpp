@@ -53,12 +53,12 @@ class MarkBuckets {
   enum State : uint8_t { kIdle, kQueued, kUninhabited };
 
   struct Box {
-    static constexpr unsigned kMax = 31;
+    static constexpr unsigned kMax = heaps::kFine ? 63 : 31;
     State state;
     uint8_t count;
     uint16_t offsets[kMax];  // of values, from the start of the bucket
   };
-  static_assert(kBucket == 1 << 16 && sizeof(Box) == 64);
+  static_assert(kBucket == 1 << 16 && sizeof(Box) == (heaps::kFine ? 128 : 64));
 
   // A full box that waits to be looked up.
   static constexpr unsigned kAside = 4;
@@ -109,6 +109,9 @@ class MarkBuckets {
     for (uint64_t base = bucket; base < bucket + kBucket;
          base += heaps::kPairsInLine * heaps::kSpan)
       heaps::fetch(cluster.pair(base));
+    if constexpr (heaps::kFine)
+      for (uint64_t base = bucket; base < bucket + kBucket; base += 16 * heaps::kSpan)
+        heaps::fetch(cluster.greys_at(base));
   }
 
   // Empties a full box. Its values are looked up once the bitmaps have had time to arrive.

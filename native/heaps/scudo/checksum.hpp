@@ -27,10 +27,11 @@ constexpr CrcTable make_crc_table() {
 
 inline constexpr CrcTable kCrcTable = make_crc_table();
 
-constexpr std::uint32_t add_to_crc(std::uint32_t crc, std::uint64_t word) {
+// `bytes`: those behind are zero, and so is what they add.
+constexpr std::uint32_t add_to_crc(std::uint32_t crc, std::uint64_t word, int bytes) {
   word ^= crc;
   crc = 0;
-  for (int place = 0; place < 8; ++place) crc ^= kCrcTable.of[place][word >> 8 * place & 255];
+  for (int place = 0; place < bytes; ++place) crc ^= kCrcTable.of[place][word >> 8 * place & 255];
   return crc;
 }
 
@@ -54,8 +55,15 @@ class Checksums {
     return may_be_crc_ || may_be_sum_;
   }
 
-  std::uint16_t crc(std::uint64_t block, std::uint64_t rest) const {
-    std::uint32_t crc = add_to_crc(add_to_crc(cookie_, block), rest);
+  // What several bytes add is the sum of what each of them adds, and the upper ones of an address
+  // are mostly those of the block before.
+  std::uint16_t crc(std::uint64_t block, std::uint64_t rest) {
+    if ((block & ~kLower) != upper_) {
+      upper_ = block & ~kLower;
+      upper_crc_ = add_to_crc(cookie_, upper_, 8);
+    }
+    std::uint32_t crc = upper_crc_ ^ add_to_crc(0, block & kLower, 2);
+    crc = add_to_crc(crc, rest, 6);
     return static_cast<std::uint16_t>(crc ^ crc >> 16);
   }
 
@@ -64,7 +72,11 @@ class Checksums {
   }
 
  private:
+  static constexpr std::uint64_t kLower = 0xffff;
+
   std::uint32_t cookie_;
+  std::uint64_t upper_ = ~0ull;  // of the address of the last block
+  std::uint32_t upper_crc_ = 0;  // with the cookie
   bool may_be_crc_ = true, may_be_sum_ = true;
 };
 

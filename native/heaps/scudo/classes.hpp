@@ -35,6 +35,8 @@ class Classes {
   }
 
  private:
+  static constexpr uint64_t kAhead = 2048;  // the hardware prefetcher stops at the end of a page
+
   void claim(unsigned number) {
     Range memory{instance_.start(number), instance_.start(number) + instance_.mapped(number)};
     if (memory.start == memory.end) return;
@@ -45,8 +47,10 @@ class Classes {
     if (!verdict_.fine() || number == 0) return;
     memory_end_ = memory.end;
     uint64_t carved = memory.start + instance_.carved(number), size = size_of_class(number);
-    for (uint64_t slot = memory.start; slot < carved && verdict_.fine(); slot += size)
+    for (uint64_t slot = memory.start; slot < carved && verdict_.fine(); slot += size) {
+      fetch(slot + kAhead);
       claim_slot(slot, number, size);
+    }
     if (carved != behind_slot_) edges_.add_boundary(carved);
     edges_.flush();
   }

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 
 from reachscan import errors
 from reachscan.capture import command_file
@@ -94,12 +94,7 @@ class Launch:
         }
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.resume_target()
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 from pathlib import Path
-from types import TracebackType
 
 from reachscan import errors
 
@@ -36,12 +35,7 @@ class Lifetime:
     def __enter__(self) -> Lifetime:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
 
     def fileno(self) -> int:

@@ -10,8 +10,6 @@ from reachscan import errors
 from reachscan.capture import helper, processes, target
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from reachscan.capture.options import ScanOptions
     from reachscan.capture.sysroot import Sysroot
     from reachscan.recording import model, wire
@@ -26,12 +24,7 @@ class Life(Protocol):
 
     def __enter__(self) -> Life: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for the process to exit, but no longer than `seconds`; return whether it has."""

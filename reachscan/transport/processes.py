@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import NamedTuple
 
 from reachscan import errors
@@ -132,12 +131,7 @@ class Life:
     def __enter__(self) -> Life:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
     def ends_within(self, seconds: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import click
@@ -98,12 +98,7 @@ class _RecordingTime:
         self._before = {number: signal.signal(number, self._interrupt) for number in _INTERRUPTS}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def wait(self, pid: int, seconds: float) -> None:

@@ -12,6 +12,7 @@ from same_heap import assert_same_heap
 from scans import leaked, list_heap, run_cli, scan
 from test_busy_allocator import LEAKS
 from test_enumeration import HEAPS, STATIC_STARTUP_BLOCKS
+from test_held_by_kernel import assert_verdicts
 from test_leak_graph import assert_same_leaks, assert_sums
 from test_roots import start, wrong_verdicts
 from victims import GIVING_BACK, build, read_truth
@@ -75,6 +76,11 @@ def test_other_methods_are_refused(victim: StartVictim, truth: Path, method: str
     done = run_cli(["scan", target.pid, "--method", method])
     assert done.status == 3
     assert "is a 32-bit program, which only the method copy serves" in " ".join(done.talk.split())
+
+
+@pytest.mark.parametrize("scene", ["few", "read", "in flight", "answered", "fetched"])
+def test_what_the_kernel_holds(victim: StartVictim, scene: str) -> None:
+    assert_verdicts(victim("pipe_pointers", scene, command=command("pipe_pointers")), "copy")
 
 
 def test_each_place_of_a_pointer(victim: StartVictim, tmp_path: Path) -> None:

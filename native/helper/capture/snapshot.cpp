@@ -306,7 +306,7 @@ Snapshot take_snapshot(pid_t pid, const Memory& memory, const SnapshotPlan& plan
   };
   freeze_and_capture(pid, memory, plan, *maker, read_kernel, snapshot, deadline);
   if (!snapshot.quiet) return snapshot;
-  add_words(pipes.words(), snapshot.words.values);
+  add_words(pipes.words(plan.short_words ? 4 : 8), snapshot.words.values);
   KernelRoots after = read_kernel_roots(pid, memory);
   snapshot.add_kernel_roots(before, after);
   if (!pipes.has_read_all(after.pipes))

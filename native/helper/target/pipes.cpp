@@ -75,13 +75,13 @@ bool PipeReader::read(int pipe) {
   return true;
 }
 
-std::vector<std::uint64_t> PipeReader::words() const {
+std::vector<std::uint64_t> PipeReader::words(std::size_t word_bytes) const {
   const std::uint64_t kFirstAddress = arch::kPage;
   constexpr std::uint64_t kFirstOfKernel = 1ull << arch::kAddressBits;
   std::vector<std::uint64_t> words;
-  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= bytes_.size(); ++at) {
+  for (std::size_t at = 0; at + word_bytes <= bytes_.size(); ++at) {
     std::uint64_t word = 0;
-    std::memcpy(&word, bytes_.data() + at, sizeof word);
+    std::memcpy(&word, bytes_.data() + at, word_bytes);
     if (word >= kFirstAddress && word < kFirstOfKernel) words.push_back(word);
   }
   return words;

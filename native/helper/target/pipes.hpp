@@ -30,8 +30,9 @@ class PipeReader {
   // cannot notice an additional one for a moment.
   void capture();
 
-  // Returns what may be addresses. Messages have any length, so one may start at any byte.
-  std::vector<std::uint64_t> words() const;
+  // Returns what may be addresses in a program with words of this size. Messages have any length,
+  // so one may start at any byte.
+  std::vector<std::uint64_t> words(std::size_t word_bytes) const;
 
   // Returns whether all data in these pipes was read.
   bool has_read_all(const OwnPipes& pipes) const;

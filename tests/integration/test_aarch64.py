@@ -7,10 +7,10 @@ qemu-system-arm, g++-aarch64-linux-gnu and, but for the short form, g++-arm-linu
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import emulator
 import glibc_suites
@@ -19,12 +19,15 @@ import pytest
 from guests import (
     BUSY_LEAKS,
     COMPILERS,
+    DEATHS,
     EMULATED,
     FIXTURES,
     ONLY_LONG,
     SHORT,
     SHORT_FORM,
+    assert_nobody_notices,
     blocks,
+    die_at_calls,
     recording,
     run,
 )
@@ -49,9 +52,6 @@ MACHINES = {"": AARCH64, SHORT: ARM}
 WORDS = ("",) if SHORT_FORM else tuple(COMPILERS)
 CALLS_OF_ALLOCATOR = 100 if SHORT_FORM else 500
 """By each thread."""
-DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "12" if SHORT_FORM else "24"))
-DEATHS_OF_SCRIPT = 25
-"""One script must not take longer than a machine is waited for."""
 METHODS = pytest.mark.parametrize(
     ("guest", "words", "method"),
     [
@@ -119,6 +119,13 @@ def guest(
         yield machine
 
 
+def wrong_about_scenes(share: Path) -> dict[str, str]:
+    """Return what a stream is wrong about, by the scenes that its target told of."""
+    report = json.loads(run_cli(["report", share / "stream", "--json", "--all"]).out)
+    ready = json.loads((share / "scenes").read_text().splitlines()[0])
+    return wrong_about(by_address(ready["scenes"]), report)
+
+
 @METHODS
 def test_heap_is_listed_exactly(guest: emulator.Guest, words: str, method: str) -> None:
     run(
@@ -158,9 +165,19 @@ def test_each_place_of_a_pointer(guest: emulator.Guest, words: str, method: str)
         scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
         """,
     )
-    report = json.loads(run_cli(["report", guest.share / "stream", "--json", "--all"]).out)
-    ready = json.loads((guest.share / "scenes").read_text().splitlines()[0])
-    assert wrong_about(by_address(ready["scenes"]), report) == {}
+    assert wrong_about_scenes(guest.share) == {}
+
+
+@METHODS
+def test_pointers_in_a_pipe(guest: emulator.Guest, words: str, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start pipe_pointers{words} few
+        scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
+        """,
+    )
+    assert wrong_about_scenes(guest.share) == {}
 
 
 @ONLY_LONG
@@ -182,44 +199,12 @@ def test_a_busy_allocator(guest: emulator.Guest, words: str, method: str) -> Non
 
 @METHODS
 def test_nobody_notices(guest: emulator.Guest, words: str, method: str) -> None:
-    """Blocked calls go on, registers survive, no child is seen."""
-    said = run(
-        guest,
-        f"""
-        start transparent{words}; scan --method {method} >/mnt/stream; finish; tail -n 1 /tmp/out
-        """,
-    )
-    counters = json.loads(said[said.rindex('{"cut_short"') :])
-    assert len(counters["cut_short"]) >= 40
-    assert [name for name, times in counters["cut_short"].items() if times] == []
-    assert counters["register_rounds"] > 0
-    for name in ("returned", "register_errors", "call_errors", "sigchld", "foreign_children"):
-        assert counters[name] == 0, name
+    assert_nobody_notices(guest, words, method)
 
 
 @SMALL_PAGES
 def test_death_at_calls(guest: emulator.Guest) -> None:
-    """The helper dies at calls all over a scan; the target goes on, and can be scanned again."""
-    died = 0
-    for first in range(0, DEATHS, DEATHS_OF_SCRIPT):
-        said = run(
-            guest,
-            f"""
-            start leak_graph /mnt/truth 200 50
-            set -- $(scan --method clone --count-calls 2>&1 >/dev/null); calls=$2
-            died=0
-            for ((i = {first}; i < {min(first + DEATHS_OF_SCRIPT, DEATHS)}; ++i)); do
-              scan --method clone --die-at-call $((1 + calls * i / {DEATHS})) >/dev/null 2>&1
-              test $? = 137 && died=$((died + 1))
-              kill -0 $p || exit 92
-            done
-            scan --method clone >/mnt/stream; finish; echo died $died
-            """,
-        )
-        died += int(said.split()[-1])
-        truth = read_truth(guest.share / "truth")
-        assert np.array_equal(blocks(guest.share / "stream")[:, 0], truth[:, 0])
-    assert died >= DEATHS // 2
+    assert die_at_calls(guest) >= DEATHS // 2
 
 
 @ONLY_LONG

@@ -7,8 +7,8 @@ import subprocess
 
 import emulator
 import pytest
-from guests import COMPILERS, EMULATED, ONLY_LONG, run
-from test_aarch64 import DEATHS, SMALL_PAGES, guest
+from guests import COMPILERS, DEATHS, EMULATED, ONLY_LONG, run
+from test_aarch64 import SMALL_PAGES, guest
 from test_known_stacks import FLAGS, STATIC_RUNTIME, settings
 from test_recorded_churn import assert_exact
 from victims import REPOSITORY, build

@@ -5,7 +5,6 @@ Some minutes: only with REACHSCAN_EMULATOR=1. Needs qemu-system-arm and g++-arm-
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,25 +16,27 @@ import pytest
 from guests import (
     BUSY_LEAKS,
     COMPILERS,
+    DEATHS,
     EMULATED,
     FIXTURES,
     ONLY_LONG,
     SHORT,
+    assert_nobody_notices,
     blocks,
+    die_at_calls,
     recording,
     run,
 )
 from same_heap import assert_same_heap
 from scans import run_cli
 from test_32_bit import CHANCE
-from test_roots import by_address, wrong_about
+from test_aarch64 import wrong_about_scenes
 from victims import GIVING_BACK, KIND_FIRST_RING, REPOSITORY, build, need, read_truth
 
 from reachscan.recording.architectures import ARM
 
 pytestmark = [EMULATED, ONLY_LONG]
 
-DEATHS = 12
 METHODS = pytest.mark.parametrize("method", ["clone", "copy"])
 IDLE = {
     "python3": "python3 -c 'import json, sys; print(1, flush=True); sys.stdin.read()'",
@@ -102,9 +103,19 @@ def test_each_place_of_a_pointer(guest: emulator.Guest, method: str) -> None:
         scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
         """,
     )
-    report = json.loads(run_cli(["report", guest.share / "stream", "--json", "--all"]).out)
-    ready = json.loads((guest.share / "scenes").read_text().splitlines()[0])
-    assert wrong_about(by_address(ready["scenes"]), report) == {}
+    assert wrong_about_scenes(guest.share) == {}
+
+
+@METHODS
+def test_pointers_in_a_pipe(guest: emulator.Guest, method: str) -> None:
+    run(
+        guest,
+        f"""
+        start pipe_pointers few
+        scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
+        """,
+    )
+    assert wrong_about_scenes(guest.share) == {}
 
 
 @METHODS
@@ -125,38 +136,11 @@ def test_a_busy_allocator(guest: emulator.Guest, method: str) -> None:
 
 @METHODS
 def test_nobody_notices(guest: emulator.Guest, method: str) -> None:
-    """Blocked calls go on, registers survive, no child is seen."""
-    said = run(
-        guest,
-        f"start transparent; scan --method {method} >/mnt/stream; finish; tail -n 1 /tmp/out",
-    )
-    counters = json.loads(said[said.rindex('{"cut_short"') :])
-    assert len(counters["cut_short"]) >= 40
-    assert [name for name, times in counters["cut_short"].items() if times] == []
-    assert counters["register_rounds"] > 0
-    for name in ("returned", "register_errors", "call_errors", "sigchld", "foreign_children"):
-        assert counters[name] == 0, name
+    assert_nobody_notices(guest, "", method)
 
 
 def test_death_at_calls(guest: emulator.Guest) -> None:
-    """The helper dies at calls all over a scan; the target goes on, and can be scanned again."""
-    said = run(
-        guest,
-        f"""
-        start leak_graph /mnt/truth 200 50
-        set -- $(scan --method clone --count-calls 2>&1 >/dev/null); calls=$2
-        died=0
-        for ((i = 0; i < {DEATHS}; ++i)); do
-          scan --method clone --die-at-call $((1 + calls * i / {DEATHS})) >/dev/null 2>&1
-          test $? = 137 && died=$((died + 1))
-          kill -0 $p || exit 92
-        done
-        scan --method clone >/mnt/stream; finish; echo died $died
-        """,
-    )
-    assert int(said.split()[-1]) >= DEATHS // 2
-    truth = read_truth(guest.share / "truth")
-    assert np.array_equal(blocks(guest.share / "stream")[:, 0], truth[:, 0])
+    assert die_at_calls(guest) >= DEATHS // 2
 
 
 @pytest.mark.parametrize("program", IDLE.values(), ids=IDLE)

@@ -7,23 +7,14 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import StartVictim
 from scans import HELPER, assert_let_go, relatives, run_cli, scan
-from unharmed import METHODS, times
+from unharmed import METHODS, assert_undisturbed, times
 from victims import thread_states, wait_until
 
 SCANS = int(os.environ.get("REACHSCAN_UNHARMED_SCANS", "5"))
-
-
-def assert_undisturbed(last_line: str) -> None:
-    counters: dict[str, Any] = json.loads(last_line)
-    cut_short = {name: count for name, count in counters.pop("cut_short").items() if count}
-    assert cut_short == {}
-    assert counters.pop("register_rounds") > 0 and counters.pop("call_rounds") > 0
-    assert {name: count for name, count in counters.items() if count} == {}
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -222,3 +222,12 @@ def assert_sound(words: dict[str, Any], *, cut_short: int = 0) -> None:
     idle = [name for name in ("registers", "calls", "timers") if not words["rounds"][name]]
     assert idle == [], "it was not at work"
     assert words["cut_short"] <= cut_short
+
+
+def assert_undisturbed(last_line: str) -> None:
+    """Check the counters of the `transparent` fixture."""
+    counters: dict[str, Any] = json.loads(last_line)
+    cut_short = {name: count for name, count in counters.pop("cut_short").items() if count}
+    assert cut_short == {}
+    assert counters.pop("register_rounds") > 0 and counters.pop("call_rounds") > 0
+    assert {name: count for name, count in counters.items() if count} == {}

@@ -224,10 +224,10 @@ def assert_sound(words: dict[str, Any], *, cut_short: int = 0) -> None:
     assert words["cut_short"] <= cut_short
 
 
-def assert_undisturbed(last_line: str) -> None:
-    """Check the counters of the `transparent` fixture."""
+def assert_undisturbed(last_line: str, *, cut_short: int = 0) -> None:
+    """Check the counters of the `transparent` fixture; each call may have been cut so often."""
     counters: dict[str, Any] = json.loads(last_line)
-    cut_short = {name: count for name, count in counters.pop("cut_short").items() if count}
-    assert cut_short == {}
+    often = {name: count for name, count in counters.pop("cut_short").items() if count > cut_short}
+    assert often == {}
     assert counters.pop("register_rounds") > 0 and counters.pop("call_rounds") > 0
     assert {name: count for name, count in counters.items() if count} == {}

@@ -39,7 +39,7 @@ constexpr char kUsage[] =
     "For programs: --pid N (as PID, but failures are told in the stream alone), --digests,\n"
     "--lost-before FILE (rows of address, size and digest of what earlier scans found lost),\n"
     "--wake FD (closed when the target runs again), --lifeline FD (give up when it hangs up),\n"
-    "--attach SETTINGS | --detach (begin or end to record allocations, instead of a scan).\n"
+    "--attach SETTING ... | --detach (begin or end to record allocations, instead of a scan).\n"
     "For tests: --list-heap, --die-at-call N, --stall-at-call N, --count-calls.\n"
     "Status: 0 the scan is complete, 1 the last record tells why not, 2 bad arguments.\n";
 
@@ -212,7 +212,7 @@ bool take_target(int option, Options& options) {
       options.root = optarg;
       return true;
     case kAttach:
-      options.attach = optarg;
+      options.attach += std::string(optarg) + "\n";
       return true;
     case kDetach:
       options.detach = true;

@@ -19,7 +19,7 @@ struct Options {
   pid_t pid = 0;
   std::string core;        // a core file to scan instead of a process
   std::string root = "/";  // where to find the files that were mapped
-  std::string attach;      // start recording in this way instead of scanning
+  std::string attach;      // start recording instead of scanning: settings, each ended by a newline
   bool detach = false;     // stop recording
   std::string method = "auto";
   std::uint32_t contents_bytes = 0;

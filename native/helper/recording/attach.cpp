@@ -198,30 +198,39 @@ class Attachment {
     std::uint64_t place = starts_->place();
     std::uint64_t flags =
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place != 0 ? MAP_FIXED_NOREPLACE : 0);
+    constexpr std::uint64_t kOwnData = PROT_READ | PROT_WRITE;
     std::int64_t made =
-        call(middleman, arch::kMapCall, {place, image_.region_bytes(), PROT_NONE, flags, ~0ull, 0});
+        call(middleman, arch::kMapCall, {place, image_.region_bytes(), kOwnData, flags, ~0ull, 0});
     is_taken_ = made == -EEXIST;
     if (made < 0) return false;
     region_ = static_cast<std::uint64_t>(made);
     is_taken_ = place != 0 && region_ != place;  // before Linux 4.17, the address is only a hint
     if (is_taken_) return false;
-    return allow(middleman, image_.control(), image_.code(), PROT_READ | PROT_WRITE) &&
+    return announce() && allow(middleman, 0, image_.control(), PROT_NONE) &&
            allow(middleman, image_.code(), image_.data(), PROT_READ | PROT_EXEC) &&
-           allow(middleman, image_.data(), image_.end(), PROT_READ | PROT_WRITE);
+           allow(middleman, image_.end(), image_.region_bytes(), PROT_NONE);
+  }
+
+  // If we are killed afterwards, others find the region and remove it.
+  bool announce() {
+    injection_->region = {region_, image_.region_bytes()};
+    injection_->code = {region_ + image_.code(), image_.data() - image_.code()};
+    return write(control(), injection_.get(), offsetof(Injection, program_headers));
   }
 
   bool write_image() {
-    injection_->region = {region_, image_.region_bytes()};
-    injection_->code = {region_ + image_.code(), image_.data() - image_.code()};
     std::vector<unsigned char> bytes = image_.relocated(region_);
     starts_->write_moved_starts(bytes);
     std::size_t used =
         offsetof(Injection, slots) + injection_->slot_count * sizeof injection_->slots[0];
     std::uint64_t settings = control() + offsetof(Injection, settings);
-    bool done = session_.memory.try_write(control(), injection_.get(), used) &&
-                session_.memory.try_write(settings, injection_->settings,
-                                          session_.options.attach.size() + 1) &&
-                session_.memory.try_write(injection_->code.start, bytes.data(), bytes.size());
+    return write(control(), injection_.get(), used) &&
+           write(settings, injection_->settings, session_.options.attach.size() + 1) &&
+           write(injection_->code.start, bytes.data(), bytes.size());
+  }
+
+  bool write(std::uint64_t address, const void* bytes, std::size_t length) {
+    bool done = session_.memory.try_write(address, bytes, length);
     if (!done) error_ = errno;
     return done;
   }

@@ -33,17 +33,20 @@ std::uint64_t auxiliary(pid_t pid, std::uint64_t type) {
 Found find_recorder(pid_t pid, const Memory& memory) {
   constexpr std::uint32_t kOwnData = wire::kRead | wire::kWrite;
   Found found;
-  for (const MapEntry& entry : read_mappings(pid)) {
+  auto magic_at = [&memory](std::uint64_t address) {
     std::uint64_t magic = 0;
-    if (entry.perms != kOwnData || entry.inode != 0 ||
-        !memory.try_read(entry.start, &magic, sizeof magic))
-      continue;
-    if (magic == recorder::kInjectionMagic) {
-      found.has_several = found.injection != 0;
-      found.injection = entry.start;
-    }
+    return memory.try_read(address, &magic, sizeof magic) ? magic : 0;
+  };
+  for (const MapEntry& entry : read_mappings(pid)) {
+    if (entry.perms != kOwnData || entry.inode != 0) continue;
+    // The guard page in front of it is closed later.
+    for (std::uint64_t at : {entry.start, entry.start + arch::kLargestPage})
+      if (magic_at(at) == recorder::kInjectionMagic) {
+        found.has_several = found.injection != 0;
+        found.injection = at;
+      }
     recorder::Header header{};
-    if (magic != recorder::kMagic || !memory.try_read(entry.start, &header, sizeof header))
+    if (!memory.try_read(entry.start, &header, sizeof header) || header.magic != recorder::kMagic)
       continue;
     found.way_in = header.options.way_in;
     bool came_first = header.options.way_in == recorder::WayIn::kRun ||

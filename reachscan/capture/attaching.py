@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from reachscan import errors
-from reachscan.capture import helper, target
 from reachscan.capture.options import ScanOptions
+from reachscan.capture.place import Place
 from reachscan.capture.recording_options import RecordingOptions
 
 
@@ -44,17 +44,18 @@ class Hooks(NamedTuple):
         }
 
 
-def attach(pid: int, options: RecordingOptions, how: ScanOptions) -> Hooks:
+def attach(place: Place, pid: int, options: RecordingOptions, how: ScanOptions) -> Hooks:
     """Make a running process record its allocations from now on.
 
     Raises:
         UnrecordableError: it cannot be recorded, or already is.
         ReachscanError: it cannot be stopped.
     """
-    return _run(pid, ["--attach", options.settings()], how)
+    settings = options.settings().splitlines()
+    return _run(place, pid, [word for line in settings for word in ("--attach", line)], how)
 
 
-def detach(pid: int, how: ScanOptions) -> Hooks:
+def detach(place: Place, pid: int, how: ScanOptions) -> Hooks:
     """Undo `attach`.
 
     Raises:
@@ -62,13 +63,13 @@ def detach(pid: int, how: ScanOptions) -> Hooks:
         RecorderBusyError: a thread does not leave the recorder.
         ReachscanError: it cannot be stopped.
     """
-    return _run(pid, ["--detach"], how)
+    return _run(place, pid, ["--detach"], how)
 
 
-def _run(pid: int, what: list[str], how: ScanOptions) -> Hooks:
-    target.check(pid)
+def _run(place: Place, pid: int, what: list[str], how: ScanOptions) -> Hooks:
+    place.check(pid)
     try:
-        with helper.run_with([*how.arguments(pid), *what], how) as frames:
+        with place.scan(pid, how._replace(recorder=tuple(what)), None) as frames:
             from reachscan.recording import decode, wire
 
             hooks = None
@@ -77,8 +78,6 @@ def _run(pid: int, what: list[str], how: ScanOptions) -> Hooks:
                     raise decode.failure_of(wire.parse(frame))
                 if frame.type == wire.HOOKS:
                     hooks = Hooks(**wire.parse(frame))
-    except errors.NotPermittedError as error:
-        raise target.explain_refusal(pid, error) from error
     except errors.CloneRefusedError as error:
         raise errors.UnrecordableError(error.sentence) from error
     except errors.AllocatorBusyError as error:

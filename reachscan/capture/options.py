@@ -50,6 +50,7 @@ class ScanOptions(NamedTuple):
         lost_before: blocks that earlier scans found lost, as the helper reads them.
         recorded_only: report only leaks whose allocation was recorded.
         question: the question to answer.
+        recorder: arguments of the helper that begin or end recording, instead of a scan.
         python: treat Python objects as a heap of their own, not as roots.
         root: folder that holds the files that were mapped when a core file was written.
         on: where the process is, as in "ssh:build7"; None for this machine.
@@ -72,6 +73,7 @@ class ScanOptions(NamedTuple):
     recorded_only: bool = False
     python: bool = False
     question: Question = LEAKS
+    recorder: tuple[str, ...] = ()
     root: str | Path = "/"
     on: str | None = None
     sysroot: str | Path | None = None
@@ -99,4 +101,5 @@ class ScanOptions(NamedTuple):
         words += ["--withhold-contents"] * (not self.contents and self.save is not None)
         words += ["--digests"] * self.digests
         words += ["--python"] * self.python
+        words += self.recorder
         return [*words, "--verbose"] if self.verbose else words

@@ -64,6 +64,10 @@ class Place(Protocol):
         """Run the helper; inside the block, its records arrive as it writes them."""
         ...
 
+    def interrupted(self) -> None:
+        """Go on after Ctrl-C, which has reached all programs of the terminal."""
+        ...
+
     def sysroot(self, recording: model.Recording, on_progress: Progressed | None) -> Sysroot:
         """Return where to find the files of a scanned process."""
         ...
@@ -89,6 +93,9 @@ class Here:
         from reachscan.capture.lifetime import Lifetime
 
         return Lifetime(pid)
+
+    def interrupted(self) -> None:
+        """Do nothing: no other program is needed."""
 
     def sysroot(self, recording: model.Recording, on_progress: Progressed | None) -> Sysroot:
         """Return where to find the files of a scanned process."""

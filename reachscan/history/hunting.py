@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +11,15 @@ import numpy as np
 from reachscan.capture import attaching
 from reachscan.capture.attaching import Hooks
 from reachscan.capture.options import ScanOptions
+from reachscan.capture.place import Place
 from reachscan.capture.recording_options import MAX_RANGES, RecordingOptions
-from reachscan.errors import PauseTooLongError, RecorderBusyError, TargetGoneError
+from reachscan.errors import (
+    ConnectionLostError,
+    PauseTooLongError,
+    ReachscanError,
+    RecorderBusyError,
+    TargetGoneError,
+)
 from reachscan.result import LeakScan
 
 Ranges = tuple[tuple[int, int], ...]
@@ -56,29 +63,36 @@ def merged(ranges: list[tuple[int, int]]) -> Ranges:
 
 
 @contextmanager
-def recorded(pid: int, options: RecordingOptions, how: ScanOptions) -> Iterator[Hooks]:
+def recorded(
+    place: Place, pid: int, options: RecordingOptions, how: ScanOptions
+) -> Iterator[Hooks]:
     """Record the allocations of a process while the block runs.
 
     Raises:
         ReachscanError: it cannot be recorded, or the recorder cannot be removed.
     """
-    hooks = attaching.attach(pid, options, how)
+    try:
+        hooks = attaching.attach(place, pid, options, how)
+    except ConnectionLostError:
+        with suppress(ReachscanError):  # how far it came is not known
+            _remove(place, pid, how)
+        raise
     try:
         yield hooks
     except TargetGoneError:
         raise  # the recorder is gone with the process
     except BaseException:
-        _remove(pid, how)
+        _remove(place, pid, how)
         raise
-    _remove(pid, how)
+    _remove(place, pid, how)
 
 
-def _remove(pid: int, how: ScanOptions) -> None:
+def _remove(place: Place, pid: int, how: ScanOptions) -> None:
     """Remove the recorder; retry, since stopping the process may take long on a busy machine."""
     for _ in range(_TRIES):
         try:
-            attaching.detach(pid, how)
+            attaching.detach(place, pid, how)
         except (PauseTooLongError, RecorderBusyError):
             continue
         return
-    attaching.detach(pid, how)
+    attaching.detach(place, pid, how)

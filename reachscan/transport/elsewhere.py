@@ -80,6 +80,10 @@ class Elsewhere:
         self._shell = None
         self._has_helper = False
 
+    def interrupted(self) -> None:
+        """Close the connection, which is opened again: the program that keeps it may be ending."""
+        self.close()
+
     def find(self, name: str) -> list[int]:
         """Return the ids of all processes there that a text names; see `processes.find`."""
         return self._processes().find(name)

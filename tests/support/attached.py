@@ -119,20 +119,21 @@ def is_being_recorded(pid: int) -> bool:
 
 
 @contextmanager
-def hunted(pid: int) -> Iterator[subprocess.Popen[bytes]]:
+def hunted(pid: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `where` until it is interrupted, without which the test would be ended as hung.
 
     It has begun to record, but perhaps not yet to wait.
     """
     command = [sys.executable, "-m", "reachscan", "where", str(pid), "--for", "1e6", "--json"]
+    command += options
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as where:
         wait_until(lambda: is_being_recorded(pid), "it is being recorded")
         yield where
 
 
-def report_of_hunt(server: Victim) -> dict[str, Any]:
+def report_of_hunt(server: Victim, *options: str) -> dict[str, Any]:
     """Return what `where` finds while a server answers some more requests."""
-    with hunted(server.pid) as where:
+    with hunted(server.pid, *options) as where:
         obey(server, "more")
         where.send_signal(signal.SIGINT)
         out, talk = where.communicate()

@@ -6,14 +6,16 @@ from typing import Any
 
 import click
 
-from reachscan.capture import attaching, processes
+from reachscan.capture import attaching
 from reachscan.cli import console
 from reachscan.cli.commands import options, recording
 from reachscan.errors import ExitStatus
+from reachscan.scanning import reached
 
 
 @click.command("attach")
 @options.process
+@options.on
 @recording.recording
 @options.json
 @options.verbose
@@ -24,8 +26,10 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
     whatever happens to reachscan. Libraries that it loads later are recorded, too.
     """
     record = recording.options_of_attached(given)
-    pid = processes.resolve(process)
-    hooks = attaching.attach(pid, record, options.scan(given))
+    how = options.scan(given)
+    with reached(how) as place:
+        pid = place.resolve(process)
+        hooks = attaching.attach(place, pid, record, how)
     modules = f"{hooks.modules} module{'s' * (hooks.modules != 1)}"
     hooked = f"functions and calls in {modules}" if hooks.modules else "functions"
     text = (

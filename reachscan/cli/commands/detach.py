@@ -6,20 +6,24 @@ from typing import Any
 
 import click
 
-from reachscan.capture import attaching, processes
+from reachscan.capture import attaching
 from reachscan.cli import console
 from reachscan.cli.commands import options
 from reachscan.errors import ExitStatus
+from reachscan.scanning import reached
 
 
 @click.command("detach")
 @options.process
+@options.on
 @options.json
 @options.verbose
 def command(process: str, json_: bool, **given: Any) -> ExitStatus:
     """End what `reachscan attach` has begun, and leave the process as it was before."""
-    pid = processes.resolve(process)
-    hooks = attaching.detach(pid, options.scan(given))
+    how = options.scan(given)
+    with reached(how) as place:
+        pid = place.resolve(process)
+        hooks = attaching.detach(place, pid, how)
     text = f"process {pid} no longer records its allocations; {hooks.pauses()}"
     if hooks.kept:
         text += (

@@ -58,7 +58,8 @@ def find(
     Raises:
         ReachscanError: the scan failed, or the report or raw scan could not be written.
     """
-    result = judged(process, wanted, output, judge)
+    with reached(wanted) as place:
+        result = judged(place, process, wanted, output, judge)
     output.report(result)
     if result.save_error:
         raise result.save_error
@@ -99,7 +100,7 @@ def _find_in_turn(
         reported = False
         for pid in pids:
             try:
-                result = _judged_in(place, str(pid), wanted, output, judge)
+                result = judged(place, str(pid), wanted, output, judge)
             except ReachscanError as error:
                 console.report_error(error)
                 worst = max(worst, error.exit_status)
@@ -114,15 +115,10 @@ def _find_in_turn(
     return worst
 
 
-def judged(process: str, wanted: ScanOptions, output: Output, judge: Judge) -> LeakScan:
-    """Scan a process, and decide which of its leaks count."""
-    with reached(wanted) as place:
-        return _judged_in(place, process, wanted, output, judge)
-
-
-def _judged_in(
+def judged(
     place: Place, process: str, wanted: ScanOptions, output: Output, judge: Judge
 ) -> LeakScan:
+    """Scan a process, and decide which of its leaks count."""
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(process, wanted, progress, place))
         root = place.sysroot(result.recording, progress)

@@ -23,13 +23,15 @@ process = click.argument("process", metavar="PID|NAME")
 
 json = click.option("--json", "json_", is_flag=True, help="Report what was done as JSON.")
 
+on = click.option(
+    "--on",
+    metavar="WHERE",
+    help="The process is on another machine: ssh:HOST, docker:NAME, podman:NAME, nerdctl:NAME, "
+    "adb:SERIAL, kubectl:POD, or exec:COMMAND, which runs a shell there.",
+)
+
 elsewhere = together(
-    click.option(
-        "--on",
-        metavar="WHERE",
-        help="Scan on another machine: ssh:HOST, docker:NAME, podman:NAME, nerdctl:NAME, "
-        "adb:SERIAL, kubectl:POD, or exec:COMMAND, which runs a shell there.",
-    ),
+    on,
     click.option(
         "--sysroot",
         type=click.Path(exists=True, file_okay=False),

@@ -9,19 +9,20 @@ from typing import Any
 import click
 
 from reachscan import reports
-from reachscan.capture import processes
-from reachscan.capture.lifetime import Lifetime
 from reachscan.capture.options import ScanOptions
+from reachscan.capture.place import Place
 from reachscan.capture.recording_options import RecordingOptions
 from reachscan.cli import console
 from reachscan.cli.commands import durations, formats, leaks, options, recording
 from reachscan.errors import ExitStatus, TargetGoneError
+from reachscan.scanning import reached, scan
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command("where")
 @options.process
+@options.elsewhere
 @click.option(
     "--for",
     "seconds",
@@ -54,33 +55,34 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
     output = options.output(**given)
     options.refuse_clash(wanted.save, output.path)
     wanted = wanted._replace(contents=output.selection.contents)
-    pid = processes.resolve(process)
-    record = record if record.sizes else _with_sizes(pid, record, wanted, judge)
-    from reachscan.history import hunting
+    with reached(wanted) as place:
+        pid = place.resolve(process)
+        record = record if record.sizes else _with_sizes(place, pid, record, wanted, judge)
+        from reachscan.history import hunting
 
-    with _RecordingTime() as patience, hunting.recorded(pid, record, wanted):
-        if not record.sizes:
-            console.talk("nothing leaks so far: blocks of all sizes are recorded")
-        patience.wait(pid, seconds)
-        wanted = wanted._replace(recorded_only=True)
-        result = leaks.judged(str(pid), wanted, output, judge)
-        if result.recording.recorder is None:
-            raise TargetGoneError(f"process {pid} executed another program while it was recorded")
-        # Reported now, so it is not lost if the recorder cannot be removed.
-        output.report(result)
+        with _RecordingTime() as patience, hunting.recorded(place, pid, record, wanted):
+            if not record.sizes:
+                console.talk("nothing leaks so far: blocks of all sizes are recorded")
+            patience.wait(place, pid, seconds)
+            wanted = wanted._replace(recorded_only=True)
+            result = leaks.judged(place, str(pid), wanted, output, judge)
+            if result.recording.recorder is None:
+                raise TargetGoneError(
+                    f"process {pid} executed another program while it was recorded"
+                )
+            # Reported now, so it is not lost if the recorder cannot be removed.
+            output.report(result)
     if result.save_error:
         raise result.save_error
     return leaks.status(result, strict)
 
 
 def _with_sizes(
-    pid: int, record: RecordingOptions, wanted: ScanOptions, judge: leaks.Judge
+    place: Place, pid: int, record: RecordingOptions, wanted: ScanOptions, judge: leaks.Judge
 ) -> RecordingOptions:
     """Return options that record the sizes that leak now, even of leaks that do not count."""
-    from reachscan.scanning import scan
-
     with console.progress(wanted.verbose) as progress:
-        result = judge(scan(pid, wanted._replace(save=None), progress))
+        result = judge(scan(pid, wanted._replace(save=None), progress, place))
     if not result.recording.totals.leaked:
         return record
     from reachscan.history import hunting
@@ -101,21 +103,24 @@ class _RecordingTime:
     def __exit__(self, *_: object) -> None:
         self._restore()
 
-    def wait(self, pid: int, seconds: float) -> None:
+    def wait(self, place: Place, pid: int, seconds: float) -> None:
         """Wait `seconds`, or until Ctrl-C; the next Ctrl-C interrupts as usual.
 
         Raises:
             TargetGoneError: the process exited.
         """
         ended = False
-        with Lifetime(pid) as life:
+        with place.life(pid) as life:
             try:
                 self._waits = True
                 ended = not self._is_over and life.ends_within(seconds)
             except KeyboardInterrupt:
                 console.end_line()
+                self._is_over = True
             finally:
                 self._waits = False
+            if self._is_over:
+                place.interrupted()
         self._restore()
         if ended:
             raise TargetGoneError(f"process {pid} ended while its allocations were recorded")

@@ -16,6 +16,7 @@ import emulator
 import glibc_suites
 import numpy as np
 import pytest
+from attached import functions
 from guests import (
     BUSY_LEAKS,
     COMPILERS,
@@ -32,7 +33,7 @@ from guests import (
     run,
 )
 from same_heap import assert_same_heap, assert_same_preloaded_heap
-from scans import run_cli
+from scans import PATIENTLY, run_cli
 from test_32_bit import CHANCE
 from test_roots import by_address, wrong_about
 from victims import (
@@ -78,6 +79,7 @@ http {
   server { listen unix:/tmp/nginx.socket; }
 }
 """
+LEAKING_JQ = """jq --null-input --unbuffered '0, (inputs | ltrimstr("x"))'"""
 IDLE = {
     "python3": ("python3 -c 'import json, sys; print(1, flush=True); sys.stdin.read()'", "1"),
     "jq": ("jq --null-input --unbuffered '1, input'", "1"),
@@ -242,13 +244,37 @@ def test_idle_program(guest: emulator.Guest, program: str, said: str) -> None:
 
 
 @SMALL_PAGES
+def test_who_leaks_there(
+    guest: emulator.Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked from this machine: the helper is sent there, the files with names come from there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    jq = run(
+        guest,
+        f"""
+        start {LEAKING_JQ}
+        while printf '1\\n'; do sleep 0.1; done >/tmp/in & echo $p
+        """,
+    ).strip()
+    done = run_cli(["where", "--on", guest.place, jq, "--for", "5", "--json", *PATIENTLY])
+    assert done.status == 1, done.talk
+    report = json.loads(done.out)
+    assert (report["target"]["arch"], report["target"]["recorder"]["mode"]) == ("aarch64", "attach")
+    assert report["leaks"]["allocations"] > 0
+    assert all("jq_next" in functions(report, group) for group in report["groups"])
+    again = run_cli(["scan", "--on", guest.place, jq, "--json", *PATIENTLY])
+    assert json.loads(again.out)["target"]["recorder"] is None, again.talk
+    run(guest, f"kill {jq}; wait")
+
+
+@SMALL_PAGES
 def test_jq_leaks(guest: emulator.Guest) -> None:
     """A bug of jq 1.6: of each number that should be a text, two blocks are lost."""
     run(
         guest,
         f"""
         test $(jq --version) = jq-1.6 || exit 92
-        start jq --null-input --unbuffered '0, (inputs | ltrimstr("x"))'
+        start {LEAKING_JQ}
         printf '1\\n%.0s' {{1..{LOST}}} >&4
         until test $(wc -l </tmp/out) = {LOST + 1}; do kill -0 $p || exit 93; sleep 0.1; done
         scan >/mnt/stream; finish

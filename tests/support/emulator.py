@@ -38,6 +38,7 @@ MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p")
 """Of the kernel: the two shared folders, and the line by which scripts are started."""
 MODULE_FOLDERS = re.compile(r"/kernel/(net/9p|fs/(9p|netfs|fscache)|drivers/(virtio|char))/")
 UNPACKED: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".ko.xz": lzma.decompress}
+SHELL = Path(__file__).with_name("guest_shell.py")
 PATIENCE = 600.0
 """Seconds for one script. Programs run thirty times slower there."""
 
@@ -83,8 +84,13 @@ $b mount -t 9p -o $options,cache=none share /root/mnt
 exec $b chroot /root /bin/bash /mnt/serve >/dev/console 2>&1
 """
 
-# The line may not be connected yet when it is first read.
+# The line of scripts may not be connected yet when it is first read. What is written to the other
+# one waits until somebody connects to it.
 SERVE = """export PATH=/usr/bin:/bin:/mnt HOME=/tmp
+(
+  exec 4<>$(echo /dev/vport*p2)
+  while echo >&4; do sh <&4 >&4 2>>/mnt/shell.err; done
+) &
 exec 3<>$(echo /dev/vport*p1)
 until read -r script <&3; do :; done
 while true; do
@@ -111,6 +117,8 @@ class Guest:
         self._scripts = 0
         self.share = share
         """Its folder /mnt."""
+        self.place = f"exec:{sys.executable} {SHELL} {_socket_of(share)}"
+        """For `--on`. Only one may connect at a time."""
 
     def run(self, script: str) -> Done:
         """Run a script to its end."""
@@ -190,12 +198,18 @@ def machine(system: System, share: Path) -> Iterator[Guest]:
         *_shared("share", share, "readonly=off"),
         *("-chardev", "stdio,id=scripts,signal=off", "-device", "virtio-serial-pci"),
         *("-device", "virtserialport,chardev=scripts"),
+        *("-chardev", f"socket,id=shell,path={_socket_of(share)},server=on,wait=off"),
+        *("-device", "virtserialport,chardev=shell"),
     ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield Guest(process, share)
         finally:
             process.kill()
+
+
+def _socket_of(share: Path) -> Path:
+    return share.with_suffix(".shell")
 
 
 def _shared(name: str, folder: Path, access: str) -> list[str]:

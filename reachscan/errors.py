@@ -131,7 +131,7 @@ class LayoutUnknownError(ReachscanError):
     default_next_step = (
         "only the allocators of glibc and musl, jemalloc 5, mimalloc 1.7 to 3.4, "
         "gperftools' tcmalloc and Scudo (of LLVM 14 to 19) can be walked, and those that "
-        "export malloc_iterate()"
+        "export malloc_iterate(); in 32-bit programs only that of glibc"
     )
 
 

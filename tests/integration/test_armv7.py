@@ -28,9 +28,9 @@ from guests import (
     run,
 )
 from same_heap import assert_same_heap
-from scans import run_cli
+from scans import FAILED, run_cli
 from test_32_bit import CHANCE
-from test_aarch64 import wrong_about_scenes
+from test_aarch64 import IDLE, assert_jq_leaks, scan_idle, wrong_about_scenes
 from victims import GIVING_BACK, KIND_FIRST_RING, REPOSITORY, build, need, read_truth
 
 from reachscan.recording.architectures import ARM
@@ -38,11 +38,6 @@ from reachscan.recording.architectures import ARM
 pytestmark = [EMULATED, ONLY_LONG]
 
 METHODS = pytest.mark.parametrize("method", ["clone", "copy"])
-IDLE = {
-    "python3": "python3 -c 'import json, sys; print(1, flush=True); sys.stdin.read()'",
-    "jq": "jq --null-input --unbuffered '1, input'",
-}
-"""Programs that say something when they are up."""
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +138,24 @@ def test_death_at_calls(guest: emulator.Guest) -> None:
     assert die_at_calls(guest) >= DEATHS // 2
 
 
-@pytest.mark.parametrize("program", IDLE.values(), ids=IDLE)
-def test_idle_program(guest: emulator.Guest, program: str) -> None:
-    run(guest, f"start {program}; scan --method clone >/mnt/stream; kill $p; exec 4>&-")
-    told = recording(guest.share / "stream")
+@pytest.mark.parametrize("name", ["python3", "jq", "nginx"])
+def test_idle_program(guest: emulator.Guest, name: str) -> None:
+    told = recording(scan_idle(guest, *IDLE[name]))
     assert told.machine == ARM
     assert told.totals.leaked_bytes == 0
+
+
+def test_redis_is_refused(guest: emulator.Guest) -> None:
+    """It uses jemalloc."""
+    report = run_cli(["report", scan_idle(guest, *IDLE["redis"])])
+    assert (report.status, report.out) == (FAILED, "")
+    said = " ".join(report.talk.split())
+    assert "libjemalloc.so.2" in said and said.endswith("in 32-bit programs only that of glibc")
+
+
+def test_jq_leaks(guest: emulator.Guest) -> None:
+    # In smaller words, more numbers look like an address or a distance.
+    assert_jq_leaks(guest, 0.05)
 
 
 @pytest.mark.parametrize("method", ["track", "live"])

@@ -9,12 +9,13 @@ namespace {
 
 constexpr uint64_t kKey = 0x6d6fa506ac470e94;
 constexpr uint64_t kInfoBytes = 0x1a00;  // of a segment of release 1
+constexpr uint64_t kForSegments = 64 * kMiB;
 
 }  // namespace
 
-Mimalloc::Mimalloc(const Layout& layout) : layout_(layout) {
+Mimalloc::Mimalloc(const Layout& layout) : layout_(layout), slices_(layout.alignment() / kSlice) {
   memory.map(kData, 4 * heaps::kPage, kReadWrite, abi::kFileBacked, kFile);
-  memory.map(kSegment, kSegmentAlignment);
+  memory.map(kSegment, kForSegments);
   memory.put(kMainHeap + layout.heap_cookie, kKey);
   if (layout.is_release_1()) {
     begin_segment_1(false);
@@ -25,8 +26,8 @@ Mimalloc::Mimalloc(const Layout& layout) : layout_(layout) {
 
 void Mimalloc::begin_segment_2() {
   memory.put(kSegment + layout_.cookie, kKey ^ kSegment);
-  memory.put(kSegment + layout_.segment_size, kMaxEntries);
-  memory.put(kSegment + layout_.entries, kMaxEntries);
+  memory.put(kSegment + layout_.segment_size, slices_);
+  memory.put(kSegment + layout_.entries, slices_);
   memory.put(kSegment + layout_.info_size, 1);
   describe(1);
   end_of_segment();
@@ -34,9 +35,9 @@ void Mimalloc::begin_segment_2() {
 
 void Mimalloc::begin_segment_1(bool large) {
   memory.put(segment_ + layout_.cookie, kKey ^ segment_);
-  memory.put(segment_ + layout_.segment_size, kSegmentAlignment1);
+  memory.put(segment_ + layout_.segment_size, kLeastAlignment);
   memory.put(segment_ + layout_.info_size, kInfoBytes);
-  memory.put(segment_ + layout_.entries, large ? 1 : kSegmentAlignment1 / kSlice);
+  memory.put(segment_ + layout_.entries, large ? 1 : kLeastAlignment / kSlice);
   memory.put(segment_ + layout_.page_shift, large ? 22 : 16);
   memory.store<uint32_t>(segment_ + layout_.kind, large ? 2 : 0);
   slice_ = 0;
@@ -46,25 +47,25 @@ void Mimalloc::begin_segment_1(bool large) {
 heaps::Range Mimalloc::memory_of_page(uint64_t size, uint64_t slices) {
   bool large = size > kSlice;
   if (layout_.is_release_1() && large != large_) {
-    segment_ += kSegmentAlignment1;
+    segment_ += kLeastAlignment;
     begin_segment_1(large);
   }
   uint64_t start = segment_ + slice_ * kSlice;
   if (!layout_.is_release_1()) return {start, start + slices * kSlice};
   return {start + (slice_ == 0 ? kInfoBytes : 0),
-          large ? segment_ + kSegmentAlignment1 : start + kSlice};
+          large ? segment_ + kLeastAlignment : start + kSlice};
 }
 
 uint64_t Mimalloc::page(uint64_t size, uint64_t slices, unsigned given_out, const Freed& freed) {
   heaps::Range span = memory_of_page(size, slices);
   uint64_t at = describe(layout_.is_release_1() ? 1 : slices);
-  Start rule = layout_.is_release_1() ? Start::kMultiple : Start::kBySize;
+  Start rule = layout_.rules.start == Start::kBehind384 ? Start::kBySize : layout_.rules.start;
   uint64_t first = span.start + offset_of_first(rule, size, span.start);
   memory.store<uint16_t>(at + kCapacityField, static_cast<uint16_t>(given_out));
   memory.store<uint16_t>(at + kReservedField, static_cast<uint16_t>((span.end - first) / size));
   uint64_t unused = freed.free.size() + freed.local.size();
   memory.store<uint16_t>(at + layout_.used, static_cast<uint16_t>(given_out - unused));
-  if (layout_.notes_start) {
+  if (layout_.notes_start()) {
     memory.put(at + layout_.block_size, size);
     memory.put(at + kStartField, first);
   } else {
@@ -96,7 +97,7 @@ uint64_t Mimalloc::describe(uint64_t slices) {
 // The rest has no blocks.
 void Mimalloc::end_of_segment() {
   if (!layout_.is_release_1())
-    memory.put(kSegment + layout_.slices + slice_ * layout_.page_bytes, kMaxEntries - slice_);
+    memory.put(kSegment + layout_.slices + slice_ * layout_.page_bytes, slices_ - slice_);
 }
 
 uint64_t Mimalloc::link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers,

@@ -41,6 +41,7 @@ class Mimalloc {
   uint64_t link(uint64_t first, uint64_t size, const std::vector<unsigned>& numbers, uint64_t next);
 
   heaps::mimalloc::Layout layout_;
+  uint64_t slices_;  // of the segment
   uint64_t segment_ = kSegment;
   bool large_ = false;  // the segment has one page
   uint64_t slice_ = 0;

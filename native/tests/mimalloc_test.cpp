@@ -67,7 +67,8 @@ CASE(a_segment_of_release_1_is_proved_by_its_sizes) {
 }
 
 void check_refused(void (*damage)(Scene&, const Layout&), const std::string& reason,
-                   const std::vector<Layout>& layouts = {kFrom20, kFrom219, kFrom17, kFrom189}) {
+                   const std::vector<Layout>& layouts = {kFrom20, kFrom203, kFrom209, kFrom219,
+                                                         kFrom17, kFrom189}) {
   for (const Layout& layout : layouts) {
     Scene scene(layout);
     damage(scene, layout);
@@ -87,7 +88,7 @@ CASE(what_contradicts_itself_is_refused) {
       },
       "a list of free blocks leads elsewhere");
   check_refused([](Scene& s, const Layout&) { s.image.memory.store<uint32_t>(s.large, 1 << 20); },
-                "the slices of a segment do not follow each other", {kFrom20, kFrom219});
+                "the slices of a segment do not follow each other", {kFrom20, kFrom203, kFrom219});
   check_refused(
       [](Scene& s, const Layout& layout) {
         s.image.memory.put(Mimalloc::kMainHeap + layout.heap_delayed, s.words);
@@ -100,7 +101,7 @@ CASE(what_contradicts_itself_is_refused) {
 
 // Damages each word of the structures in several ways: the walk must end with some answer.
 CASE(damage_anywhere_ends) {
-  for (const Layout& layout : {kFrom20, kFrom219, kFrom17, kFrom189}) {
+  for (const Layout& layout : {kFrom20, kFrom203, kFrom219, kFrom17, kFrom189}) {
     Scene scene(layout);
     std::vector<uint64_t> places{Mimalloc::kMainHeap + layout.heap_delayed};
     uint64_t end = Mimalloc::kSegment + layout.slices + 10 * layout.page_bytes;

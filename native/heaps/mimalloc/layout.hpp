@@ -7,61 +7,93 @@
 
 namespace reachscan::heaps::mimalloc {
 
-constexpr uint64_t kSegmentAlignment = 32 << 20, kSegmentAlignment1 = 4 << 20;
-constexpr uint64_t kSlice = 64 << 10;
-constexpr uint64_t kMaxEntries = kSegmentAlignment / kSlice;
+constexpr uint64_t kSlice = 64 << 10, kMiB = 1 << 20;
+constexpr uint64_t kLeastAlignment = 4 * kMiB;  // of segments
 
-// Offsets, by release, of the required fields of a segment (mi_segment_t), of a page (mi_page_t),
+// Where the first block of a page is: the page stores it; at the first address that is a multiple
+// of the size; or so far behind the start of the page, unless the blocks are large. Since 2.1, that
+// distance depends on the size.
+enum class Start : uint8_t { kNoted, kMultiple, kAtOnce, kBehind128, kBehind384, kBySize };
+
+// What releases differ in, besides offsets.
+struct Rules {
+  uint64_t alignment;  // of segments
+  Start start;
+  // A page whose block is at least as large does not store the size: it has room for that alone.
+  uint64_t huge = 0;  // unless it stores the start
+};
+
+constexpr Rules kRules20{8 * kMiB, Start::kAtOnce, 128 * kMiB};
+// Since 2.0.6, sizes below 2 GiB are stored. They are those of the pages, too.
+constexpr Rules kRules203{64 * kMiB, Start::kBehind128, 1024 * kMiB};
+constexpr Rules kRules209{32 * kMiB, Start::kBehind384, 2048 * kMiB};
+constexpr Rules kRules214{32 * kMiB, Start::kNoted};
+constexpr Rules kRules17{4 * kMiB, Start::kMultiple, 64 * kMiB};
+constexpr Rules kRules184{4 * kMiB, Start::kNoted};
+
+// By release: offsets of the required fields of a segment (mi_segment_t), of a page (mi_page_t),
 // which also describes a run of slices without blocks, and of a heap (mi_heap_t).
 struct Layout {
   // In slices; in release 1, size and info are in bytes, and slices are pages.
   uint32_t cookie, segment_size, info_size, kind, entries, slices;
   uint32_t page_bytes, local_free, used, block_size, thread_free, heap;
   uint32_t heap_cookie, heap_delayed;
-  bool notes_start;  // whether a page stores the start of its blocks; then sizes have 64 bits
+  Rules rules;
   uint32_t segment_used;
   uint32_t page_shift = 0;  // only in release 1
 
+  bool notes_start() const { return rules.start == Start::kNoted; }
   bool is_release_1() const { return page_shift != 0; }
-  uint64_t alignment() const { return is_release_1() ? kSegmentAlignment1 : kSegmentAlignment; }
+  uint64_t alignment() const { return rules.alignment; }
 };
 
-constexpr Layout kFrom20 = {216, 224, 232, 240, 248,  264,  80,    32,
-                            24,  28,  40,  48,  2864, 2840, false, 208};
-constexpr Layout kFrom214 = {216, 224, 232, 240, 248, 264, 96,   24,
-                             32,  40,  56,  64,  32,  8,   true, 208};
-constexpr Layout kFrom219 = {224, 248, 256, 264, 272, 288, 96,   24,
-                             32,  40,  56,  64,  32,  8,   true, 216};
+constexpr Layout kFrom20 = {80, 88, 96, 104, 120,  128,  80,       32,
+                            24, 28, 40, 48,  2856, 2840, kRules20, 72};
+// Until 2.0.6, a heap's cookie is a word earlier.
+constexpr Layout kFrom203 = {320, 328, 336, 344, 360,  368,  80,        32,
+                             24,  28,  40,  48,  2864, 2840, kRules203, 312};
+constexpr Layout kFrom209 = {216, 224, 232, 240, 248,  264,  80,        32,
+                             24,  28,  40,  48,  2864, 2840, kRules209, 208};
+constexpr Layout kFrom214 = {216, 224, 232, 240, 248, 264, 96,        24,
+                             32,  40,  56,  64,  32,  8,   kRules214, 208};
+constexpr Layout kFrom219 = {224, 248, 256, 264, 272, 288, 96,        24,
+                             32,  40,  56,  64,  32,  8,   kRules214, 216};
 // A page's structure lacks what is at its start in release 2, and is as if it began 8 bytes before.
 constexpr uint64_t kLacking = 8;
-constexpr Layout kFrom17 = {88, 72, 80, 112,  64,   120,   64, 32, 24,
-                            28, 40, 48, 2856, 2840, false, 56, 96};
-constexpr Layout kFrom179 = {104, 88, 96, 128,  80,   136,   64, 32, 24,
-                             28,  40, 48, 2856, 2840, false, 72, 112};
-constexpr Layout kFrom181 = {104, 32, 96, 128,  88,   136,   64, 32, 24,
-                             28,  40, 48, 2864, 2840, false, 80, 112};
-constexpr Layout kFrom184 = {104, 32, 96, 128, 88, 136,  80, 24, 32,
-                             40,  56, 64, 32,  8,  true, 80, 120};
-constexpr Layout kFrom189 = {112, 32, 104, 152, 96, 160,  80, 24, 32,
-                             40,  56, 64,  32,  8,  true, 88, 144};
-constexpr Layout kLayouts[] = {kFrom20,  kFrom214, kFrom219, kFrom17,
-                               kFrom179, kFrom181, kFrom184, kFrom189};
+constexpr Layout kFrom17 = {88, 72, 80, 112,  64,   120,      64, 32, 24,
+                            28, 40, 48, 2856, 2840, kRules17, 56, 96};
+constexpr Layout kFrom179 = {104, 88, 96, 128,  80,   136,      64, 32, 24,
+                             28,  40, 48, 2856, 2840, kRules17, 72, 112};
+constexpr Layout kFrom181 = {104, 32, 96, 128,  88,   136,      64, 32, 24,
+                             28,  40, 48, 2864, 2840, kRules17, 80, 112};
+constexpr Layout kFrom184 = {104, 32, 96, 128, 88, 136,       80, 24, 32,
+                             40,  56, 64, 32,  8,  kRules184, 80, 120};
+constexpr Layout kFrom189 = {112, 32, 104, 152, 96, 160,       80, 24, 32,
+                             40,  56, 64,  32,  8,  kRules184, 88, 144};
+constexpr Layout kLayouts[] = {kFrom20, kFrom203, kFrom209, kFrom214, kFrom219,
+                               kFrom17, kFrom179, kFrom181, kFrom184, kFrom189};
 
 // The same in all releases.
 constexpr uint64_t kInUseField = 1;  // of a page of release 1
 constexpr uint64_t kSliceCountField = 0, kSliceOffsetField = 4;
 constexpr uint64_t kCapacityField = 10, kReservedField = 12, kFreeField = 16, kStartField = 48;
 
-// The offset of the first block in a page that does not store it. Since 2.1, that depends on the
-// size; in release 1, the first address in the page that is a multiple of the size.
-enum class Start : uint8_t { kAligned, kBySize, kMultiple };
-
+// The offset of the first block in a page that does not store it.
 constexpr uint64_t offset_of_first(Start rule, uint64_t size, uint64_t start = 0) {
+  constexpr uint64_t kLargestBehind = 1024;
   constexpr uint64_t kLargestSharing = 128 << 10;  // pages of larger blocks are whole segments
-  if (rule == Start::kMultiple)
-    return start % kSlice == 0 || size > kLargestSharing ? 0 : (size - start % size) % size;
-  if (rule == Start::kAligned) return size <= 1024 ? 384 : 0;
-  return size <= 64 ? 3 * size : size <= 512 ? size : 0;
+  switch (rule) {
+    case Start::kMultiple:
+      return start % kSlice == 0 || size > kLargestSharing ? 0 : (size - start % size) % size;
+    case Start::kBehind128:
+      return size <= kLargestBehind ? 128 : 0;
+    case Start::kBehind384:
+      return size <= kLargestBehind ? 384 : 0;
+    case Start::kBySize:
+      return size <= 64 ? 3 * size : size <= 512 ? size : 0;
+    default:
+      return 0;
+  }
 }
 
 // One copy of the allocator in the process.
@@ -90,7 +122,7 @@ inline bool is_segment(const Segment& segment, const Layout& layout) {
   uint64_t slices = segment.bytes / kSlice, info_slices = segment.info_bytes / kSlice;
   uint64_t first = segment.start + layout.slices;
   bool possible = info_slices > 0 && info_slices < kMaxInfoSlices &&
-                  segment.entries > info_slices && segment.entries <= kMaxEntries &&
+                  segment.entries > info_slices && segment.entries <= layout.alignment() / kSlice &&
                   slices >= segment.entries && slices < kMaxSlices &&
                   load<uint32_t>(segment.start + layout.kind) <= 1;
   bool begins = load<uint32_t>(first + kSliceCountField) == info_slices &&
@@ -103,7 +135,7 @@ inline bool is_segment(const Segment& segment, const Layout& layout) {
 }
 
 inline bool is_segment_1(const Segment& segment, const Layout& layout) {
-  constexpr uint64_t kMaxPages = kSegmentAlignment1 / kSlice, kMaxInfoBytes = 16 << 10;
+  constexpr uint64_t kMaxPages = kLeastAlignment / kSlice, kMaxInfoBytes = 16 << 10;
   constexpr uint64_t kLargeShift = 22, kHugeShift = 23;
   uint64_t shift = word(segment.start + layout.page_shift);
   uint32_t kind = load<uint32_t>(segment.start + layout.kind);
@@ -112,7 +144,7 @@ inline bool is_segment_1(const Segment& segment, const Layout& layout) {
                  (shift == kLargeShift || shift == kHugeShift);
   bool has_several = segment.entries > 1 && segment.entries <= kMaxPages && shift < 64 &&
                      segment.entries << shift == segment.bytes &&
-                     segment.bytes == kSegmentAlignment1;
+                     segment.bytes == layout.alignment();
   return kind <= 3 && (has_one || has_several) && segment.used <= segment.entries &&
          segment.info_bytes >= structures && segment.info_bytes <= kMaxInfoBytes;
 }
@@ -145,7 +177,6 @@ struct Page {
 };
 
 inline Page read_page(uint64_t at, Range span, const Layout& layout) {
-  constexpr uint64_t kHuge = 1ull << 31;  // or larger
   Page page{at,
             span.start,
             span.end,
@@ -154,8 +185,8 @@ inline Page read_page(uint64_t at, Range span, const Layout& layout) {
             load<uint16_t>(at + kReservedField),
             load<uint16_t>(at + layout.used)};
   page.size =
-      layout.notes_start ? word(at + layout.block_size) : load<uint32_t>(at + layout.block_size);
-  if (!layout.notes_start && page.size == kHuge) page.size = page.room();
+      layout.notes_start() ? word(at + layout.block_size) : load<uint32_t>(at + layout.block_size);
+  if (!layout.notes_start() && page.size >= layout.rules.huge) page.size = page.room();
   return page;
 }
 

@@ -15,7 +15,7 @@ void each_place(const Space& space, Visit visit) {
   uint64_t next = 0;
   for (const abi::Mapping& m : space) {
     if (!Space::is_written_anonymous(m)) continue;
-    uint64_t at = align_up(m.start > next ? m.start : next, kSegmentAlignment1);
+    uint64_t at = align_up(m.start > next ? m.start : next, kLeastAlignment);
     while (at < m.end) at = next = visit(at);
   }
 }
@@ -34,7 +34,7 @@ class Search {
           return align_up(segment.end(layout), layout.alignment());
         if (find_main_heap(segment.key, layout, found[count])) ++count;
       }
-      return at + kSegmentAlignment1;
+      return at + kLeastAlignment;
     });
     return count;
   }

@@ -18,10 +18,11 @@ class Segments {
         arena_(arena),
         found_(found),
         blocks_(found),
-        heaps_(map, kMaxHeaps) {}
+        heaps_(map, kMaxHeaps),
+        rule_(instance.layout.rules.start) {}
 
   Verdict claim_all() {
-    if (!layout_.notes_start) choose_rule();
+    if (layout_.rules.start == Start::kBehind384) choose_rule();
     each_segment([this](const Segment& segment) { claim(segment); });
     for (uint64_t heap : heaps_)
       if (verdict_.fine()) drop_delayed(heap);
@@ -36,7 +37,7 @@ class Segments {
     each_place(space_, [&](uint64_t at) {
       Segment segment = segment_at(space_, at, layout_);
       if (segment.bytes == 0 || segment.key != key_ || !verdict_.fine())
-        return at + kSegmentAlignment1;
+        return at + kLeastAlignment;
       visit(segment);
       return align_up(segment.end(layout_), layout_.alignment());
     });
@@ -80,22 +81,18 @@ class Segments {
     }
   }
 
-  // Determines the rule for the first block from the room that pages have for blocks.
+  // Determines whether release 2.1 made the pages, from the room that they have for blocks.
   void choose_rule() {
-    if (layout_.is_release_1()) {
-      rule_ = Start::kMultiple;
-      return;
-    }
-    uint64_t aligned = 0, by_size = 0;
+    uint64_t behind = 0, by_size = 0;
     each_segment([&](const Segment& segment) {
       each_run(segment, [&](uint64_t at, Range span, bool is_page) {
         if (!is_page) return;
         Page page = read_page(at, span, layout_);
-        aligned += fits(page, Start::kAligned);
+        behind += fits(page, Start::kBehind384);
         by_size += fits(page, Start::kBySize);
       });
     });
-    if (by_size > aligned) rule_ = Start::kBySize;
+    if (by_size > behind) rule_ = Start::kBySize;
   }
 
   static bool fits(const Page& page, Start rule) {
@@ -141,9 +138,10 @@ class Segments {
     Page page = read_page(at, span, layout_);
     if (page.size == 0 || page.size % kGranule != 0 || page.size > page.room())
       return stop("a page has blocks of an impossible size", at);
-    if (!layout_.notes_start && page.size <= page.room() && !fits(page, rule_) && page.reserved > 1)
+    if (!layout_.notes_start() && page.size <= page.room() && !fits(page, rule_) &&
+        page.reserved > 1)
       return stop("a page has room for another number of blocks than it says", at);
-    uint64_t first = layout_.notes_start
+    uint64_t first = layout_.notes_start()
                          ? word(at + kStartField)
                          : span.start + offset_of_first(rule_, page.size, span.start);
     bool inside = first >= span.start && first < span.end && first % kGranule == 0;
@@ -194,7 +192,7 @@ class Segments {
   Enumeration found_;
   PageBlocks blocks_;
   List<uint64_t> heaps_;
-  Start rule_ = Start::kAligned;
+  Start rule_;
   Region region_ = {};
   Verdict verdict_;
 };

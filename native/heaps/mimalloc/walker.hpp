@@ -1,4 +1,4 @@
-// The walker for mimalloc, 1.7 to 1.9, 2.0.9 to 2.4 and 3.0 to 3.4. heaps/heap.hpp has its
+// The walker for mimalloc, 1.7 to 1.9, 2.0 to 2.4 and 3.0 to 3.4. heaps/heap.hpp has its
 // contract.
 //
 //   page_blocks     blocks of a page, and which of them are in free lists

@@ -1,8 +1,9 @@
-"""mimalloc 1.7, which the libraries of Apache Arrow 6 to 8 bundle for wheels of Python."""
+"""mimalloc as the libraries of Apache Arrow bundle it for wheels of Python."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,15 +14,32 @@ from scans import leaked, list_heap, scan
 from unharmed import TRACK
 from victims import build, read_truth
 
-PACKAGE, PYTHON, LIBRARY = "pyarrow==8.0.0", "3.10", "libarrow.so.800"
+PYTHON = "3.10"
 SEGMENT_SHIFT = np.uint64(22)
 
 
+class Bundled(NamedTuple):
+    package: str
+    library: str
+    allocator: str
+
+
+RELEASES = {
+    "1.7": Bundled("pyarrow==8.0.0", "libarrow.so.800", "mimalloc 1"),
+    "2.0.6": Bundled("pyarrow==12.0.1", "libarrow.so.1200", "mimalloc 2"),
+}
+
+
+@pytest.fixture(params=RELEASES)
+def bundled(request: pytest.FixtureRequest) -> Bundled:
+    return RELEASES[request.param]
+
+
 @pytest.fixture
-def command() -> list[str]:
-    folder = wheel_of(PACKAGE, PYTHON) / "pyarrow"
+def command(bundled: Bundled) -> list[str]:
+    folder = wheel_of(bundled.package, PYTHON) / "pyarrow"
     ours = ["-pthread", "-D_GLIBCXX_USE_CXX11_ABI=0", "-isystem", f"{folder}/include"]
-    linked = [f"-L{folder}", f"-l:{LIBRARY}", f"-Wl,-rpath,{folder}"]
+    linked = [f"-L{folder}", f"-l:{bundled.library}", f"-Wl,-rpath,{folder}"]
     return [str(build("arrow_pool", [*ours, *linked]))]
 
 
@@ -36,10 +54,10 @@ def test_enumeration(victim: StartVictim, truth: Path, command: list[str], metho
     assert (found[:, 1] >= whole[:, 1]).all()
 
 
-def test_leaks(victim: StartVictim, truth: Path, command: list[str]) -> None:
+def test_leaks(victim: StartVictim, truth: Path, command: list[str], bundled: Bundled) -> None:
     target = victim("arrow_pool", truth, command=command)
     report = scan(target.pid, "--all")
     told, found = read_truth(truth), leaked(report)
     lost = whole_blocks(found, told[told[:, 2] == 0])
     assert np.array_equal(found[:, 0], lost[:, 0])
-    assert "mimalloc 1" in report["target"]["allocators"]
+    assert bundled.allocator in report["target"]["allocators"]

@@ -1,4 +1,4 @@
-# Everything a contributor runs. Needs make, a C++ compiler and Python 3.10 with venv; CMake, Ninja and
+# Everything a contributor runs. Needs make, a C++ compiler and Python 3.9 with venv; CMake, Ninja and
 # the Python packages are fetched into .venv. `make` alone lists the targets.
 
 PYTHON ?= python3
@@ -90,6 +90,7 @@ lint: $(READY) | clang-format  ## check style, types and formatting
 	ruff check $(PYTHON_SOURCES)
 	ruff format --check $(PYTHON_SOURCES)
 	mypy $(PYTHON_SOURCES)
+	@vermin --quiet --no-tips --violations --target=3.9- --exclude typing.TypeAlias $(PYTHON_SOURCES)
 	@clang-format --dry-run -Werror $(NATIVE_SOURCES)
 
 format: $(READY) | clang-format  ## rewrite sources the way lint wants them
@@ -108,12 +109,14 @@ bench: build  ## the short form of each benchmark; docs/performance.md has the l
 clean:  ## remove everything that was built (fetched C libraries stay in .cache)
 	rm -rf build dist $(VENV) reachscan/_native
 
-# CMake builds the helper in place (above), so the editable install leaves it out.
+# CMake builds the helper in place (above), so the editable install leaves it out. Debian 11's pip is too
+# old to be told so.
 $(READY): pyproject.toml | prerequisites
 	@mkdir -p build
 	$(PYTHON) -m venv $(VENV)
+	pip install --quiet --disable-pip-version-check 'pip>=22.1'
 	pip install --quiet --disable-pip-version-check --config-settings=wheel.cmake=false -e '.[dev]'
-	@command -v cmake >/dev/null || pip install --quiet --disable-pip-version-check 'cmake>=3.20'
+	@command -v cmake >/dev/null || pip install --quiet --disable-pip-version-check 'cmake>=3.22'
 	@command -v ninja >/dev/null || pip install --quiet --disable-pip-version-check ninja
 	@touch $@
 
@@ -122,8 +125,8 @@ prerequisites:
 	@missing=; lacks() { echo "$$1"; missing="$$missing $$2"; }; \
 	if ! command -v $(PYTHON) >/dev/null; then \
 	  lacks "$(PYTHON) is missing" "python3 python3-venv"; \
-	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then \
-	  lacks "$(PYTHON) is older than 3.10: make PYTHON=python3.x takes another one" python3; \
+	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then \
+	  lacks "$(PYTHON) is older than 3.9: make PYTHON=python3.x takes another one" python3; \
 	elif ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
 	  lacks "$(PYTHON) cannot make virtual environments" python3-venv; \
 	fi; \

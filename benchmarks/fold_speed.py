@@ -24,6 +24,7 @@ from measure import heading, row
 
 from reachscan.naming.containers import SHAPES
 from reachscan.recording import model, wire, wire_columns
+from reachscan.recording.zip_equal import zip_equal
 
 HEAP, HEAP_SIZE = 0x5555_0000_0000, 1 << 40
 LIBRARY, LIBRARY_SIZE = 0x7F00_0000_0000, 1 << 24
@@ -48,7 +49,7 @@ def main() -> None:
         title = "report on {} leaks, {} kinds, {} below each head"
         heading(f"{title.format(*shape)}, {options.runs} runs", "s")
         for words in ([], ["--json"], ["--format", "logfmt"], page, ["--json", "--all"]):
-            passed, busy, peaks = zip(*(run(path, words) for _ in range(options.runs)), strict=True)
+            passed, busy, peaks = zip_equal(*(run(path, words) for _ in range(options.runs)))
             row(" ".join(words[:2]) or "text", passed)
             print(f"  {statistics.median(busy):.2f} s of processor, {max(peaks) / 1024:.0f} MB")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from reachscan.judgement import COUNTS, Review, Tally
+from reachscan.recording.zip_equal import zip_equal
 
 # Slow modules are imported where they are needed: many scans find nothing.
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from reachscan import errors
     from reachscan.grouping.groups import Folding, Group
     from reachscan.naming.private_memory import PrivateMemory
@@ -119,8 +122,8 @@ class LeakScan(NamedTuple):
         direct = leaks.parent == model.DIRECT
         columns = (leaks.address, leaks.size, direct, leaks.reason, self.folding.group_of_leak)
         reasons = tuple(model.Reason)
-        for address, size, is_direct, reason, group in zip(
-            *(column.tolist() for column in columns), strict=True
+        for address, size, is_direct, reason, group in zip_equal(
+            *(column.tolist() for column in columns)
         ):
             yield LeakedBlock(address, size, is_direct, reasons[reason], group)
 
@@ -202,7 +205,7 @@ class BlockAnswer(NamedTuple):
         return self.recording.warnings
 
 
-ScanResult: TypeAlias = LeakScan | HeapScan | BlockAnswer
+ScanResult = Union[LeakScan, HeapScan, BlockAnswer]
 
 
 def _groups(scan: LeakScan | HeapScan, limit: int, rows: int) -> list[Group]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from reachscan import errors
 from reachscan.capture import helper
@@ -18,6 +18,7 @@ from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 if TYPE_CHECKING:
     from io import BufferedReader
     from pathlib import Path
+    from typing import TypeAlias
 
     from reachscan.capture.sysroot import Sysroot
     from reachscan.naming.private_memory import PrivateMemory

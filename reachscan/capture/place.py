@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from reachscan import errors
 from reachscan.capture import helper, processes, target
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from reachscan.capture.options import ScanOptions
     from reachscan.capture.sysroot import Sysroot
     from reachscan.recording import model, wire

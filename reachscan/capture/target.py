@@ -196,7 +196,8 @@ def root_command() -> str:
     called = os.path.abspath(sys.argv[0])
     if os.path.isfile(called) and os.access(called, os.X_OK):
         return shlex.join(["sudo", called, *sys.argv[1:]])
-    return shlex.join(["sudo", sys.executable, *sys.orig_argv[1:]])
+    python_and_all = _text(f"{_PROC}/self/cmdline").split("\0")[:-1]
+    return shlex.join(["sudo", sys.executable, *python_and_all[1:]])
 
 
 def diagnose(access: Access) -> tuple[str, str]:

@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from reachscan import errors, reports
 from reachscan.reports import Selection, Style, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import TypeAlias
 
     from reachscan.recording import model
     from reachscan.result import ScanResult

@@ -21,6 +21,7 @@ from reachscan.grouping.signatures import ABSENT, DATA, FIRST_PLACE, MIXED, TEXT
 from reachscan.naming import containers
 from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK
+from reachscan.recording.zip_equal import zip_equal
 
 VALUE = "value"
 """Names in keys for words that are no pointers."""
@@ -93,10 +94,10 @@ def groups(
     sizes = histograms.of_groups(folding, limit, rows)
     forest = indirect.grow(recording.leaks, folding, limit, rows)
     where_from = origins.of_groups(recording, folding, limit)
-    parts = zip(keys(folding, limit), sizes, forest, where_from, strict=True)
+    parts = zip_equal(keys(folding, limit), sizes, forest, where_from)
     return [
-        _group_at(recording, folding, i, *part, candidates.get(i, ()))
-        for i, part in enumerate(parts)
+        _group_at(recording, folding, i, key, spread, tree, origin, candidates.get(i, ()))
+        for i, (key, spread, tree, origin) in enumerate(parts)
     ]
 
 
@@ -198,7 +199,7 @@ def _group(joined: Joined) -> tuple[model.Indexes, model.Flags]:
     shorter = [part[short] for part in parts]
     for i, part in enumerate(shorter[2:]):
         part[rows.size[short] < rows.word * (i + 1) + REST] = ABSENT
-    both = _numbered([np.concatenate(pair) for pair in zip(parts, shorter, strict=True)])
+    both = _numbered([np.concatenate(pair) for pair in zip_equal(parts, shorter)])
     alike, without_rest = both[: len(typed)], both[: len(typed)].copy()
     without_rest[short] = both[len(typed) :]
     size = np.where(typed, 0, rows.size.astype(np.int64))

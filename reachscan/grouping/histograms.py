@@ -6,6 +6,7 @@ import numpy as np
 
 from reachscan.grouping.groups import Folding, SizeClass, SizeCount
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 Histogram = tuple[SizeCount, ...]
 
@@ -28,8 +29,8 @@ def of_groups(folding: Folding, groups: int, sizes: int) -> list[Histogram]:
     group, size = group[begins], size[begins]
     frequent = np.lexsort((-size, -count, group))
     bounds = np.searchsorted(group, np.arange(groups + 1))
-    pairs = list(zip(size[frequent].tolist(), count[frequent].tolist(), strict=True))
-    spans = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    pairs = list(zip_equal(size[frequent].tolist(), count[frequent].tolist()))
+    spans = zip_equal(bounds[:-1].tolist(), bounds[1:].tolist())
     return [_histogram(pairs[first:last], sizes) for first, last in spans]
 
 

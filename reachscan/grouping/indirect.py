@@ -19,6 +19,7 @@ import numpy as np
 from reachscan.grouping.groups import Branch, Folding
 from reachscan.naming import containers
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 DEPTH = 12
 """Maximum levels of a tree; deeper blocks are counted, but their kinds are not distinguished."""
@@ -228,7 +229,7 @@ def _select(branches: _Branches, totals: _Totals, rows: int) -> _Selection:
     visible = np.zeros(len(kind), bool)
     visible[:groups] = True
     visible[order[rank < rows]] = True
-    hidden = [w - o for w, o in zip(totals.whole, totals.own, strict=True)]
+    hidden = [w - o for w, o in zip_equal(totals.whole, totals.own)]
     _subtract_hidden(hidden, totals, parent, np.flatnonzero(visible)[groups:])
     single = order[(rank >= rows) & visible[parent[order]] & (hidden[2][parent[order]] == 1)]
     visible[single] = True
@@ -237,7 +238,7 @@ def _select(branches: _Branches, totals: _Totals, rows: int) -> _Selection:
 
 
 def _subtract_hidden(hidden: list[Column], totals: _Totals, parent: Column, shown: Column) -> None:
-    for column, whole in zip(hidden, totals.whole, strict=True):
+    for column, whole in zip_equal(hidden, totals.whole):
         np.subtract.at(column, parent[shown], whole[shown])
 
 
@@ -255,10 +256,10 @@ def _build(
         return tuple(found)
 
     columns = (parent, kind, *totals.own[:2], totals.smallest, totals.largest, *selection.hidden)
-    table = zip(rows.tolist(), *(column[rows].tolist() for column in columns), strict=True)
+    table = zip_equal(rows.tolist(), *(column[rows].tolist() for column in columns))
     for row, above, which, allocations, amount, smallest, largest, *hidden in table:
         shown = close(row, tuple(hidden))
         made = Branch(names[which], 1, allocations, amount, smallest, largest, shown)
         below.setdefault(above, []).append(made)
     rest = (column[: branches.groups].tolist() for column in selection.hidden)
-    return [close(group, hidden) for group, hidden in enumerate(zip(*rest, strict=True))]
+    return [close(group, hidden) for group, hidden in enumerate(zip_equal(*rest))]

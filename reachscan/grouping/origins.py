@@ -13,6 +13,7 @@ from reachscan.grouping.join import Joined
 from reachscan.grouping.rows import Rows
 from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK, NOT_RECORDED, Origins, RecordedThread, Recorder
+from reachscan.recording.zip_equal import zip_equal
 
 _IN_KEY = 3
 """Number of functions in the key of a stack; a digest represents the others."""
@@ -63,7 +64,7 @@ def _threads(
     counts = np.zeros(len(numbers), np.int64)
     np.add.at(counts, which.reshape(-1), blocks)
     found = []
-    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+    for number, count in zip_equal(numbers.tolist(), counts.tolist()):
         if number == NOT_RECORDED:
             continue
         thread = known.get(number, _UNNAMED_THREAD)

@@ -15,7 +15,7 @@ KEY_WORDS = 4
 """Number of leading words that decide which group a block belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rows:
     """Blocks in columns, the leading words row by row. Columns may share memory: do not write.
 

@@ -126,7 +126,7 @@ def classify(
     code_of_place = np.array([code_of[place] for place in place_names] + [0], np.int32)
     has_symbol = np.array([int(address) in names for address in named] + [False])
     columns: list[NDArray[np.int32]] = []
-    for column, (words, mapping) in enumerate(zip(rows.key_columns(), of.mappings, strict=True)):
+    for column, (words, mapping) in enumerate(zip(rows.key_columns(), of.mappings)):
         codes = _plain_codes(words, rows, mapping)
         module = space.module_of[mapping]
         codes = np.where(module >= 0, code_of_module[module], codes)

@@ -187,7 +187,7 @@ def _fitting(folded: Folding, group: int, usable: int, found: Iterable[Struct]) 
 def _score(struct: Struct, codes: Sequence[int], mixed: int) -> int | None:
     """Return in how many words a struct has pointers where blocks do; None if it is impossible."""
     score = 0
-    for member, code in zip(struct.words, codes, strict=False):
+    for member, code in zip(struct.words, codes):
         is_pointer = code == HEAP or FIRST_PLACE <= code < mixed
         if is_pointer and member in (dwarf.OTHER, dwarf.NOTHING):
             return None

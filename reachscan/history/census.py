@@ -16,6 +16,7 @@ from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.judgement import NOTHING, Tally
 from reachscan.recording import model, packing, wire
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 from reachscan.scanning import load
 from reachscan.wording import instant
@@ -76,10 +77,9 @@ def _taken(
     scan: LeakScan | HeapScan, source: str, about: str, total: Tally, number: int | None = None
 ) -> Census:
     recording, folded = scan.recording, scan.folding
-    amounts = zip(
+    amounts = zip_equal(
         (folded.allocations + folded.indirect_allocations)[:number].tolist(),
         (folded.bytes + folded.indirect_bytes)[:number].tolist(),
-        strict=True,
     )
     return Census(
         about=about,
@@ -88,7 +88,7 @@ def _taken(
         program=recording.target.exe,
         started=instant(recording.target.started),
         method=recording.snapshot.method,
-        tallies=_sum(zip(folding.keys(folded, number), map(Tally._make, amounts), strict=True)),
+        tallies=_sum(zip_equal(folding.keys(folded, number), [*map(Tally._make, amounts)])),
         total=total,
         host=recording.host,
     )

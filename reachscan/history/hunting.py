@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from reachscan.errors import (
     RecorderBusyError,
     TargetGoneError,
 )
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import LeakScan
 
 Ranges = tuple[tuple[int, int], ...]
@@ -44,7 +44,7 @@ def sizes(result: LeakScan) -> Ranges:
     added = np.where(usable < _MAPPED, _ROUNDING, _PAGE + _ROUNDING)
     if not exact:
         added = np.maximum(added, usable // _CLASSES)
-    return merged(list(zip(np.maximum(usable - added, 0).tolist(), usable.tolist(), strict=True)))
+    return merged(list(zip_equal(np.maximum(usable - added, 0).tolist(), usable.tolist())))
 
 
 def merged(ranges: list[tuple[int, int]]) -> Ranges:
@@ -56,7 +56,7 @@ def merged(ranges: list[tuple[int, int]]) -> Ranges:
         else:
             found.append((first, last))
     while len(found) > MAX_RANGES:
-        gaps = [after[0] - before[1] for before, after in pairwise(found)]
+        gaps = [after[0] - before[1] for before, after in zip(found, found[1:])]
         at = gaps.index(min(gaps))
         found[at : at + 2] = [(found[at][0], found[at + 1][1])]
     return tuple(found)

@@ -6,6 +6,7 @@ import enum
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Union
 
 from reachscan import errors
 from reachscan.capture.place import Life
@@ -93,7 +94,7 @@ class Ended:
     change: Comparison | None
 
 
-Event = Scanned | Failed | Ended
+Event = Union[Scanned, Failed, Ended]
 
 
 class Watch:

@@ -47,7 +47,7 @@ def opened(open_file: Callable[[], BinaryIO]) -> Iterator[ELFFile]:
 def build_id(elf: ELFFile) -> bytes:
     """Return the build id of a file, empty if it has none."""
     for part in _notes(elf):
-        if isinstance(part, NoteSegment | NoteSection):
+        if isinstance(part, (NoteSegment, NoteSection)):
             for note in part.iter_notes():
                 if note["n_type"] == "NT_GNU_BUILD_ID":
                     return bytes.fromhex(note["n_desc"])

@@ -18,6 +18,7 @@ from reachscan.naming.owners import plain_path
 from reachscan.naming.source_lines import Place
 from reachscan.recording import model
 from reachscan.recording.origins import PYTHON, Call, Frame, Frames, call_before
+from reachscan.recording.zip_equal import zip_equal
 
 MODULE_SECONDS = 6.0
 """Maximum seconds to search for the lines of one module."""
@@ -39,7 +40,7 @@ def without_lines(
     ascending = sorted(c for c in found if not c.module and not c.is_python)
     build_ids = {plain_path(m.path): m.build_id.hex() for m in reversed(recording.modules)}
     before = np.array([call_before(call.pc) for call in ascending], np.uint64)
-    for call, mapping in zip(ascending, space.mapping_at(before).tolist(), strict=True):
+    for call, mapping in zip_equal(ascending, space.mapping_at(before).tolist()):
         module = int(space.module_of[mapping])
         if module < 0:
             continue
@@ -116,7 +117,7 @@ def _places(files: ModuleFiles, path: str, pcs: Sequence[int]) -> list[tuple[int
             here = np.flatnonzero(at == mapping)
             offset = files.space.file_offset(int(mapping))
             found = symbols.values_of(calls[here], offset, loads).tolist()
-            values |= {pcs[i]: value for i, value in zip(here.tolist(), found, strict=True)}
+            values |= {pcs[i]: value for i, value in zip_equal(here.tolist(), found)}
         lines = source_lines.places(with_lines, shared, sorted({*values.values()}), deadline)
     return [(pc, lines[value]) for pc, value in values.items() if value in lines]
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from reachscan.naming.owners import owners_of
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 
 class Intervals:
@@ -49,7 +50,7 @@ class AddressSpace:
         index = {path: i for i, path in enumerate(self.modules)}
         self.module_of = np.array([index.get(path, -1) for path in owners] + [-1], np.int64)
         self.bases: dict[str, int] = {}
-        for mapping, owner in zip(mappings, owners, strict=True):
+        for mapping, owner in zip_equal(mappings, owners):
             if owner:
                 self.bases[owner] = min(mapping.start, self.bases.get(owner, mapping.start))
         permissions = [m.permissions for m in mappings] + [0]

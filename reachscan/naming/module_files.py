@@ -52,7 +52,7 @@ class ModuleFiles:
         self.roots: tuple[Root, ...]
         if root is None:
             self.roots = _roots(recording.target.pid)
-        elif isinstance(root, str | Path):
+        elif isinstance(root, (str, Path)):
             self.roots = (_untrusted(root),)
         else:
             self._fetched = root

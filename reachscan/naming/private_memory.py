@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from reachscan.naming.owners import owners_of
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.wording import size
 
 ANONYMOUS, STACK, MODULE, FILE = "anonymous", "stack", "module", "file"
@@ -102,8 +103,8 @@ def _measured(
     holes, stack_words = _Holes(absent), _stack_words(recording)
     regions = sorted((r[0], r[1]) for r in _REGION.iter_unpack(recording.region_rows))
     first, tables = 0, recording.recorder
-    for mapping, owner in zip(
-        recording.mappings, owners_of(recording.mappings, recording.modules), strict=True
+    for mapping, owner in zip_equal(
+        recording.mappings, owners_of(recording.mappings, recording.modules)
     ):
         if mapping.permissions & (model.WRITE | model.SHARED) != model.WRITE:
             continue

@@ -115,6 +115,7 @@ class _Unit:
         self._top = unit.get_top_DIE()
         self._files = _Files(dwarf.line_program_for_CU(unit), _text(self._top, "DW_AT_comp_dir"))
         self._functions = sorted(self._functions_below(self._top, 0), key=lambda f: f[:2])
+        self._starts = [function.start for function in self._functions]
 
     def places(self, addresses: Sequence[int]) -> dict[int, list[Place]]:
         return {address: list(self._places(address)) for address in addresses}
@@ -133,7 +134,7 @@ class _Unit:
 
         Functions do not overlap, unless one is defined inside another.
         """
-        at = bisect_right(self._functions, address, key=lambda f: f.start) - 1
+        at = bisect_right(self._starts, address) - 1
         if at < 0 or address >= self._functions[at].end:
             return []
         way, blocks = [self._functions[at].die], [self._functions[at].die]

@@ -15,6 +15,7 @@ from reachscan.naming.elf_files import Load
 from reachscan.naming.module_files import ModuleFiles
 from reachscan.naming.untrusted_files import Root, UnusableFileError
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 _SYMBOL = np.dtype(
     [
@@ -87,7 +88,7 @@ def _by_module(files: ModuleFiles, at: model.Indexes) -> dict[str, model.Indexes
     numbers, starts = np.unique(module[order], return_index=True)
     parts = np.split(order, starts[1:])
     paths = [files.space.modules[number] if number >= 0 else "" for number in numbers]
-    return {p: part for p, part in zip(paths, parts, strict=True) if p.startswith("/")}
+    return {p: part for p, part in zip_equal(paths, parts) if p.startswith("/")}
 
 
 def _names(
@@ -188,7 +189,7 @@ class SymbolTable:
             values: each address as the symbol table numbers it.
         """
         index = np.searchsorted(self._starts, values, side="right") - 1
-        for address, value, i in zip(addresses, values, index, strict=True):
+        for address, value, i in zip_equal(addresses, values, index):
             if i >= 0 and value < self._ends[i]:
                 symbol = demangle.symbol_name(self._text(int(self._symbols["name"][i])))
                 if symbol:

@@ -18,6 +18,7 @@ from reachscan.recording import model
 from reachscan.recording.architectures import ADDRESS_END
 from reachscan.recording.origin_columns import entries
 from reachscan.recording.origins import DEEPEST, NOT_RECORDED, Origins, Stacks, call_before
+from reachscan.recording.zip_equal import zip_equal
 
 VERSIONS = ("1.0", "1.1", "1.2")
 
@@ -83,7 +84,7 @@ class _Dump:
     def _name(self, stack: Sequence[int], known: Sequence[tuple[str, str, str, str]]) -> None:
         if len(known) != len(stack):
             return
-        for pc, (module, _, function, offset) in zip(stack, known, strict=True):
+        for pc, (module, _, function, offset) in zip_equal(stack, known):
             if function and int(offset, 16):
                 self.names[call_before(pc)] = model.Name(module, function, int(offset, 16) - 1)
 
@@ -94,7 +95,7 @@ class _Dump:
             # Android says so in one line if it could not read them.
             if found := _MAPPING.fullmatch(line.rstrip("\n")):
                 start, end, *flags, shared, offset, inode, path = found.groups()
-                bits = sum(bit for bit, c in zip(_BITS, flags, strict=True) if c != "-")
+                bits = sum(bit for bit, c in zip_equal(_BITS, flags) if c != "-")
                 bits |= model.SHARED * (shared == "s")
                 place = (int(start, 16), int(end, 16), int(offset, 16), int(inode))
                 self.mappings.append(model.Mapping(*place, bits, path or ""))

@@ -19,6 +19,7 @@ from reachscan.recording.wire_columns import (
     OriginColumns,
     StackNodeColumns,
 )
+from reachscan.recording.zip_equal import zip_equal
 
 _MANY_ROWS = 1000
 
@@ -151,7 +152,7 @@ class _Leaks:
         if not self._chunks:
             return model.Leaks.none()
         address, size, parent, words = (
-            np.concatenate(column) for column in zip(*self._chunks, strict=True)
+            np.concatenate(column) for column in zip_equal(*self._chunks)
         )
         self._chunks.clear()
         return model.Leaks(
@@ -200,7 +201,7 @@ def _join_kinds(chunks: list[model.Kinds], totals: model.Totals) -> model.Kinds 
     sums = [column for chunk in chunks for column in (chunk.count, chunk.bytes)]
     if any(bool(np.any(column >= ADDRESS_END)) for column in sums):
         raise errors.StreamError("the stream is damaged: a kind of blocks is impossibly large")
-    joined = model.Kinds(*map(np.concatenate, zip(*chunks, strict=True)))
+    joined = model.Kinds(*map(np.concatenate, zip_equal(*chunks)))
     if joined.count.sum() > totals.allocations or joined.bytes.sum() > totals.bytes:
         raise errors.StreamError("the stream is damaged: its kinds are more than the heap holds")
     return joined

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from reachscan import errors
 from reachscan.recording import model, wire
 from reachscan.recording.architectures import ARCHITECTURES
+from reachscan.recording.zip_equal import zip_equal
 
 if TYPE_CHECKING:
     from reachscan.recording.columns import Columns
@@ -188,7 +189,7 @@ class _Decoder:
         stacks = self._bulk().stacks_of([row.node for row in rows]) if rows else []
         return tuple(
             RecordedMapping(r.start, r.end, _member(Mapped, r.kind), stack, r.thread, r.time_ms)
-            for r, stack in zip(rows, stacks, strict=True)
+            for r, stack in zip_equal(rows, stacks)
         )
 
     def _names(self) -> dict[int, model.Name] | None:

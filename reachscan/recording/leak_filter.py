@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from reachscan.recording import model, wire, wire_columns
 from reachscan.recording.decode import decode
+from reachscan.recording.zip_equal import zip_equal
 
 _ROWS = 1 << 16
 """Leaks in one record."""
@@ -42,7 +43,7 @@ class LeakFilter:
                 written = True
                 yield from self._leak_frames(np.concatenate(chunks))
                 if origins:
-                    columns = map(np.concatenate, zip(*origins, strict=True))
+                    columns = map(np.concatenate, zip_equal(*origins))
                     yield from self._origin_frames(wire_columns.OriginColumns(*columns))
             if frame.type == wire.CONTENTS:
                 yield self._contents(frame)
@@ -149,7 +150,7 @@ def _runs(reason: NDArray[np.uint8]) -> Iterator[tuple[int, int, int]]:
     """Yield the doubts: ranges of leaks with the same reason."""
     edges = np.flatnonzero(np.diff(reason, prepend=np.uint8(0), append=np.uint8(0)))
     starts = np.unique(np.append(edges, 0))
-    for first, end in zip(starts.tolist(), starts[1:].tolist(), strict=False):
+    for first, end in zip(starts.tolist(), starts[1:].tolist()):
         if reason[first] != model.DEFINITE:
             yield first, end - first, int(reason[first])
 

@@ -9,6 +9,7 @@ from reachscan import errors
 from reachscan.recording import model
 from reachscan.recording.origins import DEEPEST, NO_STACK, Origins, Stacks
 from reachscan.recording.wire_columns import OriginColumns, StackNodeColumns
+from reachscan.recording.zip_equal import zip_equal
 
 _NO_NODES = StackNodeColumns(*(np.empty(0, kind) for kind in ("<u4", "<u4", "<u4", "<u8")))
 
@@ -26,7 +27,7 @@ class Trie:
         Raises:
             StreamError: a node occurs twice.
         """
-        nodes = StackNodeColumns(*map(np.concatenate, zip(_NO_NODES, *chunks, strict=True)))
+        nodes = StackNodeColumns(*map(np.concatenate, zip_equal(_NO_NODES, *chunks)))
         order = np.argsort(nodes.node)
         self._numbers = nodes.node[order]
         if len(np.unique(self._numbers)) < len(self._numbers):
@@ -42,7 +43,7 @@ class Trie:
         """
         if not chunks:
             return None
-        columns = OriginColumns(*map(np.concatenate, zip(*chunks, strict=True)))
+        columns = OriginColumns(*map(np.concatenate, zip_equal(*chunks)))
         if len(columns.node) != count:
             raise errors.StreamError(f"the stream is damaged: its {what} and their origins differ")
         return Origins(self.stacks_of(columns.node), *columns[1:])

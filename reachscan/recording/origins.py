@@ -6,10 +6,11 @@ Most processes are not recorded, so a scan loads this module only if it has to.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
     import numpy as np
     from numpy.typing import NDArray

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reachscan.recording import model, wire
+from reachscan.recording.zip_equal import zip_equal
 
 _TYPES: dict[str, np.dtype[Any]] = {
     "u8": np.dtype("u1"),
@@ -137,11 +138,11 @@ def _parse(frame: wire.Frame) -> dict[str, NDArray[Any]]:
     count, width = counts[0], counts[-1]
     lengths = [count * width if column.is_wide else count for column in columns]
     at = wire.COUNT.size * len(counts)
-    sizes = (n * column.type.itemsize for n, column in zip(lengths, columns, strict=True))
+    sizes = (n * column.type.itemsize for n, column in zip_equal(lengths, columns))
     if len(frame.payload) != at + sum(sizes):
         raise wire.damaged(frame)
     found = {}
-    for column, length in zip(columns, lengths, strict=True):
+    for column, length in zip_equal(columns, lengths):
         values: NDArray[Any] = np.frombuffer(frame.payload, column.type, length, at)
         found[column.name] = values.reshape(count, width) if column.is_wide else values
         at += values.nbytes

@@ -13,6 +13,7 @@ from reachscan.grouping.join import Joined
 from reachscan.naming import containers
 from reachscan.naming.places import Places
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import BlockAnswer
 from reachscan.wording import printable
 
@@ -71,13 +72,12 @@ class Kind(NamedTuple):
 
 def _kinds(joined: Joined) -> dict[int, Kind]:
     """Return what is known about the blocks in the stream, by address."""
-    words = zip(*(column.tolist() for column in joined.codes), strict=True)
-    rows = zip(
+    words = list(zip_equal(*(column.tolist() for column in joined.codes)))
+    rows = zip_equal(
         joined.rows.address.tolist(),
         joined.type.tolist(),
         joined.rows.shape.tolist(),
         words,
-        strict=True,
     )
     return {
         address: Kind(
@@ -111,7 +111,7 @@ def _owners(leaks: model.Leaks, block: model.Block) -> Iterator[model.Reference]
         way.append(int(position[0]))
         position = leaks.parent[position]
     way += position.tolist()
-    for below, owner in zip(way[-2::-1], way[:0:-1], strict=True):
+    for below, owner in zip_equal(way[-2::-1], way[:0:-1]):
         address, size, value = leaks.address[owner], leaks.size[owner], leaks.address[below]
         # The stream does not say where in its owner the pointer is.
         yield model.Reference(0, int(value), model.LEAKED_BLOCK, 0, int(address), int(size))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reachscan.grouping.groups import Group
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import HeapScan
 
 
@@ -35,7 +36,5 @@ def _arenas(result: HeapScan, group: int) -> list[Arena]:
         np.bincount(where.reshape(-1), column[members].astype(np.float64)).astype(np.int64)
         for column in (kinds.count, kinds.bytes)
     ]
-    found = [
-        Arena(*row) for row in zip(numbers.tolist(), *map(np.ndarray.tolist, sums), strict=True)
-    ]
+    found = [Arena(*row) for row in zip_equal(numbers.tolist(), *map(np.ndarray.tolist, sums))]
     return sorted(found, key=lambda arena: (-arena.bytes, arena.arena))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reachscan.grouping.groups import Group
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.reports import Selection, Style, layout, plain, stacks
 from reachscan.reports.heap import Arena, rows
 from reachscan.result import HeapScan
@@ -66,7 +67,7 @@ def _arenas_text(arenas: list[Arena]) -> str:
     names = [f"arena {arena.arena}" if arena.arena else "the main arena" for arena in arenas]
     shown = [
         f"{number(arena.allocations)} in {name}"
-        for arena, name in zip(arenas[:_ARENAS], names[:_ARENAS], strict=True)
+        for arena, name in zip_equal(arenas[:_ARENAS], names[:_ARENAS])
     ]
     hidden = len(arenas) - len(shown)
     return ", ".join([*shown, *([f"the rest in {count(hidden, 'more arena')}"] if hidden else [])])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Union
 
 from reachscan.recording import model
 
-Value = str | int | bool | None
+Value = Union[str, int, bool, None]
 
 
 def line(**fields: Value) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ _PLAIN = Selection()
 UNKNOWN = "[no stack]"
 """The only frame of blocks whose stack is unknown."""
 
-Scan: TypeAlias = "LeakScan | HeapScan"
+Scan = Union[LeakScan, HeapScan]
 
 
 class Sample(NamedTuple):

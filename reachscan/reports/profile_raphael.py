@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reachscan.recording.origins import NO_STACK, Frame
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.reports import Selection, Style, plain
 from reachscan.reports.profile import Names, Scan, blocks
 from reachscan.wording import printable
@@ -19,7 +20,7 @@ def lines(scan: Scan, _: Selection, __: Style = plain) -> Iterator[str]:
     names, found = Names(scan.recording), blocks(scan)
     stacks = found.origins.stack.tolist() if found.origins else [NO_STACK] * len(found.size)
     columns = (found.address.tolist(), found.size.tolist(), found.count.tolist(), stacks)
-    for address, size, count, stack in zip(*columns, strict=True):
+    for address, size, count, stack in zip_equal(*columns):
         yield ""
         yield f"{address:#018x}, {size}, {count}"
         for frame in names.frames(stack):

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from reachscan import errors
 from reachscan.capture import helper
@@ -22,6 +22,8 @@ from reachscan.transport.shell import SILENCE_SECONDS, Output, Shell
 from reachscan.wording import printable
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from reachscan.capture.options import ScanOptions
     from reachscan.capture.place import Life
     from reachscan.capture.sysroot import Sysroot

@@ -6,13 +6,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from reachscan import errors
 from reachscan.capture import processes
 from reachscan.wording import cut
 
-Ask = Callable[..., bytes | None]
+Ask = Callable[..., Optional[bytes]]
 """Runs a command in the shell there; returns its output, or None if it failed."""
 
 _ID = re.compile(rb"/proc/([0-9]+)/")

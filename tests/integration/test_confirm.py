@@ -17,6 +17,7 @@ from reachscan.capture.options import ScanOptions
 from reachscan.recording import model
 from reachscan.recording.confirm import Confirmer
 from reachscan.recording.decode import decode
+from reachscan.recording.zip_equal import zip_equal
 
 
 def look(confirmer: Confirmer, target: Victim) -> set[int]:
@@ -42,7 +43,7 @@ def test_second_thoughts(victim: StartVictim) -> None:
     names = ("lost", "written", "owner", "owned")
     assert look(confirmer, target) == {at[name] for name in names}
     leaks = (found := decode(confirmer.merged())).leaks
-    rows = zip(leaks.address.tolist(), leaks.parent.tolist(), leaks.reason.tolist(), strict=True)
+    rows = zip_equal(leaks.address.tolist(), leaks.parent.tolist(), leaks.reason.tolist())
     assert sorted(rows) == sorted(
         [
             (at["lost"], model.DIRECT, model.DEFINITE),

@@ -12,6 +12,7 @@ from unharmed import METHODS
 from victims import build, wait_blocked
 
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 REASONS = {
     model.DEFINITE: "leak",
@@ -51,7 +52,7 @@ def test_each_word_that_could_stand_for_a_pointer(
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {
         address: REASONS[reason]
-        for address, reason in zip(leaks.address.tolist(), leaks.reason.tolist(), strict=True)
+        for address, reason in zip_equal(leaks.address.tolist(), leaks.reason.tolist())
     }
     wrong = {
         scene["name"]: f"{said.get(int(scene['address'], 16), 'live')}, not {scene['expected']}"

@@ -17,6 +17,7 @@ from worlds import must_work, need_root
 
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
+from reachscan.recording.zip_equal import zip_equal
 
 ENUMERATE = 4
 CALLS_OF_THE_PAUSE = 64
@@ -39,7 +40,7 @@ def assert_verdicts(target: Victim, method: str) -> None:
     leaks = recording.leaks
     said = {
         address: VERDICTS[reason]
-        for address, reason in zip(leaks.address.tolist(), leaks.reason.tolist(), strict=True)
+        for address, reason in zip_equal(leaks.address.tolist(), leaks.reason.tolist())
     }
     scenes = {int(scene["address"], 16): scene["expected"] for scene in target.ready["scenes"]}
     assert {address: said.get(address, "live") for address in scenes} == scenes

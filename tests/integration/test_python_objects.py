@@ -20,6 +20,7 @@ from scans import recording_of, run_cli, scan
 from victims import REPOSITORY, build, glibc_of, need, running
 
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 SCRIPTS = REPOSITORY / "fixtures" / "python"
 BUSY_SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "4"))
@@ -137,7 +138,7 @@ def pools(recording: model.Recording) -> tuple[model.Addresses, model.Addresses]
     """Return the blocks that are in pools: addresses and sizes."""
     regions, leaks = recording.regions, recording.leaks
     inside = np.zeros(len(leaks.address), bool)
-    for start, end, kind in zip(regions.start, regions.end, regions.kind, strict=True):
+    for start, end, kind in zip_equal(regions.start, regions.end, regions.kind):
         if kind == model.POOLS:
             inside |= (leaks.address >= start) & (leaks.address < end)
     return leaks.address[inside], leaks.size[inside]
@@ -153,7 +154,7 @@ def test_enumeration_is_what_the_allocator_says(tmp_path: Path) -> None:
     rows = re.findall(r"^ +\d+ +(\d+) +\d+ +(\d+) +\d+$", statistics.read_text(), re.MULTILINE)
     stated = {int(size): int(used) for size, used in rows if int(used)}
     sizes, counts = np.unique(size, return_counts=True)
-    assert dict(zip(sizes.tolist(), counts.tolist(), strict=True)) == stated
+    assert dict(zip_equal(sizes.tolist(), counts.tolist())) == stated
     assert len(stated) == 32
 
 

@@ -23,6 +23,7 @@ from victims import build, need, thread_states, wait_until
 from worlds import NOBODY, as_user, need_root, public_copy
 
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 LEAKS = 50
 MOMENTS = 10
@@ -206,7 +207,7 @@ def strict_overcommit(limit: int) -> Iterator[None]:
         settings[1].write_text("2")
         yield
     finally:
-        for setting, value in zip(settings, before, strict=True):
+        for setting, value in zip_equal(settings, before):
             setting.write_text(value)
 
 

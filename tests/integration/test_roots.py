@@ -12,6 +12,8 @@ from scans import scan
 from unharmed import METHODS
 from victims import Victim, build, command_on, wait_until
 
+from reachscan.recording.zip_equal import zip_equal
+
 Scene = dict[str, Any]
 
 
@@ -77,7 +79,7 @@ def test_the_scenes_themselves(roots: Victim) -> None:
     """What each scene says about its pointer is true; found out without reachscan."""
     scenes = scenes_of(roots)
     seen = look_for(roots.pid, [(address, scene["size"]) for address, scene in scenes.items()])
-    rows = zip(scenes.values(), seen.memory, seen.registers, strict=True)
+    rows = zip_equal(scenes.values(), seen.memory, seen.registers)
     wrong = {
         scene["name"]: trouble
         for scene, hits, registers in rows
@@ -96,7 +98,7 @@ def test_stacks_of_ended_threads_are_no_evidence(roots: Victim) -> None:
     scenes = {a: scene for a, scene in scenes_of(roots).items() if scene["name"] in names}
     seen = look_for(roots.pid, [(address, scene["size"]) for address, scene in scenes.items()])
     assert {scene["name"] for scene in scenes.values()} == names
-    for scene, hits in zip(scenes.values(), seen.memory, strict=True):
+    for scene, hits in zip_equal(scenes.values(), seen.memory):
         slot = int(scene["slot"], 16)
         assert any(hit.address == slot for hit in hits), scene["name"]
         assert seen.is_dead(slot), scene["name"]

@@ -22,6 +22,7 @@ from reachscan.capture.place import Here, Life, Progressed
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
 from reachscan.recording.moments import Moments
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.transport.elsewhere import Elsewhere
 
 Reasons = dict[int, int]
@@ -44,7 +45,7 @@ def step(target: Victim) -> dict[str, Any]:
 
 
 def reasons(found: model.Recording) -> Reasons:
-    return dict(zip(found.leaks.address.tolist(), found.leaks.reason.tolist(), strict=True))
+    return dict(zip_equal(found.leaks.address.tolist(), found.leaks.reason.tolist()))
 
 
 def summary(found: model.Recording) -> tuple[int, int]:
@@ -69,7 +70,7 @@ def test_a_word_hides_nothing_for_good(victim: StartVictim) -> None:
         **doubtful,
     }
     assert summary(found) == (2, 3)
-    rows = zip(found.leaks.address.tolist(), found.leaks.parent.tolist(), strict=True)
+    rows = zip_equal(found.leaks.address.tolist(), found.leaks.parent.tolist())
     owner = dict(rows)[at["below"]]
     assert int(found.leaks.address[owner]) == at["hidden"]
     assert step(target)["what"] == "lost again"

@@ -120,19 +120,20 @@ def chromium() -> Iterator[Page]:
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if not program:
         pytest.skip("no browser to look at the page with: apt install chromium")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(
-            ["bash", "-c", _LAUNCH, program, *_OPTIONS, f"--user-data-dir={profile}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "HOME": profile},
-        )
-        assert process.stdin and process.stdout
-        try:
-            page = Page(process.stdin, process.stdout)
-            yield page
-            page.call("Browser.close")
-        finally:
-            process.stdin.close()
-            process.wait(timeout=DEADLINE)
-            process.stdout.close()
+    profile = tempfile.mkdtemp()
+    process = subprocess.Popen(
+        ["bash", "-c", _LAUNCH, program, *_OPTIONS, f"--user-data-dir={profile}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "HOME": profile},
+    )
+    assert process.stdin and process.stdout
+    try:
+        page = Page(process.stdin, process.stdout)
+        yield page
+        page.call("Browser.close")
+    finally:
+        process.stdin.close()
+        process.wait(timeout=DEADLINE)
+        process.stdout.close()
+        shutil.rmtree(profile, ignore_errors=True)

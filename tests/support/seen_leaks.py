@@ -11,6 +11,7 @@ import streams
 from streams import HEAP_START, Stream
 
 from reachscan.recording import model, wire, wire_columns
+from reachscan.recording.zip_equal import zip_equal
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def blocks(recording: model.Recording) -> dict[int, int | None]:
     """Return the address of each leak and of its owner, checked for being in order."""
     leaks = recording.leaks
     found: dict[int, int | None] = {}
-    for i, (address, parent) in enumerate(zip(leaks.address, leaks.parent, strict=True)):
+    for i, (address, parent) in enumerate(zip_equal(leaks.address, leaks.parent)):
         assert int(leaks.first_word[i]) == int(address) + 1
         assert recording.contents.keys() <= set(range(len(leaks.address)))
         found[int(address)] = None if parent == model.DIRECT else int(leaks.address[parent])

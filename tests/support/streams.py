@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from reachscan.recording import model, wire, wire_columns
+from reachscan.recording.zip_equal import zip_equal
 
 HEAP_START, HEAP_END = 0x5555_5560_0000, 0x5555_6560_0000
 LIBRARY = 0x7F00_0000_0000
@@ -142,10 +143,10 @@ def column_payload(kind: str, values: Sequence[int]) -> bytes:
 
 
 def kinds_payload(kinds: Sequence[Kind]) -> bytes:
-    *columns, words = zip(*kinds, strict=True)
+    *columns, words = zip_equal(*kinds)
     types = ("<u8", "<u8", "<u8", "<u8", "<u4", "<u4")
     padded = [(list(row) + [0] * 8)[:8] for row in words]
-    arrays = [np.array(c, t) for c, t in zip(columns, types, strict=True)]
+    arrays = [np.array(c, t) for c, t in zip_equal(columns, types)]
     arrays = [np.array([len(kinds), 8], "<u4"), *arrays, np.array(padded, "<u8")]
     return b"".join(array.tobytes() for array in arrays)
 

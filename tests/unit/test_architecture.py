@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reachscan.cli import commands
+from reachscan.recording.zip_equal import zip_equal
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "reachscan"
@@ -188,7 +189,7 @@ def test_the_pictures_show_what_may_be_used() -> None:
     pictures = re.findall(
         r"```mermaid\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
     )
-    for picture, rooms in zip(pictures, (PYTHON_ROOMS, NATIVE_ROOMS), strict=True):
+    for picture, rooms in zip_equal(pictures, (PYTHON_ROOMS, NATIVE_ROOMS)):
         names = dict(re.findall(r'(\w+)\["([^"]+)"\]', picture))
         arrows = [
             (names.get(user, user), names.get(used, used))

@@ -27,6 +27,7 @@ from victims import need, wait_until
 
 from reachscan.errors import ReachscanError
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 PYTHON = """
 import json, re, sqlite3, threading
@@ -138,7 +139,7 @@ PROGRAMS: dict[str, Scene] = {
 def definite_leaks(pid: int, method: str) -> Contents:
     leaks = recording_of(pid, "--method", method, *PATIENTLY).leaks
     definite = leaks.reason == model.DEFINITE
-    sizes = zip(leaks.address[definite].tolist(), leaks.size[definite].tolist(), strict=True)
+    sizes = zip_equal(leaks.address[definite].tolist(), leaks.size[definite].tolist())
     return read(pid, dict(sizes))
 
 

@@ -18,6 +18,8 @@ import evidence
 import numpy as np
 from numpy.typing import NDArray
 
+from reachscan.recording.zip_equal import zip_equal
+
 Words = evidence.Words
 Flags = NDArray[np.bool_]
 Flagging = Callable[[Words], Flags]
@@ -219,7 +221,7 @@ class _Search:
             fine &= ~((offset == self._sizes[block] - np.uint64(8)) & self._bins(at))
         usable = in_use(at[fine])
         hits = (column[fine][usable].tolist() for column in (block, words, at))
-        for hit_block, number, place in zip(*hits, strict=True):
+        for hit_block, number, place in zip_equal(*hits):
             self.found.hits.setdefault(name, {}).setdefault(hit_block, []).append(place)
             self._numbers.setdefault(name, {}).setdefault(hit_block, set()).add(number)
         if name not in BY_CHANCE or len(self._decoys) == 0:

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from reachscan.recording.zip_equal import zip_equal
+
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, PTRACE_GETREGSET = 0x4206, 0x4207, 17, 0x4204
 NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
 WALL = 0x40000000
@@ -130,7 +132,7 @@ def _matches(words: Words, starts: Words, sizes: Words) -> Iterator[tuple[int, i
     offsets = words[candidates] - starts[owners]
     inside = offsets < sizes[owners]
     columns = (candidates[inside], owners[inside], offsets[inside])
-    yield from zip(*(column.tolist() for column in columns), strict=True)
+    yield from zip_equal(*(column.tolist() for column in columns))
 
 
 def ended_stacks(pid: int, found: Evidence) -> list[tuple[int, int]]:
@@ -139,7 +141,7 @@ def ended_stacks(pid: int, found: Evidence) -> list[tuple[int, int]]:
     A stack is behind an inaccessible mapping, its guard. A descriptor, at the top, points to itself
     twice (tcb and self); that of a thread that runs is in its register.
     """
-    pairs = zip(found.mappings, found.mappings[1:], strict=False)
+    pairs = zip(found.mappings, found.mappings[1:])
     stacks = [
         m
         for guard, m in pairs

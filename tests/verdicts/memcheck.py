@@ -12,6 +12,8 @@ from pathlib import Path
 
 import evidence
 
+from reachscan.recording.zip_equal import zip_equal
+
 COMMAND = (
     *("valgrind", "-q", "--vgdb-prefix={folder}/vgdb", "--trace-children=yes"),
     "--trace-children-skip=*/bash,*/dash,*/sh",  # what a server starts for others
@@ -59,7 +61,7 @@ class Client:
             return counts
         usable = [(address, usable_size(size)) for address, size in blocks]
         found = evidence.look_for(self.pid, usable)
-        for (address, size), hits in zip(blocks, found.memory, strict=True):
+        for (address, size), hits in zip_equal(blocks, found.memory):
             kinds = set()
             for hit in hits:
                 mapping = found.mapping_of(hit.address)

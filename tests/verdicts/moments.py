@@ -31,6 +31,7 @@ from victims import GIVING_BACK, Truth, build, need, read_truth, running
 
 from reachscan.errors import ReachscanError, StartingUpError, TimedOutError, UnstoppableError
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 
 METHODS = ("clone", "copy", "track")
 EXACT, STARTING = "exact", "starting up"
@@ -50,7 +51,7 @@ def verdict(scan: Callable[..., str], *arguments: object) -> str:
 
 def report(what: str, method: str, counts: Counter[str]) -> None:
     others = [f"{count} {outcome}" for outcome, count in counts.most_common() if outcome != EXACT]
-    scans = counts.total() - counts[TOO_SLOW]
+    scans = sum(counts.values()) - counts[TOO_SLOW]
     row(what, method, scans, counts[EXACT], "; ".join(others) or "none")
 
 
@@ -82,7 +83,7 @@ def start_scan(pid: int, method: str) -> str:
         leaks = recording_of(pid, "--method", method, "--timeout", 1, *PATIENTLY).leaks
     except (TimedOutError, UnstoppableError):
         return TOO_SLOW
-    sizes = dict(zip(leaks.address.tolist(), leaks.size.tolist(), strict=True))
+    sizes = dict(zip_equal(leaks.address.tolist(), leaks.size.tolist()))
     definite = leaks.address[leaks.reason == model.DEFINITE].tolist()
     wrong = pointed_at(pid, sizes, definite)
     return f"wrong: {wrong}" if wrong else EXACT
@@ -92,7 +93,7 @@ def starts(name: str, methods: list[str], scans: int, where: Path, screen: str) 
     environment = {**os.environ, "HOME": str(where), "DISPLAY": screen}
     for method in methods:
         counts: Counter[str] = Counter()
-        while counts.total() - counts[TOO_SLOW] < scans:
+        while sum(counts.values()) - counts[TOO_SLOW] < scans:
             try:
                 with started(name, where, environment) as process:
                     counts[verdict(start_scan, process.pid, method)] += 1

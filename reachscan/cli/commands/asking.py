@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Union
 
 from reachscan.capture.options import ScanOptions
 from reachscan.capture.place import Place
@@ -13,7 +13,7 @@ from reachscan.errors import ExitStatus
 from reachscan.result import BlockAnswer, HeapScan
 from reachscan.scanning import Progressed, reached
 
-Ask = Callable[[ScanOptions, Progressed, Place], HeapScan | BlockAnswer]
+Ask = Callable[[ScanOptions, Progressed, Place], Union[HeapScan, BlockAnswer]]
 
 
 def ask(question: Ask, **given: Any) -> ExitStatus:

@@ -20,6 +20,7 @@ from reachscan.grouping.signatures import Types
 from reachscan.naming import containers
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
+from reachscan.recording.zip_equal import zip_equal
 
 FOO, BAR = 0x1000, 0x2000
 TYPES = ("app::Bar", "app::Foo")
@@ -149,7 +150,7 @@ def test_a_branch_is_the_way_from_the_head_without_loops(
     assert len(grown) == max(groups) + 1
     for group, tree in enumerate(grown):
         expected: Counter[tuple[str, ...]] = Counter()
-        for blocks in (s for s, g in zip(structures, groups, strict=True) if g == group):
+        for blocks in (s for s, g in zip_equal(structures, groups) if g == group):
             for i in range(1, len(blocks)):
                 names = way(blocks, i)
                 names = names if len(names) <= indirect.DEPTH else (*names[: indirect.DEPTH], "...")
@@ -163,7 +164,7 @@ def test_a_branch_is_the_way_from_the_head_without_loops(
 def test_however_it_is_cut_it_adds_up(made: tuple[list[Structure], list[int]], limit: int) -> None:
     structures, groups = made
     for group, tree in enumerate(grow(*structures, groups=groups, rows=limit)):
-        members = [s for s, g in zip(structures, groups, strict=True) if g == group]
+        members = [s for s, g in zip_equal(structures, groups) if g == group]
         below = [block for blocks in members for block in blocks[1:]]
         found = list(rows(tree))
         assert sum(branch.allocations for _, branch in found) == len(below)
@@ -188,10 +189,10 @@ def test_other_groups_change_nothing(made: tuple[list[Structure], list[int]], wa
 def test_the_order_of_leaks_does_not_matter(
     made: tuple[list[Structure], list[int]], limit: int, chance: random.Random
 ) -> None:
-    mixed = list(zip(*made, strict=True))
+    mixed = list(zip_equal(*made))
     chance.shuffle(mixed)
     mixed = [(shuffled(blocks, chance), group) for blocks, group in mixed]
-    structures, groups = zip(*mixed, strict=True)
+    structures, groups = zip_equal(*mixed)
     assert grow(*structures, groups=groups, rows=limit) == grow(
         *made[0], groups=made[1], rows=limit
     )

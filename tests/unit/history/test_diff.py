@@ -19,6 +19,7 @@ from reachscan.history import census
 from reachscan.history.census import Census
 from reachscan.history.comparison import WORSE, Comparison, What, compare
 from reachscan.judgement import NOTHING, Tally
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.reports import Selection, Style, diff_json, diff_logfmt, diff_text
 from reachscan.scanning import load
 
@@ -229,7 +230,7 @@ def test_heaps_are_compared_like_leaks(tmp_path: Path) -> None:
     old = saved(tmp_path / "old", Stream(kinds=[(*alike, [1]), (*changed, [CODE])]))
     new = saved(tmp_path / "new", Stream(kinds=[(*alike, [2]), (3, 120, *changed[2:], [CODE])]))
     assert census.read(old[0]).about == census.HEAP
-    for before, now in zip(old, new, strict=True):
+    for before, now in zip_equal(old, new):
         found = compare(census.read(before), census.read(now))
         (change,) = found.changes
         assert (change.what, change.by) == (What.GROWN, Tally(1, 40))

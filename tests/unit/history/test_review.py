@@ -19,6 +19,7 @@ import reachscan
 from reachscan.history import census, suppressions
 from reachscan.history.review import by_rule, review
 from reachscan.judgement import COUNTS, KNOWN, NOTHING, SUPPRESSED, Tally
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.reports import (
     DEFAULT_WIDTH,
     Selection,
@@ -86,7 +87,7 @@ def test_sums_are_exact(leaks: list[Leak], rules: list[str], baseline: list[Leak
         found["leaks"]["allocations"], found["leaks"]["bytes"]
     )
     assert total(*(tally for _, _, tally in by_rule(result))) == result.review.tallies[SUPPRESSED]
-    for name, tally in zip(leaks_json.STANDINGS, result.review.tallies, strict=True):
+    for name, tally in zip_equal(leaks_json.STANDINGS, result.review.tallies):
         some = [group for group in found["groups"] if group["standing"] == name]
         assert tally == Tally(
             sum(g["allocations"] + g["indirect_allocations"] for g in some),

@@ -19,6 +19,7 @@ from reachscan.history.glob import Glob
 from reachscan.history.review import review
 from reachscan.history.suppressions import Groups
 from reachscan.recording import model
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import LeakScan
 
 FOO = CONSTANTS + 8
@@ -151,7 +152,7 @@ def test_the_defaults_can_be_read_and_say_why() -> None:
 def test_reordering_groups_keeps_every_leak_in_its_group(result: LeakScan) -> None:
     order = result.folding.example.argsort()[::-1]
     other = result.folding.reordered(order)
-    for old, new in zip(result.folding.group_of_leak, other.group_of_leak, strict=True):
+    for old, new in zip_equal(result.folding.group_of_leak, other.group_of_leak):
         assert folding.signature_of(result.folding, old) == folding.signature_of(other, new)
         assert result.folding.size[old] == other.size[new]
 

@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Union, cast
 
 import pytest
 from loading import load_leaks
@@ -27,7 +27,7 @@ from reachscan.judgement import Tally
 from reachscan.reports import Selection, Style, watch_json, watch_logfmt, watch_text
 from reachscan.result import LeakScan
 
-Step = Stream | errors.ReachscanError
+Step = Union[Stream, errors.ReachscanError]
 
 
 class Life:

@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from reachscan.naming.untrusted_files import UnusableFileError
 from reachscan.recording import model, wire
 from reachscan.recording.decode import decode
 
-TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 START, STEP = 0x7F00_0000_0000, 0x10000
 

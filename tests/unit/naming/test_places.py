@@ -22,6 +22,7 @@ from reachscan.naming.places import Places
 from reachscan.recording import model, wire
 from reachscan.recording.architectures import AARCH64, ARCHITECTURES, X86_64
 from reachscan.recording.decode import decode
+from reachscan.recording.zip_equal import zip_equal
 from reachscan.reports import DEFAULT_WIDTH, EXPLAIN, Selection, lines
 
 STACK, OTHER_STACK, MAPPED = 0x7FFF_0000_0000, 0x7F20_0000_0000, 0x7F30_0000_0000
@@ -286,7 +287,7 @@ def test_long_chains_are_shortened_in_the_middle(tmp_path: Path) -> None:
     nodes = [HEAP_START + 0x1000 + 64 * i for i in range(1000)]
     links = [
         model.Reference(a, b, model.REACHABLE_BLOCK, 0, a, 56)
-        for a, b in zip(nodes, [*nodes[1:], START], strict=True)
+        for a, b in zip_equal(nodes, [*nodes[1:], START])
     ]
     chain = [ROOT._replace(value=nodes[0]), *links]
     rows = answer(tmp_path, block=LIVE, chain=chain)

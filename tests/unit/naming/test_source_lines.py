@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -81,9 +80,9 @@ def calls(program: Path) -> list[int]:
         check=True,
     ).stdout.splitlines()
     found = []
-    for line, after in pairwise(lines):
+    for line, after in zip(lines, lines[1:]):
         following = re.match(r"\s*([0-9a-f]+):", after)
-        if re.search(r"\bcall\b", line) and following:
+        if re.search(r"\bcallq?\b", line) and following:
             found.append(int(following[1], 16) - 1)
     return found
 

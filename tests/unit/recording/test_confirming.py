@@ -17,6 +17,7 @@ from reachscan import errors
 from reachscan.recording import model, wire, wire_columns
 from reachscan.recording.confirm import Confirmer
 from reachscan.recording.decode import decode
+from reachscan.recording.zip_equal import zip_equal
 
 
 def confirm(*scans: Sequence[wire.Frame]) -> model.Recording:
@@ -125,7 +126,7 @@ def expected(found: list[list[Seen]]) -> dict[int, tuple[int, int | None]]:
 def test_it_is_what_brute_force_finds(found: list[list[Seen]]) -> None:
     recording = confirm(*(stream(*scan) for scan in found))
     owners = blocks(recording)
-    sizes = dict(zip(recording.leaks.address.tolist(), recording.leaks.size.tolist(), strict=True))
+    sizes = dict(zip_equal(recording.leaks.address.tolist(), recording.leaks.size.tolist()))
     assert {a: (sizes[a], owners[a]) for a in owners} == expected(found)
     assert recording.leaks.shape.tolist() == [size % 8 for size in sizes.values()]
     assert recording.confirmation

@@ -15,6 +15,7 @@ from streams import HEAP_START
 from reachscan.recording import model
 from reachscan.recording.decode import decode
 from reachscan.recording.moments import Moments
+from reachscan.recording.zip_equal import zip_equal
 
 
 class State(NamedTuple):
@@ -60,7 +61,7 @@ def join(*moments: dict[int, State], shuffled: random.Random | None = None) -> m
 
 
 def reasons(found: model.Recording) -> dict[int, int]:
-    return dict(zip(found.leaks.address.tolist(), found.leaks.reason.tolist(), strict=True))
+    return dict(zip_equal(found.leaks.address.tolist(), found.leaks.reason.tolist()))
 
 
 LOST, REACHED, FREE = State(True, False, 1, 0), State(True, True, 1, 0), State(False, False, 0, 0)

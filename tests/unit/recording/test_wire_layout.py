@@ -15,6 +15,7 @@ import pytest
 
 from reachscan import errors
 from reachscan.recording import model, wire, wire_columns
+from reachscan.recording.zip_equal import zip_equal
 
 ROOT = Path(__file__).resolve().parents[3]
 NATIVE = ROOT / "native"
@@ -46,7 +47,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 def offsets(names: Sequence[str], layout: struct.Struct) -> dict[str, int]:
     fields = re.findall(r"\d*[a-zA-Z]", layout.format)
     found, at = {"size": layout.size}, 0
-    for name, field in zip(names, fields, strict=True):
+    for name, field in zip_equal(names, fields):
         found[name] = at
         at += struct.calcsize(f"<{field}")
     return found

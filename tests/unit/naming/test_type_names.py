@@ -67,7 +67,7 @@ def name(mangled: str) -> str:
 
 
 def test_names_that_a_compiler_made(compiled: dict[str, str]) -> None:
-    # Names that are local to a function need the library that Python 3.10 cannot have.
+    # Names that are local to a function need the library that Python 3.9 and 3.10 cannot have.
     wanted = {m: n for m, n in compiled.items() if sys.version_info >= (3, 11) or "main::" not in n}
     assert {mangled: name(mangled) for mangled in wanted} == wanted
 
@@ -144,7 +144,7 @@ def test_names_nested_too_deep_stay() -> None:
     ],
 )
 def test_symbols(mangled: str, readable: str) -> None:
-    if sys.version_info < (3, 11) and "core" in readable + mangled:
+    if sys.version_info < (3, 11) and ("core" in mangled or mangled.startswith("_R")):
         pytest.skip("names of Rust need Python 3.11")
     assert demangle.symbol_name(mangled) == readable
 

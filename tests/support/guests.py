@@ -27,7 +27,7 @@ SHORT = "-32"
 """Added to the names of 32-bit programs."""
 COMPILERS = {"": ("aarch64-linux-gnu-gcc", []), SHORT: ("arm-linux-gnueabihf-gcc", ["-mfpu=neon"])}
 FIXTURES = ("ground_truth", "leak_graph", "roots", "busy_threads", "transparent", "pipe_pointers")
-DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "12" if SHORT_FORM else "24"))
+DEATHS = int(os.environ.get("REACHSCAN_EMULATOR_DEATHS", "6" if SHORT_FORM else "24"))
 DEATHS_OF_SCRIPT = 10
 """One script must not take longer than a machine is waited for."""
 LOOKS = 600

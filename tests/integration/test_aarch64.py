@@ -57,11 +57,11 @@ METHODS = pytest.mark.parametrize(
     ("guest", "words", "method"),
     [
         pytest.param(4, "", "clone", id="clone"),
-        pytest.param(4, "", "copy", id="copy", marks=ONLY_LONG),
-        pytest.param(4, SHORT, "copy", id="32-bit", marks=ONLY_LONG),
-        pytest.param(16, "", "clone", id="16-KiB-clone", marks=ONLY_LONG),
-        pytest.param(16, "", "copy", id="16-KiB-copy", marks=ONLY_LONG),
-    ],
+        pytest.param(4, "", "copy", id="copy"),
+        pytest.param(4, SHORT, "copy", id="32-bit"),
+        pytest.param(16, "", "clone", id="16-KiB-clone"),
+        pytest.param(16, "", "copy", id="16-KiB-copy"),
+    ][: 1 if SHORT_FORM else None],  # a test of another guest, even if it is skipped, ends this one
     indirect=["guest"],
 )
 """The KiB of the kernel's pages, the programs, the method."""

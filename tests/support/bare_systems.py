@@ -9,7 +9,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from glibc_suites import KEYRING, UnavailableError, archive_address
@@ -45,26 +45,38 @@ def system(suite: str) -> Path:
     Raises:
         UnavailableError: it is not here and cannot be made; the text says why.
     """
+    packages = PACKAGES[suite]
+    return kept(suite, " ".join(packages), lambda root: debootstrap(suite, packages, root))
+
+
+def kept(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
+    """Return the root of a system that is kept, made anew unless it was made by this recipe."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    root, complete = folder / suite, folder / f"{suite}.complete"
-    wanted = " ".join(PACKAGES[suite])
-    with (folder / f"{suite}.lock").open("w") as lock:
+    root, complete = folder / name, folder / f"{name}.complete"
+    with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not complete.exists() or complete.read_text() != wanted:
+        if not complete.exists() or complete.read_text() != recipe:
             shutil.rmtree(root, ignore_errors=True)
-            _debootstrap(suite, root)
-            complete.write_text(wanted)
-    for name in OF_THE_NETWORK:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Path("/") / name, root / name)
+            make(root)
+            complete.write_text(recipe)
+    for path in OF_THE_NETWORK:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path("/") / path, root / path)
     return root
 
 
-def _debootstrap(suite: str, root: Path) -> None:
+def forget(name: str) -> None:
+    """Remove a system that is no longer needed."""
+    (cache_folder() / f"{name}.complete").unlink()
+    shutil.rmtree(cache_folder() / name)
+
+
+def debootstrap(suite: str, wanted: Sequence[str], root: Path) -> None:
+    """Make a system of a suite of Debian's, with these packages."""
     if shutil.which("debootstrap") is None:
         raise UnavailableError("debootstrap is not installed (Debian package debootstrap)")
-    packages = f"--include={','.join(PACKAGES[suite])}"
+    packages = f"--include={','.join(wanted)}"
     command = ["debootstrap", "--variant=minbase", f"--keyring={KEYRING}", packages, suite]
     done = subprocess.run(
         [*command, str(root), archive_address()],

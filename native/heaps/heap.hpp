@@ -76,6 +76,7 @@ class Budget {
     left_ -= steps < left_ ? steps : left_;
     return left_ > 0;
   }
+  void exhaust() { left_ = 0; }
   bool empty() const { return left_ == 0; }
 
  private:

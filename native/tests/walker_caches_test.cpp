@@ -48,6 +48,28 @@ CASE(what_looks_like_an_empty_cache_is_none_beside_a_filled_one) {
   }
 }
 
+// What were the stacks of other threads may name a cache where all of them had its address.
+CASE(a_cache_that_many_threads_name_counts_once) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    if (!release.has_cache()) continue;
+    Scene scene(release, {});
+    Chunks chunks(scene.memory, scene.main_top);
+    uint64_t second = chunks.used(release.cache.chunk);
+    scene.glibc.cache(second);
+    scene.glibc.put_in_cache(second, 5, {chunks.used(0x70)});
+    scene.glibc.put_in_cache(scene.cache_block, 5, {chunks.used(0x70)});
+    scene.memory.put(kMainArena + release.arena.top, chunks.top(kBreak + (64 << 10)));
+    scene.expect(chunks.blocks);
+    scene.add_thread(second);
+    for (int i = 0; i < 4; ++i) {
+      uint64_t thread_pointer = scene.add_thread(0).thread_pointer;
+      scene.memory.put(thread_pointer - 0x100, second);
+    }
+    check_found(scene);
+  }
+}
+
 CASE(a_cache_that_is_far_from_the_thread_pointer) {
   for (const Release& release : releases()) {
     context = release.name;

@@ -40,6 +40,17 @@ def test_system_glibc(victim: StartVictim, truth: Path, threads: int) -> None:
     scan_repeatedly(target.pid, truth, SCANS)
 
 
+@pytest.mark.parametrize("arenas", ["1", "64"])
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_threads_that_come_and_go(
+    victim: StartVictim, truth: Path, method: str, arenas: str
+) -> None:
+    """Exited ones leave addresses of their caches behind, which others have by then."""
+    environment = {"MALLOC_ARENA_MAX": arenas}
+    target = victim("busy_threads", truth, 6, LEAKS, 500, environment=environment)
+    scan_repeatedly(target.pid, truth, SCANS, "--method", method)
+
+
 @pytest.mark.parametrize("suite", ["xenial", "bionic", "bullseye", "trixie", "sid"])
 def test_other_glibc(victim: StartVictim, truth: Path, suite: str) -> None:
     command = command_on(suite, "busy_threads")

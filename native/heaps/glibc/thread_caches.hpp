@@ -1,6 +1,9 @@
 // Finds every thread's tcache. The pointer to it is a thread-local variable of the library, so it
 // is at the same distance from the thread pointer in all threads; a vote determines the distance.
-// An exiting thread empties its cache, but one left behind by a fork could not.
+// Each cache votes once for a distance, whoever has a pointer to it there: what was the stack of an
+// exited thread still names its cache, which may be another thread's by now, and all such threads
+// have the pointer in the same place. An exiting thread empties its cache, but one left behind by a
+// fork could not.
 #pragma once
 
 #include "heaps/glibc/free_lists.hpp"
@@ -12,7 +15,6 @@ namespace reachscan::heaps::glibc {
 using libc::kLargestTls;
 using libc::kTypicalTls;
 using libc::readable_tls;
-constexpr unsigned kOffsets = kLargestTls / kWord;
 // The weight of a cache that contains chunks: an empty one may be any block of zeros.
 constexpr uint32_t kFilled = 1000;
 
@@ -42,58 +44,90 @@ struct CachePlan {
   uint64_t offset = 0;  // distance of the pointer from the thread pointer
 };
 
-struct CacheVotes {
-  uint32_t votes[kFormats][kOffsets];
+// A block that may be a cache, and where a thread has a pointer to it.
+struct Candidate {
+  uint64_t distance;  // from the thread pointer
+  uint64_t block;
+
+  bool operator==(const Candidate& other) const {
+    return distance == other.distance && block == other.block;
+  }
 };
 
-inline void vote(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
-                 uint64_t reach, CacheVotes& votes, Budget& budget) {
+constexpr std::size_t kMaxCandidates = 1 << 22;
+
+inline bool may_be_cache(const BlockMap& blocks, uint64_t block) {
+  for (unsigned f = 0; f < kFormats; ++f)
+    if (has_cache_size(blocks, block, cache_format(f).shape)) return true;
+  return false;
+}
+
+inline void find_candidates(const Space& space, const BlockMap& blocks, uint64_t thread_pointer,
+                            uint64_t reach, List<Candidate>& candidates, Budget& budget) {
   Range tls = readable_tls(space, thread_pointer, reach);
   for (uint64_t at = space.skip_absent(tls.start); at < tls.end; at += kWord) {
-    uint64_t cache = word(at);
-    if (!blocks.is_live(cache)) continue;
-    for (unsigned f = 0; f < kFormats; ++f) {
-      CacheFormat format = cache_format(f);
-      if (!has_cache_size(blocks, cache, format.shape)) continue;
-      CacheCheck check = check_cache(blocks, cache, format.shape, format.links, budget);
-      if (!check.valid) continue;
-      votes.votes[f][arch::tls_distance(thread_pointer, at) / kWord - 1] +=
-          check.cached > 0 ? kFilled : 1;
-    }
+    if (!may_be_cache(blocks, word(at))) continue;
+    if (!candidates.push({arch::tls_distance(thread_pointer, at), word(at)})) budget.exhaust();
   }
 }
 
-inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
-                             const libc::Threads& threads, uint64_t reach, uint32_t least,
-                             CacheVotes& votes, Budget& budget) {
-  __builtin_memset(&votes, 0, sizeof votes);
-  for (std::size_t t = 0; t < threads.running_count; ++t)
-    vote(space, blocks, threads.running[t].thread_pointer, reach, votes, budget);
-  // They outvote a thread that finds another's cache below its own memory.
-  for (const libc::ExitedThread& thread : threads.ended)
-    vote(space, blocks, thread.thread_pointer, reach, votes, budget);
-  CachePlan plan;
-  uint32_t best = least - 1;
+struct Votes {
+  uint32_t of_format[kFormats];
+};
+
+inline void vote(const BlockMap& blocks, uint64_t cache, Votes& votes, Budget& budget) {
   for (unsigned f = 0; f < kFormats; ++f) {
-    for (unsigned i = 0; i < reach / kWord; ++i) {
-      if (votes.votes[f][i] <= best) continue;
-      best = votes.votes[f][i];
-      plan = {true, cache_format(f), (i + 1) * uint64_t{kWord}};
+    CacheFormat format = cache_format(f);
+    if (!has_cache_size(blocks, cache, format.shape)) continue;
+    CacheCheck check = check_cache(blocks, cache, format.shape, format.links, budget);
+    if (check.valid) votes.of_format[f] += check.cached > 0 ? kFilled : 1;
+  }
+}
+
+// Returns the distance with most votes, the shortest of several.
+inline CachePlan elect(const BlockMap& blocks, List<Candidate>& candidates, uint32_t least,
+                       Budget& budget) {
+  sort(candidates, [](const Candidate& a, const Candidate& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.block < b.block;
+  });
+  CachePlan plan;
+  Votes votes{};
+  uint32_t best = least - 1;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    if (i == 0 || candidates[i - 1].distance != candidate.distance) votes = {};
+    if (i > 0 && candidates[i - 1] == candidate) continue;
+    vote(blocks, candidate.block, votes, budget);
+    for (unsigned f = 0; f < kFormats; ++f) {
+      if (votes.of_format[f] <= best) continue;
+      best = votes.of_format[f];
+      plan = {true, cache_format(f), candidate.distance};
     }
   }
   return plan;
 }
 
+inline CachePlan plan_within(const Space& space, const BlockMap& blocks,
+                             const libc::Threads& threads, uint64_t reach, uint32_t least,
+                             List<Candidate>& candidates, Budget& budget) {
+  candidates.clear();
+  for (std::size_t t = 0; t < threads.running_count; ++t)
+    find_candidates(space, blocks, threads.running[t].thread_pointer, reach, candidates, budget);
+  for (const libc::ExitedThread& thread : threads.ended)
+    find_candidates(space, blocks, thread.thread_pointer, reach, candidates, budget);
+  return elect(blocks, candidates, least, budget);
+}
+
 // Returns where the caches are, if at least `least` votes agree.
 inline CachePlan plan_caches(const Space& space, const BlockMap& blocks,
-                             const libc::Threads& threads, uint32_t least, CacheVotes& votes,
-                             Budget& budget) {
-  CachePlan plan = plan_within(space, blocks, threads, kTypicalTls, least, votes, budget);
+                             const libc::Threads& threads, uint32_t least,
+                             List<Candidate>& candidates, Budget& budget) {
+  CachePlan plan = plan_within(space, blocks, threads, kTypicalTls, least, candidates, budget);
   if (plan.found) return plan;
   libc::Threads some{threads.running, threads.running_count, {}, {}};
   if (some.running_count > libc::kMaxThreadsForLargeTls)
     some.running_count = libc::kMaxThreadsForLargeTls;
-  return plan_within(space, blocks, some, kLargestTls, kFilled, votes, budget);
+  return plan_within(space, blocks, some, kLargestTls, kFilled, candidates, budget);
 }
 
 inline void drop_cache(BlockMap& blocks, Totals& totals, uint64_t cache,

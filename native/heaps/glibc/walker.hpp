@@ -35,7 +35,7 @@ class Walker {
         threads_(threads),
         map_(map),
         fastbins_(map),
-        votes_(static_cast<CacheVotes*>(map(sizeof(CacheVotes)))) {
+        candidates_(map, kMaxCandidates) {
     instance_count = find_instances(space, instances);
   }
 
@@ -213,7 +213,7 @@ class Walker {
     // Each copy of the library has a cache of its own in each thread.
     for (std::size_t i = 0; i < instance_count; ++i) {
       uint32_t least = i == 0 ? 1 : kFilled;
-      CachePlan plan = plan_caches(space_, blocks, threads_, least, *votes_, checks);
+      CachePlan plan = plan_caches(space_, blocks, threads_, least, candidates_, checks);
       if (checks.empty())
         return invalid("too many blocks look like a thread's cache of free chunks", plan.offset);
       if (!plan.found) break;
@@ -234,7 +234,7 @@ class Walker {
   const libc::Threads& threads_;
   MapMemory map_;
   Fastbins fastbins_;
-  CacheVotes* votes_;
+  List<Candidate> candidates_;
   bool mapped_known_ = true;
   Account account_;
 };

@@ -79,7 +79,9 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     # A long word broken inside a wide character makes its line one column too long.
     if any(line.lstrip().startswith(_FILLER) for line in lines):
         lines = textwrap.wrap(wide, width - 1, subsequent_indent=indent)
-    return [line.replace(_FILLER, "") for line in lines] or [""]
+    # A line that was broken there may be left with a space at its end, or with nothing.
+    stripped = (line.replace(_FILLER, "").rstrip() for line in lines)
+    return [line for line in stripped if line] or [""]
 
 
 def cut(text: str, width: int) -> str:

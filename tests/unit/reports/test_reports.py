@@ -223,6 +223,7 @@ def test_text_stays_within_its_width(
 def test_wrapped_lines_fit_whichever_characters_are_wide(text: str, width: int) -> None:
     lines = wording.wrap(text, width, "  ")
     assert max(map(columns, lines)) <= width
+    assert lines == [line.rstrip() for line in lines]
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 

@@ -98,7 +98,7 @@ def test_a_device_that_goes_away(
     target = victim("checker", 0)
     watched = Watched(target.pid, Helper(tmp_path))
     stuck = tmp_path / "stuck"
-    stuck.write_text(f'#!/bin/sh\nexec {watched.helper.path} "$@" --stall-at-call 40\n')
+    watched.helper.write_stalling(stuck, call=40)
     with subprocess.Popen(
         [sys.executable, "-m", "reachscan", "scan", "--on", f"adb:{serial}", str(target.pid)],
         cwd=REPOSITORY,
@@ -106,7 +106,7 @@ def test_a_device_that_goes_away(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_until(lambda: bool(watched.helper.processes()), "the helper is at work")
+        watched.helper.wait_until_stalled()
         client.adb("disconnect", serial)
         assert process.wait() == FAILED
         assert process.stderr is not None

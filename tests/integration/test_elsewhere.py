@@ -323,7 +323,7 @@ def test_an_interrupted_scan(
     target = victim("checker", 0)
     watched = Watched(target.pid, Helper(tmp_path))
     stuck = tmp_path / "stuck"
-    stuck.write_text(f'#!/bin/sh\nexec {watched.helper.path} "$@" --stall-at-call 40\n')
+    watched.helper.write_stalling(stuck, call=40)
     words = ["scan", "--on", "ssh:may", str(target.pid)]
     with subprocess.Popen(
         [sys.executable, "-m", "reachscan", *words],
@@ -331,7 +331,7 @@ def test_an_interrupted_scan(
         env={**os.environ, **server.path, "REACHSCAN_HELPER": str(stuck)},
         stderr=subprocess.PIPE,
     ) as process:
-        wait_until(lambda: bool(watched.helper.processes()), "the helper is at work")
+        watched.helper.wait_until_stalled()
         process.terminate()
         assert process.wait() == 130
     assert_nothing_left()

@@ -14,7 +14,7 @@ from conftest import StartVictim
 from scans import FAILED, PATIENTLY, run_cli
 from test_elsewhere import assert_nothing_left
 from unharmed import Helper, Watched
-from victims import REPOSITORY, wait_blocked, wait_until
+from victims import REPOSITORY
 from worlds import need_root
 
 pytestmark = need_root
@@ -71,16 +71,14 @@ def test_an_interrupted_attach(victim: StartVictim, tmp_path: Path) -> None:
     watched.helper.scan(server.pid, "--detach")
     stuck = tmp_path / "stuck"
     for number in range(STOPS):
-        stop = f"--stall-at-call {calls * (number + 1) // (STOPS + 1)}"
-        stuck.write_text(f'#!/bin/sh\nexec {watched.helper.path} "$@" {stop}\n')
+        watched.helper.write_stalling(stuck, call=calls * (number + 1) // (STOPS + 1))
         with subprocess.Popen(
             [sys.executable, "-m", "reachscan", "attach", *THERE, str(server.pid)],
             cwd=REPOSITORY,
             env={**os.environ, "REACHSCAN_HELPER": str(stuck)},
             stderr=subprocess.PIPE,
         ) as process:
-            wait_until(lambda: bool(watched.helper.processes()), "the helper is at work")
-            wait_blocked(watched.helper.processes()[0])
+            watched.helper.wait_until_stalled()
             process.terminate()
             assert process.wait() == 130
         assert_nothing_left()

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from scans import HELPER, PATIENCE, relatives
-from victims import Victim, wait_until
+from victims import Victim, thread_states, wait_until
 
 from reachscan import errors
 from reachscan.recording import wire
@@ -119,6 +119,20 @@ class Helper:
         """Return the processes that run this helper."""
         return [pid for pid in _processes() if _executable(pid) == str(self.path)]
 
+    def write_stalling(self, path: Path, call: int) -> None:
+        """Write a script that runs it until it stalls; not even the limit of the pause ends it."""
+        options = f"--max-pause 60000 --stall-at-call {call}"
+        path.write_text(f'#!/bin/sh\nexec {self.path} "$@" {options}\n')
+
+    def wait_until_stalled(self) -> None:
+        """Wait until it sleeps while it looks at a process."""
+
+        def stalled() -> bool:
+            at_work = filter(_looks_at_process, self.processes())
+            return any(set(thread_states(pid)) == {"S"} for pid in at_work)
+
+        wait_until(stalled, "the helper is at work and sleeps")
+
 
 def _end_of(stream: bytes) -> tuple[str, str, str]:
     method = ""
@@ -136,6 +150,14 @@ def _end_of(stream: bytes) -> tuple[str, str, str]:
 
 def _processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def _looks_at_process(pid: int) -> bool:
+    """Return whether a process of the helper does more than to prove that it can run."""
+    try:
+        return b"--pid" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _executable(pid: int) -> str:

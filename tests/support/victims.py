@@ -193,11 +193,12 @@ def scheduler_state(task: Path) -> str:
 
 
 def thread_states(pid: int) -> list[str]:
-    """Return the scheduler's letter for each thread of a process."""
+    """Return the scheduler's letter for each thread of a process; none if it has ended."""
     states = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it may end just now
-            states.append(scheduler_state(task))
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it may end just now
+                states.append(scheduler_state(task))
     return states
 
 

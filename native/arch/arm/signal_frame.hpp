@@ -41,7 +41,7 @@ struct Context<4> {
 template <unsigned kBytesOfWord>
 constexpr std::uint64_t kVectorRecord = 528ull << 32 | 0x46508001;
 template <>
-constexpr std::uint64_t kVectorRecord<4> = 288ull << 32 | 0x56465001;
+inline constexpr std::uint64_t kVectorRecord<4> = 288ull << 32 | 0x56465001;
 
 inline bool has_vector_record(std::uint64_t context) {
   std::uint64_t record, at = context + Context<kWord>::kRecords;

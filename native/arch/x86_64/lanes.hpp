@@ -2,6 +2,8 @@
 // before it sets `wide_words`.
 #pragma once
 
+#include <cpuid.h>
+
 #include <cstdint>
 
 namespace reachscan::arch {
@@ -9,7 +11,18 @@ namespace reachscan::arch {
 #define REACHSCAN_WIDE_TARGET "avx2,bmi,popcnt"
 #define REACHSCAN_WIDE gnu::target(REACHSCAN_WIDE_TARGET), gnu::always_inline
 
-inline bool has_lanes() { return __builtin_cpu_supports("avx2") != 0; }
+// By its own instructions: __builtin_cpu_supports() denies everything where the compiler's library
+// has no constructor that asks the processor.
+inline bool has_lanes() {
+  constexpr unsigned kKnown = bit_OSXSAVE | bit_AVX | bit_POPCNT, kExtended = bit_AVX2 | bit_BMI;
+  constexpr unsigned kSaved = 6;  // of the state that the kernel saves for threads: XMM and YMM
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & kKnown) != kKnown) return false;
+  unsigned saved, upper;
+  asm volatile("xgetbv" : "=a"(saved), "=d"(upper) : "c"(0));
+  if ((saved & kSaved) != kSaved) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & kExtended) == kExtended;
+}
 
 using Lanes = unsigned long long __attribute__((vector_size(32), may_alias, aligned(8)));
 using Masks = long long __attribute__((vector_size(32)));  // what a comparison of Lanes is

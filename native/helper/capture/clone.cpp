@@ -15,6 +15,7 @@
 #include <ctime>
 
 #include "arch/address_space.hpp"
+#include "helper/stop/scheduling.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
@@ -36,8 +37,7 @@ void schedule_as_ourselves(pid_t pid) {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof processors, &processors) == 0)
     sched_setaffinity(pid, sizeof processors, &processors);
-  sched_param normal{};
-  sched_setscheduler(pid, SCHED_OTHER, &normal);
+  schedule(pid, SCHED_OTHER, 0);
   setpriority(PRIO_PROCESS, static_cast<id_t>(pid), getpriority(PRIO_PROCESS, 0));
 }
 

@@ -2,7 +2,6 @@
 #include "helper/stop/freeze.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,6 +16,7 @@
 
 #include "arch/system_calls.hpp"
 #include "helper/stop/retry_policy.hpp"
+#include "helper/stop/scheduling.hpp"
 #include "helper/stop/stops.hpp"
 #include "helper/target/process.hpp"
 
@@ -204,7 +204,7 @@ WaitStatus Freeze::wait_for_stop(pid_t tid, Clock::time_point deadline) const {
     throw Failure(Step::kWaitStop, sleeps ? Code::kAsleep : Code::kUnstoppable,
                   "thread " + std::to_string(tid) + " did not stop in time" +
                       (sleeps ? "; it is in uninterruptible sleep"
-                       : sched_getscheduler(tid) == SCHED_IDLE
+                       : scheduling_policy(tid) == SCHED_IDLE
                            ? "; it runs only when a processor has nothing else to do (SCHED_IDLE)"
                            : ""),
                   ETIMEDOUT, tid);

@@ -2,13 +2,14 @@
 // fires.
 #include "helper/stop/pause_limit.hpp"
 
-#include <sched.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <string>
+
+#include "helper/stop/scheduling.hpp"
 
 namespace reachscan::helper {
 namespace {
@@ -68,9 +69,7 @@ Failure PauseLimit::failure(wire::Step step) const {
 }
 
 void PauseLimit::watch() {
-  sched_param first{};
-  first.sched_priority = kPriority;
-  sched_setscheduler(0, SCHED_FIFO, &first);
+  schedule(0, SCHED_FIFO, kPriority);
   while (!dismissed_) {
     std::uint64_t times = 0;
     if (read(timer_, &times, sizeof times) != sizeof times) continue;

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <cstdint>
+
+#include "helper/stop/scheduling.hpp"
 
 namespace reachscan::helper {
 
@@ -32,30 +33,25 @@ class CpuLatencyRequest {
 // Real-time priority while it exists, where the system allows it; harmless elsewhere.
 class RealtimePriority {
  public:
-  RealtimePriority() : policy_(sched_getscheduler(0)) {
-    sched_getparam(0, &parameters_);
-    sched_param urgent{};
-    urgent.sched_priority = 1;
-    sched_setscheduler(0, SCHED_FIFO, &urgent);
+  RealtimePriority() : policy_(scheduling_policy(0)), priority_(scheduling_priority(0)) {
+    schedule(0, SCHED_FIFO, 1);
   }
-  ~RealtimePriority() { sched_setscheduler(0, policy_, &parameters_); }
+  ~RealtimePriority() { schedule(0, policy_, priority_); }
   RealtimePriority(const RealtimePriority&) = delete;
   RealtimePriority& operator=(const RealtimePriority&) = delete;
 
  private:
   CpuLatencyRequest latency_request_;
   int policy_;
-  sched_param parameters_{};
+  int priority_;
 };
 
 // The same for another task until it exits, but not for its children. A task with a real-time
 // policy of its own is left alone.
 inline void raise_priority(pid_t tid) {
-  int policy = sched_getscheduler(tid);
+  int policy = scheduling_policy(tid);
   if (policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE) return;
-  sched_param urgent{};
-  urgent.sched_priority = 1;
-  sched_setscheduler(tid, SCHED_FIFO | SCHED_RESET_ON_FORK, &urgent);
+  schedule(tid, SCHED_FIFO | SCHED_RESET_ON_FORK, 1);
 }
 
 }  // namespace reachscan::helper

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 from scans import HELPER
 from victims import REPOSITORY
 
@@ -28,25 +26,13 @@ FLAGS = (
 def make(folder: Path, misdeed: str) -> Path:
     """Return a helper that runs a function of fixtures/hostile_sweeper.cpp in the clone."""
     images = _packed(folder, _blob(folder, misdeed))
-    program = bytearray(HELPER.read_bytes())
-    with HELPER.open("rb") as file:
-        elf = ELFFile(file)
-        table = elf.get_section_by_name(".symtab")
-        assert isinstance(table, SymbolTableSection)
-        at = next(elf.address_offsets(_address(table, "reachscan_images")))
-    assert len(images) <= (BUILT / "images.packed").stat().st_size
-    program[at : at + len(images)] = images
+    program, theirs = HELPER.read_bytes(), (BUILT / "images.packed").read_bytes()
+    assert program.count(theirs) == 1
+    assert len(images) <= len(theirs)
     helper = folder / "helper"
-    helper.write_bytes(program)
+    helper.write_bytes(program.replace(theirs, images + theirs[len(images) :]))
     helper.chmod(0o755)
     return helper
-
-
-def _address(table: SymbolTableSection, name: str) -> int:
-    symbols = table.get_symbol_by_name(name)
-    assert symbols, f"the helper has no symbol {name}"
-    value: int = symbols[0]["st_value"]
-    return value
 
 
 def _packed(folder: Path, sweeper: bytes) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from unharmed import (
     assert_sound,
     last_words,
 )
-from victims import wait_blocked
+from victims import thread_states, wait_blocked, wait_until
 
 MEGABYTES = 400
 CALLS_WITHIN_A_PAUSE = (25, 35, 45)
@@ -62,6 +64,27 @@ def test_the_usual_limit_is_a_second(victim: StartVictim, tmp_path: Path) -> Non
     assert done.status == FAILED
     assert "longer than 1000 ms" in done.talk and "--max-pause" in done.talk
     assert done.talk.count("\n") == 1
+    assert_sound(last_words(target), cut_short=1)
+
+
+def urgency(pid: int) -> set[int]:
+    """Return the real-time priorities of a process's threads."""
+    threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+    urgent = [thread for thread in threads if os.sched_getscheduler(thread) == os.SCHED_FIFO]
+    return {os.sched_getparam(thread).sched_priority for thread in urgent}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may have real-time priority")
+def test_a_pause_need_not_wait_for_other_programs(victim: StartVictim) -> None:
+    target = victim("checker")
+    call = CALLS_WITHIN_A_PAUSE[0]
+    words = ["--method", "copy", "--max-pause", "60000", "--stall-at-call", str(call)]
+    with subprocess.Popen([HELPER, *words, str(target.pid)], stdout=subprocess.DEVNULL) as helper:
+        try:
+            wait_until(lambda: set(thread_states(target.pid)) == {"t"}, "the target is stopped")
+            wait_until(lambda: urgency(helper.pid) == {1, 2}, "tracer and its limit are urgent")
+        finally:
+            helper.kill()
     assert_sound(last_words(target), cut_short=1)
 
 

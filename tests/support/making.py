@@ -22,7 +22,7 @@ def make(target: str, setting: str) -> None:
 def make_wheel(folder: Path) -> Path:
     """Build the wheel into an empty folder, or skip the test and say what it needs."""
     path = os.pathsep.join([str(REPOSITORY / ".venv/bin"), os.environ["PATH"]])
-    tools = ("make", "cmake", "ninja", "wheel")
+    tools = ("make", "cmake", "ninja", "wheel", "python-zig")
     missing = [tool for tool in tools if not shutil.which(tool, path=path)]
     if missing:
         pytest.skip(f"a wheel cannot be built without {', '.join(missing)}")

@@ -11,14 +11,19 @@
 
 namespace reachscan::arch {
 
-// Kernels have pages of 4, 16 or 64 KiB. The helper asks; the sweeper is built for each.
+// Kernels have pages of 4, 16 or 64 KiB. The helper asks; the sweeper is built for each. Weak:
+// Clang 22 computes other constants from such a variable while it is still 0, unless another
+// definition might replace it.
 #ifdef REACHSCAN_ANY_PAGES
-inline const auto kPage = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+[[gnu::weak]] inline const auto kPage = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 #else
 #ifndef REACHSCAN_PAGE_KIB
 #define REACHSCAN_PAGE_KIB 4
 #endif
 constexpr std::uint64_t kPage = REACHSCAN_PAGE_KIB << 10;
+#endif
+#ifdef REACHSCAN_ANY_PAGES
+[[gnu::weak]]
 #endif
 inline const std::uint64_t kHugePage = kPage * (kPage / 8);
 

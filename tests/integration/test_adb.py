@@ -106,7 +106,7 @@ def test_a_device_that_goes_away(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        watched.helper.wait_until_stalled()
+        assert watched.helper.stalls(process)
         client.adb("disconnect", serial)
         assert process.wait() == FAILED
         assert process.stderr is not None

@@ -331,7 +331,7 @@ def test_an_interrupted_scan(
         env={**os.environ, **server.path, "REACHSCAN_HELPER": str(stuck)},
         stderr=subprocess.PIPE,
     ) as process:
-        watched.helper.wait_until_stalled()
+        assert watched.helper.stalls(process)
         process.terminate()
         assert process.wait() == 130
     assert_nothing_left()

@@ -124,14 +124,15 @@ class Helper:
         options = f"--max-pause 60000 --stall-at-call {call}"
         path.write_text(f'#!/bin/sh\nexec {self.path} "$@" {options}\n')
 
-    def wait_until_stalled(self) -> None:
-        """Wait until it sleeps while it looks at a process."""
+    def stalls(self, user: subprocess.Popen[bytes] | subprocess.Popen[str]) -> bool:
+        """Wait until it sleeps while it looks at a process; False if its user ended instead."""
 
         def stalled() -> bool:
             at_work = filter(_looks_at_process, self.processes())
             return any(set(thread_states(pid)) == {"S"} for pid in at_work)
 
-        wait_until(stalled, "the helper is at work and sleeps")
+        wait_until(lambda: stalled() or user.poll() is not None, "the helper sleeps")
+        return user.poll() is None
 
 
 def _end_of(stream: bytes) -> tuple[str, str, str]:

@@ -8,17 +8,14 @@ READY := $(VENV)/.ready
 ZIG := $(VENV)/.zig
 HELPER := reachscan/_native/reachscan-helper
 MACHINE := $(shell uname -m)
-HELPERS ?= $(MACHINE) $(filter-out $(MACHINE),aarch64 armv7)
-PROCESSORS := $(sort $(MACHINE) $(HELPERS))
-CROSS := $(filter-out $(MACHINE),$(PROCESSORS))
-SMALL := $(CURDIR)/reachscan/_native/helpers
+OTHERS := $(filter-out $(MACHINE),aarch64 armv7)
+SHIPPED := $(CURDIR)/reachscan/_native/helpers
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # The compiler as a variable of the environment: CMake forgets all other options when it changes.
 CMAKE := CXX=$(CXX) cmake -G Ninja -S native
 # One tree for all that this processor runs: what differs between its uses is linked anew, not compiled.
 NATIVE_TREE := build/native
-IMAGES = $(CURDIR)/$(if $(filter $(MACHINE),$*),$(NATIVE_TREE),build/$*)
 NATIVE = $(CMAKE) -B $(NATIVE_TREE) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
   '-USKBUILD*' -UREACHSCAN_HELPER
 # Its output matters only if it fails.
@@ -41,7 +38,7 @@ FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
 .PHONY: help build helpers demo test wheel install fuzz lint format bench clean prerequisites clang-format
-.PHONY: $(PROCESSORS:%=helper-%) $(PROCESSORS:%=images-%)
+.PHONY: $(addprefix helper-,$(MACHINE) $(OTHERS)) $(addprefix images-,$(MACHINE) $(OTHERS))
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -51,21 +48,34 @@ build: $(READY)  ## build the native helper and install reachscan into .venv
 	@cmake --build $(NATIVE_TREE)
 	@test -x $(HELPER)
 
-helpers: $(HELPERS:%=helper-%)  ## build the helpers to ship, for this and other processors (fetches Zig)
+ifdef SMALL
+# They are linked with musl, which is half a megabyte less. The distribution's compilers make what they embed,
+# which needs no C library.
+HELPERS ?= $(MACHINE) $(OTHERS)
+HELPER_TREE = build/small/$*
+IMAGES = $(CURDIR)/$(if $(filter $(MACHINE),$*),$(NATIVE_TREE),build/$*)
+HELPER_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$*/small_toolchain.cmake -DREACHSCAN_IMAGES=$(IMAGES)
+WHEEL_HELPER = $(SHIPPED)/$(MACHINE)/reachscan-helper
+$(HELPERS:%=helper-%): helper-%: images-% $(ZIG)
+wheel: helpers
+else
+HELPERS ?= $(OTHERS)
+HELPER_TREE = build/$*
+HELPER_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$*/toolchain.cmake
+endif
 
-# They are linked with musl: smaller than that of `make build` by half a megabyte.
-$(PROCESSORS:%=helper-%): helper-%: images-% $(ZIG)
-	@cmake -G Ninja -S native -B build/small/$* -DCMAKE_BUILD_TYPE=Release -DREACHSCAN_ONLY_HELPER=ON \
-	  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$*/helper_toolchain.cmake -DREACHSCAN_IMAGES=$(IMAGES) \
-	  -DREACHSCAN_DEV_OUTPUT=$(SMALL)/$* $(QUIETLY)
-	@cmake --build build/small/$* --target reachscan-helper
+helpers: $(HELPERS:%=helper-%)  ## build the helpers for other processors, with SMALL=1 as they are shipped
 
-# What it embeds is compiled by the distribution's compilers: it needs no C library.
+$(HELPERS:%=helper-%): helper-%: $(READY)
+	@cmake -G Ninja -S native -B $(HELPER_TREE) -DCMAKE_BUILD_TYPE=Release -DREACHSCAN_ONLY_HELPER=ON \
+	  $(HELPER_OPTIONS) -DREACHSCAN_DEV_OUTPUT=$(SHIPPED)/$* $(QUIETLY)
+	@cmake --build $(HELPER_TREE) --target reachscan-helper
+
 images-$(MACHINE): $(READY)
 	@$(NATIVE) $(QUIETLY)
 	@cmake --build $(NATIVE_TREE) --target images
 
-$(CROSS:%=images-%): images-%: $(READY)
+$(OTHERS:%=images-%): images-%: $(READY)
 	@cmake -G Ninja -S native -B build/$* -DCMAKE_BUILD_TYPE=Release -DREACHSCAN_ONLY_HELPER=ON \
 	  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$*/toolchain.cmake $(QUIETLY)
 	@cmake --build build/$* --target images
@@ -80,12 +90,11 @@ test: build  ## run all tests: hosted native ones under sanitizers, then Python
 	ctest --test-dir build/hosted --output-on-failure --parallel $(JOBS)
 	python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGUMENTS)
 
-wheel: helper-$(MACHINE)  ## build a wheel for any Linux on this processor into dist/, with all helpers that there are
+wheel: $(READY)  ## build a wheel for any Linux on this processor into dist/, with all helpers that there are
 	@rm -f $(DIST)/*.whl
 	@CXX=$(CXX) pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --config-settings=build-dir=$(NATIVE_TREE) --config-settings=cmake.define.REACHSCAN_DEV_OUTPUT= \
-	  --config-settings=cmake.define.REACHSCAN_HELPER=$(SMALL)/$(MACHINE)/reachscan-helper \
-	  -w $(DIST) .
+	  --config-settings=cmake.define.REACHSCAN_HELPER=$(WHEEL_HELPER) -w $(DIST) .
 	@wheel tags --remove --platform-tag=$(subst $() ,.,$(WHEEL_TAGS)) $(DIST)/*.whl
 
 install: $(READY)  ## install libreachscan, its headers and the helper into PREFIX=/usr/local

@@ -11,7 +11,7 @@ import pytest
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
-from making import make_wheel
+from making import SMALL, make_wheel
 from packaging.utils import parse_wheel_filename
 
 from reachscan import __version__
@@ -19,7 +19,7 @@ from reachscan.recording.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 MACHINE = platform.machine()
-MOST_BYTES = 1_000_000
+MOST_BYTES = 1_000_000 if SMALL else 1_650_000
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_the_helper_in_it_needs_no_c_library(wheel: Path) -> None:
 
 
 def test_helpers_are_small(wheel: Path) -> None:
-    """They are sent to devices."""
+    """They are sent to devices. Streams of the standard library alone would add a megabyte."""
     with zipfile.ZipFile(wheel) as archive:
         sizes = {
             info.filename: info.file_size
@@ -65,13 +65,14 @@ def test_helpers_are_small(wheel: Path) -> None:
     assert {name: size for name, size in sizes.items() if size > MOST_BYTES} == {}
 
 
-def test_it_has_all_helpers_that_were_built_to_be_shipped(wheel: Path) -> None:
+def test_helpers_for_other_processors_are_in_it(wheel: Path) -> None:
     built = sorted((ROOT / "reachscan/_native/helpers").glob("*/reachscan-helper"))
-    assert MACHINE in {path.parent.name for path in built}
+    built = [path for path in built if path.parent.name != MACHINE]
+    if not built:
+        pytest.skip("no helper for another processor is built here (make helpers)")
     with zipfile.ZipFile(wheel) as archive:
         for path in built:
-            folder = "" if path.parent.name == MACHINE else f"helpers/{path.parent.name}/"
-            info = archive.getinfo(f"reachscan/_native/{folder}reachscan-helper")
+            info = archive.getinfo(str(path.relative_to(ROOT)))
             assert info.external_attr >> 16 & 0o111 == 0o111
             assert archive.read(info) == path.read_bytes()
             machine = ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]

@@ -30,8 +30,8 @@ def test_helpers_of_other_processors_are_where_make_puts_them(
         helper.executable("pdp11")
 
     makefile = (Path(__file__).parents[3] / "Makefile").read_text()
-    assert "SMALL := $(CURDIR)/reachscan/_native/helpers\n" in makefile
-    assert "REACHSCAN_DEV_OUTPUT=$(SMALL)/$* " in makefile
+    assert "SHIPPED := $(CURDIR)/reachscan/_native/helpers\n" in makefile
+    assert "REACHSCAN_DEV_OUTPUT=$(SHIPPED)/$* " in makefile
     own = tmp_path / "helpers/pdp11/reachscan-helper"
     own.parent.mkdir(parents=True)
     own.touch()

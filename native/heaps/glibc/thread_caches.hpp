@@ -54,7 +54,7 @@ struct Candidate {
   }
 };
 
-constexpr std::size_t kMaxCandidates = 1 << 22;
+constexpr std::size_t kMaxCandidates = 1 << 20;
 
 inline bool may_be_cache(const BlockMap& blocks, uint64_t block) {
   for (unsigned f = 0; f < kFormats; ++f)

@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import test_iterated
 import test_musl
 import test_scudo
 from conftest import StartVictim
 from provisions import provide_all
-from scans import scan
+from scans import leaked, scan
 from test_busy_allocator import scan_repeatedly
 from test_leak_graph import assert_same_leaks, assert_sums
 from unharmed import TRACK
-from victims import Victim, command_on, glibc_of, read_truth
+from victims import Truth, Victim, command_on, glibc_of, read_truth
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "1"))
 THREADS, LEAKS = 4, 500
@@ -51,7 +52,7 @@ def mimalloc_3(name: str) -> Program:
 
 
 def listed(name: str, environment: dict[str, str]) -> Program:
-    """Its lists of free blocks, wherever they are, may still name a block."""
+    """Its own words are not known: lists of free blocks, or starts of pools, may name a block."""
     return Program(name, environment, most_missed=LEAKS // 100)
 
 
@@ -92,5 +93,14 @@ def test_leak_graph(victim: StartVictim, truth: Path, allocator: str, method: st
     program = program_on("leak_graph", allocator, method)
     target = program.start(victim, truth, GRAPH_BLOCKS, GRAPH_PERCENT)
     report = scan(target.pid, "--method", method, "--all", "--limit", GRAPH_BLOCKS)
-    assert_same_leaks(report, read_truth(truth))
-    assert_sums(report, read_truth(truth))
+    if program.most_missed:
+        assert_most_found(report, read_truth(truth), program.most_missed)
+    else:
+        assert_same_leaks(report, read_truth(truth))
+        assert_sums(report, read_truth(truth))
+
+
+def assert_most_found(report: dict[str, Any], truth: Truth, most_missed: int) -> None:
+    found = leaked(report)[:, 0]
+    assert len(np.setdiff1d(found, truth[:, 0])) == 0, "live blocks are reported"
+    assert len(np.setdiff1d(truth[:, 0], found)) <= most_missed

@@ -48,6 +48,10 @@ build: $(READY)  ## build the native helper and install reachscan into .venv
 	@cmake --build $(NATIVE_TREE)
 	@test -x $(HELPER)
 
+CMAKE_HELPER = cmake -G Ninja -S native -DCMAKE_BUILD_TYPE=Release -DREACHSCAN_ONLY_HELPER=ON
+# The distribution's compilers for another processor.
+CROSS = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$*/toolchain.cmake
+
 ifdef SMALL
 # They are linked with musl, which is half a megabyte less. The distribution's compilers make what they embed,
 # which needs no C library.
@@ -61,14 +65,13 @@ wheel: helpers
 else
 HELPERS ?= $(OTHERS)
 HELPER_TREE = build/$*
-HELPER_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$*/toolchain.cmake
+HELPER_OPTIONS = $(CROSS)
 endif
 
 helpers: $(HELPERS:%=helper-%)  ## build the helpers for other processors, with SMALL=1 as they are shipped
 
 $(HELPERS:%=helper-%): helper-%: $(READY)
-	@cmake -G Ninja -S native -B $(HELPER_TREE) -DCMAKE_BUILD_TYPE=Release -DREACHSCAN_ONLY_HELPER=ON \
-	  $(HELPER_OPTIONS) -DREACHSCAN_DEV_OUTPUT=$(SHIPPED)/$* $(QUIETLY)
+	@$(CMAKE_HELPER) -B $(HELPER_TREE) $(HELPER_OPTIONS) -DREACHSCAN_DEV_OUTPUT=$(SHIPPED)/$* $(QUIETLY)
 	@cmake --build $(HELPER_TREE) --target reachscan-helper
 
 images-$(MACHINE): $(READY)
@@ -76,8 +79,7 @@ images-$(MACHINE): $(READY)
 	@cmake --build $(NATIVE_TREE) --target images
 
 $(OTHERS:%=images-%): images-%: $(READY)
-	@cmake -G Ninja -S native -B build/$* -DCMAKE_BUILD_TYPE=Release -DREACHSCAN_ONLY_HELPER=ON \
-	  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/arch/$*/toolchain.cmake $(QUIETLY)
+	@$(CMAKE_HELPER) -B build/$* $(CROSS) $(QUIETLY)
 	@cmake --build build/$* --target images
 
 demo: build  ## start a server that leaks, and scan it

@@ -89,24 +89,13 @@ def test_leak_graph_is_found_exactly(guest: emulator.Guest, method: str) -> None
     assert (told.machine, told.snapshot.method) == (ARM, method)
 
 
+@pytest.mark.parametrize("places", ["roots /tmp/scratch /mnt/roots_module", "pipe_pointers few"])
 @METHODS
-def test_each_place_of_a_pointer(guest: emulator.Guest, method: str) -> None:
+def test_each_place_of_a_pointer(guest: emulator.Guest, method: str, places: str) -> None:
     run(
         guest,
         f"""
-        start roots /tmp/scratch /mnt/roots_module
-        scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
-        """,
-    )
-    assert wrong_about_scenes(guest.share) == {}
-
-
-@METHODS
-def test_pointers_in_a_pipe(guest: emulator.Guest, method: str) -> None:
-    run(
-        guest,
-        f"""
-        start pipe_pointers few
+        start {places}
         scan --method {method} >/mnt/stream; cp /tmp/out /mnt/scenes; finish
         """,
     )

@@ -5,7 +5,6 @@ Only with REACHSCAN_SYSTEMS=1. Needs root, debootstrap, a mirror of Debian and P
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +13,15 @@ import bare_systems
 import pytest
 from conftest import StartVictim
 from glibc_suites import UnavailableError
-from installed import COMMAND, INSTALLERS, check_idle_python, install, need_systems, said_in
+from installed import (
+    COMMAND,
+    INSTALLERS,
+    check_idle_python,
+    install,
+    need_systems,
+    said_in,
+    scan_in,
+)
 from making import make_wheel
 from scans import scan
 from victims import build
@@ -57,7 +64,7 @@ def test_it_scans_where_there_is_no_compiler(
         shutil.copy(build("leaky_sessions", ["-static"]), home / "program")
         words = bare_systems.entering(system, home, f"{bare_systems.SHARED}/program")
         target = victim("leaky_sessions", "once", command=words)
-        there = json.loads(said_in(system, home, f"{COMMAND} {target.pid} --json"))
+        there = scan_in(system, home, target.pid)
         assert there["leaks"] == scan(target.pid)["leaks"]
         assert there["leaks"]["direct_allocations"] > 0
 

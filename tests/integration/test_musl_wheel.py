@@ -5,7 +5,6 @@ Only with REACHSCAN_SYSTEMS=1. Needs root, debootstrap, a mirror of Debian, PyPI
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import musl_system
 import pytest
 from conftest import StartVictim
 from glibc_suites import UnavailableError
-from installed import COMMAND, INSTALLERS, check_idle_python, install, need_systems, said_in
+from installed import INSTALLERS, check_idle_python, install, need_systems, scan_in
 from making import make_wheel
 from test_leak_graph import assert_same_leaks
 from test_musl import KERNEL_HEADERS
@@ -66,8 +65,7 @@ def test_it_scans_where_there_is_only_musl(
         words = bare_systems.entering(system, home, f"{bare_systems.SHARED}/program")
         truth = f"{bare_systems.SHARED}/truth"
         target = victim("leak_graph", truth, 2000, 50, command=words)
-        options = "--all --limit 1000000 --json"
-        there = json.loads(said_in(system, home, f"{COMMAND} {target.pid} {options}"))
+        there = scan_in(system, home, target.pid, "--all --limit 1000000")
         assert_same_leaks(there, read_truth(home / "truth"))
         assert there["target"]["allocators"] == ["musl"]
         check_idle_python(system, home)

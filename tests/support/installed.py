@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import bare_systems
 import pytest
@@ -42,6 +43,12 @@ def said_in(root: Path, home: Path, script: str) -> str:
     return done.stdout
 
 
+def scan_in(root: Path, home: Path, pid: int, options: str = "") -> dict[str, Any]:
+    """Return the machine report of the command that is installed at home."""
+    report: dict[str, Any] = json.loads(said_in(root, home, f"{COMMAND} {pid} {options} --json"))
+    return report
+
+
 def check_idle_python(root: Path, home: Path) -> None:
     """Scan the system's own Python, which has lost nothing, and see that it goes on."""
     with subprocess.Popen(
@@ -52,7 +59,7 @@ def check_idle_python(root: Path, home: Path) -> None:
         assert python.stdout is not None
         assert python.stdout.readline() == b"1\n"
         wait_blocked(python.pid)
-        there = json.loads(said_in(root, home, f"{COMMAND} {python.pid} --json"))
+        there = scan_in(root, home, python.pid)
         python.communicate(b"\n")
     assert there["complete"] is True
     assert there["leaks"]["allocations"] == there["leaks"]["possible_allocations"]

@@ -128,6 +128,18 @@ CASE(a_damaged_heap_is_refused) {
   CHECK(sweep.host.leaks().empty());
 }
 
+CASE(a_heap_that_contradicts_itself_is_tried_again_while_a_thread_runs) {
+  for (bool asleep : {false, true}) {
+    Sweep sweep("2.35");
+    sweep.scene.memory.put(sweep.scene.leaks[1] - 8, 0x1001);
+    for (abi::Thread& thread : sweep.scene.threads)
+      if (asleep) thread.sleep = abi::Sleep::kOtherwise;
+    sweep.host.control.may_repeat = 1;
+    abi::Refusal expected = asleep ? abi::Refusal::kLayoutUnknown : abi::Refusal::kAllocatorBusy;
+    CHECK(sweep.refusal().refusal == expected);
+  }
+}
+
 CASE(no_known_allocator_is_refused) {
   Sweep sweep("2.35");
   sweep.scene.memory.put(kMainArena + sweep.scene.release.arena.next, 0);

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cores import gcore
+from cores import NARROW, gcore
 from glibc_suites import PYTHONS
 from provisions import provide_all, python_with
 from scans import recording_of, run_cli, scan
-from victims import REPOSITORY, build, glibc_of, need, running
+from victims import REPOSITORY, build, glibc_of, running
 
 from reachscan.recording import model
 from reachscan.recording.zip_equal import zip_equal
@@ -125,12 +125,11 @@ def test_copies_of_memory_tell_the_same(method: str) -> None:
 
 
 def test_a_core_file_tells_the_same(tmp_path: Path) -> None:
-    gcore, core = need("gcore", "gdb"), tmp_path / "core"
-    with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
+    command = ["/usr/bin/python3", script("forgets_references"), str(extension())]
+    with running(command, NARROW) as target:
         alive = scan(target.pid, "--python", "--all")
-        subprocess.run([gcore, "-o", str(core), str(target.pid)], capture_output=True, check=True)
-        done = run_cli(["core", f"{core}.{target.pid}", "--python", "--json", "--all"])
-    dead = json.loads(done.out)
+        core = gcore(target, tmp_path)
+    dead = json.loads(run_cli(["core", core, "--python", "--json", "--all"]).out)
     assert dead["leaks"]["allocations"] == alive["leaks"]["allocations"]
 
 

@@ -17,10 +17,8 @@ PATTERN = Path("/proc/sys/kernel/core_pattern")
 USUAL_FILTER = 0x33
 """What the kernel dumps usually: private memory, and the first page of ELF files."""
 
-NARROW = "GLIBC_TUNABLES=glibc.cpu.hwcaps=" + ",".join(
-    f"-{feature}"
-    for feature in ("AVX_Fast_Unaligned_Load", "AVX512F", "AVX512VL", "AVX512F_Usable")
-)
+AVX_512 = ("AVX_Fast_Unaligned_Load", "AVX512F", "AVX512VL", "AVX512F_Usable")
+NARROW = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=" + ",".join(f"-{feature}" for feature in AVX_512)}
 """What copies leave behind in registers of AVX-512, gdb 13 loses on processors of AMD."""
 
 
@@ -33,8 +31,8 @@ def doomed(
     When it is ready, it waits with all of its threads, unless it never `waits`.
     """
     program = command or [str(build(name))]
-    words = ["env", f"--chdir={folder}", NARROW, *program, *map(str, arguments)]
-    victim = Victim(words)
+    words = ["env", f"--chdir={folder}", *program, *map(str, arguments)]
+    victim = Victim(words, NARROW)
     try:
         victim.wait_ready()
         if waits:

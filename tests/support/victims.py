@@ -183,8 +183,13 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = DEADLI
 
 
 def main_thread_rests(pid: int) -> bool:
-    """Return whether the main thread of a process sleeps, is stopped or has ended."""
-    return scheduler_state(Path(f"/proc/{pid}")) != "R"
+    """Return whether the main thread of a process sleeps in a call, is stopped or has ended."""
+    process = Path(f"/proc/{pid}")
+    state = scheduler_state(process)
+    if state != "D":
+        return state != "R"
+    # It may wait for a page of a file, outside of all calls, or be in vfork().
+    return not (process / "syscall").read_text().startswith(("-1", "running"))
 
 
 def scheduler_state(task: Path) -> str:

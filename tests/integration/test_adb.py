@@ -76,7 +76,7 @@ def test_no_device(client: adb_device.Device) -> None:
 
 
 def test_several_devices(client: adb_device.Device) -> None:
-    serials = [client.connect(), client.connect("localhost")]
+    serials = [client.connect(address) for address in adb_device.ADDRESSES]
     done = run_cli(["scan", "--on", "adb:", 1])
     assert done.status == FAILED and "2 devices are attached" in done.talk
     for serial in serials:

@@ -26,11 +26,15 @@ DAEMON = "usr/lib/android-sdk/platform-tools/adbd"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 LOADER = "ld-linux-x86-64.so.2"
 PORT = 5555
-SERVER_PORT = f":{5037:04X} "
-START = "ip link set lo up && exec "
+ADDRESSES = "192.0.2.1", "192.0.2.2"
 
-# Otherwise the server looks for emulators itself, and takes the daemon for one.
-NO_EMULATORS = "ADB_LOCAL_TRANSPORT_MAX_PORT=1"
+# The server looks for emulators at 127.0.0.1 when it starts, and would take the daemon for one. It
+# may do so before it reads the variable that forbids it, so that address is removed.
+START = " && ".join(
+    ["ip link set lo up", "ip address flush dev lo"]
+    + [f"ip address add {address}/32 dev lo" for address in ADDRESSES]
+    + ['exec "$0" "$@"']
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Device:
 
     programs: Path
 
-    def connect(self, host: str = "127.0.0.1") -> str:
+    def connect(self, host: str = ADDRESSES[0]) -> str:
         """Connect the client's server with the device; return its serial number."""
         serial = f"{host}:{PORT}"
         said = self.adb("connect", serial)
@@ -69,19 +73,19 @@ def running(folder: Path, path: Path) -> Iterator[Device]:
     enter, _ = need("nsenter", "util-linux"), need("ip", "iproute2")
     must_work([unshare, "--net", "true"], "a network namespace")
     log = folder / "log"
-    start = [unshare, "--net", "sh", "-c", f'{START}"$0" "$@"', *_daemon()]
+    start = [unshare, "--net", "sh", "-c", START, *_daemon()]
     environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
     with (
         log.open("wb") as output,
         _ended(subprocess.Popen(start, stdout=output, stderr=output, env=environment)) as daemon,
     ):
         wait_until(lambda: "adbd started" in log.read_text(), "the daemon listens")
-        adb = folder / "adb"
-        own = f"HOME={folder} {NO_EMULATORS}"
+        adb, socket = folder / "adb", folder / "server"
+        own = f"HOME={folder} ADB_SERVER_SOCKET=localfilesystem:{socket}"
         adb.write_text(f'#!/bin/sh\n{own} exec {enter} --target {daemon.pid} --net {client} "$@"\n')
         adb.chmod(0o755)
         with _ended(subprocess.Popen([adb, "nodaemon", "server"], stderr=subprocess.DEVNULL)):
-            wait_until(lambda: SERVER_PORT in _sockets(daemon.pid), "the server listens")
+            wait_until(socket.exists, "the server listens")
             yield Device(folder)
 
 
@@ -92,11 +96,6 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]
             yield process
         finally:
             process.kill()
-
-
-def _sockets(pid: int) -> str:
-    """Return the table of sockets that a process sees."""
-    return "".join(Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6"))
 
 
 def _daemon() -> list[str]:

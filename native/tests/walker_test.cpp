@@ -266,36 +266,6 @@ void put_allocator_code(Scene& scene, uint64_t at) {
   scene.memory.store<int32_t>(at + 3, static_cast<int32_t>(kMainArena - (at + 7)));
 }
 
-CASE(who_is_inside_the_allocator) {
-  for (const Release& release : releases()) {
-    context = release.name;
-    Scene scene(release, {.thread_arena = true});
-    uint64_t at = kCode + 3 * kPage - 16;
-    put_allocator_code(scene, at);
-    CHECK(walk(scene).quiet);
-    scene.threads[0].pc = at;
-    Found found = walk(scene);
-    CHECK(!found.quiet);
-    CHECK(found.hint.text.contains(at));
-    CHECK_EQ(found.hint.mutex_count, 2u);
-    CHECK_EQ(found.hint.mutexes[1], scene.thread_arena);
-    // After a system call that the allocator does not make, the code need not be searched.
-    scene.memory.store<uint8_t>(at - 2, 0x0f);
-    scene.memory.store<uint8_t>(at - 1, 0x05);
-    found = walk(scene);
-    CHECK(found.quiet);
-    CHECK_EQ(found.hint.text.count, 0u);
-    scene.threads[0].pc = kCode + 8;  // in the library, in another function
-    CHECK(walk(scene).quiet);
-    scene.threads[0].pc = 0x1000;
-    scene.memory.store<uint32_t>(scene.thread_arena, 1);
-    CHECK(!walk(scene).quiet);
-    scene.memory.store<uint32_t>(scene.thread_arena, 0);
-    scene.memory.store<uint32_t>(kMainArena, 2);
-    CHECK(!walk(scene).quiet);
-  }
-}
-
 // Writes a call and returns its return address.
 uint64_t put_call(Scene& scene, uint64_t at, uint64_t target) {
   scene.memory.store<uint8_t>(at, 0xe8);
@@ -310,6 +280,37 @@ uint64_t put_system_call(Scene& scene, uint64_t at, uint32_t number) {
   scene.memory.store<uint8_t>(at + 5, 0x0f);
   scene.memory.store<uint8_t>(at + 6, 0x05);
   return at + 7;
+}
+
+constexpr uint32_t kReadCall = 0, kBrkCall = 12, kFutexCall = 202;
+
+CASE(who_is_inside_the_allocator) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Scene scene(release, {.thread_arena = true});
+    uint64_t at = kCode + 3 * kPage - 16;
+    put_allocator_code(scene, at);
+    CHECK(walk(scene).quiet);
+    scene.threads[0].pc = at;
+    Found found = walk(scene);
+    CHECK(!found.quiet);
+    CHECK(found.hint.text.contains(at));
+    CHECK_EQ(found.hint.mutex_count, 2u);
+    CHECK_EQ(found.hint.mutexes[1], scene.thread_arena);
+    // After a system call that the allocator does not make, the code need not be searched.
+    CHECK_EQ(put_system_call(scene, at - 7, kReadCall), at);
+    found = walk(scene);
+    CHECK(found.quiet);
+    CHECK_EQ(found.hint.text.count, 0u);
+    scene.threads[0].pc = kCode + 8;  // in the library, in another function
+    CHECK(walk(scene).quiet);
+    scene.threads[0].pc = 0x1000;
+    scene.memory.store<uint32_t>(scene.thread_arena, 1);
+    CHECK(!walk(scene).quiet);
+    scene.memory.store<uint32_t>(scene.thread_arena, 0);
+    scene.memory.store<uint32_t>(kMainArena, 2);
+    CHECK(!walk(scene).quiet);
+  }
 }
 
 CASE(what_the_allocator_calls_is_inside_it) {
@@ -328,7 +329,6 @@ CASE(what_the_allocator_calls_is_inside_it) {
     for (uint64_t word : stack) scene.memory.put(at, word), at += 8;
     return walk(scene).quiet;
   };
-  constexpr uint32_t kBrkCall = 12, kReadCall = 0;
   CHECK(!quiet_with(kBrkCall, {to_sbrk, 1, 2, to_allocator}));
   CHECK(quiet_with(kReadCall, {to_sbrk, 1, 2, to_allocator}));
   // Other code called sbrk() or brk(). Below are words left by an earlier call.
@@ -339,6 +339,28 @@ CASE(what_the_allocator_calls_is_inside_it) {
   CHECK(quiet_with(kBrkCall, {kOther + 0x42, 1, 2, to_allocator}));
   // The top of the stack may be a leftover too, so a caller after it counts.
   CHECK(!quiet_with(kBrkCall, {kOther + 0x42, to_sbrk, 1, 2, to_allocator}));
+}
+
+CASE(who_waits_for_an_arena_is_inside_the_allocator) {
+  constexpr uint64_t kAllocator = kCode + 64 * kPage, kWait = kCode + 16 * kPage;
+  Scene scene(release_named("2.35"), {});
+  scene.memory.map(kWait, 80 * kPage, wire::kRead | wire::kExecute, abi::kFileBacked, kLibrary);
+  put_allocator_code(scene, kAllocator + 0x8000);
+  abi::Thread& thread = scene.threads[0];
+  thread.pc = put_system_call(scene, kWait, kFutexCall);
+  auto quiet_with = [&](uint64_t caller, abi::Sleep sleep) {
+    scene.memory.put(thread.sp, put_call(scene, caller, kWait));
+    thread.sleep = sleep;
+    return walk(scene).quiet;
+  };
+  // The lock may be free by now. A thread that has been told so sleeps no more.
+  CHECK(!quiet_with(kAllocator + 0x8100, abi::Sleep::kForLock));
+  CHECK(!quiet_with(kAllocator + 0x8100, abi::Sleep::kNoOrUnknown));
+  CHECK(quiet_with(kAllocator + 0x8100, abi::Sleep::kOtherwise));
+  CHECK(quiet_with(kWait + 0x1000, abi::Sleep::kForLock));
+  // The function that waits may be next to the allocator's.
+  put_allocator_code(scene, thread.pc + 0x100);
+  CHECK(quiet_with(kCode + 8, abi::Sleep::kForLock));
 }
 
 CASE(the_name_is_the_librarys_own) {

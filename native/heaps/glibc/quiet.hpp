@@ -46,26 +46,45 @@ inline bool is_memory_call(uint32_t number) {
   return false;
 }
 
-// The allocator's own code makes no system calls, and the functions it calls make only those.
-inline bool is_at_other_system_call(const Space& space, uint64_t pc) {
+// A thread that waits for an arena does so here. The arena may be free again by now.
+inline bool is_futex_call(uint32_t number) {
+  constexpr uint32_t kShortFutex = 240;
+  return number == (kWord == 4 ? kShortFutex : SYS_futex);
+}
+
+// Returns whether a system call shows that the thread is not inside the allocator. The allocator's
+// own code makes no system calls; the functions it calls get and release memory, or wait for an
+// arena. An exiting thread that waits has freed only some of the chunks in its cache.
+inline bool is_at_other_system_call(const Space& space, const abi::Thread& thread, uint64_t pc) {
   arch::SystemCall call = arch::system_call_at(pc, ReadSpace{space});
-  return call.made && !(call.known && is_memory_call(call.number));
+  if (!call.made) return false;
+  if (call.known && is_memory_call(call.number)) return false;
+  bool may_wait = !call.known || is_futex_call(call.number);
+  return !may_wait || thread.sleep == abi::Sleep::kOtherwise;
 }
 
 inline bool may_be_inside(const Space& space, const Instance& instance, const abi::Thread& thread) {
   // 32-bit code may load the number of a system call outside the range that is searched.
-  if (kWord == 4 && thread.sleep != abi::Sleep::kNoOrUnknown) return false;
+  if (kWord == 4 && thread.sleep == abi::Sleep::kOtherwise) return false;
   abi::Frame frame = thread.frame();
   uint64_t pc = frame.pc;
   arch::leave_system_call<kWord>(pc, frame.sp, ReadSpace{space});
   const abi::Mapping* m = space.find(pc);
-  return m != nullptr && m->file == instance.file && !is_at_other_system_call(space, pc);
+  return m != nullptr && m->file == instance.file && !is_at_other_system_call(space, thread, pc);
 }
 
 inline void describe_code(const Space& space, const Instance& instance, abi::QuiesceHint& hint) {
   Range text = allocator_text(space, instance);
   hint.text.add({text.start, text.end});
   hint.callees.add(library_code(space, instance));
+}
+
+// What waits for a lock is not the allocator's own code, though it may be close to it.
+inline bool is_inside(const Space& space, const abi::Thread& thread, const abi::QuiesceHint& hint) {
+  ReadSpace read{space};
+  return thread.sleep == abi::Sleep::kForLock
+             ? abi::is_called_by<abi::TailCalls::kNo, kWord>(hint.text, thread.frame(), read)
+             : abi::is_inside<kWord>(hint.text, thread.frame(), read);
 }
 
 // Fills the hint and returns whether the allocator is quiescent: no arena locked, no thread in its
@@ -84,8 +103,7 @@ inline bool is_quiet(const Space& space, const Instance& instance, const List<Ar
   if (!suspect) return true;
   describe_code(space, instance, hint);
   for (std::size_t t = 0; t < thread_count; ++t) {
-    if (may_be_inside(space, instance, threads[t]) &&
-        abi::is_inside(hint.text, threads[t].frame(), ReadSpace{space}))
+    if (may_be_inside(space, instance, threads[t]) && is_inside(space, threads[t], hint))
       return false;
   }
   return !locked;

@@ -109,27 +109,30 @@ class Drain {
     return false;
   }
 
-  // In the allocator's code or in something that it called. In most allocators, a sleeping thread,
-  // for example one waiting for a lock, has no operation half done.
+  // In the allocator's code or in something that it called. A sleeping thread has no operation half
+  // done, unless it waits for a lock of an allocator (waits_inside).
   bool is_inside(const StoppedThread& thread, bool locked) const {
     const arch::Registers& registers = thread.registers;
     abi::Frame frame = frame_of(registers);
     arch::leave_system_call<kWord>(frame.pc, frame.sp, ReadMemory{memory_});
     if (hint_.text.contains(frame.pc)) return true;
     if (arch::will_restart(registers)) return false;
-    bool called =
-        hint_.callees.contains(frame.pc) &&
-        (abi::is_called_by<abi::TailCalls::kNo, kWord>(hint_.text, frame, ReadMemory{memory_}) ||
-         is_called_by_unsettled(frame));
+    bool called = hint_.callees.contains(frame.pc) &&
+                  (is_called_by_allocator(frame) || is_called_by_unsettled(frame));
     if (called || (hint_.interrupted != 0 && is_interrupted_inside(thread))) return true;
     return locked && returns_to_allocator(frame.sp);
   }
 
-  // In one of the other allocators, waiting for a lock that may be free by now.
+  // Waiting for a lock of an allocator, which may be free by now.
   bool waits_inside(const StoppedThread& thread) const {
     const arch::Registers& registers = thread.registers;
-    return arch::will_restart(registers) && arch::waits_for_lock(registers) &&
-           is_called_by_unsettled(frame_of(registers));
+    if (!arch::will_restart(registers) || !arch::waits_for_lock(registers)) return false;
+    abi::Frame frame = frame_of(registers);
+    return is_called_by_allocator(frame) || is_called_by_unsettled(frame);
+  }
+
+  bool is_called_by_allocator(abi::Frame frame) const {
+    return abi::is_called_by<abi::TailCalls::kNo, kWord>(hint_.text, frame, ReadMemory{memory_});
   }
 
   bool is_called_by_unsettled(abi::Frame frame) const {

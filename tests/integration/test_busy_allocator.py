@@ -51,10 +51,11 @@ def test_threads_that_come_and_go(
     scan_repeatedly(target.pid, truth, SCANS, "--method", method)
 
 
+@pytest.mark.parametrize("operations", [0, 500])
 @pytest.mark.parametrize("suite", ["xenial", "bionic", "bullseye", "trixie", "sid"])
-def test_other_glibc(victim: StartVictim, truth: Path, suite: str) -> None:
+def test_other_glibc(victim: StartVictim, truth: Path, suite: str, operations: int) -> None:
     command = command_on(suite, "busy_threads")
-    target = victim("busy_threads", truth, 4, LEAKS, command=command)
+    target = victim("busy_threads", truth, 4, LEAKS, operations, command=command)
     scan_repeatedly(target.pid, truth, max(SCANS // 4, 1))
 
 

@@ -136,8 +136,8 @@ class Drain {
   }
 
   bool is_called_by_unsettled(abi::Frame frame) const {
-    return abi::is_called_by<abi::TailCalls::kYes, kWord>(hint_.unsettled, frame,
-                                                          ReadMemory{memory_});
+    return hint_.unsettled.count != 0 && abi::is_called_by<abi::TailCalls::kYes, kWord>(
+                                             hint_.unsettled, frame, ReadMemory{memory_});
   }
 
   bool is_interrupted_inside(const StoppedThread& thread) const {

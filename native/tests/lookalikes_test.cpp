@@ -110,7 +110,6 @@ CASE(a_field_holds_all_that_it_leads_to) {
   CHECK(web.lookalikes->in_doubt().empty());
 }
 
-// A block that is held otherwise, too, holds all below it.
 CASE(a_value_in_an_empty_bucket_holds_nothing) {
   constexpr uint64_t kNeverUsed = ~0xfffull, kRemoved = ~0x1fffull;
   for (bool is_set : {false, true}) {
@@ -128,6 +127,7 @@ CASE(a_value_in_an_empty_bucket_holds_nothing) {
   }
 }
 
+// A block that is held otherwise, too, holds all below it.
 CASE(what_something_else_holds_as_well_is_not_in_doubt) {
   Web web(kFewLeaves);
   web.hold(0, 0);

@@ -66,7 +66,7 @@ ALLOCATORS: dict[str, Callable[[str], Program]] = {
     "musl-static": lambda name: Program(name, {}, test_musl.command(name, "static")),
     "scudo": lambda name: Program(name, test_scudo.preloaded(19)),
     "listed": lambda name: listed(name, test_iterated.listed_pools()),
-    "listed-scudo": lambda name: listed(name, test_iterated.scudo("22")),
+    "listed-scudo": lambda name: Program(name, test_iterated.scudo("22")),
 }
 METHODS = ("clone", "copy", TRACK)
 

@@ -14,7 +14,7 @@ from scans import FAILED, list_heap, run_cli, scan
 from test_busy_allocator import LEAKS, scan_repeatedly
 from test_enumeration import HEAPS
 from test_leak_graph import assert_same_leaks
-from test_scudo import BLOCKS_OF_LOADER, DIRECTORY, LARGEST_OF_LOADER
+from test_scudo import BLOCKS_OF_LOADER, DIRECTORY, LARGEST_OF_LOADER, SETTINGS
 from victims import build, read_truth
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "1"))
@@ -49,6 +49,14 @@ def test_enumeration(
 
 def test_leak_graph(victim: StartVictim, truth: Path, preloaded: dict[str, str]) -> None:
     target = victim("leak_graph", truth, 5000, 10, environment=preloaded)
+    report = scan(target.pid, "--all", "--limit", 1_000_000)
+    assert_same_leaks(report, read_truth(truth))
+
+
+def test_records_of_guarded_blocks(victim: StartVictim, truth: Path) -> None:
+    """GWP-ASan's, which name these blocks and are not in any of them."""
+    environment = {**scudo("22"), "SCUDO_OPTIONS": SETTINGS["guarded"]}
+    target = victim("leak_graph", truth, 5000, 10, environment=environment)
     report = scan(target.pid, "--all", "--limit", 1_000_000)
     assert_same_leaks(report, read_truth(truth))
 

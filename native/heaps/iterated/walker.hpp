@@ -9,6 +9,7 @@
 // then waits for ever. The scan is repeated at a better moment.
 #pragma once
 
+#include "heaps/gwp_asan.hpp"
 #include "heaps/instances.hpp"
 #include "heaps/iterated/blocks.hpp"
 #include "heaps/iterated/interface.hpp"
@@ -86,18 +87,23 @@ class Walker : public Instances<Interface, kMaxModules> {
     if (length == 0) __builtin_memcpy(name, "malloc", 7);
   }
 
+  // What GWP-ASan records names blocks.
   template <typename Visit>
-  static void each_variable(Visit) {}
+  void each_variable(Visit visit) const {
+    each_data([&](const Interface&, Range data) {
+      gwp_asan::each_pool(space_, data, [&](gwp_asan::Pool pool) {
+        if (pool.is_known(space_)) visit(pool.records());
+      });
+    });
+  }
 
   // A stack that the kernel has put between blocks is the program's.
   template <typename Visit>
   void each_unclear(Visit visit) const {
     for (const Range& gap : gaps_)
       if (!has_thread(gap)) visit(gap);
-    each_module_data(space_, [&](uint32_t file, Range data) {
-      for (std::size_t i = 0; i < count_; ++i)
-        if (instances_[i].file == file && !instances_[i].of_executable)
-          each_chunk_variable(data, visit);
+    each_data([&](const Interface& from, Range data) {
+      if (!from.of_executable) each_chunk_variable(data, visit);
     });
   }
 
@@ -171,6 +177,15 @@ class Walker : public Instances<Interface, kMaxModules> {
   void add(const char* text) {
     while (*text != 0 && length_ + 1 < sizeof reason_) reason_[length_++] = *text++;
     reason_[length_] = 0;
+  }
+
+  // Calls visit(interface, data) for the data of each of the modules.
+  template <typename Visit>
+  void each_data(Visit visit) const {
+    each_module_data(space_, [&](uint32_t file, Range data) {
+      for (std::size_t i = 0; i < count_; ++i)
+        if (instances_[i].file == file) visit(instances_[i], data);
+    });
   }
 
   // The library probably notes where it has memory from the kernel, which may begin with a block.

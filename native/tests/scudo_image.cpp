@@ -106,7 +106,7 @@ void Scudo::pool(uint16_t version) {
   uint64_t pages = 2 * kGuardedSlots + version;
   memory.map(kPoolPages, pages * kPage);
   memory.map(kRecords, kPage);
-  memory.store(kPool, Pool::kMark);
+  memory.store(kPool, heaps::gwp_asan::Pool::kMark);
   memory.store(kPool + 4, version);
   memory.put(kPool + 8, kGuardedSlots);
   memory.put(kPool + 16, kPoolPages);
@@ -116,7 +116,8 @@ void Scudo::pool(uint16_t version) {
 }
 
 uint64_t Scudo::guarded(uint64_t slot, uint64_t bytes, bool freed) {
-  uint64_t page = kPoolPages + (2 * slot + 1) * kPage, record = kRecords + slot * Record::kBytes;
+  uint64_t page = kPoolPages + (2 * slot + 1) * kPage,
+           record = kRecords + slot * heaps::gwp_asan::Record::kBytes;
   uint64_t block = page + kPage - heaps::align_up(bytes, 16);
   memory.put(record, block);
   memory.put(record + 8, bytes);

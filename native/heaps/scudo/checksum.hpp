@@ -6,10 +6,18 @@
 
 namespace reachscan::heaps::scudo {
 
-// What a byte adds to the checksum of a word, for each place of it in the word. The eight look-ups
-// do not wait for each other.
+// What a byte adds to the checksum of two words, for each place of it in these. A CRC is linear:
+// the look-ups do not wait for each other.
 struct CrcTable {
-  std::uint32_t of[8][256];
+  static constexpr int kPlaces = 16;
+  std::uint32_t of[kPlaces][256];
+
+  // What a word adds whose first byte has this place.
+  constexpr std::uint32_t of_word(std::uint64_t word, int place) const {
+    std::uint32_t sum = 0;
+    for (int byte = 0; byte < 8; ++byte) sum ^= of[place + byte][word >> 8 * byte & 255];
+    return sum;
+  }
 };
 
 constexpr CrcTable make_crc_table() {
@@ -17,7 +25,7 @@ constexpr CrcTable make_crc_table() {
   CrcTable table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
-    for (int place = 7; place >= 0; --place) {
+    for (int place = CrcTable::kPlaces - 1; place >= 0; --place) {
       for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? kPolynomial : 0);
       table.of[place][byte] = crc;
     }
@@ -26,14 +34,6 @@ constexpr CrcTable make_crc_table() {
 }
 
 inline constexpr CrcTable kCrcTable = make_crc_table();
-
-// `bytes`: those behind are zero, and so is what they add.
-constexpr std::uint32_t add_to_crc(std::uint32_t crc, std::uint64_t word, int bytes) {
-  word ^= crc;
-  crc = 0;
-  for (int place = 0; place < bytes; ++place) crc ^= kCrcTable.of[place][word >> 8 * place & 255];
-  return crc;
-}
 
 constexpr std::uint16_t add_to_sum(std::uint16_t sum, std::uint64_t word) {
   for (int byte = 0; byte < 8; ++byte, word >>= 8)
@@ -55,15 +55,19 @@ class Checksums {
     return may_be_crc_ || may_be_sum_;
   }
 
-  // What several bytes add is the sum of what each of them adds, and the upper ones of an address
-  // are mostly those of the block before.
+  // Most bytes of an address and of a header are those of the block before.
   std::uint16_t crc(std::uint64_t block, std::uint64_t rest) {
     if ((block & ~kLower) != upper_) {
       upper_ = block & ~kLower;
-      upper_crc_ = add_to_crc(cookie_, upper_, 8);
+      upper_crc_ = kCrcTable.of_word(upper_ ^ cookie_, 0);
     }
-    std::uint32_t crc = upper_crc_ ^ add_to_crc(0, block & kLower, 2);
-    crc = add_to_crc(crc, rest, 6);
+    if ((rest & ~kSmallSize) != class_) {
+      class_ = rest & ~kSmallSize;
+      class_crc_ = kCrcTable.of_word(class_, 8);
+    }
+    std::uint32_t crc = upper_crc_ ^ class_crc_;
+    crc ^= kCrcTable.of[0][block & 255] ^ kCrcTable.of[1][block >> 8 & 255];
+    crc ^= kCrcTable.of[9][rest >> 8 & 255] ^ kCrcTable.of[10][rest >> 16 & 255];
     return static_cast<std::uint16_t>(crc ^ crc >> 16);
   }
 
@@ -73,10 +77,13 @@ class Checksums {
 
  private:
   static constexpr std::uint64_t kLower = 0xffff;
+  static constexpr std::uint64_t kSmallSize = 0xffff00;  // of a header: the state, and a size
 
   std::uint32_t cookie_;
   std::uint64_t upper_ = ~0ull;  // of the address of the last block
   std::uint32_t upper_crc_ = 0;  // with the cookie
+  std::uint64_t class_ = ~0ull;  // of the header of the last block, and how much later that is
+  std::uint32_t class_crc_ = 0;
   bool may_be_crc_ = true, may_be_sum_ = true;
 };
 

@@ -80,6 +80,16 @@ class Heap {
     });
   }
 
+  // Returns whether a thread is inside that module, and where that is. Of a program, any code may
+  // be its allocator's.
+  bool is_inside(uint64_t module, abi::QuiesceHint& hint) const {
+    DynamicSection section;
+    if (!read_dynamic_section(space_, module, section) || section.of_executable) return false;
+    hint.optional = 1;
+    describe_library(space_, space_.find(module)->file, hint);
+    return !is_quiet_named(space_, threads_, hint);
+  }
+
   // Returns a clause about that module for people.
   const char* why_unknown(uint64_t module) const {
     if (lists_blocks(module))

@@ -82,6 +82,16 @@ inline void describe_code_naming(const Space& space, uint32_t file, Range variab
   add_libraries(space, hint);
 }
 
+// For a library of which it is not known what it does besides allocating.
+inline void describe_library(const Space& space, uint32_t file, abi::QuiesceHint& hint) {
+  for (const abi::Mapping& m : space) {
+    if (!is_code(m) || m.file != file) continue;
+    hint.text.add({m.start, m.end});
+    hint.unsettled.add({m.start, m.end});
+  }
+  add_libraries(space, hint);
+}
+
 // A thread that sleeps, but not for a lock, has no operation half done, for example a thread of the
 // allocator itself.
 inline bool is_inside_named(const Space& space, const abi::Thread& thread,

@@ -113,7 +113,12 @@ class HeapsFound {
   void require_known_allocator(uint32_t forwarding) {
     if (!heap_->is_present()) require_loaded();
     unknown_ = heap_->unknown_allocator(forwarding);
-    if (unknown_ != 0) first_failure_ = heaps::invalid(heap_->why_unknown(unknown_), unknown_);
+    if (unknown_ != 0) {
+      first_failure_ = heaps::invalid(heap_->why_unknown(unknown_), unknown_);
+      // An allocator is not to be recognised before its first call has returned.
+      if (control()->may_repeat != 0 && heap_->is_inside(unknown_, control()->hint))
+        refuse(abi::Refusal::kAllocatorBusy, first_failure_.reason, first_failure_.address);
+    }
     if (heap_->is_present()) return;
     if (unknown_ != 0) refuse_verdict(first_failure_);
     for (const abi::Mapping& m : space_)

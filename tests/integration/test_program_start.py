@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 from programs import program
+from provisions import provide_all
 from scans import FAILED, PATIENCE, run_cli, scan
 from starts import ON_SCREEN, STARTERS, begun, pointed_at, started, write_files
 from victims import REPOSITORY, build, need, wait_until
 
 STARTS = int(os.environ.get("REACHSCAN_STARTS", "2"))
+JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 LOADING = "the program is still loading its libraries"
 
 
@@ -58,6 +60,20 @@ def wrongly_leaked(pid: int, report: dict[str, Any]) -> list[str]:
     sizes = {int(b["address"], 16): b["size"] for b in blocks}
     definite = [int(b["address"], 16) for b in blocks if b["confidence"] == "definite"]
     return pointed_at(pid, sizes, definite)
+
+
+@pytest.mark.parametrize("method", ["clone", "copy"])
+def test_allocator_that_is_being_set_up(method: str) -> None:
+    """It is not to be recognised before its first call has returned."""
+    provide_all("libjemalloc2")
+    preloaded = [build("set_up_when_stopped", ["-shared", "-fPIC"]), JEMALLOC]
+    environment = {**os.environ, "LD_PRELOAD": " ".join(map(str, preloaded))}
+    with program([sys.executable], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        report = scan(process.pid, "--method", method)
+    assert "jemalloc" in {name.split()[0] for name in report["target"]["allocators"]}
+    assert report["leaks"]["allocations"] == 0
 
 
 @pytest.mark.parametrize("method", ["clone", "copy"])

@@ -47,13 +47,8 @@ class Walker : public Instances<Interface, kMaxModules> {
     hint.optional = 1;
     if (lock_ != 0 && space_.readable(lock_, 4) && hint.mutex_count < hint.kMaxMutexes)
       hint.mutexes[hint.mutex_count++] = lock_;
-    if (instances_[current_].of_executable) return true;
-    for (const abi::Mapping& m : space_) {
-      if (!is_code(m) || m.file != instances_[current_].file) continue;
-      hint.text.add({m.start, m.end});
-      hint.unsettled.add({m.start, m.end});
-    }
-    add_libraries(space_, hint);
+    if (!instances_[current_].of_executable)
+      describe_library(space_, instances_[current_].file, hint);
     return true;
   }
 

@@ -113,12 +113,7 @@ class HeapsFound {
   void require_known_allocator(uint32_t forwarding) {
     if (!heap_->is_present()) require_loaded();
     unknown_ = heap_->unknown_allocator(forwarding);
-    if (unknown_ != 0) {
-      first_failure_ = heaps::invalid(heap_->why_unknown(unknown_), unknown_);
-      // An allocator is not to be recognised before its first call has returned.
-      if (control()->may_repeat != 0 && heap_->is_inside(unknown_, control()->hint))
-        refuse(abi::Refusal::kAllocatorBusy, first_failure_.reason, first_failure_.address);
-    }
+    if (unknown_ != 0) first_failure_ = unknown_or_not_set_up();
     if (heap_->is_present()) return;
     if (unknown_ != 0) refuse_verdict(first_failure_);
     for (const abi::Mapping& m : space_)
@@ -127,8 +122,22 @@ class HeapsFound {
                m.start);
   }
 
+  // An allocator is not to be recognised before its first call has returned.
+  Verdict unknown_or_not_set_up() const {
+    bool is_inside = heap_->is_inside(unknown_, control()->hint);
+    const char* why = is_inside
+                          ? "malloc is provided by a module that is not understood, or that a "
+                            "thread is still setting up"
+                          : heap_->why_unknown(unknown_);
+    if (is_inside && control()->may_repeat != 0)
+      refuse(abi::Refusal::kAllocatorBusy, why, unknown_);
+    return heaps::invalid(why, unknown_);
+  }
+
   void require_loaded() const {
-    if (heaps::is_being_loaded(space_))
+    const auto* first = reinterpret_cast<const abi::Thread*>(control()->threads);
+    bool is_alone = control()->thread_count == 1;
+    if (heaps::is_being_loaded(space_) || (is_alone && !heaps::has_begun(space_, first->sp)))
       refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
   }
 

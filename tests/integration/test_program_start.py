@@ -76,6 +76,19 @@ def test_allocator_that_is_being_set_up(method: str) -> None:
     assert report["leaks"]["allocations"] == 0
 
 
+def test_library_that_is_initialised_for_long() -> None:
+    """So jemalloc and libstdc++, which asks that for memory, come later."""
+    provide_all("libjemalloc2")
+    slow = build("slow_constructor", ["-shared", "-fPIC"])
+    libraries = ["-Wl,--no-as-needed", "-lstdc++", JEMALLOC, str(slow)]
+    with program([build("never_mallocs", libraries)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waiting\n"
+        done = run_cli(["scan", process.pid, "--timeout", 2])
+    assert done.status == FAILED, done.out
+    assert LOADING in " ".join(done.talk.split()), done.talk
+
+
 @pytest.mark.parametrize("method", ["clone", "copy"])
 def test_loader_that_does_not_go_on(method: str) -> None:
     with begun([build("never_mallocs")]) as process:

@@ -47,11 +47,11 @@ enum Doubt : std::uint32_t {
   kMangled = 6,           // a pointer as setjmp() stores it
   kHeldByKernel = 7,      // the kernel may hold a pointer that cannot be read
   kRelative = 8,          // a distance from the word itself, or from the start of its block
-  kUnaligned = 9,   // a pointer at any byte offset; the block counts as in use, so no leak has this
-  kNumber = 10,     // an address as a number: in 32 bits, shifted, in digits, as a double
-  kStaleWord = 11,  // a stale word from an earlier use of its memory
-  kAllocatorBusy = 12,  // a thread was inside the allocator and may have held the block
-  kLostBefore = 13,     // an earlier scan found that nothing led to it; by now a word does
+  kUnaligned = 9,         // a pointer of 32 bits at any byte offset; one of 64 bits counts as use
+  kNumber = 10,           // an address as a number: in 32 bits, shifted, in digits, as a double
+  kStaleWord = 11,        // a stale word from an earlier use of its memory
+  kAllocatorBusy = 12,    // a thread was inside the allocator and may have held the block
+  kLostBefore = 13,       // an earlier scan found that nothing led to it; by now a word does
 };
 
 // What a block looks like, judging by its own words and its neighbours'.

@@ -99,3 +99,14 @@ def test_each_place_of_a_pointer(victim: StartVictim, tmp_path: Path) -> None:
     keeper = next(s for s in target.ready["scenes"] if s["name"] == "esi")
     answer = json.loads(run_cli(["explain", target.pid, keeper["address"], "--json"]).out)
     assert "register esi of" in json.dumps(answer)
+
+
+@pytest.mark.parametrize("words", ["short", "long"])
+def test_packed_pointers(victim: StartVictim, words: str) -> None:
+    """Parts of two neighbouring short words are an address by chance."""
+    program = command("packed_pointer") if words == "short" else None
+    target = victim("packed_pointer", command=program)
+    report = scan(target.pid, "--all")
+    assert wrong_verdicts(target, report) == {}
+    reasons = {group["reason"] for group in report["groups"]}
+    assert reasons == ({"unaligned-pointer"} if words == "short" else set())

@@ -20,6 +20,7 @@ constexpr uint32_t kRanks[] = {0,
                                wire::kMangled,
                                wire::kRelative,
                                wire::kNumber,
+                               wire::kUnaligned,
                                wire::kStaleWord,
                                wire::kSignalStack};
 constexpr uint32_t kInUse = 0;

@@ -42,7 +42,7 @@ class Meanings {
       uint64_t block = unmarked(block_starting_at(value));
       // Both ends of the word must be in the same block, or in none.
       if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + heaps::kWord - 1)) return;
-      visit(block, wire::kUnaligned, kInUse, at, value);
+      visit(block, wire::kUnaligned, kUnalignedRank, at, value);
     });
   }
 
@@ -102,6 +102,8 @@ class Meanings {
 
  private:
   static constexpr uint64_t kMaxLearnedBytes = 64 << 20;  // bytes
+  // Parts of two neighbouring words of 32 bits are often an address by chance.
+  static constexpr uint32_t kUnalignedRank = heaps::kWord == 8 ? kInUse : rank_of(wire::kUnaligned);
 
   Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,
            const heaps::Hulls& hulls)

@@ -16,6 +16,7 @@ from reachscan.capture.recording_options import VARIABLE, RecordingOptions
 
 BLOCKS = 25
 ROUNDS = 10
+ATTACHES = 25
 LOADS = ["lose_when_loaded", "loaded"]
 
 
@@ -103,6 +104,15 @@ def test_a_function_that_the_loader_was_asked_for(victim: StartVictim, hooked: s
 def libraries() -> list[str]:
     flags = ("-shared", "-fPIC", "-DLIBRARY", "-DLOST_BYTES=3333")
     return [str(build("reloads", (*flags, f"-DROOM={room}"))) for room in (10, 10**5, 3 * 10**6)]
+
+
+def test_attached_while_threads_load_and_close_libraries(victim: StartVictim) -> None:
+    """A thread is stopped now and then where the loader lists one whose memory is gone."""
+    program = victim("reloads", command=[str(build("reloads")), *libraries()])
+    for _ in range(ATTACHES):
+        for command in ("attach", "detach"):
+            done = run_cli([command, program.pid])
+            assert done.status == 0, done.talk
 
 
 @pytest.mark.parametrize("way", ["attach", "run"])

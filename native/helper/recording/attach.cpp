@@ -54,8 +54,10 @@ class Attachment {
     starts_->require_untouched(freeze, session_.memory);
     if (!worker_) {
       note_thread_numbers(freeze);
-      use_middleman(session_, freeze, [&](Middleman& middleman) { build(middleman); });
+      bool has_run = true;
+      use_middleman(session_, freeze, [&](Middleman& middleman) { has_run = build(middleman); });
       require_free_place();
+      require_settled(has_run);
     }
     if (injection_->begun == StartOutcome::kRecording) hook();
   }
@@ -155,6 +157,12 @@ class Attachment {
   void require_free_place() const {
     if (is_taken_)
       throw Failure(Step::kMapSweeper, Code::kRetry, "the process maps memory meanwhile");
+  }
+
+  // A thread may be stopped where the loader still lists a library whose memory is gone.
+  static void require_settled(bool has_run) {
+    if (!has_run)
+      throw Failure(Step::kMapSweeper, Code::kRetry, "the process loads or closes a library");
   }
 
   [[noreturn]] void fail(const std::string& why) const {

@@ -21,7 +21,7 @@ from test_elsewhere import (
 )
 from test_helper_alone import VTABLE
 from unharmed import Helper, Watched, assert_sound, last_words
-from victims import REPOSITORY, build, wait_until
+from victims import REPOSITORY, build
 from worlds import NOBODY, as_user, need_root, public_copy, public_folder
 
 pytestmark = need_root
@@ -111,8 +111,8 @@ def test_a_device_that_goes_away(
         assert process.wait() == FAILED
         assert process.stderr is not None
         assert f"the connection to adb:{serial} was lost" in process.stderr.read()
-    wait_until(lambda: not watched.helper.processes(), "the helper has let go")
     assert_nothing_left()
+    watched.wait_until_free()
     watched.assert_unharmed()
     assert_sound(last_words(target), cut_short=1)
 

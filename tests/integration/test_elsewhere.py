@@ -305,6 +305,7 @@ def assert_cuts_do_no_harm(target: Victim, start: str, tmp_path: Path) -> None:
         print(f"cut after {cut}: {said}")
         assert "ended with status -9" in said
         assert_nothing_left()
+        watched.wait_until_free()
         watched.assert_unharmed()
     assert_sound(last_words(target), cut_short=CUTS)
 
@@ -335,5 +336,6 @@ def test_an_interrupted_scan(
         process.terminate()
         assert process.wait() == 130
     assert_nothing_left()
+    watched.wait_until_free()
     watched.assert_unharmed()
     assert_sound(last_words(target), cut_short=1)

@@ -83,6 +83,7 @@ def test_an_interrupted_attach(victim: StartVictim, tmp_path: Path) -> None:
             assert process.wait() == (130 if stalled else 0)
             times += stalled
         assert_nothing_left()
+        watched.wait_until_free()
         watched.assert_unharmed()
         watched.helper.run(server.pid, "--detach", *PATIENTLY)  # refused if nothing is left
         surroundings.assert_same()

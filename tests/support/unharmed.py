@@ -180,12 +180,23 @@ class Watched:
 
     def assert_free(self) -> None:
         """Nothing holds a thread of it: none is stopped or traced."""
+        assert self.held() == []
+
+    def wait_until_free(self) -> None:
+        """A helper elsewhere learns a moment later that its connection has ended."""
+        wait_until(lambda: self.held() == [], "nothing holds it")
+
+    def held(self) -> list[str]:
+        found = []
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             status = dict(_fields(task / "status"))
             if not status:  # a thread may end at any time
                 continue
-            assert status["TracerPid"] == "0", f"thread {task.name} is still traced"
-            assert status["State"][0] not in "tT", f"thread {task.name} was left stopped"
+            if status["TracerPid"] != "0":
+                found.append(f"thread {task.name} is still traced")
+            if status["State"][0] in "tT":
+                found.append(f"thread {task.name} was left stopped")
+        return found
 
     def assert_alone(self) -> None:
         """No clone of it lives, no helper, and it has no child that it did not have before."""

@@ -257,23 +257,12 @@ class Attachment {
   void remove(Middleman& middleman) {
     if (injection_->begun == StartOutcome::kRecording) injection_->begun = StartOutcome::kNot;
     if (region_ == 0) return;
-    for (const recorder::MappedRange& tables : lost_tables())
-      middleman.call(SYS_munmap, {tables.start, tables.bytes}, session_.deadline);
+    if (has_failed_)
+      for (const auto& tables : find_lost_tables(session_.pid(), session_.memory, *injection_))
+        middleman.call(SYS_munmap, {tables.start, tables.bytes}, session_.deadline);
     unmap_extents(session_, middleman, control(), *injection_);
     middleman.call(SYS_munmap, {region_, image_.region_bytes()}, session_.deadline);
     region_ = 0;
-  }
-
-  // Code that failed may not have recorded where its tables are.
-  std::vector<recorder::MappedRange> lost_tables() const {
-    if (!has_failed_) return {};
-    Found found = find_recorder(session_.pid(), session_.memory);
-    if (found.has_several) return {};
-    for (std::uint32_t i = 0; i < injection_->extent_count; ++i) {
-      std::uint64_t known = injection_->extents[i].start;
-      std::erase_if(found.tables, [&](const auto& tables) { return tables.start == known; });
-    }
-    return found.tables;
   }
 
   void hook() {

@@ -38,7 +38,7 @@ class Detachment {
     if (!is_there()) return;
     injection_ = read_injection(session_.memory, address_);
     read_slots();  // takes half the time when it is done again
-    tables_ = find_lost_tables();
+    tables_ = find_lost_tables(session_.pid(), session_.memory, *injection_);
     may_have_kept_slots_ = has_kept_slots();
     if (!may_have_kept_slots_) return call_worker();
     look([&] {
@@ -145,19 +145,8 @@ class Detachment {
                     name_of(session_.pid()) +
                         " is already being attached to or detached from by another reachscan",
                     EBUSY, session_.pid());
-    tables_ = find_lost_tables();
+    tables_ = find_lost_tables(session_.pid(), session_.memory, *injection_);
     return true;
-  }
-
-  // Returns the tables of a recorder that was killed before it could record where they are.
-  std::vector<MappedRange> find_lost_tables() const {
-    Found found = find_recorder(session_.pid(), session_.memory);
-    if (found.has_several) return {};
-    for (std::uint32_t i = 0; i < injection_->extent_count; ++i) {
-      std::uint64_t known = injection_->extents[i].start;
-      std::erase_if(found.tables, [&](const auto& tables) { return tables.start == known; });
-    }
-    return found.tables;
   }
 
   // Whether the program may have taken the address of a stub.

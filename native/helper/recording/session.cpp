@@ -110,6 +110,17 @@ bool read_again(const Memory& memory, std::uint64_t address, recorder::Injection
   return true;
 }
 
+std::vector<recorder::MappedRange> find_lost_tables(pid_t pid, const Memory& memory,
+                                                    const recorder::Injection& injection) {
+  Found found = find_recorder(pid, memory);
+  if (found.has_several) return {};
+  for (std::uint32_t i = 0; i < injection.extent_count; ++i) {
+    std::uint64_t known = injection.extents[i].start;
+    std::erase_if(found.tables, [&](const auto& tables) { return tables.start == known; });
+  }
+  return found.tables;
+}
+
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address) {
   auto injection = std::make_unique<recorder::Injection>();
   if (!read_again(memory, address, *injection)) fail_as_being_removed();

@@ -39,6 +39,11 @@ struct Found {
 
 Found find_recorder(pid_t pid, const Memory& memory);
 
+// Returns the tables of a recorder that failed, or was killed, before it could record where they
+// are.
+std::vector<recorder::MappedRange> find_lost_tables(pid_t pid, const Memory& memory,
+                                                    const recorder::Injection& injection);
+
 std::unique_ptr<recorder::Injection> read_injection(const Memory& memory, std::uint64_t address);
 // The same where it was read before, by a single call unless there are more slots now. Returns
 // false if it is not there any more.

@@ -287,9 +287,9 @@ class UnrecordableError(ReachscanError):
 
 
 class RecorderBusyError(UnrecordableError):
-    """A thread is still inside the recorder, which stays mapped until the thread has left."""
+    """It is no moment to attach, or a thread is in the recorder, which stays until it has left."""
 
-    default_next_step = "detach again later"
+    default_next_step = "try again later"
 
 
 class CommandNotFoundError(ReachscanError):

@@ -117,16 +117,21 @@ inline bool is_being_loaded(const Space& space) {
   return false;
 }
 
+// Returns the first mapping of a program that has a loader, or null.
+inline const abi::Mapping* find_program(const Space& space) {
+  for (const abi::Mapping& m : space) {
+    DynamicSection section;
+    if (is_image(m) && read_dynamic_section(space, m.start, section) && section.of_program)
+      return &m;
+  }
+  return nullptr;
+}
+
 // Returns whether the loader has called the program, after it has initialised the libraries. The
 // entry point calls all that follows, so the stack of the first thread holds where that returns to.
 // The kernel has left the address of the entry point there.
 inline bool has_begun(const Space& space, uint64_t sp) {
-  const abi::Mapping *program = nullptr, *stack = space.find(sp);
-  for (const abi::Mapping& m : space) {
-    DynamicSection section;
-    if (is_image(m) && read_dynamic_section(space, m.start, section) && section.of_program)
-      program = &m;
-  }
+  const abi::Mapping *program = find_program(space), *stack = space.find(sp);
   if (program == nullptr || stack == nullptr || (stack->flags & abi::kMainStack) == 0) return true;
   bool fixed = load<uint16_t>(program->start + offsetof(Ehdr, e_type)) == ET_EXEC;
   uint64_t entry = word(program->start + offsetof(Ehdr, e_entry)) + (fixed ? 0 : program->start);

@@ -15,16 +15,13 @@ constexpr uint64_t kMargin = 0x2000;
 // The allocator calls functions in libraries: all code outside of the program. If it is linked into
 // a program that needs no loader, they are in the program.
 inline void add_libraries(const Space& space, abi::QuiesceHint& hint) {
-  Range program{~0ull, ~0ull};
-  for (const abi::Mapping& m : space) {
-    DynamicSection section;
-    if (program.start == ~0ull && is_image(m) && read_dynamic_section(space, m.start, section) &&
-        section.of_program)
-      program = {m.start, m.end};
-    if (program.end == m.start && is_image(m)) program.end = m.end;
-  }
-  hint.callees.add({0, program.start});
-  if (program.end != ~0ull) hint.callees.add({program.end, ~0ull});
+  const abi::Mapping* program = find_program(space);
+  if (program == nullptr) return hint.callees.add({0, ~0ull});
+  hint.callees.add({0, program->start});
+  uint64_t end = program->end;
+  while (++program != space.end() && program->start == end && is_image(*program))
+    end = program->end;
+  hint.callees.add({end, ~0ull});
 }
 
 // In a program, the surrounding code does not belong to the allocator: there, only the functions

@@ -63,7 +63,7 @@ class HeapsFound {
     if (first_failure_.reason != nullptr && heap_->totals().blocks == 0) {
       // An allocator is not to be recognised before its own library is in place.
       require_loaded();
-      refuse_verdict(first_failure_);
+      refuse_first_failure();
     }
     blocks_->finish();
   }
@@ -113,9 +113,9 @@ class HeapsFound {
   void require_known_allocator(uint32_t forwarding) {
     if (!heap_->is_present()) require_loaded();
     unknown_ = heap_->unknown_allocator(forwarding);
-    if (unknown_ != 0) first_failure_ = unknown_or_not_set_up();
+    if (unknown_ != 0) first_failure_ = heaps::invalid(heap_->why_unknown(unknown_), unknown_);
     if (heap_->is_present()) return;
-    if (unknown_ != 0) refuse_verdict(first_failure_);
+    if (unknown_ != 0) refuse_first_failure();
     for (const abi::Mapping& m : space_)
       if (Space::is_written_anonymous(m))
         refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process",
@@ -123,15 +123,14 @@ class HeapsFound {
   }
 
   // An allocator is not to be recognised before its first call has returned.
-  Verdict unknown_or_not_set_up() const {
-    bool is_inside = heap_->is_inside(unknown_, control()->hint);
-    const char* why = is_inside
-                          ? "malloc is provided by a module that is not understood, or that a "
-                            "thread is still setting up"
-                          : heap_->why_unknown(unknown_);
-    if (is_inside && control()->may_repeat != 0)
-      refuse(abi::Refusal::kAllocatorBusy, why, unknown_);
-    return heaps::invalid(why, unknown_);
+  [[noreturn]] void refuse_first_failure() const {
+    if (unknown_ == 0 || !heap_->is_inside(unknown_, control()->hint))
+      refuse_verdict(first_failure_);
+    const char* why =
+        "malloc is provided by a module that is not understood, or that a thread is still setting "
+        "up";
+    if (control()->may_repeat != 0) refuse(abi::Refusal::kAllocatorBusy, why, unknown_);
+    refuse_verdict(heaps::invalid(why, unknown_));
   }
 
   void require_loaded() const {

@@ -20,10 +20,10 @@ from programs import program
 from provisions import provide_all
 from scans import FAILED, PATIENCE, run_cli, scan
 from starts import ON_SCREEN, STARTERS, begun, pointed_at, started, write_files
+from test_jemalloc import LIBRARY as JEMALLOC
 from victims import REPOSITORY, build, need, wait_until
 
 STARTS = int(os.environ.get("REACHSCAN_STARTS", "2"))
-JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 LOADING = "the program is still loading its libraries"
 
 

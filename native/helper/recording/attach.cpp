@@ -54,10 +54,9 @@ class Attachment {
     starts_->require_untouched(freeze, session_.memory);
     if (!worker_) {
       note_thread_numbers(freeze);
-      bool has_run = true;
-      use_middleman(session_, freeze, [&](Middleman& middleman) { has_run = build(middleman); });
+      use_middleman(session_, freeze, [&](Middleman& middleman) { build(middleman); });
       require_free_place();
-      require_settled(has_run);
+      require_settled();
     }
     if (injection_->begun == StartOutcome::kRecording) hook();
   }
@@ -160,8 +159,8 @@ class Attachment {
   }
 
   // A thread may be stopped where the loader still lists a library whose memory is gone.
-  static void require_settled(bool has_run) {
-    if (!has_run)
+  void require_settled() const {
+    if (has_failed_)
       throw Failure(Step::kMapSweeper, Code::kRetry, "the process loads or closes a library");
   }
 
@@ -257,6 +256,7 @@ class Attachment {
   void remove(Middleman& middleman) {
     if (injection_->begun == StartOutcome::kRecording) injection_->begun = StartOutcome::kNot;
     if (region_ == 0) return;
+    // Otherwise the next try would take them for those of a recorder at work.
     if (has_failed_)
       for (const auto& tables : find_lost_tables(session_.pid(), session_.memory, *injection_))
         middleman.call(SYS_munmap, {tables.start, tables.bytes}, session_.deadline);

@@ -57,14 +57,8 @@ class Checksums {
 
   // Most bytes of an address and of a header are those of the block before.
   std::uint16_t crc(std::uint64_t block, std::uint64_t rest) {
-    if ((block & ~kLower) != upper_) {
-      upper_ = block & ~kLower;
-      upper_crc_ = kCrcTable.of_word(upper_ ^ cookie_, 0);
-    }
-    if ((rest & ~kSmallSize) != class_) {
-      class_ = rest & ~kSmallSize;
-      class_crc_ = kCrcTable.of_word(class_, 8);
-    }
+    if ((block & ~kLower) != upper_) sum_upper(block & ~kLower);
+    if ((rest & ~kSmallSize) != class_) sum_class(rest & ~kSmallSize);
     std::uint32_t crc = upper_crc_ ^ class_crc_;
     crc ^= kCrcTable.of[0][block & 255] ^ kCrcTable.of[1][block >> 8 & 255];
     crc ^= kCrcTable.of[9][rest >> 8 & 255] ^ kCrcTable.of[10][rest >> 16 & 255];
@@ -78,6 +72,16 @@ class Checksums {
  private:
   static constexpr std::uint64_t kLower = 0xffff;
   static constexpr std::uint64_t kSmallSize = 0xffff00;  // of a header: the state, and a size
+
+  [[gnu::noinline]] void sum_upper(std::uint64_t upper) {
+    upper_ = upper;
+    upper_crc_ = kCrcTable.of_word(upper ^ cookie_, 0);
+  }
+
+  [[gnu::noinline]] void sum_class(std::uint64_t rest) {
+    class_ = rest;
+    class_crc_ = kCrcTable.of_word(rest, 8);
+  }
 
   std::uint32_t cookie_;
   std::uint64_t upper_ = ~0ull;  // of the address of the last block

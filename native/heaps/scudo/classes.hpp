@@ -51,12 +51,10 @@ class Classes {
       fetch(slot + kAhead);
       claim_slot(slot, number, size);
     }
-    if (carved != behind_slot_) edges_.add_boundary(carved);
     edges_.flush();
   }
 
   void claim_slot(uint64_t slot, unsigned number, uint64_t size) {
-    if (slot != behind_slot_) edges_.add_boundary(slot);
     // The program may have protected pages of its blocks, but not these.
     if (!is_readable_ && !space_.readable(slot, kHeaderBytes))
       return stop("the start of a slot cannot be read", slot);
@@ -71,18 +69,16 @@ class Classes {
         header.size() > slot + size - block)
       return stop("a block's header does not fit its size class", block);
     if (header.size() == QuarantineBatch::kBytes && is_quarantine({block})) return;
-    add(block, header.size(), slot + size);
+    add(block, header.size());
   }
 
-  // The granule of an aligned block of zero bytes may be the first one of the next slot, which has
-  // a header there.
-  void add(uint64_t block, uint64_t size, uint64_t slot_end) {
+  // A block of zero bytes takes a granule, which may be the first one of the next slot: the end of
+  // that one's header, if it is aligned.
+  void add(uint64_t block, uint64_t size) {
     if (block == memory_end_) return;
-    if (block == slot_end) behind_slot_ = block;
     edges_.add_live(block);
     found_.totals.add(size);
-    uint64_t edge = align_up(block + (size != 0 ? size : 1), kGranule);
-    if (edge < (block == slot_end ? memory_end_ : slot_end)) edges_.add_boundary(edge);
+    edges_.add_boundary(align_up(block + (size != 0 ? size : 1), kGranule));
   }
 
   bool is_quarantine(QuarantineBatch batch) {
@@ -105,7 +101,6 @@ class Classes {
   EdgeRun edges_;
   bool is_readable_ = false;  // all memory of the class
   uint64_t memory_end_ = 0;
-  uint64_t behind_slot_ = 0;  // a block that starts where the next slot does
   Verdict verdict_;
 };
 

@@ -322,7 +322,7 @@ class BlockMap {
         return;
       }
     }
-    clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr, nullptr};
+    clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr};
   }
 
   static void set(uint64_t* pair, uint64_t address, bool start, bool mark) {

@@ -34,7 +34,6 @@ struct Cluster {
   uint64_t* words;        // pairs of starts and marks
   uint64_t* carries;      // for each bucket, the last start or boundary before it, 0 if none
   uint8_t* inhabited;     // for each bucket, whether it contains a region
-  uint8_t* queued;        // for each bucket, whether it is queued for scanning
 
   void allocate(MapMemory map) {
     // One extra pair at the end, where a boundary may be, and one before the first, in a cache line
@@ -44,7 +43,6 @@ struct Cluster {
     words = static_cast<uint64_t*>(map((pairs * 2 + greys) * sizeof(uint64_t))) + 2 * kPairsInLine;
     carries = static_cast<uint64_t*>(map((length / kBucket + 1) * sizeof(uint64_t)));
     inhabited = static_cast<uint8_t*>(map(length / kBucket + 1));
-    queued = static_cast<uint8_t*>(map(length / kBucket + 1));
   }
 
   bool covers(uint64_t address) const { return address - start < length; }
@@ -60,17 +58,6 @@ struct Cluster {
   uint64_t bucket_of(uint64_t address) const { return first_bucket + (address - start) / kBucket; }
 
   bool is_inhabited(uint64_t address) const { return inhabited[(address - start) / kBucket] != 0; }
-
-  // Queues a bucket for scanning. Returns false if it is already queued.
-  bool queue_bucket(uint64_t address) const {
-    return __atomic_exchange_n(queued_at(address), 1, __ATOMIC_SEQ_CST) == 0;
-  }
-
-  // Must be called before the bucket's deferred blocks are taken, so that later ones queue it
-  // again.
-  void unqueue_bucket(uint64_t address) const {
-    __atomic_store_n(queued_at(address), 0, __ATOMIC_SEQ_CST);
-  }
 
   // Returns the last start or boundary at or before `value`, or 0.
   uint64_t last_edge(uint64_t value) const {
@@ -123,8 +110,6 @@ struct Cluster {
     }
     return 0;
   }
-
-  uint8_t* queued_at(uint64_t address) const { return queued + (address - start) / kBucket; }
 
   // Notes that the buckets of [from, to) contain a region. Returns how many did not before.
   uint64_t note_region(uint64_t from, uint64_t to) const {

@@ -66,18 +66,37 @@ CASE(markers_that_meet_in_every_bucket) {
   graph.check_extents();
 }
 
-// A waiting bucket is given out once. Blocks put off after it was taken make it wait again.
-CASE(a_bucket_is_given_as_often_as_it_was_taken) {
+CASE(a_packet_goes_to_its_owner_first) {
   Host host;
-  Graph graph(1, 3);
-  sweeper::SharedWorklist worklist(graph.blocks, graph.put_aside);
-  uint64_t bucket = graph.start(0) & ~(heaps::kBucket - 1);
-  for (unsigned round = 0; round < 3; ++round) {
-    worklist.give_bucket(bucket);
-    worklist.give_bucket(bucket);
-    CHECK_EQ(worklist.take_bucket(), bucket);
-    CHECK_EQ(worklist.take_bucket(), 0u);
-  }
+  sweeper::Packets packets;
+  sweeper::Packet* first = packets.take_empty();
+  sweeper::Packet* second = packets.take_empty();
+  CHECK(packets.give(first, 1));
+  CHECK(packets.give(second, 0));
+  CHECK_EQ(packets.given(), 2u);
+  CHECK(packets.take_given(2, false) == nullptr);
+  CHECK(packets.take_given(0, true) == second);
+  CHECK(packets.take_given(0, false) == nullptr);
+  CHECK(packets.take_given(0, true) == first);
+  CHECK(packets.take_given(1, true) == nullptr);
+  packets.put_empty(first);
+  CHECK(packets.take_empty() == first);
+}
+
+// A marker keeps what nobody takes: then too many packets wait.
+CASE(packets_that_nobody_takes) {
+  Host host;
+  constexpr std::size_t kBlocks = 100000;
+  Graph graph(kBlocks, 3);
+  for (std::size_t block = 0; block < kBlocks; ++block)
+    for (std::size_t child = 2 * block + 1; child <= 2 * block + 2 && child < kBlocks; ++child)
+      graph.point(block, child % 2, child);
+  graph.root(0);
+  sweeper::SharedWorklist worklist(graph.blocks, graph.put_aside, 1);
+  sweeper::Marker marker(graph.memory.space(), graph.blocks, worklist);
+  worklist.join();  // a member that does nothing
+  marker.mark_range(graph.first_root(), graph.end_of_roots());
+  graph.check_marks();
 }
 
 // A single list: all but one marker wait for its end.

@@ -25,7 +25,7 @@
 // work on one graph (shared_worklist.hpp).
 #pragma once
 
-#include "sweeper/mark/mark_buckets.hpp"
+#include "sweeper/mark/mailbox.hpp"
 #include "sweeper/mark/pointer_filter.hpp"
 
 namespace reachscan::sweeper {
@@ -38,10 +38,11 @@ class Marker {
         worklist_(worklist),
         near_(blocks),
         mark_buckets_(blocks, worklist),
+        mailbox_(worklist, mark_buckets_),
         found_(blocks.hull(), 2 * worklist.many()) {}
 
   // Must be called first on every marker except the first one.
-  void join() { worklist_.join(); }
+  void join() { mailbox_.join(); }
 
   // Scans [start, end), word-aligned, as a root.
   void mark_range(uint64_t start, uint64_t end) {
@@ -72,7 +73,6 @@ class Marker {
   static constexpr uint64_t kReport = 64 << 20;     // bytes between two progress reports
   static constexpr unsigned kBatch = 48;
   static constexpr unsigned kMaxBlocksInSpan = heaps::kSpan / heaps::kMinBlock;
-  static constexpr uint64_t kBucketsAtOnce = 64;  // at most this many are given away at once
 
   struct Candidate {
     uint64_t value;
@@ -172,7 +172,7 @@ class Marker {
     if (worklist_.alone()) {
       mark_buckets_.add<false>(found_.values(), count);
     } else {
-      mark_buckets_.add<true>(found_.values(), count);
+      mailbox_.add(found_.values(), count);
     }
     found_.drop(count);
   }
@@ -189,8 +189,7 @@ class Marker {
   }
 
   bool enter_bucket() {
-    uint64_t start = worklist_.alone() ? mark_buckets_.next<false>() : mark_buckets_.next<true>();
-    if (start == 0) start = worklist_.take_bucket();
+    uint64_t start = worklist_.alone() ? mark_buckets_.next<false>() : next_shared_bucket();
     if (start == 0) return false;
     bucket_ = {start, start + kBucket};
     bucket_cluster_ = blocks_.cluster_of(start);
@@ -198,13 +197,20 @@ class Marker {
     return true;
   }
 
+  uint64_t next_shared_bucket() {
+    while (mailbox_.receive(false)) continue;
+    uint64_t start = mark_buckets_.next<true>();
+    if (start != 0) return start;
+    mailbox_.flush();
+    mailbox_.receive(true);
+    return mark_buckets_.next<true>();
+  }
+
   // Sharing work with other markers.
 
   void share() {
     if (found_.size() >= 2 * kBatch) sort_found(found_.size() / 2);
-    uint64_t buckets = mark_buckets_.buckets() / 2;
-    if (buckets > kBucketsAtOnce) buckets = kBucketsAtOnce;
-    for (; buckets > 0; --buckets) worklist_.give_bucket(mark_buckets_.next<true>());
+    mailbox_.flush();
     uint64_t middle = heaps::align_up(range_.start / 2 + range_.end / 2, kSlice);
     if (range_.start < range_.end && range_.end > middle + kSlice &&
         worklist_.give(heaps::Range{middle, range_.end}))
@@ -252,6 +258,7 @@ class Marker {
   SharedWorklist& worklist_;
   heaps::ClusterCache near_;
   MarkBuckets mark_buckets_;
+  Mailbox mailbox_;
   PointerFilter found_;
   bool by_address_ = false;
   heaps::Range range_{0, 0};  // the rest of it

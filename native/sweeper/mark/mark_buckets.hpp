@@ -7,6 +7,7 @@
 #pragma once
 
 #include "memory/cluster_cache.hpp"
+#include "sweeper/mark/bucket_line.hpp"
 #include "sweeper/mark/shared_worklist.hpp"
 
 namespace reachscan::sweeper {
@@ -20,9 +21,8 @@ class MarkBuckets {
         boxes_(blocks.buckets()),
         line_(blocks) {}
 
-  // The number of values in all boxes, and of buckets in the queue.
+  // The number of values in all boxes.
   uint64_t values() const { return values_; }
-  uint64_t buckets() const { return line_.size(); }
 
   template <bool kShared>
   void add(const uint64_t* values, uint64_t count) {

@@ -1,16 +1,12 @@
-// Work packets shared by several markers, given away and not yet taken, and the number of idle
-// markers.
+// Work shared by several markers, given away and not yet taken, and the number of idle markers.
 //
-// The work consists of memory ranges to scan and buckets of the heap that hold grey blocks. Buckets
-// are queued, so that many blocks accumulate in each before its turn. Marking is over when every
-// member is idle, since only a working member can give. Nothing here blocks, since the clone makes
-// no system calls: a member that has been idle for long naps, and the helper wakes it.
-//
-// Any member may mark in any bucket. Routing each pointer to one owner per bucket, so that no two
-// processors write to one line of the bitmaps, gained nothing.
+// The work consists of memory ranges to scan, and of packets of values for the members that collect
+// them (mailbox.hpp). Marking is over when every member is idle, since only a working member can
+// give. Nothing here blocks, since the clone makes no system calls: a member that has been idle for
+// long naps, and the helper wakes it.
 #pragma once
 
-#include "sweeper/mark/bucket_line.hpp"
+#include "sweeper/mark/packets.hpp"
 #include "sweeper/mark/put_aside.hpp"
 
 namespace reachscan::sweeper {
@@ -28,12 +24,11 @@ class SharedWorklist {
       : blocks_(blocks),
         put_aside_(put_aside),
         least_many_(least_many),
-        ranges_(map_memory, kMaxRanges),
-        buckets_(blocks) {}
+        ranges_(map_memory, kMaxRanges) {}
 
   // Every member except the first calls this before anything else. One that joins when all work is
-  // done finds nothing to do.
-  void join() { __atomic_fetch_add(&members_, 1, __ATOMIC_RELAXED); }
+  // done finds nothing to do. Returns the member's number.
+  uint32_t join() { return __atomic_fetch_add(&members_, 1, __ATOMIC_RELAXED); }
   uint32_t members() const { return get(members_); }
   bool alone() const { return members() == 1; }
 
@@ -56,23 +51,31 @@ class SharedWorklist {
     return range;
   }
 
-  // Gives a bucket that holds grey blocks.
-  void give_bucket(uint64_t start) {
-    if (!blocks_.cluster_of(start)->queue_bucket(start)) return;
+  // Packets: see packets.hpp.
+
+  Packet* take_empty() {
     SpinLock::Guard guard(lock_);
-    buckets_.put(start);
-    count_stock();
+    return packets_.take_empty();
   }
 
-  // Returns the start of a bucket, 0 if there is none.
-  uint64_t take_bucket() {
-    if (get(stock_) == 0) return 0;
+  void put_empty(Packet* packet) {
     SpinLock::Guard guard(lock_);
-    if (buckets_.size() == 0) return 0;
-    uint64_t start = buckets_.take();
+    packets_.put_empty(packet);
+  }
+
+  bool give(Packet* packet, uint32_t owner) {
+    SpinLock::Guard guard(lock_);
+    bool room = packets_.give(packet, owner);
     count_stock();
-    blocks_.cluster_of(start)->unqueue_bucket(start);
-    return start;
+    return room;
+  }
+
+  Packet* take_given(uint32_t owner, bool any) {
+    if (get(stock_) == 0) return nullptr;
+    SpinLock::Guard guard(lock_);
+    Packet* packet = packets_.take_given(owner, any);
+    count_stock();
+    return packet;
   }
 
   // Words that a free list may have left behind do not count as pointers at first. Returns false if
@@ -111,7 +114,7 @@ class SharedWorklist {
   }
 
   void count_stock() {
-    __atomic_store_n(&stock_, buckets_.size() + ranges_.size(), __ATOMIC_RELAXED);
+    __atomic_store_n(&stock_, ranges_.size() + packets_.given(), __ATOMIC_RELAXED);
   }
 
   // Under the lock: otherwise a member could stop waiting for work that another one has just taken,
@@ -127,7 +130,7 @@ class SharedWorklist {
   DeferredWords& put_aside_;
   uint64_t least_many_;
   List<heaps::Range> ranges_;
-  BucketQueue buckets_;
+  Packets packets_;
   SpinLock lock_;
   uint64_t scanned_ = 0;
   // All members poll these constantly; they change only when a member runs out of work.

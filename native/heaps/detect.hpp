@@ -113,6 +113,12 @@ class Heap {
     return iterated::read_interface(space_, *space_.find(module), found);
   }
 
+  // Whether an allocator may tell where it allocated blocks: see iterated::Walker.
+  bool keeps_backtraces() const { return iterated_.keeps_backtraces(); }
+  Verdict backtraces(const List<uint64_t>& blocks, NoteBacktrace note, void* context) {
+    return iterated_.backtraces(blocks, note, context);
+  }
+
   bool quiet(abi::QuiesceHint& hint) {
     bool all = true;
     each([&](auto& walker) { all = walker.quiet(hint) && all; });

@@ -96,6 +96,10 @@ struct Warning {
 
 constexpr std::size_t kNameLength = 32;
 
+// Is called for a block in a list, with its backtrace, innermost frame first.
+using NoteBacktrace = void (*)(void* context, std::size_t index, const uint64_t* frames,
+                               std::size_t count);
+
 // How functions of the target are called, if they can be.
 struct Caller {
   void (*call)(abi::Call& call) = nullptr;

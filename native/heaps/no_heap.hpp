@@ -20,6 +20,8 @@ class NoHeap {
   static bool interrupted(abi::QuiesceHint&) { return false; }
   static Verdict enumerate(BlockMap&, OnThreads, uint32_t) { return {}; }
   static std::size_t arena_count() { return 0; }
+  static bool keeps_backtraces() { return false; }
+  static Verdict backtraces(const List<uint64_t>&, NoteBacktrace, void*) { return {}; }
   static Warning warning() { return {}; }
   static void write_name(char (&name)[kNameLength]) { name[0] = 0; }
   template <typename Visit>

@@ -132,7 +132,6 @@ void copy_instead(const Failure& refused, const Session& session) {
     require_short_pause(session.options.pid, Method::kCopy, session.limit);
     scan_by(Method::kCopy, refused.what(), session);
   } catch (const Failure& failure) {
-    if (failure.code != Code::kPauseTooLong && failure.code != Code::kNoMemory) throw;
     throw after(refused.what(), failure);
   }
 }

@@ -68,6 +68,7 @@ class HeapsFound {
     blocks_->finish();
   }
 
+  Heap& heap() { return *heap_; }
   const Heap& heap() const { return *heap_; }
   heaps::BlockMap& blocks() const { return *blocks_; }
 

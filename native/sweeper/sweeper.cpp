@@ -187,6 +187,25 @@ abi::Totals totals_of(const heaps::Totals& heap, const LeakWriter& writer) {
           writer.leaks.bytes, writer.direct.blocks, writer.direct.bytes};
 }
 
+// Returns null if no allocator keeps them, or for all live blocks, which are too many to ask about.
+Backtraces* new_backtraces(Heap& heap, const heaps::BlockMap& blocks) {
+  bool for_all =
+      control()->task == abi::Task::kCountKinds || control()->task == abi::Task::kListBlocks;
+  if (for_all || !heap.keeps_backtraces()) return nullptr;
+  auto ask = [](void* all, const heaps::List<uint64_t>& some, AskAllocator::Note note,
+                void* context) {
+    return static_cast<Heap*>(all)->backtraces(some, note, context).reason;
+  };
+  return new (map_memory(sizeof(Backtraces))) Backtraces({&heap, ask}, blocks);
+}
+
+void warn_of_missing(const Backtraces* backtraces) {
+  if (backtraces == nullptr || backtraces->problem() == nullptr) return;
+  Sentence sentence;
+  sentence.add("some stacks are missing that the allocator may know: ").add(backtraces->problem());
+  send_warning({"stacks-missing", sentence.text()});
+}
+
 void sweep() {
   open_protection_keys();
   Space all(reinterpret_cast<const abi::Mapping*>(control()->mappings), control()->mapping_count);
@@ -206,14 +225,18 @@ void sweep() {
   Roots roots = find_roots(space, heap, blocks);
   roots.obey(annotations);
   DeferredWords put_aside(blocks);
-  Origins origins(tables);
+  Backtraces* backtraces = new_backtraces(found.heap(), blocks);
+  Origins origins(tables, backtraces);
   Python* python = prepare_python(space, blocks);
   // Too large for the stack that the helper created.
   auto* writer =
       new (map_memory(sizeof(LeakWriter))) LeakWriter(space, blocks, origins, types_of(python));
   perform(control()->task, {space, heap, blocks, roots, put_aside, origins, python, *writer});
   writer->finish();
-  if (control()->task != abi::Task::kListSuspects) origins.send();
+  if (control()->task != abi::Task::kListSuspects) {
+    origins.send();
+    warn_of_missing(backtraces);
+  }
   control()->totals = totals_of(heap.totals(), *writer);
   request(abi::Request::kFinished);
 }

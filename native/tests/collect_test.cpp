@@ -12,7 +12,7 @@ namespace reachscan::tests {
 namespace {
 
 std::vector<Leak> collect(Graph& graph, const Host& host) {
-  sweeper::Origins origins(nullptr);
+  sweeper::Origins origins(nullptr, nullptr);
   auto writer =
       std::make_unique<sweeper::LeakWriter>(graph.memory.space(), graph.blocks, origins, nullptr);
   sweeper::collect_leaks(graph.memory.space(), graph.blocks, *writer);

@@ -1,4 +1,4 @@
-"""Who allocated groups of blocks, if allocations are being recorded."""
+"""Who allocated groups of blocks, if that is recorded, or if their allocator knows."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def of_groups(recording: model.Recording, folding: Folding, limit: int) -> list[
     for group, stack in enumerate(folding.stack[:count].tolist()):
         which = order[bounds[group] : bounds[group + 1]]
         some = origins.some(which)
-        threads = _threads(some, rows.count[which], recording.recorded_threads)
-        origin = Origin(stack, threads)
+        origin = Origin(stack, ())
         if recorder:
             oldest, newest = int(some.oldest_ms.min()), int(some.newest_ms.max())
             origin = origin._replace(
+                threads=_threads(some, rows.count[which], recording.recorded_threads),
                 oldest_us=recorder.age_us(oldest),
                 newest_us=recorder.age_us(newest),
                 estimated=_estimate(recorder, some, rows, which) if recorder.sample else None,

@@ -166,7 +166,8 @@ class _Decoder:
     def _where_from(self, leaks: model.Leaks | None, kinds: model.Kinds | None) -> dict[str, Any]:
         """Return what is known about the origins of blocks: in most processes, nothing."""
         if wire.RECORDER not in self._single:
-            return {}
+            # The allocator may have been asked for stacks.
+            return self._columns.where_from(leaks, kinds) if self._columns else {}
         from reachscan.recording.origins import ClosedModule, PythonFunction, RecordedThread
 
         threads, modules = self._rows[wire.RECORDED_THREADS], self._rows[wire.CLOSED_MODULES]

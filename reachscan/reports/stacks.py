@@ -81,8 +81,8 @@ def group(origin: Origin | None, table: Table) -> dict[str, Any]:
 
 def blocks(recording: model.Recording, table: Table) -> Iterator[dict[str, Any]]:
     """Yield the part of a document that says who allocated each leak, in stream order."""
-    recorder, origins = recording.recorder, recording.origins
-    if recorder is None or origins is None:
+    origins = recording.origins
+    if origins is None:
         return
     for i in range(len(origins.stack)):
         yield block(recording, origins, i, table)
@@ -91,13 +91,13 @@ def blocks(recording: model.Recording, table: Table) -> Iterator[dict[str, Any]]
 def block(recording: model.Recording, origins: Origins, i: int, table: Table) -> dict[str, Any]:
     """Return the part of a document that says who allocated a block."""
     recorder, number = recording.recorder, int(origins.thread[i])
-    if recorder is None or number == NOT_RECORDED:
+    if number == NOT_RECORDED:
         return {"stack": None, "tid": None, "age_us": None}
     thread = recording.recorded_threads.get(number)
     return {
         "stack": table.index(int(origins.stack[i])),
         "tid": thread.tid if thread else None,
-        "age_us": recorder.age_us(int(origins.newest_ms[i])),
+        "age_us": recorder.age_us(int(origins.newest_ms[i])) if recorder else None,
     }
 
 
@@ -172,12 +172,13 @@ def stack(recording: model.Recording, stack: int, style: Style) -> Iterator[str]
 def block_facts(recording: model.Recording, start: int) -> Iterator[str]:
     """Yield text about who allocated a block; nothing if that is unknown."""
     found = of_block(recording, start)
-    if found is None or recording.recorder is None:
+    if found is None:
         return
     origins, i = found
-    thread = recording.recorded_threads.get(int(origins.thread[i]))
-    age = duration(recording.recorder.age_us(int(origins.newest_ms[i])) / 1e6)
-    yield f"by {thread.name if thread else 'a thread'}, {age} ago"
+    if recording.recorder is not None:
+        thread = recording.recorded_threads.get(int(origins.thread[i]))
+        age = duration(recording.recorder.age_us(int(origins.newest_ms[i])) / 1e6)
+        yield f"by {thread.name if thread else 'a thread'}, {age} ago"
     yield from map(_frame, frames_of(recording, int(origins.stack[i])))
 
 

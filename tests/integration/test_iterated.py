@@ -90,6 +90,32 @@ def test_what_is_wrong_is_said(victim: StartVictim, truth: Path, wrong: str) -> 
     assert SENTENCES[wrong] in " ".join(done.talk.split())
 
 
+def test_backtraces(victim: StartVictim, truth: Path) -> None:
+    """The allocator keeps the caller of each allocation."""
+    target = victim("leak_graph", truth, 5000, 10, environment=listed_pools())
+    report = scan(target.pid, "--all", "--limit", 1_000_000, "--method", "clone")
+    assert report["warnings"] == []
+    (allocating,) = report["stacks"]
+    assert [frame["function"] for frame in allocating] == ["new_node"]
+    for leak in report["allocations"]:
+        assert (leak["stack"], leak["tid"], leak["age_us"]) == (0, None, None)
+    for group in report["groups"]:
+        assert (group["stack"], group["threads"], group["age_us"]) == (0, [], None)
+    one = report["allocations"][0]["address"]
+    done = run_cli(["explain", target.pid, one, "--json", "--method", "clone"])
+    assert json.loads(done.out)["block"]["stack"] == 0, done.talk
+
+
+def test_backtraces_that_fail(victim: StartVictim, truth: Path) -> None:
+    target = victim("leak_graph", truth, 5000, 10, environment=listed_pools("forgets"))
+    report = scan(target.pid, "--all", "--limit", 1_000_000, "--method", "clone")
+    assert_same_leaks(report, read_truth(truth))
+    assert {leak["stack"] for leak in report["allocations"]} == {None}
+    (warning,) = report["warnings"]
+    assert warning["code"] == "stacks-missing"
+    assert warning["message"].endswith("its malloc_backtrace() crashes")
+
+
 def test_another_heap_is_still_searched(victim: StartVictim, truth: Path) -> None:
     """glibc's, of which the allocator lists a block as its own."""
     target = victim("leak_graph", truth, 100, 10, environment=listed_pools("foreign"))

@@ -4,7 +4,9 @@
 //   int malloc_iterate(uintptr_t base, size_t size,
 //                      void (*callback)(uintptr_t base, size_t size, void* arg), void* arg);
 //   void malloc_enable(void);
+//   ssize_t malloc_backtrace(void* block, uintptr_t* frames, size_t frame_count);
 //
+// The last one need not be there. It tells where a block was allocated, innermost frame first.
 // They are looked up in the dynamic symbols of modules.
 #pragma once
 
@@ -20,7 +22,8 @@ struct Interface {
   uint64_t disable;
   uint64_t iterate;
   uint64_t enable;
-  uint64_t name;  // the address of the library's; 0 if it has none
+  uint64_t backtrace;  // 0 if it has none
+  uint64_t name;       // the address of the library's; 0 if it has none
   bool of_executable;
 };
 
@@ -44,10 +47,11 @@ inline bool read_interface(const Space& space, const abi::Mapping& image, Interf
   DynamicSection section;
   if (!read_dynamic_section(space, image.start, section) || !section.has_symbols()) return false;
   auto function = [&](const char* name) { return find_function(space, image, section, name); };
-  found = {image.file, 0, function("malloc_iterate"), 0, section.name, section.of_executable};
+  found = {image.file, 0, function("malloc_iterate"), 0, 0, section.name, section.of_executable};
   if (found.iterate == 0) return false;
   found.disable = function("malloc_disable");
   found.enable = function("malloc_enable");
+  found.backtrace = function("malloc_backtrace");
   return found.disable != 0 && found.enable != 0;
 }
 

@@ -69,6 +69,27 @@ class Walker : public Instances<Interface, kMaxModules> {
     return verdict;
   }
 
+  bool keeps_backtraces() const {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (instances_[i].backtrace != 0) return true;
+    return false;
+  }
+
+  // Asks where blocks were allocated. Calls note(context, index, frames, count) for those of which
+  // that is known, in the course of a call in the clone: it must make no requests.
+  Verdict backtraces(const List<uint64_t>& blocks, NoteBacktrace note, void* context) {
+    Verdict verdict;
+    for (std::size_t i = 0; i < count_ && verdict.fine(); ++i) {
+      if (instances_[i].backtrace == 0) continue;
+      Asking asking{instances_[i].backtrace, listed_[i], blocks, note, context};
+      abi::Call asked =
+          call(reinterpret_cast<std::uintptr_t>(&ask), kShortLimit + blocks.size() / kAskedInLimit,
+               reinterpret_cast<std::uintptr_t>(&asking));
+      if (asked.outcome != Outcome::kReturned) verdict = failed("malloc_backtrace()", asked);
+    }
+    return verdict;
+  }
+
   // The name of the first such library, or of the one that failed.
   void write_name(char (&name)[kNameLength]) const {
     std::size_t length = 0;
@@ -108,6 +129,16 @@ class Walker : public Instances<Interface, kMaxModules> {
   static constexpr uint64_t kLeastBytes = 16;  // of a block, on average
   static constexpr uint64_t kShortLimit = 1000, kLongLimit = 5000;
   static constexpr uint64_t kBytesInLimit = 1 << 18;  // for each of these, a millisecond more
+  static constexpr uint64_t kAskedInLimit = 100;      // the same
+  static constexpr std::size_t kMostFrames = 64;
+
+  struct Asking {
+    uint64_t function;
+    const List<Block>& listed;
+    const List<uint64_t>& blocks;
+    NoteBacktrace note;
+    void* context;
+  };
 
   static std::size_t find(const Space& space, Interface (&found)[kMaxModules]) {
     std::size_t count = 0;
@@ -118,6 +149,20 @@ class Walker : public Instances<Interface, kMaxModules> {
 
   static void note(uint64_t start, uint64_t bytes, void* listed) {
     static_cast<List<Block>*>(listed)->push({start, bytes});
+  }
+
+  static void ask(const Asking* asking) {
+    using Backtrace =
+        std::make_signed_t<uint64_t> (*)(uint64_t block, uint64_t * frames, uint64_t most);
+    auto backtrace = reinterpret_cast<Backtrace>(asking->function);
+    for (std::size_t i = 0; i < asking->blocks.size(); ++i) {
+      if (!lists(asking->listed, asking->blocks[i])) continue;
+      uint64_t frames[kMostFrames];
+      auto count = backtrace(asking->blocks[i], frames, kMostFrames);
+      if (count <= 0) continue;
+      auto known = static_cast<std::size_t>(count);
+      asking->note(asking->context, i, frames, known < kMostFrames ? known : kMostFrames);
+    }
   }
 
   uint64_t written_bytes() const {
@@ -195,12 +240,14 @@ class Walker : public Instances<Interface, kMaxModules> {
   }
 
   bool starts_block(uint64_t address) const {
-    for (std::size_t i = 0; i < count_; ++i) {
-      const List<Block>& listed = listed_[i];
-      std::size_t at = lower_bound(listed, {address, 0}, is_before);
-      if (at < listed.size() && listed[at].start == address) return true;
-    }
+    for (std::size_t i = 0; i < count_; ++i)
+      if (lists(listed_[i], address)) return true;
     return false;
+  }
+
+  static bool lists(const List<Block>& listed, uint64_t address) {
+    std::size_t at = lower_bound(listed, {address, 0}, is_before);
+    return at < listed.size() && listed[at].start == address;
   }
 
   bool has_thread(Range gap) const {

@@ -1,5 +1,6 @@
 // Where blocks were allocated, if a recorder in the target knows: its tables (recorder/tables.hpp)
-// record which thread allocated each block, when, and with which stack.
+// record which thread allocated each block, when, and with which stack. If there is no recorder,
+// the allocator itself may know the stacks.
 //
 // The tables are in memory that the target can write to. Their contents may be nonsense, but reads
 // stay within their bounds, and a stack that forms a cycle ends.
@@ -7,6 +8,7 @@
 
 #include "recorder/tables.hpp"
 #include "sweeper/blob/emit.hpp"
+#include "sweeper/leaks/backtraces.hpp"
 #include "sweeper/roots/guarded.hpp"
 
 namespace reachscan::sweeper {
@@ -44,28 +46,32 @@ class Origins {
  public:
   // If `header` is null, nothing is recorded. Tables inherited through fork() belong to another
   // process: nothing removes blocks from them that this process frees.
-  explicit Origins(recorder::Header* header) : tables_(header) {
+  // `backtraces` is null if the allocator is not to be asked.
+  Origins(recorder::Header* header, Backtraces* backtraces)
+      : tables_(header), backtraces_(backtraces) {
     if (header == nullptr || header->pid != control()->own_pid) return;
     used_nodes_ = {map_memory, header->nodes.count};
     used_threads_ = {map_memory, header->threads.count};
     used_modules_ = {map_memory, header->modules.count};
     used_functions_ = {map_memory, header->functions.count};
-    present_ = true;
+    recorded_ = true;
   }
 
-  bool present() const { return present_; }
+  bool present() const { return recorded_ || backtraces_ != nullptr; }
 
   // Returns what is known about a block of `size` usable bytes. Everything it refers to will be
   // sent.
   Origin of(uint64_t block, uint64_t size) {
+    if (!recorded_) return asked(block, size);
     recorder::Allocation found;
-    if (!present_ || !tables_.find(block, found) || found.size > size) return {};
+    if (!tables_.find(block, found) || found.size > size) return {};
     return {found.node, note(found), found.size, found.time_ms};
   }
 
   // Sends everything that the origins refer to, and how it was recorded.
   void send() {
-    if (!present_) return;
+    if (backtraces_ != nullptr) backtraces_->send();
+    if (!recorded_) return;
     send_header();
     if (tables_.header().options.with_mappings != 0) send_mappings();
     send_nodes();
@@ -102,6 +108,13 @@ class Origins {
     uint64_t* words_ = nullptr;
     uint64_t count_ = 0;
   };
+
+  // The allocator does not tell by which thread, and when.
+  Origin asked(uint64_t block, uint64_t size) {
+    uint32_t node = backtraces_ != nullptr ? backtraces_->node_of(block) : 0;
+    if (node == 0) return {};
+    return {node, 0, size, 0};
+  }
 
   // Has everything that an allocation refers to sent. Returns the row of its thread.
   uint32_t note(const recorder::Allocation& allocation) {
@@ -227,7 +240,8 @@ class Origins {
   }
 
   recorder::Tables tables_;
-  bool present_ = false;
+  Backtraces* backtraces_;
+  bool recorded_ = false;
   Bits used_nodes_, used_threads_, used_modules_, used_functions_;
 };
 

@@ -105,7 +105,8 @@ def _stack_warning(
     result: LeakScan, suppressions: Sequence[Suppression]
 ) -> tuple[model.Warning, ...]:
     places = [s.rule.source for s in suppressions if s.needs_stack]
-    if not places or result.recording.recorder is not None:
+    recording = result.recording
+    if not places or recording.recorder is not None or recording.origins is not None:
         return ()
     message = (
         f"{len(places)} rules (the first is {places[0]}) tell which stack allocates, which is not "

@@ -72,8 +72,8 @@ class Classes {
     add(block, header.size());
   }
 
-  // A block of zero bytes takes a granule, which may be the first one of the next slot: the end of
-  // that one's header, if it is aligned.
+  // A block of zero bytes takes a granule, too. If the program asked for an aligned one, that may
+  // be the first granule of the next slot, where its header is.
   void add(uint64_t block, uint64_t size) {
     if (block == memory_end_) return;
     edges_.add_live(block);

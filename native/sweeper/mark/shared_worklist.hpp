@@ -133,7 +133,7 @@ class SharedWorklist {
   Packets packets_;
   SpinLock lock_;
   uint64_t scanned_ = 0;
-  // All members poll these constantly; they change only when a member runs out of work.
+  // All members poll these constantly; they change only with packets and ranges.
   alignas(64) uint64_t stock_ = 0;
   uint32_t members_ = 1;
   uint32_t waiting_ = 0;

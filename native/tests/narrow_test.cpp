@@ -9,6 +9,8 @@
 namespace reachscan::tests {
 namespace {
 
+using sweeper::Company;
+using sweeper::company_of;
 using sweeper::NarrowFilter;
 
 constexpr heaps::Range kShort{0x1000'0000, 0x2000'0000}, kLong{0x7ff0'0000'0000, 0x7fff'0000'0000};
@@ -55,17 +57,20 @@ CASE(a_number_among_pointers_is_one) {
   auto start = reinterpret_cast<uint64_t>(numbers);
   const heaps::Range around{start, start + sizeof numbers};
   auto is_pointer = [](uint64_t value) { return value % 16 == 0; };
-  auto stands = [&] { return sweeper::is_among_pointers(around, start + 4, is_pointer); };
+  auto is_address = [](uint64_t value) { return kLong.contains(value); };
+  auto company = [&] { return company_of(around, start + 4, is_pointer, is_address); };
   numbers[1] = 16;
-  CHECK(!stands());  // alone
+  CHECK(company() == Company::kNone);
   numbers[9] = 32;
-  CHECK(stands());
+  CHECK(company() == Company::kPointers);
   numbers[11] = numbers[13] = 7;
-  CHECK(stands());
+  CHECK(company() == Company::kPointers);
   numbers[15] = 7;
-  CHECK(!stands());  // most are not
-  numbers[2] = 64;   // a pointer of 64 bits, which says nothing
-  CHECK(!stands());
+  CHECK(company() == Company::kNumbers);
+  numbers[2] = 64;  // a pointer of 64 bits, which says nothing
+  CHECK(company() == Company::kNumbers);
+  numbers[14] = 7, numbers[15] = 0x7ff1;  // a long one
+  CHECK(company() == Company::kPointers);
 }
 
 }  // namespace

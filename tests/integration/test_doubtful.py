@@ -21,6 +21,7 @@ REASONS = {
     model.RELATIVE: "relative",
     model.NUMBER: "number",
     model.STALE_WORD: "stale",
+    model.UNALIGNED: "unaligned",
 }
 
 LOW = "-no-pie"

@@ -183,7 +183,9 @@ class _Search:
         origins = (self._starts - lengths)[order]
         words = np.frombuffer(data[: len(data) & ~7], dtype=np.uint64)
         row = np.minimum(np.searchsorted(origins, words), len(origins) - 1)
-        length = np.where(origins[row] == words, lengths[order[row]], 0)
+        # What points to the start of a block means that one.
+        fine = (origins[row] == words) & ~np.isin(words, self._live[:, 0])
+        length = np.where(fine, lengths[order[row]], 0)
         doubled = (length[:-1] > 0) & (length[1:] == 2 * length[:-1])
         fits = np.append(doubled, False) | np.insert(doubled, 0, False)
         at = _addresses(address, 8, len(words))

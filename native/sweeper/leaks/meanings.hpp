@@ -36,13 +36,15 @@ class Meanings {
     if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, around, visit);
   }
 
+  // Parts of two neighbouring numbers of 32 bits are often a short address by chance.
   template <typename Visit>
   void unaligned(uint64_t start, uint64_t end, Visit visit) const {
     each_unaligned_that(space_, start, end, packed_, [&](uint64_t at, uint64_t value) {
       uint64_t block = unmarked(block_starting_at(value));
       // Both ends of the word must be in the same block, or in none.
       if (block == 0 || blocks_.block_of(at) != blocks_.block_of(at + heaps::kWord - 1)) return;
-      visit(block, wire::kUnaligned, kUnalignedRank, at, value);
+      bool sure = value >> kNarrowBits != 0;
+      visit(block, wire::kUnaligned, sure ? kInUse : rank_of(wire::kUnaligned), at, value);
     });
   }
 
@@ -102,8 +104,6 @@ class Meanings {
 
  private:
   static constexpr uint64_t kMaxLearnedBytes = 64 << 20;  // bytes
-  // Parts of two neighbouring words of 32 bits are often an address by chance.
-  static constexpr uint32_t kUnalignedRank = heaps::kWord == 8 ? kInUse : rank_of(wire::kUnaligned);
 
   Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,
            const heaps::Hulls& hulls)
@@ -152,11 +152,13 @@ class Meanings {
         if (target == 0 || (at == word && as_python_int(at, visit))) return;
         uint64_t holder = blocks_.block_of(at);
         Range near = holder != 0 ? Range{holder, blocks_.end_of(holder)} : around;
-        bool sure = is_among_pointers(near, at, [&](uint64_t number) {
-          return number % kTags == tag && block_starting_at(number - tag) != 0;
-        });
+        auto company = company_of(
+            near, at,
+            [&](uint64_t number) { return block_starting_at(number / kTags * kTags) != 0; },
+            [&](uint64_t other) { return space_.find(other) != nullptr; });
         // Too many numbers would be tagged addresses by chance.
-        if (tag != 0 && !sure) return;
+        if (tag != 0 && company == Company::kNumbers) return;
+        bool sure = company == Company::kPointers;
         visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);
       });
     });

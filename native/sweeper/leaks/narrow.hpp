@@ -1,6 +1,7 @@
 // Pointers stored in 32 bits. GLib's hash tables do so if all pointers of a table are short enough,
-// which is the case if a program is loaded at a fixed address and its heap follows. All pointers of
-// a table may have the same tag in their low bits.
+// which is the case if a program is loaded at a fixed address and its heap follows. They may have
+// tags in their low bits: GTK's cache of styles keeps two flags there, which differ from key to
+// key.
 #pragma once
 
 #include "sweeper/leaks/hull_test.hpp"
@@ -57,22 +58,29 @@ class NarrowFilter {
   HullTest hull_;
 };
 
+// What the 32-bit numbers around one say of it.
+enum class Company { kNumbers, kNone, kPointers };
+
 // A 32-bit number is an address by chance more often than a 64-bit one. Where such numbers are
-// pointers, most numbers around them are, too. is_pointer(value) tests each of them.
-template <typename IsPointer>
-bool is_among_pointers(heaps::Range around, uint64_t at, IsPointer is_pointer) {
+// pointers, most numbers around them are, too, unless it is the only one. is_pointer(value) tests
+// each of them. Words that is_address() are pointers of 64 bits, and so are short words: new tables
+// may contain what earlier blocks left there.
+template <typename IsPointer, typename IsAddress>
+Company company_of(heaps::Range around, uint64_t at, IsPointer is_pointer, IsAddress is_address) {
   constexpr uint64_t kReach = 512;  // bytes
   uint64_t first = at & ~7ull, end = around.end - first > kReach ? first + kReach : around.end;
   uint64_t start =
       first - around.start > kReach ? first - kReach : heaps::align_up(around.start, 8);
   unsigned numbers = 0, pointers = 0;
   for (uint64_t word = start; word + 8 <= end; word += 8) {
+    if (is_address(heaps::word(word))) continue;
     each_half(word, [&](uint64_t, uint64_t half) {
       numbers += half != 0;
       pointers += half != 0 && is_pointer(half);
     });
   }
-  return pointers > 1 && 2 * pointers >= numbers;
+  if (2 * pointers < numbers) return Company::kNumbers;
+  return pointers > 1 ? Company::kPointers : Company::kNone;
 }
 
 }  // namespace reachscan::sweeper

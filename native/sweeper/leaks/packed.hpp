@@ -7,11 +7,11 @@
 namespace reachscan::sweeper {
 
 // Finds the bytes where a pointer into one of two ranges may start. Its high bytes identify it:
-// some zeros, and below them one that selects the part of the address space.
+// zeros, and below them one that selects the part of the address space.
 class PackedFilter {
  public:
   explicit PackedFilter(const heaps::Hulls& hulls)
-      : hull_({unmistakable(hulls.low), unmistakable(hulls.high)}),
+      : hull_({with_top_byte(hulls.low), with_top_byte(hulls.high)}),
         low_(hull_.low()),
         high_(hull_.high()) {}
 
@@ -32,12 +32,17 @@ class PackedFilter {
   }
 
  private:
-  // In programs loaded at a fixed address, addresses are as small as other numbers. They would be
-  // found by chance, so they are not searched for.
-  static heaps::Range unmistakable(heaps::Range range) {
-    constexpr uint64_t kNobodys = 1ull << 63, kShort = heaps::kWord == 8 ? 1ull << 32 : 0;
-    if (range.start < kShort) range.start = kShort;
-    return range.start < range.end ? range : heaps::Range{kNobodys, kNobodys + 1};
+  // The highest byte that is not zero in all addresses of a range.
+  static unsigned top_byte(heaps::Range range) {
+    unsigned place = heaps::kWord - 1;
+    while (place > 0 && (range.end - 1) >> 8 * place == 0) --place;
+    return place;
+  }
+
+  // Leaves out the addresses whose byte there is zero: they look like any other number.
+  static heaps::Range with_top_byte(heaps::Range range) {
+    uint64_t least = 1ull << 8 * top_byte(range);
+    return {range.start < least ? least : range.start, range.end};
   }
 
   [[REACHSCAN_WIDE]] static arch::ByteMasks is_zero(uint64_t at) {
@@ -48,13 +53,30 @@ class PackedFilter {
     return arch::bits_of_bytes(lower) | uint64_t{arch::bits_of_bytes(upper)} << 32;
   }
 
-  // The highest non-zero byte of addresses in a range, and its possible values.
+  // Which of the bytes of a line, and of seven more, are zero.
+  struct Zeros {
+    [[REACHSCAN_WIDE]] explicit Zeros(uint64_t at)
+        : first(arch::bits_of_bytes(is_zero(at))),
+          from_byte_7(bits_of_line(is_zero(at + 7), is_zero(at + 39))) {}
+
+    // Bit i is set if byte i + k, at most 7 bytes further, is zero.
+    uint64_t further(unsigned k) const { return from_byte_7 << (7 - k) | (first & 0x7f) >> k; }
+
+    uint64_t first, from_byte_7;
+  };
+
+  // The highest byte of addresses in a range, and its possible values.
   struct TopByte {
-    explicit TopByte(heaps::Range range) {
-      uint64_t last = range.end - 1;
-      while (place > 0 && last >> 8 * place == 0) --place;
-      least = static_cast<uint8_t>(range.start >> 8 * place);
-      most = static_cast<uint8_t>(last >> 8 * place);
+    explicit TopByte(heaps::Range range)
+        : place(top_byte(range)),
+          least(static_cast<uint8_t>(range.start >> 8 * place)),
+          most(static_cast<uint8_t>((range.end - 1) >> 8 * place)) {}
+
+    // Bit i is set if a pointer may start at byte i.
+    [[REACHSCAN_WIDE]] uint64_t start(uint64_t line, const Zeros& zeros) const {
+      uint64_t bits = match(line);
+      for (unsigned above = place + 1; above < 8; ++above) bits &= zeros.further(above);
+      return bits;
     }
 
     // Bit i is set if the one of a pointer at byte i is among them.
@@ -67,7 +89,7 @@ class PackedFilter {
              arch::all_bytes(static_cast<uint8_t>(most - least));
     }
 
-    unsigned place = 7;
+    unsigned place;
     uint8_t least, most;
   };
 
@@ -78,10 +100,10 @@ class PackedFilter {
     // Local copies, since the compiler must assume that the stores change the members.
     const TopByte low = low_, high = high_;
     for (; lines-- > 0; at += heaps::kLine) {
-      uint64_t tops = kTwo ? low.match(at) | high.match(at) : low.match(at);
-      uint64_t zeros = bits_of_line(is_zero(at + 7), is_zero(at + 39));
-      // The two highest bytes of all addresses, seven and six bytes further, are zero.
-      *bits++ = tops & zeros & zeros << 1 & ~kAligned;
+      const Zeros zeros(at);
+      uint64_t starts = low.start(at, zeros);
+      if (kTwo) starts |= high.start(at, zeros);
+      *bits++ = starts & ~kAligned;
     }
   }
 

@@ -60,17 +60,21 @@ CASE(a_number_among_pointers_is_one) {
   auto is_address = [](uint64_t value) { return kLong.contains(value); };
   auto company = [&] { return company_of(around, start + 4, is_pointer, is_address); };
   numbers[1] = 16;
-  CHECK(company() == Company::kNone);
+  CHECK(company() == Company::kMixed);  // alone
   numbers[9] = 32;
   CHECK(company() == Company::kPointers);
   numbers[11] = numbers[13] = 7;
   CHECK(company() == Company::kPointers);
   numbers[15] = 7;
-  CHECK(company() == Company::kNumbers);
-  numbers[2] = 64;  // a pointer of 64 bits, which says nothing
-  CHECK(company() == Company::kNumbers);
+  CHECK(company() == Company::kMixed);  // most are not
+  numbers[2] = 64;                      // a pointer of 64 bits, which says nothing
+  CHECK(company() == Company::kMixed);
   numbers[14] = 7, numbers[15] = 0x7ff1;  // a long one
   CHECK(company() == Company::kPointers);
+  for (unsigned i = 0; i < 12; ++i) numbers[17 + 2 * i] = 7;
+  CHECK(company() == Company::kMixed);
+  numbers[63] = 7;
+  CHECK(company() == Company::kNumbers);
 }
 
 }  // namespace

@@ -58,13 +58,13 @@ class NarrowFilter {
   HullTest hull_;
 };
 
-// What the 32-bit numbers around one say of it.
-enum class Company { kNumbers, kNone, kPointers };
+// What the 32-bit numbers around one are.
+enum class Company { kNumbers, kMixed, kPointers };
 
 // A 32-bit number is an address by chance more often than a 64-bit one. Where such numbers are
-// pointers, most numbers around them are, too, unless it is the only one. is_pointer(value) tests
-// each of them. Words that is_address() are pointers of 64 bits, and so are short words: new tables
-// may contain what earlier blocks left there.
+// pointers, most numbers around them are, too. But a small table may contain more of what an
+// earlier block has left there, such as text. is_pointer(value) tests each number. Words that
+// is_address() are pointers of 64 bits, and so are short words.
 template <typename IsPointer, typename IsAddress>
 Company company_of(heaps::Range around, uint64_t at, IsPointer is_pointer, IsAddress is_address) {
   constexpr uint64_t kReach = 512;  // bytes
@@ -79,8 +79,9 @@ Company company_of(heaps::Range around, uint64_t at, IsPointer is_pointer, IsAdd
       pointers += half != 0 && is_pointer(half);
     });
   }
-  if (2 * pointers < numbers) return Company::kNumbers;
-  return pointers > 1 ? Company::kPointers : Company::kNone;
+  constexpr unsigned kSlots = 8;  // of the smallest tables
+  if (kSlots * pointers < numbers) return Company::kNumbers;
+  return pointers > 1 && 2 * pointers >= numbers ? Company::kPointers : Company::kMixed;
 }
 
 }  // namespace reachscan::sweeper

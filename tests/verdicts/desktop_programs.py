@@ -92,6 +92,21 @@ while pygame.event.wait().type != pygame.QUIT:
     pass
 """
 
+GTK = ("window .", "key Escape", *OPEN_A_MENU, *CLICK)
+PYTHON_GTK = (
+    ("bleachbit", "/usr/bin/bleachbit"),
+    ("catfish", "/usr/bin/catfish"),
+    ("gnome-tweaks", "/usr/bin/gnome-tweaks"),
+    ("gramps", "/usr/bin/gramps"),
+    ("lollypop", "/usr/bin/lollypop"),
+    ("meld", "/usr/bin/meld text.txt program.c"),
+    ("pitivi", "/usr/bin/pitivi"),
+    ("quodlibet", "/usr/bin/quodlibet"),
+    ("soundconverter", "/usr/bin/soundconverter"),
+    ("terminator", "/usr/bin/terminator"),
+    ("zim", "/usr/bin/zim --standalone {folder}"),
+)
+
 
 def python(script: str) -> str:
     return f"/usr/bin/python3 -c {shlex.quote(script)}"
@@ -107,7 +122,7 @@ DESKTOP: dict[str, Scene] = {
     "kate": Desktop(
         "kate", "kate --startanon program.c", ("window program.c", *TYPE, *OPEN_A_MENU)
     ),
-    "focuswriter": Desktop("focuswriter", "focuswriter", ("window FocusWriter", *TYPE)),
+    "focuswriter": Desktop("focuswriter", "focuswriter", ("window .", *TYPE)),
     "texstudio": Desktop("texstudio", "texstudio text.txt", ("window TeXstudio", *TYPE)),
     "abiword": Desktop("abiword", "abiword text.txt", ("window text.txt", *TYPE, *OPEN_A_MENU)),
     "gnumeric": Desktop(
@@ -121,7 +136,7 @@ DESKTOP: dict[str, Scene] = {
     "mupdf": Desktop("mupdf", "mupdf paper.pdf", ("window paper.pdf", *TURN_PAGES)),
     "xpdf": Desktop("xpdf", "xpdf paper.pdf", ("window paper.pdf", *TURN_PAGES, *CLICK)),
     "qpdfview": Desktop("qpdfview", "qpdfview paper.pdf", ("window qpdfview", *TURN_PAGES, *CLICK)),
-    "okular": Desktop("okular", "okular paper.pdf", ("window Okular", *TURN_PAGES, *CLICK)),
+    "okular": Desktop("okular", "okular paper.pdf", ("window paper", *TURN_PAGES, *CLICK)),
     "xournalpp": Desktop(
         "xournalpp", "xournalpp paper.pdf", ("window paper.pdf", *TURN_PAGES, *CLICK)
     ),
@@ -205,6 +220,66 @@ DESKTOP: dict[str, Scene] = {
         "/usr/lib/x86_64-linux-gnu/xfce4/notifyd/xfce4-notifyd",
         ("run notify-send Hello words",),
     ),
+    # Larger documents and collections
+    "pluma": Desktop("pluma", "pluma text.txt", ("window text.txt", *TYPE, *OPEN_A_MENU)),
+    "bluefish": Desktop("bluefish", "bluefish page.html", ("window .", *TYPE, *OPEN_A_MENU)),
+    "featherpad": Desktop(
+        "featherpad", "featherpad text.txt", ("window text.txt", *TYPE, *OPEN_A_MENU)
+    ),
+    "gvim": Desktop(
+        "vim-gtk3",
+        "gvim -f text.txt",
+        ("window text.txt", "type ihello", "key Escape", *CLICK),
+    ),
+    "codeblocks": Desktop(
+        "codeblocks",
+        "codeblocks --no-splash-screen program.c",
+        ("window .", "key Return", *OPEN_A_MENU),
+    ),
+    "lyx": Desktop("lyx", "lyx", ("window LyX", "key ctrl+n", *TYPE)),
+    "texmaker": Desktop("texmaker", "texmaker", ("window .", "key ctrl+n", *TYPE)),
+    "atril": Desktop("atril", "atril paper.pdf", ("window paper.pdf", *TURN_PAGES, *CLICK)),
+    "geeqie": Desktop("geeqie", "geeqie picture.png", ("window .", *CLICK, "key plus")),
+    "shotwell": Desktop("shotwell", "shotwell picture.png", ("window .", *CLICK, "key plus")),
+    "ristretto": Desktop("ristretto", "ristretto picture.png", ("window .", *CLICK, "key plus")),
+    "krita": Desktop(
+        "krita", "krita --nosplash picture.png", ("window .", "key Escape", *CLICK, "key ctrl+a")
+    ),
+    "librecad": Desktop("librecad", "librecad", ("window .", "key Return", *OPEN_A_MENU, *CLICK)),
+    "audacity": Desktop("audacity", "audacity sound.wav", ("window .", "key Escape", *CLICK)),
+    "rhythmbox": Desktop("rhythmbox", "rhythmbox", ("window .", "key Escape", *CLICK)),
+    "totem": Desktop("totem", "totem", ("window .", "key Escape", *CLICK)),
+    "smplayer": Desktop("smplayer", "smplayer", ("window .", "key Escape", *OPEN_A_MENU, *CLICK)),
+    "gnucash": Desktop("gnucash", "gnucash --nofile", ("window .", "key Escape", *CLICK)),
+    "homebank": Desktop("homebank", "homebank", ("window .", "key Escape", *CLICK)),
+    "grisbi": Desktop("grisbi", "grisbi", ("window .", "key Escape", *CLICK)),
+    "glade": Desktop("glade", "glade", ("window .", "key ctrl+n", *CLICK)),
+    # The net
+    "hexchat": Desktop("hexchat", "hexchat", ("window .", "key Escape", *OPEN_A_MENU, *CLICK)),
+    "pidgin": Desktop("pidgin", "pidgin -n", ("window .", "key Escape", *CLICK)),
+    "filezilla": Desktop("filezilla", "filezilla", ("window .", "key Return", *OPEN_A_MENU)),
+    "poedit": Desktop("poedit", "poedit", ("window .", "key Escape", *CLICK)),
+    "qbittorrent": Desktop(
+        "qbittorrent", "qbittorrent", ("window .", "key Return", *OPEN_A_MENU, *CLICK)
+    ),
+    # More of what a desktop consists of
+    "awesome": Desktop("awesome xterm x11-apps", "awesome", (*GUESTS, *CLICK), is_manager=True),
+    "lxqt-panel": Desktop("lxqt-panel xterm x11-apps", "lxqt-panel", (*GUESTS, *CLICK)),
+    "pcmanfm-qt": Desktop("pcmanfm-qt", "pcmanfm-qt {folder}", ("window .", "key F5", *CLICK)),
+    "gnome-system-monitor": Desktop(
+        "gnome-system-monitor", "gnome-system-monitor", ("window .", *CLICK)
+    ),
+    "terminology": Desktop("terminology", "terminology", ("window .", "type 'seq 500\n'", *CLICK)),
+    "qterminal": Desktop("qterminal", "qterminal", ("window .", "type 'seq 500\n'", *CLICK)),
+    "urxvt": Desktop("rxvt-unicode", "urxvt", ("window .", "type 'seq 500\n'", *CLICK)),
+    "gnome-terminal": Desktop(
+        "gnome-terminal",
+        "gnome-terminal --wait",
+        ("window .", "type 'seq 500\n'", *CLICK),
+        process="gnome-terminal-",
+    ),
+    # Python and GTK, loaded at a fixed address
+    **{name: Desktop(name, f"/usr/bin/python3 {command}", GTK) for name, command in PYTHON_GTK},
     # Toolkits
     "tkinter": Desktop("python3-tk", python(TKINTER), ("window toolkit", *CLICK)),
     "wx": Desktop("python3-wxgtk4.0", python(WX), ("window toolkit", *CLICK, *OPEN_A_MENU)),

@@ -97,8 +97,10 @@ FROM_WORD, HALF_FROM_WORD, HALF_FROM_BLOCK = (
 )
 DOUBLING = "array of pieces that double"
 """The piece number n has the elements from 2^n on; the word is where element 0 would be."""
+SHORT = ", below 4 GiB"
+HALF = "32 bits" + SHORT
 BY_CHANCE = (FROM_WORD, FROM_BLOCK, HALF_FROM_WORD, HALF_FROM_BLOCK)
-"""Small numbers are common."""
+"""Small numbers are common. So are those that mean SHORT addresses, except for aligned pointers."""
 
 
 def _addresses(first: int, step: int, count: int) -> Words:
@@ -170,12 +172,21 @@ class _Search:
                 whole = (len(data) - odd) & ~7
                 words = np.frombuffer(data[odd : odd + whole], dtype=np.uint64)
                 at = _addresses(address + odd, 8, len(words))
-                inside = form.inside and (form.name == "pointer" or odd == 0)
-                self._note(form.name, form.read(words, at), words, at, in_use, inside)
+                self._note_form(form, odd, words, at, in_use)
                 if form.read is _relative and odd == 0:
                     self._note_from_blocks(FROM_BLOCK, words, at, in_use)
         self._look_at_halves(address, data, in_use)
         self._look_for_doubling(address, data, in_use)
+
+    def _note_form(self, form: Form, odd: int, words: Words, at: Words, in_use: Flagging) -> None:
+        values = form.read(words, at)
+        inside = form.inside and (form.name == "pointer" or odd == 0)
+        if form.name not in BY_CHANCE and (form.name != "pointer" or odd != 0):
+            short = values < 1 << 32
+            untagged = np.where(short, values & ~np.uint64(7), 0)
+            self._note(form.name + SHORT, untagged, words, at, in_use, False)
+            values = np.where(short, 0, values)
+        self._note(form.name, values, words, at, in_use, inside)
 
     def _look_for_doubling(self, address: int, data: bytes, in_use: Flagging) -> None:
         lengths = np.uint64(1) << np.log2(self._sizes).astype(np.uint64)
@@ -199,6 +210,10 @@ class _Search:
         at = _addresses(address, 4, len(words))
         self._note(HALF_FROM_WORD, _relative(words, at), words, at, in_use, False)
         self._note_from_blocks(HALF_FROM_BLOCK, words, at, in_use)
+        short = np.frombuffer(data[: len(data) & ~7], dtype=np.uint32).astype(np.uint64)
+        # With zeros behind it, it is a short pointer of 64 bits.
+        short[:-1:2][short[1::2] == 0] = 0
+        self._note(HALF, short & ~np.uint64(7), short, at[: len(short)], in_use, False)
 
     def _note_from_blocks(self, name: str, words: Words, at: Words, in_use: Flagging) -> None:
         owner = np.searchsorted(self._live[:, 0], at, side="right") - 1
@@ -226,7 +241,7 @@ class _Search:
         for hit_block, number, place in zip_equal(*hits):
             self.found.hits.setdefault(name, {}).setdefault(hit_block, []).append(place)
             self._numbers.setdefault(name, {}).setdefault(hit_block, set()).add(number)
-        if name not in BY_CHANCE or len(self._decoys) == 0:
+        if not _is_by_chance(name) or len(self._decoys) == 0:
             return
         at_decoy = np.searchsorted(self._decoys, values)
         hit = self._decoys[np.minimum(at_decoy, len(self._decoys) - 1)] == values
@@ -237,12 +252,16 @@ class _Search:
     def finish(self) -> Found:
         """Compare how many blocks and decoys were hit."""
         blocks, decoys = len(self._starts), len(self._decoys)
-        for name in self.found.hits.keys() & BY_CHANCE:
+        for name in filter(_is_by_chance, self.found.hits):
             common = self._numbers_of_decoys.get(name, set())
             hits = sum(bool(numbers - common) for numbers in self._numbers[name].values())
             hit = len(self._decoys_hit.get(name, ()))
             self.found.chances[name] = chance_of(hits, blocks, hit, decoys)
         return self.found
+
+
+def _is_by_chance(name: str) -> bool:
+    return name in BY_CHANCE or name.endswith(SHORT)
 
 
 def look_for(pid: int, blocks: Sequence[tuple[int, int]], live: Words) -> Found:

@@ -174,6 +174,83 @@ EXPECT = (
     "set d [dict create a 1]; spawn cat; send hi\\n; expect hi; puts up; flush stdout; gets stdin"
 )
 
+HASKELL = """
+import Control.Concurrent
+import Foreign
+import System.IO
+main = do
+  let table = zip [1 .. 20000 :: Int] (map show [1 :: Int ..])
+  kept <- mapM mallocBytes (replicate 100 48) :: IO [Ptr ()]
+  results <- newEmptyMVar
+  mapM_ (\\k -> forkIO (putMVar results $! sum (map ((+ k) . fst) table))) [1 .. 4]
+  sums <- mapM (const (takeMVar results)) [1 .. 4 :: Int]
+  print (sum sums); putStrLn "up"; hFlush stdout; _ <- getLine
+  print (length kept, lookup 20000 table)
+"""
+GHCI = b"""let m = zip [1..1000] (map show [1..])
+import qualified Data.IORef as R
+c <- R.newIORef m
+sum (map fst m)
+putStrLn "up"
+"""
+PASCAL = """program idle; uses classes, sysutils; var l: TStringList; i: integer; s: string;
+begin l := TStringList.Create; for i := 1 to 5000 do l.Add('v' + IntToStr(i)); l.Sort;
+writeln('up'); flush(output); readln(s); writeln(l.Count); end.
+"""
+FORTRAN = """program idle
+  type node
+    type(node), pointer :: next => null()
+    real, allocatable :: x(:)
+  end type
+  type(node), pointer :: head, n
+  character(9) :: s
+  integer :: i
+  nullify(head)
+  do i = 1, 5000
+    allocate(n); allocate(n%x(mod(i, 9) + 1)); n%next => head; head => n
+  end do
+  print *, 'up'; flush(6); read(*, *) s; print *, associated(head)
+end program
+"""
+ADA = """with Ada.Text_IO; with Ada.Containers.Indefinite_Ordered_Maps;
+procedure Idle is
+  package M is new Ada.Containers.Indefinite_Ordered_Maps (Integer, String);
+  T : M.Map; task type W; task body W is begin null; end W; X : array (1 .. 4) of W;
+begin
+  for I in 1 .. 5000 loop T.Insert (I, Integer'Image (I)); end loop;
+  Ada.Text_IO.Put_Line ("up"); Ada.Text_IO.Flush; Ada.Text_IO.Put_Line (Ada.Text_IO.Get_Line);
+end Idle;
+"""
+VALA = """int main() {
+  var m = new HashTable<string, string>(str_hash, str_equal); var l = new List<string>();
+  for (int i = 0; i < 5000; i++) { m.insert(@"k$i", @"v$i"); l.append(@"x$i"); }
+  try { var r = new Regex("[0-9]+"); r.replace("a1", 2, 0, "b"); } catch (Error e) {}
+  stdout.printf("up\\n"); stdout.flush(); stdin.read_line();
+  stdout.printf("%u\\n", m.size()); return 0; }
+"""
+GJS = """
+const {GLib, Gio} = imports.gi; let t = {};
+for (let i = 0; i < 5000; i++) t[i] = new Gio.SimpleAction({name: 'a' + i});
+let v = new GLib.Variant('a{sv}', {a: new GLib.Variant('i', 3)});
+let m = JSON.stringify(Object.keys(t)); GLib.file_get_contents('/etc/passwd'); print('up');
+let input = new Gio.DataInputStream({base_stream: Gio.File.new_for_path('/dev/stdin').read(null)});
+input.read_line(null); print(m.length);
+"""
+RAKU = """
+my %h = (^5000).map({ $_ => [$_, "v$_"] }); my @t = (^4).map({ start { (^999).map(* ** 2).sum } });
+await @t; "abc12" ~~ /\\d+/; say "up"; $*OUT.flush; get; say %h.elems
+"""
+POLY = b"""val l = List.tabulate (20000, fn i => (i, Int.toString i));
+fun f 0 = 1 | f n = n * f (n - 1); val v = Vector.fromList l; print "up\\n";
+"""
+NEWLISP = b"""(set 'l (map string (sequence 1 5000)))
+(define (f n) (if (< n 2) 1 (* n (f (- n 1)))))
+(f 10) (println "up")
+"""
+DUKTAPE = b"""var a = []; for (var i = 0; i < 5000; i++) a.push({i: i, s: 'v' + i});
+JSON.parse(JSON.stringify(a)); print('up');
+"""
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -246,4 +323,27 @@ LANGUAGES: dict[str, Scene] = {
     "tcsh": Waiting("tcsh", ("tcsh", "-fc", TCSH)),
     "ksh": Waiting("ksh93u+m", ("ksh93", "-c", KSH)),
     "expect": Waiting("expect", ("expect", "-c", EXPECT)),
+    "haskell": Compiled(
+        "ghc",
+        ("ghc", "-threaded", "-O", "-o", "{folder}/idle", "{folder}/idle.hs"),
+        "idle.hs",
+        HASKELL,
+    ),
+    "ghci": Waiting("ghc", ("ghci",), GHCI),
+    "pascal": Compiled(
+        "fp-compiler", ("fpc", "-o{folder}/idle", "{folder}/idle.pas"), "idle.pas", PASCAL
+    ),
+    "fortran": Compiled(
+        "gfortran", ("gfortran", "-o", "{folder}/idle", "{folder}/idle.f90"), "idle.f90", FORTRAN
+    ),
+    "ada": Compiled(
+        "gnat", ("gnatmake", "-o", "{folder}/idle", "{folder}/idle.adb"), "idle.adb", ADA
+    ),
+    "vala": Compiled("valac", ("valac", "-o", "idle", "{folder}/idle.vala"), "idle.vala", VALA),
+    "gjs": Waiting("gjs", ("gjs", "-c", GJS)),
+    "raku": Waiting("rakudo", ("rakudo", "-e", RAKU)),
+    "polyml": Waiting("polyml", ("poly",), POLY),
+    "mit-scheme": Waiting("mit-scheme", ("mit-scheme", "--quiet"), SCHEME),
+    "newlisp": Waiting("newlisp", ("newlisp",), NEWLISP),
+    "duktape": Waiting("duktape", ("duk",), DUKTAPE),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from idle_programs import Scene
 from staging import Fed, Server, dns_query
 
@@ -105,6 +107,54 @@ client = yes
 accept = 127.0.0.1:{port}
 connect = 127.0.0.1:1
 """
+PGBOUNCER = """
+[databases]
+* = host=127.0.0.1
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+auth_type = any
+unix_socket_dir = {folder}
+"""
+SSL_REQUEST = struct.pack(">II", 8, 80877103)
+INSPIRCD = """<server name="a.b" description="x" network="n" id="1AA">
+<admin name="a" email="b@c" nick="a"><bind address="127.0.0.1" port="{port}" type="clients">
+<connect allow="*" timeout="60"><log method="file" type="*" level="default" target="{folder}/log">
+"""
+STUN = struct.pack(">HHI12s", 1, 0, 0x2112A442, b"x" * 12)
+CLAMD = """TCPSocket {port}
+TCPAddr 127.0.0.1
+DatabaseDirectory {folder}/db
+Foreground yes
+"""
+SIGNATURES = "".join(f"Test.{i}:0:*:58354f2150254041505b345c505a{i:04x}\n" for i in range(500))
+MPD = """
+music_directory "{folder}"
+db_file "{folder}/db"
+bind_to_address "127.0.0.1"
+port "{port}"
+audio_output {
+  type "null"
+  name "n"
+}
+"""
+SAMBA = """[global]
+lock directory = {folder}
+state directory = {folder}
+cache directory = {folder}
+private dir = {folder}
+pid directory = {folder}
+ncalrpc dir = {folder}/n
+log file = {folder}/log
+smb ports = {port}
+bind interfaces only = yes
+interfaces = lo
+server min protocol = NT1
+[x]
+path = {folder}
+"""
+DIALECT = b"\2NT LM 0.12\0"
+NEGOTIATE = struct.pack(">I4sB27xBH", 32 + 3 + len(DIALECT), b"\xffSMB", 0x72, 0, len(DIALECT) << 8)
 _IN_FOLDER = "{folder}/conf"
 
 SERVICES: dict[str, Scene] = {
@@ -262,5 +312,87 @@ SERVICES: dict[str, Scene] = {
     ),
     "tcpdump": Fed(
         "tcpdump", ("tcpdump", "-n", "-i", "lo", "tcp and not port 22"), b"", b"listening"
+    ),
+    "pgbouncer": Server(
+        "pgbouncer",
+        ("pgbouncer", _IN_FOLDER),
+        SSL_REQUEST,
+        b"N",
+        (("conf", PGBOUNCER),),
+        drops_root=True,
+    ),
+    "gearmand": Server(
+        "gearman-job-server",
+        ("gearmand", "-L", "127.0.0.1", "-p", "{port}", "-l", "{folder}/log"),
+        b"status\nworkers\nversion\n",
+        b"OK",
+    ),
+    "inspircd": Server(
+        "inspircd",
+        ("inspircd", "--nofork", "--runasroot", "--config", _IN_FOLDER),
+        b"NICK a\r\nUSER a a a :a\r\n",
+        b"NOTICE",
+        (("conf", INSPIRCD),),
+    ),
+    "bird": Fed(
+        "bird2", ("bird", "-f", "-c", "/dev/stdin", "-s", "{folder}/c", "-P", "{folder}/p"), b""
+    ),
+    "pdns_recursor": Server(
+        "pdns-recursor",
+        (
+            *("pdns_recursor", "--config-dir={folder}", "--socket-dir={folder}", "--daemon=no"),
+            *("--local-address=127.0.0.1", "--local-port={port}", "--setuid=0"),
+        ),
+        b"",
+        b"",
+        times=2,
+    ),
+    "turnserver": Server(
+        "coturn",
+        (
+            *("turnserver", "-n", "-p", "{port}", "-L", "127.0.0.1", "--no-tls", "--no-dtls"),
+            *("--log-file=stdout", "--no-cli"),
+        ),
+        STUN,
+        b"\1\1",
+    ),
+    "clamd": Server(
+        "clamav-daemon",
+        ("clamd", "--config-file={folder}/conf", "--foreground"),
+        b"zPING\0",
+        b"PONG",
+        (("conf", CLAMD), ("db/signatures.ndb", SIGNATURES)),
+    ),
+    "mpd": Server(
+        "mpd",
+        ("mpd", "--no-daemon", _IN_FOLDER),
+        b"stats\nstatus\ncommands\noutputs\n",
+        b"OK",
+        (("conf", MPD),),
+    ),
+    "freeradius": Fed("freeradius", ("freeradius", "-X"), b"", b"Ready to process requests"),
+    "smbd": Server(
+        "samba",
+        ("smbd", "-F", "-s", _IN_FOLDER),
+        NEGOTIATE + DIALECT,
+        b"SMB",
+        (("conf", SAMBA),),
+        times=5,
+    ),
+    "etcd": Server(
+        "etcd-server",
+        (
+            *("etcd", "--data-dir", "{folder}/d", "--listen-peer-urls", "http://127.0.0.1:0"),
+            *("--listen-client-urls", "http://127.0.0.1:{port}"),
+            *("--advertise-client-urls", "http://127.0.0.1:{port}"),
+        ),
+        b"GET /version HTTP/1.0\r\n\r\n",
+        b"etcd",
+    ),
+    "nats": Server(
+        "nats-server",
+        ("nats-server", "-a", "127.0.0.1", "-p", "{port}"),
+        b"CONNECT {}\r\nPING\r\n",
+        b"PONG",
     ),
 }

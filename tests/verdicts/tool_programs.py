@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -32,6 +33,49 @@ GHOST = b"""/Helvetica findfont 20 scalefont setfont 9 9 moveto (hello) show sho
 1 1 500 { dup string pop } for (up) print flush
 """
 SHELL = b"cat //a[@i='7']\nxpath count(//a)\nls\ncd //r\ngrep text\necho up\n"
+
+LLDB = b"""image list
+settings show
+target create /bin/ls
+image lookup -n main
+disassemble -n main
+breakpoint set -n malloc
+"""
+QALC = b"5 km + 3 miles\nsolve(x^2 = 4)\nfactor(x^4 - 1)\nintegrate(sin(x))\n10!\n"
+CALC = b"""define f(n) = n < 2 ? 1 : n * f(n - 1);
+f(50)
+mat A[3, 3];
+print factor(2^67 - 1)
+"""
+GRETL = b"nulldata 50\ngenr x = normal()\ngenr y = x + normal()\nols y const x\n"
+COQ = b"""Require Import Arith List. Lemma a: forall n m, n + m = m + n. Proof. intros; ring. Qed.
+Fixpoint f n := match n with 0 => 1 | S k => n * f k end. Compute f 6. Print a. Print nat.
+"""
+LUATEX = rb"""\catcode`\{=1 \catcode`\}=2
+\directlua{local t = {} for i = 1, 5000 do t[i] = {i, 'v' .. i} end print('up')}
+"""
+SOURCE = """#include <map>
+#include <string>
+int main() { std::map<std::string, int> m; m["a"] = 1; return m.size(); }
+"""
+
+
+def messages(*calls: tuple[str, dict[str, object]]) -> bytes:
+    """Return calls of a language server as it reads them, numbered if they are to be answered."""
+    pieces = []
+    for number, (method, params) in enumerate(calls, 1):
+        call = {"jsonrpc": "2.0", "method": method, "params": params}
+        text = json.dumps(call if "/did" in method else {**call, "id": number}).encode()
+        pieces.append(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
+    return b"".join(pieces)
+
+
+FILE = {"uri": "file:///tmp/idle.cpp", "languageId": "cpp", "version": 1, "text": SOURCE}
+CLANGD = messages(
+    ("initialize", {"processId": None, "rootUri": None, "capabilities": {}}),
+    ("textDocument/didOpen", {"textDocument": FILE}),
+    ("textDocument/hover", {"textDocument": FILE, "position": {"line": 2, "character": 40}}),
+)
 
 
 @contextmanager
@@ -165,4 +209,30 @@ TOOLS: dict[str, Scene] = {
     "tar": into_full_pipe("tar", "tar", "cf", "-", "/usr/include"),
     "dpkg-query": into_full_pipe("dpkg", "dpkg-query", "-W", "-f", "${Package} ${Description}\\n"),
     "apt-cache": into_full_pipe("apt", "apt-cache", "dumpavail"),
+    "lldb": Fed("lldb", ("lldb", "--no-lldbinit"), LLDB, b"malloc"),
+    "clangd": Fed("clangd", ("clangd",), CLANGD, b'"id":3'),
+    "qalc": Fed("qalc", ("qalc", "-t"), QALC),
+    "calc": Fed("apcalc", ("calc",), CALC),
+    "ngspice": Fed("ngspice", ("ngspice", "-p"), b"let x = vector(100)\nprint mean(x)\necho up\n"),
+    "ledger": Fed("ledger", ("ledger", "-f", "/dev/null"), b"accounts\nbal\n"),
+    "gretl": Fed("gretl", ("gretlcli",), GRETL),
+    "gprolog": Fed("gprolog", ("gprolog",), b"findall(X, between(1, 5000, X), L), length(L, N).\n"),
+    "coqtop": Fed("coq", ("coqtop",), COQ, b"nat"),
+    "luatex": Fed("texlive-binaries", ("luatex", "--ini"), LUATEX, b"up"),
+    "fluidsynth": Fed(
+        "fluidsynth",
+        ("fluidsynth", "-a", "file", "-o", "audio.file.name={folder}/out.raw"),
+        b"help\nfonts\nset\nchannels\n",
+        b"help",
+    ),
+    "puredata": Fed("puredata-core", ("puredata", "-nogui", "-nosound", "-stdpath"), b""),
+    "qemu": Fed(
+        "qemu-system-x86",
+        (
+            *("qemu-system-x86_64", "-display", "none", "-m", "64", "-monitor", "stdio"),
+            *("-device", "e1000", "-device", "ich9-ahci"),
+        ),
+        b"info mtree\ninfo qtree\ninfo cpus\ninfo block\ninfo qom-tree\n",
+        b"qemu",
+    ),
 }

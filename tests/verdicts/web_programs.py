@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from idle_programs import Scene
-from staging import Server
+from staging import Fed, Server
 
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 HTTP = b"GET / HTTP/1.0\r\n\r\n"
 BY_PROXY = b"GET http://127.0.0.1:1/ HTTP/1.0\r\n\r\n"
 APACHE = """
@@ -170,5 +171,19 @@ WEB_SERVERS: dict[str, Scene] = {
         b"GET /metrics HTTP/1.0\r\n\r\n",
         b"go_gc",
         times=5,
+    ),
+    "nghttpd": Server(
+        "nghttp2-server",
+        ("nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", "{folder}", "{port}"),
+        HTTP2,
+        b"\0\0",
+    ),
+    "traffic_server": Fed("trafficserver", ("traffic_server",), b""),
+    "qbittorrent-nox": Server(
+        "qbittorrent-nox",
+        ("qbittorrent-nox", "--webui-port={port}", "--profile={folder}"),
+        b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n",
+        b"HTTP",
+        times=10,
     ),
 }

@@ -200,6 +200,7 @@ class _Search:
         doubled = (length[:-1] > 0) & (length[1:] == 2 * length[:-1])
         fits = np.append(doubled, False) | np.insert(doubled, 0, False)
         at = _addresses(address, 8, len(words))
+        fits &= ~self._bins(at)
         for i in np.flatnonzero(fits)[in_use(at[fits])].tolist():
             block = int(order[row[i]])
             self.found.hits.setdefault(DOUBLING, {}).setdefault(block, []).append(int(at[i]))

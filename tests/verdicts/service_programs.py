@@ -261,9 +261,6 @@ SERVICES: dict[str, Scene] = {
         b'?WATCH={"enable":true};\n',
         b"WATCH",
     ),
-    "iperf3": Server(
-        "iperf3", ("iperf3", "-s", "-B", "127.0.0.1", "-p", "{port}"), b"x" * 37, b"\x09", times=5
-    ),
     "tor": Server(
         "tor",
         (

@@ -147,7 +147,7 @@ DESKTOP: dict[str, Scene] = {
     "feh": Desktop("feh", "feh picture.png", ("window picture.png", "key Up", "key Down", *CLICK)),
     "inkscape": Desktop("inkscape", "inkscape drawing.svg", ("window drawing.svg", *CLICK)),
     "dia": Desktop("dia", "dia --nosplash", ("window Dia", *CLICK)),
-    "xfig": Desktop("xfig", "xfig", ("window [Xx]fig", *CLICK), process="xfig.bin"),
+    "xfig": Desktop("xfig", "/usr/libexec/xfig/xfig", ("window [Xx]fig", *CLICK)),
     "gnuplot": Desktop(
         "gnuplot-qt",
         "gnuplot -e 'set terminal qt; plot sin(x); pause -1'",

@@ -118,8 +118,11 @@ def look_for(pid: int, blocks: Sequence[tuple[int, int]]) -> Evidence:
 def held_by_kernel(pid: int) -> set[int]:
     """Return what /proc shows of the data of epoll registrations and timers."""
     values = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        text = Path(f"/proc/{pid}/fdinfo/{link.name}").read_text()
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            text = info.read_text()
+        except FileNotFoundError:  # it was closed just now
+            continue
         values |= {int(word, 16) for word in re.findall(r"data:\s*([0-9a-f]+)", text)}
     timers = Path(f"/proc/{pid}/timers").read_text()
     return values | {int(word, 16) for word in re.findall(r"signal: \d+/([0-9a-f]+)", timers)}

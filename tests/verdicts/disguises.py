@@ -158,6 +158,7 @@ class _Search:
         self._starts, self._sizes, self._live, self._bins = starts, sizes, live, bins
         # Where blocks lie side by side, the end of one is the start of the next.
         self._touching = np.uint64(np.isin(live[:, 1], live[:, 0]).any())
+        self._is_low = starts[0] < 1 << 32
         self.found = Found()
         self._decoys = _decoys(starts, live)
         self._low = min(starts[0], *self._decoys[:1])
@@ -181,7 +182,7 @@ class _Search:
     def _note_form(self, form: Form, odd: int, words: Words, at: Words, in_use: Flagging) -> None:
         values = form.read(words, at)
         inside = form.inside and (form.name == "pointer" or odd == 0)
-        if form.name not in BY_CHANCE and (form.name != "pointer" or odd != 0):
+        if self._is_low and form.name not in BY_CHANCE and (form.name != "pointer" or odd != 0):
             short = values < 1 << 32
             untagged = np.where(short, values & ~np.uint64(7), 0)
             self._note(form.name + SHORT, untagged, words, at, in_use, False)
@@ -195,7 +196,9 @@ class _Search:
         words = np.frombuffer(data[: len(data) & ~7], dtype=np.uint64)
         row = np.minimum(np.searchsorted(origins, words), len(origins) - 1)
         # What points to the start of a block means that one.
-        fine = (origins[row] == words) & ~np.isin(words, self._live[:, 0])
+        fine = origins[row] == words
+        if fine.any():
+            fine[fine] = ~np.isin(words[fine], self._live[:, 0])
         length = np.where(fine, lengths[order[row]], 0)
         doubled = (length[:-1] > 0) & (length[1:] == 2 * length[:-1])
         fits = np.append(doubled, False) | np.insert(doubled, 0, False)
@@ -211,6 +214,8 @@ class _Search:
         at = _addresses(address, 4, len(words))
         self._note(HALF_FROM_WORD, _relative(words, at), words, at, in_use, False)
         self._note_from_blocks(HALF_FROM_BLOCK, words, at, in_use)
+        if not self._is_low:
+            return
         short = np.frombuffer(data[: len(data) & ~7], dtype=np.uint32).astype(np.uint64)
         # With zeros behind it, it is a short pointer of 64 bits.
         short[:-1:2][short[1::2] == 0] = 0

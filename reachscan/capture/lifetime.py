@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from pathlib import Path
 
 from reachscan import errors
 
 _PROC = Path("/proc")
+_LONGEST_POLL = 1.0  # seconds
 _START = 19  # of the fields in /proc/PID/stat that follow the name
 
 
@@ -46,7 +48,12 @@ class Lifetime:
         """Wait for the process to exit, but no longer than `seconds`; return whether it has."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
-        return bool(poll.poll(max(0.0, seconds) * 1000))
+        end = time.monotonic() + seconds
+        # Python handles a signal that arrives just before poll() only when that has returned.
+        while (left := end - time.monotonic()) > _LONGEST_POLL:
+            if poll.poll(_LONGEST_POLL * 1000):
+                return True
+        return bool(poll.poll(max(0.0, left) * 1000))
 
     def has_successor(self) -> bool:
         """Return whether the id belongs to another process by now."""

@@ -1,19 +1,23 @@
-"""Puts off Ctrl-C for the moment between the start of a process and the promise to wait for it."""
+"""Ctrl-C at awkward moments: after a process was started, and before something is waited for."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_LONGEST_WAIT = 1.0  # seconds
 
 
 @contextmanager
 def put_off() -> Iterator[None]:
     """Handle interrupts that come inside the block at its end.
+
+    It is for the moment between the start of a process and the promise to wait for it.
 
     The signals are not blocked, since processes that are started inside would inherit that. Only
     the main thread is ever interrupted, so elsewhere this does nothing.
@@ -35,3 +39,17 @@ def put_off() -> Iterator[None]:
             signal.signal(number, handler)
         for late in came:
             signal.raise_signal(late)
+
+
+def in_parts(seconds: float) -> Iterator[float]:
+    """Yield how long to wait next, in seconds, until `seconds` have passed; at least once.
+
+    Python handles a signal that comes just before it starts to wait only when the wait is over. So
+    no wait that an interrupt should end may be long.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        left = end - time.monotonic()
+        yield min(max(0.0, left), _LONGEST_WAIT)
+        if left <= _LONGEST_WAIT:
+            return

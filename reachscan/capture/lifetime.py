@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from pathlib import Path
 
 from reachscan import errors
+from reachscan.capture import interrupts
 
 _PROC = Path("/proc")
-_LONGEST_POLL = 1.0  # seconds
 _START = 19  # of the fields in /proc/PID/stat that follow the name
 
 
@@ -48,12 +47,7 @@ class Lifetime:
         """Wait for the process to exit, but no longer than `seconds`; return whether it has."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
-        end = time.monotonic() + seconds
-        # Python handles a signal that arrives just before poll() only when that has returned.
-        while (left := end - time.monotonic()) > _LONGEST_POLL:
-            if poll.poll(_LONGEST_POLL * 1000):
-                return True
-        return bool(poll.poll(max(0.0, left) * 1000))
+        return any(poll.poll(part * 1000) for part in interrupts.in_parts(seconds))
 
     def has_successor(self) -> bool:
         """Return whether the id belongs to another process by now."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from reachscan import errors
-from reachscan.capture import processes
+from reachscan.capture import interrupts, processes
 from reachscan.wording import cut
 
 Ask = Callable[..., Optional[bytes]]
@@ -136,7 +136,8 @@ class Life:
 
     def ends_within(self, seconds: float) -> bool:
         """Wait `seconds`, since nothing reports its end earlier; return whether it has exited."""
-        time.sleep(max(0.0, seconds))
+        for part in interrupts.in_parts(seconds):
+            time.sleep(part)
         return self._now() != self._start
 
     def has_successor(self) -> bool:

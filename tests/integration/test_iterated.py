@@ -49,7 +49,7 @@ def test_enumeration(
 
 def test_leak_graph(victim: StartVictim, truth: Path, preloaded: dict[str, str]) -> None:
     target = victim("leak_graph", truth, 5000, 10, environment=preloaded)
-    report = scan(target.pid, "--all", "--limit", 1_000_000)
+    report = scan(target.pid, "--all", "--limit", 1_000_000, "--method", "clone")
     assert_same_leaks(report, read_truth(truth))
 
 
@@ -57,7 +57,7 @@ def test_records_of_guarded_blocks(victim: StartVictim, truth: Path) -> None:
     """GWP-ASan's, which name these blocks and are not in any of them."""
     environment = {**scudo("22"), "SCUDO_OPTIONS": SETTINGS["guarded"]}
     target = victim("leak_graph", truth, 5000, 10, environment=environment)
-    report = scan(target.pid, "--all", "--limit", 1_000_000)
+    report = scan(target.pid, "--all", "--limit", 1_000_000, "--method", "clone")
     assert_same_leaks(report, read_truth(truth))
 
 

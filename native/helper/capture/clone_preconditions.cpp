@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <string>
+#include <thread>
 
 #include "helper/target/memory_limits.hpp"
 #include "helper/target/open_files.hpp"
@@ -23,8 +25,11 @@ namespace {
                 "process " + std::to_string(pid) + why, error, pid);
 }
 
-// A busy machine may take a while to reap orphans.
+// A busy machine may take a while to reap orphans. Nobody knows when one ended, only when it was
+// started, so that an old one may have ended just now.
 constexpr double kForgottenSeconds = 5;
+constexpr auto kReapingTime = std::chrono::seconds(3);
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
 pid_t parent_of(pid_t pid) {
   return static_cast<pid_t>(std::atoi(status_field(pid, pid, "PPid").c_str()));
@@ -61,6 +66,16 @@ bool is_forgotten(pid_t pid) {
   clock_gettime(CLOCK_BOOTTIME, &now);
   return status_field(pid, pid, "State").rfind("Z", 0) == 0 &&
          static_cast<double>(now.tv_sec) - start_of(pid) > kForgottenSeconds;
+}
+
+// Returns a zombie with the target's name that an ancestor has not collected for long, or 0.
+pid_t forgotten_orphan(pid_t pid) {
+  std::string name = try_read_proc_file(pid, "comm");
+  for (pid_t ancestor = parent_of(pid); ancestor != 0; ancestor = parent_of(ancestor))
+    for (pid_t child : children_of(ancestor))
+      if (child != pid && try_read_proc_file(child, "comm") == name && is_forgotten(child))
+        return child;
+  return 0;
 }
 
 // Memory that the clone takes is charged to the target's control group. If that ran out while the
@@ -116,12 +131,13 @@ void require_clonable(pid_t pid) {
 }
 
 void require_orphans_collected(pid_t pid) {
-  std::string name = try_read_proc_file(pid, "comm");
-  for (pid_t ancestor = parent_of(pid); ancestor != 0; ancestor = parent_of(ancestor))
-    for (pid_t child : children_of(ancestor))
-      if (child != pid && try_read_proc_file(child, "comm") == name && is_forgotten(child))
-        refuse(pid, " has left a zombie, " + std::to_string(child) +
-                        ", that nobody collects; a clone would become another");
+  auto end = std::chrono::steady_clock::now() + kReapingTime;
+  while (pid_t orphan = forgotten_orphan(pid)) {
+    if (std::chrono::steady_clock::now() >= end)
+      refuse(pid, " has left a zombie, " + std::to_string(orphan) +
+                      ", that nobody collects; a clone would become another");
+    std::this_thread::sleep_for(kPollInterval);
+  }
 }
 
 }  // namespace reachscan::helper

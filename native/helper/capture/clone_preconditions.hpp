@@ -15,8 +15,8 @@ void require_no_init(pid_t pid);
 void require_clonable(pid_t pid);
 
 // Clones end as orphans, which become children of an ancestor of the target. Throws the same
-// failure if such an ancestor has kept a zombie with the target's name: it never reaps any, so
-// every clone would stay.
+// failure if such an ancestor keeps a zombie with the target's name: it never reaps any, so every
+// clone would stay. Waits a few seconds for one to be reaped.
 void require_orphans_collected(pid_t pid);
 
 }  // namespace reachscan::helper

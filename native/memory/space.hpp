@@ -54,6 +54,13 @@ inline void fetch(const void* address) {
 }
 inline void fetch(uint64_t address) { fetch(reinterpret_cast<const void*>(address)); }
 
+// The same, but only into the second-level cache. The processor can wait for more lines at once
+// there.
+inline void fetch_to_l2(uint64_t address) {
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
+  asm volatile("");
+}
+
 constexpr uint64_t kLine = 64;  // bytes of a cache line
 
 inline void fetch_lines(uint64_t from, uint64_t to) {

@@ -72,6 +72,8 @@ class Marker {
   static constexpr uint64_t kLargeBlock = 1 << 20;  // several markers may scan parts of it
   static constexpr uint64_t kReport = 64 << 20;     // bytes between two progress reports
   static constexpr unsigned kBatch = 48;
+  // Many, so that the wait for the first of them weighs little.
+  static constexpr unsigned kMaxClaimed = 256;
   static constexpr unsigned kMaxBlocksInSpan = heaps::kSpan / heaps::kMinBlock;
 
   struct Candidate {
@@ -127,12 +129,12 @@ class Marker {
   }
 
   // Fetches the first lines of a block, which is all of a small block of at most three lines. A
-  // scan of a large block fetches the rest.
+  // scan of a large block fetches the rest. A whole batch does not fit into the first-level cache.
   static void fetch_block(heaps::Range block) {
     uint64_t second = block.start + heaps::kLine, last = block.end - heaps::kWord;
-    heaps::fetch(block.start);
-    heaps::fetch(second < last ? second : last);
-    heaps::fetch(last);
+    heaps::fetch_to_l2(block.start);
+    heaps::fetch_to_l2(second < last ? second : last);
+    heaps::fetch_to_l2(last);
     if (block.end - block.start <= PointerFilter::kMaxSmallBlock) return;
     uint64_t ahead = block.start + PointerFilter::kAhead;
     heaps::fetch_lines(second + heaps::kLine, ahead < last ? ahead : last);
@@ -181,7 +183,8 @@ class Marker {
   // took a quarter longer.
   template <bool kShared>
   void claim_grey() {
-    for (; bucket_.start < bucket_.end && claimed_count_ < kBatch; bucket_.start += heaps::kSpan)
+    for (; bucket_.start < bucket_.end && claimed_count_ < kMaxClaimed;
+         bucket_.start += heaps::kSpan)
       blocks_.take_grey<kShared>(*bucket_cluster_, bucket_.start, [this](heaps::Range block) {
         claimed_[claimed_count_++] = block;
         fetch_block(block);
@@ -268,7 +271,7 @@ class Marker {
   uint64_t expected_ = 0;
   unsigned candidate_count_ = 0, claimed_count_ = 0;
   Candidate candidates_[kBatch];
-  heaps::Range claimed_[kBatch + kMaxBlocksInSpan];
+  heaps::Range claimed_[kMaxClaimed + kMaxBlocksInSpan];
 };
 
 }  // namespace reachscan::sweeper

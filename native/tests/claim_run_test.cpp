@@ -3,10 +3,10 @@
 #include "heaps/glibc/claim_run.hpp"
 
 #include <random>
-#include <thread>
 
 #include "check.hpp"
 #include "glibc_image.hpp"
+#include "on_threads.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -17,13 +17,6 @@ using heaps::glibc::claim_run;
 using heaps::glibc::Run;
 
 constexpr uint64_t kBytes = 24 << 20;
-
-// As the sweeper does it, but on threads of the test's own.
-void on_three_threads(uint64_t, void (*work)(void*), void* context) {
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < 3; ++i) threads.emplace_back(work, context);
-  for (std::thread& thread : threads) thread.join();
-}
 
 void* map_zeros(uint64_t bytes) { return std::calloc(bytes + 1, 1); }
 

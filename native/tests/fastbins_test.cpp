@@ -1,4 +1,5 @@
-// Fastbins long enough to be followed from several places at once.
+// Fastbins long enough to be followed from several places at once. Also run under the thread
+// sanitizer.
 #include <algorithm>
 #include <random>
 
@@ -71,8 +72,14 @@ void with_fastbins_of_each_release(Check check) {
   }
 }
 
+// By one thread, which is repeatable, and by several.
+void check_found_by_any(const Scene& scene) {
+  check_found(scene);
+  check_found(scene, on_three_threads);
+}
+
 CASE(long_lists) {
-  with_fastbins_of_each_release([](LongFastbins& fastbins) { check_found(fastbins.scene); });
+  with_fastbins_of_each_release([](LongFastbins& fastbins) { check_found_by_any(fastbins.scene); });
 }
 
 CASE(live_blocks_that_still_hold_links) {
@@ -83,7 +90,7 @@ CASE(live_blocks_that_still_hold_links) {
       for (uint64_t block : fastbins.live_of(size))
         fastbins.link(block, list[(place += 7919) % list.size()]);
     }
-    check_found(fastbins.scene);
+    check_found_by_any(fastbins.scene);
   });
 }
 
@@ -98,7 +105,7 @@ CASE(live_blocks_that_hold_each_other_as_if_they_were_a_list) {
                          fastbins.lists[size][5000]};
       fastbins.link(blocks.back(), ends[size]);
     }
-    check_found(fastbins.scene);
+    check_found_by_any(fastbins.scene);
   });
 }
 
@@ -115,13 +122,14 @@ CASE(long_lists_that_are_not_consistent) {
         for (uint64_t target : {list[0], list[place / 2], list[place], list[0] + 16, other[0],
                                 other.back(), live, kHeap + 2 * kHeapBytes}) {
           fastbins.link(list[place], target);
-          CHECK_EQ(walk(fastbins.scene).verdict.status, Verdict::kInvalid);
+          for (heaps::OnThreads on_threads : {alone, on_three_threads})
+            CHECK_EQ(walk(fastbins.scene, on_threads).verdict.status, Verdict::kInvalid);
         }
         if (place + 1 < list.size()) fastbins.link(list[place], list[place + 1]);
       }
       fastbins.link(list.back(), kHeader);  // the end
     }
-    check_found(fastbins.scene);
+    check_found_by_any(fastbins.scene);
   });
 }
 

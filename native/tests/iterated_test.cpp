@@ -5,6 +5,7 @@
 #include "heaps/iterated/walker.hpp"
 #include "hosted.hpp"
 #include "memory.hpp"
+#include "on_threads.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -28,7 +29,6 @@ struct Scene {
   std::string claim(std::initializer_list<Block> blocks) {
     for (const Block& block : blocks) listed.push(block);
     heaps::Totals totals;
-    auto alone = [](uint64_t, void (*work)(void*), void* context) { work(context); };
     heaps::Verdict verdict =
         Blocks(memory.space(), sweeper::map_memory, listed, gaps, 0, {map, totals, alone})
             .claim_all();

@@ -6,6 +6,7 @@
 #include "check.hpp"
 #include "graph.hpp"
 #include "heaps/pools/walker.hpp"
+#include "on_threads.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -23,8 +24,6 @@ constexpr uint64_t kTail = 8;  // of the heap's blocks
 constexpr unsigned kBlocks = 50;
 
 uint64_t block_at(unsigned number) { return kHeap + 16 + 1008 * number; }
-
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
 using Blocks = std::map<uint64_t, uint64_t>;
 

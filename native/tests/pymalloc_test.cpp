@@ -4,14 +4,13 @@
 
 #include "check.hpp"
 #include "heaps/pymalloc/walker.hpp"
+#include "on_threads.hpp"
 #include "python_image.hpp"
 
 namespace reachscan::tests {
 namespace {
 
 using namespace heaps::pymalloc;
-
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
 struct Found {
   std::string reason = "fine";

@@ -3,6 +3,7 @@
 
 #include "check.hpp"
 #include "heaps/pymalloc/walker.hpp"
+#include "on_threads.hpp"
 #include "python_image.hpp"
 #include "sweeper/python/collectible.hpp"
 #include "sweeper/python/cut_links.hpp"
@@ -13,8 +14,6 @@ namespace {
 using sweeper::PythonObjects;
 
 constexpr uint64_t kBlock = 96, kLinks = 16;
-
-void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
 
 // Objects in blocks of one size. The collector tracks those of type `node`.
 struct Scene {

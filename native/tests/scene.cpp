@@ -137,9 +137,7 @@ abi::Thread& Scene::add_thread(uint64_t cache) {
   return threads.back();
 }
 
-static void alone(uint64_t, void (*work)(void*), void* context) { work(context); }
-
-Found walk(const Scene& scene) {
+Found walk(const Scene& scene, heaps::OnThreads on_threads) {
   Host host;
   Found found;
   const heaps::Space& space = scene.memory.space();
@@ -150,7 +148,7 @@ Found walk(const Scene& scene) {
   found.instances = walker.instance_count;
   found.quiet = walker.quiet(found.hint);
   heaps::BlockMap blocks(space, sweeper::map_memory);
-  found.verdict = walker.enumerate(blocks, alone, 0);
+  found.verdict = walker.enumerate(blocks, on_threads, 0);
   found.arenas = walker.arenas.size();
   found.mapped_found = walker.mapped_found;
   found.mapped_expected = walker.mapped_expected;
@@ -163,8 +161,8 @@ Found walk(const Scene& scene) {
   return found;
 }
 
-void check_found(const Scene& scene) {
-  Found found = walk(scene);
+void check_found(const Scene& scene, heaps::OnThreads on_threads) {
+  Found found = walk(scene, on_threads);
   CHECK_EQ(std::string(found.verdict.fine() ? "fine" : found.verdict.reason), std::string("fine"));
   CHECK(found.quiet);
   uint64_t bytes = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "glibc_image.hpp"
+#include "on_threads.hpp"
 
 namespace reachscan::tests {
 
@@ -69,8 +70,8 @@ struct Found {
   abi::QuiesceHint hint{};
 };
 
-Found walk(const Scene& scene);
+Found walk(const Scene& scene, heaps::OnThreads on_threads = alone);
 // Walks and compares with what the scene expects.
-void check_found(const Scene& scene);
+void check_found(const Scene& scene, heaps::OnThreads on_threads = alone);
 
 }  // namespace reachscan::tests

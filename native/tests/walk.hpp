@@ -7,6 +7,7 @@
 #include "check.hpp"
 #include "heaps/heap.hpp"
 #include "hosted.hpp"
+#include "on_threads.hpp"
 
 namespace reachscan::tests {
 
@@ -26,7 +27,6 @@ Found walk_with(const heaps::Space& space, const libc::Threads& threads = {},
   Found found;
   found.present = walker.is_present();
   heaps::BlockMap blocks(space, sweeper::map_memory, in_modules);
-  auto alone = [](uint64_t, void (*work)(void*), void* context) { work(context); };
   heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
   found.reason = verdict.fine() ? "fine" : verdict.reason;
   if (!verdict.fine()) return found;

@@ -2,8 +2,8 @@
 //
 // A list in free order jumps around in memory, and each step waits for the one before. Advancing
 // every list of every arena in turn keeps as many reads in flight as there are lists. If that is
-// not enough, long lists are also followed from chunks in their middle. These are guesses: what is
-// found from one counts only if a list arrives there from its head.
+// not enough, long lists are also followed from chunks in their middle, on all threads. These are
+// guesses: what is found from one counts only if a list arrives there from its head.
 #pragma once
 
 #include "heaps/glibc/find_arenas.hpp"
@@ -43,6 +43,74 @@ inline bool has_valid_start(const BlockMap& blocks, Fastbin bin) {
   return advances_validly(blocks, bin, kConclusiveSteps);
 }
 
+// Drops the chunks of lists and parts, as far as they fit, up to guesses, which are marked. Each
+// thread takes some and advances them in turn.
+template <bool kShared>
+class Following {
+ public:
+  // `most`: chunks that are dropped of each.
+  Following(BlockMap& blocks, const List<Fastbin*>& bins, uint64_t most)
+      : blocks_(blocks), bins_(bins), most_(most) {}
+
+  // Called on each thread, and adds to `totals`.
+  void run(Totals& totals) {
+    Turn turn;
+    while (take_turn(turn)) advance(turn);
+    __atomic_add_fetch(&totals.blocks, turn.totals.blocks, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&totals.bytes, turn.totals.bytes, __ATOMIC_RELAXED);
+  }
+
+ private:
+  // What one thread follows.
+  struct Turn {
+    Fastbin* bins[kAtOnce];
+    std::size_t count = 0;
+    Totals totals;
+  };
+
+  // Replaces what cannot continue. Returns false if nothing is left.
+  bool take_turn(Turn& turn) {
+    for (std::size_t i = 0; i < kAtOnce; ++i) {
+      while (i < turn.count && !can_continue(*turn.bins[i])) turn.bins[i] = turn.bins[--turn.count];
+      while (i == turn.count) {
+        std::size_t next = __atomic_fetch_add(&taken_, 1, __ATOMIC_RELAXED);
+        if (next >= bins_.size()) return turn.count != 0;
+        if (can_continue(*bins_[next])) turn.bins[turn.count++] = bins_[next];
+      }
+    }
+    return true;
+  }
+
+  bool can_continue(const Fastbin& bin) const {
+    return bin.fits_size && bin.chunk != 0 && bin.dropped < most_ && blocks_.is_live(bin.user()) &&
+           !blocks_.is_marked(bin.user());
+  }
+
+  void advance(Turn& turn) {
+    // The processor looks ahead for a limited number of instructions, and stalls on a TLB miss even
+    // for a prefetch. So nothing else is done between these reads.
+    uint64_t sizes[kAtOnce], links[kAtOnce];
+    for (std::size_t i = 0; i < turn.count; ++i) {
+      sizes[i] = chunk_size(turn.bins[i]->chunk);
+      links[i] = word(turn.bins[i]->user());
+    }
+    for (std::size_t i = 0; i < turn.count; ++i) {
+      Fastbin& bin = *turn.bins[i];
+      bin.fits_size = sizes[i] == bin.chunk_size;
+      if (!bin.fits_size || !blocks_.take_live<kShared>(bin.user())) continue;
+      turn.totals.subtract(usable_bytes(bin.user()));
+      bin.chunk = read_link(links[i], bin.user(), bin.links);
+      ++bin.dropped;
+      blocks_.fetch_edges(bin.user());
+    }
+  }
+
+  BlockMap& blocks_;
+  const List<Fastbin*>& bins_;
+  uint64_t most_;
+  std::size_t taken_ = 0;
+};
+
 class Fastbins {
  public:
   explicit Fastbins(MapMemory map)
@@ -65,19 +133,18 @@ class Fastbins {
 
   // Drops the chunks in all lists. A chunk visited twice by one list, or by two of them, is no
   // longer a live block the second time.
-  Verdict drop_all(BlockMap& blocks, Totals& totals) {
-    open(lists_);
-    follow_open(blocks, totals, kLong);
+  Verdict drop_all(const Enumeration& found) {
+    auto& [blocks, totals, on_threads] = found;
+    follow_lists(found, kLong);
     open(lists_);
     if (!open_.empty() && open_.size() < kAtOnce) {
       guess_parts(blocks, open_[0]->links);
       open(parts_);
-      follow_open(blocks, totals);
+      follow_on_threads(found);
       for (Fastbin& list : lists_) join_parts(blocks, totals, list);
       for (const Fastbin& part : parts_) restore(blocks, totals, part);
-      open(lists_);
     }
-    follow_open(blocks, totals);
+    follow_lists(found, ~0ull);
     for (const Fastbin& list : lists_)
       if (list.chunk != 0) return not_consistent(list.chunk);
     return {};
@@ -101,49 +168,34 @@ class Fastbins {
       if (bin.chunk != 0) open_.push(&bin);
   }
 
-  // Drops the chunks of everything open, as far as they fit, up to guesses, which are marked, or
-  // `most` of each. Leaves nothing open.
-  void follow_open(BlockMap& blocks, Totals& totals, uint64_t most = ~0ull) {
-    while (std::size_t count = close_stopped(blocks, most)) {
-      // The processor looks ahead for a limited number of instructions, and stalls on a TLB miss
-      // even for a prefetch. So nothing else is done between these reads.
-      uint64_t sizes[kAtOnce], links[kAtOnce];
-      for (std::size_t i = 0; i < count; ++i) {
-        sizes[i] = chunk_size(open_[i]->chunk);
-        links[i] = word(open_[i]->user());
-      }
-      for (std::size_t i = 0; i < count; ++i) {
-        Fastbin& bin = *open_[i];
-        bin.fits_size = sizes[i] == bin.chunk_size;
-        if (!bin.fits_size) continue;
-        drop_block(blocks, totals, bin.user());
-        bin.chunk = read_link(links[i], bin.user(), bin.links);
-        ++bin.dropped;
-        blocks.fetch_edges(bin.user());
-      }
-    }
+  void follow_lists(const Enumeration& found, uint64_t most) {
+    open_.clear();
+    open(lists_);
+    Following<false>(found.blocks, open_, most).run(found.totals);
+    open_.clear();
   }
 
-  // Closes those among the first kAtOnce that cannot continue. Returns how many of these remain.
-  std::size_t close_stopped(const BlockMap& blocks, uint64_t most) {
-    std::size_t going = 0;
-    while (going < open_.size() && going < kAtOnce) {
-      const Fastbin& bin = *open_[going];
-      if (bin.fits_size && bin.chunk != 0 && bin.dropped < most && blocks.is_live(bin.user()) &&
-          !blocks.is_marked(bin.user())) {
-        ++going;
-      } else {
-        open_[going] = open_[open_.size() - 1];
-        open_.pop();
-      }
-    }
-    return going;
+  void follow_on_threads(const Enumeration& found) {
+    struct Work {
+      Following<true> following;
+      Totals& totals;
+    } work{{found.blocks, open_, ~0ull}, found.totals};
+    auto follow = [](void* self) {
+      auto& [following, totals] = *static_cast<Work*>(self);
+      following.run(totals);
+    };
+    found.on_threads(bytes_of(found.blocks), follow, &work);
+  }
+
+  static uint64_t bytes_of(const BlockMap& blocks) {
+    uint64_t bytes = 0;
+    for (const Region& region : blocks.regions) bytes += region.end - region.start;
+    return bytes;
   }
 
   // Guesses, evenly spread over the heap.
   void guess_parts(BlockMap& blocks, Links links) {
-    uint64_t bytes = 0, next = 0;
-    for (const Region& region : blocks.regions) bytes += region.end - region.start;
+    uint64_t bytes = bytes_of(blocks), next = 0;
     for (const Region& region : blocks.regions) {
       for (; next < region.end - region.start; next += bytes / kMaxGuesses + 1)
         guess_part(blocks, {region.start + next, region.end}, links);
@@ -200,7 +252,7 @@ class Fastbins {
 
   List<Fastbin> lists_;
   List<Fastbin> parts_;
-  List<Fastbin*> open_;  // lists and parts that can continue
+  List<Fastbin*> open_;  // lists and parts that are followed at once
 };
 
 }  // namespace reachscan::heaps::glibc

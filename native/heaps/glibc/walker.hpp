@@ -80,7 +80,7 @@ class Walker {
     Verdict verdict = complete_main_arenas({blocks, totals, on_threads});
     if (verdict.fine()) verdict = claim_mapped(blocks);
     if (!verdict.fine()) return verdict;
-    return drop_free_lists(blocks);
+    return drop_free_lists({blocks, totals, on_threads});
   }
 
   std::size_t arena_count() const { return arenas.size(); }
@@ -207,7 +207,8 @@ class Walker {
     return stacks;
   }
 
-  Verdict drop_free_lists(BlockMap& blocks) {
+  Verdict drop_free_lists(const Enumeration& found) {
+    BlockMap& blocks = found.blocks;
     CachePlan first;
     Budget checks(kCacheChecks * (totals.blocks + kMaxCached));
     // Each copy of the library has a cache of its own in each thread.
@@ -227,7 +228,7 @@ class Walker {
       Verdict verdict = fastbins_.add(blocks, arena.address, layout, expected);
       if (!verdict.fine()) return verdict;
     }
-    return fastbins_.drop_all(blocks, totals);
+    return fastbins_.drop_all(found);
   }
 
   const Space& space_;

@@ -13,7 +13,7 @@ class PointerFilter {
  public:
   static constexpr uint64_t kMaxScanBytes = 4096;  // bytes of one scan
   static constexpr uint64_t kMaxSmallBlock = 128;  // bytes of a small block
-  static constexpr unsigned kMaxBlocks = 320;       // in one scan
+  static constexpr unsigned kMaxBlocks = 320;      // in one scan
   // A scan prefetches this far ahead. The hardware prefetcher moves on to the next page too late.
   static constexpr uint64_t kAhead = 1024;  // bytes
 

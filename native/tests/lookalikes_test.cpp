@@ -110,23 +110,6 @@ CASE(a_field_holds_all_that_it_leads_to) {
   CHECK(web.lookalikes->in_doubt().empty());
 }
 
-CASE(a_value_in_an_empty_bucket_holds_nothing) {
-  constexpr uint64_t kNeverUsed = ~0xfffull, kRemoved = ~0x1fffull;
-  for (bool is_set : {false, true}) {
-    Web web(kFewLeaves);
-    web.hold(0, 0);
-    auto put = [&](std::size_t word, uint64_t key) {
-      web.graph.memory.put(web.graph.start(0) + 8 * word, key);
-    };
-    for (std::size_t word = kPlace - 1; word < kPlace + 7; word += 2) put(word, kNeverUsed);
-    put(kPlace - 3, kRemoved);
-    if (is_set) put(kPlace + 2, kNeverUsed);
-    web.doubt();
-    CHECK_EQ(web.is_live(kFirstHead), is_set);
-    CHECK_EQ(web.is_live(kFirstLeaf, kFewLeaves), is_set);
-  }
-}
-
 // A block that is held otherwise, too, holds all below it.
 CASE(what_something_else_holds_as_well_is_not_in_doubt) {
   Web web(kFewLeaves);

@@ -116,6 +116,61 @@ CASE(what_a_free_list_may_have_left_at_the_head_of_a_block_is_no_pointer) {
   }
 }
 
+// A table of this many pairs, every fourth of them free, and two other blocks.
+struct DenseMap {
+  DenseMap(std::size_t pairs, uint64_t free_key) : graph({2 * pairs + 1, 3, 3}) {
+    for (std::size_t i = 0; i < pairs; ++i)
+      graph.memory.put(graph.start(0) + 16 * i, i % 4 == 0 ? free_key : graph.start(0));
+    graph.root(0);
+  }
+  // Whether a value in the first pair counts.
+  bool holds_value_of_free_key() {
+    graph.point(0, 1, 1);
+    graph.mark();
+    return graph.blocks.is_marked(graph.start(1));
+  }
+
+  Host host;
+  Graph graph;
+};
+
+constexpr uint64_t kNeverUsed = ~0xfffull, kRemoved = ~0x1fffull;
+
+CASE(the_value_of_a_free_key_is_no_pointer) {
+  for (std::size_t pairs : {16, 64, 1024, 65536}) {
+    for (std::size_t at : {std::size_t{0}, std::size_t{1}, pairs / 2, pairs - 4, pairs - 1}) {
+      context = std::to_string(at) + " of " + std::to_string(pairs);
+      DenseMap map(pairs, at % 8 == 0 ? kNeverUsed : kRemoved);
+      Graph& graph = map.graph;
+      graph.point(0, 2 * at + 1, 1);
+      graph.point(0, 2 * pairs - 3, 2);
+      graph.mark();
+      bool is_free = at % 4 == 0;
+      CHECK_EQ(graph.blocks.is_marked(graph.start(1)), !is_free);
+      CHECK(graph.blocks.is_marked(graph.start(2)));
+      std::vector<uint64_t> aside;
+      graph.put_aside.each_unmarked([&](uint64_t block, uint64_t) { aside.push_back(block); });
+      CHECK(aside == (is_free ? std::vector{graph.start(1)} : std::vector<uint64_t>{}));
+    }
+  }
+}
+
+CASE(a_set_has_no_values) {
+  CHECK(!DenseMap(64, kNeverUsed).holds_value_of_free_key());
+  DenseMap set(64, kNeverUsed);
+  set.graph.memory.put(set.graph.start(0) + 8 * 7, kNeverUsed);
+  CHECK(set.holds_value_of_free_key());
+}
+
+CASE(what_resembles_a_table_holds_all_that_it_points_to) {
+  CHECK(DenseMap(65, kNeverUsed).holds_value_of_free_key());
+  CHECK(DenseMap(8, kNeverUsed).holds_value_of_free_key());
+  CHECK(DenseMap(64, ~0xffull).holds_value_of_free_key());
+  DenseMap few(64, 0);
+  for (std::size_t i : {0, 4, 8}) few.graph.memory.put(few.graph.start(0) + 16 * i, kNeverUsed);
+  CHECK(few.holds_value_of_free_key());
+}
+
 CASE(other_pointers_into_the_last_words_of_a_block_count) {
   for (uint64_t offset = 0; offset < 24; ++offset) {
     context = "offset " + std::to_string(offset);

@@ -8,13 +8,14 @@
 #pragma once
 
 #include "sweeper/leaks/leak_writer.hpp"
+#include "sweeper/mark/dense_maps.hpp"
 #include "sweeper/mark/words.hpp"
 
 namespace reachscan::sweeper {
 
-// Visits everything that `start` reaches among unmarked blocks, except through words that a free
-// list may have left. visit(block, parent, slot) is called when a block is first reached, by the
-// word at `slot` (0: none), and returns the parent value for its children.
+// Visits everything that `start` reaches among unmarked blocks, except through words that were left
+// behind. visit(block, parent, slot) is called when a block is first reached, by the word at `slot`
+// (0: none), and returns the parent value for its children.
 class Explorer {
  public:
   Explorer(const heaps::Space& space, BlockMap& blocks, std::size_t capacity)
@@ -27,7 +28,7 @@ class Explorer {
     while (!open_.empty()) {
       Item item = open_.pop();
       each_word(space_, item.block, blocks_.end_of(item.block), [&](uint64_t at, uint64_t value) {
-        if (!blocks_.may_point(value) || blocks_.is_leftover(item.block, at, value)) return;
+        if (!blocks_.may_point(value) || is_left_behind(blocks_, item.block, at, value)) return;
         if (uint64_t child = blocks_.mark(value)) open_.push({child, visit(child, item.id, at), 0});
       });
     }

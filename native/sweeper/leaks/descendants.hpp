@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sweeper/blob/host.hpp"
+#include "sweeper/mark/dense_maps.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/roots/roots.hpp"
 
@@ -24,7 +25,7 @@ bool each_marked_child(const heaps::Space& space, const heaps::BlockMap& blocks,
   each_word(space, owner, end, [&](uint64_t slot, uint64_t value) {
     uint64_t child = all && blocks.may_point(value) ? blocks.block_of(value) : 0;
     if (child == 0 || !blocks.is_marked(child)) return;
-    if (!blocks.is_leftover(owner, slot, value)) all = visit(child);
+    if (!is_left_behind(blocks, owner, slot, value)) all = visit(child);
   });
   return all;
 }

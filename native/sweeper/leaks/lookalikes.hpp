@@ -6,20 +6,18 @@
 // leaked, a live block of that kind should be held the way live blocks are: by a root; at its
 // start, by a field of its owner (places.hpp); or at the same offset as another block of its kind,
 // by the same field of such an owner. What several owners do alike is intentional. A word at the
-// very end of an owner counts only if it is a field (last_words.hpp), and one in an empty bucket of
-// a hash table never does (empty_buckets.hpp). Among the roots, CPython's arenas count as reused
-// memory, too, and words below 4 GiB may be numbers. Blocks not held in these ways are in doubt,
-// and so is everything that only they hold, of whatever kind: one stale word often leads to
-// thousands of lost blocks that hold each other (descendants.hpp). Where stale words lead to more
-// blocks of a kind than are leaked, these words count. A large structure is in doubt only if most
-// of its blocks are of kinds that are leaked.
+// very end of an owner counts only if it is a field (last_words.hpp). Among the roots, CPython's
+// arenas count as reused memory, too, and words below 4 GiB may be numbers. Blocks not held in
+// these ways are in doubt, and so is everything that only they hold, of whatever kind: one stale
+// word often leads to thousands of lost blocks that hold each other (descendants.hpp). Where stale
+// words lead to more blocks of a kind than are leaked, these words count. A large structure is in
+// doubt only if most of its blocks are of kinds that are leaked.
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp).
 #pragma once
 
 #include "sweeper/leaks/descendants.hpp"
-#include "sweeper/leaks/empty_buckets.hpp"
 #include "sweeper/leaks/kind_counts.hpp"
 #include "sweeper/leaks/last_words.hpp"
 #include "sweeper/leaks/odd_words.hpp"
@@ -42,7 +40,6 @@ class Lookalikes {
         odd_words_(space, blocks),
         last_words_(space, blocks),
         places_(blocks, kinds_),
-        empty_buckets_(blocks),
         below_(space, blocks) {}
 
   // Unmarks every block in doubt. Everything reachable is marked. If only suspects count, no block
@@ -201,7 +198,7 @@ class Lookalikes {
     bool all = true;
     auto note = [&](uint64_t slot, uint64_t value) {
       uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
-      if (target == 0 || owner == 0 || blocks_.is_leftover(owner, slot, value)) return;
+      if (target == 0 || owner == 0 || is_left_behind(blocks_, owner, slot, value)) return;
       bool is_from_outside = !is_in_question(owner);
       if (is_from_outside && !blocks_.is_marked(owner)) return;
       const Word word{slot, owner, target, value};
@@ -249,8 +246,7 @@ class Lookalikes {
     if (!is_at_start) return kinds_.is_sometimes_leaked(word.target);
     if (word.owner == 0) return false;
     if (kinds_.is_often_leaked(word.target)) return true;
-    return kinds_.is_sometimes_leaked(word.target) && (last_words_.is_last(word.owner, word.slot) ||
-                                                       empty_buckets_.has(word.owner, word.slot));
+    return kinds_.is_sometimes_leaked(word.target) && last_words_.is_last(word.owner, word.slot);
   }
 
   // Returns 0 if the value points to none. Marked descendants need no more words.
@@ -288,7 +284,6 @@ class Lookalikes {
     bool is_last = last_words_.is_last(word.owner, word.slot);
     if (is_last && !last_words_.are_fields(word.owner)) return false;
     if (places_.has_dangling(word.owner, word.slot)) return false;
-    if (empty_buckets_.has(word.owner, word.slot)) return false;
     if (word.value != word.target) return use.of_several;
     return use.words >= kMinUses || places_.is_field(word.owner, word.slot);
   }
@@ -314,7 +309,7 @@ class Lookalikes {
     each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
       uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
       if (target == 0 || blocks_.is_marked(target) || !is_in_question(target)) return;
-      if (!blocks_.is_leftover(owner, slot, value)) visit(Word{slot, owner, target, value});
+      if (!is_left_behind(blocks_, owner, slot, value)) visit(Word{slot, owner, target, value});
     });
   }
 
@@ -379,7 +374,6 @@ class Lookalikes {
   OddWords odd_words_;
   LastWords last_words_;
   Places places_;
-  EmptyBuckets empty_buckets_;
   List<uint64_t> in_question_;      // sorted by address
   List<uint64_t> below_odd_words_;  // sorted by address; all of them are also in question
   List<uint64_t> open_;             // marked again, but not yet scanned

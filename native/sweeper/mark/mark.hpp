@@ -25,6 +25,7 @@
 // work on one graph (shared_worklist.hpp).
 #pragma once
 
+#include "sweeper/mark/dense_maps.hpp"
 #include "sweeper/mark/mailbox.hpp"
 #include "sweeper/mark/pointer_filter.hpp"
 
@@ -95,11 +96,23 @@ class Marker {
   void scan_block(heaps::Range block) {
     make_room();
     heaps::Range head = heaps::head_of(block);
-    if (block.end - block.start <= kSlice || space_.skip_absent(head.start) == head.start)
+    if (block.end - block.start <= kSlice || space_.skip_absent(head.start) == head.start) {
+      if (is_dense_map(block)) return scan_dense_map(block);
       found_.scan_head(head);
+    }
     block.start = head.end;
     if (block.end - block.start >= kLargeBlock && worklist_.give(block)) return;
     while (block.start != block.end) scan_slice(block);
+  }
+
+  // Puts the values of free keys aside.
+  void scan_dense_map(heaps::Range block) {
+    for (uint64_t at = block.start; at + kPairBytes <= block.end; at += kPairBytes) {
+      make_room();
+      bool is_stale =
+          is_free_key(heaps::word(at)) && worklist_.put_aside(heaps::word(at + heaps::kWord));
+      found_.scan(at, at + (is_stale ? heaps::kWord : kPairBytes));
+    }
   }
 
   // Scans the first slice of what is left, skipping pages that were never written.

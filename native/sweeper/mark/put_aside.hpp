@@ -1,5 +1,6 @@
-// Words that look like pointers but may have been left behind by a free list. Marking does not
-// follow them; blocks that only they lead to are possible leaks.
+// Words that look like pointers but may have been left behind by a former use of their memory
+// (leftover.hpp, dense_maps.hpp). Marking does not follow them; blocks that only they lead to are
+// possible leaks.
 #pragma once
 
 #include "memory/block_map.hpp"
@@ -15,7 +16,8 @@ class DeferredWords {
 
   // Returns false if there is no room. Thread-safe.
   bool add(uint64_t value) {
-    if (blocks_.is_marked(blocks_.block_of(value))) return true;
+    uint64_t block = blocks_.block_of(value);
+    if (block == 0 || blocks_.is_marked(block)) return true;
     SpinLock::Guard guard(lock_);
     return values_.push(value);
   }

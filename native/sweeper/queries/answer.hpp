@@ -75,7 +75,7 @@ class ChainSearch {
         return true;
       }
       each_word(space_, block, blocks_.end_of(block), [&](uint64_t slot, uint64_t value) {
-        if (blocks_.is_leftover(block, slot, value) && put_aside_.add(value)) return;
+        if (is_left_behind(blocks_, block, slot, value) && put_aside_.add(value)) return;
         enter({slot, static_cast<uint32_t>(next), 0});
       });
     }

@@ -162,8 +162,26 @@ CASE(a_set_has_no_values) {
   CHECK(set.holds_value_of_free_key());
 }
 
+CASE(a_table_inside_a_block) {
+  for (std::size_t first : {1, 2, 9, 300}) {
+    for (std::size_t behind : {0, 1, 500}) {
+      context = std::to_string(first) + " words before, " + std::to_string(behind) + " behind";
+      Host host;
+      Graph graph({first + 2 * 16 + behind, 3, 3});
+      for (std::size_t i = 0; i < 4; ++i)
+        graph.memory.put(graph.start(0) + 8 * (first + 8 * i), kRemoved);
+      graph.point(0, first + 9, 1);
+      graph.point(0, first + 2, 2);
+      graph.root(0);
+      graph.mark();
+      // In a larger block, free keys are searched for only at its start.
+      CHECK_EQ(graph.blocks.is_marked(graph.start(1)), first + behind > 512);
+      CHECK(graph.blocks.is_marked(graph.start(2)));
+    }
+  }
+}
+
 CASE(what_resembles_a_table_holds_all_that_it_points_to) {
-  CHECK(DenseMap(65, kNeverUsed).holds_value_of_free_key());
   CHECK(DenseMap(8, kNeverUsed).holds_value_of_free_key());
   CHECK(DenseMap(64, ~0xffull).holds_value_of_free_key());
   DenseMap few(64, 0);

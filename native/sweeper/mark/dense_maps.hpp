@@ -1,6 +1,6 @@
-// LLVM's hash tables (DenseMap): arrays of 2^n pairs of a key and a value, here of a word each. An
-// array is not cleared when it is allocated. Only the keys are set, so the value of a free key is
-// what was in the memory before.
+// LLVM's hash tables (DenseMap): arrays of pairs of a key and a value, here of a word each, in
+// blocks of their own or inside others. An array is not cleared when it is created. Only the keys
+// are set, so the value of a free key is what was in the memory before.
 //
 //   key     value
 //   0x55..  0x55..
@@ -10,45 +10,72 @@
 // (llvm/ADT/DenseMap.h; DenseMapInfo.h for keys that are pointers.)
 #pragma once
 
-#include <bit>
-
-#include "memory/block_map.hpp"
+#include "arch/lanes.hpp"
+#include "sweeper/blob/host.hpp"
 
 namespace reachscan::sweeper {
 
-constexpr uint64_t kPairBytes = 2 * heaps::kWord;
+class FreeKeys {
+ public:
+  static bool is_one(uint64_t word) { return word == kNeverUsed || word == kRemoved; }
 
-inline bool is_free_key(uint64_t key) {
-  constexpr unsigned kAlignmentBits = 12;
-  return key == heaps::wrapped(~0ull << kAlignmentBits) ||
-         key == heaps::wrapped(~1ull << kAlignmentBits);
+  // Returns whether there is probably one in [start, end).
+  static bool may_be_in(uint64_t start, uint64_t end) {
+    if (has_wide_words()) return may_be_in_wide(start, end);
+    bool any = false;
+    for (; start + heaps::kWord <= end; start += heaps::kWord) any |= is_one(heaps::word(start));
+    return any;
+  }
+
+ private:
+  static constexpr unsigned kAlignmentBits = 12;
+  static constexpr uint64_t kNeverUsed = heaps::wrapped(~0ull << kAlignmentBits);
+  static constexpr uint64_t kRemoved = heaps::wrapped(~1ull << kAlignmentBits);
+
+  // May skip up to seven words at the end.
+  [[gnu::target(REACHSCAN_WIDE_TARGET)]] static bool may_be_in_wide(uint64_t start, uint64_t end) {
+    constexpr uint64_t kLength = kNeverUsed - kRemoved + 1, kHalf = heaps::kLine / 2;
+    arch::Masks any{};
+    for (; start + heaps::kLine <= end; start += heaps::kLine)
+      any |= arch::are_within(arch::load_lanes(start), kRemoved, kLength) |
+             arch::are_within(arch::load_lanes(start + kHalf), kRemoved, kLength);
+    return arch::bits_of(any) != 0;
+  }
+};
+
+// Returns whether a look at the words after free keys is worthwhile.
+inline bool may_contain_dense_map(heaps::Range block) {
+  constexpr uint64_t kMinBytes = 128, kWholeBytes = 4096, kSample = 512;
+  uint64_t size = block.end - block.start;
+  if (size <= kMinBytes) return false;
+  return FreeKeys::may_be_in(block.start, size > kWholeBytes ? block.start + kSample : block.end);
 }
 
-// Judges by the size of the block and by its first pairs. A set has keys only, so there must be no
-// free key where values are.
-inline bool is_dense_map(heaps::Range block) {
-  constexpr uint64_t kMinPairs = 16, kSample = 32;  // at least one key in eight is free
-  constexpr uint64_t kMinFreeKeys = 4;
-  constexpr uint64_t kRounding = 16;  // what the allocator may have added
-  uint64_t size = block.end - block.start, array = std::bit_floor(size);
-  if (array < kMinPairs * kPairBytes || size - array >= kRounding) return false;
-  uint64_t sample = array < kSample * kPairBytes ? array : kSample * kPairBytes;
+// Returns whether the word at `slot` of a block that may contain tables is the value of a free key.
+// A set has keys only, so there must be no free key around where values are.
+inline bool is_value_of_free_key(heaps::Range block, uint64_t slot) {
+  // At least one key in eight is free, and there are 64 in that stretch.
+  constexpr uint64_t kAround = 512, kMinFreeKeys = 4;
+  if (slot == block.start || !FreeKeys::is_one(heaps::word(slot - heaps::kWord))) return false;
+  uint64_t at = slot - block.start < kAround ? block.start : slot - kAround;
+  uint64_t end = block.end - slot < kAround ? block.end : slot + kAround;
   uint64_t free_keys = 0;
-  for (uint64_t at = block.start; at < block.start + sample; at += kPairBytes) {
-    if (is_free_key(heaps::word(at + heaps::kWord))) return false;
-    free_keys += is_free_key(heaps::word(at));
+  for (; at + heaps::kWord <= end; at += heaps::kWord) {
+    if (!FreeKeys::is_one(heaps::word(at))) continue;
+    if ((at - slot) % (2 * heaps::kWord) == 0) return false;
+    ++free_keys;
   }
   return free_keys >= kMinFreeKeys;
 }
 
 // Returns whether the word at `slot` of the block that starts at `owner` was there before the block
-// was allocated: in a free pair, or probably the link of a free list.
+// was allocated: as the value of a free key, or probably as a link of a free list.
 inline bool is_left_behind(const heaps::BlockMap& blocks, uint64_t owner, uint64_t slot,
                            uint64_t value) {
   if (blocks.is_leftover(owner, slot, value)) return true;
-  bool may_be_free =
-      (slot - owner) % kPairBytes == heaps::kWord && is_free_key(heaps::word(slot - heaps::kWord));
-  return may_be_free && is_dense_map({owner, blocks.end_of(owner)});
+  if (slot == owner || !FreeKeys::is_one(heaps::word(slot - heaps::kWord))) return false;
+  heaps::Range block{owner, blocks.end_of(owner)};
+  return may_contain_dense_map(block) && is_value_of_free_key(block, slot);
 }
 
 }  // namespace reachscan::sweeper

@@ -28,6 +28,7 @@
 #include "sweeper/mark/dense_maps.hpp"
 #include "sweeper/mark/mailbox.hpp"
 #include "sweeper/mark/pointer_filter.hpp"
+#include "sweeper/mark/words.hpp"
 
 namespace reachscan::sweeper {
 
@@ -97,7 +98,7 @@ class Marker {
     make_room();
     heaps::Range head = heaps::head_of(block);
     if (block.end - block.start <= kSlice || space_.skip_absent(head.start) == head.start) {
-      if (is_dense_map(block)) return scan_dense_map(block);
+      if (may_contain_dense_map(block)) return scan_around_free_keys(block);
       found_.scan_head(head);
     }
     block.start = head.end;
@@ -105,14 +106,15 @@ class Marker {
     while (block.start != block.end) scan_slice(block);
   }
 
-  // Puts the values of free keys aside.
-  void scan_dense_map(heaps::Range block) {
-    for (uint64_t at = block.start; at + kPairBytes <= block.end; at += kPairBytes) {
+  // Scans it word by word, and puts the values of free keys aside.
+  void scan_around_free_keys(heaps::Range block) {
+    uint64_t head_end = heaps::head_of(block).end;
+    each_word(space_, block.start, block.end, [&](uint64_t at, uint64_t value) {
       make_room();
-      bool is_stale =
-          is_free_key(heaps::word(at)) && worklist_.put_aside(heaps::word(at + heaps::kWord));
-      found_.scan(at, at + (is_stale ? heaps::kWord : kPairBytes));
-    }
+      if (is_value_of_free_key(block, at) && worklist_.put_aside(value)) return;
+      if (at < head_end) return found_.scan_head({at, at + heaps::kWord});
+      found_.scan(at, at + heaps::kWord);
+    });
   }
 
   // Scans the first slice of what is left, skipping pages that were never written.

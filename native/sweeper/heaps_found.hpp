@@ -119,8 +119,7 @@ class HeapsFound {
     if (unknown_ != 0) refuse_first_failure();
     for (const abi::Mapping& m : space_)
       if (Space::is_written_anonymous(m))
-        refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process",
-               m.start);
+        refuse(abi::Refusal::kLayoutUnknown, "no known allocator was found in the process", 0);
   }
 
   // An allocator is not to be recognised before its first call has returned.

@@ -312,9 +312,9 @@ void SweeperRun::refuse_scan(const abi::Control& control, SweepResult& result) {
     case abi::Refusal::kLayoutUnknown:
       break;
   }
-  throw Failure(Step::kRunSweeper, Code::kLayoutUnknown,
-                read_text(control.second) + " (" + place_of(control.third) + ")", 0, clone_.pid(),
-                control.third);
+  std::string place = control.third != 0 ? " (" + place_of(control.third) + ")" : "";
+  throw Failure(Step::kRunSweeper, Code::kLayoutUnknown, read_text(control.second) + place, 0,
+                clone_.pid(), control.third);
 }
 
 // Mapped but unreadable pages (guard pages, truncated files) contain nothing for the sweeper: a

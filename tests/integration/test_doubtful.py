@@ -29,6 +29,7 @@ PROGRAMS = {
     "doubtful": ("doubtful",),
     "other_forms": ("other_forms",),
     "recycled": ("recycled",),
+    "free_keys": ("free_keys",),
     "narrow_pointers": ("narrow_pointers", LOW),
     "python_ints": ("python_ints",),
     # The heap follows: below 1 GiB, mostly, and above.

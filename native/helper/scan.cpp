@@ -140,7 +140,7 @@ void scan_with_clone_or_fallback(const Session& session) {
   pid_t pid = session.options.pid;
   try {
     require_clonable(pid);
-    require_orphans_collected(pid);
+    require_orphans_collected(pid, session.deadline);
   } catch (const Failure& failure) {
     if (failure.code != Code::kCloneRefused) throw;
     return copy_instead(failure, session);

@@ -130,10 +130,11 @@ void require_clonable(pid_t pid) {
   require_room_to_commit(pid);
 }
 
-void require_orphans_collected(pid_t pid) {
-  auto end = std::chrono::steady_clock::now() + kReapingTime;
+void require_orphans_collected(pid_t pid, std::chrono::steady_clock::time_point deadline) {
+  using Clock = std::chrono::steady_clock;
+  deadline = std::min(deadline, Clock::now() + kReapingTime);
   while (pid_t orphan = forgotten_orphan(pid)) {
-    if (std::chrono::steady_clock::now() >= end)
+    if (Clock::now() >= deadline)
       refuse(pid, " has left a zombie, " + std::to_string(orphan) +
                       ", that nobody collects; a clone would become another");
     std::this_thread::sleep_for(kPollInterval);

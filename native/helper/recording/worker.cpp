@@ -50,7 +50,7 @@ std::unique_ptr<Worker> Worker::start(const RecordingSession& session,
   if (share_memory(getpid(), getpid()) != Sharing::kYes) return nullptr;
   try {
     require_no_init(session.pid());
-    require_orphans_collected(session.pid());
+    require_orphans_collected(session.pid(), session.deadline);
     return std::unique_ptr<Worker>(new Worker(session, look));
   } catch (const Failure& failure) {
     if (failure.code != Code::kCloneRefused) throw;

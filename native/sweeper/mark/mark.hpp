@@ -111,6 +111,7 @@ class Marker {
     uint64_t head_end = heaps::head_of(block).end;
     each_word(space_, block.start, block.end, [&](uint64_t at, uint64_t value) {
       make_room();
+      if (!blocks_.may_point(value)) return;
       if (is_value_of_free_key(block, at) && worklist_.put_aside(value)) return;
       if (at < head_end) return found_.scan_head({at, at + heaps::kWord});
       found_.scan(at, at + heaps::kWord);

@@ -69,19 +69,6 @@ class BlockMap {
   // Drops a block that turned out to be in a free list or to belong to the allocator itself.
   void drop_live(uint64_t address) { add_boundary(address); }
 
-  // Drops a live block. Shared: returns false if another thread has just dropped it.
-  template <bool kShared>
-  bool take_live(uint64_t address) {
-    uint64_t *pair = pair_at(address), bit = 1ull << bit_of(address);
-    if (!kShared) {
-      drop_live(address);
-    } else {
-      if (take_bits<true>(pair, bit) == 0) return false;
-      __atomic_fetch_or(pair + 1, bit, __ATOMIC_RELAXED);
-    }
-    return true;
-  }
-
   bool is_live(uint64_t address) const {
     if (address % kGranule != 0) return false;
     const Cluster* cluster = cluster_of(address);

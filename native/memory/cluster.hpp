@@ -23,7 +23,7 @@ constexpr uint64_t kBucket = 1 << 16;               // unit of lookup and of que
 
 inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
 
-// Other threads may change marks, and drop blocks (BlockMap::take_live()).
+// Other threads may change marks, and drop blocks (glibc/fastbins.hpp).
 inline uint64_t relaxed(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 inline uint64_t edges_of(const uint64_t* pair) { return pair[0] | relaxed(pair + 1); }
 

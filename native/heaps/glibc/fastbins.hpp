@@ -97,12 +97,24 @@ class Following {
     for (std::size_t i = 0; i < turn.count; ++i) {
       Fastbin& bin = *turn.bins[i];
       bin.fits_size = sizes[i] == bin.chunk_size;
-      if (!bin.fits_size || !blocks_.take_live<kShared>(bin.user())) continue;
+      if (!bin.fits_size || !take(bin.user())) continue;
       turn.totals.subtract(usable_bytes(bin.user()));
       bin.chunk = read_link(links[i], bin.user(), bin.links);
       ++bin.dropped;
       blocks_.fetch_edges(bin.user());
     }
+  }
+
+  // Drops a live block. Returns false if another thread has just dropped it.
+  bool take(uint64_t user) {
+    if (!kShared) {
+      blocks_.drop_live(user);
+      return true;
+    }
+    uint64_t *pair = blocks_.pair_at(user), bit = 1ull << bit_of(user);
+    if (take_bits<true>(pair, bit) == 0) return false;
+    __atomic_fetch_or(pair + 1, bit, __ATOMIC_RELAXED);
+    return true;
   }
 
   BlockMap& blocks_;

@@ -116,8 +116,11 @@ void DontforkMemory::capture(const Memory& memory) {
   if (entries_.empty()) return;
   PageMap map(pid_);
   std::uint64_t copied = 0;
+  bool all_have_pages = true;
   for (const MapEntry& entry : entries_) {
-    for (const AddressRange& stretch : pages_to_copy(map, entry)) {
+    std::vector<AddressRange> stretches = pages_to_copy(map, entry);
+    all_have_pages = all_have_pages && !stretches.empty();
+    for (const AddressRange& stretch : stretches) {
       std::uint64_t length = stretch.end - stretch.start;
       copied += length;
       if (copied > kMaxBytes || entry.backing == Backing::kSecret) {
@@ -127,6 +130,14 @@ void DontforkMemory::capture(const Memory& memory) {
       }
     }
   }
+  if (!all_have_pages) drop_unmapped();
+}
+
+// A mapping without pages may be gone since it was listed. It would make up for another one that
+// the clone lacks when has_everything() counts.
+void DontforkMemory::drop_unmapped() {
+  std::vector<MapEntry> mappings = read_mappings(pid_);
+  std::erase_if(entries_, [&](const MapEntry& entry) { return !is_mapped(mappings, entry); });
 }
 
 // A clone gets all non-empty pages of private memory. The page may be gone since it was seen; then

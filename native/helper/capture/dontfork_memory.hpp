@@ -52,6 +52,7 @@ class DontforkMemory {
   };
 
   void list();
+  void drop_unmapped();
   bool has_everything(pid_t clone, const std::vector<MapEntry>& mappings) const;
   static bool is_inherited(const Candidate& candidate, const PageMap& clone,
                            const std::vector<MapEntry>& mappings);

@@ -160,9 +160,9 @@ def certain(recording: model.Recording) -> int:
 def test_memory_that_forks_do_not_get_and_that_was_just_mapped(victim: StartVictim) -> None:
     """What is listed before the pause is out of date by then."""
     target = victim("moving_table", LEAKS)
-    for _ in range(MOMENTS):
-        assert certain(recording_of(target.pid, "--method", "clone", *PATIENTLY)) == LEAKS
-    assert certain(recording_before_6_7(target.pid, "--method", "clone", *PATIENTLY)) == LEAKS
+    for record in (recording_of, recording_before_6_7):
+        for _ in range(MOMENTS):
+            assert certain(record(target.pid, "--method", "clone", *PATIENTLY)) == LEAKS
 
 
 @contextmanager

@@ -56,11 +56,16 @@ std::vector<MapEntry> advised(const std::vector<MapEntry>& entries, const std::s
   return found;
 }
 
-bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
+// Returns the mapping that contains `address`, or the end.
+auto mapping_at(const std::vector<MapEntry>& mappings, std::uint64_t address) {
   auto next = std::upper_bound(
-      mappings.begin(), mappings.end(), entry.start,
-      [](std::uint64_t address, const MapEntry& other) { return address < other.end; });
-  return next != mappings.end() && next->start <= entry.start;
+      mappings.begin(), mappings.end(), address,
+      [](std::uint64_t wanted, const MapEntry& other) { return wanted < other.end; });
+  return next != mappings.end() && next->start <= address ? next : mappings.end();
+}
+
+bool is_mapped(const std::vector<MapEntry>& mappings, const MapEntry& entry) {
+  return mapping_at(mappings, entry.start) != mappings.end();
 }
 
 // The page map may omit the pages of a ring.
@@ -116,12 +121,13 @@ void DontforkMemory::capture(const Memory& memory) {
   if (entries_.empty()) return;
   PageMap map(pid_);
   std::uint64_t copied = 0;
-  bool all_have_pages = true;
+  bool all_are_full = true;
   for (const MapEntry& entry : entries_) {
     std::vector<AddressRange> stretches = pages_to_copy(map, entry);
-    all_have_pages = all_have_pages && !stretches.empty();
+    std::uint64_t left = entry.end - entry.start;
     for (const AddressRange& stretch : stretches) {
       std::uint64_t length = stretch.end - stretch.start;
+      left -= length;
       copied += length;
       if (copied > kMaxBytes || entry.backing == Backing::kSecret) {
         left_out_ += length;
@@ -129,15 +135,24 @@ void DontforkMemory::capture(const Memory& memory) {
         pieces_.push_back({stretch.start, read(memory, stretch)});
       }
     }
+    all_are_full = all_are_full && left == 0;
   }
-  if (!all_have_pages) drop_unmapped();
+  if (!all_are_full) drop_unmapped();
 }
 
-// A mapping without pages may be gone since it was listed. It would make up for another one that
-// the clone lacks when has_everything() counts.
+// Where there are no pages, the mapping may be gone since it was listed. It would make up for
+// another one that the clone lacks when has_everything() counts.
 void DontforkMemory::drop_unmapped() {
   std::vector<MapEntry> mappings = read_mappings(pid_);
-  std::erase_if(entries_, [&](const MapEntry& entry) { return !is_mapped(mappings, entry); });
+  std::erase_if(entries_, [&](const MapEntry& entry) {
+    auto mapping = mapping_at(mappings, entry.start);
+    return mapping == mappings.end() || mapping->end < entry.end;
+  });
+  std::erase_if(pieces_, [&](const Piece& piece) {
+    return std::none_of(entries_.begin(), entries_.end(), [&](const MapEntry& entry) {
+      return entry.start <= piece.start && piece.start < entry.end;
+    });
+  });
 }
 
 // A clone gets all non-empty pages of private memory. The page may be gone since it was seen; then

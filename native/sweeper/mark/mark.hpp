@@ -77,6 +77,7 @@ class Marker {
   // Many, so that the wait for the first of them weighs little.
   static constexpr unsigned kMaxClaimed = 256;
   static constexpr unsigned kMaxBlocksInSpan = heaps::kSpan / heaps::kMinBlock;
+  static_assert(kMaxClaimed + kMaxBlocksInSpan <= PointerFilter::kMaxBlocks);
 
   struct Candidate {
     uint64_t value;

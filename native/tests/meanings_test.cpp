@@ -254,6 +254,26 @@ CASE(what_leads_to_lost_blocks_counts_by_itself) {
   CHECK(standing(5 << 6, 24, 0, 24) == RelativeFields::Standing::kCertain);
 }
 
+CASE(misses_weigh_more_if_only_some_were_counted) {
+  for (uint64_t weight : {1, 4}) {
+    for (unsigned hits = 6; hits < 20; ++hits) {
+      context = std::to_string(hits) + " hits, weight " + std::to_string(weight);
+      Host host;
+      RelativeFields fields;
+      constexpr sweeper::Field kField = 1 << 6;
+      fields.add(kField);
+      RelativeFields::Row* row = fields.find(kField);
+      for (uint64_t value = 1; row->all.words < 30; ++value) row->all.count(value, false);
+      row->count_lost(1, false, 776);
+      for (uint64_t value = 8; row->lost.hits < hits; value += 8)
+        if (!row->lost.has(value)) row->count_lost(value, true, 776);
+      fields.weigh_misses(weight);
+      CHECK((fields.standing(kField) == RelativeFields::Standing::kCertain) ==
+            (hits >= 3 * weight));
+    }
+  }
+}
+
 CASE(larger_blocks_are_like_those_that_are_a_granule_smaller) {
   Host host;
   RelativeFields fields;

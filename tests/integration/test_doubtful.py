@@ -30,6 +30,7 @@ PROGRAMS = {
     "other_forms": ("other_forms",),
     "recycled": ("recycled",),
     "free_keys": ("free_keys",),
+    "far_apart": ("far_apart",),
     "narrow_pointers": ("narrow_pointers", LOW),
     "python_ints": ("python_ints",),
     # The heap follows: below 1 GiB, mostly, and above.

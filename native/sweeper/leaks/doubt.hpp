@@ -156,7 +156,7 @@ class DoubtPass {
       meanings_.unaligned(start, end, found);
       meanings_.note_relative_candidates(start, end, note);
     });
-    meanings_.learn();
+    meanings_.learn(distances);
     auto look = [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); };
     if (!all) return visit_heap(blocks_, look);
     for (uint64_t at : distances) look(at, at + sizeof(uint64_t));

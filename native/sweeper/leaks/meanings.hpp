@@ -80,8 +80,9 @@ class Meanings {
     });
   }
 
-  // Counts, over many blocks, whether the noted fields hold distances.
-  void learn() {
+  // Counts, over many blocks, whether the noted fields hold distances. Sorts `noted`, the words
+  // that were noted.
+  void learn(List<uint64_t>& noted) {
     if (fields_.empty()) return;
     const RelativeFilter everywhere(blocks_.hulls());
     auto count = [&](Field field, uint64_t target, uint64_t at) {
@@ -98,12 +99,15 @@ class Meanings {
     auto look = [&](uint64_t start, uint64_t end) {
       each_distance(start, end, everywhere, any, count);
     };
-    // Of numbers that share a bit of a tally, the first one counts.
-    visit_heap_in_order(blocks_, look, kMaxLearnedBytes);
+    // Of numbers that share a bit of a tally, the first one counts; so the order matters.
+    uint64_t one_in = visit_heap_in_order(blocks_, look, kMaxLearnedBytes);
+    if (one_in > 1 && noted.size() <= kMaxCounted) count_noted(noted, one_in);
   }
 
  private:
   static constexpr uint64_t kMaxLearnedBytes = 64 << 20;  // bytes
+  // If more words were noted, most lead somewhere by chance, and samples of all fields are large.
+  static constexpr std::size_t kMaxCounted = 1 << 16;
 
   Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,
            const heaps::Hulls& hulls)
@@ -190,6 +194,18 @@ class Meanings {
       if (!block.contains(at)) return;
       each_target(block, at, [&](Field field, uint64_t target) { visit(field, target, at); });
     });
+  }
+
+  // Counts those that lead to unmarked blocks, of which one in so many was already counted.
+  void count_noted(List<uint64_t>& noted, uint64_t one_in) {
+    heaps::sort(noted);
+    for (uint64_t slot : noted) {
+      each_near_distance(slot, slot + heaps::kWord, [&](Field field, uint64_t target, uint64_t at) {
+        RelativeFields::Row* row = fields_.find(field);
+        if (row != nullptr) count_lost(*row, heaps::word(at), target);
+      });
+    }
+    fields_.weigh_misses(one_in);
   }
 
   void count_lost(RelativeFields::Row& row, uint64_t value, uint64_t target) const {

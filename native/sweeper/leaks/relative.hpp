@@ -136,7 +136,9 @@ class RelativeFields {
       hits += other.hits;
     }
 
-    bool is_mostly_hits() const { return hits * 4 >= words * 3; }
+    bool is_mostly_hits(uint64_t weight_of_misses = 1) const {
+      return hits >= 3 * weight_of_misses * (words - hits);
+    }
     bool is_sure() const { return hits >= kMany && is_mostly_hits(); }
 
    private:
@@ -176,6 +178,10 @@ class RelativeFields {
     for (uint64_t length = 0; length < kLengths; ++length) add_row(of_length(field, length));
   }
 
+  // Called if, of the words that lead into unmarked blocks, all hits were counted, but only one in
+  // so many of the others.
+  void weigh_misses(uint64_t one_in) { weight_of_misses_ = one_in; }
+
   // Returns null if it was not added.
   Row* find(Field field) const {
     for (unsigned probe = 0; probe < kProbeLimit; ++probe) {
@@ -211,8 +217,9 @@ class RelativeFields {
     Row any_length{};
     for (uint64_t length = 0; length < kLengths; ++length)
       if (const Row* other = find(of_length(field, length))) any_length.add(*other);
-    bool is_surprising = any_length.lost.is_mostly_hits() && any_length.surprise >= kSurprising;
-    if (is_surprising && row->lost.is_mostly_hits()) return Standing::kCertain;
+    bool is_surprising =
+        any_length.lost.is_mostly_hits(weight_of_misses_) && any_length.surprise >= kSurprising;
+    if (is_surprising && row->lost.is_mostly_hits(weight_of_misses_)) return Standing::kCertain;
     if (row->all.hits * 2 < row->all.words)
       return any_length.all.is_sure() ? Standing::kPossible : Standing::kNone;
     return row->all.is_sure() || any_length.all.is_sure() ? Standing::kCertain
@@ -236,6 +243,7 @@ class RelativeFields {
 
   mutable Scratch<Row> rows_{1u << kRowBits};
   bool any_ = false;
+  uint64_t weight_of_misses_ = 1;
 };
 
 }  // namespace reachscan::sweeper

@@ -32,10 +32,11 @@ class Stretches {
         bytes, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
   }
 
-  // The same on this thread, in the order of addresses.
-  void run_in_order(uint64_t most) {
+  // The same on this thread, in the order of addresses. Returns of how many pieces one is examined.
+  uint64_t run_in_order(uint64_t most) {
     sample(most);
     take_some();
+    return one_in_;
   }
 
  private:
@@ -83,10 +84,11 @@ void visit_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull)
   Stretches(blocks, look).run(most);
 }
 
-// The same on one thread, for a result that depends on the order.
+// The same on one thread, for a result that depends on the order. Returns of how many pieces one
+// was examined.
 template <typename Look>
-void visit_heap_in_order(const heaps::BlockMap& blocks, Look look, uint64_t most) {
-  Stretches(blocks, look).run_in_order(most);
+uint64_t visit_heap_in_order(const heaps::BlockMap& blocks, Look look, uint64_t most) {
+  return Stretches(blocks, look).run_in_order(most);
 }
 
 }  // namespace reachscan::sweeper

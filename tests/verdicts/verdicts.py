@@ -38,6 +38,7 @@ from programs import children
 from python_stacks import STACKS
 from scans import FAILED, list_heap, run_cli
 from service_programs import SERVICES
+from small_desktop_programs import SMALL_DESKTOP
 from terminal_programs import TERMINALS
 from tool_programs import TOOLS
 from web_programs import WEB_SERVERS
@@ -52,6 +53,7 @@ SCENES = {
     **SERVICES,
     **TOOLS,
     **DESKTOP,
+    **SMALL_DESKTOP,
 }
 COLUMNS = (
     *("program", "method", "blocks", "definite", "possible", "suspects", "words that mean them"),

@@ -27,6 +27,8 @@ BUSY_SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "4"))
 MORE = os.environ.get("REACHSCAN_PYTHONS", "").split()
 """Other interpreters to test with, of 3.9 or later."""
 
+PYTHON = ("/usr/bin/python3", "-S")
+"""What is installed with a .pth file runs at the start, and leaves words in memory."""
 FORGOTTEN = dict.fromkeys(("list", "dict", "Node", "str", "Slim", "Watched", "tuple"), 1000)
 FOUND = {**dict.fromkeys(FORGOTTEN, 900), "tuple": 600}
 """At least. To the others words lead that were left over: on stacks, in lists of what is free. The
@@ -65,7 +67,7 @@ def assert_only_the_forgotten_leak(report: dict[str, Any]) -> None:
 
 
 def test_forgotten_references_are_found_by_type() -> None:
-    with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
+    with running([*PYTHON, script("forgets_references"), str(extension())]) as target:
         assert_only_the_forgotten_leak(scan(target.pid, "--python"))
         text = run_cli(["scan", target.pid, "--python", "--contents", 0]).out
         assert "reference-count leak of Watched" in text
@@ -75,7 +77,7 @@ def test_forgotten_references_are_found_by_type() -> None:
 
 
 def test_live_objects_are_counted_by_type() -> None:
-    with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
+    with running([*PYTHON, script("forgets_references"), str(extension())]) as target:
         live = json.loads(run_cli(["heap", target.pid, "--python", "--json", "--limit", 5000]).out)
     counted = {group["type"]: group["allocations"] for group in live["groups"]}
     # Those that are forgotten, left to the collector, and in use.
@@ -90,7 +92,7 @@ def test_live_objects_are_counted_by_type() -> None:
 
 
 def test_an_object_in_a_pool_can_be_asked_about(tmp_path: Path) -> None:
-    with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
+    with running([*PYTHON, script("forgets_references"), str(extension())]) as target:
         report = scan(target.pid, "--python")
         (group,) = [g for g in report["groups"] if g["type"] == "Watched" and not g["reason"]]
         address = group["example"]["address"]
@@ -120,12 +122,12 @@ def test_forgotten_references_with_interpreters_that_are_named(python: str) -> N
 
 @pytest.mark.parametrize("method", ["copy"])
 def test_copies_of_memory_tell_the_same(method: str) -> None:
-    with running(["/usr/bin/python3", script("forgets_references"), str(extension())]) as target:
+    with running([*PYTHON, script("forgets_references"), str(extension())]) as target:
         assert_only_the_forgotten_leak(scan(target.pid, "--python", "--method", method))
 
 
 def test_a_core_file_tells_the_same(tmp_path: Path) -> None:
-    command = ["/usr/bin/python3", script("forgets_references"), str(extension())]
+    command = [*PYTHON, script("forgets_references"), str(extension())]
     with running(command, NARROW) as target:
         alive = scan(target.pid, "--python", "--all")
         core = gcore(target, tmp_path)
@@ -145,7 +147,7 @@ def pools(recording: model.Recording) -> tuple[model.Addresses, model.Addresses]
 
 def test_enumeration_is_what_the_allocator_says(tmp_path: Path) -> None:
     statistics = tmp_path / "statistics"
-    command = ["/usr/bin/python3", script("forgets_references"), str(extension()), str(statistics)]
+    command = [*PYTHON, script("forgets_references"), str(extension()), str(statistics)]
     with running(command) as target:
         address, size = pools(recording_of(target.pid, "--list-heap", "--python"))
         assert np.isin(np.array(target.ready["held"], np.uint64), address).all()

@@ -106,7 +106,8 @@ class Meanings {
 
  private:
   static constexpr uint64_t kMaxLearnedBytes = 64 << 20;  // bytes
-  // If more words were noted, most lead somewhere by chance, and samples of all fields are large.
+  // Of more words, most lead somewhere by chance, and the samples of all fields are large. Far less
+  // than can be noted at all.
   static constexpr std::size_t kMaxCounted = 1 << 16;
 
   Meanings(const heaps::Space& space, const BlockMap& blocks, const Candidates& candidates,

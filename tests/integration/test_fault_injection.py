@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
-from unharmed import METHODS, Helper, Watched, assert_sound, last_words
+from unharmed import METHODS, TRACK, Helper, Watched, assert_sound, last_words
+from worlds import confined, need_root
 
 SECONDS = float(os.environ.get("REACHSCAN_FAULT_SECONDS", "4"))
 """Time for one method and victim, beyond the first calls; every call is tried if it suffices, else
@@ -73,6 +74,18 @@ def test_death_before_each_call(
             )
     helper.scan(target.pid, "--method", method)  # it still can be scanned
     # The kernel ends epoll_wait() at a stop; only a living helper can repair that.
+    assert_sound(last_words(victim_process), cut_short=died)
+
+
+@need_root
+@pytest.mark.parametrize("method", ["clone", TRACK])
+def test_death_under_a_seccomp_filter(victim: StartVictim, helper: Helper, method: str) -> None:
+    """It kills for most of what the target never does itself, but is made to do."""
+    victim_process = victim("checker", command=confined("filter", "checker"))
+    target = Watched(victim_process.pid, helper)
+    calls, tried, died = die_at_calls(target, method, SECONDS / 2)
+    print(f"{method}: {calls} calls, died before {died} of {tried} tried")
+    helper.scan(target.pid, "--method", method)
     assert_sound(last_words(victim_process), cut_short=died)
 
 

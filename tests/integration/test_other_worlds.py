@@ -6,7 +6,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,9 +13,8 @@ import pytest
 from conftest import StartVictim
 from scans import FAILED, Finished, run_cli, scan
 from unharmed import Helper, Watched
-from victims import REPOSITORY, Victim, build, need
+from victims import Victim, build, need
 from worlds import (
-    CLI_AS_USER,
     NOBODY,
     OTHER,
     as_user,
@@ -26,6 +24,7 @@ from worlds import (
     only_descendant,
     public_copy,
     public_folder,
+    run_cli_as,
 )
 
 LEAKS = 20
@@ -107,18 +106,6 @@ def test_program_file_has_gone(victim: StartVictim, tmp_path: Path, replaced: bo
 def test_not_dumpable(victim: StartVictim) -> None:
     target = victim("odd_heap", "undumpable", LEAKS)
     assert_leaks_found(target.pid)
-
-
-def run_cli_as(user: int, *arguments: object) -> Finished:
-    with public_folder() as folder:
-        helper = Helper(folder)
-        helper.path.chmod(0o755)
-        command = [sys.executable, "-c", CLI_AS_USER, str(user), *map(str, arguments)]
-        environment = {**os.environ, "REACHSCAN_HELPER": str(helper.path)}
-        done = subprocess.run(
-            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
-        )
-    return Finished(done.returncode, done.stdout, done.stderr)
 
 
 def assert_refused(done: Finished) -> None:

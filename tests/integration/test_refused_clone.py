@@ -17,7 +17,16 @@ import pytest
 from conftest import StartVictim
 from groups import control_group, limit_memory, moved
 from older_kernels import recording_before_6_7
-from scans import FAILED, PATIENCE, PATIENTLY, recording_of, relatives, run_cli, scan
+from scans import (
+    FAILED,
+    PATIENCE,
+    PATIENTLY,
+    assert_served_by_copy,
+    recording_of,
+    relatives,
+    run_cli,
+    scan,
+)
 from unharmed import TRIES, Ending, Helper, Watched, assert_sound, children, last_words
 from victims import build, need, thread_states, wait_until
 from worlds import NOBODY, as_user, need_root, public_copy
@@ -31,28 +40,6 @@ PR_SET_CHILD_SUBREAPER = 36
 CHECKER_THREADS = 5
 MEGABYTE = 1 << 20
 MOST_STOPPED_SECONDS = 2.0
-
-
-def assert_served_by_copy(pid: int, *reason: str) -> None:
-    report = scan(pid)
-    assert report["snapshot"]["method"] == "copy"
-    told = str(report["snapshot"]) + str(report["warnings"])
-    print(f"served by copy: {told}")
-    for word in reason:
-        assert word in told
-
-
-@pytest.mark.parametrize("how", ["kill", "errno", "trap", "log", "strict"])
-def test_seccomp(victim: StartVictim, how: str) -> None:
-    target = victim("filtered", how)
-    assert_served_by_copy(target.pid, "seccomp")
-    done = run_cli([target.pid, "--method", "clone"])
-    assert done.status == FAILED and "seccomp" in done.talk and done.talk.count("\n") == 1
-
-
-def test_seccomp_on_one_thread(victim: StartVictim) -> None:
-    target = victim("filtered", "thread")
-    assert_served_by_copy(target.pid, "seccomp")
 
 
 @need_root

@@ -75,6 +75,15 @@ def scan(pid: int, *options: object) -> dict[str, Any]:
     return report
 
 
+def assert_served_by_copy(pid: int, *reason: str) -> None:
+    report = scan(pid)
+    assert report["snapshot"]["method"] == "copy"
+    told = str(report["snapshot"]) + str(report["warnings"])
+    print(f"served by copy: {told}")
+    for word in reason:
+        assert word in told
+
+
 def leaked(report: Mapping[str, Any]) -> Truth:
     """Return the leaked blocks of a report made with --all: address, size, 0 direct 1 indirect."""
     rows = [

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from victims import need
+from scans import Finished
+from unharmed import Helper
+from victims import REPOSITORY, build, need
 
 NOBODY = 61000 + os.getpid() % 4000
 """A user who runs nothing else."""
@@ -40,6 +43,11 @@ def as_user(user: int, *command: str) -> list[str]:
     """Return the command that runs another one as that user, with no rights beyond."""
     setpriv = need("setpriv", "util-linux")
     return [setpriv, f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", *command]
+
+
+def confined(how: str, program: str) -> list[str]:
+    """Return the command that runs a fixture program so that it may do less than others."""
+    return [str(build("confined")), how, str(build(program))]
 
 
 def libraries(program: Path) -> list[Path]:
@@ -90,3 +98,15 @@ main(sys.argv[1:])
 """
 
 need_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def run_cli_as(user: int, *arguments: object) -> Finished:
+    with public_folder() as folder:
+        helper = Helper(folder)
+        helper.path.chmod(0o755)
+        command = [sys.executable, "-c", CLI_AS_USER, str(user), *map(str, arguments)]
+        environment = {**os.environ, "REACHSCAN_HELPER": str(helper.path)}
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+        )
+    return Finished(done.returncode, done.stdout, done.stderr)

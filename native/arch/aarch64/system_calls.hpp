@@ -1,6 +1,7 @@
 // System calls, from a tracer's point of view.
 #pragma once
 
+#include <linux/audit.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
@@ -18,6 +19,9 @@ constexpr unsigned kShortNumberRegister = 7;  // in 32-bit programs
 inline std::uint64_t number_in_register(const Registers& r) {
   return r.x[r.short_words != 0 ? kShortNumberRegister : kNumberRegister];
 }
+
+// What a seccomp filter sees as the architecture.
+constexpr std::uint32_t kAuditArchitecture = AUDIT_ARCH_AARCH64;
 
 // The signature that this processor's C libraries pass to rseq().
 constexpr std::uint32_t kRseqSignature = 0xd428bc00;

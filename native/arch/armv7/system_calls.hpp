@@ -1,6 +1,7 @@
 // System calls, from a tracer's point of view.
 #pragma once
 
+#include <linux/audit.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
@@ -10,6 +11,9 @@
 #include "arch/registers.hpp"
 
 namespace reachscan::arch {
+
+// What a seccomp filter sees as the architecture.
+constexpr std::uint32_t kAuditArchitecture = AUDIT_ARCH_ARM;
 
 // The signature that this processor's C libraries pass to rseq().
 constexpr std::uint32_t kRseqSignature = 0xe7f5def3;

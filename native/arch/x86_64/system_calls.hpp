@@ -1,6 +1,7 @@
 // System calls, from a tracer's point of view.
 #pragma once
 
+#include <linux/audit.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
@@ -18,6 +19,9 @@ constexpr std::int64_t kRestartNoHand = -514;
 constexpr std::int64_t kRestartBlock = -516;
 constexpr std::uint64_t kRestartSyscallNumber = 219;
 constexpr std::uint64_t kSyscallLength = 2;
+
+// What a seccomp filter sees as the architecture.
+constexpr std::uint32_t kAuditArchitecture = AUDIT_ARCH_X86_64;
 
 // The signature that this processor's C libraries pass to rseq().
 constexpr std::uint32_t kRseqSignature = 0x53053053;

@@ -16,6 +16,7 @@
 
 #include "arch/address_space.hpp"
 #include "helper/stop/scheduling.hpp"
+#include "helper/stop/seccomp_filters.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
@@ -56,20 +57,24 @@ Clone::Clone(pid_t pid, std::uint64_t gadget) : Tracee(pid, gadget), memory_(pid
   ptrace(PTRACE_SETSIGMASK, pid, sizeof all, &all);
 }
 
-// A tracer may always do this, whereas writing to read-only memory through /proc/PID/mem may be
-// forbidden (proc_mem.force_override).
 void Clone::move_gadget(std::uint64_t gadget) {
-  for (std::uint64_t done = 0; done < arch::gadget_size(); done += sizeof(long)) {
-    auto* at = reinterpret_cast<void*>(gadget + done);
+  write_code(gadget, arch::reachscan_gadget, arch::gadget_size());
+  gadget_ = gadget;
+}
+
+// Writing to read-only memory through /proc/PID/mem may be forbidden (proc_mem.force_override); a
+// tracer may always write words.
+void Clone::write_code(std::uint64_t address, const unsigned char* code, std::size_t length) {
+  if (memory_.try_write(address, code, length)) return;
+  for (std::size_t done = 0; done < length; done += sizeof(long)) {
+    auto* at = reinterpret_cast<void*>(address + done);
     errno = 0;
     long word = ptrace(PTRACE_PEEKTEXT, pid(), at, nullptr);
-    std::memcpy(&word, arch::reachscan_gadget + done,
-                std::min<std::uint64_t>(sizeof word, arch::gadget_size() - done));
+    std::memcpy(&word, code + done, std::min(sizeof word, length - done));
     if (errno != 0 || ptrace(PTRACE_POKETEXT, pid(), at, word) != 0)
       throw Failure(Step::kPrepareClone, Code::kInternal, "cannot write code to the clone", errno,
-                    pid(), gadget);
+                    pid(), address);
   }
-  gadget_ = gadget;
 }
 
 Clone::~Clone() {
@@ -177,7 +182,7 @@ bool Clone::add_thread() {
   std::uint64_t stack = map_memory(kThreadStackBytes, PROT_READ | PROT_WRITE);
   if (stack == 0) return false;
   // The kernel attaches us to the new thread, which dies with us like this one.
-  if (ptrace(PTRACE_SETOPTIONS, pid(), nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE) != 0)
+  if (!set_options_unfiltered(pid(), PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE))
     fail_clone_died(pid(), errno);
   constexpr std::uint64_t kFlags =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;

@@ -64,6 +64,9 @@ class Clone : public Tracee {
   // System calls are made at `gadget` from now on.
   void move_gadget(std::uint64_t gadget);
 
+  // Writes to executable memory. Throws Failure(kPrepareClone, kInternal).
+  void write_code(std::uint64_t address, const unsigned char* code, std::size_t length);
+
   // Closes every descriptor. The table must be the clone's own, and no server may be notified of a
   // close.
   void close_files();

@@ -11,7 +11,9 @@
 #include <ctime>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "helper/stop/seccomp_filters.hpp"
 #include "helper/target/memory_limits.hpp"
 #include "helper/target/open_files.hpp"
 #include "helper/target/process.hpp"
@@ -37,13 +39,17 @@ pid_t parent_of(pid_t pid) {
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-// A filter may kill the target on a clone() that it never makes itself.
-void require_no_filter(pid_t pid) {
-  for (pid_t tid : list_threads(pid)) {
-    std::string seccomp = status_field(pid, tid, "Seccomp");
-    if (!seccomp.empty() && seccomp != "0")
-      refuse(pid, " runs under a seccomp filter, which may forbid it to be cloned");
-  }
+bool has_filtered_thread(pid_t pid) {
+  std::vector<pid_t> threads = list_threads(pid);
+  return std::any_of(threads.begin(), threads.end(),
+                     [pid](pid_t tid) { return is_filtered(pid, tid); });
+}
+
+// A filter may kill the target on a clone() that it never makes itself. What a filter says can be
+// read once the target is stopped.
+void require_known_filters(pid_t pid) {
+  if (has_filtered_thread(pid) && !may_read_filters())
+    refuse(pid, " runs under a seccomp filter, which may forbid it to be cloned");
 }
 
 // A frozen target cannot execute the few instructions that cloning takes.
@@ -114,7 +120,8 @@ void require_no_observed_files(pid_t pid) {
 
 void require_able_to_run(pid_t pid) {
   require_thawed(pid);
-  require_no_filter(pid);
+  if (has_filtered_thread(pid))
+    refuse(pid, " runs under a seccomp filter, which may forbid what the recorder does");
 }
 
 void require_no_init(pid_t pid) {
@@ -123,7 +130,8 @@ void require_no_init(pid_t pid) {
 }
 
 void require_clonable(pid_t pid) {
-  require_able_to_run(pid);
+  require_thawed(pid);
+  require_known_filters(pid);
   require_no_init(pid);
   require_no_observed_files(pid);
   require_room_in_group(pid);

@@ -9,6 +9,7 @@
 
 #include "arch/system_calls.hpp"
 #include "helper/stop/realtime_priority.hpp"
+#include "helper/stop/seccomp_filters.hpp"
 #include "helper/stop/stops.hpp"
 
 namespace reachscan::helper {
@@ -26,7 +27,7 @@ Middleman::Middleman(pid_t tid, Clock::time_point deadline, std::uint64_t gadget
     : Middleman(tid, gadget) {
   wait_for_first_stop(tid, deadline);
   constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD;
-  if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions) != 0) fail();
+  if (!set_options_unfiltered(tid, kOptions)) fail();
   // Only once it dies with us: it must never outlive us with this priority. The target waits for
   // it, unless it works without the trampoline.
   if (gadget == 0) raise_priority(tid);

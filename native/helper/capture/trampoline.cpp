@@ -4,8 +4,10 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +27,7 @@
 #include "helper/capture/restartable_sequence.hpp"
 #include "helper/stop/fit_threads.hpp"
 #include "helper/stop/retry_policy.hpp"
+#include "helper/stop/seccomp_filters.hpp"
 #include "helper/stop/stops.hpp"
 #include "helper/target/process.hpp"
 
@@ -189,9 +192,25 @@ bool is_refusal(const Failure& failure) { return failure.code == Code::kCloneRef
 // Whatever disqualifies this many threads usually disqualifies all.
 constexpr std::size_t kMaxObstacles = 8;
 
+// What the thread and the middleman do by themselves, even if we are killed. Filters do not apply
+// to what we make the middleman do.
+std::vector<PlannedCall> calls_of_trampoline(std::uint64_t middleman_flags) {
+  constexpr auto kUnknown = std::nullopt;
+  return {{SYS_rt_sigprocmask, {SIG_SETMASK, kUnknown, 0, sizeof(std::uint64_t)}},
+          {SYS_prctl, {PR_GET_CHILD_SUBREAPER, kUnknown}},
+          {SYS_clone, {middleman_flags, 0}},
+          {SYS_exit_group},
+          {SYS_kill, {kUnknown, SIGKILL}},
+          {SYS_wait4, {kUnknown, 0, std::uint64_t{__WALL}, 0}}};
+}
+
 // Returns null if the thread is suitable.
-const char* obstacle(pid_t pid, const StoppedThread& thread, const TrampolineSite& site) {
+const char* obstacle(pid_t pid, const StoppedThread& thread, const TrampolineSite& site,
+                     std::uint64_t middleman_flags) {
   if (const char* why = obstacle(pid, thread)) return why;
+  if (is_filtered(pid, thread.tid) &&
+      !filters_allow(thread.tid, calls_of_trampoline(middleman_flags)))
+    return "runs under a seccomp filter, which may forbid clone()";
   if (arch::leads_back(site.address, thread.registers)) return nullptr;
   return "is too far from the vdso for a branch, as in a program without libraries";
 }
@@ -205,7 +224,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
   std::vector<StoppedThread*> found = candidates(freeze.threads());
   std::size_t obstacles = 0;
   for (StoppedThread* thread : found) {
-    if (const char* why = obstacle(freeze.pid(), *thread, site)) {
+    if (const char* why = obstacle(freeze.pid(), *thread, site, middleman_flags)) {
       if (++obstacles == std::min(found.size(), kMaxObstacles))
         refuse_clone(thread->tid, std::string("a thread of the target ") + why);
       continue;

@@ -201,6 +201,14 @@ class Attachment {
     return call(middleman, SYS_mprotect, {region_ + from, to - from, protection}) == 0;
   }
 
+  // Memory that was ever writable may not become executable in some targets (PR_SET_MDWE).
+  bool map_code(Middleman& middleman) {
+    std::uint64_t code = region_ + image_.code(), bytes = image_.data() - image_.code();
+    return call(middleman, arch::kMapCall,
+                {code, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull,
+                 0}) >= 0;
+  }
+
   bool map(Middleman& middleman) {
     std::uint64_t place = starts_->place();
     std::uint64_t flags =
@@ -213,8 +221,7 @@ class Attachment {
     region_ = static_cast<std::uint64_t>(made);
     is_taken_ = place != 0 && region_ != place;  // before Linux 4.17, the address is only a hint
     if (is_taken_) return false;
-    return announce() && allow(middleman, 0, image_.control(), PROT_NONE) &&
-           allow(middleman, image_.code(), image_.data(), PROT_READ | PROT_EXEC) &&
+    return announce() && allow(middleman, 0, image_.control(), PROT_NONE) && map_code(middleman) &&
            allow(middleman, image_.end(), image_.region_bytes(), PROT_NONE);
   }
 

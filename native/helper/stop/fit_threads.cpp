@@ -1,4 +1,5 @@
-// Excludes threads that a system call could kill, or whose child would end a namespace.
+// Excludes threads whose system calls do not reach the kernel, or whose child would end a
+// namespace.
 #include "helper/stop/fit_threads.hpp"
 
 #include <sys/ptrace.h>
@@ -11,12 +12,6 @@
 
 namespace reachscan::helper {
 namespace {
-
-// Filters are per thread, and may kill on a clone() that the thread itself never makes.
-bool is_filtered(pid_t pid, pid_t tid) {
-  std::string seccomp = status_field(pid, tid, "Seccomp");
-  return !seccomp.empty() && seccomp != "0";
-}
 
 // unshare(CLONE_NEWPID) sends a thread's next child, which would be the middleman, into a new
 // namespace as its first process, and the end of that process ends the namespace. Kernels before
@@ -49,7 +44,6 @@ const char* obstacle(pid_t pid, const StoppedThread& thread) {
   if (const char* why = arch::unfit_state(thread.registers)) return why;
   if (dispatches_system_calls(thread.tid))
     return "has its system calls dispatched to user space (PR_SET_SYSCALL_USER_DISPATCH)";
-  if (is_filtered(pid, thread.tid)) return "runs under a seccomp filter, which may forbid clone()";
   if (has_namespace_for_children(pid, thread.tid))
     return "has unshared the PID namespace of its children";
   return nullptr;

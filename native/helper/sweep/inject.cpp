@@ -118,19 +118,21 @@ std::uint64_t SweeperRun::place(const void* bytes, std::uint64_t length, const c
   return address;
 }
 
+// Memory that was ever writable may not become executable in some targets (PR_SET_MDWE).
 void SweeperRun::map_code() {
   const std::vector<unsigned char> image = unpacked(image_of(form_));
   code_bytes_ = (image.size() + kPage - 1) & ~(kPage - 1);
   control_ = map(abi::kControlBytes + code_bytes_, "the sweeper");
   std::uint64_t code = control_ + abi::kControlBytes;
-  clone_.memory().write(Step::kMapSweeper, code, image.data(), image.size());
   std::int64_t result =
-      clone_.call(SYS_mprotect, {code, code_bytes_, PROT_READ | PROT_EXEC, 0, 0, 0});
+      clone_.call(arch::kMapCall, {code, code_bytes_, PROT_READ | PROT_EXEC,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0});
   if (result < 0)
     throw Failure(Step::kMapSweeper, Code::kCloneRefused,
                   std::string("the clone of the target may not run new code: ") +
                       std::strerror(static_cast<int>(-result)),
                   static_cast<int>(-result), clone_.pid());
+  clone_.write_code(code, image.data(), image.size());
 }
 
 SweepResult SweeperRun::run(Stream& stream, const OnPhase& on_phase, Clock::time_point deadline) {

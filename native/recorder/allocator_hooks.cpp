@@ -5,11 +5,6 @@
 #include "recorder/process.hpp"
 #include "recorder/recorder.hpp"
 
-// Functions that pass a call on without a mark must leave by a jump: detach would not see a thread
-// that will return to them. The language does not guarantee jumps, so check_injected.cmake searches
-// this section for calls.
-#define PASSES_ON [[gnu::section("passes_on")]]
-
 // The way through it to the real function is in one line of the cache.
 #define OFTEN_CALLED [[gnu::aligned(64)]]
 

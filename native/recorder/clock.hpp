@@ -23,8 +23,7 @@ class Clock {
     struct {
       std::int64_t seconds, nanoseconds;
     } now{};
-    if (read_ == nullptr || read_(clock, &now) != 0)
-      arch::kernel_call(__NR_clock_gettime, clock, as_word(&now));
+    if (read_ == nullptr || read_(clock, &now) != 0) call(__NR_clock_gettime, clock, as_word(&now));
     return static_cast<std::uint64_t>(now.seconds) * 1'000'000'000 +
            static_cast<std::uint64_t>(now.nanoseconds);
   }

@@ -25,6 +25,7 @@ int _Fork();
 int dlclose(void*);
 int prctl(int, ...);
 int pthread_setname_np(void*, const char*);
+long syscall(long, long, long, long, long, long, reachscan::arch::SixthArgument);
 }
 
 namespace reachscan::recorder {
@@ -61,6 +62,7 @@ struct Functions {
       address_of(dlclose),
       address_of(prctl),
       address_of(pthread_setname_np),
+      address_of(syscall),
       address_of(malloc),
       address_of(calloc),
       address_of(aligned_alloc),
@@ -201,6 +203,7 @@ StartOutcome begin(Injection& injection) {
   recorder.belong_to(static_cast<std::uint32_t>(injection.pid));
   recorder.each_mapping(
       [&](std::uint64_t start, std::uint64_t bytes) { answer(injection, start, bytes); });
+  confine(injection.is_confined != 0);
   return StartOutcome::kRecording;
 }
 

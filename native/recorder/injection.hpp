@@ -69,6 +69,7 @@ inline constexpr HookedFunction kHookedFunctions[] = {
     {"dlclose", true},
     {"prctl", true},
     {"pthread_setname_np", true},
+    {"syscall", true},
     {"malloc", false},
     {"calloc", false},
     {"aligned_alloc", false},
@@ -133,6 +134,7 @@ struct Injection {
   std::uint64_t kernel_library;
   std::uint64_t thread_number_offset;  // of a thread's id after its thread pointer, 0: unknown
   std::uint64_t pid;                   // in the process's own PID namespace
+  std::uint64_t is_confined;           // by a seccomp filter of some thread
   std::uint64_t is_static;             // no loader has loaded it; then these are known:
   std::uint64_t program_bias;
   MappedRange unwind_tables;

@@ -45,12 +45,11 @@ long tell(const char* path, Notice notice, int flags) {
   address.sun_family = AF_UNIX;
   for (std::size_t i = 0; path[i] != 0 && i + 1 < sizeof address.sun_path; ++i)
     address.sun_path[i] = path[i];
-  long socket = arch::kernel_call(__NR_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  long socket = call(__NR_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
   if (failed(socket)) return socket;
-  long result = arch::kernel_call(__NR_connect, socket, as_word(&address), sizeof address);
+  long result = call(__NR_connect, socket, as_word(&address), sizeof address);
   if (result == 0)
-    result =
-        arch::kernel_call(__NR_sendto, socket, as_word(&notice), sizeof notice, MSG_NOSIGNAL, 0, 0);
+    result = call(__NR_sendto, socket, as_word(&notice), sizeof notice, MSG_NOSIGNAL, 0, 0);
   if (!failed(result)) return socket;
   close_file(socket);
   return result;
@@ -69,9 +68,9 @@ constexpr int kMaxChecks = 3;  // at a stopped process, a second apart
     path[--digit] = static_cast<char>('0' + rest % 10);
   __builtin_memmove(path + kFirstDigit, path + digit, sizeof path - digit);
   constexpr long kFromHere = -100;  // AT_FDCWD
-  long file = arch::kernel_call(__NR_openat, kFromHere, as_word(path), O_RDONLY | O_CLOEXEC);
+  long file = call(__NR_openat, kFromHere, as_word(path), O_RDONLY | O_CLOEXEC);
   if (failed(file)) return false;
-  long bytes = arch::kernel_call(__NR_read, file, as_word(text), sizeof text - 1);
+  long bytes = call(__NR_read, file, as_word(text), sizeof text - 1);
   close_file(file);
   if (failed(bytes)) return false;
   while (bytes > 0 && text[bytes] != ')') --bytes;
@@ -116,7 +115,7 @@ void announce_end() {
   for (int stopped = 0; stopped < kMaxChecks;) {
     pollfd waits{static_cast<int>(socket), POLLIN, 0};
     timespec second{1, 0};
-    long happened = arch::kernel_call(__NR_ppoll, as_word(&waits), 1, as_word(&second), 0, 0);
+    long happened = call(__NR_ppoll, as_word(&waits), 1, as_word(&second), 0, 0);
     if (happened > 0) break;
     if (happened == 0) stopped = is_stopped(settings.parent) ? stopped + 1 : 0;
   }

@@ -3,6 +3,11 @@
 
 #include "recorder/images.hpp"
 
+// Functions that pass a call on without a mark must leave by a jump: detach would not see a thread
+// that will return to them. The language does not guarantee jumps, so check_injected.cmake searches
+// this section for calls.
+#define PASSES_ON [[gnu::section("passes_on")]]
+
 namespace reachscan::recorder {
 
 // Prepares everything that hooks need, on first use: the loader and the constructors of other

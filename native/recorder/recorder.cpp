@@ -219,7 +219,10 @@ std::uint32_t Recorder::stack_with_python(std::uint64_t running, const MemoFrame
 std::uint32_t Recorder::row_of(ThreadState& thread) {
   std::uint32_t names = __atomic_load_n(&names_, __ATOMIC_RELAXED);
   std::uint32_t number = own_thread_id();
-  if (thread.names != names || thread.number != number) {
+  if (is_confined()) {
+    // A thread that comes from now on has no name.
+    if (thread.row == 0) thread.is_wanted = !settings_->threads.is_given();
+  } else if (thread.names != names || thread.number != number) {
     char name[sizeof ThreadRow::name] = {};
     read_thread_name(name);
     thread.row = threads_.find(name);
@@ -255,6 +258,13 @@ void Recorder::stop(Stopped reason) {
   if (__atomic_compare_exchange_n(&header.stopped, &none, static_cast<std::uint32_t>(reason), false,
                                   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     header.stopped_after_ms = milliseconds();
+}
+
+// What is unmapped from now on is not noticed.
+void Recorder::confined() {
+  if (!is_recording_) return;
+  with_mappings_ = false;
+  __atomic_store_n(&tables_.header().options.with_mappings, 0, __ATOMIC_RELAXED);
 }
 
 void Recorder::library_closed() {

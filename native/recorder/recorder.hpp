@@ -84,6 +84,7 @@ class Recorder {
   void library_closed();
   void thread_renamed() { __atomic_fetch_add(&names_, 1, __ATOMIC_RELAXED); }
   void forked();
+  void confined();
 
   bool is_recording() const { return is_recording_; }
 

@@ -83,6 +83,8 @@ class Launch:
         self.pid = self._process.pid
         self.is_recorded = False
         """Whether the process was recorded, as its recorder says at its exit."""
+        self.was_confined = False
+        """Whether the process, which has exited, had installed a seccomp filter."""
 
     def __enter__(self) -> Launch:
         self._old_handlers = {
@@ -123,6 +125,8 @@ class Launch:
                     poll.unregister(self._listener)  # no event follows
                     due = every = at = None
                 if life.fileno() in happened:
+                    # It has not been waited for, so that its number is still its own.
+                    self.was_confined = _seccomp(self.pid) != _seccomp(os.getpid())
                     return
                 if due and every and time.monotonic() >= due:
                     yield Event.DUE
@@ -210,6 +214,12 @@ def _milliseconds(due: float | None, *, looks: bool) -> float | None:
     if looks:
         left = _LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS)
     return None if left is None else 1000 * left
+
+
+def _seccomp(pid: int) -> list[str]:
+    """Return what /proc tells about the filters of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line for line in lines if line.startswith("Seccomp")]
 
 
 def _resident_bytes(pid: int) -> int:

@@ -5,10 +5,12 @@ They are cloned if all that they must do themselves is allowed.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from attached import Surroundings, assert_served, is_being_recorded
+from attached import Surroundings, assert_served, functions, is_being_recorded, report_of_hunt
 from conftest import StartVictim
 from scans import FAILED, PATIENTLY, assert_served_by_copy, run_cli, scan
 from unharmed import RELEASE, TRACK, Helper, Watched, assert_sound, last_words
@@ -17,7 +19,13 @@ from worlds import NOBODY, as_user, confined, need_root, public_copy, run_cli_as
 
 SCANS = 20
 SETTINGS = "depth=32"
-need_mdwe = pytest.mark.skipif(RELEASE < (6, 3), reason="PR_SET_MDWE came with Linux 6.3")
+CONFINED = [
+    pytest.param("filter", marks=need_root),
+    pytest.param(
+        "code",
+        marks=pytest.mark.skipif(RELEASE < (6, 3), reason="PR_SET_MDWE came with Linux 6.3"),
+    ),
+]
 
 
 @pytest.mark.parametrize("how", ["kill", "errno", "trap", "log", "strict", "waiting"])
@@ -37,10 +45,7 @@ def test_filter_of_one_thread(victim: StartVictim) -> None:
 
 # A filter would kill for what is done in the clone and by the middleman.
 @pytest.mark.parametrize("method", ["clone", TRACK])
-@pytest.mark.parametrize(
-    "how",
-    [pytest.param("filter", marks=need_root), pytest.param("code", marks=need_mdwe)],
-)
+@pytest.mark.parametrize("how", CONFINED)
 def test_confined_program_is_cloned(
     victim: StartVictim, tmp_path: Path, how: str, method: str
 ) -> None:
@@ -66,12 +71,31 @@ def test_only_root_may_read_a_filter(victim: StartVictim) -> None:
         assert_sound(last_words(target))
 
 
-@need_mdwe
-def test_recorder_in_a_program_without_new_code(victim: StartVictim, tmp_path: Path) -> None:
-    server = victim("serving", 3, 0, command=confined("code", "serving"))
-    helper, surroundings = Helper(tmp_path), Surroundings(server.pid)
-    helper.scan(server.pid, "--attach", SETTINGS, *PATIENTLY)
-    assert is_being_recorded(server.pid)
-    helper.scan(server.pid, "--detach", *PATIENTLY)
+@pytest.mark.parametrize("how", CONFINED)
+def test_confined_program_is_recorded(victim: StartVictim, how: str) -> None:
+    server = victim("serving", 2, 1000, command=confined(how, "serving"))
+    surroundings = Surroundings(server.pid)
+    report = report_of_hunt(server)
+    for group in report["groups"]:
+        assert functions(report, group)[:3] == ["lose_session", "answer", "run"]
     surroundings.assert_same()
     assert_served(server)
+
+
+# The recorder makes no system call from then on: any but the program's own would end it.
+@pytest.mark.parametrize("how", ["prctl", "syscall"])
+def test_recorded_program_confines_itself(how: str) -> None:
+    command = [sys.executable, "-m", "reachscan", "run", "--"]
+    command += [str(build("confines_itself")), how]
+    done = subprocess.run(command, input="quit", capture_output=True, text=True, check=False)
+    print(done.stderr)
+    assert done.returncode == FAILED and done.stdout.endswith("done\n")
+    assert "seccomp filter" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["prctl", "syscall"])
+def test_attached_program_confines_itself(victim: StartVictim, tmp_path: Path, how: str) -> None:
+    target = victim("confines_itself", how)
+    Helper(tmp_path).scan(target.pid, "--attach", SETTINGS, *PATIENTLY)
+    assert is_being_recorded(target.pid)
+    target.quit()

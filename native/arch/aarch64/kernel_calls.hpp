@@ -22,6 +22,9 @@ inline long kernel_call(long number, long first = 0, long second = 0, long third
   return x0;
 }
 
+// The sixth argument of the C library's syscall() as a parameter: it is in a register.
+using SixthArgument = long;
+
 // The vdso function that reads clocks.
 constexpr const char kReadClock[] = "__kernel_clock_gettime";
 

@@ -19,6 +19,10 @@ inline long kernel_call(long number, long first = 0, long second = 0, long third
   return result;
 }
 
+// The sixth argument of the C library's syscall() as a parameter. It is on the stack, where it
+// stays if a function jumps to the next one: nothing is passed.
+struct SixthArgument {};
+
 // The vdso function that reads clocks.
 constexpr const char kReadClock[] = "__vdso_clock_gettime";
 

@@ -39,12 +39,6 @@ pid_t parent_of(pid_t pid) {
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-bool has_filtered_thread(pid_t pid) {
-  std::vector<pid_t> threads = list_threads(pid);
-  return std::any_of(threads.begin(), threads.end(),
-                     [pid](pid_t tid) { return is_filtered(pid, tid); });
-}
-
 // A filter may kill the target on a clone() that it never makes itself. What a filter says can be
 // read once the target is stopped.
 void require_known_filters(pid_t pid) {
@@ -120,8 +114,7 @@ void require_no_observed_files(pid_t pid) {
 
 void require_able_to_run(pid_t pid) {
   require_thawed(pid);
-  if (has_filtered_thread(pid))
-    refuse(pid, " runs under a seccomp filter, which may forbid what the recorder does");
+  require_known_filters(pid);
 }
 
 void require_no_init(pid_t pid) {
@@ -130,8 +123,7 @@ void require_no_init(pid_t pid) {
 }
 
 void require_clonable(pid_t pid) {
-  require_thawed(pid);
-  require_known_filters(pid);
+  require_able_to_run(pid);
   require_no_init(pid);
   require_no_observed_files(pid);
   require_room_in_group(pid);

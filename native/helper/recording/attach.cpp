@@ -23,6 +23,7 @@
 #include "helper/recording/static_program.hpp"
 #include "helper/recording/worker.hpp"
 #include "helper/stop/preconditions.hpp"
+#include "helper/stop/seccomp_filters.hpp"
 #include "helper/target/process.hpp"
 
 namespace reachscan::helper {
@@ -31,12 +32,6 @@ namespace {
 using recorder::Injection;
 using recorder::StartOutcome;
 using wire::Step;
-
-std::uint64_t end_of_main_stack(pid_t pid) {
-  for (const MapEntry& entry : read_mappings(pid))
-    if (entry.path == "[stack]") return entry.end;
-  return 0;
-}
 
 class Attachment {
  public:
@@ -51,6 +46,7 @@ class Attachment {
   // Called while the target is stopped.
   void run(Freeze& freeze) {
     if (worker_) worker_->require_same_program();
+    note_filters();
     starts_->require_untouched(freeze, session_.memory);
     if (!worker_) {
       note_thread_numbers(freeze);
@@ -108,6 +104,7 @@ class Attachment {
     injection_->main_stack_top = end_of_main_stack(pid);
     injection_->kernel_library = session_.site.vdso;
     injection_->pid = static_cast<std::uint64_t>(inner_id(pid, pid));
+    note_filters();
     if (auto program = find_static_program(pid, session_.memory)) {
       injection_->is_static = 1;
       injection_->program_bias = program->bias;
@@ -119,6 +116,13 @@ class Attachment {
       starts_.emplace(pid, find_loaded_functions(pid, session_.memory), image_, session_.memory,
                       *injection_);
     }
+  }
+
+  void note_filters() {
+    bool is_confined = has_filtered_thread(session_.pid());
+    if (worker_ && is_confined && injection_->is_confined == 0)
+      throw Failure(Step::kMapSweeper, Code::kRetry, "the process installs a seccomp filter");
+    injection_->is_confined = is_confined ? 1 : 0;
   }
 
   // Words that calls go through are found while nobody changes them, in the stopped target.
@@ -329,27 +333,6 @@ void require_unrecorded(const RecordingSession& session) {
         Step::kOpenTarget, Code::kUnrecordable,
         name_of(session.pid()) + " is already being recorded, by " + command_of(*found.way_in),
         EALREADY, session.pid());
-}
-
-// The number of words that calls go through.
-std::uint32_t call_count(const Injection& injection) {
-  const recorder::Slot* end = injection.slots + injection.slot_count;
-  return static_cast<std::uint32_t>(std::count_if(
-      injection.slots, end,
-      [](const recorder::Slot& slot) { return slot.use != recorder::SlotUse::kSymbol; }));
-}
-
-void send_hooks(const Pauses& pauses, const Injection* injection, std::uint64_t kept,
-                Stream& stream) {
-  bool hooked = injection != nullptr;
-  stream.record(wire::kHooks, Payload()
-                                  .u64(static_cast<std::uint64_t>(pauses.of_all.count()))
-                                  .u64(static_cast<std::uint64_t>(pauses.of_one.count()))
-                                  .u32(hooked ? call_count(*injection) : 0)
-                                  .u32(hooked ? injection->module_count : 0)
-                                  .u32(hooked ? injection->other_words : 0)
-                                  .u64(kept));
-  stream.record(wire::kFinal, Payload().u64(0).u64(0).u64(0).u64(0).u64(0).u64(0));
 }
 
 template <typename Work>

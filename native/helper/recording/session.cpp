@@ -19,6 +19,17 @@
 #include "wire/protocol.hpp"
 
 namespace reachscan::helper {
+namespace {
+
+// The number of words that calls go through.
+std::uint32_t call_count(const recorder::Injection& injection) {
+  const recorder::Slot* end = injection.slots + injection.slot_count;
+  return static_cast<std::uint32_t>(std::count_if(
+      injection.slots, end,
+      [](const recorder::Slot& slot) { return slot.use != recorder::SlotUse::kSymbol; }));
+}
+
+}  // namespace
 
 std::uint64_t auxiliary(pid_t pid, std::uint64_t type) {
   std::string text = read_proc_file(pid, "auxv", wire::Step::kOpenTarget);
@@ -201,6 +212,19 @@ void use_middleman(const RecordingSession& session, Freeze& freeze,
                    const std::function<void(Middleman&)>& use) {
   pid_t injected = use_middleman(freeze, session.memory, session.site, freeze.deadline(), use);
   leave_trampoline(freeze, session.memory, session.site, injected, freeze.deadline());
+}
+
+void send_hooks(const Pauses& pauses, const recorder::Injection* injection, std::uint64_t kept,
+                Stream& stream) {
+  bool hooked = injection != nullptr;
+  stream.record(wire::kHooks, Payload()
+                                  .u64(static_cast<std::uint64_t>(pauses.of_all.count()))
+                                  .u64(static_cast<std::uint64_t>(pauses.of_one.count()))
+                                  .u32(hooked ? call_count(*injection) : 0)
+                                  .u32(hooked ? injection->module_count : 0)
+                                  .u32(hooked ? injection->other_words : 0)
+                                  .u64(kept));
+  stream.record(wire::kFinal, Payload().u64(0).u64(0).u64(0).u64(0).u64(0).u64(0));
 }
 
 }  // namespace reachscan::helper

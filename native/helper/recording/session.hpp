@@ -99,4 +99,9 @@ enum class Removable { kAny, kAbandoned };
 Removal remove_recorder(const RecordingSession& session, std::uint64_t injection,
                         Removable removable);
 
+// Reports what was done. `injection` is null if nothing is hooked any more, `kept` are bytes that
+// had to stay.
+void send_hooks(const Pauses& pauses, const recorder::Injection* injection, std::uint64_t kept,
+                Stream& stream);
+
 }  // namespace reachscan::helper

@@ -36,6 +36,12 @@ bool is_filtered(pid_t pid, pid_t tid) {
   return !mode.empty() && mode != "0";
 }
 
+bool has_filtered_thread(pid_t pid) {
+  std::vector<pid_t> threads = list_threads(pid);
+  return std::any_of(threads.begin(), threads.end(),
+                     [pid](pid_t tid) { return is_filtered(pid, tid); });
+}
+
 bool may_read_filters() {
   if (is_filtered(getpid(), getpid())) return false;
   std::string effective = status_field(getpid(), getpid(), "CapEff");

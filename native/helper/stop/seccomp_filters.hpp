@@ -10,6 +10,7 @@
 namespace reachscan::helper {
 
 bool is_filtered(pid_t pid, pid_t tid);
+bool has_filtered_thread(pid_t pid);
 
 // Returns whether the kernel may show us a thread's filters. That takes CAP_SYS_ADMIN and no filter
 // of our own.

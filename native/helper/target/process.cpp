@@ -130,6 +130,12 @@ std::vector<MapEntry> read_mappings(pid_t pid) {
   return parse_mappings(read_proc_file(pid, "maps", Step::kReadMappings));
 }
 
+std::uint64_t end_of_main_stack(pid_t pid) {
+  for (const MapEntry& entry : read_mappings(pid))
+    if (entry.path == "[stack]") return entry.end;
+  return 0;
+}
+
 std::vector<pid_t> list_threads(pid_t pid) {
   DIR* directory = opendir(proc_path(pid, "task").c_str());
   if (directory == nullptr) fail_to_read(pid, "task", Step::kSeize, errno);

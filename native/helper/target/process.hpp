@@ -48,6 +48,9 @@ std::vector<std::uint64_t> numbers_after(std::string_view text, std::string_view
 
 std::vector<MapEntry> read_mappings(pid_t pid);
 
+// Returns the end of the first thread's stack; 0 if it is not known.
+std::uint64_t end_of_main_stack(pid_t pid);
+
 // Parses the text of /proc/PID/maps. Throws Failure(kReadMappings) if it is malformed.
 std::vector<MapEntry> parse_mappings(std::string_view text);
 

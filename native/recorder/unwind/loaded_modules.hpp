@@ -21,8 +21,7 @@ inline bool copy_memory(Reading reading, void* to, std::uint64_t from, std::size
     return true;
   }
   iovec here{to, bytes}, there{reinterpret_cast<void*>(from), bytes};
-  long copied = arch::kernel_call(__NR_process_vm_readv, process_id(), as_word(&here), 1,
-                                  as_word(&there), 1, 0);
+  long copied = call(__NR_process_vm_readv, process_id(), as_word(&here), 1, as_word(&there), 1, 0);
   return copied == static_cast<long>(bytes);
 }
 

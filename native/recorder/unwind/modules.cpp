@@ -51,7 +51,7 @@ bool read_row(Reading reading, const LoadedModule& module, ModuleRow& row) {
 
 void wait_a_moment() {
   timespec moment{0, 100'000};
-  arch::kernel_call(__NR_nanosleep, as_word(&moment), 0);
+  call(__NR_nanosleep, as_word(&moment), 0);
 }
 
 std::uint64_t hash_of(const Elf64_Phdr* headers, std::size_t count) {
@@ -195,7 +195,7 @@ bool Modules::update(RuleCache& rules, StackTrie& stacks) {
   constexpr int kMaxTries = 50, kMaxWaits = 1000;
   std::uint64_t own = arch::thread_pointer();
   for (int tries = 0, waits = 0; tries < kMaxTries && waits < kMaxWaits; ++waits) {
-    if (!is_readable_ && updates_ != 0) return false;
+    if (is_confined() || (!is_readable_ && updates_ != 0)) return false;
     std::uint64_t owner = 0;
     if (__atomic_compare_exchange_n(&updating_, &owner, own, false, __ATOMIC_ACQUIRE,
                                     __ATOMIC_RELAXED)) {

@@ -35,6 +35,10 @@ _END_NOT_SEEN = (
     "or became a program that was started without LD_PRELOAD or is linked statically; --every, "
     "--at and --signal report while it runs"
 )
+_CONFINED = (
+    "it confined itself by a seccomp filter, and the recorder makes no system call from then on, "
+    "not even to announce the end; --every and --at report while it runs"
+)
 
 
 @click.command("run", cls=_Run)
@@ -124,7 +128,8 @@ def command(
         own = launch.status()
     if found is None:
         killer = launch.killer()
-        why = f"signal {killer} ended it" if killer else _END_NOT_SEEN
+        unseen = _CONFINED if launch.was_confined else _END_NOT_SEEN
+        why = f"signal {killer} ended it" if killer else unseen
         console.talk(f"the command ended without a report: {why}")
         found = ExitStatus.FAILED
     return own or (error_exitcode if found == ExitStatus.LEAKS else int(found))

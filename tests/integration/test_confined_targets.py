@@ -5,6 +5,7 @@ They are cloned if all that they must do themselves is allowed.
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,21 @@ def test_filter_of_one_thread(victim: StartVictim) -> None:
     """Another thread makes the clone."""
     target = victim("filtered", "thread")
     assert scan(target.pid)["snapshot"]["method"] == "clone"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="not known on other processors")
+@pytest.mark.parametrize("method", ["clone", "copy", TRACK])
+@pytest.mark.parametrize("how", ["nanosleep", "poll", "futex"])
+def test_filter_that_forbids_to_go_on(
+    victim: StartVictim, tmp_path: Path, how: str, method: str
+) -> None:
+    """The kernel continues an interrupted sleep by a call that the program never makes itself."""
+    target = victim("sleeps_filtered", how)
+    helper = Helper(tmp_path)
+    for _ in range(SCANS):
+        ending = helper.run(target.pid, "--method", method)
+        assert ending.status == 0 or ending.code == "clone-refused", ending
+    target.quit()
 
 
 # A filter would kill for what is done in the clone and by the middleman.

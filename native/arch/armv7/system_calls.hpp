@@ -91,6 +91,9 @@ inline bool was_cut_short(const Registers& r) {
   return r.behind_system_call != 0 && static_cast<std::int32_t>(r.r[0]) == -EINTR;
 }
 
+// The kernel keeps to itself which call it will restart, and how.
+inline bool goes_on_by_other_call(const Registers&) { return false; }
+
 // Makes the thread restart the call. The result has replaced its first argument.
 inline void repair_interrupted_call(Registers& r, std::uint64_t first_argument) {
   r.r[0] = static_cast<std::uint32_t>(first_argument);

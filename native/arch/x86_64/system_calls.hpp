@@ -106,6 +106,12 @@ inline bool was_cut_short(const Registers& r) {
   return in_system_call(r) && call_result(r) == -EINTR;
 }
 
+// Returns whether the interrupted call would go on where it was (nanosleep, poll), by another call,
+// restart_syscall, which a seccomp filter may forbid.
+inline bool goes_on_by_other_call(const Registers& r) {
+  return in_system_call(r) && call_result(r) == kRestartBlock;
+}
+
 // Changed to ERESTARTNOHAND, the kernel restarts the call unless a handler really runs.
 inline void repair_interrupted_call(Registers& r, std::uint64_t) {
   r.rax = static_cast<std::uint64_t>(kRestartNoHand);

@@ -17,6 +17,7 @@
 #include "arch/system_calls.hpp"
 #include "helper/stop/retry_policy.hpp"
 #include "helper/stop/scheduling.hpp"
+#include "helper/stop/seccomp_filters.hpp"
 #include "helper/stop/stops.hpp"
 #include "helper/target/process.hpp"
 
@@ -147,6 +148,7 @@ bool Freeze::seize_new_threads() {
     }
     if (!seize(pid_, tid)) continue;
     states_[tid] = State::kSeized;
+    if (is_filtered(pid_, tid)) filtered_.insert(tid);
     found = true;
     if (reach_ == Reach::kFirstThread) break;
   }
@@ -298,11 +300,22 @@ void Freeze::capture(StoppedThread& thread) {
     throw Failure(Step::kReadRegisters, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                   "cannot read the registers of thread " + std::to_string(thread.tid), errno,
                   thread.tid);
+  if (arch::goes_on_by_other_call(thread.registers) && !may_restart(thread))
+    return repair_call(thread, arch::first_argument(thread.registers));
   // A pending signal is a cause of EINTR that is not ours.
   if (thread.pending_signal != 0 || !arch::was_cut_short(thread.registers)) return;
-  std::optional<std::uint64_t> first_argument = first_argument_of(thread);
-  if (!first_argument) return;
-  arch::repair_interrupted_call(thread.registers, *first_argument);
+  if (auto first_argument = first_argument_of(thread)) repair_call(thread, *first_argument);
+}
+
+// Returns whether filters let a call go on where it was interrupted. Otherwise it must start again.
+bool Freeze::may_restart(const StoppedThread& thread) const {
+  if (filtered_.count(thread.tid) == 0) return true;
+  return arch::unfit_state(thread.registers) == nullptr &&
+         filters_allow(thread.tid, {{SYS_restart_syscall, {}}});
+}
+
+void Freeze::repair_call(StoppedThread& thread, std::uint64_t first_argument) {
+  arch::repair_interrupted_call(thread.registers, first_argument);
   if (!arch::set_registers(thread.tid, thread.registers))
     throw Failure(Step::kRepairCalls, errno == ESRCH ? Code::kTargetExited : Code::kInternal,
                   "cannot repair an interrupted call of thread " + std::to_string(thread.tid),

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "arch/registers.hpp"
@@ -98,6 +99,8 @@ class Freeze {
   WaitStatus wait_for_stop(pid_t tid, Clock::time_point deadline) const;
   bool wait_until_stopped(StoppedThread& thread, Clock::time_point deadline);
   void capture(StoppedThread& thread);
+  bool may_restart(const StoppedThread& thread) const;
+  void repair_call(StoppedThread& thread, std::uint64_t first_argument);
   bool continues_call(pid_t tid) const;
   std::optional<std::uint64_t> first_argument_of(const StoppedThread& thread) const;
   void release_if_foreign(pid_t parent, Clock::time_point deadline);
@@ -116,6 +119,7 @@ class Freeze {
   Ticker ticker_;
   OwnedDescriptor thread_folder_;
   std::map<pid_t, State> states_;
+  std::set<pid_t> filtered_;    // under seccomp filters
   std::map<pid_t, Seen> seen_;  // state before they were stopped, where needed
   std::vector<StoppedThread> threads_;
   RegisterWords words_;

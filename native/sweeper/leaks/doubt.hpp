@@ -98,7 +98,13 @@ class DoubtPass {
   uint64_t meant_by(const Sighting& sighting) const { return candidates_.block(sighting.about); }
 
  private:
-  static constexpr std::size_t kMaxDistances = 1 << 20;  // at most this many are kept
+  // Words whose meaning depends on others.
+  struct Notes {
+    static constexpr std::size_t kMost = 1 << 20;
+
+    List<uint64_t> words{map_memory, kMost};
+    bool are_all = true;
+  };
 
   // Where marking met the word is unknown; it was not in a register, so the slot is 0.
   static Sighting stale_word(uint64_t slot, uint64_t value, uint32_t index = 0) {
@@ -129,6 +135,7 @@ class DoubtPass {
     roots.each_part([&](uint64_t start, uint64_t end) {
       each_piece(start, end, end, [&](uint64_t from, uint64_t to) {
         meanings_.aligned(from, to, {start, end}, found);
+        meanings_.narrow(from, to, {start, end}, found);
         meanings_.unaligned(from, to, found);
       });
     });
@@ -144,22 +151,33 @@ class DoubtPass {
     auto found = [this](uint64_t block, uint32_t form, uint32_t rank, uint64_t at, uint64_t value) {
       if (is_in_reach(at)) suggest(block, found_in_block(block, {at, value, 0, form, rank, 0}));
     };
-    List<uint64_t> distances(map_memory, kMaxDistances);
-    bool all = true;
-    auto note = [&](uint64_t at) {
-      if (!is_in_reach(at)) return;
-      SpinLock::Guard guard(lock_);
-      all = distances.push(at) && all;
-    };
+    Notes distances, narrow;
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       meanings_.aligned(start, end, {start, end}, found);
       meanings_.unaligned(start, end, found);
-      meanings_.note_relative_candidates(start, end, note);
+      meanings_.note_relative_candidates(start, end, [&](uint64_t at) { note(distances, at); });
+      meanings_.note_narrow_candidates(start, end, [&](uint64_t at) { note(narrow, at); });
     });
-    meanings_.learn(distances);
-    auto look = [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); };
-    if (!all) return visit_heap(blocks_, look);
-    for (uint64_t at : distances) look(at, at + sizeof(uint64_t));
+    meanings_.learn(distances.words);
+    look_again(distances,
+               [&](uint64_t start, uint64_t end) { meanings_.relative(start, end, found); });
+    meanings_.learn_tables(narrow.words);
+    look_again(narrow, [&](uint64_t start, uint64_t end) {
+      meanings_.narrow(start, end, {start, end}, found);
+    });
+  }
+
+  void note(Notes& notes, uint64_t at) {
+    if (!is_in_reach(at)) return;
+    SpinLock::Guard guard(lock_);
+    notes.are_all = notes.words.push(at) && notes.are_all;
+  }
+
+  // Calls look(start, end) for the noted words, or for the whole heap if they did not fit.
+  template <typename Look>
+  void look_again(const Notes& notes, Look look) {
+    if (!notes.are_all) return visit_heap(blocks_, look);
+    for (uint64_t at : notes.words) look(at, at + sizeof(uint64_t));
   }
 
   bool is_in_reach(uint64_t slot) const {
@@ -232,6 +250,7 @@ class DoubtPass {
       consider(block, found_in_block(block, {at, value, 0, form, its_rank, 0}), rank);
     };
     meanings_.aligned(start, end, {start, end}, found);
+    meanings_.narrow(start, end, {start, end}, found);
     meanings_.unaligned(start, end, found);
     meanings_.relative(start, end, found);
   }

@@ -5,6 +5,7 @@
 #include "sweeper/leaks/candidates.hpp"
 #include "sweeper/leaks/disguise.hpp"
 #include "sweeper/leaks/doubling.hpp"
+#include "sweeper/leaks/glib_tables.hpp"
 #include "sweeper/leaks/narrow.hpp"
 #include "sweeper/leaks/packed.hpp"
 #include "sweeper/leaks/python_int.hpp"
@@ -33,7 +34,25 @@ class Meanings {
       if (disguises_.passes(value)) as_disguise(at, value, visit);
     });
     if (!doubling_.is_empty()) in_pieces(start, end, around, visit);
-    if (heaps::kWord == 8 && !narrow_.is_empty()) narrow(start, end, around, visit);
+  }
+
+  // The same for pointers of 32 bits. In the heap, what they mean depends on tables: see
+  // learn_tables().
+  template <typename Visit>
+  void narrow(uint64_t start, uint64_t end, Range around, Visit visit) const {
+    each_narrow(start, end, [&](uint64_t word, uint64_t at, uint64_t value, uint64_t target) {
+      if (at == word && as_python_int(at, visit)) return;
+      Certainty certainty = certainty_of(at, value, around);
+      if (certainty == Certainty::kNone) return;
+      bool sure = certainty == Certainty::kSure;
+      visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);
+    });
+  }
+
+  // Calls visit(slot) for words that narrow() must look at after learn_tables().
+  template <typename Visit>
+  void note_narrow_candidates(uint64_t start, uint64_t end, Visit visit) const {
+    each_narrow(start, end, [&](uint64_t word, uint64_t, uint64_t, uint64_t) { visit(word); });
   }
 
   // Parts of two neighbouring numbers of 32 bits are often a short address by chance.
@@ -80,6 +99,9 @@ class Meanings {
     });
   }
 
+  // Finds the tables that these words, which were noted, are in.
+  void learn_tables(const List<uint64_t>& narrow) { glib_tables_.find(narrow); }
+
   // Counts, over many blocks, whether the noted fields hold distances. Sorts `noted`, the words
   // that were noted.
   void learn(List<uint64_t>& noted) {
@@ -120,6 +142,7 @@ class Meanings {
         disguises_(hulls, find_pointer_guard(space)),
         packed_(hulls),
         narrow_(hulls),
+        glib_tables_(space, blocks),
         distances_(hulls) {}
 
   template <typename Visit>
@@ -149,24 +172,32 @@ class Meanings {
     return block != 0;
   }
 
+  // Calls visit(word, slot, value, target) for halves of words that lead to an unmarked block.
   template <typename Visit>
-  void narrow(uint64_t start, uint64_t end, Range around, Visit visit) const {
+  void each_narrow(uint64_t start, uint64_t end, Visit visit) const {
+    if (heaps::kWord != 8 || narrow_.is_empty()) return;
     each_word_that(space_, start, end, narrow_, [&](uint64_t word, uint64_t) {
       each_half(word, [&](uint64_t at, uint64_t value) {
-        uint64_t tag = value % kTags, target = unmarked(block_starting_at(value - tag));
-        if (target == 0 || (at == word && as_python_int(at, visit))) return;
-        uint64_t holder = blocks_.block_of(at);
-        Range near = holder != 0 ? Range{holder, blocks_.end_of(holder)} : around;
-        auto company = company_of(
-            near, at,
-            [&](uint64_t number) { return block_starting_at(number / kTags * kTags) != 0; },
-            [&](uint64_t other) { return space_.find(other) != nullptr; });
-        // Too many numbers would be tagged addresses by chance.
-        if (tag != 0 && company == Company::kNumbers) return;
-        bool sure = company == Company::kPointers;
-        visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);
+        uint64_t target = unmarked(block_starting_at(value - value % kTags));
+        if (target != 0) visit(word, at, value, target);
       });
     });
+  }
+
+  enum class Certainty { kNone, kPossible, kSure };
+
+  Certainty certainty_of(uint64_t at, uint64_t value, Range around) const {
+    uint64_t holder = blocks_.block_of(at);
+    auto slot = holder != 0 ? glib_tables_.slot(holder, at) : GlibTables::Slot::kUnknown;
+    if (slot != GlibTables::Slot::kUnknown)
+      return slot == GlibTables::Slot::kUsed ? Certainty::kSure : Certainty::kNone;
+    Company company = company_of(
+        holder != 0 ? Range{holder, blocks_.end_of(holder)} : around, at,
+        [&](uint64_t number) { return block_starting_at(number / kTags * kTags) != 0; },
+        [&](uint64_t other) { return space_.find(other) != nullptr; });
+    // Too many numbers would be tagged addresses by chance.
+    if (value % kTags != 0 && company == Company::kNumbers) return Certainty::kNone;
+    return company == Company::kPointers ? Certainty::kSure : Certainty::kPossible;
   }
 
   // Calls visit(field, target, slot) for words that lead to an unmarked block if they are
@@ -251,6 +282,7 @@ class Meanings {
   DisguiseFilter disguises_;
   PackedFilter packed_;
   NarrowFilter narrow_;
+  GlibTables glib_tables_;
   RelativeFilter distances_;
   RelativeFields fields_;
 };

@@ -20,8 +20,9 @@ class KindCounts {
   uint64_t kind_of(uint64_t block) const {
     uint64_t size = blocks_.end_of(block) - block, kind = mixed(0, size);
     unsigned words = size < heaps::kPage ? kKeyWords : 0;
-    for (unsigned i = 0; i < words && heaps::kWord * (i + 1) <= size; ++i)
-      kind = mixed(kind, words_.of(heaps::word(block + heaps::kWord * i), i == 0));
+    if (words != 0) kind = mixed(kind, words_.of_first(heaps::word(block)));
+    for (unsigned i = 1; i < words && heaps::kWord * (i + 1) <= size; ++i)
+      kind = mixed(kind, words_.of(heaps::word(block + heaps::kWord * i), false));
     return mixed(kind, 0) | 1;
   }
 

@@ -5,6 +5,7 @@
 
 #include "memory/leftover.hpp"
 #include "sweeper/blob/host.hpp"
+#include "sweeper/leaks/word_kinds.hpp"
 
 namespace reachscan::sweeper {
 
@@ -12,18 +13,6 @@ constexpr uint64_t kSomeNumber = 1;
 // No process has memory at these addresses.
 constexpr uint64_t kSomeText = 0x7478'6574'7478'6574;  // "texttext"
 constexpr uint64_t kSomeData = 0xdada'dada'dada'dada;
-
-constexpr bool is_printable(unsigned byte) {
-  return (byte >= 32 && byte < 127) || byte == 9 || byte == 10 || byte == 13;
-}
-
-// Printable ASCII, followed only by zero bytes.
-constexpr bool is_text_word(uint64_t word) {
-  if (!is_printable(word & 0xff)) return false;
-  for (; word != 0; word >>= 8)
-    if (!is_printable(word & 0xff)) return false;
-  return true;
-}
 
 inline uint64_t masked(const heaps::Space& space, uint64_t place, uint64_t word) {
   constexpr uint64_t kSmall = 1 << 16;

@@ -72,8 +72,8 @@ class Meanings {
   void relative(uint64_t start, uint64_t end, Visit visit) const {
     each_near_distance(start, end, [&](Field field, uint64_t target, uint64_t at) {
       auto standing = fields_.standing(field);
-      if (standing == RelativeFields::Standing::kNone) return;
-      bool sure = standing == RelativeFields::Standing::kCertain;
+      bool sure = standing == RelativeFields::Standing::kCertain || is_in_array(field, target, at);
+      if (!sure && standing == RelativeFields::Standing::kNone) return;
       visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
     });
   }
@@ -210,6 +210,31 @@ class Meanings {
         visit(field, target, at);
     });
   }
+
+  // Returns whether a word is one of several in a row that lead, from the start of their block, to
+  // different unmarked blocks of one size: fontconfig's sets of characters have such arrays.
+  bool is_in_array(Field field, uint64_t target, uint64_t at) const {
+    constexpr unsigned kSure = 4;
+    if (is_from_word(field)) return false;
+    const uint64_t start = blocks_.block_of(at), end = blocks_.end_of(start);
+    const uint64_t size = size_of(target);
+    auto is_alike = [&](uint64_t slot, uint64_t neighbour) {
+      uint64_t other = heaps::wrapped(start + heaps::word(slot));
+      if (heaps::word(slot) == heaps::word(neighbour)) return false;
+      if (candidates_.find(other) == Candidates::kNone) return false;
+      return size_of(other) <= size + kTooLittle && size <= size_of(other) + kTooLittle;
+    };
+    unsigned words = 1;
+    for (uint64_t slot = at; words < kSure && slot > start; slot -= heaps::kWord, ++words)
+      if (!is_alike(slot - heaps::kWord, slot)) break;
+    for (uint64_t slot = at; words < kSure && end - slot >= 2 * heaps::kWord; ++words) {
+      slot += heaps::kWord;
+      if (!is_alike(slot, slot - heaps::kWord)) break;
+    }
+    return words >= kSure;
+  }
+
+  uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
 
   // Asks `near` first whether the distance from the word, which exceeds the one from the start of
   // its block, deserves a closer look.

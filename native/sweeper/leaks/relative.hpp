@@ -1,5 +1,5 @@
-// Distances in place of pointers: from the start of the block that holds them (the patterns of
-// fontconfig), or from the word itself (boost's offset_ptr).
+// Distances in place of pointers: from the start of the block that holds them (the patterns and
+// arrays of fontconfig), or from the word itself (boost's offset_ptr).
 //
 // Small numbers that happen to be the distance to some block are common: each Python dict contains
 // one, with a chance of one in six. So a field of blocks of one size counts only if most of its
@@ -75,6 +75,8 @@ inline Field field_of(Range block, uint64_t offset, bool from_word, uint64_t dis
   return (block.end - block.start) << kSizeBit ^ beginning_of(block, offset) << 26 ^ offset << 3 ^
          length << kLengthBit ^ Field { from_word };
 }
+
+constexpr bool is_from_word(Field field) { return field % 2 != 0; }
 
 // A remainder too small for a free chunk stays with the block, so blocks of one kind have two
 // sizes.

@@ -6,6 +6,18 @@
 
 namespace reachscan::sweeper {
 
+constexpr bool is_printable(unsigned byte) {
+  return (byte >= 32 && byte < 127) || byte == 9 || byte == 10 || byte == 13;
+}
+
+// Printable ASCII, followed only by zero bytes.
+constexpr bool is_text_word(std::uint64_t word) {
+  if (!is_printable(word & 0xff)) return false;
+  for (; word != 0; word >>= 8)
+    if (!is_printable(word & 0xff)) return false;
+  return true;
+}
+
 class WordKinds {
  public:
   WordKinds(const heaps::Space& space, const heaps::BlockMap& blocks)
@@ -22,7 +34,15 @@ class WordKinds {
     return kFirstMapping + static_cast<uint64_t>(m - space_.begin());
   }
 
+  // The same for the first word of a block. A text is another kind, but few characters may as well
+  // be a number.
+  uint64_t of_first(uint64_t value) const {
+    constexpr unsigned kFewest = 4;
+    return value >> 8 * (kFewest - 1) != 0 && is_text_word(value) ? kText : of(value, true);
+  }
+
  private:
+  static constexpr uint64_t kText = ~0ull;
   // Mappings are numbered from here.
   static constexpr uint64_t kPlain = 0, kHeapPointer = 1, kFirstMapping = 2;
 

@@ -213,25 +213,33 @@ class Meanings {
 
   // Returns whether a word is one of several in a row that lead, from the start of their block, to
   // different unmarked blocks of one size: fontconfig's sets of characters have such arrays.
+  // Numbers at equal intervals lead to blocks at equal intervals by chance.
   bool is_in_array(Field field, uint64_t target, uint64_t at) const {
-    constexpr unsigned kSure = 4;
+    constexpr uint64_t kFewest = 4, kReach = 32 * heaps::kWord;
     if (is_from_word(field)) return false;
     const uint64_t start = blocks_.block_of(at), end = blocks_.end_of(start);
     const uint64_t size = size_of(target);
     auto is_alike = [&](uint64_t slot, uint64_t neighbour) {
+      if (slot / heaps::kPage != at / heaps::kPage) return false;  // it may be absent
       uint64_t other = heaps::wrapped(start + heaps::word(slot));
-      if (heaps::word(slot) == heaps::word(neighbour)) return false;
-      if (candidates_.find(other) == Candidates::kNone) return false;
-      return size_of(other) <= size + kTooLittle && size <= size_of(other) + kTooLittle;
+      return heaps::word(slot) != heaps::word(neighbour) &&
+             candidates_.find(other) != Candidates::kNone && size_of(other) <= size + kTooLittle &&
+             size <= size_of(other) + kTooLittle;
     };
-    unsigned words = 1;
-    for (uint64_t slot = at; words < kSure && slot > start; slot -= heaps::kWord, ++words)
-      if (!is_alike(slot - heaps::kWord, slot)) break;
-    for (uint64_t slot = at; words < kSure && end - slot >= 2 * heaps::kWord; ++words) {
-      slot += heaps::kWord;
-      if (!is_alike(slot, slot - heaps::kWord)) break;
-    }
-    return words >= kSure;
+    uint64_t first = at, last = at;
+    while (first > start && at - first < kReach && is_alike(first - heaps::kWord, first))
+      first -= heaps::kWord;
+    while (end - last >= 2 * heaps::kWord && last - at < kReach &&
+           is_alike(last + heaps::kWord, last))
+      last += heaps::kWord;
+    bool is_even = true;
+    for (uint64_t slot = first + 2 * heaps::kWord; slot <= last; slot += heaps::kWord)
+      is_even &= step_to(slot) == step_to(first + heaps::kWord);
+    return last - first >= (kFewest - 1) * heaps::kWord && !is_even;
+  }
+
+  static uint64_t step_to(uint64_t slot) {
+    return heaps::wrapped(heaps::word(slot) - heaps::word(slot - heaps::kWord));
   }
 
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }

@@ -43,7 +43,10 @@ std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) 
 // read once the target is stopped.
 void require_known_filters(pid_t pid) {
   if (has_filtered_thread(pid) && !may_read_filters())
-    refuse(pid, " runs under a seccomp filter, which may forbid it to be cloned");
+    refuse(
+        pid,
+        " runs under a seccomp filter, which may forbid it to be cloned, and which only root may "
+        "read, outside of containers");
 }
 
 // A frozen target cannot execute the few instructions that cloning takes.

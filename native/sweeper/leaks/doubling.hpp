@@ -11,6 +11,7 @@
 #include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/candidates.hpp"
 #include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/leaks/rounding.hpp"
 
 namespace reachscan::sweeper {
 
@@ -94,8 +95,6 @@ class DoublingArrays {
   // Fewer words in a row are pointers to the neighbours of lost blocks: of 137,000 blocks that were
   // taken for lost, 1,093 had two such words by chance, 3 had three, none had four.
   static constexpr unsigned kMinWords = 3, kSureWords = 4;
-  // The most that the allocator adds to a request. Large blocks may have pages of their own.
-  static constexpr uint64_t kRounding = 24, kLarge = 64 << 10;
 
   // A candidate, and the smallest value of a word that leads to it.
   struct Piece {
@@ -125,7 +124,6 @@ class DoublingArrays {
     return may_lead_to_piece(at - heaps::kWord) || may_lead_to_piece(at + heaps::kWord);
   }
 
-  static uint64_t rounding(uint64_t size) { return size < kLarge ? kRounding : heaps::kPage; }
   static uint64_t size_slot(uint64_t size) { return size / heaps::kGranule % kSizes; }
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
 

@@ -3,12 +3,13 @@
 // that what is around a pointer tells little (narrow.hpp).
 //
 // A table has three arrays: keys, hashes, and values. A slot is empty if its hash is 0, and was if
-// it is 1. The structure that points to the three counts the slots that are in use, and those that
+// it is 1. The structure that points to the three counts the slots in use, and those that are or
 // were: if the hashes are as many, it is such a table. Source: struct _GHashTable in glib/ghash.c,
 // since 2.60.
 #pragma once
 
 #include "sweeper/leaks/range_filter.hpp"
+#include "sweeper/leaks/rounding.hpp"
 #include "sweeper/leaks/stretches.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
@@ -59,12 +60,10 @@ class GlibTables {
 
  private:
   static constexpr uint64_t kSlotBytes = 4, kFewestSlots = 8;
-  // The most that an allocator adds to a request. Large blocks may have pages of their own.
-  static constexpr uint64_t kRounding = 24, kLarge = 64 << 10;
   // From the pointer to the keys to the other pointers, and to what follows the one to the values.
   static constexpr uint64_t kToHashes = 8, kToValues = 16, kToEnd = 24;
   // From the mask to that pointer, if the size before it has 64 bits, or 32 as in older versions.
-  // The numbers of slots in use, and of those that were, follow the mask.
+  // The numbers of slots in use, and of those that are or were, follow the mask.
   static constexpr uint64_t kFromMask = 20, kFromOlderMask = 16;
   static constexpr unsigned kHintBits = 18;
   static constexpr std::size_t kNone = ~std::size_t{0};
@@ -91,8 +90,7 @@ class GlibTables {
   uint64_t slots_of(uint64_t block) const {
     uint64_t size = size_of(block), slots = kFewestSlots;
     while (2 * slots * kSlotBytes <= size) slots *= 2;
-    uint64_t rounding = size < kLarge ? kRounding : heaps::kPage;
-    return size - slots * kSlotBytes <= rounding ? slots : 0;
+    return size - slots * kSlotBytes <= rounding(size) ? slots : 0;
   }
 
   std::size_t index_of(uint64_t block) const {

@@ -192,33 +192,25 @@ CASE(what_is_allowed_whatever_an_argument_is_is_always_allowed) {
 }
 
 CASE(paths_that_meet_know_what_they_have_in_common) {
-  // X is 5 on either path, A is not known.
-  const Program program = {load(argument(0)),
-                           jump(BPF_JMP | BPF_JGT | BPF_K, 9, 0, 2),
-                           statement(BPF_LDX | BPF_IMM, 5),
-                           statement(BPF_JMP | BPF_JA, 2),
-                           statement(BPF_LDX | BPF_IMM, 5),
-                           statement(BPF_LD | BPF_IMM, 3),
-                           statement(BPF_MISC | BPF_TXA, 0),
-                           jump(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 1),
-                           answer(kAllow),
-                           answer(kRefuse)};
-  CHECK(allows(program, {kUnusedCall}));
-}
-
-CASE(paths_that_meet_do_not_know_what_differs) {
-  // A is 3 or 4.
-  const Program program = {load(argument(0)),
-                           jump(BPF_JMP | BPF_JGT | BPF_K, 9, 0, 2),
-                           statement(BPF_LD | BPF_IMM, 3),
-                           statement(BPF_JMP | BPF_JA, 1),
-                           statement(BPF_LD | BPF_IMM, 4),
-                           jump(BPF_JMP | BPF_JEQ | BPF_K, 3, 0, 1),
-                           answer(kAllow),
-                           answer(kRefuse)};
-  CHECK(!allows(program, {kUnusedCall}));
-  CHECK(allows(program, known({10})));
-  CHECK(!allows(program, known({9})));
+  // A or X is loaded on both paths, according to whether the first argument is above 9.
+  auto meeting = [](int load_code, std::uint32_t above, std::uint32_t otherwise) {
+    const bool in_x = load_code == BPF_LDX;
+    return Program{load(argument(0)),
+                   jump(BPF_JMP | BPF_JGT | BPF_K, 9, 0, 2),
+                   statement(load_code | BPF_IMM, above),
+                   statement(BPF_JMP | BPF_JA, 1),
+                   statement(load_code | BPF_IMM, otherwise),
+                   in_x ? statement(BPF_MISC | BPF_TXA, 0) : statement(BPF_JMP | BPF_JA, 0),
+                   jump(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 1),
+                   answer(kAllow),
+                   answer(kRefuse)};
+  };
+  for (int load_code : {BPF_LD, BPF_LDX}) {
+    CHECK(allows(meeting(load_code, 5, 5), {kUnusedCall}));
+    CHECK(!allows(meeting(load_code, 5, 4), {kUnusedCall}));
+    CHECK(allows(meeting(load_code, 5, 4), known({10})));
+    CHECK(!allows(meeting(load_code, 5, 4), known({9})));
+  }
 }
 
 CASE(only_plain_allowing_counts) {

@@ -46,7 +46,7 @@ class Attachment {
   // Called while the target is stopped.
   void run(Freeze& freeze) {
     if (worker_) worker_->require_same_program();
-    note_filters();
+    note_filters(freeze.has_filtered_thread());
     starts_->require_untouched(freeze, session_.memory);
     if (!worker_) {
       note_thread_numbers(freeze);
@@ -104,7 +104,7 @@ class Attachment {
     injection_->main_stack_top = end_of_main_stack(pid);
     injection_->kernel_library = session_.site.vdso;
     injection_->pid = static_cast<std::uint64_t>(inner_id(pid, pid));
-    note_filters();
+    note_filters(has_filtered_thread(pid));
     if (auto program = find_static_program(pid, session_.memory)) {
       injection_->is_static = 1;
       injection_->program_bias = program->bias;
@@ -118,8 +118,7 @@ class Attachment {
     }
   }
 
-  void note_filters() {
-    bool is_confined = has_filtered_thread(session_.pid());
+  void note_filters(bool is_confined) {
     if (worker_ && is_confined && injection_->is_confined == 0)
       throw Failure(Step::kMapSweeper, Code::kRetry, "the process installs a seccomp filter");
     injection_->is_confined = is_confined ? 1 : 0;

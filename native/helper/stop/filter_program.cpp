@@ -5,7 +5,6 @@
 
 #include <linux/seccomp.h>
 
-#include <algorithm>
 #include <cstddef>
 
 #include "arch/system_calls.hpp"

@@ -83,6 +83,7 @@ class Freeze {
   pid_t pid() const { return pid_; }
   Reach reach() const { return reach_; }
   std::vector<StoppedThread>& threads() { return threads_; }
+  bool has_filtered_thread() const { return !filtered_.empty(); }
   Clock::time_point began() const { return began_; }
   // Everything done while the target is stopped must finish by then.
   Clock::time_point deadline() const { return deadline_; }
@@ -119,7 +120,8 @@ class Freeze {
   Ticker ticker_;
   OwnedDescriptor thread_folder_;
   std::map<pid_t, State> states_;
-  std::set<pid_t> filtered_;    // under seccomp filters
+  // Under seccomp filters right before the pause: asking during it takes longer than stopping.
+  std::set<pid_t> filtered_;
   std::map<pid_t, Seen> seen_;  // state before they were stopped, where needed
   std::vector<StoppedThread> threads_;
   RegisterWords words_;

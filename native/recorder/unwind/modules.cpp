@@ -1,8 +1,6 @@
 // Tracks which programs and libraries are loaded, and finds their tables.
 #include "recorder/unwind/modules.hpp"
 
-#include <time.h>
-
 #include "arch/frames.hpp"
 
 namespace reachscan::recorder {
@@ -47,11 +45,6 @@ bool read_row(Reading reading, const LoadedModule& module, ModuleRow& row) {
   row.start = extent.start;
   row.end = extent.start + extent.bytes;
   return copy_text(reading, row.path, module.path) && read_build_id(reading, module.image, row);
-}
-
-void wait_a_moment() {
-  timespec moment{0, 100'000};
-  call(__NR_nanosleep, as_word(&moment), 0);
 }
 
 std::uint64_t hash_of(const Elf64_Phdr* headers, std::size_t count) {
@@ -193,6 +186,7 @@ bool Modules::update_now(RuleCache& rules, StackTrie& stacks) {
 // ever, since they may be waiting for this one.
 bool Modules::update(RuleCache& rules, StackTrie& stacks) {
   constexpr int kMaxTries = 50, kMaxWaits = 1000;
+  constexpr long kPause = 100'000;
   std::uint64_t own = arch::thread_pointer();
   for (int tries = 0, waits = 0; tries < kMaxTries && waits < kMaxWaits; ++waits) {
     if (is_confined() || (!is_readable_ && updates_ != 0)) return false;
@@ -205,7 +199,7 @@ bool Modules::update(RuleCache& rules, StackTrie& stacks) {
       ++tries;
     }
     if (owner == own) return false;  // this is a signal handler
-    wait_a_moment();
+    sleep_nanoseconds(kPause);
   }
   return false;
 }

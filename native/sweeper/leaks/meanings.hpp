@@ -42,9 +42,9 @@ class Meanings {
   void narrow(uint64_t start, uint64_t end, Range around, Visit visit) const {
     each_narrow(start, end, [&](uint64_t word, uint64_t at, uint64_t value, uint64_t target) {
       if (at == word && as_python_int(at, visit)) return;
-      Certainty certainty = certainty_of(at, value, around);
-      if (certainty == Certainty::kNone) return;
-      bool sure = certainty == Certainty::kSure;
+      Standing standing = standing_of(at, value, around);
+      if (standing == Standing::kNone) return;
+      bool sure = standing == Standing::kCertain;
       visit(target, wire::kNumber, sure ? kInUse : rank_of(wire::kNumber), at, value);
     });
   }
@@ -72,8 +72,8 @@ class Meanings {
   void relative(uint64_t start, uint64_t end, Visit visit) const {
     each_near_distance(start, end, [&](Field field, uint64_t target, uint64_t at) {
       auto standing = fields_.standing(field);
-      bool sure = standing == RelativeFields::Standing::kCertain || is_in_array(field, target, at);
-      if (!sure && standing == RelativeFields::Standing::kNone) return;
+      bool sure = standing == Standing::kCertain || is_in_array(field, target, at);
+      if (!sure && standing == Standing::kNone) return;
       visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
     });
   }
@@ -127,6 +127,8 @@ class Meanings {
   }
 
  private:
+  using Standing = RelativeFields::Standing;
+
   static constexpr uint64_t kMaxLearnedBytes = 64 << 20;  // bytes
   // Of more words, most lead somewhere by chance, and the samples of all fields are large. Far less
   // than can be noted at all.
@@ -184,20 +186,18 @@ class Meanings {
     });
   }
 
-  enum class Certainty { kNone, kPossible, kSure };
-
-  Certainty certainty_of(uint64_t at, uint64_t value, Range around) const {
+  Standing standing_of(uint64_t at, uint64_t value, Range around) const {
     uint64_t holder = blocks_.block_of(at);
     auto slot = holder != 0 ? glib_tables_.slot(holder, at) : GlibTables::Slot::kUnknown;
     if (slot != GlibTables::Slot::kUnknown)
-      return slot == GlibTables::Slot::kUsed ? Certainty::kSure : Certainty::kNone;
+      return slot == GlibTables::Slot::kUsed ? Standing::kCertain : Standing::kNone;
     Company company = company_of(
         holder != 0 ? Range{holder, blocks_.end_of(holder)} : around, at,
         [&](uint64_t number) { return block_starting_at(number / kTags * kTags) != 0; },
         [&](uint64_t other) { return space_.find(other) != nullptr; });
     // Too many numbers would be tagged addresses by chance.
-    if (value % kTags != 0 && company == Company::kNumbers) return Certainty::kNone;
-    return company == Company::kPointers ? Certainty::kSure : Certainty::kPossible;
+    if (value % kTags != 0 && company == Company::kNumbers) return Standing::kNone;
+    return company == Company::kPointers ? Standing::kCertain : Standing::kPossible;
   }
 
   // Calls visit(field, target, slot) for words that lead to an unmarked block if they are

@@ -37,9 +37,10 @@ PROGRAMS = {
     "python_ints, low": ("python_ints", LOW),
     "python_ints, above 1 GiB": ("python_ints", LOW, "-Wl,-Ttext-segment=0x50000000"),
 }
-ON_ODD_WORDS = {
+ON_STALE_WORDS = {
     "lookalikes": ("lookalikes",),
     "held_lookalike": ("held_lookalike",),
+    "spare_parts": ("spare_parts",),
     "written_over": ("written_over",),
     "written_over, low": ("written_over", LOW),
 }
@@ -50,7 +51,7 @@ ON_ODD_WORDS = {
 def test_each_word_that_could_stand_for_a_pointer(
     victim: StartVictim, program: str, method: str
 ) -> None:
-    name, *flags = {**PROGRAMS, **ON_ODD_WORDS}[program]
+    name, *flags = {**PROGRAMS, **ON_STALE_WORDS}[program]
     target = victim(name, command=[str(build(name, flags))])
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {
@@ -67,8 +68,8 @@ def test_each_word_that_could_stand_for_a_pointer(
 
 
 @pytest.mark.parametrize("method", ("clone", "copy", "track"))
-@pytest.mark.parametrize("program", ON_ODD_WORDS)
-def test_what_hangs_on_an_odd_word(victim: StartVictim, program: str, method: str) -> None:
+@pytest.mark.parametrize("program", ON_STALE_WORDS)
+def test_what_hangs_on_a_stale_word(victim: StartVictim, program: str, method: str) -> None:
     test_each_word_that_could_stand_for_a_pointer(victim, program, method)
 
 

@@ -27,8 +27,9 @@ class Explorer {
     open_.push({start, visit(start, wire::kDirect, 0), 0});
     while (!open_.empty()) {
       Item item = open_.pop();
+      const LeftBehind left_behind(blocks_, item.block);
       each_word(space_, item.block, blocks_.end_of(item.block), [&](uint64_t at, uint64_t value) {
-        if (!blocks_.may_point(value) || is_left_behind(blocks_, item.block, at, value)) return;
+        if (!blocks_.may_point(value) || left_behind.has(at, value)) return;
         if (uint64_t child = blocks_.mark(value)) open_.push({child, visit(child, item.id, at), 0});
       });
     }

@@ -22,10 +22,11 @@ bool each_marked_child(const heaps::Space& space, const heaps::BlockMap& blocks,
   uint64_t end = blocks.end_of(owner);
   bool all = budget.spend(end - owner);
   if (!all) return false;
+  const LeftBehind left_behind(blocks, owner);
   each_word(space, owner, end, [&](uint64_t slot, uint64_t value) {
     uint64_t child = all && blocks.may_point(value) ? blocks.block_of(value) : 0;
     if (child == 0 || !blocks.is_marked(child)) return;
-    if (!is_left_behind(blocks, owner, slot, value)) all = visit(child);
+    if (!left_behind.has(slot, value)) all = visit(child);
   });
   return all;
 }
@@ -37,9 +38,11 @@ class Descendants {
   Descendants(const heaps::Space& space, heaps::BlockMap& blocks)
       : space_(space), blocks_(blocks) {}
 
-  // Unmarks what the owners lead to, unless that is too much. The owners are unmarked and sorted.
-  void find(const heaps::List<uint64_t>& owners) {
-    found_ = heaps::List<uint64_t>(map_memory, kMaxBlocks);
+  // Unmarks what the owners lead to, unless that is too much. The owners are unmarked.
+  void add(const heaps::List<uint64_t>& owners) {
+    if (owners.empty()) return;
+    if (found_.empty()) found_ = heaps::List<uint64_t>(map_memory, kMaxBlocks);
+    std::size_t before = found_.size();
     heaps::Budget budget{kMaxBytes};
     auto enter = [this](uint64_t child) {
       bool fits = found_.push(child);
@@ -49,21 +52,23 @@ class Descendants {
     bool all = true;
     for (std::size_t i = 0; all && i < owners.size(); ++i)
       all = each_marked_child(space_, blocks_, owners[i], budget, enter);
-    for (std::size_t i = 0; all && i < found_.size(); ++i)
+    for (std::size_t i = before; all && i < found_.size(); ++i)
       all = each_marked_child(space_, blocks_, found_[i], budget, enter);
-    if (!all) restore_marks();
-    if (!all) found_.clear();
+    while (!all && found_.size() > before) blocks_.mark(found_.pop());
     heaps::sort(found_);
   }
 
+  bool empty() const { return found_.empty(); }
+
   bool has(uint64_t block) const { return is_in(found_, block); }
 
-  // Returns the range that contains these and the owners.
+  // Returns the range that contains these and some owners; there must be any.
   heaps::Range hull(const heaps::List<uint64_t>& owners) const {
-    heaps::Range all{owners[0], blocks_.end_of(*(owners.end() - 1))};
-    if (found_.empty()) return all;
-    uint64_t end = blocks_.end_of(*(found_.end() - 1));
-    return {all.start < found_[0] ? all.start : found_[0], all.end > end ? all.end : end};
+    if (owners.empty()) return hull_of(found_);
+    if (found_.empty()) return hull_of(owners);
+    heaps::Range above = hull_of(owners), below = hull_of(found_);
+    return {above.start < below.start ? above.start : below.start,
+            above.end > below.end ? above.end : below.end};
   }
 
   void restore_marks() {
@@ -84,6 +89,10 @@ class Descendants {
 
  private:
   static constexpr uint64_t kMaxBytes = 16 << 20;
+
+  heaps::Range hull_of(const heaps::List<uint64_t>& sorted) const {
+    return {sorted[0], blocks_.end_of(sorted[sorted.size() - 1])};
+  }
 
   const heaps::Space& space_;
   heaps::BlockMap& blocks_;

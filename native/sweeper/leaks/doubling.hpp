@@ -8,10 +8,10 @@
 // points to, either.
 #pragma once
 
+#include "memory/rounding.hpp"
 #include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/candidates.hpp"
 #include "sweeper/leaks/hull_test.hpp"
-#include "sweeper/leaks/rounding.hpp"
 
 namespace reachscan::sweeper {
 
@@ -129,16 +129,17 @@ class DoublingArrays {
 
   // Returns whether a candidate may have about that size, allowing for rounding of both.
   static bool any_about(const Scratch<uint8_t>& sizes, uint64_t size) {
-    uint64_t below = 2 * rounding(size), most = size + rounding(size) + heaps::kGranule;
+    uint64_t below = 2 * heaps::rounding(size),
+             most = size + heaps::rounding(size) + heaps::kGranule;
     for (uint64_t some = size > below ? size - below : 0; some < most; some += heaps::kGranule)
       if (sizes[size_slot(some)] != 0) return true;
     return false;
   }
 
   void add(uint64_t block, uint64_t size) {
-    uint64_t least = block - size, most = least + rounding(size);
+    uint64_t least = block - size, most = least + heaps::rounding(size);
     pieces_.push({least, block});
-    if (rounding(size) > most_rounding_) most_rounding_ = rounding(size);
+    if (heaps::rounding(size) > most_rounding_) most_rounding_ = heaps::rounding(size);
     for (uint64_t value = least & ~(kHint - 1); value <= most; value += kHint)
       hints_[hint_of(value) / kHintsPerWord] |= 1ull << hint_of(value) % kHintsPerWord;
   }
@@ -161,7 +162,7 @@ class DoublingArrays {
 
   bool is_as_large(uint64_t block, uint64_t length) const {
     uint64_t size = size_of(block);
-    return length != 0 && length <= size && size - length <= rounding(size);
+    return length != 0 && length <= size && size - length <= heaps::rounding(size);
   }
 
   // Returns the live block of this length that the word of a table leads to, 0 if it leads to none.

@@ -218,11 +218,11 @@ class DoubtPass {
     while (!open_.empty()) {
       uint32_t owner = open_.pop();
       uint64_t start = candidates_.block(owner), end = blocks_.end_of(start);
+      const LeftBehind left_behind(blocks_, start);
       each_word(space_, start, end, [&](uint64_t at, uint64_t value) {
         uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
         if (child == 0 || blocks_.is_marked(child)) return;
-        if (is_left_behind(blocks_, start, at, value))
-          return consider(child, stale_word(at, value), rank);
+        if (left_behind.has(at, value)) return consider(child, stale_word(at, value), rank);
         uint32_t candidate = candidates_.find(child);
         if (const Sighting* seen = candidates_.sighting(owner)) inherit(candidate, *seen, rank);
         take(candidate, rank);

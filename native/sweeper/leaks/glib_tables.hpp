@@ -8,8 +8,8 @@
 // since 2.60.
 #pragma once
 
+#include "memory/rounding.hpp"
 #include "sweeper/leaks/range_filter.hpp"
-#include "sweeper/leaks/rounding.hpp"
 #include "sweeper/leaks/stretches.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
@@ -90,7 +90,7 @@ class GlibTables {
   uint64_t slots_of(uint64_t block) const {
     uint64_t size = size_of(block), slots = kFewestSlots;
     while (2 * slots * kSlotBytes <= size) slots *= 2;
-    return size - slots * kSlotBytes <= rounding(size) ? slots : 0;
+    return size - slots * kSlotBytes <= heaps::rounding(size) ? slots : 0;
   }
 
   std::size_t index_of(uint64_t block) const {

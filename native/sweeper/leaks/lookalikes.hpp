@@ -22,6 +22,8 @@
 #include "sweeper/leaks/last_words.hpp"
 #include "sweeper/leaks/odd_words.hpp"
 #include "sweeper/leaks/places.hpp"
+#include "sweeper/leaks/spare_parts.hpp"
+#include "sweeper/leaks/uses.hpp"
 
 namespace reachscan::sweeper {
 
@@ -40,7 +42,9 @@ class Lookalikes {
         odd_words_(space, blocks),
         last_words_(space, blocks),
         places_(blocks, kinds_),
-        below_(space, blocks) {}
+        spare_parts_(space, blocks),
+        below_(space, blocks),
+        uses_(kinds_) {}
 
   // Unmarks every block in doubt. Everything reachable is marked. If only suspects count, no block
   // in doubt is one. Pointers to Python objects point past the start of their blocks; their
@@ -51,12 +55,14 @@ class Lookalikes {
     odd_words_.find(roots);
     find_blocks();
     find_below_odd_targets();
-    if (in_question_.empty()) return;
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
-    below_.find(in_question_);
-    words_ = List<Word>(map_memory, kMaxWords);
+    below_.add(in_question_);
+    below_.add(leaked_);
+    if (in_question_.empty() && below_.empty()) return;
+    words_ = List<Word>(map_memory, Uses::kMaxWords);
     if (find_words(roots)) {
       last_words_.count();
+      spare_parts_.find(roots);
       places_.count(
           [this](uint64_t block) { return blocks_.is_marked(block) || is_in_question(block); });
       mark_held_blocks();
@@ -69,7 +75,7 @@ class Lookalikes {
 
   // Returns all blocks that doubt() left unmarked.
   List<uint64_t> in_doubt() const {
-    if (in_question_.empty()) return {};
+    if (in_question_.empty() && below_.empty()) return {};
     List<uint64_t> found(map_memory, in_question_.size() + Descendants::kMaxBlocks);
     for (uint64_t block : in_question_)
       if (!blocks_.is_marked(block)) found.push(block);
@@ -95,8 +101,6 @@ class Lookalikes {
   }
 
  private:
-  static constexpr unsigned kUseBits = 20;
-  static constexpr std::size_t kUses = 1u << kUseBits, kMaxWords = kUses / 2;
   static constexpr std::size_t kMaxBlocks = 1 << 18;
   // If there are more, only kinds that are often leaked are examined: all would take too long.
   static constexpr std::size_t kMaxRareBlocks = 1 << 14;
@@ -109,27 +113,15 @@ class Lookalikes {
   static constexpr uint64_t kMaxBytesTried = 64 << 20;  // what it costs must not grow with the heap
   static constexpr unsigned kRejectedBits = 16;
 
-  // A word that leads into a block in question, but need not hold it.
-  struct Word {
-    uint64_t slot;
-    uint64_t owner;   // the block that contains it, 0 for a root
-    uint64_t target;  // the block it points into
-    uint64_t value;
-  };
-
-  // The place in one kind of block of a word that leads to another kind, and its offset there.
-  struct Use {
-    uint64_t key;  // 0: none
-    uint64_t target;
-    uint32_t words;
-    bool of_several;
-  };
-
   // Finds live blocks of kinds that are often leaked; none if there are too many.
   void find_blocks() {
     in_question_ = List<uint64_t>(map_memory, kMaxBlocks);
     open_ = List<uint64_t>(map_memory, kMaxBlocks + Descendants::kMaxBlocks);
-    blocks_.each_unmarked([this](uint64_t block) { kinds_.add_leaked(block); });
+    leaked_ = List<uint64_t>(map_memory, kMaxBlocks);
+    blocks_.each_unmarked([this](uint64_t block) {
+      kinds_.add_leaked(block);
+      leaked_.push(block);
+    });
     bool all = true;
     kinds_.count_live([&](uint64_t block) {
       SpinLock::Guard guard(lock_);
@@ -198,16 +190,19 @@ class Lookalikes {
     bool all = true;
     auto note = [&](uint64_t slot, uint64_t value) {
       uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
-      if (target == 0 || owner == 0 || is_left_behind(blocks_, owner, slot, value)) return;
+      if (target == 0 || owner == 0 || LeftBehind(blocks_, owner).has(slot, value)) return;
       bool is_from_outside = !is_in_question(owner);
       if (is_from_outside && !blocks_.is_marked(owner)) return;
       const Word word{slot, owner, target, value};
-      if (below_.has(target) || !may_be_stale(word)) {
+      bool may_be_spare = spare_parts_.may_be_in(owner) && words_.size() < Uses::kMaxWords / 2;
+      if (!may_be_stale(word) && !may_be_spare) {
         if (is_from_outside) blocks_.mark<true>(target);
         return;
       }
       SpinLock::Guard guard(lock_);
       all = words_.push(word) && all;
+      if (may_be_spare) spare_parts_.ask(owner);
+      if (!may_be_stale(word)) return;
       if (last_words_.is_last(owner, slot)) last_words_.ask(owner);
       places_.ask(owner, slot);
     };
@@ -235,18 +230,24 @@ class Lookalikes {
     return all;
   }
 
-  bool is_stale_odd_word(uint64_t target, uint64_t value) const {
-    return OddWords::is_odd(value) && odd_words_.is_stale(target, value);
-  }
-
   // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
-    if (is_stale_odd_word(word.target, word.value)) return true;
+    if (ends_text(word)) return true;
+    if (below_.has(word.target)) return false;
+    if (is_stale_odd_word(word)) return true;
     bool is_at_start = word.value == word.target;
     if (!is_at_start) return kinds_.is_sometimes_leaked(word.target);
     if (word.owner == 0) return false;
     if (kinds_.is_often_leaked(word.target)) return true;
     return kinds_.is_sometimes_leaked(word.target) && last_words_.is_last(word.owner, word.slot);
+  }
+
+  static bool ends_text(const Word& word) {
+    return word.owner != 0 && OddWords::ends_text(word.owner, word.slot, word.value);
+  }
+
+  bool is_stale_odd_word(const Word& word) const {
+    return OddWords::is_odd(word.value) && odd_words_.is_stale(word.target, word.value);
   }
 
   // Returns 0 if the value points to none. Marked descendants need no more words.
@@ -257,40 +258,21 @@ class Lookalikes {
     return is ? block : 0;
   }
 
-  Use& use_of(const Word& word) const {
-    uint64_t key = kinds_.kind_of(word.target);
-    if (word.owner != 0)
-      key = mixed(mixed(key, kinds_.kind_of(word.owner)), word.slot - word.owner);
-    key = mixed(key, word.value - word.target) | 1;
-    uint64_t at = mixed(key, 0) >> (64 - kUseBits);
-    while (uses_.get()[at].key != 0 && uses_.get()[at].key != key) at = (at + 1) % kUses;
-    uses_.get()[at].key = key;
-    return uses_.get()[at];
-  }
-
-  void note_use(const Word& word) {
-    Use& use = use_of(word);
-    if (use.target == 0) use.target = word.target;
-    ++use.words;
-    use.of_several = use.of_several || use.target != word.target;
-  }
-
   bool is_usual(const Word& word) const {
-    if (below_.has(word.target)) return true;  // no word that leads there was noted
-    if (is_stale_odd_word(word.target, word.value)) return false;
+    if (ends_text(word) || spare_parts_.contain(word.owner, word.slot)) return false;
     if (!may_be_stale(word)) return true;
-    const Use& use = use_of(word);
-    if (word.owner == 0) return use.of_several;
+    if (is_stale_odd_word(word)) return false;
+    if (word.owner == 0) return uses_.lead_to_several(word);
     bool is_last = last_words_.is_last(word.owner, word.slot);
     if (is_last && !last_words_.are_fields(word.owner)) return false;
     if (places_.has_dangling(word.owner, word.slot)) return false;
-    if (word.value != word.target) return use.of_several;
-    return use.words >= kMinUses || places_.is_field(word.owner, word.slot);
+    if (word.value != word.target) return uses_.lead_to_several(word);
+    return uses_.words_like(word) >= kMinUses || places_.is_field(word.owner, word.slot);
   }
 
   void mark_held_blocks() {
     for (const Word& word : words_)
-      if (!is_stale_odd_word(word.target, word.value)) note_use(word);
+      if (!ends_text(word) && !is_stale_odd_word(word)) uses_.note(word);
     for (uint64_t block : in_question_)
       if (blocks_.is_marked(block)) open_.push(block);
     below_.each_marked([this](uint64_t block) { open_.push(block); });
@@ -306,10 +288,11 @@ class Lookalikes {
   // Calls visit(word) for the words of a block that lead to blocks in doubt.
   template <typename Visit>
   void each_word_into_doubt(uint64_t owner, Visit visit) const {
+    const LeftBehind left_behind(blocks_, owner);
     each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
       uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
       if (target == 0 || blocks_.is_marked(target) || !is_in_question(target)) return;
-      if (!is_left_behind(blocks_, owner, slot, value)) visit(Word{slot, owner, target, value});
+      if (!left_behind.has(slot, value)) visit(Word{slot, owner, target, value});
     });
   }
 
@@ -327,7 +310,7 @@ class Lookalikes {
     if (words_.empty()) return;  // no memory can be requested for an empty list
     List<uint64_t> heads(map_memory, words_.size());
     each_stale_word([&](uint64_t block, uint64_t, uint64_t) {
-      if (!is_in(below_odd_words_, block)) heads.push(block);
+      if (!is_in(below_odd_words_, block) && !below_.has(block)) heads.push(block);
     });
     for (uint64_t block : heads)
       if (blocks_.mark(block) != 0) kinds_.add_odd(block);
@@ -347,7 +330,8 @@ class Lookalikes {
       web.clear();
       web.push(head);
       std::size_t strange = gather(web);
-      bool stays = web.size() <= kLargeWeb || strange * kOneInStrange <= web.size();
+      bool stays =
+          web.size() <= kLargeWeb || strange * kOneInStrange <= web.size() || below_.has(head);
       while (web.size() > 1) (stays ? lost : open_).push(web.pop());
       lost.push(head);
     });
@@ -374,12 +358,14 @@ class Lookalikes {
   OddWords odd_words_;
   LastWords last_words_;
   Places places_;
+  SpareParts spare_parts_;
+  List<uint64_t> leaked_;
   List<uint64_t> in_question_;      // sorted by address
   List<uint64_t> below_odd_words_;  // sorted by address; all of them are also in question
   List<uint64_t> open_;             // marked again, but not yet scanned
   List<Word> words_;
   Descendants below_;
-  mutable Scratch<Use> uses_{kUses};
+  Uses uses_;
   Scratch<uint64_t> too_much_{1u << kRejectedBits};
   heaps::Budget remaining_budget_{kMaxBytesTried};
   SpinLock lock_;

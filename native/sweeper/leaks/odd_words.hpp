@@ -10,6 +10,7 @@
 
 #include "sweeper/leaks/range_filter.hpp"
 #include "sweeper/leaks/stretches.hpp"
+#include "sweeper/leaks/word_kinds.hpp"
 #include "sweeper/mark/scratch.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
@@ -25,6 +26,18 @@ class OddWords {
 
   // In a 32-bit program, any address is as short as a number.
   static bool may_be_number(uint64_t value) { return heaps::kWord == 8 && value >> 32 == 0; }
+
+  // Returns whether a text fills the word before this one and ends in this one, whose upper bytes
+  // it has not overwritten.
+  static bool ends_text(uint64_t owner, uint64_t slot, uint64_t value) {
+    constexpr int kMostCharacters = 4;  // an address has no more bytes below its upper ones
+    if (slot - owner < heaps::kWord || !is_text_word(heaps::word(slot - heaps::kWord)))
+      return false;
+    if (heaps::word(slot - heaps::kWord) >> (8 * heaps::kWord - 8) == 0) return false;
+    int characters = 0;
+    for (; is_printable(value & 0xff); value >>= 8) ++characters;
+    return characters <= kMostCharacters && (value & 0xff) == 0;
+  }
 
   // Searches roots and marked blocks; of a large heap, samples.
   void find(Roots& roots) {

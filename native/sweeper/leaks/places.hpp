@@ -1,12 +1,11 @@
 // Decides whether a place, an offset in blocks that are alike, is a field or holds stale words from
 // a former use of the memory.
 //
-// A pointer field leads to the starts of blocks, rarely elsewhere. Stale words are of all sorts:
-// many point into the middle of blocks, and some to memory that is now free, to which no program
-// keeps pointers for long. Numbers at that place in other blocks say little: blocks that only look
-// alike rarely have a pointer at the same place.
+// What pointers and stale words lead to tells them apart (aims.hpp). Numbers at that place in other
+// blocks say little: blocks that only look alike rarely have a pointer at the same place.
 #pragma once
 
+#include "sweeper/leaks/aims.hpp"
 #include "sweeper/leaks/kind_counts.hpp"
 #include "sweeper/leaks/stretches.hpp"
 
@@ -52,12 +51,12 @@ class Places {
 
   // For places passed to ask(): whether some of the words there point to free memory.
   bool has_dangling(uint64_t owner, uint64_t slot) const {
-    return place_of(kinds_.kind_of(owner), slot - owner).dangling > 0;
+    return place_of(kinds_.kind_of(owner), slot - owner).aims.dangling != 0;
   }
 
   bool is_field(uint64_t owner, uint64_t slot) const {
     const Place& place = place_of(kinds_.kind_of(owner), slot - owner);
-    return place.blocks < kMinSampleBlocks || (place.dangling == 0 && place.inside <= place.starts);
+    return place.blocks < kMinSampleBlocks || !place.aims.look_stale();
   }
 
  private:
@@ -73,7 +72,8 @@ class Places {
     uint64_t key;  // 0: none
     uint64_t offset;
     uint64_t next;  // in the list of the same kind
-    uint64_t blocks, starts, inside, dangling;
+    uint64_t blocks;
+    Aims aims;
   };
 
   uint64_t size_slot(uint64_t block) const {
@@ -95,24 +95,10 @@ class Places {
     if (first.key == 0) return;
     for (uint64_t next = first.next; next != kNone; next = places_[next].next) {
       Place& place = places_[next];
-      add_one(place.blocks);
-      count(place, heaps::word(block + place.offset));
+      __atomic_fetch_add(&place.blocks, 1, __ATOMIC_RELAXED);
+      place.aims.count(blocks_, heaps::word(block + place.offset));
     }
   }
-
-  void count(Place& place, uint64_t value) const {
-    if (!blocks_.may_point(value)) return;
-    uint64_t target = blocks_.block_of(value);
-    if (target == value) {
-      add_one(place.starts);
-    } else if (target != 0 || blocks_.block_of(value - 1) != 0) {
-      add_one(place.inside);
-    } else if (blocks_.region_of(value) != nullptr) {
-      add_one(place.dangling);
-    }
-  }
-
-  static void add_one(uint64_t& count) { __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED); }
 
   const BlockMap& blocks_;
   const KindCounts& kinds_;

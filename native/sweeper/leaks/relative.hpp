@@ -9,6 +9,7 @@
 
 #include "sweeper/blob/host.hpp"
 #include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/mark/dense_maps.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 
@@ -98,6 +99,7 @@ void each_target(Range block, uint64_t at, Visit visit) {
   uint64_t value = heaps::word(at), size = block.end - block.start, offset = at - block.start;
   // The allocator leaves the size of the chunk there from when it was free.
   if (at + heaps::kWord == block.end && value == size + heaps::kWord) return;
+  if (FreeKeys::is_one(value)) return;
   for (bool from_word : {false, true}) {
     uint64_t target = heaps::wrapped((from_word ? at : block.start) + value);
     if (target % heaps::kGranule != 0 || block.contains(target)) continue;

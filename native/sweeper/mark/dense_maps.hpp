@@ -1,22 +1,30 @@
-// LLVM's hash tables (DenseMap): arrays of pairs of a key and a value, here of a word each, in
-// blocks of their own or inside others. An array is not cleared when it is created. Only the keys
-// are set, so the value of a free key is what was in the memory before.
+// LLVM's hash tables (DenseMap): arrays of buckets, each a key and a value. An array is not cleared
+// when it is created. Only the keys are set, so the value of a free key is what was in the memory
+// before.
 //
 //   key     value
 //   0x55..  0x55..
 //   -4096   stale   never used
 //   -8192   stale   removed
 //
-// (llvm/ADT/DenseMap.h; DenseMapInfo.h for keys that are pointers.)
+// (llvm/ADT/DenseMap.h; DenseMapInfo.h for keys that are pointers.) Arrays of pairs, with a word
+// for the key and one for the value, may be inside other blocks. Larger buckets are recognised only
+// in blocks of their own.
 #pragma once
 
+#include <bit>
+#include <optional>
+
 #include "arch/lanes.hpp"
+#include "memory/rounding.hpp"
 #include "sweeper/blob/host.hpp"
 
 namespace reachscan::sweeper {
 
 class FreeKeys {
  public:
+  static constexpr uint64_t kFewestWords = 3;  // of a bucket; pairs are recognised anywhere
+
   static bool is_one(uint64_t word) { return word == kNeverUsed || word == kRemoved; }
 
   // Returns whether there is probably one in [start, end).
@@ -51,9 +59,9 @@ inline bool may_contain_dense_map(heaps::Range block) {
   return FreeKeys::may_be_in(block.start, size > kWholeBytes ? block.start + kSample : block.end);
 }
 
-// Returns whether the word at `slot` of a block that may contain tables is the value of a free key.
-// A set has keys only, so there must be no free key around where values are.
-inline bool is_value_of_free_key(heaps::Range block, uint64_t slot) {
+// Returns whether the word at `slot` is the value in a pair whose key is free. A set has keys only,
+// so there must be no free key around where values are.
+inline bool is_value_in_free_pair(heaps::Range block, uint64_t slot) {
   // At least one key in eight is free, and there are 64 in that stretch.
   constexpr uint64_t kAround = 512, kMinFreeKeys = 4;
   if (slot == block.start || !FreeKeys::is_one(heaps::word(slot - heaps::kWord))) return false;
@@ -68,14 +76,101 @@ inline bool is_value_of_free_key(heaps::Range block, uint64_t slot) {
   return free_keys >= kMinFreeKeys;
 }
 
-// Returns whether the word at `slot` of the block that starts at `owner` was there before the block
-// was allocated: as the value of a free key, or probably as a link of a free list.
-inline bool is_left_behind(const heaps::BlockMap& blocks, uint64_t owner, uint64_t slot,
-                           uint64_t value) {
-  if (blocks.is_leftover(owner, slot, value)) return true;
-  if (slot == owner || !FreeKeys::is_one(heaps::word(slot - heaps::kWord))) return false;
-  heaps::Range block{owner, blocks.end_of(owner)};
-  return may_contain_dense_map(block) && is_value_of_free_key(block, slot);
-}
+// Keys that are numbers, in their lower half or all of the word: -1 was never used, -2 is removed.
+// Unlike pointers, they prove nothing by themselves.
+struct FreeNumbers {
+  static constexpr uint64_t kFewestWords = 2;  // of a bucket
+
+  static bool is_one(uint64_t word) { return static_cast<uint32_t>(word) >= ~1u; }
+};
+
+// A block that is nothing but a table, with buckets of any size.
+template <typename FreeKeys>
+class DenseMap {
+ public:
+  static constexpr uint64_t kMostWords = 16;  // of a bucket
+
+  explicit DenseMap(heaps::Range block) : start_(block.start) {
+    // Free keys may be at regular intervals, so the smallest buckets that are possible count.
+    for (words_ = 2; words_ <= kMostWords; ++words_)
+      if (would_fit(block.end - block.start) && find_key()) return;
+  }
+
+  // The number of words of a bucket, 0 if the block is no table.
+  uint64_t columns() const {
+    return words_ < FreeKeys::kFewestWords || words_ > kMostWords ? 0 : words_;
+  }
+
+  // In a table: the position of a word in its bucket, and whether it belongs to the value.
+  uint64_t column_of(uint64_t slot) const { return (slot - start_) / heaps::kWord % words_; }
+  bool is_value(uint64_t slot) const { return column_of(slot) >= key_end_; }
+
+  // In a table: whether the key of the word's bucket is free.
+  bool is_free_around(uint64_t slot) const {
+    uint64_t word = (slot - start_) / heaps::kWord, bucket = word / words_ * words_;
+    for (uint64_t key = key_; key < key_end_; ++key)
+      if (!is_free(bucket + key)) return false;
+    return true;
+  }
+
+  // Returns whether the block is a table, and the word at `slot` belongs to the value of a free
+  // key.
+  bool is_value_of_free_key(uint64_t slot) const {
+    return columns() != 0 && is_value(slot) && is_free_around(slot);
+  }
+
+ private:
+  // LLVM never allocates fewer, and at least one key in eight was never used.
+  static constexpr uint64_t kLeastBuckets = 64, kLeastFree = kLeastBuckets / 8;
+
+  bool would_fit(uint64_t block_bytes) const {
+    uint64_t buckets = std::bit_floor(block_bytes / (words_ * heaps::kWord));
+    uint64_t bytes = buckets * words_ * heaps::kWord;
+    return buckets >= kLeastBuckets && block_bytes - bytes <= heaps::rounding(bytes);
+  }
+
+  // Finds which words of the first buckets are keys. Values may look like free keys, too: before,
+  // another table may have been there.
+  bool find_key() {
+    uint64_t free[kMostWords] = {}, most = 0;
+    for (uint64_t word = 0; word < kLeastBuckets * words_; ++word)
+      if (is_free(word) && ++free[word % words_] > most) ++most;
+    auto is_key = [&](uint64_t word) { return 4 * free[word] >= most; };
+    for (key_ = 0; !is_key(key_);) ++key_;
+    for (key_end_ = key_; key_end_ < words_ && is_key(key_end_);) ++key_end_;
+    for (uint64_t word = key_end_; word < words_; ++word)
+      if (is_key(word)) return false;
+    return most >= kLeastFree && key_end_ < words_;
+  }
+
+  bool is_free(uint64_t word) const {
+    return FreeKeys::is_one(heaps::word(start_ + heaps::kWord * word));
+  }
+
+  uint64_t start_;
+  uint64_t words_;              // of a bucket; more than kMostWords if this is no table
+  uint64_t key_, key_end_ = 0;  // the words of a bucket that are its key
+};
+
+// Tells which words of a block were there before it was allocated: values of free keys, and
+// probably links of free lists.
+class LeftBehind {
+ public:
+  LeftBehind(const heaps::BlockMap& blocks, uint64_t block)
+      : blocks_(blocks), block_{block, blocks.end_of(block)} {
+    if (may_contain_dense_map(block_)) table_.emplace(block_);
+  }
+
+  bool has(uint64_t slot, uint64_t value) const {
+    if (blocks_.is_leftover(block_.start, slot, value)) return true;
+    if (!table_) return false;
+    return is_value_in_free_pair(block_, slot) || table_->is_value_of_free_key(slot);
+  }
+
+ private:
+  const heaps::BlockMap& blocks_;
+  heaps::Range block_;
+  std::optional<DenseMap<FreeKeys>> table_;
+};
 
 }  // namespace reachscan::sweeper

@@ -110,10 +110,12 @@ class Marker {
   // Scans it word by word, and puts the values of free keys aside.
   void scan_around_free_keys(heaps::Range block) {
     uint64_t head_end = heaps::head_of(block).end;
+    const DenseMap<FreeKeys> table(block);
     each_word(space_, block.start, block.end, [&](uint64_t at, uint64_t value) {
       make_room();
       if (!blocks_.may_point(value)) return;
-      if (is_value_of_free_key(block, at) && worklist_.put_aside(value)) return;
+      bool is_stale = is_value_in_free_pair(block, at) || table.is_value_of_free_key(at);
+      if (is_stale && worklist_.put_aside(value)) return;
       if (at < head_end) return found_.scan_head({at, at + heaps::kWord});
       found_.scan(at, at + heaps::kWord);
     });

@@ -74,8 +74,9 @@ class ChainSearch {
         send_chain_to(static_cast<uint32_t>(next));
         return true;
       }
+      const LeftBehind left_behind(blocks_, block);
       each_word(space_, block, blocks_.end_of(block), [&](uint64_t slot, uint64_t value) {
-        if (is_left_behind(blocks_, block, slot, value) && put_aside_.add(value)) return;
+        if (left_behind.has(slot, value) && put_aside_.add(value)) return;
         enter({slot, static_cast<uint32_t>(next), 0});
       });
     }

@@ -1,0 +1,14 @@
+// How much larger than what was requested a block may be.
+#pragma once
+
+#include "memory/space.hpp"
+
+namespace reachscan::heaps {
+
+// The most that an allocator adds to a request. Large blocks may have pages of their own.
+constexpr uint64_t rounding(uint64_t size) {
+  constexpr uint64_t kRounding = 24, kLarge = 64 << 10;
+  return size < kLarge ? kRounding : kPage;
+}
+
+}  // namespace reachscan::heaps

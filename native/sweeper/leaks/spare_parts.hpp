@@ -1,0 +1,230 @@
+// Parts of blocks that are not in use, although the blocks are: past the length of an array,
+// outside of the ends of a deque, ahead of where a bump allocator continues, and the values of free
+// keys in a hash table whose keys are numbers. Words there are from a former use of the memory.
+//
+//   words that tell it                       in use
+//   begin    end      capacity               up to the end      std::vector
+//   current  first    last      node         from current on    std::deque: its first element
+//   current  first    last      node         up to current      the end of a deque
+//   current  limit                           up to current      llvm::BumpPtrAllocator
+//
+// (libstdc++'s stl_vector.h and stl_deque.h, llvm/Support/Allocator.h, llvm/ADT/DenseMapInfo.h.) A
+// reader of an array also has words like these, and what it has yet to read is in use. So a part is
+// only spare if its words look stale, or if the values of other keys are no pointers.
+#pragma once
+
+#include "sweeper/leaks/aims.hpp"
+#include "sweeper/leaks/range_filter.hpp"
+#include "sweeper/leaks/stretches.hpp"
+#include "sweeper/mark/dense_maps.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/roots/roots.hpp"
+
+namespace reachscan::sweeper {
+
+class SpareParts {
+ public:
+  SpareParts(const heaps::Space& space, const BlockMap& blocks)
+      : space_(space), blocks_(blocks), owners_(map_memory, kMaxOwners) {}
+
+  // Returns whether a block is large enough to have any.
+  bool may_be_in(uint64_t block) const { return blocks_.end_of(block) - block >= kLeastBytes; }
+
+  // Requests that the block be examined. If there is no room for more, all of it counts as used.
+  // Not thread-safe.
+  void ask(uint64_t block) {
+    if (owners_.empty() || owners_[owners_.size() - 1].block != block)
+      owners_.push({block, blocks_.end_of(block), kUnknown, 0, 0, false, 0});
+  }
+
+  // Called once, after all calls to ask().
+  void find(Roots& roots) {
+    if (owners_.empty()) return;
+    remove_duplicates();
+    const RangeFilter filter({owners_[0].block, owners_[owners_.size() - 1].end + 1});
+    auto look = [&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter,
+                     [&](uint64_t slot, uint64_t value) { consider(slot, value); });
+    };
+    roots.each_part(look);
+    visit_heap(blocks_, look);
+    for (Owner& owner : owners_) judge(owner);
+    find_pointers(roots);
+  }
+
+  // For blocks passed to ask().
+  bool contain(uint64_t block, uint64_t slot) const {
+    std::size_t at = position_of(block);
+    if (at == kNone) return false;
+    const Owner& owner = owners_[at];
+    if (owner.ends_are_stale && is_outside(owner, slot)) return true;
+    if (owner.stale_columns == 0) return false;
+    const NumberMap table({block, owner.end});
+    return (owner.stale_columns >> table.column_of(slot) & 1) != 0 && table.is_free_around(slot);
+  }
+
+ private:
+  using NumberMap = DenseMap<FreeNumbers>;
+
+  static constexpr uint64_t kLeastBytes = 128;
+  static constexpr std::size_t kMaxOwners = 1 << 16;
+  static constexpr uint64_t kFewestUsed = 8;  // keys, whose values tell what values are like
+  static constexpr uint64_t kUnknown = ~0ull;
+  static constexpr std::size_t kNone = ~0ul;
+  static constexpr uint64_t kIterator = 4 * heaps::kWord;
+
+  struct Owner {
+    uint64_t block, end;
+    uint64_t used_from;  // kUnknown: from the start
+    uint64_t used_to;    // 0: to the end
+    uint64_t limit;      // of what was requested, if the above is known
+    bool ends_are_stale;
+    uint32_t stale_columns;  // of a table, a bit for each: values of free keys are stale
+  };
+
+  void remove_duplicates() {
+    heaps::sort(owners_, lies_before);
+    std::size_t kept = 0;
+    for (const Owner& owner : owners_) {
+      if (kept == 0 || owners_[kept - 1].block != owner.block) owners_[kept++] = owner;
+      if (owner.end - owner.block > longest_) longest_ = owner.end - owner.block;
+    }
+    while (owners_.size() > kept) owners_.pop();
+  }
+
+  // Returns kNone for a block that was not passed to ask().
+  std::size_t position_of(uint64_t block) const {
+    std::size_t at = heaps::lower_bound(owners_, Owner{block, 0, 0, 0, 0, false, 0}, lies_before);
+    return at < owners_.size() && owners_[at].block == block ? at : kNone;
+  }
+
+  static bool lies_before(const Owner& a, const Owner& b) { return a.block < b.block; }
+
+  // Looks whether the word at `slot` is the end of a block's capacity, and the words before it say
+  // how much of it is in use.
+  void consider(uint64_t slot, uint64_t limit) {
+    if (!has_neighbours(slot)) return;
+    uint64_t before = heaps::word(slot - heaps::kWord);
+    if (limit - before > longest_) return;
+    std::size_t at = position_of(blocks_.block_of(limit - 1));
+    if (at == kNone) return;
+    Owner& owner = owners_[at];
+    if (before < owner.block || owner.end - limit > heaps::rounding(limit - owner.block)) return;
+    uint64_t first = slot - 2 * heaps::kWord, current = heaps::word(first);
+    SpinLock::Guard guard(lock_);
+    owner.limit = limit;
+    if (before == owner.block && is_iterator(first)) {
+      consider_iterator(owner, first, current);
+    } else if (before > owner.block || current == owner.block) {
+      extend_to(owner, before);
+    }
+  }
+
+  // Of a deque's two iterators, the one at its first element comes first. Others are copies.
+  void consider_iterator(Owner& owner, uint64_t at, uint64_t current) {
+    if (is_iterator(at + kIterator)) {
+      if (current < owner.used_from) owner.used_from = current;
+    } else if (is_iterator(at - kIterator)) {
+      extend_to(owner, current);
+    }
+  }
+
+  bool has_neighbours(uint64_t slot) const {
+    uint64_t first = slot - 2 * heaps::kWord, bytes = 3 * heaps::kWord;
+    return first / heaps::kPage == (first + bytes - 1) / heaps::kPage ||
+           space_.readable(first, bytes);
+  }
+
+  static void extend_to(Owner& owner, uint64_t end) {
+    if (end > owner.used_to) owner.used_to = end;
+  }
+
+  bool is_iterator(uint64_t at) const {
+    if (!space_.readable(at, kIterator)) return false;
+    uint64_t current = heaps::word(at), first = heaps::word(at + heaps::kWord),
+             last = heaps::word(at + 2 * heaps::kWord), node = heaps::word(at + 3 * heaps::kWord);
+    return first <= current && current < last && node % heaps::kWord == 0 &&
+           space_.readable(node, heaps::kWord) && heaps::word(node) == first;
+  }
+
+  static bool is_outside(const Owner& owner, uint64_t slot) {
+    return (owner.used_from != kUnknown && slot < owner.used_from) ||
+           (owner.used_to != 0 && slot >= owner.used_to);
+  }
+
+  void judge(Owner& owner) {
+    Aims ends{};
+    each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
+      if (is_outside(owner, slot)) ends.count(blocks_, value);
+    });
+    owner.ends_are_stale = ends.look_stale();
+    const NumberMap table({owner.block, owner.end});
+    if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
+  }
+
+  // A pointer into a part shows that it is in use, as where objects are allocated from the end of a
+  // buffer to its start.
+  void find_pointers(Roots& roots) {
+    heaps::Range hull{~0ull, 0};
+    for (const Owner& owner : owners_) {
+      if (!owner.ends_are_stale) continue;
+      if (owner.block < hull.start) hull.start = owner.block;
+      if (owner.end > hull.end) hull.end = owner.end;
+    }
+    if (hull.start > hull.end) return;
+    const RangeFilter filter(hull);
+    auto look = [this](uint64_t slot, uint64_t value) {
+      Owner* owner = with_stale_ends_around(value);
+      if (owner == nullptr || !points_into_spare_part(*owner, value)) return;
+      uint64_t holder = blocks_.block_of(slot);
+      bool is_stale = holder == owner->block && is_outside(*owner, slot);
+      if (!is_stale) __atomic_store_n(&owner->ends_are_stale, false, __ATOMIC_RELAXED);
+    };
+    roots.each_part(
+        [&](uint64_t start, uint64_t end) { each_word_that(space_, start, end, filter, look); });
+    visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
+        if (blocks_.block_of(slot) != 0) look(slot, value);
+      });
+    });
+  }
+
+  Owner* with_stale_ends_around(uint64_t address) {
+    std::size_t at =
+        heaps::lower_bound(owners_, Owner{address + 1, 0, 0, 0, 0, false, 0}, lies_before);
+    if (at == 0 || address >= owners_[at - 1].end) return nullptr;
+    return owners_[at - 1].ends_are_stale ? &owners_[at - 1] : nullptr;
+  }
+
+  static bool points_into_spare_part(const Owner& owner, uint64_t value) {
+    return is_outside(owner, value) && value != owner.block && value != owner.used_to &&
+           value < owner.limit;
+  }
+
+  uint32_t stale_columns(const Owner& owner, const NumberMap& table) const {
+    Aims of_free{}, of_used[NumberMap::kMostWords] = {};
+    uint64_t used = 0;
+    each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
+      bool is_free = table.is_free_around(slot);
+      if (table.column_of(slot) == 0 && !is_free) ++used;
+      if (!table.is_value(slot)) return;
+      (is_free ? of_free : of_used[table.column_of(slot)]).count(blocks_, value);
+    });
+    uint32_t columns = 0;
+    for (uint64_t i = 0; i < table.columns(); ++i) {
+      bool is_no_pointer = used >= kFewestUsed && of_used[i].starts + of_used[i].inside == 0;
+      bool is_value = table.is_value(owner.block + i * heaps::kWord);
+      if (is_value && (of_free.look_stale() || is_no_pointer)) columns |= 1u << i;
+    }
+    return columns;
+  }
+
+  const heaps::Space& space_;
+  const BlockMap& blocks_;
+  heaps::List<Owner> owners_;  // sorted by address after find()
+  uint64_t longest_ = 0;
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,61 @@
+// How often words lead to blocks in the same way: from the same place in one kind of block to the
+// same offset in another kind.
+#pragma once
+
+#include "sweeper/leaks/kind_counts.hpp"
+
+namespace reachscan::sweeper {
+
+// A word that leads into a block, but need not hold it.
+struct Word {
+  uint64_t slot;
+  uint64_t owner;   // the block that contains it, 0 for a root
+  uint64_t target;  // the block it points into
+  uint64_t value;
+};
+
+class Uses {
+ public:
+  static constexpr std::size_t kMaxWords = 1 << 19;
+
+  explicit Uses(const KindCounts& kinds) : kinds_(kinds) {}
+
+  // Called for at most kMaxWords words.
+  void note(const Word& word) {
+    Use& use = use_of(word);
+    if (use.target == 0) use.target = word.target;
+    ++use.words;
+    use.of_several = use.of_several || use.target != word.target;
+  }
+
+  uint32_t words_like(const Word& word) const { return use_of(word).words; }
+  bool lead_to_several(const Word& word) const { return use_of(word).of_several; }
+
+ private:
+  static constexpr unsigned kBits = 20;
+  static constexpr std::size_t kUses = 1u << kBits;
+  static_assert(kMaxWords <= kUses / 2);
+
+  struct Use {
+    uint64_t key;  // 0: none
+    uint64_t target;
+    uint32_t words;
+    bool of_several;
+  };
+
+  Use& use_of(const Word& word) const {
+    uint64_t key = kinds_.kind_of(word.target);
+    if (word.owner != 0)
+      key = mixed(mixed(key, kinds_.kind_of(word.owner)), word.slot - word.owner);
+    key = mixed(key, word.value - word.target) | 1;
+    uint64_t at = mixed(key, 0) >> (64 - kBits);
+    while (uses_.get()[at].key != 0 && uses_.get()[at].key != key) at = (at + 1) % kUses;
+    uses_.get()[at].key = key;
+    return uses_.get()[at];
+  }
+
+  const KindCounts& kinds_;
+  mutable Scratch<Use> uses_{kUses};
+};
+
+}  // namespace reachscan::sweeper

@@ -1,0 +1,129 @@
+// Which words of a block are in parts that are not in use.
+#include "sweeper/leaks/spare_parts.hpp"
+
+#include <memory>
+
+#include "check.hpp"
+#include "graph.hpp"
+
+namespace reachscan::tests {
+namespace {
+
+constexpr std::size_t kHolder = 0, kArray = 1, kOther = 2;
+constexpr std::size_t kWords = 65, kCapacity = 64;  // one is added by rounding
+
+// A holder of pointers, an array, which it may tell about, and a block that the array leads to.
+struct Parts {
+  Parts() : graph({31, kWords, 21}) {}
+
+  // Puts words into the holder: places in the array, by index.
+  void tell(std::size_t at, const std::vector<std::size_t>& places) {
+    for (std::size_t place : places) graph.point(kHolder, at++, kArray, 8 * place);
+  }
+  void lead(std::size_t word, uint64_t offset = 0) { graph.point(kArray, word, kOther, offset); }
+  void dangle(std::size_t word) {
+    uint64_t free = graph.memory.mappings().front().end - 8;
+    CHECK_EQ(graph.blocks.block_of(free), 0u);
+    graph.memory.put(graph.start(kArray) + 8 * word, free);
+  }
+
+  // Returns which words of the array are spare.
+  std::vector<std::size_t> spare() {
+    libc::Threads none;
+    sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
+    auto parts = std::make_unique<sweeper::SpareParts>(graph.memory.space(), graph.blocks);
+    parts->ask(graph.start(kArray));
+    parts->ask(graph.start(kHolder));
+    parts->ask(graph.start(kArray));
+    parts->find(roots);
+    std::vector<std::size_t> found;
+    for (std::size_t word = 0; word < kWords; ++word)
+      if (parts->contain(graph.start(kArray), graph.start(kArray) + 8 * word))
+        found.push_back(word);
+    return found;
+  }
+
+  Host host;
+  Graph graph;
+};
+
+std::vector<std::size_t> from_to(std::size_t first, std::size_t end) {
+  std::vector<std::size_t> words;
+  for (; first < end; ++first) words.push_back(first);
+  return words;
+}
+
+CASE(past_the_end_of_an_array) {
+  for (std::size_t used : {std::size_t{0}, std::size_t{20}, kCapacity - 1}) {
+    Parts parts;
+    parts.tell(3, {0, used, kCapacity});
+    parts.dangle(kCapacity - 1);
+    CHECK(parts.spare() == from_to(used, kWords));
+  }
+}
+
+CASE(ahead_of_a_bump_allocator) {
+  Parts parts;
+  parts.tell(3, {20, kCapacity});
+  parts.lead(30, 8);
+  CHECK(parts.spare() == from_to(20, kWords));
+}
+
+CASE(what_leads_to_starts_of_blocks_may_have_to_be_read) {
+  Parts parts;
+  parts.tell(3, {0, 20, kCapacity});
+  parts.dangle(19);
+  parts.lead(20);
+  parts.lead(21, 8);
+  CHECK(parts.spare().empty());
+}
+
+CASE(a_pointer_into_a_part_shows_that_it_is_in_use) {
+  for (std::size_t word : {20, 21, 63, 64}) {
+    Parts parts;
+    parts.tell(3, {0, 20, kCapacity});
+    parts.tell(10, {word});
+    parts.graph.point(kArray, 40, kArray, 8 * 30);
+    parts.dangle(50);
+    bool is_end = word == 20 || word == kCapacity;
+    CHECK(parts.spare() == (is_end ? from_to(20, kWords) : from_to(0, 0)));
+  }
+}
+
+CASE(the_longest_of_several_arrays_counts) {
+  Parts parts;
+  parts.tell(3, {0, 20, kCapacity});
+  parts.tell(10, {0, 40, kCapacity});
+  parts.tell(20, {30, kCapacity});
+  parts.dangle(50);
+  CHECK(parts.spare() == from_to(40, kWords));
+}
+
+CASE(an_end_elsewhere_in_the_block_tells_nothing) {
+  for (std::size_t end : {kCapacity - 3, kWords + 1}) {
+    Parts parts;
+    parts.tell(3, {0, 20, end});
+    parts.dangle(50);
+    CHECK(parts.spare().empty());
+  }
+}
+
+// Both iterators of a deque, and a copy of one. The node is in the holder, too.
+CASE(outside_of_a_deque) {
+  constexpr std::size_t kNode = 30, kFirst = 8, kLast = 50;
+  Parts parts;
+  parts.tell(kNode, {0});
+  for (std::size_t iterator : {2, 6, 20}) {
+    parts.tell(iterator, {iterator == 2 ? kFirst : kLast, 0, kCapacity});
+    parts.graph.point(kHolder, iterator + 3, kHolder, 8 * kNode);
+  }
+  parts.dangle(2);
+  parts.lead(kFirst, 8);
+  parts.dangle(kLast - 1);
+  std::vector<std::size_t> expected = from_to(0, kFirst), past = from_to(kLast, kWords);
+  expected.insert(expected.end(), past.begin(), past.end());
+  CHECK(parts.spare() == expected);
+}
+
+}  // namespace
+}  // namespace reachscan::tests

@@ -108,21 +108,35 @@ CASE(an_end_elsewhere_in_the_block_tells_nothing) {
   }
 }
 
-// Both iterators of a deque, and a copy of one. The node is in the holder, too.
+// A deque with one node, and a copy of its last iterator.
 CASE(outside_of_a_deque) {
-  constexpr std::size_t kNode = 30, kFirst = 8, kLast = 50;
-  Parts parts;
-  parts.tell(kNode, {0});
-  for (std::size_t iterator : {2, 6, 20}) {
-    parts.tell(iterator, {iterator == 2 ? kFirst : kLast, 0, kCapacity});
-    parts.graph.point(kHolder, iterator + 3, kHolder, 8 * kNode);
+  constexpr std::size_t kFirst = 8, kLast = 50, kMap = kOther, kNode = 3, kNodes = 8;
+  for (std::size_t nodes : {kNode, kNodes}) {
+    Parts parts;
+    parts.graph.point(kMap, kNode, kArray);
+    parts.graph.point(kHolder, 2, kMap);
+    parts.graph.memory.put(parts.graph.start(kHolder) + 8 * 3, nodes);
+    for (std::size_t iterator : {4, 8, 20}) {
+      parts.tell(iterator, {iterator == 4 ? kFirst : kLast, 0, kCapacity});
+      parts.graph.point(kHolder, iterator + 3, kMap, 8 * kNode);
+    }
+    parts.lead(2);
+    std::vector<std::size_t> expected = from_to(0, kFirst), past = from_to(kLast, kWords);
+    expected.insert(expected.end(), past.begin(), past.end());
+    CHECK(parts.spare() == (nodes == kNodes ? expected : from_to(0, 0)));
   }
-  parts.dangle(2);
-  parts.lead(kFirst, 8);
-  parts.dangle(kLast - 1);
-  std::vector<std::size_t> expected = from_to(0, kFirst), past = from_to(kLast, kWords);
-  expected.insert(expected.end(), past.begin(), past.end());
-  CHECK(parts.spare() == expected);
+}
+
+CASE(an_empty_deque) {
+  Parts parts;
+  parts.graph.point(kOther, 3, kArray);
+  parts.graph.point(kHolder, 2, kOther);
+  parts.graph.memory.put(parts.graph.start(kHolder) + 8 * 3, 8);
+  for (std::size_t iterator : {4, 8}) {
+    parts.tell(iterator, {0, 0, kCapacity});
+    parts.graph.point(kHolder, iterator + 3, kOther, 8 * 3);
+  }
+  CHECK(parts.spare() == from_to(0, kWords));
 }
 
 }  // namespace

@@ -2,15 +2,16 @@
 // outside of the ends of a deque, ahead of where a bump allocator continues, and the values of free
 // keys in a hash table whose keys are numbers. Words there are from a former use of the memory.
 //
-//   words that tell it                       in use
-//   begin    end      capacity               up to the end      std::vector
-//   current  first    last      node         from current on    std::deque: its first element
-//   current  first    last      node         up to current      the end of a deque
-//   current  limit                           up to current      llvm::BumpPtrAllocator
+//   words that tell it                                 in use
+//   begin, end, capacity                               up to the end    std::vector
+//   map, size, and each of current first last node     in between       std::deque
+//     for its first element and for its end
+//   current, limit                                     up to current    llvm::BumpPtrAllocator
 //
-// (libstdc++'s stl_vector.h and stl_deque.h, llvm/Support/Allocator.h, llvm/ADT/DenseMapInfo.h.) A
-// reader of an array also has words like these, and what it has yet to read is in use. So a part is
-// only spare if its words look stale, or if the values of other keys are no pointers.
+// (libstdc++'s stl_vector.h and stl_deque.h, llvm/Support/Allocator.h, llvm/ADT/DenseMapInfo.h.)
+// Nothing else looks like a deque. A reader of an array also has words like the others, and what it
+// has yet to read is in use. So such a part is only spare if its words look stale, or if the values
+// of other keys are no pointers.
 #pragma once
 
 #include "sweeper/leaks/aims.hpp"
@@ -121,13 +122,11 @@ class SpareParts {
     }
   }
 
-  // Of a deque's two iterators, the one at its first element comes first. Others are copies.
   void consider_iterator(Owner& owner, uint64_t at, uint64_t current) {
-    if (is_iterator(at + kIterator)) {
-      if (current < owner.used_from) owner.used_from = current;
-    } else if (is_iterator(at - kIterator)) {
-      extend_to(owner, current);
-    }
+    bool is_first = is_deque(at), is_end = !is_first && is_deque(at - kIterator);
+    if (is_first && current < owner.used_from) owner.used_from = current;
+    if (is_end) extend_to(owner, current);
+    if (is_first || is_end) owner.ends_are_stale = true;
   }
 
   bool has_neighbours(uint64_t slot) const {
@@ -148,6 +147,15 @@ class SpareParts {
            space_.readable(node, heaps::kWord) && heaps::word(node) == first;
   }
 
+  // Returns whether the first iterator of a deque is there. Copies of iterators tell nothing.
+  bool is_deque(uint64_t at) const {
+    constexpr uint64_t kBefore = 2 * heaps::kWord;  // the map of nodes and its size
+    if (!is_iterator(at) || !is_iterator(at + kIterator)) return false;
+    if (!space_.readable(at - kBefore, kBefore)) return false;
+    uint64_t map = heaps::word(at - kBefore), node = heaps::word(at + 3 * heaps::kWord);
+    return blocks_.is_live(map) && (node - map) / heaps::kWord < heaps::word(at - heaps::kWord);
+  }
+
   static bool is_outside(const Owner& owner, uint64_t slot) {
     return (owner.used_from != kUnknown && slot < owner.used_from) ||
            (owner.used_to != 0 && slot >= owner.used_to);
@@ -158,7 +166,7 @@ class SpareParts {
     each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
       if (is_outside(owner, slot)) ends.count(blocks_, value);
     });
-    owner.ends_are_stale = ends.look_stale();
+    owner.ends_are_stale = owner.ends_are_stale || ends.look_stale();
     const NumberMap table({owner.block, owner.end});
     if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
   }

@@ -23,8 +23,6 @@ namespace reachscan::sweeper {
 
 class FreeKeys {
  public:
-  static constexpr uint64_t kFewestWords = 3;  // of a bucket; pairs are recognised anywhere
-
   static bool is_one(uint64_t word) { return word == kNeverUsed || word == kRemoved; }
 
   // Returns whether there is probably one in [start, end).
@@ -79,8 +77,6 @@ inline bool is_value_in_free_pair(heaps::Range block, uint64_t slot) {
 // Keys that are numbers, in their lower half or all of the word: -1 was never used, -2 is removed.
 // Unlike pointers, they prove nothing by themselves.
 struct FreeNumbers {
-  static constexpr uint64_t kFewestWords = 2;  // of a bucket
-
   static bool is_one(uint64_t word) { return static_cast<uint32_t>(word) >= ~1u; }
 };
 
@@ -93,13 +89,12 @@ class DenseMap {
   explicit DenseMap(heaps::Range block) : start_(block.start) {
     // Free keys may be at regular intervals, so the smallest buckets that are possible count.
     for (words_ = 2; words_ <= kMostWords; ++words_)
-      if (would_fit(block.end - block.start) && find_key()) return;
+      if (would_fit(block.end - block.start) && find_key()) break;
+    if (words_ > kMostWords || (words_ == 2 && may_be_set_)) words_ = 0;
   }
 
   // The number of words of a bucket, 0 if the block is no table.
-  uint64_t columns() const {
-    return words_ < FreeKeys::kFewestWords || words_ > kMostWords ? 0 : words_;
-  }
+  uint64_t columns() const { return words_; }
 
   // In a table: the position of a word in its bucket, and whether it belongs to the value.
   uint64_t column_of(uint64_t slot) const { return (slot - start_) / heaps::kWord % words_; }
@@ -116,16 +111,18 @@ class DenseMap {
   // Returns whether the block is a table, and the word at `slot` belongs to the value of a free
   // key.
   bool is_value_of_free_key(uint64_t slot) const {
-    return columns() != 0 && is_value(slot) && is_free_around(slot);
+    return words_ != 0 && is_value(slot) && is_free_around(slot);
   }
 
  private:
   // LLVM never allocates fewer, and at least one key in eight was never used.
-  static constexpr uint64_t kLeastBuckets = 64, kLeastFree = kLeastBuckets / 8;
+  static constexpr uint64_t kLeastBuckets = 64, kOneInFree = 8;
+  static constexpr uint64_t kMostBuckets = 256;  // that are examined
 
-  bool would_fit(uint64_t block_bytes) const {
+  bool would_fit(uint64_t block_bytes) {
     uint64_t buckets = std::bit_floor(block_bytes / (words_ * heaps::kWord));
     uint64_t bytes = buckets * words_ * heaps::kWord;
+    buckets_ = buckets < kMostBuckets ? buckets : kMostBuckets;
     return buckets >= kLeastBuckets && block_bytes - bytes <= heaps::rounding(bytes);
   }
 
@@ -133,14 +130,24 @@ class DenseMap {
   // another table may have been there.
   bool find_key() {
     uint64_t free[kMostWords] = {}, most = 0;
-    for (uint64_t word = 0; word < kLeastBuckets * words_; ++word)
+    for (uint64_t word = 0; word < buckets_ * words_; ++word)
       if (is_free(word) && ++free[word % words_] > most) ++most;
-    auto is_key = [&](uint64_t word) { return 4 * free[word] >= most; };
+    auto is_key = [&](uint64_t word) {
+      return 4 * free[word] >= most && !differ(free[word], most);
+    };
     for (key_ = 0; !is_key(key_);) ++key_;
     for (key_end_ = key_; key_end_ < words_ && is_key(key_end_);) ++key_end_;
     for (uint64_t word = key_end_; word < words_; ++word)
       if (is_key(word)) return false;
-    return most >= kLeastFree && key_end_ < words_;
+    may_be_set_ = !differ(free[words_ - 1], most);
+    return most >= buckets_ / kOneInFree && key_end_ < words_;
+  }
+
+  // Returns whether two columns with so many free keys are not both keys of a set: chance would put
+  // them where they are less than once in a million times (five standard deviations).
+  bool differ(uint64_t fewer, uint64_t more) const {
+    uint64_t free = fewer + more, difference = more - fewer;
+    return 2 * buckets_ * difference * difference > 25 * free * (2 * buckets_ - free);
   }
 
   bool is_free(uint64_t word) const {
@@ -148,8 +155,10 @@ class DenseMap {
   }
 
   uint64_t start_;
-  uint64_t words_;              // of a bucket; more than kMostWords if this is no table
+  uint64_t words_;              // of a bucket
+  uint64_t buckets_ = 0;        // that are examined
   uint64_t key_, key_end_ = 0;  // the words of a bucket that are its key
+  bool may_be_set_ = false;     // the last word of a bucket may be a key, too
 };
 
 // Tells which words of a block were there before it was allocated: values of free keys, and

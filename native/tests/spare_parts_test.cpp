@@ -139,5 +139,26 @@ CASE(an_empty_deque) {
   CHECK(parts.spare() == from_to(0, kWords));
 }
 
+// A map with as many free keys as it says, or with one more.
+CASE(values_of_free_keys_in_a_map) {
+  constexpr uint64_t kBuckets = 16, kBucketWords = 4, kRemoved = 1;
+  for (uint64_t entries : {0, 3, 4}) {
+    Parts parts;
+    parts.tell(3, {0});
+    parts.graph.memory.put(parts.graph.start(kHolder) + 8 * 4, entries | kRemoved << 32);
+    parts.graph.memory.put(parts.graph.start(kHolder) + 8 * 5, kBuckets | 7ull << 32);
+    uint64_t taken = (entries == 0 ? 0 : 3) + kRemoved;
+    std::vector<std::size_t> expected;
+    for (uint64_t bucket = 0; bucket < kBuckets; ++bucket) {
+      uint64_t key = parts.graph.start(kArray) + 8 * kBucketWords * bucket;
+      parts.graph.memory.put(key, bucket % 4 == 2 && bucket / 4 < taken ? bucket : 99);
+      if (bucket % 4 == 2 && bucket / 4 < taken) continue;
+      for (uint64_t i = 1; i < kBucketWords; ++i) expected.push_back(kBucketWords * bucket + i);
+    }
+    parts.lead(1);
+    CHECK(parts.spare() == (entries == 4 ? from_to(0, 0) : expected));
+  }
+}
+
 }  // namespace
 }  // namespace reachscan::tests

@@ -7,11 +7,13 @@
 //   map, size, and each of current first last node     in between       std::deque
 //     for its first element and for its end
 //   current, limit                                     up to current    llvm::BumpPtrAllocator
+//   buckets, numbers of entries, of removed keys       other keys than  llvm::DenseMap
+//     and of buckets, of 32 bits each                    the free one
 //
-// (libstdc++'s stl_vector.h and stl_deque.h, llvm/Support/Allocator.h, llvm/ADT/DenseMapInfo.h.)
-// Nothing else looks like a deque. A reader of an array also has words like the others, and what it
-// has yet to read is in use. So such a part is only spare if its words look stale, or if the values
-// of other keys are no pointers.
+// (libstdc++'s stl_vector.h and stl_deque.h, llvm/Support/Allocator.h, llvm/ADT/DenseMap.h and
+// DenseMapInfo.h.) Nothing else looks like a deque, or has as many free keys as a map says. A
+// reader of an array also has words like the others, and what it has yet to read is in use. So such
+// a part is only spare if its words look stale, or if the values of other keys are no pointers.
 #pragma once
 
 #include "sweeper/leaks/aims.hpp"
@@ -36,7 +38,7 @@ class SpareParts {
   // Not thread-safe.
   void ask(uint64_t block) {
     if (owners_.empty() || owners_[owners_.size() - 1].block != block)
-      owners_.push({block, blocks_.end_of(block), kUnknown, 0, 0, false, 0});
+      owners_.push({block, blocks_.end_of(block), kUnknown, 0, 0, false, 0, 0, 0});
   }
 
   // Called once, after all calls to ask().
@@ -60,6 +62,7 @@ class SpareParts {
     if (at == kNone) return false;
     const Owner& owner = owners_[at];
     if (owner.ends_are_stale && is_outside(owner, slot)) return true;
+    if (owner.bucket_bytes != 0 && is_value_of(owner.free_key, owner, slot)) return true;
     if (owner.stale_columns == 0) return false;
     const NumberMap table({block, owner.end});
     return (owner.stale_columns >> table.column_of(slot) & 1) != 0 && table.is_free_around(slot);
@@ -74,6 +77,10 @@ class SpareParts {
   static constexpr uint64_t kUnknown = ~0ull;
   static constexpr std::size_t kNone = ~0ul;
   static constexpr uint64_t kIterator = 4 * heaps::kWord;
+  static constexpr uint64_t kStarts = 1 << 16;
+  static constexpr uint64_t kKeysTried = 16;  // one in eight is free
+
+  static uint64_t start_slot(uint64_t address) { return address / heaps::kGranule % kStarts; }
 
   struct Owner {
     uint64_t block, end;
@@ -82,6 +89,8 @@ class SpareParts {
     uint64_t limit;      // of what was requested, if the above is known
     bool ends_are_stale;
     uint32_t stale_columns;  // of a table, a bit for each: values of free keys are stale
+    uint64_t bucket_bytes;   // 0: there is no map whose buckets these are
+    uint64_t free_key;       // the first word of its free buckets
   };
 
   void remove_duplicates() {
@@ -89,6 +98,7 @@ class SpareParts {
     std::size_t kept = 0;
     for (const Owner& owner : owners_) {
       if (kept == 0 || owners_[kept - 1].block != owner.block) owners_[kept++] = owner;
+      starts_[start_slot(owner.block)] = 1;
       if (owner.end - owner.block > longest_) longest_ = owner.end - owner.block;
     }
     while (owners_.size() > kept) owners_.pop();
@@ -96,7 +106,8 @@ class SpareParts {
 
   // Returns kNone for a block that was not passed to ask().
   std::size_t position_of(uint64_t block) const {
-    std::size_t at = heaps::lower_bound(owners_, Owner{block, 0, 0, 0, 0, false, 0}, lies_before);
+    std::size_t at =
+        heaps::lower_bound(owners_, Owner{block, 0, 0, 0, 0, false, 0, 0, 0}, lies_before);
     return at < owners_.size() && owners_[at].block == block ? at : kNone;
   }
 
@@ -106,6 +117,7 @@ class SpareParts {
   // how much of it is in use.
   void consider(uint64_t slot, uint64_t limit) {
     if (!has_neighbours(slot)) return;
+    if (starts_[start_slot(limit)] != 0) consider_map(slot, limit);
     uint64_t before = heaps::word(slot - heaps::kWord);
     if (limit - before > longest_) return;
     std::size_t at = position_of(blocks_.block_of(limit - 1));
@@ -120,6 +132,37 @@ class SpareParts {
     } else if (before > owner.block || current == owner.block) {
       extend_to(owner, before);
     }
+  }
+
+  // Looks whether the word at `slot` is the pointer of a map to its buckets.
+  void consider_map(uint64_t slot, uint64_t value) {
+    std::size_t at = position_of(value);
+    if (at == kNone || !space_.readable(slot, 3 * heaps::kWord)) return;
+    auto numbers = [slot](unsigned i) {
+      return heaps::load<uint32_t>(slot + heaps::kWord + 4 * i);
+    };
+    uint64_t taken = uint64_t{numbers(0)} + numbers(1), buckets = numbers(2);
+    Owner& owner = owners_[at];
+    uint64_t bytes = owner.end - owner.block;
+    if (buckets == 0 || !std::has_single_bit(buckets) || taken >= buckets) return;
+    uint64_t of_bucket = bytes / buckets & ~(heaps::kWord - 1);
+    if (of_bucket <= heaps::kWord || bytes - of_bucket * buckets > heaps::rounding(bytes)) return;
+    for (uint64_t i = 0; i < kKeysTried && i < buckets; ++i) {
+      uint64_t key = heaps::word(owner.block + i * of_bucket), count = 0;
+      for (uint64_t j = 0; j < buckets; ++j)
+        count += heaps::word(owner.block + j * of_bucket) == key;
+      if (count != buckets - taken) continue;
+      SpinLock::Guard guard(lock_);
+      owner.bucket_bytes = of_bucket;
+      owner.free_key = key;
+      return;
+    }
+  }
+
+  // Returns whether the word belongs to a bucket with that key, which takes the first word.
+  static bool is_value_of(uint64_t key, const Owner& owner, uint64_t slot) {
+    uint64_t offset = (slot - owner.block) % owner.bucket_bytes;
+    return offset != 0 && heaps::word(slot - offset) == key;
   }
 
   void consider_iterator(Owner& owner, uint64_t at, uint64_t current) {
@@ -200,7 +243,7 @@ class SpareParts {
 
   Owner* with_stale_ends_around(uint64_t address) {
     std::size_t at =
-        heaps::lower_bound(owners_, Owner{address + 1, 0, 0, 0, 0, false, 0}, lies_before);
+        heaps::lower_bound(owners_, Owner{address + 1, 0, 0, 0, 0, false, 0, 0, 0}, lies_before);
     if (at == 0 || address >= owners_[at - 1].end) return nullptr;
     return owners_[at - 1].ends_are_stale ? &owners_[at - 1] : nullptr;
   }
@@ -232,6 +275,7 @@ class SpareParts {
   const BlockMap& blocks_;
   heaps::List<Owner> owners_;  // sorted by address after find()
   uint64_t longest_ = 0;
+  Scratch<uint8_t> starts_{kStarts};  // 1: an owner may start there
   SpinLock lock_;
 };
 

@@ -1,22 +1,21 @@
 // Parts of blocks that are not in use, although the blocks are: past the length of an array,
 // outside of the ends of a deque, ahead of where a bump allocator continues, and the values of free
-// keys in a hash table whose keys are numbers. Words there are from a former use of the memory.
+// keys in a hash table. Words there are from a former use of the memory.
 //
-//   words that tell it                                 in use
-//   begin, end, capacity                               up to the end    std::vector
-//   map, size, and each of current first last node     in between       std::deque
-//     for its first element and for its end
-//   current, limit                                     up to current    llvm::BumpPtrAllocator
-//   buckets, numbers of entries, of removed keys       other keys than  llvm::DenseMap
-//     and of buckets, of 32 bits each                    the free one
+//   words that tell it         in use
+//   begin, end, capacity       up to the end            an array like std::vector
+//   current, limit             up to current            llvm::BumpPtrAllocator
+//   two iterators              in between               std::deque (containers.hpp)
+//   numbers of keys            values of those          llvm::DenseMap (containers.hpp)
 //
-// (libstdc++'s stl_vector.h and stl_deque.h, llvm/Support/Allocator.h, llvm/ADT/DenseMap.h and
-// DenseMapInfo.h.) Nothing else looks like a deque, or has as many free keys as a map says. A
-// reader of an array also has words like the others, and what it has yet to read is in use. So such
-// a part is only spare if its words look stale, or if the values of other keys are no pointers.
+// Nothing else looks like the last two. A reader of an array also has words like the first two, and
+// what it has yet to read is in use. So such a part is only spare if its words look stale. The same
+// is true of tables that no map is known to own, with keys that are numbers, unless the values of
+// other keys are no pointers.
 #pragma once
 
 #include "sweeper/leaks/aims.hpp"
+#include "sweeper/leaks/containers.hpp"
 #include "sweeper/leaks/range_filter.hpp"
 #include "sweeper/leaks/stretches.hpp"
 #include "sweeper/mark/dense_maps.hpp"
@@ -29,7 +28,7 @@ namespace reachscan::sweeper {
 class SpareParts {
  public:
   SpareParts(const heaps::Space& space, const BlockMap& blocks)
-      : space_(space), blocks_(blocks), owners_(map_memory, kMaxOwners) {}
+      : space_(space), blocks_(blocks), deques_(space, blocks), owners_(map_memory, kMaxOwners) {}
 
   // Returns whether a block is large enough to have any.
   bool may_be_in(uint64_t block) const { return blocks_.end_of(block) - block >= kLeastBytes; }
@@ -38,7 +37,7 @@ class SpareParts {
   // Not thread-safe.
   void ask(uint64_t block) {
     if (owners_.empty() || owners_[owners_.size() - 1].block != block)
-      owners_.push({block, blocks_.end_of(block), kUnknown, 0, 0, false, 0, 0, 0});
+      owners_.push({.block = block, .end = blocks_.end_of(block)});
   }
 
   // Called once, after all calls to ask().
@@ -62,7 +61,7 @@ class SpareParts {
     if (at == kNone) return false;
     const Owner& owner = owners_[at];
     if (owner.ends_are_stale && is_outside(owner, slot)) return true;
-    if (owner.bucket_bytes != 0 && is_value_of(owner.free_key, owner, slot)) return true;
+    if (owner.buckets && owner.buckets->is_value_of_free_key(slot)) return true;
     if (owner.stale_columns == 0) return false;
     const NumberMap table({block, owner.end});
     return (owner.stale_columns >> table.column_of(slot) & 1) != 0 && table.is_free_around(slot);
@@ -76,21 +75,17 @@ class SpareParts {
   static constexpr uint64_t kFewestUsed = 8;  // keys, whose values tell what values are like
   static constexpr uint64_t kUnknown = ~0ull;
   static constexpr std::size_t kNone = ~0ul;
-  static constexpr uint64_t kIterator = 4 * heaps::kWord;
   static constexpr uint64_t kStarts = 1 << 16;
-  static constexpr uint64_t kKeysTried = 16;  // one in eight is free
 
   static uint64_t start_slot(uint64_t address) { return address / heaps::kGranule % kStarts; }
 
   struct Owner {
-    uint64_t block, end;
-    uint64_t used_from;  // kUnknown: from the start
-    uint64_t used_to;    // 0: to the end
-    uint64_t limit;      // of what was requested, if the above is known
-    bool ends_are_stale;
-    uint32_t stale_columns;  // of a table, a bit for each: values of free keys are stale
-    uint64_t bucket_bytes;   // 0: there is no map whose buckets these are
-    uint64_t free_key;       // the first word of its free buckets
+    uint64_t block = 0, end = 0;
+    uint64_t used_from = 0, used_to = kUnknown;
+    uint64_t limit = 0;  // the end of what was requested, if one of these is known
+    bool ends_are_stale = false;
+    uint32_t stale_columns = 0;  // of a table, a bit for each: values of free keys are stale
+    std::optional<Buckets> buckets = {};
   };
 
   void remove_duplicates() {
@@ -106,8 +101,7 @@ class SpareParts {
 
   // Returns kNone for a block that was not passed to ask().
   std::size_t position_of(uint64_t block) const {
-    std::size_t at =
-        heaps::lower_bound(owners_, Owner{block, 0, 0, 0, 0, false, 0, 0, 0}, lies_before);
+    std::size_t at = heaps::lower_bound(owners_, Owner{.block = block}, lies_before);
     return at < owners_.size() && owners_[at].block == block ? at : kNone;
   }
 
@@ -127,47 +121,24 @@ class SpareParts {
     uint64_t first = slot - 2 * heaps::kWord, current = heaps::word(first);
     SpinLock::Guard guard(lock_);
     owner.limit = limit;
-    if (before == owner.block && is_iterator(first)) {
+    if (before == owner.block && deques_.is_iterator(first)) {
       consider_iterator(owner, first, current);
     } else if (before > owner.block || current == owner.block) {
       extend_to(owner, before);
     }
   }
 
-  // Looks whether the word at `slot` is the pointer of a map to its buckets.
-  void consider_map(uint64_t slot, uint64_t value) {
-    std::size_t at = position_of(value);
-    if (at == kNone || !space_.readable(slot, 3 * heaps::kWord)) return;
-    auto numbers = [slot](unsigned i) {
-      return heaps::load<uint32_t>(slot + heaps::kWord + 4 * i);
-    };
-    uint64_t taken = uint64_t{numbers(0)} + numbers(1), buckets = numbers(2);
-    Owner& owner = owners_[at];
-    uint64_t bytes = owner.end - owner.block;
-    if (buckets == 0 || !std::has_single_bit(buckets) || taken >= buckets) return;
-    uint64_t of_bucket = bytes / buckets & ~(heaps::kWord - 1);
-    if (of_bucket <= heaps::kWord || bytes - of_bucket * buckets > heaps::rounding(bytes)) return;
-    for (uint64_t i = 0; i < kKeysTried && i < buckets; ++i) {
-      uint64_t key = heaps::word(owner.block + i * of_bucket), count = 0;
-      for (uint64_t j = 0; j < buckets; ++j)
-        count += heaps::word(owner.block + j * of_bucket) == key;
-      if (count != buckets - taken) continue;
-      SpinLock::Guard guard(lock_);
-      owner.bucket_bytes = of_bucket;
-      owner.free_key = key;
-      return;
-    }
-  }
-
-  // Returns whether the word belongs to a bucket with that key, which takes the first word.
-  static bool is_value_of(uint64_t key, const Owner& owner, uint64_t slot) {
-    uint64_t offset = (slot - owner.block) % owner.bucket_bytes;
-    return offset != 0 && heaps::word(slot - offset) == key;
+  void consider_map(uint64_t slot, uint64_t start) {
+    std::size_t at = position_of(start);
+    if (at == kNone) return;
+    auto buckets = buckets_of_map(space_, slot, {start, owners_[at].end});
+    SpinLock::Guard guard(lock_);
+    if (buckets) owners_[at].buckets = buckets;
   }
 
   void consider_iterator(Owner& owner, uint64_t at, uint64_t current) {
-    bool is_first = is_deque(at), is_end = !is_first && is_deque(at - kIterator);
-    if (is_first && current < owner.used_from) owner.used_from = current;
+    bool is_first = deques_.has_first(at), is_end = !is_first && deques_.has_end(at);
+    if (is_first && (owner.used_from == 0 || current < owner.used_from)) owner.used_from = current;
     if (is_end) extend_to(owner, current);
     if (is_first || is_end) owner.ends_are_stale = true;
   }
@@ -179,29 +150,11 @@ class SpareParts {
   }
 
   static void extend_to(Owner& owner, uint64_t end) {
-    if (end > owner.used_to) owner.used_to = end;
-  }
-
-  bool is_iterator(uint64_t at) const {
-    if (!space_.readable(at, kIterator)) return false;
-    uint64_t current = heaps::word(at), first = heaps::word(at + heaps::kWord),
-             last = heaps::word(at + 2 * heaps::kWord), node = heaps::word(at + 3 * heaps::kWord);
-    return first <= current && current < last && node % heaps::kWord == 0 &&
-           space_.readable(node, heaps::kWord) && heaps::word(node) == first;
-  }
-
-  // Returns whether the first iterator of a deque is there. Copies of iterators tell nothing.
-  bool is_deque(uint64_t at) const {
-    constexpr uint64_t kBefore = 2 * heaps::kWord;  // the map of nodes and its size
-    if (!is_iterator(at) || !is_iterator(at + kIterator)) return false;
-    if (!space_.readable(at - kBefore, kBefore)) return false;
-    uint64_t map = heaps::word(at - kBefore), node = heaps::word(at + 3 * heaps::kWord);
-    return blocks_.is_live(map) && (node - map) / heaps::kWord < heaps::word(at - heaps::kWord);
+    if (owner.used_to == kUnknown || end > owner.used_to) owner.used_to = end;
   }
 
   static bool is_outside(const Owner& owner, uint64_t slot) {
-    return (owner.used_from != kUnknown && slot < owner.used_from) ||
-           (owner.used_to != 0 && slot >= owner.used_to);
+    return slot < owner.used_from || slot >= owner.used_to;
   }
 
   void judge(Owner& owner) {
@@ -242,10 +195,10 @@ class SpareParts {
   }
 
   Owner* with_stale_ends_around(uint64_t address) {
-    std::size_t at =
-        heaps::lower_bound(owners_, Owner{address + 1, 0, 0, 0, 0, false, 0, 0, 0}, lies_before);
+    std::size_t at = heaps::lower_bound(owners_, Owner{.block = address + 1}, lies_before);
     if (at == 0 || address >= owners_[at - 1].end) return nullptr;
-    return owners_[at - 1].ends_are_stale ? &owners_[at - 1] : nullptr;
+    Owner& owner = owners_[at - 1];
+    return __atomic_load_n(&owner.ends_are_stale, __ATOMIC_RELAXED) ? &owner : nullptr;
   }
 
   static bool points_into_spare_part(const Owner& owner, uint64_t value) {
@@ -273,6 +226,7 @@ class SpareParts {
 
   const heaps::Space& space_;
   const BlockMap& blocks_;
+  DequeTest deques_;
   heaps::List<Owner> owners_;  // sorted by address after find()
   uint64_t longest_ = 0;
   Scratch<uint8_t> starts_{kStarts};  // 1: an owner may start there

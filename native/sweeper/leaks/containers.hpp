@@ -46,6 +46,7 @@ class DequeTest {
 struct Buckets {
   uint64_t start, bytes_each;
   uint64_t free_key;
+  bool are_all_free;  // objects in a row, all of one class, look alike
 
   // Returns whether the word belongs to the value of a free key.
   bool is_value_of_free_key(uint64_t slot) const {
@@ -59,19 +60,20 @@ struct Buckets {
 // Returns nothing unless that many keys are alike, as free ones are.
 inline std::optional<Buckets> buckets_of_map(const heaps::Space& space, uint64_t slot,
                                              heaps::Range block) {
-  constexpr uint64_t kKeysTried = 16;  // one in eight is free
+  constexpr uint64_t kLeastBuckets = 64;  // LLVM never allocates fewer
+  constexpr uint64_t kKeysTried = 16;     // one in eight is free
   uint64_t at = slot + heaps::kWord, bytes = block.end - block.start;
   if (!space.readable(at, 3 * sizeof(uint32_t))) return {};
   uint64_t taken = heaps::load<uint32_t>(at) + uint64_t{heaps::load<uint32_t>(at + 4)};
   uint64_t count = heaps::load<uint32_t>(at + 8);
-  if (!std::has_single_bit(count) || taken >= count) return {};
+  if (count < kLeastBuckets || !std::has_single_bit(count) || taken >= count) return {};
   uint64_t bytes_each = bytes / count & ~(heaps::kWord - 1);
   if (bytes_each <= heaps::kWord || bytes - bytes_each * count > heaps::rounding(bytes)) return {};
   auto key = [&](uint64_t i) { return heaps::word(block.start + bytes_each * i); };
-  for (uint64_t i = 0; i < kKeysTried && i < count; ++i) {
+  for (uint64_t i = 0; i < kKeysTried; ++i) {
     uint64_t alike = 0;
     for (uint64_t j = 0; j < count; ++j) alike += key(j) == key(i) ? 1 : 0;
-    if (alike == count - taken) return Buckets{block.start, bytes_each, key(i)};
+    if (alike == count - taken) return Buckets{block.start, bytes_each, key(i), taken == 0};
   }
   return {};
 }

@@ -8,10 +8,10 @@
 //   two iterators              in between               std::deque (containers.hpp)
 //   numbers of keys            values of those          llvm::DenseMap (containers.hpp)
 //
-// Nothing else looks like the last two. A reader of an array also has words like the first two, and
-// what it has yet to read is in use. So such a part is only spare if its words look stale. The same
-// is true of tables that no map is known to own, with keys that are numbers, unless the values of
-// other keys are no pointers.
+// Nothing else looks like the last two, unless a map is empty. A reader of an array also has words
+// like the first two, and what it has yet to read is in use. So such a part, or an empty map, is
+// only spare if its words look stale. The same is true of tables that no map is known to own, with
+// keys that are numbers, unless the values of other keys are no pointers.
 #pragma once
 
 #include "sweeper/leaks/aims.hpp"
@@ -158,11 +158,13 @@ class SpareParts {
   }
 
   void judge(Owner& owner) {
-    Aims ends{};
+    Aims ends{}, of_free{};
     each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
       if (is_outside(owner, slot)) ends.count(blocks_, value);
+      if (owner.buckets && owner.buckets->is_value_of_free_key(slot)) of_free.count(blocks_, value);
     });
     owner.ends_are_stale = owner.ends_are_stale || ends.look_stale();
+    if (owner.buckets && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};
     const NumberMap table({owner.block, owner.end});
     if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
   }

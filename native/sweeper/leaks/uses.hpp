@@ -22,14 +22,15 @@ class Uses {
 
   // Called for at most kMaxWords words.
   void note(const Word& word) {
-    Use& use = use_of(word);
-    if (use.target == 0) use.target = word.target;
+    uint64_t key = key_of(word);
+    Use& use = use_of(key);
+    if (use.key == 0) use = {key, word.target, 0, false};
     ++use.words;
     use.of_several = use.of_several || use.target != word.target;
   }
 
-  uint32_t words_like(const Word& word) const { return use_of(word).words; }
-  bool lead_to_several(const Word& word) const { return use_of(word).of_several; }
+  uint32_t words_like(const Word& word) const { return use_of(key_of(word)).words; }
+  bool lead_to_several(const Word& word) const { return use_of(key_of(word)).of_several; }
 
  private:
   static constexpr unsigned kBits = 20;
@@ -43,14 +44,17 @@ class Uses {
     bool of_several;
   };
 
-  Use& use_of(const Word& word) const {
+  uint64_t key_of(const Word& word) const {
     uint64_t key = kinds_.kind_of(word.target);
     if (word.owner != 0)
       key = mixed(mixed(key, kinds_.kind_of(word.owner)), word.slot - word.owner);
-    key = mixed(key, word.value - word.target) | 1;
+    return mixed(key, word.value - word.target) | 1;
+  }
+
+  // Returns the row of the key, or a free one.
+  Use& use_of(uint64_t key) const {
     uint64_t at = mixed(key, 0) >> (64 - kBits);
     while (uses_.get()[at].key != 0 && uses_.get()[at].key != key) at = (at + 1) % kUses;
-    uses_.get()[at].key = key;
     return uses_.get()[at];
   }
 

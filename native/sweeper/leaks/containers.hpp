@@ -1,7 +1,6 @@
 // Recognises containers by the words in the objects that own them.
 #pragma once
 
-#include <bit>
 #include <optional>
 
 #include "memory/block_map.hpp"
@@ -66,7 +65,8 @@ inline std::optional<Buckets> buckets_of_map(const heaps::Space& space, uint64_t
   if (!space.readable(at, 3 * sizeof(uint32_t))) return {};
   uint64_t taken = heaps::load<uint32_t>(at) + uint64_t{heaps::load<uint32_t>(at + 4)};
   uint64_t count = heaps::load<uint32_t>(at + 8);
-  if (count < kLeastBuckets || !std::has_single_bit(count) || taken >= count) return {};
+  bool is_power_of_two = (count & (count - 1)) == 0;
+  if (count < kLeastBuckets || !is_power_of_two || taken >= count) return {};
   uint64_t bytes_each = bytes / count & ~(heaps::kWord - 1);
   if (bytes_each <= heaps::kWord || bytes - bytes_each * count > heaps::rounding(bytes)) return {};
   auto key = [&](uint64_t i) { return heaps::word(block.start + bytes_each * i); };

@@ -189,27 +189,12 @@ class Lookalikes {
   bool find_words(Roots& roots) {
     bool all = true;
     auto note = [&](uint64_t slot, uint64_t value) {
-      uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
-      if (target == 0 || owner == 0 || LeftBehind(blocks_, owner).has(slot, value)) return;
-      bool is_from_outside = !is_in_question(owner);
-      if (is_from_outside && !blocks_.is_marked(owner)) return;
-      const Word word{slot, owner, target, value};
-      bool may_be_spare = spare_parts_.may_be_in(owner) && words_.size() < Uses::kMaxWords / 2;
-      if (!may_be_stale(word) && !may_be_spare) {
-        if (is_from_outside) blocks_.mark<true>(target);
-        return;
-      }
-      SpinLock::Guard guard(lock_);
-      all = words_.push(word) && all;
-      if (may_be_spare) spare_parts_.ask(owner);
-      if (!may_be_stale(word)) return;
-      if (last_words_.is_last(owner, slot)) last_words_.ask(owner);
-      places_.ask(owner, slot);
+      if (!hold_or_note(slot, value)) __atomic_store_n(&all, false, __ATOMIC_RELAXED);
     };
     auto hold = [&](uint64_t, uint64_t value) {
       if (target_in_question(value) != 0) blocks_.mark(value);
     };
-    auto hold_or_note = [&](uint64_t slot, uint64_t value) {
+    auto hold_by_root = [&](uint64_t slot, uint64_t value) {
       uint64_t target = target_in_question(value);
       bool is_doubtful = roots.is_recycled(slot) || OddWords::may_be_number(value);
       if (target != 0 && is_doubtful && may_be_stale({slot, 0, target, value})) {
@@ -220,7 +205,7 @@ class Lookalikes {
     };
     const RangeFilter filter(below_.hull(in_question_));
     roots.each_part([&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, filter, hold_or_note);
+      each_word_that(space_, start, end, filter, hold_by_root);
     });
     roots.each_unaligned_word(hold);
     roots.each_register_word(hold);
@@ -228,6 +213,28 @@ class Lookalikes {
       each_word_that(space_, start, end, filter, note);
     });
     return all;
+  }
+
+  // Marks what a word of a block leads to, or notes the word if it need not hold that. Returns
+  // false if there are too many.
+  bool hold_or_note(uint64_t slot, uint64_t value) {
+    uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
+    if (target == 0 || owner == 0 || LeftBehind(blocks_, owner).has(slot, value)) return true;
+    bool is_from_outside = !is_in_question(owner);
+    if (is_from_outside && !blocks_.is_marked(owner)) return true;
+    const Word word{slot, owner, target, value};
+    bool may_be_spare = spare_parts_.may_be_in(owner) && words_.size() < Uses::kMaxWords / 2;
+    if (!may_be_stale(word) && !may_be_spare) {
+      if (is_from_outside) blocks_.mark<true>(target);
+      return true;
+    }
+    SpinLock::Guard guard(lock_);
+    if (may_be_spare) spare_parts_.ask(owner);
+    if (may_be_stale(word)) {
+      if (last_words_.is_last(owner, slot)) last_words_.ask(owner);
+      places_.ask(owner, slot);
+    }
+    return words_.push(word);
   }
 
   // Returns whether a word in another block need not hold what it leads to.

@@ -71,6 +71,20 @@ void sort(List<T>& list) {
   sort(list, [](const T& a, const T& b) { return a < b; });
 }
 
+// Removes the elements of a sorted list that are the same as the one before.
+template <typename T, typename Same>
+void remove_repeats(List<T>& sorted, Same same) {
+  std::size_t kept = 0;
+  for (const T& item : sorted)
+    if (kept == 0 || !same(sorted[kept - 1], item)) sorted[kept++] = item;
+  while (sorted.size() > kept) sorted.pop();
+}
+
+template <typename T>
+void remove_repeats(List<T>& sorted) {
+  remove_repeats(sorted, [](const T& a, const T& b) { return a == b; });
+}
+
 // Returns the position of the first element that is not less than `value`, in an ascending list.
 template <typename T, typename Less>
 std::size_t lower_bound(const List<T>& sorted, const T& value, Less less) {

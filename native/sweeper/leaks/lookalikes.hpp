@@ -14,7 +14,8 @@
 // doubt only if most of its blocks are of kinds that are leaked.
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
-// probably partly overwritten (odd_words.hpp).
+// probably partly overwritten (odd_words.hpp). So is what leaked blocks lead to, if elsewhere only
+// words in parts of blocks that are not in use lead there (spare_parts.hpp), or ends of texts.
 #pragma once
 
 #include "sweeper/leaks/descendants.hpp"
@@ -152,10 +153,7 @@ class Lookalikes {
     for (uint64_t block : below_odd_words_)
       if (!in_question_.push(block)) break;
     heaps::sort(in_question_);
-    std::size_t kept = 0;
-    for (uint64_t block : in_question_)
-      if (kept == 0 || in_question_[kept - 1] != block) in_question_[kept++] = block;
-    while (in_question_.size() > kept) in_question_.pop();
+    heaps::remove_repeats(in_question_);
   }
 
   // Unmarks a block and all its descendants. Returns false if there are too many.
@@ -224,13 +222,14 @@ class Lookalikes {
     if (is_from_outside && !blocks_.is_marked(owner)) return true;
     const Word word{slot, owner, target, value};
     bool may_be_spare = spare_parts_.may_be_in(owner) && words_.size() < Uses::kMaxWords / 2;
-    if (!may_be_stale(word) && !may_be_spare) {
+    bool is_doubtful = may_be_stale(word);
+    if (!is_doubtful && !may_be_spare) {
       if (is_from_outside) blocks_.mark<true>(target);
       return true;
     }
     SpinLock::Guard guard(lock_);
     if (may_be_spare) spare_parts_.ask(owner);
-    if (may_be_stale(word)) {
+    if (is_doubtful) {
       if (last_words_.is_last(owner, slot)) last_words_.ask(owner);
       places_.ask(owner, slot);
     }
@@ -312,7 +311,7 @@ class Lookalikes {
   }
 
   // Counts, by kind, the blocks in doubt that stale words lead to from memory in use. Where there
-  // are too many, marks them, except the targets of odd words.
+  // are too many, marks them, except the targets of odd words and of those in spare parts.
   void mark_unless_few() {
     if (words_.empty()) return;  // no memory can be requested for an empty list
     List<uint64_t> heads(map_memory, words_.size());
@@ -366,7 +365,7 @@ class Lookalikes {
   LastWords last_words_;
   Places places_;
   SpareParts spare_parts_;
-  List<uint64_t> leaked_;
+  List<uint64_t> leaked_;           // if there are too many, only some of them
   List<uint64_t> in_question_;      // sorted by address
   List<uint64_t> below_odd_words_;  // sorted by address; all of them are also in question
   List<uint64_t> open_;             // marked again, but not yet scanned

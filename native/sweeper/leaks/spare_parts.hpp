@@ -43,7 +43,7 @@ class SpareParts {
   // Called once, after all calls to ask().
   void find(Roots& roots) {
     if (owners_.empty()) return;
-    remove_duplicates();
+    sort_owners();
     const RangeFilter filter({owners_[0].block, owners_[owners_.size() - 1].end + 1});
     auto look = [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter,
@@ -88,15 +88,14 @@ class SpareParts {
     std::optional<Buckets> buckets = {};
   };
 
-  void remove_duplicates() {
+  void sort_owners() {
     heaps::sort(owners_, lies_before);
-    std::size_t kept = 0;
+    heaps::remove_repeats(owners_,
+                          [](const Owner& a, const Owner& b) { return a.block == b.block; });
     for (const Owner& owner : owners_) {
-      if (kept == 0 || owners_[kept - 1].block != owner.block) owners_[kept++] = owner;
       starts_[start_slot(owner.block)] = 1;
       if (owner.end - owner.block > longest_) longest_ = owner.end - owner.block;
     }
-    while (owners_.size() > kept) owners_.pop();
   }
 
   // Returns kNone for a block that was not passed to ask().

@@ -81,7 +81,7 @@ struct FreeNumbers {
 };
 
 // A block that is nothing but a table, with buckets of any size.
-template <typename FreeKeys>
+template <typename Keys>
 class DenseMap {
  public:
   static constexpr uint64_t kMostWords = 16;  // of a bucket
@@ -151,7 +151,7 @@ class DenseMap {
   }
 
   bool is_free(uint64_t word) const {
-    return FreeKeys::is_one(heaps::word(start_ + heaps::kWord * word));
+    return Keys::is_one(heaps::word(start_ + heaps::kWord * word));
   }
 
   uint64_t start_;

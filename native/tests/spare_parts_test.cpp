@@ -1,6 +1,7 @@
 // Which words of a block are in parts that are not in use.
 #include "sweeper/leaks/spare_parts.hpp"
 
+#include <array>
 #include <memory>
 
 #include "check.hpp"
@@ -88,6 +89,24 @@ CASE(a_pointer_into_a_part_shows_that_it_is_in_use) {
     bool is_end = word == 20 || word == kCapacity;
     CHECK(parts.spare() == (is_end ? from_to(20, kWords) : from_to(0, 0)));
   }
+}
+
+CASE(a_stack_is_in_use) {
+  constexpr uint64_t kCode = 0x7000'0000'0000;
+  Parts parts;
+  parts.tell(3, {20, kCapacity});
+  parts.dangle(50);
+  CHECK(parts.spare() == from_to(20, kWords));
+  for (std::size_t word : {0, 20}) {
+    std::array registers{parts.graph.start(kArray) + 8 * word};
+    parts.host.control.words = reinterpret_cast<uint64_t>(registers.data());
+    parts.host.control.word_count = registers.size();
+    CHECK(parts.spare() == (word < 20 ? from_to(20, kWords) : from_to(0, 0)));
+  }
+  parts.host.control.word_count = 0;
+  parts.graph.memory.map(kCode, heaps::kPage, wire::kRead | wire::kExecute, abi::kFileBacked, 1);
+  parts.graph.memory.put(parts.graph.start(kArray) + 8 * 30, kCode + 5);
+  CHECK(parts.spare().empty());
 }
 
 CASE(the_longest_of_several_arrays_counts) {

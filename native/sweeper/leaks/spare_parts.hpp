@@ -11,7 +11,8 @@
 // Nothing else looks like the last two, unless a map is empty. A reader of an array also has words
 // like the first two, and what it has yet to read is in use. So such a part, or an empty map, is
 // only spare if its words look stale. The same is true of tables that no map is known to own, with
-// keys that are numbers, unless the values of other keys are no pointers.
+// keys that are numbers, unless the values of other keys are no pointers. A stack is in use from
+// where it continues to its end: a register points there, or words there are return addresses.
 #pragma once
 
 #include "sweeper/leaks/aims.hpp"
@@ -158,18 +159,27 @@ class SpareParts {
 
   void judge(Owner& owner) {
     Aims ends{}, of_free{};
+    bool has_code = false;
     each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
-      if (is_outside(owner, slot)) ends.count(blocks_, value);
+      if (is_outside(owner, slot)) {
+        ends.count(blocks_, value);
+        has_code = has_code || is_code(value);
+      }
       if (owner.buckets && owner.buckets->is_value_of_free_key(slot)) of_free.count(blocks_, value);
     });
-    owner.ends_are_stale = owner.ends_are_stale || ends.look_stale();
+    owner.ends_are_stale = owner.ends_are_stale || (ends.look_stale() && !has_code);
     if (owner.buckets && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};
     const NumberMap table({owner.block, owner.end});
     if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
   }
 
+  bool is_code(uint64_t value) const {
+    const abi::Mapping* m = value >= heaps::kPage ? space_.find(value) : nullptr;
+    return m != nullptr && (m->perms & wire::kExecute) != 0;
+  }
+
   // A pointer into a part shows that it is in use, as where objects are allocated from the end of a
-  // buffer to its start.
+  // buffer to its start. A stack pointer may also be where the part begins.
   void find_pointers(Roots& roots) {
     heaps::Range hull{~0ull, 0};
     for (const Owner& owner : owners_) {
@@ -192,6 +202,10 @@ class SpareParts {
       each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
         if (blocks_.block_of(slot) != 0) look(slot, value);
       });
+    });
+    roots.each_register_word([this](uint64_t, uint64_t value) {
+      Owner* owner = with_stale_ends_around(value);
+      if (owner != nullptr && is_outside(*owner, value)) owner->ends_are_stale = false;
     });
   }
 

@@ -163,6 +163,36 @@ CASE(a_word_after_the_contents_does_not_hold_a_common_kind) {
   CHECK(graph.blocks.is_marked(graph.start(kHeld - 1)));
 }
 
+// A large block that has changed at its front is still of the size of those that are lost. Most of
+// what it leads to must be like what is lost, too.
+CASE(a_word_into_a_block_unlike_others_of_its_size) {
+  constexpr std::size_t kOwner = 0, kChanged = 1, kLeaf = 2, kOther = 4, kFirstLost = 5;
+  for (std::size_t lost : {7, 8}) {
+    for (std::size_t words : {13, 21}) {
+      for (std::size_t second : {kLeaf + 1, kOther}) {
+        std::vector<std::size_t> sizes{41, words, 3, 3, 5};
+        sizes.insert(sizes.end(), lost, words);
+        sizes.insert(sizes.end(), 2, 3);
+        Host host;
+        Graph graph(sizes);
+        graph.root(kOwner);
+        graph.point(kOwner, 7, kChanged, 24);
+        graph.point(kChanged, 0, kLeaf);
+        graph.point(kChanged, 1, second);
+        libc::Threads none;
+        sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
+        graph.mark();
+        CHECK(!graph.blocks.is_marked(graph.start(kFirstLost)));
+        auto lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
+        lookalikes->doubt(roots);
+        bool is_in_doubt = lost == 8 && words == 21 && second != kOther;
+        CHECK_EQ(graph.blocks.is_marked(graph.start(kChanged)), !is_in_doubt);
+        CHECK_EQ(graph.blocks.is_marked(graph.start(kLeaf)), !is_in_doubt);
+      }
+    }
+  }
+}
+
 // What is lost is mostly like what is leaked elsewhere.
 CASE(a_large_structure_unlike_what_is_lost_is_not_in_doubt) {
   constexpr std::size_t kManyLeaves = 100;

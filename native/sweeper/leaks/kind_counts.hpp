@@ -1,5 +1,7 @@
 // Counts the leaked and the live blocks of each kind. Blocks are of one kind if they have the same
-// size and similar leading words; for large blocks, the leading words do not matter.
+// size and similar leading words; for large blocks, the leading words do not matter. Some leaked
+// blocks have changed at the front since they were like others, so blocks of the same size are
+// counted together as well, unless that is a size that all sorts of blocks have.
 #pragma once
 
 #include "sweeper/leaks/stretches.hpp"
@@ -28,17 +30,19 @@ class KindCounts {
 
   // Has no effect if there are too many kinds.
   void add_leaked(uint64_t block) {
-    Row* row = row_of(kind_of(block));
-    if (row == nullptr) return;
-    if (row->kind == 0) ++used_;
-    row->kind = kind_of(block);
-    ++row->leaked;
+    for (uint64_t kind : {kind_of(block), kind_of_size(block)}) {
+      Row* row = row_of(kind);
+      if (row == nullptr) return;
+      if (row->kind == 0) ++used_;
+      row->kind = kind;
+      ++row->leaked;
+    }
     sizes_[size_slot(block)] = 1;
   }
 
   // Counts all live blocks, on several threads, after all leaked blocks have been added. Calls
-  // visit(block) for each that is of a kind of which enough are leaked to draw conclusions. Stops
-  // when that returns false, which leaves the counts unknown.
+  // visit(block) for each that is of a kind, or a size, of which enough are leaked to draw
+  // conclusions. Stops when that returns false, which leaves the counts unknown.
   template <typename Visit>
   void count_live(Visit visit) {
     bool stopped = false;
@@ -67,21 +71,28 @@ class KindCounts {
            row->live <= kMaxLivePerLeak * row->leaked;
   }
 
+  bool is_sometimes_leaked_by_size(uint64_t block) const {
+    const Row* row = row_of(kind_of_size(block));
+    return is_telling_size(block) && row != nullptr && row->leaked >= kMinLeakedOfSize &&
+           row->live <= kOftenLive * row->leaked;
+  }
+
   // Counts blocks that also seem to be leaked, and returns whether there are no more of these than
   // leaked ones. Many stale words lead into large blocks, so for these the limit grows with their
   // size.
   void add_odd(uint64_t block) {
-    if (Row* row = row_of(kind_of(block))) ++row->odd;
+    if (Row* row = row_to_compare(block)) ++row->odd;
   }
   bool few_are_odd(uint64_t block) const {
-    const Row* row = row_of(kind_of(block));
+    const Row* row = row_to_compare(block);
     return row != nullptr &&
            row->odd <= row->leaked * (1 + (blocks_.end_of(block) - block) / heaps::kPage);
   }
 
  private:
   static constexpr unsigned kKeyWords = 4;
-  static constexpr uint64_t kMinLeaked = 2;
+  static constexpr uint64_t kMinLeaked = 2, kMinLeakedOfSize = 8;
+  static constexpr uint64_t kLeastTellingBytes = 128;
   static constexpr uint64_t kOftenLive = 16, kMaxLivePerLeak = 64;  // per leaked block
   static constexpr unsigned kRowBits = 16;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
@@ -90,6 +101,14 @@ class KindCounts {
     uint64_t kind;  // 0: none
     uint64_t leaked, live, odd;
   };
+
+  uint64_t kind_of_size(uint64_t block) const {
+    return mixed(~mixed(0, blocks_.end_of(block) - block), 0) | 1;
+  }
+
+  bool is_telling_size(uint64_t block) const {
+    return blocks_.end_of(block) - block >= kLeastTellingBytes;
+  }
 
   uint64_t size_slot(uint64_t block) const {
     return (blocks_.end_of(block) - block) / heaps::kGranule % kSizes;
@@ -108,12 +127,23 @@ class KindCounts {
   // Thread-safe. Returns false if too few blocks of the kind are leaked.
   bool add_live(uint64_t block) {
     if (sizes_[size_slot(block)] == 0) return false;
-    Row* row = row_of(kind_of(block));
-    if (row == nullptr || row->leaked < kMinLeaked) return false;
+    bool is_of_kind = add_live(kind_of(block), kMinLeaked);
+    bool is_of_size = is_telling_size(block) && add_live(kind_of_size(block), kMinLeakedOfSize);
+    return is_of_kind || is_of_size;
+  }
+  bool add_live(uint64_t kind, uint64_t least_leaked) {
+    Row* row = row_of(kind);
+    if (row == nullptr || row->leaked < least_leaked) return false;
     // More need not be counted, and threads would wait for each other.
     uint64_t most = kMaxLivePerLeak * row->leaked;
     if (__atomic_load_n(&row->live, __ATOMIC_RELAXED) > most) return false;
     return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < most;
+  }
+
+  // Returns the row of its kind if any of these are leaked, or else of its size.
+  Row* row_to_compare(uint64_t block) const {
+    Row* row = row_of(kind_of(block));
+    return row == nullptr || row->leaked != 0 ? row : row_of(kind_of_size(block));
   }
 
   // Returns the row of the kind, or a free one; null if the table is full.

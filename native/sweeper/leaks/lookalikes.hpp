@@ -133,10 +133,17 @@ class Lookalikes {
     bool few = in_question_.size() <= kMaxRareBlocks;
     std::size_t kept = 0;
     for (uint64_t block : in_question_) {
-      bool may_be = few ? kinds_.is_sometimes_leaked(block) : kinds_.is_often_leaked(block);
+      bool may_be = few ? is_like_leaked(block) : kinds_.is_often_leaked(block);
       if (all && may_be) in_question_[kept++] = block;
     }
     while (in_question_.size() > kept) in_question_.pop();
+  }
+
+  bool is_like_leaked(uint64_t block) const {
+    return kinds_.is_sometimes_leaked(block) || kinds_.is_sometimes_leaked_by_size(block);
+  }
+  bool is_alike_only_in_size(uint64_t block) const {
+    return !kinds_.is_sometimes_leaked(block) && !is_in(below_odd_words_, block);
   }
 
   // Adds the targets of stale odd words and sorts the list.
@@ -242,10 +249,10 @@ class Lookalikes {
     if (below_.has(word.target)) return false;
     if (is_stale_odd_word(word)) return true;
     bool is_at_start = word.value == word.target;
-    if (!is_at_start) return kinds_.is_sometimes_leaked(word.target);
+    if (!is_at_start) return is_like_leaked(word.target);
     if (word.owner == 0) return false;
     if (kinds_.is_often_leaked(word.target)) return true;
-    return kinds_.is_sometimes_leaked(word.target) && last_words_.is_last(word.owner, word.slot);
+    return is_like_leaked(word.target) && last_words_.is_last(word.owner, word.slot);
   }
 
   static bool ends_text(const Word& word) {
@@ -327,7 +334,7 @@ class Lookalikes {
   }
 
   // Marks large structures in doubt, without their heads, unless most of their blocks are of kinds
-  // that are leaked elsewhere.
+  // that are leaked elsewhere. Where the heads are not, either, of whatever size, with their heads.
   void mark_strange_webs() {
     List<uint64_t> web(map_memory, in_question_.size() + Descendants::kMaxBlocks);
     List<uint64_t> lost(map_memory, in_question_.size() + Descendants::kMaxBlocks);
@@ -336,10 +343,12 @@ class Lookalikes {
       web.clear();
       web.push(head);
       std::size_t strange = gather(web);
+      bool is_strange = is_alike_only_in_size(head), is_small = web.size() <= kLargeWeb;
+      if (is_strange) ++strange;
       bool stays =
-          web.size() <= kLargeWeb || strange * kOneInStrange <= web.size() || below_.has(head);
+          (is_small && !is_strange) || strange * kOneInStrange <= web.size() || below_.has(head);
       while (web.size() > 1) (stays ? lost : open_).push(web.pop());
-      lost.push(head);
+      (stays || !is_strange ? lost : open_).push(head);
     });
     for (uint64_t block : lost) blocks_.clear_mark(block);
     spread();

@@ -163,6 +163,33 @@ CASE(a_word_after_the_contents_does_not_hold_a_common_kind) {
   CHECK(graph.blocks.is_marked(graph.start(kHeld - 1)));
 }
 
+// It may be a link of a free list, which need not hold a block of any kind, unless it is a field.
+CASE(a_link_after_the_contents) {
+  constexpr std::size_t kTarget = 12, kLost = 13, kWords = 5;
+  for (std::size_t owners : {7, 12}) {
+    for (std::size_t pointers : {1, 4}) {
+      for (uint64_t offset : {48, 64}) {
+        std::vector<std::size_t> words(owners, kWords);
+        words.resize(kTarget, 7);
+        words.insert(words.end(), {9, 3});
+        Host host;
+        Graph graph(words);
+        for (std::size_t i = 0; i < kTarget; ++i) graph.root(i);
+        for (std::size_t i = 0; i + 1 < pointers; ++i) graph.point(i + 1, kWords - 1, i);
+        graph.point(0, kWords - 1, kTarget, offset);
+        libc::Threads none;
+        sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
+        graph.mark();
+        CHECK(!graph.blocks.is_marked(graph.start(kLost)));
+        auto lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
+        lookalikes->doubt(roots);
+        bool is_link = owners == 12 && pointers == 1 && offset == 64;
+        CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_link);
+      }
+    }
+  }
+}
+
 // A large block that has changed at its front is still of the size of those that are lost. Most of
 // what it leads to must be like what is lost, too.
 CASE(a_word_into_a_block_unlike_others_of_its_size) {

@@ -2,13 +2,16 @@
 //
 // The allocator returns 24 bytes for a request of 16, and the other 8 keep their old content until
 // something writes to them. If most blocks of a kind end with a pointer into the heap, it is a
-// field. If only a few of many do, it is stale.
+// field. If only a few of many do, it is stale. Sometimes it is a link of a free list, which looks
+// like a pointer to the last word of a block. Few programs point there, so such a word need not
+// hold anything, whatever its target is like.
 #pragma once
 
 #include "sweeper/leaks/stretches.hpp"
 #include "sweeper/leaks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
+#include "sweeper/mark/spin_lock.hpp"
 
 namespace reachscan::sweeper {
 
@@ -19,6 +22,34 @@ class LastWords {
 
   bool is_last(uint64_t owner, uint64_t slot) const {
     return blocks_.ends_at(owner, slot + heaps::kWord);
+  }
+
+  // Searches marked blocks; of a large heap, samples.
+  void find_links() {
+    links_ = heaps::List<uint64_t>(map_memory, kMaxLinks);
+    auto look = [this](uint64_t start, uint64_t end) {
+      blocks_.each_marked_in({start, end - heaps::kWord}, [this](uint64_t block) {
+        uint64_t last = blocks_.end_of(block) - heaps::kWord, value = heaps::word(last);
+        if (!blocks_.may_point(value) || !is_link(block, last, value)) return;
+        SpinLock::Guard guard(lock_);
+        // When there is no room for more, the remaining words keep their targets alive.
+        links_.push(value);
+      });
+    };
+    visit_heap(blocks_, look, kByteLimit);
+    heaps::sort(links_);
+  }
+
+  bool found_links() const { return !links_.empty(); }
+
+  bool is_link(uint64_t owner, uint64_t slot, uint64_t value) const {
+    return is_last(owner, slot) && blocks_.is_leftover(owner, owner, value);
+  }
+
+  // Calls visit(block) for each block that a link leads to, some of them repeatedly.
+  template <typename Visit>
+  void each_link_target(Visit visit) const {
+    for (uint64_t value : links_) visit(blocks_.block_of(value));
   }
 
   // Requests that blocks like the owner be counted. Returns false if there are too many kinds.
@@ -47,9 +78,11 @@ class LastWords {
   }
 
  private:
-  static constexpr uint64_t kMinSampleBlocks = 8;  // fewer are not conclusive
-  static constexpr uint64_t kOneInFields = 4;      // others may be null
-  static constexpr unsigned kMinTextBytes = 4;     // characters
+  static constexpr uint64_t kMinSampleBlocks = 8;    // fewer are not conclusive
+  static constexpr uint64_t kOneInFields = 4;        // others may be null
+  static constexpr unsigned kMinTextBytes = 4;       // characters
+  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
+  static constexpr std::size_t kMaxLinks = 1 << 16;
   static constexpr unsigned kRowBits = 12;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 
@@ -103,6 +136,8 @@ class LastWords {
   mutable Scratch<Row> rows_{kRows};
   Scratch<uint8_t> sizes_{kSizes};  // 1: blocks of such a size are counted
   std::size_t used_ = 0;
+  heaps::List<uint64_t> links_;
+  SpinLock lock_;
 };
 
 }  // namespace reachscan::sweeper

@@ -21,6 +21,7 @@
 #include "sweeper/leaks/descendants.hpp"
 #include "sweeper/leaks/kind_counts.hpp"
 #include "sweeper/leaks/last_words.hpp"
+#include "sweeper/leaks/odd_targets.hpp"
 #include "sweeper/leaks/odd_words.hpp"
 #include "sweeper/leaks/places.hpp"
 #include "sweeper/leaks/spare_parts.hpp"
@@ -41,6 +42,7 @@ class Lookalikes {
         blocks_(blocks),
         kinds_(space, blocks),
         odd_words_(space, blocks),
+        odd_targets_(space, blocks),
         last_words_(space, blocks),
         places_(blocks, kinds_),
         spare_parts_(space, blocks),
@@ -54,8 +56,9 @@ class Lookalikes {
     if (control()->only_suspects != 0 || control()->python != 0) return;
     if (count_unmarked(blocks_) == 0) return;
     odd_words_.find(roots);
+    last_words_.find_links();
     find_blocks();
-    find_below_odd_targets();
+    find_odd_targets();
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
     below_.add(in_question_);
     below_.add(leaked_);
@@ -106,13 +109,8 @@ class Lookalikes {
   // If there are more, only kinds that are often leaked are examined: all would take too long.
   static constexpr std::size_t kMaxRareBlocks = 1 << 14;
   static constexpr uint32_t kMinUses = 3;  // fewer show no intention
-  // The descendants of an odd word's target are all in question, or none of them.
-  static constexpr std::size_t kMaxDescendants = 64;
-  static constexpr uint64_t kMaxDescendantBytes = 1 << 18;
   // In a larger structure, not more blocks may be of kinds that are not leaked elsewhere.
   static constexpr std::size_t kLargeWeb = 64, kOneInStrange = 3;
-  static constexpr uint64_t kMaxBytesTried = 64 << 20;  // what it costs must not grow with the heap
-  static constexpr unsigned kRejectedBits = 16;
 
   // Finds live blocks of kinds that are often leaked; none if there are too many.
   void find_blocks() {
@@ -128,7 +126,7 @@ class Lookalikes {
       SpinLock::Guard guard(lock_);
       all = in_question_.push(block) && all;
       // The counts also tell what is to be thought of the targets of odd words.
-      return all || odd_words_.found_any();
+      return all || odd_words_.found_any() || last_words_.found_links();
     });
     bool few = in_question_.size() <= kMaxRareBlocks;
     std::size_t kept = 0;
@@ -143,47 +141,19 @@ class Lookalikes {
     return kinds_.is_sometimes_leaked(block) || kinds_.is_sometimes_leaked_by_size(block);
   }
   bool is_alike_only_in_size(uint64_t block) const {
-    return !kinds_.is_sometimes_leaked(block) && !is_in(below_odd_words_, block);
+    return !kinds_.is_sometimes_leaked(block) && !odd_targets_.has(block);
   }
 
-  // Adds the targets of stale odd words and sorts the list.
-  void find_below_odd_targets() {
-    below_odd_words_ = List<uint64_t>(map_memory, kMaxBlocks);
-    odd_words_.each_target([this](uint64_t block) {
-      std::size_t before = below_odd_words_.size();
-      if (!blocks_.is_marked(block) || has_too_many_descendants(block) || find_descendants(block))
-        return;
-      while (below_odd_words_.size() > before) blocks_.mark(below_odd_words_.pop());
-      too_much_[too_much_slot(block)] = block;
-    });
-    heaps::sort(below_odd_words_);
-    for (uint64_t block : below_odd_words_)
+  // Adds what words that need not hold anything lead to, and sorts the list.
+  void find_odd_targets() {
+    odd_words_.each_target([this](uint64_t block) { odd_targets_.add(block); });
+    last_words_.each_link_target([this](uint64_t block) { odd_targets_.add(block); });
+    odd_targets_.sort();
+    for (uint64_t block : odd_targets_.blocks())
       if (!in_question_.push(block)) break;
     heaps::sort(in_question_);
     heaps::remove_repeats(in_question_);
   }
-
-  // Unmarks a block and all its descendants. Returns false if there are too many.
-  bool find_descendants(uint64_t block) {
-    std::size_t first = below_odd_words_.size();
-    uint64_t bytes = 0;
-    auto enter = [&](uint64_t found) {
-      if (has_too_many_descendants(found) || !below_odd_words_.push(found)) return false;
-      blocks_.clear_mark(found);
-      bytes += blocks_.end_of(found) - found;
-      return below_odd_words_.size() - first <= kMaxDescendants && bytes <= kMaxDescendantBytes;
-    };
-    bool all = enter(block);
-    for (std::size_t next = first; all && next < below_odd_words_.size(); ++next)
-      all = each_marked_child(space_, blocks_, below_odd_words_[next], remaining_budget_, enter);
-    return all;
-  }
-
-  // Returns whether an earlier attempt found too many descendants; some attempts are forgotten.
-  bool has_too_many_descendants(uint64_t block) const {
-    return too_much_[too_much_slot(block)] == block;
-  }
-  static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kRejectedBits); }
 
   bool is_in_question(uint64_t block) const {
     return is_in(in_question_, block) || below_.has(block);
@@ -217,6 +187,8 @@ class Lookalikes {
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, note);
     });
+    // Threads add them in any order, and webs may overlap.
+    heaps::sort(words_, [](const Word& a, const Word& b) { return a.slot < b.slot; });
     return all;
   }
 
@@ -245,7 +217,7 @@ class Lookalikes {
 
   // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
-    if (ends_text(word)) return true;
+    if (ends_text(word) || is_last_link(word)) return true;
     if (below_.has(word.target)) return false;
     if (is_stale_odd_word(word)) return true;
     bool is_at_start = word.value == word.target;
@@ -257,6 +229,10 @@ class Lookalikes {
 
   static bool ends_text(const Word& word) {
     return word.owner != 0 && OddWords::ends_text(word.owner, word.slot, word.value);
+  }
+
+  bool is_last_link(const Word& word) const {
+    return word.owner != 0 && last_words_.is_link(word.owner, word.slot, word.value);
   }
 
   bool is_stale_odd_word(const Word& word) const {
@@ -278,6 +254,7 @@ class Lookalikes {
     if (word.owner == 0) return uses_.lead_to_several(word);
     bool is_last = last_words_.is_last(word.owner, word.slot);
     if (is_last && !last_words_.are_fields(word.owner)) return false;
+    if (is_last_link(word) && !is_like_leaked(word.target)) return true;
     if (places_.has_dangling(word.owner, word.slot)) return false;
     if (word.value != word.target) return uses_.lead_to_several(word);
     return uses_.words_like(word) >= kMinUses || places_.is_field(word.owner, word.slot);
@@ -323,7 +300,7 @@ class Lookalikes {
     if (words_.empty()) return;  // no memory can be requested for an empty list
     List<uint64_t> heads(map_memory, words_.size());
     each_stale_word([&](uint64_t block, uint64_t, uint64_t) {
-      if (!is_in(below_odd_words_, block) && !below_.has(block)) heads.push(block);
+      if (!odd_targets_.has(block) && !below_.has(block)) heads.push(block);
     });
     for (uint64_t block : heads)
       if (blocks_.mark(block) != 0) kinds_.add_odd(block);
@@ -371,18 +348,16 @@ class Lookalikes {
   BlockMap& blocks_;
   KindCounts kinds_;
   OddWords odd_words_;
+  OddTargets odd_targets_;  // all of them are also in question
   LastWords last_words_;
   Places places_;
   SpareParts spare_parts_;
-  List<uint64_t> leaked_;           // if there are too many, only some of them
-  List<uint64_t> in_question_;      // sorted by address
-  List<uint64_t> below_odd_words_;  // sorted by address; all of them are also in question
-  List<uint64_t> open_;             // marked again, but not yet scanned
+  List<uint64_t> leaked_;       // if there are too many, only some of them
+  List<uint64_t> in_question_;  // sorted by address
+  List<uint64_t> open_;         // marked again, but not yet scanned
   List<Word> words_;
   Descendants below_;
   Uses uses_;
-  Scratch<uint64_t> too_much_{1u << kRejectedBits};
-  heaps::Budget remaining_budget_{kMaxBytesTried};
   SpinLock lock_;
 };
 

@@ -1,0 +1,68 @@
+// What words that need not hold anything lead to, of whatever kind, with all its descendants.
+#pragma once
+
+#include "sweeper/leaks/descendants.hpp"
+#include "sweeper/mark/hash.hpp"
+#include "sweeper/mark/scratch.hpp"
+
+namespace reachscan::sweeper {
+
+class OddTargets {
+ public:
+  OddTargets(const heaps::Space& space, heaps::BlockMap& blocks) : space_(space), blocks_(blocks) {}
+
+  // Unmarks a block and its descendants, unless these are too many.
+  void add(uint64_t block) {
+    if (found_.empty()) found_ = heaps::List<uint64_t>(map_memory, kMaxBlocks);
+    std::size_t before = found_.size();
+    if (!blocks_.is_marked(block) || has_too_many_descendants(block) || unmark_from(block)) return;
+    while (found_.size() > before) blocks_.mark(found_.pop());
+    too_much_[too_much_slot(block)] = block;
+  }
+
+  // Called once, after all calls to add().
+  void sort() { heaps::sort(found_); }
+
+  // Sorted by address.
+  const heaps::List<uint64_t>& blocks() const { return found_; }
+
+  bool has(uint64_t block) const { return is_in(found_, block); }
+
+ private:
+  static constexpr std::size_t kMaxBlocks = 1 << 18;
+  // The descendants of a target are all in question, or none of them.
+  static constexpr std::size_t kMaxDescendants = 64;
+  static constexpr uint64_t kMaxDescendantBytes = 1 << 18;
+  static constexpr uint64_t kMaxBytesTried = 64 << 20;  // what it costs must not grow with the heap
+  static constexpr unsigned kRejectedBits = 16;
+
+  // Returns false if there are too many.
+  bool unmark_from(uint64_t block) {
+    std::size_t first = found_.size();
+    uint64_t bytes = 0;
+    auto enter = [&](uint64_t found) {
+      if (has_too_many_descendants(found) || !found_.push(found)) return false;
+      blocks_.clear_mark(found);
+      bytes += blocks_.end_of(found) - found;
+      return found_.size() - first <= kMaxDescendants && bytes <= kMaxDescendantBytes;
+    };
+    bool all = enter(block);
+    for (std::size_t next = first; all && next < found_.size(); ++next)
+      all = each_marked_child(space_, blocks_, found_[next], budget_, enter);
+    return all;
+  }
+
+  // Returns whether an earlier attempt found too many descendants; some attempts are forgotten.
+  bool has_too_many_descendants(uint64_t block) const {
+    return too_much_[too_much_slot(block)] == block;
+  }
+  static uint64_t too_much_slot(uint64_t block) { return mixed(block, 0) >> (64 - kRejectedBits); }
+
+  const heaps::Space& space_;
+  heaps::BlockMap& blocks_;
+  heaps::List<uint64_t> found_;
+  Scratch<uint64_t> too_much_{1u << kRejectedBits};
+  heaps::Budget budget_{kMaxBytesTried};
+};
+
+}  // namespace reachscan::sweeper

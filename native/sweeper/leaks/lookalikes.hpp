@@ -26,6 +26,7 @@
 #include "sweeper/leaks/places.hpp"
 #include "sweeper/leaks/spare_parts.hpp"
 #include "sweeper/leaks/uses.hpp"
+#include "sweeper/leaks/webs.hpp"
 
 namespace reachscan::sweeper {
 
@@ -313,35 +314,27 @@ class Lookalikes {
   // Marks large structures in doubt, without their heads, unless most of their blocks are of kinds
   // that are leaked elsewhere. Where the heads are not, either, of whatever size, with their heads.
   void mark_strange_webs() {
-    List<uint64_t> web(map_memory, in_question_.size() + Descendants::kMaxBlocks);
-    List<uint64_t> lost(map_memory, in_question_.size() + Descendants::kMaxBlocks);
+    List<uint64_t> doubtful = in_doubt();
+    if (doubtful.empty()) return;
+    heaps::sort(doubtful);
+    Webs webs(doubtful);
     each_stale_word([&](uint64_t head, uint64_t, uint64_t) {
-      if (blocks_.mark(head) == 0) return;
-      web.clear();
-      web.push(head);
-      std::size_t strange = gather(web);
-      bool is_strange = is_alike_only_in_size(head), is_small = web.size() <= kLargeWeb;
-      if (is_strange) ++strange;
-      bool stays =
-          (is_small && !is_strange) || strange * kOneInStrange <= web.size() || below_.has(head);
-      while (web.size() > 1) (stays ? lost : open_).push(web.pop());
-      (stays || !is_strange ? lost : open_).push(head);
-    });
-    for (uint64_t block : lost) blocks_.clear_mark(block);
-    spread();
-  }
-
-  // Adds all blocks in doubt that those of the list lead to, and marks them. Returns how many of
-  // them are of kinds that are not leaked elsewhere.
-  std::size_t gather(List<uint64_t>& web) {
-    std::size_t strange = 0;
-    for (std::size_t i = 0; i < web.size(); ++i)
-      each_word_into_doubt(web[i], [&](const Word& word) {
-        blocks_.mark(word.target);
-        web.push(word.target);
-        if (!kinds_.is_sometimes_leaked(word.target)) ++strange;
+      webs.add(head, [&](uint64_t block) {
+        bool is_strange =
+            block == head ? is_alike_only_in_size(head) : !kinds_.is_sometimes_leaked(block);
+        if (is_strange) webs.count_strange();
+        each_word_into_doubt(block, [&](const Word& word) { webs.enter(word.target); });
       });
-    return strange;
+    });
+    webs.each(
+        [this](const uint64_t* web, const uint64_t* end, std::size_t blocks, std::size_t strange) {
+          uint64_t head = *web;
+          bool is_head_strange = is_alike_only_in_size(head);
+          if (below_.has(head) || strange * kOneInStrange <= blocks) return;
+          if (blocks <= kLargeWeb && !is_head_strange) return;
+          for (web += is_head_strange ? 0 : 1; web != end; ++web) take(*web);
+        });
+    spread();
   }
 
   const heaps::Space& space_;

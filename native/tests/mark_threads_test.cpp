@@ -1,4 +1,5 @@
 // Several markers on one graph find the same as a single one. Also run under the thread sanitizer.
+#include <atomic>
 #include <thread>
 
 #include "check.hpp"
@@ -64,6 +65,34 @@ CASE(markers_that_meet_in_every_bucket) {
   mark_on_threads(graph, 4, 1);
   graph.check_marks();
   graph.check_extents();
+}
+
+// A member that sleeps takes nothing. What another one gave it last is still to be done when that
+// one is idle, too.
+CASE(work_that_is_left_ends_the_wait) {
+  Host host;
+  Graph graph(1, 3);
+  sweeper::SharedWorklist worklist(graph.blocks, graph.put_aside);
+  std::atomic<bool> sleeps = false, wakes = false;
+  std::thread sleeper([&] {
+    worklist.join();
+    CHECK(!worklist.wait([&] {
+      sleeps = true;
+      while (!wakes) std::this_thread::yield();
+    }));
+  });
+  while (!sleeps) std::this_thread::yield();
+  auto yield = [] { std::this_thread::yield(); };
+  sweeper::Packet* packet = worklist.take_empty();
+  CHECK(worklist.give(packet, 1));
+  CHECK(worklist.wait(yield));
+  CHECK(worklist.take_given(0, true) == packet);
+  CHECK(worklist.give(heaps::Range{8, 16}));
+  CHECK(worklist.wait(yield));
+  CHECK_EQ(worklist.take_range().start, 8u);
+  CHECK(!worklist.wait(yield));
+  wakes = true;
+  sleeper.join();
 }
 
 CASE(a_packet_goes_to_its_owner_first) {

@@ -103,7 +103,7 @@ class Marker {
       found_.scan_head(head);
     }
     block.start = head.end;
-    if (block.end - block.start >= kLargeBlock && worklist_.give(block)) return;
+    if (!alone_ && block.end - block.start >= kLargeBlock && worklist_.give(block)) return;
     while (block.start != block.end) scan_slice(block);
   }
 
@@ -190,7 +190,7 @@ class Marker {
   // By address.
 
   void sort_found(uint64_t count) {
-    if (worklist_.alone()) {
+    if (alone_) {
       mark_buckets_.add<false>(found_.values(), count);
     } else {
       mailbox_.add(found_.values(), count);
@@ -211,7 +211,7 @@ class Marker {
   }
 
   bool enter_bucket() {
-    uint64_t start = worklist_.alone() ? mark_buckets_.next<false>() : next_shared_bucket();
+    uint64_t start = alone_ ? mark_buckets_.next<false>() : next_shared_bucket();
     if (start == 0) return false;
     bucket_ = {start, start + kBucket};
     bucket_cluster_ = blocks_.cluster_of(start);
@@ -224,8 +224,10 @@ class Marker {
     uint64_t start = mark_buckets_.next<true>();
     if (start != 0) return start;
     mailbox_.flush();
-    mailbox_.receive(true);
-    return mark_buckets_.next<true>();
+    do {
+      start = mark_buckets_.next<true>();
+    } while (start == 0 && mailbox_.receive(true));
+    return start;
   }
 
   // Sharing work with other markers.
@@ -242,7 +244,8 @@ class Marker {
   // Runs until neither this marker nor the worklist has anything left.
   void drain() {
     do {
-      if (worklist_.alone()) {
+      alone_ = worklist_.alone();
+      if (alone_) {
         advance<false>();
       } else {
         if (worklist_.hungry()) share();
@@ -283,6 +286,9 @@ class Marker {
   Mailbox mailbox_;
   PointerFilter found_;
   bool by_address_ = false;
+  // As of the last advance, which changes the bitmaps in ways that are not thread-safe: another
+  // member that joins meanwhile must not get any work.
+  bool alone_ = true;
   heaps::Range range_{0, 0};  // the rest of it
   heaps::Range bucket_{0, 0};
   const heaps::Cluster* bucket_cluster_ = nullptr;

@@ -1,9 +1,9 @@
 // Work shared by several markers, given away and not yet taken, and the number of idle markers.
 //
 // The work consists of memory ranges to scan, and of packets of values for the members that collect
-// them (mailbox.hpp). Marking is over when every member is idle, since only a working member can
-// give. Nothing here blocks, since the clone makes no system calls: a member that has been idle for
-// long naps, and the helper wakes it.
+// them (mailbox.hpp). Marking is over when every member is idle and nothing is left to take, since
+// only a working member can give. Nothing here blocks, since the clone makes no system calls: a
+// member that has been idle for long naps, and the helper wakes it.
 #pragma once
 
 #include "sweeper/mark/packets.hpp"
@@ -94,8 +94,12 @@ class SharedWorklist {
   bool wait(Nap nap) {
     __atomic_add_fetch(&waiting_, 1, __ATOMIC_ACQ_REL);
     for (unsigned looks = 1;; ++looks) {
-      if (__atomic_load_n(&waiting_, __ATOMIC_ACQUIRE) == get(members_)) return false;
-      if (get(stock_) != 0 && stop_waiting()) return true;
+      bool all_wait = __atomic_load_n(&waiting_, __ATOMIC_ACQUIRE) == get(members_);
+      if (get(stock_) != 0) {
+        if (stop_waiting()) return true;
+      } else if (all_wait) {
+        return false;
+      }
       relax();
       if (looks % kSpinsBeforeNap == 0) nap();
     }

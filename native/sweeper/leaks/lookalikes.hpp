@@ -312,8 +312,8 @@ class Lookalikes {
   }
 
   // Marks large structures in doubt, without their heads, unless most of their blocks are of kinds
-  // that are leaked elsewhere. A head that is not of such a kind itself is marked with what it leads
-  // to, however little that is.
+  // that are leaked elsewhere. A head that is not of such a kind itself is marked with what it
+  // leads to, however little that is.
   void mark_strange_webs() {
     List<uint64_t> doubtful = in_doubt();
     if (doubtful.empty()) return;

@@ -112,6 +112,11 @@ class Space {
     return false;
   }
 
+  bool is_code(uint64_t address) const {
+    const abi::Mapping* m = find(address);
+    return m != nullptr && (m->perms & wire::kExecute) != 0;
+  }
+
   static bool may_read(const abi::Mapping& m) {
     return (m.perms & wire::kRead) != 0 && (m.flags & kNotRead) == 0;
   }

@@ -22,6 +22,15 @@ std::vector<std::size_t> sizes(std::size_t leaves, std::size_t lost_leaves) {
   return words;
 }
 
+// Unmarks what is in doubt in a marked graph.
+std::unique_ptr<sweeper::Lookalikes> doubt(Graph& graph) {
+  libc::Threads none;
+  sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
+  auto lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
+  lookalikes->doubt(roots);
+  return lookalikes;
+}
+
 // Records in use, and heads, each of which leads to the hub; that leads to the leaves. Heads that
 // no record leads to are lost, and so are more leaves; nothing else is.
 struct Web {
@@ -49,8 +58,7 @@ struct Web {
     sweeper::Marker marker = graph.marker();
     roots.mark(marker);
     CHECK(is_live(kHub) && !is_live(kHub - 1));
-    lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
-    lookalikes->doubt(roots);
+    lookalikes = tests::doubt(graph);
   }
   // Makes unaligned bytes of a record point to a block.
   void point_unaligned(std::size_t record, std::size_t block) {
@@ -157,8 +165,7 @@ CASE(a_word_after_the_contents_does_not_hold_a_common_kind) {
   sweeper::Marker marker = graph.marker();
   roots.mark(marker);
   CHECK(graph.blocks.is_marked(graph.start(kHeld)));
-  auto lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
-  lookalikes->doubt(roots);
+  doubt(graph);
   CHECK(!graph.blocks.is_marked(graph.start(kHeld)));
   CHECK(graph.blocks.is_marked(graph.start(kHeld - 1)));
 }
@@ -177,12 +184,9 @@ CASE(a_link_after_the_contents) {
         for (std::size_t i = 0; i < kTarget; ++i) graph.root(i);
         for (std::size_t i = 0; i + 1 < pointers; ++i) graph.point(i + 1, kWords - 1, i);
         graph.point(0, kWords - 1, kTarget, offset);
-        libc::Threads none;
-        sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
         graph.mark();
         CHECK(!graph.blocks.is_marked(graph.start(kLost)));
-        auto lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
-        lookalikes->doubt(roots);
+        doubt(graph);
         bool is_link = owners == 12 && pointers == 1 && offset == 64;
         CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_link);
       }
@@ -206,12 +210,9 @@ CASE(a_word_into_a_block_unlike_others_of_its_size) {
         graph.point(kOwner, 7, kChanged, 24);
         graph.point(kChanged, 0, kLeaf);
         graph.point(kChanged, 1, second);
-        libc::Threads none;
-        sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
         graph.mark();
         CHECK(!graph.blocks.is_marked(graph.start(kFirstLost)));
-        auto lookalikes = std::make_unique<sweeper::Lookalikes>(graph.memory.space(), graph.blocks);
-        lookalikes->doubt(roots);
+        doubt(graph);
         bool is_in_doubt = lost == 8 && words == 21 && second != kOther;
         CHECK_EQ(graph.blocks.is_marked(graph.start(kChanged)), !is_in_doubt);
         CHECK_EQ(graph.blocks.is_marked(graph.start(kLeaf)), !is_in_doubt);

@@ -83,8 +83,7 @@ class DisguiseFilter {
     constexpr uint64_t kNext = arch::kJumpProgramCounter - arch::kJumpStackPointer;
     if (heaps::kWord == 8) return true;
     if (!space.readable(at + kNext, heaps::kWord)) return false;
-    const abi::Mapping* code = space.find(unmangled(heaps::word(at + kNext)));
-    return code != nullptr && (code->perms & wire::kExecute) != 0;
+    return space.is_code(unmangled(heaps::word(at + kNext)));
   }
 
   // Calls visit(form, address) for each way to interpret a word. A number only counts as the

@@ -163,7 +163,7 @@ class SpareParts {
     each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
       if (is_outside(owner, slot)) {
         ends.count(blocks_, value);
-        has_code = has_code || is_code(value);
+        has_code = has_code || space_.is_code(value);
       }
       if (owner.buckets && owner.buckets->is_value_of_free_key(slot)) of_free.count(blocks_, value);
     });
@@ -171,11 +171,6 @@ class SpareParts {
     if (owner.buckets && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};
     const NumberMap table({owner.block, owner.end});
     if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
-  }
-
-  bool is_code(uint64_t value) const {
-    const abi::Mapping* m = value >= heaps::kPage ? space_.find(value) : nullptr;
-    return m != nullptr && (m->perms & wire::kExecute) != 0;
   }
 
   // A pointer into a part shows that it is in use, as where objects are allocated from the end of a

@@ -37,11 +37,6 @@ class TypeNames {
   static constexpr std::size_t kMaxName = 1023;
   static constexpr int64_t kMaxOffsetToTop = 1 << 24;
 
-  bool is_code(uint64_t address) const {
-    const abi::Mapping* m = space_.find(address);
-    return m != nullptr && (m->perms & wire::kExecute) != 0;
-  }
-
   static bool is_name_character(char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
            c == '.' || c == '$';
@@ -57,7 +52,7 @@ class TypeNames {
     int64_t offset_to_top = heaps::as_signed(heaps::word(vtable - 2 * heaps::kWord));
     uint64_t first_function = heaps::word(vtable), type = heaps::word(vtable - heaps::kWord);
     if (offset_to_top > 0 || offset_to_top < -kMaxOffsetToTop) return false;
-    if (first_function != 0 && !is_code(first_function)) return false;
+    if (first_function != 0 && !space_.is_code(first_function)) return false;
     if (type % heaps::kWord != 0 || !space_.readable(type, 2 * heaps::kWord)) return false;
     uint64_t at = heaps::word(type + heaps::kWord);
     if (!in_constant_data(space_, at)) return false;

@@ -20,8 +20,7 @@ class Webs {
   // the head is part of another web.
   template <typename Visit>
   void add(uint64_t head, Visit visit) {
-    std::size_t at = heaps::lower_bound(blocks_, head);
-    if (web_of_[at] != 0) return;
+    if (web_of_[heaps::lower_bound(blocks_, head)] != 0) return;
     webs_.push({members_.size(), webs_.size() + 1, 0, 0});
     enter(head);
     for (std::size_t i = webs_[webs_.size() - 1].first; i < members_.size(); ++i)

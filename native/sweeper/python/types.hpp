@@ -67,9 +67,8 @@ class PythonTypes {
     if (!has_fields(address) || !is_type_of_types(heaps::word(address + kObjectType))) return none;
     uint64_t flags = heaps::word(address + kTypeFlags);
     uint64_t size = heaps::word(address + kTypeBasicSize);
-    const abi::Mapping* code = space_.find(heaps::word(address + kTypeDealloc));
-    if ((flags & kIsReady) == 0 || size < kObjectBytes || size > kMaxBasicSize || code == nullptr ||
-        (code->perms & wire::kExecute) == 0)
+    if ((flags & kIsReady) == 0 || size < kObjectBytes || size > kMaxBasicSize ||
+        !space_.is_code(heaps::word(address + kTypeDealloc)))
       return none;
     bool collected = (flags & kHasCollectorHead) != 0;
     bool managed = (flags & (kManagedDict | kManagedWeakReferences)) != 0;

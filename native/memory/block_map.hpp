@@ -142,11 +142,9 @@ class BlockMap {
     return cluster == nullptr ? 0 : block_in(*cluster, value | kElsewhere);
   }
 
-  // Returns whether a free list may have left the word at `slot` in the block that starts at
-  // `holder`. These lists link chunks, so such a word looks like a pointer to the last word of a
-  // block, the one before the chunk.
-  bool is_leftover(uint64_t holder, uint64_t slot, uint64_t value) const {
-    if (slot - holder >= kHeadBytes) return false;
+  // Returns whether a word may be a link of a free list. These lists link chunks, so it looks like
+  // a pointer to the last word of a block, the one before the chunk.
+  bool is_link(uint64_t value) const {
     const Cluster* cluster = cluster_of(value);
     return cluster != nullptr && block_in(*cluster, value) == kLeftover;
   }

@@ -102,7 +102,7 @@ CASE(what_hangs_on_a_stale_word_is_in_doubt_with_it) {
   CHECK(web.is_live(0, kRecords));
   std::vector<uint64_t> led_to;
   web.lookalikes->each_stale_word(
-      [&](uint64_t block, uint64_t, uint64_t) { led_to.push_back(block); });
+      [&](const sweeper::Word& word) { led_to.push_back(word.target); });
   CHECK(led_to == std::vector<uint64_t>{web.graph.start(kFirstHead)});
   web.lookalikes->restore_all_marks();
   CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
@@ -194,31 +194,74 @@ CASE(a_link_after_the_contents) {
   }
 }
 
+// It need not hold what a leaked block leads to, wherever it is.
+CASE(a_link_among_the_contents) {
+  constexpr std::size_t kOwner = 0, kTarget = 1, kLost = 2, kBelow = 3;
+  for (uint64_t offset : {0, 48, 64}) {
+    for (std::size_t leaked : {kTarget, kBelow}) {
+      Host host;
+      Graph graph({21, 9, 3, 5});
+      graph.root(kOwner);
+      graph.point(kOwner, 7, kTarget, offset);
+      graph.point(kTarget, 0, kBelow);
+      graph.point(kLost, 0, leaked);
+      graph.mark();
+      CHECK(!graph.blocks.is_marked(graph.start(kLost)));
+      doubt(graph);
+      bool is_in_doubt = offset == 64 && leaked == kTarget;
+      CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_in_doubt);
+      CHECK_EQ(graph.blocks.is_marked(graph.start(kBelow)), !is_in_doubt);
+    }
+  }
+}
+
 // A large block that has changed at its front is still of the size of those that are lost. Most of
-// what it leads to must be like what is lost, too.
+// what it leads to must be like what is lost, too, unless a link leads there.
 CASE(a_word_into_a_block_unlike_others_of_its_size) {
   constexpr std::size_t kOwner = 0, kChanged = 1, kLeaf = 2, kOther = 4, kFirstLost = 5;
   for (std::size_t lost : {7, 8}) {
     for (std::size_t words : {13, 21}) {
       for (std::size_t second : {kLeaf + 1, kOther}) {
-        std::vector<std::size_t> sizes{41, words, 3, 3, 5};
-        sizes.insert(sizes.end(), lost, words);
-        sizes.insert(sizes.end(), 2, 3);
-        Host host;
-        Graph graph(sizes);
-        graph.root(kOwner);
-        graph.point(kOwner, 7, kChanged, 24);
-        graph.point(kChanged, 0, kLeaf);
-        graph.point(kChanged, 1, second);
-        graph.mark();
-        CHECK(!graph.blocks.is_marked(graph.start(kFirstLost)));
-        doubt(graph);
-        bool is_in_doubt = lost == 8 && words == 21 && second != kOther;
-        CHECK_EQ(graph.blocks.is_marked(graph.start(kChanged)), !is_in_doubt);
-        CHECK_EQ(graph.blocks.is_marked(graph.start(kLeaf)), !is_in_doubt);
+        for (uint64_t offset : {std::size_t{24}, 8 * (words - 1)}) {
+          std::vector<std::size_t> sizes{41, words, 3, 3, 5};
+          sizes.insert(sizes.end(), lost, words);
+          sizes.insert(sizes.end(), 2, 3);
+          Host host;
+          Graph graph(sizes);
+          graph.root(kOwner);
+          graph.point(kOwner, 7, kChanged, offset);
+          graph.point(kChanged, 0, kLeaf);
+          graph.point(kChanged, 1, second);
+          graph.mark();
+          CHECK(!graph.blocks.is_marked(graph.start(kFirstLost)));
+          doubt(graph);
+          bool is_in_doubt = lost == 8 && words == 21 && (second != kOther || offset != 24);
+          CHECK_EQ(graph.blocks.is_marked(graph.start(kChanged)), !is_in_doubt);
+          CHECK_EQ(graph.blocks.is_marked(graph.start(kLeaf)), !is_in_doubt);
+        }
       }
     }
   }
+}
+
+// They are compared with all lost blocks of the size, though one of these may be more alike.
+CASE(links_to_several_blocks_unlike_most_of_their_size) {
+  constexpr std::size_t kOwner = 0, kChanged = 1, kFirstLost = 3, kLost = 8;
+  std::vector<std::size_t> sizes{41};
+  sizes.insert(sizes.end(), 2 + kLost, 21);
+  Host host;
+  Graph graph(sizes);
+  graph.root(kOwner);
+  for (std::size_t i : {0, 1}) {
+    graph.point(kOwner, 7 + i, kChanged + i, 160);
+    graph.point(kChanged + i, 0, kChanged + i);
+  }
+  graph.point(kFirstLost, 0, kFirstLost);
+  graph.mark();
+  CHECK(!graph.blocks.is_marked(graph.start(kFirstLost)));
+  doubt(graph);
+  CHECK(!graph.blocks.is_marked(graph.start(kChanged)));
+  CHECK(!graph.blocks.is_marked(graph.start(kChanged + 1)));
 }
 
 // What is lost is mostly like what is leaked elsewhere.

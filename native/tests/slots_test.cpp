@@ -135,8 +135,7 @@ CASE(a_grey_slot_leaves_its_neighbours_alone) {
 CASE(nothing_is_left_behind_by_lists_of_chunks) {
   Slabs all;
   all.each_live([&](Range block) {
-    for (uint64_t at = block.start; at < block.end; at += 8)
-      CHECK(!all.blocks.is_leftover(kStart, kStart, at));
+    for (uint64_t at = block.start; at < block.end; at += 8) CHECK(!all.blocks.is_link(at));
   });
 }
 
@@ -181,10 +180,10 @@ CASE(chunks_and_slots_in_one_map) {
       CHECK_EQ(blocks.block_of(kStart + at) >= kStart + kPage, at >= kPage);
   }
   CHECK_EQ(blocks.block_of(kStart + 0x280), 0u);
-  CHECK(blocks.is_leftover(kStart + 0x30, kStart + 0x38, kStart + 0x20));
-  CHECK(blocks.is_leftover(kStart + 0x30, kStart + 0x38, kStart + kPage - 16));
-  CHECK(!blocks.is_leftover(kStart + 0x30, kStart + 0x38, kStart + 0x40));
-  CHECK(!blocks.is_leftover(kStart + 0x30, kStart + 0x38, slab.live[4]));
+  CHECK(blocks.is_link(kStart + 0x20));
+  CHECK(blocks.is_link(kStart + kPage - 16));
+  CHECK(!blocks.is_link(kStart + 0x40));
+  CHECK(!blocks.is_link(slab.live[4]));
 }
 
 CASE(random_slots_are_marked_as_the_model_says) {

@@ -43,39 +43,89 @@ class DequeTest {
 
 // The buckets of a map, each of which begins with its key.
 struct Buckets {
-  uint64_t start, bytes_each;
-  uint64_t free_key;
-  bool are_all_free;  // objects in a row, all of one class, look alike
+  uint64_t start, end, bytes_each;
+  uint64_t never_used, removed;  // the keys of buckets that are free
+  bool are_all_free;             // objects in a row, all of one class, look alike
 
-  // Returns whether the word belongs to the value of a free key.
-  bool is_value_of_free_key(uint64_t slot) const {
-    uint64_t offset = (slot - start) % bytes_each;
-    return offset != 0 && heaps::word(slot - offset) == free_key;
+  // Returns whether the word belongs to the value of a free key, or lies behind the last bucket.
+  bool is_unused(uint64_t slot) const {
+    if (slot >= end) return true;
+    uint64_t offset = (slot - start) % bytes_each, key = heaps::word(slot - offset);
+    return offset != 0 && (key == never_used || key == removed);
   }
 };
 
-// llvm::DenseMap (llvm/ADT/DenseMap.h): the pointer to its buckets, and three numbers of 32 bits,
-// of entries, removed keys, and buckets. `slot`: of the pointer; `block`: what it points to.
-// Returns nothing unless that many keys are alike, as free ones are.
-inline std::optional<Buckets> buckets_of_map(const heaps::Space& space, uint64_t slot,
-                                             heaps::Range block) {
-  constexpr uint64_t kLeastBuckets = 64;  // LLVM never allocates fewer
-  constexpr uint64_t kKeysTried = 16;     // one in eight is free
-  uint64_t at = slot + heaps::kWord, bytes = block.end - block.start;
-  if (!space.readable(at, 3 * sizeof(uint32_t))) return {};
-  uint64_t taken = heaps::load<uint32_t>(at) + uint64_t{heaps::load<uint32_t>(at + 4)};
-  uint64_t count = heaps::load<uint32_t>(at + 8);
-  bool is_power_of_two = (count & (count - 1)) == 0;
-  if (count < kLeastBuckets || !is_power_of_two || taken >= count) return {};
-  uint64_t bytes_each = bytes / count & ~(heaps::kWord - 1);
-  if (bytes_each <= heaps::kWord || bytes - bytes_each * count > heaps::rounding(bytes)) return {};
-  auto key = [&](uint64_t i) { return heaps::word(block.start + bytes_each * i); };
-  for (uint64_t i = 0; i < kKeysTried; ++i) {
-    uint64_t alike = 0;
-    for (uint64_t j = 0; j < count; ++j) alike += key(j) == key(i) ? 1 : 0;
-    if (alike == count - taken) return Buckets{block.start, bytes_each, key(i), taken == 0};
+// Maps of LLVM (llvm/ADT/DenseMap.h), recognised by the pointer to their buckets: `slot` is where
+// it is, and `block` what it points to.
+class MapTest {
+ public:
+  MapTest(const heaps::Space& space, uint64_t slot, heaps::Range block)
+      : space_(space), slot_(slot), block_(block) {}
+
+  std::optional<Buckets> buckets() const {
+    if (auto found = buckets_of(dense_map())) return found;
+    return buckets_of(small_dense_map());
   }
-  return {};
-}
+
+ private:
+  static constexpr uint64_t kLeastBuckets = 64;  // LLVM never allocates fewer
+  static constexpr uint64_t kKeysTried = 16;     // one in eight was never used
+
+  struct Counts {
+    uint64_t taken, removed, buckets;
+  };
+
+  // DenseMap: after the pointer, the numbers of entries, removed keys, and buckets.
+  Counts dense_map() const {
+    uint64_t after = slot_ + heaps::kWord;
+    if (!space_.readable(after, 3 * sizeof(uint32_t))) return {};
+    return {heaps::load<uint32_t>(after), heaps::load<uint32_t>(after + 4),
+            heaps::load<uint32_t>(after + 8)};
+  }
+
+  // SmallDenseMap: before the pointer, twice the number of entries, and that of removed keys; after
+  // it, that of buckets.
+  Counts small_dense_map() const {
+    uint64_t before = slot_ - 2 * sizeof(uint32_t), after = slot_ + heaps::kWord;
+    if (!space_.readable(before, after + sizeof(uint32_t) - before)) return {};
+    return {heaps::load<uint32_t>(before) / 2, heaps::load<uint32_t>(before + 4),
+            heaps::load<uint32_t>(after)};
+  }
+
+  // Returns nothing unless as many keys are alike as should be free.
+  std::optional<Buckets> buckets_of(const Counts& counts) const {
+    bool is_power_of_two = (counts.buckets & (counts.buckets - 1)) == 0;
+    if (counts.buckets < kLeastBuckets || !is_power_of_two) return {};
+    if (counts.taken + counts.removed >= counts.buckets) return {};
+    uint64_t bytes = block_.end - block_.start;
+    uint64_t bytes_each = bytes / counts.buckets & ~(heaps::kWord - 1);
+    uint64_t end = block_.start + bytes_each * counts.buckets;
+    if (bytes_each <= heaps::kWord || block_.end - end > heaps::rounding(bytes)) return {};
+    Buckets found{block_.start, end, bytes_each, 0, 0, counts.taken + counts.removed == 0};
+    if (!find_key(found, counts.buckets - counts.taken - counts.removed, found.never_used))
+      return {};
+    // Each key in use is there once.
+    found.removed = found.never_used;
+    if (counts.removed > 1) find_key(found, counts.removed, found.removed);
+    return found;
+  }
+
+  // Finds a key that is there that many times. Returns whether there is one.
+  static bool find_key(const Buckets& buckets, uint64_t times, uint64_t& key) {
+    for (uint64_t i = 0; i < kKeysTried; ++i) {
+      uint64_t tried = heaps::word(buckets.start + buckets.bytes_each * i), found = 0;
+      for (uint64_t at = buckets.start; at < buckets.end; at += buckets.bytes_each)
+        found += heaps::word(at) == tried ? 1 : 0;
+      if (found != times) continue;
+      key = tried;
+      return true;
+    }
+    return false;
+  }
+
+  const heaps::Space& space_;
+  uint64_t slot_;
+  heaps::Range block_;
+};
 
 }  // namespace reachscan::sweeper

@@ -52,9 +52,8 @@ class DoubtPass {
     lookalikes_ = &lookalikes;
     put_aside.each_unmarked(
         [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
-    lookalikes.each_stale_word([this](uint64_t block, uint64_t slot, uint64_t value) {
-      suggest(block, stale_word(slot, value));
-    });
+    lookalikes.each_stale_word(
+        [this](const Word& word) { suggest(word.target, stale_word(word.slot, word.value)); });
     roots.each_unclear_word(
         [this](uint64_t slot, uint64_t value) { suggest_left_over(stale_word(slot, value)); });
     roots.each_scratch_word([this](uint64_t index, uint64_t value) {

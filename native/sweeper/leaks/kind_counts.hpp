@@ -140,10 +140,9 @@ class KindCounts {
     return __atomic_fetch_add(&row->live, 1, __ATOMIC_RELAXED) < most;
   }
 
-  // Returns the row of its kind if any of these are leaked, or else of its size.
+  // Returns the row of its kind if enough of these are leaked, or else of its size.
   Row* row_to_compare(uint64_t block) const {
-    Row* row = row_of(kind_of(block));
-    return row == nullptr || row->leaked != 0 ? row : row_of(kind_of_size(block));
+    return row_of(is_sometimes_leaked(block) ? kind_of(block) : kind_of_size(block));
   }
 
   // Returns the row of the kind, or a free one; null if the table is full.

@@ -43,7 +43,7 @@ class LastWords {
   bool found_links() const { return !links_.empty(); }
 
   bool is_link(uint64_t owner, uint64_t slot, uint64_t value) const {
-    return is_last(owner, slot) && blocks_.is_leftover(owner, owner, value);
+    return blocks_.is_link(value) && is_last(owner, slot);
   }
 
   // Calls visit(block) for each block that a link leads to, some of them repeatedly.

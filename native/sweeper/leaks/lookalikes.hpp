@@ -15,7 +15,8 @@
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp). So is what leaked blocks lead to, if elsewhere only
-// words in parts of blocks that are not in use lead there (spare_parts.hpp), or ends of texts.
+// words in parts of blocks that are not in use lead there (spare_parts.hpp), ends of texts, or
+// words that look like links of free lists.
 #pragma once
 
 #include "sweeper/leaks/descendants.hpp"
@@ -97,12 +98,12 @@ class Lookalikes {
     below_.restore_marks();
   }
 
-  // Calls visit(block, slot, value) for each word in memory in use that leads to a block in doubt.
+  // Calls visit(word) for each word in memory in use that leads to a block in doubt.
   template <typename Visit>
   void each_stale_word(Visit visit) const {
     for (const Word& word : words_)
       if (!blocks_.is_marked(word.target) && (word.owner == 0 || blocks_.is_marked(word.owner)))
-        visit(word.target, word.slot, word.value);
+        visit(word);
   }
 
  private:
@@ -218,7 +219,7 @@ class Lookalikes {
 
   // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
-    if (ends_text(word) || is_last_link(word)) return true;
+    if (ends_text(word) || is_link(word)) return true;
     if (below_.has(word.target)) return false;
     if (is_stale_odd_word(word)) return true;
     bool is_at_start = word.value == word.target;
@@ -232,9 +233,7 @@ class Lookalikes {
     return word.owner != 0 && OddWords::ends_text(word.owner, word.slot, word.value);
   }
 
-  bool is_last_link(const Word& word) const {
-    return word.owner != 0 && last_words_.is_link(word.owner, word.slot, word.value);
-  }
+  bool is_link(const Word& word) const { return word.owner != 0 && blocks_.is_link(word.value); }
 
   bool is_stale_odd_word(const Word& word) const {
     return OddWords::is_odd(word.value) && odd_words_.is_stale(word.target, word.value);
@@ -255,7 +254,7 @@ class Lookalikes {
     if (word.owner == 0) return uses_.lead_to_several(word);
     bool is_last = last_words_.is_last(word.owner, word.slot);
     if (is_last && !last_words_.are_fields(word.owner)) return false;
-    if (is_last_link(word) && !is_like_leaked(word.target)) return true;
+    if (is_last && is_link(word) && !is_like_leaked(word.target)) return true;
     if (places_.has_dangling(word.owner, word.slot)) return false;
     if (word.value != word.target) return uses_.lead_to_several(word);
     return uses_.words_like(word) >= kMinUses || places_.is_field(word.owner, word.slot);
@@ -300,8 +299,8 @@ class Lookalikes {
   void mark_unless_few() {
     if (words_.empty()) return;  // no memory can be requested for an empty list
     List<uint64_t> heads(map_memory, words_.size());
-    each_stale_word([&](uint64_t block, uint64_t, uint64_t) {
-      if (!odd_targets_.has(block) && !below_.has(block)) heads.push(block);
+    each_stale_word([&](const Word& word) {
+      if (!odd_targets_.has(word.target) && !below_.has(word.target)) heads.push(word.target);
     });
     for (uint64_t block : heads)
       if (blocks_.mark(block) != 0) kinds_.add_odd(block);
@@ -312,30 +311,42 @@ class Lookalikes {
   }
 
   // Marks large structures in doubt, without their heads, unless most of their blocks are of kinds
-  // that are leaked elsewhere. A head that is not of such a kind itself is marked with what it
-  // leads to, however little that is.
+  // that are leaked elsewhere. A strange head is marked with what it leads to, however little that
+  // is.
   void mark_strange_webs() {
     List<uint64_t> doubtful = in_doubt();
-    if (doubtful.empty()) return;
+    if (doubtful.empty() || words_.empty()) return;
     heaps::sort(doubtful);
+    const List<uint64_t> strange_heads = find_strange_heads();
     Webs webs(doubtful);
-    each_stale_word([&](uint64_t head, uint64_t, uint64_t) {
-      webs.add(head, [&](uint64_t block) {
+    each_stale_word([&](const Word& word) {
+      webs.add(word.target, [&](uint64_t block) {
         bool is_strange =
-            block == head ? is_alike_only_in_size(head) : !kinds_.is_sometimes_leaked(block);
+            block == word.target ? is_in(strange_heads, block) : !kinds_.is_sometimes_leaked(block);
         if (is_strange) webs.count_strange();
-        each_word_into_doubt(block, [&](const Word& word) { webs.enter(word.target); });
+        each_word_into_doubt(block, [&](const Word& next) { webs.enter(next.target); });
       });
     });
     webs.each(
-        [this](const uint64_t* web, const uint64_t* end, std::size_t blocks, std::size_t strange) {
-          uint64_t head = *web;
-          bool is_head_strange = is_alike_only_in_size(head);
-          if (below_.has(head) || strange * kOneInStrange <= blocks) return;
+        [&](const uint64_t* web, const uint64_t* end, std::size_t blocks, std::size_t strange) {
+          bool is_head_strange = is_in(strange_heads, *web);
+          if (below_.has(*web) || strange * kOneInStrange <= blocks) return;
           if (blocks <= kLargeWeb && !is_head_strange) return;
           for (web += is_head_strange ? 0 : 1; web != end; ++web) take(*web);
         });
     spread();
+  }
+
+  // Returns the heads that are like leaked blocks only in size, unless all words that lead to them
+  // are links of free lists or in spare parts.
+  List<uint64_t> find_strange_heads() const {
+    List<uint64_t> heads(map_memory, words_.size());
+    each_stale_word([&](const Word& word) {
+      bool is_sure = is_link(word) || spare_parts_.contain(word.owner, word.slot);
+      if (!is_sure && is_alike_only_in_size(word.target)) heads.push(word.target);
+    });
+    heaps::sort(heads);
+    return heads;
   }
 
   const heaps::Space& space_;

@@ -62,7 +62,7 @@ class SpareParts {
     if (at == kNone) return false;
     const Owner& owner = owners_[at];
     if (owner.ends_are_stale && is_outside(owner, slot)) return true;
-    if (owner.buckets && owner.buckets->is_value_of_free_key(slot)) return true;
+    if (owner.buckets && owner.buckets->is_unused(slot)) return true;
     if (owner.stale_columns == 0) return false;
     const NumberMap table({block, owner.end});
     return (owner.stale_columns >> table.column_of(slot) & 1) != 0 && table.is_free_around(slot);
@@ -131,7 +131,7 @@ class SpareParts {
   void consider_map(uint64_t slot, uint64_t start) {
     std::size_t at = position_of(start);
     if (at == kNone) return;
-    auto buckets = buckets_of_map(space_, slot, {start, owners_[at].end});
+    auto buckets = MapTest(space_, slot, {start, owners_[at].end}).buckets();
     SpinLock::Guard guard(lock_);
     if (buckets) owners_[at].buckets = buckets;
   }
@@ -165,7 +165,7 @@ class SpareParts {
         ends.count(blocks_, value);
         has_code = has_code || space_.is_code(value);
       }
-      if (owner.buckets && owner.buckets->is_value_of_free_key(slot)) of_free.count(blocks_, value);
+      if (owner.buckets && owner.buckets->is_unused(slot)) of_free.count(blocks_, value);
     });
     owner.ends_are_stale = owner.ends_are_stale || (ends.look_stale() && !has_code);
     if (owner.buckets && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};

@@ -171,7 +171,7 @@ class LeftBehind {
   }
 
   bool has(uint64_t slot, uint64_t value) const {
-    if (blocks_.is_leftover(block_.start, slot, value)) return true;
+    if (slot - block_.start < heaps::kHeadBytes && blocks_.is_link(value)) return true;
     if (!table_) return false;
     return is_value_in_free_pair(block_, slot) || table_->is_value_of_free_key(slot);
   }

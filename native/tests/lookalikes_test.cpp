@@ -215,6 +215,32 @@ CASE(a_link_among_the_contents) {
   }
 }
 
+// Nor need a word that rounding up has added hold what a leaked block leads to, unless it points to
+// its start.
+CASE(a_word_after_the_contents_into_what_a_leak_leads_to) {
+  constexpr std::size_t kTarget = 12, kLost = 13, kWords = 5;
+  for (std::size_t owners : {7, 12}) {
+    for (std::size_t pointers : {1, 4}) {
+      for (uint64_t offset : {0, 24}) {
+        std::vector<std::size_t> words(owners, kWords);
+        words.resize(kTarget, 7);
+        words.insert(words.end(), {9, 3});
+        Host host;
+        Graph graph(words);
+        for (std::size_t i = 0; i < kTarget; ++i) graph.root(i);
+        for (std::size_t i = 0; i + 1 < pointers; ++i) graph.point(i + 1, kWords - 1, i);
+        graph.point(0, kWords - 1, kTarget, offset);
+        graph.point(kLost, 0, kTarget);
+        graph.mark();
+        CHECK(!graph.blocks.is_marked(graph.start(kLost)));
+        doubt(graph);
+        bool is_in_doubt = owners == 12 && pointers == 1 && offset != 0;
+        CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_in_doubt);
+      }
+    }
+  }
+}
+
 // A large block that has changed at its front is still of the size of those that are lost. Most of
 // what it leads to must be like what is lost, too, unless a link leads there.
 CASE(a_word_into_a_block_unlike_others_of_its_size) {

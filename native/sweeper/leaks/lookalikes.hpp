@@ -15,8 +15,8 @@
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp). So is what leaked blocks lead to, if elsewhere only
-// words in parts of blocks that are not in use lead there (spare_parts.hpp), ends of texts, or
-// words that look like links of free lists.
+// words in parts of blocks that are not in use lead there (spare_parts.hpp), ends of texts, words
+// that look like links of free lists, or last words that are no fields.
 #pragma once
 
 #include "sweeper/leaks/descendants.hpp"
@@ -211,7 +211,7 @@ class Lookalikes {
     SpinLock::Guard guard(lock_);
     if (may_be_spare) spare_parts_.ask(owner);
     if (is_doubtful) {
-      if (last_words_.is_last(owner, slot)) last_words_.ask(owner);
+      if (is_last(word)) last_words_.ask(owner);
       places_.ask(owner, slot);
     }
     return words_.push(word);
@@ -220,19 +220,22 @@ class Lookalikes {
   // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
     if (ends_text(word) || is_link(word)) return true;
-    if (below_.has(word.target)) return false;
-    if (is_stale_odd_word(word)) return true;
     bool is_at_start = word.value == word.target;
+    if (below_.has(word.target)) return !is_at_start && is_last(word);
+    if (is_stale_odd_word(word)) return true;
     if (!is_at_start) return is_like_leaked(word.target);
     if (word.owner == 0) return false;
     if (kinds_.is_often_leaked(word.target)) return true;
-    return is_like_leaked(word.target) && last_words_.is_last(word.owner, word.slot);
+    return is_like_leaked(word.target) && is_last(word);
   }
 
   static bool ends_text(const Word& word) {
     return word.owner != 0 && OddWords::ends_text(word.owner, word.slot, word.value);
   }
 
+  bool is_last(const Word& word) const {
+    return word.owner != 0 && last_words_.is_last(word.owner, word.slot);
+  }
   bool is_link(const Word& word) const { return word.owner != 0 && blocks_.is_link(word.value); }
 
   bool is_stale_odd_word(const Word& word) const {
@@ -252,9 +255,10 @@ class Lookalikes {
     if (!may_be_stale(word)) return true;
     if (is_stale_odd_word(word)) return false;
     if (word.owner == 0) return uses_.lead_to_several(word);
-    bool is_last = last_words_.is_last(word.owner, word.slot);
-    if (is_last && !last_words_.are_fields(word.owner)) return false;
-    if (is_last && is_link(word) && !is_like_leaked(word.target)) return true;
+    if (is_last(word)) {
+      if (!last_words_.are_fields(word.owner)) return false;
+      if (!is_like_leaked(word.target)) return true;
+    }
     if (places_.has_dangling(word.owner, word.slot)) return false;
     if (word.value != word.target) return uses_.lead_to_several(word);
     return uses_.words_like(word) >= kMinUses || places_.is_field(word.owner, word.slot);

@@ -5,6 +5,7 @@
 #include "sweeper/leaks/candidates.hpp"
 #include "sweeper/leaks/disguise.hpp"
 #include "sweeper/leaks/doubling.hpp"
+#include "sweeper/leaks/fontconfig.hpp"
 #include "sweeper/leaks/glib_tables.hpp"
 #include "sweeper/leaks/narrow.hpp"
 #include "sweeper/leaks/packed.hpp"
@@ -72,7 +73,8 @@ class Meanings {
   void relative(uint64_t start, uint64_t end, Visit visit) const {
     each_near_distance(start, end, [&](Field field, uint64_t target, uint64_t at) {
       auto standing = fields_.standing(field);
-      bool sure = standing == Standing::kCertain || is_in_array(field, target, at);
+      bool sure = standing == Standing::kCertain || is_in_array(field, target, at) ||
+                  is_of_fontconfig(field, at);
       if (!sure && standing == Standing::kNone) return;
       visit(target, wire::kRelative, sure ? kInUse : rank_of(wire::kRelative), at, heaps::word(at));
     });
@@ -145,6 +147,7 @@ class Meanings {
         packed_(hulls),
         narrow_(hulls),
         glib_tables_(space, blocks),
+        fontconfig_(space, blocks),
         distances_(hulls) {}
 
   template <typename Visit>
@@ -209,6 +212,11 @@ class Meanings {
       if (blocks_.is_live(target) && !blocks_.is_marked(target) && !is_in_pool(target))
         visit(field, target, at);
     });
+  }
+
+  bool is_of_fontconfig(Field field, uint64_t at) const {
+    uint64_t block = blocks_.block_of(at);
+    return !is_from_word(field) && fontconfig_.is_distance({block, blocks_.end_of(block)}, at);
   }
 
   // Returns whether a word is one of several in a row that lead, from the start of their block, to
@@ -316,6 +324,7 @@ class Meanings {
   PackedFilter packed_;
   NarrowFilter narrow_;
   GlibTables glib_tables_;
+  Fontconfig fontconfig_;
   RelativeFilter distances_;
   RelativeFields fields_;
 };

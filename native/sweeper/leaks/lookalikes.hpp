@@ -16,7 +16,7 @@
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp). So is what leaked blocks lead to, if elsewhere only
 // words in parts of blocks that are not in use lead there (spare_parts.hpp), ends of texts, words
-// that look like links of free lists, or last words that are no fields.
+// that look like links of free lists, or last words of large blocks that are no fields.
 #pragma once
 
 #include "sweeper/leaks/descendants.hpp"
@@ -221,7 +221,7 @@ class Lookalikes {
   bool may_be_stale(const Word& word) const {
     if (ends_text(word) || is_link(word)) return true;
     bool is_at_start = word.value == word.target;
-    if (below_.has(word.target)) return !is_at_start && is_last(word);
+    if (below_.has(word.target)) return !is_at_start && is_last_of_large(word);
     if (is_stale_odd_word(word)) return true;
     if (!is_at_start) return is_like_leaked(word.target);
     if (word.owner == 0) return false;
@@ -235,6 +235,10 @@ class Lookalikes {
 
   bool is_last(const Word& word) const {
     return word.owner != 0 && last_words_.is_last(word.owner, word.slot);
+  }
+  // All sorts of blocks are as small as others, and have fields at their ends.
+  bool is_last_of_large(const Word& word) const {
+    return is_last(word) && spare_parts_.may_be_in(word.owner);
   }
   bool is_link(const Word& word) const { return word.owner != 0 && blocks_.is_link(word.value); }
 
@@ -256,7 +260,8 @@ class Lookalikes {
     if (is_stale_odd_word(word)) return false;
     if (word.owner == 0) return uses_.lead_to_several(word);
     if (is_last(word)) {
-      if (!last_words_.are_fields(word.owner)) return false;
+      bool is_below = below_.has(word.target);
+      if (!last_words_.are_fields(word.owner)) return is_below && uses_.lead_to_several(word);
       if (!is_like_leaked(word.target)) return true;
     }
     if (places_.has_dangling(word.owner, word.slot)) return false;

@@ -31,6 +31,13 @@ std::unique_ptr<sweeper::Lookalikes> doubt(Graph& graph) {
   return lookalikes;
 }
 
+// Marks a graph, in which this block must be lost, and unmarks what is in doubt.
+void mark_and_doubt(Graph& graph, std::size_t lost) {
+  graph.mark();
+  CHECK(!graph.blocks.is_marked(graph.start(lost)));
+  doubt(graph);
+}
+
 // Records in use, and heads, each of which leads to the hub; that leads to the leaves. Heads that
 // no record leads to are lost, and so are more leaves; nothing else is.
 struct Web {
@@ -184,9 +191,7 @@ CASE(a_link_after_the_contents) {
         for (std::size_t i = 0; i < kTarget; ++i) graph.root(i);
         for (std::size_t i = 0; i + 1 < pointers; ++i) graph.point(i + 1, kWords - 1, i);
         graph.point(0, kWords - 1, kTarget, offset);
-        graph.mark();
-        CHECK(!graph.blocks.is_marked(graph.start(kLost)));
-        doubt(graph);
+        mark_and_doubt(graph, kLost);
         bool is_link = owners == 12 && pointers == 1 && offset == 64;
         CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_link);
       }
@@ -205,9 +210,7 @@ CASE(a_link_among_the_contents) {
       graph.point(kOwner, 7, kTarget, offset);
       graph.point(kTarget, 0, kBelow);
       graph.point(kLost, 0, leaked);
-      graph.mark();
-      CHECK(!graph.blocks.is_marked(graph.start(kLost)));
-      doubt(graph);
+      mark_and_doubt(graph, kLost);
       bool is_in_doubt = offset == 64 && leaked == kTarget;
       CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_in_doubt);
       CHECK_EQ(graph.blocks.is_marked(graph.start(kBelow)), !is_in_doubt);
@@ -232,9 +235,7 @@ CASE(a_word_after_the_contents_into_what_a_leak_leads_to) {
           graph.point(i, owner_words - 1, kOwners + i, offset);
           graph.point(kLost + i, 0, kOwners + i);
         }
-        graph.mark();
-        CHECK(!graph.blocks.is_marked(graph.start(kLost)));
-        doubt(graph);
+        mark_and_doubt(graph, kLost);
         bool is_in_doubt = owner_words == 17 && targets == 1 && offset != 0;
         CHECK_EQ(graph.blocks.is_marked(graph.start(kOwners)), !is_in_doubt);
       }
@@ -259,9 +260,7 @@ CASE(a_word_into_a_block_unlike_others_of_its_size) {
           graph.point(kOwner, 7, kChanged, offset);
           graph.point(kChanged, 0, kLeaf);
           graph.point(kChanged, 1, second);
-          graph.mark();
-          CHECK(!graph.blocks.is_marked(graph.start(kFirstLost)));
-          doubt(graph);
+          mark_and_doubt(graph, kFirstLost);
           bool is_in_doubt = lost == 8 && words == 21 && (second != kOther || offset != 24);
           CHECK_EQ(graph.blocks.is_marked(graph.start(kChanged)), !is_in_doubt);
           CHECK_EQ(graph.blocks.is_marked(graph.start(kLeaf)), !is_in_doubt);
@@ -284,9 +283,7 @@ CASE(links_to_several_blocks_unlike_most_of_their_size) {
     graph.point(kChanged + i, 0, kChanged + i);
   }
   graph.point(kFirstLost, 0, kFirstLost);
-  graph.mark();
-  CHECK(!graph.blocks.is_marked(graph.start(kFirstLost)));
-  doubt(graph);
+  mark_and_doubt(graph, kFirstLost);
   CHECK(!graph.blocks.is_marked(graph.start(kChanged)));
   CHECK(!graph.blocks.is_marked(graph.start(kChanged + 1)));
 }

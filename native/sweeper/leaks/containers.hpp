@@ -101,26 +101,28 @@ class MapTest {
     uint64_t bytes_each = bytes / counts.buckets & ~(heaps::kWord - 1);
     uint64_t end = block_.start + bytes_each * counts.buckets;
     if (bytes_each <= heaps::kWord || block_.end - end > heaps::rounding(bytes)) return {};
-    Buckets found{block_.start, end, bytes_each, 0, 0, counts.taken + counts.removed == 0};
-    if (!find_key(found, counts.buckets - counts.taken - counts.removed, found.never_used))
-      return {};
+    uint64_t free = counts.buckets - counts.taken - counts.removed;
+    auto never_used = key_that_repeats(free, {block_.start, end}, bytes_each);
+    if (!never_used) return {};
     // Each key in use is there once.
-    found.removed = found.never_used;
-    if (counts.removed > 1) find_key(found, counts.removed, found.removed);
-    return found;
+    auto removed = counts.removed > 1
+                       ? key_that_repeats(counts.removed, {block_.start, end}, bytes_each)
+                       : std::nullopt;
+    return Buckets{
+        block_.start,          end, bytes_each, *never_used, removed.value_or(*never_used),
+        free == counts.buckets};
   }
 
-  // Finds a key that is there that many times. Returns whether there is one.
-  static bool find_key(const Buckets& buckets, uint64_t times, uint64_t& key) {
+  // Returns a key that is there that many times, if there is one.
+  static std::optional<uint64_t> key_that_repeats(uint64_t times, heaps::Range buckets,
+                                                  uint64_t bytes_each) {
     for (uint64_t i = 0; i < kKeysTried; ++i) {
-      uint64_t tried = heaps::word(buckets.start + buckets.bytes_each * i), found = 0;
-      for (uint64_t at = buckets.start; at < buckets.end; at += buckets.bytes_each)
-        found += heaps::word(at) == tried ? 1 : 0;
-      if (found != times) continue;
-      key = tried;
-      return true;
+      uint64_t key = heaps::word(buckets.start + bytes_each * i), found = 0;
+      for (uint64_t at = buckets.start; at < buckets.end; at += bytes_each)
+        found += heaps::word(at) == key ? 1 : 0;
+      if (found == times) return key;
     }
-    return false;
+    return {};
   }
 
   const heaps::Space& space_;

@@ -236,7 +236,7 @@ class Lookalikes {
   bool is_last(const Word& word) const {
     return word.owner != 0 && last_words_.is_last(word.owner, word.slot);
   }
-  // All sorts of blocks are as small as others, and have fields at their ends.
+  // Small blocks of many sorts share a size, so what most of them end with says little.
   bool is_last_of_large(const Word& word) const {
     return is_last(word) && spare_parts_.may_be_in(word.owner);
   }
@@ -351,8 +351,9 @@ class Lookalikes {
   List<uint64_t> find_strange_heads() const {
     List<uint64_t> heads(map_memory, words_.size());
     each_stale_word([&](const Word& word) {
+      if (!is_alike_only_in_size(word.target)) return;
       bool is_sure = is_link(word) || spare_parts_.contain(word.owner, word.slot);
-      if (!is_sure && is_alike_only_in_size(word.target)) heads.push(word.target);
+      if (!is_sure) heads.push(word.target);
     });
     heaps::sort(heads);
     return heads;

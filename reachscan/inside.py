@@ -12,7 +12,7 @@ from reachscan import config, errors
 
 _FAILED = 3
 _MAX_LEAKS = 10_000
-"""Leaks that one check lists, the largest first."""
+"""Leaks that one check lists."""
 
 
 class _Leak(ctypes.Structure):
@@ -23,7 +23,8 @@ class _Leak(ctypes.Structure):
         ("total_size", ctypes.c_size_t),
         ("contents", ctypes.c_char * 32),
         ("backtrace", ctypes.c_size_t * (1 + 16 + 8)),
-        ("reserved", ctypes.c_size_t * 8),
+        ("is_possible", ctypes.c_size_t),
+        ("reserved", ctypes.c_size_t * 7),
     )
 
 
@@ -44,7 +45,8 @@ class _Options(ctypes.Structure):
         ("max_pause_ms", ctypes.c_uint),
         ("timeout_s", ctypes.c_uint),
         ("method", ctypes.c_char_p),
-        ("reserved", ctypes.c_size_t * 8),
+        ("list_possible", ctypes.c_size_t),
+        ("reserved", ctypes.c_size_t * 7),
     )
 
 
@@ -55,15 +57,17 @@ class OwnLeak(NamedTuple):
         key: identifies the block; storing its address would make the block reachable.
         size: bytes, including the blocks below it.
         text: a description for people.
+        is_possible: whether it may still be in use.
     """
 
     key: bytes
     size: int
     text: str
+    is_possible: bool
 
 
 def check() -> list[OwnLeak]:
-    """Return the definite leaks of this process, the largest first.
+    """Return the leaks of this process, the definite ones first, the largest first in each part.
 
     Raises:
         HelperUnavailableError: the library is missing.
@@ -71,7 +75,7 @@ def check() -> list[OwnLeak]:
     """
     library = _library()
     report = _Report()
-    options = _Options(limit=_MAX_LEAKS)
+    options = _Options(limit=_MAX_LEAKS, list_possible=1)
     if library.reachscan_check(ctypes.byref(options), ctypes.byref(report)) == _FAILED:
         raise errors.UnscannableError(report.error.decode(), "scan it from outside")
     try:
@@ -85,7 +89,8 @@ def _describe(library: ctypes.CDLL, leak: _Leak) -> OwnLeak:
     text = ctypes.create_string_buffer(length + 1)
     library.reachscan_leak_text(ctypes.byref(leak), True, text, length + 1)
     key = hashlib.blake2b(ctypes.string_at(ctypes.byref(leak), 2 * ctypes.sizeof(ctypes.c_size_t)))
-    return OwnLeak(key.digest()[:16], leak.total_size, text.value.decode("ascii", "replace"))
+    described = text.value.decode("ascii", "replace")
+    return OwnLeak(key.digest()[:16], leak.total_size, described, bool(leak.is_possible))
 
 
 @cache

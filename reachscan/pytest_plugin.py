@@ -53,12 +53,18 @@ class _Watch:
         return result
 
     def _new(self) -> list[inside.OwnLeak]:
-        leaks = [leak for leak in _leaks() if leak.key not in self._known]
+        leaks = self._unknown()
         if leaks:  # a block in flight is not found twice
-            keys = {leak.key for leak in _leaks()}
+            keys = {leak.key for leak in self._unknown()}
             leaks = [leak for leak in leaks if leak.key in keys]
         self._known.update(leak.key for leak in leaks)
         return leaks
+
+    def _unknown(self) -> list[inside.OwnLeak]:
+        found = _leaks()
+        # When a possible leak becomes definite, the test that has just run need not have lost it.
+        self._known.update(leak.key for leak in found if leak.is_possible)
+        return [leak for leak in found if leak.key not in self._known]
 
 
 def _leaks() -> list[inside.OwnLeak]:

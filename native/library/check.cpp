@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "arch/scratch_registers.hpp"
 #include "library/annotate.hpp"
@@ -25,21 +26,27 @@ std::atomic<pid_t> scanning{0};
 // A head of a leaked structure, with its descendants and with others like it.
 struct Head {
   std::size_t leak;
+  bool is_possible;
   std::uint64_t below, below_bytes;
   std::uint64_t similar, similar_bytes;
   std::uint64_t similar_below, similar_below_bytes;
   std::uint64_t total;
 };
 
-// Collects the definite leaks, and the totals of all.
-bool find_heads(ResultReader& result, UnseenArray<Head>& heads, reachscan_report& report) {
+void add_to_totals(const Leak& leak, reachscan_report& report) {
+  (leak.is_possible ? report.possible_leaks : report.num_leaks) += 1;
+  (leak.is_possible ? report.possible_bytes : report.leak_bytes) += leak.size;
+}
+
+// Collects the leaks to list, and the totals of all.
+bool find_heads(ResultReader& result, bool list_possible, UnseenArray<Head>& heads,
+                reachscan_report& report) {
   for (std::size_t i = 0; i < result.leaks.size(); ++i) {
     const Leak& leak = result.leaks[i];
-    (leak.is_possible ? report.possible_leaks : report.num_leaks) += 1;
-    (leak.is_possible ? report.possible_bytes : report.leak_bytes) += leak.size;
-    if (leak.is_possible) continue;
+    add_to_totals(leak, report);
+    if (leak.is_possible && !list_possible) continue;
     if (leak.is_direct) {
-      if (!heads.push({i, 0, 0, 0, 0, 0, 0, leak.size})) return false;
+      if (!heads.push({i, leak.is_possible, 0, 0, 0, 0, 0, 0, leak.size})) return false;
     } else if (heads.size() > 0) {
       Head& head = heads.back();
       head.below += 1;
@@ -50,15 +57,18 @@ bool find_heads(ResultReader& result, UnseenArray<Head>& heads, reachscan_report
   return true;
 }
 
-// Adds heads that were allocated by one stack to the first of them. Returns how many heads remain.
+// Adds heads that were allocated by one stack to the first of them, the possible ones apart.
+// Returns how many heads remain.
 std::size_t fold(ResultReader& result, UnseenArray<Head>& heads) {
-  auto node = [&](const Head& head) { return result.leaks[head.leak].node; };
+  auto stack = [&](const Head& head) {
+    return std::make_pair(result.leaks[head.leak].node, head.is_possible);
+  };
   std::sort(heads.begin(), heads.end(), [&](const Head& a, const Head& b) {
-    return node(a) != node(b) ? node(a) < node(b) : a.leak < b.leak;
+    return std::make_pair(stack(a), a.leak) < std::make_pair(stack(b), b.leak);
   });
   std::size_t kept = 0;
   for (const Head& head : heads) {
-    if (kept == 0 || node(head) == 0 || node(heads[kept - 1]) != node(head)) {
+    if (kept == 0 || stack(head).first == 0 || stack(heads[kept - 1]) != stack(head)) {
       heads[kept++] = head;
       continue;
     }
@@ -94,6 +104,7 @@ void fill(ResultReader& result, const Head& head, reachscan_leak& leak) {
   leak.similar_referenced_count = head.similar_below;
   leak.similar_referenced_size = head.similar_below_bytes;
   leak.total_size = head.total;
+  leak.is_possible = head.is_possible;
   std::memcpy(leak.contents, from.contents, sizeof leak.contents);
   fill_stack(result, from.node, leak);
 }
@@ -103,19 +114,22 @@ bool no_memory(reachscan_report& report) {
   return false;
 }
 
-bool make_report(ResultReader& result, std::size_t limit, reachscan_report& report) {
+bool is_listed_before(const Head& a, const Head& b) {
+  if (a.is_possible != b.is_possible) return b.is_possible;
+  return a.total != b.total ? a.total > b.total : a.leak < b.leak;
+}
+
+bool make_report(ResultReader& result, const reachscan_options& options, reachscan_report& report) {
   UnseenArray<Head> heads;
-  if (!find_heads(result, heads, report)) return no_memory(report);
+  if (!find_heads(result, options.list_possible, heads, report)) return no_memory(report);
   std::size_t count = fold(result, heads);
   report.num_allocations = result.allocations;
   report.allocation_bytes = result.bytes;
   report.pause_ns = result.pause_ns;
-  report.listed = std::min(count, limit);
+  report.listed = std::min(count, options.limit);
   if (report.listed == 0) return true;
   std::partial_sort(heads.begin(), heads.begin() + report.listed, heads.begin() + count,
-                    [](const Head& a, const Head& b) {
-                      return a.total != b.total ? a.total > b.total : a.leak < b.leak;
-                    });
+                    is_listed_before);
   auto* leaks = static_cast<reachscan_leak*>(map_unseen(report.listed * sizeof(reachscan_leak)));
   if (leaks == nullptr) return no_memory(report);
   for (std::size_t i = 0; i < report.listed; ++i) fill(result, heads[i], leaks[i]);
@@ -124,10 +138,10 @@ bool make_report(ResultReader& result, std::size_t limit, reachscan_report& repo
 }
 
 // Reads the answer in a frame of its own, since addresses of leaks pass through it.
-[[gnu::noinline]] bool read_report(HelperProcess& helper, std::size_t limit,
+[[gnu::noinline]] bool read_report(HelperProcess& helper, const reachscan_options& options,
                                    reachscan_report& report) {
   ResultReader result(helper, report.error, sizeof report.error);
-  return result.read() && make_report(result, limit, report);
+  return result.read() && make_report(result, options, report);
 }
 
 // Hides what earlier calls have left of addresses on the stack, from here up to the program's part,
@@ -158,7 +172,7 @@ bool scan(const reachscan_options& options, reachscan_report& report) {
   arch::clear_scratch_registers();
   HelperProcess helper;
   return helper.start(options, report.error, sizeof report.error) &&
-         read_report(helper, options.limit, report);
+         read_report(helper, options, report);
 }
 
 int check(const reachscan_options* options, reachscan_report* report) {

@@ -62,7 +62,8 @@ void write_frames(Text& text, const reachscan_leak& leak) {
 }
 
 void write_leak(Text& text, const reachscan_leak& leak, bool contents) {
-  text.str("  ").number(leak.size).str(" bytes unreachable at ").hex(leak.begin).put('\n');
+  text.str("  ").number(leak.size).str(leak.is_possible ? " bytes possibly" : " bytes");
+  text.str(" unreachable at ").hex(leak.begin).put('\n');
   write_amount(text, "referencing ", leak.referenced_size, " unreachable bytes in ",
                leak.referenced_count);
   write_amount(text, "and ", leak.similar_size, " similar unreachable bytes in ",

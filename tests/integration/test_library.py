@@ -15,8 +15,17 @@ from scans import leaked, run_cli, scan
 from victims import DEADLINE, Victim, build, running, wait_until
 
 SCENES = (
-    *("clean", "twice", "stack", "globals", "thread_locals", "odd_blocks", "ignored", "disabled"),
-    *("root_regions", "recoverable", "threads", "busy_allocator", "forked", "not_dumpable"),
+    *("clean", "twice", "stack", "globals", "thread_locals", "odd_blocks", "possible"),
+    *(
+        "ignored",
+        "disabled",
+        "root_regions",
+        "recoverable",
+        "threads",
+        "busy_allocator",
+        "forked",
+        "not_dumpable",
+    ),
     *("one_tracer", "stale_stack", "registers"),
     *("no_trace", "signals", "closed_descriptors"),
 )

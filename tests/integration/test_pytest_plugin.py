@@ -50,6 +50,27 @@ def test_fails_for_itself():
     raise ValueError("a reason")
 """
 
+BECOMES_DEFINITE = """
+import ctypes
+
+libc = ctypes.CDLL(None)
+libc.calloc.restype = ctypes.c_void_p
+kept = []
+
+
+def test_leaves_a_possible_leak():
+    kept.append(libc.calloc(1, 5000))  # only the digits of a number mean it
+
+
+def test_forgets_the_number():
+    kept.clear()
+    assert [number + 1000 for number in range(1000)]  # overwrites the freed one
+
+
+def test_leaks():
+    libc.calloc(1, 7000)
+"""
+
 
 def run(folder: Path, suite: str, *options: str) -> str:
     (folder / "test_suite.py").write_text(suite)
@@ -73,6 +94,12 @@ def test_a_test_that_leaks_fails_with_a_report(tmp_path: Path) -> None:
     assert "bytes of native memory in" in said and "200 bytes unreachable at" in said
     assert "it may leak 4096 bytes" in said
     assert "ValueError: a reason" in said
+
+
+def test_what_was_possible_before_a_test_is_not_its_leak(tmp_path: Path) -> None:
+    said = run(tmp_path, BECOMES_DEFINITE, "--reachscan")
+    assert "1 failed, 2 passed" in said, said
+    assert "bytes of native memory in 1 structure" in said and "7000 bytes unreachable at" in said
 
 
 def test_without_the_option_nothing_is_watched(tmp_path: Path) -> None:

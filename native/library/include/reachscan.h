@@ -35,7 +35,8 @@ struct reachscan_leak {
     uintptr_t frames[REACHSCAN_FRAMES];
     size_t reserved[8];
   } backtrace;
-  size_t reserved[8];
+  size_t is_possible;  // 1: may be leaked, 0: is leaked for certain
+  size_t reserved[7];
 };
 
 struct reachscan_options {
@@ -43,7 +44,8 @@ struct reachscan_options {
   unsigned max_pause_ms;  // maximal pause of the threads; 0: a second
   unsigned timeout_s;     // 0: an hour
   const char* method;     // auto, clone, copy, track or live; null: auto
-  size_t reserved[8];
+  size_t list_possible;   // 1: list what may be leaked, too, behind what is leaked for certain
+  size_t reserved[7];
 };
 
 enum reachscan_result {

@@ -146,15 +146,37 @@ CASE(without_any_stale_word_nothing_is_in_doubt) {
   CHECK(web.lookalikes->in_doubt().empty());
 }
 
-// A tag in a pointer makes it odd, and one odd word alone looks stale.
-CASE(a_tagged_pointer_of_a_block_in_use_holds_what_is_below) {
+// One odd word alone looks stale.
+CASE(an_odd_word_of_a_block_in_use_holds_a_large_structure) {
   constexpr std::size_t kManyLeaves = 100;  // more than an odd word may put in doubt
   Web web(kManyLeaves);
   web.graph.memory.put(web.graph.nobodys(8 * kRecords), web.graph.start(kFirstHead));
-  web.graph.point(kFirstHead, 0, kHub, 1);
+  web.graph.point(kFirstHead, 0, kHub, 9);
   web.doubt();
   CHECK(web.is_live(kFirstHead) && web.is_live(kHub));
   CHECK(web.is_live(kFirstLeaf, kManyLeaves));
+}
+
+// An odd word that points next to the start of a block is a pointer with a tag, unless many have
+// its low byte. One that points elsewhere looks stale even if few do.
+CASE(a_tagged_pointer_to_a_small_structure) {
+  constexpr std::size_t kOwner = 0, kTarget = 1, kLost = 2, kLarge = 3;
+  for (uint64_t offset : {1, 7, 9}) {
+    for (std::size_t others : {7, 8}) {
+      Host host;
+      Graph graph({31, 9, 3, 600});
+      graph.root(kOwner);
+      graph.root(kLarge);
+      graph.point(kOwner, 7, kTarget, offset);
+      uint64_t page = (graph.start(kLarge) | 0xff) + 1 + 4096;
+      for (std::size_t i = 0; i < others; ++i)
+        graph.memory.put(graph.start(kOwner) + 8 * (8 + i),
+                         page + (graph.start(kTarget) + offset) % 256);
+      mark_and_doubt(graph, kLost);
+      bool is_in_doubt = offset == 9 || others == 8;
+      CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_in_doubt);
+    }
+  }
 }
 
 // A word that rounding up has added to a block is no field, however common its target's kind is.

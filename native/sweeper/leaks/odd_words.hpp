@@ -3,9 +3,11 @@
 // Some are intentional: a pointer to the text after the header of a block. Others were pointers to
 // something else until a tag or the end of a text overwrote their lower bytes. Intentional ones
 // have the same distance from the starts of their blocks, and these blocks are anywhere;
-// overwritten ones have, if anything, the overwritten byte in common. Variables and stacks are not
-// overwritten like that, so odd words there are intentional, unless the heap is below 4 GiB, where
-// a number or a few characters may be an address by chance.
+// overwritten ones have, if anything, the overwritten byte in common. A pointer to the start with a
+// tag in its lowest bits is common, even if it is the only one (the nodes of tsearch(3)'s trees
+// have them), so that byte must be far more frequent. Variables and stacks are not overwritten like
+// that, so odd words there are intentional, unless the heap is below 4 GiB, where a number or a few
+// characters may be an address by chance.
 #pragma once
 
 #include "sweeper/leaks/range_filter.hpp"
@@ -60,8 +62,9 @@ class OddWords {
 
   // Returns whether an odd word that points into the block was probably meant for something else.
   bool is_stale(uint64_t target, uint64_t value) const {
-    uint64_t distance = value - target;
-    return distance >= kDistances || distances_[distance] <= low_bytes_[value % kLowBytes];
+    uint64_t distance = value - target, like_it = low_bytes_[value % kLowBytes];
+    if (distance < heaps::kWord) return kLowBytesPerTag * distances_[distance] < like_it;
+    return distance >= kDistances || distances_[distance] <= like_it;
   }
 
   bool found_any() const { return !targets_.empty(); }
@@ -80,6 +83,7 @@ class OddWords {
   static constexpr std::size_t kMaxTargets = 1 << 18;
   static constexpr uint64_t kDistances = 4096;  // no header is larger
   static constexpr uint64_t kLowBytes = 256;
+  static constexpr uint64_t kLowBytesPerTag = 8;  // that show a tag to be an overwritten byte
 
   void add(uint64_t value, bool may_be_stale) {
     uint64_t target = blocks_.block_of(value);

@@ -3,6 +3,9 @@
 //
 // What pointers and stale words lead to tells them apart (aims.hpp). Numbers at that place in other
 // blocks say little: blocks that only look alike rarely have a pointer at the same place.
+//
+// In a slab, a page of a program's own allocator (such as GLib's g_slice_alloc()), lie all sorts of
+// objects. What other slabs have at a place says nothing about it, so it counts as a field.
 #pragma once
 
 #include "sweeper/leaks/aims.hpp"
@@ -18,6 +21,7 @@ class Places {
   // Requests that the words at this place be counted in blocks like the owner. If there is no room
   // for more, the place counts as a field.
   void ask(uint64_t owner, uint64_t slot) {
+    if (is_slab(owner)) return;
     uint64_t kind = kinds_.kind_of(owner);
     Place& place = place_of(kind, slot - owner);
     if (place.key != 0 || used_ == kPlaces / 2) return;
@@ -61,6 +65,7 @@ class Places {
 
  private:
   static constexpr uint64_t kMinSampleBlocks = 4;    // fewer are not conclusive
+  static constexpr uint64_t kLeastSlab = 256;        // smaller blocks are aligned so by chance
   static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
   static constexpr unsigned kPlaceBits = 16;
   static constexpr uint64_t kPlaces = 1u << kPlaceBits, kSizes = 1u << 12;
@@ -78,6 +83,12 @@ class Places {
 
   uint64_t size_slot(uint64_t block) const {
     return (blocks_.end_of(block) - block) / heaps::kGranule % kSizes;
+  }
+
+  // Returns whether a block is aligned to its size, which is a power of two with the header.
+  bool is_slab(uint64_t block) const {
+    uint64_t size = blocks_.end_of(block) - block + heaps::kWord;
+    return size >= kLeastSlab && (size & (size - 1)) == 0 && block % size == 0;
   }
 
   static uint64_t key_of(uint64_t kind, uint64_t offset) { return mixed(kind, offset) | 1; }

@@ -157,24 +157,6 @@ CASE(an_odd_word_of_a_block_in_use_holds_a_large_structure) {
   CHECK(web.is_live(kFirstLeaf, kManyLeaves));
 }
 
-// In a page of a program's own allocator, there is another object at that place.
-CASE(what_a_slab_leads_to_is_not_in_doubt) {
-  constexpr std::size_t kSlabs = 5, kTarget = kSlabs + 1, kLost = kTarget + 1;
-  for (std::size_t words_before : {27, 28}) {
-    std::vector<std::size_t> words{words_before};
-    words.insert(words.end(), kSlabs, 31);
-    words.insert(words.end(), 3, 11);
-    Host host;
-    Graph graph(words);
-    for (std::size_t i = 0; i < kSlabs; ++i) graph.root(1 + i);
-    graph.point(1, kPlace, kTarget);
-    graph.memory.put(graph.start(2) + 8 * kPlace, graph.memory.mappings().front().end - 8);
-    mark_and_doubt(graph, kLost);
-    CHECK_EQ(graph.start(1) % 256 == 0, words_before == 28);
-    CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), words_before == 28);
-  }
-}
-
 // An odd word that points next to the start of a block is a pointer with a tag, unless many have
 // its low byte. One that points elsewhere looks stale even if few do.
 CASE(a_tagged_pointer_to_a_small_structure) {

@@ -4,24 +4,26 @@
 // What pointers and stale words lead to tells them apart (aims.hpp). Numbers at that place in other
 // blocks say little: blocks that only look alike rarely have a pointer at the same place.
 //
-// In a slab, a page of a program's own allocator (such as GLib's g_slice_alloc()), lie all sorts of
-// objects. What other slabs have at a place says nothing about it, so it counts as a field.
+// All sorts of objects lie in pages of GLib's slices (slices.hpp). What other pages have at a place
+// says nothing about it, so it counts as a field.
 #pragma once
 
 #include "sweeper/leaks/aims.hpp"
 #include "sweeper/leaks/kind_counts.hpp"
+#include "sweeper/leaks/slices.hpp"
 #include "sweeper/leaks/stretches.hpp"
 
 namespace reachscan::sweeper {
 
 class Places {
  public:
-  Places(const BlockMap& blocks, const KindCounts& kinds) : blocks_(blocks), kinds_(kinds) {}
+  Places(const BlockMap& blocks, const KindCounts& kinds)
+      : blocks_(blocks), kinds_(kinds), slices_(blocks) {}
 
   // Requests that the words at this place be counted in blocks like the owner. If there is no room
   // for more, the place counts as a field.
   void ask(uint64_t owner, uint64_t slot) {
-    if (is_slab(owner)) return;
+    if (slices_.is_page(owner)) return;
     uint64_t kind = kinds_.kind_of(owner);
     Place& place = place_of(kind, slot - owner);
     if (place.key != 0 || used_ == kPlaces / 2) return;
@@ -65,7 +67,6 @@ class Places {
 
  private:
   static constexpr uint64_t kMinSampleBlocks = 4;    // fewer are not conclusive
-  static constexpr uint64_t kLeastSlab = 256;        // smaller blocks are aligned so by chance
   static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
   static constexpr unsigned kPlaceBits = 16;
   static constexpr uint64_t kPlaces = 1u << kPlaceBits, kSizes = 1u << 12;
@@ -83,12 +84,6 @@ class Places {
 
   uint64_t size_slot(uint64_t block) const {
     return (blocks_.end_of(block) - block) / heaps::kGranule % kSizes;
-  }
-
-  // Returns whether a block is aligned to its size, which is a power of two with the header.
-  bool is_slab(uint64_t block) const {
-    uint64_t size = blocks_.end_of(block) - block + heaps::kWord;
-    return size >= kLeastSlab && (size & (size - 1)) == 0 && block % size == 0;
   }
 
   static uint64_t key_of(uint64_t kind, uint64_t offset) { return mixed(kind, offset) | 1; }
@@ -113,6 +108,7 @@ class Places {
 
   const BlockMap& blocks_;
   const KindCounts& kinds_;
+  Slices slices_;
   mutable Scratch<Place> places_{kPlaces};
   Scratch<uint8_t> sizes_{kSizes};  // 1: blocks of such a size are counted
   uint64_t used_ = 0;

@@ -3,8 +3,9 @@
 //   objects of one size, from the page's start or a little later on | first free object, number of
 //   objects in use, next page, previous page | 2 words
 //
-// A page is aligned to its size, a power of two, and lacks only the last 2 words, which are left to
-// the header of the block behind it. The pages with objects of one size form a ring.
+// A page is aligned to its size, a power of two. GLib requests 2 words less, for the header of the
+// chunk behind it; of these, glibc lets the block have one. The pages with objects of one size form
+// a ring.
 #pragma once
 
 #include "memory/block_map.hpp"

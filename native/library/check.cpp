@@ -26,7 +26,6 @@ std::atomic<pid_t> scanning{0};
 // A head of a leaked structure, with its descendants and with others like it.
 struct Head {
   std::size_t leak;
-  bool is_possible;
   std::uint64_t below, below_bytes;
   std::uint64_t similar, similar_bytes;
   std::uint64_t similar_below, similar_below_bytes;
@@ -46,7 +45,7 @@ bool find_heads(ResultReader& result, bool list_possible, UnseenArray<Head>& hea
     add_to_totals(leak, report);
     if (leak.is_possible && !list_possible) continue;
     if (leak.is_direct) {
-      if (!heads.push({i, leak.is_possible, 0, 0, 0, 0, 0, 0, leak.size})) return false;
+      if (!heads.push({i, 0, 0, 0, 0, 0, 0, leak.size})) return false;
     } else if (heads.size() > 0) {
       Head& head = heads.back();
       head.below += 1;
@@ -61,7 +60,7 @@ bool find_heads(ResultReader& result, bool list_possible, UnseenArray<Head>& hea
 // Returns how many heads remain.
 std::size_t fold(ResultReader& result, UnseenArray<Head>& heads) {
   auto stack = [&](const Head& head) {
-    return std::make_pair(result.leaks[head.leak].node, head.is_possible);
+    return std::make_pair(result.leaks[head.leak].node, result.leaks[head.leak].is_possible);
   };
   std::sort(heads.begin(), heads.end(), [&](const Head& a, const Head& b) {
     return std::make_pair(stack(a), a.leak) < std::make_pair(stack(b), b.leak);
@@ -104,7 +103,7 @@ void fill(ResultReader& result, const Head& head, reachscan_leak& leak) {
   leak.similar_referenced_count = head.similar_below;
   leak.similar_referenced_size = head.similar_below_bytes;
   leak.total_size = head.total;
-  leak.is_possible = head.is_possible;
+  leak.is_possible = from.is_possible;
   std::memcpy(leak.contents, from.contents, sizeof leak.contents);
   fill_stack(result, from.node, leak);
 }
@@ -112,11 +111,6 @@ void fill(ResultReader& result, const Head& head, reachscan_leak& leak) {
 bool no_memory(reachscan_report& report) {
   Text(report.error, sizeof report.error).str("there is no memory for the report");
   return false;
-}
-
-bool is_listed_before(const Head& a, const Head& b) {
-  if (a.is_possible != b.is_possible) return b.is_possible;
-  return a.total != b.total ? a.total > b.total : a.leak < b.leak;
 }
 
 bool make_report(ResultReader& result, const reachscan_options& options, reachscan_report& report) {
@@ -129,7 +123,11 @@ bool make_report(ResultReader& result, const reachscan_options& options, reachsc
   report.listed = std::min(count, options.limit);
   if (report.listed == 0) return true;
   std::partial_sort(heads.begin(), heads.begin() + report.listed, heads.begin() + count,
-                    is_listed_before);
+                    [&](const Head& a, const Head& b) {
+                      bool is_b_possible = result.leaks[b.leak].is_possible;
+                      if (result.leaks[a.leak].is_possible != is_b_possible) return is_b_possible;
+                      return a.total != b.total ? a.total > b.total : a.leak < b.leak;
+                    });
   auto* leaks = static_cast<reachscan_leak*>(map_unseen(report.listed * sizeof(reachscan_leak)));
   if (leaks == nullptr) return no_memory(report);
   for (std::size_t i = 0; i < report.listed; ++i) fill(result, heads[i], leaks[i]);

@@ -59,7 +59,8 @@ class HeapsFound {
         refuse(abi::Refusal::kAllocatorBusy, "a thread is inside the allocator", 0);
       control()->in_motion = 1;
     }
-    while (!enumerate()) leave_out_failed();
+    for (Verdict verdict = enumerate(); !verdict.fine(); verdict = enumerate())
+      leave_out_failed(verdict);
     if (first_failure_.reason != nullptr && heap_->totals().blocks == 0) {
       // An allocator is not to be recognised before its own library is in place.
       require_loaded();
@@ -140,30 +141,29 @@ class HeapsFound {
       refuse(abi::Refusal::kStartingUp, "the program is still loading its libraries", 0);
   }
 
-  // Returns false if a heap failed. The map may already contain blocks of it.
-  bool enumerate() {
+  // The map may already contain blocks of a heap that failed.
+  Verdict enumerate() {
     blocks_ = new (map_memory(sizeof(heaps::BlockMap)))
         heaps::BlockMap(space_, map_memory, heap_->uses_modules());
     Verdict verdict = heap_->enumerate(*blocks_, on_threads);
-    if (verdict.fine()) return true;
+    if (verdict.fine()) return verdict;
     if (verdict.status != Verdict::kInvalid || control()->torn != 0 || heap_->failed_wanted())
       refuse_verdict(verdict);
-    failure_ = verdict;
-    return false;
+    return verdict;
   }
 
   // At another moment, the heap that failed may be consistent. If its allocator lists its blocks
   // itself, there is no need to wait for that.
-  void leave_out_failed() {
+  void leave_out_failed(const Verdict& failure) {
     uint32_t failed = heap_->failed();
     left_out_mask_ |= failed;
     Heap* others = new_heap();
     bool in_motion = control()->in_motion != 0;
     if (!others->is_listed(failed) &&
         (in_motion || heap_->interrupted(control()->hint) || may_pass()))
-      refuse(abi::Refusal::kAllocatorBusy, failure_.reason, failure_.address);
-    if (first_failure_.reason == nullptr) first_failure_ = failure_;
-    left_out_[left_out_count_++] = {heap_->failed_name(), failure_.reason, failed};
+      refuse(abi::Refusal::kAllocatorBusy, failure.reason, failure.address);
+    if (first_failure_.reason == nullptr) first_failure_ = failure;
+    left_out_[left_out_count_++] = {heap_->failed_name(), failure.reason, failed};
     heap_ = others;
   }
 
@@ -195,7 +195,6 @@ class HeapsFound {
   Heap* heap_;
   heaps::BlockMap* blocks_ = nullptr;
   uint64_t unknown_ = 0;   // a module that defines malloc
-  Verdict failure_;        // of the heap that is left out next
   Verdict first_failure_;  // why the most widely used heap may be left out
 };
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import StartVictim
 from provisions import provide_all
 from same_heap import assert_same_heap
-from scans import FAILED, HELPER, list_heap, run_cli, scan
+from scans import FAILED, list_heap, recording_of, run_cli, scan
 from test_busy_allocator import LEAKS, scan_repeatedly
 from test_enumeration import HEAPS
 from test_leak_graph import assert_same_leaks
 from test_scudo import BLOCKS_OF_LOADER, DIRECTORY, LARGEST_OF_LOADER, SETTINGS
-from victims import DEADLINE, build, read_truth
-
-from reachscan.recording import wire
-from reachscan.recording.decode import decode
+from victims import build, read_truth
 
 SCANS = int(os.environ.get("REACHSCAN_BUSY_SCANS", "1"))
 RELEASES = ["22"]
@@ -73,17 +68,12 @@ def test_busy(victim: StartVictim, truth: Path, preloaded: dict[str, str], threa
     scan_repeatedly(target.pid, truth, SCANS, most_missed=LEAKS // 100)
 
 
-def attempts(pid: int) -> int:
-    done = subprocess.run([HELPER, str(pid)], capture_output=True, timeout=DEADLINE, check=False)
-    return decode(wire.frames(io.BytesIO(done.stdout))).snapshot.attempts
-
-
 def test_a_structure_that_is_not_understood_is_not_waited_for(
     victim: StartVictim, truth: Path
 ) -> None:
     """It resembles one that is, but no other moment makes it so: its allocator is asked at once."""
     target = victim("busy_threads", truth, 4, LEAKS, environment=scudo("22"))
-    assert min(attempts(target.pid) for _ in range(5)) == 1
+    assert min(recording_of(target.pid).snapshot.attempts for _ in range(5)) == 1
 
 
 SENTENCES = {

@@ -16,16 +16,8 @@ from victims import DEADLINE, Victim, build, running, wait_until
 
 SCENES = (
     *("clean", "twice", "stack", "globals", "thread_locals", "odd_blocks", "possible"),
-    *(
-        "ignored",
-        "disabled",
-        "root_regions",
-        "recoverable",
-        "threads",
-        "busy_allocator",
-        "forked",
-        "not_dumpable",
-    ),
+    *("ignored", "disabled", "root_regions", "recoverable", "threads"),
+    *("busy_allocator", "forked", "not_dumpable"),
     *("one_tracer", "stale_stack", "registers"),
     *("no_trace", "signals", "closed_descriptors"),
 )

@@ -2,9 +2,9 @@
 // unmarked. One translation unit, no library, no system call (wire/sweeper_abi.hpp), no relocation.
 #include <new>
 
+#include "sweeper/blocks/kinds.hpp"
 #include "sweeper/heaps_found.hpp"
 #include "sweeper/leaks/doubt.hpp"
-#include "sweeper/leaks/kinds.hpp"
 #include "sweeper/leaks/suspects.hpp"
 #include "sweeper/python/collectible.hpp"
 #include "sweeper/python/cut_links.hpp"

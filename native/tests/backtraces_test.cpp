@@ -1,5 +1,5 @@
 // Stacks that an allocator tells, joined to a trie.
-#include "sweeper/leaks/backtraces.hpp"
+#include "sweeper/blocks/backtraces.hpp"
 
 #include <map>
 #include <vector>

@@ -1,5 +1,5 @@
 // Which words get a closer look as disguised pointers.
-#include "sweeper/leaks/disguise.hpp"
+#include "sweeper/meanings/disguise.hpp"
 
 #include <random>
 

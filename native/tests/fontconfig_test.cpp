@@ -1,5 +1,5 @@
 // What is recognised as a pattern, or a set of characters, of fontconfig.
-#include "sweeper/leaks/fontconfig.hpp"
+#include "sweeper/meanings/fontconfig.hpp"
 
 #include "check.hpp"
 #include "graph.hpp"

@@ -3,7 +3,7 @@
 #include "fuzz_input.hpp"
 #include "hosted.hpp"
 #include "memory.hpp"
-#include "sweeper/leaks/types.hpp"
+#include "sweeper/blocks/types.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size);
 

@@ -1,5 +1,5 @@
 // Which blocks are in doubt because only stale words lead to them.
-#include "sweeper/leaks/lookalikes.hpp"
+#include "sweeper/stale/lookalikes.hpp"
 
 #include <memory>
 

@@ -1,5 +1,5 @@
 // What is sent in place of words when contents were not requested.
-#include "sweeper/leaks/masked.hpp"
+#include "sweeper/blocks/masked.hpp"
 
 #include <cstring>
 

@@ -7,11 +7,11 @@
 #include "check.hpp"
 #include "hosted.hpp"
 #include "memory.hpp"
-#include "sweeper/leaks/doubling.hpp"
-#include "sweeper/leaks/packed.hpp"
-#include "sweeper/leaks/python_int.hpp"
-#include "sweeper/leaks/relative.hpp"
 #include "sweeper/mark/words.hpp"
+#include "sweeper/meanings/doubling.hpp"
+#include "sweeper/meanings/packed.hpp"
+#include "sweeper/meanings/python_int.hpp"
+#include "sweeper/meanings/relative.hpp"
 
 namespace reachscan::tests {
 namespace {

@@ -1,5 +1,5 @@
 // Which words get a closer look as 32-bit pointers, and when such a number is certainly one.
-#include "sweeper/leaks/narrow.hpp"
+#include "sweeper/meanings/narrow.hpp"
 
 #include <random>
 

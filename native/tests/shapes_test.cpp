@@ -1,5 +1,5 @@
 // The shape of a block is reported only if it and its neighbours agree.
-#include "sweeper/leaks/shapes.hpp"
+#include "sweeper/blocks/shapes.hpp"
 
 #include <cstring>
 

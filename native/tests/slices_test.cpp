@@ -1,9 +1,9 @@
 // Which blocks are pages of GLib's slices, and that words in them are not compared with each other.
-#include "sweeper/leaks/slices.hpp"
+#include "sweeper/stale/slices.hpp"
 
 #include "check.hpp"
 #include "graph.hpp"
-#include "sweeper/leaks/lookalikes.hpp"
+#include "sweeper/stale/lookalikes.hpp"
 
 namespace reachscan::tests {
 namespace {

@@ -1,5 +1,5 @@
 // Which words of a block are in parts that are not in use.
-#include "sweeper/leaks/spare_parts.hpp"
+#include "sweeper/stale/spare_parts.hpp"
 
 #include <array>
 #include <memory>

@@ -1,5 +1,5 @@
 // Webs that have blocks in common are judged together, in whatever order their heads come.
-#include "sweeper/leaks/webs.hpp"
+#include "sweeper/stale/webs.hpp"
 
 #include <algorithm>
 #include <map>

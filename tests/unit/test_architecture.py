@@ -109,14 +109,31 @@ NATIVE_ROOMS = {
         *("heaps", "heaps/glibc", "heaps/iterated", "heaps/jemalloc", "heaps/mimalloc"),
         *("heaps/musl", "heaps/pools", "heaps/pymalloc", "heaps/scudo", "heaps/tcmalloc"),
     },
-    "sweeper/leaks": {
-        *("arch", "libc", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),
+    "sweeper/search": {"arch", "sweeper/blob", "sweeper/mark"},
+    "sweeper/blocks": {
+        *("arch", "memory", "recorder/tables.hpp", "sweeper/blob", "sweeper/mark"),
         *("sweeper/python", "sweeper/roots"),
     },
-    "sweeper/queries": {"sweeper/blob", "sweeper/leaks", "sweeper/mark", "sweeper/roots"},
+    "sweeper/meanings": {
+        *("arch", "libc", "memory", "sweeper/blob", "sweeper/mark", "sweeper/python"),
+        "sweeper/search",
+    },
+    "sweeper/stale": {
+        *("memory", "sweeper/blob", "sweeper/blocks", "sweeper/mark", "sweeper/roots"),
+        "sweeper/search",
+    },
+    "sweeper/leaks": {
+        *("sweeper/blob", "sweeper/blocks", "sweeper/mark", "sweeper/meanings"),
+        *("sweeper/python", "sweeper/roots", "sweeper/stale"),
+    },
+    "sweeper/queries": {
+        *("sweeper/blob", "sweeper/blocks", "sweeper/leaks", "sweeper/mark"),
+        "sweeper/roots",
+    },
     "sweeper": {
-        *("heaps/detect.hpp", "sweeper/blob", "sweeper/leaks", "sweeper/mark"),
-        *("freestanding", "sweeper/python", "sweeper/queries", "sweeper/roots"),
+        *("freestanding", "heaps/detect.hpp", "sweeper/blob", "sweeper/blocks"),
+        *("sweeper/leaks", "sweeper/mark", "sweeper/python", "sweeper/queries"),
+        "sweeper/roots",
     },
     "helper": {
         *("arch", "helper/capture", "helper/core", "helper/recording", "helper/stop"),

@@ -6,13 +6,13 @@
 #include <new>
 
 #include "sweeper/leaks/collect.hpp"
-#include "sweeper/leaks/lookalikes.hpp"
-#include "sweeper/leaks/meanings.hpp"
 #include "sweeper/leaks/suspects.hpp"
 #include "sweeper/mark/put_aside.hpp"
 #include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/meanings/meanings.hpp"
 #include "sweeper/roots/roots.hpp"
 #include "sweeper/roots/signal_stacks.hpp"
+#include "sweeper/stale/lookalikes.hpp"
 
 namespace reachscan::sweeper {
 

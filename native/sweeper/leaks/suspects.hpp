@@ -9,7 +9,7 @@
 // earlier one found lost. If it is still the same block, these words may be stale.
 #pragma once
 
-#include "sweeper/leaks/digest.hpp"
+#include "sweeper/blocks/digest.hpp"
 #include "sweeper/mark/mark.hpp"
 
 namespace reachscan::sweeper {

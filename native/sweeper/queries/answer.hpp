@@ -2,8 +2,8 @@
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
+#include "sweeper/blocks/kinds.hpp"
 #include "sweeper/leaks/doubt.hpp"
-#include "sweeper/leaks/kinds.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/roots/roots.hpp"
 

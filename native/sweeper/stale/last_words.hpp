@@ -7,11 +7,11 @@
 // hold anything, whatever its target is like.
 #pragma once
 
-#include "sweeper/leaks/stretches.hpp"
-#include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/blocks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 #include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/search/stretches.hpp"
 
 namespace reachscan::sweeper {
 

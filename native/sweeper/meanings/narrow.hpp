@@ -4,7 +4,7 @@
 // key.
 #pragma once
 
-#include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/search/hull_test.hpp"
 
 namespace reachscan::sweeper {
 

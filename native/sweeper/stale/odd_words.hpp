@@ -10,13 +10,13 @@
 // characters may be an address by chance.
 #pragma once
 
-#include "sweeper/leaks/range_filter.hpp"
-#include "sweeper/leaks/stretches.hpp"
-#include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/blocks/word_kinds.hpp"
 #include "sweeper/mark/scratch.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/roots/roots.hpp"
+#include "sweeper/search/range_filter.hpp"
+#include "sweeper/search/stretches.hpp"
 
 namespace reachscan::sweeper {
 

@@ -4,11 +4,11 @@
 #pragma once
 
 #include "sweeper/blob/emit.hpp"
-#include "sweeper/leaks/masked.hpp"
-#include "sweeper/leaks/origins.hpp"
-#include "sweeper/leaks/shapes.hpp"
-#include "sweeper/leaks/types.hpp"
-#include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/blocks/masked.hpp"
+#include "sweeper/blocks/origins.hpp"
+#include "sweeper/blocks/shapes.hpp"
+#include "sweeper/blocks/types.hpp"
+#include "sweeper/blocks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/python/object_types.hpp"
 

@@ -2,7 +2,7 @@
 // same offset in another kind.
 #pragma once
 
-#include "sweeper/leaks/kind_counts.hpp"
+#include "sweeper/stale/kind_counts.hpp"
 
 namespace reachscan::sweeper {
 

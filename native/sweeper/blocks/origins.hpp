@@ -8,7 +8,7 @@
 
 #include "recorder/tables.hpp"
 #include "sweeper/blob/emit.hpp"
-#include "sweeper/leaks/backtraces.hpp"
+#include "sweeper/blocks/backtraces.hpp"
 #include "sweeper/roots/guarded.hpp"
 
 namespace reachscan::sweeper {

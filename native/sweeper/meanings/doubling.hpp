@@ -10,8 +10,8 @@
 
 #include "memory/rounding.hpp"
 #include "sweeper/blob/host.hpp"
-#include "sweeper/leaks/candidates.hpp"
-#include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/meanings/candidates.hpp"
+#include "sweeper/search/hull_test.hpp"
 
 namespace reachscan::sweeper {
 

@@ -8,10 +8,10 @@
 #pragma once
 
 #include "sweeper/blob/host.hpp"
-#include "sweeper/leaks/hull_test.hpp"
 #include "sweeper/mark/dense_maps.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
+#include "sweeper/search/hull_test.hpp"
 
 namespace reachscan::sweeper {
 

@@ -4,10 +4,10 @@
 // counted together as well, unless that is a size that all sorts of blocks have.
 #pragma once
 
-#include "sweeper/leaks/stretches.hpp"
-#include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/blocks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
+#include "sweeper/search/stretches.hpp"
 
 namespace reachscan::sweeper {
 

@@ -5,7 +5,7 @@
 
 #include "arch/mangling.hpp"
 #include "sweeper/blob/host.hpp"
-#include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/search/hull_test.hpp"
 
 namespace reachscan::sweeper {
 

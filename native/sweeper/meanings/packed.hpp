@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sweeper/blob/host.hpp"
-#include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/search/hull_test.hpp"
 
 namespace reachscan::sweeper {
 

@@ -1,7 +1,7 @@
 // Filters for each_word_that(): words in a range, or odd words in one of two ranges.
 #pragma once
 
-#include "sweeper/leaks/hull_test.hpp"
+#include "sweeper/search/hull_test.hpp"
 
 namespace reachscan::sweeper {
 

@@ -5,7 +5,7 @@
 
 #include "memory/leftover.hpp"
 #include "sweeper/blob/host.hpp"
-#include "sweeper/leaks/word_kinds.hpp"
+#include "sweeper/blocks/word_kinds.hpp"
 
 namespace reachscan::sweeper {
 

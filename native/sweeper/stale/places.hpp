@@ -8,10 +8,10 @@
 // says nothing about it, so it counts as a field.
 #pragma once
 
-#include "sweeper/leaks/aims.hpp"
-#include "sweeper/leaks/kind_counts.hpp"
-#include "sweeper/leaks/slices.hpp"
-#include "sweeper/leaks/stretches.hpp"
+#include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/aims.hpp"
+#include "sweeper/stale/kind_counts.hpp"
+#include "sweeper/stale/slices.hpp"
 
 namespace reachscan::sweeper {
 

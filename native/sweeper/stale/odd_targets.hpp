@@ -1,9 +1,9 @@
 // What words that need not hold anything lead to, of whatever kind, with all its descendants.
 #pragma once
 
-#include "sweeper/leaks/descendants.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
+#include "sweeper/stale/descendants.hpp"
 
 namespace reachscan::sweeper {
 

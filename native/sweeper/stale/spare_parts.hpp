@@ -15,14 +15,14 @@
 // where it continues to its end: a register points there, or words there are return addresses.
 #pragma once
 
-#include "sweeper/leaks/aims.hpp"
-#include "sweeper/leaks/containers.hpp"
-#include "sweeper/leaks/range_filter.hpp"
-#include "sweeper/leaks/stretches.hpp"
 #include "sweeper/mark/dense_maps.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/roots/roots.hpp"
+#include "sweeper/search/range_filter.hpp"
+#include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/aims.hpp"
+#include "sweeper/stale/containers.hpp"
 
 namespace reachscan::sweeper {
 

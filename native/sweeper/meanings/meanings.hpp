@@ -2,17 +2,17 @@
 #pragma once
 
 #include "libc/pointer_guard.hpp"
-#include "sweeper/leaks/candidates.hpp"
-#include "sweeper/leaks/disguise.hpp"
-#include "sweeper/leaks/doubling.hpp"
-#include "sweeper/leaks/fontconfig.hpp"
-#include "sweeper/leaks/glib_tables.hpp"
-#include "sweeper/leaks/narrow.hpp"
-#include "sweeper/leaks/packed.hpp"
-#include "sweeper/leaks/python_int.hpp"
-#include "sweeper/leaks/relative.hpp"
-#include "sweeper/leaks/stretches.hpp"
 #include "sweeper/mark/words.hpp"
+#include "sweeper/meanings/candidates.hpp"
+#include "sweeper/meanings/disguise.hpp"
+#include "sweeper/meanings/doubling.hpp"
+#include "sweeper/meanings/fontconfig.hpp"
+#include "sweeper/meanings/glib_tables.hpp"
+#include "sweeper/meanings/narrow.hpp"
+#include "sweeper/meanings/packed.hpp"
+#include "sweeper/meanings/python_int.hpp"
+#include "sweeper/meanings/relative.hpp"
+#include "sweeper/search/stretches.hpp"
 
 namespace reachscan::sweeper {
 

@@ -9,12 +9,12 @@
 #pragma once
 
 #include "memory/rounding.hpp"
-#include "sweeper/leaks/range_filter.hpp"
-#include "sweeper/leaks/stretches.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
+#include "sweeper/search/range_filter.hpp"
+#include "sweeper/search/stretches.hpp"
 
 namespace reachscan::sweeper {
 

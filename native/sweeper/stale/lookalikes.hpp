@@ -19,15 +19,15 @@
 // that look like links of free lists, or last words of large blocks that are no fields.
 #pragma once
 
-#include "sweeper/leaks/descendants.hpp"
-#include "sweeper/leaks/kind_counts.hpp"
-#include "sweeper/leaks/last_words.hpp"
-#include "sweeper/leaks/odd_targets.hpp"
-#include "sweeper/leaks/odd_words.hpp"
-#include "sweeper/leaks/places.hpp"
-#include "sweeper/leaks/spare_parts.hpp"
-#include "sweeper/leaks/uses.hpp"
-#include "sweeper/leaks/webs.hpp"
+#include "sweeper/stale/descendants.hpp"
+#include "sweeper/stale/kind_counts.hpp"
+#include "sweeper/stale/last_words.hpp"
+#include "sweeper/stale/odd_targets.hpp"
+#include "sweeper/stale/odd_words.hpp"
+#include "sweeper/stale/places.hpp"
+#include "sweeper/stale/spare_parts.hpp"
+#include "sweeper/stale/uses.hpp"
+#include "sweeper/stale/webs.hpp"
 
 namespace reachscan::sweeper {
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from reachscan.recording.zip_equal import zip_equal
@@ -165,9 +166,10 @@ def written_memory(
 ) -> Iterator[tuple[int, Words]]:
     # /proc/PID/mem reads pages of any protection; the page map says which have pages at all.
     folder = Path(f"/proc/{pid}")
+    started = psutil.Process(pid).create_time()
     with (folder / "mem").open("rb", 0) as memory, (folder / "pagemap").open("rb", 0) as page_map:
         for m in found.mappings if mappings is None else mappings:
-            if m.path.startswith("[v"):
+            if m.path.startswith("[v") or _shows_older_file(m, started):
                 continue
             bits = _page_bits(page_map.fileno(), m)
             guards = np.flatnonzero(bits & GUARD)
@@ -182,6 +184,19 @@ def written_memory(
                     for odd in range(8) if "x" in m.perms and not m.path else (0,):
                         whole = (len(data) - odd) & ~7
                         yield piece + odd, np.frombuffer(data[odd : odd + whole], dtype=np.uint64)
+
+
+def _shows_older_file(m: Mapping, started: float) -> bool:
+    """Return whether it shares, to read only, a file that is older than the process.
+
+    No number in such a file is an address of this process.
+    """
+    if not m.path.startswith("/") or "w" in m.perms or not m.perms.endswith("s"):
+        return False
+    try:
+        return Path(m.path).stat().st_mtime < started
+    except OSError:  # deleted, or never had a name
+        return False
 
 
 def _page_bits(page_map: int, m: Mapping) -> Words:

@@ -84,9 +84,14 @@ def full_pipe(package: str, command: list[str]) -> Iterator[Processes]:
     with program([need(command[0], package), *command[1:]], stdout=subprocess.PIPE) as process:
         tasks = Path(f"/proc/{process.pid}/task")
 
+        def call_of(task: Path) -> str:
+            try:
+                return (task / "syscall").read_text()
+            except (FileNotFoundError, ProcessLookupError):  # the thread ended just now
+                return ""
+
         def is_full() -> bool:
-            calls = [(task / "syscall").read_text() for task in tasks.iterdir()]
-            return any(call.startswith(("1 0x1 ", "20 0x1 ")) for call in calls)
+            return any(call_of(task).startswith(("1 0x1 ", "20 0x1 ")) for task in tasks.iterdir())
 
         wait_until(is_full, "the pipe is full")
         yield {command[0]: process.pid}

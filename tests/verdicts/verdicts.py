@@ -119,7 +119,7 @@ def scanned(name: str, methods: list[str]) -> None:
     with stage() as where, SCENES[name](where) as processes:
         for what, pid in processes.items():
             for method in methods:
-                scanned_by(what, pid, method)
+                scanned_by(what if what.startswith(name) else f"{name}: {what}", pid, method)
 
 
 def scanned_by(what: str, pid: int, method: str) -> None:

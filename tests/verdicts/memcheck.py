@@ -42,17 +42,11 @@ class Client:
     """What `{folder}` stood for in COMMAND."""
 
     def search(self) -> str:
-        """Return what memcheck says of all blocks."""
-        return self._ask("leak_check full reachable any")
+        """Return what memcheck says of all blocks, and their addresses.
 
-    def lost_blocks(self, said: str) -> Blocks:
-        """Return what it called definitely lost; only these, not what hangs below them."""
-        records = [row[3] for row in _RECORD.findall(said) if row[2] == KINDS[0]]
-        if not records:
-            return []
-        # In one go: the records do not outlive what the program does meanwhile.
-        listed = self._ask(*(f"block_list {record.replace(',', '')}" for record in records))
-        return sorted((int(address, 16), int(size)) for address, size in _BLOCK.findall(listed))
+        Both are asked for in one go: its records do not outlive what the program does meanwhile.
+        """
+        return self._ask("leak_check summary reachable any", "block_list 1..1000000 unlimited")
 
     def passed_over(self, blocks: Blocks) -> Counter[str]:
         """Count the blocks by the words that point into them and that memcheck passes over."""
@@ -94,6 +88,18 @@ class Client:
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+def lost_blocks(said: str) -> Blocks:
+    """Return what it called definitely lost; only these, not what hangs below them."""
+    records = [*_RECORD.finditer(said)]
+    ends = [record.start() for record in records[1:]] + [len(said)]
+    listed = [
+        _BLOCK.findall(said, record.end(), end)
+        for record, end in zip(records, ends)
+        if record[3] == KINDS[0]
+    ]
+    return sorted((int(address, 16), int(size)) for blocks in listed for address, size in blocks)
 
 
 def counts(said: str) -> dict[str, int]:

@@ -149,9 +149,8 @@ def checked(name: str) -> None:
             client = memcheck.Client(pid, where.folder)
             said = client.search()
             log = Path(tempfile.gettempdir()) / f"verdict-{what.replace(' ', '-')}.txt"
-            lost = client.lost_blocks(said)
             log.write_text(said)
-            counts = memcheck.counts(said)
+            lost, counts = memcheck.lost_blocks(said), memcheck.counts(said)
             assert len(lost) == counts["definitely lost"], f"it lists {len(lost)} lost: see {log}"
             words = client.passed_over(lost)
             columns = [f"{count} {kind}" for kind, count in counts.items()]

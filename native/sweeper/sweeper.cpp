@@ -124,7 +124,7 @@ void answer_about_candidate(const Scan& scan, const Lookalikes& lookalikes, Kind
   DoubtPass second(scan.space, scan.blocks, count_unmarked(scan.blocks));
   second.look(scan.roots, scan.put_aside, lookalikes);
   send_block(scan.blocks, control()->query, !second.is_lost(block));
-  send_sighting(scan.blocks, second, kinds, block);
+  send_sighting(scan.space, scan.blocks, second, kinds, block);
   kinds.add_single(block);
   kinds.send();
   second.collect(scan.writer);

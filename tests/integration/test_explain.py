@@ -152,7 +152,9 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("program", ["other_forms", "recycled", "written_over"])
+@pytest.mark.parametrize(
+    "program", ["other_forms", "recycled", "written_over", "free_keys", "spare_parts"]
+)
 def test_the_word_that_makes_a_leak_doubtful_is_shown(victim: StartVictim, program: str) -> None:
     target = victim(program)
     scenes = {scene["name"]: scene for scene in target.ready["scenes"]}  # some are many

@@ -50,8 +50,9 @@ class DoubtPass {
   // Searches everything reachable, and the unreachable blocks.
   void look(Roots& roots, const DeferredWords& put_aside, const Lookalikes& lookalikes) {
     lookalikes_ = &lookalikes;
-    put_aside.each_unmarked(
-        [this](uint64_t block, uint64_t value) { suggest(block, stale_word(0, value)); });
+    put_aside.each_unmarked([this](uint64_t block, uint64_t value) {
+      suggest(block, stale_word(0, value, Sighting::kSomewhere));
+    });
     lookalikes.each_stale_word(
         [this](const Word& word) { suggest(word.target, stale_word(word.slot, word.value)); });
     roots.each_unclear_word(
@@ -105,7 +106,6 @@ class DoubtPass {
     bool are_all = true;
   };
 
-  // Where marking met the word is unknown; it was not in a register, so the slot is 0.
   static Sighting stale_word(uint64_t slot, uint64_t value, uint32_t index = 0) {
     return {slot, value, index, wire::kStaleWord, rank_of(wire::kStaleWord), 0};
   }

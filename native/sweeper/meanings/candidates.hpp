@@ -34,6 +34,8 @@ constexpr uint32_t rank_of(uint32_t reason) {
 
 // A word that may mean a block in another form than a pointer.
 struct Sighting {
+  static constexpr uint32_t kSomewhere = ~0u;  // the index of a word in memory, its slot unknown
+
   uint64_t slot;  // 0: word `index` of those outside memory
   uint64_t value;
   uint32_t index;

@@ -159,27 +159,30 @@ inline void send_references(const Space& space, Roots& roots, const BlockMap& bl
   writer.flush();
 }
 
-// Returns the address of a word that marking put aside, which is in the head of a block in use.
-inline uint64_t slot_of_put_aside(const BlockMap& blocks, const DoubtPass& second, uint64_t value) {
-  uint64_t found = 0;
+// Returns where a word is that marking put aside, preferably in a block in use.
+inline uint64_t slot_of_put_aside(const Space& space, const BlockMap& blocks,
+                                  const DoubtPass& second, uint64_t value) {
+  uint64_t in_use = 0, in_lost = 0;
   blocks.each_marked([&](uint64_t block) {
-    uint64_t end = block + heaps::kHeadBytes;
-    for (uint64_t slot = block; found == 0 && slot < end; slot += heaps::kWord)
-      if (blocks.block_of(slot) == block && word(slot) == value && !second.is_lost(block))
-        found = slot;
+    each_word(space, block, blocks.end_of(block), [&](uint64_t slot, uint64_t found) {
+      if (found != value || !LeftBehind(blocks, block).has(slot, value)) return;
+      (second.is_lost(block) ? in_lost : in_use) = slot;
+    });
   });
-  return found;
+  return in_use != 0 ? in_use : in_lost;
 }
 
 // Sends the word that makes the block count as in use or doubtful, or the one that its owner
 // depends on. `about` is the block that the word means.
-inline void send_sighting(const BlockMap& blocks, const DoubtPass& second, KindTable& kinds,
-                          uint64_t block) {
+inline void send_sighting(const Space& space, const BlockMap& blocks, const DoubtPass& second,
+                          KindTable& kinds, uint64_t block) {
   const Sighting* seen = second.sighting(block);
   if (seen == nullptr) return;
   uint64_t slot = seen->slot;
-  if (seen->form == wire::kStaleWord && slot == 0)
-    slot = slot_of_put_aside(blocks, second, seen->value);
+  if (slot == 0 && seen->index == Sighting::kSomewhere) {
+    slot = slot_of_put_aside(space, blocks, second, seen->value);
+    if (slot == 0) return;
+  }
   uint64_t holder = slot != 0 ? blocks.block_of(slot) : 0;
   uint64_t meant = second.meant_by(*seen);
   // The word may contain more than the address.

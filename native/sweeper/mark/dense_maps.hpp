@@ -24,6 +24,7 @@ namespace reachscan::sweeper {
 class FreeKeys {
  public:
   static bool is_one(uint64_t word) { return word == kNeverUsed || word == kRemoved; }
+  static bool is_never_used(uint64_t word) { return word == kNeverUsed; }
 
   // Returns whether there is probably one in [start, end).
   static bool may_be_in(uint64_t start, uint64_t end) {
@@ -78,6 +79,7 @@ inline bool is_value_in_free_pair(heaps::Range block, uint64_t slot) {
 // Unlike pointers, they prove nothing by themselves.
 struct FreeNumbers {
   static bool is_one(uint64_t word) { return static_cast<uint32_t>(word) >= ~1u; }
+  static bool is_never_used(uint64_t word) { return static_cast<uint32_t>(word) == ~0u; }
 };
 
 // A block that is nothing but a table, with buckets of any size.
@@ -115,13 +117,15 @@ class DenseMap {
   }
 
  private:
-  // LLVM never allocates fewer, and at least one key in eight was never used.
+  // LLVM never allocates fewer, and at least one key in eight was never used. Where a table of
+  // another sort has replaced one of these, fewer such keys are left.
   static constexpr uint64_t kLeastBuckets = 64, kOneInFree = 8;
   static constexpr uint64_t kMostBuckets = 256;  // that are examined
 
   bool would_fit(uint64_t block_bytes) {
     uint64_t buckets = std::bit_floor(block_bytes / (words_ * heaps::kWord));
     uint64_t bytes = buckets * words_ * heaps::kWord;
+    all_buckets_ = buckets;
     buckets_ = buckets < kMostBuckets ? buckets : kMostBuckets;
     return buckets >= kLeastBuckets && block_bytes - bytes <= heaps::rounding(bytes);
   }
@@ -140,7 +144,19 @@ class DenseMap {
     for (uint64_t word = key_end_; word < words_; ++word)
       if (is_key(word)) return false;
     may_be_set_ = !differ(free[words_ - 1], most);
-    return most >= buckets_ / kOneInFree && key_end_ < words_;
+    return most >= buckets_ / kOneInFree && key_end_ < words_ && has_enough_never_used();
+  }
+
+  // Examines the whole table.
+  bool has_enough_never_used() const {
+    uint64_t never_used = 0;
+    for (uint64_t bucket = 0; bucket < all_buckets_; ++bucket) {
+      bool all = true;
+      for (uint64_t key = key_; key < key_end_; ++key)
+        all = all && Keys::is_never_used(word_at(bucket * words_ + key));
+      never_used += all;
+    }
+    return never_used >= all_buckets_ / kOneInFree;
   }
 
   // Returns whether two columns with so many free keys are not both keys of a set: chance would put
@@ -150,13 +166,13 @@ class DenseMap {
     return 2 * buckets_ * difference * difference > 25 * free * (2 * buckets_ - free);
   }
 
-  bool is_free(uint64_t word) const {
-    return Keys::is_one(heaps::word(start_ + heaps::kWord * word));
-  }
+  uint64_t word_at(uint64_t index) const { return heaps::word(start_ + heaps::kWord * index); }
+  bool is_free(uint64_t index) const { return Keys::is_one(word_at(index)); }
 
   uint64_t start_;
-  uint64_t words_;              // of a bucket
-  uint64_t buckets_ = 0;        // that are examined
+  uint64_t words_;  // of a bucket
+  uint64_t all_buckets_ = 0;
+  uint64_t buckets_ = 0;        // that are examined for keys
   uint64_t key_, key_end_ = 0;  // the words of a bucket that are its key
   bool may_be_set_ = false;     // the last word of a bucket may be a key, too
 };

@@ -120,13 +120,13 @@ class DenseMap {
   // LLVM never allocates fewer, and at least one key in eight was never used. Where a table of
   // another sort has replaced one of these, fewer such keys are left.
   static constexpr uint64_t kLeastBuckets = 64, kOneInFree = 8;
-  static constexpr uint64_t kMostBuckets = 256;  // that are examined
+  static constexpr uint64_t kMostBuckets = 512;  // that are examined
 
   bool would_fit(uint64_t block_bytes) {
     uint64_t buckets = std::bit_floor(block_bytes / (words_ * heaps::kWord));
     uint64_t bytes = buckets * words_ * heaps::kWord;
-    all_buckets_ = buckets;
-    buckets_ = buckets < kMostBuckets ? buckets : kMostBuckets;
+    are_all_ = buckets <= kMostBuckets;
+    buckets_ = are_all_ ? buckets : kMostBuckets;
     return buckets >= kLeastBuckets && block_bytes - bytes <= heaps::rounding(bytes);
   }
 
@@ -147,16 +147,16 @@ class DenseMap {
     return most >= buckets_ / kOneInFree && key_end_ < words_ && has_enough_never_used();
   }
 
-  // Examines the whole table.
+  // Where the keys never used are one in eight, the first buckets may have fewer by chance.
   bool has_enough_never_used() const {
     uint64_t never_used = 0;
-    for (uint64_t bucket = 0; bucket < all_buckets_; ++bucket) {
+    for (uint64_t bucket = 0; bucket < buckets_; ++bucket) {
       bool all = true;
       for (uint64_t key = key_; key < key_end_; ++key)
         all = all && Keys::is_never_used(word_at(bucket * words_ + key));
       never_used += all;
     }
-    return never_used >= all_buckets_ / kOneInFree;
+    return never_used >= buckets_ / (are_all_ ? kOneInFree : 2 * kOneInFree);
   }
 
   // Returns whether two columns with so many free keys are not both keys of a set: chance would put
@@ -170,9 +170,9 @@ class DenseMap {
   bool is_free(uint64_t index) const { return Keys::is_one(word_at(index)); }
 
   uint64_t start_;
-  uint64_t words_;  // of a bucket
-  uint64_t all_buckets_ = 0;
-  uint64_t buckets_ = 0;        // that are examined for keys
+  uint64_t words_;        // of a bucket
+  uint64_t buckets_ = 0;  // that are examined
+  bool are_all_ = true;
   uint64_t key_, key_end_ = 0;  // the words of a bucket that are its key
   bool may_be_set_ = false;     // the last word of a bucket may be a key, too
 };
@@ -185,6 +185,8 @@ class LeftBehind {
       : blocks_(blocks), block_{block, blocks.end_of(block)} {
     if (may_contain_dense_map(block_)) table_.emplace(block_);
   }
+
+  uint64_t block() const { return block_.start; }
 
   bool has(uint64_t slot, uint64_t value) const {
     if (slot - block_.start < heaps::kHeadBytes && blocks_.is_link(value)) return true;

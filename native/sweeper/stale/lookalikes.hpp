@@ -19,6 +19,8 @@
 // that look like links of free lists, or last words of large blocks that are no fields.
 #pragma once
 
+#include <optional>
+
 #include "sweeper/stale/descendants.hpp"
 #include "sweeper/stale/kind_counts.hpp"
 #include "sweeper/stale/last_words.hpp"
@@ -165,9 +167,6 @@ class Lookalikes {
   // lead elsewhere into blocks in question. Returns false if there are too many.
   bool find_words(Roots& roots) {
     bool all = true;
-    auto note = [&](uint64_t slot, uint64_t value) {
-      if (!hold_or_note(slot, value)) __atomic_store_n(&all, false, __ATOMIC_RELAXED);
-    };
     auto hold = [&](uint64_t, uint64_t value) {
       if (target_in_question(value) != 0) blocks_.mark(value);
     };
@@ -187,7 +186,10 @@ class Lookalikes {
     roots.each_unaligned_word(hold);
     roots.each_register_word(hold);
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, filter, note);
+      std::optional<LeftBehind> owner;
+      each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
+        if (!hold_or_note(slot, value, owner)) __atomic_store_n(&all, false, __ATOMIC_RELAXED);
+      });
     });
     // Threads add them in any order, and webs may overlap.
     heaps::sort(words_, [](const Word& a, const Word& b) { return a.slot < b.slot; });
@@ -195,10 +197,12 @@ class Lookalikes {
   }
 
   // Marks what a word of a block leads to, or notes the word if it need not hold that. Returns
-  // false if there are too many.
-  bool hold_or_note(uint64_t slot, uint64_t value) {
+  // false if there are too many. Keeps what it learns of the owner for the next word.
+  bool hold_or_note(uint64_t slot, uint64_t value, std::optional<LeftBehind>& last_owner) {
     uint64_t target = target_in_question(value), owner = blocks_.block_of(slot);
-    if (target == 0 || owner == 0 || LeftBehind(blocks_, owner).has(slot, value)) return true;
+    if (target == 0 || owner == 0) return true;
+    if (!last_owner || last_owner->block() != owner) last_owner.emplace(blocks_, owner);
+    if (last_owner->has(slot, value)) return true;
     bool is_from_outside = !is_in_question(owner);
     if (is_from_outside && !blocks_.is_marked(owner)) return true;
     const Word word{slot, owner, target, value};

@@ -104,10 +104,7 @@ class DenseMap {
 
   // In a table: whether the key of the word's bucket is free.
   bool is_free_around(uint64_t slot) const {
-    uint64_t word = (slot - start_) / heaps::kWord, bucket = word / words_ * words_;
-    for (uint64_t key = key_; key < key_end_; ++key)
-      if (!is_free(bucket + key)) return false;
-    return true;
+    return is_whole_key((slot - start_) / heaps::kWord / words_, Keys::is_one);
   }
 
   // Returns whether the block is a table, and the word at `slot` belongs to the value of a free
@@ -135,7 +132,7 @@ class DenseMap {
   bool find_key() {
     uint64_t free[kMostWords] = {}, most = 0;
     for (uint64_t word = 0; word < buckets_ * words_; ++word)
-      if (is_free(word) && ++free[word % words_] > most) ++most;
+      if (Keys::is_one(word_at(word)) && ++free[word % words_] > most) ++most;
     auto is_key = [&](uint64_t word) {
       return 4 * free[word] >= most && !differ(free[word], most);
     };
@@ -150,12 +147,8 @@ class DenseMap {
   // Where the keys never used are one in eight, the first buckets may have fewer by chance.
   bool has_enough_never_used() const {
     uint64_t never_used = 0;
-    for (uint64_t bucket = 0; bucket < buckets_; ++bucket) {
-      bool all = true;
-      for (uint64_t key = key_; key < key_end_; ++key)
-        all = all && Keys::is_never_used(word_at(bucket * words_ + key));
-      never_used += all;
-    }
+    for (uint64_t bucket = 0; bucket < buckets_; ++bucket)
+      never_used += is_whole_key(bucket, Keys::is_never_used);
     return never_used >= buckets_ / (are_all_ ? kOneInFree : 2 * kOneInFree);
   }
 
@@ -167,7 +160,14 @@ class DenseMap {
   }
 
   uint64_t word_at(uint64_t index) const { return heaps::word(start_ + heaps::kWord * index); }
-  bool is_free(uint64_t index) const { return Keys::is_one(word_at(index)); }
+
+  // Returns whether all words of a bucket's key pass the test.
+  template <typename Test>
+  bool is_whole_key(uint64_t bucket, Test passes) const {
+    for (uint64_t word = key_; word < key_end_; ++word)
+      if (!passes(word_at(bucket * words_ + word))) return false;
+    return true;
+  }
 
   uint64_t start_;
   uint64_t words_;        // of a bucket

@@ -11,7 +11,7 @@
 #include "memory/rounding.hpp"
 #include "sweeper/blob/host.hpp"
 #include "sweeper/meanings/candidates.hpp"
-#include "sweeper/search/hull_test.hpp"
+#include "sweeper/search/range_filter.hpp"
 
 namespace reachscan::sweeper {
 
@@ -21,24 +21,19 @@ using heaps::Range;
 class TableFilter {
  public:
   // `hulls`: the values of words that lead to pieces.
-  explicit TableFilter(const heaps::Hulls& hulls) : hull_(hulls) {}
+  explicit TableFilter(const heaps::Hulls& hulls) : pieces_(hulls) {}
 
-  bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
+  bool passes_at(uint64_t address) const { return pieces_.passes_at(address); }
 
   // Bit i is set if word i of this many lines may pass. What is next to the lines is not known.
   uint64_t passing(uint64_t at, unsigned lines) const {
-    uint64_t bits = hull_.passing(*this, at, lines);
+    uint64_t bits = pieces_.passing(at, lines);
     uint64_t last = 1ull << (heaps::kLine / heaps::kWord * lines - 1);
     return bits & (bits << 1 | bits >> 1 | 1 | last);
   }
 
-  template <bool kTwo>
-  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
-    return arch::bits_of(hull_.contain<kTwo>(arch::load_lanes(address)));
-  }
-
  private:
-  HullTest hull_;
+  RangeFilter pieces_;
 };
 
 class DoublingArrays {

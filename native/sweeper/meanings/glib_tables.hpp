@@ -39,7 +39,8 @@ class GlibTables {
     if (arrays_.empty()) return;
     Scratch<uint64_t> hints((1u << kHintBits) / 64);
     for (const Array& array : arrays_) hints[hint_of(array.block) / 64] |= hint_bit(array.block);
-    const RangeFilter pointers({arrays_[0].block, arrays_[arrays_.size() - 1].block + 1});
+    const RangeFilter pointers(
+        heaps::Range{arrays_[0].block, arrays_[arrays_.size() - 1].block + 1});
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, pointers, [&](uint64_t at, uint64_t value) {
         if ((hints[hint_of(value) / 64] & hint_bit(value)) == 0 || index_of(value) == kNone) return;

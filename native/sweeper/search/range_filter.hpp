@@ -1,4 +1,4 @@
-// Filters for each_word_that(): words in a range, or odd words in one of two ranges.
+// Filters for each_word_that(): words in one or two ranges, or odd words there.
 #pragma once
 
 #include "sweeper/search/hull_test.hpp"
@@ -7,11 +7,12 @@ namespace reachscan::sweeper {
 
 class RangeFilter {
  public:
-  explicit RangeFilter(heaps::Range range) : hull_({range, range}) {}
+  explicit RangeFilter(heaps::Range range) : RangeFilter(heaps::Hulls{range, range}) {}
+  explicit RangeFilter(const heaps::Hulls& hulls) : hull_(hulls) {}
 
   bool passes_at(uint64_t address) const { return hull_.contains(heaps::word(address)); }
 
-  // Bit i is set if word i of this many lines is in the range.
+  // Bit i is set if word i of this many lines is in a range.
   uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
 
   // The same for the four words from `address` on.

@@ -45,7 +45,7 @@ class SpareParts {
   void find(Roots& roots) {
     if (owners_.empty()) return;
     sort_owners();
-    const RangeFilter filter({owners_[0].block, owners_[owners_.size() - 1].end + 1});
+    const RangeFilter filter(heaps::Range{owners_[0].block, owners_[owners_.size() - 1].end + 1});
     auto look = [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter,
                      [&](uint64_t slot, uint64_t value) { consider(slot, value); });

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from conftest import StartVictim
+from provisions import provide_all
 from scans import recording_of, run_cli
 from unharmed import METHODS
-from victims import build, wait_blocked
+from victims import Victim, build, wait_blocked
 
 from reachscan.recording import model
 from reachscan.recording.zip_equal import zip_equal
@@ -44,6 +45,13 @@ ON_STALE_WORDS = {
     "written_over": ("written_over",),
     "written_over, low": ("written_over", LOW),
 }
+LUA = {
+    "5.1": "liblua5.1-0-dev",
+    "5.2": "liblua5.2-dev",
+    "5.3": "liblua5.3-dev",
+    "5.4": "liblua5.4-dev",
+}
+"""The packages of its releases."""
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -52,7 +60,11 @@ def test_each_word_that_could_stand_for_a_pointer(
     victim: StartVictim, program: str, method: str
 ) -> None:
     name, *flags = {**PROGRAMS, **ON_STALE_WORDS}[program]
-    target = victim(name, command=[str(build(name, flags))])
+    assert_verdicts(victim(name, command=[str(build(name, flags))]), method)
+
+
+def assert_verdicts(target: Victim, method: str) -> None:
+    """Compare what a scan says of each scene to what the target expects."""
     leaks = recording_of(target.pid, "--method", method).leaks
     said = {
         address: REASONS[reason]
@@ -71,6 +83,15 @@ def test_each_word_that_could_stand_for_a_pointer(
 @pytest.mark.parametrize("program", ON_STALE_WORDS)
 def test_what_hangs_on_a_stale_word(victim: StartVictim, program: str, method: str) -> None:
     test_each_word_that_could_stand_for_a_pointer(victim, program, method)
+
+
+@pytest.mark.parametrize("method", ("clone", "copy", "track"))
+@pytest.mark.parametrize("release", ("5.1", "5.2", "5.3", "5.4"))
+def test_what_lua_leaves_in_its_objects(victim: StartVictim, release: str, method: str) -> None:
+    provide_all(LUA[release])
+    flags = (f"-I/usr/include/lua{release}", f"-llua{release}")
+    target = victim("lua_values", command=[str(build("lua_values", flags))])
+    assert_verdicts(target, method)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only there calls change all of them")

@@ -11,13 +11,21 @@ class OddTargets {
  public:
   OddTargets(const heaps::Space& space, heaps::BlockMap& blocks) : space_(space), blocks_(blocks) {}
 
-  // Unmarks a block and its descendants, unless these are too many.
-  void add(uint64_t block) {
+  // Unmarks a block and its descendants. Returns false, and does nothing, if these are too many.
+  bool add(uint64_t block) {
     if (found_.empty()) found_ = heaps::List<uint64_t>(map_memory, kMaxBlocks);
     std::size_t before = found_.size();
-    if (!blocks_.is_marked(block) || has_too_many_descendants(block) || unmark_from(block)) return;
+    if (!blocks_.is_marked(block)) return true;
+    if (has_too_many_descendants(block)) return false;
+    if (unmark_from(block)) return true;
     while (found_.size() > before) blocks_.mark(found_.pop());
     too_much_[too_much_slot(block)] = block;
+    return false;
+  }
+
+  // The same without its descendants, after add() has returned false.
+  void add_alone(uint64_t block) {
+    if (found_.push(block)) blocks_.clear_mark(block);
   }
 
   // Called once, after all calls to add().

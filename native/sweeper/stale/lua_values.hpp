@@ -1,0 +1,187 @@
+// Words in Lua's objects that hold nothing.
+//
+//   values                 value | type                      array of a table, stack, constants
+//   nodes                  value | type | key | ...          hash part of a table
+//   string                 header | length | text | end
+//   table, function        ... | link for the garbage collector
+//
+// Lua sets the type of an empty slot to nil, and the value remains what it was; so does the key of
+// an empty node. Of a type, Lua 5.4 writes one byte. What follows a text, or the last slot, was
+// added by rounding the size up. All of this is from a former use of the memory.
+//
+// The arrays look like many others, so only those count that an object of Lua leads to, and only in
+// a process with a thread of Lua and several tables.
+#pragma once
+
+#include <optional>
+
+#include "sweeper/mark/scratch.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/roots/roots.hpp"
+#include "sweeper/search/range_filter.hpp"
+#include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/lua_objects.hpp"
+
+namespace reachscan::sweeper {
+
+class LuaValues {
+ public:
+  LuaValues(const heaps::Space& space, const heaps::BlockMap& blocks)
+      : space_(space), blocks_(blocks) {}
+
+  // Searches marked blocks; of a large heap, samples.
+  void find(Roots& roots) {
+    if (heaps::kWord != 8 || !choose_layout()) return;
+    parts_ = heaps::List<Part>(map_memory, kMaxParts);
+    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
+    each_object([this](uint64_t block) { add_parts(block); });
+    heaps::sort(parts_, lies_before);
+    for (const Part& part : parts_) add_targets(part.block);
+    each_object([this](uint64_t block) {
+      bool has_words = objects_->is_string(block) || objects_->is_table(block) ||
+                       objects_->constants_of(block) != 0;
+      if (has_words) add_targets(block);
+    });
+    heaps::sort(targets_);
+    heaps::remove_repeats(targets_);
+    drop_held(roots);
+  }
+
+  // Returns whether the word is in one of Lua's objects, and holds nothing.
+  bool is_unused(uint64_t owner, uint64_t slot) const {
+    if (!objects_) return false;
+    std::size_t at = heaps::lower_bound(parts_, Part{owner, 0}, lies_before);
+    if (at < parts_.size() && parts_[at].block == owner) return is_unused(parts_[at], slot);
+    if (objects_->is_string(owner)) return slot + heaps::kWord > objects_->end_of_text(owner);
+    return objects_->is_link(owner, slot);
+  }
+
+  bool found_any() const { return !targets_.empty(); }
+
+  // Calls visit(block) for each block that such words lead to and, at its start, no others.
+  template <typename Visit>
+  void each_target(Visit visit) const {
+    for (uint64_t block : targets_) visit(block);
+  }
+
+ private:
+  static constexpr std::size_t kMaxParts = 1 << 18, kMaxTargets = 1 << 18;
+  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
+  static constexpr uint64_t kMostBytesRead = 4096;   // of a target
+  static constexpr unsigned kFewestTables = 8;       // fewer may look like tables by chance
+  // The lower bits of types of values. A boolean has the value in its type, or in half a word.
+  static constexpr uint8_t kNil = 0, kBoolean = 1, kTypeMask = 0xf;
+
+  // A block with values or nodes.
+  struct Part {
+    uint64_t block, bytes_each;
+  };
+  static bool lies_before(const Part& a, const Part& b) { return a.block < b.block; }
+
+  // Calls visit(block), on several threads, for each block that may be an object.
+  template <typename Visit>
+  void each_object(Visit visit) const {
+    auto look = [&](uint64_t start, uint64_t end) {
+      // A piece includes the first word of the next one, where a block may start.
+      blocks_.each_marked_in({start, end - heaps::kWord}, [&](uint64_t block) {
+        if (blocks_.end_of(block) - block >= LuaObjects::kLeastBytes) visit(block);
+      });
+    };
+    visit_heap(blocks_, look, kByteLimit);
+  }
+
+  // Returns false if there is no Lua.
+  bool choose_layout() {
+    unsigned most = kFewestTables - 1;
+    for (const LuaLayout& layout : LuaObjects::kLayouts) {
+      const LuaObjects objects(blocks_, layout);
+      unsigned tables = 0, threads = 0;
+      each_object([&](uint64_t block) {
+        if (objects.is_table(block)) __atomic_fetch_add(&tables, 1, __ATOMIC_RELAXED);
+        if (objects.stack_of(block) != 0) __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
+      });
+      if (threads == 0 || tables <= most) continue;
+      most = tables;
+      objects_.emplace(blocks_, layout);
+    }
+    return objects_.has_value();
+  }
+
+  void add_parts(uint64_t block) {
+    if (objects_->is_table(block)) {
+      add_part(objects_->nodes_of(block), objects_->bytes_of_node());
+      add_part(objects_->array_of(block), LuaObjects::kValue);
+    } else {
+      add_part(objects_->stack_of(block), LuaObjects::kValue);
+      add_part(objects_->constants_of(block), LuaObjects::kValue);
+    }
+  }
+  void add_part(uint64_t block, uint64_t bytes_each) {
+    if (block == 0) return;
+    SpinLock::Guard guard(lock_);
+    parts_.push({block, bytes_each});
+  }
+
+  bool is_unused(const Part& part, uint64_t slot) const {
+    uint64_t offset = (slot - part.block) % part.bytes_each, item = slot - offset;
+    if (item + part.bytes_each > blocks_.end_of(part.block)) return true;
+    uint8_t type = LuaObjects::type_of(item) & kTypeMask;
+    if (offset == 0) return type <= kBoolean;
+    if (offset == LuaObjects::kKey) return type == kNil;
+    return offset == LuaObjects::kType || offset == LuaObjects::kKeyType;
+  }
+
+  void add_targets(uint64_t owner) {
+    each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
+      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      if (target == 0 || !blocks_.is_marked(target) || !is_unused(owner, slot)) return;
+      SpinLock::Guard guard(lock_);
+      targets_.push(target);
+    });
+  }
+
+  // Most targets are in use, since what Lua frees is soon allocated again.
+  void drop_held(Roots& roots) {
+    if (targets_.empty()) return;
+    Scratch<uint8_t> held(targets_.size());
+    const RangeFilter filter(heaps::Range{targets_[0], targets_[targets_.size() - 1] + 1});
+    auto look = [&](uint64_t slot, uint64_t value) {
+      std::size_t at = heaps::lower_bound(targets_, value);
+      bool is_target = at < targets_.size() && targets_[at] == value && held[at] == 0;
+      if (is_target && may_hold(slot, value)) __atomic_store_n(&held[at], 1, __ATOMIC_RELAXED);
+    };
+    roots.each_part(
+        [&](uint64_t start, uint64_t end) { each_word_that(space_, start, end, filter, look); });
+    visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, look);
+    });
+    std::size_t kept = 0;
+    for (std::size_t at = 0; at < targets_.size(); ++at)
+      if (held[at] == 0) targets_[kept++] = targets_[at];
+    while (targets_.size() > kept) targets_.pop();
+  }
+
+  // Returns whether the word is in use, and not in the target, nor in what that leads to: its
+  // parent, or a neighbour in a list.
+  bool may_hold(uint64_t slot, uint64_t target) const {
+    uint64_t owner = blocks_.block_of(slot);
+    if (owner == 0) return blocks_.region_of(slot) == nullptr;
+    if (owner == target || !blocks_.is_marked(owner) || is_unused(owner, slot)) return false;
+    bool leads_back = false;
+    uint64_t end = blocks_.end_of(target), most = target + kMostBytesRead;
+    each_word(space_, target, end < most ? end : most, [&](uint64_t, uint64_t value) {
+      leads_back = leads_back || (blocks_.may_point(value) && blocks_.block_of(value) == owner);
+    });
+    return !leads_back;
+  }
+
+  const heaps::Space& space_;
+  const heaps::BlockMap& blocks_;
+  std::optional<LuaObjects> objects_;  // none: no Lua
+  heaps::List<Part> parts_;            // sorted by address
+  heaps::List<uint64_t> targets_;
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

@@ -14,8 +14,8 @@
 // doubt only if most of its blocks are of kinds that are leaked.
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
-// probably partly overwritten (odd_words.hpp), or words that Lua leaves as they were
-// (lua_values.hpp). So is what leaked blocks lead to, if elsewhere only
+// probably partly overwritten (odd_words.hpp), or words that their owners give no meaning
+// (unused_words.hpp). So is what leaked blocks lead to, if elsewhere only
 // words in parts of blocks that are not in use lead there (spare_parts.hpp), ends of texts, words
 // that look like links of free lists, or last words of large blocks that are no fields.
 #pragma once
@@ -25,11 +25,11 @@
 #include "sweeper/stale/descendants.hpp"
 #include "sweeper/stale/kind_counts.hpp"
 #include "sweeper/stale/last_words.hpp"
-#include "sweeper/stale/lua_values.hpp"
 #include "sweeper/stale/odd_targets.hpp"
 #include "sweeper/stale/odd_words.hpp"
 #include "sweeper/stale/places.hpp"
 #include "sweeper/stale/spare_parts.hpp"
+#include "sweeper/stale/unused_words.hpp"
 #include "sweeper/stale/uses.hpp"
 #include "sweeper/stale/webs.hpp"
 
@@ -50,7 +50,7 @@ class Lookalikes {
         odd_words_(space, blocks),
         odd_targets_(space, blocks),
         last_words_(space, blocks),
-        lua_values_(space, blocks),
+        unused_words_(space, blocks),
         places_(blocks, kinds_),
         spare_parts_(space, blocks),
         below_(space, blocks),
@@ -64,7 +64,7 @@ class Lookalikes {
     if (count_unmarked(blocks_) == 0) return;
     odd_words_.find(roots);
     last_words_.find_links();
-    lua_values_.find(roots);
+    unused_words_.find(roots);
     find_blocks();
     find_odd_targets();
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
@@ -134,7 +134,8 @@ class Lookalikes {
       SpinLock::Guard guard(lock_);
       all = in_question_.push(block) && all;
       // The counts also tell what is to be thought of the targets of odd words.
-      return all || odd_words_.found_any() || last_words_.found_links() || lua_values_.found_any();
+      return all || odd_words_.found_any() || last_words_.found_links() ||
+             unused_words_.found_any();
     });
     bool few = in_question_.size() <= kMaxRareBlocks;
     std::size_t kept = 0;
@@ -156,7 +157,7 @@ class Lookalikes {
   void find_odd_targets() {
     odd_words_.each_target([this](uint64_t block) { odd_targets_.add(block); });
     last_words_.each_link_target([this](uint64_t block) { odd_targets_.add(block); });
-    lua_values_.each_target([this](uint64_t block) {
+    unused_words_.each_target([this](uint64_t block) {
       if (!odd_targets_.add(block)) odd_targets_.add_alone(block);
     });
     odd_targets_.sort();
@@ -230,7 +231,7 @@ class Lookalikes {
 
   // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
-    if (holds_nothing(word) || is_link(word)) return true;
+    if (unused_words_.has(word) || is_link(word)) return true;
     bool is_at_start = word.value == word.target;
     if (below_.has(word.target)) return !is_at_start && is_last_of_large(word);
     if (is_stale_odd_word(word)) return true;
@@ -238,12 +239,6 @@ class Lookalikes {
     if (word.owner == 0) return false;
     if (kinds_.is_often_leaked(word.target)) return true;
     return is_like_leaked(word.target) && is_last(word);
-  }
-
-  // Returns whether a word is certainly what a former use of the memory left.
-  bool holds_nothing(const Word& word) const {
-    return word.owner != 0 && (OddWords::ends_text(word.owner, word.slot, word.value) ||
-                               lua_values_.is_unused(word.owner, word.slot));
   }
 
   bool is_last(const Word& word) const {
@@ -268,7 +263,7 @@ class Lookalikes {
   }
 
   bool is_usual(const Word& word) const {
-    if (holds_nothing(word) || spare_parts_.contain(word.owner, word.slot)) return false;
+    if (unused_words_.has(word) || spare_parts_.contain(word.owner, word.slot)) return false;
     if (!may_be_stale(word)) return true;
     if (is_stale_odd_word(word)) return false;
     if (word.owner == 0) return uses_.lead_to_several(word);
@@ -284,7 +279,7 @@ class Lookalikes {
 
   void mark_held_blocks() {
     for (const Word& word : words_)
-      if (!holds_nothing(word) && !is_stale_odd_word(word)) uses_.note(word);
+      if (!unused_words_.has(word) && !is_stale_odd_word(word)) uses_.note(word);
     for (uint64_t block : in_question_)
       if (blocks_.is_marked(block)) open_.push(block);
     below_.each_marked([this](uint64_t block) { open_.push(block); });
@@ -378,7 +373,7 @@ class Lookalikes {
   OddWords odd_words_;
   OddTargets odd_targets_;  // all of them are also in question
   LastWords last_words_;
-  LuaValues lua_values_;
+  UnusedWords unused_words_;
   Places places_;
   SpareParts spare_parts_;
   List<uint64_t> leaked_;       // if there are too many, only some of them

@@ -1,0 +1,84 @@
+// Blocks that begin with their size, as an allocator on top of malloc() makes them (SQLite and
+// others). Pointers between such blocks lead to what follows the size.
+//
+//   size | contents          usable bytes: at least size + 8, and hardly more
+//
+// Where a word of such a block leads behind the first 8 bytes of another block, and these are not
+// its size, that block is not the one that the word was meant for.
+#pragma once
+
+#include "memory/rounding.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/search/stretches.hpp"
+
+namespace reachscan::sweeper {
+
+class SizeHeaders {
+ public:
+  SizeHeaders(const heaps::Space& space, const heaps::BlockMap& blocks)
+      : space_(space), blocks_(blocks) {}
+
+  // Searches marked blocks; of a large heap, samples.
+  void find() {
+    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
+    auto look = [this](uint64_t start, uint64_t end) {
+      // A piece includes the first word of the next one, where a block may start.
+      blocks_.each_marked_in({start, end - heaps::kWord}, [this](uint64_t block) {
+        if (has_header(block)) look_at(block);
+      });
+    };
+    visit_heap(blocks_, look, kByteLimit);
+    is_usual_ = pointers_ >= kFewestPointers && targets_.size() * kOneInPointers <= pointers_;
+    if (!is_usual_) targets_ = {};
+  }
+
+  // Returns whether the word was meant for a block that had a header.
+  bool is_stale(uint64_t owner, uint64_t target, uint64_t value) const {
+    return is_usual_ && value == target + kHeader && has_header(owner) && !has_header(target);
+  }
+
+  bool found_any() const { return !targets_.empty(); }
+
+  // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
+  template <typename Visit>
+  void each_target(Visit visit) const {
+    for (uint64_t block : targets_) visit(block);
+  }
+
+ private:
+  static constexpr uint64_t kHeader = sizeof(uint64_t);
+  static constexpr std::size_t kMaxTargets = 1 << 16;
+  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
+  static constexpr uint64_t kFewestPointers = 64;    // between blocks with headers
+  static constexpr uint64_t kOneInPointers = 16;     // more targets without would show intention
+
+  bool has_header(uint64_t block) const {
+    uint64_t held = blocks_.end_of(block) - block, size = heaps::load<uint64_t>(block);
+    if (size == 0 || size % sizeof(uint64_t) != 0 || size > held - kHeader) return false;
+    return held - kHeader - size <= heaps::rounding(size);
+  }
+
+  void look_at(uint64_t owner) {
+    each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t, uint64_t value) {
+      uint64_t target = value - kHeader;
+      if (target % heaps::kGranule != 0 || !blocks_.may_point(value)) return;
+      if (blocks_.block_of(value) != target || !blocks_.is_marked(target)) return;
+      if (has_header(target)) {
+        __atomic_fetch_add(&pointers_, 1, __ATOMIC_RELAXED);
+      } else {
+        SpinLock::Guard guard(lock_);
+        targets_.push(target);
+      }
+    });
+  }
+
+  const heaps::Space& space_;
+  const heaps::BlockMap& blocks_;
+  uint64_t pointers_ = 0;  // to blocks with headers
+  bool is_usual_ = false;  // that pointers lead to blocks with headers
+  heaps::List<uint64_t> targets_;
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

@@ -86,6 +86,14 @@ def test_what_hangs_on_a_stale_word(victim: StartVictim, program: str, method: s
 
 
 @pytest.mark.parametrize("method", ("clone", "copy", "track"))
+@pytest.mark.parametrize("others", ((), ("others",)))
+def test_words_meant_for_blocks_that_begin_with_their_size(
+    victim: StartVictim, others: tuple[str, ...], method: str
+) -> None:
+    assert_verdicts(victim("size_headers", *others), method)
+
+
+@pytest.mark.parametrize("method", ("clone", "copy", "track"))
 @pytest.mark.parametrize("release", ("5.1", "5.2", "5.3", "5.4"))
 def test_what_lua_leaves_in_its_objects(victim: StartVictim, release: str, method: str) -> None:
     provide_all(LUA[release])

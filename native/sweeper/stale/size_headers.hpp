@@ -55,8 +55,7 @@ class SizeHeaders {
 
   bool has_header(uint64_t block) const {
     uint64_t held = blocks_.end_of(block) - block, size = heaps::load<uint64_t>(block);
-    if (size == 0 || size % sizeof(uint64_t) != 0 || size > held - kHeader) return false;
-    return held - kHeader - size <= heaps::rounding(size);
+    return size != 0 && size <= held - kHeader && held - kHeader - size <= heaps::rounding(size);
   }
 
   void look_at(uint64_t owner) {

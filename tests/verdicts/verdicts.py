@@ -37,6 +37,7 @@ from loaded_cli import loaded_cli
 from programs import children
 from python_stacks import STACKS
 from scans import FAILED, list_heap, run_cli
+from science_stacks import SCIENCE
 from service_programs import SERVICES
 from small_desktop_programs import SMALL_DESKTOP
 from terminal_programs import TERMINALS
@@ -48,6 +49,7 @@ SCENES = {
     **SERVERS,
     **LANGUAGES,
     **STACKS,
+    **SCIENCE,
     **TERMINALS,
     **WEB_SERVERS,
     **SERVICES,

@@ -10,7 +10,7 @@ namespace reachscan::sweeper {
 // Where objects of a release have what is looked for.
 struct LuaLayout {
   struct {
-    uint8_t slots, array, nodes, bytes_of_node;  // `slots`: how many the array has
+    uint8_t bytes, slots, array, nodes, bytes_of_node;  // `slots`: how many the array has
   } table;
   struct {
     uint8_t limit, stack;
@@ -24,15 +24,14 @@ struct LuaLayout {
 class LuaObjects {
  public:
   static constexpr LuaLayout kLayouts[] = {
-      {{12, 16, 24, 24}, {40, 48}, {10, 56, 120}, true},   // 5.4
-      {{12, 16, 24, 32}, {48, 56}, {9, 48, 112}, true},    // 5.3
-      {{12, 16, 24, 40}, {48, 56}, {9, 16, 112}, false},   // 5.2
-      {{56, 24, 32, 40}, {56, 64}, {9, 16, 104}, false}};  // 5.1
+      {{56, 12, 16, 24, 24}, {40, 48}, {10, 56, 120}, true},   // 5.4
+      {{56, 12, 16, 24, 32}, {48, 56}, {9, 48, 112}, true},    // 5.3
+      {{56, 12, 16, 24, 40}, {48, 56}, {9, 16, 112}, false},   // 5.2
+      {{64, 56, 24, 32, 40}, {56, 64}, {9, 16, 104}, false}};  // 5.1
 
   // A value, and the key of a node, are followed by their type.
   static constexpr uint64_t kType = 8, kValue = 16, kKey = 16, kKeyType = 24;
   static constexpr uint64_t kText = 24, kTableLink = 48;
-  static constexpr uint64_t kLeastBytes = 24;  // of an object
 
   LuaObjects(const heaps::BlockMap& blocks, const LuaLayout& layout)
       : blocks_(blocks), layout_(layout) {}
@@ -43,10 +42,9 @@ class LuaObjects {
   // A table without nodes leads to one that all of these share. After the address of its nodes is
   // that of the end of those never used.
   bool is_table(uint64_t block) const {
-    uint64_t after = block + layout_.table.nodes + heaps::kWord, link = block + kTableLink;
-    if (!is_object(block, kTable) || !has_word(block, after) || !has_word(block, link))
-      return false;
-    uint64_t nodes = heaps::word(after - heaps::kWord), unused_end = heaps::word(after);
+    if (!is_large(block, layout_.table.bytes) || !is_object(block, kTable)) return false;
+    uint64_t nodes = heaps::word(block + layout_.table.nodes);
+    uint64_t unused_end = heaps::word(block + layout_.table.nodes + heaps::kWord);
     uint64_t log = heaps::load<uint8_t>(block + kLogNodes);
     if (log == 0 && nodes != 0 && block_of(nodes) == 0)
       return unused_end == 0 || unused_end == nodes;
@@ -68,7 +66,7 @@ class LuaObjects {
   uint64_t stack_of(uint64_t block) const {
     for (uint64_t thread : {block, block + kExtraSpace}) {
       uint64_t slot = thread + layout_.thread.stack;
-      if (!has_word(block, slot) || !is_object(thread, kThread)) continue;
+      if (!is_large(block, slot + heaps::kWord - block) || !is_object(thread, kThread)) continue;
       uint64_t stack = start_at(slot), limit = heaps::word(thread + layout_.thread.limit);
       bool is_inside = stack != 0 && limit > stack && limit < blocks_.end_of(stack);
       if (is_inside && (limit - stack) % kValue == 0) return stack;
@@ -78,12 +76,13 @@ class LuaObjects {
 
   // Returns the constants of a compiled function, 0 if the block is none, or has none.
   uint64_t constants_of(uint64_t block) const {
-    if (!has_word(block, block + layout_.function.link)) return 0;
+    if (!is_large(block, layout_.function.link + heaps::kWord)) return 0;
     return is_object(block, layout_.function.type) ? start_at(block + layout_.function.constants)
                                                    : 0;
   }
 
   bool is_string(uint64_t block) const {
+    if (!is_large(block, kText)) return false;
     if (!is_object(block, kString) && !is_object(block, kLongString)) return false;
     uint64_t length = length_of(block), bytes = kText + length + 1;
     return length < bytes && fits(block, bytes) && heaps::load<uint8_t>(block + bytes - 1) == 0;
@@ -112,8 +111,8 @@ class LuaObjects {
     return is_start(value) ? value : 0;
   }
 
-  bool has_word(uint64_t block, uint64_t slot) const {
-    return slot + heaps::kWord <= blocks_.end_of(block);
+  bool is_large(uint64_t block, uint64_t bytes) const {
+    return blocks_.end_of(block) - block >= bytes;
   }
   bool is_object(uint64_t object, uint8_t type) const {
     if (type_of(object) != type) return false;

@@ -35,10 +35,10 @@ class LuaValues {
     if (heaps::kWord != 8 || !choose_layout()) return;
     parts_ = heaps::List<Part>(map_memory, kMaxParts);
     targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
-    each_object([this](uint64_t block) { add_parts(block); });
+    each_block([this](uint64_t block) { add_parts(block); });
     heaps::sort(parts_, lies_before);
     for (const Part& part : parts_) add_targets(part.block);
-    each_object([this](uint64_t block) {
+    each_block([this](uint64_t block) {
       bool has_words = objects_->is_string(block) || objects_->is_table(block) ||
                        objects_->constants_of(block) != 0;
       if (has_words) add_targets(block);
@@ -79,14 +79,12 @@ class LuaValues {
   };
   static bool lies_before(const Part& a, const Part& b) { return a.block < b.block; }
 
-  // Calls visit(block), on several threads, for each block that may be an object.
+  // Calls visit(block), on several threads, for each block.
   template <typename Visit>
-  void each_object(Visit visit) const {
+  void each_block(Visit visit) const {
     auto look = [&](uint64_t start, uint64_t end) {
       // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_marked_in({start, end - heaps::kWord}, [&](uint64_t block) {
-        if (blocks_.end_of(block) - block >= LuaObjects::kLeastBytes) visit(block);
-      });
+      blocks_.each_marked_in({start, end - heaps::kWord}, visit);
     };
     visit_heap(blocks_, look, kByteLimit);
   }
@@ -97,7 +95,7 @@ class LuaValues {
     for (const LuaLayout& layout : LuaObjects::kLayouts) {
       const LuaObjects objects(blocks_, layout);
       unsigned tables = 0, threads = 0;
-      each_object([&](uint64_t block) {
+      each_block([&](uint64_t block) {
         if (objects.is_table(block)) __atomic_fetch_add(&tables, 1, __ATOMIC_RELAXED);
         if (objects.stack_of(block) != 0) __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
       });

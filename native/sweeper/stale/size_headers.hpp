@@ -54,8 +54,10 @@ class SizeHeaders {
   static constexpr uint64_t kOneInPointers = 16;     // more targets without would show intention
 
   bool has_header(uint64_t block) const {
-    uint64_t held = blocks_.end_of(block) - block, size = heaps::load<uint64_t>(block);
-    return size != 0 && size <= held - kHeader && held - kHeader - size <= heaps::rounding(size);
+    uint64_t bytes = blocks_.end_of(block) - block;
+    if (bytes <= kHeader) return false;
+    uint64_t size = heaps::load<uint64_t>(block), held = bytes - kHeader;
+    return size != 0 && size <= held && held - size <= heaps::rounding(size);
   }
 
   void look_at(uint64_t owner) {

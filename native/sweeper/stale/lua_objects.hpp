@@ -13,7 +13,7 @@ struct LuaLayout {
     uint8_t bytes, slots, array, nodes, bytes_of_node;  // `slots`: how many the array has
   } table;
   struct {
-    uint8_t limit, stack;
+    uint8_t global, limit, stack;  // `global`: what all threads share
   } thread;
   struct {
     uint8_t type, constants, link;
@@ -24,10 +24,10 @@ struct LuaLayout {
 class LuaObjects {
  public:
   static constexpr LuaLayout kLayouts[] = {
-      {{56, 12, 16, 24, 24}, {40, 48}, {10, 56, 120}, true},   // 5.4
-      {{56, 12, 16, 24, 32}, {48, 56}, {9, 48, 112}, true},    // 5.3
-      {{56, 12, 16, 24, 40}, {48, 56}, {9, 16, 112}, false},   // 5.2
-      {{64, 56, 24, 32, 40}, {56, 64}, {9, 16, 104}, false}};  // 5.1
+      {{56, 12, 16, 24, 24}, {24, 40, 48}, {10, 56, 120}, true},   // 5.4
+      {{56, 12, 16, 24, 32}, {24, 48, 56}, {9, 48, 112}, true},    // 5.3
+      {{56, 12, 16, 24, 40}, {24, 48, 56}, {9, 16, 112}, false},   // 5.2
+      {{64, 56, 24, 32, 40}, {32, 56, 64}, {9, 16, 104}, false}};  // 5.1
 
   // A value, and the key of a node, are followed by their type.
   static constexpr uint64_t kType = 8, kValue = 16, kKey = 16, kKeyType = 24;
@@ -65,9 +65,9 @@ class LuaObjects {
   // Returns the stack of a thread (a coroutine, or the main one), 0 if the block is none.
   uint64_t stack_of(uint64_t block) const {
     for (uint64_t thread : {block, block + kExtraSpace}) {
-      uint64_t slot = thread + layout_.thread.stack;
-      if (!is_large(block, slot + heaps::kWord - block) || !is_object(thread, kThread)) continue;
-      uint64_t stack = start_at(slot), limit = heaps::word(thread + layout_.thread.limit);
+      if (!is_thread(block, thread)) continue;
+      uint64_t stack = start_at(thread + layout_.thread.stack);
+      uint64_t limit = heaps::word(thread + layout_.thread.limit);
       bool is_inside = stack != 0 && limit > stack && limit < blocks_.end_of(stack);
       if (is_inside && (limit - stack) % kValue == 0) return stack;
     }
@@ -100,7 +100,8 @@ class LuaObjects {
   static constexpr uint8_t kString = 4, kLongString = 0x14, kTable = 5, kThread = 8;
   static constexpr uint64_t kLogNodes = 11, kMostLogNodes = 24;
   static constexpr uint64_t kShortLength = 11, kLength = 16;
-  static constexpr uint64_t kExtraSpace = 8;  // which a program may have ahead of a thread
+  static constexpr uint64_t kMostGlobal = 4096;  // bytes of what threads share
+  static constexpr uint64_t kExtraSpace = 8;     // which a program may have ahead of a thread
 
   uint64_t block_of(uint64_t value) const {
     return blocks_.may_point(value) ? blocks_.block_of(value) : 0;
@@ -118,6 +119,25 @@ class LuaObjects {
     if (type_of(object) != type) return false;
     uint64_t next = heaps::word(object);
     return next == 0 || block_of(next) != 0;
+  }
+
+  // Threads lead to what they share, and that leads to the main thread, which does so, too.
+  bool is_thread(uint64_t block, uint64_t thread) const {
+    if (!is_like_thread(block, thread)) return false;
+    uint64_t global = heaps::word(thread + layout_.thread.global), shared = block_of(global);
+    if (shared == 0 || global % heaps::kWord != 0) return false;
+    uint64_t end = blocks_.end_of(shared), most = global + kMostGlobal;
+    for (uint64_t at = global; at + heaps::kWord <= end && at < most; at += heaps::kWord) {
+      uint64_t main = heaps::word(at), holder = block_of(main);
+      if (holder == 0 || (main != holder && main != holder + kExtraSpace)) continue;
+      if (!is_like_thread(holder, main)) continue;
+      if (heaps::word(main + layout_.thread.global) == global) return true;
+    }
+    return false;
+  }
+  bool is_like_thread(uint64_t block, uint64_t thread) const {
+    uint64_t bytes = thread + layout_.thread.stack + heaps::kWord - block;
+    return is_large(block, bytes) && is_object(thread, kThread);
   }
 
   // Returns whether the block is as large as if so many bytes were requested.

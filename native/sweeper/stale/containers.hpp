@@ -41,6 +41,35 @@ class DequeTest {
   const BlockMap& blocks_;
 };
 
+// A buffer of bytes: its address, how many are in use, and how many there are, in some order
+// (std::string, GString, Rust's String, OpenSSL's BUF_MEM). The first number would be smaller if it
+// counted what can hold a pointer.
+class BufferTest {
+ public:
+  explicit BufferTest(const heaps::Space& space) : space_(space) {}
+
+  // Returns how many bytes of the block are in use, given where the pointer to it is, if there are
+  // such numbers next to that.
+  std::optional<uint64_t> used_bytes(uint64_t slot, heaps::Range block) const {
+    constexpr uint64_t kWord = heaps::kWord;
+    if (!space_.readable(slot - 2 * kWord, 5 * kWord)) return {};
+    for (uint64_t first : {slot - 2 * kWord, slot - kWord, slot}) {
+      uint64_t numbers[2], count = 0;
+      for (uint64_t at = first; at < first + 3 * kWord; at += kWord)
+        if (at != slot) numbers[count++] = heaps::word(at);
+      uint64_t used = numbers[0], all = numbers[1];
+      if (used > all) used = numbers[1], all = numbers[0];
+      uint64_t bytes = block.end - block.start;
+      bool fits = all <= bytes && bytes - all <= heaps::rounding(all);
+      if (fits && used > all / kWord && used < all) return used;
+    }
+    return {};
+  }
+
+ private:
+  const heaps::Space& space_;
+};
+
 // The buckets of a map, each of which begins with its key.
 struct Buckets {
   uint64_t start, end, bytes_each;

@@ -6,6 +6,7 @@
 //   begin, end, capacity       up to the end            an array like std::vector
 //   current, limit             up to current            llvm::BumpPtrAllocator
 //   two iterators              in between               std::deque (containers.hpp)
+//   address, two numbers       up to the smaller        a buffer of bytes (containers.hpp)
 //   numbers of keys            values of those          llvm::DenseMap (containers.hpp)
 //
 // Nothing else looks like the last two, unless a map is empty. A reader of an array also has words
@@ -61,7 +62,7 @@ class SpareParts {
     std::size_t at = position_of(block);
     if (at == kNone) return false;
     const Owner& owner = owners_[at];
-    if (owner.ends_are_stale && is_outside(owner, slot)) return true;
+    if ((owner.ends_are_stale || owner.is_buffer) && is_outside(owner, slot)) return true;
     if (owner.buckets && owner.buckets->is_unused(slot)) return true;
     if (owner.stale_columns == 0) return false;
     const NumberMap table({block, owner.end});
@@ -73,7 +74,8 @@ class SpareParts {
 
   static constexpr uint64_t kLeastBytes = 128;
   static constexpr std::size_t kMaxOwners = 1 << 16;
-  static constexpr uint64_t kFewestUsed = 8;  // keys, whose values tell what values are like
+  static constexpr uint64_t kFewestUsed = 8;    // keys, whose values tell what values are like
+  static constexpr uint64_t kMostInBuffer = 2;  // pointers; more may be unread messages
   static constexpr uint64_t kUnknown = ~0ull;
   static constexpr std::size_t kNone = ~0ul;
   static constexpr uint64_t kStarts = 1 << 16;
@@ -84,7 +86,7 @@ class SpareParts {
     uint64_t block = 0, end = 0;
     uint64_t used_from = 0, used_to = kUnknown;
     uint64_t limit = 0;  // the end of what was requested, if one of these is known
-    bool ends_are_stale = false;
+    bool ends_are_stale = false, is_buffer = false;
     uint32_t stale_columns = 0;  // of a table, a bit for each: values of free keys are stale
     std::optional<Buckets> buckets = {};
   };
@@ -111,7 +113,7 @@ class SpareParts {
   // how much of it is in use.
   void consider(uint64_t slot, uint64_t limit) {
     if (!has_neighbours(slot)) return;
-    if (starts_[start_slot(limit)] != 0) consider_map(slot, limit);
+    if (starts_[start_slot(limit)] != 0) consider_start(slot, limit);
     uint64_t before = heaps::word(slot - heaps::kWord);
     if (limit - before > longest_) return;
     std::size_t at = position_of(blocks_.block_of(limit - 1));
@@ -128,12 +130,17 @@ class SpareParts {
     }
   }
 
-  void consider_map(uint64_t slot, uint64_t start) {
+  void consider_start(uint64_t slot, uint64_t start) {
     std::size_t at = position_of(start);
     if (at == kNone) return;
-    auto buckets = MapTest(space_, slot, {start, owners_[at].end}).buckets();
+    const heaps::Range block{start, owners_[at].end};
+    auto buckets = MapTest(space_, slot, block).buckets();
+    auto bytes = BufferTest(space_).used_bytes(slot, block);
     SpinLock::Guard guard(lock_);
     if (buckets) owners_[at].buckets = buckets;
+    if (!bytes) return;
+    owners_[at].is_buffer = true;
+    extend_to(owners_[at], start + *bytes);
   }
 
   void consider_iterator(Owner& owner, uint64_t at, uint64_t current) {
@@ -158,16 +165,19 @@ class SpareParts {
   }
 
   void judge(Owner& owner) {
-    Aims ends{}, of_free{};
+    Aims in_use{}, ends{}, of_free{};
     bool has_code = false;
     each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
       if (is_outside(owner, slot)) {
         ends.count(blocks_, value);
         has_code = has_code || space_.is_code(value);
+      } else {
+        in_use.count(blocks_, value);
       }
       if (owner.buckets && owner.buckets->is_unused(slot)) of_free.count(blocks_, value);
     });
     owner.ends_are_stale = owner.ends_are_stale || (ends.look_stale() && !has_code);
+    if (in_use.starts != 0 || ends.starts > kMostInBuffer) owner.is_buffer = false;
     if (owner.buckets && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};
     const NumberMap table({owner.block, owner.end});
     if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);

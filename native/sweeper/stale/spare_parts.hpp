@@ -9,11 +9,12 @@
 //   address, two numbers       up to the smaller        a buffer of bytes (containers.hpp)
 //   numbers of keys            values of those          llvm::DenseMap (containers.hpp)
 //
-// Nothing else looks like the last two, unless a map is empty. A reader of an array also has words
-// like the first two, and what it has yet to read is in use. So such a part, or an empty map, is
-// only spare if its words look stale. The same is true of tables that no map is known to own, with
-// keys that are numbers, unless the values of other keys are no pointers. A stack is in use from
-// where it continues to its end: a register points there, or words there are return addresses.
+// Nothing else looks like the last three, unless a map is empty, or a buffer of bytes has pointers
+// in it. A reader of an array also has words like the first two, and what it has yet to read is in
+// use. So such a part, or an empty map, is only spare if its words look stale. The same is true of
+// tables that no map is known to own, with keys that are numbers, unless the values of other keys
+// are no pointers. A stack is in use from where it continues to its end: a register points there,
+// or words there are return addresses.
 #pragma once
 
 #include "sweeper/mark/dense_maps.hpp"
@@ -62,7 +63,8 @@ class SpareParts {
     std::size_t at = position_of(block);
     if (at == kNone) return false;
     const Owner& owner = owners_[at];
-    if ((owner.ends_are_stale || owner.is_buffer) && is_outside(owner, slot)) return true;
+    bool are_spare = owner.ends_are_stale || owner.is_buffer || owner.is_deque;
+    if (are_spare && is_outside(owner, slot)) return true;
     if (owner.buckets && owner.buckets->is_unused(slot)) return true;
     if (owner.stale_columns == 0) return false;
     const NumberMap table({block, owner.end});
@@ -86,7 +88,7 @@ class SpareParts {
     uint64_t block = 0, end = 0;
     uint64_t used_from = 0, used_to = kUnknown;
     uint64_t limit = 0;  // the end of what was requested, if one of these is known
-    bool ends_are_stale = false, is_buffer = false;
+    bool ends_are_stale = false, is_buffer = false, is_deque = false;
     uint32_t stale_columns = 0;  // of a table, a bit for each: values of free keys are stale
     std::optional<Buckets> buckets = {};
   };
@@ -147,7 +149,7 @@ class SpareParts {
     bool is_first = deques_.has_first(at), is_end = !is_first && deques_.has_end(at);
     if (is_first && (owner.used_from == 0 || current < owner.used_from)) owner.used_from = current;
     if (is_end) extend_to(owner, current);
-    if (is_first || is_end) owner.ends_are_stale = true;
+    if (is_first || is_end) owner.is_deque = true;
   }
 
   bool has_neighbours(uint64_t slot) const {

@@ -1,0 +1,85 @@
+// Texts that std::string of libstdc++ has in itself (bits/basic_string.h).
+//
+//   address of the buffer | length, up to 15 | characters, zero, what was there before
+//
+// A short array begins alike, but its items are no characters.
+#pragma once
+
+#include "sweeper/blocks/word_kinds.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/search/range_filter.hpp"
+#include "sweeper/search/stretches.hpp"
+
+namespace reachscan::sweeper {
+
+class ShortStrings {
+ public:
+  ShortStrings(const heaps::Space& space, const heaps::BlockMap& blocks)
+      : space_(space), blocks_(blocks) {}
+
+  // Searches marked blocks; of a large heap, samples.
+  void find() {
+    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
+    const RangeFilter filter(blocks_.hulls());
+    auto look = [&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
+        if (value == slot + kBuffer) add_targets(slot);
+      });
+    };
+    visit_heap(blocks_, look, kByteLimit);
+    heaps::sort(targets_);
+    heaps::remove_repeats(targets_);
+  }
+
+  // Returns whether the word is in the buffer of such a string.
+  static bool contain(uint64_t owner, uint64_t slot) {
+    for (uint64_t start = slot; start + kBytes > slot; start -= heaps::kWord) {
+      if (start < owner + kBuffer) return false;
+      if (heaps::word(start - kBuffer) == start && is_text(start)) return true;
+    }
+    return false;
+  }
+
+  bool found_any() const { return !targets_.empty(); }
+
+  // Calls visit(block) for each block that such a word leads to.
+  template <typename Visit>
+  void each_target(Visit visit) const {
+    for (uint64_t block : targets_) visit(block);
+  }
+
+ private:
+  static constexpr uint64_t kBuffer = 2 * heaps::kWord, kBytes = 16;
+  static constexpr std::size_t kMaxTargets = 1 << 16;
+  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
+
+  // Returns whether the length ahead of the buffer is that of the text in it.
+  static bool is_text(uint64_t start) {
+    uint64_t length = heaps::word(start - heaps::kWord);
+    if (length >= kBytes || heaps::load<uint8_t>(start + length) != 0) return false;
+    for (uint64_t at = start; at < start + length; ++at)
+      if (!is_printable(heaps::load<uint8_t>(at))) return false;
+    return true;
+  }
+
+  void add_targets(uint64_t string) {
+    uint64_t owner = blocks_.block_of(string), start = string + kBuffer;
+    if (owner == 0 || !blocks_.is_marked(owner) || start + kBytes > blocks_.end_of(owner)) return;
+    if (!is_text(start)) return;
+    for (uint64_t slot = start; slot < start + kBytes; slot += heaps::kWord) {
+      uint64_t value = heaps::word(slot);
+      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      if (target == 0 || !blocks_.is_marked(target)) continue;
+      SpinLock::Guard guard(lock_);
+      targets_.push(target);
+    }
+  }
+
+  const heaps::Space& space_;
+  const heaps::BlockMap& blocks_;
+  heaps::List<uint64_t> targets_;
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

@@ -1,4 +1,5 @@
-// Filters for each_word_that(): words in one or two ranges, or odd words there.
+// Filters for each_word_that(): words in one or two ranges, odd words there, or words that lead to
+// their own neighbourhood.
 #pragma once
 
 #include "sweeper/search/hull_test.hpp"
@@ -45,6 +46,26 @@ class OddFilter {
 
  private:
   HullTest hull_;
+};
+
+// Words that are addresses, `distance` bytes behind their own.
+class SelfFilter {
+ public:
+  SelfFilter(const heaps::Hulls& hulls, uint64_t distance) : hull_(hulls), distance_(distance) {}
+
+  bool passes_at(uint64_t address) const { return heaps::word(address) - address == distance_; }
+
+  uint64_t passing(uint64_t at, unsigned lines) const { return hull_.passing(*this, at, lines); }
+
+  template <bool kTwo>
+  [[REACHSCAN_WIDE]] unsigned bits_of_lanes(uint64_t address) const {
+    const arch::Lanes own = arch::all_lanes(address + distance_) + arch::Lanes{0, 8, 16, 24};
+    return arch::bits_of(arch::load_lanes(address) == own);
+  }
+
+ private:
+  HullTest hull_;
+  uint64_t distance_;
 };
 
 }  // namespace reachscan::sweeper

@@ -13,6 +13,7 @@
 // a process with a thread of Lua and several tables.
 #pragma once
 
+#include <iterator>
 #include <optional>
 
 #include "sweeper/mark/scratch.hpp"
@@ -66,6 +67,7 @@ class LuaValues {
   }
 
  private:
+  static constexpr std::size_t kLayouts = std::size(LuaObjects::kLayouts);
   static constexpr std::size_t kMaxParts = 1 << 18, kMaxTargets = 1 << 18;
   static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
   static constexpr uint64_t kMostBytesRead = 4096;   // of a target
@@ -91,20 +93,28 @@ class LuaValues {
 
   // Returns false if there is no Lua.
   bool choose_layout() {
-    unsigned most = kFewestTables - 1;
-    for (const LuaLayout& layout : LuaObjects::kLayouts) {
-      const LuaObjects objects(blocks_, layout);
-      unsigned tables = 0, threads = 0;
+    unsigned most = kFewestTables - 1, threads[kLayouts] = {};
+    each_block([&](uint64_t block) {
+      for (std::size_t i = 0; i < kLayouts; ++i)
+        if (objects_of(i).stack_of(block) != 0) add_one(threads[i]);
+    });
+    for (std::size_t i = 0; i < kLayouts; ++i) {
+      if (threads[i] == 0) continue;
+      unsigned tables = 0;
       each_block([&](uint64_t block) {
-        if (objects.is_table(block)) __atomic_fetch_add(&tables, 1, __ATOMIC_RELAXED);
-        if (objects.stack_of(block) != 0) __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
+        if (objects_of(i).is_table(block)) add_one(tables);
       });
-      if (threads == 0 || tables <= most) continue;
+      if (tables <= most) continue;
       most = tables;
-      objects_.emplace(blocks_, layout);
+      objects_.emplace(objects_of(i));
     }
     return objects_.has_value();
   }
+
+  LuaObjects objects_of(std::size_t layout) const {
+    return LuaObjects(blocks_, LuaObjects::kLayouts[layout]);
+  }
+  static void add_one(unsigned& count) { __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED); }
 
   void add_parts(uint64_t block) {
     if (objects_->is_table(block)) {

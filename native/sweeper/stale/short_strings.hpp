@@ -21,11 +21,10 @@ class ShortStrings {
   // Searches marked blocks; of a large heap, samples.
   void find() {
     targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
-    const RangeFilter filter(blocks_.hulls());
+    const SelfFilter filter(blocks_.hulls(), kBuffer);
     auto look = [&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
-        if (value == slot + kBuffer) add_targets(slot);
-      });
+      each_word_that(space_, start, end, filter,
+                     [this](uint64_t slot, uint64_t) { add_targets(slot); });
     };
     visit_heap(blocks_, look, kByteLimit);
     heaps::sort(targets_);

@@ -8,13 +8,14 @@ from idle_programs import Scene
 
 # Named like their Debian packages.
 _NAMES = """
-    baobab birdfont clementine dconf-editor devhelp dolphin drawing falkon file-roller
-    five-or-more fontmatrix four-in-a-row gcolor3 ghex gnome-characters gnome-clocks
-    gnome-font-viewer gnome-klotski gnome-logs gnome-mahjongg gnome-robots gnome-sudoku
-    gnome-taquin gnome-tetravex gnubg gpick hitori hydrogen iagno kget kolourpaint konqueror
-    konversation ktorrent liferea minitube mtpaint photoqt qgit qtractor remmina sayonara
-    seahorse simple-scan skrooge sqlitebrowser strawberry swell-foop sylpheed tali tilda tupi
-    wireshark xboard xfce4-appfinder zeal
+    baobab birdfont clementine darktable dconf-editor devhelp dolphin dosbox drawing evolution
+    falkon file-roller five-or-more fontmatrix four-in-a-row gcolor3 ghex gmsh gnome-characters
+    gnome-clocks gnome-font-viewer gnome-klotski gnome-logs gnome-mahjongg gnome-robots
+    gnome-sudoku gnome-taquin gnome-tetravex gnubg gpick hitori hydrogen iagno kget kolourpaint
+    konqueror konversation ktorrent liferea lmms minitube mixxx mtpaint mypaint photoqt qgit
+    qtcreator qtractor rawtherapee remmina sayonara seahorse simple-scan skrooge sqlitebrowser
+    strawberry swell-foop sylpheed tali texworks tilda tupi wireshark xboard xfce4-appfinder
+    zeal
 """
 # Commands, and the packages that they are in.
 _PACKAGES = {
@@ -22,6 +23,7 @@ _PACKAGES = {
     "/usr/bin/guake": "guake",
     "heaptrack_gui": "heaptrack-gui",
     "mscore3": "musescore3",
+    "obs": "obs-studio",
     "sol": "aisleriot",
 }
 

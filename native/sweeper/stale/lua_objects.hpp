@@ -42,7 +42,7 @@ class LuaObjects {
   // A table without nodes leads to one that all of these share. After the address of its nodes is
   // that of the end of those never used.
   bool is_table(uint64_t block) const {
-    if (!is_large(block, layout_.table.bytes) || !is_object(block, kTable)) return false;
+    if (!has_bytes(block, layout_.table.bytes) || !is_object(block, kTable)) return false;
     uint64_t nodes = heaps::word(block + layout_.table.nodes);
     uint64_t unused_end = heaps::word(block + layout_.table.nodes + heaps::kWord);
     uint64_t log = heaps::load<uint8_t>(block + kLogNodes);
@@ -76,13 +76,13 @@ class LuaObjects {
 
   // Returns the constants of a compiled function, 0 if the block is none, or has none.
   uint64_t constants_of(uint64_t block) const {
-    if (!is_large(block, layout_.function.link + heaps::kWord)) return 0;
+    if (!has_bytes(block, layout_.function.link + heaps::kWord)) return 0;
     return is_object(block, layout_.function.type) ? start_at(block + layout_.function.constants)
                                                    : 0;
   }
 
   bool is_string(uint64_t block) const {
-    if (!is_large(block, kText)) return false;
+    if (!has_bytes(block, kText)) return false;
     if (!is_object(block, kString) && !is_object(block, kLongString)) return false;
     uint64_t length = length_of(block), bytes = kText + length + 1;
     return length < bytes && fits(block, bytes) && heaps::load<uint8_t>(block + bytes - 1) == 0;
@@ -112,7 +112,7 @@ class LuaObjects {
     return is_start(value) ? value : 0;
   }
 
-  bool is_large(uint64_t block, uint64_t bytes) const {
+  bool has_bytes(uint64_t block, uint64_t bytes) const {
     return blocks_.end_of(block) - block >= bytes;
   }
   bool is_object(uint64_t object, uint8_t type) const {
@@ -137,7 +137,7 @@ class LuaObjects {
   }
   bool is_like_thread(uint64_t block, uint64_t thread) const {
     uint64_t bytes = thread + layout_.thread.stack + heaps::kWord - block;
-    return is_large(block, bytes) && is_object(thread, kThread);
+    return has_bytes(block, bytes) && is_object(thread, kThread);
   }
 
   // Returns whether the block is as large as if so many bytes were requested.

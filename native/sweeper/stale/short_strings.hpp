@@ -32,9 +32,11 @@ class ShortStrings {
   }
 
   // Returns whether the word is in the buffer of such a string.
-  static bool contain(uint64_t owner, uint64_t slot) {
+  bool contain(uint64_t owner, uint64_t slot) const {
+    uint64_t end = blocks_.end_of(owner);
     for (uint64_t start = slot; start + kBytes > slot; start -= heaps::kWord) {
       if (start < owner + kBuffer) return false;
+      if (start + kBytes > end) continue;
       if (heaps::word(start - kBuffer) == start && is_text(start)) return true;
     }
     return false;

@@ -28,7 +28,7 @@ class UnusedWords {
 
   bool has(const Word& word) const {
     return word.owner != 0 && (OddWords::ends_text(word.owner, word.slot, word.value) ||
-                               ShortStrings::contain(word.owner, word.slot) ||
+                               short_strings_.contain(word.owner, word.slot) ||
                                lua_values_.is_unused(word.owner, word.slot) ||
                                size_headers_.is_stale(word.owner, word.target, word.value));
   }

@@ -63,8 +63,8 @@ class SpareParts {
     std::size_t at = position_of(block);
     if (at == kNone) return false;
     const Owner& owner = owners_[at];
-    bool are_spare = owner.ends_are_stale || owner.is_buffer || owner.is_deque;
-    if (are_spare && is_outside(owner, slot)) return true;
+    if ((owner.ends_are_stale || owner.is_deque) && is_outside(owner, slot)) return true;
+    if (slot >= owner.text_end) return true;
     if (owner.buckets && owner.buckets->is_unused(slot)) return true;
     if (owner.stale_columns == 0) return false;
     const NumberMap table({block, owner.end});
@@ -76,8 +76,8 @@ class SpareParts {
 
   static constexpr uint64_t kLeastBytes = 128;
   static constexpr std::size_t kMaxOwners = 1 << 16;
-  static constexpr uint64_t kFewestUsed = 8;    // keys, whose values tell what values are like
-  static constexpr uint64_t kMostInBuffer = 2;  // pointers; more may be unread messages
+  static constexpr uint64_t kFewestUsed = 8;     // keys, whose values tell what values are like
+  static constexpr uint64_t kMostAfterText = 2;  // pointers; more may be messages yet to be read
   static constexpr uint64_t kUnknown = ~0ull;
   static constexpr std::size_t kNone = ~0ul;
   static constexpr uint64_t kStarts = 1 << 16;
@@ -88,7 +88,8 @@ class SpareParts {
     uint64_t block = 0, end = 0;
     uint64_t used_from = 0, used_to = kUnknown;
     uint64_t limit = 0;  // the end of what was requested, if one of these is known
-    bool ends_are_stale = false, is_buffer = false, is_deque = false;
+    uint64_t text_end = kUnknown;
+    bool ends_are_stale = false, is_deque = false;
     uint32_t stale_columns = 0;  // of a table, a bit for each: values of free keys are stale
     std::optional<Buckets> buckets = {};
   };
@@ -141,8 +142,8 @@ class SpareParts {
     SpinLock::Guard guard(lock_);
     if (buckets) owners_[at].buckets = buckets;
     if (!bytes) return;
-    owners_[at].is_buffer = true;
-    extend_to(owners_[at], start + *bytes);
+    uint64_t& end = owners_[at].text_end;
+    if (end == kUnknown || start + *bytes > end) end = start + *bytes;
   }
 
   void consider_iterator(Owner& owner, uint64_t at, uint64_t current) {
@@ -167,19 +168,19 @@ class SpareParts {
   }
 
   void judge(Owner& owner) {
-    Aims in_use{}, ends{}, of_free{};
+    Aims ends{}, of_free{}, of_text{}, after_text{};
     bool has_code = false;
     each_word(space_, owner.block, owner.end, [&](uint64_t slot, uint64_t value) {
       if (is_outside(owner, slot)) {
         ends.count(blocks_, value);
         has_code = has_code || space_.is_code(value);
-      } else {
-        in_use.count(blocks_, value);
       }
+      (slot < owner.text_end ? of_text : after_text).count(blocks_, value);
       if (owner.buckets && owner.buckets->is_unused(slot)) of_free.count(blocks_, value);
     });
     owner.ends_are_stale = owner.ends_are_stale || (ends.look_stale() && !has_code);
-    if (in_use.starts != 0 || ends.starts > kMostInBuffer) owner.is_buffer = false;
+    bool is_text = of_text.starts == 0 && after_text.starts <= kMostAfterText;
+    if (!is_text) owner.text_end = kUnknown;
     if (owner.buckets && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};
     const NumberMap table({owner.block, owner.end});
     if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);

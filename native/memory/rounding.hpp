@@ -11,4 +11,9 @@ constexpr uint64_t rounding(uint64_t size) {
   return size < kLarge ? kRounding : kPage;
 }
 
+// Returns whether a block of so many bytes may be what was returned for a request.
+constexpr bool may_hold_request(uint64_t bytes, uint64_t requested) {
+  return requested <= bytes && bytes - requested <= rounding(requested);
+}
+
 }  // namespace reachscan::heaps

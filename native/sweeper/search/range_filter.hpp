@@ -48,7 +48,7 @@ class OddFilter {
   HullTest hull_;
 };
 
-// Words that are addresses, `distance` bytes behind their own.
+// Words that are addresses, `distance` bytes after their own.
 class SelfFilter {
  public:
   SelfFilter(const heaps::Hulls& hulls, uint64_t distance) : hull_(hulls), distance_(distance) {}

@@ -20,6 +20,9 @@ void each_piece(uint64_t start, uint64_t end, uint64_t limit, Look look) {
   }
 }
 
+// What searches that need not be complete read at most, so that a large heap costs no more.
+constexpr uint64_t kSampleBytes = 128 << 20;
+
 template <typename Look>
 class Stretches {
  public:

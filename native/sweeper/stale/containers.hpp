@@ -59,8 +59,7 @@ class BufferTest {
         if (at != slot) numbers[count++] = heaps::word(at);
       uint64_t used = numbers[0], all = numbers[1];
       if (used > all) used = numbers[1], all = numbers[0];
-      uint64_t bytes = block.end - block.start;
-      bool fits = all <= bytes && bytes - all <= heaps::rounding(all);
+      bool fits = heaps::may_hold_request(block.end - block.start, all);
       if (fits && used > all / kWord && used < all) return used;
     }
     return {};

@@ -36,7 +36,7 @@ class LastWords {
         links_.push(value);
       });
     };
-    visit_heap(blocks_, look, kByteLimit);
+    visit_heap(blocks_, look, kSampleBytes);
     heaps::sort(links_);
   }
 
@@ -78,10 +78,9 @@ class LastWords {
   }
 
  private:
-  static constexpr uint64_t kMinSampleBlocks = 8;    // fewer are not conclusive
-  static constexpr uint64_t kOneInFields = 4;        // others may be null
-  static constexpr unsigned kMinTextBytes = 4;       // characters
-  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
+  static constexpr uint64_t kMinSampleBlocks = 8;  // fewer are not conclusive
+  static constexpr uint64_t kOneInFields = 4;      // others may be null
+  static constexpr unsigned kMinTextBytes = 4;     // characters
   static constexpr std::size_t kMaxLinks = 1 << 16;
   static constexpr unsigned kRowBits = 12;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;

@@ -15,9 +15,9 @@
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp), or words that their owners give no meaning
-// (unused_words.hpp). So is what leaked blocks lead to, if elsewhere only
-// words in parts of blocks that are not in use lead there (spare_parts.hpp), ends of texts, words
-// that look like links of free lists, or last words of large blocks that are no fields.
+// (unused_words.hpp). So is what leaked blocks lead to, if elsewhere only words in parts of blocks
+// that are not in use lead there (spare_parts.hpp), ends of texts, words that look like links of
+// free lists, or last words of large blocks that are no fields.
 #pragma once
 
 #include <optional>

@@ -140,10 +140,8 @@ class LuaObjects {
     return has_bytes(block, bytes) && is_object(thread, kThread);
   }
 
-  // Returns whether the block is as large as if so many bytes were requested.
   bool fits(uint64_t block, uint64_t bytes) const {
-    uint64_t held = blocks_.end_of(block) - block;
-    return bytes <= held && held - bytes <= heaps::rounding(bytes);
+    return heaps::may_hold_request(blocks_.end_of(block) - block, bytes);
   }
 
   uint64_t length_of(uint64_t string) const {

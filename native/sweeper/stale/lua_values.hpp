@@ -69,9 +69,8 @@ class LuaValues {
  private:
   static constexpr std::size_t kLayouts = std::size(LuaObjects::kLayouts);
   static constexpr std::size_t kMaxParts = 1 << 18, kMaxTargets = 1 << 18;
-  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
-  static constexpr uint64_t kMostBytesRead = 4096;   // of a target
-  static constexpr unsigned kFewestTables = 8;       // fewer may look like tables by chance
+  static constexpr uint64_t kMostBytesRead = 4096;  // of a target
+  static constexpr unsigned kFewestTables = 8;      // fewer may look like tables by chance
   // The lower bits of types of values. A boolean has the value in its type, or in half a word.
   static constexpr uint8_t kNil = 0, kBoolean = 1, kTypeMask = 0xf;
 
@@ -88,7 +87,7 @@ class LuaValues {
       // A piece includes the first word of the next one, where a block may start.
       blocks_.each_marked_in({start, end - heaps::kWord}, visit);
     };
-    visit_heap(blocks_, look, kByteLimit);
+    visit_heap(blocks_, look, kSampleBytes);
   }
 
   // Returns false if there is no Lua.

@@ -1,4 +1,5 @@
-// What words that need not hold anything lead to, of whatever kind, with all its descendants.
+// What words that need not hold anything lead to, of whatever kind, with all its descendants. If
+// these are too many, what certainly stale words lead to is entered alone.
 #pragma once
 
 #include "sweeper/mark/hash.hpp"

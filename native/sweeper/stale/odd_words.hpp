@@ -56,7 +56,7 @@ class OddWords {
         if (owner != 0 && blocks_.is_marked(owner)) add(value, true);
       });
     };
-    visit_heap(blocks_, look, kByteLimit);
+    visit_heap(blocks_, look, kSampleBytes);
     heaps::sort(targets_);
   }
 
@@ -79,7 +79,6 @@ class OddWords {
   }
 
  private:
-  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
   static constexpr std::size_t kMaxTargets = 1 << 18;
   static constexpr uint64_t kDistances = 4096;  // no header is larger
   static constexpr uint64_t kLowBytes = 256;

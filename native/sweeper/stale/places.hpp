@@ -52,7 +52,7 @@ class Places {
         if (sizes_[size_slot(block)] != 0 && is_in_use(block)) count_in(block);
       });
     };
-    visit_heap(blocks_, look, kByteLimit);
+    visit_heap(blocks_, look, kSampleBytes);
   }
 
   // For places passed to ask(): whether some of the words there point to free memory.
@@ -66,8 +66,7 @@ class Places {
   }
 
  private:
-  static constexpr uint64_t kMinSampleBlocks = 4;    // fewer are not conclusive
-  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
+  static constexpr uint64_t kMinSampleBlocks = 4;  // fewer are not conclusive
   static constexpr unsigned kPlaceBits = 16;
   static constexpr uint64_t kPlaces = 1u << kPlaceBits, kSizes = 1u << 12;
   static constexpr uint64_t kNone = ~0ull;

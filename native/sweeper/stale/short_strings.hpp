@@ -26,7 +26,7 @@ class ShortStrings {
       each_word_that(space_, start, end, filter,
                      [this](uint64_t slot, uint64_t) { add_targets(slot); });
     };
-    visit_heap(blocks_, look, kByteLimit);
+    visit_heap(blocks_, look, kSampleBytes);
     heaps::sort(targets_);
     heaps::remove_repeats(targets_);
   }
@@ -53,7 +53,6 @@ class ShortStrings {
  private:
   static constexpr uint64_t kBuffer = 2 * heaps::kWord, kBytes = 16;
   static constexpr std::size_t kMaxTargets = 1 << 16;
-  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
 
   // Returns whether the length ahead of the buffer is that of the text in it.
   static bool is_text(uint64_t start) {

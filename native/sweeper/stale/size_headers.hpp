@@ -28,7 +28,7 @@ class SizeHeaders {
         if (has_header(block)) look_at(block);
       });
     };
-    visit_heap(blocks_, look, kByteLimit);
+    visit_heap(blocks_, look, kSampleBytes);
     is_usual_ = pointers_ >= kFewestPointers && targets_.size() * kOneInPointers <= pointers_;
     if (!is_usual_) targets_ = {};
   }
@@ -49,15 +49,14 @@ class SizeHeaders {
  private:
   static constexpr uint64_t kHeader = sizeof(uint64_t);
   static constexpr std::size_t kMaxTargets = 1 << 16;
-  static constexpr uint64_t kByteLimit = 128 << 20;  // bounds the cost on large heaps
-  static constexpr uint64_t kFewestPointers = 64;    // between blocks with headers
-  static constexpr uint64_t kOneInPointers = 16;     // more targets without would show intention
+  static constexpr uint64_t kFewestPointers = 64;  // between blocks with headers
+  static constexpr uint64_t kOneInPointers = 16;   // more targets without would show intention
 
   bool has_header(uint64_t block) const {
     uint64_t bytes = blocks_.end_of(block) - block;
     if (bytes <= kHeader) return false;
-    uint64_t size = heaps::load<uint64_t>(block), held = bytes - kHeader;
-    return size != 0 && size <= held && held - size <= heaps::rounding(size);
+    uint64_t size = heaps::load<uint64_t>(block);
+    return size != 0 && heaps::may_hold_request(bytes - kHeader, size);
   }
 
   void look_at(uint64_t owner) {

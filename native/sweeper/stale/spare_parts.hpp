@@ -122,7 +122,8 @@ class SpareParts {
     std::size_t at = position_of(blocks_.block_of(limit - 1));
     if (at == kNone) return;
     Owner& owner = owners_[at];
-    if (before < owner.block || owner.end - limit > heaps::rounding(limit - owner.block)) return;
+    bool fits = heaps::may_hold_request(owner.end - owner.block, limit - owner.block);
+    if (before < owner.block || !fits) return;
     uint64_t first = slot - 2 * heaps::kWord, current = heaps::word(first);
     SpinLock::Guard guard(lock_);
     owner.limit = limit;

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import StartVictim
 from glibc_suites import SUITES
+from programs import answers
 from provisions import provide_all
 from same_heap import assert_same_preloaded_heap
 from scans import list_heap, scan
@@ -124,7 +125,7 @@ def redis(folder: Path, keys: int, *extra: str) -> Iterator[tuple[int, list[str]
     client = ["redis-cli", "-s", str(socket)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
-            wait_until(socket.exists, "redis listens")
+            wait_until(lambda: answers(socket, b"PING\r\n", b"+PONG"), "redis answers")
             subprocess.run(
                 [*client, "debug", "populate", str(keys)], check=True, stdout=subprocess.DEVNULL
             )

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from glibc_suites import UnavailableError, keep_links_inside, private_apt, run
+from programs import answers
 from victims import need, wait_until
 from worlds import must_work
 
@@ -85,7 +86,7 @@ def running(folder: Path, path: Path) -> Iterator[Device]:
         adb.write_text(f'#!/bin/sh\n{own} exec {enter} --target {daemon.pid} --net {client} "$@"\n')
         adb.chmod(0o755)
         with _ended(subprocess.Popen([adb, "nodaemon", "server"], stderr=subprocess.DEVNULL)):
-            wait_until(socket.exists, "the server listens")
+            wait_until(lambda: answers(socket, b"000chost:version", b"OKAY"), "the server answers")
             yield Device(folder)
 
 

@@ -48,7 +48,9 @@ def main() -> None:
     upwards.start()
     relay.carry(relay.process.stdout.fileno(), 1, 1)
     status = relay.process.wait()
-    Path(totals).write_text(f"{relay.passed[0]} {relay.passed[1]}")
+    whole = Path(f"{totals}.new")
+    whole.write_text(f"{relay.passed[0]} {relay.passed[1]}")
+    whole.rename(totals)  # its reader waits until it is there
     os._exit(status)
 
 

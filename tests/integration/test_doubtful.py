@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from conftest import StartVictim
+from glibc_suites import PYTHONS
 from provisions import provide_all
 from scans import recording_of, run_cli
+from test_python_objects import MORE, PYTHON, extension, script
 from unharmed import METHODS
-from victims import Victim, build, wait_blocked
+from victims import Victim, build, glibc_of, running, wait_blocked
 
 from reachscan.recording import model
 from reachscan.recording.zip_equal import zip_equal
@@ -41,6 +44,7 @@ PROGRAMS = {
 ON_STALE_WORDS = {
     "lookalikes": ("lookalikes",),
     "held_lookalike": ("held_lookalike",),
+    "llvm_containers": ("llvm_containers",),
     "spare_parts": ("spare_parts",),
     "written_over": ("written_over",),
     "written_over, low": ("written_over", LOW),
@@ -100,6 +104,27 @@ def test_what_lua_leaves_in_its_objects(victim: StartVictim, release: str, metho
     flags = (f"-I/usr/include/lua{release}", f"-llua{release}")
     target = victim("lua_values", command=[str(build("lua_values", flags))])
     assert_verdicts(target, method)
+
+
+@pytest.mark.parametrize("method", ("clone", "copy", "track"))
+def test_what_python_leaves_in_its_objects(method: str) -> None:
+    assert_python_verdicts([*PYTHON], method)
+
+
+@pytest.mark.parametrize("suite", PYTHONS)
+def test_what_other_releases_of_python_leave(suite: str) -> None:
+    assert_python_verdicts(glibc_of(suite).python, "clone")
+
+
+@pytest.mark.parametrize("python", MORE)
+def test_what_interpreters_that_are_named_leave(python: str) -> None:
+    assert_python_verdicts([python], "clone")
+
+
+def assert_python_verdicts(python: Sequence[str], method: str) -> None:
+    module = str(extension("writes_behind"))
+    with running([*python, script("writes_behind"), module]) as target:
+        assert_verdicts(target, method)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only there calls change all of them")

@@ -35,14 +35,14 @@ FOUND = {**dict.fromkeys(FORGOTTEN, 900), "tuple": 600}
 tuples are large and lie where the compiler of the interpreter had its memory before."""
 
 
-def extension() -> Path:
+def extension(name: str = "forgets_references") -> Path:
     provide_all("libpython3-dev")
     said = subprocess.run(
         ["/usr/bin/python3", "-c", "import sysconfig; print(sysconfig.get_path('include'))"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     flags = [f"-I{said.stdout.strip()}", "-DPy_LIMITED_API=0x03090000", "-shared", "-fPIC"]
-    return build("forgets_references", [*flags, "-Wno-cast-function-type"])
+    return build(name, [*flags, "-Wno-cast-function-type"])
 
 
 def script(name: str) -> str:

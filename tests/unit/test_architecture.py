@@ -119,8 +119,8 @@ NATIVE_ROOMS = {
         "sweeper/search",
     },
     "sweeper/stale": {
-        *("memory", "sweeper/blob", "sweeper/blocks", "sweeper/mark", "sweeper/roots"),
-        "sweeper/search",
+        *("memory", "sweeper/blob", "sweeper/blocks", "sweeper/mark", "sweeper/python"),
+        *("sweeper/roots", "sweeper/search"),
     },
     "sweeper/leaks": {
         *("sweeper/blob", "sweeper/blocks", "sweeper/mark", "sweeper/meanings"),

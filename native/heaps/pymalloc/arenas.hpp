@@ -23,6 +23,7 @@ constexpr uint64_t kHeaderBytes = 48, kFreeBlock = 8, kNextInList = 16, kArenaIn
 constexpr uint64_t kPools = 64;  // per arena; one less if it does not start at a pool boundary
 constexpr uint64_t kPoolSizes[] = {4096, 16384};  // the larger since 3.10
 constexpr uint64_t kAlignments[] = {8, 16};       // the larger since 3.7
+constexpr uint64_t kMostBytes = 512;              // of a block; malloc() returns what is larger
 constexpr uint64_t kMaxBlocks = kPoolSizes[1] / kAlignments[0];
 
 constexpr std::size_t kMaxArenaCount = 1 << 16;

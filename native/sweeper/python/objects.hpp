@@ -6,6 +6,7 @@
 #pragma once
 
 #include "memory/block_map.hpp"
+#include "memory/rounding.hpp"
 #include "sweeper/python/types.hpp"
 
 namespace reachscan::sweeper {
@@ -36,6 +37,36 @@ class PythonObjects {
     return 0;
   }
 
+  // A quick test that most other blocks fail.
+  static bool may_be_in(Range block) {
+    for (uint64_t before : {0, 16, 32}) {
+      uint64_t object = block.start + before;
+      if (object + kObjectBytes > block.end) return false;
+      uint64_t type = heaps::word(object + kObjectType);
+      uint64_t count = heaps::word(object);
+      if (count != 0 && is_count(count) && type % heaps::kWord == 0 && type >= heaps::kPage)
+        return true;
+    }
+    return false;
+  }
+
+  // Returns whether a word of the block with an object certainly holds nothing.
+  bool is_unused(uint64_t object, uint64_t slot, Range block) const {
+    uint64_t type = type_of(object).address, flags = heaps::word(type + kTypeFlags);
+    bool is_heap_type = (flags & kIsHeapType) != 0;
+    if ((flags & kTextSubclass) != 0 && !is_heap_type) {
+      if (slot == object + kTextKind) return true;
+      bool is_ascii = (heaps::load<uint8_t>(object + kTextKind) & kCompactAscii) == kCompactAscii;
+      return is_ascii && slot >= object + kAsciiBytes;
+    }
+    if ((flags & kBytesSubclass) != 0 && !is_heap_type) return slot >= object + kBytesStart;
+    uint64_t end = end_of(object);
+    // Attributes may follow the items of an object of a class, at a multiple of a word.
+    if (is_heap_type) end = heaps::align_up(end, heaps::kWord);
+    return end != 0 && slot + heaps::kWord > end &&
+           heaps::may_hold_request(block.end - block.start, end - block.start);
+  }
+
   const PythonType& type_of(uint64_t object) const {
     return types_.at(heaps::word(object + kObjectType));
   }
@@ -43,11 +74,31 @@ class PythonObjects {
   const PythonTypes& types() const { return types_; }
 
  private:
+  // Of str (Include/cpython/unicodeobject.h): a byte with flags, where since 3.14 there are others,
+  // and the largest header of a text in ASCII. Of bytes: the header.
+  static constexpr uint64_t kTextKind = 32, kAsciiBytes = 48, kBytesStart = 32;
+  static constexpr uint8_t kCompactAscii = 0x60;
+
+  static bool is_count(uint64_t word) { return (word >> 32 & 0xffff) == 0; }
+
   // An array of pointers may also contain one to a type. But then it has a pointer in place of the
   // count.
   bool has_count(uint64_t object) const {
     uint64_t count = heaps::word(object);
-    return (count >> 32 & 0xffff) == 0 && (count < heaps::kPage || !space_.readable(count, 1));
+    return is_count(count) && (count < heaps::kPage || !space_.readable(count, 1));
+  }
+
+  // Returns where an object ends, 0 if its type does not tell. Generators and frames have another
+  // field in place of the number of items.
+  uint64_t end_of(uint64_t object) const {
+    constexpr uint64_t kMaxItems = 1ull << 32;
+    const PythonType& type = type_of(object);
+    if (!type.tells_size) return 0;
+    uint64_t item_bytes = heaps::word(type.address + kTypeItemSize), end = object + type.basic_size;
+    if (item_bytes == 0) return end;
+    uint64_t items = heaps::word(object + kObjectItems);
+    bool is_number = items > 0 && items < kMaxItems && item_bytes < heaps::kPage;
+    return is_number ? end + items * item_bytes : 0;
   }
 
   const heaps::Space& space_;

@@ -8,12 +8,13 @@
 namespace reachscan::sweeper {
 
 // Fields of PyObject and PyTypeObject.
-constexpr uint64_t kObjectType = 8, kObjectBytes = 16;
-constexpr uint64_t kTypeName = 24, kTypeBasicSize = 32, kTypeDealloc = 48, kTypeFlags = 168,
-                   kTypeBase = 256, kTypeBytes = 264;
+constexpr uint64_t kObjectType = 8, kObjectItems = 16, kObjectBytes = 16;
+constexpr uint64_t kTypeName = 24, kTypeBasicSize = 32, kTypeItemSize = 40, kTypeDealloc = 48,
+                   kTypeFlags = 168, kTypeBase = 256, kTypeBytes = 264;
 // tp_flags
-constexpr uint64_t kManagedWeakReferences = 1 << 3, kManagedDict = 1 << 4, kIsHeapType = 1 << 9,
-                   kIsReady = 1 << 12, kHasCollectorHead = 1 << 14, kTextSubclass = 1 << 28,
+constexpr uint64_t kInlineValues = 1 << 2, kManagedWeakReferences = 1 << 3, kManagedDict = 1 << 4,
+                   kIsHeapType = 1 << 9, kIsReady = 1 << 12, kHasCollectorHead = 1 << 14,
+                   kListSubclass = 1 << 25, kBytesSubclass = 1 << 27, kTextSubclass = 1 << 28,
                    kTypeSubclass = 1ull << 31;
 
 // Most objects of `str` lack fields that its size includes (PyASCIIObject, since 3.12).
@@ -26,6 +27,7 @@ struct PythonType {
   uint64_t address;
   uint32_t basic_size;  // at least this much of an object is in its block; 0: not a type
   uint16_t before;      // bytes of a block before the object in it
+  bool tells_size;      // whether an object is nothing but that much and its items
   bool is_weak_reference;
 
   bool is_type() const { return basic_size != 0; }
@@ -63,7 +65,7 @@ class PythonTypes {
   static constexpr unsigned kMaxBases = 64;
 
   PythonType examine(uint64_t address) const {
-    PythonType none{address, 0, 0, false};
+    const PythonType none{address, 0, 0, false, false};
     if (!has_fields(address) || !is_type_of_types(heaps::word(address + kObjectType))) return none;
     uint64_t flags = heaps::word(address + kTypeFlags);
     uint64_t size = heaps::word(address + kTypeBasicSize);
@@ -75,8 +77,11 @@ class PythonTypes {
     char name[kMaxTypeName + 1];
     if (!read_name(address, name)) return none;
     bool is_text = (flags & (kTextSubclass | kIsHeapType)) == kTextSubclass;
-    return {address, is_text ? kMinText : static_cast<uint32_t>(size),
-            static_cast<uint16_t>(16 * collected + 16 * managed), is_weak_reference(address)};
+    return {.address = address,
+            .basic_size = is_text ? kMinText : static_cast<uint32_t>(size),
+            .before = static_cast<uint16_t>(16 * collected + 16 * managed),
+            .tells_size = (flags & (kTextSubclass | kInlineValues)) == 0,
+            .is_weak_reference = is_weak_reference(address)};
   }
 
   bool has_fields(uint64_t address) const {

@@ -16,20 +16,31 @@ using heaps::uint64_t;
 
 class PythonArenas {
  public:
+  static constexpr uint64_t kMostBytes = heaps::pymalloc::kMostBytes;  // of a block there
+
   PythonArenas(const Space& space, const BlockMap& blocks) : arenas_(space, blocks, map_memory) {}
 
+  bool empty() const { return arenas_.empty(); }
+
   // Returns whether the interpreter allocates from memory at that address.
-  bool contains(uint64_t address) const {
-    std::size_t low = 0, high = arenas_.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (arenas_[middle].end <= address) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low < arenas_.size() && address >= arenas_[low].first;
+  bool contains(uint64_t address) const { return arena_around(address) != nullptr; }
+
+  // Returns the block, free or not, that contains an address; an empty range if there is none.
+  Range block_around(uint64_t address) const {
+    const Arena* arena = arena_around(address);
+    if (arena == nullptr || address >= arena->untaken) return {};
+    uint64_t pool = address / arena->pool_bytes * arena->pool_bytes, block_bytes;
+    uint64_t first = pool + heaps::pymalloc::kHeaderBytes;
+    if (address < first || !arena->is_pool(pool, block_bytes)) return {};
+    uint64_t block = address - (address - first) % block_bytes;
+    bool is_whole = block + block_bytes <= pool + arena->pool_bytes;
+    return is_whole ? Range{block, block + block_bytes} : Range{};
+  }
+
+  // Calls visit(start, end) for each stretch of pools.
+  template <typename Visit>
+  void each_stretch(Visit visit) const {
+    for (const Arena& arena : arenas_) visit(arena.first, arena.untaken);
   }
 
   // Calls visit(range) for memory that is certainly free.
@@ -40,6 +51,20 @@ class PythonArenas {
 
  private:
   using Arena = heaps::pymalloc::Arena;
+
+  const Arena* arena_around(uint64_t address) const {
+    std::size_t low = 0, high = arenas_.size();
+    while (low < high) {
+      std::size_t middle = (low + high) / 2;
+      if (arenas_[middle].end <= address) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    bool is_inside = low < arenas_.size() && address >= arenas_[low].first;
+    return is_inside ? &arenas_[low] : nullptr;
+  }
 
   template <typename Visit>
   static void visit_arena(const Arena& arena, Visit visit) {

@@ -99,6 +99,8 @@ class Roots {
     for (const Range& range : unclear_) each_word(space_, range.start, range.end, visit);
   }
 
+  const PythonArenas& python_arenas() const { return python_arenas_; }
+
   // Returns whether the word at `slot` may be in recycled memory, as heap memory is.
   bool is_recycled(uint64_t slot) const { return python_arenas_.contains(slot); }
 

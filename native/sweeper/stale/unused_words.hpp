@@ -1,11 +1,14 @@
-// Words in blocks in use that certainly hold nothing, since their owners give them no meaning. What
+// Words in memory in use that certainly hold nothing, since their owners give them no meaning. What
 // only they lead to is in doubt, of whatever kind it is.
 #pragma once
 
 #include "sweeper/stale/lua_values.hpp"
 #include "sweeper/stale/odd_words.hpp"
+#include "sweeper/stale/python_lists.hpp"
+#include "sweeper/stale/python_words.hpp"
 #include "sweeper/stale/short_strings.hpp"
 #include "sweeper/stale/size_headers.hpp"
+#include "sweeper/stale/sized_texts.hpp"
 #include "sweeper/stale/uses.hpp"
 
 namespace reachscan::sweeper {
@@ -13,24 +16,36 @@ namespace reachscan::sweeper {
 class UnusedWords {
  public:
   UnusedWords(const heaps::Space& space, const BlockMap& blocks)
-      : lua_values_(space, blocks), size_headers_(space, blocks), short_strings_(space, blocks) {}
+      : lua_values_(space, blocks),
+        python_lists_(space, blocks),
+        python_words_(space, blocks),
+        short_strings_(space, blocks),
+        size_headers_(space, blocks),
+        sized_texts_(space, blocks) {}
 
-  // Searches marked blocks; of a large heap, samples.
+  // Searches marked blocks, and roots; of a large heap, samples.
   void find(Roots& roots) {
     lua_values_.find(roots);
-    size_headers_.find();
+    python_lists_.find(roots);
+    python_words_.find(roots);
     short_strings_.find();
+    size_headers_.find();
+    sized_texts_.find();
   }
 
   bool found_any() const {
-    return lua_values_.found_any() || size_headers_.found_any() || short_strings_.found_any();
+    return lua_values_.found_any() || python_lists_.found_any() || python_words_.found_any() ||
+           short_strings_.found_any() || size_headers_.found_any() || sized_texts_.found_any();
   }
 
   bool has(const Word& word) const {
+    if (python_words_.contain(word.owner, word.slot)) return true;
     return word.owner != 0 && (OddWords::ends_text(word.owner, word.slot, word.value) ||
-                               short_strings_.contain(word.owner, word.slot) ||
                                lua_values_.is_unused(word.owner, word.slot) ||
-                               size_headers_.is_stale(word.owner, word.target, word.value));
+                               python_lists_.contain(word.owner, word.slot) ||
+                               short_strings_.contain(word.owner, word.slot) ||
+                               size_headers_.is_stale(word.owner, word.target, word.value) ||
+                               sized_texts_.end_before(word.owner, word.slot));
   }
 
   // Calls visit(block) for each block that such words lead to, some of them repeatedly; not for
@@ -38,14 +53,20 @@ class UnusedWords {
   template <typename Visit>
   void each_target(Visit visit) const {
     lua_values_.each_target(visit);
-    size_headers_.each_target(visit);
+    python_lists_.each_target(visit);
+    python_words_.each_target(visit);
     short_strings_.each_target(visit);
+    size_headers_.each_target(visit);
+    sized_texts_.each_target(visit);
   }
 
  private:
   LuaValues lua_values_;
-  SizeHeaders size_headers_;
+  PythonLists python_lists_;
+  PythonWords python_words_;
   ShortStrings short_strings_;
+  SizeHeaders size_headers_;
+  SizedTexts sized_texts_;
 };
 
 }  // namespace reachscan::sweeper

@@ -1,0 +1,91 @@
+// Lists of CPython. The items are in a block of their own, and there may be room for more of them
+// (Include/cpython/listobject.h).
+//
+//   references, type, items in use, address of the items, items that there is room for
+//
+// Lists are small, so the interpreter's own allocator has them; only its arenas are searched.
+#pragma once
+
+#include "memory/rounding.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/python/types.hpp"
+#include "sweeper/roots/roots.hpp"
+#include "sweeper/search/range_filter.hpp"
+
+namespace reachscan::sweeper {
+
+class PythonLists {
+ public:
+  PythonLists(const heaps::Space& space, const heaps::BlockMap& blocks)
+      : space_(space), blocks_(blocks), types_(space) {}
+
+  void find(const Roots& roots) {
+    if (roots.python_arenas().empty()) return;
+    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
+    lists_ = heaps::List<Items>(map_memory, kMaxLists);
+    const RangeFilter filter(blocks_.hulls());
+    roots.python_arenas().each_stretch([&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, [this](uint64_t slot, uint64_t value) {
+        if (blocks_.block_of(value) == value && is_list(slot, value))
+          add_targets({value, value + heaps::word(slot - heaps::kWord) * heaps::kWord});
+      });
+    });
+    heaps::sort(lists_, lies_before);
+  }
+
+  // Returns whether the word lies behind the last item of a list. Knows only lists that have words
+  // there that lead to marked blocks.
+  bool contain(uint64_t owner, uint64_t slot) const {
+    std::size_t at = heaps::lower_bound(lists_, Items{owner, 0}, lies_before);
+    return at < lists_.size() && lists_[at].block == owner && slot >= lists_[at].end;
+  }
+
+  bool found_any() const { return !targets_.empty(); }
+
+  // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
+  template <typename Visit>
+  void each_target(Visit visit) const {
+    for (uint64_t block : targets_) visit(block);
+  }
+
+ private:
+  static constexpr std::size_t kMaxTargets = 1 << 16, kMaxLists = 1 << 16;
+  static constexpr uint64_t kSmallestRequest = 16;  // a block for less is no smaller
+
+  struct Items {
+    uint64_t block, end;
+  };
+  static bool lies_before(const Items& a, const Items& b) { return a.block < b.block; }
+
+  // Returns whether the word at `slot` is the address of a list's items.
+  bool is_list(uint64_t slot, uint64_t block) const {
+    constexpr uint64_t kBefore = 2 * heaps::kWord, kAfter = 2 * heaps::kWord;
+    if (!space_.readable(slot - kBefore, kBefore + kAfter)) return false;
+    uint64_t in_use = heaps::word(slot - heaps::kWord), room = heaps::word(slot + heaps::kWord);
+    uint64_t bytes = blocks_.end_of(block) - block;
+    if (in_use > room || room > bytes / heaps::kWord) return false;
+    uint64_t request = room * heaps::kWord;
+    if (request < kSmallestRequest) request = kSmallestRequest;
+    if (!heaps::may_hold_request(bytes, request)) return false;
+    uint64_t type = heaps::word(slot - kBefore);
+    return types_.at(type).is_type() && (heaps::word(type + kTypeFlags) & kListSubclass) != 0;
+  }
+
+  void add_targets(Items items) {
+    each_word(space_, items.end, blocks_.end_of(items.block), [&](uint64_t, uint64_t value) {
+      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      if (target == 0 || !blocks_.is_marked(target)) return;
+      targets_.push(target);
+      bool is_new = lists_.empty() || lists_[lists_.size() - 1].block != items.block;
+      if (is_new) lists_.push(items);
+    });
+  }
+
+  const heaps::Space& space_;
+  const heaps::BlockMap& blocks_;
+  PythonTypes types_;
+  heaps::List<Items> lists_;  // sorted by address after find()
+  heaps::List<uint64_t> targets_;
+};
+
+}  // namespace reachscan::sweeper

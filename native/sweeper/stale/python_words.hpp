@@ -1,0 +1,79 @@
+// Words in objects of Python that hold nothing, and lists that have room for more items.
+//
+//   str, bytes            characters, and what follows them
+//   str                   the kind of text: the rest of that word is never written
+//   other objects         what follows them
+//   list                  behind the last item (python_lists.hpp)
+//
+// All but large objects are in arenas of the interpreter's own allocator, which are roots.
+#pragma once
+
+#include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
+#include "sweeper/python/objects.hpp"
+#include "sweeper/roots/roots.hpp"
+#include "sweeper/search/range_filter.hpp"
+#include "sweeper/search/stretches.hpp"
+
+namespace reachscan::sweeper {
+
+class PythonWords {
+ public:
+  PythonWords(const heaps::Space& space, const heaps::BlockMap& blocks)
+      : space_(space), blocks_(blocks), objects_(space) {}
+
+  // Searches marked blocks and the interpreter's arenas; of a large heap, samples.
+  void find(const Roots& roots) {
+    if (roots.python_arenas().empty()) return;
+    arenas_ = &roots.python_arenas();
+    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
+    auto look = [this](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, RangeFilter(blocks_.hulls()),
+                     [this](uint64_t slot, uint64_t value) { consider(slot, value); });
+    };
+    arenas_->each_stretch(look);
+    visit_heap(blocks_, look, kSampleBytes);
+  }
+
+  // Returns whether the word is in an object, and holds nothing. `owner` is 0 in an arena.
+  bool contain(uint64_t owner, uint64_t slot) const {
+    if (arenas_ == nullptr) return false;
+    Range block = owner != 0 ? Range{owner, blocks_.end_of(owner)} : arenas_->block_around(slot);
+    // A small one that looks like an object is something else.
+    if (owner != 0 && block.end - block.start <= PythonArenas::kMostBytes) return false;
+    if (!PythonObjects::may_be_in(block)) return false;
+    SpinLock::Guard guard(types_lock_);
+    uint64_t object = objects_.in(block);
+    return object != 0 && objects_.is_unused(object, slot, block);
+  }
+
+  bool found_any() const { return !targets_.empty(); }
+
+  // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
+  template <typename Visit>
+  void each_target(Visit visit) const {
+    for (uint64_t block : targets_) visit(block);
+  }
+
+ private:
+  static constexpr std::size_t kMaxTargets = 1 << 16;
+
+  void consider(uint64_t slot, uint64_t value) {
+    uint64_t target = blocks_.block_of(value), owner = blocks_.block_of(slot);
+    if (target == 0 || !blocks_.is_marked(target)) return;
+    if (owner != 0 && !blocks_.is_marked(owner)) return;
+    if (!contain(owner, slot)) return;
+    SpinLock::Guard guard(lock_);
+    targets_.push(target);
+  }
+
+  const heaps::Space& space_;
+  const heaps::BlockMap& blocks_;
+  const PythonArenas* arenas_ = nullptr;  // null: there are none
+  PythonObjects objects_;
+  heaps::List<uint64_t> targets_;
+  SpinLock lock_;
+  mutable SpinLock types_lock_;
+};
+
+}  // namespace reachscan::sweeper

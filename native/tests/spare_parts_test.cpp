@@ -10,12 +10,16 @@
 namespace reachscan::tests {
 namespace {
 
-constexpr std::size_t kHolder = 0, kArray = 1, kOther = 2;
+constexpr std::size_t kHolder = 0, kArray = 1, kOther = 2, kLost = 3;
 constexpr std::size_t kWords = 65, kCapacity = 64;  // one is added by rounding
 
-// A holder of pointers, an array, which it may tell about, and a block that the array leads to.
+// A holder of pointers, an array, which it may tell about, a block that the array leads to, and one
+// that is lost.
 struct Parts {
-  Parts() : graph({31, kWords, 21}) {}
+  Parts() : graph({31, kWords, 21, 31}) {
+    for (std::size_t block = kHolder; block <= kOther; ++block)
+      graph.blocks.mark(graph.start(block));
+  }
 
   // Puts words into the holder: places in the array, by index.
   void tell(std::size_t at, const std::vector<std::size_t>& places) {
@@ -28,15 +32,22 @@ struct Parts {
     graph.memory.put(graph.start(kArray) + 8 * word, free);
   }
 
-  // Returns which words of the array are spare.
-  std::vector<std::size_t> spare() {
+  void find() {
     libc::Threads none;
     sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
-    auto parts = std::make_unique<sweeper::SpareParts>(graph.memory.space(), graph.blocks);
+    parts = std::make_unique<sweeper::SpareParts>(graph.memory.space(), graph.blocks);
     parts->ask(graph.start(kArray));
     parts->ask(graph.start(kHolder));
     parts->ask(graph.start(kArray));
     parts->find(roots);
+  }
+
+  // Returns which words of the array are spare.
+  std::vector<std::size_t> spare() {
+    find();
+    return still_spare();
+  }
+  std::vector<std::size_t> still_spare() const {
     std::vector<std::size_t> found;
     for (std::size_t word = 0; word < kWords; ++word)
       if (parts->contain(graph.start(kArray), graph.start(kArray) + 8 * word))
@@ -46,6 +57,7 @@ struct Parts {
 
   Host host;
   Graph graph;
+  std::unique_ptr<sweeper::SpareParts> parts;
 };
 
 std::vector<std::size_t> from_to(std::size_t first, std::size_t end) {
@@ -89,6 +101,19 @@ CASE(a_pointer_into_a_part_shows_that_it_is_in_use) {
     bool is_end = word == 20 || word == kCapacity;
     CHECK(parts.spare() == (is_end ? from_to(20, kWords) : from_to(0, 0)));
   }
+}
+
+// Unless it turns out to be in use itself.
+CASE(a_lost_pointer_into_a_part_shows_nothing) {
+  Parts parts;
+  parts.tell(3, {0, 20, kCapacity});
+  parts.graph.point(kLost, 5, kArray, 8 * 40);
+  parts.dangle(50);
+  CHECK(parts.spare() == from_to(20, kWords));
+  CHECK(!parts.parts->find_use_by(parts.graph.start(kHolder)));
+  CHECK(parts.parts->find_use_by(parts.graph.start(kLost)));
+  CHECK(!parts.parts->find_use_by(parts.graph.start(kLost)));
+  CHECK(parts.still_spare().empty());
 }
 
 CASE(a_stack_is_in_use) {

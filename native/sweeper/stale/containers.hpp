@@ -41,6 +41,26 @@ class DequeTest {
   const BlockMap& blocks_;
 };
 
+// llvm::BumpPtrAllocator (llvm/Support/Allocator.h): where it continues, where the slab ends, and a
+// vector with the addresses of all slabs, of which it is the last.
+class BumpTest {
+ public:
+  explicit BumpTest(const heaps::Space& space) : space_(space) {}
+
+  // Returns whether the word at `slot` is where the slab of such an allocator ends.
+  bool has_limit_of(uint64_t slab, uint64_t slot) const {
+    uint64_t vector = slot + heaps::kWord;
+    if (!space_.readable(vector, heaps::kWord + sizeof(uint32_t))) return false;
+    uint64_t first = heaps::word(vector), slabs = heaps::load<uint32_t>(vector + heaps::kWord);
+    uint64_t last = first + (slabs - 1) * heaps::kWord;
+    return slabs != 0 && last % heaps::kWord == 0 && space_.readable(last, heaps::kWord) &&
+           heaps::word(last) == slab;
+  }
+
+ private:
+  const heaps::Space& space_;
+};
+
 // A buffer of bytes: its address, how many are in use, and how many there are, in some order
 // (std::string, GString, Rust's String, OpenSSL's BUF_MEM). The first number would be smaller if it
 // counted what can hold a pointer.
@@ -69,17 +89,68 @@ class BufferTest {
   const heaps::Space& space_;
 };
 
+// Room for items in an object, that of llvm::SmallVector (llvm/ADT/SmallVector.h): the address of
+// the first item, how many there are, and how many fit. Until there are more, they follow these
+// numbers.
+class SmallVector {
+ public:
+  explicit SmallVector(uint64_t address) : address_(address) {}
+
+  bool has_items_inside() const { return heaps::word(address_) == first_item() && fitting() != 0; }
+
+  // Returns the room in a vector that has no items. Only where the next vector begins tells how
+  // large it is, so that of the last vector in an object is unknown.
+  heaps::Range empty_room(uint64_t object_end) const {
+    uint64_t next = first_item();
+    if (heaps::load<uint32_t>(address_ + heaps::kWord) != 0) return {};
+    while (next + kBytes <= object_end && !SmallVector(next).has_items_inside())
+      next += heaps::kWord;
+    bool fits = fitting() >= kFewest && (next - first_item()) % (fitting() * heaps::kWord) == 0;
+    return fits && next + kBytes <= object_end ? heaps::Range{first_item(), next} : heaps::Range{};
+  }
+
+  static constexpr uint64_t kBytes = heaps::kWord + 2 * sizeof(uint32_t);  // ahead of the items
+
+ private:
+  static constexpr uint64_t kFewest = 4;  // otherwise, what follows may be fields
+
+  uint64_t first_item() const { return address_ + kBytes; }
+  uint64_t fitting() const {
+    return heaps::load<uint32_t>(address_ + heaps::kWord + sizeof(uint32_t));
+  }
+
+  uint64_t address_;
+};
+
+// The key of a bucket, which is all or half of its first word, or that and half of the second.
+struct BucketKey {
+  uint64_t first, second;
+
+  BucketKey operator&(const BucketKey& bits) const {
+    return {first & bits.first, second & bits.second};
+  }
+  bool operator==(const BucketKey&) const = default;
+};
+
 // The buckets of a map, each of which begins with its key.
 struct Buckets {
   uint64_t start, end, bytes_each;
-  uint64_t never_used, removed;  // the keys of buckets that are free
-  bool are_all_free;             // objects in a row, all of one class, look alike
+  BucketKey bits;                 // those that are the key
+  BucketKey never_used, removed;  // the keys of buckets that are free
+  bool are_all_free;              // objects in a row, all of one class, look alike
+
+  BucketKey key_at(uint64_t bucket) const {
+    return BucketKey{heaps::word(bucket), heaps::word(bucket + heaps::kWord)} & bits;
+  }
 
   // Returns whether the word belongs to the value of a free key, or lies behind the last bucket.
   bool is_unused(uint64_t slot) const {
     if (slot >= end) return true;
-    uint64_t offset = (slot - start) % bytes_each, key = heaps::word(slot - offset);
-    return offset != 0 && (key == never_used || key == removed);
+    uint64_t offset = (slot - start) % bytes_each,
+             key_bytes = (bits.second != 0 ? 2 : 1) * heaps::kWord;
+    if (offset < key_bytes) return false;
+    BucketKey key = key_at(slot - offset);
+    return key == never_used || key == removed;
   }
 };
 
@@ -91,13 +162,17 @@ class MapTest {
       : space_(space), slot_(slot), block_(block) {}
 
   std::optional<Buckets> buckets() const {
-    if (auto found = buckets_of(dense_map())) return found;
-    return buckets_of(small_dense_map());
+    for (const Counts& counts : {dense_map(), small_dense_map()})
+      for (const BucketKey& bits : kKeys)
+        if (auto found = buckets_of(counts, bits)) return found;
+    return {};
   }
 
  private:
   static constexpr uint64_t kLeastBuckets = 64;  // LLVM never allocates fewer
   static constexpr uint64_t kKeysTried = 16;     // one in eight was never used
+  static constexpr uint64_t kWholeWord = heaps::wrapped(~0ull), kLowerHalf = ~0u;
+  static constexpr BucketKey kKeys[] = {{kWholeWord, 0}, {kLowerHalf, 0}, {kWholeWord, kLowerHalf}};
 
   struct Counts {
     uint64_t taken, removed, buckets;
@@ -121,33 +196,34 @@ class MapTest {
   }
 
   // Returns nothing unless as many keys are alike as should be free.
-  std::optional<Buckets> buckets_of(const Counts& counts) const {
+  std::optional<Buckets> buckets_of(const Counts& counts, const BucketKey& bits) const {
     bool is_power_of_two = (counts.buckets & (counts.buckets - 1)) == 0;
     if (counts.buckets < kLeastBuckets || !is_power_of_two) return {};
     if (counts.taken + counts.removed >= counts.buckets) return {};
     uint64_t bytes = block_.end - block_.start;
     uint64_t bytes_each = bytes / counts.buckets & ~(heaps::kWord - 1);
     uint64_t end = block_.start + bytes_each * counts.buckets;
-    if (bytes_each <= heaps::kWord || block_.end - end > heaps::rounding(bytes)) return {};
+    uint64_t key_words = bits.second != 0 ? 2 : 1;
+    if (bytes_each <= key_words * heaps::kWord || block_.end - end > heaps::rounding(bytes))
+      return {};
     uint64_t free = counts.buckets - counts.taken - counts.removed;
-    auto never_used = key_that_repeats(free, {block_.start, end}, bytes_each);
+    Buckets found{block_.start, end, bytes_each, bits, {}, {}, free == counts.buckets};
+    auto never_used = key_that_repeats(free, found);
     if (!never_used) return {};
     // Each key in use is there once.
-    auto removed = counts.removed > 1
-                       ? key_that_repeats(counts.removed, {block_.start, end}, bytes_each)
-                       : std::nullopt;
-    return Buckets{
-        block_.start,          end, bytes_each, *never_used, removed.value_or(*never_used),
-        free == counts.buckets};
+    auto removed = counts.removed > 1 ? key_that_repeats(counts.removed, found) : std::nullopt;
+    found.never_used = *never_used;
+    found.removed = removed.value_or(*never_used);
+    return found;
   }
 
   // Returns a key that is there that many times, if there is one.
-  static std::optional<uint64_t> key_that_repeats(uint64_t times, heaps::Range buckets,
-                                                  uint64_t bytes_each) {
+  static std::optional<BucketKey> key_that_repeats(uint64_t times, const Buckets& buckets) {
     for (uint64_t i = 0; i < kKeysTried; ++i) {
-      uint64_t key = heaps::word(buckets.start + bytes_each * i), found = 0;
-      for (uint64_t at = buckets.start; at < buckets.end; at += bytes_each)
-        found += heaps::word(at) == key ? 1 : 0;
+      BucketKey key = buckets.key_at(buckets.start + buckets.bytes_each * i);
+      uint64_t found = 0;
+      for (uint64_t at = buckets.start; at < buckets.end; at += buckets.bytes_each)
+        found += buckets.key_at(at) == key ? 1 : 0;
       if (found == times) return key;
     }
     return {};

@@ -155,11 +155,12 @@ class Lookalikes {
 
   // Adds what words that need not hold anything lead to, and sorts the list.
   void find_odd_targets() {
-    odd_words_.each_target([this](uint64_t block) { odd_targets_.add(block); });
-    last_words_.each_link_target([this](uint64_t block) { odd_targets_.add(block); });
-    unused_words_.each_target([this](uint64_t block) {
+    auto add_certainly = [this](uint64_t block) {
       if (!odd_targets_.add(block)) odd_targets_.add_alone(block);
-    });
+    };
+    odd_words_.each_target([this](uint64_t block) { odd_targets_.add(block); });
+    last_words_.each_link_target(add_certainly);
+    unused_words_.each_target(add_certainly);
     odd_targets_.sort();
     for (uint64_t block : odd_targets_.blocks())
       if (!in_question_.push(block)) break;
@@ -283,9 +284,13 @@ class Lookalikes {
     for (uint64_t block : in_question_)
       if (blocks_.is_marked(block)) open_.push(block);
     below_.each_marked([this](uint64_t block) { open_.push(block); });
-    for (const Word& word : words_)
-      if (!is_in_question(word.owner) && is_usual(word)) take(word.target);
+    take_usual_targets();
     spread();
+  }
+
+  void take_usual_targets() {
+    for (const Word& word : words_)
+      if ((word.owner == 0 || blocks_.is_marked(word.owner)) && is_usual(word)) take(word.target);
   }
 
   void take(uint64_t block) {
@@ -305,10 +310,17 @@ class Lookalikes {
 
   // Marks what normally held blocks hold in the same way.
   void spread() {
-    while (!open_.empty())
-      each_word_into_doubt(open_.pop(), [this](const Word& word) {
+    bool found_use = false;
+    while (!open_.empty()) {
+      uint64_t owner = open_.pop();
+      found_use = spare_parts_.find_use_by(owner) || found_use;
+      each_word_into_doubt(owner, [this](const Word& word) {
         if (is_usual(word)) take(word.target);
       });
+      if (!open_.empty() || !found_use) continue;
+      found_use = false;
+      take_usual_targets();
+    }
   }
 
   // Counts, by kind, the blocks in doubt that stale words lead to from memory in use. Where there

@@ -8,13 +8,14 @@
 //   two iterators              in between               std::deque (containers.hpp)
 //   address, two numbers       up to the smaller        a buffer of bytes (containers.hpp)
 //   numbers of keys            values of those          llvm::DenseMap (containers.hpp)
+//   number of items: none      nothing of the room      llvm::SmallVector (containers.hpp)
 //
-// Nothing else looks like the last three, unless a map is empty, or a buffer of bytes has pointers
-// in it. A reader of an array also has words like the first two, and what it has yet to read is in
-// use. So such a part, or an empty map, is only spare if its words look stale. The same is true of
-// tables that no map is known to own, with keys that are numbers, unless the values of other keys
-// are no pointers. A stack is in use from where it continues to its end: a register points there,
-// or words there are return addresses.
+// Nothing else looks like the third to fifth, unless a map is empty, or a buffer of bytes has
+// pointers in it. A reader of an array also has words like the first two, and what it has yet to
+// read is in use. So such a part, an empty map, or room for items, is only spare if its words look
+// stale. The same is true of tables that no map is known to own, with keys that are numbers, unless
+// the values of other keys are no pointers. A stack is in use from where it continues to its end: a
+// register points there, or words there are return addresses.
 #pragma once
 
 #include "sweeper/mark/dense_maps.hpp"
@@ -31,7 +32,7 @@ namespace reachscan::sweeper {
 class SpareParts {
  public:
   SpareParts(const heaps::Space& space, const BlockMap& blocks)
-      : space_(space), blocks_(blocks), deques_(space, blocks), owners_(map_memory, kMaxOwners) {}
+      : space_(space), blocks_(blocks), bumps_(space), deques_(space, blocks), owners_(map_memory, kMaxOwners) {}
 
   // Returns whether a block is large enough to have any.
   bool may_be_in(uint64_t block) const { return blocks_.end_of(block) - block >= kLeastBytes; }
@@ -43,7 +44,7 @@ class SpareParts {
       owners_.push({.block = block, .end = blocks_.end_of(block)});
   }
 
-  // Called once, after all calls to ask().
+  // Called once, after all calls to ask(). Blocks that are not marked do not count.
   void find(Roots& roots) {
     if (owners_.empty()) return;
     sort_owners();
@@ -58,14 +59,26 @@ class SpareParts {
     find_pointers(roots);
   }
 
+  // Called for a block that has been marked since. Returns whether it shows that a part that was
+  // thought to be stale is in use.
+  bool find_use_by(uint64_t block) {
+    bool any = false;
+    if (!has_stale_ends_) return any;
+    each_word(space_, block, blocks_.end_of(block), [&](uint64_t slot, uint64_t value) {
+      any = (blocks_.may_point(value) && consider_pointer(slot, value)) || any;
+    });
+    return any;
+  }
+
   // For blocks passed to ask().
   bool contain(uint64_t block, uint64_t slot) const {
     std::size_t at = position_of(block);
     if (at == kNone) return false;
     const Owner& owner = owners_[at];
-    if ((owner.ends_are_stale || owner.is_deque) && is_outside(owner, slot)) return true;
+    if ((owner.ends_are_stale || owner.is_certain) && is_outside(owner, slot)) return true;
     if (slot >= owner.text_end) return true;
     if (owner.buckets && owner.buckets->is_unused(slot)) return true;
+    if (owner.has_stale_room && is_in_stale_room(owner, slot)) return true;
     if (owner.stale_columns == 0) return false;
     const NumberMap table({block, owner.end});
     return (owner.stale_columns >> table.column_of(slot) & 1) != 0 && table.is_free_around(slot);
@@ -76,7 +89,8 @@ class SpareParts {
 
   static constexpr uint64_t kLeastBytes = 128;
   static constexpr std::size_t kMaxOwners = 1 << 16;
-  static constexpr uint64_t kFewestUsed = 8;     // keys, whose values tell what values are like
+  static constexpr uint64_t kFewestUsed = 8;  // keys, whose values tell what values are like
+  static constexpr uint64_t kMostObjectBytes = 4096;  // of what has vectors in it
   static constexpr uint64_t kMostAfterText = 2;  // pointers; more may be messages yet to be read
   static constexpr uint64_t kUnknown = ~0ull;
   static constexpr std::size_t kNone = ~0ul;
@@ -89,7 +103,8 @@ class SpareParts {
     uint64_t used_from = 0, used_to = kUnknown;
     uint64_t limit = 0;  // the end of what was requested, if one of these is known
     uint64_t text_end = kUnknown;
-    bool ends_are_stale = false, is_deque = false;
+    bool is_certain = false;  // what is in use
+    bool ends_are_stale = false, has_stale_room = false;
     uint32_t stale_columns = 0;  // of a table, a bit for each: values of free keys are stale
     std::optional<Buckets> buckets = {};
   };
@@ -131,6 +146,7 @@ class SpareParts {
       consider_iterator(owner, first, current);
     } else if (before > owner.block || current == owner.block) {
       extend_to(owner, before);
+      if (bumps_.has_limit_of(owner.block, slot)) owner.is_certain = true;
     }
   }
 
@@ -151,7 +167,7 @@ class SpareParts {
     bool is_first = deques_.has_first(at), is_end = !is_first && deques_.has_end(at);
     if (is_first && (owner.used_from == 0 || current < owner.used_from)) owner.used_from = current;
     if (is_end) extend_to(owner, current);
-    if (is_first || is_end) owner.is_deque = true;
+    if (is_first || is_end) owner.is_certain = true;
   }
 
   bool has_neighbours(uint64_t slot) const {
@@ -182,13 +198,36 @@ class SpareParts {
     owner.ends_are_stale = owner.ends_are_stale || (ends.look_stale() && !has_code);
     bool is_text = of_text.starts == 0 && after_text.starts <= kMostAfterText;
     if (!is_text) owner.text_end = kUnknown;
-    if (owner.buckets && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};
+    bool is_map = owner.buckets.has_value();
+    if (is_map && owner.buckets->are_all_free && !of_free.look_stale()) owner.buckets = {};
+    each_stale_room(owner, [&](heaps::Range) { owner.has_stale_room = true; });
     const NumberMap table({owner.block, owner.end});
-    if (table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
+    if (!is_map && table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
   }
 
-  // A pointer into a part shows that it is in use, as where objects are allocated from the end of a
-  // buffer to its start. A stack pointer may also be where the part begins.
+  // Calls visit(room) for the room in each vector of an object that has no items, if pointers to
+  // free memory are there: what looks like room may be fields.
+  template <typename Visit>
+  void each_stale_room(const Owner& owner, Visit visit) const {
+    if (owner.end - owner.block > kMostObjectBytes) return;
+    for (uint64_t at = owner.block; at + SmallVector::kBytes <= owner.end; at += heaps::kWord) {
+      const SmallVector vector(at);
+      if (!vector.has_items_inside()) continue;
+      heaps::Range room = vector.empty_room(owner.end);
+      Aims aims{};
+      each_word(space_, room.start, room.end,
+                [&](uint64_t, uint64_t value) { aims.count(blocks_, value); });
+      if (aims.dangling != 0) visit(room);
+    }
+  }
+
+  bool is_in_stale_room(const Owner& owner, uint64_t slot) const {
+    bool is = false;
+    each_stale_room(owner,
+                    [&](heaps::Range room) { is = is || (slot >= room.start && slot < room.end); });
+    return is;
+  }
+
   void find_pointers(Roots& roots) {
     heaps::Range hull{~0ull, 0};
     for (const Owner& owner : owners_) {
@@ -197,25 +236,33 @@ class SpareParts {
       if (owner.end > hull.end) hull.end = owner.end;
     }
     if (hull.start > hull.end) return;
+    has_stale_ends_ = true;
     const RangeFilter filter(hull);
-    auto look = [this](uint64_t slot, uint64_t value) {
-      Owner* owner = with_stale_ends_around(value);
-      if (owner == nullptr || !points_into_spare_part(*owner, value)) return;
-      uint64_t holder = blocks_.block_of(slot);
-      bool is_stale = holder == owner->block && is_outside(*owner, slot);
-      if (!is_stale) __atomic_store_n(&owner->ends_are_stale, false, __ATOMIC_RELAXED);
-    };
-    roots.each_part(
-        [&](uint64_t start, uint64_t end) { each_word_that(space_, start, end, filter, look); });
+    auto consider = [this](uint64_t slot, uint64_t value) { consider_pointer(slot, value); };
+    roots.each_part([&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, consider);
+    });
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, [&](uint64_t slot, uint64_t value) {
-        if (blocks_.block_of(slot) != 0) look(slot, value);
+        uint64_t holder = blocks_.block_of(slot);
+        if (holder != 0 && blocks_.is_marked(holder)) consider_pointer(slot, value);
       });
     });
+    // A stack pointer may also be where the part begins.
     roots.each_register_word([this](uint64_t, uint64_t value) {
       Owner* owner = with_stale_ends_around(value);
       if (owner != nullptr && is_outside(*owner, value)) owner->ends_are_stale = false;
     });
+  }
+
+  // A pointer into a part shows that it is in use, as where objects are allocated from the end of a
+  // buffer to its start. Returns whether it has been thought to be stale.
+  bool consider_pointer(uint64_t slot, uint64_t value) {
+    Owner* owner = with_stale_ends_around(value);
+    if (owner == nullptr || !points_into_spare_part(*owner, value)) return false;
+    bool is_stale = blocks_.block_of(slot) == owner->block && is_outside(*owner, slot);
+    if (!is_stale) __atomic_store_n(&owner->ends_are_stale, false, __ATOMIC_RELAXED);
+    return !is_stale;
   }
 
   Owner* with_stale_ends_around(uint64_t address) {
@@ -250,9 +297,11 @@ class SpareParts {
 
   const heaps::Space& space_;
   const BlockMap& blocks_;
+  BumpTest bumps_;
   DequeTest deques_;
   heaps::List<Owner> owners_;  // sorted by address after find()
   uint64_t longest_ = 0;
+  bool has_stale_ends_ = false;
   Scratch<uint8_t> starts_{kStarts};  // 1: an owner may start there
   SpinLock lock_;
 };

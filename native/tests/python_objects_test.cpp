@@ -83,6 +83,57 @@ CASE(types_say_where_objects_begin) {
   CHECK(objects.in({array, array + kBlock}) == 0);
 }
 
+// Returns the offsets of the words from the first of these offsets to the second.
+std::set<uint64_t> from_to(uint64_t first, uint64_t end) {
+  std::set<uint64_t> offsets;
+  for (; first < end; first += 8) offsets.insert(first);
+  return offsets;
+}
+
+CASE(what_lies_behind_an_object_holds_nothing) {
+  constexpr uint64_t kSize = kBlock - 16, kKind = 32, kAscii = 0x60;
+  struct Row {
+    uint64_t flags, items, item_bytes, kind;
+    std::set<uint64_t> unused;
+  };
+  const Row rows[] = {
+      {0, 0, 0, 0, from_to(kSize, kBlock)},
+      {sweeper::kInlineValues, 0, 0, 0, {}},
+      // As many items as fit, and fewer: what is left is more than rounding adds, or some of a
+      // word.
+      {0, 2, 8, 0, {}},
+      {0, 1, 8, 0, from_to(kSize + 8, kBlock)},
+      {0, 5, 1, 0, from_to(kSize, kBlock)},
+      {sweeper::kIsHeapType, 5, 1, 0, from_to(kSize + 8, kBlock)},
+      {0, 3, 8, 0, {}},
+      // In place of a number of items: nothing, or a pointer.
+      {0, 0, 8, 0, {}},
+      {0, kWorld, 8, 0, {}},
+      {sweeper::kBytesSubclass, 9, 1, 0, from_to(32, kBlock)},
+      {sweeper::kTextSubclass, 9, 0, 0, {kKind}},
+      {sweeper::kTextSubclass | sweeper::kIsHeapType, 9, 0, 0, {}},
+  };
+  for (const Row& row : rows) {
+    Scene scene;
+    Memory& memory = scene.image.memory;
+    uint64_t type = scene.image.add_type("type of a row", row.flags);
+    memory.put(type + sweeper::kTypeBasicSize, kSize);
+    memory.put(type + sweeper::kTypeItemSize, row.item_bytes);
+    uint64_t object = scene.image.make_object(scene.image.take(), 0, type, 1);
+    memory.put(object + sweeper::kObjectItems, row.items);
+    PythonObjects objects(memory.space());
+    std::set<uint64_t> unused;
+    for (uint64_t offset = 0; offset < kBlock; offset += 8)
+      if (objects.is_unused(object, object + offset, {object, object + kBlock}))
+        unused.insert(offset);
+    CHECK(unused == row.unused);
+    if ((row.flags & sweeper::kTextSubclass) == 0 || !row.unused.contains(kKind)) continue;
+    memory.put(object + kKind, kAscii);
+    CHECK(objects.is_unused(object, object + kBlock - 8, {object, object + kBlock}));
+    CHECK(!objects.is_unused(object, object + kKind + 8, {object, object + kBlock}));
+  }
+}
+
 CASE(what_is_no_type_is_no_type) {
   for (uint64_t field : {sweeper::kObjectType, sweeper::kTypeName, sweeper::kTypeBasicSize,
                          sweeper::kTypeDealloc, sweeper::kTypeFlags}) {

@@ -3,39 +3,36 @@
 //
 //   references, type, items in use, address of the items, items that there is room for
 //
-// Lists are small, so the interpreter's own allocator has them; only its arenas are searched.
+// Lists are small, so they lie in arenas of the interpreter's own allocator.
 #pragma once
 
 #include "memory/rounding.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/python/types.hpp"
-#include "sweeper/roots/roots.hpp"
-#include "sweeper/search/range_filter.hpp"
 
 namespace reachscan::sweeper {
 
 class PythonLists {
  public:
   PythonLists(const heaps::Space& space, const heaps::BlockMap& blocks)
-      : space_(space), blocks_(blocks), types_(space) {}
+      : space_(space),
+        blocks_(blocks),
+        types_(space),
+        lists_(map_memory, kMaxLists),
+        targets_(map_memory, kMaxTargets) {}
 
-  void find(const Roots& roots) {
-    if (roots.python_arenas().empty()) return;
-    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
-    lists_ = heaps::List<Items>(map_memory, kMaxLists);
-    const RangeFilter filter(blocks_.hulls());
-    roots.python_arenas().each_stretch([&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, filter, [this](uint64_t slot, uint64_t value) {
-        if (blocks_.block_of(value) == value && is_list(slot, value))
-          add_targets({value, value + heaps::word(slot - heaps::kWord) * heaps::kWord});
-      });
-    });
-    heaps::sort(lists_, lies_before);
+  // Called for each word of the arenas that leads into a heap.
+  void consider(uint64_t slot, uint64_t value) {
+    if (blocks_.block_of(value) == value && is_list(slot, value))
+      add_targets({value, value + heaps::word(slot - heaps::kWord) * heaps::kWord});
   }
+
+  // Called once, after all calls to consider().
+  void sort() { heaps::sort(lists_, lies_before); }
 
   // Returns whether the word lies behind the last item of a list. Knows only lists that have words
   // there that lead to marked blocks.
-  bool contain(uint64_t owner, uint64_t slot) const {
+  bool end_before(uint64_t owner, uint64_t slot) const {
     std::size_t at = heaps::lower_bound(lists_, Items{owner, 0}, lies_before);
     return at < lists_.size() && lists_[at].block == owner && slot >= lists_[at].end;
   }
@@ -84,7 +81,7 @@ class PythonLists {
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
   PythonTypes types_;
-  heaps::List<Items> lists_;  // sorted by address after find()
+  heaps::List<Items> lists_;  // sorted by address after sort()
   heaps::List<uint64_t> targets_;
 };
 

@@ -8,12 +8,15 @@
 // All but large objects are in arenas of the interpreter's own allocator, which are roots.
 #pragma once
 
+#include <optional>
+
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/python/objects.hpp"
 #include "sweeper/roots/roots.hpp"
 #include "sweeper/search/range_filter.hpp"
 #include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/python_lists.hpp"
 
 namespace reachscan::sweeper {
 
@@ -27,42 +30,63 @@ class PythonWords {
     if (roots.python_arenas().empty()) return;
     arenas_ = &roots.python_arenas();
     targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
+    lists_.emplace(space_, blocks_);
+    const RangeFilter filter(blocks_.hulls());
+    arenas_->each_stretch([&](uint64_t start, uint64_t end) {
+      each_word_that(space_, start, end, filter, [this](uint64_t slot, uint64_t value) {
+        consider(0, slot, value);
+        lists_->consider(slot, value);
+      });
+    });
+    lists_->sort();
     auto look = [this](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, RangeFilter(blocks_.hulls()),
-                     [this](uint64_t slot, uint64_t value) { consider(slot, value); });
+      // A piece includes the first word of the next one, where a block may start.
+      blocks_.each_marked_in({start, end - heaps::kWord},
+                             [this](uint64_t block) { look_at(block); });
     };
-    arenas_->each_stretch(look);
     visit_heap(blocks_, look, kSampleBytes);
   }
 
-  // Returns whether the word is in an object, and holds nothing. `owner` is 0 in an arena.
+  // Returns whether the word is in an object, or behind the items of a list, and holds nothing.
+  // `owner` is 0 in an arena.
   bool contain(uint64_t owner, uint64_t slot) const {
     if (arenas_ == nullptr) return false;
+    if (owner != 0 && lists_->end_before(owner, slot)) return true;
     Range block = owner != 0 ? Range{owner, blocks_.end_of(owner)} : arenas_->block_around(slot);
-    // A small one that looks like an object is something else.
-    if (owner != 0 && block.end - block.start <= PythonArenas::kMostBytes) return false;
-    if (!PythonObjects::may_be_in(block)) return false;
+    if (!may_have_object(owner, block)) return false;
     SpinLock::Guard guard(types_lock_);
     uint64_t object = objects_.in(block);
     return object != 0 && objects_.is_unused(object, slot, block);
   }
 
-  bool found_any() const { return !targets_.empty(); }
+  bool found_any() const { return !targets_.empty() || (lists_ && lists_->found_any()); }
 
   // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
   template <typename Visit>
   void each_target(Visit visit) const {
     for (uint64_t block : targets_) visit(block);
+    if (lists_) lists_->each_target(visit);
   }
 
  private:
   static constexpr std::size_t kMaxTargets = 1 << 16;
 
-  void consider(uint64_t slot, uint64_t value) {
-    uint64_t target = blocks_.block_of(value), owner = blocks_.block_of(slot);
-    if (target == 0 || !blocks_.is_marked(target)) return;
-    if (owner != 0 && !blocks_.is_marked(owner)) return;
-    if (!contain(owner, slot)) return;
+  // A small block of malloc() that looks like an object is something else.
+  static bool may_have_object(uint64_t owner, Range block) {
+    bool is_large = block.end - block.start > PythonArenas::kMostBytes;
+    return (owner == 0 || is_large) && PythonObjects::may_be_in(block);
+  }
+
+  void look_at(uint64_t owner) {
+    const Range block{owner, blocks_.end_of(owner)};
+    if (!may_have_object(owner, block)) return;
+    each_word(space_, block.start, block.end,
+              [&](uint64_t slot, uint64_t value) { consider(owner, slot, value); });
+  }
+
+  void consider(uint64_t owner, uint64_t slot, uint64_t value) {
+    uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+    if (target == 0 || !blocks_.is_marked(target) || !contain(owner, slot)) return;
     SpinLock::Guard guard(lock_);
     targets_.push(target);
   }
@@ -70,6 +94,7 @@ class PythonWords {
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
   const PythonArenas* arenas_ = nullptr;  // null: there are none
+  std::optional<PythonLists> lists_;
   PythonObjects objects_;
   heaps::List<uint64_t> targets_;
   SpinLock lock_;

@@ -32,7 +32,11 @@ namespace reachscan::sweeper {
 class SpareParts {
  public:
   SpareParts(const heaps::Space& space, const BlockMap& blocks)
-      : space_(space), blocks_(blocks), bumps_(space), deques_(space, blocks), owners_(map_memory, kMaxOwners) {}
+      : space_(space),
+        blocks_(blocks),
+        bumps_(space),
+        deques_(space, blocks),
+        owners_(map_memory, kMaxOwners) {}
 
   // Returns whether a block is large enough to have any.
   bool may_be_in(uint64_t block) const { return blocks_.end_of(block) - block >= kLeastBytes; }

@@ -4,7 +4,6 @@
 
 #include "sweeper/stale/lua_values.hpp"
 #include "sweeper/stale/odd_words.hpp"
-#include "sweeper/stale/python_lists.hpp"
 #include "sweeper/stale/python_words.hpp"
 #include "sweeper/stale/short_strings.hpp"
 #include "sweeper/stale/size_headers.hpp"
@@ -17,7 +16,6 @@ class UnusedWords {
  public:
   UnusedWords(const heaps::Space& space, const BlockMap& blocks)
       : lua_values_(space, blocks),
-        python_lists_(space, blocks),
         python_words_(space, blocks),
         short_strings_(space, blocks),
         size_headers_(space, blocks),
@@ -26,7 +24,6 @@ class UnusedWords {
   // Searches marked blocks, and roots; of a large heap, samples.
   void find(Roots& roots) {
     lua_values_.find(roots);
-    python_lists_.find(roots);
     python_words_.find(roots);
     short_strings_.find();
     size_headers_.find();
@@ -34,15 +31,14 @@ class UnusedWords {
   }
 
   bool found_any() const {
-    return lua_values_.found_any() || python_lists_.found_any() || python_words_.found_any() ||
-           short_strings_.found_any() || size_headers_.found_any() || sized_texts_.found_any();
+    return lua_values_.found_any() || python_words_.found_any() || short_strings_.found_any() ||
+           size_headers_.found_any() || sized_texts_.found_any();
   }
 
   bool has(const Word& word) const {
     if (python_words_.contain(word.owner, word.slot)) return true;
     return word.owner != 0 && (OddWords::ends_text(word.owner, word.slot, word.value) ||
                                lua_values_.is_unused(word.owner, word.slot) ||
-                               python_lists_.contain(word.owner, word.slot) ||
                                short_strings_.contain(word.owner, word.slot) ||
                                size_headers_.is_stale(word.owner, word.target, word.value) ||
                                sized_texts_.end_before(word.owner, word.slot));
@@ -53,7 +49,6 @@ class UnusedWords {
   template <typename Visit>
   void each_target(Visit visit) const {
     lua_values_.each_target(visit);
-    python_lists_.each_target(visit);
     python_words_.each_target(visit);
     short_strings_.each_target(visit);
     size_headers_.each_target(visit);
@@ -62,7 +57,6 @@ class UnusedWords {
 
  private:
   LuaValues lua_values_;
-  PythonLists python_lists_;
   PythonWords python_words_;
   ShortStrings short_strings_;
   SizeHeaders size_headers_;

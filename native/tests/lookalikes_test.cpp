@@ -240,8 +240,8 @@ CASE(a_link_among_the_contents) {
   }
 }
 
-// Nor need a word that rounding up has added to a large block hold what leaked blocks lead to,
-// unless it points to its start, or several such words lead to different blocks in the same way.
+// Nor need a word that rounding up has added to a block hold what leaked blocks lead to, unless it
+// points to its start, or several such words lead to different blocks in the same way.
 CASE(a_word_after_the_contents_into_what_a_leak_leads_to) {
   constexpr std::size_t kOwners = 12, kTargets = 2, kLost = kOwners + kTargets;
   for (std::size_t owner_words : {5, 17}) {
@@ -258,9 +258,31 @@ CASE(a_word_after_the_contents_into_what_a_leak_leads_to) {
           graph.point(kLost + i, 0, kOwners + i);
         }
         mark_and_doubt(graph, kLost);
-        bool is_in_doubt = owner_words == 17 && targets == 1 && offset != 0;
+        bool is_in_doubt = targets == 1 && offset != 0;
         CHECK_EQ(graph.blocks.is_marked(graph.start(kOwners)), !is_in_doubt);
       }
+    }
+  }
+}
+
+// Where all other blocks end with pointers to starts, one into the middle was left behind.
+CASE(a_last_word_into_the_middle_where_others_lead_to_starts) {
+  for (std::size_t owners : {12, 20}) {
+    for (std::size_t inside : {1, 2}) {
+      const std::size_t target = owners, held = owners + 1, lost = owners + 2;
+      std::vector<std::size_t> words(owners, 5);
+      words.insert(words.end(), {9, 11, 3, 3});
+      Host host;
+      Graph graph(words);
+      graph.root(held);
+      for (std::size_t i = 0; i < owners; ++i) {
+        graph.root(i);
+        graph.point(i, 4, i == 0 ? target : held, i < inside ? 24 : 0);
+      }
+      graph.point(lost, 0, target);
+      mark_and_doubt(graph, lost);
+      bool is_in_doubt = owners == 20 && inside == 1;
+      CHECK_EQ(graph.blocks.is_marked(graph.start(target)), !is_in_doubt);
     }
   }
 }

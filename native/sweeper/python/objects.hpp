@@ -50,21 +50,20 @@ class PythonObjects {
     return false;
   }
 
+  bool is_list(uint64_t object) const { return (flags_of(object) & kListSubclass) != 0; }
+
   // Returns whether a word of the block with an object certainly holds nothing.
   bool is_unused(uint64_t object, uint64_t slot, Range block) const {
-    uint64_t type = type_of(object).address, flags = heaps::word(type + kTypeFlags);
-    bool is_heap_type = (flags & kIsHeapType) != 0;
-    if ((flags & kTextSubclass) != 0 && !is_heap_type) {
-      if (slot == object + kTextKind) return true;
-      bool is_ascii = (heaps::load<uint8_t>(object + kTextKind) & kCompactAscii) == kCompactAscii;
-      return is_ascii && slot >= object + kAsciiBytes;
-    }
-    if ((flags & kBytesSubclass) != 0 && !is_heap_type) return slot >= object + kBytesStart;
-    uint64_t end = end_of(object);
-    // Attributes may follow the items of an object of a class, at a multiple of a word.
-    if (is_heap_type) end = heaps::align_up(end, heaps::kWord);
-    return end != 0 && slot + heaps::kWord > end &&
-           heaps::may_hold_request(block.end - block.start, end - block.start);
+    if (slot == object + kTextKind && is_text(object)) return true;
+    return slot + heaps::kWord > unused_from(object, block);
+  }
+
+  // Calls visit(slot) for each such word.
+  template <typename Visit>
+  void each_unused_word(uint64_t object, Range block, Visit visit) const {
+    if (is_text(object)) visit(object + kTextKind);
+    uint64_t slot = unused_from(object, block) / heaps::kWord * heaps::kWord;
+    for (; slot + heaps::kWord <= block.end; slot += heaps::kWord) visit(slot);
   }
 
   const PythonType& type_of(uint64_t object) const {
@@ -78,6 +77,30 @@ class PythonObjects {
   // and the largest header of a text in ASCII. Of bytes: the header.
   static constexpr uint64_t kTextKind = 32, kAsciiBytes = 48, kBytesStart = 32;
   static constexpr uint8_t kCompactAscii = 0x60;
+
+  uint64_t flags_of(uint64_t object) const {
+    return heaps::word(heaps::word(object + kObjectType) + kTypeFlags);
+  }
+  bool is_text(uint64_t object) const {
+    return (flags_of(object) & (kTextSubclass | kIsHeapType)) == kTextSubclass;
+  }
+
+  // Returns where the part of a block begins that certainly holds nothing: its end if it is
+  // unknown.
+  uint64_t unused_from(uint64_t object, Range block) const {
+    uint64_t flags = flags_of(object);
+    bool is_heap_type = (flags & kIsHeapType) != 0;
+    if (is_text(object)) {
+      bool is_ascii = (heaps::load<uint8_t>(object + kTextKind) & kCompactAscii) == kCompactAscii;
+      return is_ascii ? object + kAsciiBytes : block.end;
+    }
+    if ((flags & kBytesSubclass) != 0 && !is_heap_type) return object + kBytesStart;
+    uint64_t end = end_of(object);
+    // Attributes may follow the items of an object of a class, at a multiple of a word.
+    if (is_heap_type) end = heaps::align_up(end, heaps::kWord);
+    bool fits = end != 0 && heaps::may_hold_request(block.end - block.start, end - block.start);
+    return fits ? end : block.end;
+  }
 
   static bool is_count(uint64_t word) { return (word >> 32 & 0xffff) == 0; }
 

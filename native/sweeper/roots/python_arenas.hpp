@@ -37,10 +37,17 @@ class PythonArenas {
     return is_whole ? Range{block, block + block_bytes} : Range{};
   }
 
-  // Calls visit(start, end) for each stretch of pools.
+  // Calls visit(range) for each block that was ever taken, free by now or not.
   template <typename Visit>
-  void each_stretch(Visit visit) const {
-    for (const Arena& arena : arenas_) visit(arena.first, arena.untaken);
+  void each_block(Visit visit) const {
+    for (const Arena& arena : arenas_) {
+      for (uint64_t pool = arena.first, bytes; pool != arena.untaken; pool += arena.pool_bytes) {
+        uint64_t end = pool + heaps::load<uint32_t>(pool + heaps::pymalloc::kNextOffset);
+        if (!arena.is_pool(pool, bytes) || end > pool + arena.pool_bytes) continue;
+        for (uint64_t at = pool + heaps::pymalloc::kHeaderBytes; at + bytes <= end; at += bytes)
+          visit(Range{at, at + bytes});
+      }
+    }
   }
 
   // Calls visit(range) for memory that is certainly free.

@@ -2,7 +2,8 @@
 //
 // The allocator returns 24 bytes for a request of 16, and the other 8 keep their old content until
 // something writes to them. If most blocks of a kind end with a pointer into the heap, it is a
-// field. If only a few of many do, it is stale. Sometimes it is a link of a free list, which looks
+// field. If only a few of many do, it is stale. So is a pointer into the middle of a block where
+// hardly any others lead there. Sometimes it is a link of a free list, which looks
 // like a pointer to the last word of a block. Few programs point there, so such a word need not
 // hold anything, whatever its target is like.
 #pragma once
@@ -71,23 +72,27 @@ class LastWords {
     });
   }
 
-  // For owners passed to ask().
-  bool are_fields(uint64_t owner) const {
+  // For owners passed to ask(): whether such blocks end with a pointer, and, if this one leads into
+  // the middle of a block, whether that is usual.
+  bool are_fields(uint64_t owner, bool leads_inside) const {
     const Row& row = row_of(kind_of(owner));
-    return row.blocks < kMinSampleBlocks || row.pointers * kOneInFields >= row.blocks;
+    if (row.blocks < kMinSampleBlocks) return true;
+    if (leads_inside && row.inside * kOneInInside < row.blocks) return false;
+    return row.pointers * kOneInFields >= row.blocks;
   }
 
  private:
   static constexpr uint64_t kMinSampleBlocks = 8;  // fewer are not conclusive
   static constexpr uint64_t kOneInFields = 4;      // others may be null
+  static constexpr uint64_t kOneInInside = 16;     // all others lead to starts
   static constexpr unsigned kMinTextBytes = 4;     // characters
   static constexpr std::size_t kMaxLinks = 1 << 16;
   static constexpr unsigned kRowBits = 12;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 
   struct Row {
-    uint64_t kind;  // 0: none
-    uint64_t blocks, pointers;
+    uint64_t kind;                      // 0: none
+    uint64_t blocks, pointers, inside;  // of the pointers, those into the middle of blocks
   };
 
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
@@ -117,8 +122,10 @@ class LastWords {
     if (row.kind == 0) return;
     __atomic_fetch_add(&row.blocks, 1, __ATOMIC_RELAXED);
     uint64_t last = heaps::word(blocks_.end_of(block) - heaps::kWord);
-    bool is_pointer = blocks_.may_point(last) && blocks_.block_of(last) != 0;
-    if (is_pointer) __atomic_fetch_add(&row.pointers, 1, __ATOMIC_RELAXED);
+    uint64_t target = blocks_.may_point(last) ? blocks_.block_of(last) : 0;
+    if (target == 0) return;
+    __atomic_fetch_add(&row.pointers, 1, __ATOMIC_RELAXED);
+    if (target != last) __atomic_fetch_add(&row.inside, 1, __ATOMIC_RELAXED);
   }
 
   // Returns the row of the kind, or a free one.

@@ -234,7 +234,7 @@ class Lookalikes {
   bool may_be_stale(const Word& word) const {
     if (unused_words_.has(word) || is_link(word)) return true;
     bool is_at_start = word.value == word.target;
-    if (below_.has(word.target)) return !is_at_start && is_last_of_large(word);
+    if (below_.has(word.target)) return !is_at_start && is_last(word);
     if (is_stale_odd_word(word)) return true;
     if (!is_at_start) return is_like_leaked(word.target);
     if (word.owner == 0) return false;
@@ -244,10 +244,6 @@ class Lookalikes {
 
   bool is_last(const Word& word) const {
     return word.owner != 0 && last_words_.is_last(word.owner, word.slot);
-  }
-  // Small blocks of many sorts share a size, so what most of them end with says little.
-  bool is_last_of_large(const Word& word) const {
-    return is_last(word) && spare_parts_.may_be_in(word.owner);
   }
   bool is_link(const Word& word) const { return word.owner != 0 && blocks_.is_link(word.value); }
 
@@ -270,7 +266,8 @@ class Lookalikes {
     if (word.owner == 0) return uses_.lead_to_several(word);
     if (is_last(word)) {
       bool is_below = below_.has(word.target);
-      if (!last_words_.are_fields(word.owner)) return is_below && uses_.lead_to_several(word);
+      if (!last_words_.are_fields(word.owner, word.value != word.target))
+        return is_below && uses_.lead_to_several(word);
       if (!is_like_leaked(word.target)) return true;
     }
     if (places_.has_dangling(word.owner, word.slot)) return false;

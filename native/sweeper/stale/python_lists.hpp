@@ -8,7 +8,6 @@
 
 #include "memory/rounding.hpp"
 #include "sweeper/mark/words.hpp"
-#include "sweeper/python/types.hpp"
 
 namespace reachscan::sweeper {
 
@@ -17,14 +16,14 @@ class PythonLists {
   PythonLists(const heaps::Space& space, const heaps::BlockMap& blocks)
       : space_(space),
         blocks_(blocks),
-        types_(space),
         lists_(map_memory, kMaxLists),
         targets_(map_memory, kMaxTargets) {}
 
-  // Called for each word of the arenas that leads into a heap.
-  void consider(uint64_t slot, uint64_t value) {
-    if (blocks_.block_of(value) == value && is_list(slot, value))
-      add_targets({value, value + heaps::word(slot - heaps::kWord) * heaps::kWord});
+  // Called for each list.
+  void consider(uint64_t list) {
+    uint64_t in_use = heaps::word(list + kInUse), items = heaps::word(list + kItems);
+    if (blocks_.may_point(items) && blocks_.block_of(items) == items && has_room(list, items))
+      add_targets({items, items + in_use * heaps::kWord});
   }
 
   // Called once, after all calls to consider().
@@ -47,25 +46,21 @@ class PythonLists {
 
  private:
   static constexpr std::size_t kMaxTargets = 1 << 16, kMaxLists = 1 << 16;
-  static constexpr uint64_t kSmallestRequest = 16;  // a block for less is no smaller
+  static constexpr uint64_t kInUse = 16, kItems = 24, kRoom = 32;  // of the fields
+  static constexpr uint64_t kSmallestRequest = 16;                 // a block for less is no smaller
 
   struct Items {
     uint64_t block, end;
   };
   static bool lies_before(const Items& a, const Items& b) { return a.block < b.block; }
 
-  // Returns whether the word at `slot` is the address of a list's items.
-  bool is_list(uint64_t slot, uint64_t block) const {
-    constexpr uint64_t kBefore = 2 * heaps::kWord, kAfter = 2 * heaps::kWord;
-    if (!space_.readable(slot - kBefore, kBefore + kAfter)) return false;
-    uint64_t in_use = heaps::word(slot - heaps::kWord), room = heaps::word(slot + heaps::kWord);
+  // Returns whether the items are in a block of the size that the list says.
+  bool has_room(uint64_t list, uint64_t block) const {
+    uint64_t in_use = heaps::word(list + kInUse), room = heaps::word(list + kRoom);
     uint64_t bytes = blocks_.end_of(block) - block;
     if (in_use > room || room > bytes / heaps::kWord) return false;
     uint64_t request = room * heaps::kWord;
-    if (request < kSmallestRequest) request = kSmallestRequest;
-    if (!heaps::may_hold_request(bytes, request)) return false;
-    uint64_t type = heaps::word(slot - kBefore);
-    return types_.at(type).is_type() && (heaps::word(type + kTypeFlags) & kListSubclass) != 0;
+    return heaps::may_hold_request(bytes, request < kSmallestRequest ? kSmallestRequest : request);
   }
 
   void add_targets(Items items) {
@@ -80,7 +75,6 @@ class PythonLists {
 
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
-  PythonTypes types_;
   heaps::List<Items> lists_;  // sorted by address after sort()
   heaps::List<uint64_t> targets_;
 };

@@ -11,10 +11,8 @@
 #include <optional>
 
 #include "sweeper/mark/spin_lock.hpp"
-#include "sweeper/mark/words.hpp"
 #include "sweeper/python/objects.hpp"
 #include "sweeper/roots/roots.hpp"
-#include "sweeper/search/range_filter.hpp"
 #include "sweeper/search/stretches.hpp"
 #include "sweeper/stale/python_lists.hpp"
 
@@ -31,18 +29,14 @@ class PythonWords {
     arenas_ = &roots.python_arenas();
     targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
     lists_.emplace(space_, blocks_);
-    const RangeFilter filter(blocks_.hulls());
-    arenas_->each_stretch([&](uint64_t start, uint64_t end) {
-      each_word_that(space_, start, end, filter, [this](uint64_t slot, uint64_t value) {
-        consider(0, slot, value);
-        lists_->consider(slot, value);
-      });
-    });
+    arenas_->each_block([this](Range block) { look_at(block); });
     lists_->sort();
     auto look = [this](uint64_t start, uint64_t end) {
       // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_marked_in({start, end - heaps::kWord},
-                             [this](uint64_t block) { look_at(block); });
+      blocks_.each_marked_in({start, end - heaps::kWord}, [this](uint64_t block) {
+        const Range range{block, blocks_.end_of(block)};
+        if (is_large(range)) look_at(range);
+      });
     };
     visit_heap(blocks_, look, kSampleBytes);
   }
@@ -53,9 +47,9 @@ class PythonWords {
     if (arenas_ == nullptr) return false;
     if (owner != 0 && lists_->end_before(owner, slot)) return true;
     Range block = owner != 0 ? Range{owner, blocks_.end_of(owner)} : arenas_->block_around(slot);
-    if (!may_have_object(owner, block)) return false;
-    SpinLock::Guard guard(types_lock_);
-    uint64_t object = objects_.in(block);
+    if (owner != 0 && !is_large(block)) return false;
+    SpinLock::Guard guard(lock_);
+    uint64_t object = object_in(block);
     return object != 0 && objects_.is_unused(object, slot, block);
   }
 
@@ -72,23 +66,23 @@ class PythonWords {
   static constexpr std::size_t kMaxTargets = 1 << 16;
 
   // A small block of malloc() that looks like an object is something else.
-  static bool may_have_object(uint64_t owner, Range block) {
-    bool is_large = block.end - block.start > PythonArenas::kMostBytes;
-    return (owner == 0 || is_large) && PythonObjects::may_be_in(block);
+  static bool is_large(Range block) { return block.end - block.start > PythonArenas::kMostBytes; }
+
+  uint64_t object_in(Range block) const {
+    return PythonObjects::may_be_in(block) ? objects_.in(block) : 0;
   }
 
-  void look_at(uint64_t owner) {
-    const Range block{owner, blocks_.end_of(owner)};
-    if (!may_have_object(owner, block)) return;
-    each_word(space_, block.start, block.end,
-              [&](uint64_t slot, uint64_t value) { consider(owner, slot, value); });
-  }
-
-  void consider(uint64_t owner, uint64_t slot, uint64_t value) {
-    uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-    if (target == 0 || !blocks_.is_marked(target) || !contain(owner, slot)) return;
+  void look_at(Range block) {
+    if (!PythonObjects::may_be_in(block)) return;
     SpinLock::Guard guard(lock_);
-    targets_.push(target);
+    uint64_t object = objects_.in(block);
+    if (object == 0) return;
+    if (objects_.is_list(object)) lists_->consider(object);
+    objects_.each_unused_word(object, block, [this](uint64_t slot) {
+      uint64_t value = heaps::word(slot);
+      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      if (target != 0 && blocks_.is_marked(target)) targets_.push(target);
+    });
   }
 
   const heaps::Space& space_;
@@ -97,8 +91,7 @@ class PythonWords {
   std::optional<PythonLists> lists_;
   PythonObjects objects_;
   heaps::List<uint64_t> targets_;
-  SpinLock lock_;
-  mutable SpinLock types_lock_;
+  mutable SpinLock lock_;
 };
 
 }  // namespace reachscan::sweeper

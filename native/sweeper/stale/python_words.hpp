@@ -68,14 +68,15 @@ class PythonWords {
   // A small block of malloc() that looks like an object is something else.
   static bool is_large(Range block) { return block.end - block.start > PythonArenas::kMostBytes; }
 
+  // Returns the object in a block, 0 if there is none in use: a dead one has no references.
   uint64_t object_in(Range block) const {
-    return PythonObjects::may_be_in(block) ? objects_.in(block) : 0;
+    uint64_t object = PythonObjects::may_be_in(block) ? objects_.in(block) : 0;
+    return object != 0 && python_references(object) != 0 ? object : 0;
   }
 
   void look_at(Range block) {
-    if (!PythonObjects::may_be_in(block)) return;
     SpinLock::Guard guard(lock_);
-    uint64_t object = objects_.in(block);
+    uint64_t object = object_in(block);
     if (object == 0) return;
     if (objects_.is_list(object)) lists_->consider(object);
     objects_.each_unused_word(object, block, [this](uint64_t slot) {

@@ -29,12 +29,12 @@ class SizedTexts {
     visit_heap(blocks_, look, kSampleBytes);
   }
 
-  // Returns whether some of the word is behind such a text.
+  // Returns whether the word is behind such a text.
   bool end_before(uint64_t owner, uint64_t slot) const {
     uint64_t end = blocks_.end_of(owner);
     if (slot + heaps::rounding(0) < end) return false;
     uint64_t text_end = end_of_text({owner, end});
-    return text_end != 0 && slot + heaps::kWord > text_end;
+    return text_end != 0 && slot >= text_end;
   }
 
   bool found_any() const { return !targets_.empty(); }
@@ -47,8 +47,8 @@ class SizedTexts {
 
  private:
   static constexpr std::size_t kMaxTargets = 1 << 16;
-  static constexpr uint64_t kFewestCharacters = 4;
-  static constexpr uint64_t kMostWordsBefore = 4;  // of the text
+  static constexpr uint64_t kFewestCharacters = 8;  // fewer may be an address
+  static constexpr uint64_t kMostWordsBefore = 4;   // of the text
 
   void add_targets(uint64_t owner) {
     uint64_t end = blocks_.end_of(owner), most = heaps::rounding(0);

@@ -130,6 +130,9 @@ struct BucketKey {
     return {first & bits.first, second & bits.second};
   }
   bool operator==(const BucketKey&) const = default;
+
+  // Of a mask: the bytes of the words that are part of a key.
+  uint64_t bytes() const { return (second != 0 ? 2 : 1) * heaps::kWord; }
 };
 
 // The buckets of a map, each of which begins with its key.
@@ -146,9 +149,8 @@ struct Buckets {
   // Returns whether the word belongs to the value of a free key, or lies behind the last bucket.
   bool is_unused(uint64_t slot) const {
     if (slot >= end) return true;
-    uint64_t offset = (slot - start) % bytes_each,
-             key_bytes = (bits.second != 0 ? 2 : 1) * heaps::kWord;
-    if (offset < key_bytes) return false;
+    uint64_t offset = (slot - start) % bytes_each;
+    if (offset < bits.bytes()) return false;
     BucketKey key = key_at(slot - offset);
     return key == never_used || key == removed;
   }
@@ -203,9 +205,7 @@ class MapTest {
     uint64_t bytes = block_.end - block_.start;
     uint64_t bytes_each = bytes / counts.buckets & ~(heaps::kWord - 1);
     uint64_t end = block_.start + bytes_each * counts.buckets;
-    uint64_t key_words = bits.second != 0 ? 2 : 1;
-    if (bytes_each <= key_words * heaps::kWord || block_.end - end > heaps::rounding(bytes))
-      return {};
+    if (bytes_each <= bits.bytes() || block_.end - end > heaps::rounding(bytes)) return {};
     uint64_t free = counts.buckets - counts.taken - counts.removed;
     Buckets found{block_.start, end, bytes_each, bits, {}, {}, free == counts.buckets};
     auto never_used = key_that_repeats(free, found);

@@ -30,7 +30,6 @@ class PythonWords {
     targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
     lists_.emplace(space_, blocks_);
     arenas_->each_block([this](Range block) { look_at(block); });
-    lists_->sort();
     auto look = [this](uint64_t start, uint64_t end) {
       // A piece includes the first word of the next one, where a block may start.
       blocks_.each_marked_in({start, end - heaps::kWord}, [this](uint64_t block) {
@@ -39,6 +38,7 @@ class PythonWords {
       });
     };
     visit_heap(blocks_, look, kSampleBytes);
+    lists_->sort();
   }
 
   // Returns whether the word is in an object, or behind the items of a list, and holds nothing.

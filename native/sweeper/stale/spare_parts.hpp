@@ -10,12 +10,13 @@
 //   numbers of keys            values of those          llvm::DenseMap (containers.hpp)
 //   number of items: none      nothing of the room      llvm::SmallVector (containers.hpp)
 //
-// Nothing else looks like the third to fifth, unless a map is empty, or a buffer of bytes has
-// pointers in it. A reader of an array also has words like the first two, and what it has yet to
-// read is in use. So such a part, an empty map, or room for items, is only spare if its words look
-// stale. The same is true of tables that no map is known to own, with keys that are numbers, unless
-// the values of other keys are no pointers. A stack is in use from where it continues to its end: a
-// register points there, or words there are return addresses.
+// Nothing else looks like the third to fifth, or like the second if a vector of slabs follows,
+// unless a map is empty, or a buffer of bytes has pointers in it. A reader of an array also has
+// words like the first two, and what it has yet to read is in use. So such a part, an empty map, or
+// room for items, is only spare if its words look stale. The same is true of tables that no map is
+// known to own, with keys that are numbers, unless the values of other keys are no pointers. A
+// stack is in use from where it continues to its end: a register points there, or words there are
+// return addresses.
 #pragma once
 
 #include "sweeper/mark/dense_maps.hpp"

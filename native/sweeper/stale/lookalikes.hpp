@@ -144,6 +144,7 @@ class Lookalikes {
       if (all && may_be) in_question_[kept++] = block;
     }
     while (in_question_.size() > kept) in_question_.pop();
+    heaps::sort(in_question_);
   }
 
   bool is_like_leaked(uint64_t block) const {
@@ -156,7 +157,7 @@ class Lookalikes {
   // Adds what words that need not hold anything lead to, and sorts the list.
   void find_odd_targets() {
     auto add_certainly = [this](uint64_t block) {
-      if (!odd_targets_.add(block)) odd_targets_.add_alone(block);
+      if (!odd_targets_.add(block) && !is_in(in_question_, block)) odd_targets_.add_alone(block);
     };
     odd_words_.each_target([this](uint64_t block) { odd_targets_.add(block); });
     last_words_.each_link_target(add_certainly);
@@ -233,6 +234,7 @@ class Lookalikes {
   // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
     if (unused_words_.has(word) || is_link(word)) return true;
+    if (odd_targets_.is_alone(word.target)) return false;
     bool is_at_start = word.value == word.target;
     if (below_.has(word.target)) return !is_at_start && is_last(word);
     if (is_stale_odd_word(word)) return true;

@@ -1,5 +1,6 @@
 // What words that need not hold anything lead to, of whatever kind, with all its descendants. If
-// these are too many, what certainly stale words lead to is entered alone.
+// these are too many, what certainly stale words lead to is entered alone, and any other word holds
+// it.
 #pragma once
 
 #include "sweeper/mark/hash.hpp"
@@ -26,19 +27,26 @@ class OddTargets {
 
   // The same without its descendants, after add() has returned false.
   void add_alone(uint64_t block) {
+    if (alone_.empty()) alone_ = heaps::List<uint64_t>(map_memory, kMaxAlone);
+    if (!alone_.push(block)) return;
     if (found_.push(block)) blocks_.clear_mark(block);
   }
 
   // Called once, after all calls to add().
-  void sort() { heaps::sort(found_); }
+  void sort() {
+    heaps::sort(found_);
+    heaps::sort(alone_);
+  }
 
   // Sorted by address.
   const heaps::List<uint64_t>& blocks() const { return found_; }
 
   bool has(uint64_t block) const { return is_in(found_, block); }
+  // Returns whether it is in question for no other reason than add_alone().
+  bool is_alone(uint64_t block) const { return is_in(alone_, block); }
 
  private:
-  static constexpr std::size_t kMaxBlocks = 1 << 18;
+  static constexpr std::size_t kMaxBlocks = 1 << 18, kMaxAlone = 1 << 16;
   // The descendants of a target are all in question, or none of them.
   static constexpr std::size_t kMaxDescendants = 64;
   static constexpr uint64_t kMaxDescendantBytes = 1 << 18;
@@ -69,7 +77,7 @@ class OddTargets {
 
   const heaps::Space& space_;
   heaps::BlockMap& blocks_;
-  heaps::List<uint64_t> found_;
+  heaps::List<uint64_t> found_, alone_;
   Scratch<uint64_t> too_much_{1u << kRejectedBits};
   heaps::Budget budget_{kMaxBytesTried};
 };

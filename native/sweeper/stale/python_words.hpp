@@ -25,7 +25,7 @@ class PythonWords {
 
   // Searches marked blocks and the interpreter's arenas; of a large heap, samples.
   void find(const Roots& roots) {
-    if (roots.python_arenas().empty()) return;
+    if (heaps::kWord != 8 || roots.python_arenas().empty()) return;
     arenas_ = &roots.python_arenas();
     targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
     lists_.emplace(space_, blocks_);
@@ -44,7 +44,7 @@ class PythonWords {
   // Returns whether the word is in an object, or behind the items of a list, and holds nothing.
   // `owner` is 0 in an arena.
   bool contain(uint64_t owner, uint64_t slot) const {
-    if (arenas_ == nullptr) return false;
+    if (heaps::kWord != 8 || arenas_ == nullptr) return false;
     if (owner != 0 && lists_->end_before(owner, slot)) return true;
     Range block = owner != 0 ? Range{owner, blocks_.end_of(owner)} : arenas_->block_around(slot);
     if (owner != 0 && !is_large(block)) return false;
@@ -74,7 +74,7 @@ class PythonWords {
     return object != 0 && python_references(object) != 0 ? object : 0;
   }
 
-  void look_at(Range block) {
+  [[gnu::noinline]] void look_at(Range block) {
     SpinLock::Guard guard(lock_);
     uint64_t object = object_in(block);
     if (object == 0) return;

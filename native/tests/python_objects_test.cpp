@@ -93,25 +93,25 @@ std::set<uint64_t> from_to(uint64_t first, uint64_t end) {
 CASE(what_lies_behind_an_object_holds_nothing) {
   constexpr uint64_t kSize = kBlock - 16, kKind = 32, kAscii = 0x60;
   struct Row {
-    uint64_t flags, items, item_bytes, kind;
+    uint64_t flags, items, item_bytes;
     std::set<uint64_t> unused;
   };
   const Row rows[] = {
-      {0, 0, 0, 0, from_to(kSize, kBlock)},
-      {sweeper::kInlineValues, 0, 0, 0, {}},
+      {0, 0, 0, from_to(kSize, kBlock)},
+      {sweeper::kInlineValues, 0, 0, {}},
       // As many items as fit, and fewer: what is left is more than rounding adds, or some of a
       // word.
-      {0, 2, 8, 0, {}},
-      {0, 1, 8, 0, from_to(kSize + 8, kBlock)},
-      {0, 5, 1, 0, from_to(kSize, kBlock)},
-      {sweeper::kIsHeapType, 5, 1, 0, from_to(kSize + 8, kBlock)},
-      {0, 3, 8, 0, {}},
+      {0, 2, 8, {}},
+      {0, 1, 8, from_to(kSize + 8, kBlock)},
+      {0, 5, 1, from_to(kSize, kBlock)},
+      {sweeper::kIsHeapType, 5, 1, from_to(kSize + 8, kBlock)},
+      {0, 3, 8, {}},
       // In place of a number of items: nothing, or a pointer.
-      {0, 0, 8, 0, {}},
-      {0, kWorld, 8, 0, {}},
-      {sweeper::kBytesSubclass, 9, 1, 0, from_to(32, kBlock)},
-      {sweeper::kTextSubclass, 9, 0, 0, {kKind}},
-      {sweeper::kTextSubclass | sweeper::kIsHeapType, 9, 0, 0, {}},
+      {0, 0, 8, {}},
+      {0, kWorld, 8, {}},
+      {sweeper::kBytesSubclass, 9, 1, from_to(32, kBlock)},
+      {sweeper::kTextSubclass, 9, 0, {kKind}},
+      {sweeper::kTextSubclass | sweeper::kIsHeapType, 9, 0, {}},
   };
   for (const Row& row : rows) {
     Scene scene;

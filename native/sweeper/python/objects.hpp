@@ -26,7 +26,7 @@ class PythonObjects {
 
   // Returns the object in a block, 0 if there is none.
   uint64_t in(Range block) const {
-    for (uint64_t before : {0, 16, 32}) {
+    for (uint64_t before : kBefore) {
       uint64_t object = block.start + before;
       if (object + kObjectBytes > block.end) return 0;
       const PythonType& type = type_of(object);
@@ -39,7 +39,7 @@ class PythonObjects {
 
   // A quick test that most other blocks fail.
   static bool may_be_in(Range block) {
-    for (uint64_t before : {0, 16, 32}) {
+    for (uint64_t before : kBefore) {
       uint64_t object = block.start + before;
       if (object + kObjectBytes > block.end) return false;
       uint64_t type = heaps::word(object + kObjectType);
@@ -73,6 +73,8 @@ class PythonObjects {
   const PythonTypes& types() const { return types_; }
 
  private:
+  // How far from the start of a block an object may be.
+  static constexpr uint64_t kBefore[] = {0, 16, 32};
   // Of str (Include/cpython/unicodeobject.h): a byte with flags, where since 3.14 there are others,
   // and the largest header of a text in ASCII. Of bytes: the header.
   static constexpr uint64_t kTextKind = 32, kAsciiBytes = 48, kBytesStart = 32;
@@ -81,9 +83,7 @@ class PythonObjects {
   uint64_t flags_of(uint64_t object) const {
     return heaps::word(heaps::word(object + kObjectType) + kTypeFlags);
   }
-  bool is_text(uint64_t object) const {
-    return (flags_of(object) & (kTextSubclass | kIsHeapType)) == kTextSubclass;
-  }
+  bool is_text(uint64_t object) const { return is_text_type(flags_of(object)); }
 
   // Returns where the part of a block begins that certainly holds nothing: its end if it is
   // unknown.
@@ -116,7 +116,7 @@ class PythonObjects {
   uint64_t end_of(uint64_t object) const {
     constexpr uint64_t kMaxItems = 1ull << 32;
     const PythonType& type = type_of(object);
-    if (!type.tells_size) return 0;
+    if ((flags_of(object) & (kTextSubclass | kInlineValues)) != 0) return 0;
     uint64_t item_bytes = heaps::word(type.address + kTypeItemSize), end = object + type.basic_size;
     if (item_bytes == 0) return end;
     uint64_t items = heaps::word(object + kObjectItems);

@@ -17,6 +17,11 @@ constexpr uint64_t kInlineValues = 1 << 2, kManagedWeakReferences = 1 << 3, kMan
                    kListSubclass = 1 << 25, kBytesSubclass = 1 << 27, kTextSubclass = 1 << 28,
                    kTypeSubclass = 1ull << 31;
 
+// Returns whether flags are those of `str` itself.
+constexpr bool is_text_type(uint64_t flags) {
+  return (flags & (kTextSubclass | kIsHeapType)) == kTextSubclass;
+}
+
 // Most objects of `str` lack fields that its size includes (PyASCIIObject, since 3.12).
 constexpr uint32_t kMinText = 40;
 
@@ -27,7 +32,6 @@ struct PythonType {
   uint64_t address;
   uint32_t basic_size;  // at least this much of an object is in its block; 0: not a type
   uint16_t before;      // bytes of a block before the object in it
-  bool tells_size;      // whether an object is nothing but that much and its items
   bool is_weak_reference;
 
   bool is_type() const { return basic_size != 0; }
@@ -65,7 +69,7 @@ class PythonTypes {
   static constexpr unsigned kMaxBases = 64;
 
   PythonType examine(uint64_t address) const {
-    const PythonType none{address, 0, 0, false, false};
+    const PythonType none{address, 0, 0, false};
     if (!has_fields(address) || !is_type_of_types(heaps::word(address + kObjectType))) return none;
     uint64_t flags = heaps::word(address + kTypeFlags);
     uint64_t size = heaps::word(address + kTypeBasicSize);
@@ -76,11 +80,9 @@ class PythonTypes {
     bool managed = (flags & (kManagedDict | kManagedWeakReferences)) != 0;
     char name[kMaxTypeName + 1];
     if (!read_name(address, name)) return none;
-    bool is_text = (flags & (kTextSubclass | kIsHeapType)) == kTextSubclass;
     return {.address = address,
-            .basic_size = is_text ? kMinText : static_cast<uint32_t>(size),
+            .basic_size = is_text_type(flags) ? kMinText : static_cast<uint32_t>(size),
             .before = static_cast<uint16_t>(16 * collected + 16 * managed),
-            .tells_size = (flags & (kTextSubclass | kInlineValues)) == 0,
             .is_weak_reference = is_weak_reference(address)};
   }
 

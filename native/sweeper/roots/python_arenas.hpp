@@ -59,18 +59,14 @@ class PythonArenas {
  private:
   using Arena = heaps::pymalloc::Arena;
 
+  static bool ends_until(const Arena& a, const Arena& b) { return a.end <= b.end; }
+
   const Arena* arena_around(uint64_t address) const {
-    std::size_t low = 0, high = arenas_.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (arenas_[middle].end <= address) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    bool is_inside = low < arenas_.size() && address >= arenas_[low].first;
-    return is_inside ? &arenas_[low] : nullptr;
+    Arena until{};
+    until.end = address;
+    std::size_t at = heaps::lower_bound(arenas_, until, ends_until);
+    bool is_inside = at < arenas_.size() && address >= arenas_[at].first;
+    return is_inside ? &arenas_[at] : nullptr;
   }
 
   template <typename Visit>

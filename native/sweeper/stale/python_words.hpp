@@ -47,7 +47,7 @@ class PythonWords {
     if (heaps::kWord != 8 || arenas_ == nullptr) return false;
     if (owner != 0 && lists_->end_before(owner, slot)) return true;
     Range block = owner != 0 ? Range{owner, blocks_.end_of(owner)} : arenas_->block_around(slot);
-    if (owner != 0 && !is_large(block)) return false;
+    if ((owner != 0 && !is_large(block)) || !PythonObjects::may_be_in(block)) return false;
     SpinLock::Guard guard(lock_);
     uint64_t object = object_in(block);
     return object != 0 && objects_.is_unused(object, slot, block);
@@ -70,11 +70,12 @@ class PythonWords {
 
   // Returns the object in a block, 0 if there is none in use: a dead one has no references.
   uint64_t object_in(Range block) const {
-    uint64_t object = PythonObjects::may_be_in(block) ? objects_.in(block) : 0;
+    uint64_t object = objects_.in(block);
     return object != 0 && python_references(object) != 0 ? object : 0;
   }
 
   [[gnu::noinline]] void look_at(Range block) {
+    if (!PythonObjects::may_be_in(block)) return;
     SpinLock::Guard guard(lock_);
     uint64_t object = object_in(block);
     if (object == 0) return;

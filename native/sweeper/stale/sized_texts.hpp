@@ -32,7 +32,7 @@ class SizedTexts {
   // Returns whether the word is behind such a text.
   bool end_before(uint64_t owner, uint64_t slot) const {
     uint64_t end = blocks_.end_of(owner);
-    if (slot + heaps::rounding(0) < end) return false;
+    if (slot + kMostUnused < end) return false;
     uint64_t text_end = end_of_text({owner, end});
     return text_end != 0 && slot >= text_end;
   }
@@ -47,12 +47,13 @@ class SizedTexts {
 
  private:
   static constexpr std::size_t kMaxTargets = 1 << 16;
-  static constexpr uint64_t kFewestCharacters = 8;  // fewer may be an address
-  static constexpr uint64_t kMostWordsBefore = 4;   // of the text
+  static constexpr uint64_t kMostUnused = heaps::rounding(0);  // bytes behind a text
+  static constexpr uint64_t kFewestCharacters = 8;             // fewer may be an address
+  static constexpr uint64_t kMostWordsBefore = 4;              // of the text
 
   void add_targets(uint64_t owner) {
-    uint64_t end = blocks_.end_of(owner), most = heaps::rounding(0);
-    each_word(space_, end - owner > most ? end - most : owner, end,
+    uint64_t end = blocks_.end_of(owner);
+    each_word(space_, end - owner > kMostUnused ? end - kMostUnused : owner, end,
               [&](uint64_t slot, uint64_t value) {
                 uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
                 if (target == 0 || !blocks_.is_marked(target) || !end_before(owner, slot)) return;

@@ -21,17 +21,9 @@ class Functions {
 
   // Returns the function around `address`, including padding up to the next one; empty if unknown.
   Range around(uint64_t address) const {
-    uint64_t low = 0, high = count_;
-    while (low < high) {
-      uint64_t middle = (low + high) / 2;
-      if (start_of(middle) <= address) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low == 0 || low == count_) return {0, 0};
-    return {start_of(low - 1), start_of(low)};
+    uint64_t next = partition_point(count_, [&](std::size_t i) { return start_of(i) <= address; });
+    if (next == 0 || next == count_) return {0, 0};
+    return {start_of(next - 1), start_of(next)};
   }
 
  private:

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "memory/partition_point.hpp"
+
 namespace reachscan::heaps {
 
 // Returns zeroed, lazily backed memory. Does not return if there is none.
@@ -88,16 +90,7 @@ void remove_repeats(List<T>& sorted) {
 // Returns the position of the first element that is not less than `value`, in an ascending list.
 template <typename T, typename Less>
 std::size_t lower_bound(const List<T>& sorted, const T& value, Less less) {
-  std::size_t low = 0, high = sorted.size();
-  while (low < high) {
-    std::size_t middle = (low + high) / 2;
-    if (less(sorted[middle], value)) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return partition_point(sorted.size(), [&](std::size_t i) { return less(sorted[i], value); });
 }
 
 template <typename T>

@@ -89,16 +89,8 @@ class Regions : public List<Region> {
   // Expects sorted regions.
   static const Region* first_ending_after(uint64_t address, const Region* regions,
                                           std::size_t count) {
-    std::size_t low = 0, high = count;
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (regions[middle].end <= address) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return regions + low;
+    return regions +
+           partition_point(count, [&](std::size_t i) { return regions[i].end <= address; });
   }
 };
 

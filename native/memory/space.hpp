@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "arch/address_space.hpp"
+#include "memory/partition_point.hpp"
 #include "wire/protocol.hpp"
 #include "wire/sweeper_abi.hpp"
 
@@ -86,17 +87,10 @@ class Space {
 
   // Returns the mapping that contains `address`, or null.
   const abi::Mapping* find(uint64_t address) const {
-    std::size_t low = 0, high = count_;
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (mappings_[middle].end <= address) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low == count_ || address < mappings_[low].start) return nullptr;
-    return &mappings_[low];
+    std::size_t next =
+        partition_point(count_, [&](std::size_t i) { return mappings_[i].end <= address; });
+    if (next == count_ || address < mappings_[next].start) return nullptr;
+    return &mappings_[next];
   }
 
   // Returns whether [address, address + length) may be read. Walkers check every address they

@@ -147,16 +147,9 @@ class MappedChunks {
   uint64_t owned_until(uint64_t page) const {
     if (const Region* owner = blocks_.region_in({page, page + 1}))
       return align_up(owner->end, kPage);
-    std::size_t low = 0, high = stacks_.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (stacks_[middle].end <= page) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low < stacks_.size() && stacks_[low].contains(page) ? stacks_[low].end : 0;
+    std::size_t next =
+        partition_point(stacks_.size(), [&](std::size_t i) { return stacks_[i].end <= page; });
+    return next < stacks_.size() && stacks_[next].contains(page) ? stacks_[next].end : 0;
   }
 
   // `run`: cached for the next region, since computing it takes time and it may contain many.

@@ -142,17 +142,10 @@ class DoublingArrays {
   // Calls visit(block) for each candidate that the value may lead to.
   template <typename Visit>
   void each_piece(uint64_t value, Visit visit) const {
-    std::size_t low = 0, high = pieces_.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (pieces_[middle].least + most_rounding_ < value) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    for (; low < pieces_.size() && pieces_[low].least <= value; ++low)
-      if (is_as_large(pieces_[low].block, pieces_[low].block - value)) visit(pieces_[low].block);
+    std::size_t next = heaps::partition_point(
+        pieces_.size(), [&](std::size_t i) { return pieces_[i].least + most_rounding_ < value; });
+    for (; next < pieces_.size() && pieces_[next].least <= value; ++next)
+      if (is_as_large(pieces_[next].block, pieces_[next].block - value)) visit(pieces_[next].block);
   }
 
   bool is_as_large(uint64_t block, uint64_t length) const {

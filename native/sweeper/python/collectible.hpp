@@ -93,23 +93,16 @@ class Collectible {
   template <typename Visit>
   void each_target(const Item& from, Visit visit) {
     each_word(space_, from.block, blocks_.end_of(from.block), [&](uint64_t, uint64_t value) {
-      uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      uint64_t block = blocks_.block_of(value);
       if (block == 0 || blocks_.is_marked(block)) return;
       if (Item* target = find(block)) visit(*target, value);
     });
   }
 
   Item* find(uint64_t block) {
-    std::size_t low = 0, high = items_.size();
-    while (low < high) {
-      std::size_t middle = (low + high) / 2;
-      if (items_[middle].block < block) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low < items_.size() && items_[low].block == block ? &items_[low] : nullptr;
+    std::size_t at = heaps::partition_point(items_.size(),
+                                            [&](std::size_t i) { return items_[i].block < block; });
+    return at < items_.size() && items_[at].block == block ? &items_[at] : nullptr;
   }
 
   const heaps::Space& space_;

@@ -64,19 +64,11 @@ class SignalStacks {
   // Candidates are sorted by address here.
   void exclude_children(uint64_t block) {
     each_word(space_, block, blocks_.end_of(block), [&](uint64_t, uint64_t value) {
-      uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      uint64_t child = blocks_.block_of(value);
       if (child == 0 || child == block) return;
-      std::size_t low = 0, high = candidates_.size();
-      while (low < high) {
-        std::size_t middle = (low + high) / 2;
-        if (candidates_[middle].block < child) {
-          low = middle + 1;
-        } else {
-          high = middle;
-        }
-      }
-      if (low < candidates_.size() && candidates_[low].block == child)
-        candidates_[low].owned = true;
+      std::size_t at = heaps::partition_point(
+          candidates_.size(), [&](std::size_t i) { return candidates_[i].block < child; });
+      if (at < candidates_.size() && candidates_[at].block == child) candidates_[at].owned = true;
     });
   }
 

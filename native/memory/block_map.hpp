@@ -136,8 +136,8 @@ class BlockMap {
   uint64_t inhabited_buckets() const { return inhabited_buckets_; }
 
   // Returns the live block that `value` points into, at any offset, or 0. One past the end is
-  // outside.
-  uint64_t block_of(uint64_t value) const {
+  // outside. Not inlined, since it is called from everywhere.
+  [[gnu::noinline]] uint64_t block_of(uint64_t value) const {
     const Cluster* cluster = cluster_of(value);
     return cluster == nullptr ? 0 : block_in(*cluster, value | kElsewhere);
   }

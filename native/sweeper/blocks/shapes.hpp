@@ -41,7 +41,7 @@ class ShapeTest {
   bool is_bucket_array() const {
     for (uint64_t i = 0; heaps::kWord * (i + 1) <= size_; ++i) {
       if (at(i) == 0) continue;
-      uint64_t owner = blocks_.may_point(at(i)) ? blocks_.block_of(at(i)) : 0;
+      uint64_t owner = blocks_.block_of(at(i));
       if (owner == 0) return false;
       if (owner == at(i)) continue;
       uint64_t array = at(i) - 2 * heaps::kWord;

@@ -25,7 +25,7 @@ class WordKinds {
 
   // Code addresses, and constants at the start of a block (its vtable), distinguish kinds.
   uint64_t of(uint64_t value, bool first) const {
-    if (blocks_.may_point(value) && blocks_.block_of(value) != 0) return kHeapPointer;
+    if (blocks_.block_of(value) != 0) return kHeapPointer;
     const bool is_address = value >= heaps::kPage && value >> arch::kAddressBits == 0;
     const abi::Mapping* m = is_address ? space_.find(value) : nullptr;
     if (m == nullptr || (m->flags & (abi::kFileBacked | abi::kFollowsFile)) == 0) return kPlain;

@@ -185,7 +185,7 @@ class DoubtPass {
   }
 
   void suggest_left_over(Sighting sighting) {
-    uint64_t block = blocks_.may_point(sighting.value) ? blocks_.block_of(sighting.value) : 0;
+    uint64_t block = blocks_.block_of(sighting.value);
     if (block != 0 && !blocks_.is_marked(block)) suggest(block, sighting);
   }
 
@@ -219,7 +219,7 @@ class DoubtPass {
       uint64_t start = candidates_.block(owner), end = blocks_.end_of(start);
       const LeftBehind left_behind(blocks_, start);
       each_word(space_, start, end, [&](uint64_t at, uint64_t value) {
-        uint64_t child = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+        uint64_t child = blocks_.block_of(value);
         if (child == 0 || blocks_.is_marked(child)) return;
         if (left_behind.has(at, value)) return consider(child, stale_word(at, value), rank);
         uint32_t candidate = candidates_.find(child);

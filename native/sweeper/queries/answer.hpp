@@ -137,9 +137,7 @@ class ChainSearch {
 inline void send_references(const Space& space, Roots& roots, const BlockMap& blocks,
                             KindTable& kinds, uint64_t target) {
   ReferenceWriter writer(wire::kReferences, kinds);
-  auto points_to_target = [&](uint64_t value) {
-    return blocks.may_point(value) && blocks.block_of(value) == target;
-  };
+  auto points_to_target = [&](uint64_t value) { return blocks.block_of(value) == target; };
   auto add_root = [&](uint64_t slot, uint64_t value) {
     if (points_to_target(value)) writer.add({slot, value, wire::kRootMemory, 0, 0, 0});
   };

@@ -207,7 +207,7 @@ class Roots {
   // excluded. When there is no room for more of them, the rest stay roots.
   void exclude_stale_words(Range free) {
     each_word(space_, free.start, free.end, [this](uint64_t at, uint64_t value) {
-      if (!blocks_.may_point(value) || blocks_.block_of(value) == 0) return;
+      if (blocks_.block_of(value) == 0) return;
       if (stale_words_ == kMaxStaleWords) return;
       ++stale_words_;
       exclude(at, at + heaps::kWord);

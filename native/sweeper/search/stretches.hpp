@@ -94,4 +94,24 @@ uint64_t visit_heap_in_order(const heaps::BlockMap& blocks, Look look, uint64_t 
   return Stretches(blocks, look).run_in_order(most);
 }
 
+// Calls visit(block) for the live blocks, or the marked ones, that start in a piece of a heap. The
+// piece includes the first word of the next one, where a block may start.
+template <typename Visit>
+void each_live_in_piece(const heaps::BlockMap& blocks, heaps::Range piece, Visit visit) {
+  blocks.each_live_in({piece.start, piece.end - heaps::kWord}, visit);
+}
+template <typename Visit>
+void each_marked_in_piece(const heaps::BlockMap& blocks, heaps::Range piece, Visit visit) {
+  blocks.each_marked_in({piece.start, piece.end - heaps::kWord}, visit);
+}
+
+// Calls visit(block) for each marked block; of a large heap, for samples.
+template <typename Visit>
+void visit_marked_samples(const heaps::BlockMap& blocks, Visit visit) {
+  auto look = [&](uint64_t start, uint64_t end) {
+    each_marked_in_piece(blocks, {start, end}, visit);
+  };
+  visit_heap(blocks, look, kSampleBytes);
+}
+
 }  // namespace reachscan::sweeper

@@ -24,7 +24,7 @@ bool each_marked_child(const heaps::Space& space, const heaps::BlockMap& blocks,
   if (!all) return false;
   const LeftBehind left_behind(blocks, owner);
   each_word(space, owner, end, [&](uint64_t slot, uint64_t value) {
-    uint64_t child = all && blocks.may_point(value) ? blocks.block_of(value) : 0;
+    uint64_t child = all ? blocks.block_of(value) : 0;
     if (child == 0 || !blocks.is_marked(child)) return;
     if (!left_behind.has(slot, value)) all = visit(child);
   });

@@ -48,12 +48,11 @@ class KindCounts {
     bool stopped = false;
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       if (__atomic_load_n(&stopped, __ATOMIC_RELAXED)) return;
-      // A piece includes the first word of the next one, where a block may start.
-      const heaps::Range piece{start, end - heaps::kWord};
+      const heaps::Range piece{start, end};
       bool any = false;
-      blocks_.each_marked_in(piece, [&](uint64_t block) { any = fetch(block) || any; });
+      each_marked_in_piece(blocks_, piece, [&](uint64_t block) { any = fetch(block) || any; });
       if (!any) return;
-      blocks_.each_marked_in(piece, [&](uint64_t block) {
+      each_marked_in_piece(blocks_, piece, [&](uint64_t block) {
         if (add_live(block) && !visit(block)) __atomic_store_n(&stopped, true, __ATOMIC_RELAXED);
       });
     });

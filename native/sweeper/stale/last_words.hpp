@@ -11,8 +11,8 @@
 #include "sweeper/blocks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
-#include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
@@ -25,32 +25,16 @@ class LastWords {
     return blocks_.ends_at(owner, slot + heaps::kWord);
   }
 
-  // Searches marked blocks; of a large heap, samples.
-  void find_links() {
-    links_ = heaps::List<uint64_t>(map_memory, kMaxLinks);
-    auto look = [this](uint64_t start, uint64_t end) {
-      blocks_.each_marked_in({start, end - heaps::kWord}, [this](uint64_t block) {
-        uint64_t last = blocks_.end_of(block) - heaps::kWord, value = heaps::word(last);
-        if (!blocks_.may_point(value) || !is_link(block, last, value)) return;
-        SpinLock::Guard guard(lock_);
-        // When there is no room for more, the remaining words keep their targets alive.
-        links_.push(value);
-      });
-    };
-    visit_heap(blocks_, look, kSampleBytes);
-    heaps::sort(links_);
+  // Searches marked blocks for links; of a large heap, samples. Adds what they lead to.
+  void find_links(Targets& targets) const {
+    visit_marked_samples(blocks_, [&](uint64_t block) {
+      uint64_t last = blocks_.end_of(block) - heaps::kWord, value = heaps::word(last);
+      targets.add_if(value, [&] { return is_link(block, last, value); });
+    });
   }
-
-  bool found_links() const { return !links_.empty(); }
 
   bool is_link(uint64_t owner, uint64_t slot, uint64_t value) const {
     return blocks_.is_link(value) && is_last(owner, slot);
-  }
-
-  // Calls visit(block) for each block that a link leads to, some of them repeatedly.
-  template <typename Visit>
-  void each_link_target(Visit visit) const {
-    for (uint64_t value : links_) visit(blocks_.block_of(value));
   }
 
   // Requests that blocks like the owner be counted. Returns false if there are too many kinds.
@@ -67,8 +51,7 @@ class LastWords {
   void count() {
     if (used_ == 0) return;
     visit_heap(blocks_, [this](uint64_t start, uint64_t end) {
-      // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_live_in({start, end - heaps::kWord}, [this](uint64_t block) { count(block); });
+      each_live_in_piece(blocks_, {start, end}, [this](uint64_t block) { count(block); });
     });
   }
 
@@ -86,7 +69,6 @@ class LastWords {
   static constexpr uint64_t kOneInFields = 4;      // others may be null
   static constexpr uint64_t kOneInInside = 16;     // all others lead to starts
   static constexpr unsigned kMinTextBytes = 4;     // characters
-  static constexpr std::size_t kMaxLinks = 1 << 16;
   static constexpr unsigned kRowBits = 12;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 
@@ -122,7 +104,7 @@ class LastWords {
     if (row.kind == 0) return;
     __atomic_fetch_add(&row.blocks, 1, __ATOMIC_RELAXED);
     uint64_t last = heaps::word(blocks_.end_of(block) - heaps::kWord);
-    uint64_t target = blocks_.may_point(last) ? blocks_.block_of(last) : 0;
+    uint64_t target = blocks_.block_of(last);
     if (target == 0) return;
     __atomic_fetch_add(&row.pointers, 1, __ATOMIC_RELAXED);
     if (target != last) __atomic_fetch_add(&row.inside, 1, __ATOMIC_RELAXED);
@@ -142,8 +124,6 @@ class LastWords {
   mutable Scratch<Row> rows_{kRows};
   Scratch<uint8_t> sizes_{kSizes};  // 1: blocks of such a size are counted
   std::size_t used_ = 0;
-  heaps::List<uint64_t> links_;
-  SpinLock lock_;
 };
 
 }  // namespace reachscan::sweeper

@@ -50,7 +50,8 @@ class Lookalikes {
         odd_words_(space, blocks),
         odd_targets_(space, blocks),
         last_words_(space, blocks),
-        unused_words_(space, blocks),
+        stale_targets_(blocks),
+        unused_words_(space, blocks, stale_targets_),
         places_(blocks, kinds_),
         spare_parts_(space, blocks),
         below_(space, blocks),
@@ -63,8 +64,9 @@ class Lookalikes {
     if (control()->only_suspects != 0 || control()->python != 0) return;
     if (count_unmarked(blocks_) == 0) return;
     odd_words_.find(roots);
-    last_words_.find_links();
+    last_words_.find_links(stale_targets_);
     unused_words_.find(roots);
+    stale_targets_.sort();
     find_blocks();
     find_odd_targets();
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
@@ -134,8 +136,7 @@ class Lookalikes {
       SpinLock::Guard guard(lock_);
       all = in_question_.push(block) && all;
       // The counts also tell what is to be thought of the targets of odd words.
-      return all || odd_words_.found_any() || last_words_.found_links() ||
-             unused_words_.found_any();
+      return all || odd_words_.found_any() || !stale_targets_.empty();
     });
     bool few = in_question_.size() <= kMaxRareBlocks;
     std::size_t kept = 0;
@@ -156,12 +157,9 @@ class Lookalikes {
 
   // Adds what words that need not hold anything lead to, and sorts the list.
   void find_odd_targets() {
-    auto add_certainly = [this](uint64_t block) {
-      if (!odd_targets_.add(block) && !is_in(in_question_, block)) odd_targets_.add_alone(block);
-    };
     odd_words_.each_target([this](uint64_t block) { odd_targets_.add(block); });
-    last_words_.each_link_target(add_certainly);
-    unused_words_.each_target(add_certainly);
+    for (uint64_t block : stale_targets_.blocks())
+      if (!odd_targets_.add(block) && !is_in(in_question_, block)) odd_targets_.add_alone(block);
     odd_targets_.sort();
     for (uint64_t block : odd_targets_.blocks())
       if (!in_question_.push(block)) break;
@@ -255,7 +253,7 @@ class Lookalikes {
 
   // Returns 0 if the value points to none. Marked descendants need no more words.
   uint64_t target_in_question(uint64_t value) const {
-    uint64_t block = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+    uint64_t block = blocks_.block_of(value);
     if (block == 0) return 0;
     bool is = is_in(in_question_, block) || (!blocks_.is_marked(block) && below_.has(block));
     return is ? block : 0;
@@ -301,7 +299,7 @@ class Lookalikes {
   void each_word_into_doubt(uint64_t owner, Visit visit) const {
     const LeftBehind left_behind(blocks_, owner);
     each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
-      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
+      uint64_t target = blocks_.block_of(value);
       if (target == 0 || blocks_.is_marked(target) || !is_in_question(target)) return;
       if (!left_behind.has(slot, value)) visit(Word{slot, owner, target, value});
     });
@@ -384,6 +382,7 @@ class Lookalikes {
   OddWords odd_words_;
   OddTargets odd_targets_;  // all of them are also in question
   LastWords last_words_;
+  Targets stale_targets_;  // of links and unused words
   UnusedWords unused_words_;
   Places places_;
   SpareParts spare_parts_;

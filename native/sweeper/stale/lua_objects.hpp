@@ -46,7 +46,7 @@ class LuaObjects {
     uint64_t nodes = heaps::word(block + layout_.table.nodes);
     uint64_t unused_end = heaps::word(block + layout_.table.nodes + heaps::kWord);
     uint64_t log = heaps::load<uint8_t>(block + kLogNodes);
-    if (log == 0 && nodes != 0 && block_of(nodes) == 0)
+    if (log == 0 && nodes != 0 && blocks_.block_of(nodes) == 0)
       return unused_end == 0 || unused_end == nodes;
     if (log > kMostLogNodes || !is_start(nodes)) return false;
     uint64_t bytes = uint64_t{layout_.table.bytes_of_node} << log;
@@ -103,10 +103,7 @@ class LuaObjects {
   static constexpr uint64_t kMostGlobal = 4096;  // bytes of what threads share
   static constexpr uint64_t kExtraSpace = 8;     // which a program may have ahead of a thread
 
-  uint64_t block_of(uint64_t value) const {
-    return blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-  }
-  bool is_start(uint64_t value) const { return value != 0 && block_of(value) == value; }
+  bool is_start(uint64_t value) const { return value != 0 && blocks_.block_of(value) == value; }
   uint64_t start_at(uint64_t slot) const {
     uint64_t value = heaps::word(slot);
     return is_start(value) ? value : 0;
@@ -118,17 +115,18 @@ class LuaObjects {
   bool is_object(uint64_t object, uint8_t type) const {
     if (type_of(object) != type) return false;
     uint64_t next = heaps::word(object);
-    return next == 0 || block_of(next) != 0;
+    return next == 0 || blocks_.block_of(next) != 0;
   }
 
   // Threads lead to what they share, and that leads to the main thread, which does so, too.
   bool is_thread(uint64_t block, uint64_t thread) const {
     if (!is_like_thread(block, thread)) return false;
-    uint64_t global = heaps::word(thread + layout_.thread.global), shared = block_of(global);
+    uint64_t global = heaps::word(thread + layout_.thread.global),
+             shared = blocks_.block_of(global);
     if (shared == 0 || global % heaps::kWord != 0) return false;
     uint64_t end = blocks_.end_of(shared), most = global + kMostGlobal;
     for (uint64_t at = global; at + heaps::kWord <= end && at < most; at += heaps::kWord) {
-      uint64_t main = heaps::word(at), holder = block_of(main);
+      uint64_t main = heaps::word(at), holder = blocks_.block_of(main);
       if (holder == 0 || (main != holder && main != holder + kExtraSpace)) continue;
       if (!is_like_thread(holder, main)) continue;
       if (heaps::word(main + layout_.thread.global) == global) return true;

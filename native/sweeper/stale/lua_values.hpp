@@ -23,30 +23,31 @@
 #include "sweeper/search/range_filter.hpp"
 #include "sweeper/search/stretches.hpp"
 #include "sweeper/stale/lua_objects.hpp"
+#include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
 class LuaValues {
  public:
-  LuaValues(const heaps::Space& space, const heaps::BlockMap& blocks)
-      : space_(space), blocks_(blocks) {}
+  LuaValues(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
+      : space_(space), blocks_(blocks), targets_(targets) {}
 
-  // Searches marked blocks; of a large heap, samples.
+  // Searches marked blocks; of a large heap, samples. Adds what such words lead to and, at its
+  // start, no others.
   void find(Roots& roots) {
     if (heaps::kWord != 8 || !choose_layout()) return;
     parts_ = heaps::List<Part>(map_memory, kMaxParts);
-    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
-    each_block([this](uint64_t block) { add_parts(block); });
+    visit_marked_samples(blocks_, [this](uint64_t block) { add_parts(block); });
     heaps::sort(parts_, lies_before);
-    for (const Part& part : parts_) add_targets(part.block);
-    each_block([this](uint64_t block) {
+    Targets found(blocks_);
+    for (const Part& part : parts_) add_targets(part.block, found);
+    visit_marked_samples(blocks_, [&](uint64_t block) {
       bool has_words = objects_->is_string(block) || objects_->is_table(block) ||
                        objects_->constants_of(block) != 0;
-      if (has_words) add_targets(block);
+      if (has_words) add_targets(block, found);
     });
-    heaps::sort(targets_);
-    heaps::remove_repeats(targets_);
-    drop_held(roots);
+    found.sort();
+    add_unless_held(found.blocks(), roots);
   }
 
   // Returns whether the word is in one of Lua's objects, and holds nothing.
@@ -58,17 +59,9 @@ class LuaValues {
     return objects_->is_link(owner, slot);
   }
 
-  bool found_any() const { return !targets_.empty(); }
-
-  // Calls visit(block) for each block that such words lead to and, at its start, no others.
-  template <typename Visit>
-  void each_target(Visit visit) const {
-    for (uint64_t block : targets_) visit(block);
-  }
-
  private:
   static constexpr std::size_t kLayouts = std::size(LuaObjects::kLayouts);
-  static constexpr std::size_t kMaxParts = 1 << 18, kMaxTargets = 1 << 18;
+  static constexpr std::size_t kMaxParts = 1 << 18;
   static constexpr uint64_t kMostBytesRead = 4096;  // of a target
   static constexpr unsigned kFewestTables = 8;      // fewer may look like tables by chance
   // The lower bits of types of values. A boolean has the value in its type, or in half a word.
@@ -80,27 +73,17 @@ class LuaValues {
   };
   static bool lies_before(const Part& a, const Part& b) { return a.block < b.block; }
 
-  // Calls visit(block), on several threads, for each block.
-  template <typename Visit>
-  void each_block(Visit visit) const {
-    auto look = [&](uint64_t start, uint64_t end) {
-      // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_marked_in({start, end - heaps::kWord}, visit);
-    };
-    visit_heap(blocks_, look, kSampleBytes);
-  }
-
   // Returns false if there is no Lua.
   bool choose_layout() {
     unsigned most = kFewestTables - 1, threads[kLayouts] = {};
-    each_block([&](uint64_t block) {
+    visit_marked_samples(blocks_, [&](uint64_t block) {
       for (std::size_t i = 0; i < kLayouts; ++i)
         if (objects_of(i).stack_of(block) != 0) add_one(threads[i]);
     });
     for (std::size_t i = 0; i < kLayouts; ++i) {
       if (threads[i] == 0) continue;
       unsigned tables = 0;
-      each_block([&](uint64_t block) {
+      visit_marked_samples(blocks_, [&](uint64_t block) {
         if (objects_of(i).is_table(block)) add_one(tables);
       });
       if (tables <= most) continue;
@@ -139,23 +122,20 @@ class LuaValues {
     return offset == LuaObjects::kType || offset == LuaObjects::kKeyType;
   }
 
-  void add_targets(uint64_t owner) {
+  void add_targets(uint64_t owner, Targets& found) const {
     each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
-      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-      if (target == 0 || !blocks_.is_marked(target) || !is_unused(owner, slot)) return;
-      SpinLock::Guard guard(lock_);
-      targets_.push(target);
+      found.add_if(value, [&] { return is_unused(owner, slot); });
     });
   }
 
   // Most targets are in use, since what Lua frees is soon allocated again.
-  void drop_held(Roots& roots) {
-    if (targets_.empty()) return;
-    Scratch<uint8_t> held(targets_.size());
-    const RangeFilter filter(heaps::Range{targets_[0], targets_[targets_.size() - 1] + 1});
+  void add_unless_held(const heaps::List<uint64_t>& found, Roots& roots) {
+    if (found.empty()) return;
+    Scratch<uint8_t> held(found.size());
+    const RangeFilter filter(heaps::Range{found[0], found[found.size() - 1] + 1});
     auto look = [&](uint64_t slot, uint64_t value) {
-      std::size_t at = heaps::lower_bound(targets_, value);
-      bool is_target = at < targets_.size() && targets_[at] == value && held[at] == 0;
+      std::size_t at = heaps::lower_bound(found, value);
+      bool is_target = at < found.size() && found[at] == value && held[at] == 0;
       if (is_target && may_hold(slot, value)) __atomic_store_n(&held[at], 1, __ATOMIC_RELAXED);
     };
     roots.each_part(
@@ -163,10 +143,8 @@ class LuaValues {
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter, look);
     });
-    std::size_t kept = 0;
-    for (std::size_t at = 0; at < targets_.size(); ++at)
-      if (held[at] == 0) targets_[kept++] = targets_[at];
-    while (targets_.size() > kept) targets_.pop();
+    for (std::size_t at = 0; at < found.size(); ++at)
+      if (held[at] == 0) targets_.add(found[at]);
   }
 
   // Returns whether the word is in use, and not in the target, nor in what that leads to: its
@@ -178,7 +156,7 @@ class LuaValues {
     bool leads_back = false;
     uint64_t end = blocks_.end_of(target), most = target + kMostBytesRead;
     each_word(space_, target, end < most ? end : most, [&](uint64_t, uint64_t value) {
-      leads_back = leads_back || (blocks_.may_point(value) && blocks_.block_of(value) == owner);
+      leads_back = leads_back || blocks_.block_of(value) == owner;
     });
     return !leads_back;
   }
@@ -187,7 +165,7 @@ class LuaValues {
   const heaps::BlockMap& blocks_;
   std::optional<LuaObjects> objects_;  // none: no Lua
   heaps::List<Part> parts_;            // sorted by address
-  heaps::List<uint64_t> targets_;
+  Targets& targets_;
   SpinLock lock_;
 };
 

@@ -47,8 +47,7 @@ class Places {
   void count(IsInUse is_in_use) {
     if (used_ == 0) return;
     auto look = [&](uint64_t start, uint64_t end) {
-      // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_live_in({start, end - heaps::kWord}, [&](uint64_t block) {
+      each_live_in_piece(blocks_, {start, end}, [&](uint64_t block) {
         if (sizes_[size_slot(block)] != 0 && is_in_use(block)) count_in(block);
       });
     };

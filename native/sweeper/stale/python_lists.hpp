@@ -8,16 +8,14 @@
 
 #include "memory/rounding.hpp"
 #include "sweeper/mark/words.hpp"
+#include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
 class PythonLists {
  public:
-  PythonLists(const heaps::Space& space, const heaps::BlockMap& blocks)
-      : space_(space),
-        blocks_(blocks),
-        lists_(map_memory, kMaxLists),
-        targets_(map_memory, kMaxTargets) {}
+  PythonLists(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
+      : space_(space), blocks_(blocks), targets_(targets), lists_(map_memory, kMaxLists) {}
 
   // Called for each list.
   void consider(uint64_t list) {
@@ -36,16 +34,8 @@ class PythonLists {
     return at < lists_.size() && lists_[at].block == owner && slot >= lists_[at].end;
   }
 
-  bool found_any() const { return !targets_.empty(); }
-
-  // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
-  template <typename Visit>
-  void each_target(Visit visit) const {
-    for (uint64_t block : targets_) visit(block);
-  }
-
  private:
-  static constexpr std::size_t kMaxTargets = 1 << 16, kMaxLists = 1 << 16;
+  static constexpr std::size_t kMaxLists = 1 << 16;
   static constexpr uint64_t kInUse = 16, kItems = 24, kRoom = 32;  // of the fields
   static constexpr uint64_t kSmallestRequest = 16;                 // a block for less is no smaller
 
@@ -65,9 +55,7 @@ class PythonLists {
 
   void add_targets(Items items) {
     each_word(space_, items.end, blocks_.end_of(items.block), [&](uint64_t, uint64_t value) {
-      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-      if (target == 0 || !blocks_.is_marked(target)) return;
-      targets_.push(target);
+      if (!targets_.add(value)) return;
       bool is_new = lists_.empty() || lists_[lists_.size() - 1].block != items.block;
       if (is_new) lists_.push(items);
     });
@@ -75,8 +63,8 @@ class PythonLists {
 
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
+  Targets& targets_;
   heaps::List<Items> lists_;  // sorted by address after sort()
-  heaps::List<uint64_t> targets_;
 };
 
 }  // namespace reachscan::sweeper

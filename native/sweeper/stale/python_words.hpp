@@ -20,24 +20,19 @@ namespace reachscan::sweeper {
 
 class PythonWords {
  public:
-  PythonWords(const heaps::Space& space, const heaps::BlockMap& blocks)
-      : space_(space), blocks_(blocks), objects_(space) {}
+  PythonWords(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
+      : space_(space), blocks_(blocks), targets_(targets), objects_(space) {}
 
   // Searches marked blocks and the interpreter's arenas; of a large heap, samples.
   void find(const Roots& roots) {
     if (heaps::kWord != 8 || roots.python_arenas().empty()) return;
     arenas_ = &roots.python_arenas();
-    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
-    lists_.emplace(space_, blocks_);
+    lists_.emplace(space_, blocks_, targets_);
     arenas_->each_block([this](Range block) { look_at(block); });
-    auto look = [this](uint64_t start, uint64_t end) {
-      // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_marked_in({start, end - heaps::kWord}, [this](uint64_t block) {
-        const Range range{block, blocks_.end_of(block)};
-        if (is_large(range)) look_at(range);
-      });
-    };
-    visit_heap(blocks_, look, kSampleBytes);
+    visit_marked_samples(blocks_, [this](uint64_t block) {
+      const Range range{block, blocks_.end_of(block)};
+      if (is_large(range)) look_at(range);
+    });
     lists_->sort();
   }
 
@@ -53,18 +48,7 @@ class PythonWords {
     return object != 0 && objects_.is_unused(object, slot, block);
   }
 
-  bool found_any() const { return !targets_.empty() || (lists_ && lists_->found_any()); }
-
-  // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
-  template <typename Visit>
-  void each_target(Visit visit) const {
-    for (uint64_t block : targets_) visit(block);
-    if (lists_) lists_->each_target(visit);
-  }
-
  private:
-  static constexpr std::size_t kMaxTargets = 1 << 16;
-
   // A small block of malloc() that looks like an object is something else.
   static bool is_large(Range block) { return block.end - block.start > PythonArenas::kMostBytes; }
 
@@ -80,19 +64,16 @@ class PythonWords {
     uint64_t object = object_in(block);
     if (object == 0) return;
     if (objects_.is_list(object)) lists_->consider(object);
-    objects_.each_unused_word(object, block, [this](uint64_t slot) {
-      uint64_t value = heaps::word(slot);
-      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-      if (target != 0 && blocks_.is_marked(target)) targets_.push(target);
-    });
+    objects_.each_unused_word(object, block,
+                              [this](uint64_t slot) { targets_.add(heaps::word(slot)); });
   }
 
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
+  Targets& targets_;
   const PythonArenas* arenas_ = nullptr;  // null: there are none
   std::optional<PythonLists> lists_;
   PythonObjects objects_;
-  heaps::List<uint64_t> targets_;
   mutable SpinLock lock_;
 };
 

@@ -6,29 +6,26 @@
 #pragma once
 
 #include "sweeper/blocks/word_kinds.hpp"
-#include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/search/range_filter.hpp"
 #include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
 class ShortStrings {
  public:
-  ShortStrings(const heaps::Space& space, const heaps::BlockMap& blocks)
-      : space_(space), blocks_(blocks) {}
+  ShortStrings(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
+      : space_(space), blocks_(blocks), targets_(targets) {}
 
   // Searches marked blocks; of a large heap, samples.
   void find() {
-    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
     const SelfFilter filter(blocks_.hulls(), kBuffer);
     auto look = [&](uint64_t start, uint64_t end) {
       each_word_that(space_, start, end, filter,
                      [this](uint64_t slot, uint64_t) { add_targets(slot); });
     };
     visit_heap(blocks_, look, kSampleBytes);
-    heaps::sort(targets_);
-    heaps::remove_repeats(targets_);
   }
 
   // Returns whether the word is in the buffer of such a string.
@@ -42,17 +39,8 @@ class ShortStrings {
     return false;
   }
 
-  bool found_any() const { return !targets_.empty(); }
-
-  // Calls visit(block) for each block that such a word leads to.
-  template <typename Visit>
-  void each_target(Visit visit) const {
-    for (uint64_t block : targets_) visit(block);
-  }
-
  private:
   static constexpr uint64_t kBuffer = 2 * heaps::kWord, kBytes = 16;
-  static constexpr std::size_t kMaxTargets = 1 << 16;
 
   // Returns whether the length ahead of the buffer is that of the text in it.
   static bool is_text(uint64_t start) {
@@ -67,19 +55,13 @@ class ShortStrings {
     uint64_t owner = blocks_.block_of(string), start = string + kBuffer;
     if (owner == 0 || !blocks_.is_marked(owner) || start + kBytes > blocks_.end_of(owner)) return;
     if (!is_text(start)) return;
-    for (uint64_t slot = start; slot < start + kBytes; slot += heaps::kWord) {
-      uint64_t value = heaps::word(slot);
-      uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-      if (target == 0 || !blocks_.is_marked(target)) continue;
-      SpinLock::Guard guard(lock_);
-      targets_.push(target);
-    }
+    for (uint64_t slot = start; slot < start + kBytes; slot += heaps::kWord)
+      targets_.add(heaps::word(slot));
   }
 
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
-  heaps::List<uint64_t> targets_;
-  SpinLock lock_;
+  Targets& targets_;
 };
 
 }  // namespace reachscan::sweeper

@@ -8,29 +8,27 @@
 #pragma once
 
 #include "memory/rounding.hpp"
-#include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
 class SizeHeaders {
  public:
-  SizeHeaders(const heaps::Space& space, const heaps::BlockMap& blocks)
-      : space_(space), blocks_(blocks) {}
+  SizeHeaders(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
+      : space_(space), blocks_(blocks), targets_(targets) {}
 
   // Searches marked blocks; of a large heap, samples.
   void find() {
-    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
-    auto look = [this](uint64_t start, uint64_t end) {
-      // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_marked_in({start, end - heaps::kWord}, [this](uint64_t block) {
-        if (has_header(block)) look_at(block);
-      });
-    };
-    visit_heap(blocks_, look, kSampleBytes);
-    is_usual_ = pointers_ >= kFewestPointers && targets_.size() * kOneInPointers <= pointers_;
-    if (!is_usual_) targets_ = {};
+    Targets without(blocks_);
+    visit_marked_samples(blocks_, [&](uint64_t block) {
+      if (has_header(block)) look_at(block, without);
+    });
+    uint64_t odd = without.blocks().size();
+    is_usual_ = pointers_ >= kFewestPointers && odd * kOneInPointers <= pointers_;
+    if (!is_usual_) return;
+    for (uint64_t block : without.blocks()) targets_.add(block);
   }
 
   // Returns whether the word was meant for a block that had a header.
@@ -38,17 +36,8 @@ class SizeHeaders {
     return is_usual_ && value == target + kHeader && has_header(owner) && !has_header(target);
   }
 
-  bool found_any() const { return !targets_.empty(); }
-
-  // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
-  template <typename Visit>
-  void each_target(Visit visit) const {
-    for (uint64_t block : targets_) visit(block);
-  }
-
  private:
   static constexpr uint64_t kHeader = sizeof(uint64_t);
-  static constexpr std::size_t kMaxTargets = 1 << 16;
   static constexpr uint64_t kFewestPointers = 64;  // between blocks with headers
   static constexpr uint64_t kOneInPointers = 16;   // more targets without would show intention
 
@@ -59,16 +48,16 @@ class SizeHeaders {
     return size != 0 && heaps::may_hold_request(bytes - kHeader, size);
   }
 
-  void look_at(uint64_t owner) {
+  // Counts pointers to blocks with headers, and adds blocks without one.
+  void look_at(uint64_t owner, Targets& without) {
     each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t, uint64_t value) {
       uint64_t target = value - kHeader;
-      if (target % heaps::kGranule != 0 || !blocks_.may_point(value)) return;
-      if (blocks_.block_of(value) != target || !blocks_.is_marked(target)) return;
+      if (target % heaps::kGranule != 0 || blocks_.block_of(value) != target) return;
+      if (target == 0 || !blocks_.is_marked(target)) return;
       if (has_header(target)) {
         __atomic_fetch_add(&pointers_, 1, __ATOMIC_RELAXED);
       } else {
-        SpinLock::Guard guard(lock_);
-        targets_.push(target);
+        without.add(target);
       }
     });
   }
@@ -77,8 +66,7 @@ class SizeHeaders {
   const heaps::BlockMap& blocks_;
   uint64_t pointers_ = 0;  // to blocks with headers
   bool is_usual_ = false;  // that pointers lead to blocks with headers
-  heaps::List<uint64_t> targets_;
-  SpinLock lock_;
+  Targets& targets_;
 };
 
 }  // namespace reachscan::sweeper

@@ -7,26 +7,20 @@
 
 #include "memory/rounding.hpp"
 #include "sweeper/blocks/word_kinds.hpp"
-#include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/mark/words.hpp"
 #include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
 class SizedTexts {
  public:
-  SizedTexts(const heaps::Space& space, const heaps::BlockMap& blocks)
-      : space_(space), blocks_(blocks) {}
+  SizedTexts(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
+      : space_(space), blocks_(blocks), targets_(targets) {}
 
   // Searches marked blocks; of a large heap, samples.
   void find() {
-    targets_ = heaps::List<uint64_t>(map_memory, kMaxTargets);
-    auto look = [this](uint64_t start, uint64_t end) {
-      // A piece includes the first word of the next one, where a block may start.
-      blocks_.each_marked_in({start, end - heaps::kWord},
-                             [this](uint64_t block) { add_targets(block); });
-    };
-    visit_heap(blocks_, look, kSampleBytes);
+    visit_marked_samples(blocks_, [this](uint64_t block) { add_targets(block); });
   }
 
   // Returns whether the word is behind such a text.
@@ -37,16 +31,7 @@ class SizedTexts {
     return text_end != 0 && slot >= text_end;
   }
 
-  bool found_any() const { return !targets_.empty(); }
-
-  // Calls visit(block) for each block that such a word leads to, some of them repeatedly.
-  template <typename Visit>
-  void each_target(Visit visit) const {
-    for (uint64_t block : targets_) visit(block);
-  }
-
  private:
-  static constexpr std::size_t kMaxTargets = 1 << 16;
   static constexpr uint64_t kMostUnused = heaps::rounding(0);  // bytes behind a text
   static constexpr uint64_t kFewestCharacters = 8;             // fewer may be an address
   static constexpr uint64_t kMostWordsBefore = 4;              // of the text
@@ -55,10 +40,7 @@ class SizedTexts {
     uint64_t end = blocks_.end_of(owner);
     each_word(space_, end - owner > kMostUnused ? end - kMostUnused : owner, end,
               [&](uint64_t slot, uint64_t value) {
-                uint64_t target = blocks_.may_point(value) ? blocks_.block_of(value) : 0;
-                if (target == 0 || !blocks_.is_marked(target) || !end_before(owner, slot)) return;
-                SpinLock::Guard guard(lock_);
-                targets_.push(target);
+                targets_.add_if(value, [&] { return end_before(owner, slot); });
               });
   }
 
@@ -83,8 +65,7 @@ class SizedTexts {
 
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
-  heaps::List<uint64_t> targets_;
-  SpinLock lock_;
+  Targets& targets_;
 };
 
 }  // namespace reachscan::sweeper

@@ -32,7 +32,7 @@ class Slices {
 
   bool leads_back(uint64_t info, uint64_t there, uint64_t back) const {
     uint64_t other = heaps::word(info + there);
-    uint64_t page = blocks_.may_point(other) ? blocks_.block_of(other) : 0;
+    uint64_t page = blocks_.block_of(other);
     return page != 0 && other + kPrevious + heaps::kWord <= blocks_.end_of(page) &&
            heaps::word(other + back) == info;
   }

@@ -14,25 +14,21 @@ namespace reachscan::sweeper {
 
 class UnusedWords {
  public:
-  UnusedWords(const heaps::Space& space, const BlockMap& blocks)
-      : lua_values_(space, blocks),
-        python_words_(space, blocks),
-        short_strings_(space, blocks),
-        size_headers_(space, blocks),
-        sized_texts_(space, blocks) {}
+  UnusedWords(const heaps::Space& space, const BlockMap& blocks, Targets& targets)
+      : lua_values_(space, blocks, targets),
+        python_words_(space, blocks, targets),
+        short_strings_(space, blocks, targets),
+        size_headers_(space, blocks, targets),
+        sized_texts_(space, blocks, targets) {}
 
-  // Searches marked blocks, and roots; of a large heap, samples.
+  // Searches marked blocks, and roots; of a large heap, samples. Adds what these words lead to, but
+  // not that of ends of texts.
   void find(Roots& roots) {
     lua_values_.find(roots);
     python_words_.find(roots);
     short_strings_.find();
     size_headers_.find();
     sized_texts_.find();
-  }
-
-  bool found_any() const {
-    return lua_values_.found_any() || python_words_.found_any() || short_strings_.found_any() ||
-           size_headers_.found_any() || sized_texts_.found_any();
   }
 
   bool has(const Word& word) const {
@@ -42,17 +38,6 @@ class UnusedWords {
                                short_strings_.contain(word.owner, word.slot) ||
                                size_headers_.is_stale(word.owner, word.target, word.value) ||
                                sized_texts_.end_before(word.owner, word.slot));
-  }
-
-  // Calls visit(block) for each block that such words lead to, some of them repeatedly; not for
-  // those in which a text ends.
-  template <typename Visit>
-  void each_target(Visit visit) const {
-    lua_values_.each_target(visit);
-    python_words_.each_target(visit);
-    short_strings_.each_target(visit);
-    size_headers_.each_target(visit);
-    sized_texts_.each_target(visit);
   }
 
  private:

@@ -1,0 +1,55 @@
+// Marked blocks that words lead to which certainly hold nothing. Each rule that knows such words
+// adds its own.
+#pragma once
+
+#include "memory/block_map.hpp"
+#include "sweeper/blob/host.hpp"
+#include "sweeper/mark/spin_lock.hpp"
+
+namespace reachscan::sweeper {
+
+class Targets {
+ public:
+  // Requests memory, which only the first thread may.
+  explicit Targets(const heaps::BlockMap& blocks) : blocks_(blocks), found_(map_memory, kMost) {}
+
+  // Adds the marked block that `value` points into. Returns false if there is none. When there is
+  // no room for more, the remaining words keep their targets alive. Thread-safe.
+  bool add(uint64_t value) {
+    return add_if(value, [] { return true; });
+  }
+
+  // The same, unless the word at hand turns out to hold something.
+  template <typename IsStale>
+  bool add_if(uint64_t value, IsStale is_stale) {
+    uint64_t target = blocks_.block_of(value);
+    if (target == 0 || !blocks_.is_marked(target) || !is_stale()) return false;
+    enter(target);
+    return true;
+  }
+
+  bool empty() const { return found_.empty(); }
+
+  // Called once, after all calls to add().
+  void sort() {
+    heaps::sort(found_);
+    heaps::remove_repeats(found_);
+  }
+
+  // Sorted by address after sort().
+  const heaps::List<uint64_t>& blocks() const { return found_; }
+
+ private:
+  static constexpr std::size_t kMost = 1 << 18;
+
+  [[gnu::noinline]] void enter(uint64_t target) {
+    SpinLock::Guard guard(lock_);
+    found_.push(target);
+  }
+
+  const heaps::BlockMap& blocks_;
+  heaps::List<uint64_t> found_;
+  SpinLock lock_;
+};
+
+}  // namespace reachscan::sweeper

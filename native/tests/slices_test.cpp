@@ -2,8 +2,7 @@
 #include "sweeper/stale/slices.hpp"
 
 #include "check.hpp"
-#include "graph.hpp"
-#include "sweeper/stale/lookalikes.hpp"
+#include "doubted.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -69,9 +68,7 @@ CASE(what_an_object_in_a_page_leads_to_is_not_in_doubt) {
     graph.point(1, Pages::kPlace, Pages::kTarget);
     graph.memory.put(graph.start(2) + 8 * Pages::kPlace, graph.memory.mappings().front().end - 8);
     graph.mark();
-    libc::Threads none;
-    sweeper::Roots roots(graph.memory.space(), graph.blocks, none);
-    sweeper::Lookalikes(graph.memory.space(), graph.blocks).doubt(roots);
+    doubt(graph);
     CHECK_EQ(graph.blocks.is_marked(graph.start(Pages::kTarget)), words_before == Pages::kAligning);
   }
 }

@@ -70,6 +70,11 @@ class KindCounts {
            row->live <= kMaxLivePerLeak * row->leaked;
   }
 
+  bool is_mostly_leaked(uint64_t block) const {
+    const Row* row = row_of(kind_of(block));
+    return row != nullptr && row->leaked >= kMinLeaked && row->live <= row->leaked;
+  }
+
   bool is_sometimes_leaked_by_size(uint64_t block) const {
     const Row* row = row_of(kind_of_size(block));
     return is_telling_size(block) && row != nullptr && row->leaked >= kMinLeakedOfSize &&

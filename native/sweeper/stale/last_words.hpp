@@ -3,16 +3,13 @@
 // The allocator returns 24 bytes for a request of 16, and the other 8 keep their old content until
 // something writes to them. If most blocks of a kind end with a pointer into the heap, it is a
 // field. If only a few of many do, it is stale. So is a pointer into the middle of a block where
-// hardly any others lead there. Sometimes it is a link of a free list, which looks
-// like a pointer to the last word of a block. Few programs point there, so such a word need not
-// hold anything, whatever its target is like.
+// hardly any others lead there.
 #pragma once
 
 #include "sweeper/blocks/word_kinds.hpp"
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 #include "sweeper/search/stretches.hpp"
-#include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
@@ -23,18 +20,6 @@ class LastWords {
 
   bool is_last(uint64_t owner, uint64_t slot) const {
     return blocks_.ends_at(owner, slot + heaps::kWord);
-  }
-
-  // Searches marked blocks for links; of a large heap, samples. Adds what they lead to.
-  void find_links(Targets& targets) const {
-    visit_marked_samples(blocks_, [&](uint64_t block) {
-      uint64_t last = blocks_.end_of(block) - heaps::kWord, value = heaps::word(last);
-      targets.add_if(value, [&] { return is_link(block, last, value); });
-    });
-  }
-
-  bool is_link(uint64_t owner, uint64_t slot, uint64_t value) const {
-    return blocks_.is_link(value) && is_last(owner, slot);
   }
 
   // Requests that blocks like the owner be counted. Returns false if there are too many kinds.

@@ -41,14 +41,14 @@ class Places {
     sizes_[size_slot(owner)] = 1;
   }
 
-  // Called once, after all calls to ask(). Counts only blocks in use; of a large heap, only
+  // Called once, after all calls to ask(). Counts only blocks that count; of a large heap, only
   // samples.
-  template <typename IsInUse>
-  void count(IsInUse is_in_use) {
+  template <typename Counts>
+  void count(Counts counts) {
     if (used_ == 0) return;
     auto look = [&](uint64_t start, uint64_t end) {
       each_live_in_piece(blocks_, {start, end}, [&](uint64_t block) {
-        if (sizes_[size_slot(block)] != 0 && is_in_use(block)) count_in(block);
+        if (sizes_[size_slot(block)] != 0 && counts(block)) count_in(block);
       });
     };
     visit_heap(blocks_, look, kSampleBytes);
@@ -57,6 +57,12 @@ class Places {
   // For places passed to ask(): whether some of the words there point to free memory.
   bool has_dangling(uint64_t owner, uint64_t slot) const {
     return place_of(kinds_.kind_of(owner), slot - owner).aims.dangling != 0;
+  }
+
+  // For places passed to ask(): whether words there lead into the middle of blocks of several
+  // sizes.
+  bool leads_into_several(uint64_t owner, uint64_t slot) const {
+    return place_of(kinds_.kind_of(owner), slot - owner).has_several_sizes != 0;
   }
 
   bool is_field(uint64_t owner, uint64_t slot) const {
@@ -78,6 +84,8 @@ class Places {
     uint64_t next;  // in the list of the same kind
     uint64_t blocks;
     Aims aims;
+    uint64_t size;  // of the first block whose middle a word leads into
+    uint64_t has_several_sizes;
   };
 
   uint64_t size_slot(uint64_t block) const {
@@ -100,8 +108,19 @@ class Places {
     for (uint64_t next = first.next; next != kNone; next = places_[next].next) {
       Place& place = places_[next];
       __atomic_fetch_add(&place.blocks, 1, __ATOMIC_RELAXED);
-      place.aims.count(blocks_, heaps::word(block + place.offset));
+      uint64_t value = heaps::word(block + place.offset);
+      place.aims.count(blocks_, value);
+      note_size(place, value);
     }
+  }
+
+  void note_size(Place& place, uint64_t value) {
+    uint64_t target = blocks_.block_of(value), none = 0;
+    if (target == 0 || target == value) return;
+    uint64_t size = blocks_.end_of(target) - target;
+    bool is_first = __atomic_compare_exchange_n(&place.size, &none, size, false, __ATOMIC_RELAXED,
+                                                __ATOMIC_RELAXED);
+    if (!is_first && none != size) __atomic_store_n(&place.has_several_sizes, 1, __ATOMIC_RELAXED);
   }
 
   const BlockMap& blocks_;

@@ -1,0 +1,63 @@
+// Words that need not hold anything, whatever blocks are leaked: odd words that were probably
+// partly overwritten (odd_words.hpp), links of free lists, and words that their owners give no
+// meaning (unused_words.hpp).
+//
+// A free list links chunks, so its links look like pointers to the last word of a block, the one
+// before the chunk. Few programs point there.
+#pragma once
+
+#include "sweeper/stale/odd_words.hpp"
+#include "sweeper/stale/targets.hpp"
+#include "sweeper/stale/unused_words.hpp"
+#include "sweeper/stale/uses.hpp"
+
+namespace reachscan::sweeper {
+
+class StaleWords {
+ public:
+  StaleWords(const heaps::Space& space, const BlockMap& blocks)
+      : blocks_(blocks),
+        odd_words_(space, blocks),
+        targets_(blocks),
+        unused_words_(space, blocks, targets_) {}
+
+  // Searches marked blocks, and roots; of a large heap, samples.
+  void find(Roots& roots) {
+    odd_words_.find(roots);
+    find_links();
+    unused_words_.find(roots);
+    targets_.sort();
+  }
+
+  bool found_any() const { return odd_words_.found_any() || !targets_.empty(); }
+
+  // Calls visit(block) for each block that odd words lead to, some of them repeatedly.
+  template <typename Visit>
+  void each_target_of_odd(Visit visit) const {
+    odd_words_.each_target(visit);
+  }
+  // What the others lead to, sorted by address.
+  const List<uint64_t>& targets_of_others() const { return targets_.blocks(); }
+
+  bool is_odd(const Word& word) const {
+    return OddWords::is_odd(word.value) && odd_words_.is_stale(word.target, word.value);
+  }
+  bool is_link(const Word& word) const { return word.owner != 0 && blocks_.is_link(word.value); }
+  bool is_unused(const Word& word) const { return unused_words_.has(word); }
+
+ private:
+  // A word that was added to a block by rounding its size up may still be a link.
+  void find_links() {
+    visit_marked_samples(blocks_, [this](uint64_t block) {
+      uint64_t end = blocks_.end_of(block), value = heaps::word(end - heaps::kWord);
+      targets_.add_if(value, [&] { return blocks_.is_link(value) && blocks_.ends_at(block, end); });
+    });
+  }
+
+  const BlockMap& blocks_;
+  OddWords odd_words_;
+  Targets targets_;  // of links and unused words
+  UnusedWords unused_words_;
+};
+
+}  // namespace reachscan::sweeper

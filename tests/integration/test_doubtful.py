@@ -45,6 +45,7 @@ ON_STALE_WORDS = {
     "lookalikes": ("lookalikes",),
     "held_lookalike": ("held_lookalike",),
     "llvm_containers": ("llvm_containers",),
+    "never_initialised": ("never_initialised",),
     "spare_parts": ("spare_parts",),
     "written_over": ("written_over",),
     "written_over, low": ("written_over", LOW),

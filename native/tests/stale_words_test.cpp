@@ -170,6 +170,28 @@ CASE(a_word_into_a_block_like_those_in_doubt) {
   }
 }
 
+// A link behind a number shows that a small block has not been set any further.
+CASE(a_word_in_a_block_with_nothing_but_a_tag) {
+  constexpr std::size_t kOwner = 0, kTarget = 1, kLost = 2;
+  for (std::size_t words : {5, 7, 9}) {
+    for (uint64_t first : {uint64_t{3}, uint64_t{1} << 40}) {
+      for (uint64_t offset : {48, 64}) {
+        for (std::size_t place : {2, 4}) {
+          Host host;
+          Graph graph({words, 9, 3});
+          graph.root(kOwner);
+          graph.memory.put(graph.start(kOwner), first);
+          graph.point(kOwner, 1, kTarget, offset);
+          graph.point(kOwner, place, kTarget);
+          mark_and_doubt(graph, kLost);
+          bool is_old = words != 9 && first == 3 && offset == 64;
+          CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_old);
+        }
+      }
+    }
+  }
+}
+
 // A large block that has changed at its front is still of the size of those that are lost. Most of
 // what it leads to must be like what is lost, too, unless a link leads there.
 CASE(a_word_into_a_block_unlike_others_of_its_size) {

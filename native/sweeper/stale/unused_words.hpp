@@ -8,6 +8,7 @@
 #include "sweeper/stale/short_strings.hpp"
 #include "sweeper/stale/size_headers.hpp"
 #include "sweeper/stale/sized_texts.hpp"
+#include "sweeper/stale/uninitialised_blocks.hpp"
 #include "sweeper/stale/uses.hpp"
 
 namespace reachscan::sweeper {
@@ -19,7 +20,8 @@ class UnusedWords {
         python_words_(space, blocks, targets),
         short_strings_(space, blocks, targets),
         size_headers_(space, blocks, targets),
-        sized_texts_(space, blocks, targets) {}
+        sized_texts_(space, blocks, targets),
+        uninitialised_blocks_(space, blocks, targets) {}
 
   // Searches marked blocks, and roots; of a large heap, samples. Adds what these words lead to, but
   // not that of ends of texts.
@@ -29,6 +31,7 @@ class UnusedWords {
     short_strings_.find();
     size_headers_.find();
     sized_texts_.find();
+    uninitialised_blocks_.find();
   }
 
   bool has(const Word& word) const {
@@ -37,7 +40,8 @@ class UnusedWords {
                                lua_values_.is_unused(word.owner, word.slot) ||
                                short_strings_.contain(word.owner, word.slot) ||
                                size_headers_.is_stale(word.owner, word.target, word.value) ||
-                               sized_texts_.end_before(word.owner, word.slot));
+                               sized_texts_.end_before(word.owner, word.slot) ||
+                               uninitialised_blocks_.contain(word.owner, word.slot));
   }
 
  private:
@@ -46,6 +50,7 @@ class UnusedWords {
   ShortStrings short_strings_;
   SizeHeaders size_headers_;
   SizedTexts sized_texts_;
+  UninitialisedBlocks uninitialised_blocks_;
 };
 
 }  // namespace reachscan::sweeper

@@ -62,7 +62,7 @@ class Places {
   // For places passed to ask(): whether words there lead into the middle of blocks of several
   // sizes.
   bool leads_into_several(uint64_t owner, uint64_t slot) const {
-    return place_of(kinds_.kind_of(owner), slot - owner).has_several_sizes != 0;
+    return place_of(kinds_.kind_of(owner), slot - owner).has_several_sizes;
   }
 
   bool is_field(uint64_t owner, uint64_t slot) const {
@@ -85,7 +85,7 @@ class Places {
     uint64_t blocks;
     Aims aims;
     uint64_t size;  // of the first block whose middle a word leads into
-    uint64_t has_several_sizes;
+    bool has_several_sizes;
   };
 
   uint64_t size_slot(uint64_t block) const {
@@ -115,12 +115,13 @@ class Places {
   }
 
   void note_size(Place& place, uint64_t value) {
-    uint64_t target = blocks_.block_of(value), none = 0;
+    uint64_t target = blocks_.block_of(value);
     if (target == 0 || target == value) return;
-    uint64_t size = blocks_.end_of(target) - target;
-    bool is_first = __atomic_compare_exchange_n(&place.size, &none, size, false, __ATOMIC_RELAXED,
+    uint64_t size = blocks_.end_of(target) - target, before = 0;
+    bool is_first = __atomic_compare_exchange_n(&place.size, &before, size, false, __ATOMIC_RELAXED,
                                                 __ATOMIC_RELAXED);
-    if (!is_first && none != size) __atomic_store_n(&place.has_several_sizes, 1, __ATOMIC_RELAXED);
+    if (!is_first && before != size)
+      __atomic_store_n(&place.has_several_sizes, true, __ATOMIC_RELAXED);
   }
 
   const BlockMap& blocks_;

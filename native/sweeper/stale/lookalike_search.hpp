@@ -185,9 +185,7 @@ class LookalikeSearch {
     bool is_from_outside = !is_in_question(owner);
     if (is_from_outside && !blocks_.is_marked(owner)) return true;
     const Word word{slot, owner, target, value};
-    // A second search for spare parts would hardly find more.
-    bool may_be_spare =
-        is_first_ && spare_parts_.may_be_in(owner) && words_.size() < Uses::kMaxWords / 2;
+    bool may_be_spare = spare_parts_.may_be_in(owner) && words_.size() < Uses::kMaxWords / 2;
     bool is_doubtful = may_be_stale(word);
     if (!is_doubtful && !may_be_spare) {
       if (is_from_outside) blocks_.mark<true>(target);
@@ -207,8 +205,7 @@ class LookalikeSearch {
     if (stale_words_.is_unused(word) || stale_words_.is_link(word)) return true;
     if (odd_targets_.is_alone(word.target)) return false;
     bool is_at_start = word.value == word.target;
-    if (!is_first_)
-      return !is_at_start && !OddWords::is_odd(word.value) && is_like_leaked(word.target);
+    if (!is_first_) return !is_at_start && word.owner != 0 && is_like_leaked(word.target);
     if (below_.has(word.target)) return !is_at_start && is_last(word);
     if (stale_words_.is_odd(word)) return true;
     if (!is_at_start) return is_like_leaked(word.target);
@@ -232,7 +229,7 @@ class LookalikeSearch {
   bool is_usual(const Word& word) const {
     if (stale_words_.is_unused(word) || spare_parts_.contain(word.owner, word.slot)) return false;
     if (!may_be_stale(word)) return true;
-    if (stale_words_.is_odd(word)) return false;
+    if (is_first_ && stale_words_.is_odd(word)) return false;
     if (word.owner == 0) return uses_.lead_to_several(word);
     if (is_last(word)) {
       bool is_below = below_.has(word.target);

@@ -41,7 +41,7 @@ class LookalikeSearch {
   // Unmarks every block in doubt. Everything reachable is marked, unless it is in doubt.
   void run(Roots& roots) {
     find_blocks();
-    find_odd_targets();
+    if (is_first_) find_odd_targets();  // whatever is leaked, these are the same
     for (uint64_t block : in_question_) blocks_.clear_mark(block);
     below_.add(in_question_);
     if (is_first_) below_.add(leaked_);

@@ -59,12 +59,9 @@ class PythonArenas {
  private:
   using Arena = heaps::pymalloc::Arena;
 
-  static bool ends_until(const Arena& a, const Arena& b) { return a.end <= b.end; }
-
   const Arena* arena_around(uint64_t address) const {
-    Arena until{};
-    until.end = address;
-    std::size_t at = heaps::lower_bound(arenas_, until, ends_until);
+    std::size_t at = heaps::partition_point(
+        arenas_.size(), [&](std::size_t i) { return arenas_[i].end <= address; });
     bool is_inside = at < arenas_.size() && address >= arenas_[at].first;
     return is_inside ? &arenas_[at] : nullptr;
   }

@@ -115,7 +115,7 @@ class SpareParts {
   };
 
   void sort_owners() {
-    heaps::sort(owners_, lies_before);
+    heaps::sort(owners_, [](const Owner& a, const Owner& b) { return a.block < b.block; });
     heaps::remove_repeats(owners_,
                           [](const Owner& a, const Owner& b) { return a.block == b.block; });
     for (const Owner& owner : owners_) {
@@ -126,11 +126,14 @@ class SpareParts {
 
   // Returns kNone for a block that was not passed to ask().
   std::size_t position_of(uint64_t block) const {
-    std::size_t at = heaps::lower_bound(owners_, Owner{.block = block}, lies_before);
+    std::size_t at = count_before(block);
     return at < owners_.size() && owners_[at].block == block ? at : kNone;
   }
 
-  static bool lies_before(const Owner& a, const Owner& b) { return a.block < b.block; }
+  std::size_t count_before(uint64_t address) const {
+    return heaps::partition_point(owners_.size(),
+                                  [&](std::size_t i) { return owners_[i].block < address; });
+  }
 
   // Looks whether the word at `slot` is the end of a block's capacity, and the words before it say
   // how much of it is in use.
@@ -271,7 +274,7 @@ class SpareParts {
   }
 
   Owner* with_stale_ends_around(uint64_t address) {
-    std::size_t at = heaps::lower_bound(owners_, Owner{.block = address + 1}, lies_before);
+    std::size_t at = count_before(address + 1);
     if (at == 0 || address >= owners_[at - 1].end) return nullptr;
     Owner& owner = owners_[at - 1];
     return __atomic_load_n(&owner.ends_are_stale, __ATOMIC_RELAXED) ? &owner : nullptr;

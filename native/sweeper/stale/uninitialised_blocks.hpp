@@ -27,7 +27,9 @@ class UninitialisedBlocks {
   }
 
   // Returns whether the word is in such a block, and has not been set.
-  bool contain(uint64_t owner, uint64_t slot) const { return uninitialised(owner).contains(slot); }
+  bool contain(uint64_t owner, uint64_t slot) const {
+    return slot - owner < kMostBytes && uninitialised(owner).contains(slot);
+  }
 
  private:
   // Parts of a larger block are often set later.

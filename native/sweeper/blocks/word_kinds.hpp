@@ -35,16 +35,32 @@ class WordKinds {
   }
 
   // The same for the first word of a block. A text is another kind, but few characters may as well
-  // be a number.
+  // be a number. What a constant text is does not distinguish kinds: it may be the name of a block.
   uint64_t of_first(uint64_t value) const {
     constexpr unsigned kFewest = 4;
-    return value >> 8 * (kFewest - 1) != 0 && is_text_word(value) ? kText : of(value, true);
+    if (value >> 8 * (kFewest - 1) != 0 && is_text_word(value)) return kText;
+    uint64_t kind = of(value, true);
+    return kind == value && begins_text(value) ? of(value, false) : kind;
+  }
+
+  // Returns whether blocks that begin with it are of one kind whatever follows: objects of a class.
+  bool tells_class(uint64_t value) const {
+    return value != kPlain && value != kText && of_first(value) == value;
   }
 
  private:
   static constexpr uint64_t kText = ~0ull;
   // Mappings are numbered from here.
   static constexpr uint64_t kPlain = 0, kHeapPointer = 1, kFirstMapping = 2;
+
+  bool begins_text(uint64_t address) const {
+    constexpr unsigned kFewest = 3;
+    if (!space_.readable(address, heaps::kWord)) return false;
+    uint64_t word = heaps::word(address), printable = 0;
+    if (space_.find(word) != nullptr) return false;
+    for (; is_printable(word & 0xff); word >>= 8) ++printable;
+    return printable >= kFewest && (word & 0xff) == 0;
+  }
 
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;

@@ -28,6 +28,9 @@ class KindCounts {
     return mixed(kind, 0) | 1;
   }
 
+  // Returns whether the first word alone tells what the block is.
+  bool is_object(uint64_t block) const { return words_.tells_class(heaps::word(block)); }
+
   // Has no effect if there are too many kinds.
   void add_leaked(uint64_t block) {
     for (uint64_t kind : {kind_of(block), kind_of_size(block)}) {

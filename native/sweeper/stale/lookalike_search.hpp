@@ -22,8 +22,10 @@ namespace reachscan::sweeper {
 class LookalikeSearch {
  public:
   // In a second search, what the first one put in doubt counts as leaked. That is weaker evidence,
-  // so only kinds of which most are lost are judged by it, and words into the middle of such blocks
-  // from places where blocks like the owner, leaked or not, have words into blocks of other sizes.
+  // so only kinds of which most are lost are judged by it, and two sorts of words that lead there:
+  // into the middle of such blocks, from places where blocks like the owner, leaked or not, have
+  // words into blocks of other sizes; and to the start of objects of a class, from places where
+  // words look stale.
   LookalikeSearch(const heaps::Space& space, BlockMap& blocks, const StaleWords& stale_words,
                   bool is_first)
       : space_(space),
@@ -205,7 +207,9 @@ class LookalikeSearch {
     if (stale_words_.is_unused(word) || stale_words_.is_link(word)) return true;
     if (odd_targets_.is_alone(word.target)) return false;
     bool is_at_start = word.value == word.target;
-    if (!is_first_) return !is_at_start && word.owner != 0 && is_like_leaked(word.target);
+    if (!is_first_)
+      return word.owner != 0 && is_like_leaked(word.target) &&
+             (!is_at_start || kinds_.is_object(word.target));
     if (below_.has(word.target)) return !is_at_start && is_last(word);
     if (stale_words_.is_odd(word)) return true;
     if (!is_at_start) return is_like_leaked(word.target);
@@ -237,8 +241,10 @@ class LookalikeSearch {
         return is_below && uses_.lead_to_several(word);
       if (!is_like_leaked(word.target)) return true;
     }
+    bool is_at_start = word.value == word.target;
+    if (!is_first_ && is_at_start) return !places_.look_stale(word.owner, word.slot);
     if (places_.has_dangling(word.owner, word.slot)) return false;
-    if (word.value != word.target)
+    if (!is_at_start)
       return uses_.lead_to_several(word) ||
              (!is_first_ && !places_.leads_into_several(word.owner, word.slot));
     return uses_.words_like(word) >= kMinUses || places_.is_field(word.owner, word.slot);

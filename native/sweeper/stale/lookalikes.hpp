@@ -19,9 +19,9 @@
 // that are not in use lead there (spare_parts.hpp), ends of texts, words that look like links of
 // free lists, or last words of large blocks that are no fields.
 //
-// Sometimes all leaked blocks of a kind are found in this way, and another one hangs on a word into
-// its middle that nothing tells from a pointer. So there is a second search, in which what is in
-// doubt counts as leaked.
+// Sometimes all leaked blocks of a kind are found in this way, and another one hangs on a word that
+// nothing tells from a pointer as long as no such block is lost. So there is a second search, in
+// which what is in doubt counts as leaked.
 #pragma once
 
 #include <optional>

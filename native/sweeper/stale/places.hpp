@@ -59,6 +59,12 @@ class Places {
     return place_of(kinds_.kind_of(owner), slot - owner).aims.dangling != 0;
   }
 
+  // For places passed to ask(): whether the words there look stale. Of large blocks, which are told
+  // apart by size only, nothing is known.
+  bool look_stale(uint64_t owner, uint64_t slot) const {
+    return blocks_.end_of(owner) - owner < heaps::kPage && !is_field(owner, slot);
+  }
+
   // For places passed to ask(): whether words there lead into the middle of blocks of several
   // sizes.
   bool leads_into_several(uint64_t owner, uint64_t slot) const {
@@ -109,6 +115,7 @@ class Places {
       Place& place = places_[next];
       __atomic_fetch_add(&place.blocks, 1, __ATOMIC_RELAXED);
       uint64_t value = heaps::word(block + place.offset);
+      if (blocks_.block_of(value) == block) continue;  // to what is short enough to be inside
       place.aims.count(blocks_, value);
       note_size(place, value);
     }

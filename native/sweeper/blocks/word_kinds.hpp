@@ -20,6 +20,8 @@ constexpr bool is_text_word(std::uint64_t word) {
 
 class WordKinds {
  public:
+  static constexpr uint64_t kPlain = 0;  // no address of anything that is known
+
   WordKinds(const heaps::Space& space, const heaps::BlockMap& blocks)
       : space_(space), blocks_(blocks) {}
 
@@ -38,8 +40,8 @@ class WordKinds {
   // be a number. What a constant text is does not distinguish kinds: it may be the name of a block.
   uint64_t of_first(uint64_t value) const {
     constexpr unsigned kFewest = 4;
-    if (value >> 8 * (kFewest - 1) != 0 && is_text_word(value)) return kText;
     uint64_t kind = of(value, true);
+    if (kind == kPlain && value >> 8 * (kFewest - 1) != 0 && is_text_word(value)) return kText;
     return kind == value && begins_text(value) ? of(value, false) : kind;
   }
 
@@ -51,7 +53,7 @@ class WordKinds {
  private:
   static constexpr uint64_t kText = ~0ull;
   // Mappings are numbered from here.
-  static constexpr uint64_t kPlain = 0, kHeapPointer = 1, kFirstMapping = 2;
+  static constexpr uint64_t kHeapPointer = 1, kFirstMapping = 2;
 
   bool begins_text(uint64_t address) const {
     constexpr unsigned kFewest = 3;

@@ -67,7 +67,8 @@ class LastWords {
 
   uint64_t kind_of(uint64_t block) const {
     uint64_t first = heaps::word(block);
-    uint64_t kind = is_text(first) ? kText : words_.of(first, true);
+    uint64_t kind = words_.of(first, true);
+    if (kind == WordKinds::kPlain && is_text(first)) kind = kText;
     return mixed(mixed(0, size_of(block)), kind) | 1;
   }
 

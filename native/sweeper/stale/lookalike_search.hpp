@@ -241,13 +241,19 @@ class LookalikeSearch {
         return is_below && uses_.lead_to_several(word);
       if (!is_like_leaked(word.target)) return true;
     }
-    bool is_at_start = word.value == word.target;
-    if (!is_first_ && is_at_start) return !places_.look_stale(word.owner, word.slot);
+    return word.value == word.target ? is_usual_to_start(word) : is_usual_inside(word);
+  }
+
+  bool is_usual_to_start(const Word& word) const {
+    if (!is_first_) return !places_.look_stale(word.owner, word.slot);
     if (places_.has_dangling(word.owner, word.slot)) return false;
-    if (!is_at_start)
-      return uses_.lead_to_several(word) ||
-             (!is_first_ && !places_.leads_into_several(word.owner, word.slot));
     return uses_.words_like(word) >= kMinUses || places_.is_field(word.owner, word.slot);
+  }
+
+  bool is_usual_inside(const Word& word) const {
+    if (places_.has_dangling(word.owner, word.slot)) return false;
+    if (uses_.lead_to_several(word)) return true;
+    return !is_first_ && !places_.leads_into_several(word.owner, word.slot);
   }
 
   void mark_held_blocks() {

@@ -2,6 +2,7 @@
 // only they lead to is in doubt, of whatever kind it is.
 #pragma once
 
+#include "sweeper/stale/bounded_buffers.hpp"
 #include "sweeper/stale/lua_values.hpp"
 #include "sweeper/stale/odd_words.hpp"
 #include "sweeper/stale/python_words.hpp"
@@ -16,7 +17,8 @@ namespace reachscan::sweeper {
 class UnusedWords {
  public:
   UnusedWords(const heaps::Space& space, const BlockMap& blocks, Targets& targets)
-      : lua_values_(space, blocks, targets),
+      : bounded_buffers_(space, blocks, targets),
+        lua_values_(space, blocks, targets),
         python_words_(space, blocks, targets),
         short_strings_(space, blocks, targets),
         size_headers_(space, blocks, targets),
@@ -26,6 +28,7 @@ class UnusedWords {
   // Searches marked blocks, and roots; of a large heap, samples. Adds what these words lead to, but
   // not that of ends of texts.
   void find(Roots& roots) {
+    bounded_buffers_.find();
     lua_values_.find(roots);
     python_words_.find(roots);
     short_strings_.find();
@@ -37,6 +40,7 @@ class UnusedWords {
   bool has(const Word& word) const {
     if (python_words_.contain(word.owner, word.slot)) return true;
     return word.owner != 0 && (OddWords::ends_text(word.owner, word.slot, word.value) ||
+                               bounded_buffers_.end_before(word.owner, word.slot) ||
                                lua_values_.is_unused(word.owner, word.slot) ||
                                short_strings_.contain(word.owner, word.slot) ||
                                size_headers_.is_stale(word.owner, word.target, word.value) ||
@@ -45,6 +49,7 @@ class UnusedWords {
   }
 
  private:
+  BoundedBuffers bounded_buffers_;
   LuaValues lua_values_;
   PythonWords python_words_;
   ShortStrings short_strings_;

@@ -20,7 +20,7 @@ constexpr bool is_text_word(std::uint64_t word) {
 
 class WordKinds {
  public:
-  static constexpr uint64_t kPlain = 0;  // no address of anything that is known
+  static constexpr uint64_t kPlain = 0;  // no address in a heap or a file
 
   WordKinds(const heaps::Space& space, const heaps::BlockMap& blocks)
       : space_(space), blocks_(blocks) {}

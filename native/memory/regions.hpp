@@ -51,6 +51,12 @@ class Regions : public List<Region> {
     return true;
   }
 
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (const Region& region : *this) sum += region.end - region.start;
+    return sum;
+  }
+
   // Called once, when all regions have been added.
   void sort() { heaps::sort(*this, starts_before); }
 

@@ -89,7 +89,9 @@ void mark_collectible(const Scan& scan) {
 
 void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
-  mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, scan.heap.totals());
+  uint64_t bytes = scan.heap.totals().bytes;
+  mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, bytes,
+                 scan.roots.size() + bytes, nullptr);
   if (scan.python != nullptr) mark_collectible(scan);
   if (control()->only_suspects == 0) return;
   SharedWorklist worklist(scan.blocks, scan.put_aside);
@@ -137,7 +139,8 @@ void explain(const Scan& scan) {
   if (block == 0) return send_block(scan.blocks, control()->query, false);
   mark_all(scan);
   begin_phase(wire::kCollect);
-  const Lookalikes& lookalikes = doubt_lookalikes(scan.space, scan.roots, scan.blocks);
+  const Lookalikes& lookalikes =
+      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside);
   KindTable& kinds = new_kinds(scan);
   if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
   scan.blocks.each_marked([&](uint64_t marked) { scan.blocks.clear_mark(marked); });
@@ -154,7 +157,8 @@ void find_references(const Scan& scan) {
   uint64_t block = scan.blocks.block_of(control()->query);
   if (block == 0) return send_block(scan.blocks, control()->query, false);
   begin_phase(wire::kCollect);
-  const Lookalikes& lookalikes = doubt_lookalikes(scan.space, scan.roots, scan.blocks);
+  const Lookalikes& lookalikes =
+      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside);
   KindTable& kinds = new_kinds(scan);
   send_references(scan.space, scan.roots, scan.blocks, kinds, block);
   if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);

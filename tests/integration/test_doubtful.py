@@ -46,6 +46,7 @@ ON_STALE_WORDS = {
     "held_lookalike": ("held_lookalike",),
     "llvm_containers": ("llvm_containers",),
     "never_initialised": ("never_initialised",),
+    "qt_containers": ("qt_containers",),
     "spare_parts": ("spare_parts",),
     "written_over": ("written_over",),
     "written_over, low": ("written_over", LOW),

@@ -10,6 +10,7 @@
 #include "sweeper/mark/put_aside.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/meanings/meanings.hpp"
+#include "sweeper/roots/mark_reachable.hpp"
 #include "sweeper/roots/roots.hpp"
 #include "sweeper/roots/signal_stacks.hpp"
 #include "sweeper/stale/lookalikes.hpp"
@@ -269,10 +270,11 @@ inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks) {
   return *new (map_memory(sizeof(Lookalikes))) Lookalikes(space, blocks);
 }
 
-// A block that turns out to be in use, although no pointer leads to it, is not a leak that others
+// Finds lookalikes, given that everything reachable is marked, and unmarks those in doubt. A block
+// that turns out to be in use, although no pointer leads to it, is not a leak that others
 // could look like. Finding that out takes as long as everything else, so it is done only if
 // something would be in doubt.
-inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
+inline Lookalikes& find_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
   Lookalikes& found = new_lookalikes(space, blocks);
   found.doubt(roots);
   List<uint64_t> in_doubt = found.in_doubt();
@@ -290,11 +292,31 @@ inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, Blo
   return left;
 }
 
+// Unmarks what only blocks in doubt or unused words lead to, however much that is, and of whatever
+// kind. Marking everything again without these takes little time compared with the search.
+inline void unmark_what_doubt_holds(const heaps::Space& space, Roots& roots, BlockMap& blocks,
+                                    DeferredWords& put_aside, const Lookalikes& lookalikes) {
+  const List<uint64_t> in_doubt = lookalikes.in_doubt();
+  if (in_doubt.empty() && !lookalikes.has_unused_words()) return;
+  const IgnoredWords unused = lookalikes.unused_words();
+  blocks.each_marked([&](uint64_t block) { blocks.clear_mark(block); });
+  for (uint64_t block : in_doubt) blocks.mark(block);  // these are not scanned then
+  mark_reachable(space, roots, blocks, put_aside, blocks.regions.bytes(), 0, &unused);
+  for (uint64_t block : in_doubt) blocks.clear_mark(block);
+}
+
+inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks,
+                                    DeferredWords& put_aside) {
+  Lookalikes& found = find_lookalikes(space, roots, blocks);
+  unmark_what_doubt_holds(space, roots, blocks, put_aside, found);
+  return found;
+}
+
 // Sends all leaks. What is reachable from `roots` in `blocks` is marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
-                              const DeferredWords& put_aside, LeakWriter& writer) {
+                              DeferredWords& put_aside, LeakWriter& writer) {
   if (count_unmarked(blocks) == 0 && !knows_lost_blocks()) return;
-  const Lookalikes& lookalikes = doubt_lookalikes(space, roots, blocks);
+  const Lookalikes& lookalikes = doubt_lookalikes(space, roots, blocks, put_aside);
   const List<uint64_t> lost_before = unmark_lost_before(space, blocks);
   DoubtPass second(space, blocks, count_unmarked(blocks));
   second.suggest_lost_before(lost_before);

@@ -26,6 +26,7 @@
 #pragma once
 
 #include "sweeper/mark/dense_maps.hpp"
+#include "sweeper/mark/ignored_words.hpp"
 #include "sweeper/mark/mailbox.hpp"
 #include "sweeper/mark/pointer_filter.hpp"
 #include "sweeper/mark/words.hpp"
@@ -66,6 +67,9 @@ class Marker {
     } while (worklist_.wait(nap));
   }
 
+  // Puts these words aside instead of following them.
+  void ignore(const IgnoredWords& words) { ignored_ = &words; }
+
   // Sets the approximate amount to scan; this marker then reports progress.
   void expect(uint64_t bytes) { expected_ = bytes; }
 
@@ -99,7 +103,8 @@ class Marker {
     make_room();
     heaps::Range head = heaps::head_of(block);
     if (block.end - block.start <= kSlice || space_.skip_absent(head.start) == head.start) {
-      if (may_contain_dense_map(block)) return scan_around_free_keys(block);
+      bool has_ignored = ignored_ != nullptr && ignored_->may_be_in(ignored_->rules, block.start);
+      if (has_ignored || may_contain_dense_map(block)) return scan_around_stale(block, has_ignored);
       found_.scan_head(head);
     }
     block.start = head.end;
@@ -107,14 +112,17 @@ class Marker {
     while (block.start != block.end) scan_slice(block);
   }
 
-  // Scans it word by word, and puts the values of free keys aside.
-  void scan_around_free_keys(heaps::Range block) {
+  // Scans it word by word, and puts stale words aside.
+  void scan_around_stale(heaps::Range block, bool has_ignored) {
     uint64_t head_end = heaps::head_of(block).end;
+    const bool has_table = !has_ignored || may_contain_dense_map(block);
     const DenseMap<FreeKeys> table(block);
     each_word(space_, block.start, block.end, [&](uint64_t at, uint64_t value) {
       make_room();
       if (!blocks_.may_point(value)) return;
-      bool is_stale = is_value_in_free_pair(block, at) || table.is_value_of_free_key(at);
+      bool is_stale = has_ignored && ignored_->have(ignored_->rules, block.start, at);
+      if (has_table && !is_stale)  // values of free keys
+        is_stale = is_value_in_free_pair(block, at) || table.is_value_of_free_key(at);
       if (is_stale && worklist_.put_aside(value)) return;
       if (at < head_end) return found_.scan_head({at, at + heaps::kWord});
       found_.scan(at, at + heaps::kWord);
@@ -294,6 +302,7 @@ class Marker {
   const heaps::Cluster* bucket_cluster_ = nullptr;
   uint64_t scanned_ = 0;
   uint64_t expected_ = 0;
+  const IgnoredWords* ignored_ = nullptr;
   unsigned candidate_count_ = 0, claimed_count_ = 0;
   Candidate candidates_[kBatch];
   heaps::Range claimed_[kMaxClaimed + kMaxBlocksInSpan];

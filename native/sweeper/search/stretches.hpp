@@ -47,8 +47,7 @@ class Stretches {
 
   // Returns how many bytes will be examined.
   uint64_t sample(uint64_t most) {
-    uint64_t bytes = 0;
-    for (const heaps::Region& region : blocks_.regions) bytes += region.end - region.start;
+    uint64_t bytes = blocks_.regions.bytes();
     one_in_ = bytes / most + 1;
     return bytes / one_in_;
   }

@@ -1,4 +1,5 @@
-// Large blocks that begin with the start and the end of what they hold (llvm::MemoryBuffer):
+// Buffers whose first words tell which part of them is in use: arrays of Qt (qt_arrays.hpp), and
+// large blocks that begin with the start and the end of what they hold (llvm::MemoryBuffer):
 //
 //   a word | start | end | name | contents | what was there before
 //
@@ -7,7 +8,7 @@
 
 #include "memory/rounding.hpp"
 #include "sweeper/mark/words.hpp"
-#include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/qt_arrays.hpp"
 #include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
@@ -17,34 +18,46 @@ class BoundedBuffers {
   BoundedBuffers(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
       : space_(space), blocks_(blocks), targets_(targets) {}
 
-  // Searches marked blocks; of a large heap, samples.
-  void find() {
-    visit_marked_samples(blocks_, [this](uint64_t block) {
-      heaps::Range rest = unused({block, blocks_.end_of(block)});
-      each_word(space_, rest.start, rest.end,
-                [this](uint64_t, uint64_t value) { targets_.add(value); });
-    });
+  // Adds what the unused words of a marked block lead to. Thread-safe.
+  void look_at(uint64_t block) {
+    const heaps::Range all{block, blocks_.end_of(block)};
+    auto contents = contents_of(all);
+    if (!contents) return;
+    auto add = [this](uint64_t slot, uint64_t value) { targets_.add(slot, value); };
+    each_word(space_, contents->start, contents->used.start, add);
+    each_word(space_, heaps::align_up(contents->used.end, heaps::kWord), all.end, add);
   }
 
-  // Returns whether the word is behind the contents.
-  bool end_before(uint64_t owner, uint64_t slot) const {
-    return slot - owner >= kLeastBytes && unused({owner, blocks_.end_of(owner)}).contains(slot);
+  // Returns whether the word is in an item of an array of Qt.
+  bool is_in_item(uint64_t owner, uint64_t slot) const {
+    auto items = QtArray({owner, blocks_.end_of(owner)}).contents();
+    return items && items->used.contains(slot);
+  }
+
+  // Returns whether the word is in a part that is not in use.
+  bool has_unused(uint64_t owner, uint64_t slot) const {
+    auto contents = contents_of({owner, blocks_.end_of(owner)});
+    return contents && slot >= contents->start && !contents->used.contains(slot);
   }
 
  private:
+  static std::optional<Contents> contents_of(heaps::Range block) {
+    auto items = QtArray(block).contents();
+    return items ? items : between_ends(block);
+  }
+
   // In smaller objects, other fields may follow a part with contents.
   static constexpr uint64_t kLeastBytes = 512;
   static constexpr uint64_t kMostBefore = 256;  // the contents
 
-  // Returns the words behind the contents, if the block begins like that.
-  static heaps::Range unused(heaps::Range block) {
-    if (block.end - block.start <= kLeastBytes) return {0, 0};
+  static std::optional<Contents> between_ends(heaps::Range block) {
+    if (block.end - block.start <= kLeastBytes) return {};
     uint64_t start = heaps::word(block.start + heaps::kWord);
     uint64_t end = heaps::word(block.start + 2 * heaps::kWord);
     bool is_buffer = start > block.start && start - block.start <= kMostBefore && end > start &&
                      heaps::may_hold_request(block.end - block.start, end - block.start);
-    if (!is_buffer) return {0, 0};
-    return {heaps::align_up(end, heaps::kWord), block.end};
+    if (!is_buffer) return {};
+    return Contents{start, {start, end}};
   }
 
   const heaps::Space& space_;

@@ -89,8 +89,8 @@ class LookalikeSearch {
   // If there are more, only kinds that are often leaked are examined: all would take too long.
   static constexpr std::size_t kMaxRareBlocks = 1 << 14;
   static constexpr uint32_t kMinUses = 3;  // fewer show no intention
-  // In a larger structure, not more blocks may be of kinds that are not leaked elsewhere.
-  static constexpr std::size_t kLargeWeb = 64, kOneInStrange = 3;
+  // With a head that is only of a leaked size, not more blocks may be of kinds that are not leaked.
+  static constexpr std::size_t kOneInStrange = 3;
 
   // Finds live blocks of kinds that are often leaked; none if there are too many.
   void find_blocks() {
@@ -207,6 +207,7 @@ class LookalikeSearch {
     if (stale_words_.is_unused(word) || stale_words_.is_link(word)) return true;
     if (odd_targets_.is_alone(word.target)) return false;
     bool is_at_start = word.value == word.target;
+    if (is_at_start && stale_words_.is_in_item(word)) return false;
     if (!is_first_)
       return word.owner != 0 && is_like_leaked(word.target) &&
              (!is_at_start || kinds_.is_object(word.target));
@@ -317,9 +318,8 @@ class LookalikeSearch {
     spread();
   }
 
-  // Marks large structures in doubt, without their heads, unless most of their blocks are of kinds
-  // that are leaked elsewhere. A strange head is marked with what it leads to, however little that
-  // is.
+  // Marks structures in doubt with a strange head, unless most of their blocks are of kinds that
+  // are leaked elsewhere.
   void mark_strange_webs() {
     if (words_.empty()) return;
     List<uint64_t> doubtful(map_memory, in_question_.size() + Descendants::kMaxBlocks);
@@ -338,10 +338,9 @@ class LookalikeSearch {
     });
     webs.each(
         [&](const uint64_t* web, const uint64_t* end, std::size_t blocks, std::size_t strange) {
-          bool is_head_strange = is_in(strange_heads, *web);
           if (below_.has(*web) || strange * kOneInStrange <= blocks) return;
-          if (blocks <= kLargeWeb && !is_head_strange) return;
-          for (web += is_head_strange ? 0 : 1; web != end; ++web) take(*web);
+          if (!is_in(strange_heads, *web)) return;
+          for (; web != end; ++web) take(*web);
         });
     spread();
   }

@@ -10,8 +10,9 @@
 // arenas count as reused memory, too, and words below 4 GiB may be numbers. Blocks not held in
 // these ways are in doubt, and so is everything that only they hold, of whatever kind: one stale
 // word often leads to thousands of lost blocks that hold each other (descendants.hpp). Where stale
-// words lead to more blocks of a kind than are leaked, these words count. A large structure is in
-// doubt only if most of its blocks are of kinds that are leaked.
+// words lead to more blocks of a kind than are leaked, these words count. They also count if they
+// lead to a block that is like leaked ones only in size, unless most of what it leads to is of
+// kinds that are leaked.
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp), or words that their owners give no meaning
@@ -58,6 +59,10 @@ class Lookalikes {
     second_.emplace(space_, blocks_, stale_words_, false);
     second_->run(roots);
   }
+
+  // Words that doubt() found to hold nothing, except those of odd ones that depend on others.
+  bool has_unused_words() const { return !stale_words_.targets_of_others().empty(); }
+  IgnoredWords unused_words() const { return stale_words_.unused(); }
 
   // Returns all blocks that doubt() left unmarked.
   List<uint64_t> in_doubt() const {

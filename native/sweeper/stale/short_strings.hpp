@@ -56,7 +56,7 @@ class ShortStrings {
     if (owner == 0 || !blocks_.is_marked(owner) || start + kBytes > blocks_.end_of(owner)) return;
     if (!is_text(start)) return;
     for (uint64_t slot = start; slot < start + kBytes; slot += heaps::kWord)
-      targets_.add(heaps::word(slot));
+      targets_.add(slot, heaps::word(slot));
   }
 
   const heaps::Space& space_;

@@ -8,7 +8,6 @@
 #include "memory/rounding.hpp"
 #include "sweeper/blocks/word_kinds.hpp"
 #include "sweeper/mark/words.hpp"
-#include "sweeper/search/stretches.hpp"
 #include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
@@ -18,9 +17,13 @@ class SizedTexts {
   SizedTexts(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
       : space_(space), blocks_(blocks), targets_(targets) {}
 
-  // Searches marked blocks; of a large heap, samples.
-  void find() {
-    visit_marked_samples(blocks_, [this](uint64_t block) { add_targets(block); });
+  // Adds what the words behind the text of a marked block lead to. Thread-safe.
+  void look_at(uint64_t owner) {
+    uint64_t end = blocks_.end_of(owner);
+    each_word(space_, end - owner > kMostUnused ? end - kMostUnused : owner, end,
+              [&](uint64_t slot, uint64_t value) {
+                targets_.add_if(slot, value, [&] { return end_before(owner, slot); });
+              });
   }
 
   // Returns whether the word is behind such a text.
@@ -35,14 +38,6 @@ class SizedTexts {
   static constexpr uint64_t kMostUnused = heaps::rounding(0);  // bytes behind a text
   static constexpr uint64_t kFewestCharacters = 8;             // fewer may be an address
   static constexpr uint64_t kMostWordsBefore = 4;              // of the text
-
-  void add_targets(uint64_t owner) {
-    uint64_t end = blocks_.end_of(owner);
-    each_word(space_, end - owner > kMostUnused ? end - kMostUnused : owner, end,
-              [&](uint64_t slot, uint64_t value) {
-                targets_.add_if(value, [&] { return end_before(owner, slot); });
-              });
-  }
 
   // Returns 0 if the block ends with no such text.
   static uint64_t end_of_text(heaps::Range block) {

@@ -6,6 +6,7 @@
 // before the chunk. Few programs point there.
 #pragma once
 
+#include "sweeper/mark/ignored_words.hpp"
 #include "sweeper/stale/odd_words.hpp"
 #include "sweeper/stale/targets.hpp"
 #include "sweeper/stale/unused_words.hpp"
@@ -39,18 +40,32 @@ class StaleWords {
   // What the others lead to, sorted by address.
   const List<uint64_t>& targets_of_others() const { return targets_.blocks(); }
 
+  // Unused words that lead to marked blocks.
+  IgnoredWords unused() const {
+    return {this,
+            [](const void* self, uint64_t block) {
+              return static_cast<const StaleWords*>(self)->targets_.may_be_led_to_by(block);
+            },
+            [](const void* self, uint64_t block, uint64_t slot) {
+              const auto& words = static_cast<const StaleWords*>(self)->unused_words_;
+              return words.are_outside_contents(block, slot);
+            }};
+  }
+
   bool is_odd(const Word& word) const {
     return OddWords::is_odd(word.value) && odd_words_.is_stale(word.target, word.value);
   }
   bool is_link(const Word& word) const { return word.owner != 0 && blocks_.is_link(word.value); }
   bool is_unused(const Word& word) const { return unused_words_.has(word); }
+  bool is_in_item(const Word& word) const { return unused_words_.is_in_item(word); }
 
  private:
   // A word that was added to a block by rounding its size up may still be a link.
   void find_links() {
     visit_marked_samples(blocks_, [this](uint64_t block) {
       uint64_t end = blocks_.end_of(block), value = heaps::word(end - heaps::kWord);
-      targets_.add_if(value, [&] { return blocks_.is_link(value) && blocks_.ends_at(block, end); });
+      targets_.add_if(end - heaps::kWord, value,
+                      [&] { return blocks_.is_link(value) && blocks_.ends_at(block, end); });
     });
   }
 

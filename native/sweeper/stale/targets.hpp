@@ -1,9 +1,11 @@
-// Marked blocks that words lead to which certainly hold nothing. Each rule that knows such words
-// adds its own.
+// Marked blocks that words lead to which certainly hold nothing, and the blocks that have such
+// words. Each rule that knows such words adds its own.
 #pragma once
 
 #include "memory/block_map.hpp"
 #include "sweeper/blob/host.hpp"
+#include "sweeper/mark/hash.hpp"
+#include "sweeper/mark/scratch.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 
 namespace reachscan::sweeper {
@@ -13,20 +15,28 @@ class Targets {
   // Requests memory, which only the first thread may.
   explicit Targets(const heaps::BlockMap& blocks) : blocks_(blocks), found_(map_memory, kMost) {}
 
-  // Adds the marked block that `value` points into. Returns false if there is none. When there is
+  // Adds the marked block that the word points into. Returns false if there is none. When there is
   // no room for more, the remaining words keep their targets alive. Thread-safe.
-  bool add(uint64_t value) {
-    return add_if(value, [] { return true; });
+  bool add(uint64_t slot, uint64_t value) {
+    return add_if(slot, value, [] { return true; });
   }
 
-  // The same, unless the word at hand turns out to hold something.
+  // The same, unless the word turns out to hold something.
   template <typename IsStale>
-  bool add_if(uint64_t value, IsStale is_stale) {
+  bool add_if(uint64_t slot, uint64_t value, IsStale is_stale) {
     uint64_t target = blocks_.block_of(value);
     if (target == 0 || !blocks_.is_marked(target) || !is_stale()) return false;
     enter(target);
+    uint64_t owner = blocks_.block_of(slot);
+    if (owner != 0) __atomic_store_n(&owners_[owner_slot(owner)], 1, __ATOMIC_RELAXED);
     return true;
   }
+
+  // Adds a block without the words that lead to it.
+  void add_block(uint64_t block) { enter(block); }
+
+  // Returns whether the block may have words that were added.
+  bool may_be_led_to_by(uint64_t owner) const { return owners_[owner_slot(owner)] != 0; }
 
   bool empty() const { return found_.empty(); }
 
@@ -41,6 +51,9 @@ class Targets {
 
  private:
   static constexpr std::size_t kMost = 1 << 18;
+  static constexpr unsigned kOwnerBits = 18;
+
+  static uint64_t owner_slot(uint64_t owner) { return mixed(owner, 0) >> (64 - kOwnerBits); }
 
   [[gnu::noinline]] void enter(uint64_t target) {
     SpinLock::Guard guard(lock_);
@@ -49,6 +62,7 @@ class Targets {
 
   const heaps::BlockMap& blocks_;
   heaps::List<uint64_t> found_;
+  Scratch<uint8_t> owners_{1u << kOwnerBits};  // 1: a block with such words has that hash
   SpinLock lock_;
 };
 

@@ -1,13 +1,14 @@
-// Small blocks of which only the first word was set, to a tag: variants without contents. The
-// second word is still a link of a free list (stale_words.hpp), so the others are old, too:
+// Small blocks of which only the first word was set, to a tag, or a part of it, to a character or
+// two: variants without contents, and short texts. The second word is still a link of a free list
+// (stale_words.hpp), so the others are old, too:
 //
 //   number | link | ...
+//   a link, partly overwritten | link | ...
 //
 // After an address, words may well be set behind one that is not.
 #pragma once
 
 #include "sweeper/mark/words.hpp"
-#include "sweeper/search/stretches.hpp"
 #include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
@@ -17,13 +18,11 @@ class UninitialisedBlocks {
   UninitialisedBlocks(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
       : space_(space), blocks_(blocks), targets_(targets) {}
 
-  // Searches marked blocks; of a large heap, samples.
-  void find() {
-    visit_marked_samples(blocks_, [this](uint64_t block) {
-      heaps::Range words = uninitialised(block);
-      each_word(space_, words.start, words.end,
-                [this](uint64_t, uint64_t value) { targets_.add(value); });
-    });
+  // Adds what the words of a marked block that were not set lead to. Thread-safe.
+  void look_at(uint64_t block) {
+    heaps::Range words = uninitialised(block);
+    each_word(space_, words.start, words.end,
+              [this](uint64_t slot, uint64_t value) { targets_.add(slot, value); });
   }
 
   // Returns whether the word is in such a block, and has not been set.
@@ -39,9 +38,30 @@ class UninitialisedBlocks {
   heaps::Range uninitialised(uint64_t block) const {
     uint64_t end = blocks_.end_of(block), link = block + heaps::kWord;
     bool is_small = end - block > 2 * heaps::kWord && end - block <= kMostBytes;
-    if (!is_small || !is_number(heaps::word(block)) || !blocks_.is_link(heaps::word(link)))
-      return {0, 0};
-    return {link + heaps::kWord, end};
+    if (!is_small) return {0, 0};
+    uint64_t first = heaps::word(block), second = heaps::word(link);
+    bool is_unset = is_number(first) ? blocks_.is_link(second) || is_bin(second)
+                                     : is_overwritten(first, second) && is_bin(second);
+    return is_unset ? heaps::Range{link + heaps::kWord, end} : heaps::Range{0, 0};
+  }
+
+  // Returns whether the first word was such an address, too, before its lowest bytes were set.
+  bool is_overwritten(uint64_t first, uint64_t second) const {
+    constexpr unsigned kBitsSet = 16;
+    return first >> kBitsSet == second >> kBitsSet && !is_bin(first);
+  }
+
+  // Returns whether it is the address of a bin of glibc (malloc.c), the head of a list of chunks.
+  // The first and the last of these, or the bin itself if it is empty, lead back to it.
+  bool is_bin(uint64_t address) const {
+    constexpr uint64_t kForward = 2 * heaps::kWord, kBack = 3 * heaps::kWord;
+    auto leads_back = [&](uint64_t there, uint64_t back) {
+      if (!space_.readable(address + there, heaps::kWord)) return false;
+      uint64_t other = heaps::word(address + there);
+      return space_.readable(other + back, heaps::kWord) && heaps::word(other + back) == address;
+    };
+    return address % heaps::kWord == 0 && leads_back(kForward, kBack) &&
+           leads_back(kBack, kForward);
   }
 
   bool is_number(uint64_t word) const { return word >> 32 == 0 && space_.find(word) == nullptr; }

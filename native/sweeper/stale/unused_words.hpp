@@ -6,6 +6,7 @@
 #include "sweeper/stale/lua_values.hpp"
 #include "sweeper/stale/odd_words.hpp"
 #include "sweeper/stale/python_words.hpp"
+#include "sweeper/stale/qt_hashes.hpp"
 #include "sweeper/stale/short_strings.hpp"
 #include "sweeper/stale/size_headers.hpp"
 #include "sweeper/stale/sized_texts.hpp"
@@ -17,9 +18,11 @@ namespace reachscan::sweeper {
 class UnusedWords {
  public:
   UnusedWords(const heaps::Space& space, const BlockMap& blocks, Targets& targets)
-      : bounded_buffers_(space, blocks, targets),
+      : blocks_(blocks),
+        bounded_buffers_(space, blocks, targets),
         lua_values_(space, blocks, targets),
         python_words_(space, blocks, targets),
+        qt_hashes_(space, blocks, targets),
         short_strings_(space, blocks, targets),
         size_headers_(space, blocks, targets),
         sized_texts_(space, blocks, targets),
@@ -28,30 +31,45 @@ class UnusedWords {
   // Searches marked blocks, and roots; of a large heap, samples. Adds what these words lead to, but
   // not that of ends of texts.
   void find(Roots& roots) {
-    bounded_buffers_.find();
+    visit_marked_samples(blocks_, [this](uint64_t block) {
+      bounded_buffers_.look_at(block);
+      qt_hashes_.look_at(block);
+      sized_texts_.look_at(block);
+      uninitialised_blocks_.look_at(block);
+    });
     lua_values_.find(roots);
     python_words_.find(roots);
     short_strings_.find();
     size_headers_.find();
-    sized_texts_.find();
-    uninitialised_blocks_.find();
   }
 
-  bool has(const Word& word) const {
+  // Returns whether the word is part of an item in a container that is in use.
+  bool is_in_item(const Word& word) const {
+    return word.owner != 0 && (bounded_buffers_.is_in_item(word.owner, word.slot) ||
+                               qt_hashes_.is_in_node(word.owner, word.slot));
+  }
+
+  [[gnu::noinline]] bool has(const Word& word) const {
     if (python_words_.contain(word.owner, word.slot)) return true;
-    return word.owner != 0 && (OddWords::ends_text(word.owner, word.slot, word.value) ||
-                               bounded_buffers_.end_before(word.owner, word.slot) ||
+    return word.owner != 0 && (are_outside_contents(word.owner, word.slot) ||
+                               OddWords::ends_text(word.owner, word.slot, word.value) ||
                                lua_values_.is_unused(word.owner, word.slot) ||
-                               short_strings_.contain(word.owner, word.slot) ||
-                               size_headers_.is_stale(word.owner, word.target, word.value) ||
-                               sized_texts_.end_before(word.owner, word.slot) ||
-                               uninitialised_blocks_.contain(word.owner, word.slot));
+                               size_headers_.is_stale(word.owner, word.target, word.value));
+  }
+
+  // Of these, the words that a block has by itself, wherever they and others lead.
+  [[gnu::noinline]] bool are_outside_contents(uint64_t owner, uint64_t slot) const {
+    return bounded_buffers_.has_unused(owner, slot) || qt_hashes_.end_before(owner, slot) ||
+           short_strings_.contain(owner, slot) || sized_texts_.end_before(owner, slot) ||
+           uninitialised_blocks_.contain(owner, slot);
   }
 
  private:
+  const BlockMap& blocks_;
   BoundedBuffers bounded_buffers_;
   LuaValues lua_values_;
   PythonWords python_words_;
+  QtHashes qt_hashes_;
   ShortStrings short_strings_;
   SizeHeaders size_headers_;
   SizedTexts sized_texts_;

@@ -271,9 +271,9 @@ inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks) {
 }
 
 // Finds lookalikes, given that everything reachable is marked, and unmarks those in doubt. A block
-// that turns out to be in use, although no pointer leads to it, is not a leak that others
-// could look like. Finding that out takes as long as everything else, so it is done only if
-// something would be in doubt.
+// that turns out to be in use, although no pointer leads to it, is not a leak that others could
+// look like. Finding that out takes as long as everything else, so it is done only if something
+// would be in doubt.
 inline Lookalikes& find_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
   Lookalikes& found = new_lookalikes(space, blocks);
   found.doubt(roots);

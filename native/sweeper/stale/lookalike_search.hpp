@@ -206,17 +206,21 @@ class LookalikeSearch {
   bool may_be_stale(const Word& word) const {
     if (stale_words_.is_unused(word) || stale_words_.is_link(word)) return true;
     if (odd_targets_.is_alone(word.target)) return false;
-    bool is_at_start = word.value == word.target;
-    if (is_at_start && stale_words_.is_in_item(word)) return false;
-    if (!is_first_)
-      return word.owner != 0 && is_like_leaked(word.target) &&
-             (!is_at_start || kinds_.is_object(word.target));
-    if (below_.has(word.target)) return !is_at_start && is_last(word);
-    if (stale_words_.is_odd(word)) return true;
-    if (!is_at_start) return is_like_leaked(word.target);
-    if (word.owner == 0) return false;
-    if (kinds_.is_often_leaked(word.target)) return true;
-    return is_like_leaked(word.target) && is_last(word);
+    return word.value == word.target ? may_be_stale_at_start(word) : may_be_stale_inside(word);
+  }
+
+  bool may_be_stale_at_start(const Word& word) const {
+    if (word.owner == 0 || (is_first_ && below_.has(word.target))) return false;
+    bool is_telling = is_first_ ? is_last(word) : kinds_.is_object(word.target);
+    bool may_be = (is_telling && is_like_leaked(word.target)) ||
+                  (is_first_ && kinds_.is_often_leaked(word.target));
+    return may_be && !stale_words_.is_in_item(word);
+  }
+
+  bool may_be_stale_inside(const Word& word) const {
+    if (!is_first_) return word.owner != 0 && is_like_leaked(word.target);
+    if (below_.has(word.target)) return is_last(word);
+    return stale_words_.is_odd(word) || is_like_leaked(word.target);
   }
 
   bool is_last(const Word& word) const {

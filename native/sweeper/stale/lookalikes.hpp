@@ -60,7 +60,7 @@ class Lookalikes {
     second_->run(roots);
   }
 
-  // Words that doubt() found to hold nothing, except those of odd ones that depend on others.
+  // Words that hold nothing wherever they lead. There may be some only after doubt().
   bool has_unused_words() const { return !stale_words_.targets_of_others().empty(); }
   IgnoredWords unused_words() const { return stale_words_.unused(); }
 

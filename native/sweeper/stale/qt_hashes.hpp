@@ -43,7 +43,7 @@ class QtHashes {
   static constexpr uint64_t kTableBytes =
       heaps::align_up(kNumbers + 7 * sizeof(uint32_t), heaps::kWord);
   static constexpr uint64_t kLeastNodeBytes = 2 * heaps::kWord, kMostNodeBytes = 1 << 16;
-  static constexpr unsigned kLongestChain = 64;
+  static constexpr unsigned kLongestChain = 16;  // there are at least as many buckets as nodes
 
   // One of the numbers with 32 bits.
   static uint32_t number(uint64_t table, unsigned index) {

@@ -31,12 +31,18 @@ class DoubtPass {
   }
 
   // Marks, temporarily, the blocks that words other than pointers prove to be in use, and their
-  // descendants. Returns whether there are any.
-  bool mark_blocks_in_use(Roots& roots) {
+  // descendants. Returns these, sorted by address.
+  List<uint64_t> mark_blocks_in_use(Roots& roots) {
     search_roots(roots);
     search_heap();
     settle(kInUse);
-    return count_unmarked(blocks_) != unmarked_;
+    std::size_t count = unmarked_ - count_unmarked(blocks_);
+    if (count == 0) return {};
+    List<uint64_t> marked(map_memory, count);
+    candidates_.each([&](uint64_t block) {
+      if (blocks_.is_marked(block)) marked.push(block);
+    });
+    return marked;
   }
   void unmark_all() {
     candidates_.each([this](uint64_t block) { blocks_.clear_mark(block); });
@@ -266,8 +272,9 @@ class DoubtPass {
   SpinLock lock_;
 };
 
-inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks) {
-  return *new (map_memory(sizeof(Lookalikes))) Lookalikes(space, blocks);
+inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks,
+                                  const List<uint64_t>& in_use) {
+  return *new (map_memory(sizeof(Lookalikes))) Lookalikes(space, blocks, in_use);
 }
 
 // Finds lookalikes, given that everything reachable is marked, and unmarks those in doubt. A block
@@ -275,32 +282,33 @@ inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks) {
 // look like. Finding that out takes as long as everything else, so it is done only if something
 // would be in doubt.
 inline Lookalikes& find_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
-  Lookalikes& found = new_lookalikes(space, blocks);
+  Lookalikes& found = new_lookalikes(space, blocks, {});
   found.doubt(roots);
   List<uint64_t> in_doubt = found.in_doubt();
   if (in_doubt.empty()) return found;
   for (uint64_t block : in_doubt) blocks.mark(block);
   DoubtPass look(space, blocks, count_unmarked(blocks));
-  if (!look.mark_blocks_in_use(roots)) {
+  const List<uint64_t> in_use = look.mark_blocks_in_use(roots);
+  if (in_use.empty()) {
     for (uint64_t block : in_doubt) blocks.clear_mark(block);
     return found;
   }
   found.~Lookalikes();
-  Lookalikes& left = new_lookalikes(space, blocks);
+  Lookalikes& left = new_lookalikes(space, blocks, in_use);
   left.doubt(roots);
   look.unmark_all();
   return left;
 }
 
-// Unmarks what only blocks in doubt or unused words lead to, however much that is, and of whatever
-// kind. Marking everything again without these takes little time compared with the search.
-inline void unmark_what_doubt_holds(const heaps::Space& space, Roots& roots, BlockMap& blocks,
-                                    DeferredWords& put_aside, const Lookalikes& lookalikes) {
+// Unmarks what only unused words hold, with all that it leads to, however much that is: marks
+// everything again without following these words. What is in doubt stays so, but it counts as in
+// use for what it leads to, since other words are weaker evidence.
+inline void unmark_what_unused_words_hold(const heaps::Space& space, Roots& roots, BlockMap& blocks,
+                                          DeferredWords& put_aside, const Lookalikes& lookalikes) {
+  if (!lookalikes.has_unused_words()) return;
   const List<uint64_t> in_doubt = lookalikes.in_doubt();
-  if (in_doubt.empty() && !lookalikes.has_unused_words()) return;
   const IgnoredWords unused = lookalikes.unused_words();
   blocks.each_marked([&](uint64_t block) { blocks.clear_mark(block); });
-  for (uint64_t block : in_doubt) blocks.mark(block);  // these are not scanned then
   mark_reachable(space, roots, blocks, put_aside, blocks.regions.bytes(), 0, &unused);
   for (uint64_t block : in_doubt) blocks.clear_mark(block);
 }
@@ -308,7 +316,7 @@ inline void unmark_what_doubt_holds(const heaps::Space& space, Roots& roots, Blo
 inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                                     DeferredWords& put_aside) {
   Lookalikes& found = find_lookalikes(space, roots, blocks);
-  unmark_what_doubt_holds(space, roots, blocks, put_aside, found);
+  unmark_what_unused_words_hold(space, roots, blocks, put_aside, found);
   return found;
 }
 

@@ -95,7 +95,12 @@ class Marker {
     for (unsigned i = 0; i < claimed_count_; ++i) bytes += claimed_[i].end - claimed_[i].start;
     count(bytes);
     make_room();
-    found_.scan_blocks(claimed_, claimed_count_, [this](heaps::Range block) { scan_block(block); });
+    auto scan = [this](heaps::Range block) { scan_block(block); };
+    if (ignored_ == nullptr) {
+      found_.scan_blocks(claimed_, claimed_count_, scan);
+    } else {
+      for (unsigned i = 0; i < claimed_count_; ++i) scan(claimed_[i]);
+    }
     claimed_count_ = 0;
   }
 

@@ -82,13 +82,14 @@ class Candidates {
     return seen.form != 0 ? &seen : nullptr;
   }
 
-  // Of several words, the strongest evidence counts; of equal ones, the one at the lowest address,
-  // no matter which thread reports first.
+  // Of several words, the strongest evidence counts; of equal ones, the one at the lowest address
+  // that is known, no matter which thread reports first.
   void suggest(uint32_t candidate, const Sighting& found) {
     Sighting& seen = sightings_[candidate];
     if (seen.form == 0) {
       suggested_.push(candidate);
-    } else if (seen.rank < found.rank || (seen.rank == found.rank && seen.slot <= found.slot)) {
+    } else if (seen.rank < found.rank ||
+               (seen.rank == found.rank && seen.slot - 1 <= found.slot - 1)) {
       return;
     }
     seen = found;

@@ -26,11 +26,14 @@ class LookalikeSearch {
   // into the middle of such blocks, from places where blocks like the owner, leaked or not, have
   // words into blocks of other sizes; and to the start of objects of a class, from places where
   // words look stale.
+  //
+  // Blocks in `in_use`, sorted by address, are never in question.
   LookalikeSearch(const heaps::Space& space, BlockMap& blocks, const StaleWords& stale_words,
-                  bool is_first)
+                  const List<uint64_t>& in_use, bool is_first)
       : space_(space),
         blocks_(blocks),
         stale_words_(stale_words),
+        in_use_(in_use),
         is_first_(is_first),
         kinds_(space, blocks),
         odd_targets_(space, blocks),
@@ -89,8 +92,8 @@ class LookalikeSearch {
   // If there are more, only kinds that are often leaked are examined: all would take too long.
   static constexpr std::size_t kMaxRareBlocks = 1 << 14;
   static constexpr uint32_t kMinUses = 3;  // fewer show no intention
-  // With a head that is only of a leaked size, not more blocks may be of kinds that are not leaked.
-  static constexpr std::size_t kOneInStrange = 3;
+  // In a larger structure, not more blocks may be of kinds that are not leaked elsewhere.
+  static constexpr std::size_t kLargeWeb = 64, kOneInStrange = 3;
 
   // Finds live blocks of kinds that are often leaked; none if there are too many.
   void find_blocks() {
@@ -112,7 +115,7 @@ class LookalikeSearch {
     std::size_t kept = 0;
     for (uint64_t block : in_question_) {
       bool may_be = few || !is_first_ ? is_like_leaked(block) : kinds_.is_often_leaked(block);
-      if (all && may_be) in_question_[kept++] = block;
+      if (all && may_be && !is_in(in_use_, block)) in_question_[kept++] = block;
     }
     while (in_question_.size() > kept) in_question_.pop();
     heaps::sort(in_question_);
@@ -322,8 +325,9 @@ class LookalikeSearch {
     spread();
   }
 
-  // Marks structures in doubt with a strange head, unless most of their blocks are of kinds that
-  // are leaked elsewhere.
+  // Marks large structures in doubt, without their heads, unless most of their blocks are of kinds
+  // that are leaked elsewhere. A strange head is marked with what it leads to, however little that
+  // is.
   void mark_strange_webs() {
     if (words_.empty()) return;
     List<uint64_t> doubtful(map_memory, in_question_.size() + Descendants::kMaxBlocks);
@@ -342,9 +346,10 @@ class LookalikeSearch {
     });
     webs.each(
         [&](const uint64_t* web, const uint64_t* end, std::size_t blocks, std::size_t strange) {
+          bool is_head_strange = is_in(strange_heads, *web);
           if (below_.has(*web) || strange * kOneInStrange <= blocks) return;
-          if (!is_in(strange_heads, *web)) return;
-          for (; web != end; ++web) take(*web);
+          if (blocks <= kLargeWeb && !is_head_strange) return;
+          for (web += is_head_strange ? 0 : 1; web != end; ++web) take(*web);
         });
     spread();
   }
@@ -365,6 +370,7 @@ class LookalikeSearch {
   const heaps::Space& space_;
   BlockMap& blocks_;
   const StaleWords& stale_words_;
+  const List<uint64_t>& in_use_;
   bool is_first_;
   KindCounts kinds_;
   OddTargets odd_targets_;  // all of them are also in question

@@ -10,9 +10,8 @@
 // arenas count as reused memory, too, and words below 4 GiB may be numbers. Blocks not held in
 // these ways are in doubt, and so is everything that only they hold, of whatever kind: one stale
 // word often leads to thousands of lost blocks that hold each other (descendants.hpp). Where stale
-// words lead to more blocks of a kind than are leaked, these words count. They also count if they
-// lead to a block that is like leaked ones only in size, unless most of what it leads to is of
-// kinds that are leaked.
+// words lead to more blocks of a kind than are leaked, these words count. A large structure is in
+// doubt only if most of its blocks are of kinds that are leaked.
 //
 // Blocks of any kind are in doubt, with their descendants, if only odd words lead to them that were
 // probably partly overwritten (odd_words.hpp), or words that their owners give no meaning
@@ -39,11 +38,13 @@ inline std::size_t count_unmarked(const BlockMap& blocks) {
 
 class Lookalikes {
  public:
-  Lookalikes(const heaps::Space& space, BlockMap& blocks)
+  // Marked blocks in `in_use`, sorted by address, are in use for other reasons than pointers.
+  Lookalikes(const heaps::Space& space, BlockMap& blocks, const List<uint64_t>& in_use = {})
       : space_(space),
         blocks_(blocks),
+        in_use_(in_use),
         stale_words_(space, blocks),
-        first_(space, blocks, stale_words_, true) {}
+        first_(space, blocks, stale_words_, in_use_, true) {}
 
   // Unmarks every block in doubt. Everything reachable is marked. If only suspects count, no block
   // in doubt is one. Pointers to Python objects point past the start of their blocks; their
@@ -56,7 +57,7 @@ class Lookalikes {
     first_.run(roots);
     std::size_t doubtful = count_unmarked(blocks_) - leaked;
     if (doubtful == 0 || doubtful > kMostDoubtful * leaked) return;
-    second_.emplace(space_, blocks_, stale_words_, false);
+    second_.emplace(space_, blocks_, stale_words_, in_use_, false);
     second_->run(roots);
   }
 
@@ -97,6 +98,7 @@ class Lookalikes {
 
   const heaps::Space& space_;
   BlockMap& blocks_;
+  const List<uint64_t> in_use_;
   StaleWords stale_words_;
   LookalikeSearch first_;
   std::optional<LookalikeSearch> second_;

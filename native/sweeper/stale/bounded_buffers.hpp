@@ -23,7 +23,9 @@ class BoundedBuffers {
     const heaps::Range all{block, blocks_.end_of(block)};
     auto contents = contents_of(all);
     if (!contents) return;
-    auto add = [this](uint64_t slot, uint64_t value) { targets_.add(slot, value); };
+    auto add = [&](uint64_t, uint64_t value) {
+      if (targets_.add(value)) targets_.note_owner(block);
+    };
     each_word(space_, contents->start, contents->used.start, add);
     each_word(space_, heaps::align_up(contents->used.end, heaps::kWord), all.end, add);
   }

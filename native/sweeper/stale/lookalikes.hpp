@@ -62,7 +62,7 @@ class Lookalikes {
   }
 
   // Words that hold nothing wherever they lead. There may be some only after doubt().
-  bool has_unused_words() const { return !stale_words_.targets_of_others().empty(); }
+  bool has_unused_words() const { return stale_words_.has_unused(); }
   IgnoredWords unused_words() const { return stale_words_.unused(); }
 
   // Returns all blocks that doubt() left unmarked.

@@ -124,7 +124,7 @@ class LuaValues {
 
   void add_targets(uint64_t owner, Targets& found) const {
     each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
-      found.add_if(slot, value, [&] { return is_unused(owner, slot); });
+      found.add_if(value, [&] { return is_unused(owner, slot); });
     });
   }
 
@@ -144,7 +144,7 @@ class LuaValues {
       each_word_that(space_, start, end, filter, look);
     });
     for (std::size_t at = 0; at < found.size(); ++at)
-      if (held[at] == 0) targets_.add_block(found[at]);
+      if (held[at] == 0) targets_.add(found[at]);
   }
 
   // Returns whether the word is in use, and not in the target, nor in what that leads to: its

@@ -54,8 +54,8 @@ class PythonLists {
   }
 
   void add_targets(Items items) {
-    each_word(space_, items.end, blocks_.end_of(items.block), [&](uint64_t slot, uint64_t value) {
-      if (!targets_.add(slot, value)) return;
+    each_word(space_, items.end, blocks_.end_of(items.block), [&](uint64_t, uint64_t value) {
+      if (!targets_.add(value)) return;
       bool is_new = lists_.empty() || lists_[lists_.size() - 1].block != items.block;
       if (is_new) lists_.push(items);
     });

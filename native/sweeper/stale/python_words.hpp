@@ -65,7 +65,7 @@ class PythonWords {
     if (object == 0) return;
     if (objects_.is_list(object)) lists_->consider(object);
     objects_.each_unused_word(object, block,
-                              [this](uint64_t slot) { targets_.add(slot, heaps::word(slot)); });
+                              [this](uint64_t slot) { targets_.add(heaps::word(slot)); });
   }
 
   const heaps::Space& space_;

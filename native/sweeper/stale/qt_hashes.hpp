@@ -100,7 +100,9 @@ class QtHashes {
 
   void add_targets(uint64_t block) {
     each_word(space_, block + bytes_of(block), blocks_.end_of(block),
-              [this](uint64_t slot, uint64_t value) { targets_.add(slot, value); });
+              [&](uint64_t, uint64_t value) {
+                if (targets_.add(value)) targets_.note_owner(block);
+              });
   }
 
   const heaps::Space& space_;

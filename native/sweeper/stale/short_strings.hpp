@@ -56,7 +56,7 @@ class ShortStrings {
     if (owner == 0 || !blocks_.is_marked(owner) || start + kBytes > blocks_.end_of(owner)) return;
     if (!is_text(start)) return;
     for (uint64_t slot = start; slot < start + kBytes; slot += heaps::kWord)
-      targets_.add(slot, heaps::word(slot));
+      if (targets_.add(heaps::word(slot))) targets_.note_owner(owner);
   }
 
   const heaps::Space& space_;

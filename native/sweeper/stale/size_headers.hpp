@@ -28,7 +28,7 @@ class SizeHeaders {
     uint64_t odd = without.blocks().size();
     is_usual_ = pointers_ >= kFewestPointers && odd * kOneInPointers <= pointers_;
     if (!is_usual_) return;
-    for (uint64_t block : without.blocks()) targets_.add_block(block);
+    for (uint64_t block : without.blocks()) targets_.add(block);
   }
 
   // Returns whether the word was meant for a block that had a header.
@@ -50,14 +50,14 @@ class SizeHeaders {
 
   // Counts pointers to blocks with headers, and adds blocks without one.
   void look_at(uint64_t owner, Targets& without) {
-    each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t slot, uint64_t value) {
+    each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t, uint64_t value) {
       uint64_t target = value - kHeader;
       if (target % heaps::kGranule != 0 || blocks_.block_of(value) != target) return;
       if (target == 0 || !blocks_.is_marked(target)) return;
       if (has_header(target)) {
         __atomic_fetch_add(&pointers_, 1, __ATOMIC_RELAXED);
       } else {
-        without.add(slot, target);
+        without.add(target);
       }
     });
   }

@@ -22,7 +22,8 @@ class SizedTexts {
     uint64_t end = blocks_.end_of(owner);
     each_word(space_, end - owner > kMostUnused ? end - kMostUnused : owner, end,
               [&](uint64_t slot, uint64_t value) {
-                targets_.add_if(slot, value, [&] { return end_before(owner, slot); });
+                bool is_stale = targets_.add_if(value, [&] { return end_before(owner, slot); });
+                if (is_stale) targets_.note_owner(owner);
               });
   }
 

@@ -40,11 +40,12 @@ class StaleWords {
   // What the others lead to, sorted by address.
   const List<uint64_t>& targets_of_others() const { return targets_.blocks(); }
 
-  // Unused words that lead to marked blocks.
+  // Unused words that hold nothing wherever they lead.
+  bool has_unused() const { return targets_.has_owners(); }
   IgnoredWords unused() const {
     return {this,
             [](const void* self, uint64_t block) {
-              return static_cast<const StaleWords*>(self)->targets_.may_be_led_to_by(block);
+              return static_cast<const StaleWords*>(self)->targets_.may_be_owner(block);
             },
             [](const void* self, uint64_t block, uint64_t slot) {
               const auto& words = static_cast<const StaleWords*>(self)->unused_words_;
@@ -64,8 +65,7 @@ class StaleWords {
   void find_links() {
     visit_marked_samples(blocks_, [this](uint64_t block) {
       uint64_t end = blocks_.end_of(block), value = heaps::word(end - heaps::kWord);
-      targets_.add_if(end - heaps::kWord, value,
-                      [&] { return blocks_.is_link(value) && blocks_.ends_at(block, end); });
+      targets_.add_if(value, [&] { return blocks_.is_link(value) && blocks_.ends_at(block, end); });
     });
   }
 

@@ -17,26 +17,28 @@ class Targets {
 
   // Adds the marked block that the word points into. Returns false if there is none. When there is
   // no room for more, the remaining words keep their targets alive. Thread-safe.
-  bool add(uint64_t slot, uint64_t value) {
-    return add_if(slot, value, [] { return true; });
+  bool add(uint64_t value) {
+    return add_if(value, [] { return true; });
   }
 
   // The same, unless the word turns out to hold something.
   template <typename IsStale>
-  bool add_if(uint64_t slot, uint64_t value, IsStale is_stale) {
+  bool add_if(uint64_t value, IsStale is_stale) {
     uint64_t target = blocks_.block_of(value);
     if (target == 0 || !blocks_.is_marked(target) || !is_stale()) return false;
     enter(target);
-    uint64_t owner = blocks_.block_of(slot);
-    if (owner != 0) __atomic_store_n(&owners_[owner_slot(owner)], 1, __ATOMIC_RELAXED);
     return true;
   }
 
-  // Adds a block without the words that lead to it.
-  void add_block(uint64_t block) { enter(block); }
+  // Notes that a word of this block was added which holds nothing wherever it leads. Thread-safe.
+  void note_owner(uint64_t owner) {
+    __atomic_store_n(&owners_[owner_slot(owner)], 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&has_owners_, true, __ATOMIC_RELAXED);
+  }
 
-  // Returns whether the block may have words that were added.
-  bool may_be_led_to_by(uint64_t owner) const { return owners_[owner_slot(owner)] != 0; }
+  // Returns whether the block was probably noted.
+  bool may_be_owner(uint64_t block) const { return owners_[owner_slot(block)] != 0; }
+  bool has_owners() const { return has_owners_; }
 
   bool empty() const { return found_.empty(); }
 
@@ -62,7 +64,8 @@ class Targets {
 
   const heaps::BlockMap& blocks_;
   heaps::List<uint64_t> found_;
-  Scratch<uint8_t> owners_{1u << kOwnerBits};  // 1: a block with such words has that hash
+  Scratch<uint8_t> owners_{1u << kOwnerBits};  // 1: a block with that hash was noted
+  bool has_owners_ = false;
   SpinLock lock_;
 };
 

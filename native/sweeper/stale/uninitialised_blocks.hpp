@@ -21,8 +21,9 @@ class UninitialisedBlocks {
   // Adds what the words of a marked block that were not set lead to. Thread-safe.
   void look_at(uint64_t block) {
     heaps::Range words = uninitialised(block);
-    each_word(space_, words.start, words.end,
-              [this](uint64_t slot, uint64_t value) { targets_.add(slot, value); });
+    each_word(space_, words.start, words.end, [&](uint64_t, uint64_t value) {
+      if (targets_.add(value)) targets_.note_owner(block);
+    });
   }
 
   // Returns whether the word is in such a block, and has not been set.

@@ -23,20 +23,23 @@ void each_piece(uint64_t start, uint64_t end, uint64_t limit, Look look) {
 // What searches that need not be complete read at most, so that a large heap costs no more.
 constexpr uint64_t kSampleBytes = 128 << 20;
 
-template <typename Look>
 class Stretches {
  public:
-  Stretches(const heaps::BlockMap& blocks, Look look) : blocks_(blocks), look_(look) {}
+  // Called for each piece.
+  using Look = void (*)(void* self, uint64_t start, uint64_t end);
+
+  Stretches(const heaps::BlockMap& blocks, Look look, void* self)
+      : blocks_(blocks), look_(look), self_(self) {}
 
   // Examines at most this many bytes, evenly sampled from the heap.
-  void run(uint64_t most) {
+  [[gnu::noinline]] void run(uint64_t most) {
     uint64_t bytes = sample(most);
     on_threads(
         bytes, [](void* self) { static_cast<Stretches*>(self)->take_some(); }, this);
   }
 
   // The same on this thread, in the order of addresses. Returns of how many pieces one is examined.
-  uint64_t run_in_order(uint64_t most) {
+  [[gnu::noinline]] uint64_t run_in_order(uint64_t most) {
     sample(most);
     take_some();
     return one_in_;
@@ -70,27 +73,33 @@ class Stretches {
 
   void visit_pieces(uint64_t start, uint64_t end, uint64_t region_end) {
     each_piece(start, end, region_end, [this](uint64_t from, uint64_t to) {
-      if (from / kPiece % one_in_ == 0) look_(from, to);
+      if (from / kPiece % one_in_ == 0) look_(self_, from, to);
     });
   }
 
   const heaps::BlockMap& blocks_;
   Look look_;
+  void* self_;
   uint64_t taken_ = 0;
   uint64_t one_in_ = 1;  // pieces
 };
 
+template <typename Look>
+void looking(void* look, uint64_t start, uint64_t end) {
+  (*static_cast<Look*>(look))(start, end);
+}
+
 // Calls look(start, end) for the whole heap, piece by piece, or for samples of `most` bytes in all.
 template <typename Look>
 void visit_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
-  Stretches(blocks, look).run(most);
+  Stretches(blocks, looking<Look>, &look).run(most);
 }
 
 // The same on one thread, for a result that depends on the order. Returns of how many pieces one
 // was examined.
 template <typename Look>
 uint64_t visit_heap_in_order(const heaps::BlockMap& blocks, Look look, uint64_t most) {
-  return Stretches(blocks, look).run_in_order(most);
+  return Stretches(blocks, looking<Look>, &look).run_in_order(most);
 }
 
 // Calls visit(block) for the live blocks, or the marked ones, that start in a piece of a heap. The

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,6 +52,7 @@ ON_STALE_WORDS = {
     "written_over": ("written_over",),
     "written_over, low": ("written_over", LOW),
 }
+LAST_GLIB_WITH_SLICES = 74  # of its stable releases, which have even numbers
 LUA = {
     "5.1": "liblua5.1-0-dev",
     "5.2": "liblua5.2-dev",
@@ -106,6 +108,17 @@ def test_what_lua_leaves_in_its_objects(victim: StartVictim, release: str, metho
     flags = (f"-I/usr/include/lua{release}", f"-llua{release}")
     target = victim("lua_values", command=[str(build("lua_values", flags))])
     assert_verdicts(target, method)
+
+
+@pytest.mark.parametrize("method", ("clone", "copy", "track"))
+def test_what_is_left_in_slices_of_glib(victim: StartVictim, method: str) -> None:
+    try:
+        release = ctypes.c_uint.in_dll(ctypes.CDLL("libglib-2.0.so.0"), "glib_minor_version").value
+    except OSError:
+        pytest.skip("GLib is not installed")
+    if release >= LAST_GLIB_WITH_SLICES + 2:
+        pytest.skip(f"GLib 2.{release} has no slices any more")
+    assert_verdicts(victim("free_slices"), method)
 
 
 @pytest.mark.parametrize("method", ("clone", "copy", "track"))

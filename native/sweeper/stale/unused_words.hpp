@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sweeper/stale/bounded_buffers.hpp"
+#include "sweeper/stale/free_slices.hpp"
 #include "sweeper/stale/lua_values.hpp"
 #include "sweeper/stale/odd_words.hpp"
 #include "sweeper/stale/python_words.hpp"
@@ -20,6 +21,7 @@ class UnusedWords {
   UnusedWords(const heaps::Space& space, const BlockMap& blocks, Targets& targets)
       : blocks_(blocks),
         bounded_buffers_(space, blocks, targets),
+        free_slices_(space, blocks, targets),
         lua_values_(space, blocks, targets),
         python_words_(space, blocks, targets),
         qt_hashes_(space, blocks, targets),
@@ -33,10 +35,12 @@ class UnusedWords {
   void find(Roots& roots) {
     visit_marked_samples(blocks_, [this](uint64_t block) {
       bounded_buffers_.look_at(block);
+      free_slices_.look_at(block);
       qt_hashes_.look_at(block);
       sized_texts_.look_at(block);
       uninitialised_blocks_.look_at(block);
     });
+    free_slices_.sort();
     lua_values_.find(roots);
     python_words_.find(roots);
     short_strings_.find();
@@ -59,14 +63,15 @@ class UnusedWords {
 
   // Of these, the words that a block has by itself, wherever they and others lead.
   [[gnu::noinline]] bool are_outside_contents(uint64_t owner, uint64_t slot) const {
-    return bounded_buffers_.has_unused(owner, slot) || qt_hashes_.end_before(owner, slot) ||
-           short_strings_.contain(owner, slot) || sized_texts_.end_before(owner, slot) ||
-           uninitialised_blocks_.contain(owner, slot);
+    return bounded_buffers_.has_unused(owner, slot) || free_slices_.contain(slot) ||
+           qt_hashes_.end_before(owner, slot) || short_strings_.contain(owner, slot) ||
+           sized_texts_.end_before(owner, slot) || uninitialised_blocks_.contain(owner, slot);
   }
 
  private:
   const BlockMap& blocks_;
   BoundedBuffers bounded_buffers_;
+  FreeSlices free_slices_;
   LuaValues lua_values_;
   PythonWords python_words_;
   QtHashes qt_hashes_;

@@ -7,7 +7,7 @@
 namespace reachscan::tests {
 namespace {
 
-// Three pages in a ring, and the block before them, which aligns them. Then three blocks that are
+// Three pages in a ring, and the block before them, which aligns them. Then four blocks that are
 // alike.
 struct Pages {
   static constexpr std::size_t kCount = 3, kWords = 63, kInfo = kWords + 1 - 6;
@@ -15,7 +15,7 @@ struct Pages {
   static constexpr std::size_t kAligning = 60;
 
   explicit Pages(std::size_t words_before = kAligning)
-      : graph({words_before, kWords, kWords, kWords, 11, 11, 11}) {
+      : graph({words_before, kWords, kWords, kWords, 11, 11, 11, 11}) {
     for (std::size_t i = 0; i < kCount; ++i) {
       graph.root(1 + i);
       link(i, 2, (i + 1) % kCount);
@@ -70,6 +70,20 @@ CASE(what_an_object_in_a_page_leads_to_is_not_in_doubt) {
     graph.mark();
     doubt(graph);
     CHECK_EQ(graph.blocks.is_marked(graph.start(Pages::kTarget)), words_before == Pages::kAligning);
+  }
+}
+
+// Two pages lead to the middle of blocks, at different places.
+CASE(what_slices_do_alike_is_intentional) {
+  for (std::size_t words_before : {Pages::kAligning, Pages::kAligning - 1}) {
+    Pages pages(words_before);
+    Graph& graph = pages.graph;
+    for (std::size_t i = 0; i < 2; ++i) graph.point(1 + i, 5 + 8 * i, Pages::kTarget + i, 16);
+    graph.mark();
+    doubt(graph);
+    for (std::size_t i = 0; i < 2; ++i)
+      CHECK_EQ(graph.blocks.is_marked(graph.start(Pages::kTarget + i)),
+               words_before == Pages::kAligning);
   }
 }
 

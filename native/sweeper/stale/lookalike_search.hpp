@@ -41,7 +41,7 @@ class LookalikeSearch {
         places_(blocks, kinds_),
         spare_parts_(space, blocks),
         below_(space, blocks),
-        uses_(kinds_) {}
+        uses_(blocks, kinds_) {}
 
   // Unmarks every block in doubt. Everything reachable is marked, unless it is in doubt.
   void run(Roots& roots) {

@@ -1,8 +1,10 @@
 // How often words lead to blocks in the same way: from the same place in one kind of block to the
-// same offset in another kind.
+// same offset in another kind. Slices may begin anywhere in their page, so all places there count
+// as the same (slices.hpp).
 #pragma once
 
 #include "sweeper/stale/kind_counts.hpp"
+#include "sweeper/stale/slices.hpp"
 
 namespace reachscan::sweeper {
 
@@ -18,7 +20,8 @@ class Uses {
  public:
   static constexpr std::size_t kMaxWords = 1 << 19;
 
-  explicit Uses(const KindCounts& kinds) : kinds_(kinds) {}
+  Uses(const BlockMap& blocks, const KindCounts& kinds)
+      : blocks_(blocks), kinds_(kinds), slices_(blocks) {}
 
   // Called for at most kMaxWords words.
   void note(const Word& word) {
@@ -46,8 +49,11 @@ class Uses {
 
   uint64_t key_of(const Word& word) const {
     uint64_t key = kinds_.kind_of(word.target);
-    if (word.owner != 0)
+    if (word.owner != 0 && slices_.is_page(word.owner)) {
+      key = mixed(key, blocks_.end_of(word.owner) - word.owner);
+    } else if (word.owner != 0) {
       key = mixed(mixed(key, kinds_.kind_of(word.owner)), word.slot - word.owner);
+    }
     return mixed(key, word.value - word.target) | 1;
   }
 
@@ -58,7 +64,9 @@ class Uses {
     return uses_.get()[at];
   }
 
+  const BlockMap& blocks_;
   const KindCounts& kinds_;
+  const Slices slices_;
   mutable Scratch<Use> uses_{kUses};
 };
 

@@ -2,7 +2,9 @@
 //
 //   address of the buffer | length, up to 15 | characters, zero, what was there before
 //
-// A short array begins alike, but its items are no characters.
+// A short array begins alike, but its items are no characters. So does what follows a null behind a
+// list's pointer to the next item, if that is right there. An empty text is told from it by the
+// first word, of which it has cleared the lowest byte: that rarely is the address of a block then.
 #pragma once
 
 #include "sweeper/blocks/word_kinds.hpp"
@@ -43,9 +45,11 @@ class ShortStrings {
   static constexpr uint64_t kBuffer = 2 * heaps::kWord, kBytes = 16;
 
   // Returns whether the length ahead of the buffer is that of the text in it.
-  static bool is_text(uint64_t start) {
+  bool is_text(uint64_t start) const {
     uint64_t length = heaps::word(start - heaps::kWord);
     if (length >= kBytes || heaps::load<uint8_t>(start + length) != 0) return false;
+    uint64_t first = heaps::word(start);
+    if (length == 0 && (first == 0 || blocks_.is_live(first))) return false;
     for (uint64_t at = start; at < start + length; ++at)
       if (!is_printable(heaps::load<uint8_t>(at))) return false;
     return true;

@@ -2,9 +2,13 @@
 //
 //   address of the buffer | length, up to 15 | characters, zero, what was there before
 //
-// A short array begins alike, but its items are no characters. So does what follows a null behind a
-// list's pointer to the next item, if that is right there. An empty text is told from it by the
-// first word, of which it has cleared the lowest byte: that rarely is the address of a block then.
+// A short array begins alike, but its items are no characters. So does a node of a list in an array
+// of such, behind the last words of the one before:
+//
+//   data | next or previous node | address of the second node | null
+//   data | ...
+//
+// Both lead to data then, and the lowest byte of the second address is 0 by chance.
 #pragma once
 
 #include "sweeper/blocks/word_kinds.hpp"
@@ -48,11 +52,16 @@ class ShortStrings {
   bool is_text(uint64_t start) const {
     uint64_t length = heaps::word(start - heaps::kWord);
     if (length >= kBytes || heaps::load<uint8_t>(start + length) != 0) return false;
-    uint64_t first = heaps::word(start);
-    if (length == 0 && (first == 0 || blocks_.is_live(first))) return false;
+    if (length == 0 && is_node(start)) return false;
     for (uint64_t at = start; at < start + length; ++at)
       if (!is_printable(heaps::load<uint8_t>(at))) return false;
     return true;
+  }
+
+  bool is_node(uint64_t start) const {
+    constexpr uint64_t kNode = 4 * heaps::kWord;
+    return blocks_.is_live(heaps::word(start)) && blocks_.block_of(start - kNode) != 0 &&
+           blocks_.block_of(heaps::word(start - kNode)) != 0;
   }
 
   void add_targets(uint64_t string) {

@@ -85,21 +85,21 @@ class Stretches {
 };
 
 template <typename Look>
-void looking(void* look, uint64_t start, uint64_t end) {
+void call(void* look, uint64_t start, uint64_t end) {
   (*static_cast<Look*>(look))(start, end);
 }
 
 // Calls look(start, end) for the whole heap, piece by piece, or for samples of `most` bytes in all.
 template <typename Look>
 void visit_heap(const heaps::BlockMap& blocks, Look look, uint64_t most = ~0ull) {
-  Stretches(blocks, looking<Look>, &look).run(most);
+  Stretches(blocks, call<Look>, &look).run(most);
 }
 
 // The same on one thread, for a result that depends on the order. Returns of how many pieces one
 // was examined.
 template <typename Look>
 uint64_t visit_heap_in_order(const heaps::BlockMap& blocks, Look look, uint64_t most) {
-  return Stretches(blocks, looking<Look>, &look).run_in_order(most);
+  return Stretches(blocks, call<Look>, &look).run_in_order(most);
 }
 
 // Calls visit(block) for the live blocks, or the marked ones, that start in a piece of a heap. The

@@ -5,10 +5,10 @@
 // A short array begins alike, but its items are no characters. So does a node of a list in an array
 // of such, behind the last words of the one before:
 //
-//   data | next or previous node | address of the second node | null
+//   data | next or previous node | address of the node behind | null
 //   data | ...
 //
-// Both lead to data then, and the lowest byte of the second address is 0 by chance.
+// Both nodes lead to data then, and the lowest byte of the second address is 0 by chance.
 #pragma once
 
 #include "sweeper/blocks/word_kinds.hpp"
@@ -58,6 +58,7 @@ class ShortStrings {
     return true;
   }
 
+  // Returns whether words lead to data here and four words ahead.
   bool is_node(uint64_t start) const {
     constexpr uint64_t kNode = 4 * heaps::kWord;
     return blocks_.is_live(heaps::word(start)) && blocks_.block_of(start - kNode) != 0 &&

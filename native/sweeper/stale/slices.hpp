@@ -21,7 +21,7 @@ class Slices {
 
   bool is_page(uint64_t block) const {
     uint64_t bytes = page_bytes(block);
-    if (bytes < kLeastPage || block % bytes != 0) return false;
+    if (bytes < kLeastPage || bytes > kMostPage || block % bytes != 0) return false;
     if (block + bytes + kMostExtra < blocks_.end_of(block)) return false;
     uint64_t info = info_of(block), free = heaps::word(info);
     return (free == 0 || (free >= block && free < info)) && leads_back(info, kNext, kPrevious) &&
@@ -59,6 +59,7 @@ class Slices {
 
  private:
   static constexpr uint64_t kLeastPage = 128;
+  static constexpr uint64_t kMostPage = 64 << 10;  // that of the system, and at least 8 KiB
   static constexpr uint64_t kMostExtra = 3 * heaps::kWord;  // less than what glibc would split off
   static constexpr uint64_t kInfo = 6 * heaps::kWord;
   static constexpr uint64_t kNext = 2 * heaps::kWord, kPrevious = 3 * heaps::kWord;

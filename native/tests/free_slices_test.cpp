@@ -93,6 +93,16 @@ CASE(a_page_lists_free_slices) {
   CHECK(pages.targets->may_be_owner(pages.graph.start(Pages::kFirst)));
 }
 
+CASE(the_end_of_a_page_is_not_in_use) {
+  Pages pages;
+  pages.graph.point(Pages::kFirst, Pages::kPageWords - 1, Pages::kTarget);
+  pages.find();
+  uint64_t info = pages.graph.start(Pages::kFirst) + 8 * Pages::kInfo;
+  for (std::size_t word = 0; word < 5; ++word)
+    CHECK_EQ(pages.slices->contain(info + 8 * word), word == 4);
+  CHECK_EQ(pages.targets->blocks()[0], pages.graph.start(Pages::kTarget));
+}
+
 CASE(links_are_not_among_the_words) {
   Pages pages;
   pages.list();

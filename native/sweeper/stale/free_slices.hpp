@@ -1,5 +1,6 @@
-// Free slices of GLib's pages (slices.hpp). Besides the list of each page, threads keep magazines,
-// which are lists of free slices of one size, and put full ones into a depot for all (gslice.c).
+// What is not in use in GLib's pages (slices.hpp): free slices, and what follows the last. Besides
+// the list of each page, threads keep magazines, which are lists of free slices of one size, and
+// put full ones into a depot for all (gslice.c).
 //
 //   a thread's magazines: address of the first ones | of the second ones |
 //                         first slice, count | ... for each size | the same for the second ones
@@ -39,7 +40,7 @@ class FreeSlices {
   // Called once, after all calls to look_at().
   void sort() { heaps::sort(unused_, starts_before); }
 
-  // Returns whether the word is in a free slice, behind what links these.
+  // Returns whether the word is in a free slice, behind what links these, or at the end of a page.
   bool contain(uint64_t slot) const {
     std::size_t next = heaps::lower_bound(unused_, {slot + 1, slot + 1}, starts_before);
     return next != 0 && unused_[next - 1].contains(slot);
@@ -55,9 +56,10 @@ class FreeSlices {
   }
 
   void look_at_page(uint64_t page) {
+    add({slices_.end_of(page), blocks_.end_of(page)});
     uint64_t bytes = slices_.each_free(page, [](uint64_t) {});
     if (bytes == 0) return;
-    slices_.each_free(page, [&](uint64_t slice) { add(slice, bytes); });
+    slices_.each_free(page, [&](uint64_t slice) { add_slice(slice, bytes); });
     for (uint64_t slice = page; slice + bytes <= slices_.info_of(page); slice += Slices::kUnit)
       if (is_in_depot(slice)) add_magazine(slice, bytes);
   }
@@ -100,14 +102,15 @@ class FreeSlices {
     uint64_t count = 0;
     for (uint64_t slice = first; slice != 0; slice = heaps::word(slice))
       if (slices_.bytes_of(slice) != bytes || ++count > kMostInMagazine) return;
-    for (uint64_t slice = first; slice != 0; slice = heaps::word(slice)) add(slice, bytes);
+    for (uint64_t slice = first; slice != 0; slice = heaps::word(slice)) add_slice(slice, bytes);
   }
 
-  void add(uint64_t slice, uint64_t bytes) {
-    const heaps::Range unused{slice + Slices::kUnit, slice + bytes};
+  void add_slice(uint64_t slice, uint64_t bytes) { add({slice + Slices::kUnit, slice + bytes}); }
+
+  void add(const heaps::Range& unused) {
     if (unused.start == unused.end) return;
-    each_word(space_, unused.start, unused.end, [&](uint64_t, uint64_t value) {
-      if (targets_.add(value)) targets_.note_owner(blocks_.block_of(slice));
+    each_word(space_, unused.start, unused.end, [&](uint64_t slot, uint64_t value) {
+      if (targets_.add(value)) targets_.note_owner(blocks_.block_of(slot));
     });
     SpinLock::Guard guard(lock_);
     unused_.push(unused);

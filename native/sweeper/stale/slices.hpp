@@ -31,6 +31,9 @@ class Slices {
   // Where the slices of a page end.
   uint64_t info_of(uint64_t page) const { return page + page_bytes(page) - kInfo; }
 
+  // Where a page ends. The rest of its block is not in use.
+  uint64_t end_of(uint64_t page) const { return info_of(page) + 4 * heaps::kWord; }
+
   // Calls visit(slice) for those in the page's own list. Returns the size of each of its slices, or
   // 0 if the list is being changed.
   template <typename Visit>

@@ -5,9 +5,10 @@
 
 namespace reachscan::heaps {
 
-// The most that an allocator adds to a request. Large blocks may have pages of their own.
+// The most that an allocator adds to a request. glibc aligns chunks, and leaves no rest of a chunk
+// that would be too small for another one. Large blocks may have pages of their own.
 constexpr uint64_t rounding(uint64_t size) {
-  constexpr uint64_t kRounding = 24, kLarge = 64 << 10;
+  constexpr uint64_t kRounding = 31, kLarge = 64 << 10;
   return size < kLarge ? kRounding : kPage;
 }
 

@@ -101,12 +101,14 @@ class SmallVector {
   // Returns the room in a vector that has no items. Only where the next vector begins tells how
   // large it is, so that of the last vector in an object is unknown.
   heaps::Range empty_room(uint64_t object_end) const {
+    if (heaps::load<uint32_t>(address_ + heaps::kWord) != 0 || fitting() < kFewest) return {};
+    uint64_t least = first_item() + fitting() * sizeof(uint32_t) / heaps::kWord * heaps::kWord;
     uint64_t next = first_item();
-    if (heaps::load<uint32_t>(address_ + heaps::kWord) != 0) return {};
     while (next + kBytes <= object_end && !SmallVector(next).has_items_inside())
       next += heaps::kWord;
-    bool fits = fitting() >= kFewest && (next - first_item()) % (fitting() * heaps::kWord) == 0;
-    return fits && next + kBytes <= object_end ? heaps::Range{first_item(), next} : heaps::Range{};
+    bool fits = (next - first_item()) % (fitting() * heaps::kWord) == 0;
+    if (fits && next + kBytes <= object_end) return {first_item(), next};
+    return least <= object_end ? heaps::Range{first_item(), least} : heaps::Range{};
   }
 
   static constexpr uint64_t kBytes = heaps::kWord + 2 * sizeof(uint32_t);  // ahead of the items

@@ -36,9 +36,10 @@ class SizedTexts {
   }
 
  private:
-  static constexpr uint64_t kMostUnused = heaps::rounding(0);  // bytes behind a text
-  static constexpr uint64_t kFewestCharacters = 8;             // fewer may be an address
-  static constexpr uint64_t kMostWordsBefore = 4;              // of the text
+  // Bytes of whole words behind a text.
+  static constexpr uint64_t kMostUnused = heaps::rounding(0) / heaps::kWord * heaps::kWord;
+  static constexpr uint64_t kFewestCharacters = 8;  // fewer may be an address
+  static constexpr uint64_t kMostWordsBefore = 4;   // of the text
 
   // Returns 0 if the block ends with no such text.
   static uint64_t end_of_text(heaps::Range block) {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "memory/rounding.hpp"
-#include "sweeper/mark/words.hpp"
 #include "sweeper/stale/qt_arrays.hpp"
 #include "sweeper/stale/targets.hpp"
 
@@ -15,19 +14,16 @@ namespace reachscan::sweeper {
 
 class BoundedBuffers {
  public:
-  BoundedBuffers(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
-      : space_(space), blocks_(blocks), targets_(targets) {}
+  BoundedBuffers(const heaps::BlockMap& blocks, Targets& targets)
+      : blocks_(blocks), targets_(targets) {}
 
   // Adds what the unused words of a marked block lead to. Thread-safe.
   void look_at(uint64_t block) {
     const heaps::Range all{block, blocks_.end_of(block)};
     auto contents = contents_of(all);
     if (!contents) return;
-    auto add = [&](uint64_t, uint64_t value) {
-      if (targets_.add(value)) targets_.note_owner(block);
-    };
-    each_word(space_, contents->start, contents->used.start, add);
-    each_word(space_, heaps::align_up(contents->used.end, heaps::kWord), all.end, add);
+    targets_.add_unused(block, {contents->start, contents->used.start});
+    targets_.add_unused(block, {contents->used.end, all.end});
   }
 
   // Returns whether the word is in an item of an array of Qt.
@@ -62,7 +58,6 @@ class BoundedBuffers {
     return Contents{start, {start, end}};
   }
 
-  const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
   Targets& targets_;
 };

@@ -12,7 +12,6 @@
 #pragma once
 
 #include "memory/rounding.hpp"
-#include "sweeper/mark/words.hpp"
 #include "sweeper/stale/slices.hpp"
 #include "sweeper/stale/targets.hpp"
 
@@ -20,12 +19,8 @@ namespace reachscan::sweeper {
 
 class FreeSlices {
  public:
-  FreeSlices(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
-      : space_(space),
-        blocks_(blocks),
-        slices_(blocks),
-        targets_(targets),
-        unused_(map_memory, kMost) {}
+  FreeSlices(const heaps::BlockMap& blocks, Targets& targets)
+      : blocks_(blocks), slices_(blocks), targets_(targets), unused_(map_memory, kMost) {}
 
   // Adds what the words of free slices lead to, if the block is a page or a thread's magazines.
   // Thread-safe.
@@ -109,14 +104,11 @@ class FreeSlices {
 
   void add(const heaps::Range& unused) {
     if (unused.start == unused.end) return;
-    each_word(space_, unused.start, unused.end, [&](uint64_t slot, uint64_t value) {
-      if (targets_.add(value)) targets_.note_owner(blocks_.block_of(slot));
-    });
+    targets_.add_unused(blocks_.block_of(unused.start), unused);
     SpinLock::Guard guard(lock_);
     unused_.push(unused);
   }
 
-  const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
   const Slices slices_;
   Targets& targets_;

@@ -39,7 +39,7 @@ class LuaValues {
     parts_ = heaps::List<Part>(map_memory, kMaxParts);
     visit_marked_samples(blocks_, [this](uint64_t block) { add_parts(block); });
     heaps::sort(parts_, lies_before);
-    Targets found(blocks_);
+    Targets found(space_, blocks_);
     for (const Part& part : parts_) add_targets(part.block, found);
     visit_marked_samples(blocks_, [&](uint64_t block) {
       bool has_words = objects_->is_string(block) || objects_->is_table(block) ||

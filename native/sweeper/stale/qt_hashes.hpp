@@ -8,15 +8,13 @@
 #pragma once
 
 #include "memory/rounding.hpp"
-#include "sweeper/mark/words.hpp"
 #include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
 class QtHashes {
  public:
-  QtHashes(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
-      : space_(space), blocks_(blocks), targets_(targets) {}
+  QtHashes(const heaps::BlockMap& blocks, Targets& targets) : blocks_(blocks), targets_(targets) {}
 
   // Adds what the words behind a table and its nodes lead to, if the marked block is one.
   // Thread-safe.
@@ -99,13 +97,9 @@ class QtHashes {
   }
 
   void add_targets(uint64_t block) {
-    each_word(space_, block + bytes_of(block), blocks_.end_of(block),
-              [&](uint64_t, uint64_t value) {
-                if (targets_.add(value)) targets_.note_owner(block);
-              });
+    targets_.add_unused(block, {block + bytes_of(block), blocks_.end_of(block)});
   }
 
-  const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
   Targets& targets_;
 };

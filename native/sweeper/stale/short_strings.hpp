@@ -12,7 +12,6 @@
 #pragma once
 
 #include "sweeper/blocks/word_kinds.hpp"
-#include "sweeper/mark/words.hpp"
 #include "sweeper/search/range_filter.hpp"
 #include "sweeper/search/stretches.hpp"
 #include "sweeper/stale/targets.hpp"
@@ -68,9 +67,7 @@ class ShortStrings {
   void add_targets(uint64_t string) {
     uint64_t owner = blocks_.block_of(string), start = string + kBuffer;
     if (owner == 0 || !blocks_.is_marked(owner) || start + kBytes > blocks_.end_of(owner)) return;
-    if (!is_text(start)) return;
-    for (uint64_t slot = start; slot < start + kBytes; slot += heaps::kWord)
-      if (targets_.add(heaps::word(slot))) targets_.note_owner(owner);
+    if (is_text(start)) targets_.add_unused(owner, {start, start + kBytes});
   }
 
   const heaps::Space& space_;

@@ -21,7 +21,7 @@ class SizeHeaders {
 
   // Searches marked blocks; of a large heap, samples.
   void find() {
-    Targets without(blocks_);
+    Targets without(space_, blocks_);
     visit_marked_samples(blocks_, [&](uint64_t block) {
       if (has_header(block)) look_at(block, without);
     });

@@ -7,37 +7,31 @@
 
 #include "memory/rounding.hpp"
 #include "sweeper/blocks/word_kinds.hpp"
-#include "sweeper/mark/words.hpp"
 #include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
 
 class SizedTexts {
  public:
-  SizedTexts(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
-      : space_(space), blocks_(blocks), targets_(targets) {}
+  SizedTexts(const heaps::BlockMap& blocks, Targets& targets)
+      : blocks_(blocks), targets_(targets) {}
 
   // Adds what the words behind the text of a marked block lead to. Thread-safe.
   void look_at(uint64_t owner) {
-    uint64_t end = blocks_.end_of(owner);
-    each_word(space_, end - owner > kMostUnused ? end - kMostUnused : owner, end,
-              [&](uint64_t slot, uint64_t value) {
-                bool is_stale = targets_.add_if(value, [&] { return end_before(owner, slot); });
-                if (is_stale) targets_.note_owner(owner);
-              });
+    const heaps::Range block{owner, blocks_.end_of(owner)};
+    uint64_t text_end = end_of_text(block);
+    if (text_end != 0) targets_.add_unused(owner, {text_end, block.end});
   }
 
   // Returns whether the word is behind such a text.
   bool end_before(uint64_t owner, uint64_t slot) const {
     uint64_t end = blocks_.end_of(owner);
-    if (slot + kMostUnused < end) return false;
+    if (slot + heaps::rounding(0) < end) return false;
     uint64_t text_end = end_of_text({owner, end});
     return text_end != 0 && slot >= text_end;
   }
 
  private:
-  // Bytes of whole words behind a text.
-  static constexpr uint64_t kMostUnused = heaps::rounding(0) / heaps::kWord * heaps::kWord;
   static constexpr uint64_t kFewestCharacters = 8;  // fewer may be an address
   static constexpr uint64_t kMostWordsBefore = 4;   // of the text
 
@@ -60,7 +54,6 @@ class SizedTexts {
     return heaps::load<uint8_t>(start + length) == 0;
   }
 
-  const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
   Targets& targets_;
 };

@@ -19,7 +19,7 @@ class StaleWords {
   StaleWords(const heaps::Space& space, const BlockMap& blocks)
       : blocks_(blocks),
         odd_words_(space, blocks),
-        targets_(blocks),
+        targets_(space, blocks),
         unused_words_(space, blocks, targets_) {}
 
   // Searches marked blocks, and roots; of a large heap, samples.

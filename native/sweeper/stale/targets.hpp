@@ -7,13 +7,15 @@
 #include "sweeper/mark/hash.hpp"
 #include "sweeper/mark/scratch.hpp"
 #include "sweeper/mark/spin_lock.hpp"
+#include "sweeper/mark/words.hpp"
 
 namespace reachscan::sweeper {
 
 class Targets {
  public:
   // Requests memory, which only the first thread may.
-  explicit Targets(const heaps::BlockMap& blocks) : blocks_(blocks), found_(map_memory, kMost) {}
+  Targets(const heaps::Space& space, const heaps::BlockMap& blocks)
+      : space_(space), blocks_(blocks), found_(map_memory, kMost) {}
 
   // Adds the marked block that the word points into. Returns false if there is none. When there is
   // no room for more, the remaining words keep their targets alive. Thread-safe.
@@ -30,10 +32,13 @@ class Targets {
     return true;
   }
 
-  // Notes that a word of this block was added which holds nothing wherever it leads. Thread-safe.
-  void note_owner(uint64_t owner) {
-    __atomic_store_n(&owners_[owner_slot(owner)], 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&has_owners_, true, __ATOMIC_RELAXED);
+  // Adds what the words of a part of a block lead to, which hold nothing wherever that is, and
+  // notes the block as their owner. Thread-safe.
+  void add_unused(uint64_t owner, heaps::Range part) {
+    each_word(space_, heaps::align_up(part.start, heaps::kWord), part.end,
+              [&](uint64_t, uint64_t value) {
+                if (add(value)) note_owner(owner);
+              });
   }
 
   // Returns whether the block was probably noted.
@@ -57,11 +62,17 @@ class Targets {
 
   static uint64_t owner_slot(uint64_t owner) { return mixed(owner, 0) >> (64 - kOwnerBits); }
 
+  void note_owner(uint64_t owner) {
+    __atomic_store_n(&owners_[owner_slot(owner)], 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&has_owners_, true, __ATOMIC_RELAXED);
+  }
+
   [[gnu::noinline]] void enter(uint64_t target) {
     SpinLock::Guard guard(lock_);
     found_.push(target);
   }
 
+  const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
   heaps::List<uint64_t> found_;
   Scratch<uint8_t> owners_{1u << kOwnerBits};  // 1: a block with that hash was noted

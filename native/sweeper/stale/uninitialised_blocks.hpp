@@ -8,7 +8,6 @@
 // After an address, words may well be set behind one that is not.
 #pragma once
 
-#include "sweeper/mark/words.hpp"
 #include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
@@ -19,12 +18,7 @@ class UninitialisedBlocks {
       : space_(space), blocks_(blocks), targets_(targets) {}
 
   // Adds what the words of a marked block that were not set lead to. Thread-safe.
-  void look_at(uint64_t block) {
-    heaps::Range words = uninitialised(block);
-    each_word(space_, words.start, words.end, [&](uint64_t, uint64_t value) {
-      if (targets_.add(value)) targets_.note_owner(block);
-    });
-  }
+  void look_at(uint64_t block) { targets_.add_unused(block, uninitialised(block)); }
 
   // Returns whether the word is in such a block, and has not been set.
   bool contain(uint64_t owner, uint64_t slot) const {

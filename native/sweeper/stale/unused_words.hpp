@@ -20,14 +20,14 @@ class UnusedWords {
  public:
   UnusedWords(const heaps::Space& space, const BlockMap& blocks, Targets& targets)
       : blocks_(blocks),
-        bounded_buffers_(space, blocks, targets),
-        free_slices_(space, blocks, targets),
+        bounded_buffers_(blocks, targets),
+        free_slices_(blocks, targets),
         lua_values_(space, blocks, targets),
         python_words_(space, blocks, targets),
-        qt_hashes_(space, blocks, targets),
+        qt_hashes_(blocks, targets),
         short_strings_(space, blocks, targets),
         size_headers_(space, blocks, targets),
-        sized_texts_(space, blocks, targets),
+        sized_texts_(blocks, targets),
         uninitialised_blocks_(space, blocks, targets) {}
 
   // Searches marked blocks, and roots; of a large heap, samples. Adds what these words lead to, but

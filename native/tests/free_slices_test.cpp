@@ -55,8 +55,8 @@ struct Pages {
   }
 
   void find() {
-    targets = std::make_unique<sweeper::Targets>(graph.blocks);
-    slices = std::make_unique<sweeper::FreeSlices>(graph.memory.space(), graph.blocks, *targets);
+    targets = std::make_unique<sweeper::Targets>(graph.memory.space(), graph.blocks);
+    slices = std::make_unique<sweeper::FreeSlices>(graph.blocks, *targets);
     for (std::size_t block : {kFirst, kSecond, kMagazines}) slices->look_at(graph.start(block));
     slices->sort();
   }

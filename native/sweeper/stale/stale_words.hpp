@@ -1,12 +1,10 @@
 // Words that need not hold anything, whatever blocks are leaked: odd words that were probably
-// partly overwritten (odd_words.hpp), links of free lists, and words that their owners give no
-// meaning (unused_words.hpp).
-//
-// A free list links chunks, so its links look like pointers to the last word of a block, the one
-// before the chunk. Few programs point there.
+// partly overwritten (odd_words.hpp), links of free lists (links.hpp), and words that their owners
+// give no meaning (unused_words.hpp).
 #pragma once
 
 #include "sweeper/mark/ignored_words.hpp"
+#include "sweeper/stale/links.hpp"
 #include "sweeper/stale/odd_words.hpp"
 #include "sweeper/stale/targets.hpp"
 #include "sweeper/stale/unused_words.hpp"
@@ -18,6 +16,7 @@ class StaleWords {
  public:
   StaleWords(const heaps::Space& space, const BlockMap& blocks)
       : blocks_(blocks),
+        links_(space, blocks),
         odd_words_(space, blocks),
         targets_(space, blocks),
         unused_words_(space, blocks, targets_) {}
@@ -56,7 +55,7 @@ class StaleWords {
   bool is_odd(const Word& word) const {
     return OddWords::is_odd(word.value) && odd_words_.is_stale(word.target, word.value);
   }
-  bool is_link(const Word& word) const { return word.owner != 0 && blocks_.is_link(word.value); }
+  bool is_link(const Word& word) const { return links_.has(word); }
   bool is_unused(const Word& word) const { return unused_words_.has(word); }
   bool is_in_item(const Word& word) const { return unused_words_.is_in_item(word); }
 
@@ -70,6 +69,7 @@ class StaleWords {
   }
 
   const BlockMap& blocks_;
+  Links links_;
   OddWords odd_words_;
   Targets targets_;  // of links and unused words
   UnusedWords unused_words_;

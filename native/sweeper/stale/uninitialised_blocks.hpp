@@ -8,6 +8,7 @@
 // After an address, words may well be set behind one that is not.
 #pragma once
 
+#include "sweeper/stale/links.hpp"
 #include "sweeper/stale/targets.hpp"
 
 namespace reachscan::sweeper {
@@ -15,7 +16,7 @@ namespace reachscan::sweeper {
 class UninitialisedBlocks {
  public:
   UninitialisedBlocks(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
-      : space_(space), blocks_(blocks), targets_(targets) {}
+      : space_(space), blocks_(blocks), links_(space, blocks), targets_(targets) {}
 
   // Adds what the words of a marked block that were not set lead to. Thread-safe.
   void look_at(uint64_t block) { targets_.add_unused(block, uninitialised(block)); }
@@ -35,34 +36,22 @@ class UninitialisedBlocks {
     bool is_small = end - block > 2 * heaps::kWord && end - block <= kMostBytes;
     if (!is_small) return {0, 0};
     uint64_t first = heaps::word(block), second = heaps::word(link);
-    bool is_unset = is_number(first) ? blocks_.is_link(second) || is_bin(second)
-                                     : is_overwritten(first, second) && is_bin(second);
+    bool is_unset = is_number(first) ? blocks_.is_link(second) || links_.is_bin(second)
+                                     : is_overwritten(first, second) && links_.is_bin(second);
     return is_unset ? heaps::Range{link + heaps::kWord, end} : heaps::Range{0, 0};
   }
 
   // Returns whether the first word was such an address, too, before its lowest bytes were set.
   bool is_overwritten(uint64_t first, uint64_t second) const {
     constexpr unsigned kBitsSet = 16;
-    return first >> kBitsSet == second >> kBitsSet && !is_bin(first);
-  }
-
-  // Returns whether it is the address of a bin of glibc (malloc.c), the head of a list of chunks.
-  // The first and the last of these, or the bin itself if it is empty, lead back to it.
-  bool is_bin(uint64_t address) const {
-    constexpr uint64_t kForward = 2 * heaps::kWord, kBack = 3 * heaps::kWord;
-    auto leads_back = [&](uint64_t there, uint64_t back) {
-      if (!space_.readable(address + there, heaps::kWord)) return false;
-      uint64_t other = heaps::word(address + there);
-      return space_.readable(other + back, heaps::kWord) && heaps::word(other + back) == address;
-    };
-    return address % heaps::kWord == 0 && leads_back(kForward, kBack) &&
-           leads_back(kBack, kForward);
+    return first >> kBitsSet == second >> kBitsSet && !links_.is_bin(first);
   }
 
   bool is_number(uint64_t word) const { return word >> 32 == 0 && space_.find(word) == nullptr; }
 
   const heaps::Space& space_;
   const heaps::BlockMap& blocks_;
+  Links links_;
   Targets& targets_;
 };
 

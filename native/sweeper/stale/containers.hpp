@@ -123,23 +123,30 @@ class SmallVector {
 
   bool has_items_inside() const { return heaps::word(address_) == first_item() && fitting() != 0; }
 
-  // Returns the room in a vector that has no items. Only where the next vector begins tells how
-  // large it is, so that of the last vector in an object is unknown.
+  // Returns the room in a vector that has no items. Where the next vector begins tells how large it
+  // is; if none follows, only the least room is known.
   heaps::Range empty_room(uint64_t object_end) const {
     if (heaps::load<uint32_t>(address_ + heaps::kWord) != 0 || fitting() < kFewest) return {};
-    uint64_t least = first_item() + fitting() * sizeof(uint32_t) / heaps::kWord * heaps::kWord;
-    uint64_t next = first_item();
-    while (next + kBytes <= object_end && !SmallVector(next).has_items_inside())
-      next += heaps::kWord;
-    bool fits = (next - first_item()) % (fitting() * heaps::kWord) == 0;
-    if (fits && next + kBytes <= object_end) return {first_item(), next};
-    return least <= object_end ? heaps::Range{first_item(), least} : heaps::Range{};
+    uint64_t first = first_item(), next = next_vector(object_end);
+    bool is_room = next != 0 && (next - first) % (fitting() * heaps::kWord) == 0;
+    uint64_t end = is_room ? next : first + least_room();
+    return end <= object_end ? heaps::Range{first, end} : heaps::Range{};
   }
 
   static constexpr uint64_t kBytes = heaps::kWord + 2 * sizeof(uint32_t);  // ahead of the items
 
  private:
   static constexpr uint64_t kFewest = 4;  // otherwise, what follows may be fields
+
+  // Returns 0 if none follows in the object.
+  uint64_t next_vector(uint64_t object_end) const {
+    for (uint64_t next = first_item(); next + kBytes <= object_end; next += heaps::kWord)
+      if (SmallVector(next).has_items_inside()) return next;
+    return 0;
+  }
+
+  // Vectors of smaller items have numbers of 64 bits.
+  uint64_t least_room() const { return fitting() * sizeof(uint32_t) / heaps::kWord * heaps::kWord; }
 
   uint64_t first_item() const { return address_ + kBytes; }
   uint64_t fitting() const {

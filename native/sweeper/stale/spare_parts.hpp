@@ -15,10 +15,9 @@
 // unless a map is empty, or a buffer of bytes has pointers in it. A reader of an array also has
 // words like the first and the third, and what it has yet to read is in use; and the numbers of the
 // second may mean something else. So such a part, an empty map, or room for items, is only spare if
-// its words look stale. The same is true of tables that no map is
-// known to own, with keys that are numbers, unless the values of other keys are no pointers. A
-// stack is in use from where it continues to its end: a register points there, or words there are
-// return addresses.
+// its words look stale. The same is true of tables that no map is known to own, with keys that are
+// numbers, unless the values of other keys are no pointers. A stack is in use from where it
+// continues to its end: a register points there, or words there are return addresses.
 #pragma once
 
 #include "sweeper/mark/dense_maps.hpp"

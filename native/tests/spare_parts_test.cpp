@@ -75,19 +75,6 @@ CASE(past_the_end_of_an_array) {
   }
 }
 
-CASE(past_the_items_that_an_array_counts) {
-  for (uint64_t used : {0, 20, 64}) {
-    for (uint64_t room : {63, 64}) {
-      Parts parts;
-      parts.tell(3, {0});
-      parts.graph.memory.put(parts.graph.start(kHolder) + 8 * 4, used | room << 32);
-      parts.dangle(kCapacity - 1);
-      bool fits = room == kCapacity && used < room;
-      CHECK(parts.spare() == (fits ? from_to(used, kWords) : from_to(0, 0)));
-    }
-  }
-}
-
 CASE(ahead_of_a_bump_allocator) {
   Parts parts;
   parts.tell(3, {20, kCapacity});

@@ -89,31 +89,6 @@ class BufferTest {
   const heaps::Space& space_;
 };
 
-// An array of items: its address, how many are in use, and how many fit, in 32 bits each
-// (GPtrArray, llvm::SmallVector).
-class CountedArrayTest {
- public:
-  explicit CountedArrayTest(const heaps::Space& space) : space_(space) {}
-
-  // Returns how many bytes of the block are in use, given where the pointer to it is, if there are
-  // such numbers behind that.
-  std::optional<uint64_t> used_bytes(uint64_t slot, heaps::Range block) const {
-    uint64_t numbers = slot + heaps::kWord, bytes = block.end - block.start;
-    if (!space_.readable(numbers, 2 * sizeof(uint32_t))) return {};
-    uint64_t items = heaps::load<uint32_t>(numbers);
-    uint64_t room = heaps::load<uint32_t>(numbers + sizeof(uint32_t));
-    if (room < kFewest || items >= room || room > bytes / heaps::kWord) return {};
-    uint64_t each = bytes / room / heaps::kWord * heaps::kWord;
-    if (bytes - room * each >= heaps::kGranule) return {};
-    return items * each;
-  }
-
- private:
-  static constexpr uint64_t kFewest = 4;  // two small numbers may be anything
-
-  const heaps::Space& space_;
-};
-
 // Room for items in an object, that of llvm::SmallVector (llvm/ADT/SmallVector.h): the address of
 // the first item, how many there are, and how many fit. Until there are more, they follow these
 // numbers.

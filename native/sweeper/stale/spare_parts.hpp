@@ -4,20 +4,22 @@
 //
 //   words that tell it         in use
 //   begin, end, capacity       up to the end            an array like std::vector
-//   address, used, room        so many items            GPtrArray (containers.hpp)
 //   current, limit             up to current            llvm::BumpPtrAllocator
 //   two iterators              in between               std::deque (containers.hpp)
 //   address, two numbers       up to the smaller        a buffer of bytes (containers.hpp)
 //   numbers of keys            values of those          llvm::DenseMap (containers.hpp)
 //   number of items: none      nothing of the room      llvm::SmallVector (containers.hpp)
 //
-// Nothing else looks like the fourth to sixth, or like the third if a vector of slabs follows,
+// Nothing else looks like the third to fifth, or like the second if a vector of slabs follows,
 // unless a map is empty, or a buffer of bytes has pointers in it. A reader of an array also has
-// words like the first and the third, and what it has yet to read is in use; and the numbers of the
-// second may mean something else. So such a part, an empty map, or room for items, is only spare if
-// its words look stale. The same is true of tables that no map is known to own, with keys that are
-// numbers, unless the values of other keys are no pointers. A stack is in use from where it
-// continues to its end: a register points there, or words there are return addresses.
+// words like the first two, and what it has yet to read is in use. So such a part, an empty map, or
+// room for items, is only spare if its words look stale. The same is true of tables that no map is
+// known to own, with keys that are numbers, unless the values of other keys are no pointers. A
+// stack is in use from where it continues to its end: a register points there, or words there are
+// return addresses.
+//
+// An address with two short numbers behind it may be an array that counts its items (GPtrArray),
+// but also one with a flag there (OpenSSL's stacks), so such numbers tell nothing.
 #pragma once
 
 #include "sweeper/mark/dense_maps.hpp"
@@ -165,12 +167,7 @@ class SpareParts {
     const heaps::Range block{start, owners_[at].end};
     auto buckets = MapTest(space_, slot, block).buckets();
     auto bytes = BufferTest(space_).used_bytes(slot, block);
-    auto used = CountedArrayTest(space_).used_bytes(slot, block);
     SpinLock::Guard guard(lock_);
-    if (used) {
-      extend_to(owners_[at], start + *used);
-      owners_[at].limit = block.end;
-    }
     if (buckets) owners_[at].buckets = buckets;
     if (!bytes) return;
     uint64_t& end = owners_[at].text_end;

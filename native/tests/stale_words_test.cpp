@@ -88,27 +88,31 @@ CASE(a_link_among_the_contents) {
   }
 }
 
-// A link into the middle of a block looks like any pointer, but the other one is next to it: a link
-// to the end of another block, or to a bin. An array's end is next to where the array continues.
+// A link into the middle of a block looks like any pointer, but the size of its chunk is ahead of
+// it and the other one, which leads to the end of another block, or to a bin. An array's end is
+// next to where the array continues.
 CASE(a_link_into_the_middle_of_a_block) {
   constexpr std::size_t kOwner = 0, kTarget = 1, kLost = 2, kOther = 3, kBin = 4;
   for (std::size_t other : {kTarget, kOther, kBin}) {
     for (std::size_t place : {6, 8, 9}) {
-      for (uint64_t offset : {24, 32}) {
-        Host host;
-        Graph graph({21, 9, 3, 9});
-        graph.root(kOwner);
-        graph.root(kOther);
-        for (uint64_t bin : {64, 80})
-          for (uint64_t link : {16, 24})
-            graph.memory.put(graph.nobodys(bin + link), graph.nobodys(bin));
-        graph.point(kOwner, 7, kTarget, offset);
-        graph.point(kLost, 0, kTarget);
-        uint64_t next = other == kBin ? graph.nobodys(64) : graph.start(other) + 64;
-        graph.memory.put(graph.start(kOwner) + 8 * place, next);
-        mark_and_doubt(graph, kLost);
-        bool is_in_doubt = other != kTarget && place != 9 && offset == 32;
-        CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_in_doubt);
+      for (uint64_t size : {0x31, 0x39}) {
+        for (uint64_t offset : {24, 32}) {
+          Host host;
+          Graph graph({21, 9, 3, 9});
+          graph.root(kOwner);
+          graph.root(kOther);
+          for (uint64_t bin : {64, 80})
+            for (uint64_t link : {16, 24})
+              graph.memory.put(graph.nobodys(bin + link), graph.nobodys(bin));
+          graph.point(kOwner, 7, kTarget, offset);
+          graph.point(kLost, 0, kTarget);
+          uint64_t next = other == kBin ? graph.nobodys(64) : graph.start(other) + 64;
+          graph.memory.put(graph.start(kOwner) + 8 * place, next);
+          graph.memory.put(graph.start(kOwner) + 8 * (place == 6 ? 5 : 6), size);
+          mark_and_doubt(graph, kLost);
+          bool is_in_doubt = other != kTarget && place != 9 && size == 0x31 && offset == 32;
+          CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), !is_in_doubt);
+        }
       }
     }
   }

@@ -5,7 +5,7 @@
 //
 // A link leads to a chunk, so it looks like a pointer to the last word of a block, the one before
 // the chunk. Few programs point there. Once the chunk has been merged with others, the link may
-// lead into the middle of a block. The other link, next to it, tells what it was.
+// lead into the middle of a block. The other link and the size, next to it, tell what it was.
 #pragma once
 
 #include "sweeper/stale/uses.hpp"
@@ -18,7 +18,7 @@ class Links {
 
   bool has(const Word& word) const {
     if (word.owner == 0) return false;
-    return blocks_.is_link(word.value) || (may_have_been_chunk(word) && is_next_to_link(word));
+    return blocks_.is_link(word.value) || (may_have_been_chunk(word) && is_in_chunk(word));
   }
 
   // Returns whether it is the address of a bin. Its list, or the bin itself if that is empty, leads
@@ -36,11 +36,20 @@ class Links {
     return word.value != word.target && (word.value + kChunkHeader) % heaps::kGranule == 0;
   }
 
-  bool is_next_to_link(const Word& word) const {
+  // Returns whether a size is ahead of the word and the other link.
+  bool is_in_chunk(const Word& word) const {
     uint64_t before = word.slot - heaps::kWord, after = word.slot + heaps::kWord;
     bool is_last = after + heaps::kWord > blocks_.end_of(word.owner);
-    return (word.slot != word.owner && leads_elsewhere(heaps::word(before), word.target)) ||
-           (!is_last && leads_elsewhere(heaps::word(after), word.target));
+    return (!is_last && follows_size(word.owner, word.slot) &&
+            leads_elsewhere(heaps::word(after), word.target)) ||
+           (follows_size(word.owner, before) && leads_elsewhere(heaps::word(before), word.target));
+  }
+
+  static bool follows_size(uint64_t owner, uint64_t slot) {
+    constexpr uint64_t kFlags = 7, kLeast = 4 * heaps::kWord, kMost = 1 << 30;
+    if (slot <= owner) return false;
+    uint64_t size = heaps::word(slot - heaps::kWord) & ~kFlags;
+    return size % heaps::kGranule == 0 && size >= kLeast && size <= kMost;
   }
 
   // Returns whether it is a link that leads to another block, or a bin. Two words may be the place

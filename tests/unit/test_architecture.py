@@ -88,7 +88,7 @@ NATIVE_ROOMS = {
     "memory": {"arch", "wire"},
     "libc": {"arch", "memory"},
     "heaps": {"arch", "libc", "memory"},
-    "heaps/glibc": {"arch", "heaps", "libc"},
+    "heaps/glibc": {"arch", "heaps", "libc", "memory"},
     "heaps/iterated": {"heaps", "memory"},
     "heaps/jemalloc": {"arch", "heaps", "libc"},
     "heaps/mimalloc": {"heaps"},

@@ -99,9 +99,11 @@ def look_for(pid: int, blocks: Sequence[tuple[int, int]]) -> Evidence:
 
     Words are aligned, but for those in generated code. Blocks are address and size, ascending. The
     process is stopped meanwhile. All of its memory is read that holds anything, whatever its
-    protection, but the kernel's own.
+    protection, but the kernel's own. Raises ValueError if the addresses do not ascend.
     """
     starts, sizes = np.array(blocks, dtype=np.uint64).reshape(-1, 2).T
+    if not np.all(starts[:-1] < starts[1:]):
+        raise ValueError("the addresses of the blocks do not ascend")
     found = Evidence([[] for _ in blocks], [0] * len(blocks), mappings_of(pid))
     with stopped(pid) as threads:
         for tid in threads:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "heaps/heap.hpp"
+#include "memory/chunk.hpp"
 
 namespace reachscan::heaps::glibc {
 
@@ -17,7 +18,6 @@ struct ArenaLayout {
 };
 
 constexpr unsigned kBinPairs = 127;
-constexpr uint64_t kChunkAlignment = arch::kLargestAlignment;  // of the user's memory
 constexpr uint64_t kFastbinStep = 2 * kWord;  // between sizes; not all of them exist
 // The largest blocks there have 20 words, and chunks a word more.
 constexpr unsigned kFastbins = align_up(21 * kWord, kChunkAlignment) / kFastbinStep - 1;
@@ -44,22 +44,7 @@ constexpr uint32_t kThreadsAfterNext = 2 * kWord;
 constexpr uint32_t kSystemMemUntil222 = kThreadsAfterNext;  // no thread count yet
 constexpr uint32_t kSystemMemFrom223 = 3 * kWord;
 
-// A chunk: prev_size, size with three flag bits, then the user's memory.
-constexpr uint64_t kHeader = 2 * kWord;
-constexpr uint64_t kMinChunk = 4 * kWord;
-constexpr uint64_t kPrevInUse = 1;
-constexpr uint64_t kMapped = 2;
-constexpr uint64_t kFlagBits = 7;
 constexpr uint64_t kFencepost = kHeader;
-
-constexpr bool is_chunk_aligned(uint64_t chunk) { return (chunk + kHeader) % kChunkAlignment == 0; }
-// The first place at or after `address` where a chunk may start.
-constexpr uint64_t first_chunk(uint64_t address) {
-  return align_up(address + kHeader, kChunkAlignment) - kHeader;
-}
-
-inline uint64_t raw_size(uint64_t chunk) { return word(chunk + kWord); }
-inline uint64_t chunk_size(uint64_t chunk) { return raw_size(chunk) & ~kFlagBits; }
 
 // One copy of the library in the process (there are several after dlmopen).
 struct Instance {

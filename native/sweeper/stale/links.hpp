@@ -1,13 +1,15 @@
 // Links of glibc's free lists (malloc.c), from a former use of the memory.
 //
-//   chunk      size | next chunk | previous chunk | ...
-//   bin        head of such a list, one behind the other in an arena
+//   free chunk   header | next chunk | previous chunk | ...
+//   bin          head of such a list, one behind the other in an arena
 //
-// A link leads to a chunk, so it looks like a pointer to the last word of a block, the one before
-// the chunk. Few programs point there. Once the chunk has been merged with others, the link may
-// lead into the middle of a block. The other link and the size, next to it, tell what it was.
+// A link leads to the header of a chunk (memory/chunk.hpp), so it looks like a pointer to the last
+// word of the block before. Few programs point there. Once the chunk has been merged with others,
+// the link may lead into the middle of a block. The other link and the size, next to it, tell what
+// it was.
 #pragma once
 
+#include "memory/chunk.hpp"
 #include "sweeper/stale/uses.hpp"
 
 namespace reachscan::sweeper {
@@ -30,10 +32,9 @@ class Links {
 
  private:
   static constexpr uint64_t kEachBin = 2 * heaps::kWord;
-  static constexpr uint64_t kChunkHeader = 2 * heaps::kWord;
 
   static bool may_have_been_chunk(const Word& word) {
-    return word.value != word.target && (word.value + kChunkHeader) % heaps::kGranule == 0;
+    return word.value != word.target && heaps::glibc::is_chunk_aligned(word.value);
   }
 
   // Returns whether a size is ahead of the word and the other link.
@@ -46,10 +47,11 @@ class Links {
   }
 
   static bool follows_size(uint64_t owner, uint64_t slot) {
-    constexpr uint64_t kFlags = 7, kLeast = 4 * heaps::kWord, kMost = 1 << 30;
+    constexpr uint64_t kMostBytes = 1 << 30;
     if (slot <= owner) return false;
-    uint64_t size = heaps::word(slot - heaps::kWord) & ~kFlags;
-    return size % heaps::kGranule == 0 && size >= kLeast && size <= kMost;
+    uint64_t size = heaps::glibc::chunk_size(slot - heaps::glibc::kHeader);
+    return size % heaps::glibc::kChunkAlignment == 0 && size >= heaps::glibc::kMinChunk &&
+           size <= kMostBytes;
   }
 
   // Returns whether it is a link that leads to another block, or a bin. Two words may be the place

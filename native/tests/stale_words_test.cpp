@@ -47,7 +47,56 @@ CASE(a_word_after_the_contents_does_not_hold_a_common_kind) {
   CHECK(graph.blocks.is_marked(graph.start(kHeld - 1)));
 }
 
-// It may be a link of a free list, which need not hold a block of any kind, unless it is a field.
+// Unless such words lead to many blocks: copies of one stale word lead to few.
+CASE(words_after_the_contents_to_many_blocks_of_a_kind) {
+  constexpr std::size_t kOwners = 100, kHolders = 16, kLost = kOwners + kHolders;
+  for (std::size_t targets : {1, 3, 16}) {
+    std::vector<std::size_t> words(kOwners, 5);
+    words.insert(words.end(), 2 * kHolders, 7);
+    Host host;
+    Graph graph(words);
+    for (std::size_t i = 0; i < kOwners; ++i) graph.root(i);
+    for (std::size_t i = 0; i < kHolders; ++i) graph.point(i, 4, kOwners + i % targets);
+    mark_and_doubt(graph, kLost);
+    CHECK_EQ(graph.blocks.is_marked(graph.start(kOwners)), targets == 16);
+  }
+}
+
+// Or unless few blocks look like the owner beyond the first word.
+CASE(a_word_after_the_contents_of_a_rare_structure) {
+  constexpr std::size_t kOwners = 20, kTarget = kOwners, kLost = kTarget + 1;
+  for (std::size_t alike : {1, 7, 8, 20}) {
+    std::vector<std::size_t> words(kOwners, 5);
+    words.insert(words.end(), 3, 7);
+    Host host;
+    Graph graph(words);
+    for (std::size_t i = 0; i < kOwners; ++i) graph.root(i);
+    for (std::size_t i = 0; i < alike; ++i) graph.point(i, 1, i);
+    graph.point(0, 4, kTarget);
+    mark_and_doubt(graph, kLost);
+    CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), alike < 8);
+  }
+}
+
+// Or unless it leads behind the number of objects in an array.
+CASE(a_word_after_the_contents_to_an_array_of_objects) {
+  constexpr std::size_t kOwners = 12, kTarget = kOwners, kLost = kTarget + 1;
+  for (uint64_t objects : {7, 8, 9, 16, 17}) {
+    std::vector<std::size_t> words(kOwners, 5);
+    words.insert(words.end(), 3, 17);
+    Host host;
+    Graph graph(words);
+    for (std::size_t i = 0; i < kOwners; ++i) graph.root(i);
+    for (std::size_t i : {kTarget, kLost, kLost + 1}) graph.memory.put(graph.start(i), objects);
+    graph.point(0, 4, kTarget, 8);
+    mark_and_doubt(graph, kLost);
+    bool is_array = objects == 8 || objects == 16;
+    CHECK_EQ(graph.blocks.is_marked(graph.start(kTarget)), is_array);
+  }
+}
+
+// Such a word may be a link of a free list, which need not hold a block of any kind, unless it is a
+// field.
 CASE(a_link_after_the_contents) {
   constexpr std::size_t kTarget = 12, kLost = 13, kWords = 5;
   for (std::size_t owners : {7, 12}) {

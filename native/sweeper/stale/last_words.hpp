@@ -3,7 +3,8 @@
 // The allocator returns 24 bytes for a request of 16, and the other 8 keep their old content until
 // something writes to them. If most blocks of a kind end with a pointer into the heap, it is a
 // field. If only a few of many do, it is stale. So is a pointer into the middle of a block where
-// hardly any others lead there.
+// hardly any others lead there. Nothing is known of a rare structure, although many others may
+// begin like it.
 #pragma once
 
 #include "sweeper/blocks/word_kinds.hpp"
@@ -24,10 +25,12 @@ class LastWords {
 
   // Requests that blocks like the owner be counted. Returns false if there are too many kinds.
   bool ask(uint64_t owner) {
-    if (used_ == kRows / 2) return false;
-    Row& row = row_of(kind_of(owner));
-    if (row.kind == 0) ++used_;
-    row.kind = kind_of(owner);
+    for (uint64_t kind : {kind_of(owner, 1), kind_of(owner, kKeyWords)}) {
+      if (used_ == kRows / 2) return false;
+      Row& row = row_of(kind);
+      if (row.kind == 0) ++used_;
+      row.kind = kind;
+    }
     sizes_[size_slot(owner)] = 1;
     return true;
   }
@@ -43,8 +46,8 @@ class LastWords {
   // For owners passed to ask(): whether such blocks end with a pointer, and, if this one leads into
   // the middle of a block, whether that is usual.
   bool are_fields(uint64_t owner, bool leads_inside) const {
-    const Row& row = row_of(kind_of(owner));
-    if (row.blocks < kMinSampleBlocks) return true;
+    const Row &alike = row_of(kind_of(owner, kKeyWords)), &row = row_of(kind_of(owner, 1));
+    if (alike.blocks < kMinSampleBlocks || row.blocks < kMinSampleBlocks) return true;
     if (leads_inside && row.inside * kOneInInside < row.blocks) return false;
     return row.pointers * kOneInFields >= row.blocks;
   }
@@ -54,6 +57,7 @@ class LastWords {
   static constexpr uint64_t kOneInFields = 4;      // others may be null
   static constexpr uint64_t kOneInInside = 16;     // all others lead to starts
   static constexpr unsigned kMinTextBytes = 4;     // characters
+  static constexpr unsigned kKeyWords = 4;
   static constexpr unsigned kRowBits = 12;
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 
@@ -65,11 +69,15 @@ class LastWords {
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
   uint64_t size_slot(uint64_t block) const { return size_of(block) / heaps::kGranule % kSizes; }
 
-  uint64_t kind_of(uint64_t block) const {
-    uint64_t first = heaps::word(block);
-    uint64_t kind = words_.of(first, true);
-    if (kind == WordKinds::kPlain && is_text(first)) kind = kText;
-    return mixed(mixed(0, size_of(block)), kind) | 1;
+  // Blocks are of one kind if they have the same size and similar leading words. Never 0.
+  uint64_t kind_of(uint64_t block, unsigned words) const {
+    uint64_t first = heaps::word(block), last = blocks_.end_of(block) - heaps::kWord;
+    uint64_t word_kind = words_.of(first, true);
+    if (word_kind == WordKinds::kPlain && is_text(first)) word_kind = kText;
+    uint64_t kind = mixed(mixed(words, size_of(block)), word_kind);
+    for (unsigned i = 1; i < words && block + i * heaps::kWord < last; ++i)
+      kind = mixed(kind, words_.of(heaps::word(block + i * heaps::kWord), false));
+    return kind | 1;
   }
 
   // Returns whether it consists of characters only, or of the last ones of a text followed by
@@ -86,7 +94,10 @@ class LastWords {
 
   void count(uint64_t block) {
     if (sizes_[size_slot(block)] == 0) return;
-    Row& row = row_of(kind_of(block));
+    count(block, row_of(kind_of(block, 1)));
+    count(block, row_of(kind_of(block, kKeyWords)));
+  }
+  void count(uint64_t block, Row& row) const {
     if (row.kind == 0) return;
     __atomic_fetch_add(&row.blocks, 1, __ATOMIC_RELAXED);
     uint64_t last = heaps::word(blocks_.end_of(block) - heaps::kWord);

@@ -10,6 +10,7 @@
 #include "sweeper/stale/descendants.hpp"
 #include "sweeper/stale/kind_counts.hpp"
 #include "sweeper/stale/last_words.hpp"
+#include "sweeper/stale/object_arrays.hpp"
 #include "sweeper/stale/odd_targets.hpp"
 #include "sweeper/stale/places.hpp"
 #include "sweeper/stale/spare_parts.hpp"
@@ -208,7 +209,7 @@ class LookalikeSearch {
   // Returns whether a word in another block need not hold what it leads to.
   bool may_be_stale(const Word& word) const {
     if (stale_words_.is_unused(word) || stale_words_.is_link(word)) return true;
-    if (odd_targets_.is_alone(word.target)) return false;
+    if (odd_targets_.is_alone(word.target) || leads_to_array(blocks_, word)) return false;
     return word.value == word.target ? may_be_stale_at_start(word) : may_be_stale_inside(word);
   }
 
@@ -246,7 +247,7 @@ class LookalikeSearch {
     if (is_last(word)) {
       bool is_below = below_.has(word.target);
       if (!last_words_.are_fields(word.owner, word.value != word.target))
-        return is_below && uses_.lead_to_several(word);
+        return is_below ? uses_.lead_to_several(word) : uses_.lead_to_many(word);
       if (!is_like_leaked(word.target)) return true;
     }
     return word.value == word.target ? is_usual_to_start(word) : is_usual_inside(word);

@@ -27,22 +27,31 @@ class Uses {
   void note(const Word& word) {
     uint64_t key = key_of(word);
     Use& use = use_of(key);
-    if (use.key == 0) use = {key, word.target, 0, false};
+    if (use.key == 0) use = {key, word.target, 0, 0, false};
     ++use.words;
+    use.targets |= 1ull << (mixed(word.target, 0) >> kShiftToBit);
     use.of_several = use.of_several || use.target != word.target;
   }
 
   uint32_t words_like(const Word& word) const { return use_of(key_of(word)).words; }
   bool lead_to_several(const Word& word) const { return use_of(key_of(word)).of_several; }
+  // Returns whether they lead to at least kMany blocks; rarely, not for a few more.
+  bool lead_to_many(const Word& word) const {
+    uint64_t targets = use_of(key_of(word)).targets;
+    for (unsigned i = 1; i < kMany; ++i) targets &= targets - 1;
+    return targets != 0;
+  }
 
  private:
   static constexpr unsigned kBits = 20;
   static constexpr std::size_t kUses = 1u << kBits;
+  static constexpr unsigned kMany = 4, kShiftToBit = 64 - 6;
   static_assert(kMaxWords <= kUses / 2);
 
   struct Use {
     uint64_t key;  // 0: none
     uint64_t target;
+    uint64_t targets;  // each sets a bit, some of them the same
     uint32_t words;
     bool of_several;
   };

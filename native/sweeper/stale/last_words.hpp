@@ -47,13 +47,14 @@ class LastWords {
   // the middle of a block, whether that is usual.
   bool are_fields(uint64_t owner, bool leads_inside) const {
     const Row &alike = row_of(kind_of(owner, kKeyWords)), &row = row_of(kind_of(owner, 1));
-    if (alike.blocks < kMinSampleBlocks || row.blocks < kMinSampleBlocks) return true;
+    if (alike.blocks < kMinAlike || row.blocks < kMinSampleBlocks) return true;
     if (leads_inside && row.inside * kOneInInside < row.blocks) return false;
     return row.pointers * kOneInFields >= row.blocks;
   }
 
  private:
   static constexpr uint64_t kMinSampleBlocks = 8;  // fewer are not conclusive
+  static constexpr uint64_t kMinAlike = 4;         // fewer are a rare structure
   static constexpr uint64_t kOneInFields = 4;      // others may be null
   static constexpr uint64_t kOneInInside = 16;     // all others lead to starts
   static constexpr unsigned kMinTextBytes = 4;     // characters

@@ -45,7 +45,7 @@ class Uses {
  private:
   static constexpr unsigned kBits = 20;
   static constexpr std::size_t kUses = 1u << kBits;
-  static constexpr unsigned kMany = 4, kShiftToBit = 64 - 6;
+  static constexpr unsigned kMany = 6, kShiftToBit = 64 - 6;
   static_assert(kMaxWords <= kUses / 2);
 
   struct Use {

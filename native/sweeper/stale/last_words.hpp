@@ -17,7 +17,7 @@ namespace reachscan::sweeper {
 class LastWords {
  public:
   LastWords(const heaps::Space& space, const BlockMap& blocks)
-      : blocks_(blocks), words_(space, blocks) {}
+      : space_(space), blocks_(blocks), words_(space, blocks) {}
 
   bool is_last(uint64_t owner, uint64_t slot) const {
     return blocks_.ends_at(owner, slot + heaps::kWord);
@@ -77,8 +77,13 @@ class LastWords {
     if (word_kind == WordKinds::kPlain && is_text(first)) word_kind = kText;
     uint64_t kind = mixed(mixed(words, size_of(block)), word_kind);
     for (unsigned i = 1; i < words && block + i * heaps::kWord < last; ++i)
-      kind = mixed(kind, words_.of(heaps::word(block + i * heaps::kWord), false));
+      kind = mixed(kind, sort_of(heaps::word(block + i * heaps::kWord)));
     return kind | 1;
+  }
+
+  // What function a word leads to does not make a structure rare.
+  uint64_t sort_of(uint64_t value) const {
+    return space_.is_code(value) ? kCode : words_.of(value, false);
   }
 
   // Returns whether it consists of characters only, or of the last ones of a text followed by
@@ -115,8 +120,9 @@ class LastWords {
     return rows_.get()[slot];
   }
 
-  static constexpr uint64_t kText = ~0ull;
+  static constexpr uint64_t kText = ~0ull, kCode = ~1ull;
 
+  const heaps::Space& space_;
   const BlockMap& blocks_;
   WordKinds words_;
   mutable Scratch<Row> rows_{kRows};

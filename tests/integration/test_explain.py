@@ -153,7 +153,11 @@ FORMS = {
 
 
 @pytest.mark.parametrize(
-    "program", ["other_forms", "recycled", "written_over", "free_keys", "spare_parts"]
+    "program",
+    [
+        *("other_forms", "recycled", "written_over", "free_keys", "spare_parts"),
+        *("llvm_containers", "never_initialised", "qt_containers"),
+    ],
 )
 def test_the_word_that_makes_a_leak_doubtful_is_shown(victim: StartVictim, program: str) -> None:
     target = victim(program)

@@ -25,7 +25,8 @@ class LastWords {
 
   // Requests that blocks like the owner be counted. Returns false if there are too many kinds.
   bool ask(uint64_t owner) {
-    for (uint64_t kind : {kind_of(owner, 1), kind_of(owner, kKeyWords)}) {
+    const Kinds kinds = kinds_of(owner);
+    for (uint64_t kind : {kinds.by_first_word, kinds.by_more_words}) {
       if (used_ == kRows / 2) return false;
       Row& row = row_of(kind);
       if (row.kind == 0) ++used_;
@@ -46,7 +47,8 @@ class LastWords {
   // For owners passed to ask(): whether such blocks end with a pointer, and, if this one leads into
   // the middle of a block, whether that is usual.
   bool are_fields(uint64_t owner, bool leads_inside) const {
-    const Row &alike = row_of(kind_of(owner, kKeyWords)), &row = row_of(kind_of(owner, 1));
+    const Kinds kinds = kinds_of(owner);
+    const Row &row = row_of(kinds.by_first_word), &alike = row_of(kinds.by_more_words);
     if (alike.blocks < kMinAlike || row.blocks < kMinSampleBlocks) return true;
     if (leads_inside && row.inside * kOneInInside < row.blocks) return false;
     return row.pointers * kOneInFields >= row.blocks;
@@ -67,18 +69,22 @@ class LastWords {
     uint64_t blocks, pointers, inside;  // of the pointers, those into the middle of blocks
   };
 
+  struct Kinds {
+    uint64_t by_first_word, by_more_words;  // never 0
+  };
+
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
   uint64_t size_slot(uint64_t block) const { return size_of(block) / heaps::kGranule % kSizes; }
 
-  // Blocks are of one kind if they have the same size and similar leading words. Never 0.
-  uint64_t kind_of(uint64_t block, unsigned words) const {
+  // Blocks are of one kind if they have the same size and similar leading words.
+  Kinds kinds_of(uint64_t block) const {
     uint64_t first = heaps::word(block), last = blocks_.end_of(block) - heaps::kWord;
     uint64_t word_kind = words_.of(first, true);
     if (word_kind == WordKinds::kPlain && is_text(first)) word_kind = kText;
-    uint64_t kind = mixed(mixed(words, size_of(block)), word_kind);
-    for (unsigned i = 1; i < words && block + i * heaps::kWord < last; ++i)
-      kind = mixed(kind, sort_of(heaps::word(block + i * heaps::kWord)));
-    return kind | 1;
+    uint64_t kind = mixed(mixed(0, size_of(block)), word_kind), more = mixed(kind, kKeyWords);
+    for (unsigned i = 1; i < kKeyWords && block + i * heaps::kWord < last; ++i)
+      more = mixed(more, sort_of(heaps::word(block + i * heaps::kWord)));
+    return {kind | 1, more | 1};
   }
 
   // What function a word leads to does not make a structure rare.
@@ -100,8 +106,9 @@ class LastWords {
 
   void count(uint64_t block) {
     if (sizes_[size_slot(block)] == 0) return;
-    count(block, row_of(kind_of(block, 1)));
-    count(block, row_of(kind_of(block, kKeyWords)));
+    const Kinds kinds = kinds_of(block);
+    count(block, row_of(kinds.by_first_word));
+    count(block, row_of(kinds.by_more_words));
   }
   void count(uint64_t block, Row& row) const {
     if (row.kind == 0) return;

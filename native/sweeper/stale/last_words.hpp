@@ -23,17 +23,17 @@ class LastWords {
     return blocks_.ends_at(owner, slot + heaps::kWord);
   }
 
-  // Requests that blocks like the owner be counted. Returns false if there are too many kinds.
-  bool ask(uint64_t owner) {
-    const Kinds kinds = kinds_of(owner);
-    for (uint64_t kind : {kinds.by_first_word, kinds.by_more_words}) {
-      if (used_ == kRows / 2) return false;
-      Row& row = row_of(kind);
+  // Requests that blocks like the owner be counted. If there are too many kinds, nothing is known
+  // of the rest.
+  void ask(uint64_t owner) {
+    const uint64_t kind = kind_of(owner);
+    for (uint64_t key : {kind, with_more_words(owner, kind)}) {
+      if (used_ == kRows / 2) return;
+      Row& row = row_of(key);
       if (row.kind == 0) ++used_;
-      row.kind = kind;
+      row.kind = key;
     }
     sizes_[size_slot(owner)] = 1;
-    return true;
   }
 
   // Called once, after all calls to ask().
@@ -47,8 +47,8 @@ class LastWords {
   // For owners passed to ask(): whether such blocks end with a pointer, and, if this one leads into
   // the middle of a block, whether that is usual.
   bool are_fields(uint64_t owner, bool leads_inside) const {
-    const Kinds kinds = kinds_of(owner);
-    const Row &row = row_of(kinds.by_first_word), &alike = row_of(kinds.by_more_words);
+    const uint64_t kind = kind_of(owner);
+    const Row &row = row_of(kind), &alike = row_of(with_more_words(owner, kind));
     if (alike.blocks < kMinAlike || row.blocks < kMinSampleBlocks) return true;
     if (leads_inside && row.inside * kOneInInside < row.blocks) return false;
     return row.pointers * kOneInFields >= row.blocks;
@@ -65,26 +65,27 @@ class LastWords {
   static constexpr std::size_t kRows = 1u << kRowBits, kSizes = 1u << 12;
 
   struct Row {
-    uint64_t kind;                      // 0: none
+    uint64_t kind;                      // or one with more words; 0: none
     uint64_t blocks, pointers, inside;  // of the pointers, those into the middle of blocks
-  };
-
-  struct Kinds {
-    uint64_t by_first_word, by_more_words;  // never 0
   };
 
   uint64_t size_of(uint64_t block) const { return blocks_.end_of(block) - block; }
   uint64_t size_slot(uint64_t block) const { return size_of(block) / heaps::kGranule % kSizes; }
 
-  // Blocks are of one kind if they have the same size and similar leading words.
-  Kinds kinds_of(uint64_t block) const {
-    uint64_t first = heaps::word(block), last = blocks_.end_of(block) - heaps::kWord;
-    uint64_t word_kind = words_.of(first, true);
-    if (word_kind == WordKinds::kPlain && is_text(first)) word_kind = kText;
-    uint64_t kind = mixed(mixed(0, size_of(block)), word_kind), more = mixed(kind, kKeyWords);
+  // Blocks are of one kind if they have the same size and similar first words. Never 0.
+  uint64_t kind_of(uint64_t block) const {
+    uint64_t first = heaps::word(block);
+    uint64_t kind = words_.of(first, true);
+    if (kind == WordKinds::kPlain && is_text(first)) kind = kText;
+    return mixed(mixed(0, size_of(block)), kind) | 1;
+  }
+
+  // Returns the key of those blocks of the kind that are also similar in a few more words.
+  uint64_t with_more_words(uint64_t block, uint64_t kind) const {
+    uint64_t key = mixed(kind, kKeyWords), last = blocks_.end_of(block) - heaps::kWord;
     for (unsigned i = 1; i < kKeyWords && block + i * heaps::kWord < last; ++i)
-      more = mixed(more, sort_of(heaps::word(block + i * heaps::kWord)));
-    return {kind | 1, more | 1};
+      key = mixed(key, sort_of(heaps::word(block + i * heaps::kWord)));
+    return key | 1;
   }
 
   // What function a word leads to does not make a structure rare.
@@ -106,13 +107,12 @@ class LastWords {
 
   void count(uint64_t block) {
     if (sizes_[size_slot(block)] == 0) return;
-    const Kinds kinds = kinds_of(block);
-    count(block, row_of(kinds.by_first_word));
-    count(block, row_of(kinds.by_more_words));
-  }
-  void count(uint64_t block, Row& row) const {
+    const uint64_t kind = kind_of(block);
+    Row& row = row_of(kind);
     if (row.kind == 0) return;
     __atomic_fetch_add(&row.blocks, 1, __ATOMIC_RELAXED);
+    Row& alike = row_of(with_more_words(block, kind));
+    if (alike.kind != 0) __atomic_fetch_add(&alike.blocks, 1, __ATOMIC_RELAXED);
     uint64_t last = heaps::word(blocks_.end_of(block) - heaps::kWord);
     uint64_t target = blocks_.block_of(last);
     if (target == 0) return;

@@ -98,6 +98,23 @@ CASE(the_last_word_of_a_block_is_scanned_and_the_next_header_is_not) {
   CHECK(!graph.blocks.is_marked(graph.start(2)));
 }
 
+// Words are read four at a time, and some of them twice.
+CASE(every_word_of_a_small_block_counts_and_the_next_header_does_not) {
+  for (std::size_t words = 1; words <= 20; ++words) {
+    Host host;
+    std::vector<std::size_t> sizes(30, 3);
+    sizes[0] = words;
+    Graph graph(sizes);
+    std::size_t count = graph.words(0);
+    for (std::size_t at = 0; at < count; ++at) graph.point(0, at, 1 + at);
+    graph.memory.put(graph.start(0) + graph.bytes(0), graph.start(1 + count));
+    graph.root(0);
+    graph.mark();
+    for (std::size_t block = 0; block < graph.size(); ++block)
+      CHECK_EQ(graph.blocks.is_marked(graph.start(block)), block <= count);
+  }
+}
+
 // The links of a free list point to chunks, and so to the last word of the previous block.
 CASE(what_a_free_list_may_have_left_at_the_head_of_a_block_is_no_pointer) {
   for (std::size_t words : {3, 5, 13, 2001}) {

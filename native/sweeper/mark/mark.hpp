@@ -7,7 +7,7 @@
 //                        few           │           many (worklist_.many())                 │
 //               ┌──────────────────────┴──────────────────────┐                            │
 //               ▼                                             ▼                            │
-//        fetch_candidates                              sort_found: a box for each bucket   │
+//        fetch_candidates ◀── its turn, few values ─── sort_found: a box for each bucket   │
 //          prefetch bitmap and block                          │ box full, or its turn      │
 //               ▼                                             ▼                            │
 //        claim_candidates                              mark, note as grey                  │
@@ -178,12 +178,14 @@ class Marker {
     while (!found_.empty() && candidate_count_ < kBatch) {
       uint64_t value = *found_.values();
       found_.drop(1);
-      const heaps::Cluster* cluster = near_.of(value);
-      if (cluster == nullptr) continue;
-      heaps::fetch(cluster->pair(value));
-      heaps::fetch(value);
-      candidates_[candidate_count_++] = {value, cluster};
+      if (const heaps::Cluster* cluster = near_.of(value)) add_candidate(*cluster, value);
     }
+  }
+
+  void add_candidate(const heaps::Cluster& cluster, uint64_t value) {
+    heaps::fetch(cluster.pair(value));
+    heaps::fetch(value);
+    candidates_[candidate_count_++] = {value, &cluster};
   }
 
   template <bool kShared>
@@ -224,16 +226,20 @@ class Marker {
   }
 
   bool enter_bucket() {
+    while (!alone_ && mailbox_.receive(false)) continue;
+    mark_buckets_.take_few(kBatch, [this](const heaps::Cluster& cluster, uint64_t value) {
+      add_candidate(cluster, value);
+    });
+    by_address_ = mark_buckets_.values() * worklist_.members() >= worklist_.many() / 2;
+    if (candidate_count_ != 0) return true;
     uint64_t start = alone_ ? mark_buckets_.next<false>() : next_shared_bucket();
     if (start == 0) return false;
     bucket_ = {start, start + kBucket};
     bucket_cluster_ = blocks_.cluster_of(start);
-    by_address_ = mark_buckets_.values() * worklist_.members() >= worklist_.many() / 2;
     return true;
   }
 
   uint64_t next_shared_bucket() {
-    while (mailbox_.receive(false)) continue;
     uint64_t start = mark_buckets_.next<true>();
     if (start != 0) return start;
     mailbox_.flush();

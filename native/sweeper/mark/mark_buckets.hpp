@@ -31,6 +31,22 @@ class MarkBuckets {
     });
   }
 
+  // Takes the next buckets as long as each has only a few values, at most `most` in all, and calls
+  // visit(cluster, value) for these.
+  template <typename Visit>
+  void take_few(unsigned most, Visit visit) {
+    for (; line_.size() != 0 && most >= kFew; line_.take()) {
+      uint64_t bucket = line_.next();
+      const heaps::Cluster& cluster = *near_.of(bucket);
+      Box& box = boxes_[cluster.bucket_of(bucket)];
+      if (!has_few(box)) return;
+      for (unsigned i = 0; i < box.count; ++i) visit(cluster, bucket + box.offsets[i]);
+      most -= box.count;
+      empty(box);
+      box.state = kIdle;
+    }
+  }
+
   // Returns the start of the next bucket, whose box is now empty; 0 if there is none.
   template <bool kShared>
   uint64_t next() {
@@ -49,8 +65,11 @@ class MarkBuckets {
  private:
   static constexpr std::ptrdiff_t kGroup = 64;
 
-  // The state of a bucket. A box that holds values is queued.
-  enum State : uint8_t { kIdle, kQueued, kUninhabited };
+  // So few values are looked up one by one more quickly than what a turn starts with is fetched.
+  static constexpr unsigned kFew = 16;
+
+  // The state of a bucket. If its box holds values it is queued, as it is if blocks in it are grey.
+  enum State : uint8_t { kIdle, kUninhabited, kQueued, kQueuedWithGrey };
 
   struct Box {
     static constexpr unsigned kMax = heaps::kFine ? 63 : 31;
@@ -84,7 +103,7 @@ class MarkBuckets {
 
   template <bool kShared>
   [[gnu::always_inline]] void add(const heaps::Cluster& cluster, Box& box, uint64_t value) {
-    if (box.state != kQueued && !enqueue(cluster, box, value)) return;
+    if (box.state < kQueued && !enqueue(cluster, box, value)) return;
     box.offsets[box.count++] = static_cast<uint16_t>(value);
     ++values_;
     if (box.count == Box::kMax) set_aside<kShared>(cluster, box, value & ~(kBucket - 1));
@@ -96,12 +115,21 @@ class MarkBuckets {
       box.state = cluster.is_inhabited(address) ? kQueued : kUninhabited;
       if (box.state == kQueued) line_.put(address & ~(kBucket - 1));
     }
-    return box.state == kQueued;
+    return box.state >= kQueued;
+  }
+
+  static bool has_few(const Box& box) { return box.state == kQueued && box.count <= kFew; }
+
+  void empty(Box& box) {
+    values_ -= box.count;
+    box.count = 0;
   }
 
   // Fetches what its turn starts with: its bitmaps, and the translations of its pages.
   void fetch_bucket(uint64_t bucket) {
-    fetch_bitmaps(*near_.of(bucket), bucket);
+    const heaps::Cluster& cluster = *near_.of(bucket);
+    if (has_few(boxes_[cluster.bucket_of(bucket)])) return;
+    fetch_bitmaps(cluster, bucket);
     for (uint64_t page = bucket; page < bucket + kBucket; page += heaps::kPage) heaps::fetch(page);
   }
 
@@ -150,10 +178,11 @@ class MarkBuckets {
       }
       // The block starts before this bucket, or its first granule is the last one of the bucket, or
       // the bucket had its turn after its box was set aside.
-      if (noted != 0) enqueue(cluster, boxes_[cluster.bucket_of(noted)], noted);
+      if (noted == 0) continue;
+      Box& next = boxes_[cluster.bucket_of(noted)];
+      if (next.state >= kQueued || enqueue(cluster, next, noted)) next.state = kQueuedWithGrey;
     }
-    values_ -= box.count;
-    box.count = 0;
+    empty(box);
   }
 
   BlockMap& blocks_;

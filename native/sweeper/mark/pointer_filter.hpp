@@ -9,11 +9,38 @@
 
 namespace reachscan::sweeper {
 
+// How a small block is read: by four loads of four words. Where fewer words are left, a load
+// overlaps the one before it instead of reading past the block: the line behind a block has not
+// been prefetched, so it would have to be waited for.
+struct Loads {
+  uint8_t offsets[4] = {};  // from the block's start, in bytes
+  uint16_t fresh = 0;       // a bit for each word of the four loads that no earlier one has read
+};
+
+// The loads for a block of each number of words.
+struct LoadsOf {
+  static constexpr unsigned kMaxWords = 16;
+
+  constexpr LoadsOf() {
+    for (unsigned count = 0; count <= kMaxWords; ++count)
+      for (unsigned first = 0; first < count; first += 4) {
+        unsigned end = count < first + 4 ? count : first + 4;
+        unsigned start = first == 0 ? 0 : end - 4;
+        words[count].offsets[first / 4] = static_cast<uint8_t>(start * 8);
+        unsigned read = (1u << (end - start)) - 1, again = (1u << (first - start)) - 1;
+        words[count].fresh |= static_cast<uint16_t>((read & ~again) << first);
+      }
+  }
+
+  Loads words[kMaxWords + 1];
+};
+constexpr LoadsOf kLoadsOf;
+
 class PointerFilter {
  public:
-  static constexpr uint64_t kMaxScanBytes = 4096;  // bytes of one scan
-  static constexpr uint64_t kMaxSmallBlock = 128;  // bytes of a small block
-  static constexpr unsigned kMaxBlocks = 320;      // in one scan
+  static constexpr uint64_t kMaxScanBytes = 4096;                     // bytes of one scan
+  static constexpr uint64_t kMaxSmallBlock = 8 * LoadsOf::kMaxWords;  // bytes of a small block
+  static constexpr unsigned kMaxBlocks = 320;                         // in one scan
   // A scan prefetches this far ahead. The hardware prefetcher moves on to the next page too late.
   static constexpr uint64_t kAhead = 1024;  // bytes
 
@@ -158,15 +185,15 @@ class PointerFilter {
     keep_until(to);
   }
 
-  // Reads the second line only if the block has one: it would have to be waited for.
   [[REACHSCAN_WIDE]] static uint64_t* scan_small(const Window& window, heaps::Range block,
                                                  uint64_t* to) {
-    uint64_t words = (block.end - block.start) / 8;
-    uint64_t start = block.start, second = words > 8 ? start + heaps::kLine : start;
-    const arch::Lanes a = arch::load_lanes(start), b = arch::load_lanes(start + kHalf);
-    const arch::Lanes c = arch::load_lanes(second), d = arch::load_lanes(second + kHalf);
+    const Loads loads = kLoadsOf.words[(block.end - block.start) / 8];
+    const uint64_t start = block.start;
+    const arch::Lanes a = arch::load_lanes(start), b = arch::load_lanes(start + loads.offsets[1]);
+    const arch::Lanes c = arch::load_lanes(start + loads.offsets[2]);
+    const arch::Lanes d = arch::load_lanes(start + loads.offsets[3]);
     unsigned inside = window.has(a) | window.has(b) << 4 | window.has(c) << 8 | window.has(d) << 12;
-    inside &= (1u << words) - 1;
+    inside &= loads.fresh;
     to = arch::pack_lanes(a, inside & 0xf, to);
     inside >>= 4;
     if (inside == 0) return to;

@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 import user_file_system
 from conftest import StartVictim
 from groups import control_group, limit_processor, membership, moved
-from scans import PATIENCE, relatives, run_cli
+from scans import PATIENCE, relatives, run_cli, scan
 from unharmed import METHODS, TRACK, Helper, Watched, assert_sound, last_words, times
 from victims import Victim, need, thread_states, wait_until
 from worlds import must_work, need_root
@@ -58,6 +59,57 @@ def test_unfit_thread_is_left_alone(
     print(f"{ending.code or 'served'}: {ending.sentence}")
     assert ending.code == "clone-refused"
     watched.assert_unharmed()
+
+
+STATES = {
+    "vdso": "can execute",
+    "unaligned": "unaligned accesses",
+    "segment": "kernel's half",
+    "guarded": "used up its stack",
+    "neighbour": "shares its memory",
+    "counters": "performance counters",
+    "stack-end": "",
+    "sealed": "",
+    "lease": "",
+}
+"""Kinds of the fixture, and words of the reason why they are not cloned; empty: they are."""
+
+
+@pytest.fixture
+def shared_file() -> Iterator[Path]:
+    """A place for a file in memory."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder) / "file"
+
+
+def start_state(victim: StartVictim, kind: str, file: Path) -> int:
+    target = victim("hard_to_enter", kind, LEAKS, file)
+    if not target.ready["provided"]:
+        pytest.skip(f"this machine does not provide {kind}")
+    return target.pid
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_state_that_a_clone_would_harm(
+    victim: StartVictim, helper: Helper, shared_file: Path, kind: str
+) -> None:
+    if kind in ("unaligned", "segment", "guarded", "stack-end") and os.uname().machine != "x86_64":
+        pytest.skip("a state of x86-64")
+    pid = start_state(victim, kind, shared_file)
+    watched = Watched(pid, helper)
+    report = scan(pid)
+    snapshot = report["snapshot"]
+    assert snapshot["method"] == ("copy" if STATES[kind] else "clone")
+    assert STATES[kind] in str(snapshot)
+    assert report["leaks"]["allocations"] == LEAKS
+    watched.assert_unharmed()
+
+
+def test_memory_that_is_registered_for_faults_is_not_tracked(
+    victim: StartVictim, helper: Helper, shared_file: Path
+) -> None:
+    pid = start_state(victim, "faults", shared_file)
+    assert helper.run(pid, "--method", TRACK).code == "unsupported-method"
 
 
 @pytest.mark.parametrize("kind", KINDS)

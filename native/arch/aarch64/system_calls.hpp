@@ -147,4 +147,10 @@ inline void replace_call(Registers& r, std::uint64_t number, const CallArguments
   for (std::size_t i = 0; i < arguments.size(); ++i) r.x[i] = arguments[i];
 }
 
+// There is one way to make a call only.
+template <typename Read>
+bool made_native_call(const Registers&, Read) {
+  return true;
+}
+
 }  // namespace reachscan::arch

@@ -19,6 +19,9 @@ struct TrampolineLiterals {
   std::uint64_t x0, x1, x2, x3, x4, x8;
 };
 
+// How far below the stack pointer the kernel writes a word for the trampoline.
+constexpr std::uint64_t kStackWordDistance = 64;
+
 inline std::uint64_t branch_back_offset() {
   return static_cast<std::uint64_t>(reachscan_trampoline_literals - reachscan_trampoline);
 }

@@ -122,4 +122,10 @@ inline void replace_call(Registers& r, std::uint64_t number, const CallArguments
   set_arguments(r, arguments);
 }
 
+// There is one way to make a call only.
+template <typename Read>
+bool made_native_call(const Registers&, Read) {
+  return true;
+}
+
 }  // namespace reachscan::arch

@@ -18,6 +18,9 @@ struct TrampolineLiterals {
   std::uint32_t flags, r0, r1, r2, r3, r4, r7, pc, unused;
 };
 
+// How far below the stack pointer the kernel writes a word for the trampoline.
+constexpr std::uint64_t kStackWordDistance = 64;
+
 // Returns whether the jump at its end can reach the thread's program counter from this address.
 inline bool leads_back(std::uint64_t, const Registers&) { return true; }
 

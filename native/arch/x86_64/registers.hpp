@@ -44,7 +44,15 @@ inline bool runs_native_code(const Registers& r) {
 
 // Says why a thread cannot run the trampoline; null if it can.
 inline const char* unfit_state(const Registers& r) {
-  return runs_native_code(r) ? nullptr : "is executing 32-bit code";
+  constexpr std::uint64_t kTrap = 1 << 8, kAlignmentCheck = 1 << 18;
+  if (!runs_native_code(r)) return "is executing 32-bit code";
+  if ((r.eflags & kTrap) != 0) return "executes its instructions one by one";
+  if ((r.eflags & kAlignmentCheck) != 0) return "has unaligned accesses checked";
+  // The kernel refuses to set these, also to the value that they have.
+  auto is_in_upper_half = [](std::uint64_t base) { return base >> 63 != 0; };
+  if (is_in_upper_half(r.fs_base) || is_in_upper_half(r.gs_base))
+    return "has a segment in the kernel's half of the address space";
+  return nullptr;
 }
 
 // 32-bit programs keep it in gs_base and leave fs_base zero.

@@ -18,6 +18,9 @@ struct TrampolineLiterals {
   std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r10, r11, rip;
 };
 
+// How far below the stack pointer the kernel writes a word for the trampoline.
+constexpr std::uint64_t kStackWordDistance = 192;
+
 // Returns whether the jump at its end can reach the thread's program counter from this address.
 inline bool leads_back(std::uint64_t, const Registers&) { return true; }
 

@@ -137,7 +137,9 @@ bool Tracee::replace_by_zeros(std::uint64_t page) {
                                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ull, 0});
     if (result >= 0) return true;
   }
-  return false;
+  // Nothing can be mapped over sealed memory, but a guard page in it can become one of zeros.
+  constexpr std::uint64_t kRemoveGuard = 103;  // MADV_GUARD_REMOVE, Linux 6.13
+  return call(SYS_madvise, {page, arch::kPage, kRemoveGuard, 0, 0, 0}) >= 0;
 }
 
 void Clone::close_files() {

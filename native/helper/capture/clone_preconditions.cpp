@@ -2,6 +2,9 @@
 // files.
 #include "helper/capture/clone_preconditions.hpp"
 
+#include <dirent.h>
+#include <linux/kcmp.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,6 +84,20 @@ pid_t forgotten_orphan(pid_t pid) {
   return 0;
 }
 
+// Returns another process that has the same memory, like a vfork() child, or 0.
+pid_t process_with_same_memory(pid_t pid) {
+  DIR* directory = opendir("/proc");
+  pid_t found = 0;
+  while (const dirent* entry = directory == nullptr ? nullptr : readdir(directory)) {
+    auto other = static_cast<pid_t>(std::atoi(entry->d_name));
+    if (other == 0 || other == pid || syscall(SYS_kcmp, pid, other, KCMP_VM, 0, 0) != 0) continue;
+    found = other;
+    break;
+  }
+  if (directory != nullptr) closedir(directory);
+  return found;
+}
+
 // Memory that the clone takes is charged to the target's control group. If that ran out while the
 // clone is being created, the kernel could only kill the target.
 void require_room_in_group(pid_t pid) {
@@ -101,10 +118,29 @@ void require_room_to_commit(pid_t pid) {
            ENOMEM);
 }
 
+// The first of both to write to a huge page after the clone takes one from the pool, and the kernel
+// kills it if there is none.
+void require_free_huge_pages(pid_t pid) {
+  std::uint64_t used = huge_page_bytes(pid), free = free_huge_page_bytes();
+  if (used > free)
+    refuse(pid,
+           " uses " + megabytes(used) + " of huge pages, and only " + megabytes(free) +
+               " are left for what it writes while a clone shares them",
+           ENOMEM);
+}
+
+// Two scans at once of two processes with the same memory would use the same place in it.
+void require_memory_of_its_own(pid_t pid) {
+  if (pid_t other = process_with_same_memory(pid))
+    refuse(pid, " shares its memory with process " + std::to_string(other));
+}
+
 void require_no_observed_files(pid_t pid) {
   OpenFiles files = read_open_files(pid);
   if (files.gets_fork_events)
     refuse(pid, " has a userfaultfd that is told of forks, and would hold the clone back");
+  if (files.counts_events)
+    refuse(pid, " has performance counters, which would count its clone, too");
   // The clone shares the descriptor table in that case.
   if (files.served && files.locked)
     refuse(pid,
@@ -128,7 +164,9 @@ void require_no_init(pid_t pid) {
 void require_clonable(pid_t pid) {
   require_able_to_run(pid);
   require_no_init(pid);
+  require_memory_of_its_own(pid);
   require_no_observed_files(pid);
+  require_free_huge_pages(pid);
   require_room_in_group(pid);
   require_room_to_commit(pid);
 }

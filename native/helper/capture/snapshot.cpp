@@ -13,6 +13,7 @@
 #include "helper/stop/quiesce.hpp"
 #include "helper/stop/realtime_priority.hpp"
 #include "helper/stop/retry_policy.hpp"
+#include "helper/stop/same_memory.hpp"
 #include "helper/target/memory_limits.hpp"
 #include "helper/target/open_files.hpp"
 #include "helper/target/processor_quota.hpp"
@@ -167,8 +168,12 @@ class TrackCapture : public CopyCapture {
  public:
   TrackCapture(pid_t pid, const Memory& memory, const SnapshotPlan& plan)
       : CopyCapture(pid, memory), pid_(pid), memory_(memory), plan_(plan) {
+    OpenFiles files = read_open_files(pid);
+    if (files.handles_faults)
+      throw Failure(wire::Step::kTrackWrites, Code::kUnsupportedMethod,
+                    "the target handles faults of its memory itself (userfaultfd)", 0, pid);
     // The middleman needs a descriptor table of its own, with copies that its end closes.
-    if (read_open_files(pid).served)
+    if (files.served)
       throw Failure(wire::Step::kTrackWrites, Code::kUnsupportedMethod,
                     "the target has files open on a network or user-space file system, whose "
                     "server would notice",
@@ -240,6 +245,7 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
                          CaptureMethod& maker, const std::function<void()>& read_kernel,
                          Snapshot& snapshot, Stopwatch& watch) {
   require_untagged_memory(freeze);
+  require_same_memory(freeze, memory);
   if (plan.hint != nullptr) {
     DrainResult drained = drain(freeze, memory, *plan.hint, plan.short_words);
     snapshot.quiet = drained.quiet;

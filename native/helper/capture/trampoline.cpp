@@ -23,10 +23,13 @@
 #include "arch/machine.hpp"
 #include "arch/system_calls.hpp"
 #include "arch/trampoline.hpp"
+#include "helper/capture/caused_signals.hpp"
 #include "helper/capture/middleman.hpp"
 #include "helper/capture/restartable_sequence.hpp"
+#include "helper/capture/stack_word.hpp"
 #include "helper/stop/fit_threads.hpp"
 #include "helper/stop/retry_policy.hpp"
+#include "helper/stop/same_memory.hpp"
 #include "helper/stop/seccomp_filters.hpp"
 #include "helper/stop/stops.hpp"
 #include "helper/target/process.hpp"
@@ -80,13 +83,17 @@ std::uint64_t signal_mask(pid_t tid) {
   return mask;
 }
 
+auto reader_of(const Memory& memory) {
+  return [&memory](std::uint64_t at, void* buffer, std::size_t length) {
+    return memory.try_read(at, buffer, length);
+  };
+}
+
 // The kernel would have sent the thread there if we had not moved its program counter.
 void leave_restartable_sequence(StoppedThread& thread, const Memory& memory) {
   if (arch::in_system_call(thread.registers)) return;
-  auto read = [&](std::uint64_t at, void* buffer, std::size_t length) {
-    return memory.try_read(at, buffer, length);
-  };
-  arch::set_program_counter(thread.registers, resume_address(thread.tid, thread.registers, read));
+  arch::set_program_counter(thread.registers,
+                            resume_address(thread.tid, thread.registers, reader_of(memory)));
 }
 
 void place_trampoline(const StoppedThread& thread, const Memory& memory, const TrampolineSite& site,
@@ -117,6 +124,7 @@ bool still_needed(const StoppedThread& thread, const Memory& memory, const Tramp
 }
 
 void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSite& site) {
+  require_same_memory(freeze, memory);
   for (const StoppedThread& thread : freeze.threads())
     if (inside(arch::program_counter(thread.registers), site))
       throw Failure(Step::kPlaceTrampoline, Code::kRetry,
@@ -134,15 +142,6 @@ void require_free_site(Freeze& freeze, const Memory& memory, const TrampolineSit
                     EBUSY, thread.tid, site.address);
 }
 
-// Returns whether a kernel from 5.11 to 6.3 has dispatched a call of the trampoline to user space.
-// The target must not get that signal.
-bool is_dispatched_call(pid_t tid, const WaitStatus& status) {
-  constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
-  siginfo_t info{};
-  return status.signal() == SIGSYS && ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0 &&
-         info.si_code == kUserDispatch;
-}
-
 // The only commit point: before it, nothing of the thread has changed; after it, the thread returns
 // by itself. Returns false if a signal arrived meanwhile: then everything is as before, and the
 // signal is pending.
@@ -150,14 +149,19 @@ bool enter_trampoline(StoppedThread& thread, const TrampolineSite& site,
                       Clock::time_point deadline) {
   arch::Registers registers = thread.registers;
   arch::resume_at(registers, site.address);
-  if (!arch::set_registers(thread.tid, registers))
-    throw Failure(Step::kRunTrampoline, Code::kTargetExited, "cannot set registers", errno,
-                  thread.tid);
+  if (!arch::set_registers(thread.tid, registers)) {
+    int error = errno;
+    if (error == ESRCH)
+      throw Failure(Step::kRunTrampoline, Code::kTargetExited, "a thread was killed", error,
+                    thread.tid);
+    arch::set_registers(thread.tid, thread.registers);  // some may have been set
+    refuse_clone(thread.tid, "the registers of the target cannot be set", error);
+  }
   WaitStatus status = run_to_stop(thread.tid, 0, deadline);
   if (!brings_signal(status)) return true;
+  const char* cause = cause_in_trampoline(thread.tid, status, site.address, trampoline_size());
   arch::set_registers(thread.tid, thread.registers);
-  if (is_dispatched_call(thread.tid, status))
-    refuse_clone(thread.tid, "the target has its system calls dispatched to user space");
+  if (cause != nullptr) refuse_clone(thread.tid, cause);
   thread.pending_signal = status.signal();
   return false;
 }
@@ -170,6 +174,8 @@ std::string refused_by_kernel(std::int64_t result) {
 // The trampoline does not clone if the clone would become a child of the target.
 void require_no_refusal(pid_t tid, const arch::Registers& registers, const TrampolineSite& site) {
   std::int64_t result = arch::call_result(registers);
+  if (arch::call_number(registers) == SYS_prctl && result < 0 && result != -ENOSYS)
+    refuse_clone(tid, "a thread of the target has used up its stack");
   if (arch::call_number(registers) == SYS_clone && result < 0 && result != -ENOSYS)
     refuse_clone(tid, refused_by_kernel(result), static_cast<int>(-result));
   if (arch::call_number(registers) == SYS_rt_sigprocmask &&
@@ -178,12 +184,15 @@ void require_no_refusal(pid_t tid, const arch::Registers& registers, const Tramp
 }
 
 // Runs the thread until it has created the middleman.
-pid_t run_to_middleman(pid_t tid, const TrampolineSite& site, Clock::time_point deadline) {
+pid_t run_to_middleman(const StoppedThread& thread, const Memory& memory,
+                       const TrampolineSite& site, Clock::time_point deadline) {
+  const SavedStackWord saved(memory,
+                             arch::stack_pointer(thread.registers) - arch::kStackWordDistance);
   for (;;) {
-    WaitStatus status = run_to_call(tid, deadline);
-    if (is_after_clone(status)) return child_of_clone(tid);
+    WaitStatus status = run_to_call(thread.tid, deadline);
+    if (is_after_clone(status)) return child_of_clone(thread.tid);
     arch::Registers registers;
-    if (arch::get_registers(tid, registers)) require_no_refusal(tid, registers, site);
+    if (arch::get_registers(thread.tid, registers)) require_no_refusal(thread.tid, registers, site);
   }
 }
 
@@ -205,9 +214,11 @@ std::vector<PlannedCall> calls_of_trampoline(std::uint64_t middleman_flags) {
 }
 
 // Returns null if the thread is suitable.
-const char* obstacle(pid_t pid, const StoppedThread& thread, const TrampolineSite& site,
-                     std::uint64_t middleman_flags) {
+const char* obstacle(pid_t pid, const StoppedThread& thread, const Memory& memory,
+                     const TrampolineSite& site, std::uint64_t middleman_flags) {
   if (const char* why = obstacle(pid, thread)) return why;
+  if (!arch::made_native_call(thread.registers, reader_of(memory)))
+    return "is in a system call that it made like a 32-bit program";
   if (is_filtered(pid, thread.tid) &&
       !filters_allow(thread.tid, calls_of_trampoline(middleman_flags)))
     return "runs under a seccomp filter, which may forbid clone()";
@@ -224,7 +235,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
   std::vector<StoppedThread*> found = candidates(freeze.threads());
   std::size_t obstacles = 0;
   for (StoppedThread* thread : found) {
-    if (const char* why = obstacle(freeze.pid(), *thread, site, middleman_flags)) {
+    if (const char* why = obstacle(freeze.pid(), *thread, memory, site, middleman_flags)) {
       if (++obstacles == std::min(found.size(), kMaxObstacles))
         refuse_clone(thread->tid, std::string("a thread of the target ") + why);
       continue;
@@ -234,7 +245,7 @@ pid_t with_middleman(Freeze& freeze, const Memory& memory, const TrampolineSite&
     place_trampoline(*thread, memory, site, middleman_flags);
     if (!enter_trampoline(*thread, site, deadline)) continue;
     try {
-      Middleman middleman(run_to_middleman(thread->tid, site, deadline), deadline);
+      Middleman middleman(run_to_middleman(*thread, memory, site, deadline), deadline);
       use(middleman);
       return thread->tid;
     } catch (const Failure& failure) {
@@ -293,9 +304,11 @@ bool has_reaped_middleman(pid_t tid, arch::Registers& now, Clock::time_point dea
 TrampolineSite find_trampoline_site(pid_t pid, const Memory& memory) {
   std::optional<MapEntry> vdso = find_vdso(pid);
   arch::Header header{};
-  if (!vdso || !memory.try_read(vdso->start, &header, sizeof header) ||
+  if (!vdso || (vdso->perms & wire::kExecute) == 0 ||
+      !memory.try_read(vdso->start, &header, sizeof header) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-    throw Failure(Step::kPlaceTrampoline, Code::kCloneRefused, "the target has no vdso", 0, pid);
+    throw Failure(Step::kPlaceTrampoline, Code::kCloneRefused,
+                  "the target has no vdso that it can execute", 0, pid);
   std::uint64_t image_end =
       vdso->start + header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize;
   std::uint64_t address = (image_end + 15) & ~15ull;

@@ -119,7 +119,11 @@ Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline, Reach r
       thread_folder_(open(("/proc/" + std::to_string(pid) + "/task").c_str(),
                           O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   try {
-    seize_new_threads();
+    limit_.guard_seizing();
+    {
+      Ticker::Run ticking(ticker_, kPollInterval);
+      seize_new_threads();
+    }
     words_.expect(states_.size());
     began_ = Clock::now();
     deadline_ = std::min(limit_.begin(), deadline);

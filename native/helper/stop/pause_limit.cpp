@@ -5,6 +5,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -16,6 +17,9 @@ namespace {
 
 // Above the tracer, which may have 1.
 constexpr int kPriority = 2;
+
+// Enough for many thousand threads.
+constexpr auto kSeizing = std::chrono::milliseconds(1000);
 
 [[noreturn]] void fail_to_start(pid_t pid, int error) {
   throw Failure(wire::Step::kHoldPause, Code::kInternal,
@@ -47,13 +51,22 @@ PauseLimit::~PauseLimit() {
   close(timer_);
 }
 
+// While one of its threads executes a program, the kernel has us wait until the others have ended,
+// and they cannot end before we have let them go.
+void PauseLimit::guard_seizing() { watch_for(std::max(longest_, kSeizing)); }
+
 // A single cheap system call, which wakes no thread.
 Clock::time_point PauseLimit::begin() {
-  Clock::time_point now = Clock::now();
-  ends_ = (now + longest_).time_since_epoch().count();
-  wake_after(longest_);
+  Clock::time_point now = watch_for(longest_);
   steps_end_ = now + for_steps();
   return steps_end_;
+}
+
+Clock::time_point PauseLimit::watch_for(std::chrono::milliseconds time) {
+  Clock::time_point now = Clock::now();
+  ends_ = (now + time).time_since_epoch().count();
+  wake_after(time);
+  return now;
 }
 
 void PauseLimit::end() {

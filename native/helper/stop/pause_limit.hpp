@@ -25,6 +25,9 @@ class PauseLimit {
   PauseLimit(const PauseLimit&) = delete;
   PauseLimit& operator=(const PauseLimit&) = delete;
 
+  // Limits the time before the pause, in which threads are seized.
+  void guard_seizing();
+
   // Starts the pause. Returns the time by which its steps must be done.
   Clock::time_point begin();
   // The target is running again.
@@ -42,6 +45,8 @@ class PauseLimit {
   using Nanoseconds = std::chrono::nanoseconds::rep;
 
   void watch();
+  // Returns the time from which on it counts.
+  Clock::time_point watch_for(std::chrono::milliseconds time);
   void wake_after(std::chrono::nanoseconds time) const;
 
   pid_t pid_;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -21,7 +23,7 @@ class Ticker {
   // For the calling thread. Does nothing if the kernel refuses a timer.
   Ticker() {
     struct sigaction action {};
-    action.sa_handler = [](int) {};  // no SA_RESTART: calls return EINTR
+    action.sa_handler = collect_ended;  // no SA_RESTART: calls return EINTR
     sigaction(kSignal, &action, nullptr);
     sigset_t signals;
     sigemptyset(&signals);
@@ -61,6 +63,17 @@ class Ticker {
 
  private:
   static constexpr int kSignal = SIGALRM;
+
+  // Collects traced threads that have ended. While another thread of theirs executes a program, the
+  // kernel has PTRACE_SEIZE wait for it, and it waits for us to collect them.
+  static void collect_ended(int) {
+    int error = errno;
+    siginfo_t info{};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WALL | __WNOTHREAD) == 0 &&
+           info.si_pid != 0)
+      info = {};
+    errno = error;
+  }
 
   bool set(std::chrono::nanoseconds interval) const {
     timespec time{0, static_cast<long>(interval.count())};

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <optional>
 
@@ -59,6 +60,20 @@ std::optional<struct statx> status_of(pid_t pid, const MapEntry& entry) {
       return status;
   }
   return {};
+}
+
+// Opening a file on which somebody has a lease sends that process a signal, and waits for it.
+// "1: LEASE  ACTIVE    READ  4711 00:1a:56 0 EOF"
+bool is_leased(const MapEntry& entry) {
+  std::string locks = read_text("/proc/locks", SIZE_MAX).value_or(std::string());
+  const std::string file = " " + entry.device + ":" + std::to_string(entry.inode) + " ";
+  for (std::string_view rest = locks; !rest.empty();) {
+    std::string_view line = take_line(rest);
+    if (line.find(": LEASE ") != std::string_view::npos &&
+        line.find(file) != std::string_view::npos)
+      return true;
+  }
+  return false;
 }
 
 // Returns the kind of the file if it is a device node.
@@ -133,6 +148,7 @@ Backing MappedFiles::find_backing(pid_t pid, const MapEntry& entry) const {
 SharedMemoryFile::SharedMemoryFile(pid_t pid, const MapEntry& entry)
     : entry_(entry), descriptor_(-1) {
   if (entry.backing != Backing::kSharedMemory || !is_shared(entry) || !is_readable(entry)) return;
+  if (is_leased(entry)) return;
   descriptor_ = open(path_of_link(pid, entry).c_str(), O_RDONLY | O_CLOEXEC);
   struct statx status {};
   if (descriptor_ < 0 || (statx(descriptor_, "", AT_EMPTY_PATH, STATX_INO, &status) == 0 &&

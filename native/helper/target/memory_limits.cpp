@@ -1,11 +1,13 @@
 // Takes the minimum of what control groups, the machine and the overcommit rules allow.
 #include "helper/target/memory_limits.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <string>
 
 #include "helper/target/process.hpp"
@@ -146,6 +148,24 @@ std::uint64_t commit_of_clone(pid_t pid) {
   for (const MapEntry& entry : read_mappings(pid))
     if ((entry.perms & wire::kWrite) != 0 && (entry.perms & wire::kShared) == 0)
       bytes += entry.end - entry.start;
+  return bytes;
+}
+
+std::uint64_t huge_page_bytes(pid_t pid) { return memory_of(pid, "HugetlbPages"); }
+
+std::uint64_t free_huge_page_bytes() {
+  constexpr char kPools[] = "/sys/kernel/mm/hugepages",
+                 kPrefix[] = "hugepages-";  // hugepages-2048kB
+  DIR* directory = opendir(kPools);
+  std::uint64_t bytes = 0;
+  while (const dirent* entry = directory == nullptr ? nullptr : readdir(directory)) {
+    std::string name = entry->d_name, pool = std::string(kPools) + "/" + name;
+    if (name.rfind(kPrefix, 0) != 0) continue;
+    std::uint64_t size = std::strtoull(name.c_str() + sizeof kPrefix - 1, nullptr, 10) << 10;
+    bytes +=
+        size * left(number_in(pool + "/free_hugepages", 0), number_in(pool + "/resv_hugepages", 0));
+  }
+  if (directory != nullptr) closedir(directory);
   return bytes;
 }
 

@@ -86,11 +86,12 @@ bool is_of_kernel(const std::string& name) {
          (name.ends_with(" (deleted)") && name.rfind('/') == 0);
 }
 
-// A mount that is visible neither here nor to the process is internal to the kernel, or in another
-// mount namespace and then of any type.
-bool may_be_served(const Mounts& mounts, int mount, const std::string& link) {
-  if (mounts.local.contains(mount)) return false;
-  return mounts.served.contains(mount) || !is_of_kernel(target_of(link));
+// Notes what a file is that is not on a local mount. A mount that is visible neither here nor to
+// the process is internal to the kernel, or in another mount namespace and then of any type.
+void note_file(bool on_served_mount, const std::string& name, OpenFiles& found) {
+  found.served |= on_served_mount || !is_of_kernel(name);
+  found.counts_events |= name == "anon_inode:[perf_event]";
+  found.handles_faults |= name == "anon_inode:[userfaultfd]";
 }
 
 }  // namespace
@@ -106,7 +107,8 @@ OpenFiles read_open_files(pid_t pid) {
     std::string_view id = field(info, "mnt_id:");
     int mount = 0;
     if (std::from_chars(id.data(), id.data() + id.size(), mount).ec != std::errc{}) continue;
-    found.served |= may_be_served(mounts, mount, folder + "/" + entry->d_name);
+    if (!mounts.local.contains(mount))
+      note_file(mounts.served.contains(mount), target_of(folder + "/" + entry->d_name), found);
     found.locked |= field(info, "lock:").find("POSIX") != std::string_view::npos;
     found.gets_fork_events |= receives_fork_events(field(info, "API:"));
   }

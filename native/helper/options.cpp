@@ -249,7 +249,7 @@ void take_words(int count, char** words, Options& options) {
   if (options.pid != 0 && !options.core.empty())
     fail_usage("a process and a core file cannot be scanned at once");
   if (options.pid == 0 && options.core.empty())
-    fail_usage("it is not said what to scan: give the id of a process");
+    fail_usage("nothing to scan was named: give the id of a process");
 }
 
 }  // namespace
@@ -293,7 +293,8 @@ Options parse_options(int argc, char** argv) {
   }
   take_words(argc - optind, argv + optind, options);
   if (isatty(STDOUT_FILENO))
-    fail_usage("what it writes is not for a terminal: send it to a file, as in `... > scan.rsc`");
+    fail_usage(
+        "the output is binary, not for a terminal: send it to a file, as in `... > scan.rsc`");
   return options;
 }
 

@@ -19,7 +19,8 @@ void write_all(int fd, const char* text, std::size_t length) {
   while (length > 0) {
     ssize_t written = write(fd, text, length);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // the output is closed
+    if (written <= 0 && fd == STDERR_FILENO) return;                  // it is closed
+    if (written <= 0) return write_all(STDERR_FILENO, text, length);  // the disk is full
     text += written;
     length -= static_cast<std::size_t>(written);
   }

@@ -24,10 +24,11 @@ constexpr SignalName kSignals[] = {{"HUP", SIGHUP},   {"QUIT", SIGQUIT},   {"USR
                                    {"USR2", SIGUSR2}, {"ALRM", SIGALRM},   {"URG", SIGURG},
                                    {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"IO", SIGIO}};
 
-void complain(const char* variable, const char* word, std::size_t length) {
+void complain(const char* variable, const char* word, std::size_t length,
+              const char* why = "is not understood") {
   char line[256];
   Text text(line, sizeof line);
-  text.str("reachscan: ").str(variable).str(": '").str(word, length).str("' is not understood\n");
+  text.str("reachscan: ").str(variable).str(": '").str(word, length).str("' ").str(why).str("\n");
   std::size_t shown = text.length() < sizeof line ? text.length() : sizeof line - 1;
   if (write(STDERR_FILENO, line, shown) < 0) return;  // stderr is closed
 }
@@ -110,8 +111,11 @@ void read_options(const char* text, Settings& settings) {
 
 void read_environment(Settings& settings) {
   settings.options.limit = kDefaultLimit;
-  const char* at_exit = getenv("REACHSCAN_AT_EXIT");
-  settings.at_exit = at_exit != nullptr && std::strcmp(at_exit, "1") == 0;
+  if (const char* at_exit = getenv("REACHSCAN_AT_EXIT")) {
+    settings.at_exit = std::strcmp(at_exit, "1") == 0;
+    if (!settings.at_exit && at_exit[0] != 0 && std::strcmp(at_exit, "0") != 0)
+      complain("REACHSCAN_AT_EXIT", at_exit, std::strlen(at_exit), "is neither 0 nor 1");
+  }
   if (const char* code = getenv("REACHSCAN_EXITCODE")) {
     unsigned value = 0;
     if (read_number(code, std::strlen(code), value) && value <= 255) {
@@ -156,7 +160,8 @@ int check_by_settings(Told told) {
   const Settings& all = settings();
   int file = all.report[0] != 0 ? open_report(all.report) : -1;
   if (all.report[0] != 0 && file < 0)
-    complain("REACHSCAN_REPORT", all.report, std::strlen(all.report));
+    complain("REACHSCAN_REPORT", all.report, std::strlen(all.report),
+             "cannot be written; the report goes to stderr");
   int result = check_and_print(all.options, all.contents, file >= 0 ? file : STDERR_FILENO, told);
   if (file >= 0) close(file);
   return result;

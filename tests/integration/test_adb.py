@@ -126,6 +126,6 @@ def test_the_processes_of_an_app(victim: StartVictim, serial: str) -> None:
         app.quit()
     other = victim("leaky_sessions", "once")
     done = run_cli(["scan", "--on", f"{start} {PACKAGE}", other.pid])
-    assert_refused(done, "may not look at process")
+    assert_refused(done, "not permitted to look into process")
     assert run_cli(["scan", "--on", f"{start} org.example.none", 1]).status == FAILED
     assert_nothing_left()

@@ -44,7 +44,7 @@ def test_a_limit_of_memory(victim: StartVictim) -> None:
     surroundings = Surroundings(server.pid)
     done = run_cli(["attach", server.pid, "--memory", "1G"])
     assert done.status == FAILED
-    assert "gets no memory for the recorder" in done.talk
+    assert "cannot allocate memory for the recorder" in done.talk
     surroundings.assert_same()
     assert_served(server)
 

@@ -193,7 +193,7 @@ def test_what_is_no_core_file(tmp_path: Path) -> None:
     for name, (content, sentence) in files.items():
         (tmp_path / name).write_bytes(content)
         assert sentence in refusal(tmp_path / name)
-    assert "is no regular file" in refusal(Path("/dev/null"))
+    assert "must be a regular file" in refusal(Path("/dev/null"))
 
 
 def test_core_of_another_processor(tmp_path: Path) -> None:

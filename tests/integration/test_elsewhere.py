@@ -268,7 +268,7 @@ def test_ssh(victim: StartVictim, server: ssh_server.Server) -> None:
 def test_ssh_of_a_user_who_may_not_trace(victim: StartVictim, server: ssh_server.Server) -> None:
     target = victim("leaky_sessions", "once")
     done = run_cli(["scan", "--on", "ssh:may-not", target.pid], server.path)
-    assert_refused(done, "may not look at process", "--on 'exec:ssh HOST sudo'")
+    assert_refused(done, "not permitted to look into process", "--on 'exec:ssh HOST sudo'")
     with public_copy(build("leaky_sessions")) as program:
         own = victim("leaky_sessions", command=as_user(NOBODY, str(program), "once"))
         report = asked("scan", "--on", "ssh:may-not", own.pid, path=server.path)

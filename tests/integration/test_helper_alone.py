@@ -101,7 +101,7 @@ def said_by(*words: object) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "it is not said what to scan"),
+        ((), "nothing to scan was named"),
         (("init",), "'init' is no process id"),
         ((1, 2), "only one process can be scanned, not '2' too"),
         (("--speed", 1), "there is no option --speed"),

@@ -184,6 +184,19 @@ def test_options_in_the_environment() -> None:
     assert "REACHSCAN_OPTIONS: 'many' is not understood" in said
 
 
+@pytest.mark.parametrize("place", ["/nonexistent/report", "/dev/full"])
+def test_a_report_that_cannot_be_written_goes_to_stderr(place: str) -> None:
+    done = run("leaves", {"REACHSCAN_AT_EXIT": "1", "REACHSCAN_REPORT": place})
+    assert done.returncode == 23 and SUMMARY in done.stderr
+    assert (f"'{place}' cannot be written" in done.stderr) == (place != "/dev/full")
+
+
+def test_a_switch_that_is_not_understood() -> None:
+    done = run("leaves", {"REACHSCAN_AT_EXIT": "yes"})
+    assert done.returncode == 0
+    assert "REACHSCAN_AT_EXIT: 'yes' is neither 0 nor 1" in done.stderr
+
+
 def reports_of(victim: Victim, folder: Path, count: int) -> str:
     path = folder / f"report.{victim.pid}"
     wait_until(lambda: path.exists() and path.read_text().count(SUMMARY) == count, "it reports")

@@ -96,7 +96,8 @@ def test_what_takes_too_long_is_not_begun(victim: StartVictim, method: str) -> N
     done = run_cli([target.pid, "--method", method, "--max-pause", 1])
     assert switches(target.pid) == before, "it was stopped"
     assert done.status == FAILED
-    assert f"the method {method} would stop" in done.talk and "within 1 ms" in done.talk
+    assert f"the method {method} would probably stop" in done.talk
+    assert "the limit is 1 ms" in done.talk
 
 
 @pytest.mark.skipif(RELEASE < (6, 7), reason="Linux before 6.7 cannot track writes")
@@ -133,4 +134,4 @@ def test_all_commands_that_scan_know_the_limit(victim: StartVictim, command: str
     options = ["--method", "copy", "--max-pause", 1]
     done = run_cli([command, target.pid, *address, *count, *options])
     assert done.status == FAILED
-    assert "within 1 ms" in done.talk
+    assert "the limit is 1 ms" in done.talk

@@ -133,9 +133,9 @@ void require_short_pause(pid_t pid, Method method, const PauseLimit& limit) {
   expected = expected_pause(method, work, measured_costs());
   if (expected <= limit.for_steps()) return;
   throw Failure(wire::Step::kOpenTarget, Code::kPauseTooLong,
-                std::string("the method ") + name_of(method) + " would stop process " +
-                    std::to_string(pid) + " for about " + milliseconds(expected) +
-                    ", which leaves no margin within " + milliseconds(limit.longest()),
+                std::string("the method ") + name_of(method) + " would probably stop process " +
+                    std::to_string(pid) + " for " + milliseconds(expected) + ", and the limit is " +
+                    milliseconds(limit.longest()),
                 0, pid);
 }
 

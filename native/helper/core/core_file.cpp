@@ -109,7 +109,7 @@ CoreFile::CoreFile(const std::string& path)
     refuse(std::string("the core file cannot be read: ") + std::strerror(errno), Code::kBadCore,
            errno);
   try {
-    if (!S_ISREG(status.st_mode)) refuse("it is not a core file: it is no regular file");
+    if (!S_ISREG(status.st_mode)) refuse("a core file must be a regular file");
     size_ = static_cast<std::uint64_t>(status.st_size);
     written_ = static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000u +
                static_cast<std::uint64_t>(status.st_mtim.tv_nsec);

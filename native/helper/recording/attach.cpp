@@ -82,8 +82,8 @@ class Attachment {
         fail("was told settings that its recorder does not understand");
       default:
         fail(
-            "gets no memory for the recorder: a limit of its address space or its control group, "
-            "or a security policy, forbids it" +
+            "cannot allocate memory for the recorder: a limit of its address space or its control "
+            "group, or a security policy, forbids it" +
             (error_ != 0 ? std::string(" (") + std::strerror(error_) + ")" : ""));
     }
   }

@@ -61,7 +61,8 @@ void require_supported(pid_t pid) {
   if (fd < 0) {
     if (errno == EACCES || errno == EPERM)
       throw Failure(Step::kOpenTarget, Code::kNotPermitted,
-                    "may not look at " + name_of(pid) + ": " + std::strerror(errno), errno, pid);
+                    "not permitted to look into " + name_of(pid) + ": " + std::strerror(errno),
+                    errno, pid);
     bool exists = access(("/proc/" + std::to_string(pid)).c_str(), F_OK) == 0;
     throw Failure(Step::kOpenTarget, exists ? Code::kTargetExited : Code::kNoSuchProcess,
                   exists ? name_of(pid) + " has no program: it is a kernel thread or has ended"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reachscan import errors
-from reachscan.recording import model, wire
+from reachscan.recording import descriptors, model, wire
 from reachscan.recording.packing import Packer
 
 PRIVATE = 0o600
@@ -21,7 +21,8 @@ PRIVATE = 0o600
 class OutputFile:
     """A file that is written under a temporary name in its directory and renamed once complete.
 
-    Anything but a regular file (a pipe, /dev/null) is written directly.
+    Anything but a regular file (a pipe, /dev/null) is written directly; so is an open descriptor
+    (/dev/stdout), whatever is behind it.
 
     Args:
         path: the final name.
@@ -35,7 +36,8 @@ class OutputFile:
         self._path = path
         self._temporary: Path | None = None
         try:
-            self._file = self._open(path.resolve(), mode)
+            held = descriptors.link(path)
+            self._file = _opened(held) if held else self._open(path.resolve(), mode)
         except OSError as error:
             raise self._refusal(error) from error
 
@@ -85,6 +87,10 @@ class OutputFile:
 
     def _refusal(self, error: OSError) -> errors.OutputError:
         return errors.OutputError(f"cannot write {self._path}: {error.strerror}")
+
+
+def _opened(held: Path) -> BinaryIO:
+    return os.fdopen(descriptors.duplicate(held), "wb")
 
 
 def _usual_mode(path: Path) -> int:

@@ -26,7 +26,6 @@ def ask(question: Ask, **given: Any) -> ExitStatus:
     wanted = options.scan(given)
     shows_contents = "contents" in given
     output = options.output(**given)
-    options.refuse_clash(wanted.save, output.path)
     contents = output.selection.contents if shows_contents else 0
     wanted = wanted._replace(contents=contents)
     with console.progress(wanted.verbose) as progress, reached(wanted) as place:

@@ -58,7 +58,6 @@ def command(
     if wanted.python and heap:
         raise click.UsageError("--python is about leaks, --explain and --refs, not about --heap")
     output = options.output(**given)
-    options.refuse_clash(wanted.save, output.path)
     subject = reports.EXPLAIN if question.address else question.about
     if output.format not in reports.FORMATS[subject]:
         raise click.UsageError(reports.unknown(subject, output.format, reports.FORMATS[subject]))

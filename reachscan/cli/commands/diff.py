@@ -27,8 +27,6 @@ def command(old: Path, new: Path, **given: Any) -> ExitStatus:
     The exit status is 1 if anything is new or has grown, and 0 if not.
     """
     output = options.output(**given)
-    for file in (old, new):
-        options.refuse_clash(file, output.path)
     found = comparison.diff(old, new)
     output.write(
         lambda style: reports.lines(reports.DIFF, output.format, found, output.selection, style)

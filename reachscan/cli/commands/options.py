@@ -149,7 +149,7 @@ about = together(
 
 save = click.option(
     "--save",
-    type=paths.WRITABLE,
+    type=paths.SAVED,
     metavar="FILE.rsc",
     help="Keep the raw scan for `reachscan report`; packed if the name ends in `.gz`.",
 )
@@ -341,17 +341,3 @@ def output(
         candidates=candidates,
     )
     return Output(wanted.name, output, selection)
-
-
-def refuse_clash(stream: str | Path | None, written: Path | None) -> None:
-    """Refuse to use one file, or stdout, for a raw scan and for the report.
-
-    Raises:
-        click.UsageError: both are the same file, or the raw scan would go to stdout.
-    """
-    if stream == paths.STDOUT:
-        raise click.UsageError("a raw scan cannot go to stdout; name a file")
-    if not stream or not written or Path(stream).is_char_device():
-        return
-    if Path(stream).resolve() == written.resolve():
-        raise click.UsageError(f"{stream} cannot hold both the raw scan and the report")

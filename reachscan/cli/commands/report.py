@@ -41,7 +41,6 @@ def command(file: Path, root: str, verbose: bool, strict: bool, **given: Any) ->
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
     output = options.output(**given)
-    options.refuse_clash(file, output.path)
     result = load(file, root=root)
     if isinstance(result, LeakScan):
         result = judge(result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,7 +26,12 @@ class _Run(click.Command):
             raise click.UsageError(
                 "put -- before the command: reachscan run [OPTIONS] -- COMMAND", context
             )
-        return super().parse_args(context, args)
+        rest = super().parse_args(context, args)
+        for word in context.params.get("words", ())[:1]:
+            program = shutil.which(word)
+            if program:
+                paths.note(Path(program), "COMMAND", context, written=False)
+        return rest
 
     def collect_usage_pieces(self, _: click.Context) -> list[str]:
         return [_USAGE]
@@ -109,9 +116,10 @@ def command(
             f"--format {output.format} makes a file of one report; name it with -o, and leave out "
             "--every, --at and --signal"
         )
+    beside = console.open_beside(output, shares_stdout=shares_stdout)
     found = None
     with Launch(words, record, asking) as launch:
-        shown = console.beside_command(output, shares_stdout=shares_stdout)
+        shown = console.beside_command(output, beside)
         for event in launch.events(every, at):
             try:
                 status = leaks.find(str(launch.pid), wanted, shown, judge, strict=strict)

@@ -43,7 +43,6 @@ def command(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
     output = options.output(**given)
-    options.refuse_clash(wanted.save, output.path)
     wanted = wanted._replace(contents=output.selection.contents)
     if not all_processes:
         return leaks.find(process, wanted, output, judge, strict=strict)

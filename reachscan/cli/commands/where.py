@@ -53,7 +53,6 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
     output = options.output(**given)
-    options.refuse_clash(wanted.save, output.path)
     wanted = wanted._replace(contents=output.selection.contents)
     with reached(wanted) as place:
         pid = place.resolve(process)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,62 @@ def test_diff_refuses_what_it_cannot_read(run: Runner, saved: Path, tmp_path: Pa
     assert_refused(run("diff", saved, other), "other", "neither", "--json")
     assert run("diff", saved).status == 2
     assert run("diff", saved, other, "-o", other).status == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "core INPUT -o INPUT",
+        "core INPUT --save LINK",
+        "report INPUT -o LINK",
+        "diff INPUT INPUT -o INPUT",
+        "1 -o INPUT --suppressions INPUT",
+        "1 --baseline INPUT -o INPUT",
+        "1 --baseline INPUT --save INPUT",
+        "1 --save NEW -o NEW",
+        "where 1 --baseline INPUT --save INPUT",
+        "heap 1 --save NEW -o NEW",
+        "run -o INPUT --suppressions INPUT -- true",
+        "run -o INPUT -- INPUT",
+        "run -o LINK -- INPUT arguments",
+    ],
+)
+def test_a_file_is_not_written_if_it_is_also_used_otherwise(
+    run: Runner, tmp_path: Path, words: str
+) -> None:
+    file, link = tmp_path / "input", tmp_path / "link"
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    link.symlink_to(file)
+    names = {"INPUT": file, "LINK": link, "NEW": tmp_path / "new"}
+    done = run(*(names.get(word, word) for word in words.split()))
+    assert done.status == 2
+    assert " are the same file, " in done.talk and "name another one for -" in done.talk
+    assert file.read_text() == "#!/bin/sh\n" and link.is_symlink()
+
+
+def test_stdout_by_its_path_is_what_it_is_open_for(saved: Path, tmp_path: Path) -> None:
+    """A report to it neither replaces nor truncates the file, and what follows comes after it."""
+    log = tmp_path / "log"
+    reported = f"{sys.executable} -m reachscan report {saved} -o"
+    for redirection, path in ((">>", "/dev/stdout"), (">", "/dev/fd/1"), (">>", "/proc/self/fd/1")):
+        log.write_text("before\n")
+        script = f"(echo first; {reported} {path}; echo last) {redirection} {log}"
+        subprocess.run(["sh", "-c", script], check=True)
+        lines = log.read_text().splitlines()
+        kept = ["before"] if redirection == ">>" else []
+        assert [*lines[: len(kept) + 1], lines[-1]] == [*kept, "first", "last"]
+        assert "2 leaked blocks" in log.read_text()
+
+
+@pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/2"])
+def test_a_raw_scan_does_not_go_to_a_stream(run: Runner, path: str) -> None:
+    done = run("1", "--save", path)
+    assert done.status == 2 and f"a raw scan cannot go to {path}; name a file" in done.talk
+
+
+def test_a_stream_that_cannot_be_written(run: Runner, saved: Path) -> None:
+    with saved.open("rb") as file:
+        path = f"/dev/fd/{file.fileno()}"
+        done = run("report", saved, "-o", path)
+    assert done.status == 2 and f"{path} is not open for writing" in done.talk

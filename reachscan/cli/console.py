@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -159,10 +160,20 @@ def _obeys(stream: Any) -> bool:
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def beside_command(output: Output, *, shares_stdout: bool) -> Output:
-    """Return where the reports on a command go: to stderr, into the file, or to stdout.
+class Beside(NamedTuple):
+    """Where the reports on a command go, one after the other.
 
-    Reports are appended to each other.
+    Attributes:
+        descriptor: what they are written to.
+        is_file: it is a file of its own, whose former contents they replace.
+    """
+
+    descriptor: int
+    is_file: bool = False
+
+
+def open_beside(output: Output, *, shares_stdout: bool) -> Beside | None:
+    """Open where the reports on a command go: the file, or stderr; None if that is stdout.
 
     Args:
         output: the format, and the file.
@@ -171,21 +182,43 @@ def beside_command(output: Output, *, shares_stdout: bool) -> Output:
     Raises:
         OutputError: the file cannot be opened for writing.
     """
-    if shares_stdout and not output.path:
-        return output
-    place = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else 2
     if output.path:
-        private = output.selection.contents > 0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
-            place = os.open(output.path, flags, 0o600 if private else 0o666)
+            return _open_file_beside(output.path, private=output.selection.contents > 0)
         except OSError as error:
             raise errors.OutputError(f"cannot write {output.path}: {error.strerror}") from error
+    if shares_stdout:
+        return None
+    return Beside(os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else 2)
+
+
+def _open_file_beside(path: Path, *, private: bool) -> Beside:
+    from reachscan.recording import descriptors
+    from reachscan.recording.save import PRIVATE
+
+    held = descriptors.link(path)
+    if held:
+        return Beside(descriptors.duplicate(held))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    descriptor = os.open(path, flags, PRIVATE if private else 0o666)
+    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    if is_file and private:
+        os.fchmod(descriptor, PRIVATE)
+    return Beside(descriptor, is_file)
+
+
+def beside_command(output: Output, beside: Beside | None) -> Output:
+    """Return where the reports on a command go that has been started; `open_beside` opened it."""
+    if beside is None:
+        return output
+    if beside.is_file:
+        os.ftruncate(beside.descriptor, 0)
     if sys.stdout is not None:
         # Give stdout up, so a reader of the command's output sees its end when the command exits.
         # If it was closed before we started, its number may mean another file by now.
-        os.dup2(place, sys.stdout.fileno(), inheritable=False)
-    sys.stdout = open(place, "w", closefd=False)  # noqa: SIM115  # stays open until the exit
+        os.dup2(beside.descriptor, sys.stdout.fileno(), inheritable=False)
+    # It stays open until the exit.
+    sys.stdout = open(beside.descriptor, "w", closefd=False)  # noqa: SIM115
     return output._replace(path=None)
 
 

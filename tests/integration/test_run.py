@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -293,6 +294,58 @@ def test_stdout_is_shared_if_it_is_asked_for() -> None:
     assert done.returncode == ExitStatus.LEAKS
     assert json.loads(done.stdout)["format"] == "reachscan-report"
     assert done.stderr == ""
+
+
+def test_stdout_by_its_path_keeps_what_is_behind_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    words = " ".join(map(str, [*RUN, "-o", "/dev/stdout", "--", program(), "return", 0]))
+    subprocess.run(["sh", "-c", f"{words} >> {log}"], check=False)
+    assert log.read_text().startswith("before\n") and "3 leaked blocks" in log.read_text()
+
+
+def test_nothing_is_started_if_the_report_cannot_be_written(tmp_path: Path) -> None:
+    started, place = tmp_path / "started", tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as nobody_reads:
+        nobody_reads.bind(str(place))
+        done = run("touch", started, options=("-o", str(place)))
+    assert done.returncode == ExitStatus.FAILED
+    assert done.stderr.startswith(f"reachscan: cannot write {place}: ")
+    assert not started.exists()
+
+
+def test_a_pipe_without_a_reader_can_be_interrupted(tmp_path: Path) -> None:
+    pipe, started = tmp_path / "pipe", tmp_path / "started"
+    os.mkfifo(pipe)
+    words = [*RUN, "-o", str(pipe), "--", "touch", str(started)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        call = Path(f"/proc/{process.pid}/syscall")
+        flags = f"{os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC:#x}"
+        try:
+            victims.wait_until(lambda: flags in call.read_text(), "it opens the pipe")
+        finally:
+            process.terminate()
+        assert process.wait() == ExitStatus.INTERRUPTED
+    assert not started.exists()
+
+
+@pytest.mark.parametrize(("options", "mode"), [((), 0o600), (("--contents", "0"), 0o644)])
+def test_memory_of_the_command_is_for_nobody_else(
+    tmp_path: Path, options: tuple[str, ...], mode: int
+) -> None:
+    file = tmp_path / "report"
+    file.write_text("an earlier report\n" * 1000)
+    file.chmod(0o644)
+    run(program(), "return", 0, options=("-o", str(file), *options))
+    assert file.stat().st_mode & 0o777 == mode
+    assert "3 leaked blocks" in file.read_text() and "earlier" not in file.read_text()
+
+
+def test_a_report_is_not_lost_to_a_command_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    file.write_text("an earlier report\n")
+    assert run("no-such-command", options=("-o", str(file))).returncode == 127
+    assert file.read_text() == "an earlier report\n"
 
 
 def test_a_command_does_not_wait_for_somebody_who_is_stopped(tmp_path: Path) -> None:

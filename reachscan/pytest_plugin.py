@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Watch:
-    """Looks for new leaks after each test."""
+    """Looks for leaks that are there after a test, and were not before it."""
 
     def __init__(self) -> None:
         try:
@@ -41,10 +41,20 @@ class _Watch:
         except errors.ReachscanError as error:
             raise pytest.UsageError(f"--reachscan: {error}") from error
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse markers that make no sense before any test runs."""
+        for item in items:
+            _limit(item)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Fail the test if there are leaks that were not there before."""
+        """Fail the test if there are leaks that were not there before.
+
+        Tests that fail or skip themselves are not judged. What they leak, and what fixtures leak,
+        is known when the next test begins.
+        """
         limit = _limit(item)
+        self._known.update(leak.key for leak in _leaks())
         result = yield
         leaks = self._new()
         size = sum(leak.size for leak in leaks)

@@ -50,6 +50,64 @@ def test_fails_for_itself():
     raise ValueError("a reason")
 """
 
+OTHERS_LEAK = """
+import ctypes
+import pytest
+
+libc = ctypes.CDLL(None)
+libc.calloc.restype = None
+
+
+def leak(size):
+    for _ in range(100):
+        libc.calloc(1, size)
+
+
+@pytest.fixture
+def leaky_setup():
+    leak(300)
+
+
+@pytest.fixture
+def leaky_teardown():
+    yield
+    leak(400)
+
+
+def test_with_setup(leaky_setup):
+    pass
+
+
+def test_with_teardown(leaky_teardown):
+    pass
+
+
+def test_after_teardown():
+    pass
+
+
+def test_fails():
+    leak(500)
+    raise ValueError("a reason")
+
+
+def test_after_a_failure():
+    pass
+
+
+def test_is_skipped():
+    leak(600)
+    pytest.skip("a reason")
+
+
+def test_after_a_skipped_one():
+    pass
+
+
+def test_leaks():
+    leak(712)
+"""
+
 BECOMES_DEFINITE = """
 import ctypes
 
@@ -96,6 +154,12 @@ def test_a_test_that_leaks_fails_with_a_report(tmp_path: Path) -> None:
     assert "ValueError: a reason" in said
 
 
+def test_nobody_is_blamed_for_what_others_leak(tmp_path: Path) -> None:
+    said = run(tmp_path, OTHERS_LEAK, "--reachscan")
+    assert "2 failed, 5 passed, 1 skipped" in said, said
+    assert said.count("bytes of native memory in") == 1 and "712 bytes unreachable at" in said
+
+
 def test_what_was_possible_before_a_test_is_not_its_leak(tmp_path: Path) -> None:
     said = run(tmp_path, BECOMES_DEFINITE, "--reachscan")
     assert "1 failed, 2 passed" in said, said
@@ -108,4 +172,7 @@ def test_without_the_option_nothing_is_watched(tmp_path: Path) -> None:
 
 def test_a_limit_that_is_no_size_is_refused(tmp_path: Path) -> None:
     suite = SUITE.replace("1 MiB", "much")
-    assert "a reachscan marker has a limit" in run(tmp_path, suite, "--reachscan")
+    said = run(tmp_path, suite, "--reachscan")
+    assert "a reachscan marker has a limit" in said
+    assert "INTERNALERROR" not in said and "pytest_plugin.py" not in said
+    assert "PASSED" not in said

@@ -1,4 +1,4 @@
-"""Ctrl-C at awkward moments: after a process was started, and before something is waited for."""
+"""Ctrl-C, also at awkward moments: after a process was started, or before one waits for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _LONGEST_WAIT = 1.0  # seconds
+
+
+def signals() -> list[signal.Signals]:
+    """Return the signals that interrupt us. SIGHUP is none of them if it is ignored (nohup)."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 @contextmanager
@@ -30,7 +35,7 @@ def put_off() -> Iterator[None]:
     def note(number: int, _: FrameType | None) -> None:
         came.append(number)
 
-    handled = [number for number in _INTERRUPTS if callable(signal.getsignal(number))]
+    handled = [number for number in signals() if callable(signal.getsignal(number))]
     before = {number: signal.signal(number, note) for number in handled}
     try:
         yield

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from reachscan import __version__, errors
+from reachscan.capture import interrupts
 from reachscan.cli import console
 from reachscan.errors import ExitStatus
 
@@ -27,8 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     console.occupy_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verbose = bool({"-v", "--verbose"} & set(words))
-    # `timeout 10 reachscan ...` must clean up just like Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # `timeout 10 reachscan ...` and a closed terminal must clean up just like Ctrl-C.
+    for number in set(interrupts.signals()) - {signal.SIGINT}:
+        signal.signal(number, signal.default_int_handler)
     # numpy's linear algebra, which nothing here uses, would start threads that occupy processors
     # during the search.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -173,6 +173,28 @@ def test_where_until_it_is_interrupted_on_a_filter_of_jq_that_leaks() -> None:
     assert all("jq_next" in functions(report, group) for group in report["groups"])
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_where_that_is_ended_leaves_no_recorder(tmp_path: Path, number: int) -> None:
+    kept = ("--save", str(tmp_path / "scan.rsc"), "-o", str(tmp_path / "report"))
+    with growing_jq() as jq, hunted(jq.pid, *kept) as where:
+        jq.leak(50)
+        where.send_signal(number)
+        where.communicate()
+        assert not is_being_recorded(jq.pid)
+        assert {path.name for path in tmp_path.iterdir()} == {"scan.rsc", "report"}
+        jq.end()
+
+
+def test_where_another_detaches_meanwhile() -> None:
+    with growing_jq() as jq, hunted(jq.pid) as where:
+        assert run_cli(["detach", jq.pid]).status == 0
+        where.send_signal(signal.SIGINT)
+        out, talk = where.communicate()
+        jq.end()
+    assert (where.returncode, out) == (FAILED, b"")
+    assert "`reachscan detach` took the recorder out of it" in talk.decode().splitlines()[-1]
+
+
 @pytest.mark.parametrize("end", ["kill -9 $$", "exec sleep 1000"])
 def test_where_the_process_ends_meanwhile(end: str) -> None:
     shell = ["sh", "-c", f"read line; {end}"]
@@ -185,7 +207,7 @@ def test_where_the_process_ends_meanwhile(end: str) -> None:
             where.send_signal(signal.SIGINT)
         out, talk = where.communicate()
         process.kill()
-    why = "executed another program while it" if "exec" in end else "ended while its allocations"
+    why = "it executed another program, or" if "exec" in end else "ended while its allocations"
     assert (where.returncode, out) == (FAILED, b"")
     assert why in talk.decode().splitlines()[-1]
 

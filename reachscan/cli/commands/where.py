@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from reachscan import reports
+from reachscan.capture import interrupts
 from reachscan.capture.options import ScanOptions
 from reachscan.capture.place import Place
 from reachscan.capture.recording_options import RecordingOptions
@@ -16,8 +17,6 @@ from reachscan.cli import console
 from reachscan.cli.commands import durations, formats, leaks, options, recording
 from reachscan.errors import ExitStatus, TargetGoneError
 from reachscan.scanning import reached, scan
-
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command("where")
@@ -67,7 +66,9 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
             result = leaks.judged(place, str(pid), wanted, output, judge)
             if result.recording.recorder is None:
                 raise TargetGoneError(
-                    f"process {pid} executed another program while it was recorded"
+                    f"process {pid} is no longer recorded: it executed another program, or "
+                    "`reachscan detach` took the recorder out of it",
+                    "start `reachscan where` again",
                 )
             # Reported now, so it is not lost if the recorder cannot be removed.
             output.report(result)
@@ -96,7 +97,7 @@ class _RecordingTime:
         self._waits = self._is_over = False
 
     def __enter__(self) -> _RecordingTime:
-        self._before = {number: signal.signal(number, self._interrupt) for number in _INTERRUPTS}
+        self._before = {n: signal.signal(n, self._interrupt) for n in interrupts.signals()}
         return self
 
     def __exit__(self, *_: object) -> None:

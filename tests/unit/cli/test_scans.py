@@ -201,7 +201,7 @@ def test_a_scan_that_takes_too_long(run: Runner, target: int, fake_helper: Insta
     assert_refused(run(target, "--timeout", "0.000001"), "took longer than 1e-06 s", "--timeout")
 
 
-@pytest.mark.parametrize("name", ["INT", "TERM"])
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
 def test_being_interrupted(target: int, tmp_path: Path, fake_helper: Install, name: str) -> None:
     progress = {"phase": 5, "reserved": 0, "done": 1, "total": 2}
     (tmp_path / "progress").write_bytes(wire.encode(wire.PROGRESS, progress))
@@ -211,13 +211,22 @@ def test_being_interrupted(target: int, tmp_path: Path, fake_helper: Install, na
         f"while cat {tmp_path}/progress; do :; done 2>&-\ntouch {tmp_path}/let-go",
     )
     # A shell without job control lets what it starts in the background ignore SIGINT.
-    restored = ["env", "--default-signal=INT,TERM"]
-    command = [*restored, sys.executable, "-m", "reachscan", str(target)]
+    restored = ["env", "--default-signal=INT,TERM,HUP"]
+    (tmp_path / "to").mkdir()
+    saved = ("--save", str(tmp_path / "to/kept.rsc"))
+    command = [*restored, sys.executable, "-m", "reachscan", str(target), *saved]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 130
+    assert list((tmp_path / "to").iterdir()) == []
     assert done.stdout == ""
     assert done.stderr.strip() == "reachscan: interrupted: no report"
     assert (tmp_path / "let-go").exists()
+
+
+def test_a_hangup_that_is_ignored_interrupts_nothing(target: int, fake_helper: Install) -> None:
+    fake_helper(Stream().encoded(), "kill -HUP $PPID")
+    command = ["env", "--ignore-signal=HUP", sys.executable, "-m", "reachscan", str(target)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def test_a_bug_is_one_line_and_a_traceback_only_with_v(

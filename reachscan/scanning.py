@@ -207,14 +207,28 @@ def load(
         OutputError: the file cannot be read.
         ReachscanError: it is not a stream, is damaged, or records a scan that failed.
     """
-    from reachscan.recording import packing, wire
-    from reachscan.recording.decode import decode
+    from reachscan.recording import packing
 
     try:
         with packing.opened(path) as file:
-            recording = _dump(file) or decode(wire.frames(file), on_progress)
+            return load_opened(file, path, on_progress, root=root)
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def load_opened(
+    file: BufferedReader,
+    path: str | Path,
+    on_progress: Progressed | None = None,
+    *,
+    root: str | Path = "/",
+) -> ScanResult:
+    """Read a saved stream or heap dump as `load` does, from an open file; `path` is for errors."""
+    from reachscan.recording import wire
+    from reachscan.recording.decode import decode
+
+    try:
+        recording = _dump(file) or decode(wire.frames(file), on_progress)
     except errors.ReachscanError as error:
         raise type(error)(f"{path}: {error.sentence}", error.next_step) from error
     return _finish(recording, None, root=root)

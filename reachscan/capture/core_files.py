@@ -40,12 +40,12 @@ def opened(path: str | Path) -> Iterator[int]:
         try:
             # Do not wait for a pipe's writer.
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            stack.callback(os.close, file)
+            program = _decompressor(file)
         except OSError as error:
             raise errors.BadCoreError(
                 f"the core file cannot be read: {error.strerror}", "name another file"
             ) from error
-        stack.callback(os.close, file)
-        program = _decompressor(file)
         if program is None:
             yield file
             return

@@ -15,6 +15,8 @@ MAX_STEPS = 512
 
 _MATCH, _RANGE, _SPLIT, _BEGIN, _END = range(5)
 _MAX_REPEATS = 255
+_MAX_DEPTH = 100
+"""Parentheses within each other, for each of which the parser calls itself."""
 _ANY = ((1, 255),)
 _CLASSES = {
     "alpha": string.ascii_letters,
@@ -75,7 +77,11 @@ class _Parser:
     def _piece(self) -> list[Step]:
         byte, self.rest = self.rest[:1], self.rest[1:]
         if byte == b"(":
+            self._depth += 1
+            if self._depth > _MAX_DEPTH:
+                raise PatternError(f"more than {_MAX_DEPTH} parentheses are nested")
             inner = self.alternatives()
+            self._depth -= 1
             if not self._skip(b")"):
                 raise PatternError("there is a ( without a )")
             return inner

@@ -72,6 +72,13 @@ def _show_unexpected(error: Exception, verbose: bool) -> ExitStatus:
     if isinstance(error, OSError) and error.errno in _FULL_DISK:
         console.forget(sys.stdout)
         return _show_error(errors.OutputError(f"cannot write: {error.strerror}", ""), verbose)
+    if isinstance(error, MemoryError):
+        return _show_error(
+            errors.NoMemoryError(
+                "there is too little memory for this", "free some, or lift the limit (`ulimit -v`)"
+            ),
+            verbose,
+        )
     # Python can be built without some of its own modules, such as _ctypes.
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("reachscan"):
         return _show_error(errors.MissingModuleError(f"this Python lacks {error.name}"), verbose)

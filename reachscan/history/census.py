@@ -6,6 +6,7 @@ anywhere and is not trusted.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from reachscan.judgement import NOTHING, Tally
 from reachscan.recording import model, packing, wire
 from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
-from reachscan.scanning import load
+from reachscan.scanning import load_opened
 from reachscan.wording import instant
 
 LEAKS, HEAP = "leaks", "heap"
@@ -26,6 +27,8 @@ LEAKS, HEAP = "leaks", "heap"
 
 REPORT_FORMATS, REPORT_VERSION = {"reachscan-report": LEAKS, "reachscan-heap": HEAP}, 1
 _MAX_COUNT = 1 << 63
+_JSON_BEGINS = (b"{", codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Only a file that begins like this is read as a whole: any other may be of any size."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,13 @@ def read(path: Path) -> Census:
     """
     try:
         with packing.opened(path) as file:
-            head = file.read(len(wire.MAGIC))
-            if head == wire.MAGIC or not head:
-                return take(comparable(load(path), str(path)), str(path))
-            text = head + file.read()
+            # Not read twice: it may be a pipe.
+            head = file.peek(len(wire.MAGIC))[: len(wire.MAGIC)]
+            if wire.MAGIC.startswith(head):
+                return take(comparable(load_opened(file, path), str(path)), str(path))
+            if not head.lstrip().startswith(_JSON_BEGINS):
+                raise _neither(path)
+            text = file.read()
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
     return _from_report(_parsed(text, path), str(path))
@@ -130,14 +136,17 @@ def _sum(tallies: Iterable[tuple[str, Tally]]) -> dict[str, Tally]:
     return sums
 
 
+def _neither(path: Path) -> errors.ReportFileError:
+    return errors.ReportFileError(f"{path} is neither a raw scan nor a JSON report of reachscan")
+
+
 def _parsed(text: bytes, path: Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise errors.ReportFileError(
-            f"{path} is neither a raw scan nor a JSON report of reachscan"
-        ) from error
-    if not isinstance(document, dict) or document.get("format") not in REPORT_FORMATS:
+        raise _neither(path) from error
+    # Any value can be compared with the names, but not every one be looked up among the keys.
+    if not isinstance(document, dict) or document.get("format") not in tuple(REPORT_FORMATS):
         raise errors.ReportFileError(f"{path} is JSON, but no report of a scan")
     if document.get("version") != REPORT_VERSION:
         raise errors.ReportFileError(

@@ -30,6 +30,7 @@ DEFAULT = Path(__file__).with_name("default.supp")
 MAX_TEXT_LENGTH = 64
 """Bytes of a block that are in every scan."""
 
+_MAX_LENGTH = 16 << 20
 _COMMENT = re.compile(r"(?:^|\s)#\s*(.*)")
 _SIZES = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _STACK = "leak"
@@ -187,11 +188,16 @@ def read(path: Path, name: str | None = None) -> list[Suppression]:
         SuppressionFileError: it cannot be read, or a line makes no sense.
     """
     try:
-        text = path.read_text("utf-8-sig")
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(_MAX_LENGTH + 1)
     except OSError as error:
         raise errors.SuppressionFileError(f"cannot read {path}: {error.strerror}", "") from error
     except UnicodeDecodeError as error:
         raise errors.SuppressionFileError(f"{path} is no text in UTF-8", "") from error
+    if len(text) > _MAX_LENGTH:
+        raise errors.SuppressionFileError(
+            f"{path} is longer than any list of suppressions ({_MAX_LENGTH >> 20} MiB)"
+        )
     return list(parse(text.split("\n"), name or str(path)))
 
 

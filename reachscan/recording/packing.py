@@ -46,4 +46,6 @@ def opened(path: str | Path) -> Iterator[io.BufferedReader]:
         try:
             yield io.BufferedReader(gzip.GzipFile(fileobj=file))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise errors.StreamError("it is packed with gzip, and damaged or cut off") from error
+            raise errors.StreamError(
+                f"{path}: it is packed with gzip, and damaged or cut off"
+            ) from error

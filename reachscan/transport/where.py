@@ -5,6 +5,7 @@ To add one, write a class with `shell()` and add it to `KINDS`.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from abc import ABC, abstractmethod
@@ -174,7 +175,7 @@ def _only_device() -> str:
     """Return the serial number of the device that is attached."""
     try:
         done = subprocess.run(
-            ["adb", "devices"], capture_output=True, text=True, timeout=_DEVICES_SECONDS, check=True
+            ["adb", "devices"], capture_output=True, timeout=_DEVICES_SECONDS, check=True
         )
     except OSError as error:
         raise errors.UnreachableError(
@@ -182,7 +183,8 @@ def _only_device() -> str:
         ) from error
     except subprocess.SubprocessError as error:
         raise errors.UnreachableError(f"cannot list devices: {error}", Adb.no_shell) from error
-    lines = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
+    listed = os.fsdecode(done.stdout).splitlines()
+    lines = [line.split("\t") for line in listed if "\t" in line]
     if not lines:
         raise errors.UnreachableError("adb knows no device", "attach one, or see `adb devices`")
     if len(lines) > 1:

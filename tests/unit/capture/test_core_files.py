@@ -73,3 +73,8 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(errors.BadCoreError, match="cannot be decompressed: No space left"):
         read(tmp_path / "core.gz")
     assert "gzip" not in [child.name() for child in psutil.Process().children()]
+
+
+def test_memory_that_cannot_be_read_is_no_core_file() -> None:
+    with pytest.raises(errors.BadCoreError, match="cannot be read: Input/output error"):
+        read(Path(f"/proc/{os.getpid()}/mem"))

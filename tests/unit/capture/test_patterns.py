@@ -91,6 +91,7 @@ def test_matches_are_those_of_grep(expression: str) -> None:
     [
         *("(", ")", "a)", "[a", "[b-a]", "[[:nope:]]", "[[.a.]]", "*a", "a|*b", "a{", "a{x}"),
         *("a{2,1}", "\\d", "a\\", "(a{200}){200}", "a" * 600),
+        "(" * 500 + ")" * 500,
     ],
 )
 def test_what_is_no_expression_is_refused(expression: str) -> None:

@@ -240,6 +240,16 @@ def test_a_bug_is_one_line_and_a_traceback_only_with_v(
     assert "Traceback" in run("report", saved, "-v").talk
 
 
+def test_too_little_memory_is_no_bug(
+    run: Runner, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("reachscan.cli.commands.report.load", broken)
+    assert_refused(run("report", saved), "too little memory", "ulimit -v")
+
+
 @pytest.mark.parametrize(("name", "status"), [("_ctypes", 3), ("reachscan.nothing", 70)])
 def test_only_a_missing_module_of_ours_is_a_bug(
     run: Runner, saved: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: int

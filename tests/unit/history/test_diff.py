@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,9 @@ GROUP = GOOD["groups"][0]  # type: ignore[index]
         ("", "empty"),
         ("nonsense", "neither a raw scan nor a JSON report"),
         ("\udcff", "neither"),
-        ("[" * 100_000, "neither"),
-        ("[]", "no report of a scan"),
+        ('{"a":' * 100_000, "neither"),
+        ("[]", "neither"),
+        ('{"format": []}', "no report of a scan"),
         ('{"format": "other"}', "no report of a scan"),
         (json.dumps({**GOOD, "version": 2}), "version 2"),
         (json.dumps({**GOOD, "leaks": {}}), "no 'allocations'"),
@@ -184,6 +186,25 @@ def test_bad_files_are_refused(tmp_path: Path, content: str, says: str) -> None:
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(errors.ReachscanError, match=says):
         census.read(path)
+
+
+def test_of_a_file_of_any_size_only_the_begin_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(errors.ReportFileError, match="neither a raw scan nor"):
+        census.read(path)
+
+
+def test_what_comes_through_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
+    contents = (Stream(leaks=[Leak(24)]).encoded(), json.dumps(GOOD).encode())
+    for content in contents:
+        file = tmp_path / "file"
+        file.write_bytes(content)
+        with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as copy:
+            assert copy.stdout
+            piped = census.read(Path(f"/dev/fd/{copy.stdout.fileno()}"))
+        assert (piped.tallies, piped.total) == (census.read(file).tallies, piped.total)
 
 
 def test_the_good_file_of_those_tests_is_good(tmp_path: Path) -> None:

@@ -144,6 +144,14 @@ def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> Non
         suppressions.read(path)
 
 
+def test_a_file_that_is_no_list_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(errors.SuppressionFileError, match="longer than any list"):
+        suppressions.read(path)
+
+
 def test_the_defaults_can_be_read_and_say_why() -> None:
     rules: Sequence[suppressions.Suppression] = suppressions.read(suppressions.DEFAULT)
     assert all(suppression.rule.reason for suppression in rules)

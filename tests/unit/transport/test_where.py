@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,9 @@ def test_no_device(adb: Path) -> None:
     adb.write_text("\n")
     with pytest.raises(errors.UnreachableError, match="adb knows no device"):
         where.parse("adb:").shell()
+
+
+def test_a_name_that_is_no_utf_8(adb: Path) -> None:
+    adb.write_bytes(b"R58\xff\tdevice\n\n")
+    (serial,) = where.parse("adb:").shell()[2:3]
+    assert os.fsencode(serial) == b"R58\xff"

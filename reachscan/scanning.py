@@ -275,7 +275,8 @@ def reached(options: ScanOptions) -> Iterator[Place]:
         return
     from reachscan.transport.elsewhere import Elsewhere
 
-    place = Elsewhere(options.on, options.sysroot, verbose=options.verbose)
+    on, verbose = options.on, options.verbose
+    place = Elsewhere(on, options.sysroot, timeout=options.timeout, verbose=verbose)
     try:
         yield place
     finally:

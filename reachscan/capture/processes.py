@@ -31,13 +31,25 @@ def resolve(text: str) -> int:
     return only(text, find(text), _table)
 
 
-def only(name: str, found: Sequence[int], table: Callable[[Sequence[int]], tuple[str, ...]]) -> int:
-    """Return the only process found; if there are several, refuse them with a `table`."""
+def only(
+    name: str,
+    found: Sequence[int],
+    table: Callable[[Sequence[int]], tuple[str, ...]],
+    options: str = "",
+) -> int:
+    """Return the only process found; if there are several, refuse them with a `table`.
+
+    Args:
+        name: what they are called.
+        found: their ids.
+        table: returns lines that distinguish them.
+        options: further options that a command about them takes.
+    """
     if len(found) > 1:
         raise errors.AmbiguousNameError(
             f"{len(found)} processes are called '{printable(name)}'",
             f"give the id of one of them instead, such as {found[0]}; to scan them all: "
-            f"`reachscan {shlex.quote(name)} --all-processes`",
+            f"`reachscan {shlex.quote(name)}{options} --all-processes`",
             details=table(found),
         )
     return found[0]

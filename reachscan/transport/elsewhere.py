@@ -56,12 +56,20 @@ class Elsewhere:
     The connection is opened on first use, and again after it was lost.
     """
 
-    def __init__(self, text: str, sysroot: str | Path | None, *, verbose: bool) -> None:
+    def __init__(
+        self,
+        text: str,
+        sysroot: str | Path | None,
+        *,
+        timeout: float | None = None,
+        verbose: bool,
+    ) -> None:
         """Prepare.
 
         Args:
             text: the place, as in `ssh:build7`.
             sysroot: folder with that machine's files; None to fetch them.
+            timeout: seconds that a scan may take, and that connecting may take, too.
             verbose: let the shell, and the program that starts it, write to our stderr.
 
         Raises:
@@ -69,7 +77,7 @@ class Elsewhere:
         """
         self._name = text
         self._where = where.parse(text)
-        self._verbose = verbose
+        self._timeout, self._verbose = timeout, verbose
         self._sysroot = sysroot
         self._shell: Shell | None = None
         self._facts = _Facts("", "", "", "")
@@ -161,7 +169,11 @@ class Elsewhere:
     def _connected(self) -> Shell:
         if self._shell is None:
             self._shell = Shell(
-                self._where.shell(), self._name, self._where.no_shell, verbose=self._verbose
+                self._where.shell(),
+                self._name,
+                self._where.no_shell,
+                timeout=self._timeout,
+                verbose=self._verbose,
             )
             lines = self._shell.greeting.output.decode("utf-8", "surrogateescape").split("\n")
             if self._shell.greeting.status or len(lines) <= len(_Facts._fields):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Optional
@@ -46,7 +47,8 @@ class Processes:
         """Return the id of the process that a text names."""
         if name.isascii() and name.isdigit():
             return int(name)
-        return processes.only(name, self.find(name), self._table)
+        there = f" --on {shlex.quote(self._name)}"
+        return processes.only(name, self.find(name), self._table, there)
 
     def find(self, name: str) -> list[int]:
         """Return the ids of all processes that a text names, in ascending order; at least one.

@@ -48,13 +48,22 @@ class Shell:
         UnreachableError: no shell answers.
     """
 
-    def __init__(self, command: Sequence[str], name: str, no_shell: str, *, verbose: bool) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        name: str,
+        no_shell: str,
+        *,
+        timeout: float | None = None,
+        verbose: bool,
+    ) -> None:
         """Start it.
 
         Args:
             command: starts a shell there.
             name: name of the place, for messages.
             no_shell: what to do if no shell answers.
+            timeout: seconds for the first answer, if less than usual.
             verbose: let it write to our stderr.
         """
         self._name, self._no_shell = name, no_shell
@@ -68,7 +77,8 @@ class Shell:
             # In two parts, so that a program that only echoes its input does not look like a shell.
             half = len(self._mark) // 2
             self.send(f"{script}main {self._mark[:half]} {self._mark[half:]}\n".encode())
-            self.greeting = self.answer(CONNECT_SECONDS, _MAX_GREETING)
+            patience = min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)
+            self.greeting = self.answer(patience, _MAX_GREETING)
             self._greeted = True
         except BaseException:
             self.close()

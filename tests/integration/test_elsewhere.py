@@ -189,6 +189,7 @@ def test_a_name_means_what_it_means_here(victim: StartVictim, box: Path) -> None
         other = victim("leaky_sessions", command=on(box, f"/{name}", "once"))
         with pytest.raises(errors.AmbiguousNameError, match="2 processes are called") as several:
             there.resolve(name)
+        assert f"`reachscan {name} --on '{inside(target)}' --all-p" in several.value.next_step
         for pid in (target.pid, other.pid):
             assert f"{pid}  /{name} once" in str(several.value.details)
 

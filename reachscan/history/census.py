@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from reachscan import errors
 from reachscan.grouping import folding
 from reachscan.judgement import NOTHING, Tally
 from reachscan.recording import model, packing, wire
+from reachscan.recording.wire_rows import text_of
 from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import BlockAnswer, HeapScan, LeakScan, ScanResult
 from reachscan.scanning import load_opened
@@ -104,18 +106,19 @@ def read(path: Path) -> Census:
         OutputError: the file cannot be read.
         ReachscanError: it is neither, is damaged, or records a scan that failed.
     """
+    source = text_of(os.fsencode(path))
     try:
         with packing.opened(path) as file:
             # Not read twice: it may be a pipe.
             head = file.peek(len(wire.MAGIC))[: len(wire.MAGIC)]
             if wire.MAGIC.startswith(head):
-                return take(comparable(load_opened(file, path), str(path)), str(path))
+                return take(comparable(load_opened(file, path), source), source)
             if not head.lstrip().startswith(_JSON_BEGINS):
                 raise _neither(path)
             text = file.read()
     except OSError as error:
         raise errors.OutputError(f"cannot read {path}: {error.strerror}") from error
-    return _from_report(_parsed(text, path), str(path))
+    return _from_report(_parsed(text, path), source)
 
 
 def comparable(result: ScanResult, source: str) -> LeakScan | HeapScan:

@@ -5,6 +5,7 @@ docs/suppressions.md describes the format.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from reachscan.judgement import Rule
 from reachscan.naming.owners import plain_path
 from reachscan.recording import model
 from reachscan.recording.origins import NO_STACK
+from reachscan.recording.wire_rows import text_of
 
 DEFAULT = Path(__file__).with_name("default.supp")
 """Suppressions of memory that runtimes leak once, by design."""
@@ -198,7 +200,7 @@ def read(path: Path, name: str | None = None) -> list[Suppression]:
         raise errors.SuppressionFileError(
             f"{path} is longer than any list of suppressions ({_MAX_LENGTH >> 20} MiB)"
         )
-    return list(parse(text.split("\n"), name or str(path)))
+    return list(parse(text.split("\n"), name or text_of(os.fsencode(path))))
 
 
 def parse(lines: Iterable[str], name: str) -> Iterable[Suppression]:
@@ -266,8 +268,12 @@ def _suppression(body: str, rule: Rule) -> Suppression:
 def _condition(text: str) -> tuple[str, Condition]:
     """Return the name of a condition, and the function that finds groups or blocks for it."""
     name, colon, pattern = (part.strip() for part in text.partition(":"))
+    if not text:
+        raise NonsenseError("a condition is missing before or after a `;`")
     if not colon:
         raise NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
+    if not name:
+        raise NonsenseError(f"the name of a condition is missing in `{text}`")
     if name == _STACK:
         raise NonsenseError("`leak:` has to be alone on its line")
     if name not in (*_CONDITIONS, *stack_patterns.FRAMES, *_OF_BLOCKS):

@@ -118,7 +118,9 @@ def test_reasons_and_places_are_kept() -> None:
     [
         ("nonsense", "no condition"),
         ("type:", "nothing to match"),
-        ("type: a; ", "no condition"),
+        ("type: a; ", "a condition is missing before or after a `;`"),
+        ("; type: a", "a condition is missing"),
+        (":x", "the name of a condition is missing in `:x`"),
         ("typ: a", "there is no condition `typ`"),
         ("size: many", "no size in bytes"),
         ("text: " + "x" * 65, "first 64 bytes"),

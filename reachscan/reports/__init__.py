@@ -69,6 +69,7 @@ class Format(NamedTuple):
         gap: separate reports on several processes by an empty line.
         profile: it shows all blocks by stack, and has no other rows. The module profile_NAME
             serves all subjects.
+        weighted: it is such a profile, and obeys `weight` and `per_thread`.
         file: usual name of a file in this format, if other programs open it: such a report is about
             one process, and not for terminals. None for text.
     """
@@ -80,6 +81,7 @@ class Format(NamedTuple):
     contents: int = _USUAL.contents
     gap: bool = False
     profile: bool = False
+    weighted: bool = False
     file: str | None = None
 
 
@@ -87,8 +89,9 @@ LEAKS, HEAP, EXPLAIN, DIFF, WATCH = "leaks", "heap", "explain", "diff", "watch"
 """Subjects: leaked blocks; live blocks; one block; a comparison; repeated scans."""
 
 
-def _profile(name: str, readers: str, file: str | None = None) -> Format:
-    return Format(name, readers, (LEAKS, HEAP), limit=0, contents=0, profile=True, file=file)
+def _profile(name: str, readers: str, file: str | None = None, *, weighted: bool = True) -> Format:
+    usual = Format(name, readers, (LEAKS, HEAP), limit=0, contents=0, profile=True, file=file)
+    return usual._replace(weighted=weighted)
 
 
 _ALL = (
@@ -105,8 +108,8 @@ _ALL = (
     _profile("folded", "flame graph tools (a line for each stack)"),
     _profile("speedscope", "speedscope.app"),
     _profile("pprof", "pprof (gzipped)", file="heap.pb.gz"),
-    _profile("heapdump", "readers of Android's heap dumps"),
-    _profile("raphael", "readers of Raphael's reports"),
+    _profile("heapdump", "readers of Android's heap dumps", weighted=False),
+    _profile("raphael", "readers of Raphael's reports", weighted=False),
 )
 
 FORMATS = {

@@ -51,6 +51,11 @@ def command(
       reachscan core core.4711 --explain 0x55d0c8a41230
     """
     question = _question(heap, explain, refs)
+    if question != LEAKS and (strict or given["suppression_files"] or given["baseline"]):
+        raise click.UsageError(
+            "--strict, --suppressions and --baseline decide which leaks count; "
+            "leave them out with --heap, --explain and --refs"
+        )
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )

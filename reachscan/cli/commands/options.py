@@ -115,7 +115,7 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> int | 
         ) from None
     if not 0 < address < ADDRESS_END:
         raise click.BadParameter(
-            f"{value} is out of range: addresses go up to {ADDRESS_END - 1:#x}"
+            f"{value} is out of range: addresses go from 0x1 to {ADDRESS_END - 1:#x}"
         )
     return address
 
@@ -214,7 +214,6 @@ confirm = together(
         "--confirm-every",
         type=durations.Seconds(0, 3600),
         metavar="SECONDS",
-        default=1.0,
         help="Time between the scans of --confirm (default 1).",
     ),
 )
@@ -291,7 +290,12 @@ def scan(given: dict[str, Any]) -> ScanOptions:
     `contents` stays: its default depends on the format of the report, see `output`.
     """
     names = [name for name in ScanOptions._fields if name in given and name != "contents"]
-    wanted = ScanOptions(**taken(given, *names))
+    values = taken(given, *names)
+    if values.get("confirm_every") is None:
+        values.pop("confirm_every", None)
+    elif values["confirm"] == 1:
+        raise click.UsageError("--confirm-every is the time between the scans of --confirm N")
+    wanted = ScanOptions(**values)
     if wanted.sysroot is not None and wanted.on is None:
         raise click.UsageError("--sysroot is for --on; here, files are those that the process sees")
     if wanted.thorough and wanted.confirm > 1:
@@ -327,8 +331,8 @@ def output(
     output = None if output == paths.STDOUT else output
     if wanted.file and not output and console.is_for_terminal():
         raise click.UsageError(f"{wanted.name} is not for a terminal; add -o {wanted.file}")
-    if (weight or per_thread) and not wanted.profile:
-        profiles = ", ".join(name for name, each in formats.FORMATS.items() if each.profile)
+    if (weight or per_thread) and not wanted.weighted:
+        profiles = ", ".join(name for name, each in formats.FORMATS.items() if each.weighted)
         raise click.UsageError(f"--weight and --per-thread are for profiles: --format {profiles}")
     everything = sys.maxsize if every_block else wanted.limit
     selection = Selection(

@@ -9,6 +9,9 @@ from reachscan.capture.options import ScanOptions
 from reachscan.capture.place import Place
 from reachscan.capture.recording_options import RecordingOptions
 
+_NO_MEMORY = "memory for the recorder"
+"""What the sentence names that says that the process cannot have its tables."""
+
 
 class Hooks(NamedTuple):
     """What attaching or detaching did to a process.
@@ -78,6 +81,10 @@ def _run(place: Place, pid: int, what: list[str], how: ScanOptions) -> Hooks:
                     raise decode.failure_of(wire.parse(frame))
                 if frame.type == wire.HOOKS:
                     hooks = Hooks(**wire.parse(frame))
+    except errors.UnrecordableError as error:
+        if _NO_MEMORY in error.sentence:
+            error.next_step = "give it less with --memory"
+        raise
     except errors.CloneRefusedError as error:
         raise errors.UnrecordableError(error.sentence) from error
     except errors.AllocatorBusyError as error:

@@ -30,9 +30,7 @@ def check(command: str) -> None:
     """
     path = shutil.which(command)
     if path is None:
-        if os.sep in command and os.path.exists(command):  # noqa: PTH110
-            raise errors.CommandNotExecutableError(f"{command} is not executable")
-        raise errors.CommandNotFoundError(f"there is no command {command}")
+        raise _unusable(command)
     for _ in range(_MAX_INTERPRETERS):
         try:
             with open(path, "rb") as file:  # noqa: PTH123
@@ -47,6 +45,22 @@ def check(command: str) -> None:
                 f"the interpreter of {command}, {path}, is missing"
             ) from error
         path = interpreter
+
+
+def _unusable(command: str) -> errors.ReachscanError:
+    """Return why a command, which is no executable file, cannot be started."""
+    if not command:
+        return errors.CommandNotFoundError("the name of the command is empty")
+    try:
+        mode = os.stat(command).st_mode if os.sep in command else None  # noqa: PTH116
+    except PermissionError as error:
+        return errors.CommandNotExecutableError(f"cannot start {command}: {error.strerror}")
+    except OSError:
+        mode = None
+    if mode is None:
+        return errors.CommandNotFoundError(f"there is no command {command}")
+    what = "a directory" if stat.S_ISDIR(mode) else "not executable"
+    return errors.CommandNotExecutableError(f"{command} is {what}")
 
 
 def _interpreter(file: BinaryIO) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -47,7 +48,9 @@ def run(words: list[str]) -> int | None:
         return explained.exit_code
     except errors.NoSuchProcessError as error:
         meant = _meant_command(words)
-        if meant:
+        if reader := _reader_of_file(words):
+            error.next_step = f"there is a file of that name: `reachscan {reader}` reads it"
+        elif meant:
             error.next_step += f", or did you mean the command `reachscan {meant}`?"
         raise
     except click.Abort as error:
@@ -59,6 +62,7 @@ def run(words: list[str]) -> int | None:
 
 _USUAL = "scan"
 """The command to run if none is named."""
+_ELF, _ELF_TYPE, _CORE = b"\x7fELF", slice(16, 18), b"\4\0"
 _ALIKE = 0.7
 """How alike a word must be to a command to be taken for it: `redis` is no `refs`."""
 
@@ -78,9 +82,24 @@ def _meant_command(words: list[str]) -> str | None:
     """Return the command that a first word, which is none, was probably meant to be."""
     if not words or words[0] in commands.SUMMARIES:
         return None
+    if words[0] == "help":
+        return "--help"
     import difflib
 
     return next(iter(difflib.get_close_matches(words[0], commands.SUMMARIES, 1, _ALIKE)), None)
+
+
+def _reader_of_file(words: list[str]) -> str | None:
+    """Return the command for a file that was given instead of a process; None if it is none."""
+    name = next((word for word in words if word != _USUAL and not word.startswith("-")), "")
+    try:
+        with open(name, "rb") as file:  # noqa: PTH123
+            head = file.read(_ELF_TYPE.stop)
+    except (OSError, ValueError):
+        return None
+    if not head.startswith(_ELF):
+        return f"report {shlex.quote(name)}"
+    return f"core {shlex.quote(name)}" if head[_ELF_TYPE] == _CORE else None
 
 
 class _Program(click.Group):

@@ -37,9 +37,13 @@ def decode(source: Iterable[wire.Frame], on_progress: Progressed | None = None) 
     return decoder.finish()
 
 
+_NO_PYTHON = "Python objects were asked for"
+"""How the sentence begins that says that there is no interpreter to look into."""
+
+
 def failure_of(body: Any) -> errors.ReachscanError:
     """Return the error that a failure record describes."""
-    return errors.failure(
+    error = errors.failure(
         body.code,
         body.sentence,
         step=body.step_name,
@@ -47,6 +51,9 @@ def failure_of(body: Any) -> errors.ReachscanError:
         tid=body.tid,
         address=body.address,
     )
+    if body.sentence.startswith(_NO_PYTHON):
+        error.next_step = "leave out --python"
+    return error
 
 
 class _Decoder:

@@ -253,6 +253,11 @@ def frames(source: BinaryIO) -> Iterator[Frame]:
 def _check_hello(raw: bytes) -> None:
     if not raw:
         raise errors.StreamError("the stream is empty")
+    if raw.startswith(b"{"):
+        raise errors.StreamError(
+            "this is JSON, not a saved scan",
+            "if it is a report of reachscan, `diff` and --baseline read it",
+        )
     if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
         raise errors.StreamError("this is not a reachscan stream: it begins differently")
     if len(raw) < HELLO.size:

@@ -45,6 +45,7 @@ def test_a_limit_of_memory(victim: StartVictim) -> None:
     done = run_cli(["attach", server.pid, "--memory", "1G"])
     assert done.status == FAILED
     assert "cannot allocate memory for the recorder" in done.talk
+    assert done.talk.endswith("; give it less with --memory\n")
     surroundings.assert_same()
     assert_served(server)
 

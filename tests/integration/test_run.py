@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import victims
 
+from reachscan.capture import command_file
 from reachscan.capture.launch import Launch
 from reachscan.capture.recording_options import RecordingOptions
-from reachscan.errors import ExitStatus, UnsupportedKernelError
+from reachscan.errors import CommandNotExecutableError, ExitStatus, UnsupportedKernelError
 
 RUN = (sys.executable, "-m", "reachscan", "run")
 SCANNED = "event=scan "
@@ -147,6 +148,27 @@ def test_a_file_that_is_no_command(tmp_path: Path) -> None:
     assert done.stderr == f"reachscan: {file} is not executable\n"
     file.chmod(0o755)
     assert run(file).returncode == 126
+
+
+def test_what_cannot_be_a_command(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert done.returncode == 126
+    assert done.stderr == f"reachscan: {tmp_path} is a directory\n"
+    done = run("")
+    assert done.returncode == 127
+    assert done.stderr == "reachscan: the name of the command is empty\n"
+
+
+def test_a_command_that_may_not_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(CommandNotExecutableError, match="Permission denied"):
+        command_file.check(str(tmp_path / "closed/command"))
 
 
 def test_a_script_whose_interpreter_is_missing(tmp_path: Path) -> None:

@@ -41,6 +41,27 @@ def test_bad_files(run: Runner, saved: Path, content: bytes, says: str) -> None:
     assert_refused(run("report", saved), f"{saved}: ", says)
 
 
+def test_a_json_report_is_told_from_a_scan(run: Runner, saved: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    run("report", saved, "--json", "-o", report)
+    assert_refused(run("report", report), f"{report}: this is JSON", "`diff` and --baseline read")
+
+
+@pytest.mark.parametrize("format_", ["json", "logfmt", "text"])
+def test_a_file_name_that_is_no_utf_8(
+    run: Runner, saved: Path, tmp_path: Path, format_: str
+) -> None:
+    known = tmp_path / os.fsdecode(b"known\xff")
+    known.write_text("size: 24\n")
+    baseline = tmp_path / os.fsdecode(b"base\xff")
+    baseline.write_bytes(saved.read_bytes())
+    written = run("report", saved, "--format", format_, "--suppressions", known, "--all").out
+    written += run("report", saved, "--format", format_, "--baseline", baseline).out
+    written += run("diff", baseline, saved, "--format", format_).out
+    assert "base\\xff" in written.replace("\\\\", "\\")
+    assert "\\udcff" not in written and "\udcff" not in written
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write into every directory")
 def test_a_directory_that_takes_no_file(run: Runner, saved: Path, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(0o500)

@@ -113,6 +113,19 @@ def test_a_watch_says_once_that_its_scans_are_late(
     assert done.talk.count("a scan takes longer than 0.0001 s") == 1
 
 
+def test_what_is_advised_where_there_is_no_python(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    why = "Python objects were asked for, but no arena of CPython's allocator was found"
+    fake_helper(streams.failure("layout-unknown", why))
+    assert_refused(run(target, "--python"), f"{why}; leave out --python\n")
+
+
+def test_connecting_keeps_to_the_timeout(run: Runner) -> None:
+    done = run("1", "--on", "exec:sh -c 'exec sleep 1000'", "--timeout", 1)
+    assert_refused(done, "no shell answers at exec:sh", "it has been silent for 1 s")
+
+
 def test_a_full_disk_does_not_cost_the_report(
     run: Runner, target: int, fake_helper: Install
 ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from command_lines import CALL_MAIN, Install, Runner
+from command_lines import CALL_MAIN, LEAKY, Install, Runner, assert_refused
 from streams import Stream
 
 from reachscan.cli import commands
@@ -90,6 +91,13 @@ def test_version(run: Runner) -> None:
         ("1", "--thorough", "--confirm", "2"),
         ("1", "--thorough", "--method", "live"),
         ("1", "--confirm-every", "-1"),
+        ("1", "--confirm-every", "2"),
+        ("watch", "1", "--confirm", "1", "--confirm-every", "2"),
+        ("heap", "1", "--format", "heapdump", "--per-thread"),
+        ("1", "--format", "raphael", "--weight", "count"),
+        ("core", "/bin/sh", "--heap", "--strict"),
+        ("core", "/bin/sh", "--heap", "--baseline", "/bin/sh"),
+        ("core", "/bin/sh", "--refs", "0x10", "--suppressions", "/bin/sh"),
         ("1", "--format", "xml"),
         ("1", "--json", "--format", "text"),
         ("1", "2"),
@@ -132,6 +140,8 @@ def test_bad_usage(run: Runner, words: tuple[str, ...]) -> None:
     [
         (("report", "/dev/null/x"), "/dev/null/x cannot be read: Not a directory"),
         (("report", "no\0file"), "embedded null"),
+        (("explain", "1", "0"), "0 is out of range: addresses go from 0x1 to 0x"),
+        (("explain", "1", "1K"), "'1K' is not an address"),
         (("attach", "1", "--sample", "0"), "0 is less than 1 byte"),
         (("attach", "1", "--memory", "1K"), "1K is less than 1048576 bytes"),
     ],
@@ -148,6 +158,8 @@ def test_bad_usage_names_the_cause(run: Runner, words: tuple[str, ...], why: str
         ("wacth nginx --every 5", "watch"),
         ("exlpain nginx 0x10", "explain"),
         ("repot", "report"),
+        ("help", "--help"),
+        ("help scan", "--help"),
     ],
 )
 def test_a_mistyped_command_is_told_which_was_meant(run: Runner, words: str, meant: str) -> None:
@@ -155,6 +167,24 @@ def test_a_mistyped_command_is_told_which_was_meant(run: Runner, words: str, mea
     assert done.status == (2 if " " in words else 3)
     assert f"`reachscan {meant}`" in done.talk
     assert f"'{words.split()[0]}'" in done.talk
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (LEAKY.encoded(), "there is a file of that name: `reachscan report '{}'` reads it"),
+        (b"\x7fELF" + bytes(12) + b"\4\0", "there is a file of that name: `reachscan core '{}'`"),
+        (b"\x7fELF" + bytes(12) + b"\2\0", "list the processes with `ps -e`"),
+    ],
+    ids=["scan", "core", "program"],
+)
+def test_a_file_instead_of_a_process_is_told_which_command_reads_it(
+    run: Runner, tmp_path: Path, content: bytes, says: str
+) -> None:
+    file = tmp_path / "a file"
+    file.write_bytes(content)
+    for words in ([file], ["--json", file], ["scan", file]):
+        assert_refused(run(*words), says.format(file))
 
 
 @pytest.mark.parametrize("words", ["redis --every 5", "1 2", "heap 1 2", "redis"])

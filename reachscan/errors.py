@@ -234,7 +234,7 @@ class ConnectionLostError(ReachscanError):
 class NoHelperError(ReachscanError):
     """The other machine has a processor that there is no helper for."""
 
-    default_next_step = "`make helpers` builds those that there are, besides that of this machine"
+    default_next_step = "`make helpers` builds the helpers for all other supported processors"
 
 
 class NoPlaceForHelperError(ReachscanError):

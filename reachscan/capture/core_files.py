@@ -86,7 +86,7 @@ def _decompress(file: int, program: str, plain: IO[bytes]) -> None:
                 f"make room in {_folder() or tempfile.gettempdir()}, or decompress it elsewhere",
             ) from error
     if running.returncode:
-        raise errors.BadCoreError(f"what {program} has compressed is damaged or cut off")
+        raise errors.BadCoreError(f"the {program} data is damaged or truncated")
     status = os.fstat(file)
     # Mapped files are compared with the time at which the core was written.
     os.utime(plain.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -79,7 +79,8 @@ def _lifeless(pid: int, status: dict[str, str]) -> errors.UnscannableError:
             "have it wait for the other threads (pthread_join) where it calls pthread_exit",
         )
     return errors.UnscannableError(
-        f"process {pid} ({status['Name']}) has exited and waits for its parent to notice",
+        f"process {pid} ({status['Name']}) is a zombie: "
+        "it has exited, and its parent has not collected it",
         f"its memory is gone; the parent is process {status['PPid']}",
     )
 
@@ -96,7 +97,7 @@ def has_living_threads(pid: int) -> bool:
 def _refuse_foreign(pid: int) -> None:
     head = _head(f"{_PROC}/{pid}/exe")
     if len(head) < 20 or head[:4] != b"\x7fELF":
-        raise errors.UnsupportedTargetError(f"the program of process {pid} is no ELF file")
+        raise errors.UnsupportedTargetError(f"the program of process {pid} is not an ELF file")
     machine, own = _machine(head), _machine(_head("/proc/self/exe"))
     if head[4] == _ELF_32 and machine == ALSO_RUNS.get(own):
         return
@@ -162,7 +163,7 @@ def explain_refusal(
     except (OSError, KeyError) as error:
         if refused:
             return refused
-        return errors.NoSuchProcessError(f"process {pid} went away ({error})")
+        return errors.NoSuchProcessError(f"process {pid} exited ({error})")
     if refused:
         return errors.NotPermittedError(refused.sentence, what_to_do)
     return errors.NotPermittedError(f"not permitted to look into process {pid}: {why}", what_to_do)

@@ -128,7 +128,7 @@ def comparable(result: ScanResult, source: str) -> LeakScan | HeapScan:
         ReportFileError: it is a question about one block.
     """
     if isinstance(result, BlockAnswer):
-        raise errors.ReportFileError(f"{source} is about one block; there is nothing to compare")
+        raise errors.ReportFileError(f"{source} describes a single block and cannot be compared")
     return result
 
 

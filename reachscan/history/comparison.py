@@ -122,7 +122,7 @@ def compare(old: Census, new: Census) -> Comparison:
     """
     if old.about != new.about:
         raise errors.ReportFileError(
-            f"{old.source} lists {_HOLDS[old.about]}, but {new.source} {_HOLDS[new.about]}",
+            f"{old.source} lists {_HOLDS[old.about]}, and {new.source} lists {_HOLDS[new.about]}",
             "compare two scans for leaks, or two of the heap",
         )
     changes: list[Change] = []

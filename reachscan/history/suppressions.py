@@ -195,7 +195,7 @@ def read(path: Path, name: str | None = None) -> list[Suppression]:
     except OSError as error:
         raise errors.SuppressionFileError(f"cannot read {path}: {error.strerror}", "") from error
     except UnicodeDecodeError as error:
-        raise errors.SuppressionFileError(f"{path} is no text in UTF-8", "") from error
+        raise errors.SuppressionFileError(f"{path} is not UTF-8 text", "") from error
     if len(text) > _MAX_LENGTH:
         raise errors.SuppressionFileError(
             f"{path} is longer than any list of suppressions ({_MAX_LENGTH >> 20} MiB)"
@@ -271,7 +271,9 @@ def _condition(text: str) -> tuple[str, Condition]:
     if not text:
         raise NonsenseError("a condition is missing before or after a `;`")
     if not colon:
-        raise NonsenseError(f"`{text}` is no condition, which looks like `type: app::Cache*`")
+        raise NonsenseError(
+            f"`{text}` is not a condition; a condition looks like `type: app::Cache*`"
+        )
     if not name:
         raise NonsenseError(f"the name of a condition is missing in `{text}`")
     if name == _STACK:
@@ -302,7 +304,7 @@ def _size(text: str) -> Condition:
         raise NonsenseError(f"`{text}` is no size in bytes, which looks like `64` or `64-128`")
     low, high = int(sizes[1]), int(sizes[2] or sizes[1])
     if low > high:
-        raise NonsenseError(f"no size is from {low} to {high}")
+        raise NonsenseError(f"the range {low}-{high} is reversed")
     return lambda groups: groups.blocks_of_size(low, high)
 
 

@@ -259,7 +259,7 @@ def _check_hello(raw: bytes) -> None:
             "if it is a report of reachscan, `diff` and --baseline read it",
         )
     if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
-        raise errors.StreamError("this is not a reachscan stream: it begins differently")
+        raise errors.StreamError("this file is not a saved scan")
     if len(raw) < HELLO.size:
         raise errors.StreamError("the stream was cut off inside its first 16 bytes")
     hello = Hello(*HELLO.unpack(raw))

@@ -148,4 +148,4 @@ def module_of(subject: str, format_: Format) -> str:
 
 def unknown(subject: str, name: str, known: Iterable[str]) -> str:
     """Return the sentence about an unknown format."""
-    return f"{subject} has no format {name}: {', '.join(known)}"
+    return f"{subject} cannot write the format {name!r}; choose {', '.join(known)}"

@@ -146,7 +146,7 @@ def recorded(recording: model.Recording) -> str:
     if recorder is None:
         return ""
     how_long = f"allocations have been recorded for {duration(recorder.now_ms / 1000)}"
-    sampled = f", one for each {recorder.sample} bytes" if recorder.sample else ""
+    sampled = f", one for each {count(recorder.sample, 'byte')}" if recorder.sample else ""
     return f"{how_long}{sampled}: {count(recorder.records, 'block')} so far"
 
 

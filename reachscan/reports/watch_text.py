@@ -14,7 +14,7 @@ from reachscan.reports.layout import paragraph
 from reachscan.wording import count, duration, instant, printable
 
 _ENDS = {
-    Why.COUNTED: "that was the last scan",
+    Why.COUNTED: "done",
     Why.EXITED: "the process has exited",
     Why.REPLACED: "the process has exited, and another one has its id now",
     Why.INTERRUPTED: "interrupted",

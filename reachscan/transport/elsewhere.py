@@ -179,7 +179,8 @@ class Elsewhere:
             if self._shell.greeting.status or len(lines) <= len(_Facts._fields):
                 self.close()
                 raise errors.UnreachableError(
-                    f"the shell at {self._name} lacks what it takes: /proc, /dev/null, head -c",
+                    f"the shell at {self._name} lacks something that reachscan needs: "
+                    "/proc, /dev/null, head -c",
                     "copy reachscan-helper there, and run it by hand: docs/devices.md",
                 )
             # Output of login scripts precedes it; the end of the last line follows.

@@ -134,7 +134,7 @@ class Shell:
             pieces.append(piece)
             size += len(piece)
             if size > most:
-                raise errors.StreamError(f"{self._name} says more than it was asked", "")
+                raise errors.StreamError(f"{self._name} sent more data than expected", "")
         return Answer(b"".join(pieces), output.status)
 
     def pieces(self, seconds: float | None) -> Generator[bytes, None, int]:

@@ -186,7 +186,7 @@ def _only_device() -> str:
     listed = os.fsdecode(done.stdout).splitlines()
     lines = [line.split("\t") for line in listed if "\t" in line]
     if not lines:
-        raise errors.UnreachableError("adb knows no device", "attach one, or see `adb devices`")
+        raise errors.UnreachableError("adb sees no device", "attach one, or see `adb devices`")
     if len(lines) > 1:
         raise errors.UnreachableError(
             f"{len(lines)} devices are attached",

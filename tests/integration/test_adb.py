@@ -72,7 +72,7 @@ def test_a_device(victim: StartVictim, serial: str, tmp_path: Path) -> None:
 
 
 def test_no_device(client: adb_device.Device) -> None:
-    assert_refused(run_cli(["scan", "--on", "adb:", 1]), "adb knows no device")
+    assert_refused(run_cli(["scan", "--on", "adb:", 1]), "adb sees no device")
 
 
 def test_several_devices(client: adb_device.Device) -> None:

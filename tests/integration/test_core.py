@@ -172,7 +172,7 @@ def test_compressed(tmp_path: Path, program: str) -> None:
         subprocess.run([program, "-c"], stdin=plain, stdout=file, check=True)
     assert leaked(scan_core(packed, "--all")).tolist() == leaked(scan_core(core, "--all")).tolist()
     packed.write_bytes(packed.read_bytes()[:-100])
-    assert f"what {program} has compressed is damaged or cut off" in refusal(packed)
+    assert f"the {program} data is damaged or truncated" in refusal(packed)
 
 
 def refusal(path: Path) -> str:

@@ -308,7 +308,7 @@ def test_a_signal_asks_for_a_report_and_is_not_the_commands(tmp_path: Path) -> N
 def test_signals_that_cannot_ask_are_refused(name: str) -> None:
     done = run("true", options=("--signal", name))
     assert done.returncode == ExitStatus.USAGE
-    assert "no signal that can be handled" in done.stderr
+    assert "is not the name of a signal that a program can handle" in done.stderr
 
 
 def test_stdout_is_shared_if_it_is_asked_for() -> None:

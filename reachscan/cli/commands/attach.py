@@ -31,11 +31,9 @@ def command(process: str, json_: bool, **given: Any) -> ExitStatus:
         pid = place.resolve(process)
         hooks = attaching.attach(place, pid, record, how)
     modules = f"{hooks.modules} module{'s' * (hooks.modules != 1)}"
-    hooked = f"functions and calls in {modules}" if hooks.modules else "functions"
-    text = (
-        f"process {pid} records its allocations: {hooks.slots} {hooked} are hooked; "
-        f"{hooks.pauses()}"
-    )
+    what = f"functions and calls in {modules}" if hooks.modules else "functions"
+    hooked = f"{hooks.slots} {what} hooked"
+    text = f"process {pid} now records its allocations ({hooked}); {hooks.pauses()}"
     if hooks.others:
         text += (
             f"; {hooks.others} that lead to other functions of these names are not, and the blocks "

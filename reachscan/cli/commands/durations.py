@@ -23,7 +23,11 @@ class Seconds(click.FloatRange):
         """
         seconds = float(super().convert(value, parameter, context))
         if not seconds <= _LONGEST_DAYS * 86400:  # nor is `nan`
-            self.fail(f"{value} is no time of at most {_LONGEST_DAYS} days", parameter, context)
+            self.fail(
+                f"{value!r} is not a number of seconds (at most {_LONGEST_DAYS} days)",
+                parameter,
+                context,
+            )
         return seconds
 
 

@@ -53,7 +53,7 @@ class Size(_Type):
             return value
         match = _SIZE.fullmatch(value)
         if not match:
-            self.fail(f"{value!r} is no size; write it like 512, 64K or 2M", parameter, context)
+            self.fail(f"{value!r} is not a size; examples: 512, 64K, 2M", parameter, context)
         size = int(match[1]) << _UNITS[match[2].upper()]
         if size < self._least:
             self.fail(f"{value} is less than {count(self._least, 'byte')}", parameter, context)
@@ -81,7 +81,7 @@ class _Sizes(_Type):
         for word in value.split(","):
             ends = [Size().convert(end, parameter, context) for end in word.split("-", 1)]
             if ends[0] > ends[-1]:
-                self.fail(f"{word} begins above its end", parameter, context)
+                self.fail(f"the range {word} is reversed", parameter, context)
             ranges.append((ends[0], ends[-1]))
         if len(ranges) > MAX_RANGES:
             self.fail(f"there are more than {MAX_RANGES} ranges", parameter, context)
@@ -106,7 +106,11 @@ class Signal(_Type):
         name = "SIG" + value.upper().removeprefix("SIG")
         number = signal.Signals.__members__.get(name)
         if number is None or number in _NOT_HANDLED:
-            self.fail(f"{value!r} is no signal that can be handled", parameter, context)
+            self.fail(
+                f"{value!r} is not the name of a signal that a program can handle",
+                parameter,
+                context,
+            )
         return int(number)
 
 
@@ -128,7 +132,8 @@ class _Pattern(_Type):
         try:
             return tuple(patterns.compiled(value))
         except patterns.PatternError as error:
-            self.fail(f"{value!r} is no extended regular expression: {error}", parameter, context)
+            why = f"{value!r} is not a valid extended regular expression: {error}"
+            self.fail(why, parameter, context)
 
 
 recording = together(
@@ -150,8 +155,8 @@ recording = together(
         "--sample",
         type=Size(least=1),
         metavar="BYTES",
-        help="Record one block in about so many allocated bytes, by chance; blocks that are not "
-        "recorded have no stack.",
+        help="Record a random sample: on average one block per BYTES allocated; blocks that are "
+        "not recorded have no stack.",
     ),
     click.option(
         "--depth",
@@ -179,7 +184,7 @@ recording = together(
         "--stop-at",
         type=Size(least=1),
         metavar="SIZE",
-        help="Stop recording when so much is allocated and not freed.",
+        help="Stop recording once SIZE bytes are allocated and not freed.",
     ),
     click.option(
         "--mmap",
@@ -223,7 +228,7 @@ def options_of_attached(given: dict[str, Any]) -> RecordingOptions:
         )
     if options.stacks == "instrumented":
         raise click.UsageError(
-            "instrumented functions tell of their calls only from the start of a process: use "
-            "--stacks instrumented with reachscan run"
+            "instrumented functions report their calls only if recording starts with the process: "
+            "use --stacks instrumented with reachscan run"
         )
     return options

@@ -47,6 +47,8 @@ def command(
     if not all_processes:
         return leaks.find(process, wanted, output, judge, strict=strict)
     if wanted.save or reports.FORMATS[reports.LEAKS][output.format].file:
-        what = "--save keeps" if wanted.save else f"--format {output.format} tells of"
-        raise click.UsageError(f"{what} one process; leave out --all-processes, or name one id")
+        what = "--save" if wanted.save else f"--format {output.format}"
+        raise click.UsageError(
+            f"{what} covers a single process; leave out --all-processes, or name one id"
+        )
     return leaks.find_each(process, wanted, output, judge, strict=strict)

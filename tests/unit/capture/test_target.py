@@ -89,7 +89,7 @@ def test_a_kernel_thread(proc: Path) -> None:
     [
         (b"\x7fELF\1\1\1" + bytes(11) + b"\x14\0", "32-bit"),  # of a PowerPC
         (b"\x7fELF\2\1\1" + bytes(11) + b"\xb7\0", "another processor"),
-        (b"#!", "no ELF file"),
+        (b"#!", "not an ELF file"),
     ],
 )
 def test_foreign_programs(proc: Path, exe: bytes, says: str) -> None:

@@ -30,7 +30,7 @@ def test_report_without_leaks(run: Runner, saved: Path) -> None:
     ("content", "says"),
     [
         (b"", "empty"),
-        (b"\x7fELF" + bytes(100), "not a reachscan stream"),
+        (b"\x7fELF" + bytes(100), "not a saved scan"),
         (LEAKY.encoded()[:-1], "cut off"),
         (streams.failure("layout-unknown", "the heap is odd"), "the heap is odd"),
     ],

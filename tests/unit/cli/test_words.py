@@ -140,6 +140,12 @@ def test_bad_usage(run: Runner, words: tuple[str, ...]) -> None:
     [
         (("report", "/dev/null/x"), "/dev/null/x cannot be read: Not a directory"),
         (("report", "no\0file"), "embedded null"),
+        (("1", "--timeout", "nan"), "'nan' is not a number of seconds (at most 24 days)"),
+        (("attach", "1", "--sizes", "5-3"), "the range 5-3 is reversed"),
+        (("attach", "1", "--memory", "x"), "'x' is not a size; examples: 512, 64K, 2M"),
+        (("attach", "1", "--module", "("), "'(' is not a valid extended regular expression: "),
+        (("scan", "1", "--format", "xml"), "scan cannot write the format 'xml'; choose text, json"),
+        (("1", "--all-processes", "--save", "x"), "--save covers a single process; leave out"),
         (("explain", "1", "0"), "0 is out of range: addresses go from 0x1 to 0x"),
         (("explain", "1", "1K"), "'1K' is not an address"),
         (("attach", "1", "--sample", "0"), "0 is less than 1 byte"),

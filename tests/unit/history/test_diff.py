@@ -265,7 +265,7 @@ def test_heaps_are_compared_like_leaks(tmp_path: Path) -> None:
 def test_leaks_are_not_compared_with_a_heap(tmp_path: Path) -> None:
     leaks = saved(tmp_path / "leaks", Stream(leaks=LEAKS))[0]
     heap = saved(tmp_path / "heap", Stream(kinds=[(5, 120, 24, HEAP_START, 0, 0, [1])]))[0]
-    with pytest.raises(errors.ReportFileError, match=r"lists leaks, but .* all live blocks"):
+    with pytest.raises(errors.ReportFileError, match=r"lists leaks, and .* lists all live blocks"):
         compare(census.read(leaks), census.read(heap))
 
 

@@ -116,7 +116,7 @@ def test_reasons_and_places_are_kept() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("nonsense", "no condition"),
+        ("nonsense", "is not a condition; a condition looks like"),
         ("type:", "nothing to match"),
         ("type: a; ", "a condition is missing before or after a `;`"),
         ("; type: a", "a condition is missing"),
@@ -125,7 +125,7 @@ def test_reasons_and_places_are_kept() -> None:
         ("size: many", "no size in bytes"),
         ("text: " + "x" * 65, "first 64 bytes"),
         ("size: -1", "no size in bytes"),
-        ("size: 9-8", "from 9 to 8"),
+        ("size: 9-8", "the range 9-8 is reversed"),
         ("size: 99999999999999999999", "no size in bytes"),
         ("size: 8; leak: x", "alone on its line"),
         ("leak:", "nothing to match"),

@@ -182,7 +182,7 @@ def test_unknown_records_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("at", "field", "says"),
     [
-        (0, b"ELF.", "begins differently"),
+        (0, b"ELF.", "this file is not a saved scan"),
         (8, struct.pack("<H", 2), "version 2"),
         (10, b"\2", "little-endian"),
         (11, b"\4", "a word has 4 bytes"),

@@ -87,7 +87,7 @@ def test_other_formats_are_refused_by_what_there_is(
     words = command.format(file=saved).split()
     done = run(*words, "--format", "csv")
     assert (done.status, done.out) == (2, "")
-    assert f"{words[0]} has no format csv: {known}\n" in done.talk
+    assert f"{words[0]} cannot write the format 'csv'; choose {known}\n" in done.talk
 
 
 def test_a_report_on_one_block_has_no_page(run: Runner, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_report_on_one_block_has_no_page(run: Runner, tmp_path: Path) -> None:
     file.write_bytes(STREAMS[reports.EXPLAIN].encoded())
     done = run("report", file, "--format", "html", "-o", page)
     assert (done.status, done.out, page.exists()) == (2, "", False)
-    assert "explain has no format html: text, json, logfmt" in done.talk
+    assert "explain cannot write the format 'html'; choose text, json, logfmt" in done.talk
     with pytest.raises(errors.UnknownFormatError):
         reports.lines(reports.EXPLAIN, "html", load(file), reports.Selection())
 

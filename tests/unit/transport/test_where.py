@@ -78,7 +78,7 @@ def test_of_several_devices_one_is_to_be_named(adb: Path) -> None:
 
 def test_no_device(adb: Path) -> None:
     adb.write_text("\n")
-    with pytest.raises(errors.UnreachableError, match="adb knows no device"):
+    with pytest.raises(errors.UnreachableError, match="adb sees no device"):
         where.parse("adb:").shell()
 
 

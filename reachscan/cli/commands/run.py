@@ -27,7 +27,7 @@ class _Run(click.Command):
                 "put -- before the command: reachscan run [OPTIONS] -- COMMAND", context
             )
         rest = super().parse_args(context, args)
-        for word in context.params.get("words", ())[:1]:
+        for word in (context.params.get("words") or ())[:1]:
             program = shutil.which(word)
             if program:
                 paths.note(Path(program), "COMMAND", context, written=False)

@@ -31,3 +31,15 @@ def test_of_a_deep_stack_the_rest_is_counted(
     assert all("+0x" in line for line in lines[begin : begin + SHOWN])
     assert not any("+0x" in line for line in lines[begin + SHOWN :])
     assert [line for line in lines if "more caller" in line] == more
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [(0, ""), (1, ", one for each 1 byte:"), (512, ", one for each 512 bytes:")],
+)
+def test_what_is_sampled_is_said(tmp_path: Path, run: Runner, sample: int, said: str) -> None:
+    recorded = Recorded([((CODE + 0x10,), 1, 0, 24)], header={"sample": sample})
+    saved = tmp_path / "sampled.rsc"
+    saved.write_bytes(Stream(leaks=[Leak(24)], names={}, extra=recorded.encoded()).encoded())
+    out = " ".join(run("report", str(saved)).out.split())
+    assert said in out and ("one for each" in out) == bool(said)

@@ -92,6 +92,8 @@ using OnThreads = void (*)(uint64_t bytes, void (*work)(void* context), void* co
 struct Warning {
   const char* code = nullptr;
   const char* text = nullptr;
+  // Whether what looks lost may be free, so that no leak is certain.
+  bool doubts_all = false;
 };
 
 constexpr std::size_t kNameLength = 32;

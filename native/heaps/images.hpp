@@ -14,6 +14,8 @@ using Phdr = std::conditional_t<kIs64Bit, Elf64_Phdr, Elf32_Phdr>;
 using Dyn = std::conditional_t<kIs64Bit, Elf64_Dyn, Elf32_Dyn>;
 using Sym = std::conditional_t<kIs64Bit, Elf64_Sym, Elf32_Sym>;
 
+constexpr uint32_t kElfMagic = 0x464c457f;
+
 struct DynamicSection {
   uint64_t symbols = 0;
   uint64_t strings = 0;
@@ -62,9 +64,24 @@ void each_module_data(const Space& space, Visit visit) {
   }
 }
 
+// Returns the size of a module's thread-local variables, 0 if it has none or is not found.
+inline uint64_t thread_local_bytes(const Space& space, uint32_t file) {
+  for (const abi::Mapping& m : space) {
+    if (m.file != file || !is_image(m) || !space.readable(m.start, sizeof(Ehdr)) ||
+        load<uint32_t>(m.start) != kElfMagic)
+      continue;
+    uint64_t headers = m.start + word(m.start + offsetof(Ehdr, e_phoff));
+    uint64_t count = load<uint16_t>(m.start + offsetof(Ehdr, e_phnum));
+    for (uint64_t at = headers; at < headers + count * sizeof(Phdr); at += sizeof(Phdr))
+      if (space.readable(at, sizeof(Phdr)) && load<uint32_t>(at) == PT_TLS)
+        return word(at + offsetof(Phdr, p_memsz));
+  }
+  return 0;
+}
+
 // The loader has turned these addresses into absolute ones, except in images it did not load.
 inline bool read_dynamic_section(const Space& space, uint64_t base, DynamicSection& section) {
-  if (!space.readable(base, sizeof(Ehdr)) || load<uint32_t>(base) != 0x464c457f) return false;
+  if (!space.readable(base, sizeof(Ehdr)) || load<uint32_t>(base) != kElfMagic) return false;
   uint64_t headers = base + word(base + offsetof(Ehdr, e_phoff));
   uint64_t count = load<uint16_t>(base + offsetof(Ehdr, e_phnum));
   bool fixed = load<uint16_t>(base + offsetof(Ehdr, e_type)) == ET_EXEC;

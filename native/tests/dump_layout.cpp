@@ -47,6 +47,7 @@ const char* name_of(wire::Doubt doubt) {
     NAME(StaleWord);
     NAME(AllocatorBusy);
     NAME(LostBefore);
+    NAME(MayBeFree);
   }
   return nullptr;
 }

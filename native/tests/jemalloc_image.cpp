@@ -1,6 +1,8 @@
 // Lays out extents, slabs, large blocks and a thread's cache as jemalloc does.
 #include "jemalloc_image.hpp"
 
+#include "arch/thread_local.hpp"
+#include "heaps/images.hpp"
 #include "heaps/jemalloc/metadata.hpp"
 
 namespace reachscan::tests {
@@ -101,8 +103,35 @@ uint64_t Jemalloc::unused(uint64_t pages) { return extent(pages, kNoClass, false
 
 abi::Thread Jemalloc::thread(uint32_t size_class, const std::vector<uint64_t>& cached,
                              uint64_t stacks) {
+  uint64_t thread_pointer = kStack + 12 * kPage;
+  fill_cache(thread_pointer - 0xa00, size_class, cached, stacks);
+  return {0x1000, kStack + kPage, thread_pointer};
+}
+
+// In the order of addresses: the small library's block of one thread, the allocator's of the other.
+abi::Thread Jemalloc::late_thread(unsigned number, uint32_t size_class,
+                                  const std::vector<uint64_t>& cached) {
+  constexpr uint64_t kSmall = 64, kBytes = 0x600, kStep = kSmall + kBytes;
+  if (!memory.space().readable(kLateBlocks, kPage)) memory.map(kLateBlocks, kPage);
+  memory.store<uint32_t>(kData, heaps::kElfMagic);
+  memory.put(kData + offsetof(heaps::Ehdr, e_phoff), sizeof(heaps::Ehdr));
+  memory.store<uint16_t>(kData + offsetof(heaps::Ehdr, e_phnum), 1);
+  memory.store<uint32_t>(kData + sizeof(heaps::Ehdr), PT_TLS);
+  memory.put(kData + sizeof(heaps::Ehdr) + offsetof(heaps::Phdr, p_memsz), kBytes);
+  uint64_t thread_pointer = kStack + (12 + number) * kPage, table = thread_pointer + 0x800;
+  uint64_t block = kLateBlocks + (1 - number) * kStep + kSmall;
+  memory.put(thread_pointer + arch::kTlsTableField, table);
+  memory.put(table - 16, 3);
+  memory.put(table + 16, kLateBlocks + number * kStep);
+  memory.put(table + 32, block);
+  memory.put(table + 48, ~uint64_t{0});
+  fill_cache(block + 0x80, size_class, cached, 0);
+  return {0x1000, kStack + kPage, thread_pointer};
+}
+
+void Jemalloc::fill_cache(uint64_t slow, uint32_t size_class, const std::vector<uint64_t>& cached,
+                          uint64_t stacks) {
   constexpr unsigned kBins = 41;
-  uint64_t thread_pointer = kStack + 12 * kPage, slow = thread_pointer - 0xa00;
   uint64_t cache = slow + 0x100, arena = allot(64);
   memory.put(cache, slow);
   memory.put(slow + 32, cache + 8);
@@ -116,7 +145,6 @@ abi::Thread Jemalloc::thread(uint32_t size_class, const std::vector<uint64_t>& c
   }
   for (uint64_t block : cached) blocks.erase(block);
   blocks.erase(stacks);
-  return {0x1000, kStack + kPage, thread_pointer};
 }
 
 }  // namespace reachscan::tests

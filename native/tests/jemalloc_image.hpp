@@ -17,6 +17,7 @@ class Jemalloc {
   static constexpr uint64_t kMetadata = kWorld + (64 << 20);
   static constexpr uint64_t kHeap = kWorld + (128 << 20);
   static constexpr uint64_t kStack = kWorld + (256 << 20);
+  static constexpr uint64_t kLateBlocks = kWorld + (288 << 20);
 
   explicit Jemalloc(const heaps::jemalloc::Tree& tree);
 
@@ -34,12 +35,19 @@ class Jemalloc {
   // in the block at `stacks`, as until 5.3.0.
   abi::Thread thread(uint32_t size_class, const std::vector<uint64_t>& cached, uint64_t stacks = 0);
 
+  // The same for a thread of a program that has loaded the allocator's library later. `number` is 0
+  // or 1; the other thread's variables follow those of a smaller library.
+  abi::Thread late_thread(unsigned number, uint32_t size_class,
+                          const std::vector<uint64_t>& cached);
+
   Memory memory;
   std::map<uint64_t, uint64_t> blocks;  // sizes
   uint64_t leaf = 0;
 
  private:
   uint64_t allot(uint64_t bytes);
+  void fill_cache(uint64_t slow, uint32_t size_class, const std::vector<uint64_t>& cached,
+                  uint64_t stacks);
   uint64_t extent(uint64_t pages, uint32_t size_class, bool is_slab, bool is_active);
 
   heaps::jemalloc::Tree tree_;

@@ -54,6 +54,25 @@ CASE(the_block_that_holds_the_stacks_of_a_cache_is_not_a_block_of_the_program) {
   }
 }
 
+// The search for the first thread's cache comes upon the second one's, behind a smaller library.
+CASE(a_library_that_was_loaded_later_has_its_caches_elsewhere) {
+  Jemalloc image(kTreeOf48);
+  uint64_t start = heaps::word(image.slab(0, 1, {}) + kAddressField);
+  std::vector<abi::Thread> threads{image.late_thread(0, 0, {start, start + 24}),
+                                   image.late_thread(1, 0, {start + 48})};
+  Found found = walk(image, threads);
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK_EQ(found.warning, std::string());
+  CHECK(found.blocks == image.blocks);
+}
+
+CASE(a_warning_says_that_no_cache_was_found) {
+  Jemalloc image(kTreeOf48);
+  CHECK_EQ(walk(image, {}).warning, std::string());
+  image.slab(4, 1, {});
+  CHECK_EQ(walk(image, {}).warning, std::string("incomplete-free-blocks"));
+}
+
 CASE(leaves_without_blocks_may_come_first) {
   Scene scene(kTreeOf57);
   scene.image.leaf_without_blocks();

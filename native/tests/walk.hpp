@@ -14,6 +14,7 @@ namespace reachscan::tests {
 struct Found {
   bool present = false;
   std::string reason;                    // "fine" if the walk succeeded
+  std::string warning;                   // its code
   std::map<uint64_t, uint64_t> blocks;   // their sizes
   std::map<uint64_t, uint64_t> regions;  // their ends
 };
@@ -30,6 +31,7 @@ Found walk_with(const heaps::Space& space, const libc::Threads& threads = {},
   heaps::Verdict verdict = walker.enumerate(blocks, alone, 0);
   found.reason = verdict.fine() ? "fine" : verdict.reason;
   if (!verdict.fine()) return found;
+  if (walker.warning().code != nullptr) found.warning = walker.warning().code;
   blocks.finish();
   for (const heaps::Region& region : blocks.regions) found.regions[region.start] = region.end;
   uint64_t bytes = 0;

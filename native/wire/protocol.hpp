@@ -52,6 +52,7 @@ enum Doubt : std::uint32_t {
   kStaleWord = 11,        // a stale word from an earlier use of its memory
   kAllocatorBusy = 12,    // a thread was inside the allocator and may have held the block
   kLostBefore = 13,       // an earlier scan found that nothing led to it; by now a word does
+  kMayBeFree = 14,        // what an allocator keeps in caches was not found, so it may be free
 };
 
 // What a block looks like, judging by its own words and its neighbours'.

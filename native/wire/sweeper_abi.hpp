@@ -153,7 +153,8 @@ struct Control {
   std::uint32_t withheld;         // whether to mask the contents of blocks except addresses
   // Whether to continue though a thread is inside the allocator: there will be no better moment.
   std::uint32_t last_chance;
-  std::uint32_t in_motion;  // output: there was such a thread
+  std::uint32_t in_motion;    // output: there was such a thread
+  std::uint32_t may_be_free;  // output: blocks that count as allocated may be free
   // Whether the memory was read at different moments, so that a heap may contradict itself.
   std::uint32_t torn;
   // In address order. Unless only suspects can be leaks, these are blocks that earlier scans found

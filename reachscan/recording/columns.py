@@ -22,6 +22,8 @@ from reachscan.recording.wire_columns import (
 from reachscan.recording.zip_equal import zip_equal
 
 _MANY_ROWS = 1000
+_OF_ALL_LEAKS = 4
+"""Reasons to doubt all leaks that the helper may have itself."""
 
 
 class Columns:
@@ -177,8 +179,11 @@ class _Leaks:
 
 def _reasons(doubts: list[Any], count: int) -> NDArray[np.uint8]:
     reasons = np.zeros(count, np.uint8)
-    # Each leak begins at most one range; the last two, of all leaks, are the helper's.
-    if len(doubts) > count + 2 or sum(doubt.count for doubt in doubts) > len(model.REASONS) * count:
+    # Each leak begins at most one range; the last ones, of all leaks, are the helper's.
+    if (
+        len(doubts) > count + _OF_ALL_LEAKS
+        or sum(doubt.count for doubt in doubts) > len(model.REASONS) * count
+    ):
         raise errors.StreamError("the stream is damaged: it doubts leaks too often")
     for doubt in doubts:
         if doubt.first + doubt.count > count or doubt.reason not in (

@@ -48,11 +48,12 @@ class Reason(enum.IntEnum):
     STALE_WORD = 11
     ALLOCATOR_BUSY = 12
     LOST_BEFORE = 13
+    MAY_BE_FREE = 14
 
 
 DEFINITE, ONE_PAST_THE_END, TAGGED, UNREADABLE_MEMORY, *_others = Reason
 CHANGED, SIGNAL_STACK, MANGLED, HELD_BY_KERNEL, RELATIVE, UNALIGNED, *_others = _others
-NUMBER, STALE_WORD, ALLOCATOR_BUSY, LOST_BEFORE = _others
+NUMBER, STALE_WORD, ALLOCATOR_BUSY, LOST_BEFORE, MAY_BE_FREE = _others
 
 REASONS = frozenset(Reason) - {DEFINITE}
 """Values of `Leaks.reason` for leaks that are only possible."""

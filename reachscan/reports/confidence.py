@@ -18,6 +18,7 @@ NAMES: dict[int, str] = {
     model.STALE_WORD: "stale-word",
     model.ALLOCATOR_BUSY: "allocator-busy",
     model.LOST_BEFORE: "lost-before",
+    model.MAY_BE_FREE: "may-be-free",
 }
 """Names of reasons in reports for programs; `DEFINITE` has none."""
 
@@ -35,6 +36,7 @@ _IN_WORDS: dict[int, str] = {
     model.STALE_WORD: "only words that look stale point into it",
     model.ALLOCATOR_BUSY: "a thread was inside the allocator, and may have had it in hand",
     model.LOST_BEFORE: "an earlier scan found that nothing led to it; a word does now",
+    model.MAY_BE_FREE: "it may be free: the allocator's caches of free blocks were not found",
 }
 
 

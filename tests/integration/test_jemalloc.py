@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -15,7 +16,7 @@ from glibc_suites import SUITES
 from programs import answers
 from provisions import provide_all
 from same_heap import assert_same_preloaded_heap
-from scans import list_heap, scan
+from scans import list_heap, run_cli, scan
 from test_busy_allocator import scan_repeatedly
 from test_enumeration import HEAPS
 from test_leak_graph import assert_same_leaks
@@ -70,6 +71,20 @@ def test_settings(
     environment = {**preloaded, "MALLOC_CONF": settings}
     target = victim("ground_truth", truth, 2, 4, 4000, "drain=60", environment=environment)
     assert_same_preloaded_heap(list_heap(target.pid), read_truth(truth), 6)
+
+
+def test_without_caches_no_leak_is_certain(
+    victim: StartVictim, truth: Path, preloaded: dict[str, str]
+) -> None:
+    """Nothing shows that there are none, rather than some of another layout."""
+    environment = {**preloaded, "MALLOC_CONF": "tcache:false"}
+    target = victim("leak_graph", truth, 2000, 50, environment=environment)
+    done = run_cli(["scan", target.pid, "--json", "--all", "--limit", 1_000_000])
+    assert done.status == 0, done.talk
+    report = json.loads(done.out)
+    assert_same_leaks(report, read_truth(truth))
+    assert {group["reason"] for group in report["groups"]} == {"may-be-free"}
+    assert [warning["code"] for warning in report["warnings"]] == ["incomplete-free-blocks"]
 
 
 @pytest.mark.parametrize("method", METHODS)

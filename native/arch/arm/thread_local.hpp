@@ -31,4 +31,7 @@ constexpr std::uint64_t tls_variable(std::uint64_t thread_pointer, std::uint64_t
   return thread_pointer + distance;
 }
 
+// Where glibc's table of a thread's variables is named, relative to the thread pointer (dtv).
+constexpr std::uint64_t kTlsTableField = 0;
+
 }  // namespace reachscan::arch

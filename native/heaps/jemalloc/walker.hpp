@@ -6,6 +6,7 @@
 //   tree            iterates over the tree
 //   padding         whether large blocks have an extra page
 //   extents         slabs with a bitmap of free slots, large blocks, free memory
+//   cache_place     where each thread has its cache
 //   thread_caches   free, though they look allocated
 //   quiet           where its code is
 #pragma once
@@ -38,8 +39,19 @@ class Walker : public Instances<Instance, kMaxInstances> {
       ThreadCaches caches(space_, instances_[i], metadata, blocks, totals);
       verdict = caches.drop_all(threads_);
       if (!verdict.fine()) return verdict;
+      no_caches_ = no_caches_ || !caches.found;
     }
     return {};
+  }
+
+  // The program may also have switched caches off, or its last thread with one may have ended.
+  Warning warning() const {
+    if (!no_caches_ || totals.blocks == 0) return {};
+    return {"incomplete-free-blocks",
+            "no thread's cache of free blocks was found in jemalloc: if threads have such caches, "
+            "blocks in them count as allocated, and what they point to as in use; all leaks are "
+            "only possible ones",
+            true};
   }
 
   std::size_t arena_count() const { return arenas_; }
@@ -57,6 +69,7 @@ class Walker : public Instances<Instance, kMaxInstances> {
  private:
   MapMemory map_;
   uint32_t arenas_ = 0;
+  bool no_caches_ = false;  // of an instance
 };
 
 }  // namespace reachscan::heaps::jemalloc

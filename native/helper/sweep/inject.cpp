@@ -284,6 +284,7 @@ void SweeperRun::finish(const abi::Control& control, SweepResult& result) const 
   check_.finish(control.totals);
   result.totals = control.totals;
   result.in_motion = control.in_motion != 0;
+  result.may_be_free = control.may_be_free != 0;
 }
 
 void SweeperRun::take_suspects(const abi::Control& control, SweepResult& result) {

@@ -53,7 +53,8 @@ struct SweepResult {
   bool needs_fine = false;  // refused because this form cannot represent the blocks of an allocator
   bool busy = false;        // refused because a thread was inside the allocator; hint says where
   bool in_motion = false;   // one was, and it was the only moment
-  std::string reason;       // for a refusal as busy
+  bool may_be_free = false;  // a warning says why
+  std::string reason;        // for a refusal as busy
   abi::QuiesceHint hint{};
   abi::Totals totals{};
   std::vector<abi::Suspect> suspects;  // found by one pass

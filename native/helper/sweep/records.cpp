@@ -160,6 +160,7 @@ void send_outcome(const Snapshot& snapshot, const Outcome& outcome, Stream& stre
   doubt_for_unsearched_memory(snapshot, outcome.result, stream);
   doubt_for_kernel(snapshot, outcome.result, stream);
   doubt_for_moving_heap(outcome.result, stream);
+  if (outcome.result.may_be_free) doubt_all_leaks(outcome.result, wire::kMayBeFree, stream);
   warn_of_quota(snapshot, stream);
   const abi::Totals& totals = outcome.result.totals;
   stream.record(wire::kFinal, Payload()

@@ -122,6 +122,24 @@ CASE(spans_that_contradict_themselves_are_refused) {
                 "a span has handed out more blocks than it has");
 }
 
+CASE(blocks_with_headers_of_the_debug_form_are_refused) {
+  for (uint32_t kind : {0xefcdab90u, 0xfebadc81u, 0xbceadf72u}) {
+    Tcmalloc image(kLinks[0]);
+    uint64_t block = start_of(image.small(6, 1, {0})) + Tcmalloc::size_of(6);
+    uint64_t asked = Tcmalloc::size_of(6) - 51;
+    image.memory.put(block, asked);
+    image.memory.put(block + 16, 0xdeadbeef);
+    image.memory.put(block + 24, ~uint64_t{0} << 32 | kind);
+    image.memory.put(block + 32 + asked, asked);
+    CHECK_EQ(walk(image).reason, std::string("fine"));
+    image.memory.put(block + 40 + asked, 0xdeadbeef);
+    CHECK_EQ(
+        walk(image).reason,
+        std::string(
+            "the blocks of tcmalloc have the headers of its debug form, which is not understood"));
+  }
+}
+
 CASE(lists_that_are_not_what_is_counted_are_refused) {
   check_refused([](Scene& s) { s.image.memory.store<uint32_t>(s.words + 40, 1021 | 1u << 16); },
                 "a span has more free blocks than it counts");

@@ -11,7 +11,7 @@ from conftest import StartVictim
 from glibc_suites import SUITES
 from provisions import provide_all
 from same_heap import assert_same_preloaded_heap
-from scans import list_heap, scan
+from scans import FAILED, list_heap, run_cli, scan
 from test_busy_allocator import scan_repeatedly
 from test_enumeration import HEAPS
 from test_jemalloc import HEAPS_THERE
@@ -142,3 +142,14 @@ def test_leak_graph(
     assert_same_leaks(report, read_truth(truth))
     names = [f"glibc {platform.libc_ver()[1]}", "tcmalloc of gperftools"]
     assert report["target"]["allocators"] == names
+
+
+def test_the_debug_form_is_refused(
+    victim: StartVictim, truth: Path, preloaded: dict[str, str]
+) -> None:
+    """Its tables lead to all blocks, and each block is inside one of the usual form."""
+    environment = {"LD_PRELOAD": preloaded["LD_PRELOAD"].replace("minimal", "minimal_debug")}
+    target = victim("leak_graph", truth, 2000, 50, environment=environment)
+    done = run_cli([target.pid])
+    assert done.status == FAILED
+    assert "the headers of its debug form, which is not understood" in done.talk

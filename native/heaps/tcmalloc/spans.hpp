@@ -2,6 +2,7 @@
 // spans and of the allocator's own structures.
 #pragma once
 
+#include "heaps/tcmalloc/debug_block.hpp"
 #include "heaps/tcmalloc/metadata.hpp"
 #include "heaps/tcmalloc/own_object.hpp"
 
@@ -113,10 +114,22 @@ class Spans {
       found_.blocks.drop_live(free);
     }
     if (free != 0) return "a span has more free blocks than it counts";
+    if (any_debug_block(memory, size))
+      return "the blocks of tcmalloc have the headers of its debug form, which is not understood";
     found_.totals.blocks += span.handed_out;
     found_.totals.bytes += uint64_t{span.handed_out} * size;
     if (size == OwnObject::kSize) drop_own_object(memory);
     return nullptr;
+  }
+
+  bool any_debug_block(Range memory, uint64_t size) {
+    for (uint64_t at = memory.start; size >= kLeastDebugBlock && at + size <= memory.end;
+         at += size) {
+      if (examined_ == kDebugSample || !found_.blocks.is_live(at)) continue;
+      ++examined_;
+      if (is_debug_block(space_, at, size)) return true;
+    }
+    return false;
   }
 
   void drop_own_object(Range memory) {
@@ -165,6 +178,7 @@ class Spans {
   uint64_t leaf_end_ = 0;
   Range run_{0, 0};
   Budget budget_;
+  unsigned examined_ = 0;  // to recognise the debug form
   Verdict verdict_;
 };
 

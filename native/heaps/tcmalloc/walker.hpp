@@ -4,6 +4,7 @@
 //   search          all of these, by structure
 //   metadata        the pages in which the allocator keeps its own structures
 //   own_object      a block that the allocator has for itself
+//   debug_block     a block of the debug form, which is not understood
 //   spans           blocks of one class each, one large block, or nothing
 //   caches          free, though spans count them as handed out
 #pragma once

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import StartVictim
 from cores import NARROW, gcore
 from glibc_suites import PYTHONS
 from provisions import provide_all, python_with
-from scans import recording_of, run_cli, scan
+from scans import FAILED, recording_of, run_cli, scan
 from victims import REPOSITORY, build, glibc_of, running
 
 from reachscan.recording import model
@@ -196,3 +197,11 @@ def test_looks_at_a_running_process_are_refused() -> None:
     with running(["/usr/bin/python3", script("busy")]) as target:
         done = run_cli(["scan", target.pid, "--python", "--method", "live"])
     assert done.status == 3 and "memory of one moment" in done.talk
+
+
+@pytest.mark.parametrize("flags", [[], ["-DVERSION=0x030f00f0"]], ids=["3.8", "3.15"])
+def test_unknown_versions_are_refused(victim: StartVictim, flags: list[str]) -> None:
+    program = build("unknown_python", ["-rdynamic", *flags])
+    done = run_cli([victim("unknown_python", command=[str(program)]).pid, "--python"])
+    assert done.status == FAILED
+    assert "only those of CPython 3.9 to 3.14 are known" in done.talk

@@ -1,6 +1,7 @@
 // The walker for pymalloc, CPython's allocator for blocks of up to 512 bytes: 3.9 to 3.14, except
 // free-threaded builds. heaps/heap.hpp has the contract of a walker.
 //
+//   version         whether its objects are known
 //   arenas          tables, arenas and pools, by structure
 //
 // It is used only on request. Otherwise the arenas are roots: whatever Python objects hold is in
@@ -12,6 +13,7 @@
 
 #include "heaps/heap.hpp"
 #include "heaps/pymalloc/arenas.hpp"
+#include "heaps/pymalloc/version.hpp"
 
 namespace reachscan::heaps::pymalloc {
 
@@ -31,6 +33,7 @@ class Walker {
   static bool interrupted(abi::QuiesceHint&) { return false; }
 
   Verdict enumerate(BlockMap& blocks, OnThreads, uint32_t first_arena) {
+    if (is_unknown_python(space_)) return invalid(kUnknown, 0);
     Arenas arenas(space_, blocks, map_);
     if (arenas.empty()) return invalid(kNone, 0);
     uint64_t unsettled = arenas.unknown_entries();
@@ -57,6 +60,9 @@ class Walker {
   static constexpr const char* kNone =
       "Python objects were asked for, but no arena of CPython's allocator was found; free-threaded "
       "builds have another one, and with PYTHONMALLOC it is replaced or changed";
+
+  static constexpr const char* kUnknown =
+      "Python objects were asked for, but only those of CPython 3.9 to 3.14 are known";
 
   // Adjacent pools become one region, so that there are few.
   Verdict claim(const Arena& arena, uint32_t number, BlockMap& blocks, uint64_t& unsettled) {

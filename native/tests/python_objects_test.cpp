@@ -183,6 +183,38 @@ CASE(weak_references_hold_nothing) {
   });
 }
 
+// A generator of 3.9 or 3.10 holds its frame, which leads back to it; so do values that the frame
+// no longer needs.
+CASE(what_a_frame_has_left_holds_nothing) {
+  constexpr uint64_t kFrameBlock = 400, kStack = 376;
+  for (uint64_t size : {sweeper::kFrameBytes39, sweeper::kFrameBytes310}) {
+    bool is_39 = size == sweeper::kFrameBytes39;
+    for (bool runs : {false, true}) {
+      Scene scene;
+      Memory& memory = scene.image.memory;
+      uint64_t type = scene.image.add_type("frame", 0), generator = scene.node(2);
+      uint64_t needed = scene.node(1), left = scene.node(2);
+      memory.put(type + sweeper::kTypeBasicSize, size);
+      scene.image.add_pool(kFrameBlock);
+      uint64_t frame = scene.image.make_object(scene.image.take(), 0, type, 1);
+      scene.point(generator, 0, frame);
+      memory.put(frame + 64, frame + kStack);
+      if (is_39) memory.put(frame + 72, frame + kStack + 8);
+      if (!is_39) memory.store<int32_t>(frame + 80, 1);
+      memory.put(frame + (is_39 ? 96 : 88), generator);
+      if (is_39) memory.store<uint8_t>(frame + 116, runs);
+      if (!is_39) memory.store<int32_t>(frame + 108, runs ? 0 : -1);
+      memory.put(frame + kStack, needed);
+      memory.put(frame + kStack + 8, left);
+      std::set<uint64_t> leaks = scene.leaks();
+      CHECK_EQ(leaks.count(generator - kLinks), 1u);
+      CHECK_EQ(heaps::word(frame + (is_39 ? 96 : 88)), runs ? generator : 0);
+      CHECK_EQ(heaps::word(frame + kStack), needed);
+      CHECK_EQ(heaps::word(frame + kStack + 8), runs ? left : 0);
+    }
+  }
+}
+
 CASE(a_cycle_is_for_the_collector) {
   Scene scene;
   uint64_t first = scene.node(1), second = scene.node(1), text = scene.image.take();

@@ -1,6 +1,7 @@
 // Erases pointers through which CPython finds objects without holding them: the links of its
-// collector's lists, which run through all containers, and those of weak references. They would
-// distort the search, since a leaked list is linked between two others that are not leaked.
+// collector's lists, which run through all containers, those of weak references, and what frames of
+// 3.9 and 3.10 only have left. They would distort the search, since a leaked list is linked between
+// two others that are not leaked, and references would count that nobody holds.
 //
 // This writes to the clone or to the copy, which nothing else uses.
 #pragma once
@@ -14,11 +15,12 @@ class CutLinks {
   CutLinks(const heaps::Space& space, const BlockMap& blocks, const PythonObjects& objects)
       : space_(space) {
     blocks.each_live([&](uint64_t block) {
-      uint64_t object = objects.in({block, blocks.end_of(block)});
+      uint64_t end = blocks.end_of(block), object = objects.in({block, end});
       if (object == 0) return;
       const PythonType& type = objects.type_of(object);
       if (type.before != 0) cut_out(object - kLinksBytes);
       if (type.is_weak_reference) clear(object + kWatched);
+      if (type.is_old_frame) clear_frame(read_old_frame(object, type.basic_size, end));
     });
   }
 
@@ -40,6 +42,13 @@ class CutLinks {
     if (!is_own(neighbour, there_) || (heaps::word(neighbour + back) & ~kFlags) != links) return;
     clear(own);
     *reinterpret_cast<Raw*>(neighbour + back) = 0;
+  }
+
+  void clear_frame(const OldFrame& frame) {
+    if (frame.generator == 0) return;
+    clear(frame.generator);
+    for (uint64_t at = frame.left.start; at + heaps::kWord <= frame.left.end; at += heaps::kWord)
+      clear(at);
   }
 
   void clear(uint64_t at) {

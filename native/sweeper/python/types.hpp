@@ -4,6 +4,7 @@
 
 #include "sweeper/blob/host.hpp"
 #include "sweeper/mark/hash.hpp"
+#include "sweeper/python/frames.hpp"
 
 namespace reachscan::sweeper {
 
@@ -33,6 +34,7 @@ struct PythonType {
   uint32_t basic_size;  // at least this much of an object is in its block; 0: not a type
   uint16_t before;      // bytes of a block before the object in it
   bool is_weak_reference;
+  bool is_old_frame;  // of 3.9 or 3.10 (frames.hpp)
 
   bool is_type() const { return basic_size != 0; }
 };
@@ -69,7 +71,7 @@ class PythonTypes {
   static constexpr unsigned kMaxBases = 64;
 
   PythonType examine(uint64_t address) const {
-    const PythonType none{address, 0, 0, false};
+    const PythonType none{address, 0, 0, false, false};
     if (!has_fields(address) || !is_type_of_types(heaps::word(address + kObjectType))) return none;
     uint64_t flags = heaps::word(address + kTypeFlags);
     uint64_t size = heaps::word(address + kTypeBasicSize);
@@ -83,7 +85,10 @@ class PythonTypes {
     return {.address = address,
             .basic_size = is_text_type(flags) ? kMinText : static_cast<uint32_t>(size),
             .before = static_cast<uint16_t>(16 * collected + 16 * managed),
-            .is_weak_reference = is_weak_reference(address)};
+            .is_weak_reference = is_weak_reference(address),
+            .is_old_frame = (flags & kIsHeapType) == 0 &&
+                            (size == kFrameBytes39 || size == kFrameBytes310) &&
+                            __builtin_memcmp(name, "frame", 6) == 0};
   }
 
   bool has_fields(uint64_t address) const {

@@ -140,6 +140,23 @@ CASE(more_than_the_library_knows) {
   }
 }
 
+// As in an arena of Python's allocator, whose pages begin with numbers: nothing as small as this
+// gets a mapping of its own.
+CASE(more_than_the_library_knows_and_small) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    Room room(release);
+    room.add(0, 16);
+    room.add(16, 16);
+    room.scene.glibc.mapped(kBlocks + 63 * kPage, 1);  // at the edge of the mapping
+    room.check();
+    room.scene.glibc.mapped(kBlocks + 50 * kPage, 3);
+    room.check();
+    room.scene.glibc.mapped(kBlocks + 33 * kPage, 16);  // large, but in the middle
+    room.check();
+  }
+}
+
 // Otherwise, the count serves only for a warning.
 CASE(a_count_that_lies) {
   Room room(release_named("2.35"));

@@ -78,31 +78,30 @@ class MappedChunks {
     return full_ ? Verdict{Verdict::kNoMemory, nullptr, 0} : Verdict{};
   }
 
-  // Called if `expected` is certain. Memory of other kinds may contain what looks like a block; but
-  // the kernel places a new mapping next to others, while such memory is in the middle of its own
-  // mapping. So if the surplus equals the number of blocks without neighbours, those are not
-  // blocks.
+  // Called if `expected` is certain. Memory of other kinds may contain what looks like a block. Two
+  // signs tell it from one. The kernel places a new mapping next to others, while such memory is in
+  // the middle of its own mapping. And blocks are mapped if they are large, while a page that
+  // begins with a number like the size of a small one is not rare. If those with a sign, or with
+  // either, are as many as the surplus, they are not blocks.
   void drop_surplus(uint64_t expected) {
     if (count <= expected) return;
     blocks_.sort_regions();
-    uint64_t apart = 0;
-    Range run{0, 0};
-    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) apart += has_no_neighbours(i, run);
-    if (apart != count - expected) return;
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) {
-      if (has_no_neighbours(i, run)) {
-        forget(blocks_.regions[i]);
-      } else {
-        blocks_.regions[kept++] = blocks_.regions[i];
-      }
+    for (unsigned signs : {kApart, kSmall, kApart | kSmall}) {
+      uint64_t doubtful = 0;
+      Range run{0, 0};
+      for (std::size_t i = 0; i < blocks_.regions.size(); ++i) doubtful += has_any(signs, i, run);
+      if (doubtful == count - expected) return drop(signs);
     }
-    while (blocks_.regions.size() > kept) blocks_.regions.pop();
   }
 
   uint64_t count = 0;
 
  private:
+  // Signs that something is not a block.
+  static constexpr unsigned kApart = 1, kSmall = 2;
+  // Half of the threshold from which blocks are mapped, unless the program sets another.
+  static constexpr uint64_t kUsuallyMapped = 64 << 10;
+
   template <typename RunOf>
   void claim_within(RunOf run_of) {
     // Blocks whose true header comes later are claimed first, since there may be a stale header at
@@ -152,10 +151,30 @@ class MappedChunks {
     return next < stacks_.size() && stacks_[next].contains(page) ? stacks_[next].end : 0;
   }
 
+  void drop(unsigned signs) {
+    std::size_t kept = 0;
+    Range run{0, 0};
+    for (std::size_t i = 0; i < blocks_.regions.size(); ++i) {
+      if (has_any(signs, i, run)) {
+        forget(blocks_.regions[i]);
+      } else {
+        blocks_.regions[kept++] = blocks_.regions[i];
+      }
+    }
+    while (blocks_.regions.size() > kept) blocks_.regions.pop();
+  }
+
+  bool has_any(unsigned signs, std::size_t index, Range& run) const {
+    const Region& region = blocks_.regions[index];
+    if (region.kind != wire::kMapped) return false;
+    bool is_small = region.end - region.start < kUsuallyMapped;
+    return ((signs & kSmall) != 0 && is_small) ||
+           ((signs & kApart) != 0 && has_no_neighbours(index, run));
+  }
+
   // `run`: cached for the next region, since computing it takes time and it may contain many.
   bool has_no_neighbours(std::size_t index, Range& run) const {
     const Region& region = blocks_.regions[index];
-    if (region.kind != wire::kMapped) return false;
     bool behind = index > 0 && align_up(blocks_.regions[index - 1].end, kPage) == region.start;
     bool before =
         index + 1 < blocks_.regions.size() && blocks_.regions[index + 1].start == region.end;
